@@ -15,6 +15,7 @@ import { OutboundProxyFromSettings } from "./layers/upstream/OutboundProxy.ts"
 import { UndiciTransport } from "./layers/upstream/UndiciTransport.ts"
 import { BestEffort } from "./services/BestEffort.ts"
 import { Deadlines } from "./services/Deadlines.ts"
+import type { DeliveryHealth } from "./services/DeliveryHealth.ts"
 import { Descriptors } from "./services/Descriptors.ts"
 import { Readiness } from "./services/Readiness.ts"
 import { Drain } from "./services/Drain.ts"
@@ -34,22 +35,26 @@ import { Webhooks } from "./services/Webhooks.ts"
 export { Listening } from "./http/Server.ts"
 export { Admin } from "./layers/observability/MetricsExport.ts"
 
-/** The parts that tests of crashes and of several processes replace or wrap. */
+/** The parts that tests replace or wrap: what the backend stands on, the way to the upstreams, background work, and the server. */
 export const parts = {
+  transport: UndiciTransport,
   store: StoreFromSettings,
   tables: TablesFromSettings,
   tracker: TrackerFromSettings,
-  delivery: DeliveryLive
+  delivery: DeliveryLive,
+  server: HttpServerLive
 }
 
-const makePorts = (given: typeof parts) =>
+type UpstreamsAndStore = Pick<typeof parts, "transport" | "store" | "tables" | "tracker">
+
+const makePorts = (given: UpstreamsAndStore) =>
   Layer.mergeAll(HttpIam, HttpTing, given.tables, given.tracker).pipe(
     Layer.provideMerge(given.store),
     Layer.provideMerge(Drain.Default),
-    Layer.provide(UndiciTransport)
+    Layer.provide(given.transport)
   )
 
-const makeUseCases = (delivery: typeof DeliveryLive) =>
+const makeUseCases = <E, R>(delivery: Layer.Layer<DeliveryHealth, E, R>) =>
   Layer.mergeAll(
     Planes.Default,
     Notifications.Default,
@@ -74,9 +79,14 @@ const makeUseCases = (delivery: typeof DeliveryLive) =>
     Layer.provideMerge(stopOnDrain(delivery))
   )
 
-/** The backend made of the given parts. */
-export const makeBackend = (given: typeof parts) =>
-  HttpServerLive.pipe(
+/** The backend made of the given parts. Its server is any layer over the use cases. */
+export const makeBackend = <S, SE, SR, E, R>(
+  given: UpstreamsAndStore & {
+    readonly server: Layer.Layer<S, SE, SR>
+    readonly delivery: Layer.Layer<DeliveryHealth, E, R>
+  }
+) =>
+  given.server.pipe(
     Layer.provideMerge(MetricsExport),
     Layer.provide(makeUseCases(given.delivery)),
     Layer.provide(makePorts(given)),

@@ -1,7 +1,8 @@
 /** What a person does on the console's page, with the real sandbox behind it. */
 import { execFile } from "node:child_process"
 import { promisify } from "node:util"
-import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import { afterAll, beforeAll, describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import type { Browser, Page } from "playwright-core"
 import { launchChromium } from "./Chromium.ts"
 import { button, inbox, lesson, logIn, sendTing, shown, visitWith } from "./ConsoleVisit.ts"

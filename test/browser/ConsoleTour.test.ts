@@ -1,5 +1,6 @@
 /** The guided tour of the console's page, with the real sandbox behind it. */
-import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import { afterAll, beforeAll, describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import type { Browser, Page } from "playwright-core"
 import { launchChromium } from "./Chromium.ts"
 import { button, inbox, lesson, logIn, sendTing, visitWith } from "./ConsoleVisit.ts"

@@ -13,7 +13,8 @@ import { createServer, type Socket } from "node:net"
 import { execFileSync, spawnSync } from "node:child_process"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import { afterAll, beforeAll, describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
@@ -114,23 +115,21 @@ const set =
 
 /** Expects these findings with their fixes, and no other failure or warning. */
 const finds = ([wrong, seed, expected, clock]: Misconfiguration) =>
-  it.scopedLive(wrong, () =>
-    Effect.gen(function* () {
-      const { checks, exit, status } = yield* checked(seed, clock)
-      const all = "name" in expected ? [expected] : expected
-      expect(notPassed(checks)).toEqual(
-        all.map(({ fix, found, name, status: wanted = "FAIL" }) => ({
-          name,
-          status: wanted,
-          found: expect.stringMatching(found),
-          fix: expect.stringMatching(fix)
-        }))
-      )
-      const fails = all.some((one) => one.status !== "WARN")
-      expect(status).toBe(fails ? "FAIL" : "WARN")
-      expect(exit).toBe(fails ? 1 : 0)
-    })
-  )
+  it.scopedLive(wrong, function* () {
+    const { checks, exit, status } = yield* checked(seed, clock)
+    const all = "name" in expected ? [expected] : expected
+    expect(notPassed(checks)).toEqual(
+      all.map(({ fix, found, name, status: wanted = "FAIL" }) => ({
+        name,
+        status: wanted,
+        found: expect.stringMatching(found),
+        fix: expect.stringMatching(fix)
+      }))
+    )
+    const fails = all.some((one) => one.status !== "WARN")
+    expect(status).toBe(fails ? "FAIL" : "WARN")
+    expect(exit).toBe(fails ? 1 : 0)
+  })
 
 const appSecret = "ask_S3hB1zKq8LrXe0WvN5tYcJ2mUoPdAfG7iH9jK4lM6nO"
 const webhookSecret = "Zq8LrXe0WvN5tYcJ2mUoPdAfS3hB1zKw4GxTy7Ru"
@@ -883,54 +882,51 @@ const addresses: ReadonlyArray<Misconfiguration> = [
 describe("music-backend check", () => {
   it.scopedLive(
     "passes a working installation, and neither stores nor files anything nor creates a database",
-    () =>
-      Effect.gen(function* () {
-        const { checks, exit, status, world } = yield* checked(() => undefined)
-        expect(notPassed(checks)).toEqual([])
-        expect(checks.filter((one) => one.status === "SKIP").map(({ name }) => name)).toEqual(["server"])
-        expect(checks.map(({ name }) => name)).toEqual([
-          "settings",
-          "database",
-          "disk",
-          "iam",
-          "clock",
-          "iam secret",
-          "ting at iam",
-          "webhook secret",
-          "ting",
-          "tables",
-          "table musicbackend",
-          "table musicclidaemon",
-          "table musicfrontendanalytics",
-          "table musicfrontendevents",
-          "tracker",
-          "tracker token",
-          "tracker rights",
-          "proxy",
-          "server"
-        ])
-        expect(status).toBe("PASS")
-        expect(exit).toBe(0)
-        expect(world.tables.received()).toMatchObject({ stored: 0, rejected: 4 })
-        expect(world.tracker.issues(repository)).toEqual([])
-        expect(checks.find(({ name }) => name === "database")?.found).toContain("the first start creates it")
-      })
+    function* () {
+      const { checks, exit, status, world } = yield* checked(() => undefined)
+      expect(notPassed(checks)).toEqual([])
+      expect(checks.filter((one) => one.status === "SKIP").map(({ name }) => name)).toEqual(["server"])
+      expect(checks.map(({ name }) => name)).toEqual([
+        "settings",
+        "database",
+        "disk",
+        "iam",
+        "clock",
+        "iam secret",
+        "ting at iam",
+        "webhook secret",
+        "ting",
+        "tables",
+        "table musicbackend",
+        "table musicclidaemon",
+        "table musicfrontendanalytics",
+        "table musicfrontendevents",
+        "tracker",
+        "tracker token",
+        "tracker rights",
+        "proxy",
+        "server"
+      ])
+      expect(status).toBe("PASS")
+      expect(exit).toBe(0)
+      expect(world.tables.received()).toMatchObject({ stored: 0, rejected: 4 })
+      expect(world.tracker.issues(repository)).toEqual([])
+      expect(checks.find(({ name }) => name === "database")?.found).toContain("the first start creates it")
+    }
   )
 
-  it.scopedLive("skips a feature without configuration, and names its setting", () =>
-    Effect.gen(function* () {
-      const { checks, exit } = yield* checked((_, environment) => {
-        for (const name of Object.keys(environment)) if (/TABLE|GITHUB/.test(name)) delete environment[name]
-      })
-      expect(notPassed(checks)).toEqual([])
-      expect(checks.filter(({ status }) => status === "SKIP")).toMatchObject([
-        { name: "tables", fix: expect.stringContaining("MUSIC_TABLES_URL") },
-        { name: "tracker", fix: expect.stringContaining("MUSIC_GITHUB_TOKEN") },
-        { name: "server" }
-      ])
-      expect(exit).toBe(0)
+  it.scopedLive("skips a feature without configuration, and names its setting", function* () {
+    const { checks, exit } = yield* checked((_, environment) => {
+      for (const name of Object.keys(environment)) if (/TABLE|GITHUB/.test(name)) delete environment[name]
     })
-  )
+    expect(notPassed(checks)).toEqual([])
+    expect(checks.filter(({ status }) => status === "SKIP")).toMatchObject([
+      { name: "tables", fix: expect.stringContaining("MUSIC_TABLES_URL") },
+      { name: "tracker", fix: expect.stringContaining("MUSIC_GITHUB_TOKEN") },
+      { name: "server" }
+    ])
+    expect(exit).toBe(0)
+  })
 
   it.each([
     ["limits are off", { rateLimit: false }],
@@ -940,44 +936,41 @@ describe("music-backend check", () => {
     expect(checkProxy(testSettings({ rateLimit: true, ...change })).status).toBe("PASS")
   })
 
-  it.scopedLive("finds a missing setting, and skips only the checks that need it", () =>
-    Effect.gen(function* () {
-      const { checks, exit } = yield* checked((_, environment) => {
-        environment.MUSIC_TING_URL = ""
-        environment.MUSIC_GITHUB_REPOSITORY = ""
-      })
-      expect(notPassed(checks)).toMatchObject([
-        {
-          name: "settings",
-          found: "MUSIC_TING_URL is required",
-          fix: expect.stringContaining(".env.example")
-        },
-        { name: "settings", found: expect.stringContaining("MUSIC_GITHUB_REPOSITORY is required when") }
-      ])
-      expect(checks.filter(({ status }) => status === "SKIP")).toMatchObject([
-        { name: "ting", found: "needs MUSIC_TING_URL" },
-        { name: "tracker", found: "needs MUSIC_GITHUB_REPOSITORY" },
-        { name: "server" }
-      ])
-      expect(checks.find(({ name }) => name === "iam secret")?.status).toBe("PASS")
-      expect(exit).toBe(1)
+  it.scopedLive("finds a missing setting, and skips only the checks that need it", function* () {
+    const { checks, exit } = yield* checked((_, environment) => {
+      environment.MUSIC_TING_URL = ""
+      environment.MUSIC_GITHUB_REPOSITORY = ""
     })
-  )
+    expect(notPassed(checks)).toMatchObject([
+      {
+        name: "settings",
+        found: "MUSIC_TING_URL is required",
+        fix: expect.stringContaining(".env.example")
+      },
+      { name: "settings", found: expect.stringContaining("MUSIC_GITHUB_REPOSITORY is required when") }
+    ])
+    expect(checks.filter(({ status }) => status === "SKIP")).toMatchObject([
+      { name: "ting", found: "needs MUSIC_TING_URL" },
+      { name: "tracker", found: "needs MUSIC_GITHUB_REPOSITORY" },
+      { name: "server" }
+    ])
+    expect(checks.find(({ name }) => name === "iam secret")?.status).toBe("PASS")
+    expect(exit).toBe(1)
+  })
 
-  it.scopedLive("sends no secret to a service that is not IAM", () =>
-    Effect.gen(function* () {
-      const { world } = yield* checked((given, environment) => {
-        environment.MUSIC_IAM_URL = given.ting.url
-      })
-      expect(world.ting.seen.map(({ headers, path }) => [path, headers.has("authorization")])).toEqual([
-        ["/api/version", false],
-        ["/healthz", false]
-      ])
+  it.scopedLive("sends no secret to a service that is not IAM", function* () {
+    const { world } = yield* checked((given, environment) => {
+      environment.MUSIC_IAM_URL = given.ting.url
     })
-  )
+    expect(world.ting.seen.map(({ headers, path }) => [path, headers.has("authorization")])).toEqual([
+      ["/api/version", false],
+      ["/healthz", false]
+    ])
+  })
 
-  it.scopedLive("sends an empty batch of each signal to the collector, and reports that it is accepted", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "sends an empty batch of each signal to the collector, and reports that it is accepted",
+    function* () {
       const { received, url } = yield* startCollector()
       const { checks } = yield* checked(set({ OTEL_EXPORTER_OTLP_ENDPOINT: url }))
       expect(notPassed(checks)).toEqual([])
@@ -989,75 +982,69 @@ describe("music-backend check", () => {
         ["/v1/metrics", '{"resourceMetrics":[]}'],
         ["/v1/traces", '{"resourceSpans":[]}']
       ])
-    })
+    }
   )
 
-  it.scoped("ends within 20 seconds when nothing answers", () =>
-    Effect.gen(function* () {
-      const { connections, port } = yield* takenPort(false)
-      const silent = `http://127.0.0.1:${port}`
-      const checking = yield* Effect.fork(
-        run(["check", "--json"], {
-          ...soundSettings,
-          MUSIC_IAM_URL: silent,
-          MUSIC_TING_URL: silent,
-          MUSIC_TABLES_URL: silent,
-          MUSIC_BACKEND_TABLE_KEY: "table-musicbackend-0123456789abcdef0123456789abcdef",
-          MUSIC_GITHUB_URL: silent,
-          MUSIC_GITHUB_TOKEN: "hidden-word",
-          MUSIC_GITHUB_REPOSITORY: "harbor/music",
-          MUSIC_DATABASE_URL: `postgres://music:hidden-word@127.0.0.1:${port}/music`,
-          OTEL_EXPORTER_OTLP_ENDPOINT: silent
-        })
-      )
-      // All checks have begun then.
-      yield* until(() => connections() > 0)
-      yield* TestClock.adjust("20 seconds")
-      const { json } = yield* Fiber.join(checking)
-      expect(json).toMatchObject({ status: "FAIL" })
-    })
-  )
-
-  it.scopedLive("prints one line for each finding with its fix below, and counts them", () =>
-    Effect.gen(function* () {
-      const world = yield* startUpstreams(Date.now)
-      const environment = wholeEnvironment(world, {
-        port: 1,
-        databasePath: join(scratch, "none", "music.sqlite")
+  it.scoped("ends within 20 seconds when nothing answers", function* () {
+    const { connections, port } = yield* takenPort(false)
+    const silent = `http://127.0.0.1:${port}`
+    const checking = yield* Effect.fork(
+      run(["check", "--json"], {
+        ...soundSettings,
+        MUSIC_IAM_URL: silent,
+        MUSIC_TING_URL: silent,
+        MUSIC_TABLES_URL: silent,
+        MUSIC_BACKEND_TABLE_KEY: "table-musicbackend-0123456789abcdef0123456789abcdef",
+        MUSIC_GITHUB_URL: silent,
+        MUSIC_GITHUB_TOKEN: "hidden-word",
+        MUSIC_GITHUB_REPOSITORY: "harbor/music",
+        MUSIC_DATABASE_URL: `postgres://music:hidden-word@127.0.0.1:${port}/music`,
+        OTEL_EXPORTER_OTLP_ENDPOINT: silent
       })
-      world.tables.rotateKey("musicbackend")
-      const { exit, out, progress } = yield* run(["check"], environment)
-      const [first = ""] = out.split("\n")
-      expect(first).toMatch(/^PASS {2}settings {22}16 set, \d+ at their default or off$/)
-      expect(out).toMatch(
-        /\nFAIL {2}table musicbackend {12}the service does not know the key: .*\n {36}-> set MUSIC_BACKEND_TABLE_KEY to /
-      )
-      expect(out).toMatch(/\n\n17 passed, 0 warnings, 1 failed, 1 skipped$/)
-      expect(progress.at(-1)).toBe("")
-      expect(exit).toBe(1)
+    )
+    // All checks have begun then.
+    yield* until(() => connections() > 0)
+    yield* TestClock.adjust("20 seconds")
+    const { json } = yield* Fiber.join(checking)
+    expect(json).toMatchObject({ status: "FAIL" })
+  })
+
+  it.scopedLive("prints one line for each finding with its fix below, and counts them", function* () {
+    const world = yield* startUpstreams(Date.now)
+    const environment = wholeEnvironment(world, {
+      port: 1,
+      databasePath: join(scratch, "none", "music.sqlite")
     })
-  )
+    world.tables.rotateKey("musicbackend")
+    const { exit, out, progress } = yield* run(["check"], environment)
+    const [first = ""] = out.split("\n")
+    expect(first).toMatch(/^PASS {2}settings {22}16 set, \d+ at their default or off$/)
+    expect(out).toMatch(
+      /\nFAIL {2}table musicbackend {12}the service does not know the key: .*\n {36}-> set MUSIC_BACKEND_TABLE_KEY to /
+    )
+    expect(out).toMatch(/\n\n17 passed, 0 warnings, 1 failed, 1 skipped$/)
+    expect(progress.at(-1)).toBe("")
+    expect(exit).toBe(1)
+  })
 })
 
 describe.concurrent("music-backend check finds", () => {
   for (const group of [database, identity, upstreams, addresses]) for (const row of group) finds(row)
 
-  it.live.each(badSettings.map((row) => ({ title: row[0], row })))("$title", ({ row }) =>
-    Effect.gen(function* () {
-      const [, changes, found, fix, status = "FAIL"] = row
-      const environment = { ...soundSettings, ...changes }
-      const { err, exit, json, out } = yield* run(["check", "--json"], environment)
-      const { checks } = json as { readonly checks: ReadonlyArray<Finding> }
-      expect(notPassed(checks).filter(({ name }) => name === "settings")).toEqual([
-        { name: "settings", status, found: expect.stringMatching(found), fix: expect.stringMatching(fix) }
-      ])
-      // The server starts in spite of a warning only.
-      expect(readSettings(environment).problems.length > 0).toBe(status === "FAIL")
-      // Nothing answers at the addresses of these settings.
-      expect([exit, err]).toEqual([1, ""])
-      for (const secret of [...secretsOf(environment), "hidden-word"]) expect(out).not.toContain(secret)
-    })
-  )
+  it.live.each(badSettings.map((row) => ({ title: row[0], row })))("$title", function* ({ row }) {
+    const [, changes, found, fix, status = "FAIL"] = row
+    const environment = { ...soundSettings, ...changes }
+    const { err, exit, json, out } = yield* run(["check", "--json"], environment)
+    const { checks } = json as { readonly checks: ReadonlyArray<Finding> }
+    expect(notPassed(checks).filter(({ name }) => name === "settings")).toEqual([
+      { name: "settings", status, found: expect.stringMatching(found), fix: expect.stringMatching(fix) }
+    ])
+    // The server starts in spite of a warning only.
+    expect(readSettings(environment).problems.length > 0).toBe(status === "FAIL")
+    // Nothing answers at the addresses of these settings.
+    expect([exit, err]).toEqual([1, ""])
+    for (const secret of [...secretsOf(environment), "hidden-word"]) expect(out).not.toContain(secret)
+  })
 })
 
 describe("Findings of what a test cannot bring about:", () => {
@@ -1121,66 +1108,62 @@ describe("Findings of what a test cannot bring about:", () => {
     expect(postgresFinding(Option.none()).status).toBe("SKIP")
   })
 
-  it.scopedLive("a database that is larger than the time", () =>
-    Effect.gen(function* () {
-      const path = join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
-      yield* openDatabase(path)
-      expect(yield* checkSqliteIntegrity(path, 1)).toMatchObject([
-        {
-          status: "WARN",
-          found: expect.stringMatching(/^only 0 of all tables/),
-          fix: expect.stringMatching(/backup/)
-        }
-      ])
-    })
-  )
+  it.scopedLive("a database that is larger than the time", function* () {
+    const path = join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
+    yield* openDatabase(path)
+    expect(yield* checkSqliteIntegrity(path, 1)).toMatchObject([
+      {
+        status: "WARN",
+        found: expect.stringMatching(/^only 0 of all tables/),
+        fix: expect.stringMatching(/backup/)
+      }
+    ])
+  })
 
-  it.live("addresses of a public network", () =>
-    Effect.gen(function* () {
-      const cloud = ["127.0.0.1", "10.0.0.4", "203.0.113.7", "::1", "fe80::1", "2001:db8::7"]
-      const inside = cloud.filter((address) => !/^(?:203|2001)/.test(address))
-      const found = yield* Effect.forEach(
-        [
-          ["0.0.0.0", cloud],
-          ["::", cloud.filter((address) => !address.startsWith("203"))],
-          ["0.0.0.0", inside],
-          ["::", inside],
-          ["203.0.113.7", cloud],
-          ["10.0.0.4", cloud],
-          ["::ffff:10.0.0.4", cloud],
-          ["localhost", cloud]
-        ] as const,
-        ([host, all]) => publicAddressOf(host, all)
-      )
-      expect(found).toEqual([
-        "203.0.113.7",
-        "2001:db8::7",
-        undefined,
-        undefined,
-        "203.0.113.7",
-        undefined,
-        undefined,
-        undefined
-      ])
-      const exposed = yield* checkExposure(
-        testSettings({
-          bind: { host: "0.0.0.0", port: 8787 },
-          adminBind: Option.some({ host: "::", port: 9464 }),
-          iam: { webhookSecrets: new Map([[1, Redacted.make(webhookSecret)]]) }
-        }),
-        () => false,
-        cloud
-      )
-      expect(exposed).toMatchObject([
-        {
-          status: "WARN",
-          found: expect.stringMatching(/^MUSIC_BIND .* 203\.0\.113\.7, .* plain HTTP$/),
-          fix: expect.stringContaining("TLS")
-        },
-        { status: "WARN", found: expect.stringMatching(/^MUSIC_ADMIN_BIND .* not authenticated$/) }
-      ])
-    })
-  )
+  it.live("addresses of a public network", function* () {
+    const cloud = ["127.0.0.1", "10.0.0.4", "203.0.113.7", "::1", "fe80::1", "2001:db8::7"]
+    const inside = cloud.filter((address) => !/^(?:203|2001)/.test(address))
+    const found = yield* Effect.forEach(
+      [
+        ["0.0.0.0", cloud],
+        ["::", cloud.filter((address) => !address.startsWith("203"))],
+        ["0.0.0.0", inside],
+        ["::", inside],
+        ["203.0.113.7", cloud],
+        ["10.0.0.4", cloud],
+        ["::ffff:10.0.0.4", cloud],
+        ["localhost", cloud]
+      ] as const,
+      ([host, all]) => publicAddressOf(host, all)
+    )
+    expect(found).toEqual([
+      "203.0.113.7",
+      "2001:db8::7",
+      undefined,
+      undefined,
+      "203.0.113.7",
+      undefined,
+      undefined,
+      undefined
+    ])
+    const exposed = yield* checkExposure(
+      testSettings({
+        bind: { host: "0.0.0.0", port: 8787 },
+        adminBind: Option.some({ host: "::", port: 9464 }),
+        iam: { webhookSecrets: new Map([[1, Redacted.make(webhookSecret)]]) }
+      }),
+      () => false,
+      cloud
+    )
+    expect(exposed).toMatchObject([
+      {
+        status: "WARN",
+        found: expect.stringMatching(/^MUSIC_BIND .* 203\.0\.113\.7, .* plain HTTP$/),
+        fix: expect.stringContaining("TLS")
+      },
+      { status: "WARN", found: expect.stringMatching(/^MUSIC_ADMIN_BIND .* not authenticated$/) }
+    ])
+  })
 
   it("networks that are no proxies, and addresses that include each other", () => {
     const wide = ["0.0.0.0/0", "0.0.0.0/1", "::/0", "2000::/3", "::ffff:0.0.0.0/96"]
@@ -1210,48 +1193,47 @@ describe("music-backend check as a process", () => {
 
   it.scopedLive(
     "fails where the disk takes no write, and in a folder that it may not write; prints no secret",
-    () =>
-      Effect.gen(function* () {
-        const folder = mkdtempSync(join(scratch, "db-"))
-        const path = join(folder, "music.sqlite")
-        yield* Effect.scoped(openDatabase(path))
-        const started = (shell: string, databasePath: string, account = {}) =>
-          Effect.sync(() => {
-            const environment = { ...soundSettings, MUSIC_DATABASE_PATH: databasePath }
-            const { status, stderr, stdout } = spawnSync(
-              "sh",
-              ["-c", `${shell} exec "$@"`, "sh", process.execPath, "dist/cli.js", "check"],
-              {
-                cwd: root,
-                env: { PATH: process.env.PATH ?? "", ...environment },
-                encoding: "utf8",
-                ...account
-              }
-            )
-            for (const secret of secretsOf(environment)) expect(stdout + stderr).not.toContain(secret)
-            return { status, stdout, stderr }
-          })
-        const full = yield* started("ulimit -f 0;", path)
-        expect([full.status, full.stderr]).toEqual([1, ""])
-        expect(full.stdout).toMatch(
-          /^FAIL {2}database +SQLite database \S+ (?:is full|cannot be opened, read or written).*\n +-> /m
-        )
+    function* () {
+      const folder = mkdtempSync(join(scratch, "db-"))
+      const path = join(folder, "music.sqlite")
+      yield* Effect.scoped(openDatabase(path))
+      const started = (shell: string, databasePath: string, account = {}) =>
+        Effect.sync(() => {
+          const environment = { ...soundSettings, MUSIC_DATABASE_PATH: databasePath }
+          const { status, stderr, stdout } = spawnSync(
+            "sh",
+            ["-c", `${shell} exec "$@"`, "sh", process.execPath, "dist/cli.js", "check"],
+            {
+              cwd: root,
+              env: { PATH: process.env.PATH ?? "", ...environment },
+              encoding: "utf8",
+              ...account
+            }
+          )
+          for (const secret of secretsOf(environment)) expect(stdout + stderr).not.toContain(secret)
+          return { status, stdout, stderr }
+        })
+      const full = yield* started("ulimit -f 0;", path)
+      expect([full.status, full.stderr]).toEqual([1, ""])
+      expect(full.stdout).toMatch(
+        /^FAIL {2}database +SQLite database \S+ (?:is full|cannot be opened, read or written).*\n +-> /m
+      )
 
-        const locked = mkdtempSync(join(scratch, "locked-"))
-        chmodSync(locked, 0o500)
-        if (isRoot) {
-          chmodSync(scratch, 0o755)
-          chownSync(locked, nobody, nobody)
-        }
-        const refused = yield* started(
-          "",
-          join(locked, "music.sqlite"),
-          isRoot ? { uid: nobody, gid: nobody } : {}
-        )
-        expect([refused.status, refused.stderr]).toEqual([1, ""])
-        expect(refused.stdout).toMatch(
-          /^FAIL {2}database +\S+ cannot be created: \S+ is not a folder that this user can write\n +-> set MUSIC_DATABASE_PATH/m
-        )
-      })
+      const locked = mkdtempSync(join(scratch, "locked-"))
+      chmodSync(locked, 0o500)
+      if (isRoot) {
+        chmodSync(scratch, 0o755)
+        chownSync(locked, nobody, nobody)
+      }
+      const refused = yield* started(
+        "",
+        join(locked, "music.sqlite"),
+        isRoot ? { uid: nobody, gid: nobody } : {}
+      )
+      expect([refused.status, refused.stderr]).toEqual([1, ""])
+      expect(refused.stdout).toMatch(
+        /^FAIL {2}database +\S+ cannot be created: \S+ is not a folder that this user can write\n +-> set MUSIC_DATABASE_PATH/m
+      )
+    }
   )
 })

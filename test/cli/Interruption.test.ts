@@ -4,7 +4,8 @@ import { copyFileSync, mkdtempSync, readdirSync, rmSync, statSync, watch } from 
 import { createServer, type Server, type Socket } from "node:net"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
-import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import { afterAll, beforeAll, describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { rawQuery, withStore } from "../layers/store/Stores.ts"
 import { type Running, root, start } from "../support/Process.ts"
@@ -91,31 +92,30 @@ describe("A command that a signal interrupts", () => {
     }
   )
 
-  it.live("backup leaves no partial file, also when the signal is sent twice, as by npm", () =>
-    Effect.gen(function* () {
-      const path = yield* databaseOf(100)
-      const folder = mkdtempSync(join(scratch, "copies-"))
-      const ended = yield* Effect.promise(() =>
-        interrupted(
-          ["backup", join(folder, "copy.sqlite")],
-          { MUSIC_DATABASE_PATH: path },
-          async ({ child }) => {
-            const watcher = watch(folder)
-            await once(watcher, "change")
-            watcher.close()
-            expect(readdirSync(folder)[0]).toMatch(/\.partial/)
-            child.kill("SIGTERM")
-            child.kill("SIGTERM")
-          }
-        )
+  it.live("backup leaves no partial file, also when the signal is sent twice, as by npm", function* () {
+    const path = yield* databaseOf(100)
+    const folder = mkdtempSync(join(scratch, "copies-"))
+    const ended = yield* Effect.promise(() =>
+      interrupted(
+        ["backup", join(folder, "copy.sqlite")],
+        { MUSIC_DATABASE_PATH: path },
+        async ({ child }) => {
+          const watcher = watch(folder)
+          await once(watcher, "change")
+          watcher.close()
+          expect(readdirSync(folder)[0]).toMatch(/\.partial/)
+          child.kill("SIGTERM")
+          child.kill("SIGTERM")
+        }
       )
-      expect([ended.code, ended.output]).toEqual([143, "music-backend: backup was interrupted by SIGTERM\n"])
-      expect(readdirSync(folder)).toEqual([])
-    })
-  )
+    )
+    expect([ended.code, ended.output]).toEqual([143, "music-backend: backup was interrupted by SIGTERM\n"])
+    expect(readdirSync(folder)).toEqual([])
+  })
 
-  it.live("a killed restore leaves a whole database and private partial files, and can be repeated", () =>
-    Effect.gen(function* () {
+  it.live(
+    "a killed restore leaves a whole database and private partial files, and can be repeated",
+    function* () {
       const path = yield* databaseOf(100)
       const folder = dirname(path)
       const copy = join(mkdtempSync(join(scratch, "copy-")), "copy.sqlite")
@@ -143,7 +143,7 @@ describe("A command that a signal interrupts", () => {
       )
       expect(again.code).toBe(0)
       expect(readdirSync(folder).some((name) => name.startsWith("music.sqlite.before-"))).toBe(true)
-    })
+    }
   )
 
   it("sandbox --walk exits with 130", async () => {

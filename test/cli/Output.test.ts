@@ -3,7 +3,8 @@ import { once } from "node:events"
 import { readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
-import { beforeAll, describe, expect, it } from "@effect/vitest"
+import { beforeAll, describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { folder, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
 import { root } from "../support/Process.ts"
@@ -56,35 +57,30 @@ describe("A failed write to standard output", () => {
 
   it.scopedLive(
     "is exit code 74 and one line, for commands with and without a database, for help and version",
-    () =>
-      Effect.gen(function* () {
-        const environment = { MUSIC_DATABASE_PATH: yield* databaseOf(2, 10) }
-        full("reports export", environment)
-        full("reports list --json", environment)
-        full("config")
-        full("--help")
-        full("--version")
-      })
+    function* () {
+      const environment = { MUSIC_DATABASE_PATH: yield* databaseOf(2, 10) }
+      full("reports export", environment)
+      full("reports list --json", environment)
+      full("config")
+      full("--help")
+      full("--version")
+    }
   )
 
-  it.scopedLive("is noticed when only the end of the output does not fit", () =>
-    Effect.gen(function* () {
-      const path = join(yield* folder, "openapi.json")
-      // Ignored, the signal leaves the error of the write: the last one took a part.
-      const { err, exit } = shell(`trap "" XFSZ; ulimit -f 8; music openapi > ${path}`)
-      expect(exit).toBe(74)
-      expect(err).toMatch(/^music-backend: standard output cannot be written: the file is too large\. .*\n$/)
-      expect(statSync(path).size).toBe(8 * 1_024)
-    })
-  )
+  it.scopedLive("is noticed when only the end of the output does not fit", function* () {
+    const path = join(yield* folder, "openapi.json")
+    // Ignored, the signal leaves the error of the write: the last one took a part.
+    const { err, exit } = shell(`trap "" XFSZ; ulimit -f 8; music openapi > ${path}`)
+    expect(exit).toBe(74)
+    expect(err).toMatch(/^music-backend: standard output cannot be written: the file is too large\. .*\n$/)
+    expect(statSync(path).size).toBe(8 * 1_024)
+  })
 
-  it.scopedLive("comes after every change of the command, and undoes none", () =>
-    Effect.gen(function* () {
-      const path = yield* databaseOf(2, 10)
-      full("reports retry rep_1", { MUSIC_DATABASE_PATH: path })
-      expect(yield* rawQuery(path, "SELECT id FROM deliveries")).toEqual([{ id: "report:rep_1" }])
-    })
-  )
+  it.scopedLive("comes after every change of the command, and undoes none", function* () {
+    const path = yield* databaseOf(2, 10)
+    full("reports retry rep_1", { MUSIC_DATABASE_PATH: path })
+    expect(yield* rawQuery(path, "SELECT id FROM deliveries")).toEqual([{ id: "report:rep_1" }])
+  })
 
   it("is quiet, with exit code 141, when the reader has closed the pipe", () => {
     expect(shell("music openapi | head -c 9")).toEqual({ exit: 141, out: '{\n  "open', err: "" })
@@ -105,8 +101,9 @@ const activityOf = (pid: number | undefined) => {
   return { read: Number(read), written: Number(written), time: Number(fields[11]) + Number(fields[12]) }
 }
 
-it.scopedLive("An export waits for a slow reader: it reads no further than a page, and loses nothing", () =>
-  Effect.gen(function* () {
+it.scopedLive(
+  "An export waits for a slow reader: it reads no further than a page, and loses nothing",
+  function* () {
     const count = 100
     const bytes = 400_000
     const path = yield* databaseOf(count, bytes)
@@ -136,5 +133,5 @@ it.scopedLive("An export waits for a slow reader: it reads no further than a pag
     })
     const [code] = yield* Effect.promise(() => closed)
     expect([code, lines, err]).toEqual([0, count, `${count} reports written\n`])
-  })
+  }
 )

@@ -3,7 +3,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
 import { stripVTControlCharacters } from "node:util"
-import { beforeAll, describe, expect, it } from "@effect/vitest"
+import { beforeAll, describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { CliEnvironment } from "../../src/cli/Environment.ts"
 import { runCommand } from "../../src/cli/Program.ts"
@@ -35,8 +36,9 @@ const spawned = (args: ReadonlyArray<string>, environment: Readonly<Record<strin
 }
 
 describe("music-backend", () => {
-  it.effect("shows its help with --help, and as usage errors without a command or with a group alone", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "shows its help with --help, and as usage errors without a command or with a group alone",
+    function* () {
       const top = yield* run(["--help"], {})
       expect(top.exit).toBe(0)
       for (const name of [
@@ -70,175 +72,155 @@ describe("music-backend", () => {
       ] as const)
         expect(yield* run(args, {})).toMatchObject({ exit: 0, out: shown.out, err: "" })
       expect((yield* run(["version"], {})).out).toBe((yield* run(["--version"], {})).out)
-    })
+    }
   )
 
   it.effect(
     "fits the help of every command on a terminal of 80 columns, with the whole name in the usage",
-    () =>
-      Effect.gen(function* () {
-        for (const colours of [false, true]) {
-          const terminal = { columns: 80, colours }
-          const { out: top } = yield* run(["help"], {}, terminal)
-          const names = [...top.matchAll(/^ +- ([a-z]+(?: [a-z]+)?)/gm)].map(([, name = ""]) => name)
-          expect(names).toEqual(expect.arrayContaining(["serve", "reports", "reports list", "help"]))
-          for (const name of ["", ...names]) {
-            const { exit, out } = yield* run(["help", ...name.split(" ").filter(Boolean)], {}, terminal)
-            expect([name, exit, out]).toEqual([
-              name,
-              0,
-              expect.stringContaining(`$ music-backend ${name}`.trim())
-            ])
-            const lines = stripVTControlCharacters(out).split("\n")
-            expect(lines.filter((line) => line.length > 80)).toEqual([])
-          }
+    function* () {
+      for (const colours of [false, true]) {
+        const terminal = { columns: 80, colours }
+        const { out: top } = yield* run(["help"], {}, terminal)
+        const names = [...top.matchAll(/^ +- ([a-z]+(?: [a-z]+)?)/gm)].map(([, name = ""]) => name)
+        expect(names).toEqual(expect.arrayContaining(["serve", "reports", "reports list", "help"]))
+        for (const name of ["", ...names]) {
+          const { exit, out } = yield* run(["help", ...name.split(" ").filter(Boolean)], {}, terminal)
+          expect([name, exit, out]).toEqual([
+            name,
+            0,
+            expect.stringContaining(`$ music-backend ${name}`.trim())
+          ])
+          const lines = stripVTControlCharacters(out).split("\n")
+          expect(lines.filter((line) => line.length > 80)).toEqual([])
         }
-      })
-  )
-
-  it.effect("fits the help to a wide terminal, and to 80 columns in a pipe", () =>
-    Effect.gen(function* () {
-      const widthOf = (terminal: Terminal) =>
-        Effect.map(run(["check", "--help"], {}, terminal), ({ out }) =>
-          Math.max(...out.split("\n").map((line) => line.length))
-        )
-      const [piped, wide] = [yield* widthOf({}), yield* widthOf({ columns: 200 })]
-      expect(piped).toBeLessThanOrEqual(80)
-      expect(wide).toBeGreaterThan(80)
-      expect(wide).toBeLessThanOrEqual(200)
-    })
-  )
-
-  it.effect("names the arguments and explains each option in the help of a command", () =>
-    Effect.gen(function* () {
-      const { exit, out } = yield* run(["reports", "show", "--help"], {})
-      expect(exit).toBe(0)
-      expect(out).toMatch(/^\$ music-backend reports show \[--json\] <id>$/m)
-      expect(out).toContain("one JSON document on standard output")
-    })
-  )
-
-  it.effect("exits with 64 after a usage error, with one line and the next step", () =>
-    Effect.gen(function* () {
-      const top = "See music-backend --help."
-      const list = "See music-backend reports list --help."
-      const wrong: ReadonlyArray<readonly [args: ReadonlyArray<string>, err: string]> = [
-        [["nope"], `unknown command: nope. ${top}`],
-        [["CHECK"], `unknown command: CHECK. ${top}`],
-        [[""], `unknown command:. ${top}`],
-        [["reports", "nope"], "unknown command: reports nope. See music-backend reports --help."],
-        [["reports", "", "list"], "unknown command: reports. See music-backend reports --help."],
-        [["help", "nope"], `unknown command: nope. ${top}`],
-        [
-          ["help", "--json"],
-          `--json comes before the command: options follow it, and --help does too. ${top}`
-        ],
-        [
-          ["--json", "check"],
-          `--json comes before the command: options follow it, and --help does too. ${top}`
-        ],
-        [["-x", "check"], `-x comes before the command: options follow it, and --help does too. ${top}`],
-        [["--", "check"], `-- comes before the command: options follow it, and --help does too. ${top}`],
-        [
-          ["--help", "check"],
-          `--help comes before the command: options follow it, and --help does too. ${top}`
-        ],
-        [
-          ["--version", "check"],
-          `--version comes before the command: options follow it, and --version is alone. ${top}`
-        ],
-        [
-          ["reports", "--json", "list"],
-          "--json comes before the command: options follow it, and --help does too. See music-backend reports --help."
-        ],
-        [["reports", "show"], `Missing argument <id>. ${top}`],
-        [["reports", "show", "a", "b"], `Received unknown argument: 'b'. ${top}`],
-        [["reports", "list", ""], `Received unknown argument: ''. ${top}`],
-        [["reports", "list", "--", "--json"], `Received unknown argument: '--json'. ${top}`],
-        [["check", "--jsn"], "unknown option: --jsn. See music-backend check --help."],
-        [["check", "--version"], "unknown option: --version. See music-backend check --help."],
-        [["check", "--wizard"], "unknown option: --wizard. See music-backend check --help."],
-        [["check", "--log-level", "all"], "unknown option: --log-level. See music-backend check --help."],
-        [["check", "-x"], "unknown option: -x. See music-backend check --help."],
-        [
-          ["reports", "show", "a", "--nope"],
-          "unknown option: --nope. See music-backend reports show --help."
-        ],
-        [["reports", "list", "--help", "--nope"], `unknown option: --nope. ${list}`],
-        [["reports", "list", "--limit"], `--limit needs a value. ${list}`],
-        [["reports", "list", "--limit="], `--limit needs a value. ${list}`],
-        [["reports", "list", "--limit", ""], `--limit needs a value. ${list}`],
-        [["reports", "list", "--limit", "--json"], `--limit needs a value. ${list}`],
-        [["reports", "list", "--limit", "5", "--limit=6"], `--limit is given twice. ${list}`],
-        [["reports", "list", "--json", "--json"], `--json is given twice. ${list}`],
-        [["reports", "list", "--json=false"], `--json takes no value. ${list}`],
-        [
-          ["reports", "list", "--status", "lost"],
-          `Expected one of the following cases: stored, filed. ${top}`
-        ],
-        [["--env-file"], "--env-file needs a file. Write --env-file <file>."],
-        [["check", "--env-file", "--json"], "--env-file needs a file. Write --env-file <file>."],
-        [["check", "--env-file=a", "--env-file=b"], "--env-file is given twice. Use one file."]
-      ]
-      for (const [args, err] of wrong)
-        expect([args, yield* run(args, {})]).toEqual([
-          args,
-          { exit: 64, out: "", err: `music-backend: ${err}` }
-        ])
-    })
-  )
-
-  it.effect("reports a defect of its own in one line, and exits with 70", () =>
-    Effect.gen(function* () {
-      const err: Array<string> = []
-      const screen: ScreenService = {
-        colours: false,
-        columns: undefined,
-        watched: false,
-        out: () => Effect.dieMessage("a defect\nof two lines"),
-        err: (text) => Effect.sync(() => void err.push(text)),
-        progress: () => Effect.void
       }
-      const exit = yield* runCommand(["version"]).pipe(
-        Effect.provideService(Screen, screen),
-        Effect.provideService(CliEnvironment, {})
+    }
+  )
+
+  it.effect("fits the help to a wide terminal, and to 80 columns in a pipe", function* () {
+    const widthOf = (terminal: Terminal) =>
+      Effect.map(run(["check", "--help"], {}, terminal), ({ out }) =>
+        Math.max(...out.split("\n").map((line) => line.length))
       )
-      expect([exit, err.length]).toEqual([70, 1])
-      expect(err[0]).toMatch(/^music-backend: internal error: .*a defect\S*\s*of two lines$/)
-    })
-  )
+    const [piped, wide] = [yield* widthOf({}), yield* widthOf({ columns: 200 })]
+    expect(piped).toBeLessThanOrEqual(80)
+    expect(wide).toBeGreaterThan(80)
+    expect(wide).toBeLessThanOrEqual(200)
+  })
 
-  it.scoped("reads settings from --env-file in any place; the environment counts first", () =>
-    Effect.gen(function* () {
-      const place = yield* folder
-      const file = join(place, "settings.env")
-      writeFileSync(file, "MUSIC_ORG_ID='acme'\nMUSIC_MIN_CLI=\"1.2.3\"\n# MUSIC_BIND=nowhere\n")
-      for (const args of [
-        ["--env-file", file, "config", "--changed"],
-        ["config", `--env-file=${file}`, "--changed"],
-        ["config", "--changed", "--env-file", file]
-      ]) {
-        const { err, exit, out } = yield* run(args, { MUSIC_MIN_CLI: "2.0.0" })
-        expect([exit, err]).toEqual([0, expect.stringContaining("does not start")])
-        expect(out).toMatch(/^MUSIC_ORG_ID +acme +environment/m)
-        expect(out).toMatch(/^MUSIC_MIN_CLI +2\.0\.0 +environment/m)
-        expect(out).not.toContain("nowhere")
-      }
-      for (const [missing, code] of [
-        [join(place, "none.env"), "ENOENT"],
-        [place, "EISDIR"]
-      ] as const)
-        expect(yield* run(["check", "--env-file", missing], {})).toMatchObject({
-          exit: 78,
-          out: "",
-          err: expect.stringMatching(
-            new RegExp(
-              `^music-backend: the file of --env-file cannot be read: ${missing} \\(${code}\\)\\. Correct`
-            )
+  it.effect("names the arguments and explains each option in the help of a command", function* () {
+    const { exit, out } = yield* run(["reports", "show", "--help"], {})
+    expect(exit).toBe(0)
+    expect(out).toMatch(/^\$ music-backend reports show \[--json\] <id>$/m)
+    expect(out).toContain("one JSON document on standard output")
+  })
+
+  it.effect("exits with 64 after a usage error, with one line and the next step", function* () {
+    const top = "See music-backend --help."
+    const list = "See music-backend reports list --help."
+    const wrong: ReadonlyArray<readonly [args: ReadonlyArray<string>, err: string]> = [
+      [["nope"], `unknown command: nope. ${top}`],
+      [["CHECK"], `unknown command: CHECK. ${top}`],
+      [[""], `unknown command:. ${top}`],
+      [["reports", "nope"], "unknown command: reports nope. See music-backend reports --help."],
+      [["reports", "", "list"], "unknown command: reports. See music-backend reports --help."],
+      [["help", "nope"], `unknown command: nope. ${top}`],
+      [["help", "--json"], `--json comes before the command: options follow it, and --help does too. ${top}`],
+      [
+        ["--json", "check"],
+        `--json comes before the command: options follow it, and --help does too. ${top}`
+      ],
+      [["-x", "check"], `-x comes before the command: options follow it, and --help does too. ${top}`],
+      [["--", "check"], `-- comes before the command: options follow it, and --help does too. ${top}`],
+      [
+        ["--help", "check"],
+        `--help comes before the command: options follow it, and --help does too. ${top}`
+      ],
+      [
+        ["--version", "check"],
+        `--version comes before the command: options follow it, and --version is alone. ${top}`
+      ],
+      [
+        ["reports", "--json", "list"],
+        "--json comes before the command: options follow it, and --help does too. See music-backend reports --help."
+      ],
+      [["reports", "show"], `Missing argument <id>. ${top}`],
+      [["reports", "show", "a", "b"], `Received unknown argument: 'b'. ${top}`],
+      [["reports", "list", ""], `Received unknown argument: ''. ${top}`],
+      [["reports", "list", "--", "--json"], `Received unknown argument: '--json'. ${top}`],
+      [["check", "--jsn"], "unknown option: --jsn. See music-backend check --help."],
+      [["check", "--version"], "unknown option: --version. See music-backend check --help."],
+      [["check", "--wizard"], "unknown option: --wizard. See music-backend check --help."],
+      [["check", "--log-level", "all"], "unknown option: --log-level. See music-backend check --help."],
+      [["check", "-x"], "unknown option: -x. See music-backend check --help."],
+      [["reports", "show", "a", "--nope"], "unknown option: --nope. See music-backend reports show --help."],
+      [["reports", "list", "--help", "--nope"], `unknown option: --nope. ${list}`],
+      [["reports", "list", "--limit"], `--limit needs a value. ${list}`],
+      [["reports", "list", "--limit="], `--limit needs a value. ${list}`],
+      [["reports", "list", "--limit", ""], `--limit needs a value. ${list}`],
+      [["reports", "list", "--limit", "--json"], `--limit needs a value. ${list}`],
+      [["reports", "list", "--limit", "5", "--limit=6"], `--limit is given twice. ${list}`],
+      [["reports", "list", "--json", "--json"], `--json is given twice. ${list}`],
+      [["reports", "list", "--json=false"], `--json takes no value. ${list}`],
+      [["reports", "list", "--status", "lost"], `Expected one of the following cases: stored, filed. ${top}`],
+      [["--env-file"], "--env-file needs a file. Write --env-file <file>."],
+      [["check", "--env-file", "--json"], "--env-file needs a file. Write --env-file <file>."],
+      [["check", "--env-file=a", "--env-file=b"], "--env-file is given twice. Use one file."]
+    ]
+    for (const [args, err] of wrong)
+      expect([args, yield* run(args, {})]).toEqual([
+        args,
+        { exit: 64, out: "", err: `music-backend: ${err}` }
+      ])
+  })
+
+  it.effect("reports a defect of its own in one line, and exits with 70", function* () {
+    const err: Array<string> = []
+    const screen: ScreenService = {
+      colours: false,
+      columns: undefined,
+      watched: false,
+      out: () => Effect.dieMessage("a defect\nof two lines"),
+      err: (text) => Effect.sync(() => void err.push(text)),
+      progress: () => Effect.void
+    }
+    const exit = yield* runCommand(["version"]).pipe(
+      Effect.provideService(Screen, screen),
+      Effect.provideService(CliEnvironment, {})
+    )
+    expect([exit, err.length]).toEqual([70, 1])
+    expect(err[0]).toMatch(/^music-backend: internal error: .*a defect\S*\s*of two lines$/)
+  })
+
+  it.scoped("reads settings from --env-file in any place; the environment counts first", function* () {
+    const place = yield* folder
+    const file = join(place, "settings.env")
+    writeFileSync(file, "MUSIC_ORG_ID='acme'\nMUSIC_MIN_CLI=\"1.2.3\"\n# MUSIC_BIND=nowhere\n")
+    for (const args of [
+      ["--env-file", file, "config", "--changed"],
+      ["config", `--env-file=${file}`, "--changed"],
+      ["config", "--changed", "--env-file", file]
+    ]) {
+      const { err, exit, out } = yield* run(args, { MUSIC_MIN_CLI: "2.0.0" })
+      expect([exit, err]).toEqual([0, expect.stringContaining("does not start")])
+      expect(out).toMatch(/^MUSIC_ORG_ID +acme +environment/m)
+      expect(out).toMatch(/^MUSIC_MIN_CLI +2\.0\.0 +environment/m)
+      expect(out).not.toContain("nowhere")
+    }
+    for (const [missing, code] of [
+      [join(place, "none.env"), "ENOENT"],
+      [place, "EISDIR"]
+    ] as const)
+      expect(yield* run(["check", "--env-file", missing], {})).toMatchObject({
+        exit: 78,
+        out: "",
+        err: expect.stringMatching(
+          new RegExp(
+            `^music-backend: the file of --env-file cannot be read: ${missing} \\(${code}\\)\\. Correct`
           )
-        })
-    })
-  )
+        )
+      })
+  })
 
   it("as a process reads --env-file before and after the command; a missing file is refused", () => {
     const place = mkdtempSync(join(tmpdir(), "music-program-"))
@@ -259,18 +241,16 @@ describe("music-backend", () => {
     expect([refused.out, refused.err]).toEqual(["", expect.stringContaining("none.env")])
   })
 
-  it.scoped("check warns of NODE_EXTRA_CA_CERTS that only the file sets", () =>
-    Effect.gen(function* () {
-      const file = join(yield* folder, "settings.env")
-      writeFileSync(file, "NODE_EXTRA_CA_CERTS='/etc/ssl/company.pem'\n")
-      const check = (environment: Readonly<Record<string, string>>) =>
-        Effect.map(run(["check", "--env-file", file], environment), ({ out }) => out)
-      expect(yield* check({})).toMatch(
-        /^WARN +certificates +NODE_EXTRA_CA_CERTS in the file .* has no effect\n +-> set it in the environment/m
-      )
-      expect(yield* check({ NODE_EXTRA_CA_CERTS: "/etc/ssl/company.pem" })).not.toContain("certificates")
-    })
-  )
+  it.scoped("check warns of NODE_EXTRA_CA_CERTS that only the file sets", function* () {
+    const file = join(yield* folder, "settings.env")
+    writeFileSync(file, "NODE_EXTRA_CA_CERTS='/etc/ssl/company.pem'\n")
+    const check = (environment: Readonly<Record<string, string>>) =>
+      Effect.map(run(["check", "--env-file", file], environment), ({ out }) => out)
+    expect(yield* check({})).toMatch(
+      /^WARN +certificates +NODE_EXTRA_CA_CERTS in the file .* has no effect\n +-> set it in the environment/m
+    )
+    expect(yield* check({ NODE_EXTRA_CA_CERTS: "/etc/ssl/company.pem" })).not.toContain("certificates")
+  })
 
   it("as a process prints its version, and its errors on standard error without a stack", () => {
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto"
 import { existsSync, readFileSync } from "node:fs"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
@@ -49,187 +50,180 @@ onBoth("music-backend reports remove", ({ freshPath, name, openStore, rawQuery }
 
   it.scopedLive(
     "deletes content and reporter beside a running server; a repetition gets its old answer and is neither stored nor filed",
-    () =>
-      Effect.gen(function* () {
-        const place = yield* freshPath
-        const environment = environmentOf(place)
-        const store = yield* openStore(place)
-        const { deliveries, reports } = store
-        yield* reports.admit(personal("rep_1"), true)
-        const removed = yield* run(["reports", "remove", "rep_1", "--reason", "request 12"], environment)
-        expect([removed.exit, removed.err, removed.out.split("\n")]).toEqual([
-          0,
-          "",
-          [
-            "removed  rep_1: its content and its reporter are deleted from this database",
-            "remains  no issue: it was never sent to the tracker",
-            ...(name === "SQLite"
-              ? []
-              : [
-                  "files    the database's files hold the old row until you run in it, at a quiet time: VACUUM FULL reports"
-                ]),
-            "backups  those from before hold it until they are deleted"
-          ]
-        ])
-
-        // The old answer, to the same person and to readers whom IAM did not verify; their names do not come back.
-        for (const reporter of [Verified({ publicId: "c:anna-person" }), Unverified(), Anonymous()]) {
-          const again = yield* reports.admit(
-            { ...personal("rep_2"), keyDigest: "key of rep_1", reporter },
-            true
-          )
-          expect(again).toMatchObject({ _tag: "Replayed", report: { id: "rep_1" } })
-        }
-        // The key stays bound to that content, for every reporter.
-        for (const reporter of [Verified({ publicId: "c:anna-person" }), Unverified(), Anonymous()]) {
-          const other = { ...personal("rep_2"), keyDigest: "key of rep_1", contentDigest: "other", reporter }
-          expect((yield* reports.admit(other, true))._tag).toBe("Conflict")
-        }
-        const shown = yield* run(["reports", "show", "rep_1"], environment)
-        expect([shown.exit, shown.out]).toEqual([0, expect.stringMatching(/^removed +\S+Z: request 12$/m)])
-        const { out: lines } = yield* run(["reports", "export"], environment)
-        const nameless = { id: "rep_1", reporter: null, request_id: null, removed: { reason: "request 12" } }
-        expect(JSON.parse(lines)).toMatchObject({ ...nameless, message: null, attachments: [] })
-        const { json } = yield* run(["reports", "show", "rep_1", "--json"], environment)
-        expect(json).toMatchObject({ ...nameless, message: null })
-        const listed = yield* run(["reports", "list"], environment)
-        expect(listed.out).toMatch(/ - +removed: request 12$/)
-        const asUnverified = ["reports", "list", "--reporter", "unverified", "--json"]
-        expect((yield* run(asUnverified, environment)).json).toMatchObject({ items: [] })
-        yield* reports.admit(
-          sampleReport({ id: "rep_4", keyDigest: "key of rep_4", reporter: Unverified() }),
-          false
-        )
-        expect((yield* run(asUnverified, environment)).json).toMatchObject({ items: [{ id: "rep_4" }] })
-        for (const { out } of [removed, shown, listed]) expect(out).not.toMatch(/Anna|anna/)
-        expect(lines).not.toMatch(/Anna|anna/)
-
-        // Nothing is filed, not even by a retry.
-        for (const args of [
-          ["reports", "retry", "rep_1"],
-          ["deliveries", "retry", "report:rep_1"]
-        ])
-          expect((yield* run(args, environment)).exit).toBe(1)
-        expect(yield* deliveries.lease({ ...sampleLease(), now: Date.now() + 86_400_000 })).toEqual([])
-        expect(yield* deliveries.counts).toEqual([])
-
-        const twice = yield* run(["reports", "remove", "rep_1", "--reason", "again"], environment)
-        expect([twice.exit, twice.err]).toEqual([
-          1,
-          expect.stringMatching(/^music-backend: rep_1 was removed at \S+Z: request 12\. Its content/)
-        ])
-
-        // The total equals the rows, and stays so when retention removes the row; the record stays.
-        const [sum] = yield* rawQuery(
-          place,
-          `SELECT SUM(${name === "SQLite" ? "LENGTH(CAST(content AS BLOB))" : "OCTET_LENGTH(content)"} + 1000) AS bytes FROM reports`
-        )
-        expect(yield* reports.storedBytes).toBe(Number(sum?.bytes))
-        expect(yield* store.retention.reports(Date.now())).toBe(2)
-        expect(yield* reports.storedBytes).toBe(0)
-        const later = yield* run(["reports", "show", "rep_1"], environment)
-        expect([later.exit, later.err]).toEqual([1, expect.stringContaining("rep_1 was removed at")])
-
-        if (name === "SQLite")
-          for (const file of [place, `${place}-wal`])
-            expect([file, existsSync(file) && readFileSync(file).includes(secret)]).toEqual([file, false])
-      })
-  )
-
-  it.scopedLive("refuses a report that is being filed, and names the issue of one that was", () =>
-    Effect.gen(function* () {
+    function* () {
       const place = yield* freshPath
       const environment = environmentOf(place)
       const store = yield* openStore(place)
-      yield* store.reports.admit(personal("rep_1"), true)
-      const { fence, id } = yield* lease(store)
-      yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: Date.now() }))
-      const remove = ["reports", "remove", "rep_1", "--reason", "request 12", "--json"]
-      const refused = yield* run(remove, environment)
-      expect([refused.exit, refused.err]).toEqual([
-        1,
-        "music-backend: rep_1 is being filed at this moment: nothing was removed. Try again in a minute."
+      const { deliveries, reports } = store
+      yield* reports.admit(personal("rep_1"), true)
+      const removed = yield* run(["reports", "remove", "rep_1", "--reason", "request 12"], environment)
+      expect([removed.exit, removed.err, removed.out.split("\n")]).toEqual([
+        0,
+        "",
+        [
+          "removed  rep_1: its content and its reporter are deleted from this database",
+          "remains  no issue: it was never sent to the tracker",
+          ...(name === "SQLite"
+            ? []
+            : [
+                "files    the database's files hold the old row until you run in it, at a quiet time: VACUUM FULL reports"
+              ]),
+          "backups  those from before hold it until they are deleted"
+        ]
       ])
-      expect(Option.map(yield* store.reports.find("rep_1"), ({ content }) => content.message)).toEqual(
-        Option.some(`My address is ${secret}.`)
-      )
-      yield* store.deliveries.update(
-        id,
-        fence,
-        DeliveryUpdate.Delivered({ at: Date.now(), issue: Option.some(issue), sweepAt: Option.none() })
-      )
-      const removed = yield* run(remove, environment)
-      expect(removed.json).toMatchObject({
-        id: "rep_1",
-        status: "filed",
-        issue,
-        delivery: { state: "delivered", finished_at: expect.stringMatching(/Z$/) },
-        removed: { reason: "request 12" },
-        remains: `the issue ${issue.url}: delete it in the tracker`,
-        vacuum: name === "SQLite" ? null : "VACUUM FULL reports"
-      })
 
-      // An unknown outcome: the issue may exist, and is found by the reference in its text.
-      yield* store.reports.admit(personal("rep_3"), true)
-      const second = yield* lease(store)
-      yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: Date.now() }))
-      yield* store.deliveries.update(
-        second.id,
-        second.fence,
-        DeliveryUpdate.Unknown({ availableAt: Date.now(), failure: "lost", searches: 0 })
+      // The old answer, to the same person and to readers whom IAM did not verify; their names do not come back.
+      for (const reporter of [Verified({ publicId: "c:anna-person" }), Unverified(), Anonymous()]) {
+        const again = yield* reports.admit(
+          { ...personal("rep_2"), keyDigest: "key of rep_1", reporter },
+          true
+        )
+        expect(again).toMatchObject({ _tag: "Replayed", report: { id: "rep_1" } })
+      }
+      // The key stays bound to that content, for every reporter.
+      for (const reporter of [Verified({ publicId: "c:anna-person" }), Unverified(), Anonymous()]) {
+        const other = { ...personal("rep_2"), keyDigest: "key of rep_1", contentDigest: "other", reporter }
+        expect((yield* reports.admit(other, true))._tag).toBe("Conflict")
+      }
+      const shown = yield* run(["reports", "show", "rep_1"], environment)
+      expect([shown.exit, shown.out]).toEqual([0, expect.stringMatching(/^removed +\S+Z: request 12$/m)])
+      const { out: lines } = yield* run(["reports", "export"], environment)
+      const nameless = { id: "rep_1", reporter: null, request_id: null, removed: { reason: "request 12" } }
+      expect(JSON.parse(lines)).toMatchObject({ ...nameless, message: null, attachments: [] })
+      const { json } = yield* run(["reports", "show", "rep_1", "--json"], environment)
+      expect(json).toMatchObject({ ...nameless, message: null })
+      const listed = yield* run(["reports", "list"], environment)
+      expect(listed.out).toMatch(/ - +removed: request 12$/)
+      const asUnverified = ["reports", "list", "--reporter", "unverified", "--json"]
+      expect((yield* run(asUnverified, environment)).json).toMatchObject({ items: [] })
+      yield* reports.admit(
+        sampleReport({ id: "rep_4", keyDigest: "key of rep_4", reporter: Unverified() }),
+        false
       )
-      const lost = yield* run(["reports", "remove", "rep_3", "--reason", "request 13"], environment)
-      expect(lost.out).toContain(`search the tracker for rep_3-${personal("rep_3").marker}`)
-    })
+      expect((yield* run(asUnverified, environment)).json).toMatchObject({ items: [{ id: "rep_4" }] })
+      for (const { out } of [removed, shown, listed]) expect(out).not.toMatch(/Anna|anna/)
+      expect(lines).not.toMatch(/Anna|anna/)
+
+      // Nothing is filed, not even by a retry.
+      for (const args of [
+        ["reports", "retry", "rep_1"],
+        ["deliveries", "retry", "report:rep_1"]
+      ])
+        expect((yield* run(args, environment)).exit).toBe(1)
+      expect(yield* deliveries.lease({ ...sampleLease(), now: Date.now() + 86_400_000 })).toEqual([])
+      expect(yield* deliveries.counts).toEqual([])
+
+      const twice = yield* run(["reports", "remove", "rep_1", "--reason", "again"], environment)
+      expect([twice.exit, twice.err]).toEqual([
+        1,
+        expect.stringMatching(/^music-backend: rep_1 was removed at \S+Z: request 12\. Its content/)
+      ])
+
+      // The total equals the rows, and stays so when retention removes the row; the record stays.
+      const [sum] = yield* rawQuery(
+        place,
+        `SELECT SUM(${name === "SQLite" ? "LENGTH(CAST(content AS BLOB))" : "OCTET_LENGTH(content)"} + 1000) AS bytes FROM reports`
+      )
+      expect(yield* reports.storedBytes).toBe(Number(sum?.bytes))
+      expect(yield* store.retention.reports(Date.now())).toBe(2)
+      expect(yield* reports.storedBytes).toBe(0)
+      const later = yield* run(["reports", "show", "rep_1"], environment)
+      expect([later.exit, later.err]).toEqual([1, expect.stringContaining("rep_1 was removed at")])
+
+      if (name === "SQLite")
+        for (const file of [place, `${place}-wal`])
+          expect([file, existsSync(file) && readFileSync(file).includes(secret)]).toEqual([file, false])
+    }
   )
+
+  it.scopedLive("refuses a report that is being filed, and names the issue of one that was", function* () {
+    const place = yield* freshPath
+    const environment = environmentOf(place)
+    const store = yield* openStore(place)
+    yield* store.reports.admit(personal("rep_1"), true)
+    const { fence, id } = yield* lease(store)
+    yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: Date.now() }))
+    const remove = ["reports", "remove", "rep_1", "--reason", "request 12", "--json"]
+    const refused = yield* run(remove, environment)
+    expect([refused.exit, refused.err]).toEqual([
+      1,
+      "music-backend: rep_1 is being filed at this moment: nothing was removed. Try again in a minute."
+    ])
+    expect(Option.map(yield* store.reports.find("rep_1"), ({ content }) => content.message)).toEqual(
+      Option.some(`My address is ${secret}.`)
+    )
+    yield* store.deliveries.update(
+      id,
+      fence,
+      DeliveryUpdate.Delivered({ at: Date.now(), issue: Option.some(issue), sweepAt: Option.none() })
+    )
+    const removed = yield* run(remove, environment)
+    expect(removed.json).toMatchObject({
+      id: "rep_1",
+      status: "filed",
+      issue,
+      delivery: { state: "delivered", finished_at: expect.stringMatching(/Z$/) },
+      removed: { reason: "request 12" },
+      remains: `the issue ${issue.url}: delete it in the tracker`,
+      vacuum: name === "SQLite" ? null : "VACUUM FULL reports"
+    })
+
+    // An unknown outcome: the issue may exist, and is found by the reference in its text.
+    yield* store.reports.admit(personal("rep_3"), true)
+    const second = yield* lease(store)
+    yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: Date.now() }))
+    yield* store.deliveries.update(
+      second.id,
+      second.fence,
+      DeliveryUpdate.Unknown({ availableAt: Date.now(), failure: "lost", searches: 0 })
+    )
+    const lost = yield* run(["reports", "remove", "rep_3", "--reason", "request 13"], environment)
+    expect(lost.out).toContain(`search the tracker for rep_3-${personal("rep_3").marker}`)
+  })
 })
 
-it.scopedLive("reports remove names an issue that is filed while it waits, on Postgres", () =>
-  Effect.gen(function* () {
-    const place = yield* postgres.freshPath
-    const store = yield* postgres.openStore(place)
-    yield* store.reports.admit(personal("rep_1"), true)
-    const worker = yield* Effect.acquireRelease(
-      Effect.promise(async () => {
-        const client = new pg.Client({ connectionString: place })
-        await client.connect()
-        return client
-      }),
-      (client) => Effect.promise(() => client.end())
-    )
-    yield* Effect.promise(() =>
-      worker.query(`BEGIN;
+it.scopedLive("reports remove names an issue that is filed while it waits, on Postgres", function* () {
+  const place = yield* postgres.freshPath
+  const store = yield* postgres.openStore(place)
+  yield* store.reports.admit(personal("rep_1"), true)
+  const worker = yield* Effect.acquireRelease(
+    Effect.promise(async () => {
+      const client = new pg.Client({ connectionString: place })
+      await client.connect()
+      return client
+    }),
+    (client) => Effect.promise(() => client.end())
+  )
+  yield* Effect.promise(() =>
+    worker.query(`BEGIN;
         UPDATE deliveries SET state = 'delivered', attempts = 1, finished_at = 1;
         UPDATE reports SET issue_number = ${issue.number}, issue_url = '${issue.url}'`)
+  )
+  const removing = yield* Effect.fork(
+    run(["reports", "remove", "rep_1", "--reason", "request 14"], { MUSIC_DATABASE_URL: place })
+  )
+  // On a connection of its own: a transaction sees the activity of its first look only.
+  yield* postgres
+    .rawQuery(
+      place,
+      "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
-    const removing = yield* Effect.fork(
-      run(["reports", "remove", "rep_1", "--reason", "request 14"], { MUSIC_DATABASE_URL: place })
-    )
-    // On a connection of its own: a transaction sees the activity of its first look only.
-    yield* postgres
-      .rawQuery(
-        place,
-        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-      )
-      .pipe(Effect.delay("20 millis"), Effect.repeat({ until: ({ length }) => length === 1 }))
-    yield* Effect.promise(() => worker.query("COMMIT"))
-    const { exit, out } = yield* Fiber.join(removing)
-    expect([exit, out]).toEqual([0, expect.stringContaining(`the issue ${issue.url}: delete it`)])
-  })
-)
+    .pipe(Effect.delay("20 millis"), Effect.repeat({ until: ({ length }) => length === 1 }))
+  yield* Effect.promise(() => worker.query("COMMIT"))
+  const { exit, out } = yield* Fiber.join(removing)
+  expect([exit, out]).toEqual([0, expect.stringContaining(`the issue ${issue.url}: delete it`)])
+})
 
 onBoth("music-backend reports remove, without effect", ({ freshPath, name, openStore }) => {
-  it.scopedLive("demands a reason and a known report", () =>
-    Effect.gen(function* () {
-      const place = yield* freshPath
-      const environment: Record<string, string> =
-        name === "SQLite" ? { MUSIC_DATABASE_PATH: place } : { MUSIC_DATABASE_URL: place }
-      yield* openStore(place)
-      expect((yield* run(["reports", "remove", "rep_1"], environment)).exit).toBe(64)
-      expect((yield* run(["reports", "remove", "rep_1", "--reason", " "], environment)).exit).toBe(64)
-      expect((yield* run(["reports", "remove", "rep_1", "--reason", "x"], environment)).exit).toBe(1)
-    })
-  )
+  it.scopedLive("demands a reason and a known report", function* () {
+    const place = yield* freshPath
+    const environment: Record<string, string> =
+      name === "SQLite" ? { MUSIC_DATABASE_PATH: place } : { MUSIC_DATABASE_URL: place }
+    yield* openStore(place)
+    expect((yield* run(["reports", "remove", "rep_1"], environment)).exit).toBe(64)
+    expect((yield* run(["reports", "remove", "rep_1", "--reason", " "], environment)).exit).toBe(64)
+    expect((yield* run(["reports", "remove", "rep_1", "--reason", "x"], environment)).exit).toBe(1)
+  })
 })
 
 /** Whether the files of the table, as they are on the disk, hold the text. */
@@ -246,72 +240,67 @@ const filesHold = (place: string, text: string) =>
   )
 
 describe("music-backend reports remove, on Postgres", () => {
-  it.scopedLive("names the statement that removes the old row from the files", () =>
-    Effect.gen(function* () {
-      // New, so that the reports are in their order in its files.
-      const place = yield* postgres.emptyPath
-      const { reports } = yield* postgres.openStore(place)
-      // Without repetitions, which Postgres would compress; and one at the end, so that the file is not cut.
-      for (const [id, text] of [
-        ["rep_1", secret],
-        ["rep_2", "Playback stops."]
-      ] as const)
-        yield* reports.admit(
-          {
-            ...personal(id),
-            content: {
-              ...personal(id).content,
-              message: `${text} ${randomBytes(6_000).toString("base64")}`,
-              attachments: []
-            }
-          },
-          false
-        )
-      const removed = yield* run(["reports", "remove", "rep_1", "--reason", "request 12"], {
-        MUSIC_DATABASE_URL: place
-      })
-      // Not enough: it frees the place, and does not overwrite it.
-      yield* postgres.rawQuery(place, "VACUUM reports")
-      expect(yield* filesHold(place, secret)).toBe(true)
-      const [, statement = ""] = /^files .*: (.+)$/m.exec(removed.out) ?? []
-      yield* postgres.rawQuery(place, statement)
-      expect(yield* filesHold(place, secret)).toBe(false)
+  it.scopedLive("names the statement that removes the old row from the files", function* () {
+    // New, so that the reports are in their order in its files.
+    const place = yield* postgres.emptyPath
+    const { reports } = yield* postgres.openStore(place)
+    // Without repetitions, which Postgres would compress; and one at the end, so that the file is not cut.
+    for (const [id, text] of [
+      ["rep_1", secret],
+      ["rep_2", "Playback stops."]
+    ] as const)
+      yield* reports.admit(
+        {
+          ...personal(id),
+          content: {
+            ...personal(id).content,
+            message: `${text} ${randomBytes(6_000).toString("base64")}`,
+            attachments: []
+          }
+        },
+        false
+      )
+    const removed = yield* run(["reports", "remove", "rep_1", "--reason", "request 12"], {
+      MUSIC_DATABASE_URL: place
     })
-  )
+    // Not enough: it frees the place, and does not overwrite it.
+    yield* postgres.rawQuery(place, "VACUUM reports")
+    expect(yield* filesHold(place, secret)).toBe(true)
+    const [, statement = ""] = /^files .*: (.+)$/m.exec(removed.out) ?? []
+    yield* postgres.rawQuery(place, statement)
+    expect(yield* filesHold(place, secret)).toBe(false)
+  })
 
-  it.scopedLive("changes nothing when retention has deleted the report meanwhile", () =>
-    Effect.gen(function* () {
-      const place = yield* postgres.freshPath
-      const { reports } = yield* postgres.openStore(place)
-      const environment = { MUSIC_DATABASE_URL: place }
-      const { keyDigest, plane } = personal("rep_1")
-      yield* reports.admit(personal("rep_1"), false)
-      yield* reports.admit(personal("rep_2"), false)
-      const removed = yield* withPgClient(place, async (client) => {
-        await client.query("BEGIN")
-        await client.query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [
-          `reports ${plane} ${keyDigest}`
-        ])
-        const removal = Effect.runPromise(
-          run(["reports", "remove", "rep_1", "--reason", "request 12"], environment)
-        )
-        const isBlocked = `
+  it.scopedLive("changes nothing when retention has deleted the report meanwhile", function* () {
+    const place = yield* postgres.freshPath
+    const { reports } = yield* postgres.openStore(place)
+    const environment = { MUSIC_DATABASE_URL: place }
+    const { keyDigest, plane } = personal("rep_1")
+    yield* reports.admit(personal("rep_1"), false)
+    yield* reports.admit(personal("rep_2"), false)
+    const removed = yield* withPgClient(place, async (client) => {
+      await client.query("BEGIN")
+      await client.query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [
+        `reports ${plane} ${keyDigest}`
+      ])
+      const removal = Effect.runPromise(
+        run(["reports", "remove", "rep_1", "--reason", "request 12"], environment)
+      )
+      const isBlocked = `
           SELECT 1 FROM pg_locks
           WHERE locktype = 'advisory' AND NOT granted
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-        while ((await client.query(isBlocked)).rowCount === 0)
-          await new Promise((wake) => setTimeout(wake, 5))
-        // As retention does, which takes no lock.
-        await client.query("DELETE FROM reports WHERE id = 'rep_1'")
-        await client.query("COMMIT")
-        return removal
-      })
-      expect([removed.exit, removed.err]).toEqual([1, expect.stringContaining("no report rep_1")])
-      const [counted] = yield* postgres.rawQuery(
-        place,
-        `SELECT SUM(OCTET_LENGTH(content) + 1000) AS bytes, (SELECT COUNT(*) FROM report_removals) AS removals FROM reports`
-      )
-      expect(counted).toEqual({ bytes: yield* reports.storedBytes, removals: 0 })
+      while ((await client.query(isBlocked)).rowCount === 0) await new Promise((wake) => setTimeout(wake, 5))
+      // As retention does, which takes no lock.
+      await client.query("DELETE FROM reports WHERE id = 'rep_1'")
+      await client.query("COMMIT")
+      return removal
     })
-  )
+    expect([removed.exit, removed.err]).toEqual([1, expect.stringContaining("no report rep_1")])
+    const [counted] = yield* postgres.rawQuery(
+      place,
+      `SELECT SUM(OCTET_LENGTH(content) + 1000) AS bytes, (SELECT COUNT(*) FROM report_removals) AS removals FROM reports`
+    )
+    expect(counted).toEqual({ bytes: yield* reports.storedBytes, removals: 0 })
+  })
 })

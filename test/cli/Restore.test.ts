@@ -1,6 +1,7 @@
 import { readFileSync, realpathSync, symlinkSync } from "node:fs"
 import { join } from "node:path"
-import { expect, it } from "@effect/vitest"
+import { expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import {
   folder,
@@ -20,8 +21,9 @@ const withReport = Effect.gen(function* () {
 })
 const states = (place: string) => rawQuery(place, "SELECT state, attempts FROM deliveries")
 
-it.scopedLive("restore prints how many reports will be searched for; --json returns the number", () =>
-  Effect.gen(function* () {
+it.scopedLive(
+  "restore prints how many reports will be searched for; --json returns the number",
+  function* () {
     const { environment } = yield* withReport
     const copy = join(yield* folder, "copy.sqlite")
     yield* run(["backup", copy], environment)
@@ -29,54 +31,49 @@ it.scopedLive("restore prints how many reports will be searched for; --json retu
     expect(restored.out).toMatch(/^doubted +1 reports? .*the tracker is searched/m)
     const { json } = yield* run(["restore", copy, "--overwrite", "--json"], environment)
     expect(json).toMatchObject({ doubted: 1 })
-  })
+  }
 )
 
-it.scopedLive("restore replaces the database that a link leads to, and keeps the link", () =>
-  Effect.gen(function* () {
-    const { place } = yield* withReport
-    const links = yield* folder
-    const environment = { MUSIC_DATABASE_PATH: join(links, "music.sqlite") }
-    symlinkSync(place, environment.MUSIC_DATABASE_PATH)
-    yield* run(["backup", join(links, "copy")], environment)
-    yield* rawQuery(place, "DELETE FROM deliveries")
-    const { exit } = yield* run(["restore", join(links, "copy"), "--overwrite"], environment)
-    expect(exit).toBe(0)
-    expect(yield* states(place)).toEqual([{ state: "unknown", attempts: 1 }])
-    expect(realpathSync(environment.MUSIC_DATABASE_PATH)).toBe(realpathSync(place))
-  })
-)
+it.scopedLive("restore replaces the database that a link leads to, and keeps the link", function* () {
+  const { place } = yield* withReport
+  const links = yield* folder
+  const environment = { MUSIC_DATABASE_PATH: join(links, "music.sqlite") }
+  symlinkSync(place, environment.MUSIC_DATABASE_PATH)
+  yield* run(["backup", join(links, "copy")], environment)
+  yield* rawQuery(place, "DELETE FROM deliveries")
+  const { exit } = yield* run(["restore", join(links, "copy"), "--overwrite"], environment)
+  expect(exit).toBe(0)
+  expect(yield* states(place)).toEqual([{ state: "unknown", attempts: 1 }])
+  expect(realpathSync(environment.MUSIC_DATABASE_PATH)).toBe(realpathSync(place))
+})
 
-it.scopedLive("restore --finish prints the same for a database that another tool restored", () =>
-  Effect.gen(function* () {
-    const { environment, place } = yield* withReport
-    const { err, exit, out } = yield* run(["restore", "--finish"], environment)
-    expect([exit, err]).toEqual([0, ""])
-    expect(out).toMatch(/^database +SQLite database \S+\ndoubted +1 report/)
-    expect(yield* states(place)).toEqual([{ state: "unknown", attempts: 1 }])
-    const { json } = yield* run(["restore", "--finish", "--json"], environment)
-    expect(json).toEqual({ database: `SQLite database ${place}`, doubted: 1 })
-  })
-)
+it.scopedLive("restore --finish prints the same for a database that another tool restored", function* () {
+  const { environment, place } = yield* withReport
+  const { err, exit, out } = yield* run(["restore", "--finish"], environment)
+  expect([exit, err]).toEqual([0, ""])
+  expect(out).toMatch(/^database +SQLite database \S+\ndoubted +1 report/)
+  expect(yield* states(place)).toEqual([{ state: "unknown", attempts: 1 }])
+  const { json } = yield* run(["restore", "--finish", "--json"], environment)
+  expect(json).toEqual({ database: `SQLite database ${place}`, doubted: 1 })
+})
 
-it.scopedLive("restore --finish accepts an older database, and does not migrate it", () =>
-  Effect.gen(function* () {
-    const place = yield* freshPath
-    yield* rawQuery(
-      place,
-      readFileSync(new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url), "utf8")
-    )
-    const { exit } = yield* run(["restore", "--finish"], { MUSIC_DATABASE_PATH: place })
-    expect(exit).toBe(0)
-    expect(yield* rawQuery(place, "SELECT MAX(migration_id) AS latest FROM migrations")).toEqual([
-      { latest: 1 }
-    ])
-    expect(yield* states(place)).toContainEqual({ state: "unknown", attempts: expect.any(Number) })
-  })
-)
+it.scopedLive("restore --finish accepts an older database, and does not migrate it", function* () {
+  const place = yield* freshPath
+  yield* rawQuery(
+    place,
+    readFileSync(new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url), "utf8")
+  )
+  const { exit } = yield* run(["restore", "--finish"], { MUSIC_DATABASE_PATH: place })
+  expect(exit).toBe(0)
+  expect(yield* rawQuery(place, "SELECT MAX(migration_id) AS latest FROM migrations")).toEqual([
+    { latest: 1 }
+  ])
+  expect(yield* states(place)).toContainEqual({ state: "unknown", attempts: expect.any(Number) })
+})
 
-it.scopedLive("restore --finish is refused while a server has the database open, on both databases", () =>
-  Effect.gen(function* () {
+it.scopedLive(
+  "restore --finish is refused while a server has the database open, on both databases",
+  function* () {
     const { environment, place } = yield* withReport
     const url = yield* postgres.freshPath
     for (const [open, there] of [
@@ -99,71 +96,57 @@ it.scopedLive("restore --finish is refused while a server has the database open,
     )
     expect(accepted.out).toMatch(/^doubted +none$/m)
     expect(yield* states(place)).toEqual([{ state: "unknown", attempts: 1 }])
-  })
+  }
 )
 
-it.scopedLive("restore --finish does not create a database", () =>
-  Effect.gen(function* () {
-    const url = yield* postgres.emptyPath
-    const { err, exit } = yield* run(["restore", "--finish"], { MUSIC_DATABASE_URL: url })
-    expect(exit).toBe(69)
-    expect(err).toMatch(/^music-backend: Postgres database \S+ holds nothing. Restore it first/)
-    expect(yield* postgres.rawQuery(url, "SELECT to_regclass('migrations') AS made")).toEqual([
-      { made: null }
-    ])
-  })
-)
+it.scopedLive("restore --finish does not create a database", function* () {
+  const url = yield* postgres.emptyPath
+  const { err, exit } = yield* run(["restore", "--finish"], { MUSIC_DATABASE_URL: url })
+  expect(exit).toBe(69)
+  expect(err).toMatch(/^music-backend: Postgres database \S+ holds nothing. Restore it first/)
+  expect(yield* postgres.rawQuery(url, "SELECT to_regclass('migrations') AS made")).toEqual([{ made: null }])
+})
 
-it.effect("on PostgreSQL the output ends with the command to run", () =>
-  Effect.gen(function* () {
-    const environment = { MUSIC_DATABASE_URL: "postgres://music@db.example/music" }
-    const { err, exit } = yield* run(["restore", "music.dump"], environment)
-    expect([exit, err]).toEqual([69, expect.stringMatching(/ Run: \(umask .* --finish$/)])
-    expect((yield* run(["backup", "music.dump"], environment)).err).toMatch(
-      / Run: \(umask 077 && pg_dump .*db\.example\/music'\) && music-backend backup --record$/
-    )
-  })
-)
+it.effect("on PostgreSQL the output ends with the command to run", function* () {
+  const environment = { MUSIC_DATABASE_URL: "postgres://music@db.example/music" }
+  const { err, exit } = yield* run(["restore", "music.dump"], environment)
+  expect([exit, err]).toEqual([69, expect.stringMatching(/ Run: \(umask .* --finish$/)])
+  expect((yield* run(["backup", "music.dump"], environment)).err).toMatch(
+    / Run: \(umask 077 && pg_dump .*db\.example\/music'\) && music-backend backup --record$/
+  )
+})
 
 it.scopedLive(
   "an address without a host, as of a socket, is accepted; one that cannot be read is refused",
-  () =>
-    Effect.gen(function* () {
-      const { hostname, password, pathname, port, username } = new URL(yield* postgres.freshPath)
-      const socket = `postgres://${username}:${password}@${pathname}?host=${hostname}&port=${port}`
-      const finished = yield* run(["restore", "--finish"], { MUSIC_DATABASE_URL: socket })
-      expect([finished.exit, finished.err]).toEqual([0, ""])
-      expect(finished.out).toMatch(/^doubted +none$/m)
-      const named = { MUSIC_DATABASE_URL: "postgres://music:hidden@/music?host=/tmp&application_name=own" }
-      for (const command of ["backup", "restore"]) {
-        const { err, exit } = yield* run([command, "music.dump"], named)
-        expect([exit, err]).toEqual([
-          69,
-          expect.stringContaining("--dbname='postgres://music@/music?host=%2Ftmp&application_name=own'")
-        ])
-      }
-      for (const args of [
-        ["backup", "music.dump"],
-        ["restore", "music.dump"],
-        ["restore", "--finish"]
-      ]) {
-        const { err, exit } = yield* run(args, { MUSIC_DATABASE_URL: "postgres://music:hidden@:port/music" })
-        expect([args, exit, err]).toEqual([args, 69, expect.stringMatching(/MUSIC_DATABASE_URL.*\.$/)])
-        expect(err).not.toContain("hidden")
-      }
-    })
+  function* () {
+    const { hostname, password, pathname, port, username } = new URL(yield* postgres.freshPath)
+    const socket = `postgres://${username}:${password}@${pathname}?host=${hostname}&port=${port}`
+    const finished = yield* run(["restore", "--finish"], { MUSIC_DATABASE_URL: socket })
+    expect([finished.exit, finished.err]).toEqual([0, ""])
+    expect(finished.out).toMatch(/^doubted +none$/m)
+    const named = { MUSIC_DATABASE_URL: "postgres://music:hidden@/music?host=/tmp&application_name=own" }
+    for (const command of ["backup", "restore"]) {
+      const { err, exit } = yield* run([command, "music.dump"], named)
+      expect([exit, err]).toEqual([
+        69,
+        expect.stringContaining("--dbname='postgres://music@/music?host=%2Ftmp&application_name=own'")
+      ])
+    }
+    for (const args of [
+      ["backup", "music.dump"],
+      ["restore", "music.dump"],
+      ["restore", "--finish"]
+    ]) {
+      const { err, exit } = yield* run(args, { MUSIC_DATABASE_URL: "postgres://music:hidden@:port/music" })
+      expect([args, exit, err]).toEqual([args, 69, expect.stringMatching(/MUSIC_DATABASE_URL.*\.$/)])
+      expect(err).not.toContain("hidden")
+    }
+  }
 )
 
-it.effect("restore takes a file or --finish, and not both", () =>
-  Effect.gen(function* () {
-    for (const args of [
-      [],
-      ["a.sqlite", "--finish"],
-      ["--finish", "--verify"],
-      ["--finish", "--overwrite"]
-    ]) {
-      const { err, exit } = yield* run(["restore", ...args], {})
-      expect([exit, err]).toEqual([64, expect.stringContaining("--finish")])
-    }
-  })
-)
+it.effect("restore takes a file or --finish, and not both", function* () {
+  for (const args of [[], ["a.sqlite", "--finish"], ["--finish", "--verify"], ["--finish", "--overwrite"]]) {
+    const { err, exit } = yield* run(["restore", ...args], {})
+    expect([exit, err]).toEqual([64, expect.stringContaining("--finish")])
+  }
+})

@@ -1,6 +1,7 @@
 /** The promise client and the Effect client against the real server. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import { afterAll, beforeAll, describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { MusicClient } from "../../client/effect.ts"
@@ -61,15 +62,13 @@ describe("The client as a service", () => {
     }).pipe(Effect.provide(clientOn("traced")))
   )
 
-  it.live("sends the last telemetry when its scope ends", () =>
-    Effect.gen(function* () {
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const { telemetry } = yield* MusicClient
-          yield* telemetry.record("musicclidaemon", { type: "daemon.stopped" })
-        }).pipe(Effect.provide(clientOn("ended")))
-      )
-      expect(bench.commands.attempts("ended", "/api/v1/telemetry")).toBe(1)
-    })
-  )
+  it.live("sends the last telemetry when its scope ends", function* () {
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const { telemetry } = yield* MusicClient
+        yield* telemetry.record("musicclidaemon", { type: "daemon.stopped" })
+      }).pipe(Effect.provide(clientOn("ended")))
+    )
+    expect(bench.commands.attempts("ended", "/api/v1/telemetry")).toBe(1)
+  })
 })

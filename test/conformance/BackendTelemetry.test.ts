@@ -1,4 +1,4 @@
-import { describe, it } from "@effect/vitest"
+import { describe } from "vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
@@ -30,23 +30,22 @@ const eventsOf = Effect.gen(function* () {
 })
 
 describe("The backend's own telemetry", () => {
-  it.effect("records the outcome of a ting that was refused before any upstream call", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { plane, caller } = yield* signedIn()
-        const notifications = yield* Notifications
-        for (const [type, key] of [
-          ["music.unknown.type", "si:deejay/1"],
-          ["music.trigger.fired", "si:lyra/1"]
-        ] as const) {
-          yield* Effect.flip(notifications.send(plane, caller, { type, key, data: {} })).pipe(inRequest())
-        }
-        deepStrictEqual(yield* eventsOf, [
-          ["ting.completed", "not_found"],
-          ["ting.completed", "invalid_input"]
-        ])
-      }),
-      { tables }
-    )
+  scenario(
+    "records the outcome of a ting that was refused before any upstream call",
+    function* () {
+      const { plane, caller } = yield* signedIn()
+      const notifications = yield* Notifications
+      for (const [type, key] of [
+        ["music.unknown.type", "si:deejay/1"],
+        ["music.trigger.fired", "si:lyra/1"]
+      ] as const) {
+        yield* Effect.flip(notifications.send(plane, caller, { type, key, data: {} })).pipe(inRequest())
+      }
+      deepStrictEqual(yield* eventsOf, [
+        ["ting.completed", "not_found"],
+        ["ting.completed", "invalid_input"]
+      ])
+    },
+    { tables }
   )
 })

@@ -72,6 +72,7 @@ const control = Layer.scopedDiscard(
 
 const store = watchedStore(diary)(parts.store)
 const watched = {
+  ...parts,
   store: Layer.provideMerge(control, store),
   tracker: watchedTracker(parts.tracker),
   tables: watchedTables(parts.tables),

@@ -1,4 +1,5 @@
-import { expect, it } from "@effect/vitest"
+import { expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { Store } from "../../src/services/Store.ts"
 import * as TestStore from "../support/TestStore.ts"

@@ -3,7 +3,8 @@ import { execFileSync } from "node:child_process"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import { afterAll, beforeAll, describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import {
@@ -83,8 +84,9 @@ const check = (environment: Readonly<Record<string, string>>) =>
 const addressOf = (proxy: Tunnels) => `https://operator:${proxyPassword}@localhost:${proxy.port}`
 
 describe("A process in a network with a proxy and a private authority", () => {
-  it.scopedLive("reaches every upstream and the collector by an https proxy, with its secrets in files", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "reaches every upstream and the collector by an https proxy, with its secrets in files",
+    function* () {
       const { collector, environment, hosts, secureProxy: proxy, upstreams } = yield* makeWorld
       const server = yield* Effect.acquireRelease(
         Effect.sync(() =>
@@ -120,63 +122,61 @@ describe("A process in a network with a proxy and a private authority", () => {
       for (const name of secrets)
         if (name in environment) expect(server.output()).not.toContain(Object(environment)[name])
       expect(server.output()).not.toContain(proxyPassword)
-    })
+    }
   )
 
-  it.scopedLive("says in check what is trusted, and what to do otherwise", () =>
-    Effect.gen(function* () {
-      const { environment } = yield* makeWorld
-      const postgres = yield* refusingPostgres
-      const secured = {
-        ...environment,
-        MUSIC_DATABASE_URL: `postgres://music:hidden@localhost:${postgres}/music?sslmode=verify-full`
-      }
-      const misnamed = yield* tunnelProxy({}, undefined, "targets")
-      const [trusting, doubting, refused, otherName] = yield* Effect.all(
-        [
-          check({ ...secured, NODE_EXTRA_CA_CERTS: authorityFile }),
-          check(secured),
-          check({ ...environment, HTTPS_PROXY: "http://127.0.0.1:1" }),
-          check({
-            ...environment,
-            HTTPS_PROXY: addressOf(misnamed),
-            NODE_EXTRA_CA_CERTS: authorityFile
-          })
-        ],
-        { concurrency: "unbounded" }
+  it.scopedLive("says in check what is trusted, and what to do otherwise", function* () {
+    const { environment } = yield* makeWorld
+    const postgres = yield* refusingPostgres
+    const secured = {
+      ...environment,
+      MUSIC_DATABASE_URL: `postgres://music:hidden@localhost:${postgres}/music?sslmode=verify-full`
+    }
+    const misnamed = yield* tunnelProxy({}, undefined, "targets")
+    const [trusting, doubting, refused, otherName] = yield* Effect.all(
+      [
+        check({ ...secured, NODE_EXTRA_CA_CERTS: authorityFile }),
+        check(secured),
+        check({ ...environment, HTTPS_PROXY: "http://127.0.0.1:1" }),
+        check({
+          ...environment,
+          HTTPS_PROXY: addressOf(misnamed),
+          NODE_EXTRA_CA_CERTS: authorityFile
+        })
+      ],
+      { concurrency: "unbounded" }
+    )
+    for (const name of ["iam", "ting", "tables", "tracker"]) {
+      expect(trusting).toMatch(new RegExp(`^PASS +${name} `, "m"))
+      expect(doubting).toMatch(
+        new RegExp(
+          `^FAIL +${name} .*certificate is not trusted \\([A-Z_]+\\)\\)\\n +-> .*NODE_EXTRA_CA_CERTS`,
+          "m"
+        )
       )
-      for (const name of ["iam", "ting", "tables", "tracker"]) {
-        expect(trusting).toMatch(new RegExp(`^PASS +${name} `, "m"))
-        expect(doubting).toMatch(
-          new RegExp(
-            `^FAIL +${name} .*certificate is not trusted \\([A-Z_]+\\)\\)\\n +-> .*NODE_EXTRA_CA_CERTS`,
-            "m"
-          )
+      expect(refused).toMatch(
+        new RegExp(
+          `^FAIL +${name} .*the proxy cannot be reached \\(ECONNREFUSED\\)\\)\\n +-> correct HTTPS_PROXY`,
+          "m"
         )
-        expect(refused).toMatch(
-          new RegExp(
-            `^FAIL +${name} .*the proxy cannot be reached \\(ECONNREFUSED\\)\\)\\n +-> correct HTTPS_PROXY`,
-            "m"
-          )
-        )
-        // Before the credentials are sent.
-        expect(otherName).toMatch(
-          new RegExp(
-            `^FAIL +${name} .*the proxy's certificate is for another name \\(ERR_TLS_CERT_ALTNAME_INVALID\\)\\)\\n +-> use the name that the certificate holds`,
-            "m"
-          )
-        )
-      }
-      expect([misnamed.targets, misnamed.credentials]).toEqual([[], []])
-      expect(trusting).toMatch(/^FAIL +database .*refuses the login/m)
-      expect(doubting).toMatch(/^FAIL +database .*cannot be trusted.*\n +-> .*NODE_EXTRA_CA_CERTS/m)
-      expect(trusting).toMatch(
-        /^PASS +outbound proxy +https: http:\/\/127\.0\.0\.1:\d+; http: none; not for this machine/m
       )
-      for (const output of [trusting, doubting, refused, otherName]) {
-        expect(output).not.toContain(proxyPassword)
-        expect(output).not.toContain("hidden")
-      }
-    })
-  )
+      // Before the credentials are sent.
+      expect(otherName).toMatch(
+        new RegExp(
+          `^FAIL +${name} .*the proxy's certificate is for another name \\(ERR_TLS_CERT_ALTNAME_INVALID\\)\\)\\n +-> use the name that the certificate holds`,
+          "m"
+        )
+      )
+    }
+    expect([misnamed.targets, misnamed.credentials]).toEqual([[], []])
+    expect(trusting).toMatch(/^FAIL +database .*refuses the login/m)
+    expect(doubting).toMatch(/^FAIL +database .*cannot be trusted.*\n +-> .*NODE_EXTRA_CA_CERTS/m)
+    expect(trusting).toMatch(
+      /^PASS +outbound proxy +https: http:\/\/127\.0\.0\.1:\d+; http: none; not for this machine/m
+    )
+    for (const output of [trusting, doubting, refused, otherName]) {
+      expect(output).not.toContain(proxyPassword)
+      expect(output).not.toContain("hidden")
+    }
+  })
 })

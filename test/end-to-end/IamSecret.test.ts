@@ -1,6 +1,7 @@
 /** What the log says when IAM refuses the secret of the application. */
 import { randomUUID } from "node:crypto"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
@@ -60,22 +61,22 @@ const started = Effect.gen(function* () {
 describe("IAM refuses the application's secret:", () => {
   it.scopedLive.each(["login", "me", "refresh", "logout", "ting"] as const)(
     "one error line names the setting, whatever call shows it: %s",
-    (name) =>
-      Effect.gen(function* () {
-        const { calls, lines, log, me, said, world } = yield* started
-        yield* said()
-        world.iam.controls.rotateSecret(production, "music")
-        expect(yield* calls[name]).toBe(502)
-        yield* said("error")
-        expect(lines()[0]?.advice).toContain("MUSIC_IAM_APP_SECRET")
-        expect(yield* Effect.replicateEffect(me, 3)).toEqual([502, 502, 502])
-        yield* said("error")
-        expect(world.minted().filter((credential) => log.join("\n").includes(credential))).toEqual([])
-      })
+    function* (name) {
+      const { calls, lines, log, me, said, world } = yield* started
+      yield* said()
+      world.iam.controls.rotateSecret(production, "music")
+      expect(yield* calls[name]).toBe(502)
+      yield* said("error")
+      expect(lines()[0]?.advice).toContain("MUSIC_IAM_APP_SECRET")
+      expect(yield* Effect.replicateEffect(me, 3)).toEqual([502, 502, 502])
+      yield* said("error")
+      expect(world.minted().filter((credential) => log.join("\n").includes(credential))).toEqual([])
+    }
   )
 
-  it.scopedLive("one info line says that it is accepted again, and a later refusal is a new one", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "one info line says that it is accepted again, and a later refusal is a new one",
+    function* () {
       const { me, refuse, said } = yield* started
       refuse("/api/v1/oauth/introspect", 2)
       expect(yield* Effect.replicateEffect(me, 4)).toEqual([502, 502, 200, 200])
@@ -83,31 +84,27 @@ describe("IAM refuses the application's secret:", () => {
       refuse("/api/v1/oauth/introspect", 1)
       expect(yield* Effect.replicateEffect(me, 2)).toEqual([502, 200])
       yield* said("error", "info", "error", "info")
-    })
+    }
   )
 
-  it.scopedLive("a proof that IAM refuses for its signature is no refusal of the secret", () =>
-    Effect.gen(function* () {
-      const { calls, refuse, said } = yield* started
-      refuse("/api/v1/obo-access/exchanges", 2)
-      expect(yield* calls.ting).toBe(502)
-      yield* said()
-    })
-  )
+  it.scopedLive("a proof that IAM refuses for its signature is no refusal of the secret", function* () {
+    const { calls, refuse, said } = yield* started
+    refuse("/api/v1/obo-access/exchanges", 2)
+    expect(yield* calls.ting).toBe(502)
+    yield* said()
+  })
 
-  it.scopedLive("a refused secret of a testing plane is its caller's", () =>
-    Effect.gen(function* () {
-      const { base, bearer, calls, post, said, world } = yield* started
-      const { environmentId, musicSecret } = world.seeded.environment
-      const unknown = { "x-testing-environment-key": `ask_${"x".repeat(43)}` }
-      expect(yield* post("/auth/login", { slt: "si:deejay" }, unknown)).toBe(401)
-      const testing = { "x-testing-environment-key": musicSecret }
-      expect(yield* post("/auth/login", { slt: "si:deejay" }, testing)).toBe(200)
-      world.iam.controls.rotateSecret(environmentId, "music")
-      const answer = yield* call(`${base}/api/v1/auth/me`, { headers: { ...bearer, ...testing } })
-      expect(answer.status).toBe(401)
-      expect(yield* calls.me).toBe(200)
-      yield* said()
-    })
-  )
+  it.scopedLive("a refused secret of a testing plane is its caller's", function* () {
+    const { base, bearer, calls, post, said, world } = yield* started
+    const { environmentId, musicSecret } = world.seeded.environment
+    const unknown = { "x-testing-environment-key": `ask_${"x".repeat(43)}` }
+    expect(yield* post("/auth/login", { slt: "si:deejay" }, unknown)).toBe(401)
+    const testing = { "x-testing-environment-key": musicSecret }
+    expect(yield* post("/auth/login", { slt: "si:deejay" }, testing)).toBe(200)
+    world.iam.controls.rotateSecret(environmentId, "music")
+    const answer = yield* call(`${base}/api/v1/auth/me`, { headers: { ...bearer, ...testing } })
+    expect(answer.status).toBe(401)
+    expect(yield* calls.me).toBe(200)
+    yield* said()
+  })
 })

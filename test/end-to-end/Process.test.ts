@@ -2,7 +2,8 @@ import { execFileSync } from "node:child_process"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import { afterAll, beforeAll, describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
@@ -50,23 +51,19 @@ const login = (base: string, slt: string) =>
   })
 
 describe("The process", () => {
-  it.scopedLive("names its build in the log and the metrics, as the command line does", () =>
-    Effect.gen(function* () {
-      const { server: process_ } = yield* running("build.sqlite", [process.execPath, ...server], {
-        MUSIC_ADMIN_BIND: "127.0.0.1:0"
-      })
-      const shown = execFileSync(process.execPath, ["dist/cli.js", "version"], {
-        cwd: root,
-        encoding: "utf8"
-      })
-      const [, version, build] = /^(\S+) \(build ([0-9a-f]{12})\)\n$/.exec(shown) ?? []
-      const [, url = ""] = yield* Effect.promise(() =>
-        process_.says(/"Metrics served".*?"url":"(http:[^"]+)"/)
-      )
-      expect(process_.output()).toContain(`"Starting","version":"${version}","build":"${build}"`)
-      expect((yield* call(url)).text).toContain(`music_build_info{version="${version}",build="${build}"} 1`)
+  it.scopedLive("names its build in the log and the metrics, as the command line does", function* () {
+    const { server: process_ } = yield* running("build.sqlite", [process.execPath, ...server], {
+      MUSIC_ADMIN_BIND: "127.0.0.1:0"
     })
-  )
+    const shown = execFileSync(process.execPath, ["dist/cli.js", "version"], {
+      cwd: root,
+      encoding: "utf8"
+    })
+    const [, version, build] = /^(\S+) \(build ([0-9a-f]{12})\)\n$/.exec(shown) ?? []
+    const [, url = ""] = yield* Effect.promise(() => process_.says(/"Metrics served".*?"url":"(http:[^"]+)"/))
+    expect(process_.output()).toContain(`"Starting","version":"${version}","build":"${build}"`)
+    expect((yield* call(url)).text).toContain(`music_build_info{version="${version}",build="${build}"} 1`)
+  })
 
   it.live("lists all bad settings at once, exits with 78, and prints no stack and no value", () =>
     Effect.promise(async () => {
@@ -114,121 +111,108 @@ describe("The process", () => {
     })
   )
 
-  it.scopedLive("warns of misspelt settings at its start, and not of a client's variables", () =>
-    Effect.gen(function* () {
-      const { server: process_ } = yield* running("misspelt.sqlite", [process.execPath, ...server], {
-        MUSIC_RATE_LIMITS: "hidden",
-        MUSIC_BIND_FILE: "hidden",
-        MUSIC_FAVOURITE_COLOUR_OF_ALL: "hidden",
-        MUSIC_TEST_APP_SECRET: "hidden",
-        MUSIC_URL: "hidden",
-        MUSIC_TABLES_URLS: ""
-      })
-      const warnings = process_
-        .output()
-        .split("\n")
-        .filter((line) => line.includes('"level":"warn"'))
-        .map((line) => JSON.parse(line) as { readonly message: string })
-      expect(warnings.map(({ message }) => message)).toEqual([
-        "MUSIC_BIND_FILE has no effect: only secrets are read from files",
-        "MUSIC_FAVOURITE_COLOUR_OF_ALL is not a setting",
-        "MUSIC_RATE_LIMITS is not a setting; did you mean MUSIC_RATE_LIMIT?"
-      ])
-      expect(process_.output()).not.toContain("hidden")
+  it.scopedLive("warns of misspelt settings at its start, and not of a client's variables", function* () {
+    const { server: process_ } = yield* running("misspelt.sqlite", [process.execPath, ...server], {
+      MUSIC_RATE_LIMITS: "hidden",
+      MUSIC_BIND_FILE: "hidden",
+      MUSIC_FAVOURITE_COLOUR_OF_ALL: "hidden",
+      MUSIC_TEST_APP_SECRET: "hidden",
+      MUSIC_URL: "hidden",
+      MUSIC_TABLES_URLS: ""
     })
-  )
+    const warnings = process_
+      .output()
+      .split("\n")
+      .filter((line) => line.includes('"level":"warn"'))
+      .map((line) => JSON.parse(line) as { readonly message: string })
+    expect(warnings.map(({ message }) => message)).toEqual([
+      "MUSIC_BIND_FILE has no effect: only secrets are read from files",
+      "MUSIC_FAVOURITE_COLOUR_OF_ALL is not a setting",
+      "MUSIC_RATE_LIMITS is not a setting; did you mean MUSIC_RATE_LIMIT?"
+    ])
+    expect(process_.output()).not.toContain("hidden")
+  })
 
-  it.scopedLive("finishes the request in flight at SIGTERM and exits with 0", () =>
-    Effect.gen(function* () {
-      const { world, base, server: process_ } = yield* running("drain.sqlite")
-      world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "delay", milliseconds: 250 } })
-      const answer = yield* Effect.fork(login(base, mintSlt(world)))
-      yield* until(() => world.iam.seen.some(({ path }) => path.endsWith("/tokens")))
-      process_.child.kill("SIGTERM")
-      expect((yield* answer).status).toBe(200)
-      expect(yield* Effect.promise(() => process_.ended)).toEqual({ code: 0, signal: null })
-    })
-  )
+  it.scopedLive("finishes the request in flight at SIGTERM and exits with 0", function* () {
+    const { world, base, server: process_ } = yield* running("drain.sqlite")
+    world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "delay", milliseconds: 250 } })
+    const answer = yield* Effect.fork(login(base, mintSlt(world)))
+    yield* until(() => world.iam.seen.some(({ path }) => path.endsWith("/tokens")))
+    process_.child.kill("SIGTERM")
+    expect((yield* answer).status).toBe(200)
+    expect(yield* Effect.promise(() => process_.ended)).toEqual({ code: 0, signal: null })
+  })
 
   it.scopedLive(
     "counts a repeated signal as the same one, and ends at once at a second one a second later",
-    () =>
-      Effect.gen(function* () {
-        const { world, base, server: process_ } = yield* running("second.sqlite")
-        world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "hang" } })
-        yield* Effect.fork(Effect.either(login(base, mintSlt(world))))
-        yield* until(() => world.iam.seen.some(({ path }) => path.endsWith("/tokens")))
-        // Two kinds, because the system joins two of one kind that wait. The process sees them together, however slow it is.
-        process_.child.kill("SIGTERM")
-        process_.child.kill("SIGINT")
-        yield* Effect.promise(() => process_.says(/"Stopping"/))
-        // By then the first one was seen more than a second ago.
-        yield* Effect.sleep(1_100)
-        expect(process_.child.exitCode).toBeNull()
-        process_.child.kill("SIGTERM")
-        expect(yield* Effect.promise(() => process_.ended)).toEqual({ code: 143, signal: null })
-        expect(process_.output()).toMatch(
-          /"Stopped","complete":false,"duration_ms":\d+,"requests_finished":0,"requests_cut":1\}/
-        )
-      })
-  )
-
-  it.scopedLive("keeps acknowledged data: a report survives a kill", () =>
-    Effect.gen(function* () {
-      const report = { message: "Playback stops after a seek near the end of a track." }
-      const send = (base: string) =>
-        call(`${base}/api/v1/reports`, {
-          method: "POST",
-          body: report,
-          headers: { "idempotency-key": "report-0123456789" }
-        })
-      const first = yield* running("kept.sqlite")
-      const stored = yield* send(first.base)
-      first.server.child.kill("SIGKILL")
-      yield* Effect.promise(() => first.server.ended)
-      const second = yield* running("kept.sqlite")
-      const again = yield* send(second.base)
-      expect(JSON.parse(again.text)).toEqual({ ...JSON.parse(stored.text), replayed: true })
-    })
-  )
-
-  it.scopedLive("receives signals under npm start, and its exit code is npm's", () =>
-    Effect.gen(function* () {
-      const { base, server: process_ } = yield* running("npm.sqlite", ["npm", "start", "--silent"])
-      expect((yield* call(`${base}/healthz`)).status).toBe(200)
+    function* () {
+      const { world, base, server: process_ } = yield* running("second.sqlite")
+      world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "hang" } })
+      yield* Effect.fork(Effect.either(login(base, mintSlt(world))))
+      yield* until(() => world.iam.seen.some(({ path }) => path.endsWith("/tokens")))
+      // Two kinds, because the system joins two of one kind that wait. The process sees them together, however slow it is.
       process_.child.kill("SIGTERM")
-      expect((yield* Effect.promise(() => process_.ended)).code).toBe(0)
-    })
+      process_.child.kill("SIGINT")
+      yield* Effect.promise(() => process_.says(/"Stopping"/))
+      // By then the first one was seen more than a second ago.
+      yield* Effect.sleep(1_100)
+      expect(process_.child.exitCode).toBeNull()
+      process_.child.kill("SIGTERM")
+      expect(yield* Effect.promise(() => process_.ended)).toEqual({ code: 143, signal: null })
+      expect(process_.output()).toMatch(
+        /"Stopped","complete":false,"duration_ms":\d+,"requests_finished":0,"requests_cut":1\}/
+      )
+    }
   )
 
-  it.scopedLive("does not start with a corrupt database, and names it", () =>
-    Effect.gen(function* () {
-      const path = join(folder, "corrupt.sqlite")
-      writeFileSync(path, "this is no database ".repeat(500))
-      const world = yield* startUpstreams(() => Date.now())
-      const { ended, output } = start(
-        process.execPath,
-        server,
-        environmentFor(world, { port: 0, databasePath: path })
-      )
-      expect((yield* Effect.promise(() => ended)).code).toBe(69)
-      expect(output()).toContain(path)
-      expect(output()).not.toMatch(/^\s+at /m)
-    })
-  )
+  it.scopedLive("keeps acknowledged data: a report survives a kill", function* () {
+    const report = { message: "Playback stops after a seek near the end of a track." }
+    const send = (base: string) =>
+      call(`${base}/api/v1/reports`, {
+        method: "POST",
+        body: report,
+        headers: { "idempotency-key": "report-0123456789" }
+      })
+    const first = yield* running("kept.sqlite")
+    const stored = yield* send(first.base)
+    first.server.child.kill("SIGKILL")
+    yield* Effect.promise(() => first.server.ended)
+    const second = yield* running("kept.sqlite")
+    const again = yield* send(second.base)
+    expect(JSON.parse(again.text)).toEqual({ ...JSON.parse(stored.text), replayed: true })
+  })
 
-  it.scopedLive("does not start when the port is in use, and names the address", () =>
-    Effect.gen(function* () {
-      const { world, base } = yield* running("taken.sqlite")
-      const port = Number(new URL(base).port)
-      const { ended, output } = start(
-        process.execPath,
-        server,
-        environmentFor(world, { port, databasePath: join(folder, "free.sqlite") })
-      )
-      expect((yield* Effect.promise(() => ended)).code).toBe(69)
-      expect(output()).toContain(`127.0.0.1:${port}`)
-      expect(output()).not.toMatch(/^\s+at /m)
-    })
-  )
+  it.scopedLive("receives signals under npm start, and its exit code is npm's", function* () {
+    const { base, server: process_ } = yield* running("npm.sqlite", ["npm", "start", "--silent"])
+    expect((yield* call(`${base}/healthz`)).status).toBe(200)
+    process_.child.kill("SIGTERM")
+    expect((yield* Effect.promise(() => process_.ended)).code).toBe(0)
+  })
+
+  it.scopedLive("does not start with a corrupt database, and names it", function* () {
+    const path = join(folder, "corrupt.sqlite")
+    writeFileSync(path, "this is no database ".repeat(500))
+    const world = yield* startUpstreams(() => Date.now())
+    const { ended, output } = start(
+      process.execPath,
+      server,
+      environmentFor(world, { port: 0, databasePath: path })
+    )
+    expect((yield* Effect.promise(() => ended)).code).toBe(69)
+    expect(output()).toContain(path)
+    expect(output()).not.toMatch(/^\s+at /m)
+  })
+
+  it.scopedLive("does not start when the port is in use, and names the address", function* () {
+    const { world, base } = yield* running("taken.sqlite")
+    const port = Number(new URL(base).port)
+    const { ended, output } = start(
+      process.execPath,
+      server,
+      environmentFor(world, { port, databasePath: join(folder, "free.sqlite") })
+    )
+    expect((yield* Effect.promise(() => ended)).code).toBe(69)
+    expect(output()).toContain(`127.0.0.1:${port}`)
+    expect(output()).not.toMatch(/^\s+at /m)
+  })
 })

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import type { SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
@@ -27,8 +28,9 @@ const journal = ({ iam, ting }: SimulatedUpstreams) => {
 const key = () => randomUUID()
 
 describe("Round trips to the upstreams", () => {
-  it.scopedLive("a login makes four, a refresh two, me one, a ting three, whatever their latency", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "a login makes four, a refresh two, me one, a ting three, whatever their latency",
+    function* () {
       const { world, base } = yield* startTestSandbox
       const calls = journal(world)
       const post = (path: string, body: unknown, headers: Readonly<Record<string, string>>) =>
@@ -78,6 +80,6 @@ describe("Round trips to the upstreams", () => {
         "POST /api/v1/obo-access/exchanges",
         "POST /v1/tings"
       ])
-    })
+    }
   )
 })

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs"
 import { dirname, join } from "node:path"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { StepFailed } from "../../sandbox/HttpExchange.ts"
 import { makeScenario } from "../../sandbox/Scenario.ts"
@@ -10,8 +11,9 @@ import { rawQuery } from "../layers/store/Stores.ts"
 import { keptConsole, startTestSandbox } from "../support/Sandbox.ts"
 
 describe("The scenario, against the real server over HTTP", () => {
-  it.scopedLive("every step passes, and no credential and no text of a user reaches log or database", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "every step passes, and no credential and no text of a user reaches log or database",
+    function* () {
       const sandbox = yield* startTestSandbox
       const steps = yield* makeScenario(sandbox.world, sandbox.base)
       for (const step of steps) {
@@ -40,24 +42,22 @@ describe("The scenario, against the real server over HTTP", () => {
       expect(yield* rawQuery(sandbox.databasePath, "SELECT COUNT(*) AS kept FROM webhook_inbox")).toEqual([
         { kept: 1 }
       ])
-    })
+    }
   )
 
-  it.scopedLive("a failed step ends the run, and shows its request and response", () =>
-    Effect.gen(function* () {
-      const { world, base } = yield* startTestSandbox
-      world.iam.fail({
-        path: "/api/v1/app-auth/tokens",
-        times: Number.POSITIVE_INFINITY,
-        fault: faults.status(400, { error: { code: "invalid_grant", message: "refused" } })
-      })
-      const { console, lines } = keptConsole()
-      expect(yield* Effect.withConsole(runScenario(world, base), console)).toBe(false)
-      const printed = lines.join("\n")
-      expect(printed).toContain(`> POST ${base}/api/v1/auth/login`)
-      expect(printed).toContain("< 401")
-      expect(printed).toContain("slt_rejected")
-      expect(printed).not.toContain("ask who I am")
+  it.scopedLive("a failed step ends the run, and shows its request and response", function* () {
+    const { world, base } = yield* startTestSandbox
+    world.iam.fail({
+      path: "/api/v1/app-auth/tokens",
+      times: Number.POSITIVE_INFINITY,
+      fault: faults.status(400, { error: { code: "invalid_grant", message: "refused" } })
     })
-  )
+    const { console, lines } = keptConsole()
+    expect(yield* Effect.withConsole(runScenario(world, base), console)).toBe(false)
+    const printed = lines.join("\n")
+    expect(printed).toContain(`> POST ${base}/api/v1/auth/login`)
+    expect(printed).toContain("< 401")
+    expect(printed).toContain("slt_rejected")
+    expect(printed).not.toContain("ask who I am")
+  })
 })

@@ -1,5 +1,5 @@
 /** A write that may be lost delays the response by 2 s at most. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -31,56 +31,44 @@ const heldIn = <A, E, R>(method: StoreMethod, effect: Effect.Effect<A, E, R>) =>
 
 describe("A database that does not answer", () => {
   for (const method of ["recipients.activate", "loginOutcomes.record"] as const)
-    it.effect(`delays a login by 2 s at most in ${method}`, () =>
-      scenario(
-        Effect.gen(function* () {
-          const iam = yield* SimulatedIam
-          const sessions = yield* Sessions
-          yield* signedIn()
-          const slt = yield* iam.slt({ actor: "si:deejay" })
-          const took = yield* heldIn(
-            method,
-            inRequest()(sessions.login(production, { slt, key: callerKey("login") }))
-          )
-          assert.strictEqual(took, 2)
-        })
+    scenario(`delays a login by 2 s at most in ${method}`, function* () {
+      const iam = yield* SimulatedIam
+      const sessions = yield* Sessions
+      yield* signedIn()
+      const slt = yield* iam.slt({ actor: "si:deejay" })
+      const took = yield* heldIn(
+        method,
+        inRequest()(sessions.login(production, { slt, key: callerKey("login") }))
       )
-    )
+      assert.strictEqual(took, 2)
+    })
 
-  it.effect("delays a ting by 2 s at most", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { caller } = yield* signedIn()
-        const notifications = yield* Notifications
-        const took = yield* heldIn(
-          "recipients.isActive",
-          inRequest()(
-            notifications.subscribe(production, caller).pipe(
-              Effect.zipRight(
-                notifications.send(production, caller, {
-                  type: "music.trigger.fired",
-                  key: "si:deejay/1",
-                  data: {}
-                })
-              )
-            )
+  scenario("delays a ting by 2 s at most", function* () {
+    const { caller } = yield* signedIn()
+    const notifications = yield* Notifications
+    const took = yield* heldIn(
+      "recipients.isActive",
+      inRequest()(
+        notifications.subscribe(production, caller).pipe(
+          Effect.zipRight(
+            notifications.send(production, caller, {
+              type: "music.trigger.fired",
+              key: "si:deejay/1",
+              data: {}
+            })
           )
         )
-        assert.strictEqual(took, 2)
-      })
+      )
     )
-  )
+    assert.strictEqual(took, 2)
+  })
 
-  it.effect("delays a request in a testing plane by 2 s at most", () =>
-    scenario(
-      Effect.gen(function* () {
-        const iam = yield* SimulatedIam
-        const { plane } = yield* iam.environment("one")
-        const planes = yield* Planes
-        const secret = plane._tag === "Testing" ? Option.some(plane.secret) : Option.none()
-        const took = yield* heldIn("planes.remember", inRequest()(planes.resolve(secret)))
-        assert.strictEqual(took, 2)
-      })
-    )
-  )
+  scenario("delays a request in a testing plane by 2 s at most", function* () {
+    const iam = yield* SimulatedIam
+    const { plane } = yield* iam.environment("one")
+    const planes = yield* Planes
+    const secret = plane._tag === "Testing" ? Option.some(plane.secret) : Option.none()
+    const took = yield* heldIn("planes.remember", inRequest()(planes.resolve(secret)))
+    assert.strictEqual(took, 2)
+  })
 })

@@ -1,7 +1,8 @@
 /** Several server processes on one SQLite file: one of them serves. */
 import { chownSync, mkdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -64,117 +65,107 @@ const stopping = (path: string, seconds: number) =>
 describe("A second server on one SQLite file", () => {
   it.scopedLive(
     "ends at once with 69 and the reason, however the path is written; the first one and commands go on",
-    () =>
-      Effect.gen(function* () {
-        const real = yield* folder
-        const path = join(real, "music.sqlite")
-        const first = yield* serve({ MUSIC_DATABASE_PATH: path })
-        const links = yield* folder
-        symlinkSync(real, join(links, "folder"))
-        symlinkSync(path, join(links, "file.sqlite"))
-        mkdirSync(join(links, "other"))
-        for (const spelled of [
-          path,
-          join(links, "folder/music.sqlite"),
-          join(links, "file.sqlite"),
-          `${links}/other/../folder/./music.sqlite`
-        ]) {
-          const { code, output } = yield* refuse({ MUSIC_DATABASE_PATH: spelled })
-          assert.strictEqual(code, 69)
-          assert.match(output, inUse)
-          assert.include(output, `process ${first.server.child.pid} `)
-        }
-        for (const file of [`${path}-lock`, `${path}-server`])
-          assert.strictEqual(statSync(file).mode & 0o777, 0o600)
+    function* () {
+      const real = yield* folder
+      const path = join(real, "music.sqlite")
+      const first = yield* serve({ MUSIC_DATABASE_PATH: path })
+      const links = yield* folder
+      symlinkSync(real, join(links, "folder"))
+      symlinkSync(path, join(links, "file.sqlite"))
+      mkdirSync(join(links, "other"))
+      for (const spelled of [
+        path,
+        join(links, "folder/music.sqlite"),
+        join(links, "file.sqlite"),
+        `${links}/other/../folder/./music.sqlite`
+      ]) {
+        const { code, output } = yield* refuse({ MUSIC_DATABASE_PATH: spelled })
+        assert.strictEqual(code, 69)
+        assert.match(output, inUse)
+        assert.include(output, `process ${first.server.child.pid} `)
+      }
+      for (const file of [`${path}-lock`, `${path}-server`])
+        assert.strictEqual(statSync(file).mode & 0o777, 0o600)
 
-        const environment = { ...environmentOf(first.world), MUSIC_DATABASE_PATH: path }
-        for (const args of [["reports", "list"], ["migrate"], ["backup", `${path}.copy`]])
-          assert.strictEqual((yield* run(args, environment)).exit, 0)
-        deepStrictEqual((yield* everyCall(first, yield* signIn(first))).round, healthy)
-        assert.strictEqual((yield* stop(first.server)).code, 0)
-        yield* serve({ MUSIC_DATABASE_PATH: join(links, "file.sqlite") })
-      })
+      const environment = { ...environmentOf(first.world), MUSIC_DATABASE_PATH: path }
+      for (const args of [["reports", "list"], ["migrate"], ["backup", `${path}.copy`]])
+        assert.strictEqual((yield* run(args, environment)).exit, 0)
+      deepStrictEqual((yield* everyCall(first, yield* signIn(first))).round, healthy)
+      assert.strictEqual((yield* stop(first.server)).code, 0)
+      yield* serve({ MUSIC_DATABASE_PATH: join(links, "file.sqlite") })
+    }
   )
 
   it.scopedLive(
     "leaves no file of its own to root: the database's account starts the server afterwards",
-    () =>
-      Effect.gen(function* () {
-        const path = yield* freshPath
-        const first = yield* serve({ MUSIC_DATABASE_PATH: path })
-        yield* stop(first.server)
-        rmSync(`${path}-lock`)
-        if (process.getuid?.() === 0)
-          for (const file of [dirname(path), path]) chownSync(file, 65_534, 65_534)
-        yield* serve({ MUSIC_DATABASE_PATH: path })
-        const owner = statSync(path).uid
-        deepStrictEqual(
-          ["-lock", "-server"].map((suffix) => statSync(`${path}${suffix}`).uid),
-          [owner, owner]
-        )
-      })
-  )
-
-  it.scopedLive("gives away no file that a link in the place of the lock leads to", () =>
-    Effect.gen(function* () {
+    function* () {
       const path = yield* freshPath
-      const other = join(yield* folder, "other")
-      for (const file of [path, other]) writeFileSync(file, "")
-      const { uid } = statSync(other)
+      const first = yield* serve({ MUSIC_DATABASE_PATH: path })
+      yield* stop(first.server)
+      rmSync(`${path}-lock`)
       if (process.getuid?.() === 0) for (const file of [dirname(path), path]) chownSync(file, 65_534, 65_534)
-      symlinkSync(other, `${path}-lock`)
       yield* serve({ MUSIC_DATABASE_PATH: path })
-      assert.strictEqual(statSync(other).uid, uid)
-    })
-  )
-
-  it.scopedLive("waits while the first one finishes its requests, and then serves", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const first = yield* stopping(path, 8)
-      const second = yield* startOn(path, first)
-      yield* Effect.promise(() => second.says(waiting))
-      assert.notInclude(second.output(), "Listening")
-      assert.isNull(first.server.child.exitCode)
-      assert.strictEqual((yield* Fiber.join(first.answer)).status, 503)
-      assert.strictEqual((yield* Fiber.join(first.stopped)).code, 0)
-      const [, base = ""] = yield* listens(second)
-      assert.strictEqual((yield* call(`${base}/readyz`)).status, 200)
-      assert.match((yield* refuse({ MUSIC_DATABASE_PATH: path })).output, inUse)
-    })
-  )
-
-  it.scopedLive("waits no longer than its own grace period, and ends with 69", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const first = yield* stopping(path, 250)
-      const second = yield* startOn(path, first, {
-        MUSIC_REQUEST_DEADLINE_SECONDS: "1",
-        MUSIC_SHUTDOWN_GRACE_SECONDS: "3"
-      })
-      assert.strictEqual(yield* ends(second), 69)
-      assert.match(second.output(), waiting)
-      assert.match(
-        second.output(),
-        /\nmusic-backend: SQLite database \S+ is in use by another server, which has not stopped in time\. Stop/
+      const owner = statSync(path).uid
+      deepStrictEqual(
+        ["-lock", "-server"].map((suffix) => statSync(`${path}${suffix}`).uid),
+        [owner, owner]
       )
-      assert.isNull(first.server.child.exitCode)
-    })
+    }
   )
 
-  it.scopedLive("stops at once while it waits", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const first = yield* stopping(path, 250)
-      const second = yield* startOn(path, first)
-      yield* Effect.promise(() => second.says(waiting))
-      assert.strictEqual((yield* stop(second)).code, 0)
-      assert.isNull(first.server.child.exitCode)
-    })
-  )
+  it.scopedLive("gives away no file that a link in the place of the lock leads to", function* () {
+    const path = yield* freshPath
+    const other = join(yield* folder, "other")
+    for (const file of [path, other]) writeFileSync(file, "")
+    const { uid } = statSync(other)
+    if (process.getuid?.() === 0) for (const file of [dirname(path), path]) chownSync(file, 65_534, 65_534)
+    symlinkSync(other, `${path}-lock`)
+    yield* serve({ MUSIC_DATABASE_PATH: path })
+    assert.strictEqual(statSync(other).uid, uid)
+  })
 
-  it.scopedLive("serves at once after a kill of the first one while it serves, and while it stops", () =>
-    Effect.gen(function* () {
+  it.scopedLive("waits while the first one finishes its requests, and then serves", function* () {
+    const path = yield* freshPath
+    const first = yield* stopping(path, 8)
+    const second = yield* startOn(path, first)
+    yield* Effect.promise(() => second.says(waiting))
+    assert.notInclude(second.output(), "Listening")
+    assert.isNull(first.server.child.exitCode)
+    assert.strictEqual((yield* Fiber.join(first.answer)).status, 503)
+    assert.strictEqual((yield* Fiber.join(first.stopped)).code, 0)
+    const [, base = ""] = yield* listens(second)
+    assert.strictEqual((yield* call(`${base}/readyz`)).status, 200)
+    assert.match((yield* refuse({ MUSIC_DATABASE_PATH: path })).output, inUse)
+  })
+
+  it.scopedLive("waits no longer than its own grace period, and ends with 69", function* () {
+    const path = yield* freshPath
+    const first = yield* stopping(path, 250)
+    const second = yield* startOn(path, first, {
+      MUSIC_REQUEST_DEADLINE_SECONDS: "1",
+      MUSIC_SHUTDOWN_GRACE_SECONDS: "3"
+    })
+    assert.strictEqual(yield* ends(second), 69)
+    assert.match(second.output(), waiting)
+    assert.match(
+      second.output(),
+      /\nmusic-backend: SQLite database \S+ is in use by another server, which has not stopped in time\. Stop/
+    )
+    assert.isNull(first.server.child.exitCode)
+  })
+
+  it.scopedLive("stops at once while it waits", function* () {
+    const path = yield* freshPath
+    const first = yield* stopping(path, 250)
+    const second = yield* startOn(path, first)
+    yield* Effect.promise(() => second.says(waiting))
+    assert.strictEqual((yield* stop(second)).code, 0)
+    assert.isNull(first.server.child.exitCode)
+  })
+
+  it.scopedLive(
+    "serves at once after a kill of the first one while it serves, and while it stops",
+    function* () {
       const path = yield* freshPath
       const first = yield* serve({ MUSIC_DATABASE_PATH: path })
       first.world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
@@ -186,23 +177,21 @@ describe("A second server on one SQLite file", () => {
       const third = yield* serve({ MUSIC_DATABASE_PATH: path })
       assert.notMatch(third.server.output(), waiting)
       deepStrictEqual((yield* everyCall(third, yield* signIn(third))).round, healthy)
-    })
+    }
   )
 })
 
 describe("Servers that start at the same moment on one SQLite file", () => {
-  it.scopedLive.each([1, 2, 3])("exactly one serves (round %i)", () =>
-    Effect.gen(function* () {
-      const path = join(yield* folder, "new", "deep", "music.sqlite")
-      const world = yield* startUpstreams(() => Date.now())
-      const servers = yield* Effect.all([1, 2, 3].map(() => startOn(path, { world })))
-      const outcomes = yield* Effect.all(
-        servers.map((server) => Effect.raceFirst(Effect.as(listens(server), "serves"), ends(server))),
-        { concurrency: "unbounded" }
-      )
-      deepStrictEqual(outcomes.map(String).sort(), ["69", "69", "serves"])
-      for (const [index, server] of servers.entries())
-        if (outcomes[index] === 69) assert.match(server.output(), /is in use by another server/)
-    })
-  )
+  it.scopedLive.each([1, 2, 3])("exactly one serves (round %i)", function* () {
+    const path = join(yield* folder, "new", "deep", "music.sqlite")
+    const world = yield* startUpstreams(() => Date.now())
+    const servers = yield* Effect.all([1, 2, 3].map(() => startOn(path, { world })))
+    const outcomes = yield* Effect.all(
+      servers.map((server) => Effect.raceFirst(Effect.as(listens(server), "serves"), ends(server))),
+      { concurrency: "unbounded" }
+    )
+    deepStrictEqual(outcomes.map(String).sort(), ["69", "69", "serves"])
+    for (const [index, server] of servers.entries())
+      if (outcomes[index] === 69) assert.match(server.output(), /is in use by another server/)
+  })
 })

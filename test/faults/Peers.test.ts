@@ -1,7 +1,8 @@
 /** Peers that reset their connection at any time, on both servers of the process. */
 import { connect } from "node:net"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
@@ -58,70 +59,64 @@ const reset = (port: number, text: string, milliseconds: number) =>
   })
 
 describe.concurrent("A peer that resets", () => {
-  it.scopedLive("ends only its own connection, at any stage of a request and on both servers", () =>
-    Effect.gen(function* () {
-      const { adminPort, base, port, server } = yield* serving()
-      for (const [name, text] of Object.entries(openings)) {
-        const attempts = [0, 0, 1, 3, 10].flatMap((wait) => [
-          reset(port, text, wait),
-          reset(adminPort, text, wait)
-        ])
-        yield* Effect.all(attempts, { concurrency: "unbounded" })
-        const alive = server.child.exitCode === null && server.child.signalCode === null
-        assert.isTrue(alive, `${name}:\n${server.output().slice(-1_500)}`)
-      }
-      const answers = yield* Effect.all([
-        call(`${base}/healthz`),
-        call(`http://127.0.0.1:${adminPort}/healthz`),
-        call(`${base}/api/v1/version`)
+  it.scopedLive("ends only its own connection, at any stage of a request and on both servers", function* () {
+    const { adminPort, base, port, server } = yield* serving()
+    for (const [name, text] of Object.entries(openings)) {
+      const attempts = [0, 0, 1, 3, 10].flatMap((wait) => [
+        reset(port, text, wait),
+        reset(adminPort, text, wait)
       ])
-      deepStrictEqual(
-        answers.map(({ status }) => status),
-        [200, 200, 200]
-      )
-      assert.notMatch(server.output(), /"level":"(?:fatal|error)"|^\s+at /m)
-    })
-  )
+      yield* Effect.all(attempts, { concurrency: "unbounded" })
+      const alive = server.child.exitCode === null && server.child.signalCode === null
+      assert.isTrue(alive, `${name}:\n${server.output().slice(-1_500)}`)
+    }
+    const answers = yield* Effect.all([
+      call(`${base}/healthz`),
+      call(`http://127.0.0.1:${adminPort}/healthz`),
+      call(`${base}/api/v1/version`)
+    ])
+    deepStrictEqual(
+      answers.map(({ status }) => status),
+      [200, 200, 200]
+    )
+    assert.notMatch(server.output(), /"level":"(?:fatal|error)"|^\s+at /m)
+  })
 
-  it.scopedLive("an upgrade is answered as an ordinary request, and CONNECT is closed", () =>
-    Effect.gen(function* () {
-      const { adminPort, port } = yield* serving()
-      const plain = yield* connection(port)
-      plain.socket.write(upgrading("/healthz"))
-      const metrics = yield* connection(adminPort)
-      metrics.socket.write(upgrading("/healthz"))
-      const tunnel = yield* connection(adminPort)
-      tunnel.socket.write(connectRequest)
-      yield* eventually("answers", () => plain.text().includes("}") && metrics.text().includes("}"))
-      assert.match(plain.text(), /^HTTP\/1\.1 200 /)
-      assert.match(metrics.text(), /^HTTP\/1\.1 200 /)
-      yield* eventually("the end of the tunnel", () => tunnel.socket.destroyed || tunnel.socket.readableEnded)
-    })
-  )
+  it.scopedLive("an upgrade is answered as an ordinary request, and CONNECT is closed", function* () {
+    const { adminPort, port } = yield* serving()
+    const plain = yield* connection(port)
+    plain.socket.write(upgrading("/healthz"))
+    const metrics = yield* connection(adminPort)
+    metrics.socket.write(upgrading("/healthz"))
+    const tunnel = yield* connection(adminPort)
+    tunnel.socket.write(connectRequest)
+    yield* eventually("answers", () => plain.text().includes("}") && metrics.text().includes("}"))
+    assert.match(plain.text(), /^HTTP\/1\.1 200 /)
+    assert.match(metrics.text(), /^HTTP\/1\.1 200 /)
+    yield* eventually("the end of the tunnel", () => tunnel.socket.destroyed || tunnel.socket.readableEnded)
+  })
 })
 
 describe.concurrent("An uncaught defect", () => {
   it.scopedLive.each([
     ["thrown", "throw new Error('boom')"],
     ["rejected", "Promise.reject(new Error('boom'))"]
-  ])("%s, is logged as one line with its stack, and ends the process with exit code 1", ([, code]) =>
-    Effect.gen(function* () {
-      const preload = `process.on("SIGUSR2", () => { ${code} })`
-      const { server } = yield* serving({
-        NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(preload)}`
-      })
-      server.child.kill("SIGUSR2")
-      const { code: exit } = yield* Effect.promise(() => server.ended)
-      deepStrictEqual(exit, 1)
-      const lines = server
-        .output()
-        .split("\n")
-        .filter((line) => line.includes('"level":"fatal"'))
-        .map((line): unknown => JSON.parse(line))
-      deepStrictEqual(lines.length, 1)
-      const [last] = lines
-      assert.isTrue(typeof last === "object" && last !== null && "cause" in last)
-      assert.match(JSON.stringify(last), /Error: boom.*\\n\s+at /)
+  ])("%s, is logged as one line with its stack, and ends the process with exit code 1", function* ([, code]) {
+    const preload = `process.on("SIGUSR2", () => { ${code} })`
+    const { server } = yield* serving({
+      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(preload)}`
     })
-  )
+    server.child.kill("SIGUSR2")
+    const { code: exit } = yield* Effect.promise(() => server.ended)
+    deepStrictEqual(exit, 1)
+    const lines = server
+      .output()
+      .split("\n")
+      .filter((line) => line.includes('"level":"fatal"'))
+      .map((line): unknown => JSON.parse(line))
+    deepStrictEqual(lines.length, 1)
+    const [last] = lines
+    assert.isTrue(typeof last === "object" && last !== null && "cause" in last)
+    assert.match(JSON.stringify(last), /Error: boom.*\\n\s+at /)
+  })
 })

@@ -1,7 +1,8 @@
 /** The real server before and after a restore, on a database that is older than its effects at the upstreams. */
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
@@ -49,29 +50,25 @@ const waiting = Effect.gen(function* () {
 })
 
 describe("A waiting report in a backup", () => {
-  it.scopedLive("that was filed since is found, and not filed again", () =>
-    Effect.gen(function* () {
-      const { kinds, restored, serve, world } = yield* waiting
-      yield* serve
-      assert.strictEqual(issues({ world }), 1)
-      const { unfiled } = yield* restored
-      yield* serve
-      assert.strictEqual(issues({ world }), 1)
-      assert.strictEqual(unfiled, 1)
-      deepStrictEqual(yield* kinds, ["report delivered"])
-    })
-  )
+  it.scopedLive("that was filed since is found, and not filed again", function* () {
+    const { kinds, restored, serve, world } = yield* waiting
+    yield* serve
+    assert.strictEqual(issues({ world }), 1)
+    const { unfiled } = yield* restored
+    yield* serve
+    assert.strictEqual(issues({ world }), 1)
+    assert.strictEqual(unfiled, 1)
+    deepStrictEqual(yield* kinds, ["report delivered"])
+  })
 
-  it.scopedLive("that was not filed since is filed after all searches, and gets a sweep", () =>
-    Effect.gen(function* () {
-      const { kinds, searches, restored, serve, world } = yield* waiting
-      yield* restored
-      yield* serve
-      assert.strictEqual(issues({ world }), 1)
-      assert.strictEqual(searches().length, 3)
-      deepStrictEqual(yield* kinds, ["report delivered", "sweep waiting"])
-    })
-  )
+  it.scopedLive("that was not filed since is filed after all searches, and gets a sweep", function* () {
+    const { kinds, searches, restored, serve, world } = yield* waiting
+    yield* restored
+    yield* serve
+    assert.strictEqual(issues({ world }), 1)
+    assert.strictEqual(searches().length, 3)
+    deepStrictEqual(yield* kinds, ["report delivered", "sweep waiting"])
+  })
 })
 
 describe("The restore command for PostgreSQL", () => {
@@ -84,23 +81,21 @@ describe("The restore command for PostgreSQL", () => {
     .replace("created_at datetime", "created_at TIMESTAMP WITH TIME ZONE")
     .replace("sequence INTEGER PRIMARY KEY", "sequence BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
 
-  it.scopedLive("empties the database first, so that no newer table prevents the next upgrade", () =>
-    Effect.gen(function* () {
-      const url = yield* postgres.emptyPath
-      const { openStore, rawQuery } = postgres
-      yield* Effect.scoped(openStore(url))
-      yield* rawQuery(url, "CREATE TABLE of_a_later_version (id TEXT NOT NULL PRIMARY KEY)")
-      const { fix } = yield* Effect.flip(
-        restore({ databasePath: "unused", databaseUrl: Option.some(Redacted.make(url)) }, "music.dump")
-      )
-      const emptying = Array.from(fix.matchAll(/--command='([^']*)'/g), ([, statement]) => statement)
-      assert.isAtLeast(emptying.length, 1)
-      yield* rawQuery(url, `${emptying.join(";\n")};\n${dump}`)
-      deepStrictEqual(yield* rawQuery(url, "SELECT to_regclass('of_a_later_version') AS later"), [
-        { later: null }
-      ])
-      const store = yield* openStore(url)
-      yield* store.check
-    })
-  )
+  it.scopedLive("empties the database first, so that no newer table prevents the next upgrade", function* () {
+    const url = yield* postgres.emptyPath
+    const { openStore, rawQuery } = postgres
+    yield* Effect.scoped(openStore(url))
+    yield* rawQuery(url, "CREATE TABLE of_a_later_version (id TEXT NOT NULL PRIMARY KEY)")
+    const { fix } = yield* Effect.flip(
+      restore({ databasePath: "unused", databaseUrl: Option.some(Redacted.make(url)) }, "music.dump")
+    )
+    const emptying = Array.from(fix.matchAll(/--command='([^']*)'/g), ([, statement]) => statement)
+    assert.isAtLeast(emptying.length, 1)
+    yield* rawQuery(url, `${emptying.join(";\n")};\n${dump}`)
+    deepStrictEqual(yield* rawQuery(url, "SELECT to_regclass('of_a_later_version') AS later"), [
+      { later: null }
+    ])
+    const store = yield* openStore(url)
+    yield* store.check
+  })
 })

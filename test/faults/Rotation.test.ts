@@ -2,7 +2,8 @@
 import { randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { inject } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
@@ -35,8 +36,9 @@ const login = ({ base }: Served, slt: string) =>
 const rows = (world: SimulatedUpstreams) => world.tables.rows("musicclidaemon").length
 
 describe("A secret that is rotated", () => {
-  it.scopedLive("of webhooks: a server with both versions accepts every delivery, one without refuses", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "of webhooks: a server with both versions accepts every delivery, one without refuses",
+    function* () {
       const world = yield* upstreams
       const { controls } = world.iam
       const place = { MUSIC_DATABASE_URL: yield* postgres.emptyPath }
@@ -65,11 +67,12 @@ describe("A secret that is rotated", () => {
       expect(yield* Effect.forEach([old, both, last], (server) => status(webhook(server)))).toEqual([
         401, 200, 200
       ])
-    })
+    }
   )
 
-  it.scopedLive("of the application: what is refused spends nothing, and succeeds after the restart", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "of the application: what is refused spends nothing, and succeeds after the restart",
+    function* () {
       const world = yield* upstreams
       const place = yield* file
       const before = yield* serve(place, { world })
@@ -84,11 +87,12 @@ describe("A secret that is rotated", () => {
       const after = yield* serve({ ...place, MUSIC_IAM_APP_SECRET: renewed }, { world })
       expect(yield* status(login(after, slt))).toBe(200)
       expect(yield* status(call(`${after.base}/api/v1/auth/me`, { headers: session }))).toBe(200)
-    })
+    }
   )
 
-  it.scopedLive("of a table: its events are accepted meanwhile, and shipped once after the restart", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "of a table: its events are accepted meanwhile, and shipped once after the restart",
+    function* () {
       const world = yield* upstreams
       const place = yield* file
       const before = yield* serve(place, { world })
@@ -102,11 +106,12 @@ describe("A secret that is rotated", () => {
       const after = yield* serve({ ...place, MUSIC_CLIDAEMON_TABLE_KEY: renewed }, { world })
       expect(yield* status(telemetry(after))).toBe(204)
       yield* eventually("both events", () => rows(world) === 2)
-    })
+    }
   )
 
-  it.scopedLive("of the tracker: both tokens work at once, and no report waits or is filed twice", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "of the tracker: both tokens work at once, and no report waits or is filed twice",
+    function* () {
       const world = yield* upstreams
       const place = { MUSIC_DATABASE_URL: yield* postgres.emptyPath }
       const issues = () => world.tracker.issues("harbor/music").length
@@ -119,11 +124,12 @@ describe("A secret that is rotated", () => {
       world.tracker.revokeToken(world.trackerToken)
       expect(yield* status(report(after))).toBe(200)
       yield* eventually("the second issue", () => issues() === 2)
-    })
+    }
   )
 
-  it.scopedLive("of the tracker: a restart with another token files what the old one could not", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "of the tracker: a restart with another token files what the old one could not",
+    function* () {
       const world = yield* upstreams
       const place = yield* file
       const before = yield* serve(place, { world })
@@ -133,11 +139,12 @@ describe("A secret that is rotated", () => {
       yield* stop(before.server)
       yield* serve({ ...place, MUSIC_GITHUB_TOKEN: world.tracker.addToken("harbor-bot", "write") }, { world })
       yield* eventually("the issue", () => world.tracker.issues("harbor/music").length === 1)
-    })
+    }
   )
 
-  it.scopedLive("of the database: a second role bridges the change, and owns nothing afterwards", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "of the database: a second role bridges the change, and owns nothing afterwards",
+    function* () {
       const world = yield* upstreams
       const superuser = inject("postgres").server
       const [role, bridge] = [`music_${randomUUID().slice(0, 8)}`, `bridge_${randomUUID().slice(0, 8)}`]
@@ -170,6 +177,6 @@ describe("A secret that is rotated", () => {
       yield* stop(between.server)
       yield* asSuperuser(close)
       expect(yield* works(after)).toBe(200)
-    })
+    }
   )
 })

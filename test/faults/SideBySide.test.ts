@@ -1,6 +1,7 @@
 /** A process of this version on a database that a later version shares and has migrated. */
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
@@ -105,70 +106,68 @@ const untouched = ({ say }: Place) =>
 
 describe.concurrent("A process beside a later version", () => {
   for (const [name, makePlace] of Object.entries(places))
-    it.scopedLive(`continues, and does not change rows of unknown kinds, on ${name}`, () =>
-      Effect.gen(function* () {
-        const place = yield* makePlace
-        const environment = {
-          ...place.environment,
-          MUSIC_ADMIN_BIND: "127.0.0.1:0"
-        }
-        const served = yield* serve(environment)
-        const signed = yield* signIn(served)
-        const shipped = () => served.world.tables.rows("musicclidaemon").length
-        const url = yield* metricsUrl(served)
-        const metrics = Effect.map(call(url), ({ text }) => text)
-        /** Every call, and its background effects. */
-        const works = (times: number) =>
-          Effect.gen(function* () {
-            deepStrictEqual((yield* everyCall(served, signed)).round, healthy)
-            yield* eventually("the report filed", () => issues(served) === times)
-            yield* eventually("the event shipped", () => shipped() === times)
-          })
+    it.scopedLive(`continues, and does not change rows of unknown kinds, on ${name}`, function* () {
+      const place = yield* makePlace
+      const environment = {
+        ...place.environment,
+        MUSIC_ADMIN_BIND: "127.0.0.1:0"
+      }
+      const served = yield* serve(environment)
+      const signed = yield* signIn(served)
+      const shipped = () => served.world.tables.rows("musicclidaemon").length
+      const url = yield* metricsUrl(served)
+      const metrics = Effect.map(call(url), ({ text }) => text)
+      /** Every call, and its background effects. */
+      const works = (times: number) =>
+        Effect.gen(function* () {
+          deepStrictEqual((yield* everyCall(served, signed)).round, healthy)
+          yield* eventually("the report filed", () => issues(served) === times)
+          yield* eventually("the event shipped", () => shipped() === times)
+        })
 
-        yield* works(1)
-        yield* Effect.forEach(laterRows, place.say)
-        const before = yield* untouched(place)
-        yield* works(2)
-        const scraped = yield* metrics
-        assert.match(scraped, /music_store_up 1\b/)
-        assert.match(scraped, /music_spool_bytes\{table="musicmobile"\} 2\b/)
+      yield* works(1)
+      yield* Effect.forEach(laterRows, place.say)
+      const before = yield* untouched(place)
+      yield* works(2)
+      const scraped = yield* metrics
+      assert.match(scraped, /music_store_up 1\b/)
+      assert.match(scraped, /music_spool_bytes\{table="musicmobile"\} 2\b/)
 
-        const lists = [
-          ["deliveries", /digest:later .*waiting/],
-          ["reports", /later .*application:acme/],
-          ["webhooks", /badge\.awarded\.v7/]
-        ] as const
-        for (const [noun, shown] of lists) {
-          const { err, exit, out } = yield* run([noun, "list"], place.environment)
-          deepStrictEqual([exit, err], [0, ""])
-          assert.match(out, shown)
-          assert.strictEqual((yield* run([noun, "list", "--json"], place.environment)).exit, 0)
-        }
-        for (const command of ["retry", "discard"]) {
-          const { err, exit } = yield* run(["deliveries", command, "digest:later"], place.environment)
-          assert.strictEqual(exit, 1)
-          assert.match(err, /later version/)
-        }
+      const lists = [
+        ["deliveries", /digest:later .*waiting/],
+        ["reports", /later .*application:acme/],
+        ["webhooks", /badge\.awarded\.v7/]
+      ] as const
+      for (const [noun, shown] of lists) {
+        const { err, exit, out } = yield* run([noun, "list"], place.environment)
+        deepStrictEqual([exit, err], [0, ""])
+        assert.match(out, shown)
+        assert.strictEqual((yield* run([noun, "list", "--json"], place.environment)).exit, 0)
+      }
+      for (const command of ["retry", "discard"]) {
+        const { err, exit } = yield* run(["deliveries", command, "digest:later"], place.environment)
+        assert.strictEqual(exit, 1)
+        assert.match(err, /later version/)
+      }
 
-        yield* Effect.forEach(laterSchema, place.say)
-        yield* works(3)
-        deepStrictEqual(yield* untouched(place), before)
-        deepStrictEqual(
-          yield* place.say("SELECT issue_number FROM reports WHERE id = 'later'"),
-          [{ issue_number: null }],
-          "only the later version can anonymise its reporter"
-        )
-        assert.match(yield* metrics, /music_store_up 1\b/)
-        assert.notMatch(served.server.output(), /Database unavailable|corrupt|"level":"(?:error|fatal)"/i)
+      yield* Effect.forEach(laterSchema, place.say)
+      yield* works(3)
+      deepStrictEqual(yield* untouched(place), before)
+      deepStrictEqual(
+        yield* place.say("SELECT issue_number FROM reports WHERE id = 'later'"),
+        [{ issue_number: null }],
+        "only the later version can anonymise its reporter"
+      )
+      assert.match(yield* metrics, /music_store_up 1\b/)
+      assert.notMatch(served.server.output(), /Database unavailable|corrupt|"level":"(?:error|fatal)"/i)
 
-        // A new start is refused, and an operator's command for the newer schema.
-        const { code, output } = yield* refuse(place.environment)
-        assert.strictEqual(code, 69)
-        assert.include(output, place.refused)
-        const listed = yield* run(["deliveries", "list"], place.environment)
-        assert.include(listed.err, "newer schema")
-        yield* works(4)
-        assert.strictEqual((yield* stop(served.server)).code, 0)
-      })
-    )
+      // A new start is refused, and an operator's command for the newer schema.
+      const { code, output } = yield* refuse(place.environment)
+      assert.strictEqual(code, 69)
+      assert.include(output, place.refused)
+      const listed = yield* run(["deliveries", "list"], place.environment)
+      assert.include(listed.err, "newer schema")
+      yield* works(4)
+      assert.strictEqual((yield* stop(served.server)).code, 0)
+    })
 })

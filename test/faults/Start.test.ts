@@ -3,7 +3,8 @@ import { execFileSync } from "node:child_process"
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
 import { createServer } from "node:net"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { folder, withStore } from "../layers/store/Stores.ts"
@@ -46,8 +47,9 @@ describe.concurrent("A start with a database path that cannot be", () => {
     "1,000 folders": (place) => join(place, "folders/".repeat(1_000), "music.sqlite")
   }
 
-  it.scopedLive.each(Object.keys(paths))("ends with 69 and one line, and leaves nothing: %s", (name) =>
-    Effect.gen(function* () {
+  it.scopedLive.each(Object.keys(paths))(
+    "ends with 69 and one line, and leaves nothing: %s",
+    function* (name) {
       const place = yield* folder
       const path = yield* Effect.promise(async () => paths[name]?.(place) ?? "")
       const before = readdirSync(place)
@@ -58,7 +60,7 @@ describe.concurrent("A start with a database path that cannot be", () => {
         /^music-backend: SQLite database \S+ cannot be opened, read or written(?: \(\w+\))?\. Set MUSIC_DATABASE_PATH .*\n$/
       )
       deepStrictEqual(readdirSync(place), before)
-    })
+    }
   )
 })
 
@@ -79,42 +81,39 @@ describe.concurrent("A start on a damaged database", () => {
 
   it.scopedLive.each(Object.keys(damages))(
     "ends with 69 and the advice to restore a backup, in one line without a stack: %s",
-    (name) =>
-      Effect.gen(function* () {
-        const path = join(yield* folder, "music.sqlite")
-        yield* withStore(path, ({ check }) => check)
-        const root = yield* scalar(path, "SELECT rootpage FROM sqlite_master WHERE name = 'migrations'")
-        const damaged = damages[name]?.(readFileSync(path), Number(root)) ?? Buffer.of()
-        writeFileSync(path, damaged)
-        const { code, output } = yield* refuse({ MUSIC_DATABASE_PATH: path })
-        assert.strictEqual(code, 69)
-        assert.match(
-          output,
-          /^music-backend: SQLite database \S+ is corrupt, or not a database \(SQLITE_\w+\)\. Restore a backup with music-backend restore.*\n$/
-        )
-        assert.isTrue(readFileSync(path).equals(damaged), "the file is as it was")
-      })
+    function* (name) {
+      const path = join(yield* folder, "music.sqlite")
+      yield* withStore(path, ({ check }) => check)
+      const root = yield* scalar(path, "SELECT rootpage FROM sqlite_master WHERE name = 'migrations'")
+      const damaged = damages[name]?.(readFileSync(path), Number(root)) ?? Buffer.of()
+      writeFileSync(path, damaged)
+      const { code, output } = yield* refuse({ MUSIC_DATABASE_PATH: path })
+      assert.strictEqual(code, 69)
+      assert.match(
+        output,
+        /^music-backend: SQLite database \S+ is corrupt, or not a database \(SQLITE_\w+\)\. Restore a backup with music-backend restore.*\n$/
+      )
+      assert.isTrue(readFileSync(path).equals(damaged), "the file is as it was")
+    }
   )
 })
 
 describe("A start that meets a defect of the program", () => {
-  it.scopedLive("prints it with its stack, and ends with 70", () =>
-    Effect.gen(function* () {
-      const place = yield* folder
-      const broken = join(place, "broken.cjs")
-      writeFileSync(
-        broken,
-        `require("node:http").createServer = () => { throw new TypeError("no such transport") }
+  it.scopedLive("prints it with its stack, and ends with 70", function* () {
+    const place = yield* folder
+    const broken = join(place, "broken.cjs")
+    writeFileSync(
+      broken,
+      `require("node:http").createServer = () => { throw new TypeError("no such transport") }
         require("node:module").syncBuiltinESMExports()`
-      )
-      mkdirSync(join(place, "data"))
-      const { code, output } = yield* refuse(
-        { MUSIC_DATABASE_PATH: join(place, "data/music.sqlite") },
-        `export NODE_OPTIONS=--require=${broken};`
-      )
-      assert.strictEqual(code, 70, output)
-      assert.match(output, /^music-backend: internal error: TypeError: no such transport\n +at /)
-      deepStrictEqual(readdirSync(join(place, "data")), ["music.sqlite", "music.sqlite-lock"])
-    })
-  )
+    )
+    mkdirSync(join(place, "data"))
+    const { code, output } = yield* refuse(
+      { MUSIC_DATABASE_PATH: join(place, "data/music.sqlite") },
+      `export NODE_OPTIONS=--require=${broken};`
+    )
+    assert.strictEqual(code, 70, output)
+    assert.match(output, /^music-backend: internal error: TypeError: no such transport\n +at /)
+    deepStrictEqual(readdirSync(join(place, "data")), ["music.sqlite", "music.sqlite-lock"])
+  })
 })

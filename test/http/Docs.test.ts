@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { script, style } from "../../src/http/docs/Assets.ts"
@@ -33,8 +34,9 @@ const sectionOf = (id: string): string => {
 const escaped = (given: string): string => html`${prose(given)}`.text
 
 describe("The page of the API", () => {
-  it.scoped("is served like any document: HEAD, OPTIONS, 405, 404, no plane, no event, one log line", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "is served like any document: HEAD, OPTIONS, 405, 404, no plane, no event, one log line",
+    function* () {
       const server = yield* sharedBackend
       const answer = yield* call(server, {
         path: "/docs",
@@ -67,7 +69,7 @@ describe("The page of the API", () => {
       expect([server.reached, recorded]).toEqual([[], []])
       const [line] = server.lines.filter(({ fields }) => fields.route === "/docs")
       expect(line?.fields).toMatchObject({ method: "GET", status: 200, plane: "production" })
-    })
+    }
   )
 
   const asBrowser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -75,59 +77,51 @@ describe("The page of the API", () => {
   const without = (names: ReadonlyArray<string>, headers: object) =>
     Object.fromEntries(Object.entries(headers).filter(([name]) => !names.includes(name)))
 
-  it.scoped("is served at / to a browser, with the same headers", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const accept of [asBrowser, "text/html", "application/json, TEXT/HTML ; q=0.1"]) {
-        for (const method of ["GET", "HEAD"]) {
-          const [root, docs] = yield* Effect.forEach(["/", "/docs"], (path) =>
-            call(server, { method, path, headers: { accept } })
-          )
-          expect([accept, method, root?.status, root?.text]).toEqual([accept, method, 200, docs?.text])
-          const own = ["x-request-id", "date", "vary"]
-          expect(without(own, root?.headers ?? {})).toEqual(without(own, docs?.headers ?? {}))
-          expect([root?.headers.vary, docs?.headers.vary]).toEqual([
-            "Accept, Accept-Encoding",
-            "Accept-Encoding"
-          ])
-        }
+  it.scoped("is served at / to a browser, with the same headers", function* () {
+    const server = yield* sharedBackend
+    for (const accept of [asBrowser, "text/html", "application/json, TEXT/HTML ; q=0.1"]) {
+      for (const method of ["GET", "HEAD"]) {
+        const [root, docs] = yield* Effect.forEach(["/", "/docs"], (path) =>
+          call(server, { method, path, headers: { accept } })
+        )
+        expect([accept, method, root?.status, root?.text]).toEqual([accept, method, 200, docs?.text])
+        const own = ["x-request-id", "date", "vary"]
+        expect(without(own, root?.headers ?? {})).toEqual(without(own, docs?.headers ?? {}))
+        expect([root?.headers.vary, docs?.headers.vary]).toEqual([
+          "Accept, Accept-Encoding",
+          "Accept-Encoding"
+        ])
       }
-      const tag = (yield* call(server, { path: "/", headers: { accept: asBrowser } })).headers.etag
-      const known = yield* call(server, { path: "/", headers: { accept: asBrowser, "if-none-match": tag } })
-      expect([known.status, known.headers.vary]).toEqual([304, "Accept, Accept-Encoding"])
-    })
-  )
+    }
+    const tag = (yield* call(server, { path: "/", headers: { accept: asBrowser } })).headers.etag
+    const known = yield* call(server, { path: "/", headers: { accept: asBrowser, "if-none-match": tag } })
+    expect([known.status, known.headers.vary]).toEqual([304, "Accept, Accept-Encoding"])
+  })
 
-  it.scoped("is 404 at / for a program; caches keep the two answers apart", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const accept of [
-        undefined,
-        "",
-        "*/*",
-        "application/json",
-        "text/plain",
-        "text/html;q=0",
-        "text/htmlx"
-      ]) {
-        for (const method of ["GET", "HEAD"]) {
-          const headers = accept === undefined ? {} : { accept }
-          const answer = yield* call(server, { method, path: "/", headers })
-          expect([accept, answer.status, answer.headers.vary]).toEqual([
-            accept,
-            404,
-            "Accept, Accept-Encoding"
-          ])
-          expect(answer.headers["x-request-id"]).toMatch(/^req_/)
-          if (method === "GET") expect(errorOf(answer).code).toBe("not_found")
-        }
+  it.scoped("is 404 at / for a program; caches keep the two answers apart", function* () {
+    const server = yield* sharedBackend
+    for (const accept of [
+      undefined,
+      "",
+      "*/*",
+      "application/json",
+      "text/plain",
+      "text/html;q=0",
+      "text/htmlx"
+    ]) {
+      for (const method of ["GET", "HEAD"]) {
+        const headers = accept === undefined ? {} : { accept }
+        const answer = yield* call(server, { method, path: "/", headers })
+        expect([accept, answer.status, answer.headers.vary]).toEqual([accept, 404, "Accept, Accept-Encoding"])
+        expect(answer.headers["x-request-id"]).toMatch(/^req_/)
+        if (method === "GET") expect(errorOf(answer).code).toBe("not_found")
       }
-      const posted = yield* call(server, { method: "POST", path: "/" })
-      expect([posted.status, posted.headers.allow]).toEqual([405, "GET, HEAD, OPTIONS"])
-      const options = yield* call(server, { method: "OPTIONS", path: "/" })
-      expect([options.status, options.headers.allow]).toEqual([204, "GET, HEAD, OPTIONS"])
-    })
-  )
+    }
+    const posted = yield* call(server, { method: "POST", path: "/" })
+    expect([posted.status, posted.headers.allow]).toEqual([405, "GET, HEAD, OPTIONS"])
+    const options = yield* call(server, { method: "OPTIONS", path: "/" })
+    expect([options.status, options.headers.allow]).toEqual([204, "GET, HEAD, OPTIONS"])
+  })
 
   it("contains only the script and the style that its policy names by digest", () => {
     const digest = (given: string) => `'sha256-${createHash("sha256").update(given).digest("base64")}'`

@@ -5,7 +5,8 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { build } from "esbuild"
 import ts from "typescript"
@@ -93,76 +94,65 @@ describe("The samples of the documentation page", () => {
     expect(all.filter((id) => !clients.includes(id)).sort()).toEqual(["auth.refresh", "webhooks.receive"])
   })
 
-  it.scopedLive("for curl answer as documented", () =>
-    Effect.gen(function* () {
-      const { fill } = yield* sandbox
-      const program = samplesIn("curl").map(
-        ({ call, sample }) => `(\nprintf '\\n= ${call.operationId} '\n${linesOf(sample)}\n)`
-      )
-      const text = yield* Effect.promise(() =>
-        // The pretty form, because the body is longer than a line.
-        fill([prepare("curl"), ...program].join("\n"), JSON.stringify(webhookBody, null, 2))
-      )
-      const path = yield* folder
-      writeFileSync(join(path, ".curlrc"), 'silent\noutput = "/dev/null"\nwrite-out = "%{http_code}"\n')
-      writeFileSync(join(path, "uuidgen"), "#!/bin/sh\nod -An -N16 -tx1 /dev/urandom | tr -d ' \\n'\n", {
-        mode: 0o755
+  it.scopedLive("for curl answer as documented", function* () {
+    const { fill } = yield* sandbox
+    const program = samplesIn("curl").map(
+      ({ call, sample }) => `(\nprintf '\\n= ${call.operationId} '\n${linesOf(sample)}\n)`
+    )
+    const text = yield* Effect.promise(() =>
+      // The pretty form, because the body is longer than a line.
+      fill([prepare("curl"), ...program].join("\n"), JSON.stringify(webhookBody, null, 2))
+    )
+    const path = yield* folder
+    writeFileSync(join(path, ".curlrc"), 'silent\noutput = "/dev/null"\nwrite-out = "%{http_code}"\n')
+    writeFileSync(join(path, "uuidgen"), "#!/bin/sh\nod -An -N16 -tx1 /dev/urandom | tr -d ' \\n'\n", {
+      mode: 0o755
+    })
+    const { stdout } = yield* Effect.promise(() =>
+      run("sh", ["-c", text], {
+        env: { ...process.env, CURL_HOME: path, PATH: `${process.env.PATH}:${path}` }
       })
-      const { stdout } = yield* Effect.promise(() =>
-        run("sh", ["-c", text], {
-          env: { ...process.env, CURL_HOME: path, PATH: `${process.env.PATH}:${path}` }
-        })
-      )
-      expect(statuses(stdout)).toEqual(expected("curl").map((line) => `= ${line}`))
-    })
-  )
+    )
+    expect(statuses(stdout)).toEqual(expected("curl").map((line) => `= ${line}`))
+  })
 
-  it.scopedLive("for fetch answer as documented", () =>
-    Effect.gen(function* () {
-      const { fill } = yield* sandbox
-      const program = samplesIn("fetch").map(
-        ({ call, sample }) =>
-          `{\n${linesOf(sample)}\nconsole.log("= ${call.operationId}", response.status)\n}`
-      )
-      const text = yield* Effect.promise(() =>
-        fill([prepare("fetch"), ...program].join("\n"), JSON.stringify(webhookBody))
-      )
-      const { stdout } = yield* Effect.promise(() =>
-        run(process.execPath, ["--input-type=module", "-e", text])
-      )
-      expect(statuses(stdout)).toEqual(expected("fetch").map((line) => `= ${line}`))
-    })
-  )
+  it.scopedLive("for fetch answer as documented", function* () {
+    const { fill } = yield* sandbox
+    const program = samplesIn("fetch").map(
+      ({ call, sample }) => `{\n${linesOf(sample)}\nconsole.log("= ${call.operationId}", response.status)\n}`
+    )
+    const text = yield* Effect.promise(() =>
+      fill([prepare("fetch"), ...program].join("\n"), JSON.stringify(webhookBody))
+    )
+    const { stdout } = yield* Effect.promise(() => run(process.execPath, ["--input-type=module", "-e", text]))
+    expect(statuses(stdout)).toEqual(expected("fetch").map((line) => `= ${line}`))
+  })
 
-  it.scopedLive("for the client answer as documented", () =>
-    Effect.gen(function* () {
-      const { fill, slt } = yield* sandbox
-      const program = samplesIn("client").map(
-        ({ call, sample }) =>
-          `{\n${linesOf(sample)}\nconsole.log("= ${call.operationId}", answer.ok, answer.metadata.requestId !== null)\n}`
-      )
-      const signedIn = `await client.login("${slt()}")`
-      const text = yield* Effect.promise(() =>
-        fill([prepare("client"), signedIn, ...program, "await client.close()"].join("\n"))
-      )
-      const path = yield* folder
-      const outfile = join(path, "samples.mjs")
-      yield* Effect.promise(() =>
-        build({
-          stdin: { contents: text, resolveDir: root },
-          alias: { "music-client": join(root, "client/index.ts") },
-          bundle: true,
-          platform: "node",
-          format: "esm",
-          outfile
-        })
-      )
-      const { stdout } = yield* Effect.promise(() => run(process.execPath, [outfile]))
-      expect(statuses(stdout)).toEqual(
-        samplesIn("client").map(({ call }) => `= ${call.operationId} true true`)
-      )
-    })
-  )
+  it.scopedLive("for the client answer as documented", function* () {
+    const { fill, slt } = yield* sandbox
+    const program = samplesIn("client").map(
+      ({ call, sample }) =>
+        `{\n${linesOf(sample)}\nconsole.log("= ${call.operationId}", answer.ok, answer.metadata.requestId !== null)\n}`
+    )
+    const signedIn = `await client.login("${slt()}")`
+    const text = yield* Effect.promise(() =>
+      fill([prepare("client"), signedIn, ...program, "await client.close()"].join("\n"))
+    )
+    const path = yield* folder
+    const outfile = join(path, "samples.mjs")
+    yield* Effect.promise(() =>
+      build({
+        stdin: { contents: text, resolveDir: root },
+        alias: { "music-client": join(root, "client/index.ts") },
+        bundle: true,
+        platform: "node",
+        format: "esm",
+        outfile
+      })
+    )
+    const { stdout } = yield* Effect.promise(() => run(process.execPath, [outfile]))
+    expect(statuses(stdout)).toEqual(samplesIn("client").map(({ call }) => `= ${call.operationId} true true`))
+  })
 
   it("for fetch and the client have the right types", () => {
     const file = join(root, "samples.mts")

@@ -1,7 +1,8 @@
 import { version } from "../../src/schema/Release.ts"
 import { Agent, request as httpRequest } from "node:http"
 import { connect } from "node:net"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -125,221 +126,195 @@ const peer = (server: Backend, text: string) =>
   )
 
 describe("Draining", () => {
-  it.scoped("finishes requests in flight, refuses new ones, and closes connections", () =>
-    Effect.gen(function* () {
-      const login = yield* gate
-      const { server, close } = yield* closable({ during: { login: login.body } })
-      const other = kept(server)
-      expect((yield* other.send(good.version)).headers.connection).toBe("keep-alive")
-      const inHand = yield* Effect.fork(call(server, good.login))
-      yield* login.entered
-      // A second connection is in the middle of its request's headers when the drain begins.
-      const late = connect(server.port, "127.0.0.1")
-      const lateText: Array<string> = []
-      late.on("data", (part) => lateText.push(part.toString()))
-      late.on("error", () => {})
-      late.write("GET /api/v1/version HTTP/1.1\r\nHost: a\r\n")
-      yield* settle
-      const closing = yield* Effect.fork(close)
-      yield* until(server.drain.isDraining)
-      yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused })
-      late.write("\r\n")
-      yield* until(() => lateText.join("").includes("shutting_down"))
-      expect(lateText.join("")).toMatch(/^HTTP\/1\.1 503 /)
-      expect(lateText.join("").toLowerCase()).toContain("connection: close")
-      yield* login.release
-      const answer = yield* Fiber.join(inHand)
-      expect([answer.status, answer.headers.connection]).toEqual([200, "close"])
-      yield* Fiber.join(closing)
-      yield* other.end
-    })
-  )
+  it.scoped("finishes requests in flight, refuses new ones, and closes connections", function* () {
+    const login = yield* gate
+    const { server, close } = yield* closable({ during: { login: login.body } })
+    const other = kept(server)
+    expect((yield* other.send(good.version)).headers.connection).toBe("keep-alive")
+    const inHand = yield* Effect.fork(call(server, good.login))
+    yield* login.entered
+    // A second connection is in the middle of its request's headers when the drain begins.
+    const late = connect(server.port, "127.0.0.1")
+    const lateText: Array<string> = []
+    late.on("data", (part) => lateText.push(part.toString()))
+    late.on("error", () => {})
+    late.write("GET /api/v1/version HTTP/1.1\r\nHost: a\r\n")
+    yield* settle
+    const closing = yield* Effect.fork(close)
+    yield* until(server.drain.isDraining)
+    yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused })
+    late.write("\r\n")
+    yield* until(() => lateText.join("").includes("shutting_down"))
+    expect(lateText.join("")).toMatch(/^HTTP\/1\.1 503 /)
+    expect(lateText.join("").toLowerCase()).toContain("connection: close")
+    yield* login.release
+    const answer = yield* Fiber.join(inHand)
+    expect([answer.status, answer.headers.connection]).toEqual([200, "close"])
+    yield* Fiber.join(closing)
+    yield* other.end
+  })
 
-  it.scoped("refuses a request on an idle connection with 503", () =>
-    Effect.gen(function* () {
-      const { server, close } = yield* closable({})
-      const socket = connect(server.port, "127.0.0.1")
-      yield* Effect.addFinalizer(() => Effect.sync(() => socket.destroy()))
-      let text = ""
-      socket.on("data", (part) => {
-        text += part.toString()
-      })
-      socket.on("error", () => {})
-      socket.write(ask)
-      yield* until(() => text.includes("api_versions"))
-      text = ""
-      // Sent, but unread when the drain begins.
-      socket.write(ask)
-      yield* close
-      yield* until(() => text.includes("shutting_down"))
-      expect(text).toMatch(/^HTTP\/1\.1 503 /)
-      expect(text.toLowerCase()).toContain("connection: close")
+  it.scoped("refuses a request on an idle connection with 503", function* () {
+    const { server, close } = yield* closable({})
+    const socket = connect(server.port, "127.0.0.1")
+    yield* Effect.addFinalizer(() => Effect.sync(() => socket.destroy()))
+    let text = ""
+    socket.on("data", (part) => {
+      text += part.toString()
     })
-  )
+    socket.on("error", () => {})
+    socket.write(ask)
+    yield* until(() => text.includes("api_versions"))
+    text = ""
+    // Sent, but unread when the drain begins.
+    socket.write(ask)
+    yield* close
+    yield* until(() => text.includes("shutting_down"))
+    expect(text).toMatch(/^HTTP\/1\.1 503 /)
+    expect(text.toLowerCase()).toContain("connection: close")
+  })
 
-  it.scoped("fails readiness at once, but not liveness, on a connection that is still open", () =>
-    Effect.gen(function* () {
-      const server = yield* backend()
-      yield* server.drain.begin
-      const ready = yield* call(server, good.readyz)
-      expect([ready.status, errorOf(ready).code, ready.headers.connection]).toEqual([
-        503,
-        "not_ready",
-        "close"
-      ])
-      expect(errorOf(ready)).toMatchObject({ details: { checks: { serving: "failed" } } })
-      const alive = yield* call(server, good.healthz)
-      expect([alive.status, json(alive)]).toEqual([200, { status: "ok", service: "music-backend", version }])
-      // Refused with an unread body.
-      const large = yield* call(server, { ...good.submit, body: " ".repeat(500_000) })
-      expect([large.status, errorOf(large).code]).toEqual([503, "shutting_down"])
-      const late = yield* call(server, good.login)
-      expect([late.status, errorOf(late).code, errorOf(late).retryable]).toEqual([503, "shutting_down", true])
-      expect(server.reached).toEqual([])
-    })
-  )
+  it.scoped("fails readiness at once, but not liveness, on a connection that is still open", function* () {
+    const server = yield* backend()
+    yield* server.drain.begin
+    const ready = yield* call(server, good.readyz)
+    expect([ready.status, errorOf(ready).code, ready.headers.connection]).toEqual([503, "not_ready", "close"])
+    expect(errorOf(ready)).toMatchObject({ details: { checks: { serving: "failed" } } })
+    const alive = yield* call(server, good.healthz)
+    expect([alive.status, json(alive)]).toEqual([200, { status: "ok", service: "music-backend", version }])
+    // Refused with an unread body.
+    const large = yield* call(server, { ...good.submit, body: " ".repeat(500_000) })
+    expect([large.status, errorOf(large).code]).toEqual([503, "shutting_down"])
+    const late = yield* call(server, good.login)
+    expect([late.status, errorOf(late).code, errorOf(late).retryable]).toEqual([503, "shutting_down", true])
+    expect(server.reached).toEqual([])
+  })
 
-  it.scoped("is not delayed by idle and silent connections", () =>
-    Effect.gen(function* () {
-      const { server, close } = yield* closable({})
-      const idle = kept(server)
-      yield* idle.send(good.version)
-      const silent = connect(server.port, "127.0.0.1")
-      silent.on("error", () => {})
-      yield* settle
-      yield* close
-      expect(yield* refusesConnections(server)).toBe(true)
-      silent.destroy()
-      yield* idle.end
-    })
-  )
+  it.scoped("is not delayed by idle and silent connections", function* () {
+    const { server, close } = yield* closable({})
+    const idle = kept(server)
+    yield* idle.send(good.version)
+    const silent = connect(server.port, "127.0.0.1")
+    silent.on("error", () => {})
+    yield* settle
+    yield* close
+    expect(yield* refusesConnections(server)).toBe(true)
+    silent.destroy()
+    yield* idle.end
+  })
 
-  it.scoped("waits one second for a partial head, which does not count as a cut request", () =>
-    Effect.gen(function* () {
-      const { server, close } = yield* closable({})
-      const halves = [
-        "GET / HT",
-        "GET /api/v1/version HTTP/1.1\r\nHost: a\r\nX-",
-        `${ask}GET / HT`,
-        `${ask}PO`
-      ]
-      const peers = yield* Effect.forEach(halves, (text) => peer(server, text))
-      // Refused before its body arrived, so no work remains.
-      peers.push(yield* peer(server, `${unkeyed}Content-Length: 100\r\n\r\n{`))
-      yield* until(() => peers.filter(({ text }) => text().includes("}")).length === 3)
-      const closing = yield* Effect.fork(close)
-      yield* until(server.drain.isDraining)
-      yield* TestClock.adjust("999 millis")
-      yield* settle
-      const finished = peers[1]
-      finished?.write("Y: z\r\n\r\n")
-      yield* until(() => finished?.text().includes("shutting_down") === true && finished.closed())
-      expect(peers.map(({ closed }) => closed())).toEqual([false, true, false, false, false])
-      yield* TestClock.adjust("1 millis")
-      yield* until(() => peers.every(({ closed }) => closed()))
-      yield* Fiber.join(closing)
-      expect(server.lines.filter(({ level }) => level === "WARN")).toEqual([])
-    })
-  )
+  it.scoped("waits one second for a partial head, which does not count as a cut request", function* () {
+    const { server, close } = yield* closable({})
+    const halves = ["GET / HT", "GET /api/v1/version HTTP/1.1\r\nHost: a\r\nX-", `${ask}GET / HT`, `${ask}PO`]
+    const peers = yield* Effect.forEach(halves, (text) => peer(server, text))
+    // Refused before its body arrived, so no work remains.
+    peers.push(yield* peer(server, `${unkeyed}Content-Length: 100\r\n\r\n{`))
+    yield* until(() => peers.filter(({ text }) => text().includes("}")).length === 3)
+    const closing = yield* Effect.fork(close)
+    yield* until(server.drain.isDraining)
+    yield* TestClock.adjust("999 millis")
+    yield* settle
+    const finished = peers[1]
+    finished?.write("Y: z\r\n\r\n")
+    yield* until(() => finished?.text().includes("shutting_down") === true && finished.closed())
+    expect(peers.map(({ closed }) => closed())).toEqual([false, true, false, false, false])
+    yield* TestClock.adjust("1 millis")
+    yield* until(() => peers.every(({ closed }) => closed()))
+    yield* Fiber.join(closing)
+    expect(server.lines.filter(({ level }) => level === "WARN")).toEqual([])
+  })
 
-  it.scoped("refuses a stalled body after 5 s, and serves a body that arrives", () =>
-    Effect.gen(function* () {
-      const { server, close } = yield* closable({})
-      const begun = `${keyedLogin}Content-Length: ${good.login.body.length}\r\n\r\n{`
-      const slow = yield* peer(server, begun)
-      const stalled = yield* peer(server, begun)
-      yield* until(() => Effect.runSync(Metric.value(bodiesArriving)).value === 2)
-      const closing = yield* Effect.fork(close)
-      yield* until(server.drain.isDraining)
-      yield* TestClock.adjust("4900 millis")
-      slow.write(good.login.body.slice(1))
-      yield* until(() => slow.text().startsWith("HTTP/1.1 200 "))
-      expect(stalled.text()).toBe("")
-      yield* TestClock.adjust("100 millis")
-      yield* until(() => stalled.text().includes("shutting_down"))
-      expect(stalled.text()).toMatch(/^HTTP\/1\.1 503 .*connection: close/is)
-      stalled.end()
-      yield* Fiber.join(closing)
-      expect(server.lines.filter(({ level }) => level === "WARN")).toEqual([])
-    })
-  )
+  it.scoped("refuses a stalled body after 5 s, and serves a body that arrives", function* () {
+    const { server, close } = yield* closable({})
+    const begun = `${keyedLogin}Content-Length: ${good.login.body.length}\r\n\r\n{`
+    const slow = yield* peer(server, begun)
+    const stalled = yield* peer(server, begun)
+    yield* until(() => Effect.runSync(Metric.value(bodiesArriving)).value === 2)
+    const closing = yield* Effect.fork(close)
+    yield* until(server.drain.isDraining)
+    yield* TestClock.adjust("4900 millis")
+    slow.write(good.login.body.slice(1))
+    yield* until(() => slow.text().startsWith("HTTP/1.1 200 "))
+    expect(stalled.text()).toBe("")
+    yield* TestClock.adjust("100 millis")
+    yield* until(() => stalled.text().includes("shutting_down"))
+    expect(stalled.text()).toMatch(/^HTTP\/1\.1 503 .*connection: close/is)
+    stalled.end()
+    yield* Fiber.join(closing)
+    expect(server.lines.filter(({ level }) => level === "WARN")).toEqual([])
+  })
 
-  it.scopedLive("interrupts the remaining requests at the end of the grace period", () =>
-    Effect.gen(function* () {
-      const login = yield* gate
-      const me = yield* gate
-      const { server, close } = yield* closable({
-        settings: { shutdownGraceSeconds: 0.2 },
-        during: { login: login.body, me: me.body }
-      })
-      const hanging = [
-        yield* Effect.fork(Effect.exit(call(server, good.login))),
-        yield* Effect.fork(Effect.exit(call(server, good.me)))
-      ]
-      yield* login.entered
-      yield* me.entered
-      // Nothing else ends them: without the interruption this waits until the test is out of time.
-      yield* close
-      for (const fiber of hanging) expect(Exit.isFailure(yield* Fiber.join(fiber))).toBe(true)
-      expect([login.inside.finished, me.inside.finished]).toEqual([false, false])
-      expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 2 })
+  it.scopedLive("interrupts the remaining requests at the end of the grace period", function* () {
+    const login = yield* gate
+    const me = yield* gate
+    const { server, close } = yield* closable({
+      settings: { shutdownGraceSeconds: 0.2 },
+      during: { login: login.body, me: me.body }
     })
-  )
+    const hanging = [
+      yield* Effect.fork(Effect.exit(call(server, good.login))),
+      yield* Effect.fork(Effect.exit(call(server, good.me)))
+    ]
+    yield* login.entered
+    yield* me.entered
+    // Nothing else ends them: without the interruption this waits until the test is out of time.
+    yield* close
+    for (const fiber of hanging) expect(Exit.isFailure(yield* Fiber.join(fiber))).toBe(true)
+    expect([login.inside.finished, me.inside.finished]).toEqual([false, false])
+    expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 2 })
+  })
 
-  it.scoped("cuts the remaining requests 1.5 s before the end of the grace period", () =>
-    Effect.gen(function* () {
-      const login = yield* gate
-      const { server, close } = yield* closable({
-        settings: { shutdownGraceSeconds: 30 },
-        during: { login: login.body }
-      })
-      const hanging = yield* Effect.fork(Effect.exit(call(server, good.login)))
-      yield* login.entered
-      const closing = yield* Effect.fork(close)
-      yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused })
-      const cuts = () => server.lines.filter(({ message }) => message.startsWith("Requests cut off")).length
-      yield* TestClock.adjust("28499 millis")
-      yield* settle
-      const before = cuts()
-      yield* TestClock.adjust("1 millis")
-      yield* settle
-      const after = cuts()
-      yield* login.release
-      yield* TestClock.adjust("1500 millis")
-      yield* Fiber.join(closing)
-      expect([before, after, Exit.isFailure(yield* Fiber.join(hanging))]).toEqual([0, 1, true])
+  it.scoped("cuts the remaining requests 1.5 s before the end of the grace period", function* () {
+    const login = yield* gate
+    const { server, close } = yield* closable({
+      settings: { shutdownGraceSeconds: 30 },
+      during: { login: login.body }
     })
-  )
+    const hanging = yield* Effect.fork(Effect.exit(call(server, good.login)))
+    yield* login.entered
+    const closing = yield* Effect.fork(close)
+    yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused })
+    const cuts = () => server.lines.filter(({ message }) => message.startsWith("Requests cut off")).length
+    yield* TestClock.adjust("28499 millis")
+    yield* settle
+    const before = cuts()
+    yield* TestClock.adjust("1 millis")
+    yield* settle
+    const after = cuts()
+    yield* login.release
+    yield* TestClock.adjust("1500 millis")
+    yield* Fiber.join(closing)
+    expect([before, after, Exit.isFailure(yield* Fiber.join(hanging))]).toEqual([0, 1, true])
+  })
 
-  it.scoped("counts at any time which requests in flight at its beginning were answered", () =>
-    Effect.gen(function* () {
-      const login = yield* gate
-      const me = yield* gate
-      const { server, close } = yield* closable({ during: { login: login.body, me: me.body } })
-      yield* call(server, good.version)
-      expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 0 })
-      const answered = yield* Effect.fork(call(server, good.login))
-      const hanging = yield* Effect.fork(call(server, good.me))
-      yield* login.entered
-      yield* me.entered
-      const closing = yield* Effect.fork(close)
-      yield* until(server.drain.isDraining)
-      expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 2 })
-      yield* login.release
-      yield* Fiber.join(answered)
-      yield* until(() => server.drain.countRequests().finished === 1)
-      expect(server.drain.countRequests()).toEqual({ finished: 1, cut: 1 })
-      yield* me.release
-      yield* Fiber.join(hanging)
-      yield* Fiber.join(closing)
-      expect(server.drain.countRequests()).toEqual({ finished: 2, cut: 0 })
-    })
-  )
+  it.scoped("counts at any time which requests in flight at its beginning were answered", function* () {
+    const login = yield* gate
+    const me = yield* gate
+    const { server, close } = yield* closable({ during: { login: login.body, me: me.body } })
+    yield* call(server, good.version)
+    expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 0 })
+    const answered = yield* Effect.fork(call(server, good.login))
+    const hanging = yield* Effect.fork(call(server, good.me))
+    yield* login.entered
+    yield* me.entered
+    const closing = yield* Effect.fork(close)
+    yield* until(server.drain.isDraining)
+    expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 2 })
+    yield* login.release
+    yield* Fiber.join(answered)
+    yield* until(() => server.drain.countRequests().finished === 1)
+    expect(server.drain.countRequests()).toEqual({ finished: 1, cut: 1 })
+    yield* me.release
+    yield* Fiber.join(hanging)
+    yield* Fiber.join(closing)
+    expect(server.drain.countRequests()).toEqual({ finished: 2, cut: 0 })
+  })
 })
 
 describe("Overload", () => {
-  it.scoped("refuses requests beyond the bound at once, but not probes; places become free again", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "refuses requests beyond the bound at once, but not probes; places become free again",
+    function* () {
       const me = yield* gate
       const server = yield* backend({ inFlight: 1, during: { me: me.body } })
       const first = yield* Effect.fork(call(server, good.me))
@@ -356,11 +331,12 @@ describe("Overload", () => {
       yield* me.release
       expect((yield* Fiber.join(first)).status).toBe(200)
       expect((yield* call(server, good.version)).status).toBe(200)
-    })
+    }
   )
 
-  it.scoped("refuses requests while the event loop runs late and many are in flight, and serves probes", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "refuses requests while the event loop runs late and many are in flight, and serves probes",
+    function* () {
       const me = yield* gate
       const server = yield* backend({ during: { me: me.body } })
       const waiting = yield* Effect.fork(
@@ -389,33 +365,29 @@ describe("Overload", () => {
         Array.from({ length: leastInFlight }, () => 200)
       )
       expect((yield* call(server, good.version)).status).toBe(200)
-    })
+    }
   )
 
-  it.scoped("frees the place of a request whose response cannot be written, and logs why", () =>
-    Effect.gen(function* () {
-      const server = yield* backend({
-        inFlight: 1,
-        during: { me: Effect.fail(new MethodNotAllowed({ allow: "GET\nPOST" })) }
-      })
-      const answered = yield* Effect.exit(Effect.sandbox(call(server, good.me)))
-      expect(answered._tag).toBe("Failure")
-      expect(server.lines.some(({ message }) => message === "Response failed")).toBe(true)
-      expect((yield* call(server, good.version)).status).toBe(200)
+  it.scoped("frees the place of a request whose response cannot be written, and logs why", function* () {
+    const server = yield* backend({
+      inFlight: 1,
+      during: { me: Effect.fail(new MethodNotAllowed({ allow: "GET\nPOST" })) }
     })
-  )
+    const answered = yield* Effect.exit(Effect.sandbox(call(server, good.me)))
+    expect(answered._tag).toBe("Failure")
+    expect(server.lines.some(({ message }) => message === "Response failed")).toBe(true)
+    expect((yield* call(server, good.version)).status).toBe(200)
+  })
 
-  it.scoped("counts work whose client has disconnected", () =>
-    Effect.gen(function* () {
-      const login = yield* gate
-      const server = yield* backend({ inFlight: 1, during: { login: login.body } })
-      yield* abandon(server, good.login, login.entered)
-      const refused = yield* call(server, good.version)
-      expect([refused.status, errorOf(refused).code]).toEqual([503, "overloaded"])
-      yield* login.release
-      yield* until(() => login.inside.finished)
-    })
-  )
+  it.scoped("counts work whose client has disconnected", function* () {
+    const login = yield* gate
+    const server = yield* backend({ inFlight: 1, during: { login: login.body } })
+    yield* abandon(server, good.login, login.entered)
+    const refused = yield* call(server, good.version)
+    expect([refused.status, errorOf(refused).code]).toEqual([503, "overloaded"])
+    yield* login.release
+    yield* until(() => login.inside.finished)
+  })
 })
 
 /** Sends a request and hangs up once the use case has begun. */
@@ -448,32 +420,28 @@ describe("A client that disconnects", () => {
     "receive"
   ] as const
   for (const name of committing) {
-    it.scoped(`${name}: does not interrupt work that commits`, () =>
-      Effect.gen(function* () {
-        const inside = yield* gate
-        const server = yield* sharedBackend
-        server.during[name] = inside.body
-        yield* abandon(server, good[name], inside.entered)
-        expect(inside.inside.finished).toBe(false)
-        yield* inside.release
-        yield* until(() => inside.inside.finished)
-        expect(server.lines.filter(({ level }) => level === "ERROR" || level === "WARN")).toEqual([])
-      })
-    )
-  }
-
-  it.scoped("interrupts a read", () =>
-    Effect.gen(function* () {
-      let interrupted = false
+    it.scoped(`${name}: does not interrupt work that commits`, function* () {
       const inside = yield* gate
       const server = yield* sharedBackend
-      server.during.me = Effect.onInterrupt(inside.body, () =>
-        Effect.sync(() => {
-          interrupted = true
-        })
-      )
-      yield* abandon(server, good.me, inside.entered)
-      yield* until(() => interrupted)
+      server.during[name] = inside.body
+      yield* abandon(server, good[name], inside.entered)
+      expect(inside.inside.finished).toBe(false)
+      yield* inside.release
+      yield* until(() => inside.inside.finished)
+      expect(server.lines.filter(({ level }) => level === "ERROR" || level === "WARN")).toEqual([])
     })
-  )
+  }
+
+  it.scoped("interrupts a read", function* () {
+    let interrupted = false
+    const inside = yield* gate
+    const server = yield* sharedBackend
+    server.during.me = Effect.onInterrupt(inside.body, () =>
+      Effect.sync(() => {
+        interrupted = true
+      })
+    )
+    yield* abandon(server, good.me, inside.entered)
+    yield* until(() => interrupted)
+  })
 })

@@ -1,5 +1,6 @@
 import { createServer } from "node:http"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { defaultConnectionLimits, trackConnections } from "../../src/http/transport/Connections.ts"
 import { options } from "../../src/http/transport/NodeServer.ts"
@@ -48,19 +49,17 @@ const expectEnvelope = (answer: Answer, status: number, code: FailureCode) => {
 }
 
 describe("The envelope of a use case's failure", () => {
-  it.scoped("holds code, message, hint and retryability under the failure's status", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const code of codes) {
-        const failure = new failureClasses[code]({ details: { reason: "because" } })
-        server.during.login = Effect.fail(failure)
-        const answer = yield* call(server, good.login)
-        expectEnvelope(answer, failureStatus(failure), code)
-        expect(json(answer)).toEqual(JSON.parse(JSON.stringify(toEnvelope(failure))))
-        expect(answer.headers["www-authenticate"]).toBe(code === "unauthenticated" ? "Bearer" : undefined)
-      }
-    })
-  )
+  it.scoped("holds code, message, hint and retryability under the failure's status", function* () {
+    const server = yield* sharedBackend
+    for (const code of codes) {
+      const failure = new failureClasses[code]({ details: { reason: "because" } })
+      server.during.login = Effect.fail(failure)
+      const answer = yield* call(server, good.login)
+      expectEnvelope(answer, failureStatus(failure), code)
+      expect(json(answer)).toEqual(JSON.parse(JSON.stringify(toEnvelope(failure))))
+      expect(answer.headers["www-authenticate"]).toBe(code === "unauthenticated" ? "Bearer" : undefined)
+    }
+  })
 
   it.scoped.each<[Failure, string | undefined]>([
     [new RateLimited({ retryAfterSeconds: 7 }), "7"],
@@ -70,60 +69,52 @@ describe("The envelope of a use case's failure", () => {
     [new DependencyUnavailable({}), undefined],
     [new IdempotencyInProgress({ retryAfterSeconds: 1 }), "1"],
     [new Unauthenticated(), undefined]
-  ])("Retry-After of %s is %s seconds", ([failure, expected]) =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      server.during.login = Effect.fail(failure)
-      const answer = yield* call(server, good.login)
-      expect(answer.headers["retry-after"]).toBe(expected)
-      expect(answer.text).not.toContain("retryAfter")
-    })
-  )
+  ])("Retry-After of %s is %s seconds", function* ([failure, expected]) {
+    const server = yield* sharedBackend
+    server.during.login = Effect.fail(failure)
+    const answer = yield* call(server, good.login)
+    expect(answer.headers["retry-after"]).toBe(expected)
+    expect(answer.text).not.toContain("retryAfter")
+  })
 })
 
 describe("An unexpected error", () => {
-  it.scoped("is 500 without its text, and is logged with its cause under the request id", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const defect of [
-        new Error("the secret detail"),
-        "the secret detail",
-        null,
-        { _tag: "NotFound", message: "the secret detail" },
-        toEnvelope(new Unauthenticated())
-      ]) {
-        server.during.login = Effect.die(defect)
-        server.lines.length = 0
-        const headers = { ...good.login.headers, "x-request-id": "find-me-here" }
-        const answer = yield* call(server, { ...good.login, headers })
-        expectEnvelope(answer, 500, "internal")
-        expect(answer.headers["x-request-id"]).toBe("find-me-here")
-        expect(answer.text).not.toContain("secret detail")
-        const line = server.lines.find(({ level }) => level === "ERROR")
-        expect(line?.fields.request_id).toBe("find-me-here")
-        if (defect instanceof Error) expect(line?.cause).toContain("the secret detail")
-      }
-    })
-  )
+  it.scoped("is 500 without its text, and is logged with its cause under the request id", function* () {
+    const server = yield* sharedBackend
+    for (const defect of [
+      new Error("the secret detail"),
+      "the secret detail",
+      null,
+      { _tag: "NotFound", message: "the secret detail" },
+      toEnvelope(new Unauthenticated())
+    ]) {
+      server.during.login = Effect.die(defect)
+      server.lines.length = 0
+      const headers = { ...good.login.headers, "x-request-id": "find-me-here" }
+      const answer = yield* call(server, { ...good.login, headers })
+      expectEnvelope(answer, 500, "internal")
+      expect(answer.headers["x-request-id"]).toBe("find-me-here")
+      expect(answer.text).not.toContain("secret detail")
+      const line = server.lines.find(({ level }) => level === "ERROR")
+      expect(line?.fields.request_id).toBe("find-me-here")
+      if (defect instanceof Error) expect(line?.cause).toContain("the secret detail")
+    }
+  })
 
-  it.scoped("is a success that does not fit its schema", () =>
-    Effect.gen(function* () {
-      const broken = yield* backend({ breaking: true })
-      expectEnvelope(yield* call(broken, good.me), 500, "internal")
-      expect(broken.lines.some(({ level }) => level === "ERROR")).toBe(true)
-    })
-  )
+  it.scoped("is a success that does not fit its schema", function* () {
+    const broken = yield* backend({ breaking: true })
+    expectEnvelope(yield* call(broken, good.me), 500, "internal")
+    expect(broken.lines.some(({ level }) => level === "ERROR")).toBe(true)
+  })
 
-  it.scoped("is not an undeclared failure, which is returned under its own code and logged", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      server.during.accept = Effect.fail(new NotReady({}))
-      expectEnvelope(yield* call(server, good.accept), 503, "not_ready")
-      expect(server.lines.some(({ level, fields }) => level === "WARN" && fields.code === "not_ready")).toBe(
-        true
-      )
-    })
-  )
+  it.scoped("is not an undeclared failure, which is returned under its own code and logged", function* () {
+    const server = yield* sharedBackend
+    server.during.accept = Effect.fail(new NotReady({}))
+    expectEnvelope(yield* call(server, good.accept), 503, "not_ready")
+    expect(server.lines.some(({ level, fields }) => level === "WARN" && fields.code === "not_ready")).toBe(
+      true
+    )
+  })
 })
 
 const webhookHead = (version: string) =>
@@ -178,20 +169,19 @@ describe("Malformed HTTP", () => {
   ]
   it.scoped.each(cases)(
     "%s: is answered with the envelope, and the connection is closed",
-    ([name, text, status]) =>
-      Effect.gen(function* () {
-        const server = yield* sharedBackend
-        const answer = parseRaw(yield* raw(server, Buffer.from(text, "latin1")))
-        expectEnvelope(answer, status, "invalid_input")
-        expect(answer.headers.connection).toBe("close")
-        expect(
-          server.lines.some(
-            ({ fields }) => fields.status === status && fields.request_id === answer.headers["x-request-id"]
-          )
-        ).toBe(true)
-        expect(server.reached).toEqual([])
-        if (name.endsWith("Host header")) expect(errorOf(answer).details?.fields?.[0]?.path).toBe("Host")
-      })
+    function* ([name, text, status]) {
+      const server = yield* sharedBackend
+      const answer = parseRaw(yield* raw(server, Buffer.from(text, "latin1")))
+      expectEnvelope(answer, status, "invalid_input")
+      expect(answer.headers.connection).toBe("close")
+      expect(
+        server.lines.some(
+          ({ fields }) => fields.status === status && fields.request_id === answer.headers["x-request-id"]
+        )
+      ).toBe(true)
+      expect(server.reached).toEqual([])
+      if (name.endsWith("Host header")) expect(errorOf(answer).details?.fields?.[0]?.path).toBe("Host")
+    }
   )
 
   it.scoped.each<[string, string, string, string]>([
@@ -206,29 +196,26 @@ describe("Malformed HTTP", () => {
     ["an awaited body in HTTP/2.0", "2.0", "Expect: 100-continue\r\nContent-Length: 0", "HTTP version"]
   ])(
     "%s is refused behind requests in flight, and what follows on its connection is not read",
-    ([, version, header, path]) =>
-      Effect.gen(function* () {
-        const server = yield* sharedBackend
-        server.during.login = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
-        const login = `${loginHead}Content-Length: ${good.login.body.length}\r\n\r\n${good.login.body}`
-        const refused = `${webhookHead(version)}${header}\r\n\r\n${header.endsWith("0") ? "" : "0\r\n\r\n"}`
-        const answers = yield* raw(server, login + refused + login + refused)
-        expect(answers.match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", "400"])
-        expect(answers.slice(answers.lastIndexOf("\r\n\r\n"))).toContain(`"path":"${path}"`)
-        expect(server.reached.map(({ useCase }) => useCase)).toEqual(["login"])
-      })
+    function* ([, version, header, path]) {
+      const server = yield* sharedBackend
+      server.during.login = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
+      const login = `${loginHead}Content-Length: ${good.login.body.length}\r\n\r\n${good.login.body}`
+      const refused = `${webhookHead(version)}${header}\r\n\r\n${header.endsWith("0") ? "" : "0\r\n\r\n"}`
+      const answers = yield* raw(server, login + refused + login + refused)
+      expect(answers.match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", "400"])
+      expect(answers.slice(answers.lastIndexOf("\r\n\r\n"))).toContain(`"path":"${path}"`)
+      expect(server.reached.map(({ useCase }) => useCase)).toEqual(["login"])
+    }
   )
 
-  it.scoped("is neither chunks in upper case nor HTTP/1.0 with a length", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const text of [
-        `${webhookHead("1.1")}Connection: close\r\nTransfer-Encoding: CHUNKED\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
-        `${webhookHead("1.0")}Content-Length: 2\r\n\r\n{}`
-      ])
-        expect(parseRaw(yield* raw(server, text)).status).toBe(200)
-    })
-  )
+  it.scoped("is neither chunks in upper case nor HTTP/1.0 with a length", function* () {
+    const server = yield* sharedBackend
+    for (const text of [
+      `${webhookHead("1.1")}Connection: close\r\nTransfer-Encoding: CHUNKED\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+      `${webhookHead("1.0")}Content-Length: 2\r\n\r\n{}`
+    ])
+      expect(parseRaw(yield* raw(server, text)).status).toBe(200)
+  })
 
   it("that does not arrive in time is 408 in the envelope", async () => {
     const server = createServer({ headersTimeout: 60, requestTimeout: 80, connectionsCheckingInterval: 20 })
@@ -254,19 +241,18 @@ describe("Malformed HTTP", () => {
     })
   })
 
-  it.scoped("is not an unknown Expect header, which is ignored", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const text = yield* raw(
-        server,
-        "GET /healthz HTTP/1.1\r\nHost: a\r\nExpect: miracles\r\nConnection: close\r\n\r\n"
-      )
-      expect(parseRaw(text).status).toBe(200)
-    })
-  )
+  it.scoped("is not an unknown Expect header, which is ignored", function* () {
+    const server = yield* sharedBackend
+    const text = yield* raw(
+      server,
+      "GET /healthz HTTP/1.1\r\nHost: a\r\nExpect: miracles\r\nConnection: close\r\n\r\n"
+    )
+    expect(parseRaw(text).status).toBe(200)
+  })
 
-  it.scoped("does not prevent a second request on the connection after a first one that failed", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "does not prevent a second request on the connection after a first one that failed",
+    function* () {
       const server = yield* sharedBackend
       const text = yield* raw(
         server,
@@ -274,23 +260,21 @@ describe("Malformed HTTP", () => {
           "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
       )
       expect(text.match(/HTTP\/1\.1 (\d+)/g)).toEqual(["HTTP/1.1 415", "HTTP/1.1 200"])
-    })
+    }
   )
 
   it.scoped.each<[string, string, string]>([
     ["no HTTP", "garbage\r\n\r\n", "400"],
     ["CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "404"],
     ["a badly chunked body", `${loginHead}Transfer-Encoding: chunked\r\n\r\nzz\r\n`, "400"]
-  ])("%s behind requests in flight is answered after them", ([, text, status]) =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      server.during.login = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
-      const login = `${loginHead}Content-Length: ${good.login.body.length}\r\n\r\n${good.login.body}`
-      const answers = yield* raw(server, `${login}GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n${text}`)
-      expect(answers.match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", "200", status])
-      expect(server.reached.map(({ useCase }) => useCase)).toEqual(["login"])
-    })
-  )
+  ])("%s behind requests in flight is answered after them", function* ([, text, status]) {
+    const server = yield* sharedBackend
+    server.during.login = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
+    const login = `${loginHead}Content-Length: ${good.login.body.length}\r\n\r\n${good.login.body}`
+    const answers = yield* raw(server, `${login}GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n${text}`)
+    expect(answers.match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", "200", status])
+    expect(server.reached.map(({ useCase }) => useCase)).toEqual(["login"])
+  })
 })
 
 const loginHead = `POST ${good.login.path} HTTP/1.1\r\nHost: a\r\n${Object.entries(good.login.headers)
@@ -298,8 +282,9 @@ const loginHead = `POST ${good.login.path} HTTP/1.1\r\nHost: a\r\n${Object.entri
   .join("")}`
 
 describe("A success", () => {
-  it.scoped("is 200, or 204 for logout and telemetry; its credentials are not stored on the way", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "is 200, or 204 for logout and telemetry; its credentials are not stored on the way",
+    function* () {
       const server = yield* sharedBackend
       for (const [name, sent] of Object.entries(good)) {
         const { headers, status, text } = yield* call(server, sent)
@@ -307,107 +292,97 @@ describe("A success", () => {
         expect([name, status, text === ""]).toEqual([name, isEmpty ? 204 : 200, isEmpty])
         if (/"(?:oat|ort)_/.test(text)) expect([name, headers["cache-control"]]).toEqual([name, "no-store"])
       }
-    })
+    }
   )
 })
 
 describe("Every response", () => {
-  it.scoped("has a request id: successes, refusals, preflights and documents", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const sent of [
-        ...Object.values(good),
-        { path: "/docs" },
-        { path: "/openapi.json" },
-        { path: "/nope" },
-        { path: "/healthz", method: "DELETE" },
-        { path: "/api/v1/version", method: "OPTIONS" }
-      ]) {
-        const { headers } = yield* call(server, sent)
-        expect([sent.path, headers["x-request-id"]]).toEqual([
-          sent.path,
-          expect.stringMatching(/^req_[0-9a-f]{32}$/)
-        ])
-      }
-    })
-  )
+  it.scoped("has a request id: successes, refusals, preflights and documents", function* () {
+    const server = yield* sharedBackend
+    for (const sent of [
+      ...Object.values(good),
+      { path: "/docs" },
+      { path: "/openapi.json" },
+      { path: "/nope" },
+      { path: "/healthz", method: "DELETE" },
+      { path: "/api/v1/version", method: "OPTIONS" }
+    ]) {
+      const { headers } = yield* call(server, sent)
+      expect([sent.path, headers["x-request-id"]]).toEqual([
+        sent.path,
+        expect.stringMatching(/^req_[0-9a-f]{32}$/)
+      ])
+    }
+  })
 })
 
 describe("Security headers", () => {
-  it.scoped("are on every answer, and nothing names the program", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const [sent, status] of [
-        ...Object.values(good).map((sent) => [sent, undefined] as const),
-        [{ method: "HEAD", path: "/healthz" }, 200],
-        [{ method: "OPTIONS", path: "/api/v1/version" }, 204],
-        [{ path: "/openapi.json" }, 200],
-        [{ path: "/openapi.json", headers: { "if-none-match": "*" } }, 304],
-        [{ path: "/nope" }, 404],
-        [{ method: "DELETE", path: "/healthz" }, 405]
-      ] as ReadonlyArray<readonly [Sent, number | undefined]>) {
-        const { headers, ...answer } = yield* call(server, sent)
-        expect([sent.path, answer.status]).toEqual([sent.path, status ?? answer.status])
-        expect(headers).toMatchObject({
-          "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-          "cross-origin-resource-policy": "cross-origin",
-          "referrer-policy": "no-referrer",
-          "x-content-type-options": "nosniff",
-          "x-frame-options": "DENY"
-        })
-        for (const name of ["server", "x-powered-by"]) expect(headers).not.toHaveProperty(name)
-      }
-    })
-  )
+  it.scoped("are on every answer, and nothing names the program", function* () {
+    const server = yield* sharedBackend
+    for (const [sent, status] of [
+      ...Object.values(good).map((sent) => [sent, undefined] as const),
+      [{ method: "HEAD", path: "/healthz" }, 200],
+      [{ method: "OPTIONS", path: "/api/v1/version" }, 204],
+      [{ path: "/openapi.json" }, 200],
+      [{ path: "/openapi.json", headers: { "if-none-match": "*" } }, 304],
+      [{ path: "/nope" }, 404],
+      [{ method: "DELETE", path: "/healthz" }, 405]
+    ] as ReadonlyArray<readonly [Sent, number | undefined]>) {
+      const { headers, ...answer } = yield* call(server, sent)
+      expect([sent.path, answer.status]).toEqual([sent.path, status ?? answer.status])
+      expect(headers).toMatchObject({
+        "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+        "cross-origin-resource-policy": "cross-origin",
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY"
+      })
+      for (const name of ["server", "x-powered-by"]) expect(headers).not.toHaveProperty(name)
+    }
+  })
 })
 
 describe("Cache-Control", () => {
-  it.scoped("is no-store on every answer of an auth call and on every error", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const sent of [good.login, good.refresh, good.logout, good.me]) {
-        for (const one of [
-          sent,
-          { method: sent.method, path: sent.path },
-          { method: "PUT", path: sent.path }
-        ]) {
-          expect((yield* call(server, one)).headers["cache-control"]).toBe("no-store")
-        }
+  it.scoped("is no-store on every answer of an auth call and on every error", function* () {
+    const server = yield* sharedBackend
+    for (const sent of [good.login, good.refresh, good.logout, good.me]) {
+      for (const one of [
+        sent,
+        { method: sent.method, path: sent.path },
+        { method: "PUT", path: sent.path }
+      ]) {
+        expect((yield* call(server, one)).headers["cache-control"]).toBe("no-store")
       }
-      expect((yield* call(server, { path: "/nope" })).headers["cache-control"]).toBe("no-store")
-    })
-  )
+    }
+    expect((yield* call(server, { path: "/nope" })).headers["cache-control"]).toBe("no-store")
+  })
 })
 
 describe("A body with many problems", () => {
   it.scoped.each([
     ["all of them when it is small", 3, 3],
     ["only the first when it is large", 100_000, 1]
-  ] as const)("is answered with %s", ([, attachments, problems]) =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const answer = yield* call(server, {
-        ...good.submit,
-        body: JSON.stringify({ message: "short", surplus: 1, attachments: Array(attachments).fill(0) })
-      })
-      expectEnvelope(answer, 400, "invalid_input")
-      const found = (answer.text.match(/"problem"/g) ?? []).length
-      if (problems === 1) expect(found).toBe(1)
-      else expect(found).toBeGreaterThan(problems)
+  ] as const)("is answered with %s", function* ([, attachments, problems]) {
+    const server = yield* sharedBackend
+    const answer = yield* call(server, {
+      ...good.submit,
+      body: JSON.stringify({ message: "short", surplus: 1, attachments: Array(attachments).fill(0) })
     })
-  )
+    expectEnvelope(answer, 400, "invalid_input")
+    const found = (answer.text.match(/"problem"/g) ?? []).length
+    if (problems === 1) expect(found).toBe(1)
+    else expect(found).toBeGreaterThan(problems)
+  })
 
-  it.scoped("of 16 KiB or more is refused for its first one", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const [size, problems] of [
-        [16_383, 2],
-        [16_384, 1]
-      ] as const) {
-        const body = JSON.stringify({ message: "short", surplus: 1 }).padEnd(size)
-        const { text } = yield* call(server, { ...good.submit, body })
-        expect([size, text.match(/"problem"/g)?.length]).toEqual([size, problems])
-      }
-    })
-  )
+  it.scoped("of 16 KiB or more is refused for its first one", function* () {
+    const server = yield* sharedBackend
+    for (const [size, problems] of [
+      [16_383, 2],
+      [16_384, 1]
+    ] as const) {
+      const body = JSON.stringify({ message: "short", surplus: 1 }).padEnd(size)
+      const { text } = yield* call(server, { ...good.submit, body })
+      expect([size, text.match(/"problem"/g)?.length]).toEqual([size, problems])
+    }
+  })
 })

@@ -2,7 +2,8 @@ import { readFileSync } from "node:fs"
 import { type IncomingHttpHeaders, type OutgoingHttpHeaders, request } from "node:http"
 import { gunzipSync } from "node:zlib"
 import * as HttpApi from "@effect/platform/HttpApi"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import { createConfig, lintFromString } from "@redocly/openapi-core"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -242,41 +243,37 @@ describe("The OpenAPI document", () => {
     ])
   })
 
-  it.scoped("is served as JSON with a request id", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const answer = yield* call(server, { path: "/openapi.json" })
-      expect([answer.status, answer.headers["content-type"]]).toEqual([200, "application/json"])
-      expect(JSON.parse(answer.text)).toEqual(JSON.parse(text))
-      expect(answer.headers["x-request-id"]).toMatch(/^req_/)
-    })
-  )
+  it.scoped("is served as JSON with a request id", function* () {
+    const server = yield* sharedBackend
+    const answer = yield* call(server, { path: "/openapi.json" })
+    expect([answer.status, answer.headers["content-type"]]).toEqual([200, "application/json"])
+    expect(JSON.parse(answer.text)).toEqual(JSON.parse(text))
+    expect(answer.headers["x-request-id"]).toMatch(/^req_/)
+  })
 
-  it.scoped("is compressed for clients that accept gzip, and 304 for a current copy", () =>
-    Effect.gen(function* () {
-      const { port } = yield* sharedBackend
-      const get = (headers: Record<string, string>) =>
-        Effect.promise(() => bytesOf(`http://127.0.0.1:${port}/openapi.json`, headers))
-      const zipped = yield* get({ "accept-encoding": "br;q=1, GZIP;q=0.5" })
-      expect(zipped.headers).toMatchObject({
-        "content-encoding": "gzip",
-        vary: "Accept-Encoding",
-        "cache-control": "no-cache",
-        "x-content-type-options": "nosniff"
-      })
-      expect(gunzipSync(zipped.body).toString("utf8")).toBe(text)
-      for (const refused of ["", "identity", "gzip;q=0", "gzip; q=0.000", "x-gzip2"]) {
-        const plain = yield* get({ "accept-encoding": refused })
-        expect([refused, plain.headers["content-encoding"]]).toEqual([refused, undefined])
-        expect(plain.body.toString("utf8")).toBe(text)
-      }
-      const tag = zipped.headers.etag ?? ""
-      expect(tag).toMatch(/^W\/"[\w-]{22}"$/)
-      for (const known of [tag, tag.slice(2), `"other", ${tag}`, "*"]) {
-        const again = yield* get({ "if-none-match": known })
-        expect([known, again.status, again.body.length, again.headers.etag]).toEqual([known, 304, 0, tag])
-      }
-      expect((yield* get({ "if-none-match": '"other"' })).status).toBe(200)
+  it.scoped("is compressed for clients that accept gzip, and 304 for a current copy", function* () {
+    const { port } = yield* sharedBackend
+    const get = (headers: Record<string, string>) =>
+      Effect.promise(() => bytesOf(`http://127.0.0.1:${port}/openapi.json`, headers))
+    const zipped = yield* get({ "accept-encoding": "br;q=1, GZIP;q=0.5" })
+    expect(zipped.headers).toMatchObject({
+      "content-encoding": "gzip",
+      vary: "Accept-Encoding",
+      "cache-control": "no-cache",
+      "x-content-type-options": "nosniff"
     })
-  )
+    expect(gunzipSync(zipped.body).toString("utf8")).toBe(text)
+    for (const refused of ["", "identity", "gzip;q=0", "gzip; q=0.000", "x-gzip2"]) {
+      const plain = yield* get({ "accept-encoding": refused })
+      expect([refused, plain.headers["content-encoding"]]).toEqual([refused, undefined])
+      expect(plain.body.toString("utf8")).toBe(text)
+    }
+    const tag = zipped.headers.etag ?? ""
+    expect(tag).toMatch(/^W\/"[\w-]{22}"$/)
+    for (const known of [tag, tag.slice(2), `"other", ${tag}`, "*"]) {
+      const again = yield* get({ "if-none-match": known })
+      expect([known, again.status, again.body.length, again.headers.etag]).toEqual([known, 304, 0, tag])
+    }
+    expect((yield* get({ "if-none-match": '"other"' })).status).toBe(200)
+  })
 })

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from "node:fs"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { production } from "../../sandbox/upstreams/Iam.ts"
@@ -115,88 +116,77 @@ const without =
   })
 
 describe("The failures before a call begins", () => {
-  it.scoped("of a malformed request", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const name of names) {
-        const { method, path } = good[name]
-        const answer = parseRaw(yield* raw(server, `${method} ${path} HTTP/1.1\r\nConnection: close\r\n\r\n`))
-        expect([name, recordAnswer(name, answer)]).toEqual([name, "invalid_input"])
-      }
-      yield* expectAll(server, posts, "unsupported_media_type", withHeaders({ "content-type": "text/plain" }))
-      yield* expectAll(server, posts, "payload_too_large", (sent) => ({
-        ...sent,
-        body: " ".repeat(1_048_577)
-      }))
-      yield* expectAll(server, keyed, "idempotency_key_required", without("idempotency-key"))
-      yield* expectAll(server, keyed, "idempotency_key_invalid", withHeaders({ "idempotency-key": "short" }))
-      yield* expectAll(
-        server,
-        signed,
-        "unauthenticated",
-        withHeaders({ authorization: "Bearer short", "x-org-id": "acme" })
-      )
-      yield* expectAll(
-        server,
-        planed,
-        "testing_secret_invalid",
-        withHeaders({ "x-testing-environment-key": "ask_short" })
-      )
-      expect(server.reached).toEqual([])
-    })
-  )
+  it.scoped("of a malformed request", function* () {
+    const server = yield* sharedBackend
+    for (const name of names) {
+      const { method, path } = good[name]
+      const answer = parseRaw(yield* raw(server, `${method} ${path} HTTP/1.1\r\nConnection: close\r\n\r\n`))
+      expect([name, recordAnswer(name, answer)]).toEqual([name, "invalid_input"])
+    }
+    yield* expectAll(server, posts, "unsupported_media_type", withHeaders({ "content-type": "text/plain" }))
+    yield* expectAll(server, posts, "payload_too_large", (sent) => ({
+      ...sent,
+      body: " ".repeat(1_048_577)
+    }))
+    yield* expectAll(server, keyed, "idempotency_key_required", without("idempotency-key"))
+    yield* expectAll(server, keyed, "idempotency_key_invalid", withHeaders({ "idempotency-key": "short" }))
+    yield* expectAll(
+      server,
+      signed,
+      "unauthenticated",
+      withHeaders({ authorization: "Bearer short", "x-org-id": "acme" })
+    )
+    yield* expectAll(
+      server,
+      planed,
+      "testing_secret_invalid",
+      withHeaders({ "x-testing-environment-key": "ask_short" })
+    )
+    expect(server.reached).toEqual([])
+  })
 
-  it.scoped("of an overloaded and of a draining server", () =>
-    Effect.gen(function* () {
-      const admitted = names.filter((name) => !probes.includes(name))
-      yield* expectAll(yield* backend({ inFlight: 0 }), admitted, "overloaded")
-      const quota = (name: string) => ({ name, quota: 1, windowSeconds: 600 })
-      const limited = yield* backend({
-        settings: { rateLimit: true },
-        policies: {
-          address: quota("address"),
-          credential: quota("credential")
-        }
-      })
-      yield* call(limited, good.version)
-      yield* expectAll(
-        limited,
-        admitted.filter((name) => name !== "receive"),
-        "rate_limited"
-      )
-      const ending = yield* backend()
-      yield* ending.drain.begin
-      yield* expectAll(ending, admitted, "shutting_down")
-      yield* expectAll(ending, ["readyz"], "not_ready")
-    })
-  )
-
-  it.scoped("of a defect", () =>
-    Effect.gen(function* () {
-      const fault = Effect.die("a fault")
-      const server = yield* sharedBackend
-      const during: Backend["during"] = {
-        resolve: fault,
-        authenticate: fault,
-        login: fault,
-        refresh: fault,
-        logout: fault,
-        submit: fault,
-        accept: fault,
-        receive: fault,
-        readiness: fault
+  it.scoped("of an overloaded and of a draining server", function* () {
+    const admitted = names.filter((name) => !probes.includes(name))
+    yield* expectAll(yield* backend({ inFlight: 0 }), admitted, "overloaded")
+    const quota = (name: string) => ({ name, quota: 1, windowSeconds: 600 })
+    const limited = yield* backend({
+      settings: { rateLimit: true },
+      policies: {
+        address: quota("address"),
+        credential: quota("credential")
       }
-      Object.assign(server.during, during)
-      const plain = names.filter((name) => name !== "healthz" && name !== "version" && name !== "iam")
-      yield* expectAll(server, plain, "internal")
-      yield* expectAll(
-        server,
-        ["iam"],
-        "internal",
-        withHeaders({ "x-testing-environment-key": testingSecret })
-      )
     })
-  )
+    yield* call(limited, good.version)
+    yield* expectAll(
+      limited,
+      admitted.filter((name) => name !== "receive"),
+      "rate_limited"
+    )
+    const ending = yield* backend()
+    yield* ending.drain.begin
+    yield* expectAll(ending, admitted, "shutting_down")
+    yield* expectAll(ending, ["readyz"], "not_ready")
+  })
+
+  it.scoped("of a defect", function* () {
+    const fault = Effect.die("a fault")
+    const server = yield* sharedBackend
+    const during: Backend["during"] = {
+      resolve: fault,
+      authenticate: fault,
+      login: fault,
+      refresh: fault,
+      logout: fault,
+      submit: fault,
+      accept: fault,
+      receive: fault,
+      readiness: fault
+    }
+    Object.assign(server.during, during)
+    const plain = names.filter((name) => name !== "healthz" && name !== "version" && name !== "iam")
+    yield* expectAll(server, plain, "internal")
+    yield* expectAll(server, ["iam"], "internal", withHeaders({ "x-testing-environment-key": testingSecret }))
+  })
 })
 
 const refusal = (status: number, code: string): Fault => ({
@@ -289,121 +279,113 @@ const prepared = Effect.gen(function* () {
 })
 
 describe("The failures of a call, against simulated upstreams", () => {
-  it.scopedLive("when IAM refuses the caller", () =>
-    Effect.gen(function* () {
-      const { world, asks, asCaller } = yield* prepared
-      yield* asks(["login"], "slt_rejected", json({ slt: "oac_unknown" }))
-      yield* asks(["refresh"], "unauthenticated")
-      const elsewhere = withHeaders({ "x-org-id": "zenith" })
-      yield* asks(signed, "forbidden", (sent) => elsewhere(asCaller(sent)))
+  it.scopedLive("when IAM refuses the caller", function* () {
+    const { world, asks, asCaller } = yield* prepared
+    yield* asks(["login"], "slt_rejected", json({ slt: "oac_unknown" }))
+    yield* asks(["refresh"], "unauthenticated")
+    const elsewhere = withHeaders({ "x-org-id": "zenith" })
+    yield* asks(signed, "forbidden", (sent) => elsewhere(asCaller(sent)))
 
-      const scopes = ["self.profile.read"]
-      const slt = world.iam.controls.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
-      yield* asks(["login"], "reconsent_required", json({ slt }))
-      const { access_token: nameless, refresh_token } = yield* tokensWith(world, scopes)
-      yield* asks(["subscribe", "send"], "reconsent_required", signedBy(nameless))
-      const { public_id: _, ...undisclosed } = yield* askIam(world, "/oauth/introspect", { token: nameless })
-      world.iam.fail({
-        path: "/api/v1/oauth/introspect",
-        times: 3,
-        fault: { kind: "reply", reply: { status: 200, body: undisclosed } }
+    const scopes = ["self.profile.read"]
+    const slt = world.iam.controls.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
+    yield* asks(["login"], "reconsent_required", json({ slt }))
+    const { access_token: nameless, refresh_token } = yield* tokensWith(world, scopes)
+    yield* asks(["subscribe", "send"], "reconsent_required", signedBy(nameless))
+    const { public_id: _, ...undisclosed } = yield* askIam(world, "/oauth/introspect", { token: nameless })
+    world.iam.fail({
+      path: "/api/v1/oauth/introspect",
+      times: 3,
+      fault: { kind: "reply", reply: { status: 200, body: undisclosed } }
+    })
+    yield* asks(["me", "submit"], "reconsent_required", signedBy(nameless))
+    yield* asks(["refresh"], "reconsent_required", json({ refresh_token }))
+  })
+
+  it.scopedLive("when IAM refuses this service, or does not answer", function* () {
+    const { asks, asCaller, inPlane, whileIam } = yield* prepared
+    yield* whileIam(
+      refusal(403, "forbidden"),
+      Effect.zipRight(
+        asks(["login", "refresh", "logout"], "forbidden"),
+        asks(["iam", "accept"], "forbidden", inPlane)
+      )
+    )
+    const asking = ["login", "refresh", "logout", "me", "subscribe", "send"] as const
+    yield* whileIam(refusal(401, "invalid_client"), asks(asking, "dependency_misconfigured", asCaller))
+    yield* whileIam(
+      refusal(409, "idempotency_conflict"),
+      asks(["login", "refresh", "logout"], "idempotency_conflict")
+    )
+    yield* whileIam(
+      refusal(409, "idempotency_response_expired"),
+      // An expired replay of a revocation is a success.
+      Effect.zipRight(asks(["login", "refresh"], "idempotency_response_expired"), asks(["logout"], "204"))
+    )
+    yield* whileIam(
+      refusal(409, "idempotency_response_expired"),
+      asks(["subscribe", "send"], "idempotency_response_expired", asCaller),
+      "/api/v1/obo-access/exchanges"
+    )
+    yield* whileIam(
+      { kind: "drop" },
+      Effect.all(
+        [
+          asks(asking, "dependency_unavailable", asCaller),
+          asks(["iam", "accept", "submit"], "dependency_unavailable", inPlane)
+        ],
+        { concurrency: "unbounded" }
+      )
+    )
+  })
+
+  it.scopedLive("when Ting refuses", function* () {
+    const { world, asks, asCaller } = yield* prepared
+    yield* asks(["subscribe"], "200", asCaller)
+    const always: ReadonlyArray<TingCode> = [
+      "permission_denied",
+      "test_context_mismatch",
+      "temporarily_rate_limited"
+    ]
+    const sending: ReadonlyArray<TingCode> = [
+      "recipient_not_registered",
+      "required_delivery_not_enabled",
+      "idempotency_conflict",
+      "not_found"
+    ]
+    const refusing = (name: CallName, code: TingCode) =>
+      Effect.suspend(() => {
+        world.ting.failNext(code)
+        return asks([name], code, asCaller)
       })
-      yield* asks(["me", "submit"], "reconsent_required", signedBy(nameless))
-      yield* asks(["refresh"], "reconsent_required", json({ refresh_token }))
-    })
-  )
+    yield* Effect.forEach(always, (code) => refusing("subscribe", code))
+    yield* Effect.forEach([...always, ...sending], (code) => refusing("send", code))
+  })
 
-  it.scopedLive("when IAM refuses this service, or does not answer", () =>
-    Effect.gen(function* () {
-      const { asks, asCaller, inPlane, whileIam } = yield* prepared
-      yield* whileIam(
-        refusal(403, "forbidden"),
-        Effect.zipRight(
-          asks(["login", "refresh", "logout"], "forbidden"),
-          asks(["iam", "accept"], "forbidden", inPlane)
-        )
-      )
-      const asking = ["login", "refresh", "logout", "me", "subscribe", "send"] as const
-      yield* whileIam(refusal(401, "invalid_client"), asks(asking, "dependency_misconfigured", asCaller))
-      yield* whileIam(
-        refusal(409, "idempotency_conflict"),
-        asks(["login", "refresh", "logout"], "idempotency_conflict")
-      )
-      yield* whileIam(
-        refusal(409, "idempotency_response_expired"),
-        // An expired replay of a revocation is a success.
-        Effect.zipRight(asks(["login", "refresh"], "idempotency_response_expired"), asks(["logout"], "204"))
-      )
-      yield* whileIam(
-        refusal(409, "idempotency_response_expired"),
-        asks(["subscribe", "send"], "idempotency_response_expired", asCaller),
-        "/api/v1/obo-access/exchanges"
-      )
-      yield* whileIam(
-        { kind: "drop" },
-        Effect.all(
-          [
-            asks(asking, "dependency_unavailable", asCaller),
-            asks(["iam", "accept", "submit"], "dependency_unavailable", inPlane)
-          ],
-          { concurrency: "unbounded" }
-        )
-      )
-    })
-  )
-
-  it.scopedLive("when Ting refuses", () =>
-    Effect.gen(function* () {
-      const { world, asks, asCaller } = yield* prepared
-      yield* asks(["subscribe"], "200", asCaller)
-      const always: ReadonlyArray<TingCode> = [
-        "permission_denied",
-        "test_context_mismatch",
-        "temporarily_rate_limited"
-      ]
-      const sending: ReadonlyArray<TingCode> = [
-        "recipient_not_registered",
-        "required_delivery_not_enabled",
-        "idempotency_conflict",
-        "not_found"
-      ]
-      const refusing = (name: CallName, code: TingCode) =>
-        Effect.suspend(() => {
-          world.ting.failNext(code)
-          return asks([name], code, asCaller)
-        })
-      yield* Effect.forEach(always, (code) => refusing("subscribe", code))
-      yield* Effect.forEach([...always, ...sending], (code) => refusing("send", code))
-    })
-  )
-
-  it.scopedLive("when this service itself refuses", () =>
-    Effect.gen(function* () {
-      const { world, ask, asks, asCaller } = yield* prepared
-      const unknownType = json({ type: "music.no.type", key: "si:deejay/1", data: {} })
-      yield* asks(["send"], "not_found", (sent) => asCaller(unknownType(sent)))
-      const chosen = withHeaders({ "idempotency-key": "chosen-key-000001" })
-      yield* asks(["submit"], "200", chosen)
-      const other = json({ message: "Something else under the same key." })
-      yield* asks(["submit"], "idempotency_conflict", (sent) => chosen(other(sent)))
-      yield* asks(["accept"], "origin_not_allowed", withHeaders({ origin: "https://elsewhere.example" }))
-      yield* asks(["receive"], "webhook_signature_invalid")
-      // 60 at once, which are refilled by one each second.
-      const forged = yield* Effect.replicateEffect(ask("receive", unchanged), 200, { concurrency: 20 })
-      expect(new Set(forged)).toEqual(new Set(["webhook_signature_invalid", "rate_limited"]))
-      const { environmentId } = world.seeded.environment
-      const { events } = world.iam.controls
-      const { headers, body } = world.iam.controls.buildWebhook(
-        environmentId,
-        events.membershipUpdated(environmentId, "si:lyra", "acme")
-      )
-      yield* asks(["receive"], "plane_mismatch", (sent) => ({
-        ...sent,
-        headers,
-        body: body.toString("utf8")
-      }))
-    })
-  )
+  it.scopedLive("when this service itself refuses", function* () {
+    const { world, ask, asks, asCaller } = yield* prepared
+    const unknownType = json({ type: "music.no.type", key: "si:deejay/1", data: {} })
+    yield* asks(["send"], "not_found", (sent) => asCaller(unknownType(sent)))
+    const chosen = withHeaders({ "idempotency-key": "chosen-key-000001" })
+    yield* asks(["submit"], "200", chosen)
+    const other = json({ message: "Something else under the same key." })
+    yield* asks(["submit"], "idempotency_conflict", (sent) => chosen(other(sent)))
+    yield* asks(["accept"], "origin_not_allowed", withHeaders({ origin: "https://elsewhere.example" }))
+    yield* asks(["receive"], "webhook_signature_invalid")
+    // 60 at once, which are refilled by one each second.
+    const forged = yield* Effect.replicateEffect(ask("receive", unchanged), 200, { concurrency: 20 })
+    expect(new Set(forged)).toEqual(new Set(["webhook_signature_invalid", "rate_limited"]))
+    const { environmentId } = world.seeded.environment
+    const { events } = world.iam.controls
+    const { headers, body } = world.iam.controls.buildWebhook(
+      environmentId,
+      events.membershipUpdated(environmentId, "si:lyra", "acme")
+    )
+    yield* asks(["receive"], "plane_mismatch", (sent) => ({
+      ...sent,
+      headers,
+      body: body.toString("utf8")
+    }))
+  })
 })
 
 describe("What IAM and Ting may refuse by their contracts", () => {

@@ -1,4 +1,5 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { TestingSecretInvalid, Unauthenticated } from "../../src/schema/Failure.ts"
 import {
@@ -187,61 +188,52 @@ const makeServers = () => {
 describe("Order of checks", () => {
   it.scoped(
     "every check takes precedence over each later one, and no use case runs",
-    () =>
-      Effect.gen(function* () {
-        const serverFor = makeServers()
-        for (const [at, fault] of faults.entries()) {
-          for (const other of faults.slice(at).filter((later) => canBeCombined(fault, later))) {
-            // A ting has no key.
-            if (fault.name === "idempotency key" && other.name === "bearer") continue
-            const request = requestOf(fault, fault === other ? { name: "none", code: "" } : other)
-            const server = yield* serverFor(fault, other)
-            const { body, chunked, ...sent } = request
-            const answer = yield* call(server, chunked ? { ...sent, chunks: [body] } : { ...sent, body })
-            expect([fault.name, other.name, errorOf(answer).code]).toEqual([
-              fault.name,
-              other.name,
-              fault.code
-            ])
-            const reached = server.reached.map(({ useCase }) => useCase)
-            expect([fault.name, other.name, reached]).toEqual([fault.name, other.name, reachedBy(fault)])
-            if (fault.condition === "draining") expect(answer.headers.connection).toBe("close")
-          }
+    function* () {
+      const serverFor = makeServers()
+      for (const [at, fault] of faults.entries()) {
+        for (const other of faults.slice(at).filter((later) => canBeCombined(fault, later))) {
+          // A ting has no key.
+          if (fault.name === "idempotency key" && other.name === "bearer") continue
+          const request = requestOf(fault, fault === other ? { name: "none", code: "" } : other)
+          const server = yield* serverFor(fault, other)
+          const { body, chunked, ...sent } = request
+          const answer = yield* call(server, chunked ? { ...sent, chunks: [body] } : { ...sent, body })
+          expect([fault.name, other.name, errorOf(answer).code]).toEqual([fault.name, other.name, fault.code])
+          const reached = server.reached.map(({ useCase }) => useCase)
+          expect([fault.name, other.name, reached]).toEqual([fault.name, other.name, reachedBy(fault)])
+          if (fault.condition === "draining") expect(answer.headers.connection).toBe("close")
         }
-      }),
+      }
+    },
     60_000
   )
 
-  it.scoped("the Host header is checked before everything else", () =>
-    Effect.gen(function* () {
-      const server = yield* backend()
-      yield* server.drain.begin
-      for (const [method, path] of [
-        ["GET", "/nope"],
-        ["PUT", good.login.path],
-        ["GET", good.version.path]
-      ]) {
-        const answer = parseRaw(yield* raw(server, `${method} ${path} HTTP/1.1\r\nConnection: close\r\n\r\n`))
-        expect([path, answer.status, errorOf(answer).details?.fields?.map((field) => field.path)]).toEqual([
-          path,
-          400,
-          ["Host"]
-        ])
-      }
-    })
-  )
+  it.scoped("the Host header is checked before everything else", function* () {
+    const server = yield* backend()
+    yield* server.drain.begin
+    for (const [method, path] of [
+      ["GET", "/nope"],
+      ["PUT", good.login.path],
+      ["GET", good.version.path]
+    ]) {
+      const answer = parseRaw(yield* raw(server, `${method} ${path} HTTP/1.1\r\nConnection: close\r\n\r\n`))
+      expect([path, answer.status, errorOf(answer).details?.fields?.map((field) => field.path)]).toEqual([
+        path,
+        400,
+        ["Host"]
+      ])
+    }
+  })
 
-  it.scoped("names the fault in the details, of two with one status", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const organisation = yield* call(server, {
-        ...good.submit,
-        headers: { ...keyed, ...bearer, "x-org-id": "A" },
-        body: '{"unknown":1}'
-      })
-      expect(errorOf(organisation).details?.fields?.map(({ path }) => path)).toEqual(["X-Org-ID"])
-      const grammar = yield* call(server, { ...good.submit, body: '{"unknown":1' })
-      expect(errorOf(grammar).details?.fields?.map(({ path }) => path)).toEqual(["body"])
+  it.scoped("names the fault in the details, of two with one status", function* () {
+    const server = yield* sharedBackend
+    const organisation = yield* call(server, {
+      ...good.submit,
+      headers: { ...keyed, ...bearer, "x-org-id": "A" },
+      body: '{"unknown":1}'
     })
-  )
+    expect(errorOf(organisation).details?.fields?.map(({ path }) => path)).toEqual(["X-Org-ID"])
+    const grammar = yield* call(server, { ...good.submit, body: '{"unknown":1' })
+    expect(errorOf(grammar).details?.fields?.map(({ path }) => path)).toEqual(["body"])
+  })
 })

@@ -1,7 +1,8 @@
 import { once } from "node:events"
 import { connect } from "node:net"
 import { Worker } from "node:worker_threads"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { mostOfConnection } from "../../src/http/transport/RequestQueue.ts"
 import { accessToken, backend, call, errorOf, good } from "./support.ts"
@@ -52,54 +53,51 @@ const work = Effect.sync(() => {
 describe("A server whose connections are all busy", () => {
   it.scopedLive(
     "answers the liveness probes of new connections before one more request of each busy one",
-    () =>
-      Effect.gen(function* () {
-        const { port } = yield* backend({ during: { me: work }, settings: { rateLimit: false } })
-        const worker = yield* Effect.acquireRelease(
-          Effect.sync(
-            () =>
-              new Worker(client, {
-                eval: true,
-                workerData: { port, request, busyConnections, newConnections }
-              })
-          ),
-          (worker) => Effect.promise(() => worker.terminate())
-        )
-        const [served]: ReadonlyArray<unknown> = yield* Effect.promise(() => once(worker, "message"))
-        assert.isBelow(Number(served), busyConnections)
-      })
+    function* () {
+      const { port } = yield* backend({ during: { me: work }, settings: { rateLimit: false } })
+      const worker = yield* Effect.acquireRelease(
+        Effect.sync(
+          () =>
+            new Worker(client, {
+              eval: true,
+              workerData: { port, request, busyConnections, newConnections }
+            })
+        ),
+        (worker) => Effect.promise(() => worker.terminate())
+      )
+      const [served]: ReadonlyArray<unknown> = yield* Effect.promise(() => once(worker, "message"))
+      assert.isBelow(Number(served), busyConnections)
+    }
   )
 
-  it.scopedLive("begins nothing for a client that leaves while its request waits", () =>
-    Effect.gen(function* () {
-      const { lines, port, reached } = yield* backend({
-        during: { me: work },
-        settings: { rateLimit: false }
-      })
-      const sockets = yield* Effect.promise(() =>
-        Promise.all(
-          Array.from({ length: 12 }, async () => {
-            const socket = connect(port, "127.0.0.1")
-            // A connection that has an answer is accepted.
-            socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-            await once(socket, "data")
-            return socket
-          })
-        )
-      )
-      const [leaving, ...staying] = sockets.toReversed()
-      const answers = staying.map((socket) => once(socket, "data"))
-      for (const socket of staying) socket.write(request)
-      leaving?.write(request)
-      // The server has read all requests then, and begun the first one.
-      yield* Effect.promise(() => Promise.race(answers))
-      leaving?.resetAndDestroy()
-      yield* Effect.promise(() => Promise.all(answers))
-      yield* Effect.promise(() => waitFor(() => assert.include(JSON.stringify(lines), '"status":499')))
-      assert.strictEqual(reached.filter(({ useCase }) => useCase === "me").length, staying.length)
-      for (const socket of sockets) socket.destroy()
+  it.scopedLive("begins nothing for a client that leaves while its request waits", function* () {
+    const { lines, port, reached } = yield* backend({
+      during: { me: work },
+      settings: { rateLimit: false }
     })
-  )
+    const sockets = yield* Effect.promise(() =>
+      Promise.all(
+        Array.from({ length: 12 }, async () => {
+          const socket = connect(port, "127.0.0.1")
+          // A connection that has an answer is accepted.
+          socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+          await once(socket, "data")
+          return socket
+        })
+      )
+    )
+    const [leaving, ...staying] = sockets.toReversed()
+    const answers = staying.map((socket) => once(socket, "data"))
+    for (const socket of staying) socket.write(request)
+    leaving?.write(request)
+    // The server has read all requests then, and begun the first one.
+    yield* Effect.promise(() => Promise.race(answers))
+    leaving?.resetAndDestroy()
+    yield* Effect.promise(() => Promise.all(answers))
+    yield* Effect.promise(() => waitFor(() => assert.include(JSON.stringify(lines), '"status":499')))
+    assert.strictEqual(reached.filter(({ useCase }) => useCase === "me").length, staying.length)
+    for (const socket of sockets) socket.destroy()
+  })
 
   /** The answers until the server ends the connection. */
   const answersTo = (port: number, text: string) =>
@@ -121,38 +119,36 @@ describe("A server whose connections are all busy", () => {
 
   it.scopedLive(
     "answers what a connection sends within its bound, refuses the next request with the end of the connection, and drops the rest",
-    () =>
-      Effect.gen(function* () {
-        const { port } = yield* backend({ during: { me: work }, settings: { rateLimit: false } })
-        for (const more of [1, 1_000]) {
-          // The first one is started at once and takes the time of the turn.
-          const answers = yield* answersTo(port, request + version.repeat(mostOfConnection + more))
-          assert.strictEqual(answers.length, mostOfConnection + 2)
-          assert.match(answers.at(-1) ?? "", closing)
-          assert.isTrue(answers.slice(0, -1).every(isAnswered))
-        }
-      })
+    function* () {
+      const { port } = yield* backend({ during: { me: work }, settings: { rateLimit: false } })
+      for (const more of [1, 1_000]) {
+        // The first one is started at once and takes the time of the turn.
+        const answers = yield* answersTo(port, request + version.repeat(mostOfConnection + more))
+        assert.strictEqual(answers.length, mostOfConnection + 2)
+        assert.match(answers.at(-1) ?? "", closing)
+        assert.isTrue(answers.slice(0, -1).every(isAnswered))
+      }
+    }
   )
 
-  it.scopedLive("answers what a connection has in the queue, and refuses two more while it is full", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "answers what a connection has in the queue, and refuses two more while it is full",
+    function* () {
       const { port } = yield* backend({ waiting: 1, during: { me: work }, settings: { rateLimit: false } })
       const answers = yield* answersTo(port, request + version.repeat(100))
       assert.deepStrictEqual(answers.map(isAnswered), [true, true, false, false])
       assert.match(answers.at(-1) ?? "", closing)
-    })
+    }
   )
 
-  it.scopedLive("refuses requests that find no place in the queue, and serves probes", () =>
-    Effect.gen(function* () {
-      const server = yield* backend({ waiting: 0 })
-      const refused = yield* call(server, good.version)
-      assert.deepStrictEqual(
-        [refused.status, errorOf(refused).code, refused.headers["retry-after"], refused.headers.connection],
-        [503, "overloaded", "1", "keep-alive"]
-      )
-      for (const probe of [good.healthz, good.readyz])
-        assert.strictEqual((yield* call(server, probe)).status, 200)
-    })
-  )
+  it.scopedLive("refuses requests that find no place in the queue, and serves probes", function* () {
+    const server = yield* backend({ waiting: 0 })
+    const refused = yield* call(server, good.version)
+    assert.deepStrictEqual(
+      [refused.status, errorOf(refused).code, refused.headers["retry-after"], refused.headers.connection],
+      [503, "overloaded", "1", "keep-alive"]
+    )
+    for (const probe of [good.healthz, good.readyz])
+      assert.strictEqual((yield* call(server, probe)).status, 200)
+  })
 })

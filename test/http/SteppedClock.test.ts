@@ -1,6 +1,7 @@
 /** A wall clock that is stepped: quotas, caches and deadlines in memory keep their length. */
 import { connect } from "node:net"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"

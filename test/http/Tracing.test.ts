@@ -1,4 +1,5 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Tracer from "effect/Tracer"
@@ -46,30 +47,29 @@ const recorder = (seen: Array<Seen>) =>
 const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 describe("Tracing", () => {
-  it.scoped("continues the caller's trace when spans are exported", () =>
-    Effect.gen(function* () {
-      const seen: Array<Seen> = []
-      const server = yield* backend({
-        tracer: recorder(seen),
-        during: { login: Effect.withSpan(Effect.void, "inside") }
-      })
-      yield* call(server, { ...good.login, headers: { ...good.login.headers, traceparent } })
-      expect(seen.map(({ name, traceId }) => [name, traceId])).toEqual([
-        ["POST /api/v1/auth/login", "4bf92f3577b34da6a3ce929d0e0e4736"],
-        ["inside", "4bf92f3577b34da6a3ce929d0e0e4736"]
-      ])
-      expect(seen[0]?.parentId).toBe("00f067aa0ba902b7")
-      expect(Object.fromEntries(seen[0]?.attributes ?? [])).toMatchObject({
-        "http.request.method": "POST",
-        "http.route": "/api/v1/auth/login",
-        "http.response.status_code": 200,
-        "url.scheme": "http"
-      })
+  it.scoped("continues the caller's trace when spans are exported", function* () {
+    const seen: Array<Seen> = []
+    const server = yield* backend({
+      tracer: recorder(seen),
+      during: { login: Effect.withSpan(Effect.void, "inside") }
     })
-  )
+    yield* call(server, { ...good.login, headers: { ...good.login.headers, traceparent } })
+    expect(seen.map(({ name, traceId }) => [name, traceId])).toEqual([
+      ["POST /api/v1/auth/login", "4bf92f3577b34da6a3ce929d0e0e4736"],
+      ["inside", "4bf92f3577b34da6a3ce929d0e0e4736"]
+    ])
+    expect(seen[0]?.parentId).toBe("00f067aa0ba902b7")
+    expect(Object.fromEntries(seen[0]?.attributes ?? [])).toMatchObject({
+      "http.request.method": "POST",
+      "http.route": "/api/v1/auth/login",
+      "http.response.status_code": 200,
+      "url.scheme": "http"
+    })
+  })
 
-  it.scoped("starts a new trace for a malformed traceparent, and names an unknown path by its method", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "starts a new trace for a malformed traceparent, and names an unknown path by its method",
+    function* () {
       const seen: Array<Seen> = []
       const server = yield* backend({ tracer: recorder(seen) })
       const malformed = [
@@ -87,28 +87,26 @@ describe("Tracing", () => {
       )
       yield* call(server, { ...good.healthz, headers: { traceparent: traceparent.replace("00-", "01-") } })
       expect(seen.at(-1)?.parentId).toBe("00f067aa0ba902b7")
-    })
+    }
   )
 
-  it.scoped("marks the span as an error only from status 500 on", () =>
-    Effect.gen(function* () {
-      const seen: Array<Seen> = []
-      const server = yield* backend({
-        tracer: recorder(seen),
-        during: { me: Effect.fail(new Unauthenticated()), login: Effect.die("x") }
-      })
-      yield* call(server, good.me)
-      yield* call(server, good.login)
-      expect(
-        seen.map(({ attributes, ended }) => [
-          attributes.get("music.failure.code"),
-          attributes.get("error.type"),
-          ended
-        ])
-      ).toEqual([
-        ["unauthenticated", undefined, "Success"],
-        ["internal", "internal", "Failure"]
-      ])
+  it.scoped("marks the span as an error only from status 500 on", function* () {
+    const seen: Array<Seen> = []
+    const server = yield* backend({
+      tracer: recorder(seen),
+      during: { me: Effect.fail(new Unauthenticated()), login: Effect.die("x") }
     })
-  )
+    yield* call(server, good.me)
+    yield* call(server, good.login)
+    expect(
+      seen.map(({ attributes, ended }) => [
+        attributes.get("music.failure.code"),
+        attributes.get("error.type"),
+        ended
+      ])
+    ).toEqual([
+      ["unauthenticated", undefined, "Success"],
+      ["internal", "internal", "Failure"]
+    ])
+  })
 })

@@ -1,5 +1,6 @@
 import { gunzipSync } from "node:zlib"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
@@ -32,78 +33,72 @@ const millisOf = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   })
 
 describe("An unavailable collector", () => {
-  it.scopedLive("that refuses connections is logged once, and requests are served", () =>
-    Effect.gen(function* () {
-      const scope = yield* Scope.make()
-      const server = yield* Scope.extend(
-        startObserved({
-          settings: { adminBind: anyPort, openTelemetry: both("http://127.0.0.1:1", { timeoutMillis: 200 }) }
-        }),
-        scope
-      )
-      const { get, login } = calls(server)
-      const { signed } = yield* login()
-      for (let call = 0; call < 3; call += 1) expect((yield* get("/api/v1/auth/me", signed)).status).toBe(200)
-      yield* until(() => server.log.some((line) => line.includes("does not accept our batches")))
-      const failed = sum(parse(yield* scrape(server.admin)), "music_otlp_exports_total", { result: "failed" })
-      expect(failed).toBeGreaterThan(0)
-      yield* Scope.close(scope, Exit.void)
-      const logged = server.log.filter((line) => line.includes('"signal":"metrics"'))
-      expect(logged).toHaveLength(1)
-    })
-  )
+  it.scopedLive("that refuses connections is logged once, and requests are served", function* () {
+    const scope = yield* Scope.make()
+    const server = yield* Scope.extend(
+      startObserved({
+        settings: { adminBind: anyPort, openTelemetry: both("http://127.0.0.1:1", { timeoutMillis: 200 }) }
+      }),
+      scope
+    )
+    const { get, login } = calls(server)
+    const { signed } = yield* login()
+    for (let call = 0; call < 3; call += 1) expect((yield* get("/api/v1/auth/me", signed)).status).toBe(200)
+    yield* until(() => server.log.some((line) => line.includes("does not accept our batches")))
+    const failed = sum(parse(yield* scrape(server.admin)), "music_otlp_exports_total", { result: "failed" })
+    expect(failed).toBeGreaterThan(0)
+    yield* Scope.close(scope, Exit.void)
+    const logged = server.log.filter((line) => line.includes('"signal":"metrics"'))
+    expect(logged).toHaveLength(1)
+  })
 
-  it.scopedLive("that never answers delays neither a request nor the end of the process", () =>
-    Effect.gen(function* () {
-      const hanging = yield* rawServer(() => {})
-      const scope = yield* Scope.make()
-      const server = yield* Scope.extend(
-        startObserved({
-          settings: {
-            openTelemetry: { ...both(hanging.url, { timeoutMillis: 120_000 }), metrics: Option.none() }
-          }
-        }),
-        scope
-      )
-      yield* calls(server).login()
-      // Far below the timeout of the collector.
-      expect(yield* millisOf(Scope.close(scope, Exit.void))).toBeLessThan(60_000)
-    })
-  )
+  it.scopedLive("that never answers delays neither a request nor the end of the process", function* () {
+    const hanging = yield* rawServer(() => {})
+    const scope = yield* Scope.make()
+    const server = yield* Scope.extend(
+      startObserved({
+        settings: {
+          openTelemetry: { ...both(hanging.url, { timeoutMillis: 120_000 }), metrics: Option.none() }
+        }
+      }),
+      scope
+    )
+    yield* calls(server).login()
+    // Far below the timeout of the collector.
+    expect(yield* millisOf(Scope.close(scope, Exit.void))).toBeLessThan(60_000)
+  })
 })
 
 describe("A collector", () => {
-  it.scopedLive("receives compressed protobuf with the headers of the settings", () =>
-    Effect.gen(function* () {
-      const collector = yield* startCollector()
-      const scope = yield* Scope.make()
-      const server = yield* Scope.extend(
-        startObserved({
-          settings: {
-            openTelemetry: both(collector.url, {
-              protocol: "http/protobuf",
-              compression: "gzip",
-              headers: new Map([["x-team", Redacted.make("secret-header")]])
-            })
-          }
-        }),
-        scope
-      )
-      yield* calls(server).login()
-      yield* Scope.close(scope, Exit.void)
-      for (const [path, text] of [
-        ["/v1/traces", "POST /api/v1/auth/login"],
-        ["/v1/metrics", "music_http_requests_total"]
-      ] as const) {
-        const last = collector.received.filter((one) => one.path === path).at(-1)
-        expect(last?.headers).toMatchObject({
-          "content-type": "application/x-protobuf",
-          "content-encoding": "gzip",
-          "x-team": "secret-header"
-        })
-        expect(gunzipSync(last?.body ?? Buffer.alloc(0)).toString("latin1")).toContain(text)
-      }
-      expect(server.log.join("\n")).not.toContain("secret-header")
-    })
-  )
+  it.scopedLive("receives compressed protobuf with the headers of the settings", function* () {
+    const collector = yield* startCollector()
+    const scope = yield* Scope.make()
+    const server = yield* Scope.extend(
+      startObserved({
+        settings: {
+          openTelemetry: both(collector.url, {
+            protocol: "http/protobuf",
+            compression: "gzip",
+            headers: new Map([["x-team", Redacted.make("secret-header")]])
+          })
+        }
+      }),
+      scope
+    )
+    yield* calls(server).login()
+    yield* Scope.close(scope, Exit.void)
+    for (const [path, text] of [
+      ["/v1/traces", "POST /api/v1/auth/login"],
+      ["/v1/metrics", "music_http_requests_total"]
+    ] as const) {
+      const last = collector.received.filter((one) => one.path === path).at(-1)
+      expect(last?.headers).toMatchObject({
+        "content-type": "application/x-protobuf",
+        "content-encoding": "gzip",
+        "x-team": "secret-header"
+      })
+      expect(gunzipSync(last?.body ?? Buffer.alloc(0)).toString("latin1")).toContain(text)
+    }
+    expect(server.log.join("\n")).not.toContain("secret-header")
+  })
 })

@@ -1,4 +1,5 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -45,26 +46,26 @@ describe("Collectors", () => {
     ["hangs", Effect.uninterruptible(Effect.never), "degraded"]
   ] as ReadonlyArray<readonly [string, Effect.Effect<never, StoreUnavailable>, string]>)(
     "omit a store that %s, and take 3 s at most",
-    ([, away, state]) =>
-      Effect.gen(function* () {
-        const collect = yield* collectorsOf((store) => ({
-          ...store,
-          check: away,
-          usage: { size: away, pool: store.usage.pool },
-          deliveries: { ...store.deliveries, counts: away }
-        }))
-        const collecting = yield* Effect.fork(collect)
-        yield* TestClock.adjust("3 seconds")
-        const found = yield* Fiber.join(collecting)
-        expect(valueOf(found, "music_store_up")).toBe(0)
-        expect(valueOf(found, "music_check", { check: "database", state })).toBe(1)
-        expect(valueOf(found, "music_deliveries")).toBeUndefined()
-        expect(valueOf(found, "music_store_size_bytes")).toBeUndefined()
-      })
+    function* ([, away, state]) {
+      const collect = yield* collectorsOf((store) => ({
+        ...store,
+        check: away,
+        usage: { size: away, pool: store.usage.pool },
+        deliveries: { ...store.deliveries, counts: away }
+      }))
+      const collecting = yield* Effect.fork(collect)
+      yield* TestClock.adjust("3 seconds")
+      const found = yield* Fiber.join(collecting)
+      expect(valueOf(found, "music_store_up")).toBe(0)
+      expect(valueOf(found, "music_check", { check: "database", state })).toBe(1)
+      expect(valueOf(found, "music_deliveries")).toBeUndefined()
+      expect(valueOf(found, "music_store_size_bytes")).toBeUndefined()
+    }
   )
 
-  it.scoped("are read once for all scrapes within 2 s, also when the wall clock is set back by an hour", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "are read once for all scrapes within 2 s, also when the wall clock is set back by an hour",
+    function* () {
       const { clock, step } = yield* makeSteppedClock
       let reads = 0
       const made = yield* collectorsOf((store) => ({
@@ -86,162 +87,149 @@ describe("Collectors", () => {
       yield* TestClock.adjust("200 millis")
       yield* collect
       expect(reads).toBe(2)
-    })
+    }
   )
 
   it.scoped(
     "return the process: its start, its time and memory, and the event loop's lag since the previous scrape",
-    () =>
-      Effect.gen(function* () {
-        const collect = yield* collectorsOf((store) => store)
-        const scrape = Effect.zipRight(TestClock.adjust("3 seconds"), collect)
-        const turn = Effect.promise(() => new Promise((wake) => setTimeout(wake, 25)))
-        const lagOf = (samples: ReadonlyArray<Sample>) =>
-          valueOf(samples, "nodejs_eventloop_lag_p99_seconds") ?? Number.NaN
-        yield* turn
-        const before = yield* scrape
-        yield* turn
-        const used = () => (process.cpuUsage().user + process.cpuUsage().system) / 1e6
-        const end = used() + 0.3
-        while (used() < end);
-        yield* turn
-        const after = yield* scrape
-        const [cpuBefore = 0, cpuAfter = 0] = [before, after].map((one) =>
-          valueOf(one, "process_cpu_seconds_total")
-        )
-        expect(cpuAfter - cpuBefore).toBeGreaterThan(0.29)
-        expect(cpuAfter).toBeLessThanOrEqual(used())
-        const heap = valueOf(after, "nodejs_heap_size_used_bytes") ?? 0
-        expect(heap).toBeGreaterThan(1_000_000)
-        expect(heap).toBeLessThan(valueOf(after, "process_resident_memory_bytes") ?? 0)
-        expect(valueOf(after, "process_start_time_seconds")).toBe(performance.timeOrigin / 1_000)
-        expect(lagOf(after)).toBeGreaterThan(0.2)
-        // On a busy machine the loop may be late again. Of so few turns together, the highest lag is the percentile.
-        let next = yield* scrape
-        for (let count = 0; count < 15 && lagOf(next) > 0.2; count += 1)
-          next = yield* Effect.zipRight(turn, scrape)
-        expect(lagOf(next)).toBeLessThan(0.2)
-      })
-  )
-
-  it.scoped("return zeros for a table without an accepted event", () =>
-    Effect.gen(function* () {
-      const found = yield* yield* collectorsOf((store) => store, {
-        tables: Option.some({
-          url: "https://tables.example",
-          keys: new Map([["musicclidaemon", Redacted.make("table-musicclidaemon")]] as const)
-        })
-      })
-      for (const result of ["accepted", "delivered", "duplicate", "expired", "refused"])
-        expect(valueOf(found, "music_spool_events_total", { table: "musicclidaemon", result })).toBe(0)
-      expect(valueOf(found, "music_spool_records", { table: "musicclidaemon" })).toBe(0)
-      expect(valueOf(found, "music_spool_records", { table: "musicfrontendevents" })).toBeUndefined()
-    })
-  )
-
-  it.scoped("return the bytes of all reports and their bound", () =>
-    Effect.gen(function* () {
-      const found = yield* yield* collectorsOf(
-        (store) => ({ ...store, reports: { ...store.reports, storedBytes: Effect.succeed(7_000) } }),
-        { reportsBytes: 10_000 }
+    function* () {
+      const collect = yield* collectorsOf((store) => store)
+      const scrape = Effect.zipRight(TestClock.adjust("3 seconds"), collect)
+      const turn = Effect.promise(() => new Promise((wake) => setTimeout(wake, 25)))
+      const lagOf = (samples: ReadonlyArray<Sample>) =>
+        valueOf(samples, "nodejs_eventloop_lag_p99_seconds") ?? Number.NaN
+      yield* turn
+      const before = yield* scrape
+      yield* turn
+      const used = () => (process.cpuUsage().user + process.cpuUsage().system) / 1e6
+      const end = used() + 0.3
+      while (used() < end);
+      yield* turn
+      const after = yield* scrape
+      const [cpuBefore = 0, cpuAfter = 0] = [before, after].map((one) =>
+        valueOf(one, "process_cpu_seconds_total")
       )
-      expect(valueOf(found, "music_reports_bytes")).toBe(7_000)
-      expect(valueOf(found, "music_reports_limit_bytes")).toBe(10_000)
-    })
+      expect(cpuAfter - cpuBefore).toBeGreaterThan(0.29)
+      expect(cpuAfter).toBeLessThanOrEqual(used())
+      const heap = valueOf(after, "nodejs_heap_size_used_bytes") ?? 0
+      expect(heap).toBeGreaterThan(1_000_000)
+      expect(heap).toBeLessThan(valueOf(after, "process_resident_memory_bytes") ?? 0)
+      expect(valueOf(after, "process_start_time_seconds")).toBe(performance.timeOrigin / 1_000)
+      expect(lagOf(after)).toBeGreaterThan(0.2)
+      // On a busy machine the loop may be late again. Of so few turns together, the highest lag is the percentile.
+      let next = yield* scrape
+      for (let count = 0; count < 15 && lagOf(next) > 0.2; count += 1)
+        next = yield* Effect.zipRight(turn, scrape)
+      expect(lagOf(next)).toBeLessThan(0.2)
+    }
   )
 
-  it.scoped("return the ends of pauses, and 0 for a destination that is not paused", () =>
-    Effect.gen(function* () {
-      const tables = Option.some({
+  it.scoped("return zeros for a table without an accepted event", function* () {
+    const found = yield* yield* collectorsOf((store) => store, {
+      tables: Option.some({
         url: "https://tables.example",
         keys: new Map([["musicclidaemon", Redacted.make("table-musicclidaemon")]] as const)
       })
-      const tracker = Option.some({
-        token: Redacted.make("token"),
-        owner: "harbor",
-        repository: "music",
-        url: "https://tracker.example",
-        reconcileSeconds: []
-      })
-      const found = yield* Effect.flatten(
-        collectorsOf(
-          (store) => ({
-            ...store,
-            destinations: {
-              ...store.destinations,
-              pauses: () =>
-                Effect.succeed([
-                  { name: "tracker", reason: "pace", until: 90_000, lastFailure: Option.none() },
-                  { name: "tracker", reason: "ordinary_pace", until: 95_000, lastFailure: Option.none() },
-                  {
-                    name: "table musicclidaemon",
-                    reason: "settings",
-                    until: 30_000,
-                    lastFailure: Option.none()
-                  }
-                ])
-            }
-          }),
-          { tables, tracker }
-        )
+    })
+    for (const result of ["accepted", "delivered", "duplicate", "expired", "refused"])
+      expect(valueOf(found, "music_spool_events_total", { table: "musicclidaemon", result })).toBe(0)
+    expect(valueOf(found, "music_spool_records", { table: "musicclidaemon" })).toBe(0)
+    expect(valueOf(found, "music_spool_records", { table: "musicfrontendevents" })).toBeUndefined()
+  })
+
+  it.scoped("return the bytes of all reports and their bound", function* () {
+    const found = yield* yield* collectorsOf(
+      (store) => ({ ...store, reports: { ...store.reports, storedBytes: Effect.succeed(7_000) } }),
+      { reportsBytes: 10_000 }
+    )
+    expect(valueOf(found, "music_reports_bytes")).toBe(7_000)
+    expect(valueOf(found, "music_reports_limit_bytes")).toBe(10_000)
+  })
+
+  it.scoped("return the ends of pauses, and 0 for a destination that is not paused", function* () {
+    const tables = Option.some({
+      url: "https://tables.example",
+      keys: new Map([["musicclidaemon", Redacted.make("table-musicclidaemon")]] as const)
+    })
+    const tracker = Option.some({
+      token: Redacted.make("token"),
+      owner: "harbor",
+      repository: "music",
+      url: "https://tracker.example",
+      reconcileSeconds: []
+    })
+    const found = yield* Effect.flatten(
+      collectorsOf(
+        (store) => ({
+          ...store,
+          destinations: {
+            ...store.destinations,
+            pauses: () =>
+              Effect.succeed([
+                { name: "tracker", reason: "pace", until: 90_000, lastFailure: Option.none() },
+                { name: "tracker", reason: "ordinary_pace", until: 95_000, lastFailure: Option.none() },
+                {
+                  name: "table musicclidaemon",
+                  reason: "settings",
+                  until: 30_000,
+                  lastFailure: Option.none()
+                }
+              ])
+          }
+        }),
+        { tables, tracker }
       )
-      const pausedUntil = (destination: string, reason: string) =>
-        valueOf(found, "music_destination_paused_until_timestamp_seconds", { destination, reason })
-      expect(pausedUntil("tracker", "pace")).toBe(90)
-      expect(pausedUntil("tracker", "ordinary_pace")).toBe(95)
-      expect(pausedUntil("tracker", "failure")).toBe(0)
-      expect(pausedUntil("tables", "failure")).toBe(0)
-      expect(pausedUntil("table musicclidaemon", "settings")).toBe(30)
-    })
-  )
+    )
+    const pausedUntil = (destination: string, reason: string) =>
+      valueOf(found, "music_destination_paused_until_timestamp_seconds", { destination, reason })
+    expect(pausedUntil("tracker", "pace")).toBe(90)
+    expect(pausedUntil("tracker", "ordinary_pace")).toBe(95)
+    expect(pausedUntil("tracker", "failure")).toBe(0)
+    expect(pausedUntil("tables", "failure")).toBe(0)
+    expect(pausedUntil("table musicclidaemon", "settings")).toBe(30)
+  })
 
-  it.scopedLive("return the size of the SQLite database, its log and the free space", () =>
-    Effect.gen(function* () {
-      const found = yield* yield* collectorsOf((store) => store)
-      for (const part of ["data", "log"])
-        expect(valueOf(found, "music_store_size_bytes", { part })).toBeGreaterThan(0)
-      expect(valueOf(found, "music_store_disk_free_bytes")).toBeGreaterThan(0)
-      expect(valueOf(found, "music_store_pool_limit")).toBeUndefined()
-    })
-  )
+  it.scopedLive("return the size of the SQLite database, its log and the free space", function* () {
+    const found = yield* yield* collectorsOf((store) => store)
+    for (const part of ["data", "log"])
+      expect(valueOf(found, "music_store_size_bytes", { part })).toBeGreaterThan(0)
+    expect(valueOf(found, "music_store_disk_free_bytes")).toBeGreaterThan(0)
+    expect(valueOf(found, "music_store_pool_limit")).toBeUndefined()
+  })
 
-  it.scoped("return the pool also while the database hangs", () =>
-    Effect.gen(function* () {
-      const collect = yield* collectorsOf((store) => ({
-        ...store,
-        check: Effect.never,
-        usage: {
-          size: Effect.never,
-          pool: () => Option.some({ limit: 10, used: 10, idle: 0, waiting: 7 })
-        }
-      }))
-      const collecting = yield* Effect.fork(collect)
-      yield* TestClock.adjust("3 seconds")
-      const found = yield* Fiber.join(collecting)
-      expect(valueOf(found, "music_store_pool_connections", { state: "used" })).toBe(10)
-      expect(valueOf(found, "music_store_pool_waiting")).toBe(7)
-      expect(valueOf(found, "music_store_size_bytes")).toBeUndefined()
-    })
-  )
+  it.scoped("return the pool also while the database hangs", function* () {
+    const collect = yield* collectorsOf((store) => ({
+      ...store,
+      check: Effect.never,
+      usage: {
+        size: Effect.never,
+        pool: () => Option.some({ limit: 10, used: 10, idle: 0, waiting: 7 })
+      }
+    }))
+    const collecting = yield* Effect.fork(collect)
+    yield* TestClock.adjust("3 seconds")
+    const found = yield* Fiber.join(collecting)
+    expect(valueOf(found, "music_store_pool_connections", { state: "used" })).toBe(10)
+    expect(valueOf(found, "music_store_pool_waiting")).toBe(7)
+    expect(valueOf(found, "music_store_size_bytes")).toBeUndefined()
+  })
 
-  it.scoped("return the age of the oldest open delivery, and 0 for a state without deliveries", () =>
-    Effect.gen(function* () {
-      const collect = yield* collectorsOf((store) => ({
-        ...store,
-        deliveries: {
-          ...store.deliveries,
-          counts: Effect.succeed([{ kind: "report", state: "failed", count: 2 }]),
-          oldestOpen: Effect.succeed(Option.some(10_000))
-        }
-      }))
-      yield* TestClock.adjust(Duration.seconds(70))
-      const found = yield* collect
-      expect(valueOf(found, "music_delivery_oldest_seconds")).toBe(60)
-      expect(valueOf(found, "music_deliveries", { kind: "report", state: "failed" })).toBe(2)
-      expect(valueOf(found, "music_deliveries", { kind: "report", state: "waiting" })).toBe(0)
-      expect(valueOf(found, "music_deliveries", { kind: "sweep", state: "failed" })).toBe(0)
-      expect(valueOf(found, "music_check", { check: "tracker", state: "degraded" })).toBe(1)
-      expect(valueOf(found, "music_check", { check: "tracker", state: "ok" })).toBe(0)
-    })
-  )
+  it.scoped("return the age of the oldest open delivery, and 0 for a state without deliveries", function* () {
+    const collect = yield* collectorsOf((store) => ({
+      ...store,
+      deliveries: {
+        ...store.deliveries,
+        counts: Effect.succeed([{ kind: "report", state: "failed", count: 2 }]),
+        oldestOpen: Effect.succeed(Option.some(10_000))
+      }
+    }))
+    yield* TestClock.adjust(Duration.seconds(70))
+    const found = yield* collect
+    expect(valueOf(found, "music_delivery_oldest_seconds")).toBe(60)
+    expect(valueOf(found, "music_deliveries", { kind: "report", state: "failed" })).toBe(2)
+    expect(valueOf(found, "music_deliveries", { kind: "report", state: "waiting" })).toBe(0)
+    expect(valueOf(found, "music_deliveries", { kind: "sweep", state: "failed" })).toBe(0)
+    expect(valueOf(found, "music_check", { check: "tracker", state: "degraded" })).toBe(1)
+    expect(valueOf(found, "music_check", { check: "tracker", state: "ok" })).toBe(0)
+  })
 })

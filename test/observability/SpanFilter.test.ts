@@ -1,4 +1,5 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -51,28 +52,25 @@ const caller = (sampled: boolean) =>
   Tracer.externalSpan({ traceId: high, spanId: "00f067aa0ba902b7", sampled })
 
 describe("The span filter", () => {
-  it.effect("keeps the share of traces that the ratio names, by their trace ids", () =>
-    Effect.gen(function* () {
-      const half = { parentBased: true, ratio: 0.5 }
-      expect(yield* keptOf(half, low)).toEqual(["inside", "request"])
-      expect(yield* keptOf(half, high)).toEqual([])
-      expect(yield* keptOf({ ...half, ratio: 1 }, "f".repeat(32))).toEqual(["inside", "request"])
-      expect(yield* keptOf({ ...half, ratio: 0 }, "0".repeat(32))).toEqual([])
-    })
-  )
+  it.effect("keeps the share of traces that the ratio names, by their trace ids", function* () {
+    const half = { parentBased: true, ratio: 0.5 }
+    expect(yield* keptOf(half, low)).toEqual(["inside", "request"])
+    expect(yield* keptOf(half, high)).toEqual([])
+    expect(yield* keptOf({ ...half, ratio: 1 }, "f".repeat(32))).toEqual(["inside", "request"])
+    expect(yield* keptOf({ ...half, ratio: 0 }, "0".repeat(32))).toEqual([])
+  })
 
-  it.effect("follows the caller's decision only when the sampler is parent-based", () =>
-    Effect.gen(function* () {
-      const both = ["inside", "request"]
-      expect(yield* keptOf({ parentBased: true, ratio: 0 }, low, caller(true))).toEqual(both)
-      expect(yield* keptOf({ parentBased: true, ratio: 1 }, low, caller(false))).toEqual([])
-      expect(yield* keptOf({ parentBased: false, ratio: 1 }, low, caller(false))).toEqual(both)
-      expect(yield* keptOf({ parentBased: false, ratio: 0 }, low, caller(true))).toEqual([])
-    })
-  )
+  it.effect("follows the caller's decision only when the sampler is parent-based", function* () {
+    const both = ["inside", "request"]
+    expect(yield* keptOf({ parentBased: true, ratio: 0 }, low, caller(true))).toEqual(both)
+    expect(yield* keptOf({ parentBased: true, ratio: 1 }, low, caller(false))).toEqual([])
+    expect(yield* keptOf({ parentBased: false, ratio: 1 }, low, caller(false))).toEqual(both)
+    expect(yield* keptOf({ parentBased: false, ratio: 0 }, low, caller(true))).toEqual([])
+  })
 
-  it.effect("starts a trace only at a request or a delivery, and propagates a trace that is not kept", () =>
-    Effect.gen(function* () {
+  it.effect(
+    "starts a trace only at a request or a delivery, and propagates a trace that is not kept",
+    function* () {
       const { ended, tracer } = recording(high)
       const filtered = filterSpans(tracer, { parentBased: true, ratio: 1 })
       const end = (name: string) => Effect.void.pipe(Effect.withSpan(name), Effect.withTracer(filtered))
@@ -84,6 +82,6 @@ describe("The span filter", () => {
       expect([span.traceId, span.spanId, span.sampled]).toEqual([high, "00f067aa0ba902b7", false])
       span.end(0n, Exit.void)
       expect(ended).toEqual(["Tables.write"])
-    })
+    }
   )
 })

@@ -1,6 +1,7 @@
 /** Real proxies with the files of `ops` in front of the real server. */
 import { join } from "node:path"
-import { assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, beforeAll, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { production } from "../../sandbox/upstreams/Iam.ts"
@@ -28,8 +29,9 @@ describe.each(proxies)("$name with its file of ops", (proxy) => {
 
   beforeAll(() => requireProgram(proxy.name))
 
-  it.scopedLive("ends TLS, and passes addresses, paths, headers and bodies as the server needs them", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "ends TLS, and passes addresses, paths, headers and bodies as the server needs them",
+    function* () {
       const { port, server, world } = yield* serve({
         MUSIC_DATABASE_PATH: join(yield* folder, "music.sqlite"),
         MUSIC_TRUSTED_PROXIES: "127.0.0.1",
@@ -94,6 +96,6 @@ describe.each(proxies)("$name with its file of ops", (proxy) => {
         )
         assert.include([413, "cut"], yield* Effect.promise(() => end))
       }
-    })
+    }
   )
 })

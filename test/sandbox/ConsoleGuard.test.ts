@@ -1,5 +1,5 @@
-import { describe, expect, it } from "@effect/vitest"
-import * as Effect from "effect/Effect"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import { send, startTestConsole } from "../support/SandboxConsole.ts"
 
 const json = { "content-type": "application/json" }
@@ -7,8 +7,9 @@ const mint = JSON.stringify({ kind: "mint", plane: "production", actor: "si:deej
 const person = JSON.stringify({ plane: "production", actor: "si:deejay" })
 
 describe("The console", () => {
-  it.scopedLive("serves its page under a policy that allows its own script, style and stream only", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "serves its page under a policy that allows its own script, style and stream only",
+    function* () {
       const { url } = yield* startTestConsole
       const types = {
         "/": "text/html; charset=utf-8",
@@ -30,11 +31,12 @@ describe("The console", () => {
         })
         expect(headers).not.toHaveProperty("access-control-allow-origin")
       }
-    })
+    }
   )
 
-  it.scopedLive("refuses every request under another name, so that no foreign name can lead to it", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "refuses every request under another name, so that no foreign name can lead to it",
+    function* () {
       const { url } = yield* startTestConsole
       const { port } = new URL(url)
       const routes = [
@@ -55,11 +57,12 @@ describe("The console", () => {
         }
       const local = yield* send(url, { headers: { host: `localhost:${port}` } })
       expect(local.status).toBe(200)
-    })
+    }
   )
 
-  it.scopedLive("refuses pages of other sites, and answers those of the service on three routes only", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "refuses pages of other sites, and answers those of the service on three routes only",
+    function* () {
       const { base, url } = yield* startTestConsole
       const postFrom = (path: string, origin: string, body: string) =>
         send(`${url}${path}`, { method: "POST", headers: { ...json, origin }, body })
@@ -93,43 +96,43 @@ describe("The console", () => {
         expect(answer).toMatchObject({ status: 200, headers: { "access-control-allow-origin": origin } })
         expect(JSON.parse(answer.text)).toEqual({ slt: expect.stringMatching(/^oac_/) })
       }
-    })
+    }
   )
 
   it.scopedLive(
     "gives the documentation page the actors and a signed delivery that the service accepts",
-    () =>
-      Effect.gen(function* () {
-        const { base, url } = yield* startTestConsole
-        const actors = JSON.parse((yield* send(`${url}/actors`, { headers: { origin: base } })).text)
-        expect(actors.planes).toHaveLength(2)
-        expect(actors.actors).toContainEqual({
-          plane: "production",
-          publicId: "c:ana",
-          organizations: ["acme", "zenith"]
-        })
-        const order = {
-          plane: "production",
-          event: "organization.membership.updated.v1",
-          actor: "c:ana",
-          org: "zenith"
-        }
-        const signed = yield* send(`${url}/signed-webhook`, {
-          method: "POST",
-          headers: json,
-          body: JSON.stringify(order)
-        })
-        const { body, headers } = JSON.parse(signed.text) as {
-          body: string
-          headers: Record<string, string>
-        }
-        const delivered = yield* send(`${base}/webhook/`, { method: "POST", headers, body })
-        expect(delivered).toMatchObject({ status: 200, text: '{"received":true}' })
+    function* () {
+      const { base, url } = yield* startTestConsole
+      const actors = JSON.parse((yield* send(`${url}/actors`, { headers: { origin: base } })).text)
+      expect(actors.planes).toHaveLength(2)
+      expect(actors.actors).toContainEqual({
+        plane: "production",
+        publicId: "c:ana",
+        organizations: ["acme", "zenith"]
       })
+      const order = {
+        plane: "production",
+        event: "organization.membership.updated.v1",
+        actor: "c:ana",
+        org: "zenith"
+      }
+      const signed = yield* send(`${url}/signed-webhook`, {
+        method: "POST",
+        headers: json,
+        body: JSON.stringify(order)
+      })
+      const { body, headers } = JSON.parse(signed.text) as {
+        body: string
+        headers: Record<string, string>
+      }
+      const delivered = yield* send(`${base}/webhook/`, { method: "POST", headers, body })
+      expect(delivered).toMatchObject({ status: 200, text: '{"received":true}' })
+    }
   )
 
-  it.scopedLive("refuses what is no JSON, too large, at no path or under another method, with a reason", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "refuses what is no JSON, too large, at no path or under another method, with a reason",
+    function* () {
       const { url } = yield* startTestConsole
       const post = (body: string, headers: Readonly<Record<string, string>>) =>
         send(`${url}/actions`, { method: "POST", headers, body })
@@ -155,22 +158,20 @@ describe("The console", () => {
       expect(answers[7][0].headers.allow).toBe("POST")
       // A target that is no path of a URL.
       expect((yield* send(url, { headers: { host: "[" } })).status).toBe(403)
-    })
+    }
   )
 })
 
 describe("The control routes of the simulators", () => {
-  it.scopedLive("refuse web pages, and names that lead here from elsewhere", () =>
-    Effect.gen(function* () {
-      const { world } = yield* startTestConsole
-      const mintAt = (headers: Readonly<Record<string, string>>) =>
-        send(`${world.iam.url}/_sandbox/slt`, { method: "POST", headers })
-      expect((yield* mintAt({})).status).toBe(201)
-      for (const headers of [{ origin: "https://evil.example" }, { host: "evil.example" }]) {
-        const { status, text } = yield* mintAt(headers)
-        expect(status).toBe(403)
-        expect(text).not.toContain("oac_")
-      }
-    })
-  )
+  it.scopedLive("refuse web pages, and names that lead here from elsewhere", function* () {
+    const { world } = yield* startTestConsole
+    const mintAt = (headers: Readonly<Record<string, string>>) =>
+      send(`${world.iam.url}/_sandbox/slt`, { method: "POST", headers })
+    expect((yield* mintAt({})).status).toBe(201)
+    for (const headers of [{ origin: "https://evil.example" }, { host: "evil.example" }]) {
+      const { status, text } = yield* mintAt(headers)
+      expect(status).toBe(403)
+      expect(text).not.toContain("oac_")
+    }
+  })
 })

@@ -1,7 +1,7 @@
 /** The formulas of docs/capacity.md against the limiters that they describe, in simulated time. */
 import { readFileSync } from "node:fs"
-import { assert, describe, it } from "@effect/vitest"
-import * as Effect from "effect/Effect"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { chart } from "../../scripts/capacity/Chart.ts"
 import {
   behaviour,
@@ -105,25 +105,23 @@ describe("Capacity", () => {
       assert.isBelow(simulate(Math.round(users * 0.8), perDay, essentialPart).refusedPart, 0.05)
     })
 
-  it.scoped("the tracker files as many reports as its formula says", () =>
-    Effect.gen(function* () {
-      const { destinations } = yield* freshStore
-      const users = limitOf("tracker").users(usual)
-      const arriving = Math.round(users * 2 * inPeak(behaviour.reports) * 3_600)
-      // One after the other, as the worker does: the next one begins when the last one was sent.
-      let now = 0
-      let filed = 0
-      for (let report = 0; report < arriving && now < hour; report += 1) {
-        now = yield* destinations.reserveWrite("tracker", {
-          now,
-          spacing: production.writeSpacing,
-          hourly: production.hourlyWrites
-        })
-        if (now < hour) filed += 1
-      }
-      assert.approximately(filed / 3_600 / inPeak(behaviour.reports), users, users * tolerance)
-    })
-  )
+  it.scoped("the tracker files as many reports as its formula says", function* () {
+    const { destinations } = yield* freshStore
+    const users = limitOf("tracker").users(usual)
+    const arriving = Math.round(users * 2 * inPeak(behaviour.reports) * 3_600)
+    // One after the other, as the worker does: the next one begins when the last one was sent.
+    let now = 0
+    let filed = 0
+    for (let report = 0; report < arriving && now < hour; report += 1) {
+      now = yield* destinations.reserveWrite("tracker", {
+        now,
+        spacing: production.writeSpacing,
+        hourly: production.hourlyWrites
+      })
+      if (now < hour) filed += 1
+    }
+    assert.approximately(filed / 3_600 / inPeak(behaviour.reports), users, users * tolerance)
+  })
 
   it("the first limit to bind is IAM's introspection", () => {
     assert.strictEqual(firstToBind(usual)?.limit.name, "IAM, introspection")

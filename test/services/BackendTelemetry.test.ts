@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -33,7 +34,7 @@ import {
   callerKey,
   inRequest,
   production,
-  scenario,
+  withUseCases,
   signedIn,
   start,
   type UseCaseOptions
@@ -57,7 +58,7 @@ const loggedOut: WebhookEvent = {
 }
 
 const observed = <A, E, R>(effect: Effect.Effect<A, E, R>, options: UseCaseOptions = {}) =>
-  scenario(effect, { tables: open, ...options })
+  withUseCases(effect, { tables: open, ...options })
 
 interface Written {
   readonly [name: string]: unknown

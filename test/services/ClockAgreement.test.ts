@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -36,37 +37,34 @@ describe("Two clock readings", () => {
 describe("The agreed time", () => {
   it.effect(
     "is the earlier of two readings that agree; after a step it is absent until two readings agree again",
-    () =>
-      Effect.gen(function* () {
-        const { clock, step } = yield* makeSteppedClock
-        const agreed = yield* Effect.withClock(makeAgreedTime, clock)
-        const reading = Effect.withClock(agreed, clock)
-        const afterMinutes = (minutes: number) =>
-          Effect.map(Effect.zipRight(TestClock.adjust(minutes * minute), reading), Option.getOrNull)
-        deepStrictEqual(yield* afterMinutes(0), null)
-        deepStrictEqual(yield* afterMinutes(4), null, "the first reading still counts")
-        deepStrictEqual(yield* afterMinutes(6), 0)
-        deepStrictEqual(yield* afterMinutes(10), 10 * minute)
-        step(72 * hour)
-        deepStrictEqual(yield* afterMinutes(10), null)
-        step(-72 * hour)
-        deepStrictEqual(yield* afterMinutes(10), null)
-        deepStrictEqual(yield* afterMinutes(10), 40 * minute)
-        // A step that lasts is the correct time by then.
-        step(hour)
-        deepStrictEqual(yield* afterMinutes(10), null)
-        deepStrictEqual(yield* afterMinutes(10), 60 * minute + hour)
-      })
+    function* () {
+      const { clock, step } = yield* makeSteppedClock
+      const agreed = yield* Effect.withClock(makeAgreedTime, clock)
+      const reading = Effect.withClock(agreed, clock)
+      const afterMinutes = (minutes: number) =>
+        Effect.map(Effect.zipRight(TestClock.adjust(minutes * minute), reading), Option.getOrNull)
+      deepStrictEqual(yield* afterMinutes(0), null)
+      deepStrictEqual(yield* afterMinutes(4), null, "the first reading still counts")
+      deepStrictEqual(yield* afterMinutes(6), 0)
+      deepStrictEqual(yield* afterMinutes(10), 10 * minute)
+      step(72 * hour)
+      deepStrictEqual(yield* afterMinutes(10), null)
+      step(-72 * hour)
+      deepStrictEqual(yield* afterMinutes(10), null)
+      deepStrictEqual(yield* afterMinutes(10), 40 * minute)
+      // A step that lasts is the correct time by then.
+      step(hour)
+      deepStrictEqual(yield* afterMinutes(10), null)
+      deepStrictEqual(yield* afterMinutes(10), 60 * minute + hour)
+    }
   )
 
-  it.live("follows the sandbox's clock, which moves both clocks", () =>
-    Effect.gen(function* () {
-      const clock = makeOffsetClock()
-      yield* Effect.gen(function* () {
-        const agreed = yield* makeAgreedTime
-        clock.advance(24 * hour)
-        assert.isTrue(Option.isSome(yield* agreed))
-      }).pipe(Effect.provide(clock.layer))
-    })
-  )
+  it.live("follows the sandbox's clock, which moves both clocks", function* () {
+    const clock = makeOffsetClock()
+    yield* Effect.gen(function* () {
+      const agreed = yield* makeAgreedTime
+      clock.advance(24 * hour)
+      assert.isTrue(Option.isSome(yield* agreed))
+    }).pipe(Effect.provide(clock.layer))
+  })
 })

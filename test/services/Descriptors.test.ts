@@ -1,4 +1,5 @@
-import { describe, it } from "@effect/vitest"
+import { describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type { IamDescriptor } from "../../src/schema/Descriptors.ts"
@@ -6,10 +7,10 @@ import { requestedScopes } from "../../src/schema/Identity.ts"
 import { version } from "../../src/schema/Release.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { production, scenario } from "../support/UseCaseLayers.ts"
+import { production, withUseCases } from "../support/UseCaseLayers.ts"
 
 const described = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  scenario(Effect.provide(effect, Descriptors.Default), {
+  withUseCases(Effect.provide(effect, Descriptors.Default), {
     settings: { minCli: "0.7.0", organisation: "harbor", iam: { url: "https://iam.example" } }
   })
 

@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -76,13 +77,11 @@ describe("upstreamKey", () => {
     )
   })
 
-  it.effect("is unique for each attempt", () =>
-    Effect.gen(function* () {
-      const keys = yield* Effect.replicateEffect(attemptKey, 100)
-      assert.strictEqual(new Set(keys).size, 100)
-      for (const one of keys) assert.match(one, /^[0-9a-f]{64}$/)
-    })
-  )
+  it.effect("is unique for each attempt", function* () {
+    const keys = yield* Effect.replicateEffect(attemptKey, 100)
+    assert.strictEqual(new Set(keys).size, 100)
+    for (const one of keys) assert.match(one, /^[0-9a-f]{64}$/)
+  })
 })
 
 /** Work that waits until it is released, and counts how often it was started and interrupted. */
@@ -212,20 +211,18 @@ describe("executeOnce", () => {
     }).pipe(Effect.provide(Idempotency.Default))
   )
 
-  it.effect("interrupts the execution and all callers when the process ends", () =>
-    Effect.gen(function* () {
-      const scope = yield* Scope.make()
-      const { executeOnce } = yield* Effect.provide(Idempotency, yield* Scope.extend(build, scope))
-      const work = yield* makeWork
-      const first = yield* Effect.fork(executeOnce(sharing)(work.run))
-      yield* work.begun
-      yield* Scope.close(scope, Exit.void)
-      assert.isTrue(Exit.isInterrupted(yield* Fiber.await(first)))
-      assert.strictEqual(work.state.interruptions, 1)
-      const late = yield* Effect.exit(executeOnce(sharing)(work.run))
-      assert.isTrue(Exit.isInterrupted(late))
-    })
-  )
+  it.effect("interrupts the execution and all callers when the process ends", function* () {
+    const scope = yield* Scope.make()
+    const { executeOnce } = yield* Effect.provide(Idempotency, yield* Scope.extend(build, scope))
+    const work = yield* makeWork
+    const first = yield* Effect.fork(executeOnce(sharing)(work.run))
+    yield* work.begun
+    yield* Scope.close(scope, Exit.void)
+    assert.isTrue(Exit.isInterrupted(yield* Fiber.await(first)))
+    assert.strictEqual(work.state.interruptions, 1)
+    const late = yield* Effect.exit(executeOnce(sharing)(work.run))
+    assert.isTrue(Exit.isInterrupted(late))
+  })
 })
 
 describe("the identity of requests", () => {
@@ -250,52 +247,43 @@ describe("the identity of requests", () => {
       return work.state.executions === 1 ? "joined" : "apart"
     }).pipe(Effect.provide(Idempotency.Default))
 
-  it.scoped("includes the operation, the plane and the organisation", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* joins(sharing, { ...sharing }), "joined")
-      assert.strictEqual(yield* joins(sharing, { ...sharing, operation: "refresh" }), "apart")
-      assert.strictEqual(yield* joins(sharing, { ...sharing, plane: testing("a") }), "apart")
-      assert.strictEqual(
-        yield* joins({ ...sharing, plane: testing("a") }, { ...sharing, plane: testing("b") }),
-        "apart"
-      )
-      assert.strictEqual(yield* joins(sharing, { ...sharing, organisation: "acme" }), "apart")
-      assert.strictEqual(yield* joins(sharing, { ...sharing, callerKey: "another" }), "apart")
-    })
-  )
+  it.scoped("includes the operation, the plane and the organisation", function* () {
+    assert.strictEqual(yield* joins(sharing, { ...sharing }), "joined")
+    assert.strictEqual(yield* joins(sharing, { ...sharing, operation: "refresh" }), "apart")
+    assert.strictEqual(yield* joins(sharing, { ...sharing, plane: testing("a") }), "apart")
+    assert.strictEqual(
+      yield* joins({ ...sharing, plane: testing("a") }, { ...sharing, plane: testing("b") }),
+      "apart"
+    )
+    assert.strictEqual(yield* joins(sharing, { ...sharing, organisation: "acme" }), "apart")
+    assert.strictEqual(yield* joins(sharing, { ...sharing, callerKey: "another" }), "apart")
+  })
 
-  it.scoped("includes the caller's telemetry preference, because it is sent to IAM", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* joins(sharing, sharing, [true, false]), "apart")
-      assert.strictEqual(yield* joins(sharing, sharing, [false, false]), "joined")
-    })
-  )
+  it.scoped("includes the caller's telemetry preference, because it is sent to IAM", function* () {
+    assert.strictEqual(yield* joins(sharing, sharing, [true, false]), "apart")
+    assert.strictEqual(yield* joins(sharing, sharing, [false, false]), "joined")
+  })
 
   it.scoped(
     "refuses a caller key in flight with other content as 409, whatever the telemetry preference",
-    () =>
-      Effect.gen(function* () {
-        const other = { ...sharing, content: "other" }
-        assert.strictEqual(yield* joins(sharing, other), "IdempotencyConflict")
-        assert.strictEqual(yield* joins(sharing, other, [true, false]), "IdempotencyConflict")
-      })
-  )
-
-  it.scoped("allows the same caller key in another operation or another plane", () =>
-    Effect.gen(function* () {
+    function* () {
       const other = { ...sharing, content: "other" }
-      assert.strictEqual(yield* joins(sharing, { ...other, operation: "logout" }), "apart")
-      assert.strictEqual(yield* joins(sharing, { ...other, plane: testing("a") }), "apart")
-    })
+      assert.strictEqual(yield* joins(sharing, other), "IdempotencyConflict")
+      assert.strictEqual(yield* joins(sharing, other, [true, false]), "IdempotencyConflict")
+    }
   )
 
-  it.scoped("has no caller key for reads, which never conflict", () =>
-    Effect.gen(function* () {
-      const read: Sharing = { operation: "introspect", plane, content: "one" }
-      assert.strictEqual(yield* joins(read, { ...read, content: "two" }), "apart")
-      assert.strictEqual(yield* joins(read, { ...read }), "joined")
-    })
-  )
+  it.scoped("allows the same caller key in another operation or another plane", function* () {
+    const other = { ...sharing, content: "other" }
+    assert.strictEqual(yield* joins(sharing, { ...other, operation: "logout" }), "apart")
+    assert.strictEqual(yield* joins(sharing, { ...other, plane: testing("a") }), "apart")
+  })
+
+  it.scoped("has no caller key for reads, which never conflict", function* () {
+    const read: Sharing = { operation: "introspect", plane, content: "one" }
+    assert.strictEqual(yield* joins(read, { ...read, content: "two" }), "apart")
+    assert.strictEqual(yield* joins(read, { ...read }), "joined")
+  })
 
   it.scoped("starts nothing for a conflict, and allows the key again after the first request", () =>
     Effect.gen(function* () {

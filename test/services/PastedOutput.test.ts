@@ -1,5 +1,6 @@
 /** Output of terminals and programs that people paste into reports: no credential in it is filed, and the log around it is. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as FastCheck from "effect/FastCheck"
@@ -206,8 +207,9 @@ describe("Pasted output", () => {
     )
   })
 
-  it.scopedLive("is filed without the line of a coloured token, and with all other lines of 20 KB", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "is filed without the line of a coloured token, and with all other lines of 20 KB",
+    function* () {
       const { base, world } = yield* startTestSandbox
       const lines = FastCheck.sample(logLine, { numRuns: 700, seed: 2 })
       const secret = randomToken("oat")
@@ -225,6 +227,6 @@ describe("Pasted output", () => {
       const issues = () => world.tracker.issues(repositoryName)
       yield* Effect.promise(() => expect.poll(() => issues().length).toBe(1))
       expect(issues()[0]?.body).toContain(message.replace(coloured, "app.log:[redacted]"))
-    })
+    }
   )
 })

@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -10,7 +11,7 @@ import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Readiness } from "../../src/services/Readiness.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { scenario } from "../support/UseCaseLayers.ts"
+import { withUseCases } from "../support/UseCaseLayers.ts"
 
 type Check = "ok" | "degraded" | "off"
 
@@ -21,7 +22,7 @@ const withDeliveries = <A, E, R>(
     tables: "ok"
   })
 ) =>
-  scenario(
+  withUseCases(
     Effect.provide(
       effect,
       Readiness.Default.pipe(

@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -35,254 +35,196 @@ const session = (who: Partial<Login> = {}) =>
   })
 
 describe("a refresh", () => {
-  it.effect("rotates the pair and returns the session without `ting`", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { made } = yield* session()
-        const fresh = yield* refresh(made.refresh_token)
-        assert.notStrictEqual(fresh.access_token, made.access_token)
-        assert.notStrictEqual(fresh.refresh_token, made.refresh_token)
-        const { ting: _, ...shape } = made
-        deepStrictEqual(
-          { ...fresh, access_token: "", refresh_token: "" },
-          { ...shape, access_token: "", refresh_token: "" }
-        )
-        assert.isTrue(yield* isLive(made.access_token), "old access tokens stay live")
-      })
+  scenario("rotates the pair and returns the session without `ting`", function* () {
+    const { made } = yield* session()
+    const fresh = yield* refresh(made.refresh_token)
+    assert.notStrictEqual(fresh.access_token, made.access_token)
+    assert.notStrictEqual(fresh.refresh_token, made.refresh_token)
+    const { ting: _, ...shape } = made
+    deepStrictEqual(
+      { ...fresh, access_token: "", refresh_token: "" },
+      { ...shape, access_token: "", refresh_token: "" }
     )
+    assert.isTrue(yield* isLive(made.access_token), "old access tokens stay live")
+  })
+
+  scenario(
+    "makes two upstream round trips, under the digest of operation, plane and caller's key",
+    function* () {
+      const { iam, token } = yield* session()
+      const introspections = yield* iam.calls("introspect")
+      const proofs = yield* iam.calls("prove")
+      yield* refresh(token, callerKey("mine"))
+      deepStrictEqual(yield* iam.keys("refresh"), [upstreamKey("refresh", Production(), callerKey("mine"))])
+      assert.strictEqual(yield* iam.calls("introspect"), introspections + 1)
+      assert.strictEqual(yield* iam.calls("prove"), proofs)
+    }
   )
 
-  it.effect("makes two upstream round trips, under the digest of operation, plane and caller's key", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, token } = yield* session()
-        const introspections = yield* iam.calls("introspect")
-        const proofs = yield* iam.calls("prove")
-        yield* refresh(token, callerKey("mine"))
-        deepStrictEqual(yield* iam.keys("refresh"), [upstreamKey("refresh", Production(), callerKey("mine"))])
-        assert.strictEqual(yield* iam.calls("introspect"), introspections + 1)
-        assert.strictEqual(yield* iam.calls("prove"), proofs)
-      })
-    )
-  )
+  scenario("never adds scopes, and does not require a new consent by itself", function* () {
+    const { made } = yield* session({ scopes: ["self.identity.read", "self.profile.read"] })
+    const fresh = yield* refresh(made.refresh_token)
+    assert.strictEqual(fresh.scope, "self.identity.read self.profile.read")
+  })
 
-  it.effect("never adds scopes, and does not require a new consent by itself", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { made } = yield* session({ scopes: ["self.identity.read", "self.profile.read"] })
-        const fresh = yield* refresh(made.refresh_token)
-        assert.strictEqual(fresh.scope, "self.identity.read self.profile.read")
-      })
-    )
-  )
+  scenario("names its actor after the identity scope was withdrawn", function* () {
+    const { iam, token } = yield* session()
+    iam.production.withdrawScope(scopes.identity)
+    const fresh = yield* refresh(token)
+    deepStrictEqual(fresh.actor, { type: "silicon", public_id: "si:deejay" })
+    assert.notInclude(fresh.scope, scopes.identity)
+  })
 
-  it.effect("names its actor after the identity scope was withdrawn", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, token } = yield* session()
-        iam.production.withdrawScope(scopes.identity)
-        const fresh = yield* refresh(token)
-        deepStrictEqual(fresh.actor, { type: "silicon", public_id: "si:deejay" })
-        assert.notInclude(fresh.scope, scopes.identity)
-      })
-    )
-  )
+  scenario("returns the remaining lifetime, also on a replay just under 600 s later", function* () {
+    const { token } = yield* session()
+    const first = yield* refresh(token)
+    yield* TestClock.adjust("599 seconds")
+    const again = yield* refresh(token)
+    deepStrictEqual(again, { ...first, expires_in: 1201 })
+    yield* TestClock.adjust("1 seconds")
+    assert.strictEqual((yield* Effect.flip(refresh(token))).code, "idempotency_response_expired")
+  })
 
-  it.effect("returns the remaining lifetime, also on a replay just under 600 s later", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { token } = yield* session()
-        const first = yield* refresh(token)
-        yield* TestClock.adjust("599 seconds")
-        const again = yield* refresh(token)
-        deepStrictEqual(again, { ...first, expires_in: 1201 })
-        yield* TestClock.adjust("1 seconds")
-        assert.strictEqual((yield* Effect.flip(refresh(token))).code, "idempotency_response_expired")
-      })
-    )
-  )
+  scenario("is forbidden without a remaining organisation; the family stays alive", function* () {
+    const { iam, token } = yield* session()
+    iam.production.setMember("si:deejay", "acme", false)
+    const failure = yield* Effect.flip(refresh(token))
+    assert.strictEqual(failure.code, "forbidden")
+    deepStrictEqual(failure.details, { reason: "no_organization" })
+    iam.production.setMember("si:deejay", "acme", true)
+    assert.strictEqual((yield* refresh(token)).org_id, "acme")
+  })
 
-  it.effect("is forbidden without a remaining organisation; the family stays alive", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, token } = yield* session()
-        iam.production.setMember("si:deejay", "acme", false)
-        const failure = yield* Effect.flip(refresh(token))
-        assert.strictEqual(failure.code, "forbidden")
-        deepStrictEqual(failure.details, { reason: "no_organization" })
-        iam.production.setMember("si:deejay", "acme", true)
-        assert.strictEqual((yield* refresh(token)).org_id, "acme")
-      })
-    )
-  )
-
-  it.effect("is reconsent_required without any public id; the family stays alive", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, token } = yield* session()
-        iam.production.withdrawScope(scopes.identity)
-        yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
-        assert.strictEqual((yield* Effect.flip(refresh(token))).code, "reconsent_required")
-        yield* iam.alter((found) => found)
-        deepStrictEqual((yield* refresh(token)).actor, { type: "silicon", public_id: "si:deejay" })
-      })
-    )
-  )
+  scenario("is reconsent_required without any public id; the family stays alive", function* () {
+    const { iam, token } = yield* session()
+    iam.production.withdrawScope(scopes.identity)
+    yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
+    assert.strictEqual((yield* Effect.flip(refresh(token))).code, "reconsent_required")
+    yield* iam.alter((found) => found)
+    deepStrictEqual((yield* refresh(token)).actor, { type: "silicon", public_id: "si:deejay" })
+  })
 })
 
 describe("a refused refresh", () => {
-  it.effect("is 401; a consumed token under a new key revokes the whole family", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { token, made } = yield* session()
-        const fresh = yield* refresh(token)
-        assert.strictEqual((yield* Effect.flip(refresh(token, callerKey("new")))).code, "unauthenticated")
-        assert.isFalse(yield* isLive(fresh.access_token))
-        assert.isFalse(yield* isLive(made.access_token))
-        assert.strictEqual(
-          (yield* Effect.flip(refresh(fresh.refresh_token, callerKey("next")))).code,
-          "unauthenticated"
-        )
-      })
+  scenario("is 401; a consumed token under a new key revokes the whole family", function* () {
+    const { token, made } = yield* session()
+    const fresh = yield* refresh(token)
+    assert.strictEqual((yield* Effect.flip(refresh(token, callerKey("new")))).code, "unauthenticated")
+    assert.isFalse(yield* isLive(fresh.access_token))
+    assert.isFalse(yield* isLive(made.access_token))
+    assert.strictEqual(
+      (yield* Effect.flip(refresh(fresh.refresh_token, callerKey("next")))).code,
+      "unauthenticated"
     )
-  )
+  })
 
-  it.effect("says to log in again, and never to refresh", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, token } = yield* session()
-        yield* refresh(token)
-        const spent = yield* Effect.flip(refresh(token, callerKey("new")))
-        const malformed = yield* Effect.flip(refresh("nonsense"))
-        for (const { code, hint, message } of [spent, malformed]) {
-          assert.strictEqual(code, "unauthenticated")
-          assert.match(hint, /^Log in again/)
-          assert.notMatch(hint, /access token|refresh the session/)
-          assert.match(message, /refresh token/)
-        }
-        assert.strictEqual(yield* iam.calls("refresh"), 2)
-      })
-    )
-  )
+  scenario("says to log in again, and never to refresh", function* () {
+    const { iam, token } = yield* session()
+    yield* refresh(token)
+    const spent = yield* Effect.flip(refresh(token, callerKey("new")))
+    const malformed = yield* Effect.flip(refresh("nonsense"))
+    for (const { code, hint, message } of [spent, malformed]) {
+      assert.strictEqual(code, "unauthenticated")
+      assert.match(hint, /^Log in again/)
+      assert.notMatch(hint, /access token|refresh the session/)
+      assert.match(message, /refresh token/)
+    }
+    assert.strictEqual(yield* iam.calls("refresh"), 2)
+  })
 
-  it.effect("is 401 without a call for a string that is no well-formed ort_ token", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam } = yield* session()
-        for (const token of [
-          "",
-          "ort_",
-          `ort_${"x".repeat(27)}`,
-          `ort_${"x".repeat(8189)}`,
-          `ort_${"x".repeat(40)} `,
-          `oat_${"x".repeat(43)}`,
-          "nonsense"
-        ]) {
-          assert.strictEqual((yield* Effect.flip(refresh(token))).code, "unauthenticated", token.slice(0, 40))
-        }
-        assert.strictEqual(yield* iam.calls("refresh"), 0)
-      })
-    )
-  )
+  scenario("is 401 without a call for a string that is no well-formed ort_ token", function* () {
+    const { iam } = yield* session()
+    for (const token of [
+      "",
+      "ort_",
+      `ort_${"x".repeat(27)}`,
+      `ort_${"x".repeat(8189)}`,
+      `ort_${"x".repeat(40)} `,
+      `oat_${"x".repeat(43)}`,
+      "nonsense"
+    ]) {
+      assert.strictEqual((yield* Effect.flip(refresh(token))).code, "unauthenticated", token.slice(0, 40))
+    }
+    assert.strictEqual(yield* iam.calls("refresh"), 0)
+  })
 
-  it.effect("comes from IAM for a token of up to 8192 visible characters", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam } = yield* session()
-        const given = [`ort_${"x".repeat(8_188)}`, `ort_${"!~/+=.".repeat(5)}`]
-        for (const token of given) {
-          const refused = yield* Effect.flip(refresh(token, callerKey(String(token.length))))
-          assert.strictEqual(refused.code, "unauthenticated")
-        }
-        assert.strictEqual(yield* iam.calls("refresh"), given.length)
-      })
-    )
-  )
+  scenario("comes from IAM for a token of up to 8192 visible characters", function* () {
+    const { iam } = yield* session()
+    const given = [`ort_${"x".repeat(8_188)}`, `ort_${"!~/+=.".repeat(5)}`]
+    for (const token of given) {
+      const refused = yield* Effect.flip(refresh(token, callerKey(String(token.length))))
+      assert.strictEqual(refused.code, "unauthenticated")
+    }
+    assert.strictEqual(yield* iam.calls("refresh"), given.length)
+  })
 
-  it.effect("is a conflict for the same key with another token, in flight or later", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, token } = yield* session()
-        const other = `ort_${"x".repeat(43)}`
-        const held = yield* iam.hold("refresh")
-        const first = yield* Effect.fork(refresh(token))
-        yield* held.arrived
-        assert.strictEqual((yield* Effect.flip(refresh(other))).code, "idempotency_conflict")
-        assert.strictEqual(yield* iam.calls("refresh"), 1)
-        yield* held.release
-        yield* Fiber.join(first)
-        assert.strictEqual((yield* Effect.flip(refresh(other))).code, "idempotency_conflict")
-      })
-    )
-  )
+  scenario("is a conflict for the same key with another token, in flight or later", function* () {
+    const { iam, token } = yield* session()
+    const other = `ort_${"x".repeat(43)}`
+    const held = yield* iam.hold("refresh")
+    const first = yield* Effect.fork(refresh(token))
+    yield* held.arrived
+    assert.strictEqual((yield* Effect.flip(refresh(other))).code, "idempotency_conflict")
+    assert.strictEqual(yield* iam.calls("refresh"), 1)
+    yield* held.release
+    yield* Fiber.join(first)
+    assert.strictEqual((yield* Effect.flip(refresh(other))).code, "idempotency_conflict")
+  })
 })
 
 describe("an outage is never a logout", () => {
-  it.effect("without an answer it is 503, and the same key completes the refresh later", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, token } = yield* session()
-        for (const failure of [unreachable("iam"), lost("iam")]) {
-          yield* iam.failNext("refresh", failure, { times: 3 })
-          assert.strictEqual(
-            (yield* advanceClockDuring(Effect.flip(refresh(token)))).code,
-            "dependency_unavailable"
-          )
-        }
-        assert.isTrue(yield* isLive((yield* refresh(token)).access_token))
-      })
-    )
-  )
+  scenario("without an answer it is 503, and the same key completes the refresh later", function* () {
+    const { iam, token } = yield* session()
+    for (const failure of [unreachable("iam"), lost("iam")]) {
+      yield* iam.failNext("refresh", failure, { times: 3 })
+      assert.strictEqual(
+        (yield* advanceClockDuring(Effect.flip(refresh(token)))).code,
+        "dependency_unavailable"
+      )
+    }
+    assert.isTrue(yield* isLive((yield* refresh(token)).access_token))
+  })
 
-  it.effect("a lost answer is retried under the same key: the pair is rotated once", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, token } = yield* session()
-        yield* iam.failNext("refresh", lost("iam"), { times: 2, when: "after" })
-        const fresh = yield* advanceClockDuring(refresh(token))
-        assert.isTrue(yield* isLive(fresh.access_token))
-        assert.strictEqual(yield* iam.calls("refresh"), 3)
-        assert.strictEqual(new Set(yield* iam.keys("refresh")).size, 1)
-      })
-    )
-  )
+  scenario("a lost answer is retried under the same key: the pair is rotated once", function* () {
+    const { iam, token } = yield* session()
+    yield* iam.failNext("refresh", lost("iam"), { times: 2, when: "after" })
+    const fresh = yield* advanceClockDuring(refresh(token))
+    assert.isTrue(yield* isLive(fresh.access_token))
+    assert.strictEqual(yield* iam.calls("refresh"), 3)
+    assert.strictEqual(new Set(yield* iam.keys("refresh")).size, 1)
+  })
 
-  it.effect("an unanswered introspection loses no pair", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, token } = yield* session()
-        yield* iam.failNext("introspect", lost("iam"), { times: 3 })
-        assert.strictEqual(
-          (yield* advanceClockDuring(Effect.flip(refresh(token)))).code,
-          "dependency_unavailable"
-        )
-        assert.isTrue(yield* isLive((yield* refresh(token)).access_token))
-      })
+  scenario("an unanswered introspection loses no pair", function* () {
+    const { iam, token } = yield* session()
+    yield* iam.failNext("introspect", lost("iam"), { times: 3 })
+    assert.strictEqual(
+      (yield* advanceClockDuring(Effect.flip(refresh(token)))).code,
+      "dependency_unavailable"
     )
-  )
+    assert.isTrue(yield* isLive((yield* refresh(token)).access_token))
+  })
 })
 
 describe("in a testing plane", () => {
-  it.effect("rotates the session there and names the plane; production does not accept its token", () =>
-    scenario(
-      Effect.gen(function* () {
-        const iam = yield* SimulatedIam
-        const sessions = yield* Sessions
-        const environment = yield* iam.environment("e2e")
-        const { plane, state } = environment
-        state.addActor("si:tester", ["acme"])
-        const made = yield* sessions
-          .login(plane, { slt: Redacted.make("si:tester"), key: callerKey("login") })
-          .pipe(inRequest())
-        assert.strictEqual((yield* Effect.flip(refresh(made.refresh_token))).code, "unauthenticated")
-        const fresh = yield* refresh(made.refresh_token, callerKey("refresh"), plane)
-        assert.strictEqual(fresh.testing_environment_id, plane.environmentId)
-        yield* iam.deleteEnvironment(environment)
-        assert.strictEqual(
-          (yield* Effect.flip(refresh(fresh.refresh_token, callerKey("2"), plane))).code,
-          "testing_secret_invalid"
-        )
-      })
-    )
+  scenario(
+    "rotates the session there and names the plane; production does not accept its token",
+    function* () {
+      const iam = yield* SimulatedIam
+      const sessions = yield* Sessions
+      const environment = yield* iam.environment("e2e")
+      const { plane, state } = environment
+      state.addActor("si:tester", ["acme"])
+      const made = yield* sessions
+        .login(plane, { slt: Redacted.make("si:tester"), key: callerKey("login") })
+        .pipe(inRequest())
+      assert.strictEqual((yield* Effect.flip(refresh(made.refresh_token))).code, "unauthenticated")
+      const fresh = yield* refresh(made.refresh_token, callerKey("refresh"), plane)
+      assert.strictEqual(fresh.testing_environment_id, plane.environmentId)
+      yield* iam.deleteEnvironment(environment)
+      assert.strictEqual(
+        (yield* Effect.flip(refresh(fresh.refresh_token, callerKey("2"), plane))).code,
+        "testing_secret_invalid"
+      )
+    }
   )
 })

@@ -1,5 +1,6 @@
 /** A refresh that rotated the pair and could not return it, because the introspection was answered with 429. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
@@ -31,35 +32,31 @@ const pairOf = (answer: Answer): string => {
 }
 
 describe("A rotated pair whose introspection answered 429", () => {
-  it.scoped("is returned as soon as introspection works again, and rotated once", () =>
-    Effect.gen(function* () {
-      const { refresh, refreshes } = yield* blocked
-      yield* TestClock.adjust("4 seconds")
-      const held = yield* refresh
-      assert.deepStrictEqual([held.status, held.headers["retry-after"]], [429, "56"])
-      assert.strictEqual(refreshes(), 1)
-      yield* TestClock.adjust("1 seconds")
-      const pair = pairOf(yield* refresh)
-      assert.strictEqual(
-        pairOf(yield* refresh).replace(/"expires_in":\d+/, ""),
-        pair.replace(/"expires_in":\d+/, "")
-      )
-    })
-  )
+  it.scoped("is returned as soon as introspection works again, and rotated once", function* () {
+    const { refresh, refreshes } = yield* blocked
+    yield* TestClock.adjust("4 seconds")
+    const held = yield* refresh
+    assert.deepStrictEqual([held.status, held.headers["retry-after"]], [429, "56"])
+    assert.strictEqual(refreshes(), 1)
+    yield* TestClock.adjust("1 seconds")
+    const pair = pairOf(yield* refresh)
+    assert.strictEqual(
+      pairOf(yield* refresh).replace(/"expires_in":\d+/, ""),
+      pair.replace(/"expires_in":\d+/, "")
+    )
+  })
 
-  it.scoped("is introspected once in 5 s while IAM answers 429", () =>
-    Effect.gen(function* () {
-      const { asked, refresh, simulator } = yield* blocked
-      simulator.fail({ path: "/api/v1/oauth/introspect", times: 2, fault: iamFaults.rateLimited(900) })
-      const introspections = () => asked("/oauth/introspect").length
-      const before = introspections()
-      for (let second = 0; second < 14; second += 1) {
-        assert.strictEqual((yield* refresh).status, 429)
-        yield* TestClock.adjust("1 seconds")
-      }
-      assert.strictEqual(introspections(), before + 2)
+  it.scoped("is introspected once in 5 s while IAM answers 429", function* () {
+    const { asked, refresh, simulator } = yield* blocked
+    simulator.fail({ path: "/api/v1/oauth/introspect", times: 2, fault: iamFaults.rateLimited(900) })
+    const introspections = () => asked("/oauth/introspect").length
+    const before = introspections()
+    for (let second = 0; second < 14; second += 1) {
+      assert.strictEqual((yield* refresh).status, 429)
       yield* TestClock.adjust("1 seconds")
-      pairOf(yield* refresh)
-    })
-  )
+    }
+    assert.strictEqual(introspections(), before + 2)
+    yield* TestClock.adjust("1 seconds")
+    pairOf(yield* refresh)
+  })
 })

@@ -1,4 +1,4 @@
-import { describe, it } from "@effect/vitest"
+import { describe } from "vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { submit } from "../support/Submitting.ts"
@@ -16,44 +16,39 @@ const send = (name: string, sender: Pick<Input, "token"> = {}) =>
   )
 
 describe("The bytes of all stored reports", () => {
-  it.effect(
+  scenario(
     "from 80 % of the bound on only reporters with none stored may store; a replay needs no room",
-    () =>
-      scenario(
-        Effect.gen(function* () {
-          const { token } = yield* signedIn()
-          const unverified = yield* Effect.forEach(["a", "b", "c", "d", "e", "f", "g", "h"], (name) =>
-            send(name)
-          )
-          deepStrictEqual(unverified, [
-            "stored",
-            "stored",
-            "stored",
-            "stored",
-            "stored",
-            "stored",
-            "stored",
-            "reports_full"
-          ])
-          const { token: other } = yield* signedIn({ actor: "si:lyra" })
-          const { token: third } = yield* signedIn({ actor: "si:nova" })
-          deepStrictEqual(
-            [
-              yield* send("i", { token }),
-              yield* send("j", { token }),
-              yield* send("k", { token: other }),
-              yield* send("l", { token: third })
-            ],
-            ["stored", "reports_full", "stored", "reports_full"]
-          )
-          const failure = yield* Effect.flip(submit({ key: callerKey("m") }))
-          deepStrictEqual(
-            [failure.code, failure.retryAfterSeconds, failure.details?.reason],
-            ["reports_full", 3_600, "room"]
-          )
-          deepStrictEqual(yield* send("a"), "replayed")
-        }),
-        { settings: { reportsBytes: 10_500 } }
+    function* () {
+      const { token } = yield* signedIn()
+      const unverified = yield* Effect.forEach(["a", "b", "c", "d", "e", "f", "g", "h"], (name) => send(name))
+      deepStrictEqual(unverified, [
+        "stored",
+        "stored",
+        "stored",
+        "stored",
+        "stored",
+        "stored",
+        "stored",
+        "reports_full"
+      ])
+      const { token: other } = yield* signedIn({ actor: "si:lyra" })
+      const { token: third } = yield* signedIn({ actor: "si:nova" })
+      deepStrictEqual(
+        [
+          yield* send("i", { token }),
+          yield* send("j", { token }),
+          yield* send("k", { token: other }),
+          yield* send("l", { token: third })
+        ],
+        ["stored", "reports_full", "stored", "reports_full"]
       )
+      const failure = yield* Effect.flip(submit({ key: callerKey("m") }))
+      deepStrictEqual(
+        [failure.code, failure.retryAfterSeconds, failure.details?.reason],
+        ["reports_full", 3_600, "room"]
+      )
+      deepStrictEqual(yield* send("a"), "replayed")
+    },
+    { settings: { reportsBytes: 10_500 } }
   )
 })

@@ -1,5 +1,6 @@
 /** How many reports one sender may store, and which requests store no new report. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -61,208 +62,192 @@ const sendMany = (count: number, prefix: string, sender: Sender = {}) =>
 const many = <A>(count: number, answer: A) => Array.from({ length: count }, () => answer)
 
 describe("An address", () => {
-  it.effect("may store 10 at once, and then 10 a minute", () =>
-    scenario(
-      Effect.gen(function* () {
-        deepStrictEqual(yield* sendMany(12, "a"), [...many(10, "stored"), ...many(2, "rate_limited 6")])
-        yield* TestClock.adjust("6 seconds")
-        deepStrictEqual(yield* sendMany(2, "b"), ["stored", "rate_limited 6"])
-      }),
-      { settings }
-    )
+  scenario(
+    "may store 10 at once, and then 10 a minute",
+    function* () {
+      deepStrictEqual(yield* sendMany(12, "a"), [...many(10, "stored"), ...many(2, "rate_limited 6")])
+      yield* TestClock.adjust("6 seconds")
+      deepStrictEqual(yield* sendMany(2, "b"), ["stored", "rate_limited 6"])
+    },
+    { settings }
   )
 
-  it.effect("has a quota of its own", () =>
-    scenario(
-      Effect.gen(function* () {
-        yield* sendMany(10, "a")
-        assert.strictEqual(yield* send("b"), "rate_limited 6")
-        assert.strictEqual(yield* send("b", { clientNetwork: "192.0.2.2" }), "stored")
-      }),
-      { settings }
-    )
+  scenario(
+    "has a quota of its own",
+    function* () {
+      yield* sendMany(10, "a")
+      assert.strictEqual(yield* send("b"), "rate_limited 6")
+      assert.strictEqual(yield* send("b", { clientNetwork: "192.0.2.2" }), "stored")
+    },
+    { settings }
   )
 
-  it.effect("cannot exceed its quota with concurrent reports", () =>
-    scenario(
-      Effect.gen(function* () {
-        const answers = yield* Effect.forEach(
-          Array.from({ length: 30 }, (_, index) => index),
-          (index) => send(`a${index}`),
-          { concurrency: "unbounded" }
-        )
-        assert.strictEqual(answers.filter((answer) => answer === "stored").length, 10)
-      }),
-      { settings }
-    )
+  scenario(
+    "cannot exceed its quota with concurrent reports",
+    function* () {
+      const answers = yield* Effect.forEach(
+        Array.from({ length: 30 }, (_, index) => index),
+        (index) => send(`a${index}`),
+        { concurrency: "unbounded" }
+      )
+      assert.strictEqual(answers.filter((answer) => answer === "stored").length, 10)
+    },
+    { settings }
   )
 
-  it.effect("gets the quota's name in the refusal", () =>
-    scenario(
-      Effect.gen(function* () {
-        yield* sendMany(10, "a")
-        const failure = yield* Effect.flip(submit({ key: callerKey("b") }))
-        assert.instanceOf(failure, RateLimited)
-        deepStrictEqual(failure.quota, {
-          policy: { name: "reports", quota: 10, windowSeconds: 60 },
-          remaining: 0,
-          resetSeconds: 60,
-          retryAfterSeconds: 6
-        })
-      }),
-      { settings }
-    )
-  )
-
-  it.effect("is not limited with MUSIC_RATE_LIMIT=off", () =>
-    scenario(
-      Effect.gen(function* () {
-        deepStrictEqual(yield* sendMany(15, "a"), many(15, "stored"))
+  scenario(
+    "gets the quota's name in the refusal",
+    function* () {
+      yield* sendMany(10, "a")
+      const failure = yield* Effect.flip(submit({ key: callerKey("b") }))
+      assert.instanceOf(failure, RateLimited)
+      deepStrictEqual(failure.quota, {
+        policy: { name: "reports", quota: 10, windowSeconds: 60 },
+        remaining: 0,
+        resetSeconds: 60,
+        retryAfterSeconds: 6
       })
-    )
+    },
+    { settings }
   )
+
+  scenario("is not limited with MUSIC_RATE_LIMIT=off", function* () {
+    deepStrictEqual(yield* sendMany(15, "a"), many(15, "stored"))
+  })
 })
 
 describe("A verified reporter", () => {
-  it.effect("may store 30 at once from any addresses, and uses no quota of the address", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { token } = yield* signedIn()
-        const elsewhere = { token, clientNetwork: "192.0.2.9" }
-        deepStrictEqual(yield* sendMany(20, "a", { token }), many(20, "stored"))
-        deepStrictEqual(yield* sendMany(11, "b", elsewhere), [...many(10, "stored"), "rate_limited 2"])
-        assert.strictEqual(yield* send("c"), "stored")
-        const other = yield* signedIn({ actor: "si:singer" })
-        assert.strictEqual(yield* send("d", { token: other.token }), "stored")
-      }),
-      { settings }
-    )
+  scenario(
+    "may store 30 at once from any addresses, and uses no quota of the address",
+    function* () {
+      const { token } = yield* signedIn()
+      const elsewhere = { token, clientNetwork: "192.0.2.9" }
+      deepStrictEqual(yield* sendMany(20, "a", { token }), many(20, "stored"))
+      deepStrictEqual(yield* sendMany(11, "b", elsewhere), [...many(10, "stored"), "rate_limited 2"])
+      assert.strictEqual(yield* send("c"), "stored")
+      const other = yield* signedIn({ actor: "si:singer" })
+      assert.strictEqual(yield* send("d", { token: other.token }), "stored")
+    },
+    { settings }
   )
 
-  it.effect("has a quota in each plane", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { token } = yield* signedIn()
-        yield* sendMany(30, "a", { token })
-        const testing = yield* signedIn({ environment: "e2e" })
-        const report = submit({ plane: testing.plane, token: testing.token })
-        assert.isFalse((yield* report).replayed)
-      }),
-      { settings }
-    )
+  scenario(
+    "has a quota in each plane",
+    function* () {
+      const { token } = yield* signedIn()
+      yield* sendMany(30, "a", { token })
+      const testing = yield* signedIn({ environment: "e2e" })
+      const report = submit({ plane: testing.plane, token: testing.token })
+      assert.isFalse((yield* report).replayed)
+    },
+    { settings }
   )
 
-  it.effect("is counted by address while IAM is unavailable", () =>
-    scenario(
-      Effect.gen(function* () {
-        const iam = yield* SimulatedIam
-        const { token } = yield* signedIn()
-        const sendUnverified = (name: string, sender: Sender = {}) =>
-          Effect.zipRight(iam.failNext("introspect", unreachable("iam")), send(name, { token, ...sender }))
-        const answers = yield* Effect.forEach(
-          Array.from({ length: 11 }, (_, index) => index),
-          (index) => sendUnverified(`a${index}`)
-        )
-        deepStrictEqual(answers, [...many(10, "stored"), "rate_limited 6"])
-        assert.strictEqual(yield* send("without a token"), "rate_limited 6")
-        assert.strictEqual(yield* sendUnverified("elsewhere", { clientNetwork: "192.0.2.9" }), "stored")
-        assert.strictEqual(yield* send("b", { token }), "stored")
-      }),
-      { settings }
-    )
+  scenario(
+    "is counted by address while IAM is unavailable",
+    function* () {
+      const iam = yield* SimulatedIam
+      const { token } = yield* signedIn()
+      const sendUnverified = (name: string, sender: Sender = {}) =>
+        Effect.zipRight(iam.failNext("introspect", unreachable("iam")), send(name, { token, ...sender }))
+      const answers = yield* Effect.forEach(
+        Array.from({ length: 11 }, (_, index) => index),
+        (index) => sendUnverified(`a${index}`)
+      )
+      deepStrictEqual(answers, [...many(10, "stored"), "rate_limited 6"])
+      assert.strictEqual(yield* send("without a token"), "rate_limited 6")
+      assert.strictEqual(yield* sendUnverified("elsewhere", { clientNetwork: "192.0.2.9" }), "stored")
+      assert.strictEqual(yield* send("b", { token }), "stored")
+    },
+    { settings }
   )
 })
 
 describe("A replay that moves up an unverified report", () => {
-  it.effect("uses the reporter's quota; without quota it is answered, and the report keeps its place", () =>
-    scenario(
-      Effect.gen(function* () {
-        const iam = yield* SimulatedIam
-        const store = yield* Store
-        const { token } = yield* signedIn()
-        const names = Array.from({ length: 32 }, (_, index) => `a${index}`)
-        for (const [index, name] of names.entries()) {
-          yield* iam.failNext("introspect", unreachable("iam"))
-          yield* send(name, { token, clientNetwork: `192.0.2.${Math.floor(index / 8)}` })
-        }
-        /** How many reports are filed while others wait. */
-        const prioritised = Effect.gen(function* () {
-          const now = yield* TestClock.currentTimeMillis
-          const leased = yield* store.deliveries.lease(
-            sampleLease({ ordinary: false, count: 100, now, leaseUntil: now + 1_000 })
-          )
-          return leased.length
-        })
-        const replays = Effect.forEach(names, (name) => send(name, { token }))
-        deepStrictEqual(yield* replays, many(32, "replayed"))
-        deepStrictEqual(yield* send("new", { token }), "rate_limited 2")
-        deepStrictEqual(yield* prioritised, 30)
+  scenario(
+    "uses the reporter's quota; without quota it is answered, and the report keeps its place",
+    function* () {
+      const iam = yield* SimulatedIam
+      const store = yield* Store
+      const { token } = yield* signedIn()
+      const names = Array.from({ length: 32 }, (_, index) => `a${index}`)
+      for (const [index, name] of names.entries()) {
+        yield* iam.failNext("introspect", unreachable("iam"))
+        yield* send(name, { token, clientNetwork: `192.0.2.${Math.floor(index / 8)}` })
+      }
+      /** How many reports are filed while others wait. */
+      const prioritised = Effect.gen(function* () {
+        const now = yield* TestClock.currentTimeMillis
+        const leased = yield* store.deliveries.lease(
+          sampleLease({ ordinary: false, count: 100, now, leaseUntil: now + 1_000 })
+        )
+        return leased.length
+      })
+      const replays = Effect.forEach(names, (name) => send(name, { token }))
+      deepStrictEqual(yield* replays, many(32, "replayed"))
+      deepStrictEqual(yield* send("new", { token }), "rate_limited 2")
+      deepStrictEqual(yield* prioritised, 30)
 
-        // The leases of before have ended, and two reports may move up.
-        yield* TestClock.adjust("4 seconds")
-        deepStrictEqual(yield* replays, many(32, "replayed"))
-        deepStrictEqual(yield* prioritised, 32)
-        deepStrictEqual(yield* replays, many(32, "replayed"))
-        deepStrictEqual(yield* send("new", { token }), "rate_limited 2")
-      }),
-      { settings: { ...settings, tracker } }
-    )
+      // The leases of before have ended, and two reports may move up.
+      yield* TestClock.adjust("4 seconds")
+      deepStrictEqual(yield* replays, many(32, "replayed"))
+      deepStrictEqual(yield* prioritised, 32)
+      deepStrictEqual(yield* replays, many(32, "replayed"))
+      deepStrictEqual(yield* send("new", { token }), "rate_limited 2")
+    },
+    { settings: { ...settings, tracker } }
   )
 })
 
 describe("Two equal reports at once", () => {
-  it.effect("are one report, and count once", () =>
-    scenario(
-      Effect.gen(function* () {
-        const both = yield* Effect.all([send("a"), send("a")], { concurrency: "unbounded" })
-        deepStrictEqual([...both].sort(), ["replayed", "stored"])
-        deepStrictEqual(yield* sendMany(10, "b"), [...many(9, "stored"), "rate_limited 6"])
-      }),
-      { settings }
-    )
+  scenario(
+    "are one report, and count once",
+    function* () {
+      const both = yield* Effect.all([send("a"), send("a")], { concurrency: "unbounded" })
+      deepStrictEqual([...both].sort(), ["replayed", "stored"])
+      deepStrictEqual(yield* sendMany(10, "b"), [...many(9, "stored"), "rate_limited 6"])
+    },
+    { settings }
   )
 })
 
 describe("A report that finds no room", () => {
-  it.effect("counts, because its content was redacted; a repetition finds its report all the same", () =>
-    scenario(
-      Effect.gen(function* () {
-        deepStrictEqual(yield* sendMany(1, "stored"), ["stored"])
-        deepStrictEqual(yield* sendMany(10, "a"), [...many(9, "reports_full"), "rate_limited 6"])
-        deepStrictEqual(yield* sendMany(1, "stored"), ["replayed"])
-      }),
-      { settings: { ...settings, reportsBytes: 3_000 } }
-    )
+  scenario(
+    "counts, because its content was redacted; a repetition finds its report all the same",
+    function* () {
+      deepStrictEqual(yield* sendMany(1, "stored"), ["stored"])
+      deepStrictEqual(yield* sendMany(10, "a"), [...many(9, "reports_full"), "rate_limited 6"])
+      deepStrictEqual(yield* sendMany(1, "stored"), ["replayed"])
+    },
+    { settings: { ...settings, reportsBytes: 3_000 } }
   )
 })
 
 describe("No quota is used by", () => {
-  it.effect("a replayed report, which is answered also when the quota is exhausted", () =>
-    scenario(
-      Effect.gen(function* () {
-        yield* sendMany(9, "a")
-        deepStrictEqual(yield* sendMany(9, "a"), many(9, "replayed"))
-        deepStrictEqual(yield* sendMany(2, "b"), ["stored", "rate_limited 6"])
-        deepStrictEqual(yield* sendMany(9, "a"), many(9, "replayed"))
-      }),
-      { settings }
-    )
+  scenario(
+    "a replayed report, which is answered also when the quota is exhausted",
+    function* () {
+      yield* sendMany(9, "a")
+      deepStrictEqual(yield* sendMany(9, "a"), many(9, "replayed"))
+      deepStrictEqual(yield* sendMany(2, "b"), ["stored", "rate_limited 6"])
+      deepStrictEqual(yield* sendMany(9, "a"), many(9, "replayed"))
+    },
+    { settings }
   )
 
-  it.effect("a conflict, and a report that the database failed to store", () =>
-    scenario(
-      Effect.gen(function* () {
-        const store = yield* StoreSwitches
-        yield* sendMany(9, "a")
-        const conflict = submit({ key: callerKey("a0"), request: { message: `${message} other` } })
-        assert.strictEqual((yield* Effect.flip(conflict)).code, "idempotency_conflict")
-        yield* store.breakDown("reports.admit")
-        assert.strictEqual(yield* send("b"), "dependency_unavailable")
-        yield* store.repair("reports.admit")
-        deepStrictEqual(yield* sendMany(2, "c"), ["stored", "rate_limited 6"])
-      }),
-      { settings }
-    )
+  scenario(
+    "a conflict, and a report that the database failed to store",
+    function* () {
+      const store = yield* StoreSwitches
+      yield* sendMany(9, "a")
+      const conflict = submit({ key: callerKey("a0"), request: { message: `${message} other` } })
+      assert.strictEqual((yield* Effect.flip(conflict)).code, "idempotency_conflict")
+      yield* store.breakDown("reports.admit")
+      assert.strictEqual(yield* send("b"), "dependency_unavailable")
+      yield* store.repair("reports.admit")
+      deepStrictEqual(yield* sendMany(2, "c"), ["stored", "rate_limited 6"])
+    },
+    { settings }
   )
 })
 

@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as FastCheck from "effect/FastCheck"
@@ -9,7 +10,7 @@ import { Store } from "../../src/services/Store.ts"
 import { eventTime, Telemetry } from "../../src/services/Telemetry.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { inRequest, production, scenario, start } from "../support/UseCaseLayers.ts"
+import { inRequest, production, scenario, withUseCases, start } from "../support/UseCaseLayers.ts"
 
 const id = "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e"
 
@@ -44,104 +45,84 @@ const spooled = Effect.flatMap(Store, (store) =>
 const day = 86_400_000
 
 describe("a batch of telemetry", () => {
-  it.effect("is committed to the spool before it is acknowledged", () =>
-    scenario(
-      Effect.gen(function* () {
-        const event = { id, type: "playback.track.started", data: { title: "Flut ünd Ebbe" }, metadata: {} }
-        yield* accept({ events: [event] })
-        const json = JSON.stringify(event)
-        deepStrictEqual(yield* spooled, [
-          {
-            table: "musicclidaemon",
-            recordId: id,
-            eventAt: start,
-            json,
-            bytes: new TextEncoder().encode(json).length,
-            acceptedAt: start
-          }
-        ])
-      })
-    )
-  )
+  scenario("is committed to the spool before it is acknowledged", function* () {
+    const event = { id, type: "playback.track.started", data: { title: "Flut ünd Ebbe" }, metadata: {} }
+    yield* accept({ events: [event] })
+    const json = JSON.stringify(event)
+    deepStrictEqual(yield* spooled, [
+      {
+        table: "musicclidaemon",
+        recordId: id,
+        eventAt: start,
+        json,
+        bytes: new TextEncoder().encode(json).length,
+        acceptedAt: start
+      }
+    ])
+  })
 
-  it.effect("has its ids in lower case, in the record too; a retry is stored once", () =>
-    scenario(
-      Effect.gen(function* () {
-        yield* accept({ events: [{ id: id.toUpperCase(), n: 1 }] })
-        yield* accept({ events: [{ id, n: 1 }] })
-        const [entry, ...more] = yield* spooled
-        assert.isEmpty(more)
-        assert.strictEqual(entry?.recordId, id)
-        deepStrictEqual(JSON.parse(entry?.json ?? ""), { id, n: 1 })
-      })
-    )
-  )
+  scenario("has its ids in lower case, in the record too; a retry is stored once", function* () {
+    yield* accept({ events: [{ id: id.toUpperCase(), n: 1 }] })
+    yield* accept({ events: [{ id, n: 1 }] })
+    const [entry, ...more] = yield* spooled
+    assert.isEmpty(more)
+    assert.strictEqual(entry?.recordId, id)
+    deepStrictEqual(JSON.parse(entry?.json ?? ""), { id, n: 1 })
+  })
 
-  it.effect("is written to the table that it names, with an id for each event without one", () =>
-    scenario(
-      Effect.gen(function* () {
-        yield* accept({ table: "musicfrontendevents", events: [{ n: 1 }, { n: 1 }] })
-        const entries = yield* spooled
-        deepStrictEqual(
-          entries.map(({ table }) => table),
-          ["musicfrontendevents", "musicfrontendevents"]
-        )
-        assert.strictEqual(new Set(entries.map(({ recordId }) => recordId)).size, 2)
-        for (const { json, recordId } of entries) {
-          assert.match(recordId, /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/)
-          deepStrictEqual(JSON.parse(json), { n: 1, id: recordId })
-        }
-      })
+  scenario("is written to the table that it names, with an id for each event without one", function* () {
+    yield* accept({ table: "musicfrontendevents", events: [{ n: 1 }, { n: 1 }] })
+    const entries = yield* spooled
+    deepStrictEqual(
+      entries.map(({ table }) => table),
+      ["musicfrontendevents", "musicfrontendevents"]
     )
-  )
+    assert.strictEqual(new Set(entries.map(({ recordId }) => recordId)).size, 2)
+    for (const { json, recordId } of entries) {
+      assert.match(recordId, /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/)
+      deepStrictEqual(JSON.parse(json), { n: 1, id: recordId })
+    }
+  })
 
-  it.effect("keeps an id that is no UUID unchanged, and identifies the event by a new one", () =>
-    scenario(
-      Effect.gen(function* () {
-        const ids = [
-          "1",
-          "1",
-          "",
-          null,
-          1,
-          { id },
-          "01990c6e5f0a7c1e8d3b2a4f6b8c0d1e",
-          `{${id}}`,
-          `${id.slice(0, -1)}g`,
-          `${id}\n`
-        ]
-        yield* accept({ events: ids.map((other) => ({ id: other })) })
-        const entries = yield* spooled
-        deepStrictEqual(
-          entries.map(({ json }): unknown => JSON.parse(json)),
-          ids.map((other) => ({ id: other }))
-        )
-        assert.strictEqual(new Set(entries.map(({ recordId }) => recordId)).size, ids.length)
-        assert.notInclude(
-          entries.map(({ recordId }) => recordId),
-          id
-        )
-      })
+  scenario("keeps an id that is no UUID unchanged, and identifies the event by a new one", function* () {
+    const ids = [
+      "1",
+      "1",
+      "",
+      null,
+      1,
+      { id },
+      "01990c6e5f0a7c1e8d3b2a4f6b8c0d1e",
+      `{${id}}`,
+      `${id.slice(0, -1)}g`,
+      `${id}\n`
+    ]
+    yield* accept({ events: ids.map((other) => ({ id: other })) })
+    const entries = yield* spooled
+    deepStrictEqual(
+      entries.map(({ json }): unknown => JSON.parse(json)),
+      ids.map((other) => ({ id: other }))
     )
-  )
+    assert.strictEqual(new Set(entries.map(({ recordId }) => recordId)).size, ids.length)
+    assert.notInclude(
+      entries.map(({ recordId }) => recordId),
+      id
+    )
+  })
 
-  it.effect("is stored without credentials", () =>
-    scenario(
-      Effect.gen(function* () {
-        const secret = `oat_${"s3cret".repeat(8)}`
-        yield* accept({ events: [{ id, data: { note: `it said ${secret}` } }] })
-        deepStrictEqual(JSON.parse((yield* spooled)[0]?.json ?? ""), {
-          id,
-          data: { note: "it said [redacted]" }
-        })
-      })
-    )
-  )
+  scenario("is stored without credentials", function* () {
+    const secret = `oat_${"s3cret".repeat(8)}`
+    yield* accept({ events: [{ id, data: { note: `it said ${secret}` } }] })
+    deepStrictEqual(JSON.parse((yield* spooled)[0]?.json ?? ""), {
+      id,
+      data: { note: "it said [redacted]" }
+    })
+  })
 
   it.effect("that exceeds the spool's bound is 503, and none of it is stored", () => {
     const event = { id, text: "x".repeat(100) }
     const bytes = JSON.stringify(event).length
-    return scenario(
+    return withUseCases(
       Effect.gen(function* () {
         yield* accept({ events: [event] })
         const failure = yield* Effect.flip(accept({ events: [{ n: 1 }] }))
@@ -155,16 +136,12 @@ describe("a batch of telemetry", () => {
     )
   })
 
-  it.effect("that the database failed to store is 503, never acknowledged", () =>
-    scenario(
-      Effect.gen(function* () {
-        yield* (yield* StoreSwitches).breakDown("spool.offer")
-        const failure = yield* Effect.flip(accept())
-        assert.strictEqual(failure.code, "dependency_unavailable")
-        deepStrictEqual(failure.details, { dependency: "database" })
-      })
-    )
-  )
+  scenario("that the database failed to store is 503, never acknowledged", function* () {
+    yield* (yield* StoreSwitches).breakDown("spool.offer")
+    const failure = yield* Effect.flip(accept())
+    assert.strictEqual(failure.code, "dependency_unavailable")
+    deepStrictEqual(failure.details, { dependency: "database" })
+  })
 })
 
 describe("the table", () => {
@@ -179,25 +156,22 @@ describe("the table", () => {
       assert.notInclude(JSON.stringify(toEnvelope(failure)), `"${table}"`)
     })
 
-  it.effect("must be a client table: neither the backend's own nor an unknown one", () =>
-    scenario(
-      Effect.gen(function* () {
-        for (const table of ["musicbackend", "unknown", "", "MUSICCLIDAEMON", "toString"])
-          yield* refused(table)
-        assert.isEmpty(yield* spooled)
-      }),
-      { tables: [...clientTables, "musicbackend"] }
-    )
+  scenario(
+    "must be a client table: neither the backend's own nor an unknown one",
+    function* () {
+      for (const table of ["musicbackend", "unknown", "", "MUSICCLIDAEMON", "toString"]) yield* refused(table)
+      assert.isEmpty(yield* spooled)
+    },
+    { tables: [...clientTables, "musicbackend"] }
   )
 
-  it.effect("must have a key", () =>
-    scenario(
-      Effect.gen(function* () {
-        yield* accept({ table: "musicclidaemon" })
-        yield* refused("musicfrontendevents")
-      }),
-      { tables: ["musicclidaemon"] }
-    )
+  scenario(
+    "must have a key",
+    function* () {
+      yield* accept({ table: "musicclidaemon" })
+      yield* refused("musicfrontendevents")
+    },
+    { tables: ["musicclidaemon"] }
   )
 })
 
@@ -211,21 +185,17 @@ describe("nothing is recorded", () => {
     })
 
   it.effect("for a caller who opted out, but the request is validated", () =>
-    scenario(stillValidated({ recording: false }))
+    withUseCases(stillValidated({ recording: false }))
   )
 
   it.effect("with MUSIC_TELEMETRY=off, but the request is validated", () =>
-    scenario(stillValidated({}), { settings: { telemetry: { enabled: false } } })
+    withUseCases(stillValidated({}), { settings: { telemetry: { enabled: false } } })
   )
 
-  it.effect("in a testing plane, but the request is validated", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { plane } = yield* (yield* SimulatedIam).environment("e2e")
-        yield* stillValidated({ plane })
-      })
-    )
-  )
+  scenario("in a testing plane, but the request is validated", function* () {
+    const { plane } = yield* (yield* SimulatedIam).environment("e2e")
+    yield* stillValidated({ plane })
+  })
 })
 
 describe("the time of an event", () => {

@@ -1,4 +1,5 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { traced } from "../../src/services/Tracing.ts"
@@ -9,13 +10,11 @@ describe("A traced effect", () => {
     Option.map(({ name }) => name)
   )
 
-  it.effect("has a span of its name, and none while tracing is off", () =>
-    Effect.gen(function* () {
-      const method = Effect.fnUntraced(function* () {
-        return yield* nameOfSpan
-      }, traced("Sessions.login"))
-      expect(yield* method()).toEqual(Option.some("Sessions.login"))
-      expect(yield* Effect.withTracerEnabled(method(), false)).toEqual(Option.none())
-    })
-  )
+  it.effect("has a span of its name, and none while tracing is off", function* () {
+    const method = Effect.fnUntraced(function* () {
+      return yield* nameOfSpan
+    }, traced("Sessions.login"))
+    expect(yield* method()).toEqual(Option.some("Sessions.login"))
+    expect(yield* Effect.withTracerEnabled(method(), false)).toEqual(Option.none())
+  })
 })

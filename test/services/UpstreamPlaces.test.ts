@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -17,7 +18,7 @@ import { authenticate, loggedIn, login, loginAs } from "../support/Logins.ts"
 import { prepared, settle } from "../support/Sending.ts"
 import { testSettings } from "../support/Settings.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { callerKey, inRequest, production, scenario } from "../support/UseCaseLayers.ts"
+import { callerKey, inRequest, production, withUseCases } from "../support/UseCaseLayers.ts"
 
 const bounds = (iam: number, ting = 1, perCredential = 100, perAddress = 100) =>
   Effect.provideService(PlaceBounds, {
@@ -90,7 +91,7 @@ describe("places for an upstream", () => {
   )
 
   it.effect("count the calls with one short-lived, refresh or access token", () =>
-    scenario(
+    withUseCases(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
         const sessions = yield* Sessions
@@ -169,20 +170,18 @@ describe("places for an upstream", () => {
     }).pipe(places(), bounds(5, 5))
   )
 
-  it.effect("leave 400 of the requests in flight to requests that wait for no upstream", () =>
-    Effect.gen(function* () {
-      deepStrictEqual(defaultBound, 1_000)
-      deepStrictEqual(yield* PlaceBounds, {
-        iam: { all: 400, perCredential: 40, perAddress: 100 },
-        ting: { all: 200, perCredential: 20, perAddress: 50 }
-      })
+  it.effect("leave 400 of the requests in flight to requests that wait for no upstream", function* () {
+    deepStrictEqual(defaultBound, 1_000)
+    deepStrictEqual(yield* PlaceBounds, {
+      iam: { all: 400, perCredential: 40, perAddress: 100 },
+      ting: { all: 200, perCredential: 20, perAddress: 50 }
     })
-  )
+  })
 })
 
 describe("a call that waits for IAM", () => {
   it.effect("takes one place for all of its work, so that it is never refused in the middle", () =>
-    scenario(
+    withUseCases(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
         const held = yield* iam.hold("introspect")
@@ -198,7 +197,7 @@ describe("a call that waits for IAM", () => {
   )
 
   it.effect("is refused before anything is spent", () =>
-    scenario(
+    withUseCases(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
         const spent = yield* iam.calls("exchange")
@@ -216,7 +215,7 @@ describe("a call that waits for IAM", () => {
   )
 
   it.effect("takes its own place when it joins an execution in flight", () =>
-    scenario(
+    withUseCases(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
         const held = yield* iam.hold("introspect")
@@ -235,7 +234,7 @@ describe("a call that waits for IAM", () => {
 
 describe("a testing secret that IAM resolves", () => {
   it.effect("takes a place, from a limited part of the places", () =>
-    scenario(
+    withUseCases(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
         const planes = yield* Planes
@@ -255,7 +254,7 @@ describe("a testing secret that IAM resolves", () => {
 
 describe("a call that waits for Ting", () => {
   it.effect("takes one place for the proof and the ting: without one no proof is requested", () =>
-    scenario(
+    withUseCases(
       Effect.gen(function* () {
         const { iam, ting, proofs, send, sends } = yield* prepared()
         const held = yield* ting.hold("send")

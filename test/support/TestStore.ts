@@ -1,7 +1,4 @@
 /** The store of a test: SQLite on a temporary file. It records every call and can fail named methods. */
-import { mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -9,6 +6,7 @@ import * as Layer from "effect/Layer"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
 import type { Held } from "./FaultSwitches.ts"
+import { migratedFile } from "../world/SqliteTemplate.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 
 type Repository = Exclude<keyof StoreService, "check" | "wakeups" | "retention">
@@ -108,17 +106,12 @@ const wrapped = Layer.effectContext(
   })
 )
 
-const folder = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-test-"))),
-  (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
-)
-
 export const layer: Layer.Layer<Store | StoreSwitches> = Layer.provide(
   wrapped,
   Layer.orDie(
     Layer.scoped(
       Store,
-      Effect.flatMap(folder, (path) => Effect.flatMap(openDatabase(join(path, "music.sqlite")), makeStore))
+      Effect.flatMap(migratedFile, (path) => Effect.flatMap(openDatabase(path), makeStore))
     )
   )
 )

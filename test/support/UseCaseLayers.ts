@@ -5,6 +5,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
+import type * as TestServices from "effect/TestServices"
 import { clientTables, type TableName } from "../../src/schema/Telemetry.ts"
 import type { Credential } from "../../src/services/RequestCredentials.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
@@ -29,6 +30,7 @@ import { Telemetry } from "../../src/services/Telemetry.ts"
 import { NotExecuted, Unknown } from "../../src/services/UpstreamFailure.ts"
 import { UpstreamPlaces } from "../../src/services/UpstreamPlaces.ts"
 import { Webhooks } from "../../src/services/Webhooks.ts"
+import { type Body, it, toEffect } from "../world/Test.ts"
 import { type SettingsOverrides, testSettings } from "./Settings.ts"
 import * as SimulatedIam from "./SimulatedIam.ts"
 import * as SimulatedTables from "./SimulatedTables.ts"
@@ -103,10 +105,24 @@ export const inRequest =
       })
     )
 
-/** Runs a test over fresh use cases and ports. */
-export const scenario = <A, E, R>(effect: Effect.Effect<A, E, R>, options: UseCaseOptions = {}) =>
+/** Runs an effect over fresh use cases and ports. */
+export const withUseCases = <A, E, R>(effect: Effect.Effect<A, E, R>, options: UseCaseOptions = {}) =>
   // The clock is set first: set later, the background workers would run through every second since 1970.
   Effect.zipRight(TestClock.setTime(start), Effect.provide(effect, useCaseLayers(options)))
+
+type UseCases = Layer.Layer.Success<ReturnType<typeof useCaseLayers>> | TestServices.TestServices
+
+/** A test over fresh use cases and ports. */
+export const scenario = Object.assign(
+  (name: string, body: Body<UseCases, []>, options: UseCaseOptions = {}) =>
+    it.effect(name, () => withUseCases(toEffect(body)(), options)),
+  {
+    each:
+      <T>(cases: ReadonlyArray<T>) =>
+      (name: string, body: Body<UseCases, [T]>, options: UseCaseOptions = {}) =>
+        it.effect.each(cases)(name, (value) => withUseCases(toEffect(body)(value), options))
+  }
+)
 
 /** Runs the effect while the clock advances, so that its sleeps end. */
 export const advanceClockDuring = <A, E, R>(

@@ -1,4 +1,5 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Fiber from "effect/Fiber"
@@ -39,74 +40,61 @@ const run = (
 const unavailable = () => serviceFailure("dependency_unavailable")
 
 describe("Retries", () => {
-  it.effect("wait longer before each attempt, 5 s at most", () =>
-    Effect.gen(function* () {
-      const { attempt, times } = failing(...Array.from({ length: 7 }, unavailable))
-      expect(yield* run(30, attempt)).toEqual(Either.right("done"))
-      expect(times).toEqual([0, 250, 750, 1_750, 3_750, 7_750, 12_750, 17_750])
-    })
-  )
+  it.effect("wait longer before each attempt, 5 s at most", function* () {
+    const { attempt, times } = failing(...Array.from({ length: 7 }, unavailable))
+    expect(yield* run(30, attempt)).toEqual(Either.right("done"))
+    expect(times).toEqual([0, 250, 750, 1_750, 3_750, 7_750, 12_750, 17_750])
+  })
 
-  it.effect("are never sent before Retry-After", () =>
-    Effect.gen(function* () {
-      const asked = serviceFailure("rate_limited", { retryAfterSeconds: 7 })
-      const { attempt, times } = failing(asked)
-      expect(yield* run(30, attempt)).toEqual(Either.right("done"))
-      expect(times).toEqual([0, 7_000])
-    })
-  )
+  it.effect("are never sent before Retry-After", function* () {
+    const asked = serviceFailure("rate_limited", { retryAfterSeconds: 7 })
+    const { attempt, times } = failing(asked)
+    expect(yield* run(30, attempt)).toEqual(Either.right("done"))
+    expect(times).toEqual([0, 7_000])
+  })
 
   it.effect(
     "end at once after a rate limit that leaves less than a second, which the service would count",
-    () =>
-      Effect.gen(function* () {
-        const asked = serviceFailure("rate_limited", { retryAfterSeconds: 7 })
-        const { attempt, times } = failing(asked)
-        expect(yield* run(8, attempt)).toEqual(Either.left(asked))
-        expect(times).toEqual([0])
-        const other = failing(serviceFailure("overloaded", { retryAfterSeconds: 7 }))
-        expect(yield* run(8, other.attempt)).toEqual(Either.right("done"))
-      })
-  )
-
-  it.effect("end at once with the service's error when Retry-After exceeds the deadline", () =>
-    Effect.gen(function* () {
-      const asked = serviceFailure("rate_limited", { retryAfterSeconds: 60 })
+    function* () {
+      const asked = serviceFailure("rate_limited", { retryAfterSeconds: 7 })
       const { attempt, times } = failing(asked)
-      expect(yield* run(30, attempt)).toEqual(Either.left(asked))
-      expect(times).toHaveLength(1)
-    })
+      expect(yield* run(8, attempt)).toEqual(Either.left(asked))
+      expect(times).toEqual([0])
+      const other = failing(serviceFailure("overloaded", { retryAfterSeconds: 7 }))
+      expect(yield* run(8, other.attempt)).toEqual(Either.right("done"))
+    }
   )
 
-  it.effect("limit each attempt to the remaining time", () =>
-    Effect.gen(function* () {
-      const given: Array<number> = []
-      const attempt = (_: number, milliseconds: number) => {
-        given.push(milliseconds)
-        return Effect.zipRight(Effect.sleep(milliseconds), Effect.fail(clientFailure("timed_out")))
-      }
-      expect(Either.isLeft(yield* run(15, attempt))).toBe(true)
-      expect(given).toEqual([10_000, 4_750])
-    })
-  )
+  it.effect("end at once with the service's error when Retry-After exceeds the deadline", function* () {
+    const asked = serviceFailure("rate_limited", { retryAfterSeconds: 60 })
+    const { attempt, times } = failing(asked)
+    expect(yield* run(30, attempt)).toEqual(Either.left(asked))
+    expect(times).toHaveLength(1)
+  })
 
-  it.effect("end after 5 s when nothing listens at the address", () =>
-    Effect.gen(function* () {
-      const refused = clientFailure("transport_failed", { details: { reason: "refused" } })
-      const { attempt, times } = failing(...Array.from({ length: 20 }, () => refused))
-      expect(yield* run(30, attempt)).toEqual(Either.left(refused))
-      expect(times).toEqual([0, 250, 750, 1_750, 3_750])
-    })
-  )
+  it.effect("limit each attempt to the remaining time", function* () {
+    const given: Array<number> = []
+    const attempt = (_: number, milliseconds: number) => {
+      given.push(milliseconds)
+      return Effect.zipRight(Effect.sleep(milliseconds), Effect.fail(clientFailure("timed_out")))
+    }
+    expect(Either.isLeft(yield* run(15, attempt))).toBe(true)
+    expect(given).toEqual([10_000, 4_750])
+  })
 
-  it.effect("are not sent for a failure that is not retryable", () =>
-    Effect.gen(function* () {
-      const internal = serviceFailure("internal")
-      const { attempt, times } = failing(internal)
-      expect(yield* run(30, attempt)).toEqual(Either.left(internal))
-      expect(times).toHaveLength(1)
-    })
-  )
+  it.effect("end after 5 s when nothing listens at the address", function* () {
+    const refused = clientFailure("transport_failed", { details: { reason: "refused" } })
+    const { attempt, times } = failing(...Array.from({ length: 20 }, () => refused))
+    expect(yield* run(30, attempt)).toEqual(Either.left(refused))
+    expect(times).toEqual([0, 250, 750, 1_750, 3_750])
+  })
+
+  it.effect("are not sent for a failure that is not retryable", function* () {
+    const internal = serviceFailure("internal")
+    const { attempt, times } = failing(internal)
+    expect(yield* run(30, attempt)).toEqual(Either.left(internal))
+    expect(times).toHaveLength(1)
+  })
 
   it("follow the failure table of the service, and repeat an internal failure only under a key", () => {
     // Iterating over our own constant: its keys are the codes.

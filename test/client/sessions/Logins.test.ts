@@ -1,5 +1,6 @@
 /** A login and the lock: no request is sent before the lock is held, and a received session is saved. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -46,25 +47,23 @@ describe("A login that waits for the lock", () => {
 })
 
 describe("A login that waits for the lock of a dead holder", () => {
-  it.effect("runs once when the lock is granted after 15 s", () =>
-    Effect.gen(function* () {
-      const asked = yield* Deferred.make<void>()
-      const granted = yield* Deferred.make<() => Promise<void>>()
-      const lock: SessionLock = {
-        acquire: () => {
-          Effect.runSync(Deferred.succeed(asked, undefined))
-          return Effect.runPromise(Deferred.await(granted))
-        }
+  it.effect("runs once when the lock is granted after 15 s", function* () {
+    const asked = yield* Deferred.make<void>()
+    const granted = yield* Deferred.make<() => Promise<void>>()
+    const lock: SessionLock = {
+      acquire: () => {
+        Effect.runSync(Deferred.succeed(asked, undefined))
+        return Effect.runPromise(Deferred.await(granted))
       }
-      const { fetch } = stubService()
-      const client = yield* makeMusicClient({ ...options, lock }, fetchTransport(fetch))
-      const login = yield* Effect.fork(client.login("oac_1"))
-      yield* Deferred.await(asked)
-      yield* TestClock.adjust("15 seconds")
-      yield* Deferred.succeed(granted, () => Promise.resolve())
-      expect(yield* Fiber.join(login)).toMatchObject({ org_id: "acme" })
-    })
-  )
+    }
+    const { fetch } = stubService()
+    const client = yield* makeMusicClient({ ...options, lock }, fetchTransport(fetch))
+    const login = yield* Effect.fork(client.login("oac_1"))
+    yield* Deferred.await(asked)
+    yield* TestClock.adjust("15 seconds")
+    yield* Deferred.succeed(granted, () => Promise.resolve())
+    expect(yield* Fiber.join(login)).toMatchObject({ org_id: "acme" })
+  })
 })
 
 describe("A login with a received session", () => {

@@ -1,5 +1,6 @@
 import { connect } from "node:net"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -62,100 +63,92 @@ const from = (address: string, sent: Sent): Sent => ({
 })
 
 describe("A stalled body", () => {
-  it.scoped("takes no place among the requests in flight", () =>
-    Effect.gen(function* () {
-      const server = yield* backend({ inFlight: 1 })
-      for (const name of ["submit", "accept", "receive", "login"] as const) yield* stalled(server, good[name])
-      yield* eventually("four bodies arriving", () => arriving() === 4)
-      expect((yield* call(server, good.version)).status).toBe(200)
-      expect((yield* call(server, good.login)).status).toBe(200)
-      expect((yield* call(server, good.receive)).status).toBe(200)
-      expect(yield* levels).toEqual([0, 4])
-    })
-  )
+  it.scoped("takes no place among the requests in flight", function* () {
+    const server = yield* backend({ inFlight: 1 })
+    for (const name of ["submit", "accept", "receive", "login"] as const) yield* stalled(server, good[name])
+    yield* eventually("four bodies arriving", () => arriving() === 4)
+    expect((yield* call(server, good.version)).status).toBe(200)
+    expect((yield* call(server, good.login)).status).toBe(200)
+    expect((yield* call(server, good.receive)).status).toBe(200)
+    expect(yield* levels).toEqual([0, 4])
+  })
 
-  it.scoped("is answered with 408 at the request's deadline, and its connection is closed", () =>
-    Effect.gen(function* () {
-      const server = yield* backend({ settings: { requestDeadlineSeconds: 10 } })
-      const first = yield* stalled(server, good.submit)
-      yield* eventually("one body arriving", () => arriving() === 1)
-      yield* TestClock.adjust("6 seconds")
-      const second = yield* stalled(server, good.receive)
-      yield* eventually("two bodies arriving", () => arriving() === 2)
-      yield* TestClock.adjust("3999 millis")
+  it.scoped("is answered with 408 at the request's deadline, and its connection is closed", function* () {
+    const server = yield* backend({ settings: { requestDeadlineSeconds: 10 } })
+    const first = yield* stalled(server, good.submit)
+    yield* eventually("one body arriving", () => arriving() === 1)
+    yield* TestClock.adjust("6 seconds")
+    const second = yield* stalled(server, good.receive)
+    yield* eventually("two bodies arriving", () => arriving() === 2)
+    yield* TestClock.adjust("3999 millis")
+    yield* settle
+    expect([first.answered(), second.answered()]).toEqual([false, false])
+    yield* TestClock.adjust("1 millis")
+    yield* eventually("the first answer", first.answered)
+    expect([first.answer().status, errorOf(first.answer()).code]).toEqual([408, "invalid_input"])
+    expect(first.answer().headers).toMatchObject({
+      connection: "close",
+      "content-type": "application/json",
+      "cache-control": "no-store",
+      "x-request-id": expect.stringMatching(/^req_/)
+    })
+    expect([second.answered(), arriving()]).toEqual([false, 1])
+    // The rest is read and dropped.
+    first.finish()
+    yield* eventually("the end of the connection", first.closed)
+    yield* TestClock.adjust("6 seconds")
+    yield* eventually("the second answer", second.answered)
+    expect(second.answer().status).toBe(408)
+    expect(yield* levels).toEqual([0, 0])
+    expect(server.reached).toEqual([])
+    expect(server.lines.filter(({ fields }) => fields.status === 408)).toHaveLength(2)
+  })
+
+  it.scoped("that arrives before the deadline is served", function* () {
+    const server = yield* backend()
+    const slow = yield* stalled(server, good.submit)
+    yield* eventually("one body arriving", () => arriving() === 1)
+    yield* TestClock.adjust("24 seconds")
+    slow.finish()
+    yield* eventually("an answer", slow.done)
+    expect(slow.answer().status).toBe(200)
+    expect(yield* levels).toEqual([0, 0])
+    // The duration begins with the head.
+    const line = server.lines.find(({ fields }) => fields.route === "/api/v1/reports")
+    expect(line?.fields.duration_ms).toBe(24_000)
+  })
+
+  it.scoped("releases its places at every end", function* () {
+    const server = yield* backend({ inFlight: 2, bodies: { all: 3, address: 2 }, settings: proxied })
+    const names = ["submit", "accept", "receive", "login", "refresh", "send"] as const
+    // Deterministic: every ending follows every other, for every call.
+    for (let at = 0; at < 48; at += 1) {
+      const name = names[at % names.length] ?? "submit"
+      const slow = yield* stalled(server, good[name], `203.0.113.${at % 3}`)
+      if (at % 5 !== 0) yield* eventually("a body arriving", () => arriving() !== 0)
+      switch (at % 4) {
+        case 0:
+          slow.socket.resetAndDestroy()
+          break
+        case 1:
+          slow.socket.end()
+          break
+        case 2:
+          slow.finish()
+          break
+        default:
+      }
+    }
+    // The last ones may start to arrive only now.
+    for (let at = 0; at < 100 && (at < 3 || arriving() !== 0); at += 1) {
       yield* settle
-      expect([first.answered(), second.answered()]).toEqual([false, false])
-      yield* TestClock.adjust("1 millis")
-      yield* eventually("the first answer", first.answered)
-      expect([first.answer().status, errorOf(first.answer()).code]).toEqual([408, "invalid_input"])
-      expect(first.answer().headers).toMatchObject({
-        connection: "close",
-        "content-type": "application/json",
-        "cache-control": "no-store",
-        "x-request-id": expect.stringMatching(/^req_/)
-      })
-      expect([second.answered(), arriving()]).toEqual([false, 1])
-      // The rest is read and dropped.
-      first.finish()
-      yield* eventually("the end of the connection", first.closed)
-      yield* TestClock.adjust("6 seconds")
-      yield* eventually("the second answer", second.answered)
-      expect(second.answer().status).toBe(408)
-      expect(yield* levels).toEqual([0, 0])
-      expect(server.reached).toEqual([])
-      expect(server.lines.filter(({ fields }) => fields.status === 408)).toHaveLength(2)
-    })
-  )
-
-  it.scoped("that arrives before the deadline is served", () =>
-    Effect.gen(function* () {
-      const server = yield* backend()
-      const slow = yield* stalled(server, good.submit)
-      yield* eventually("one body arriving", () => arriving() === 1)
-      yield* TestClock.adjust("24 seconds")
-      slow.finish()
-      yield* eventually("an answer", slow.done)
-      expect(slow.answer().status).toBe(200)
-      expect(yield* levels).toEqual([0, 0])
-      // The duration begins with the head.
-      const line = server.lines.find(({ fields }) => fields.route === "/api/v1/reports")
-      expect(line?.fields.duration_ms).toBe(24_000)
-    })
-  )
-
-  it.scoped("releases its places at every end", () =>
-    Effect.gen(function* () {
-      const server = yield* backend({ inFlight: 2, bodies: { all: 3, address: 2 }, settings: proxied })
-      const names = ["submit", "accept", "receive", "login", "refresh", "send"] as const
-      // Deterministic: every ending follows every other, for every call.
-      for (let at = 0; at < 48; at += 1) {
-        const name = names[at % names.length] ?? "submit"
-        const slow = yield* stalled(server, good[name], `203.0.113.${at % 3}`)
-        if (at % 5 !== 0) yield* eventually("a body arriving", () => arriving() !== 0)
-        switch (at % 4) {
-          case 0:
-            slow.socket.resetAndDestroy()
-            break
-          case 1:
-            slow.socket.end()
-            break
-          case 2:
-            slow.finish()
-            break
-          default:
-        }
-      }
-      // The last ones may start to arrive only now.
-      for (let at = 0; at < 100 && (at < 3 || arriving() !== 0); at += 1) {
-        yield* settle
-        yield* TestClock.adjust("25 seconds")
-      }
-      expect(arriving()).toBe(0)
-      yield* eventually("nothing in flight", () => Effect.runSync(levels)[0] === 0)
-      expect((yield* call(server, good.submit)).status).toBe(200)
-      expect(server.lines.filter(({ level }) => level === "ERROR" || level === "WARN")).toEqual([])
-    })
-  )
+      yield* TestClock.adjust("25 seconds")
+    }
+    expect(arriving()).toBe(0)
+    yield* eventually("nothing in flight", () => Effect.runSync(levels)[0] === 0)
+    expect((yield* call(server, good.submit)).status).toBe(200)
+    expect(server.lines.filter(({ level }) => level === "ERROR" || level === "WARN")).toEqual([])
+  })
 })
 
 describe("Many stalled bodies", () => {
@@ -163,8 +156,9 @@ describe("Many stalled bodies", () => {
     expect(defaultArrivingBodyLimits).toEqual({ all: 256, address: 64 })
   })
 
-  it.scoped("from one address cause the refusal of its oldest, and do not affect other addresses", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "from one address cause the refusal of its oldest, and do not affect other addresses",
+    function* () {
       const server = yield* backend({ settings: proxied, bodies: { all: 100, address: 3 } })
       const other = yield* stalled(server, good.submit, "198.51.100.1")
       yield* eventually("one", () => arriving() === 1)
@@ -196,11 +190,12 @@ describe("Many stalled bodies", () => {
       other.finish()
       yield* eventually("the other's answer", other.done)
       expect(other.answer().status).toBe(200)
-    })
+    }
   )
 
-  it.scoped("from many addresses cause the refusal of the oldest one of the address with the most", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "from many addresses cause the refusal of the oldest one of the address with the most",
+    function* () {
       const server = yield* backend({ settings: proxied, bodies: { all: 4, address: 3 } })
       const lone = yield* stalled(server, good.submit, "198.51.100.1")
       yield* eventually("one", () => arriving() === 1)
@@ -218,50 +213,46 @@ describe("Many stalled bodies", () => {
         false,
         4
       ])
-    })
+    }
   )
 
-  it.scoped("with MUSIC_RATE_LIMIT=off have only the total limit", () =>
-    Effect.gen(function* () {
-      const server = yield* backend({ bodies: { all: 3, address: 1 } })
-      for (let at = 0; at < 3; at += 1) yield* stalled(server, good.receive)
-      yield* eventually("three", () => arriving() === 3)
-      const last = yield* stalled(server, good.submit)
-      yield* settle
-      expect(arriving()).toBe(3)
-      last.finish()
-      yield* eventually("an answer", last.done)
-      expect(last.answer().status).toBe(200)
-    })
-  )
+  it.scoped("with MUSIC_RATE_LIMIT=off have only the total limit", function* () {
+    const server = yield* backend({ bodies: { all: 3, address: 1 } })
+    for (let at = 0; at < 3; at += 1) yield* stalled(server, good.receive)
+    yield* eventually("three", () => arriving() === 3)
+    const last = yield* stalled(server, good.submit)
+    yield* settle
+    expect(arriving()).toBe(3)
+    last.finish()
+    yield* eventually("an answer", last.done)
+    expect(last.answer().status).toBe(200)
+  })
 })
 
 describe("A place among the requests in flight", () => {
-  it.scoped("is taken when the body is complete; requests beyond the bound are refused then", () =>
-    Effect.gen(function* () {
-      const entered = yield* Deferred.make<void>()
-      const released = yield* Deferred.make<void>()
-      const server = yield* backend({
-        inFlight: 1,
-        during: { submit: Effect.zipRight(Deferred.succeed(entered, undefined), Deferred.await(released)) }
-      })
-      const slow = yield* stalled(server, good.accept)
-      yield* eventually("one body arriving", () => arriving() === 1)
-      const working = yield* Effect.fork(call(server, good.submit))
-      yield* Deferred.await(entered)
-      expect(yield* levels).toEqual([1, 1])
-      slow.finish()
-      yield* eventually("an answer", slow.answered)
-      expect([slow.answer().status, errorOf(slow.answer()).code]).toEqual([503, "overloaded"])
-      // The body was read to its end, so the connection stays open.
-      expect(slow.answer().headers).toMatchObject({ connection: "keep-alive", "retry-after": "1" })
-      // A refusal on arrival reads nothing.
-      const refused = yield* call(server, good.login)
-      expect([refused.status, errorOf(refused).code]).toEqual([503, "overloaded"])
-      yield* Deferred.succeed(released, undefined)
-      expect((yield* Fiber.join(working)).status).toBe(200)
-      expect((yield* call(server, good.accept)).status).toBe(204)
-      expect(yield* levels).toEqual([0, 0])
+  it.scoped("is taken when the body is complete; requests beyond the bound are refused then", function* () {
+    const entered = yield* Deferred.make<void>()
+    const released = yield* Deferred.make<void>()
+    const server = yield* backend({
+      inFlight: 1,
+      during: { submit: Effect.zipRight(Deferred.succeed(entered, undefined), Deferred.await(released)) }
     })
-  )
+    const slow = yield* stalled(server, good.accept)
+    yield* eventually("one body arriving", () => arriving() === 1)
+    const working = yield* Effect.fork(call(server, good.submit))
+    yield* Deferred.await(entered)
+    expect(yield* levels).toEqual([1, 1])
+    slow.finish()
+    yield* eventually("an answer", slow.answered)
+    expect([slow.answer().status, errorOf(slow.answer()).code]).toEqual([503, "overloaded"])
+    // The body was read to its end, so the connection stays open.
+    expect(slow.answer().headers).toMatchObject({ connection: "keep-alive", "retry-after": "1" })
+    // A refusal on arrival reads nothing.
+    const refused = yield* call(server, good.login)
+    expect([refused.status, errorOf(refused).code]).toEqual([503, "overloaded"])
+    yield* Deferred.succeed(released, undefined)
+    expect((yield* Fiber.join(working)).status).toBe(200)
+    expect((yield* call(server, good.accept)).status).toBe(204)
+    expect(yield* levels).toEqual([0, 0])
+  })
 })

@@ -2,7 +2,8 @@ import { IncomingMessage } from "node:http"
 import { connect, Socket } from "node:net"
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { readBytes } from "../../../src/http/body/BodyReader.ts"
 import { type Backend, sharedBackend, call, errorOf, good, parseRaw, type Sent } from "../support.ts"
@@ -36,8 +37,9 @@ const expectTooLarge = (answer: { status: number; headers: Record<string, unknow
 
 describe("The bound of a body", () => {
   for (const [name, bound] of Object.entries(bounds) as ReadonlyArray<[keyof typeof bounds, number]>) {
-    it.scoped(`${name}: ${bound} bytes pass, one more is 413, with a declared length and in chunks`, () =>
-      Effect.gen(function* () {
+    it.scoped(
+      `${name}: ${bound} bytes pass, one more is 413, with a declared length and in chunks`,
+      function* () {
         const server = yield* sharedBackend
         const sent = good[name]
         for (const size of [bound, bound + 1]) {
@@ -56,26 +58,22 @@ describe("The bound of a body", () => {
             expect([declared.status, chunked.status]).toEqual([expect.toSatisfy(isSuccess), declared.status])
         }
         expect(server.reached.filter(({ useCase }) => useCase === name).length).toBe(2)
-      })
+      }
     )
   }
 
-  it.scoped("sends its 413 also to a client that writes 8 MiB before it reads", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const body = "x".repeat(8 * 1_048_576)
-      const head = "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-      const declared = parseRaw(
-        yield* sentBlindly(server, `${head}Content-Length: ${body.length}\r\n\r\n${body}`)
-      )
-      expectTooLarge(declared)
-      const chunk = `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`
-      expectTooLarge(
-        parseRaw(yield* sentBlindly(server, `${head}Transfer-Encoding: chunked\r\n\r\n${chunk}`))
-      )
-      expect(server.reached).toEqual([])
-    })
-  )
+  it.scoped("sends its 413 also to a client that writes 8 MiB before it reads", function* () {
+    const server = yield* sharedBackend
+    const body = "x".repeat(8 * 1_048_576)
+    const head = "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    const declared = parseRaw(
+      yield* sentBlindly(server, `${head}Content-Length: ${body.length}\r\n\r\n${body}`)
+    )
+    expectTooLarge(declared)
+    const chunk = `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`
+    expectTooLarge(parseRaw(yield* sentBlindly(server, `${head}Transfer-Encoding: chunked\r\n\r\n${chunk}`)))
+    expect(server.reached).toEqual([])
+  })
 })
 
 describe("A body in chunks of one byte", () => {
@@ -120,56 +118,50 @@ describe("A body that is not valid", () => {
   it.scoped.each<[string, string | Uint8Array, string, string]>([
     ["truncated JSON", '{"slt":"oac_1"', "body", "is not valid JSON"],
     ["an unknown field", '{"slt":"a","for":"b"}', "for", "is not a known field"]
-  ])("%s is 400 and names its field", ([, body, path, problem]) =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const answer = yield* call(server, login(body))
-      expect([answer.status, errorOf(answer).code]).toEqual([400, "invalid_input"])
-      expect(errorOf(answer).details?.fields).toEqual([{ path, problem }])
-      expect(server.reached).toEqual([])
-    })
-  )
+  ])("%s is 400 and names its field", function* ([, body, path, problem]) {
+    const server = yield* sharedBackend
+    const answer = yield* call(server, login(body))
+    expect([answer.status, errorOf(answer).code]).toEqual([400, "invalid_input"])
+    expect(errorOf(answer).details?.fields).toEqual([{ path, problem }])
+    expect(server.reached).toEqual([])
+  })
 })
 
 describe("The webhook's body", () => {
-  it.scoped("reaches the use case byte by byte, with the raw list of headers", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const body = Buffer.from([0x7b, 0x20, 0xff, 0x00, 0x0a])
-      yield* call(server, {
-        ...good.receive,
-        headers: ["Content-Type", "application/json", "X-Twice", "a", "x-twice", "b"],
-        chunks: [body.subarray(0, 2), body.subarray(2)]
-      })
-      const event = server.reached[0]?.input as { data: { rawHeaders: Array<string>; body: Uint8Array } }
-      expect(Buffer.from(event.data.body)).toEqual(body)
-      expect(event.data.rawHeaders.join("\n")).toContain("X-Twice\na\nx-twice\nb")
+  it.scoped("reaches the use case byte by byte, with the raw list of headers", function* () {
+    const server = yield* sharedBackend
+    const body = Buffer.from([0x7b, 0x20, 0xff, 0x00, 0x0a])
+    yield* call(server, {
+      ...good.receive,
+      headers: ["Content-Type", "application/json", "X-Twice", "a", "x-twice", "b"],
+      chunks: [body.subarray(0, 2), body.subarray(2)]
     })
-  )
+    const event = server.reached[0]?.input as { data: { rawHeaders: Array<string>; body: Uint8Array } }
+    expect(Buffer.from(event.data.body)).toEqual(body)
+    expect(event.data.rawHeaders.join("\n")).toContain("X-Twice\na\nx-twice\nb")
+  })
 })
 
 describe("A body that never arrives completely", () => {
-  it.scoped("is answered with 400 when the client cuts it off, and no use case runs", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const answer = yield* Effect.promise(
-        () =>
-          new Promise<string>((resolve) => {
-            const socket = connect({ port: server.port, host: "127.0.0.1", allowHalfOpen: true }, () => {
-              socket.end(
-                "POST /webhook HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{}"
-              )
-            })
-            let text = ""
-            socket.on("data", (part) => {
-              text += part.toString()
-            })
-            socket.on("end", () => resolve(text))
-            socket.on("error", () => resolve(text))
+  it.scoped("is answered with 400 when the client cuts it off, and no use case runs", function* () {
+    const server = yield* sharedBackend
+    const answer = yield* Effect.promise(
+      () =>
+        new Promise<string>((resolve) => {
+          const socket = connect({ port: server.port, host: "127.0.0.1", allowHalfOpen: true }, () => {
+            socket.end(
+              "POST /webhook HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{}"
+            )
           })
-      )
-      expect([parseRaw(answer).status, errorOf(parseRaw(answer)).code]).toEqual([400, "invalid_input"])
-      expect(server.reached).toEqual([])
-    })
-  )
+          let text = ""
+          socket.on("data", (part) => {
+            text += part.toString()
+          })
+          socket.on("end", () => resolve(text))
+          socket.on("error", () => resolve(text))
+        })
+    )
+    expect([parseRaw(answer).status, errorOf(parseRaw(answer)).code]).toEqual([400, "invalid_input"])
+    expect(server.reached).toEqual([])
+  })
 })

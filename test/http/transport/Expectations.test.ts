@@ -1,13 +1,14 @@
-import { describe, expect, it } from "@effect/vitest"
-import * as Effect from "effect/Effect"
+import { describe, expect } from "vitest"
+import { it } from "../../world/Test.ts"
 import { raw, sharedBackend } from "../support.ts"
 
 const get = (path: string, ...headers: ReadonlyArray<string>) =>
   `${[`GET ${path} HTTP/1.1`, "Host: a", ...headers].join("\r\n")}\r\n\r\n`
 
 describe("Expect: 100-continue", () => {
-  it.scoped("never puts an interim response into the answer of a request that waits behind another one", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "never puts an interim response into the answer of a request that waits behind another one",
+    function* () {
       const server = yield* sharedBackend
       // Node ends the connection after a final answer without the interim one.
       const text = yield* raw(server, get("/readyz") + get("/openapi.json", "Expect: 100-continue"))
@@ -19,14 +20,12 @@ describe("Expect: 100-continue", () => {
         expect(Buffer.byteLength(answer.slice(head.length + 4))).toBe(length)
       }
       expect(answers[1]).toMatch(/^connection: close\r$/im)
-    })
+    }
   )
 
-  it.scoped("is answered at once where no other request is before it", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const text = yield* raw(server, get("/healthz", "Expect: 100-continue", "Connection: close"))
-      expect(text).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK\r\n/)
-    })
-  )
+  it.scoped("is answered at once where no other request is before it", function* () {
+    const server = yield* sharedBackend
+    const text = yield* raw(server, get("/healthz", "Expect: 100-continue", "Connection: close"))
+    expect(text).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK\r\n/)
+  })
 })

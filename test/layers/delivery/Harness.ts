@@ -1,7 +1,4 @@
 /** The background workers over a real database and simulated upstreams on real HTTP, in simulated time. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -25,22 +22,10 @@ import { DeliveryHealth } from "../../../src/services/DeliveryHealth.ts"
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../../src/services/Store.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
+import { migratedFile } from "../../world/SqliteTemplate.ts"
 import { makeSimulatedClock, nextTurns } from "./SimulatedClock.ts"
 import { makeStore } from "../../../src/layers/store/repositories/Repositories.ts"
 import { eventually, until } from "../../support/Waiting.ts"
-
-const makeFolder = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-delivery-"))),
-  (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
-)
-
-/** The bytes of a database with the current schema, made once and copied for each test. */
-const makeTemplate = Effect.gen(function* () {
-  const file = join(yield* makeFolder, "music.sqlite")
-  yield* Effect.scoped(openDatabase(file))
-  return readFileSync(file)
-}).pipe(Effect.scoped)
-let template: Buffer | undefined
 
 const startOfTime = Date.parse("2026-11-21T10:00:00Z")
 
@@ -57,9 +42,7 @@ export interface Process {
 
 export const makeHarness = Effect.gen(function* () {
   const clock = yield* makeSimulatedClock(startOfTime)
-  const file = join(yield* makeFolder, "music.sqlite")
-  template ??= yield* makeTemplate
-  writeFileSync(file, template)
+  const file = yield* migratedFile
   const store = yield* Effect.flatMap(openDatabase(file), makeStore)
   /** The connection of an operator's commands. */
   const database = yield* openDatabase(file, { migrate: false })

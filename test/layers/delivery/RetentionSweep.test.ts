@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -51,81 +52,74 @@ const watch = (store: StoreService, instead: Partial<Retention> = {}) => {
 describe("Retention", () => {
   it.scoped(
     "follows the settings in days, with 0 for ever; keeps login outcomes for a day and refusals for 30 days",
-    () =>
-      Effect.gen(function* () {
-        const { seen, store } = watch(yield* freshStore)
-        yield* TestClock.setTime(100 * day)
-        yield* start(store, {
-          ...forEver,
-          anonymousReportsDays: 7,
-          webhooksDays: 50,
-          deliveriesDays: 33,
-          recipientsDays: 91
-        })
-        yield* TestClock.adjust(hour / 2)
-        const days = seen.map(([name, before]) => [name, Math.floor((100 * day + hour / 2 - before) / day)])
-        assert.sameDeepMembers(days, [
-          ["webhooks", 50],
-          ["anonymousReports", 7],
-          ["deliveries", 33],
-          ["recipients", 91],
-          ["loginOutcomes", 1],
-          ["sessionDigests", 0],
-          ["refusals", 30]
-        ])
-      })
-  )
-
-  it.scoped("removes nothing while the clock is temporarily years ahead", () =>
-    Effect.gen(function* () {
+    function* () {
       const { seen, store } = watch(yield* freshStore)
-      const { clock, step } = yield* makeSteppedClock
       yield* TestClock.setTime(100 * day)
-      yield* Effect.withClock(start(store, { ...forEver, reportsDays: 30 }), clock)
-      step(2_000 * day)
-      yield* TestClock.adjust(5 * minute)
-      assert.deepStrictEqual(seen, [])
-      step(-2_000 * day)
-      yield* TestClock.adjust(2 * hour)
-      assert.isAbove(seen.length, 0)
-      for (const [, before] of seen) assert.isBelow(before, 101 * day)
-    })
+      yield* start(store, {
+        ...forEver,
+        anonymousReportsDays: 7,
+        webhooksDays: 50,
+        deliveriesDays: 33,
+        recipientsDays: 91
+      })
+      yield* TestClock.adjust(hour / 2)
+      const days = seen.map(([name, before]) => [name, Math.floor((100 * day + hour / 2 - before) / day)])
+      assert.sameDeepMembers(days, [
+        ["webhooks", 50],
+        ["anonymousReports", 7],
+        ["deliveries", 33],
+        ["recipients", 91],
+        ["loginOutcomes", 1],
+        ["sessionDigests", 0],
+        ["refusals", 30]
+      ])
+    }
   )
 
-  it.scoped("continues with the other kinds when one fails, and retries it", () =>
-    Effect.gen(function* () {
-      const { seen, store } = watch(yield* freshStore, {
-        deliveries: () => Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } })),
-        webhooks: () => Effect.die("a mistake")
-      })
-      yield* start(store, { ...forEver, deliveriesDays: 1, webhooksDays: 1, reportsDays: 1 })
-      yield* TestClock.adjust(hour / 2)
-      const once = ["deliveries", "webhooks", "reports", "loginOutcomes", "sessionDigests", "refusals"]
-      assert.deepStrictEqual(
-        seen.map(([name]) => name),
-        once
-      )
-      yield* TestClock.adjust(hour)
-      assert.deepStrictEqual(
-        seen.map(([name]) => name),
-        [...once, ...once]
-      )
-    })
-  )
+  it.scoped("removes nothing while the clock is temporarily years ahead", function* () {
+    const { seen, store } = watch(yield* freshStore)
+    const { clock, step } = yield* makeSteppedClock
+    yield* TestClock.setTime(100 * day)
+    yield* Effect.withClock(start(store, { ...forEver, reportsDays: 30 }), clock)
+    step(2_000 * day)
+    yield* TestClock.adjust(5 * minute)
+    assert.deepStrictEqual(seen, [])
+    step(-2_000 * day)
+    yield* TestClock.adjust(2 * hour)
+    assert.isAbove(seen.length, 0)
+    for (const [, before] of seen) assert.isBelow(before, 101 * day)
+  })
 
-  it.scoped("works in small batches until nothing is left", () =>
-    Effect.gen(function* () {
-      let left = 3
-      const { seen, store } = watch(yield* freshStore, {
-        refusals: () =>
-          Effect.sync(() => {
-            left = Math.max(0, left - 1)
-            return left
-          })
-      })
-      yield* start(store, forEver)
-      yield* TestClock.adjust(hour / 2)
-      assert.strictEqual(seen.filter(([name]) => name === "refusals").length, 3)
+  it.scoped("continues with the other kinds when one fails, and retries it", function* () {
+    const { seen, store } = watch(yield* freshStore, {
+      deliveries: () => Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } })),
+      webhooks: () => Effect.die("a mistake")
     })
-  )
+    yield* start(store, { ...forEver, deliveriesDays: 1, webhooksDays: 1, reportsDays: 1 })
+    yield* TestClock.adjust(hour / 2)
+    const once = ["deliveries", "webhooks", "reports", "loginOutcomes", "sessionDigests", "refusals"]
+    assert.deepStrictEqual(
+      seen.map(([name]) => name),
+      once
+    )
+    yield* TestClock.adjust(hour)
+    assert.deepStrictEqual(
+      seen.map(([name]) => name),
+      [...once, ...once]
+    )
+  })
+
+  it.scoped("works in small batches until nothing is left", function* () {
+    let left = 3
+    const { seen, store } = watch(yield* freshStore, {
+      refusals: () =>
+        Effect.sync(() => {
+          left = Math.max(0, left - 1)
+          return left
+        })
+    })
+    yield* start(store, forEver)
+    yield* TestClock.adjust(hour / 2)
+    assert.strictEqual(seen.filter(([name]) => name === "refusals").length, 3)
+  })
 })

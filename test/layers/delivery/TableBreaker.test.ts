@@ -1,4 +1,5 @@
-import { expect, it } from "@effect/vitest"
+import { expect } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/TestClock"

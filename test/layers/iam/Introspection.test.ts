@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -58,90 +59,81 @@ const undisclosed = { actor_type: undefined, public_id: undefined }
 const must = <A>(option: Option.Option<A>) => Option.getOrThrow(option)
 
 describe("introspect", () => {
-  it.scoped("returns every organisation of a live token", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login, seeded } = yield* iamWorld()
-      const { accessToken } = yield* login("c:ana")
-      yield* TestClock.adjust("10 seconds")
-      const seen = must(yield* iam.introspect(production, accessToken))
-      const membership = (organisation: "acme" | "zenith") => ({
-        organisation,
-        organisationUuid: seeded.organizations[organisation],
-        membershipId: `c:ana[${organisation}]`,
-        scopes: requestedScopes,
-        actor: Option.some({ type: "carbon" as const, public_id: "c:ana" })
-      })
-      deepStrictEqual(
-        { ...seen, sessionId: "" },
-        {
-          publicId: Option.some("c:ana"),
-          sessionId: "",
-          expiresAt: startTime / 1000 + 1800,
-          answeredAt: startTime + 10_000,
-          memberships: [membership("acme"), membership("zenith")]
-        }
-      )
-      const request = asked(path)[0]
-      assert.isUndefined(request?.headers.get("x-org-id"))
-      assert.isUndefined(request?.headers.get("idempotency-key"))
-      assert.strictEqual(form(request).token, Redacted.value(accessToken))
+  it.scoped("returns every organisation of a live token", function* () {
+    const { asked, iam, login, seeded } = yield* iamWorld()
+    const { accessToken } = yield* login("c:ana")
+    yield* TestClock.adjust("10 seconds")
+    const seen = must(yield* iam.introspect(production, accessToken))
+    const membership = (organisation: "acme" | "zenith") => ({
+      organisation,
+      organisationUuid: seeded.organizations[organisation],
+      membershipId: `c:ana[${organisation}]`,
+      scopes: requestedScopes,
+      actor: Option.some({ type: "carbon" as const, public_id: "c:ana" })
     })
-  )
+    deepStrictEqual(
+      { ...seen, sessionId: "" },
+      {
+        publicId: Option.some("c:ana"),
+        sessionId: "",
+        expiresAt: startTime / 1000 + 1800,
+        answeredAt: startTime + 10_000,
+        memberships: [membership("acme"), membership("zenith")]
+      }
+    )
+    const request = asked(path)[0]
+    assert.isUndefined(request?.headers.get("x-org-id"))
+    assert.isUndefined(request?.headers.get("idempotency-key"))
+    assert.strictEqual(form(request).token, Redacted.value(accessToken))
+  })
 
-  it.scoped("identifies an undisclosed actor by its membership only", () =>
-    Effect.gen(function* () {
-      const { iam, login } = yield* iamWorld()
-      const { accessToken } = yield* login("si:deejay", ["self.profile.read"])
-      const seen = must(yield* iam.introspect(production, accessToken))
-      deepStrictEqual(
-        seen.memberships.map(({ actor, membershipId }) => ({ actor, membershipId })),
-        [{ actor: Option.none(), membershipId: "si:deejay[acme]" }]
-      )
-    })
-  )
+  it.scoped("identifies an undisclosed actor by its membership only", function* () {
+    const { iam, login } = yield* iamWorld()
+    const { accessToken } = yield* login("si:deejay", ["self.profile.read"])
+    const seen = must(yield* iam.introspect(production, accessToken))
+    deepStrictEqual(
+      seen.memberships.map(({ actor, membershipId }) => ({ actor, membershipId })),
+      [{ actor: Option.none(), membershipId: "si:deejay[acme]" }]
+    )
+  })
 
   it.scoped(
     "sorts memberships by handle, and accepts an empty list, one authorization, and unknown members",
-    () =>
-      Effect.gen(function* () {
-        const { iam, simulator } = yield* iamWorld()
-        const memberships = (body: unknown) =>
-          Effect.gen(function* () {
-            simulator.fail({ fault: reply(body) })
-            const seen = must(yield* iam.introspect(production, someone))
-            return seen.memberships.map(({ organisation }) => organisation)
-          })
-        deepStrictEqual(yield* memberships(general({ authorizations: [] })), [])
-        deepStrictEqual(yield* memberships(selected()), ["acme"])
-        deepStrictEqual(
-          yield* memberships(general({ authorizations: [snapshot("zenith"), snapshot("acme")], later: 1 })),
-          ["acme", "zenith"]
-        )
-        deepStrictEqual(yield* memberships(general({ public_id: undefined, actor_type: null })), ["acme"])
-      })
+    function* () {
+      const { iam, simulator } = yield* iamWorld()
+      const memberships = (body: unknown) =>
+        Effect.gen(function* () {
+          simulator.fail({ fault: reply(body) })
+          const seen = must(yield* iam.introspect(production, someone))
+          return seen.memberships.map(({ organisation }) => organisation)
+        })
+      deepStrictEqual(yield* memberships(general({ authorizations: [] })), [])
+      deepStrictEqual(yield* memberships(selected()), ["acme"])
+      deepStrictEqual(
+        yield* memberships(general({ authorizations: [snapshot("zenith"), snapshot("acme")], later: 1 })),
+        ["acme", "zenith"]
+      )
+      deepStrictEqual(yield* memberships(general({ public_id: undefined, actor_type: null })), ["acme"])
+    }
   )
 
-  it.scoped("uses our clock when the response has no `Date`", () =>
-    Effect.gen(function* () {
-      const { iam, simulator } = yield* iamWorld()
-      simulator.fail({
-        fault: { kind: "reply", reply: { status: 200, body: general(), headers: { date: "long ago" } } }
-      })
-      assert.strictEqual(must(yield* iam.introspect(production, someone)).answeredAt, startTime)
+  it.scoped("uses our clock when the response has no `Date`", function* () {
+    const { iam, simulator } = yield* iamWorld()
+    simulator.fail({
+      fault: { kind: "reply", reply: { status: 200, body: general(), headers: { date: "long ago" } } }
     })
-  )
+    assert.strictEqual(must(yield* iam.introspect(production, someone)).answeredAt, startTime)
+  })
 })
 
 describe("an answer has an unknown outcome when", () => {
   type Ask = (iam: IamService) => Effect.Effect<Option.Option<Introspection>, UpstreamFailure>
   const check = (name: string, body: unknown, ask: Ask) =>
-    it.scoped(name, () =>
-      Effect.gen(function* () {
-        const { iam, simulator } = yield* iamWorld()
-        simulator.fail({ fault: reply(body) })
-        assert.include(yield* Effect.flip(ask(iam)), { _tag: "Unknown", dependency: "iam" })
-      })
-    )
+    it.scoped(name, function* () {
+      const { iam, simulator } = yield* iamWorld()
+      simulator.fail({ fault: reply(body) })
+      assert.include(yield* Effect.flip(ask(iam)), { _tag: "Unknown", dependency: "iam" })
+    })
   const one = (changes: object) => general({ authorizations: [snapshot("acme", changes)] })
 
   for (const [name, body] of Object.entries({
@@ -184,17 +176,15 @@ describe("an answer has an unknown outcome when", () => {
   }))
     check(name, body, (iam) => iam.introspect(production, someone))
 
-  it.scoped("a testing plane was asked and production, or another plane, answers", () =>
-    Effect.gen(function* () {
-      const { iam, simulator, testing } = yield* iamWorld()
-      for (const id of [null, uuid(9)]) {
-        simulator.fail({ fault: reply(one({ testing_environment_id: id })) })
-        assert.strictEqual((yield* Effect.flip(iam.introspect(testing, someone)))._tag, "Unknown")
-      }
-      simulator.fail({ fault: reply(one({ testing_environment_id: testing.environmentId })) })
-      assert.isTrue(Option.isSome(yield* iam.introspect(testing, someone)))
-    })
-  )
+  it.scoped("a testing plane was asked and production, or another plane, answers", function* () {
+    const { iam, simulator, testing } = yield* iamWorld()
+    for (const id of [null, uuid(9)]) {
+      simulator.fail({ fault: reply(one({ testing_environment_id: id })) })
+      assert.strictEqual((yield* Effect.flip(iam.introspect(testing, someone)))._tag, "Unknown")
+    }
+    simulator.fail({ fault: reply(one({ testing_environment_id: testing.environmentId })) })
+    assert.isTrue(Option.isSome(yield* iam.introspect(testing, someone)))
+  })
 })
 
 describe("concurrent introspections of one token", () => {
@@ -215,19 +205,18 @@ describe("concurrent introspections of one token", () => {
 
   it.scoped(
     "share one call; a caller that disconnects does not stop it, and the next caller calls again",
-    () =>
-      Effect.gen(function* () {
-        const { grant, iam, introspections, slow } = yield* held
-        const first = yield* slow
-        const introspection = iam.introspect(production, grant.accessToken)
-        const others = yield* Effect.fork(Effect.all([introspection, introspection], { concurrency: 2 }))
-        yield* Effect.yieldNow()
-        yield* Fiber.interrupt(first)
-        assert.isTrue((yield* Fiber.join(others)).every(Option.isSome))
-        assert.strictEqual(introspections(), 2)
-        yield* introspection
-        assert.strictEqual(introspections(), 3)
-      })
+    function* () {
+      const { grant, iam, introspections, slow } = yield* held
+      const first = yield* slow
+      const introspection = iam.introspect(production, grant.accessToken)
+      const others = yield* Effect.fork(Effect.all([introspection, introspection], { concurrency: 2 }))
+      yield* Effect.yieldNow()
+      yield* Fiber.interrupt(first)
+      assert.isTrue((yield* Fiber.join(others)).every(Option.isSome))
+      assert.strictEqual(introspections(), 2)
+      yield* introspection
+      assert.strictEqual(introspections(), 3)
+    }
   )
 
   type World = Effect.Effect.Success<typeof held>
@@ -298,57 +287,55 @@ describe("concurrent introspections of one token", () => {
     ]
   ]
   for (const [what, happens, anew] of ends)
-    it.scoped(`after ${what} a caller ${anew ? "calls again" : "still shares the running call"}`, () =>
-      Effect.gen(function* () {
+    it.scoped(
+      `after ${what} a caller ${anew ? "calls again" : "still shares the running call"}`,
+      function* () {
         const made = yield* held
         const running = yield* made.slow
         yield* happens(made)
         yield* made.iam.introspect(production, made.grant.accessToken)
         assert.strictEqual(made.introspections(), anew ? 3 : 2)
         yield* Fiber.join(running)
-      })
+      }
     )
 })
 
 describe("a token that IAM called inactive", () => {
-  it.scoped("is not introspected again for 30 s, in its plane", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login, testing } = yield* iamWorld()
-      const { accessToken } = yield* login()
-      yield* iam.introspect(production, accessToken)
-      yield* iam.revoke(production, accessToken, key("logout"))
-      for (const _ of [1, 2, 3]) assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
-      assert.lengthOf(asked(path), 2)
-      yield* iam.introspect(testing, accessToken)
-      yield* TestClock.adjust("29999 millis")
-      yield* iam.introspect(production, accessToken)
-      assert.lengthOf(asked(path), 3)
-      yield* TestClock.adjust("1 millis")
-      yield* iam.introspect(production, accessToken)
-      assert.lengthOf(asked(path), 4)
-    })
-  )
+  it.scoped("is not introspected again for 30 s, in its plane", function* () {
+    const { asked, iam, login, testing } = yield* iamWorld()
+    const { accessToken } = yield* login()
+    yield* iam.introspect(production, accessToken)
+    yield* iam.revoke(production, accessToken, key("logout"))
+    for (const _ of [1, 2, 3]) assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
+    assert.lengthOf(asked(path), 2)
+    yield* iam.introspect(testing, accessToken)
+    yield* TestClock.adjust("29999 millis")
+    yield* iam.introspect(production, accessToken)
+    assert.lengthOf(asked(path), 3)
+    yield* TestClock.adjust("1 millis")
+    yield* iam.introspect(production, accessToken)
+    assert.lengthOf(asked(path), 4)
+  })
 
-  it.scoped("is introspected at once when IAM issues it again", () =>
-    Effect.gen(function* () {
-      const { asked, iam, slt, simulator } = yield* iamWorld()
-      const one = slt()
-      const { accessToken } = yield* iam.exchange(production, one, key("login"))
-      yield* iam.introspect(production, accessToken)
-      simulator.fail({ path: `/api/v1${path}`, fault: reply({ active: false }) })
-      assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
-      yield* iam.exchange(production, one, key("login"))
-      assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
-      assert.lengthOf(asked(path), 3)
-    })
-  )
+  it.scoped("is introspected at once when IAM issues it again", function* () {
+    const { asked, iam, slt, simulator } = yield* iamWorld()
+    const one = slt()
+    const { accessToken } = yield* iam.exchange(production, one, key("login"))
+    yield* iam.introspect(production, accessToken)
+    simulator.fail({ path: `/api/v1${path}`, fault: reply({ active: false }) })
+    assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
+    yield* iam.exchange(production, one, key("login"))
+    assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
+    assert.lengthOf(asked(path), 3)
+  })
 })
 
 describe("the introspection cache", () => {
   const cached = iamWorld({ introspectionCacheSeconds: 30 })
 
-  it.scoped("answers for its seconds, with the age of the answer, and never past the token's expiry", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "answers for its seconds, with the age of the answer, and never past the token's expiry",
+    function* () {
       const { asked, iam, login } = yield* cached
       const { accessToken } = yield* login()
       yield* iam.introspect(production, accessToken)
@@ -363,40 +350,36 @@ describe("the introspection cache", () => {
       assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
       yield* TestClock.adjust("5 seconds")
       assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
-    })
+    }
   )
 
-  it.scoped("separates planes and tokens, and caches no failure", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login, simulator, testing } = yield* cached
-      const { accessToken } = yield* login()
-      yield* iam.introspect(production, accessToken)
-      assert.isTrue(Option.isNone(yield* iam.introspect(testing, accessToken)))
-      assert.isTrue(Option.isNone(yield* iam.introspect(production, someone)))
-      assert.lengthOf(asked(path), 3)
-      assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
-      assert.lengthOf(asked(path), 3)
-      const other = yield* login("c:ana")
-      simulator.fail({ fault: iamFaults.internalError() })
-      yield* Effect.flip(iam.introspect(production, other.accessToken))
-      assert.isTrue(Option.isSome(yield* iam.introspect(production, other.accessToken)))
-    })
-  )
+  it.scoped("separates planes and tokens, and caches no failure", function* () {
+    const { asked, iam, login, simulator, testing } = yield* cached
+    const { accessToken } = yield* login()
+    yield* iam.introspect(production, accessToken)
+    assert.isTrue(Option.isNone(yield* iam.introspect(testing, accessToken)))
+    assert.isTrue(Option.isNone(yield* iam.introspect(production, someone)))
+    assert.lengthOf(asked(path), 3)
+    assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
+    assert.lengthOf(asked(path), 3)
+    const other = yield* login("c:ana")
+    simulator.fail({ fault: iamFaults.internalError() })
+    yield* Effect.flip(iam.introspect(production, other.accessToken))
+    assert.isTrue(Option.isSome(yield* iam.introspect(production, other.accessToken)))
+  })
 
-  it.scoped("drops tokens of unknown family when any family ends", () =>
-    Effect.gen(function* () {
-      const { asked, login, simulator } = yield* cached
-      const elsewhere = yield* iamOver(simulator.url)
-      const { accessToken, refreshToken } = yield* login()
-      const { refreshToken: other } = yield* login()
-      const here = yield* iamOver(simulator.url, { introspectionCacheSeconds: 30 })
-      yield* here.introspect(production, accessToken)
-      yield* here.revoke(production, other, key("logout-1"))
-      yield* here.introspect(production, accessToken)
-      assert.lengthOf(asked(path), 2)
-      yield* here.revoke(production, refreshToken, key("logout-2"))
-      assert.isTrue(Option.isNone(yield* here.introspect(production, accessToken)))
-      assert.isTrue(Option.isNone(yield* elsewhere.introspect(production, accessToken)))
-    })
-  )
+  it.scoped("drops tokens of unknown family when any family ends", function* () {
+    const { asked, login, simulator } = yield* cached
+    const elsewhere = yield* iamOver(simulator.url)
+    const { accessToken, refreshToken } = yield* login()
+    const { refreshToken: other } = yield* login()
+    const here = yield* iamOver(simulator.url, { introspectionCacheSeconds: 30 })
+    yield* here.introspect(production, accessToken)
+    yield* here.revoke(production, other, key("logout-1"))
+    yield* here.introspect(production, accessToken)
+    assert.lengthOf(asked(path), 2)
+    yield* here.revoke(production, refreshToken, key("logout-2"))
+    assert.isTrue(Option.isNone(yield* here.introspect(production, accessToken)))
+    assert.isTrue(Option.isNone(yield* elsewhere.introspect(production, accessToken)))
+  })
 })

@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -20,137 +21,125 @@ describe("while the last introspection of a plane failed", () => {
 
   it.scoped(
     "no refresh token is spent before an introspection of it succeeds, which does not consume it",
-    () =>
-      Effect.gen(function* () {
-        const { asked, iam, login, simulator } = yield* iamWorld()
-        const { accessToken, refreshToken } = yield* login()
-        yield* iam.introspect(production, accessToken)
-        simulator.fail({ ...unavailable, times: 2 })
-        yield* Effect.flip(iam.introspect(production, accessToken))
-        const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
-        for (const name of ["one", "two"])
-          assert.strictEqual((yield* Effect.flip(refresh(name)))._tag, "Unknown")
-        assert.lengthOf(asked(tokens), 1)
-        // The result of one introspection is shared for a second.
-        assert.lengthOf(asked(path), 3)
-        yield* TestClock.adjust("1 seconds")
-        // Under a third key: if an earlier call had spent the token, this one would revoke the family.
-        const grant = yield* refresh("three")
-        assert.isTrue(Option.isSome(yield* iam.introspect(production, grant.accessToken)))
-        const probes = asked(path).filter((request) => form(request).token_type_hint === "refresh_token")
-        deepStrictEqual(
-          probes.map((request) => form(request).token),
-          [1, 2].map(() => Redacted.value(refreshToken))
-        )
-        yield* iam.refresh(production, grant.refreshToken, key("four"))
-        assert.lengthOf(asked(path), 5)
-      })
-  )
-
-  it.scoped("no SLT is spent before a probe succeeds, which all waiting callers share", () =>
-    Effect.gen(function* () {
-      const { asked, iam, simulator, slt } = yield* iamWorld()
+    function* () {
+      const { asked, iam, login, simulator } = yield* iamWorld()
+      const { accessToken, refreshToken } = yield* login()
+      yield* iam.introspect(production, accessToken)
       simulator.fail({ ...unavailable, times: 2 })
-      yield* Effect.flip(iam.introspect(production, someone))
-      const token = slt()
-      const login = (name: string) => iam.exchange(production, token, key(name))
-      const both = Effect.all([Effect.flip(login("one")), Effect.flip(login("two"))], { concurrency: 2 })
-      deepStrictEqual(
-        (yield* both).map(({ _tag }) => _tag),
-        ["Unknown", "Unknown"]
-      )
-      assert.lengthOf(asked(path), 2)
-      assert.lengthOf(asked(tokens), 0)
-      yield* TestClock.adjust("1 seconds")
-      yield* login("three")
-      assert.lengthOf(asked(path), 3)
-      assert.isFalse(asked(path).some((request) => form(request).token === Redacted.value(token)))
-    })
-  )
-
-  it.scoped("an introspection without a response for two seconds counts as failing", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login, simulator } = yield* iamWorld()
-      const { accessToken, refreshToken } = yield* login()
-      simulator.fail({ path: `/api/v1${path}`, times: 2, fault: { kind: "hang" } })
-      const hanging = yield* Effect.fork(iam.introspect(production, accessToken))
-      yield* until(() => asked(path).length === 1)
-      yield* TestClock.adjust("2001 millis")
-      const refreshing = yield* Effect.fork(iam.refresh(production, refreshToken, key("one")))
-      yield* until(() => asked(path).length === 2)
-      yield* TestClock.adjust("8 seconds")
-      assert.strictEqual((yield* Effect.flip(Fiber.join(refreshing)))._tag, "Unknown")
-      assert.lengthOf(asked(tokens), 1)
-      yield* Fiber.interrupt(hanging)
-    })
-  )
-
-  it.scoped("another plane, and a dead refresh token, need no probe", () =>
-    Effect.gen(function* () {
-      const { asked, iam, loginIn, simulator, testing } = yield* iamWorld()
-      const dead = Redacted.make(`ort_${"d".repeat(43)}`)
-      yield* Effect.flip(iam.refresh(production, dead, key("one")))
-      simulator.fail(unavailable)
-      yield* Effect.flip(iam.introspect(production, someone))
-      const { refreshToken } = yield* loginIn(testing)
-      yield* iam.refresh(testing, refreshToken, key("two"))
-      assert.include(yield* Effect.flip(iam.refresh(production, dead, key("three"))), {
-        code: "invalid_grant"
-      })
-      assert.lengthOf(asked(path), 1)
-    })
-  )
-
-  it.scoped("the success of an introspection that began before the failure does not count", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login, simulator } = yield* iamWorld()
-      const { accessToken, refreshToken } = yield* login()
-      simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 50 } })
-      const before = yield* Effect.fork(iam.introspect(production, accessToken))
-      yield* until(() => asked(path).length === 1)
-      simulator.fail(unavailable)
-      yield* Effect.flip(iam.introspect(production, someone))
-      yield* Fiber.join(before)
-      yield* iam.refresh(production, refreshToken, key("refresh"))
-      assert.lengthOf(asked(path), 3)
-    })
-  )
-
-  it.scoped("a 429 is passed on with its seconds, 60 at most, until an introspection succeeds", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login, simulator } = yield* iamWorld()
-      const { accessToken, refreshToken } = yield* login()
-      simulator.fail({ path: `/api/v1${path}`, fault: iamFaults.rateLimited(900) })
-      assert.include(yield* Effect.flip(iam.introspect(production, accessToken)), { retryAfterSeconds: 60 })
-      yield* TestClock.adjust("4 seconds")
+      yield* Effect.flip(iam.introspect(production, accessToken))
       const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
-      assert.include(yield* Effect.flip(refresh("one")), { status: 429, retryAfterSeconds: 56 })
-      assert.include(yield* Effect.flip(iam.introspect(production, accessToken)), { status: 429 })
-      assert.lengthOf(asked(path), 1)
+      for (const name of ["one", "two"])
+        assert.strictEqual((yield* Effect.flip(refresh(name)))._tag, "Unknown")
       assert.lengthOf(asked(tokens), 1)
-      // One call in five seconds probes.
+      // The result of one introspection is shared for a second.
+      assert.lengthOf(asked(path), 3)
       yield* TestClock.adjust("1 seconds")
-      yield* refresh("two")
-      assert.lengthOf(asked(path), 2)
-    })
+      // Under a third key: if an earlier call had spent the token, this one would revoke the family.
+      const grant = yield* refresh("three")
+      assert.isTrue(Option.isSome(yield* iam.introspect(production, grant.accessToken)))
+      const probes = asked(path).filter((request) => form(request).token_type_hint === "refresh_token")
+      deepStrictEqual(
+        probes.map((request) => form(request).token),
+        [1, 2].map(() => Redacted.value(refreshToken))
+      )
+      yield* iam.refresh(production, grant.refreshToken, key("four"))
+      assert.lengthOf(asked(path), 5)
+    }
   )
+
+  it.scoped("no SLT is spent before a probe succeeds, which all waiting callers share", function* () {
+    const { asked, iam, simulator, slt } = yield* iamWorld()
+    simulator.fail({ ...unavailable, times: 2 })
+    yield* Effect.flip(iam.introspect(production, someone))
+    const token = slt()
+    const login = (name: string) => iam.exchange(production, token, key(name))
+    const both = Effect.all([Effect.flip(login("one")), Effect.flip(login("two"))], { concurrency: 2 })
+    deepStrictEqual(
+      (yield* both).map(({ _tag }) => _tag),
+      ["Unknown", "Unknown"]
+    )
+    assert.lengthOf(asked(path), 2)
+    assert.lengthOf(asked(tokens), 0)
+    yield* TestClock.adjust("1 seconds")
+    yield* login("three")
+    assert.lengthOf(asked(path), 3)
+    assert.isFalse(asked(path).some((request) => form(request).token === Redacted.value(token)))
+  })
+
+  it.scoped("an introspection without a response for two seconds counts as failing", function* () {
+    const { asked, iam, login, simulator } = yield* iamWorld()
+    const { accessToken, refreshToken } = yield* login()
+    simulator.fail({ path: `/api/v1${path}`, times: 2, fault: { kind: "hang" } })
+    const hanging = yield* Effect.fork(iam.introspect(production, accessToken))
+    yield* until(() => asked(path).length === 1)
+    yield* TestClock.adjust("2001 millis")
+    const refreshing = yield* Effect.fork(iam.refresh(production, refreshToken, key("one")))
+    yield* until(() => asked(path).length === 2)
+    yield* TestClock.adjust("8 seconds")
+    assert.strictEqual((yield* Effect.flip(Fiber.join(refreshing)))._tag, "Unknown")
+    assert.lengthOf(asked(tokens), 1)
+    yield* Fiber.interrupt(hanging)
+  })
+
+  it.scoped("another plane, and a dead refresh token, need no probe", function* () {
+    const { asked, iam, loginIn, simulator, testing } = yield* iamWorld()
+    const dead = Redacted.make(`ort_${"d".repeat(43)}`)
+    yield* Effect.flip(iam.refresh(production, dead, key("one")))
+    simulator.fail(unavailable)
+    yield* Effect.flip(iam.introspect(production, someone))
+    const { refreshToken } = yield* loginIn(testing)
+    yield* iam.refresh(testing, refreshToken, key("two"))
+    assert.include(yield* Effect.flip(iam.refresh(production, dead, key("three"))), {
+      code: "invalid_grant"
+    })
+    assert.lengthOf(asked(path), 1)
+  })
+
+  it.scoped("the success of an introspection that began before the failure does not count", function* () {
+    const { asked, iam, login, simulator } = yield* iamWorld()
+    const { accessToken, refreshToken } = yield* login()
+    simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 50 } })
+    const before = yield* Effect.fork(iam.introspect(production, accessToken))
+    yield* until(() => asked(path).length === 1)
+    simulator.fail(unavailable)
+    yield* Effect.flip(iam.introspect(production, someone))
+    yield* Fiber.join(before)
+    yield* iam.refresh(production, refreshToken, key("refresh"))
+    assert.lengthOf(asked(path), 3)
+  })
+
+  it.scoped("a 429 is passed on with its seconds, 60 at most, until an introspection succeeds", function* () {
+    const { asked, iam, login, simulator } = yield* iamWorld()
+    const { accessToken, refreshToken } = yield* login()
+    simulator.fail({ path: `/api/v1${path}`, fault: iamFaults.rateLimited(900) })
+    assert.include(yield* Effect.flip(iam.introspect(production, accessToken)), { retryAfterSeconds: 60 })
+    yield* TestClock.adjust("4 seconds")
+    const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
+    assert.include(yield* Effect.flip(refresh("one")), { status: 429, retryAfterSeconds: 56 })
+    assert.include(yield* Effect.flip(iam.introspect(production, accessToken)), { status: 429 })
+    assert.lengthOf(asked(path), 1)
+    assert.lengthOf(asked(tokens), 1)
+    // One call in five seconds probes.
+    yield* TestClock.adjust("1 seconds")
+    yield* refresh("two")
+    assert.lengthOf(asked(path), 2)
+  })
 })
 
 describe("an inactive answer for a token that IAM has just issued", () => {
   const inactive = { path: `/api/v1${path}`, fault: reply({ active: false }) }
 
-  it.scoped("has an unknown outcome, and is introspected again", () =>
-    Effect.gen(function* () {
-      const { iam, login, simulator } = yield* iamWorld()
-      const { accessToken } = yield* login()
-      simulator.fail(inactive)
-      assert.strictEqual((yield* Effect.flip(iam.introspect(production, accessToken)))._tag, "Unknown")
-      assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
-    })
-  )
+  it.scoped("has an unknown outcome, and is introspected again", function* () {
+    const { iam, login, simulator } = yield* iamWorld()
+    const { accessToken } = yield* login()
+    simulator.fail(inactive)
+    assert.strictEqual((yield* Effect.flip(iam.introspect(production, accessToken)))._tag, "Unknown")
+    assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
+  })
 
-  it.scoped("has an unknown outcome for a minute when IAM replays the pair to another instance", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "has an unknown outcome for a minute when IAM replays the pair to another instance",
+    function* () {
       const { iam, simulator, slt } = yield* iamWorld()
       const one = slt()
       const { refreshToken } = yield* iam.exchange(production, one, key("login"))
@@ -174,28 +163,28 @@ describe("an inactive answer for a token that IAM has just issued", () => {
         yield* TestClock.adjust("40 seconds")
         assert.isFalse(yield* isDoubted)
       }
-    })
+    }
   )
 
   it.scoped(
     "has an unknown outcome when a replay follows a live answer, or a refresh without an answer",
-    () =>
-      Effect.gen(function* () {
-        const { iam, login, simulator } = yield* iamWorld()
-        const { refreshToken } = yield* login()
-        const refresh = iam.refresh(production, refreshToken, key("refresh"))
-        const { accessToken } = yield* refresh
-        yield* iam.introspect(production, accessToken)
-        simulator.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "drop-after" } })
-        yield* Effect.flip(refresh)
-        yield* refresh
-        simulator.fail(inactive)
-        assert.strictEqual((yield* Effect.flip(iam.introspect(production, accessToken)))._tag, "Unknown")
-      })
+    function* () {
+      const { iam, login, simulator } = yield* iamWorld()
+      const { refreshToken } = yield* login()
+      const refresh = iam.refresh(production, refreshToken, key("refresh"))
+      const { accessToken } = yield* refresh
+      yield* iam.introspect(production, accessToken)
+      simulator.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "drop-after" } })
+      yield* Effect.flip(refresh)
+      yield* refresh
+      simulator.fail(inactive)
+      assert.strictEqual((yield* Effect.flip(iam.introspect(production, accessToken)))._tag, "Unknown")
+    }
   )
 
-  it.scoped("is accepted a minute later, after a live answer, and after a logout, also for a replay", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "is accepted a minute later, after a live answer, and after a logout, also for a replay",
+    function* () {
       const { iam, login, simulator, slt } = yield* iamWorld()
       const isNone = (token: Redacted.Redacted) =>
         Effect.gen(function* () {
@@ -218,6 +207,6 @@ describe("an inactive answer for a token that IAM has just issued", () => {
       yield* elsewhere.revoke(production, refreshToken, key("logout-elsewhere"))
       const replayed = yield* elsewhere.exchange(production, one, key("login"))
       assert.isTrue(Option.isNone(yield* elsewhere.introspect(production, replayed.accessToken)))
-    })
+    }
   )
 })

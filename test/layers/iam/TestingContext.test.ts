@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -12,54 +13,48 @@ const path = "/application/testing-context"
 const unknownSecret = Redacted.make(`ask_${"z".repeat(43)}`)
 
 describe("resolvePlane", () => {
-  it.scoped("returns the environment of a secret", () =>
-    Effect.gen(function* () {
-      const { asked, environment, iam, testing } = yield* iamWorld()
-      const plane = yield* iam.resolvePlane(testing.secret)
-      deepStrictEqual(
-        { ...plane, secret: Redacted.value(plane.secret) },
-        {
-          _tag: "Testing",
-          environmentId: environment.environmentId,
-          secret: environment.musicSecret,
-          webhookKeyDigest: environment.webhookKeyDigest
-        }
-      )
-      const [request] = asked(path)
-      assert.strictEqual(request?.method, "GET")
-      assert.strictEqual(request?.body.length, 0)
-      assert.strictEqual(header(request, "x-testing-application"), header(request, "authorization"))
-      assert.isDefined(header(request, "authorization"))
-    })
-  )
-
-  it.scoped("sends a secret that IAM refused again only after 30 s", () =>
-    Effect.gen(function* () {
-      const { asked, iam } = yield* iamWorld()
-      const refused = Effect.flip(iam.resolvePlane(unknownSecret))
-      for (const [wait, calls] of [
-        ["0 seconds", 1],
-        ["29 seconds", 1],
-        ["1 seconds", 2]
-      ] as const) {
-        yield* TestClock.adjust(wait)
-        assert.include(yield* refused, { _tag: "Refused", code: "unauthenticated" })
-        assert.lengthOf(asked(path), calls)
+  it.scoped("returns the environment of a secret", function* () {
+    const { asked, environment, iam, testing } = yield* iamWorld()
+    const plane = yield* iam.resolvePlane(testing.secret)
+    deepStrictEqual(
+      { ...plane, secret: Redacted.value(plane.secret) },
+      {
+        _tag: "Testing",
+        environmentId: environment.environmentId,
+        secret: environment.musicSecret,
+        webhookKeyDigest: environment.webhookKeyDigest
       }
-    })
-  )
+    )
+    const [request] = asked(path)
+    assert.strictEqual(request?.method, "GET")
+    assert.strictEqual(request?.body.length, 0)
+    assert.strictEqual(header(request, "x-testing-application"), header(request, "authorization"))
+    assert.isDefined(header(request, "authorization"))
+  })
+
+  it.scoped("sends a secret that IAM refused again only after 30 s", function* () {
+    const { asked, iam } = yield* iamWorld()
+    const refused = Effect.flip(iam.resolvePlane(unknownSecret))
+    for (const [wait, calls] of [
+      ["0 seconds", 1],
+      ["29 seconds", 1],
+      ["1 seconds", 2]
+    ] as const) {
+      yield* TestClock.adjust(wait)
+      assert.include(yield* refused, { _tag: "Refused", code: "unauthenticated" })
+      assert.lengthOf(asked(path), calls)
+    }
+  })
 
   const id = "0199b000-0000-7000-8000-00000000000e"
   const context = { environment_id: id, application: { app_id: "music" } }
 
-  it.scoped("accepts responses of older servers without the newer members", () =>
-    Effect.gen(function* () {
-      const { iam, simulator } = yield* iamWorld()
-      simulator.fail({ fault: reply(context) })
-      const plane = yield* iam.resolvePlane(unknownSecret)
-      assert.include(plane, { environmentId: id, webhookKeyDigest: undefined })
-    })
-  )
+  it.scoped("accepts responses of older servers without the newer members", function* () {
+    const { iam, simulator } = yield* iamWorld()
+    simulator.fail({ fault: reply(context) })
+    const plane = yield* iam.resolvePlane(unknownSecret)
+    assert.include(plane, { environmentId: id, webhookKeyDigest: undefined })
+  })
 
   for (const [name, body] of Object.entries({
     "another application": { ...context, application: { app_id: "ting" } },
@@ -69,91 +64,81 @@ describe("resolvePlane", () => {
     "two environments": { ...context, environment: { environment_id: id.replace("b000", "b001") } },
     "an invalid digest": { ...context, webhook_key_digest: "cc61" }
   }))
-    it.scoped(`rejects ${name}, and does not cache it`, () =>
-      Effect.gen(function* () {
-        const { iam, simulator, testing } = yield* iamWorld()
-        simulator.fail({ fault: reply(body) })
-        assert.strictEqual((yield* Effect.flip(iam.resolvePlane(testing.secret)))._tag, "Unknown")
-        assert.strictEqual((yield* iam.resolvePlane(testing.secret)).environmentId, testing.environmentId)
-      })
+    it.scoped(`rejects ${name}, and does not cache it`, function* () {
+      const { iam, simulator, testing } = yield* iamWorld()
+      simulator.fail({ fault: reply(body) })
+      assert.strictEqual((yield* Effect.flip(iam.resolvePlane(testing.secret)))._tag, "Unknown")
+      assert.strictEqual((yield* iam.resolvePlane(testing.secret)).environmentId, testing.environmentId)
+    })
+
+  it.scoped("caches a plane for 60 seconds, and no failure", function* () {
+    const { asked, iam, simulator, testing } = yield* iamWorld()
+    simulator.fail({ fault: iamFaults.serviceUnavailable() })
+    yield* Effect.flip(iam.resolvePlane(testing.secret))
+    yield* iam.resolvePlane(testing.secret)
+    yield* TestClock.adjust("59999 millis")
+    yield* iam.resolvePlane(testing.secret)
+    assert.lengthOf(asked(path), 2)
+    yield* TestClock.adjust("1 millis")
+    yield* iam.resolvePlane(testing.secret)
+    assert.lengthOf(asked(path), 3)
+  })
+
+  it.scoped("does not share a call in flight with a caller of another telemetry preference", function* () {
+    const { asked, iam, simulator, testing } = yield* iamWorld()
+    simulator.fail({ fault: { kind: "delay", milliseconds: 60 } })
+    const recorded = yield* Effect.fork(inRequest(true)(iam.resolvePlane(testing.secret)))
+    yield* until(() => asked(path).length === 1)
+    yield* inRequest(false)(iam.resolvePlane(testing.secret))
+    yield* Fiber.join(recorded)
+    deepStrictEqual(
+      asked(path).map((request) => header(request, "x-iam-telemetry")),
+      ["on", "off"]
     )
-
-  it.scoped("caches a plane for 60 seconds, and no failure", () =>
-    Effect.gen(function* () {
-      const { asked, iam, simulator, testing } = yield* iamWorld()
-      simulator.fail({ fault: iamFaults.serviceUnavailable() })
-      yield* Effect.flip(iam.resolvePlane(testing.secret))
-      yield* iam.resolvePlane(testing.secret)
-      yield* TestClock.adjust("59999 millis")
-      yield* iam.resolvePlane(testing.secret)
-      assert.lengthOf(asked(path), 2)
-      yield* TestClock.adjust("1 millis")
-      yield* iam.resolvePlane(testing.secret)
-      assert.lengthOf(asked(path), 3)
-    })
-  )
-
-  it.scoped("does not share a call in flight with a caller of another telemetry preference", () =>
-    Effect.gen(function* () {
-      const { asked, iam, simulator, testing } = yield* iamWorld()
-      simulator.fail({ fault: { kind: "delay", milliseconds: 60 } })
-      const recorded = yield* Effect.fork(inRequest(true)(iam.resolvePlane(testing.secret)))
-      yield* until(() => asked(path).length === 1)
-      yield* inRequest(false)(iam.resolvePlane(testing.secret))
-      yield* Fiber.join(recorded)
-      deepStrictEqual(
-        asked(path).map((request) => header(request, "x-iam-telemetry")),
-        ["on", "off"]
-      )
-    })
-  )
+  })
 
   for (const [name, code] of [
     ["exchange", "invalid_client"],
     ["introspect", "unauthenticated"],
     ["introspect", "invalid_client"]
   ] as const)
-    it.scoped(`forgets it after ${code} on ${name}, and not after other refusals`, () =>
-      Effect.gen(function* () {
-        const { asked, iam, simulator, testing } = yield* iamWorld()
-        const call = Effect.flip<unknown, unknown, never>(
-          name === "exchange"
-            ? iam.exchange(testing, Redacted.make("si:deejay"), key("login"))
-            : iam.introspect(testing, Redacted.make("oat"))
-        )
-        yield* iam.resolvePlane(testing.secret)
-        for (const [refusal, calls] of [
-          ["forbidden", 1],
-          [code, 2]
-        ] as const) {
-          simulator.fail({
-            fault: {
-              kind: "reply",
-              reply: { status: 401, body: { error: { code: refusal, message: "no" } } }
-            }
-          })
-          yield* call
-          yield* iam.resolvePlane(testing.secret)
-          assert.lengthOf(asked(path), calls)
-        }
-      })
-    )
-
-  it.scoped("separates two planes", () =>
-    Effect.gen(function* () {
-      const { environment, iam, testing, world } = yield* iamWorld()
-      const second = world.addEnvironment({ orgId: "acme", name: "second" })
-      const { secret } = world.importApp(second.environmentId, "music")
-      const [one, other] = yield* Effect.all([
-        iam.resolvePlane(testing.secret),
-        iam.resolvePlane(Redacted.make(secret))
-      ])
-      assert.strictEqual(one.environmentId, environment.environmentId)
-      assert.strictEqual(other.environmentId, second.environmentId)
-      world.deleteEnvironment(second.environmentId)
-      yield* TestClock.adjust("1 minutes")
-      assert.include(yield* Effect.flip(iam.resolvePlane(Redacted.make(secret))), { _tag: "Refused" })
+    it.scoped(`forgets it after ${code} on ${name}, and not after other refusals`, function* () {
+      const { asked, iam, simulator, testing } = yield* iamWorld()
+      const call = Effect.flip<unknown, unknown, never>(
+        name === "exchange"
+          ? iam.exchange(testing, Redacted.make("si:deejay"), key("login"))
+          : iam.introspect(testing, Redacted.make("oat"))
+      )
       yield* iam.resolvePlane(testing.secret)
+      for (const [refusal, calls] of [
+        ["forbidden", 1],
+        [code, 2]
+      ] as const) {
+        simulator.fail({
+          fault: {
+            kind: "reply",
+            reply: { status: 401, body: { error: { code: refusal, message: "no" } } }
+          }
+        })
+        yield* call
+        yield* iam.resolvePlane(testing.secret)
+        assert.lengthOf(asked(path), calls)
+      }
     })
-  )
+
+  it.scoped("separates two planes", function* () {
+    const { environment, iam, testing, world } = yield* iamWorld()
+    const second = world.addEnvironment({ orgId: "acme", name: "second" })
+    const { secret } = world.importApp(second.environmentId, "music")
+    const [one, other] = yield* Effect.all([
+      iam.resolvePlane(testing.secret),
+      iam.resolvePlane(Redacted.make(secret))
+    ])
+    assert.strictEqual(one.environmentId, environment.environmentId)
+    assert.strictEqual(other.environmentId, second.environmentId)
+    world.deleteEnvironment(second.environmentId)
+    yield* TestClock.adjust("1 minutes")
+    assert.include(yield* Effect.flip(iam.resolvePlane(Redacted.make(secret))), { _tag: "Refused" })
+    yield* iam.resolvePlane(testing.secret)
+  })
 })

@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -27,84 +28,77 @@ const grant = {
 }
 
 describe("exchange", () => {
-  it.scoped("sends an SLT with the application's credentials and the given key", () =>
-    Effect.gen(function* () {
-      const { asked, iam, slt } = yield* iamWorld()
-      const credential = slt("c:ana")
-      const tokens = yield* iam.exchange(production, credential, key("login"))
-      assert.match(Redacted.value(tokens.accessToken), /^oat_/)
-      assert.match(Redacted.value(tokens.refreshToken), /^ort_/)
-      deepStrictEqual(
-        { ...tokens, accessToken: 0, refreshToken: 0 },
-        {
-          accessToken: 0,
-          refreshToken: 0,
-          expiresInSeconds: 1800,
-          scopes: requestedScopes,
-          actor: Option.some({ type: "carbon" as const, public_id: "c:ana" }),
-          organisation: Option.none(),
-          replayed: false
-        }
-      )
-      const [request] = asked(path)
-      assert.strictEqual(
-        header(request, "authorization"),
-        `Basic ${Buffer.from(`music:${testApplicationSecret}`).toString("base64")}`
-      )
-      assert.strictEqual(header(request, "idempotency-key"), key("login"))
-      assert.strictEqual(header(request, "content-type"), "application/x-www-form-urlencoded")
-      assert.strictEqual(header(request, "silicon-iam-supported-api-versions"), "v1")
-      assert.match(header(request, "x-request-id") ?? "", /^[0-9a-f-]{36}$/)
-      assert.isUndefined(header(request, "x-testing-application"))
-      deepStrictEqual(form(request), { app_id: "music", slt: Redacted.value(credential) })
-    })
-  )
+  it.scoped("sends an SLT with the application's credentials and the given key", function* () {
+    const { asked, iam, slt } = yield* iamWorld()
+    const credential = slt("c:ana")
+    const tokens = yield* iam.exchange(production, credential, key("login"))
+    assert.match(Redacted.value(tokens.accessToken), /^oat_/)
+    assert.match(Redacted.value(tokens.refreshToken), /^ort_/)
+    deepStrictEqual(
+      { ...tokens, accessToken: 0, refreshToken: 0 },
+      {
+        accessToken: 0,
+        refreshToken: 0,
+        expiresInSeconds: 1800,
+        scopes: requestedScopes,
+        actor: Option.some({ type: "carbon" as const, public_id: "c:ana" }),
+        organisation: Option.none(),
+        replayed: false
+      }
+    )
+    const [request] = asked(path)
+    assert.strictEqual(
+      header(request, "authorization"),
+      `Basic ${Buffer.from(`music:${testApplicationSecret}`).toString("base64")}`
+    )
+    assert.strictEqual(header(request, "idempotency-key"), key("login"))
+    assert.strictEqual(header(request, "content-type"), "application/x-www-form-urlencoded")
+    assert.strictEqual(header(request, "silicon-iam-supported-api-versions"), "v1")
+    assert.match(header(request, "x-request-id") ?? "", /^[0-9a-f-]{36}$/)
+    assert.isUndefined(header(request, "x-testing-application"))
+    deepStrictEqual(form(request), { app_id: "music", slt: Redacted.value(credential) })
+  })
 
-  it.scoped("replays under its key, also when the first answer was lost", () =>
-    Effect.gen(function* () {
-      const { iam, simulator, slt } = yield* iamWorld()
-      const credential = slt()
-      simulator.fail({ fault: { kind: "drop-after" } })
-      const lost = yield* Effect.flip(iam.exchange(production, credential, key("login")))
-      assert.instanceOf(lost, Unknown)
-      const first = yield* iam.exchange(production, credential, key("login"))
-      const second = yield* iam.exchange(production, credential, key("login"))
-      assert.isTrue(first.replayed)
-      assert.strictEqual(Redacted.value(first.accessToken), Redacted.value(second.accessToken))
-      const spent = yield* Effect.flip(iam.exchange(production, credential, key("another")))
-      assert.include(spent, { _tag: "Refused", status: 400, code: "invalid_grant" })
-    })
-  )
+  it.scoped("replays under its key, also when the first answer was lost", function* () {
+    const { iam, simulator, slt } = yield* iamWorld()
+    const credential = slt()
+    simulator.fail({ fault: { kind: "drop-after" } })
+    const lost = yield* Effect.flip(iam.exchange(production, credential, key("login")))
+    assert.instanceOf(lost, Unknown)
+    const first = yield* iam.exchange(production, credential, key("login"))
+    const second = yield* iam.exchange(production, credential, key("login"))
+    assert.isTrue(first.replayed)
+    assert.strictEqual(Redacted.value(first.accessToken), Redacted.value(second.accessToken))
+    const spent = yield* Effect.flip(iam.exchange(production, credential, key("another")))
+    assert.include(spent, { _tag: "Refused", status: 400, code: "invalid_grant" })
+  })
 
-  it.scoped("selects a testing plane with two byte-identical headers and its own secret", () =>
-    Effect.gen(function* () {
-      const { asked, environment, loginIn, testing } = yield* iamWorld()
-      yield* loginIn(testing)
-      const [request] = asked(path)
-      const expected = `Basic ${Buffer.from(`music:${environment.musicSecret}`).toString("base64")}`
-      assert.strictEqual(header(request, "authorization"), expected)
-      assert.strictEqual(header(request, "x-testing-application"), expected)
-      assert.isUndefined(request?.headers.get("x-testing-environment-key"))
-    })
-  )
+  it.scoped("selects a testing plane with two byte-identical headers and its own secret", function* () {
+    const { asked, environment, loginIn, testing } = yield* iamWorld()
+    yield* loginIn(testing)
+    const [request] = asked(path)
+    const expected = `Basic ${Buffer.from(`music:${environment.musicSecret}`).toString("base64")}`
+    assert.strictEqual(header(request, "authorization"), expected)
+    assert.strictEqual(header(request, "x-testing-application"), expected)
+    assert.isUndefined(request?.headers.get("x-testing-environment-key"))
+  })
 
-  it.scoped("turns IAM's telemetry off only for a request that opted out", () =>
-    Effect.gen(function* () {
-      const { asked, iam, slt } = yield* iamWorld()
-      const exchange = iam.exchange(production, slt(), key("login"))
-      yield* inRequest(false)(exchange)
-      yield* inRequest(true)(exchange)
-      yield* exchange
-      deepStrictEqual(
-        asked(path).map((request) => header(request, "x-iam-telemetry")),
-        ["off", "on", "on"]
-      )
-      assert.lengthOf(new Set(asked(path).map((request) => header(request, "x-request-id"))), 3)
-    })
-  )
+  it.scoped("turns IAM's telemetry off only for a request that opted out", function* () {
+    const { asked, iam, slt } = yield* iamWorld()
+    const exchange = iam.exchange(production, slt(), key("login"))
+    yield* inRequest(false)(exchange)
+    yield* inRequest(true)(exchange)
+    yield* exchange
+    deepStrictEqual(
+      asked(path).map((request) => header(request, "x-iam-telemetry")),
+      ["off", "on", "on"]
+    )
+    assert.lengthOf(new Set(asked(path).map((request) => header(request, "x-request-id"))), 3)
+  })
 
-  it.scoped("accepts opaque tokens of up to 8192 visible characters, and null for absent members", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "accepts opaque tokens of up to 8192 visible characters, and null for absent members",
+    function* () {
       const { iam, simulator } = yield* iamWorld()
       const odd = "!~/+=.,:".repeat(1_024).slice(4)
       const long = { access_token: `oat_${odd}`, refresh_token: `ort_${odd}` }
@@ -115,7 +109,7 @@ describe("exchange", () => {
       const bound = yield* exchange
       deepStrictEqual(bound.organisation, Option.some("acme"))
       deepStrictEqual(bound.scopes, ["self.identity.read", "self.profile.read"])
-    })
+    }
   )
 
   const wrong: Readonly<Record<string, unknown>> = {
@@ -135,135 +129,120 @@ describe("exchange", () => {
     "a list": [grant]
   }
   for (const [name, body] of Object.entries(wrong))
-    it.scoped(`rejects ${name}`, () =>
-      Effect.gen(function* () {
-        const { iam, simulator } = yield* iamWorld()
-        simulator.fail({ fault: reply(body) })
-        const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
-        assert.include(failure, { _tag: "Unknown", dependency: "iam" })
-      })
-    )
-
-  it.scoped("rejects another status, and another version of the contract", () =>
-    Effect.gen(function* () {
+    it.scoped(`rejects ${name}`, function* () {
       const { iam, simulator } = yield* iamWorld()
-      const version = (value: string) => ({ "silicon-iam-api-version": value })
-      simulator.fail({ fault: reply(grant, 201) })
-      simulator.fail({ fault: faults.status(200, grant, version("v2")) })
-      simulator.fail({ fault: faults.status(200, grant, version("v1, v1")) })
-      simulator.fail({ fault: faults.status(200, grant, version("")) })
-      const refusal = { error: { code: "invalid_grant", message: "no" } }
-      simulator.fail({ fault: faults.status(400, refusal, version("v2")) })
-      simulator.fail({ fault: faults.status(400, refusal, version("v1")) })
-      const failures = yield* Effect.forEach([1, 2, 3, 4, 5, 6], () =>
-        Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
-      )
-      deepStrictEqual(
-        failures.map(({ _tag }) => _tag),
-        ["Unknown", "Unknown", "Unknown", "Unknown", "Unknown", "Refused"]
-      )
+      simulator.fail({ fault: reply(body) })
+      const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
+      assert.include(failure, { _tag: "Unknown", dependency: "iam" })
     })
-  )
+
+  it.scoped("rejects another status, and another version of the contract", function* () {
+    const { iam, simulator } = yield* iamWorld()
+    const version = (value: string) => ({ "silicon-iam-api-version": value })
+    simulator.fail({ fault: reply(grant, 201) })
+    simulator.fail({ fault: faults.status(200, grant, version("v2")) })
+    simulator.fail({ fault: faults.status(200, grant, version("v1, v1")) })
+    simulator.fail({ fault: faults.status(200, grant, version("")) })
+    const refusal = { error: { code: "invalid_grant", message: "no" } }
+    simulator.fail({ fault: faults.status(400, refusal, version("v2")) })
+    simulator.fail({ fault: faults.status(400, refusal, version("v1")) })
+    const failures = yield* Effect.forEach([1, 2, 3, 4, 5, 6], () =>
+      Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
+    )
+    deepStrictEqual(
+      failures.map(({ _tag }) => _tag),
+      ["Unknown", "Unknown", "Unknown", "Unknown", "Unknown", "Refused"]
+    )
+  })
 })
 
 describe("refresh", () => {
-  it.scoped("rotates the pair; a consumed token under another key is refused", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login } = yield* iamWorld()
-      const first = yield* login()
-      const second = yield* iam.refresh(production, first.refreshToken, key("refresh-1"))
-      assert.notStrictEqual(Redacted.value(first.refreshToken), Redacted.value(second.refreshToken))
-      deepStrictEqual(form(asked(path).at(-1)), {
-        app_id: "music",
-        refresh_token: Redacted.value(first.refreshToken)
-      })
-      const replayed = yield* iam.refresh(production, first.refreshToken, key("refresh-1"))
-      assert.isTrue(replayed.replayed)
-      const reuse = yield* Effect.flip(iam.refresh(production, first.refreshToken, key("refresh-2")))
-      assert.include(reuse, { _tag: "Refused", code: "invalid_grant" })
+  it.scoped("rotates the pair; a consumed token under another key is refused", function* () {
+    const { asked, iam, login } = yield* iamWorld()
+    const first = yield* login()
+    const second = yield* iam.refresh(production, first.refreshToken, key("refresh-1"))
+    assert.notStrictEqual(Redacted.value(first.refreshToken), Redacted.value(second.refreshToken))
+    deepStrictEqual(form(asked(path).at(-1)), {
+      app_id: "music",
+      refresh_token: Redacted.value(first.refreshToken)
     })
-  )
+    const replayed = yield* iam.refresh(production, first.refreshToken, key("refresh-1"))
+    assert.isTrue(replayed.replayed)
+    const reuse = yield* Effect.flip(iam.refresh(production, first.refreshToken, key("refresh-2")))
+    assert.include(reuse, { _tag: "Refused", code: "invalid_grant" })
+  })
 })
 
 describe("a call to IAM", () => {
-  it.scoped("has no effect when IAM is overloaded, and an unknown outcome on its other faults", () =>
-    Effect.gen(function* () {
-      const { iam, simulator } = yield* iamWorld()
-      const fault = (status: number, code: string) =>
-        faults.status(status, { error: { code, message: "no" } }, { "retry-after": "5" })
-      const exchange = iam.exchange(production, Redacted.make("oac"), key("login"))
-      simulator.fail({ fault: fault(503, "server_overloaded") })
-      assert.deepInclude(yield* Effect.flip(exchange), { _tag: "NotExecuted", retryAfterSeconds: 5 })
-      for (const [status, code] of [
-        [500, "internal_error"],
-        [503, "service_unavailable"],
-        [503, "provider_unavailable"],
-        [504, "request_timeout"]
-      ] as const) {
-        simulator.fail({ fault: fault(status, code) })
-        assert.deepInclude(yield* Effect.flip(exchange), { _tag: "Unknown", retryAfterSeconds: 5 })
-      }
-    })
-  )
+  it.scoped("has no effect when IAM is overloaded, and an unknown outcome on its other faults", function* () {
+    const { iam, simulator } = yield* iamWorld()
+    const fault = (status: number, code: string) =>
+      faults.status(status, { error: { code, message: "no" } }, { "retry-after": "5" })
+    const exchange = iam.exchange(production, Redacted.make("oac"), key("login"))
+    simulator.fail({ fault: fault(503, "server_overloaded") })
+    assert.deepInclude(yield* Effect.flip(exchange), { _tag: "NotExecuted", retryAfterSeconds: 5 })
+    for (const [status, code] of [
+      [500, "internal_error"],
+      [503, "service_unavailable"],
+      [503, "provider_unavailable"],
+      [504, "request_timeout"]
+    ] as const) {
+      simulator.fail({ fault: fault(status, code) })
+      assert.deepInclude(yield* Effect.flip(exchange), { _tag: "Unknown", retryAfterSeconds: 5 })
+    }
+  })
 
   it.scoped(
     "in progress is polled 7 times: a login, refresh or logout has 8 calls a minute, and is 429 then",
-    () =>
-      Effect.gen(function* () {
-        const { iam, login, simulator, slt } = yield* iamWorld()
-        const { refreshToken } = yield* login()
-        const credential = slt()
-        for (const call of [
-          iam.exchange(production, credential, key("login")),
-          iam.refresh(production, refreshToken, key("refresh")),
-          iam.revoke(production, refreshToken, key("logout"))
-        ]) {
-          const seen = simulator.seen.length
-          simulator.fail({ times: 9, fault: inProgress })
-          for (let poll = 0; poll <= 7; poll += 1)
-            assert.include(yield* Effect.flip(call), { code: "idempotency_in_progress" })
-          assert.include(yield* Effect.flip(call), { _tag: "Refused", status: 429 })
-          assert.strictEqual(simulator.seen.length - seen, 8)
-          simulator.clearFaults()
-        }
-      })
+    function* () {
+      const { iam, login, simulator, slt } = yield* iamWorld()
+      const { refreshToken } = yield* login()
+      const credential = slt()
+      for (const call of [
+        iam.exchange(production, credential, key("login")),
+        iam.refresh(production, refreshToken, key("refresh")),
+        iam.revoke(production, refreshToken, key("logout"))
+      ]) {
+        const seen = simulator.seen.length
+        simulator.fail({ times: 9, fault: inProgress })
+        for (let poll = 0; poll <= 7; poll += 1)
+          assert.include(yield* Effect.flip(call), { code: "idempotency_in_progress" })
+        assert.include(yield* Effect.flip(call), { _tag: "Refused", status: 429 })
+        assert.strictEqual(simulator.seen.length - seen, 8)
+        simulator.clearFaults()
+      }
+    }
   )
 
-  it.scoped("names the application of the settings, and is waited for as long as they say", () =>
-    Effect.gen(function* () {
-      const server = yield* answering(() => ({ status: 500 }))
-      const iam = yield* iamOver(server.url, { applicationId: "radio", timeoutSeconds: 3 })
-      server.fail({ fault: { kind: "hang" } })
-      const calling = yield* Effect.fork(
-        Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
-      )
-      yield* until(() => server.seen.length === 1)
-      const basic = Buffer.from(`radio:${testApplicationSecret}`).toString("base64")
-      assert.strictEqual(header(server.seen[0], "authorization"), `Basic ${basic}`)
-      deepStrictEqual(form(server.seen[0]), { app_id: "radio", slt: "oac" })
-      yield* TestClock.adjust("2999 millis")
-      assert.isTrue(Option.isNone(yield* Fiber.poll(calling)))
-      yield* TestClock.adjust("100 millis")
-      assert.include(yield* Fiber.join(calling), { _tag: "Unknown", reason: "no answer within 3 seconds" })
-    })
-  )
+  it.scoped("names the application of the settings, and is waited for as long as they say", function* () {
+    const server = yield* answering(() => ({ status: 500 }))
+    const iam = yield* iamOver(server.url, { applicationId: "radio", timeoutSeconds: 3 })
+    server.fail({ fault: { kind: "hang" } })
+    const calling = yield* Effect.fork(
+      Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
+    )
+    yield* until(() => server.seen.length === 1)
+    const basic = Buffer.from(`radio:${testApplicationSecret}`).toString("base64")
+    assert.strictEqual(header(server.seen[0], "authorization"), `Basic ${basic}`)
+    deepStrictEqual(form(server.seen[0]), { app_id: "radio", slt: "oac" })
+    yield* TestClock.adjust("2999 millis")
+    assert.isTrue(Option.isNone(yield* Fiber.poll(calling)))
+    yield* TestClock.adjust("100 millis")
+    assert.include(yield* Fiber.join(calling), { _tag: "Unknown", reason: "no answer within 3 seconds" })
+  })
 
-  it.scoped("reads at most 4 MiB of a response", () =>
-    Effect.gen(function* () {
-      const { iam, simulator } = yield* iamWorld()
-      simulator.fail({ fault: faults.oversized(4 * 1024 * 1024) })
-      const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
-      assert.include(failure, { _tag: "Unknown", reason: "answered more than 4194304 bytes" })
-    })
-  )
+  it.scoped("reads at most 4 MiB of a response", function* () {
+    const { iam, simulator } = yield* iamWorld()
+    simulator.fail({ fault: faults.oversized(4 * 1024 * 1024) })
+    const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
+    assert.include(failure, { _tag: "Unknown", reason: "answered more than 4194304 bytes" })
+  })
 
-  it.scoped("fails with IAM's code, request id and pause", () =>
-    Effect.gen(function* () {
-      const { asked, iam } = yield* iamWorld()
-      const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac_no"), key("login")))
-      assert.instanceOf(failure, Refused)
-      assert.deepInclude(failure, { status: 400, code: "invalid_grant", answeredAt: 1_790_331_330_000 })
-      assert.strictEqual(failure.requestId, header(asked(path)[0], "x-request-id"))
-    })
-  )
+  it.scoped("fails with IAM's code, request id and pause", function* () {
+    const { asked, iam } = yield* iamWorld()
+    const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac_no"), key("login")))
+    assert.instanceOf(failure, Refused)
+    assert.deepInclude(failure, { status: 400, code: "invalid_grant", answeredAt: 1_790_331_330_000 })
+    assert.strictEqual(failure.requestId, header(asked(path)[0], "x-request-id"))
+  })
 })

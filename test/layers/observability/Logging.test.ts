@@ -1,4 +1,5 @@
-import { expect, it } from "@effect/vitest"
+import { expect } from "vitest"
+import { it } from "../../world/Test.ts"
 import type * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -8,28 +9,27 @@ import { jsonLine, LoggingLive } from "../../../src/layers/observability/Logging
 import { Settings } from "../../../src/services/Settings.ts"
 import { testSettings } from "../../support/Settings.ts"
 
-it.effect("writes a line for a defect that is its own cause", () =>
-  Effect.gen(function* () {
-    const lines: Array<string> = []
-    const circular = new Error("a defect")
-    circular.cause = circular
-    yield* Effect.logError(
-      "Request failed",
-      yield* Effect.sandbox(Effect.die(circular)).pipe(Effect.flip)
-    ).pipe(
-      Effect.provide(
-        Logger.replace(
-          Logger.defaultLogger,
-          Logger.map(jsonLine, (line) => void lines.push(line))
-        )
+it.effect("writes a line for a defect that is its own cause", function* () {
+  const lines: Array<string> = []
+  const circular = new Error("a defect")
+  circular.cause = circular
+  yield* Effect.logError(
+    "Request failed",
+    yield* Effect.sandbox(Effect.die(circular)).pipe(Effect.flip)
+  ).pipe(
+    Effect.provide(
+      Logger.replace(
+        Logger.defaultLogger,
+        Logger.map(jsonLine, (line) => void lines.push(line))
       )
     )
-    expect(lines.map((line): unknown => JSON.parse(line))).toMatchObject([{ message: "Request failed" }])
-  })
-)
+  )
+  expect(lines.map((line): unknown => JSON.parse(line))).toMatchObject([{ message: "Request failed" }])
+})
 
-it.effect("writes the lines of MUSIC_LOG_LEVEL and of higher levels, in the form of MUSIC_LOG_FORMAT", () =>
-  Effect.gen(function* () {
+it.effect(
+  "writes the lines of MUSIC_LOG_LEVEL and of higher levels, in the form of MUSIC_LOG_FORMAT",
+  function* () {
     const written = (logLevel: LogLevel.LogLevel, logFormat: "json" | "pretty") =>
       Effect.gen(function* () {
         const lines: Array<string> = []
@@ -54,5 +54,5 @@ it.effect("writes the lines of MUSIC_LOG_LEVEL and of higher levels, in the form
     const pretty = yield* written(LogLevel.Info, "pretty")
     expect(pretty.map((line) => /two|three/.exec(line)?.[0])).toEqual(["two", "three"])
     expect(pretty[0]).not.toMatch(/^\{/)
-  })
+  }
 )

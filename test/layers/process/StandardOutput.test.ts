@@ -1,4 +1,5 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
@@ -55,43 +56,37 @@ describe("Lines on standard output", () => {
     expect([target.text, target.lost]).toEqual(["fir\nfourth\nfifth\n", 3])
   })
 
-  it.live("wait for a reader that stalls, in order, up to 1 MiB", () =>
-    Effect.gen(function* () {
-      const { output, target } = makeTarget()
-      const line = `${"x".repeat(999)}\n`
-      target.state = 500
-      for (let at = 0; at < 2_000; at += 1) output.write(line)
-      expect(target.text.length).toBe(500)
-      expect([target.lost > 900, target.lost < 1_000]).toEqual([true, true])
-      // Nobody reads: the end waits for a moment only.
-      yield* output.drain
-      target.state = Number.POSITIVE_INFINITY
-      yield* output.drain
-      expect(target.text).toBe(line.repeat(2_000 - target.lost))
-    })
-  )
+  it.live("wait for a reader that stalls, in order, up to 1 MiB", function* () {
+    const { output, target } = makeTarget()
+    const line = `${"x".repeat(999)}\n`
+    target.state = 500
+    for (let at = 0; at < 2_000; at += 1) output.write(line)
+    expect(target.text.length).toBe(500)
+    expect([target.lost > 900, target.lost < 1_000]).toEqual([true, true])
+    // Nobody reads: the end waits for a moment only.
+    yield* output.drain
+    target.state = Number.POSITIVE_INFINITY
+    yield* output.drain
+    expect(target.text).toBe(line.repeat(2_000 - target.lost))
+  })
 
-  it.effect("delay the end of the process by half a second, when no reader takes them", () =>
-    Effect.gen(function* () {
-      const { output, target } = makeTarget()
-      target.state = 0
-      output.write("one\n")
-      const ending = yield* Effect.fork(output.drain)
-      yield* TestClock.adjust("499 millis")
-      expect(Option.isNone(yield* Fiber.poll(ending))).toBe(true)
-      yield* TestClock.adjust("1 millis")
-      expect(Option.isSome(yield* Fiber.poll(ending))).toBe(true)
-    })
-  )
+  it.effect("delay the end of the process by half a second, when no reader takes them", function* () {
+    const { output, target } = makeTarget()
+    target.state = 0
+    output.write("one\n")
+    const ending = yield* Effect.fork(output.drain)
+    yield* TestClock.adjust("499 millis")
+    expect(Option.isNone(yield* Fiber.poll(ending))).toBe(true)
+    yield* TestClock.adjust("1 millis")
+    expect(Option.isSome(yield* Fiber.poll(ending))).toBe(true)
+  })
 
-  it.live("that wait are written without a new line", () =>
-    Effect.gen(function* () {
-      const { output, target } = makeTarget()
-      target.state = "EAGAIN"
-      output.write("one\n")
-      target.state = Number.POSITIVE_INFINITY
-      yield* Effect.repeat(Effect.sleep(5), { until: () => target.text !== "", times: 2_000 })
-      expect([target.text, target.lost]).toEqual(["one\n", 0])
-    })
-  )
+  it.live("that wait are written without a new line", function* () {
+    const { output, target } = makeTarget()
+    target.state = "EAGAIN"
+    output.write("one\n")
+    target.state = Number.POSITIVE_INFINITY
+    yield* Effect.repeat(Effect.sleep(5), { until: () => target.text !== "", times: 2_000 })
+    expect([target.text, target.lost]).toEqual(["one\n", 0])
+  })
 })

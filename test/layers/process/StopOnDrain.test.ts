@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -38,34 +39,31 @@ const made = Effect.gen(function* () {
 })
 
 describe("stopOnDrain", () => {
-  it.live("releases the layer when the drain begins, and keeps its services", () =>
-    Effect.gen(function* () {
-      const { close, context, drain, ended } = yield* made
-      yield* drain.begin
-      yield* until(() => ended.length > 0)
-      yield* settle
-      deepStrictEqual(ended, ["worker"])
-      assert.strictEqual(Context.get(context, Worker).name, "worker")
-      yield* close
-      deepStrictEqual(ended, ["worker", "dependency"])
-    })
-  )
+  it.live("releases the layer when the drain begins, and keeps its services", function* () {
+    const { close, context, drain, ended } = yield* made
+    yield* drain.begin
+    yield* until(() => ended.length > 0)
+    yield* settle
+    deepStrictEqual(ended, ["worker"])
+    assert.strictEqual(Context.get(context, Worker).name, "worker")
+    yield* close
+    deepStrictEqual(ended, ["worker", "dependency"])
+  })
 
-  it.live("completes the release before that of the dependencies, also when all scopes close at once", () =>
-    Effect.gen(function* () {
+  it.live(
+    "completes the release before that of the dependencies, also when all scopes close at once",
+    function* () {
       const { close, drain, ended } = yield* made
       yield* drain.begin
       yield* Effect.sleep("5 millis")
       assert.isTrue(Exit.isSuccess(yield* Effect.exit(close)))
       deepStrictEqual(ended, ["worker", "dependency"])
-    })
+    }
   )
 
-  it.live("releases the layer without a drain too", () =>
-    Effect.gen(function* () {
-      const { close, ended } = yield* made
-      yield* close
-      deepStrictEqual(ended, ["worker", "dependency"])
-    })
-  )
+  it.live("releases the layer without a drain too", function* () {
+    const { close, ended } = yield* made
+    yield* close
+    deepStrictEqual(ended, ["worker", "dependency"])
+  })
 })

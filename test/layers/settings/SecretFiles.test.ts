@@ -2,8 +2,8 @@ import { execFileSync } from "node:child_process"
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterAll, describe, expect, it } from "@effect/vitest"
-import * as Effect from "effect/Effect"
+import { afterAll, describe, expect } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { checkSettings } from "../../../src/layers/diagnostics/SettingsCheck.ts"
@@ -127,8 +127,9 @@ describe("A secret in a file", () => {
     )
   })
 
-  it.live("is shown by config as the name of its file, and a name that leads nowhere is not shown", () =>
-    Effect.gen(function* () {
+  it.live(
+    "is shown by config as the name of its file, and a name that leads nowhere is not shown",
+    function* () {
       const environment: Environment = { ...inFiles("\n"), MUSIC_GITHUB_TOKEN_FILE: "ghp_in_the_wrong_place" }
       const text = yield* run(["config"], environment)
       expect(text.out).toMatch(new RegExp(`MUSIC_IAM_APP_SECRET +set +file ${folder}/secret-\\d+ `))
@@ -146,7 +147,7 @@ describe("A secret in a file", () => {
       })
       for (const secret of [...secrets.map((name) => samples[name] ?? name), "ghp_in_the_wrong_place"])
         expect([text.out, text.err, out].filter((shown) => shown.includes(secret))).toEqual([])
-    })
+    }
   )
 
   it("is known to check, which warns of a file for a setting that is no secret", () => {

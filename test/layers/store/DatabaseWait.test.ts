@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -37,30 +38,26 @@ const opening = (problem: StoreProblem, failures: number) => {
 const never = Number.POSITIVE_INFINITY
 
 describe("A server whose database is away at the start", () => {
-  it.scoped("opens it when it answers, and holds only what that attempt opened", () =>
-    Effect.gen(function* () {
-      const { seen, waiting } = opening({ kind: "unreachable" }, 12)
-      const fiber = yield* Effect.fork(waiting)
-      yield* TestClock.adjust("11 seconds")
-      assert.isTrue((yield* Fiber.poll(fiber))._tag === "None")
-      yield* TestClock.adjust("1 second")
-      yield* Fiber.join(fiber)
-      const waits = ["Waiting for the database", "Waiting for the database"]
-      deepStrictEqual(seen, { attempts: 13, open: 1, lines: [...waits, "The database answers"] })
-    })
-  )
+  it.scoped("opens it when it answers, and holds only what that attempt opened", function* () {
+    const { seen, waiting } = opening({ kind: "unreachable" }, 12)
+    const fiber = yield* Effect.fork(waiting)
+    yield* TestClock.adjust("11 seconds")
+    assert.isTrue((yield* Fiber.poll(fiber))._tag === "None")
+    yield* TestClock.adjust("1 second")
+    yield* Fiber.join(fiber)
+    const waits = ["Waiting for the database", "Waiting for the database"]
+    deepStrictEqual(seen, { attempts: 13, open: 1, lines: [...waits, "The database answers"] })
+  })
 
-  it.scoped("fails after 60 s, and says so every 10 s until then", () =>
-    Effect.gen(function* () {
-      const { seen, waiting } = opening({ kind: "timed_out" }, never)
-      const fiber = yield* Effect.fork(waiting)
-      yield* TestClock.adjust("59 seconds")
-      assert.isTrue((yield* Fiber.poll(fiber))._tag === "None")
-      yield* TestClock.adjust("2 seconds")
-      assert.isTrue(Exit.isFailure(yield* Fiber.await(fiber)))
-      deepStrictEqual([seen.open, seen.lines.length], [0, 7])
-    })
-  )
+  it.scoped("fails after 60 s, and says so every 10 s until then", function* () {
+    const { seen, waiting } = opening({ kind: "timed_out" }, never)
+    const fiber = yield* Effect.fork(waiting)
+    yield* TestClock.adjust("59 seconds")
+    assert.isTrue((yield* Fiber.poll(fiber))._tag === "None")
+    yield* TestClock.adjust("2 seconds")
+    assert.isTrue(Exit.isFailure(yield* Fiber.await(fiber)))
+    deepStrictEqual([seen.open, seen.lines.length], [0, 7])
+  })
 
   const lasting: ReadonlyArray<StoreProblem> = [
     { kind: "login_refused" },
@@ -71,11 +68,9 @@ describe("A server whose database is away at the start", () => {
     { kind: "wrong_encoding", encoding: "LATIN1" }
   ]
   for (const problem of lasting)
-    it.scoped(`does not wait for the end of ${problem.kind}`, () =>
-      Effect.gen(function* () {
-        const { seen, waiting } = opening(problem, never)
-        assert.strictEqual((yield* Effect.flip(waiting)).problem, problem)
-        deepStrictEqual(seen, { attempts: 1, open: 0, lines: [] })
-      })
-    )
+    it.scoped(`does not wait for the end of ${problem.kind}`, function* () {
+      const { seen, waiting } = opening(problem, never)
+      assert.strictEqual((yield* Effect.flip(waiting)).problem, problem)
+      deepStrictEqual(seen, { attempts: 1, open: 0, lines: [] })
+    })
 })

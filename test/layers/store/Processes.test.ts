@@ -3,7 +3,8 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
 import { createInterface } from "node:readline"
 import { fileURLToPath } from "node:url"
-import { assert, it } from "@effect/vitest"
+import { assert } from "vitest"
+import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
@@ -36,37 +37,36 @@ const linesOf = (child: ChildProcess, enough = Number.POSITIVE_INFINITY) =>
   })
 
 onBoth("Processes that share a store", ({ freshPath, openStore, rawQuery }) => {
-  it.scopedLive("store each report and record once, and lease each of them once", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const children = yield* Effect.forEach(["one", "two"], (name) => start("compete", path, name))
-      const lines = (yield* Effect.forEach(children, (child) => linesOf(child), {
-        concurrency: "unbounded"
-      })).flat()
-      const leased = lines.filter((line) => line.startsWith("report:"))
-      const { spool } = yield* openStore(path)
-      // Concurrent leases may each return fewer rows than are due.
-      const rest = yield* spool.lease(sampleSpoolLease({ now: 1_000, owner: "last" }))
-      const records = [
-        ...lines.filter((line) => line.startsWith("record-")),
-        ...rest.map(({ recordId }) => recordId)
-      ]
-      deepStrictEqual(
-        [
-          lines.filter((line) => line === "Stored").length,
-          lines.filter((line) => line === "Replayed").length,
-          leased.length,
-          new Set(leased).size,
-          records.length,
-          new Set(records).size
-        ],
-        [25, 25, 25, 25, 50, 50]
-      )
-    })
-  )
+  it.scopedLive("store each report and record once, and lease each of them once", function* () {
+    const path = yield* freshPath
+    const children = yield* Effect.forEach(["one", "two"], (name) => start("compete", path, name))
+    const lines = (yield* Effect.forEach(children, (child) => linesOf(child), {
+      concurrency: "unbounded"
+    })).flat()
+    const leased = lines.filter((line) => line.startsWith("report:"))
+    const { spool } = yield* openStore(path)
+    // Concurrent leases may each return fewer rows than are due.
+    const rest = yield* spool.lease(sampleSpoolLease({ now: 1_000, owner: "last" }))
+    const records = [
+      ...lines.filter((line) => line.startsWith("record-")),
+      ...rest.map(({ recordId }) => recordId)
+    ]
+    deepStrictEqual(
+      [
+        lines.filter((line) => line === "Stored").length,
+        lines.filter((line) => line === "Replayed").length,
+        leased.length,
+        new Set(leased).size,
+        records.length,
+        new Set(records).size
+      ],
+      [25, 25, 25, 25, 50, 50]
+    )
+  })
 
-  it.scopedLive("a killed process keeps everything that it acknowledged, and leaves no partial write", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "a killed process keeps everything that it acknowledged, and leaves no partial write",
+    function* () {
       const path = yield* freshPath
       const lines = yield* linesOf(yield* start("accept", path), 30)
       const acknowledged = lines.length
@@ -86,6 +86,6 @@ onBoth("Processes that share a store", ({ freshPath, openStore, rawQuery }) => {
       assert.strictEqual(counts?.waiting, entries.length)
       assert.strictEqual(counts?.duplicates, entries.length / 2)
       assert.strictEqual(counts?.accepted, entries.length + entries.length / 2)
-    })
+    }
   )
 })

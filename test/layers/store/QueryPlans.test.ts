@@ -2,7 +2,8 @@
  * The plan of every statement that the store runs, on tables with many rows: growing tables are read along an index, and no
  * statement sorts or reads more rows than it needs. Statements are recorded at the driver, so a new one is covered by itself.
  */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { makeOperatorQueries } from "../../../src/layers/store/repositories/OperatorQueries.ts"
@@ -353,44 +354,40 @@ const inPostgres = (place: string, statements: Statements) =>
 
 describe("Query plans", () => {
   const [sqlite, postgres] = kinds
-  it.scopedLive("SQLite searches growing tables, and sorts few rows", () =>
-    Effect.gen(function* () {
-      if (sqlite === undefined) return
-      const { place, statements } = yield* recorded(sqlite)
-      const bad = (yield* inSqlite(place, statements))
-        .filter(({ statement }) => !isExpected(statement))
-        .flatMap(({ details, statement }) => {
-          // A list without a filter follows an index until its page is full.
-          const isPage = /ORDER BY [\w, ]+(?: DESC)? LIMIT/.test(statement)
-          return details
-            .filter(
-              (detail) =>
-                (/^SCAN/.test(detail) && growing.test(detail) && !(isPage && / USING /.test(detail))) ||
-                (/TEMP B-TREE/.test(detail) && !sortsFew.test(statement)) ||
-                // For each row of another table it would read all of a state.
-                (/CORRELATED/.test(details.join()) && /\(kind=\? AND state=\?\)/.test(detail)) ||
-                // Few are leased at once; of the other states there may be many.
-                (/deliveries_by_turn \(kind=\?(?: AND state=\?)?\)/.test(detail) &&
-                  !/state = 'leased'|SELECT subject/.test(statement))
-            )
-            .map((detail) => ({ detail, statement }))
-        })
-      assert.deepStrictEqual(bad, [])
-    })
-  )
+  it.scopedLive("SQLite searches growing tables, and sorts few rows", function* () {
+    if (sqlite === undefined) return
+    const { place, statements } = yield* recorded(sqlite)
+    const bad = (yield* inSqlite(place, statements))
+      .filter(({ statement }) => !isExpected(statement))
+      .flatMap(({ details, statement }) => {
+        // A list without a filter follows an index until its page is full.
+        const isPage = /ORDER BY [\w, ]+(?: DESC)? LIMIT/.test(statement)
+        return details
+          .filter(
+            (detail) =>
+              (/^SCAN/.test(detail) && growing.test(detail) && !(isPage && / USING /.test(detail))) ||
+              (/TEMP B-TREE/.test(detail) && !sortsFew.test(statement)) ||
+              // For each row of another table it would read all of a state.
+              (/CORRELATED/.test(details.join()) && /\(kind=\? AND state=\?\)/.test(detail)) ||
+              // Few are leased at once; of the other states there may be many.
+              (/deliveries_by_turn \(kind=\?(?: AND state=\?)?\)/.test(detail) &&
+                !/state = 'leased'|SELECT subject/.test(statement))
+          )
+          .map((detail) => ({ detail, statement }))
+      })
+    assert.deepStrictEqual(bad, [])
+  })
 
-  it.scopedLive("Postgres reads few rows of growing tables", () =>
-    Effect.gen(function* () {
-      if (postgres === undefined) return
-      const { place, statements } = yield* recorded(postgres)
-      const bad = (yield* inPostgres(place, statements))
-        .filter(({ statement }) => !isExpected(statement))
-        .flatMap(({ nodes, statement }) =>
-          nodes
-            .filter((node) => growing.test(node["Relation Name"] ?? "") && readBy(node) > readAtMost)
-            .map((node) => ({ part: `${node["Node Type"]} of ${readBy(node)} rows`, statement }))
-        )
-      assert.deepStrictEqual(bad, [])
-    })
-  )
+  it.scopedLive("Postgres reads few rows of growing tables", function* () {
+    if (postgres === undefined) return
+    const { place, statements } = yield* recorded(postgres)
+    const bad = (yield* inPostgres(place, statements))
+      .filter(({ statement }) => !isExpected(statement))
+      .flatMap(({ nodes, statement }) =>
+        nodes
+          .filter((node) => growing.test(node["Relation Name"] ?? "") && readBy(node) > readAtMost)
+          .map((node) => ({ part: `${node["Node Type"]} of ${readBy(node)} rows`, statement }))
+      )
+    assert.deepStrictEqual(bad, [])
+  })
 })

@@ -1,5 +1,6 @@
 /** Readiness by what the accesses of a real file show, over a switch that delays or fails them. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
@@ -52,8 +53,9 @@ const failed = <A>(access: Effect.Effect<A, StoreUnavailable>, millis: number) =
   })
 
 describe("The health of a database", () => {
-  it.scoped("an access without an answer shows a failure unless another one succeeded meanwhile", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "an access without an answer shows a failure unless another one succeeded meanwhile",
+    function* () {
       const { be, isFailing, read, write } = yield* faulty
       yield* read
       be({ millis: 10_000, problem: { kind: "timed_out" } })
@@ -80,49 +82,43 @@ describe("The health of a database", () => {
       assert.isTrue(isFailing())
       yield* write
       assert.isFalse(isFailing())
-    })
+    }
   )
 
-  it.scoped("a refused write counts until a probe succeeds, whatever else succeeds", () =>
-    Effect.gen(function* () {
-      const { be, check, isFailing, read, write } = yield* faulty
-      be({ millis: 0, problem: { kind: "read_only" } })
-      yield* Effect.flip(write)
-      be({ millis: 0 })
-      yield* read
-      yield* write
-      assert.isTrue(isFailing())
-      yield* check
-      assert.isFalse(isFailing())
-    })
-  )
+  it.scoped("a refused write counts until a probe succeeds, whatever else succeeds", function* () {
+    const { be, check, isFailing, read, write } = yield* faulty
+    be({ millis: 0, problem: { kind: "read_only" } })
+    yield* Effect.flip(write)
+    be({ millis: 0 })
+    yield* read
+    yield* write
+    assert.isTrue(isFailing())
+    yield* check
+    assert.isFalse(isFailing())
+  })
 
   for (const access of ["read", "write"] as const)
-    it.scoped(`a corruption that a ${access} meets fails every later check and write`, () =>
-      Effect.gen(function* () {
-        const { be, check, ...accesses } = yield* faulty
-        be({ millis: 0, problem: { kind: "corrupt" } })
-        for (let at = 0; at < 2; at += 1) yield* Effect.flip(accesses[access])
-        be({ millis: 0 })
-        yield* accesses.read
-        const before = yield* failedWrites
-        const kinds = [yield* Effect.flip(check), yield* Effect.flip(accesses.write)]
-        assert.strictEqual((yield* failedWrites) - before, 1)
-        assert.deepStrictEqual(
-          kinds.map(({ problem }) => problem.kind),
-          ["corrupt", "corrupt"]
-        )
-      })
-    )
-
-  it.scoped("a malformed row is no corruption of the database", () =>
-    Effect.gen(function* () {
-      const { be, check, read, write } = yield* faulty
-      be({ millis: 0, problem: { kind: "row_malformed" } })
-      yield* Effect.flip(read)
+    it.scoped(`a corruption that a ${access} meets fails every later check and write`, function* () {
+      const { be, check, ...accesses } = yield* faulty
+      be({ millis: 0, problem: { kind: "corrupt" } })
+      for (let at = 0; at < 2; at += 1) yield* Effect.flip(accesses[access])
       be({ millis: 0 })
-      yield* check
-      yield* write
+      yield* accesses.read
+      const before = yield* failedWrites
+      const kinds = [yield* Effect.flip(check), yield* Effect.flip(accesses.write)]
+      assert.strictEqual((yield* failedWrites) - before, 1)
+      assert.deepStrictEqual(
+        kinds.map(({ problem }) => problem.kind),
+        ["corrupt", "corrupt"]
+      )
     })
-  )
+
+  it.scoped("a malformed row is no corruption of the database", function* () {
+    const { be, check, read, write } = yield* faulty
+    be({ millis: 0, problem: { kind: "row_malformed" } })
+    yield* Effect.flip(read)
+    be({ millis: 0 })
+    yield* check
+    yield* write
+  })
 })

@@ -1,6 +1,4 @@
 /** Temporary databases of both kinds, their stores, and sample records. */
-import { mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
@@ -16,6 +14,7 @@ import { databaseFromSettings } from "../../../src/layers/store/StoreFromSetting
 import { openPostgres } from "../../../src/layers/store/postgres/PgStore.ts"
 import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import type { StoreService, StoreUnavailable } from "../../../src/services/Store.ts"
+import { migratedFile, temporaryFolder } from "../../world/SqliteTemplate.ts"
 import { freshDatabase } from "../../support/Postgres.ts"
 
 export { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "./Samples.ts"
@@ -47,10 +46,7 @@ const kind = (given: Omit<Kind, "freshStore" | "withStore">): Kind => ({
   withStore: (place, use) => Effect.scoped(Effect.flatMap(given.openStore(place), use))
 })
 
-export const folder: Effect.Effect<string, never, Scope.Scope> = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-store-"))),
-  (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
-)
+export const folder = temporaryFolder
 
 /** A connection of another program: none of the store's rules apply to it. */
 export const rawClient = (path: string) =>
@@ -65,7 +61,7 @@ const sqlitePath = Effect.map(folder, (path) => join(path, "music.sqlite"))
 export const sqlite: Kind = kind({
   name: "SQLite",
   emptyPath: sqlitePath,
-  freshPath: sqlitePath,
+  freshPath: migratedFile,
   openStore: (path) => Effect.flatMap(openDatabase(path), makeStore),
   rawQuery: (path, script) =>
     Effect.scoped(

@@ -1,4 +1,5 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -56,98 +57,84 @@ const bodyOf = (service: TablesSimulator, index = 0) => {
 }
 
 describe("A batch for the table service", () => {
-  it.scoped("contains each record under the key of its own table, and is acknowledged", () =>
-    Effect.gen(function* () {
-      const { service, tables } = yield* start()
-      expect([...tables.open].sort()).toEqual(["musicbackend", "musicclidaemon"])
-      const result = yield* tables.write([record(0), record(1, "musicclidaemon")])
-      expect(result).toEqual({ duplicates: [], refused: [] })
-      const request = service.seen[0]
-      expect([request?.method, request?.path]).toEqual(["POST", "/api/ingest"])
-      if (request !== undefined) {
-        expect(headerOf(request, "user-agent")).toBe(`music-backend/${version}`)
-        expect(headerOf(request, "authorization")).toBeUndefined()
-      }
-      const { records } = bodyOf(service)
-      expect(records.map(({ key }) => key.split("-")[1])).toEqual(["musicbackend", "musicclidaemon"])
-      expect(records[1]?.metadata).toEqual({
-        record_id: ids[1],
-        table_id: "musicclidaemon",
-        event_ts_ms: 1_758_700_800_124
-      })
-      expect(service.rows("musicbackend").map((row) => row.record)).toEqual([
-        { type: "http.completed", data: { index: 0 } }
-      ])
-      expect(service.rows("musicclidaemon").length).toBe(1)
+  it.scoped("contains each record under the key of its own table, and is acknowledged", function* () {
+    const { service, tables } = yield* start()
+    expect([...tables.open].sort()).toEqual(["musicbackend", "musicclidaemon"])
+    const result = yield* tables.write([record(0), record(1, "musicclidaemon")])
+    expect(result).toEqual({ duplicates: [], refused: [] })
+    const request = service.seen[0]
+    expect([request?.method, request?.path]).toEqual(["POST", "/api/ingest"])
+    if (request !== undefined) {
+      expect(headerOf(request, "user-agent")).toBe(`music-backend/${version}`)
+      expect(headerOf(request, "authorization")).toBeUndefined()
+    }
+    const { records } = bodyOf(service)
+    expect(records.map(({ key }) => key.split("-")[1])).toEqual(["musicbackend", "musicclidaemon"])
+    expect(records[1]?.metadata).toEqual({
+      record_id: ids[1],
+      table_id: "musicclidaemon",
+      event_ts_ms: 1_758_700_800_124
     })
-  )
+    expect(service.rows("musicbackend").map((row) => row.record)).toEqual([
+      { type: "http.completed", data: { index: 0 } }
+    ])
+    expect(service.rows("musicclidaemon").length).toBe(1)
+  })
 
-  it.scoped("has a new batch id for every transmission", () =>
-    Effect.gen(function* () {
-      const { service, tables } = yield* start()
-      yield* tables.write([record(0)])
-      yield* tables.write([record(0)])
-      expect(bodyOf(service, 0).batch_id).toMatch(/^[0-9a-f-]{36}$/)
-      expect(bodyOf(service, 1).batch_id).not.toBe(bodyOf(service, 0).batch_id)
-    })
-  )
+  it.scoped("has a new batch id for every transmission", function* () {
+    const { service, tables } = yield* start()
+    yield* tables.write([record(0)])
+    yield* tables.write([record(0)])
+    expect(bodyOf(service, 0).batch_id).toMatch(/^[0-9a-f-]{36}$/)
+    expect(bodyOf(service, 1).batch_id).not.toBe(bodyOf(service, 0).batch_id)
+  })
 
-  it.scoped("returns duplicates and refusals by record", () =>
-    Effect.gen(function* () {
-      const { service, tables } = yield* start()
-      yield* tables.write([record(0)])
-      service.retire("musicclidaemon")
-      const big = { ...record(2), json: JSON.stringify({ text: "x".repeat(280_000) }) }
-      const array = { ...record(3), json: "[]" }
-      const result = yield* tables.write([record(0), record(1, "musicclidaemon"), big, array])
-      expect(result.duplicates).toEqual([ids[0]])
-      expect(result.refused).toEqual([
-        { recordId: ids[1], code: "unauthorized" },
-        { recordId: ids[2], code: "size_exceeded" },
-        { recordId: ids[3], code: "invalid" }
-      ])
-    })
-  )
+  it.scoped("returns duplicates and refusals by record", function* () {
+    const { service, tables } = yield* start()
+    yield* tables.write([record(0)])
+    service.retire("musicclidaemon")
+    const big = { ...record(2), json: JSON.stringify({ text: "x".repeat(280_000) }) }
+    const array = { ...record(3), json: "[]" }
+    const result = yield* tables.write([record(0), record(1, "musicclidaemon"), big, array])
+    expect(result.duplicates).toEqual([ids[0]])
+    expect(result.refused).toEqual([
+      { recordId: ids[1], code: "unauthorized" },
+      { recordId: ids[2], code: "size_exceeded" },
+      { recordId: ids[3], code: "invalid" }
+    ])
+  })
 
-  it.scoped("is refused as a whole because of one bad record", () =>
-    Effect.gen(function* () {
-      const { tables } = yield* start()
-      const invalid = { ...record(0), json: "{broken" }
-      expect(yield* Effect.flip(tables.write([invalid, record(1)]))).toMatchObject({
-        _tag: "Refused",
-        status: 400,
-        code: "bad_json"
-      })
+  it.scoped("is refused as a whole because of one bad record", function* () {
+    const { tables } = yield* start()
+    const invalid = { ...record(0), json: "{broken" }
+    expect(yield* Effect.flip(tables.write([invalid, record(1)]))).toMatchObject({
+      _tag: "Refused",
+      status: 400,
+      code: "bad_json"
     })
-  )
+  })
 
-  it.scoped("is refused as a whole when the refused record is not named", () =>
-    Effect.gen(function* () {
-      const { tables } = yield* start()
-      const nameless = { ...record(0), recordId: "not-a-uuid" }
-      expect(yield* Effect.flip(tables.write([nameless, record(1)]))).toMatchObject({
-        _tag: "Refused",
-        code: "invalid"
-      })
+  it.scoped("is refused as a whole when the refused record is not named", function* () {
+    const { tables } = yield* start()
+    const nameless = { ...record(0), recordId: "not-a-uuid" }
+    expect(yield* Effect.flip(tables.write([nameless, record(1)]))).toMatchObject({
+      _tag: "Refused",
+      code: "invalid"
     })
-  )
+  })
 
-  it.scoped("is not sent when it is empty", () =>
-    Effect.gen(function* () {
-      const { service, tables } = yield* start()
-      expect(yield* tables.write([])).toEqual({ duplicates: [], refused: [] })
-      expect(service.seen.length).toBe(0)
-    })
-  )
+  it.scoped("is not sent when it is empty", function* () {
+    const { service, tables } = yield* start()
+    expect(yield* tables.write([])).toEqual({ duplicates: [], refused: [] })
+    expect(service.seen.length).toBe(0)
+  })
 
-  it.scoped("causes a defect for a table without a key, before anything is sent", () =>
-    Effect.gen(function* () {
-      const { service, tables } = yield* start()
-      const exit = yield* Effect.exit(tables.write([record(0), record(1, "musicfrontendevents")]))
-      expect(Exit.isFailure(exit)).toBe(true)
-      expect(service.seen.length).toBe(0)
-    })
-  )
+  it.scoped("causes a defect for a table without a key, before anything is sent", function* () {
+    const { service, tables } = yield* start()
+    const exit = yield* Effect.exit(tables.write([record(0), record(1, "musicfrontendevents")]))
+    expect(Exit.isFailure(exit)).toBe(true)
+    expect(service.seen.length).toBe(0)
+  })
 })
 
 describe("Without an acknowledgement", () => {
@@ -166,32 +153,28 @@ describe("Without an acknowledgement", () => {
     [faults.status(200, { batch_id: ids[0], status: "ok" }), "Unknown", undefined],
     [{ kind: "drop" }, "Unknown", undefined],
     [{ kind: "drop-after" }, "Unknown", undefined]
-  ] as const)("the records are kept: %o", ([fault, tag, pause]) =>
-    Effect.gen(function* () {
-      const { lines, logger, service, tables } = yield* start()
-      service.fail({ fault })
-      const failure = yield* Effect.flip(tables.write([record(0)])).pipe(
-        Effect.provide(Logger.replace(Logger.defaultLogger, logger)),
-        Logger.withMinimumLogLevel(LogLevel.All)
-      )
-      expect(failure._tag).toBe(tag)
-      expect(failure.retryAfterSeconds).toBe(pause)
-      const output = lines.join("") + JSON.stringify(failure) + String(failure)
-      expect(service.minted).toHaveLength(2)
-      for (const key of service.minted) expect(output).not.toContain(key)
-    })
-  )
+  ] as const)("the records are kept: %o", function* ([fault, tag, pause]) {
+    const { lines, logger, service, tables } = yield* start()
+    service.fail({ fault })
+    const failure = yield* Effect.flip(tables.write([record(0)])).pipe(
+      Effect.provide(Logger.replace(Logger.defaultLogger, logger)),
+      Logger.withMinimumLogLevel(LogLevel.All)
+    )
+    expect(failure._tag).toBe(tag)
+    expect(failure.retryAfterSeconds).toBe(pause)
+    const output = lines.join("") + JSON.stringify(failure) + String(failure)
+    expect(service.minted).toHaveLength(2)
+    for (const key of service.minted) expect(output).not.toContain(key)
+  })
 
-  it.scoped("a request ends after 10 seconds", () =>
-    Effect.gen(function* () {
-      const { service, tables } = yield* start()
-      service.fail({ fault: { kind: "hang" } })
-      const running = yield* Effect.fork(Effect.flip(tables.write([record(0)])))
-      yield* until(() => service.seen.length > 0)
-      yield* TestClock.adjust("10 seconds")
-      expect((yield* Fiber.join(running))._tag).toBe("Unknown")
-    })
-  )
+  it.scoped("a request ends after 10 seconds", function* () {
+    const { service, tables } = yield* start()
+    service.fail({ fault: { kind: "hang" } })
+    const running = yield* Effect.fork(Effect.flip(tables.write([record(0)])))
+    yield* until(() => service.seen.length > 0)
+    yield* TestClock.adjust("10 seconds")
+    expect((yield* Fiber.join(running))._tag).toBe("Unknown")
+  })
 })
 
 describe("Without a table service", () => {

@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { startTing } from "../../../sandbox/upstreams/Ting.ts"
@@ -54,25 +55,21 @@ const tingWorld = Effect.gen(function* () {
 })
 
 describe("with a new proof for each attempt", () => {
-  it.scoped("a ting whose answer was lost is replayed when it is sent again", () =>
-    Effect.gen(function* () {
-      const { register, send, server } = yield* tingWorld
-      const first = yield* register()
-      deepStrictEqual(yield* register(), first)
-      server.fail({ path: "/v1/tings", fault: { kind: "drop-after" } })
-      assert.include(yield* Effect.flip(send()), { _tag: "Unknown", dependency: "ting" })
-      assert.isTrue((yield* send()).replayed)
-      assert.lengthOf(server.accepted("production"), 1)
-    })
-  )
+  it.scoped("a ting whose answer was lost is replayed when it is sent again", function* () {
+    const { register, send, server } = yield* tingWorld
+    const first = yield* register()
+    deepStrictEqual(yield* register(), first)
+    server.fail({ path: "/v1/tings", fault: { kind: "drop-after" } })
+    assert.include(yield* Effect.flip(send()), { _tag: "Unknown", dependency: "ting" })
+    assert.isTrue((yield* send()).replayed)
+    assert.lengthOf(server.accepted("production"), 1)
+  })
 
-  it.scoped("a testing plane has its own registrations and tings", () =>
-    Effect.gen(function* () {
-      const { register, send, server, testing } = yield* tingWorld
-      yield* register(testing)
-      yield* send(testing)
-      assert.lengthOf(server.accepted(testing.environmentId), 1)
-      assert.include(yield* Effect.flip(send()), { code: "recipient_not_registered" })
-    })
-  )
+  it.scoped("a testing plane has its own registrations and tings", function* () {
+    const { register, send, server, testing } = yield* tingWorld
+    yield* register(testing)
+    yield* send(testing)
+    assert.lengthOf(server.accepted(testing.environmentId), 1)
+    assert.include(yield* Effect.flip(send()), { code: "recipient_not_registered" })
+  })
 })

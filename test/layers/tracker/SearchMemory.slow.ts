@@ -2,7 +2,8 @@
 import { once } from "node:events"
 import { createServer } from "node:http"
 import { fileURLToPath } from "node:url"
-import { assert, it } from "@effect/vitest"
+import { assert } from "vitest"
+import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { start } from "../../support/Process.ts"
 
@@ -42,23 +43,22 @@ const tracker = Effect.acquireRelease(
 
 it.scopedLive(
   "A search keeps only its hits in memory, not the pages",
-  () =>
-    Effect.gen(function* () {
-      const address = (yield* tracker).address()
-      const url = `http://127.0.0.1:${typeof address === "object" && address !== null ? address.port : 0}`
-      const { ended, output } = yield* Effect.acquireRelease(
-        Effect.sync(() =>
-          start(
-            process.execPath,
-            [`--max-old-space-size=${heapMegabytes}`, "--import", "tsx", program, url, marker],
-            {}
-          )
-        ),
-        ({ child }) => Effect.sync(() => child.kill("SIGKILL"))
-      )
-      const { code } = yield* Effect.promise(() => ended)
-      assert.strictEqual(output(), "[1007,2007]")
-      assert.strictEqual(code, 0)
-    }),
+  function* () {
+    const address = (yield* tracker).address()
+    const url = `http://127.0.0.1:${typeof address === "object" && address !== null ? address.port : 0}`
+    const { ended, output } = yield* Effect.acquireRelease(
+      Effect.sync(() =>
+        start(
+          process.execPath,
+          [`--max-old-space-size=${heapMegabytes}`, "--import", "tsx", program, url, marker],
+          {}
+        )
+      ),
+      ({ child }) => Effect.sync(() => child.kill("SIGKILL"))
+    )
+    const { code } = yield* Effect.promise(() => ended)
+    assert.strictEqual(output(), "[1007,2007]")
+    assert.strictEqual(code, 0)
+  },
   60_000
 )

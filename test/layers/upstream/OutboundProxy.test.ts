@@ -1,4 +1,5 @@
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect } from "vitest"
+import { it } from "../../world/Test.ts"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import * as Effect from "effect/Effect"
@@ -102,84 +103,75 @@ const target = "iam.music.test:80"
 describe("A request through a proxy", () => {
   it.scopedLive(
     "is sent in a tunnel, which later requests use too, and the credentials reach only the proxy",
-    () =>
-      Effect.gen(function* () {
-        const seen: Array<string | undefined> = []
-        const server = yield* rawServer((received, response) => {
-          seen.push(received.headers["proxy-authorization"], received.headers.host)
-          received.resume()
-          response.end("answer")
-        })
-        const { credentials, port, targets } = yield* tunnelProxy({
-          [target]: Number(new URL(server.url).port)
-        })
-        const post = yield* through(port)
-        for (let call = 0; call < 3; call += 1) {
-          const delivery = yield* post
-          expect(delivery).toMatchObject({ _tag: "Answered", status: 200 })
-          // The connection is free once the callbacks of the answer are over.
-          yield* Effect.promise(() => new Promise((wake) => setImmediate(wake)))
-        }
-        expect(targets).toEqual([target])
-        expect(credentials).toEqual([`Basic ${Buffer.from("user:p@ss").toString("base64")}`])
-        expect(seen).toEqual([
-          undefined,
-          "iam.music.test",
-          undefined,
-          "iam.music.test",
-          undefined,
-          "iam.music.test"
-        ])
+    function* () {
+      const seen: Array<string | undefined> = []
+      const server = yield* rawServer((received, response) => {
+        seen.push(received.headers["proxy-authorization"], received.headers.host)
+        received.resume()
+        response.end("answer")
       })
+      const { credentials, port, targets } = yield* tunnelProxy({
+        [target]: Number(new URL(server.url).port)
+      })
+      const post = yield* through(port)
+      for (let call = 0; call < 3; call += 1) {
+        const delivery = yield* post
+        expect(delivery).toMatchObject({ _tag: "Answered", status: 200 })
+        // The connection is free once the callbacks of the answer are over.
+        yield* Effect.promise(() => new Promise((wake) => setImmediate(wake)))
+      }
+      expect(targets).toEqual([target])
+      expect(credentials).toEqual([`Basic ${Buffer.from("user:p@ss").toString("base64")}`])
+      expect(seen).toEqual([
+        undefined,
+        "iam.music.test",
+        undefined,
+        "iam.music.test",
+        undefined,
+        "iam.music.test"
+      ])
+    }
   )
 
   it.scopedLive.each<readonly [refusal: number, code: string]>([
     [407, "PROXY_407"],
     [403, "PROXY_403"],
     [502, "PROXY_502"]
-  ])("that answers %i was not sent", ([refusal, code]) =>
-    Effect.gen(function* () {
-      const { port } = yield* tunnelProxy({}, refusal)
-      expect(yield* yield* through(port)).toEqual({ _tag: "NotSent", code })
-    })
-  )
+  ])("that answers %i was not sent", function* ([refusal, code]) {
+    const { port } = yield* tunnelProxy({}, refusal)
+    expect(yield* yield* through(port)).toEqual({ _tag: "NotSent", code })
+  })
 
-  it.scopedLive("that is away was not sent", () =>
-    Effect.gen(function* () {
-      const server = createServer().listen(0, "127.0.0.1")
-      yield* Effect.promise(() => new Promise((listening) => server.once("listening", listening)))
-      // The address of a TCP server is never a pipe's name.
-      const { port } = server.address() as AddressInfo
-      yield* Effect.promise(() => new Promise((closed) => server.close(closed)))
-      expect(yield* yield* through(port)).toEqual({ _tag: "NotSent", code: "PROXY_ECONNREFUSED" })
-    })
-  )
+  it.scopedLive("that is away was not sent", function* () {
+    const server = createServer().listen(0, "127.0.0.1")
+    yield* Effect.promise(() => new Promise((listening) => server.once("listening", listening)))
+    // The address of a TCP server is never a pipe's name.
+    const { port } = server.address() as AddressInfo
+    yield* Effect.promise(() => new Promise((closed) => server.close(closed)))
+    expect(yield* yield* through(port)).toEqual({ _tag: "NotSent", code: "PROXY_ECONNREFUSED" })
+  })
 
-  it.scopedLive("whose tunnel breaks after the request may have arrived", () =>
-    Effect.gen(function* () {
-      let cut = (): void => undefined
-      const server = yield* rawServer(() => cut())
-      const proxy = yield* tunnelProxy({ [target]: Number(new URL(server.url).port) })
-      cut = proxy.cut
-      expect(yield* yield* through(proxy.port)).toMatchObject({ _tag: "Lost", withinResponse: false })
-    })
-  )
+  it.scopedLive("whose tunnel breaks after the request may have arrived", function* () {
+    let cut = (): void => undefined
+    const server = yield* rawServer(() => cut())
+    const proxy = yield* tunnelProxy({ [target]: Number(new URL(server.url).port) })
+    cut = proxy.cut
+    expect(yield* yield* through(proxy.port)).toMatchObject({ _tag: "Lost", withinResponse: false })
+  })
 
-  it.scopedLive("ends in time when the proxy never answers", () =>
-    Effect.gen(function* () {
-      const { port } = yield* tunnelProxy({}, "hang")
-      const code = yield* Effect.async<unknown>((resume) =>
-        openTunnel(
-          Redacted.make(`http://127.0.0.1:${port}`),
-          { hostname: "iam.music.test", port: "443" },
-          50,
-          (outcome) =>
-            resume(
-              Effect.succeed(Either.isLeft(outcome) && "code" in outcome.left ? outcome.left.code : undefined)
-            )
-        )
+  it.scopedLive("ends in time when the proxy never answers", function* () {
+    const { port } = yield* tunnelProxy({}, "hang")
+    const code = yield* Effect.async<unknown>((resume) =>
+      openTunnel(
+        Redacted.make(`http://127.0.0.1:${port}`),
+        { hostname: "iam.music.test", port: "443" },
+        50,
+        (outcome) =>
+          resume(
+            Effect.succeed(Either.isLeft(outcome) && "code" in outcome.left ? outcome.left.code : undefined)
+          )
       )
-      expect(code).toBe("PROXY_TIMEOUT")
-    })
-  )
+    )
+    expect(code).toBe("PROXY_TIMEOUT")
+  })
 })

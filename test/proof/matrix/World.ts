@@ -1,7 +1,4 @@
 /** The four simulated upstreams on real sockets, and the way of a call to them: counted by path, and refused where a cell demands it. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FiberRef from "effect/FiberRef"
@@ -15,7 +12,7 @@ import { startTing } from "../../../sandbox/upstreams/Ting.ts"
 import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
 import { type Send, UpstreamTransport } from "../../../src/layers/upstream/UpstreamTransport.ts"
-import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
+import { migratedFile } from "../../world/SqliteTemplate.ts"
 import { useDates } from "./Failures.ts"
 import { type PathName, paths, type UpstreamName, upstreamOf } from "./Paths.ts"
 import { makeVirtualTime } from "./VirtualTime.ts"
@@ -29,11 +26,6 @@ const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
 const closedOrigin = "http://127.0.0.1:1"
 /** Names each call, so that the simulator can say which one it withholds. */
 const callHeader = "x-matrix-call"
-
-const makeFolder = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-matrix-"))),
-  (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
-)
 
 const isOf = (name: PathName, method: string, path: string): boolean => {
   const { method: itsMethod, pattern } = paths[name]
@@ -131,25 +123,6 @@ export const makeWorld = Effect.gen(function* () {
     request.held === true && request.headers.get(callHeader)?.[0] === call
   const isBusy = () => [...unsettled].some((call) => !allServers.some(({ seen }) => seen.some(isHeld(call))))
 
-  const folder = yield* makeFolder
-  const template = join(folder, "template.sqlite")
-  yield* Effect.scoped(openDatabase(template))
-  const schema = readFileSync(template)
-  let databases = 0
-  /** A file with the schema and without rows. */
-  const makeDatabaseFile = Effect.acquireRelease(
-    Effect.sync(() => {
-      databases += 1
-      const file = join(folder, `${databases}.sqlite`)
-      writeFileSync(file, schema)
-      return file
-    }),
-    (file) =>
-      Effect.sync(() => {
-        for (const suffix of ["", "-wal", "-shm"]) rmSync(`${file}${suffix}`, { force: true })
-      })
-  )
-
   return {
     time,
     seeded,
@@ -167,7 +140,7 @@ export const makeWorld = Effect.gen(function* () {
       tracker: tracker.url
     },
     transportLayer,
-    makeDatabaseFile,
+    makeDatabaseFile: migratedFile,
     /** Calls since the last reset, by path. */
     calls: (name: PathName): number => calls.get(name) ?? 0,
     /** All calls to upstreams ever. */

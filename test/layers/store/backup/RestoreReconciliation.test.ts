@@ -1,4 +1,5 @@
-import { assert, it } from "@effect/vitest"
+import { assert } from "vitest"
+import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -35,98 +36,87 @@ const sending = DeliveryUpdate.Sending({ at: 3_000 })
 onBoth("After a restore", ({ freshPath, openStore, rawQuery }) => {
   const finish = (place: string) => Effect.scoped(Effect.flatMap(openUnmigrated(place), finishRestore))
 
-  it.scoped("each unfiled report counts as sent once more, and no other row changes", () =>
-    Effect.gen(function* () {
-      const place = yield* freshPath
-      const store = yield* openStore(place)
-      yield* reach(store, "leased")
-      yield* reach(store, "sending", sending)
-      yield* reach(
-        store,
-        "unknown",
-        sending,
-        DeliveryUpdate.Unknown({ availableAt: 99_000, failure, searches: 2 })
-      )
-      yield* reach(store, "refused", sending, DeliveryUpdate.Waiting({ availableAt: 99_000, failure }))
-      yield* reach(store, "failed", sending, DeliveryUpdate.Failed({ at: 4_000, failure }))
-      yield* reach(
-        store,
-        "filed",
-        sending,
-        DeliveryUpdate.Delivered({ at: 4_000, issue, sweepAt: Option.some(99_000) })
-      )
-      yield* store.reports.admit(
-        sampleReport({ id: "waiting", keyDigest: "waiting", createdAt: 1_000 }),
-        true
-      )
-      const untouched = Effect.forEach(["report:filed", "sweep:filed"], store.deliveries.find)
-      const before = yield* untouched
-      yield* store.spool.offer([sampleEntry("waiting")], { limitBytes: 1_000 })
+  it.scoped("each unfiled report counts as sent once more, and no other row changes", function* () {
+    const place = yield* freshPath
+    const store = yield* openStore(place)
+    yield* reach(store, "leased")
+    yield* reach(store, "sending", sending)
+    yield* reach(
+      store,
+      "unknown",
+      sending,
+      DeliveryUpdate.Unknown({ availableAt: 99_000, failure, searches: 2 })
+    )
+    yield* reach(store, "refused", sending, DeliveryUpdate.Waiting({ availableAt: 99_000, failure }))
+    yield* reach(store, "failed", sending, DeliveryUpdate.Failed({ at: 4_000, failure }))
+    yield* reach(
+      store,
+      "filed",
+      sending,
+      DeliveryUpdate.Delivered({ at: 4_000, issue, sweepAt: Option.some(99_000) })
+    )
+    yield* store.reports.admit(sampleReport({ id: "waiting", keyDigest: "waiting", createdAt: 1_000 }), true)
+    const untouched = Effect.forEach(["report:filed", "sweep:filed"], store.deliveries.find)
+    const before = yield* untouched
+    yield* store.spool.offer([sampleEntry("waiting")], { limitBytes: 1_000 })
 
-      assert.strictEqual(yield* finish(place), 6)
-      const rows = yield* Effect.forEach(
-        ["leased", "sending", "unknown", "refused", "failed", "waiting"],
-        (id) => Effect.map(store.deliveries.find(`report:${id}`), Option.getOrThrow)
-      )
-      deepStrictEqual(
-        rows.map(({ attempts, availableAt, searches, sentAt, state, subject }) => [
-          subject,
-          state,
-          attempts,
-          searches,
-          availableAt,
-          Option.getOrNull(sentAt)
-        ]),
-        [
-          ["leased", "unknown", 1, 0, 1_000, 1_000],
-          ["sending", "unknown", 2, 0, 1_000, 1_000],
-          ["unknown", "unknown", 2, 0, 1_000, 1_000],
-          ["refused", "unknown", 2, 0, 1_000, 1_000],
-          ["failed", "failed", 2, 0, 1_000, 1_000],
-          ["waiting", "unknown", 1, 0, 1_000, 1_000]
-        ]
-      )
-      deepStrictEqual(yield* untouched, before)
-      // Telemetry is shipped as if for the first time.
-      deepStrictEqual(
-        (yield* store.spool.lease(sampleSpoolLease())).map(({ recordId }) => recordId),
-        ["waiting"]
-      )
-    })
-  )
+    assert.strictEqual(yield* finish(place), 6)
+    const rows = yield* Effect.forEach(
+      ["leased", "sending", "unknown", "refused", "failed", "waiting"],
+      (id) => Effect.map(store.deliveries.find(`report:${id}`), Option.getOrThrow)
+    )
+    deepStrictEqual(
+      rows.map(({ attempts, availableAt, searches, sentAt, state, subject }) => [
+        subject,
+        state,
+        attempts,
+        searches,
+        availableAt,
+        Option.getOrNull(sentAt)
+      ]),
+      [
+        ["leased", "unknown", 1, 0, 1_000, 1_000],
+        ["sending", "unknown", 2, 0, 1_000, 1_000],
+        ["unknown", "unknown", 2, 0, 1_000, 1_000],
+        ["refused", "unknown", 2, 0, 1_000, 1_000],
+        ["failed", "failed", 2, 0, 1_000, 1_000],
+        ["waiting", "unknown", 1, 0, 1_000, 1_000]
+      ]
+    )
+    deepStrictEqual(yield* untouched, before)
+    // Telemetry is shipped as if for the first time.
+    deepStrictEqual(
+      (yield* store.spool.lease(sampleSpoolLease())).map(({ recordId }) => recordId),
+      ["waiting"]
+    )
+  })
 
-  it.scoped("a delivery in a state of a later version keeps the state and is marked", () =>
-    Effect.gen(function* () {
-      const place = yield* freshPath
-      const store = yield* openStore(place)
-      yield* reach(store, "deferred", DeliveryUpdate.Waiting({ availableAt: 9_000, failure }))
-      yield* rawQuery(place, "UPDATE deliveries SET state = 'deferred'")
-      yield* finish(place)
-      const { attempts, sentAt, state } = Option.getOrThrow(yield* store.deliveries.find("report:deferred"))
-      deepStrictEqual([state, attempts, sentAt], ["deferred", 1, Option.some(1_000)])
-    })
-  )
+  it.scoped("a delivery in a state of a later version keeps the state and is marked", function* () {
+    const place = yield* freshPath
+    const store = yield* openStore(place)
+    yield* reach(store, "deferred", DeliveryUpdate.Waiting({ availableAt: 9_000, failure }))
+    yield* rawQuery(place, "UPDATE deliveries SET state = 'deferred'")
+    yield* finish(place)
+    const { attempts, sentAt, state } = Option.getOrThrow(yield* store.deliveries.find("report:deferred"))
+    deepStrictEqual([state, attempts, sentAt], ["deferred", 1, Option.some(1_000)])
+  })
 
-  it.scoped("no session has a digest", () =>
-    Effect.gen(function* () {
-      const place = yield* freshPath
-      const store = yield* openStore(place)
-      const login = { login: "login", actor: undefined }
-      yield* store.sessionDigests.remember("production", login, [
-        { digest: "digest", kind: "access", endsAt: Number.MAX_SAFE_INTEGER }
-      ])
-      yield* finish(place)
-      deepStrictEqual(yield* rawQuery(place, "SELECT digest FROM session_digests"), [])
-    })
-  )
+  it.scoped("no session has a digest", function* () {
+    const place = yield* freshPath
+    const store = yield* openStore(place)
+    const login = { login: "login", actor: undefined }
+    yield* store.sessionDigests.remember("production", login, [
+      { digest: "digest", kind: "access", endsAt: Number.MAX_SAFE_INTEGER }
+    ])
+    yield* finish(place)
+    deepStrictEqual(yield* rawQuery(place, "SELECT digest FROM session_digests"), [])
+  })
 
-  it.scoped("the holder of an earlier lease can write nothing", () =>
-    Effect.gen(function* () {
-      const place = yield* freshPath
-      const store = yield* openStore(place)
-      yield* reach(store, "leased")
-      yield* finish(place)
-      assert.isFalse(yield* store.deliveries.update("report:leased", 1, sending))
-    })
-  )
+  it.scoped("the holder of an earlier lease can write nothing", function* () {
+    const place = yield* freshPath
+    const store = yield* openStore(place)
+    yield* reach(store, "leased")
+    yield* finish(place)
+    assert.isFalse(yield* store.deliveries.update("report:leased", 1, sending))
+  })
 })

@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -171,98 +172,92 @@ onBoth("Migrations", (kind) => {
   const open = (path: string) => withStore(path, check)
 
   for (const version of versions)
-    it.scoped(`version ${version} migrates to the current schema with all its rows`, () =>
-      Effect.gen(function* () {
-        const fresh = yield* emptyPath
-        yield* open(fresh)
-        const path = yield* databaseOf(kind, version)
-        assert.deepStrictEqual<unknown>(yield* withStore(path, readEverything), everything(version))
-        assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), yield* schemaOf(kind, fresh))
-        deepStrictEqual(yield* appliedTo(kind, path), versions)
-      })
-    )
+    it.scoped(`version ${version} migrates to the current schema with all its rows`, function* () {
+      const fresh = yield* emptyPath
+      yield* open(fresh)
+      const path = yield* databaseOf(kind, version)
+      assert.deepStrictEqual<unknown>(yield* withStore(path, readEverything), everything(version))
+      assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), yield* schemaOf(kind, fresh))
+      deepStrictEqual(yield* appliedTo(kind, path), versions)
+    })
 
-  it.scoped("deliveries discarded before version 3 are recognised by their reason", () =>
-    Effect.gen(function* () {
-      const path = yield* databaseOf(kind, 2)
-      for (const [id, reason] of [
-        ["rep_5", "discarded by an operator"],
-        ["rep_6", "422 validation_failed"]
-      ])
-        yield* rawQuery(
-          path,
-          `INSERT INTO deliveries
+  it.scoped("deliveries discarded before version 3 are recognised by their reason", function* () {
+    const path = yield* databaseOf(kind, 2)
+    for (const [id, reason] of [
+      ["rep_5", "discarded by an operator"],
+      ["rep_6", "422 validation_failed"]
+    ])
+      yield* rawQuery(
+        path,
+        `INSERT INTO deliveries
             (id, kind, subject, state, attempts, available_at, looks, last_failure, fence, created_at, finished_at)
           VALUES ('report:${id}', 'report', '${id}', 'failed', 0, 900, 0, '${reason}', 1, 800, 990)`
-        )
-      const marks = yield* withStore(path, ({ deliveries }) =>
-        Effect.forEach(["report:rep_5", "report:rep_6", "report:rep_1"], (id) =>
-          Effect.map(
-            deliveries.find(id),
-            Option.flatMap(({ discardedAt }) => discardedAt)
-          )
+      )
+    const marks = yield* withStore(path, ({ deliveries }) =>
+      Effect.forEach(["report:rep_5", "report:rep_6", "report:rep_1"], (id) =>
+        Effect.map(
+          deliveries.find(id),
+          Option.flatMap(({ discardedAt }) => discardedAt)
         )
       )
-      deepStrictEqual(marks, [Option.some(990), Option.none(), Option.none()])
-    })
-  )
+    )
+    deepStrictEqual(marks, [Option.some(990), Option.none(), Option.none()])
+  })
 
   it.scoped(
     "deliveries from before version 4 get their priority from their reporter, and sweeps come first",
-    () =>
-      Effect.gen(function* () {
-        const path = yield* databaseOf(kind, 3)
-        for (const reporter of ["anonymous", "unverified", "verified:c:eva"])
-          yield* rawQuery(
-            path,
-            `INSERT INTO reports (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
+    function* () {
+      const path = yield* databaseOf(kind, 3)
+      for (const reporter of ["anonymous", "unverified", "verified:c:eva"])
+        yield* rawQuery(
+          path,
+          `INSERT INTO reports (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
           VALUES ('${reporter}', 'production', '${reporter}', 'c', '${reporter}', '{}', 'cli', 'req', 500, 'm');
           INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
           VALUES ('report:${reporter}', 'report', '${reporter}', 'waiting', 0, 500, 0, 0, 500)`
-          )
-        yield* open(path)
-        deepStrictEqual(yield* rawQuery(path, "SELECT id, priority FROM deliveries ORDER BY id"), [
-          { id: "report:anonymous", priority: 1 },
-          { id: "report:rep_1", priority: 0 },
-          { id: "report:rep_2", priority: 1 },
-          { id: "report:unverified", priority: 1 },
-          { id: "report:verified:c:eva", priority: 0 },
-          { id: "sweep:rep_0", priority: 0 }
-        ])
-      })
+        )
+      yield* open(path)
+      deepStrictEqual(yield* rawQuery(path, "SELECT id, priority FROM deliveries ORDER BY id"), [
+        { id: "report:anonymous", priority: 1 },
+        { id: "report:rep_1", priority: 0 },
+        { id: "report:rep_2", priority: 1 },
+        { id: "report:unverified", priority: 1 },
+        { id: "report:verified:c:eva", priority: 0 },
+        { id: "sweep:rep_0", priority: 0 }
+      ])
+    }
   )
 
-  it.scoped("a refusal of a login moves from the registration's error to its own column", () =>
-    Effect.gen(function* () {
-      const path = yield* databaseOf(kind, 4)
-      const outcomes = {
-        b: ["login:no_organization", LoginOutcome.Refusal({ reason: "no_organization" })],
-        c: [
-          "dependency_unavailable",
-          LoginOutcome.Registration({
-            ting: { subscribed: false, error: "dependency_unavailable" },
-            transient: true
-          })
-        ]
-      } as const
-      for (const [digit, [error]] of Object.entries(outcomes))
-        yield* rawQuery(
-          path,
-          `INSERT INTO login_outcomes (upstream_key, plane, subscribed, error, transient, recorded_at)
+  it.scoped("a refusal of a login moves from the registration's error to its own column", function* () {
+    const path = yield* databaseOf(kind, 4)
+    const outcomes = {
+      b: ["login:no_organization", LoginOutcome.Refusal({ reason: "no_organization" })],
+      c: [
+        "dependency_unavailable",
+        LoginOutcome.Registration({
+          ting: { subscribed: false, error: "dependency_unavailable" },
+          transient: true
+        })
+      ]
+    } as const
+    for (const [digit, [error]] of Object.entries(outcomes))
+      yield* rawQuery(
+        path,
+        `INSERT INTO login_outcomes (upstream_key, plane, subscribed, error, transient, recorded_at)
           VALUES ('${digit.repeat(64)}', 'production', 0, '${error}', 1, 1000)`
-        )
-      yield* withStore(path, ({ loginOutcomes }) =>
-        Effect.forEach(Object.entries(outcomes), ([digit, [, outcome]]) =>
-          Effect.map(loginOutcomes.find(digit.repeat(64) as UpstreamKey), (found) =>
-            deepStrictEqual(found, Option.some<LoginOutcome>(outcome))
-          )
+      )
+    yield* withStore(path, ({ loginOutcomes }) =>
+      Effect.forEach(Object.entries(outcomes), ([digit, [, outcome]]) =>
+        Effect.map(loginOutcomes.find(digit.repeat(64) as UpstreamKey), (found) =>
+          deepStrictEqual(found, Option.some<LoginOutcome>(outcome))
         )
       )
-    })
-  )
+    )
+  })
 
-  it.scoped("rows that an older version writes in parallel are counted, and have the lowest priority", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "rows that an older version writes in parallel are counted, and have the lowest priority",
+    function* () {
       const path = yield* emptyPath
       const { deliveries, reports } = yield* openStore(path)
       // The statement of version 3.
@@ -279,11 +274,12 @@ onBoth("Migrations", (kind) => {
       yield* rawQuery(path, "DELETE FROM deliveries;\nDELETE FROM reports")
       assert.strictEqual(yield* reports.storedBytes, 0)
       deepStrictEqual(yield* deliveries.counts, [])
-    })
+    }
   )
 
-  it.scoped("reports from before version 9 count to their signed-in reporter, and in no network", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "reports from before version 9 count to their signed-in reporter, and in no network",
+    function* () {
       const path = yield* databaseOf(kind, 7)
       const anonymous = `INSERT INTO reports (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
         VALUES ('rep_old', 'production', 'old', 'c', 'anonymous', '{}', 'cli', 'req', 500, 'm')`
@@ -305,22 +301,21 @@ onBoth("Migrations", (kind) => {
       assert.strictEqual((yield* holders).length, 2)
       yield* rawQuery(path, "DELETE FROM reports")
       deepStrictEqual(yield* holders, [])
-    })
+    }
   )
 
-  it.scoped("stores that open a new database concurrently create one schema, and none fails", () =>
-    Effect.gen(function* () {
-      const path = yield* emptyPath
-      const stores = yield* Effect.all([openStore(path), openStore(path), openStore(path)], {
-        concurrency: "unbounded"
-      })
-      yield* Effect.forEach(stores, check)
-      deepStrictEqual(yield* appliedTo(kind, path), versions)
+  it.scoped("stores that open a new database concurrently create one schema, and none fails", function* () {
+    const path = yield* emptyPath
+    const stores = yield* Effect.all([openStore(path), openStore(path), openStore(path)], {
+      concurrency: "unbounded"
     })
-  )
+    yield* Effect.forEach(stores, check)
+    deepStrictEqual(yield* appliedTo(kind, path), versions)
+  })
 
-  it.scoped("a database of a newer version is refused with its name and a fix, and is not changed", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "a database of a newer version is refused with its name and a fix, and is not changed",
+    function* () {
       const path = yield* emptyPath
       yield* open(path)
       yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
@@ -332,55 +327,47 @@ onBoth("Migrations", (kind) => {
         assert.include(reason, `9999, known ${latestMigration}`)
       }
       assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
-    })
+    }
   )
 
-  it.scoped("without the right to migrate, the error names the command and no row changes", () =>
-    Effect.gen(function* () {
-      const path = yield* databaseOf(kind, 1)
-      const before = yield* schemaOf(kind, path)
-      const { reason } = yield* Effect.flip(Effect.scoped(openUnmigrated(path)))
-      assertNames(reason, path)
-      assert.include(reason, `(1, needed ${latestMigration}): run music-backend migrate`)
-      assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
-      yield* open(path)
-      yield* Effect.scoped(openUnmigrated(path))
-    })
-  )
+  it.scoped("without the right to migrate, the error names the command and no row changes", function* () {
+    const path = yield* databaseOf(kind, 1)
+    const before = yield* schemaOf(kind, path)
+    const { reason } = yield* Effect.flip(Effect.scoped(openUnmigrated(path)))
+    assertNames(reason, path)
+    assert.include(reason, `(1, needed ${latestMigration}): run music-backend migrate`)
+    assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
+    yield* open(path)
+    yield* Effect.scoped(openUnmigrated(path))
+  })
 
-  it.scoped("opening without migrations creates no database", () =>
-    Effect.gen(function* () {
-      const path = yield* emptyPath
-      const { reason } = yield* Effect.flip(Effect.scoped(openUnmigrated(path)))
-      assertNames(reason, path)
-      assert.include(reason, "run music-backend migrate")
-      if (kind.name === "SQLite") assert.isFalse(existsSync(path))
-      else deepStrictEqual(yield* rawQuery(path, "SELECT * FROM pg_tables WHERE schemaname = 'public'"), [])
-    })
-  )
+  it.scoped("opening without migrations creates no database", function* () {
+    const path = yield* emptyPath
+    const { reason } = yield* Effect.flip(Effect.scoped(openUnmigrated(path)))
+    assertNames(reason, path)
+    assert.include(reason, "run music-backend migrate")
+    if (kind.name === "SQLite") assert.isFalse(existsSync(path))
+    else deepStrictEqual(yield* rawQuery(path, "SELECT * FROM pg_tables WHERE schemaname = 'public'"), [])
+  })
 
-  it.scoped("the check fails when migrations are missing", () =>
-    Effect.gen(function* () {
-      const path = yield* emptyPath
-      const { check } = yield* openStore(path)
-      yield* check
-      yield* rawQuery(path, "DELETE FROM migrations")
-      const { reason } = yield* Effect.flip(check)
-      assertNames(reason, path)
-      assert.include(reason, "lacks migrations")
-    })
-  )
+  it.scoped("the check fails when migrations are missing", function* () {
+    const path = yield* emptyPath
+    const { check } = yield* openStore(path)
+    yield* check
+    yield* rawQuery(path, "DELETE FROM migrations")
+    const { reason } = yield* Effect.flip(check)
+    assertNames(reason, path)
+    assert.include(reason, "lacks migrations")
+  })
 
-  it.scoped("a failed migration changes nothing, and its reason names the database", () =>
-    Effect.gen(function* () {
-      const path = yield* emptyPath
-      yield* rawQuery(path, "CREATE TABLE deliveries (something TEXT)")
-      if (kind.name === "SQLite") yield* rawQuery(path, writeMark)
-      const before = yield* schemaOf(kind, path)
-      const { reason } = yield* Effect.flip(open(path))
-      assertNames(reason, path)
-      assert.include(reason, "could not be migrated to the schema")
-      assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
-    })
-  )
+  it.scoped("a failed migration changes nothing, and its reason names the database", function* () {
+    const path = yield* emptyPath
+    yield* rawQuery(path, "CREATE TABLE deliveries (something TEXT)")
+    if (kind.name === "SQLite") yield* rawQuery(path, writeMark)
+    const before = yield* schemaOf(kind, path)
+    const { reason } = yield* Effect.flip(open(path))
+    assertNames(reason, path)
+    assert.include(reason, "could not be migrated to the schema")
+    assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
+  })
 })

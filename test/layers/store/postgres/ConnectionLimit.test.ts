@@ -1,6 +1,7 @@
 /** A server that gives fewer connections than the processes would take. */
 import { randomUUID } from "node:crypto"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -73,36 +74,33 @@ const many = (store: Opened, count: number, millis = 5) =>
 const refusedAs = "too_many_connections"
 
 describe.concurrent("A Postgres server that gives few connections", () => {
-  it.scopedLive("one: all accesses wait for it, and listening does not take it", () =>
-    Effect.gen(function* () {
-      const { terminate, url } = yield* limited(1)
-      const store = yield* open(url)
-      yield* store.wakeups.spool.pipe(Effect.fork)
-      yield* many(store, 40)
-      yield* terminate("true")
-      // The first access after it may meet the broken connection.
-      yield* Effect.eventually(many(store, 1))
-      yield* many(store, 40)
-      assert.strictEqual(yield* store.spool.offer([sampleEntry("a")], { limitBytes: 100 }), "accepted")
-    })
-  )
+  it.scopedLive("one: all accesses wait for it, and listening does not take it", function* () {
+    const { terminate, url } = yield* limited(1)
+    const store = yield* open(url)
+    yield* store.wakeups.spool.pipe(Effect.fork)
+    yield* many(store, 40)
+    yield* terminate("true")
+    // The first access after it may meet the broken connection.
+    yield* Effect.eventually(many(store, 1))
+    yield* many(store, 40)
+    assert.strictEqual(yield* store.spool.offer([sampleEntry("a")], { limitBytes: 100 }), "accepted")
+  })
 
-  it.scopedLive("one, which the listening connection has: it is given up", () =>
-    Effect.gen(function* () {
-      const { backends, limit, terminate, url } = yield* limited(2)
-      const store = yield* open(url)
-      const listening = backends("AND query LIKE '%LISTEN%'")
-      yield* Effect.fork(store.wakeups.spool)
-      yield* Effect.repeat(listening, { until: (rows) => rows.length === 1 })
-      yield* limit(1)
-      yield* terminate("query NOT LIKE '%LISTEN%'")
-      yield* Effect.eventually(many(store, 1))
-      deepStrictEqual((yield* listening).length, 0)
-    })
-  )
+  it.scopedLive("one, which the listening connection has: it is given up", function* () {
+    const { backends, limit, terminate, url } = yield* limited(2)
+    const store = yield* open(url)
+    const listening = backends("AND query LIKE '%LISTEN%'")
+    yield* Effect.fork(store.wakeups.spool)
+    yield* Effect.repeat(listening, { until: (rows) => rows.length === 1 })
+    yield* limit(1)
+    yield* terminate("query NOT LIKE '%LISTEN%'")
+    yield* Effect.eventually(many(store, 1))
+    deepStrictEqual((yield* listening).length, 0)
+  })
 
-  it.scopedLive("none for a while: an access waits until one is given, and fails after the bound", () =>
-    Effect.gen(function* () {
+  it.scopedLive(
+    "none for a while: an access waits until one is given, and fails after the bound",
+    function* () {
       const { limit, terminate, url } = yield* limited(3)
       const hurried = yield* open(url, { timeouts: { connect: 1_500 } })
       const store = yield* open(url)
@@ -116,45 +114,39 @@ describe.concurrent("A Postgres server that gives few connections", () => {
       yield* Effect.sleep(100)
       yield* limit(1)
       yield* Fiber.join(waiting)
-    })
+    }
   )
 
-  it.scopedLive("an access that gets none in time fails with a code", () =>
-    Effect.gen(function* () {
-      const connections = makeConnections(new pg.Pool(), { most: 0, wait: 10, onStarving: () => undefined })
-      const outcome = yield* Effect.promise(connections.acquire)
-      const failure = openFailed("Postgres", Option.getOrThrow(Either.getLeft(outcome)))
-      deepStrictEqual(failure.problem, { kind: "timed_out", code: "POOL_TIMEOUT" })
-    })
-  )
+  it.scopedLive("an access that gets none in time fails with a code", function* () {
+    const connections = makeConnections(new pg.Pool(), { most: 0, wait: 10, onStarving: () => undefined })
+    const outcome = yield* Effect.promise(connections.acquire)
+    const failure = openFailed("Postgres", Option.getOrThrow(Either.getLeft(outcome)))
+    deepStrictEqual(failure.problem, { kind: "timed_out", code: "POOL_TIMEOUT" })
+  })
 
-  it.scopedLive("three to two processes: the one that comes later gets one too", () =>
-    Effect.gen(function* () {
-      const { backends, terminate, url } = yield* limited(3)
-      const one = yield* open(url)
-      const other = yield* open(url)
-      yield* terminate("true")
-      const busy = yield* Effect.fork(Effect.forever(Effect.ignore(many(one, 20, 20))))
-      yield* Effect.repeat(backends(""), { until: (rows) => rows.length === 3 })
-      yield* Effect.eventually(many(other, 1))
-      yield* many(other, 20)
-      yield* Fiber.interrupt(busy)
-    })
-  )
+  it.scopedLive("three to two processes: the one that comes later gets one too", function* () {
+    const { backends, terminate, url } = yield* limited(3)
+    const one = yield* open(url)
+    const other = yield* open(url)
+    yield* terminate("true")
+    const busy = yield* Effect.fork(Effect.forever(Effect.ignore(many(one, 20, 20))))
+    yield* Effect.repeat(backends(""), { until: (rows) => rows.length === 3 })
+    yield* Effect.eventually(many(other, 1))
+    yield* many(other, 20)
+    yield* Fiber.interrupt(busy)
+  })
 
-  it.scopedLive("as many as the setting: never more are open", () =>
-    Effect.gen(function* () {
-      const url = yield* postgres.freshPath
-      const store = yield* open(url, { connections: 2 })
-      yield* many(store, 20)
-      const count = yield* withPgClient(url, async (client) => {
-        const { rows } = await client.query(
-          `SELECT count(*)::int AS count FROM pg_stat_activity
+  it.scopedLive("as many as the setting: never more are open", function* () {
+    const url = yield* postgres.freshPath
+    const store = yield* open(url, { connections: 2 })
+    yield* many(store, 20)
+    const count = yield* withPgClient(url, async (client) => {
+      const { rows } = await client.query(
+        `SELECT count(*)::int AS count FROM pg_stat_activity
            WHERE datname = current_database() AND application_name = 'music-backend' AND query NOT LIKE '%LISTEN%'`
-        )
-        return rows[0].count
-      })
-      assert.strictEqual(count, 2)
+      )
+      return rows[0].count
     })
-  )
+    assert.strictEqual(count, 2)
+  })
 })

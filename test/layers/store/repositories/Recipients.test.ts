@@ -1,4 +1,5 @@
-import { assert, it } from "@effect/vitest"
+import { assert } from "vitest"
+import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
@@ -9,57 +10,53 @@ const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
 const registered = { ...ana, organisationUuid: "uuid-acme", subscriptionId: "sub_1" }
 
 onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
-  it.scoped("registering is per plane, organisation and person", () =>
-    Effect.gen(function* () {
-      const { recipients } = yield* freshStore
-      yield* recipients.activate(registered)
-      assert.isTrue(yield* recipients.isActive(ana))
-      assert.isFalse(yield* recipients.isActive({ ...ana, plane: "env-1" }))
-      assert.isFalse(yield* recipients.isActive({ ...ana, organisation: "other" }))
-      assert.isFalse(yield* recipients.isActive({ ...ana, publicId: "si:ana" }))
-    })
-  )
+  it.scoped("registering is per plane, organisation and person", function* () {
+    const { recipients } = yield* freshStore
+    yield* recipients.activate(registered)
+    assert.isTrue(yield* recipients.isActive(ana))
+    assert.isFalse(yield* recipients.isActive({ ...ana, plane: "env-1" }))
+    assert.isFalse(yield* recipients.isActive({ ...ana, organisation: "other" }))
+    assert.isFalse(yield* recipients.isActive({ ...ana, publicId: "si:ana" }))
+  })
 
   it.scoped(
     "is deactivated and activated again; deactivating twice or for an unknown person has no effect",
-    () =>
+    function* () {
+      const { recipients } = yield* freshStore
+      yield* recipients.deactivate(ana)
+      assert.isFalse(yield* recipients.isActive(ana))
+      yield* recipients.activate(registered)
+      for (const another of [{ plane: "env-1" }, { organisation: "other" }, { publicId: "si:ana" }])
+        yield* recipients.deactivate({ ...ana, ...another })
+      assert.isTrue(yield* recipients.isActive(ana))
+      yield* recipients.deactivate(ana)
+      yield* recipients.deactivate(ana)
+      assert.isFalse(yield* recipients.isActive(ana))
+      yield* recipients.activate(registered)
+      assert.isTrue(yield* recipients.isActive(ana))
+    }
+  )
+
+  it.scoped("an accepted ting activates too, and keeps the subscription's id", function* () {
+    const path = yield* freshPath
+    const { subscriptionId: _, ...evidence } = registered
+    yield* withStore(path, ({ recipients }) =>
       Effect.gen(function* () {
-        const { recipients } = yield* freshStore
-        yield* recipients.deactivate(ana)
-        assert.isFalse(yield* recipients.isActive(ana))
         yield* recipients.activate(registered)
-        for (const another of [{ plane: "env-1" }, { organisation: "other" }, { publicId: "si:ana" }])
-          yield* recipients.deactivate({ ...ana, ...another })
-        assert.isTrue(yield* recipients.isActive(ana))
         yield* recipients.deactivate(ana)
-        yield* recipients.deactivate(ana)
-        assert.isFalse(yield* recipients.isActive(ana))
-        yield* recipients.activate(registered)
+        yield* recipients.activate({ ...evidence, organisationUuid: "uuid-renewed" })
         assert.isTrue(yield* recipients.isActive(ana))
       })
-  )
+    )
+    deepStrictEqual(
+      yield* rawQuery(path, "SELECT subscription_id, organisation_uuid, active FROM recipients"),
+      [{ subscription_id: "sub_1", organisation_uuid: "uuid-renewed", active: 1 }]
+    )
+  })
 
-  it.scoped("an accepted ting activates too, and keeps the subscription's id", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const { subscriptionId: _, ...evidence } = registered
-      yield* withStore(path, ({ recipients }) =>
-        Effect.gen(function* () {
-          yield* recipients.activate(registered)
-          yield* recipients.deactivate(ana)
-          yield* recipients.activate({ ...evidence, organisationUuid: "uuid-renewed" })
-          assert.isTrue(yield* recipients.isActive(ana))
-        })
-      )
-      deepStrictEqual(
-        yield* rawQuery(path, "SELECT subscription_id, organisation_uuid, active FROM recipients"),
-        [{ subscription_id: "sub_1", organisation_uuid: "uuid-renewed", active: 1 }]
-      )
-    })
-  )
-
-  it.scoped("without a change a ting or deactivation is not written; changes and registrations are", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "without a change a ting or deactivation is not written; changes and registrations are",
+    function* () {
       const path = yield* freshPath
       const { subscriptionId: _, ...evidence } = registered
       yield* withStore(path, ({ recipients }) =>
@@ -91,6 +88,6 @@ onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
         yield* withStore(path, ({ recipients }) => recipients.deactivate(ana))
       }
       deepStrictEqual(yield* changedAt, [{ changed_at: 4_000, subscription_id: "sub_1" }])
-    })
+    }
   )
 })

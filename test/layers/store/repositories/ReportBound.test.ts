@@ -1,5 +1,6 @@
 /** The bound of stored reports, and the priority of their deliveries. */
-import { assert, it } from "@effect/vitest"
+import { assert } from "vitest"
+import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as fc from "effect/FastCheck"
@@ -78,89 +79,80 @@ const leased = ({ deliveries }: StoreService, now: number, count = 10) =>
   deliveries.lease(sampleLease({ count, now, leaseUntil: now + 1_000 }))
 
 onBoth("The bound of stored reports", ({ freshPath, freshStore, openStore }) => {
-  it.scoped("refuses new reports without storing anything, and replays known ones", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      const limit = bytesOf("short") * 2
-      const answers = yield* Effect.forEach(["one", "two", "three"], (id) => admit(store, id, { limit }))
-      deepStrictEqual(answers, ["Stored", "Stored", "room"])
-      assert.strictEqual(yield* store.reports.storedBytes, limit)
-      deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "waiting", count: 2 }])
-      deepStrictEqual(yield* admit(store, "one", { limit: 0 }), "Replayed")
-      deepStrictEqual(yield* admit(store, "one", { limit: 0, message: "other" }), "Conflict")
-      const message = "ärger 🎵"
-      const room = limit + bytesOf(message)
-      deepStrictEqual(yield* admit(store, "three", { limit: room - 1, message }), "room")
-      deepStrictEqual(yield* admit(store, "three", { limit: room, message }), "Stored")
-    })
-  )
+  it.scoped("refuses new reports without storing anything, and replays known ones", function* () {
+    const store = yield* freshStore
+    const limit = bytesOf("short") * 2
+    const answers = yield* Effect.forEach(["one", "two", "three"], (id) => admit(store, id, { limit }))
+    deepStrictEqual(answers, ["Stored", "Stored", "room"])
+    assert.strictEqual(yield* store.reports.storedBytes, limit)
+    deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "waiting", count: 2 }])
+    deepStrictEqual(yield* admit(store, "one", { limit: 0 }), "Replayed")
+    deepStrictEqual(yield* admit(store, "one", { limit: 0, message: "other" }), "Conflict")
+    const message = "ärger 🎵"
+    const room = limit + bytesOf(message)
+    deepStrictEqual(yield* admit(store, "three", { limit: room - 1, message }), "room")
+    deepStrictEqual(yield* admit(store, "three", { limit: room, message }), "Stored")
+  })
 
-  it.scoped("holds for concurrent reports of two processes", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const stores = [yield* openStore(path), yield* openStore(path)]
-      const limit = bytesOf("short") * 7
-      const answers = yield* Effect.forEach(
-        Array.from({ length: 20 }, (_, index) => index),
-        (index) => Effect.forEach(stores, (store, which) => admit(store, `${index} ${which}`, { limit })),
-        { concurrency: "unbounded" }
-      )
-      assert.strictEqual(answers.flat().filter((answer) => answer === "Stored").length, 7)
-      for (const { reports } of stores) assert.strictEqual(yield* reports.storedBytes, limit)
-    })
-  )
+  it.scoped("holds for concurrent reports of two processes", function* () {
+    const path = yield* freshPath
+    const stores = [yield* openStore(path), yield* openStore(path)]
+    const limit = bytesOf("short") * 7
+    const answers = yield* Effect.forEach(
+      Array.from({ length: 20 }, (_, index) => index),
+      (index) => Effect.forEach(stores, (store, which) => admit(store, `${index} ${which}`, { limit })),
+      { concurrency: "unbounded" }
+    )
+    assert.strictEqual(answers.flat().filter((answer) => answer === "Stored").length, 7)
+    for (const { reports } of stores) assert.strictEqual(yield* reports.storedBytes, limit)
+  })
 })
 
 onBoth("The order of leases", ({ freshStore }) => {
   const subjectsOf = (store: StoreService, now: number, count?: number) =>
     Effect.map(leased(store, now, count), (some) => some.map(({ subject }) => subject))
 
-  it.scoped("verified reporters come first, then the earliest due time", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      for (const [id, reporter] of [
-        ["a1", Anonymous()],
-        ["u1", Unverified()],
-        ["v1", ana],
-        ["a2", Anonymous()],
-        ["v2", Verified({ publicId: "c:eva" })]
-      ] as const)
-        yield* admit(store, id, { reporter })
-      deepStrictEqual(yield* subjectsOf(store, 2_000, 1), ["v1"])
-      deepStrictEqual(yield* subjectsOf(store, 2_000), ["v2", "a1", "a2", "u1"])
-    })
-  )
+  it.scoped("verified reporters come first, then the earliest due time", function* () {
+    const store = yield* freshStore
+    for (const [id, reporter] of [
+      ["a1", Anonymous()],
+      ["u1", Unverified()],
+      ["v1", ana],
+      ["a2", Anonymous()],
+      ["v2", Verified({ publicId: "c:eva" })]
+    ] as const)
+      yield* admit(store, id, { reporter })
+    deepStrictEqual(yield* subjectsOf(store, 2_000, 1), ["v1"])
+    deepStrictEqual(yield* subjectsOf(store, 2_000), ["v2", "a1", "a2", "u1"])
+  })
 
-  it.scoped("unknown outcomes come before everything else", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* admit(store, "old", { reporter: Anonymous() })
-      const [first] = yield* leased(store, 2_000)
-      assert.isDefined(first)
-      yield* store.deliveries.update(
-        first.id,
-        first.fence,
-        DeliveryUpdate.Unknown({ availableAt: 7_000, failure: "timeout", searches: 0 })
-      )
-      yield* admit(store, "new", { reporter: ana })
-      deepStrictEqual(yield* subjectsOf(store, 8_000, 1), ["old"])
-      deepStrictEqual(yield* subjectsOf(store, 8_000), ["new"])
-    })
-  )
+  it.scoped("unknown outcomes come before everything else", function* () {
+    const store = yield* freshStore
+    yield* admit(store, "old", { reporter: Anonymous() })
+    const [first] = yield* leased(store, 2_000)
+    assert.isDefined(first)
+    yield* store.deliveries.update(
+      first.id,
+      first.fence,
+      DeliveryUpdate.Unknown({ availableAt: 7_000, failure: "timeout", searches: 0 })
+    )
+    yield* admit(store, "new", { reporter: ana })
+    deepStrictEqual(yield* subjectsOf(store, 8_000, 1), ["old"])
+    deepStrictEqual(yield* subjectsOf(store, 8_000), ["new"])
+  })
 
-  it.scoped("a report that gets a verified reporter gets a verified reporter's priority", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* admit(store, "a", { reporter: Anonymous() })
-      yield* admit(store, "u", { reporter: Unverified() })
-      deepStrictEqual(yield* admit(store, "u", { reporter: ana }), "MovedUp")
-      deepStrictEqual(yield* admit(store, "u", { reporter: ana }), "Replayed")
-      deepStrictEqual(yield* subjectsOf(store, 2_000), ["u", "a"])
-    })
-  )
+  it.scoped("a report that gets a verified reporter gets a verified reporter's priority", function* () {
+    const store = yield* freshStore
+    yield* admit(store, "a", { reporter: Anonymous() })
+    yield* admit(store, "u", { reporter: Unverified() })
+    deepStrictEqual(yield* admit(store, "u", { reporter: ana }), "MovedUp")
+    deepStrictEqual(yield* admit(store, "u", { reporter: ana }), "Replayed")
+    deepStrictEqual(yield* subjectsOf(store, 2_000), ["u", "a"])
+  })
 
-  it.scoped("without quota a replay names the reporter, and only a later one with quota moves it up", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "without quota a replay names the reporter, and only a later one with quota moves it up",
+    function* () {
       const store = yield* freshStore
       yield* admit(store, "a", { reporter: Anonymous() })
       yield* admit(store, "u", { reporter: Unverified() })
@@ -171,37 +163,34 @@ onBoth("The order of leases", ({ freshStore }) => {
       deepStrictEqual(yield* admit(store, "b", { reporter: Anonymous() }), "Stored")
       deepStrictEqual(yield* admit(store, "u"), "MovedUp")
       deepStrictEqual(yield* subjectsOf(store, 2_000), ["u", "b"])
-    })
+    }
   )
 
-  it.scoped("a report whose delivery is over does not move up", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* admit(store, "u", { reporter: Unverified() })
-      yield* store.deliveries.discard("report:u", 2_000, "no use")
-      deepStrictEqual(yield* admit(store, "u"), "Replayed")
-      yield* admit(store, "anonymous", { reporter: Anonymous() })
-      deepStrictEqual(yield* admit(store, "anonymous", { reporter: Unverified() }), "Replayed")
-    })
-  )
+  it.scoped("a report whose delivery is over does not move up", function* () {
+    const store = yield* freshStore
+    yield* admit(store, "u", { reporter: Unverified() })
+    yield* store.deliveries.discard("report:u", 2_000, "no use")
+    deepStrictEqual(yield* admit(store, "u"), "Replayed")
+    yield* admit(store, "anonymous", { reporter: Anonymous() })
+    deepStrictEqual(yield* admit(store, "anonymous", { reporter: Unverified() }), "Replayed")
+  })
 
-  it.scoped("a late sweep comes before reports of unverified reporters", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* admit(store, "v")
-      for (const { fence, id } of yield* leased(store, 2_000))
-        yield* store.deliveries.update(
-          id,
-          fence,
-          DeliveryUpdate.Delivered({ at: 2_500, issue: Option.none(), sweepAt: Option.some(3_000) })
-        )
-      yield* admit(store, "a", { reporter: Anonymous() })
-      deepStrictEqual(yield* subjectsOf(store, 3_000), ["v", "a"])
-    })
-  )
+  it.scoped("a late sweep comes before reports of unverified reporters", function* () {
+    const store = yield* freshStore
+    yield* admit(store, "v")
+    for (const { fence, id } of yield* leased(store, 2_000))
+      yield* store.deliveries.update(
+        id,
+        fence,
+        DeliveryUpdate.Delivered({ at: 2_500, issue: Option.none(), sweepAt: Option.some(3_000) })
+      )
+    yield* admit(store, "a", { reporter: Anonymous() })
+    deepStrictEqual(yield* subjectsOf(store, 3_000), ["v", "a"])
+  })
 
-  it.scoped("without ordinary ones, only priority and unknown outcomes are leased and fall due", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "without ordinary ones, only priority and unknown outcomes are leased and fall due",
+    function* () {
       const store = yield* freshStore
       const { deliveries } = store
       const kinds = ["report", "sweep"] as const
@@ -234,17 +223,15 @@ onBoth("The order of leases", ({ freshStore }) => {
       deepStrictEqual([yield* dueAt(true), yield* dueAt(false)], [1_000, 1_000])
       deepStrictEqual(yield* prioritised(1_500), ["report:v"])
       deepStrictEqual(yield* subjectsOf(store, 1_550), ["a", "b", "u"])
-    })
+    }
   )
 
-  it.scoped("a retry by an operator comes before reports of unverified reporters", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      for (const id of ["a", "b", "c"]) yield* admit(store, id, { reporter: Anonymous() })
-      yield* store.deliveries.retry("report:c", 1_500)
-      deepStrictEqual(yield* subjectsOf(store, 2_000), ["c", "a", "b"])
-    })
-  )
+  it.scoped("a retry by an operator comes before reports of unverified reporters", function* () {
+    const store = yield* freshStore
+    for (const id of ["a", "b", "c"]) yield* admit(store, id, { reporter: Anonymous() })
+    yield* store.deliveries.retry("report:c", 1_500)
+    deepStrictEqual(yield* subjectsOf(store, 2_000), ["c", "a", "b"])
+  })
 })
 
 const messages = ["short", "ä longer one"]

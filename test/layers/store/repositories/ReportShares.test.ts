@@ -1,5 +1,6 @@
 /** The parts of the room that one reporter, one network and newcomers may fill. */
-import { assert, it } from "@effect/vitest"
+import { assert } from "vitest"
+import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as fc from "effect/FastCheck"
@@ -61,8 +62,9 @@ const eva = Verified({ publicId: "c:eva" })
 onBoth("The parts of the room", (kind) => {
   const { freshPath, freshStore, openStore, rawQuery } = kind
 
-  it.scoped("bind a network and a reporter from half of the room on, and a fifth stays for newcomers", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "bind a network and a reporter from half of the room on, and a fifth stays for newcomers",
+    function* () {
       const store = yield* freshStore
       const a = { bytes: 50_000, network: "a" }
       deepStrictEqual(yield* send(store, { id: "a1", ...a }), "Stored")
@@ -96,37 +98,36 @@ onBoth("The parts of the room", (kind) => {
       // What is stored is replayed whatever room is left.
       deepStrictEqual(yield* send(store, { id: "a1", ...a }), "Replayed")
       deepStrictEqual(yield* send(store, { id: "e1", bytes: 19_000, reporter: eva }), "Replayed")
-    })
+    }
   )
 
-  it.scoped("hold for concurrent reports of two processes", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const stores = [yield* openStore(path), yield* openStore(path)]
-      for (const { reports } of stores.slice(0, 1))
-        yield* reports.admit(sampleReport({ id: "old", reporter: eva, content: contentOf(100_000) }), false)
-      const answers = yield* Effect.forEach(
-        Array.from({ length: 24 }, (_, index) => index),
-        (index) =>
-          Effect.forEach(stores, (store, which) =>
-            send(
-              store,
-              index % 2 === 0
-                ? { id: `${index} ${which}`, bytes: 1_900, network: "a" }
-                : { id: `${index} ${which}`, bytes: 9_000, reporter: ana }
-            )
-          ),
-        { concurrency: "unbounded" }
-      )
-      const stored = answers.map((pair) => pair.filter((answer) => answer === "Stored").length)
-      const sum = (some: ReadonlyArray<number>) => some.reduce((one, other) => one + other, 0)
-      assert.strictEqual(sum(stored.filter((_, index) => index % 2 === 0)), 2)
-      assert.strictEqual(sum(stored.filter((_, index) => index % 2 === 1)), 2)
-    })
-  )
+  it.scoped("hold for concurrent reports of two processes", function* () {
+    const path = yield* freshPath
+    const stores = [yield* openStore(path), yield* openStore(path)]
+    for (const { reports } of stores.slice(0, 1))
+      yield* reports.admit(sampleReport({ id: "old", reporter: eva, content: contentOf(100_000) }), false)
+    const answers = yield* Effect.forEach(
+      Array.from({ length: 24 }, (_, index) => index),
+      (index) =>
+        Effect.forEach(stores, (store, which) =>
+          send(
+            store,
+            index % 2 === 0
+              ? { id: `${index} ${which}`, bytes: 1_900, network: "a" }
+              : { id: `${index} ${which}`, bytes: 9_000, reporter: ana }
+          )
+        ),
+      { concurrency: "unbounded" }
+    )
+    const stored = answers.map((pair) => pair.filter((answer) => answer === "Stored").length)
+    const sum = (some: ReadonlyArray<number>) => some.reduce((one, other) => one + other, 0)
+    assert.strictEqual(sum(stored.filter((_, index) => index % 2 === 0)), 2)
+    assert.strictEqual(sum(stored.filter((_, index) => index % 2 === 1)), 2)
+  })
 
-  it.scoped("a replay names its reporter only within the reporter's part, and answers in any case", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "a replay names its reporter only within the reporter's part, and answers in any case",
+    function* () {
       const store = yield* freshStore
       yield* send(store, { id: "old", bytes: 100_000, reporter: eva })
       const reporterOf = (id: string) =>
@@ -146,11 +147,12 @@ onBoth("The parts of the room", (kind) => {
       yield* store.retention.reports(0)
       for (const turn of [0, 1, 2, 3, 4])
         deepStrictEqual(yield* send(store, { id: `u${turn}`, bytes: 4_000, reporter: ana }), "Replayed")
-    })
+    }
   )
 
-  it.scoped("count neither removed reports nor those of retention, and keep no digest without a report", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "count neither removed reports nor those of retention, and keep no digest without a report",
+    function* () {
       const path = yield* freshPath
       const store = yield* openStore(path)
       const queries = makeOperatorQueries(yield* openUnmigrated(path))
@@ -164,7 +166,7 @@ onBoth("The parts of the room", (kind) => {
       assert.strictEqual(yield* store.retention.reports(9_000), 3)
       deepStrictEqual(yield* held, [])
       assert.strictEqual(yield* store.reports.storedBytes, 0)
-    })
+    }
   )
 })
 

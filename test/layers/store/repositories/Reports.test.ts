@@ -1,4 +1,5 @@
-import { assert, it } from "@effect/vitest"
+import { assert } from "vitest"
+import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -13,38 +14,34 @@ import {
 import { onBoth, sampleLease, sampleReport } from "../Stores.ts"
 
 onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
-  it.scoped("a report is read as it was stored, also after a restart", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const { contentDigest: _, keyDigest: __, ...content } = sampleReport()
-      const expected = { ...content, issue: Option.none() }
-      const admission = yield* withStore(path, ({ reports }) => reports.admit(sampleReport(), false))
-      deepStrictEqual(admission, ReportAdmission.Stored({ report: expected }))
-      yield* withStore(path, ({ reports }) =>
-        Effect.gen(function* () {
-          deepStrictEqual(yield* reports.find("rep_1"), Option.some(expected))
-          deepStrictEqual(yield* reports.find("rep_2"), Option.none())
-          deepStrictEqual(
-            yield* reports.admit(sampleReport({ id: "rep_2" }), false),
-            ReportAdmission.Replayed({ report: expected, movedUp: false })
-          )
-        })
-      )
-    })
-  )
+  it.scoped("a report is read as it was stored, also after a restart", function* () {
+    const path = yield* freshPath
+    const { contentDigest: _, keyDigest: __, ...content } = sampleReport()
+    const expected = { ...content, issue: Option.none() }
+    const admission = yield* withStore(path, ({ reports }) => reports.admit(sampleReport(), false))
+    deepStrictEqual(admission, ReportAdmission.Stored({ report: expected }))
+    yield* withStore(path, ({ reports }) =>
+      Effect.gen(function* () {
+        deepStrictEqual(yield* reports.find("rep_1"), Option.some(expected))
+        deepStrictEqual(yield* reports.find("rep_2"), Option.none())
+        deepStrictEqual(
+          yield* reports.admit(sampleReport({ id: "rep_2" }), false),
+          ReportAdmission.Replayed({ report: expected, movedUp: false })
+        )
+      })
+    )
+  })
 
-  it.scoped("absent parts of the content stay absent", () =>
-    Effect.gen(function* () {
-      const { reports } = yield* freshStore
-      const content = { message: "Only a message.", pr: null, attachments: [], context: null }
-      yield* reports.admit(sampleReport({ content }), false)
-      const found = yield* reports.find("rep_1")
-      deepStrictEqual(
-        Option.map(found, (report) => report.content),
-        Option.some(content)
-      )
-    })
-  )
+  it.scoped("absent parts of the content stay absent", function* () {
+    const { reports } = yield* freshStore
+    const content = { message: "Only a message.", pr: null, attachments: [], context: null }
+    yield* reports.admit(sampleReport({ content }), false)
+    const found = yield* reports.find("rep_1")
+    deepStrictEqual(
+      Option.map(found, (report) => report.content),
+      Option.some(content)
+    )
+  })
 
   const reporters: Readonly<Record<string, Reporter>> = {
     ana: Verified({ publicId: "c:ana" }),
@@ -103,67 +100,60 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
   }
 
   for (const [name, some] of Object.entries(cases))
-    it.scoped(`under one key, ${name}`, () =>
-      Effect.gen(function* () {
-        const { reports } = yield* freshStore
-        for (const [given, expected] of some) {
-          const id = (index: number) => `${given} rep_${index}`
-          const admissions = yield* Effect.forEach(given.split(", "), (pair, index) => {
-            const [who = "", contentDigest = ""] = pair.split(" ")
-            const reporter = reporters[who] ?? Anonymous()
-            return reports.admit(
-              sampleReport({
-                id: id(index + 1),
-                createdAt: index,
-                keyDigest: given,
-                reporter,
-                contentDigest
-              }),
-              false
-            )
-          })
-          const last = admissions.at(-1)
-          const [answer, of, who = ""] = expected.split(" ")
-          assert.strictEqual(last?._tag, answer, given)
-          const lastId = id(admissions.length)
-          if (last?._tag === "Replayed") {
-            assert.strictEqual(last.report.id, `${given} ${of}`)
-            deepStrictEqual(last.report.reporter, reporters[who])
-            deepStrictEqual(yield* reports.find(last.report.id), Option.some(last.report))
-          } else assert.strictEqual(Option.isSome(yield* reports.find(lastId)), answer === "Stored", given)
-        }
-      })
+    it.scoped(`under one key, ${name}`, function* () {
+      const { reports } = yield* freshStore
+      for (const [given, expected] of some) {
+        const id = (index: number) => `${given} rep_${index}`
+        const admissions = yield* Effect.forEach(given.split(", "), (pair, index) => {
+          const [who = "", contentDigest = ""] = pair.split(" ")
+          const reporter = reporters[who] ?? Anonymous()
+          return reports.admit(
+            sampleReport({
+              id: id(index + 1),
+              createdAt: index,
+              keyDigest: given,
+              reporter,
+              contentDigest
+            }),
+            false
+          )
+        })
+        const last = admissions.at(-1)
+        const [answer, of, who = ""] = expected.split(" ")
+        assert.strictEqual(last?._tag, answer, given)
+        const lastId = id(admissions.length)
+        if (last?._tag === "Replayed") {
+          assert.strictEqual(last.report.id, `${given} ${of}`)
+          deepStrictEqual(last.report.reporter, reporters[who])
+          deepStrictEqual(yield* reports.find(last.report.id), Option.some(last.report))
+        } else assert.strictEqual(Option.isSome(yield* reports.find(lastId)), answer === "Stored", given)
+      }
+    })
+
+  it.scoped("under one key, the oldest candidate is the one that was created first", function* () {
+    const { reports } = yield* freshStore
+    for (const [id, publicId, createdAt] of [
+      ["rep_1", "c:ana", 2_000],
+      ["rep_2", "c:eva", 1_000]
+    ] as const)
+      yield* reports.admit(sampleReport({ id, createdAt, reporter: Verified({ publicId }) }), false)
+    const admission = yield* reports.admit(sampleReport({ id: "rep_3", reporter: Unverified() }), false)
+    assert.strictEqual(admission._tag === "Replayed" && admission.report.id, "rep_2")
+  })
+
+  it.scoped("keys of two planes, and two keys of one plane, are independent", function* () {
+    const { reports } = yield* freshStore
+    const changes = [{ id: "rep_1" }, { id: "rep_2", plane: "env-1" }, { id: "rep_3", keyDigest: "other" }]
+    const admissions = yield* Effect.forEach(changes, (change) => reports.admit(sampleReport(change), false))
+    deepStrictEqual(
+      admissions.map(({ _tag }) => _tag),
+      ["Stored", "Stored", "Stored"]
     )
+  })
 
-  it.scoped("under one key, the oldest candidate is the one that was created first", () =>
-    Effect.gen(function* () {
-      const { reports } = yield* freshStore
-      for (const [id, publicId, createdAt] of [
-        ["rep_1", "c:ana", 2_000],
-        ["rep_2", "c:eva", 1_000]
-      ] as const)
-        yield* reports.admit(sampleReport({ id, createdAt, reporter: Verified({ publicId }) }), false)
-      const admission = yield* reports.admit(sampleReport({ id: "rep_3", reporter: Unverified() }), false)
-      assert.strictEqual(admission._tag === "Replayed" && admission.report.id, "rep_2")
-    })
-  )
-
-  it.scoped("keys of two planes, and two keys of one plane, are independent", () =>
-    Effect.gen(function* () {
-      const { reports } = yield* freshStore
-      const changes = [{ id: "rep_1" }, { id: "rep_2", plane: "env-1" }, { id: "rep_3", keyDigest: "other" }]
-      const admissions = yield* Effect.forEach(changes, (change) =>
-        reports.admit(sampleReport(change), false)
-      )
-      deepStrictEqual(
-        admissions.map(({ _tag }) => _tag),
-        ["Stored", "Stored", "Stored"]
-      )
-    })
-  )
-
-  it.scoped("a stored report enqueues its delivery on request; a replay or a conflict enqueues none", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "a stored report enqueues its delivery on request; a replay or a conflict enqueues none",
+    function* () {
       const { deliveries, reports } = yield* freshStore
       yield* reports.admit(sampleReport({ id: "rep_1" }), true)
       yield* reports.admit(sampleReport({ id: "rep_2" }), true)
@@ -174,62 +164,56 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
         leased.map(({ subject }) => subject),
         ["rep_1"]
       )
-    })
+    }
   )
 
-  it.scopedLive("an interrupted caller stores a report with its delivery, or nothing", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const { reports } = yield* openStore(path)
-      for (let index = 0; index < 20; index += 1) {
-        const report = sampleReport({ id: `rep_${index}`, keyDigest: `${index}` })
-        const fiber = yield* Effect.fork(reports.admit(report, true))
-        if (index % 2 === 0) yield* Effect.sleep(index % 5)
-        yield* Fiber.interrupt(fiber)
-      }
-      // No connection leaks.
-      yield* reports.admit(sampleReport({ id: "rep_last" }), true)
-      // One statement, because the last commit of an interrupted caller may still be under way.
-      const [row] = yield* rawQuery(
-        path,
-        `SELECT (SELECT COUNT(*) FROM reports WHERE id NOT IN (SELECT subject FROM deliveries))
+  it.scopedLive("an interrupted caller stores a report with its delivery, or nothing", function* () {
+    const path = yield* freshPath
+    const { reports } = yield* openStore(path)
+    for (let index = 0; index < 20; index += 1) {
+      const report = sampleReport({ id: `rep_${index}`, keyDigest: `${index}` })
+      const fiber = yield* Effect.fork(reports.admit(report, true))
+      if (index % 2 === 0) yield* Effect.sleep(index % 5)
+      yield* Fiber.interrupt(fiber)
+    }
+    // No connection leaks.
+    yield* reports.admit(sampleReport({ id: "rep_last" }), true)
+    // One statement, because the last commit of an interrupted caller may still be under way.
+    const [row] = yield* rawQuery(
+      path,
+      `SELECT (SELECT COUNT(*) FROM reports WHERE id NOT IN (SELECT subject FROM deliveries))
           + (SELECT COUNT(*) FROM deliveries WHERE subject NOT IN (SELECT id FROM reports)) AS partial`
-      )
-      assert.strictEqual(row?.partial, 0)
-    })
-  )
+    )
+    assert.strictEqual(row?.partial, 0)
+  })
 
-  it.scoped("only a delivery that is stored or moved up wakes the worker", () =>
-    Effect.gen(function* () {
-      const { reports, wakeups } = yield* freshStore
-      const woken = yield* Effect.fork(wakeups.deliveries)
-      yield* reports.admit(sampleReport({ id: "rep_1" }), false)
-      yield* reports.admit(sampleReport({ id: "rep_2" }), true)
-      yield* Effect.yieldNow()
-      assert.isTrue(Option.isNone(yield* Fiber.poll(woken)))
-      const other = { id: "rep_3", keyDigest: "other" }
-      yield* reports.admit(sampleReport({ ...other, reporter: Unverified() }), true)
-      yield* Fiber.join(woken)
-      yield* reports.admit(sampleReport(other), true)
-      yield* wakeups.deliveries
-      const again = yield* Effect.fork(wakeups.deliveries)
-      yield* reports.admit(sampleReport(other), true)
-      yield* Effect.yieldNow()
-      assert.isTrue(Option.isNone(yield* Fiber.poll(again)))
-      yield* Fiber.interrupt(again)
-    })
-  )
+  it.scoped("only a delivery that is stored or moved up wakes the worker", function* () {
+    const { reports, wakeups } = yield* freshStore
+    const woken = yield* Effect.fork(wakeups.deliveries)
+    yield* reports.admit(sampleReport({ id: "rep_1" }), false)
+    yield* reports.admit(sampleReport({ id: "rep_2" }), true)
+    yield* Effect.yieldNow()
+    assert.isTrue(Option.isNone(yield* Fiber.poll(woken)))
+    const other = { id: "rep_3", keyDigest: "other" }
+    yield* reports.admit(sampleReport({ ...other, reporter: Unverified() }), true)
+    yield* Fiber.join(woken)
+    yield* reports.admit(sampleReport(other), true)
+    yield* wakeups.deliveries
+    const again = yield* Effect.fork(wakeups.deliveries)
+    yield* reports.admit(sampleReport(other), true)
+    yield* Effect.yieldNow()
+    assert.isTrue(Option.isNone(yield* Fiber.poll(again)))
+    yield* Fiber.interrupt(again)
+  })
 
-  it.scoped("a wake-up without a waiting worker is kept, once", () =>
-    Effect.gen(function* () {
-      const { reports, wakeups } = yield* freshStore
-      for (const keyDigest of ["a", "b", "c"])
-        yield* reports.admit(sampleReport({ id: `rep_${keyDigest}`, keyDigest }), true)
-      yield* wakeups.deliveries
-      const again = yield* Effect.fork(wakeups.deliveries)
-      yield* Effect.yieldNow()
-      assert.isTrue(Option.isNone(yield* Fiber.poll(again)))
-      yield* Fiber.interrupt(again)
-    })
-  )
+  it.scoped("a wake-up without a waiting worker is kept, once", function* () {
+    const { reports, wakeups } = yield* freshStore
+    for (const keyDigest of ["a", "b", "c"])
+      yield* reports.admit(sampleReport({ id: `rep_${keyDigest}`, keyDigest }), true)
+    yield* wakeups.deliveries
+    const again = yield* Effect.fork(wakeups.deliveries)
+    yield* Effect.yieldNow()
+    assert.isTrue(Option.isNone(yield* Fiber.poll(again)))
+    yield* Fiber.interrupt(again)
+  })
 })

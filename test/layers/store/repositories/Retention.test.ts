@@ -1,4 +1,5 @@
-import { assert, it } from "@effect/vitest"
+import { assert } from "vitest"
+import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -68,28 +69,27 @@ const insertions = {
 }
 
 onBoth("Retention", ({ freshPath, freshStore, openStore, rawQuery }) => {
-  it.scoped("keeps a report of any age until its delivery is over", () =>
-    Effect.gen(function* () {
-      const { reports, deliveries, retention } = yield* freshStore
-      for (const id of ["rep_failed", "rep_filed"])
-        yield* reports.admit(sampleReport({ id, keyDigest: id }), true)
-      yield* reports.admit(sampleReport({ id: "rep_alone", keyDigest: "rep_alone" }), false)
-      assert.strictEqual(yield* retention.reports(1_000), 0)
-      assert.strictEqual(yield* retention.reports(1_001), 1)
-      assert.isTrue(Option.isNone(yield* reports.find("rep_alone")))
+  it.scoped("keeps a report of any age until its delivery is over", function* () {
+    const { reports, deliveries, retention } = yield* freshStore
+    for (const id of ["rep_failed", "rep_filed"])
+      yield* reports.admit(sampleReport({ id, keyDigest: id }), true)
+    yield* reports.admit(sampleReport({ id: "rep_alone", keyDigest: "rep_alone" }), false)
+    assert.strictEqual(yield* retention.reports(1_000), 0)
+    assert.strictEqual(yield* retention.reports(1_001), 1)
+    assert.isTrue(Option.isNone(yield* reports.find("rep_alone")))
 
-      for (const { fence, id, subject } of yield* deliveries.lease(sampleLease()))
-        yield* deliveries.update(
-          id,
-          fence,
-          subject === "rep_filed" ? filed(3_000) : DeliveryUpdate.Failed({ at: 3_000, failure: "gone" })
-        )
-      assert.strictEqual(yield* retention.reports(5_000), 2)
-    })
-  )
+    for (const { fence, id, subject } of yield* deliveries.lease(sampleLease()))
+      yield* deliveries.update(
+        id,
+        fence,
+        subject === "rep_filed" ? filed(3_000) : DeliveryUpdate.Failed({ at: 3_000, failure: "gone" })
+      )
+    assert.strictEqual(yield* retention.reports(5_000), 2)
+  })
 
-  it.scoped("of anonymous reports keeps those of signed-in reporters and those whose delivery is open", () =>
-    Effect.gen(function* () {
+  it.scoped(
+    "of anonymous reports keeps those of signed-in reporters and those whose delivery is open",
+    function* () {
       const { reports, deliveries, retention } = yield* freshStore
       for (const [id, reporter, deliver] of [
         ["rep_open", Anonymous(), true],
@@ -103,91 +103,83 @@ onBoth("Retention", ({ freshPath, freshStore, openStore, rawQuery }) => {
       yield* deliveries.discard("report:rep_open", 2_000, "a flood")
       assert.strictEqual(yield* retention.anonymousReports(1_001), 1)
       assert.isTrue(Option.isSome(yield* reports.find("rep_verified")))
-    })
+    }
   )
 
-  it.scoped("removes deliveries that ended before the bound, never an open one", () =>
-    Effect.gen(function* () {
-      const { reports, deliveries, retention } = yield* freshStore
-      yield* reports.admit(sampleReport({ id: "rep_1", keyDigest: "one" }), true)
-      const [leased] = yield* deliveries.lease(sampleLease())
-      if (leased === undefined) return assert.fail("nothing was leased")
-      yield* reports.admit(sampleReport({ id: "rep_2", keyDigest: "two" }), true)
-      yield* deliveries.update(leased.id, leased.fence, filed(3_000))
-      assert.strictEqual(yield* retention.deliveries(3_000), 0)
-      assert.strictEqual(yield* retention.deliveries(3_001), 1)
-      deepStrictEqual(yield* deliveries.counts, [{ kind: "report", state: "waiting", count: 1 }])
-    })
-  )
+  it.scoped("removes deliveries that ended before the bound, never an open one", function* () {
+    const { reports, deliveries, retention } = yield* freshStore
+    yield* reports.admit(sampleReport({ id: "rep_1", keyDigest: "one" }), true)
+    const [leased] = yield* deliveries.lease(sampleLease())
+    if (leased === undefined) return assert.fail("nothing was leased")
+    yield* reports.admit(sampleReport({ id: "rep_2", keyDigest: "two" }), true)
+    yield* deliveries.update(leased.id, leased.fence, filed(3_000))
+    assert.strictEqual(yield* retention.deliveries(3_000), 0)
+    assert.strictEqual(yield* retention.deliveries(3_001), 1)
+    deepStrictEqual(yield* deliveries.counts, [{ kind: "report", state: "waiting", count: 1 }])
+  })
 
-  it.scoped("keeps the delivery of an unfiled report as long as the report", () =>
-    Effect.gen(function* () {
-      const { reports, deliveries, retention } = yield* freshStore
-      const kept = Effect.forEach(["rep_failed", "rep_discarded", "rep_filed"], (id) =>
-        Effect.map(
-          deliveries.find(`report:${id}`),
-          Option.flatMap(({ lastFailure }) => lastFailure)
-        )
+  it.scoped("keeps the delivery of an unfiled report as long as the report", function* () {
+    const { reports, deliveries, retention } = yield* freshStore
+    const kept = Effect.forEach(["rep_failed", "rep_discarded", "rep_filed"], (id) =>
+      Effect.map(
+        deliveries.find(`report:${id}`),
+        Option.flatMap(({ lastFailure }) => lastFailure)
       )
-      for (const id of ["rep_failed", "rep_discarded", "rep_filed"])
-        yield* reports.admit(sampleReport({ id, keyDigest: id }), true)
-      for (const { fence, id, subject } of yield* deliveries.lease(sampleLease())) {
-        if (subject === "rep_failed")
-          yield* deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "refused: 422" }))
-        if (subject === "rep_filed") yield* deliveries.update(id, fence, filed(3_000, 3_000))
-        if (subject === "rep_discarded")
-          yield* deliveries.update(
-            id,
-            fence,
-            DeliveryUpdate.Waiting({ availableAt: 9_000, failure: "rate limited" })
-          )
-      }
-      yield* deliveries.discard("report:rep_discarded", 3_000, "spam")
-      for (const { fence, id } of yield* deliveries.lease(sampleLease({ kinds: ["sweep"], now: 3_000 })))
-        yield* deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "gone" }))
-      assert.strictEqual(yield* retention.deliveries(9_000), 2, "of the filed report, and its sweep")
-      deepStrictEqual(yield* kept, [Option.some("refused: 422"), Option.some("spam"), Option.none()])
+    )
+    for (const id of ["rep_failed", "rep_discarded", "rep_filed"])
+      yield* reports.admit(sampleReport({ id, keyDigest: id }), true)
+    for (const { fence, id, subject } of yield* deliveries.lease(sampleLease())) {
+      if (subject === "rep_failed")
+        yield* deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "refused: 422" }))
+      if (subject === "rep_filed") yield* deliveries.update(id, fence, filed(3_000, 3_000))
+      if (subject === "rep_discarded")
+        yield* deliveries.update(
+          id,
+          fence,
+          DeliveryUpdate.Waiting({ availableAt: 9_000, failure: "rate limited" })
+        )
+    }
+    yield* deliveries.discard("report:rep_discarded", 3_000, "spam")
+    for (const { fence, id } of yield* deliveries.lease(sampleLease({ kinds: ["sweep"], now: 3_000 })))
+      yield* deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "gone" }))
+    assert.strictEqual(yield* retention.deliveries(9_000), 2, "of the filed report, and its sweep")
+    deepStrictEqual(yield* kept, [Option.some("refused: 422"), Option.some("spam"), Option.none()])
 
-      assert.strictEqual(yield* retention.reports(9_000), 3)
-      assert.strictEqual(yield* retention.deliveries(9_000), 2)
-      deepStrictEqual(yield* kept, [Option.none(), Option.none(), Option.none()])
-    })
-  )
+    assert.strictEqual(yield* retention.reports(9_000), 3)
+    assert.strictEqual(yield* retention.deliveries(9_000), 2)
+    deepStrictEqual(yield* kept, [Option.none(), Option.none(), Option.none()])
+  })
 
-  it.scoped("removes registrations that became inactive before the bound, never an active one", () =>
-    Effect.gen(function* () {
-      const { recipients, retention } = yield* freshStore
-      const person = (publicId: string) => ({ plane: productionId, organisation: "acme", publicId })
-      const register = (publicId: string) =>
-        recipients.activate({ ...person(publicId), organisationUuid: "uuid-acme" })
-      yield* Effect.forEach(["c:ana", "c:eva", "c:leo"], register)
-      yield* TestClock.setTime(1_000)
-      yield* recipients.deactivate(person("c:ana"))
-      yield* TestClock.setTime(2_000)
-      yield* recipients.deactivate(person("c:eva"))
-      assert.strictEqual(yield* retention.recipients(1_000), 0)
-      assert.strictEqual(yield* retention.recipients(2_000), 1)
-      assert.strictEqual(yield* retention.recipients(9_000), 1)
-      assert.isTrue(yield* recipients.isActive(person("c:leo")))
-      assert.isFalse(yield* recipients.isActive(person("c:ana")))
-    })
-  )
+  it.scoped("removes registrations that became inactive before the bound, never an active one", function* () {
+    const { recipients, retention } = yield* freshStore
+    const person = (publicId: string) => ({ plane: productionId, organisation: "acme", publicId })
+    const register = (publicId: string) =>
+      recipients.activate({ ...person(publicId), organisationUuid: "uuid-acme" })
+    yield* Effect.forEach(["c:ana", "c:eva", "c:leo"], register)
+    yield* TestClock.setTime(1_000)
+    yield* recipients.deactivate(person("c:ana"))
+    yield* TestClock.setTime(2_000)
+    yield* recipients.deactivate(person("c:eva"))
+    assert.strictEqual(yield* retention.recipients(1_000), 0)
+    assert.strictEqual(yield* retention.recipients(2_000), 1)
+    assert.strictEqual(yield* retention.recipients(9_000), 1)
+    assert.isTrue(yield* recipients.isActive(person("c:leo")))
+    assert.isFalse(yield* recipients.isActive(person("c:ana")))
+  })
 
   for (const [name, { age, row, table, ...rest }] of Object.entries(insertions))
-    it.scoped(`removes ${name} before the bound, 200 in a call, the oldest first`, () =>
-      Effect.gen(function* () {
-        const path = yield* freshPath
-        const { retention } = yield* openStore(path)
-        const rows = Array.from({ length: 202 }, (_, index) => `(${row(202 - index)})`)
-        const columns = "columns" in rest ? `(${rest.columns})` : ""
-        yield* rawQuery(path, `INSERT INTO ${table} ${columns} VALUES ${rows.join()}`)
-        // The names are those of `insertions`.
-        const remove = retention[name as keyof typeof insertions]
-        const left = rawQuery(path, `SELECT ${age} AS age FROM ${table} ORDER BY ${age}`)
-        assert.strictEqual(yield* remove(202), 200)
-        deepStrictEqual(yield* left, [{ age: 201 }, { age: 202 }])
-        assert.strictEqual(yield* remove(202), 1)
-        assert.strictEqual(yield* remove(202), 0)
-      })
-    )
+    it.scoped(`removes ${name} before the bound, 200 in a call, the oldest first`, function* () {
+      const path = yield* freshPath
+      const { retention } = yield* openStore(path)
+      const rows = Array.from({ length: 202 }, (_, index) => `(${row(202 - index)})`)
+      const columns = "columns" in rest ? `(${rest.columns})` : ""
+      yield* rawQuery(path, `INSERT INTO ${table} ${columns} VALUES ${rows.join()}`)
+      // The names are those of `insertions`.
+      const remove = retention[name as keyof typeof insertions]
+      const left = rawQuery(path, `SELECT ${age} AS age FROM ${table} ORDER BY ${age}`)
+      assert.strictEqual(yield* remove(202), 200)
+      deepStrictEqual(yield* left, [{ age: 201 }, { age: 202 }])
+      assert.strictEqual(yield* remove(202), 1)
+      assert.strictEqual(yield* remove(202), 0)
+    })
 })

@@ -1,5 +1,6 @@
 /** Simultaneous writes of SQLite share a commit, and none affects another one. */
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "vitest"
+import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -120,114 +121,105 @@ describe("Shared commits of SQLite", () => {
       { numRuns: 60 }
     ))
 
-  it.scoped("one that does not fit on the disk does not fail the others", () =>
-    Effect.gen(function* () {
-      const database = yield* openDatabase(yield* freshPath)
-      const { reports, webhooks } = yield* makeStore(database)
-      yield* database.sql.unsafe("PRAGMA max_page_count = 60")
-      const large = { ...sampleReport().content, message: "x".repeat(500_000) }
-      const [first, report, second] = yield* Effect.all(
-        [
-          Effect.exit(webhooks.receive(sampleEvent({ eventId: "one" }), [])),
-          Effect.exit(reports.admit(sampleReport({ content: large }), true)),
-          Effect.exit(webhooks.receive(sampleEvent({ eventId: "two" }), []))
-        ],
-        { concurrency: "unbounded" }
-      )
-      deepStrictEqual([first, second], [Exit.succeed(true), Exit.succeed(true)])
-      assert.isTrue(Exit.isFailure(report))
-    })
-  )
+  it.scoped("one that does not fit on the disk does not fail the others", function* () {
+    const database = yield* openDatabase(yield* freshPath)
+    const { reports, webhooks } = yield* makeStore(database)
+    yield* database.sql.unsafe("PRAGMA max_page_count = 60")
+    const large = { ...sampleReport().content, message: "x".repeat(500_000) }
+    const [first, report, second] = yield* Effect.all(
+      [
+        Effect.exit(webhooks.receive(sampleEvent({ eventId: "one" }), [])),
+        Effect.exit(reports.admit(sampleReport({ content: large }), true)),
+        Effect.exit(webhooks.receive(sampleEvent({ eventId: "two" }), []))
+      ],
+      { concurrency: "unbounded" }
+    )
+    deepStrictEqual([first, second], [Exit.succeed(true), Exit.succeed(true)])
+    assert.isTrue(Exit.isFailure(report))
+  })
 
   it.scoped(
     "an interrupted caller withdraws a write that waits, and does not wait for one that has begun",
-    () =>
-      Effect.gen(function* () {
-        const database = yield* openDatabase(yield* freshPath)
-        const begun: Array<string> = []
-        const writing = (key: string) =>
-          Effect.fork(
-            database.write("Test.write", () => {
-              begun.push(key)
-              return add(database, key, 1)
-            })
-          )
-        const waiting = yield* writing("a")
-        const kept = yield* writing("b")
-        yield* Effect.yieldNow()
-        yield* Fiber.interrupt(waiting)
-        assert.strictEqual(yield* Fiber.join(kept), 1)
-        deepStrictEqual(begun, ["b"])
-        const late = yield* writing("c")
-        yield* Effect.yieldNow()
-        // Its commit is over in this turn, before the caller has continued.
-        yield* Effect.async<void>((resume) => {
-          setImmediate(() => {
-            late.unsafeInterruptAsFork(FiberId.none)
-            resume(Effect.void)
+    function* () {
+      const database = yield* openDatabase(yield* freshPath)
+      const begun: Array<string> = []
+      const writing = (key: string) =>
+        Effect.fork(
+          database.write("Test.write", () => {
+            begun.push(key)
+            return add(database, key, 1)
           })
-        })
-        yield* Fiber.await(late)
-        deepStrictEqual(
-          (yield* rows(database)).map(({ recordId }) => recordId),
-          ["b", "c"]
         )
+      const waiting = yield* writing("a")
+      const kept = yield* writing("b")
+      yield* Effect.yieldNow()
+      yield* Fiber.interrupt(waiting)
+      assert.strictEqual(yield* Fiber.join(kept), 1)
+      deepStrictEqual(begun, ["b"])
+      const late = yield* writing("c")
+      yield* Effect.yieldNow()
+      // Its commit is over in this turn, before the caller has continued.
+      yield* Effect.async<void>((resume) => {
+        setImmediate(() => {
+          late.unsafeInterruptAsFork(FiberId.none)
+          resume(Effect.void)
+        })
       })
-  )
-
-  it.scoped("writes that wait when the store closes are committed", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const scope = yield* Scope.make()
-      const database = yield* Scope.extend(openDatabase(path), scope)
-      const writing = yield* Effect.fork(database.write("Test.write", () => add(database, "a", 1)))
-      yield* Effect.yieldNow()
-      yield* Scope.close(scope, Exit.void)
-      assert.strictEqual(yield* Fiber.join(writing), 1)
-      deepStrictEqual(yield* rawQuery(path, "SELECT record_id FROM spool_delivered"), [{ record_id: "a" }])
-    })
-  )
-
-  it.scoped("no write waits for more than two commits, and many share one", () =>
-    Effect.gen(function* () {
-      const database = yield* openDatabase(yield* freshPath)
-      const statements = yield* recordStatements
-      const commits = () => statements.filter((text) => text === "COMMIT").length
-      const waited: Array<number> = []
-      const caller = (key: string) =>
-        Effect.repeatN(
-          Effect.gen(function* () {
-            const before = commits()
-            yield* database.write("Test.write", () => add(database, key, 1))
-            waited.push(commits() - before)
-          }),
-          9
-        )
-      yield* Effect.forEach(
-        Array.from({ length: 64 }, (_, index) => `${index}`),
-        caller,
-        { concurrency: "unbounded" }
+      yield* Fiber.await(late)
+      deepStrictEqual(
+        (yield* rows(database)).map(({ recordId }) => recordId),
+        ["b", "c"]
       )
-      assert.strictEqual(waited.length, 640)
-      assert.isAtMost(Math.max(...waited), 2)
-      assert.isAtMost(commits(), 20)
-    })
+    }
   )
 
-  it.scoped("a write alone begins in the next turn of the event loop", () =>
-    Effect.gen(function* () {
-      const database = yield* openDatabase(yield* freshPath)
-      let begun = false
-      yield* Effect.fork(
-        database.write("Test.write", () => {
-          begun = true
-          return add(database, "a", 1)
-        })
+  it.scoped("writes that wait when the store closes are committed", function* () {
+    const path = yield* freshPath
+    const scope = yield* Scope.make()
+    const database = yield* Scope.extend(openDatabase(path), scope)
+    const writing = yield* Effect.fork(database.write("Test.write", () => add(database, "a", 1)))
+    yield* Effect.yieldNow()
+    yield* Scope.close(scope, Exit.void)
+    assert.strictEqual(yield* Fiber.join(writing), 1)
+    deepStrictEqual(yield* rawQuery(path, "SELECT record_id FROM spool_delivered"), [{ record_id: "a" }])
+  })
+
+  it.scoped("no write waits for more than two commits, and many share one", function* () {
+    const database = yield* openDatabase(yield* freshPath)
+    const statements = yield* recordStatements
+    const commits = () => statements.filter((text) => text === "COMMIT").length
+    const waited: Array<number> = []
+    const caller = (key: string) =>
+      Effect.repeatN(
+        Effect.gen(function* () {
+          const before = commits()
+          yield* database.write("Test.write", () => add(database, key, 1))
+          waited.push(commits() - before)
+        }),
+        9
       )
-      yield* Effect.yieldNow()
-      assert.isFalse(begun)
-      yield* turn
-      assert.isTrue(begun)
-    })
-  )
+    yield* Effect.forEach(
+      Array.from({ length: 64 }, (_, index) => `${index}`),
+      caller,
+      { concurrency: "unbounded" }
+    )
+    assert.strictEqual(waited.length, 640)
+    assert.isAtMost(Math.max(...waited), 2)
+    assert.isAtMost(commits(), 20)
+  })
+
+  it.scoped("a write alone begins in the next turn of the event loop", function* () {
+    const database = yield* openDatabase(yield* freshPath)
+    let begun = false
+    yield* Effect.fork(
+      database.write("Test.write", () => {
+        begun = true
+        return add(database, "a", 1)
+      })
+    )
+    yield* Effect.yieldNow()
+    assert.isFalse(begun)
+    yield* turn
+    assert.isTrue(begun)
+  })
 })

@@ -1,0 +1,62 @@
+/** Vitest's `it` with Effect: a test is a generator, or a function that returns an effect. */
+import * as vitest from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import type * as Layer from "effect/Layer"
+import type * as Scope from "effect/Scope"
+import type * as TestServices from "effect/TestServices"
+import type { YieldWrap } from "effect/Utils"
+
+type Step<R> = YieldWrap<Effect.Effect<unknown, unknown, R>>
+export type Body<R, Arguments extends ReadonlyArray<unknown>> = (
+  ...values: Arguments
+) => Generator<Step<R>, unknown, never> | Effect.Effect<unknown, unknown, R>
+
+export interface Tester<R> {
+  (name: string, body: Body<R, [vitest.TestContext]>, timeout?: number): void
+  readonly each: <T>(cases: ReadonlyArray<T>) => (name: string, body: Body<R, [T]>, timeout?: number) => void
+}
+
+export const toEffect =
+  <R, Arguments extends ReadonlyArray<unknown>>(body: Body<R, Arguments>) =>
+  (...values: Arguments): Effect.Effect<unknown, unknown, R> => {
+    const made = body(...values)
+    return Effect.isEffect(made) ? made : Effect.gen(() => made)
+  }
+
+const takeGenerators = <R>(tester: vitest.Vitest.Tester<R>): Tester<R> =>
+  Object.assign(
+    (name: string, body: Body<R, [vitest.TestContext]>, timeout?: number) =>
+      tester(name, toEffect(body), timeout),
+    {
+      each:
+        <T>(cases: ReadonlyArray<T>) =>
+        (name: string, body: Body<R, [T]>, timeout?: number) =>
+          tester.each(cases)(name, (value) => toEffect(body)(value), timeout)
+    }
+  )
+
+/** Under Effect's test clock, or under the real one (`live`); `scoped` releases at the end of the test what the test acquired. */
+export const it = Object.assign(
+  (name: string, body: vitest.TestFunction, timeout?: number) => vitest.it(name, body, timeout),
+  {
+    each: vitest.it.each,
+    concurrent: vitest.it.concurrent,
+    effect: takeGenerators(vitest.it.effect),
+    scoped: takeGenerators(vitest.it.scoped),
+    live: takeGenerators(vitest.it.live),
+    scopedLive: takeGenerators(vitest.it.scopedLive)
+  }
+)
+
+export interface SharedIt<R> {
+  readonly effect: Tester<R | TestServices.TestServices>
+  readonly scoped: Tester<R | Scope.Scope | TestServices.TestServices>
+}
+
+/** One world for the tests of a group, which must not disturb each other. It ends with the group. */
+export const sharing =
+  <R, E>(layer: Layer.Layer<R, E>) =>
+  (name: string, tests: (it: SharedIt<R>) => void): void =>
+    vitest.layer(layer)(name, (shared) =>
+      tests({ effect: takeGenerators(shared.effect), scoped: takeGenerators(shared.scoped) })
+    )
