@@ -5,6 +5,7 @@ import type * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import type * as TestServices from "effect/TestServices"
 import type { YieldWrap } from "effect/Utils"
+import { test } from "vitest"
 
 type Step<R> = YieldWrap<Effect.Effect<unknown, unknown, R>>
 export type Body<R, Arguments extends ReadonlyArray<unknown>> = (
@@ -36,17 +37,12 @@ const takeGenerators = <R>(tester: vitest.Vitest.Tester<R>): Tester<R> =>
   )
 
 /** Under Effect's test clock, or under the real one (`live`); `scoped` releases at the end of the test what the test acquired. */
-export const it = Object.assign(
-  (name: string, body: vitest.TestFunction, timeout?: number) => vitest.it(name, body, timeout),
-  {
-    each: vitest.it.each,
-    concurrent: vitest.it.concurrent,
-    effect: takeGenerators(vitest.it.effect),
-    scoped: takeGenerators(vitest.it.scoped),
-    live: takeGenerators(vitest.it.live),
-    scopedLive: takeGenerators(vitest.it.scopedLive)
-  }
-)
+export const it = Object.assign(test.extend({}), {
+  effect: takeGenerators(vitest.it.effect),
+  scoped: takeGenerators(vitest.it.scoped),
+  live: takeGenerators(vitest.it.live),
+  scopedLive: takeGenerators(vitest.it.scopedLive)
+})
 
 export interface SharedIt<R> {
   readonly effect: Tester<R | TestServices.TestServices>
