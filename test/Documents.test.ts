@@ -1,23 +1,9 @@
 /** Commands of the documents repeat their idempotency key when they are pasted again, and links of the pages resolve. */
-import { execFileSync } from "node:child_process"
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
-import { openApi } from "../src/http/openapi/OpenApiDocument.ts"
-import { page } from "../src/http/docs/Page.ts"
-import type { Spec } from "../src/http/docs/Spec.ts"
 
 const file = (name: string) => readFileSync(new URL(`../${name}`, import.meta.url), "utf8")
-const decoded = (html: string): string =>
-  html
-    .replaceAll("&lt;", "<")
-    .replaceAll("&gt;", ">")
-    .replaceAll("&quot;", '"')
-    .replaceAll("&#39;", "'")
-    .replaceAll("&amp;", "&")
-
-const documentation = page(openApi() as unknown as Spec, undefined)
 const texts: ReadonlyArray<readonly [string, string]> = [
-  ["/docs", decoded(documentation)],
   ...["README.md", "CONTRIBUTING.md", "sandbox/Guide.ts"].map((name) => [name, file(name)] as const),
   ...["docs", "examples"].flatMap((folder) =>
     readdirSync(new URL(`../${folder}`, import.meta.url), { recursive: true, encoding: "utf8" })
@@ -31,34 +17,6 @@ describe("Commands to paste", () => {
     const inline = /Idempotency-Key: ?[^"'\n]*(?:\$\(|\$\{?(?:RANDOM|SECONDS)|`[a-z])|"key": ?"[^"\n]*\$\(/i
     expect(texts.filter(([, text]) => inline.test(text)).map(([name]) => name)).toEqual([])
   })
-
-  it("of /docs log in with the same key however often they are pasted", () => {
-    const [start = ""] = /<section id="start"[\s\S]*?<\/section>/.exec(documentation) ?? []
-    const blocks = [...start.matchAll(/<pre[^>]*><code>([\s\S]*?)<\/code><\/pre>/g)].map(([, code = ""]) =>
-      decoded(code)
-    )
-    const at = blocks.findIndex((block) => block.includes("/auth/login"))
-    // The key has its own block, so that copying the command again does not copy the key.
-    const [key = "", login = ""] = [blocks[at - 1], blocks[at]]
-    const sent = execFileSync(
-      "sh",
-      [
-        "-c",
-        [
-          'uuidgen() { od -An -N16 -tx1 /dev/urandom | tr -d " \\n"; }',
-          `curl() { for word; do case $word in Idempotency-Key:*) echo "$word";; esac; done; }`,
-          "MUSIC=http://127.0.0.1:1",
-          key,
-          login,
-          login
-        ].join("\n")
-      ],
-      { encoding: "utf8" }
-    )
-    const [first, second, ...others] = sent.trim().split("\n")
-    expect(first).toMatch(/^Idempotency-Key: [!-~]{16,255}$/)
-    expect([second, others]).toEqual([first, []])
-  })
 })
 
 /** The anchors that GitHub derives from the headings of a page. */
@@ -70,8 +28,6 @@ const anchorsOf = (text: string): ReadonlyArray<string> =>
       .trim()
       .replace(/\s/g, "-")
   )
-
-const packed: { readonly files: ReadonlyArray<string> } = JSON.parse(file("package.json"))
 
 describe("The pages", () => {
   // Other teams own the pages of docs/contracts.
@@ -92,18 +48,6 @@ describe("The pages", () => {
       return anchor !== undefined && !anchorsOf(readFileSync(target, "utf8")).includes(anchor)
     })
     expect(broken).toEqual([])
-  })
-
-  it("link only to files of the package, and the package's list names only existing files", () => {
-    expect(
-      packed.files.filter(
-        (name) => !/^!?dist\b/.test(name) && !existsSync(new URL(`../${name}`, import.meta.url))
-      )
-    ).toEqual([])
-    const missing = links.filter(
-      ({ to }) => !packed.files.some((name) => to === name || to.startsWith(`${name}/`))
-    )
-    expect(missing).toEqual([])
   })
 
   it("on how it is built name only files and folders that exist", () => {
