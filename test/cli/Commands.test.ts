@@ -8,9 +8,8 @@ import * as Option from "effect/Option"
 import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
-import { Anonymous, DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
-import { openStore, postgres, rawQuery, sampleEvent, sampleReport } from "../layers/store/Stores.ts"
-import { pooler } from "../support/Pooler.ts"
+import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
+import { openStore, rawQuery, sampleEvent, sampleReport } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
 const scratch = mkdtempSync(join(tmpdir(), "music-cli-"))
@@ -101,53 +100,6 @@ describe("music-backend reports", () => {
     expect(exit).toBe(0)
   })
 
-  it.live("cuts the message at the width of the terminal, and colours only failed deliveries", function* () {
-    const { environment } = yield* furnished
-    const { out } = yield* run(["reports", "list", "--delivery", "failed"], environment, {
-      columns: 72,
-      colours: true
-    })
-    const [, line = ""] = out.split("\n")
-    expect(line).toBe(
-      "rep_failed  2026-11-21T07:30:00Z  -      \u001b[31mfailed  \u001b[0m  c:ana     Playback s…"
-    )
-  })
-
-  it.live(
-    "fits a terminal of 80 columns: ids stay whole, and the output names what it leaves out",
-    function* () {
-      const { environment, place } = yield* furnished
-      const id = `rep_${"0123456789abcdef".repeat(2)}`
-      for (const [table, column, from] of [
-        ["reports", "id", "rep_failed"],
-        ["deliveries", "subject", "rep_failed"],
-        ["deliveries", "id", "report:rep_failed"]
-      ] as const)
-        yield* rawQuery(
-          place,
-          `UPDATE ${table} SET ${column} = '${from.replace("rep_failed", id)}' WHERE ${column} = '${from}'`
-        )
-      for (const [args, kept, omitted] of [
-        [["reports", "list"], id, "CREATED, PLANE"],
-        [["deliveries", "list"], `report:${id}`, "CREATED"],
-        [["webhooks", "list"], "2026-11-21T07:30:00Z", "EVENT"],
-        [["recipients", "show", "si:deejay"], "sub_1", undefined]
-      ] as const) {
-        const { err, out } = yield* run(args, environment, { columns: 80 })
-        expect(out.split("\n").filter((line) => line.length > 80)).toEqual([])
-        expect(out).toContain(kept)
-        expect(err).toBe(
-          omitted === undefined
-            ? ""
-            : `\nLeft out on this narrow terminal, but not in a pipe or with --json: ${omitted}`
-        )
-        const piped = yield* run(args, environment)
-        expect(piped.err).toBe("")
-        for (const title of omitted?.split(", ") ?? []) expect(piped.out).toContain(title)
-      }
-    }
-  )
-
   it.live("pages with --after, and as JSON with next", function* () {
     const { environment } = yield* furnished
     const first = yield* run(["reports", "list", "--limit", "3"], environment)
@@ -189,21 +141,6 @@ describe("music-backend reports", () => {
     expect(bad.err).toMatch(
       /^music-backend: the cursor of --after does not belong to this list\. Use the cursor /
     )
-  })
-
-  it.live("states that there are none, and names the accepted forms of a bad filter", function* () {
-    const { environment } = yield* furnished
-    const none = yield* run(["reports", "list", "--since", "2027-01-01"], environment)
-    expect([none.exit, none.out, none.err]).toEqual([0, "", "No reports."])
-    const empty = yield* run(["reports", "list", "--since", "1m", "--json"], environment)
-    expect(empty.json).toEqual({ items: [], next: null })
-    const since = yield* run(["reports", "list", "--since", "yesterday"], environment)
-    expect([since.exit, since.err]).toEqual([
-      64,
-      "music-backend: --since yesterday is not a time. Write 2026-11-21, 2026-11-21T07:30:00Z, 30m, 24h or 7d."
-    ])
-    const limit = yield* run(["reports", "list", "--limit", "5000"], environment)
-    expect(limit.err).toMatch(/^music-backend: --limit 5000 is not a number from 1 to 1000\./)
   })
 
   it.live("shows a report with its content, on a terminal and as JSON", function* () {
@@ -255,24 +192,6 @@ describe("music-backend reports", () => {
       { id: "rep_filed", context: { os: "linux" } }
     ])
     expect(err).toBe("3 reports written")
-  })
-
-  it.live("exports the reports that each filter selects", function* () {
-    const { environment } = yield* furnished
-    for (const [filter, expected] of [
-      [["--status", "filed"], ["rep_filed"]],
-      [
-        ["--status", "stored", "--plane", "production"],
-        ["rep_alone", "rep_failed"]
-      ],
-      [["--delivery", "failed"], ["rep_failed"]],
-      [["--reporter", "si:deejay", "--plane", "production"], ["rep_filed"]],
-      [["--since", "2027-01-01"], []]
-    ] as const) {
-      const { out } = yield* run(["reports", "export", ...filter], environment)
-      const ids = [...out.matchAll(/^\{"id":"(rep_\w+)"/gm)].map(([, id]) => id)
-      expect([filter, ids]).toEqual([filter, expected])
-    }
   })
 
   it.live("retries a failed delivery, creates a missing one, and explains each refusal", function* () {
@@ -411,36 +330,6 @@ describe("music-backend deliveries", () => {
     }
   )
 
-  it.live("says until when reports wait whose writes of the hour are used up, and not others", function* () {
-    const { environment, place } = yield* furnished
-    const now = Date.now()
-    yield* Effect.scoped(
-      Effect.flatMap(openStore(place), ({ reports }) =>
-        reports.admit(
-          sampleReport({ id: "rep_flood", keyDigest: "flood", createdAt: now, reporter: Anonymous() }),
-          true
-        )
-      )
-    )
-    yield* run(["deliveries", "retry", "report:rep_failed"], environment)
-    yield* rawQuery(
-      place,
-      `WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 349)
-         INSERT INTO destination_writes (destination, written_at)
-         SELECT 'tracker', ${now - 600_000} + i * 1000 FROM n RETURNING written_at`
-    )
-    const end = new Date(now + 3_000_000).toISOString().replace(/\.\d+/, "")
-    const { err, out } = yield* run(["deliveries", "list"], environment)
-    expect(out).toMatch(new RegExp(`^report:rep_flood .* ${end} `, "m"))
-    expect(out).not.toMatch(new RegExp(`^report:rep_failed .* ${end} `, "m"))
-    const line = `Reports without a verified reporter wait until ${end}: 350 of the hour's 450 writes are used, and the others are kept for verified reporters and retries.`
-    expect(err.trim()).toBe(line)
-    const shown = yield* run(["deliveries", "show", "report:rep_flood"], environment)
-    expect(shown.out).toMatch(new RegExp(`^next +${end}$`, "m"))
-    expect(shown.err).toBe(line)
-    expect((yield* run(["deliveries", "show", "report:rep_failed"], environment)).err).toBe("")
-  })
-
   it.live("retries a discarded delivery only by its id, and lists it apart from failed ones", function* () {
     const { environment } = yield* furnished
     yield* run(["deliveries", "discard", "report:rep_failed", "--reason", "filed by hand"], environment)
@@ -478,19 +367,6 @@ describe("music-backend deliveries", () => {
     expect([named.exit, named.out]).toEqual([0, "report:rep_failed is due now (unknown)"])
     const { json } = yield* run(["deliveries", "show", "report:rep_failed", "--json"], environment)
     expect(json).toMatchObject({ state: "unknown", discarded_at: null })
-  })
-
-  it.live("retries 500 failed ones at once, and says that there are more", function* () {
-    const { environment, place } = yield* furnished
-    yield* rawQuery(
-      place,
-      `INSERT INTO deliveries (id, kind, subject, state, attempts, looks, fence, created_at, available_at, finished_at)
-        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
-        SELECT 'report:many_' || i, 'report', 'many_' || i, 'failed', 1, 0, 0, i, i, i FROM n`
-    )
-    const { err, exit, out } = yield* run(["deliveries", "retry", "--failed"], environment)
-    expect([exit, out.split("\n").length]).toEqual([0, 500])
-    expect(err).toContain("There are more than 500: run the command again.")
   })
 
   it.live("explains each refusal", function* () {
@@ -679,28 +555,4 @@ describe("music-backend config and openapi", () => {
     const { json } = yield* run(["openapi"], {})
     expect(json).toEqual(JSON.parse(JSON.stringify(openApi())))
   })
-
-  for (const mode of ["transaction", "statement"] as const)
-    it.scopedLive(`behind a pooler in ${mode} mode a command reads, and refuses to write`, function* () {
-      const place = yield* postgres.freshPath
-      const { reports } = yield* postgres.openStore(place)
-      yield* reports.admit(sampleReport({ id: "rep_1" }), false)
-      const environment = { MUSIC_DATABASE_URL: yield* pooler(place, mode) }
-      const listed = yield* run(["reports", "list", "--json"], environment)
-      expect([listed.exit, listed.err]).toEqual([0, ""])
-      expect(listed.json).toMatchObject({ items: [{ id: "rep_1" }] })
-      for (const args of [
-        ["reports", "retry", "rep_1"],
-        ["reports", "remove", "rep_1", "--reason", "request 12"],
-        ["deliveries", "retry", "report:rep_1"],
-        ["deliveries", "discard", "report:rep_1"],
-        ["backup", "--record"],
-        ["restore", "--finish"],
-        ["migrate"]
-      ]) {
-        const { err, exit } = yield* run(args, environment)
-        expect([args, exit, err]).toEqual([args, 69, expect.stringContaining("pool_mode = session")])
-      }
-      expect(Option.map(yield* reports.find("rep_1"), ({ id }) => id)).toEqual(Option.some("rep_1"))
-    })
 })

@@ -145,13 +145,4 @@ describe("A command that a signal interrupts", () => {
       expect(readdirSync(folder).some((name) => name.startsWith("music.sqlite.before-"))).toBe(true)
     }
   )
-
-  it("sandbox --walk exits with 130", async () => {
-    const walk = await interrupted(["sandbox", "--walk"], {}, async ({ child, says }) => {
-      await says(/✓ {2}1 /)
-      child.kill("SIGINT")
-    })
-    expect(walk.code).toBe(130)
-    expect(walk.output).toMatch(/^music-backend: sandbox was interrupted by SIGINT$/m)
-  })
 })

@@ -76,20 +76,8 @@ describe("A failed write to standard output", () => {
     expect(statSync(path).size).toBe(8 * 1_024)
   })
 
-  it.scopedLive("comes after every change of the command, and undoes none", function* () {
-    const path = yield* databaseOf(2, 10)
-    full("reports retry rep_1", { MUSIC_DATABASE_PATH: path })
-    expect(yield* rawQuery(path, "SELECT id FROM deliveries")).toEqual([{ id: "report:rep_1" }])
-  })
-
   it("is quiet, with exit code 141, when the reader has closed the pipe", () => {
     expect(shell("music openapi | head -c 9")).toEqual({ exit: 141, out: '{\n  "open', err: "" })
-  })
-
-  it("does not matter on standard error", () => {
-    const { exit, out } = shell("music config 2> /dev/full")
-    expect([exit, out]).toEqual([0, expect.stringMatching(/^SETTING /)])
-    expect(shell("music nope 2> /dev/full").exit).toBe(64)
   })
 })
 

@@ -2,7 +2,6 @@ import { execFileSync, spawnSync } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
-import { stripVTControlCharacters } from "node:util"
 import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
@@ -74,46 +73,6 @@ describe("music-backend", () => {
       expect((yield* run(["version"], {})).out).toBe((yield* run(["--version"], {})).out)
     }
   )
-
-  it.effect(
-    "fits the help of every command on a terminal of 80 columns, with the whole name in the usage",
-    function* () {
-      for (const colours of [false, true]) {
-        const terminal = { columns: 80, colours }
-        const { out: top } = yield* run(["help"], {}, terminal)
-        const names = [...top.matchAll(/^ +- ([a-z]+(?: [a-z]+)?)/gm)].map(([, name = ""]) => name)
-        expect(names).toEqual(expect.arrayContaining(["serve", "reports", "reports list", "help"]))
-        for (const name of ["", ...names]) {
-          const { exit, out } = yield* run(["help", ...name.split(" ").filter(Boolean)], {}, terminal)
-          expect([name, exit, out]).toEqual([
-            name,
-            0,
-            expect.stringContaining(`$ music-backend ${name}`.trim())
-          ])
-          const lines = stripVTControlCharacters(out).split("\n")
-          expect(lines.filter((line) => line.length > 80)).toEqual([])
-        }
-      }
-    }
-  )
-
-  it.effect("fits the help to a wide terminal, and to 80 columns in a pipe", function* () {
-    const widthOf = (terminal: Terminal) =>
-      Effect.map(run(["check", "--help"], {}, terminal), ({ out }) =>
-        Math.max(...out.split("\n").map((line) => line.length))
-      )
-    const [piped, wide] = [yield* widthOf({}), yield* widthOf({ columns: 200 })]
-    expect(piped).toBeLessThanOrEqual(80)
-    expect(wide).toBeGreaterThan(80)
-    expect(wide).toBeLessThanOrEqual(200)
-  })
-
-  it.effect("names the arguments and explains each option in the help of a command", function* () {
-    const { exit, out } = yield* run(["reports", "show", "--help"], {})
-    expect(exit).toBe(0)
-    expect(out).toMatch(/^\$ music-backend reports show \[--json\] <id>$/m)
-    expect(out).toContain("one JSON document on standard output")
-  })
 
   it.effect("exits with 64 after a usage error, with one line and the next step", function* () {
     const top = "See music-backend --help."
@@ -241,17 +200,6 @@ describe("music-backend", () => {
     expect([refused.out, refused.err]).toEqual(["", expect.stringContaining("none.env")])
   })
 
-  it.scoped("check warns of NODE_EXTRA_CA_CERTS that only the file sets", function* () {
-    const file = join(yield* folder, "settings.env")
-    writeFileSync(file, "NODE_EXTRA_CA_CERTS='/etc/ssl/company.pem'\n")
-    const check = (environment: Readonly<Record<string, string>>) =>
-      Effect.map(run(["check", "--env-file", file], environment), ({ out }) => out)
-    expect(yield* check({})).toMatch(
-      /^WARN +certificates +NODE_EXTRA_CA_CERTS in the file .* has no effect\n +-> set it in the environment/m
-    )
-    expect(yield* check({ NODE_EXTRA_CA_CERTS: "/etc/ssl/company.pem" })).not.toContain("certificates")
-  })
-
   it("as a process prints its version, and its errors on standard error without a stack", () => {
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
     const shown = spawned(["--version"])
@@ -298,22 +246,6 @@ describe("music-backend", () => {
       // A tab that stays open does not keep it running.
       const stream = await fetch(`${consoleUrl}/events`)
       expect(stream.status).toBe(200)
-      child.kill("SIGTERM")
-      expect(await ended).toEqual({ code: 0, signal: null })
-    } finally {
-      child.kill("SIGKILL")
-    }
-  })
-
-  it("sandbox serves /docs with the forms that send its calls", async () => {
-    const { child, ended, says } = start(process.execPath, [program, "sandbox"], {})
-    try {
-      const [, base = ""] = await says(/BASE=(http:\/\/127\.0\.0\.1:\d+)/)
-      const docs = await fetch(`${base}/docs`)
-      expect(docs.headers.get("content-security-policy")).toMatch(
-        /; connect-src 'self' http:\/\/127\.0\.0\.1:\d+;/
-      )
-      expect(await docs.text()).toContain("Try it")
       child.kill("SIGTERM")
       expect(await ended).toEqual({ code: 0, signal: null })
     } finally {

@@ -13,7 +13,7 @@ import {
   Unverified,
   Verified
 } from "../../src/services/Store.ts"
-import { onBoth, postgres, sampleLease, sampleReport, withPgClient } from "../layers/store/Stores.ts"
+import { onBoth, postgres, sampleLease, sampleReport } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
 const secret = "Anna Person, 7 Harbor Street"
@@ -214,18 +214,6 @@ it.scopedLive("reports remove names an issue that is filed while it waits, on Po
   expect([exit, out]).toEqual([0, expect.stringContaining(`the issue ${issue.url}: delete it`)])
 })
 
-onBoth("music-backend reports remove, without effect", ({ freshPath, name, openStore }) => {
-  it.scopedLive("demands a reason and a known report", function* () {
-    const place = yield* freshPath
-    const environment: Record<string, string> =
-      name === "SQLite" ? { MUSIC_DATABASE_PATH: place } : { MUSIC_DATABASE_URL: place }
-    yield* openStore(place)
-    expect((yield* run(["reports", "remove", "rep_1"], environment)).exit).toBe(64)
-    expect((yield* run(["reports", "remove", "rep_1", "--reason", " "], environment)).exit).toBe(64)
-    expect((yield* run(["reports", "remove", "rep_1", "--reason", "x"], environment)).exit).toBe(1)
-  })
-})
-
 /** Whether the files of the table, as they are on the disk, hold the text. */
 const filesHold = (place: string, text: string) =>
   Effect.map(
@@ -269,38 +257,5 @@ describe("music-backend reports remove, on Postgres", () => {
     const [, statement = ""] = /^files .*: (.+)$/m.exec(removed.out) ?? []
     yield* postgres.rawQuery(place, statement)
     expect(yield* filesHold(place, secret)).toBe(false)
-  })
-
-  it.scopedLive("changes nothing when retention has deleted the report meanwhile", function* () {
-    const place = yield* postgres.freshPath
-    const { reports } = yield* postgres.openStore(place)
-    const environment = { MUSIC_DATABASE_URL: place }
-    const { keyDigest, plane } = personal("rep_1")
-    yield* reports.admit(personal("rep_1"), false)
-    yield* reports.admit(personal("rep_2"), false)
-    const removed = yield* withPgClient(place, async (client) => {
-      await client.query("BEGIN")
-      await client.query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [
-        `reports ${plane} ${keyDigest}`
-      ])
-      const removal = Effect.runPromise(
-        run(["reports", "remove", "rep_1", "--reason", "request 12"], environment)
-      )
-      const isBlocked = `
-          SELECT 1 FROM pg_locks
-          WHERE locktype = 'advisory' AND NOT granted
-            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-      while ((await client.query(isBlocked)).rowCount === 0) await new Promise((wake) => setTimeout(wake, 5))
-      // As retention does, which takes no lock.
-      await client.query("DELETE FROM reports WHERE id = 'rep_1'")
-      await client.query("COMMIT")
-      return removal
-    })
-    expect([removed.exit, removed.err]).toEqual([1, expect.stringContaining("no report rep_1")])
-    const [counted] = yield* postgres.rawQuery(
-      place,
-      `SELECT SUM(OCTET_LENGTH(content) + 1000) AS bytes, (SELECT COUNT(*) FROM report_removals) AS removals FROM reports`
-    )
-    expect(counted).toEqual({ bytes: yield* reports.storedBytes, removals: 0 })
   })
 })

@@ -21,19 +21,6 @@ const withReport = Effect.gen(function* () {
 })
 const states = (place: string) => rawQuery(place, "SELECT state, attempts FROM deliveries")
 
-it.scopedLive(
-  "restore prints how many reports will be searched for; --json returns the number",
-  function* () {
-    const { environment } = yield* withReport
-    const copy = join(yield* folder, "copy.sqlite")
-    yield* run(["backup", copy], environment)
-    const restored = yield* run(["restore", copy, "--overwrite"], environment)
-    expect(restored.out).toMatch(/^doubted +1 reports? .*the tracker is searched/m)
-    const { json } = yield* run(["restore", copy, "--overwrite", "--json"], environment)
-    expect(json).toMatchObject({ doubted: 1 })
-  }
-)
-
 it.scopedLive("restore replaces the database that a link leads to, and keeps the link", function* () {
   const { place } = yield* withReport
   const links = yield* folder
