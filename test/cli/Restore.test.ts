@@ -10,6 +10,7 @@ import {
   postgres,
   rawQuery,
   sampleReport,
+  sqlite,
   withStore
 } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
@@ -45,7 +46,7 @@ it.scopedLive("restore --finish prints the same for a database that another tool
 })
 
 it.scopedLive("restore --finish accepts an older database, and does not migrate it", function* () {
-  const place = yield* freshPath
+  const place = yield* sqlite.emptyPath
   yield* rawQuery(
     place,
     readFileSync(new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url), "utf8")

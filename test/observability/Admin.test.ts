@@ -18,7 +18,6 @@ import { parse, scrape, sum } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
 import { parseRaw, raw } from "../http/support.ts"
 import { rawServer } from "../layers/upstream/Simulated.ts"
-import { waitFor } from "../support/Waiting.ts"
 
 const ask = (url: string, method = "GET") =>
   Effect.promise(async () => {
@@ -105,21 +104,6 @@ describe("The admin server", () => {
     expect(answer.headers["x-request-id"]).toMatch(/^req_[0-9a-f]{32}$/)
   })
 
-  it.scopedLive("answers without Host, and with an unknown expectation", function* () {
-    const url = yield* quietServer(Effect.succeed(""))
-    const port = Number(new URL(url).port)
-    for (const header of ["", "Expect: miracles\r\n"]) {
-      const text = `GET /healthz HTTP/1.1\r\n${header}Connection: close\r\n\r\n`
-      expect(parseRaw(yield* raw({ port }, text)).status).toBe(200)
-    }
-  })
-
-  it.scopedLive("never refuses malformed HTTP in the place of an answer that is waited for", function* () {
-    const port = Number(new URL(yield* quietServer(Effect.never)).port)
-    for (const header of ["", "Expect: miracles\r\n"])
-      expect(yield* raw({ port }, `GET /metrics HTTP/1.1\r\n${header}\r\ngarbage\r\n\r\n`)).toBe("")
-  })
-
   it.scopedLive("answers a defect with 500 and the envelope, and logs it under the request id", function* () {
     const { console, lines } = keptConsole()
     const url = yield* adminServer({ host: "127.0.0.1", port: 0 }, Effect.dieMessage("a defect")).pipe(
@@ -130,15 +114,6 @@ describe("The admin server", () => {
     const log = lines.join("\n")
     expect(log).toContain("a defect")
     expect(log).toContain(headers.get("x-request-id") ?? "none")
-  })
-
-  it.scopedLive("warns once when its address is not a loopback address", function* () {
-    const { log } = yield* startObserved({
-      settings: { adminBind: Option.some({ host: "0.0.0.0", port: 0 }) }
-    })
-    yield* Effect.promise(() =>
-      waitFor(() => expect(log.filter((line) => line.includes("not authenticated"))).toHaveLength(1))
-    )
   })
 
   it.scopedLive("does not start the server when its address is in use, and names the address", function* () {

@@ -90,62 +90,6 @@ describe("Collectors", () => {
     }
   )
 
-  it.scoped(
-    "return the process: its start, its time and memory, and the event loop's lag since the previous scrape",
-    function* () {
-      const collect = yield* collectorsOf((store) => store)
-      const scrape = Effect.zipRight(TestClock.adjust("3 seconds"), collect)
-      const turn = Effect.promise(() => new Promise((wake) => setTimeout(wake, 25)))
-      const lagOf = (samples: ReadonlyArray<Sample>) =>
-        valueOf(samples, "nodejs_eventloop_lag_p99_seconds") ?? Number.NaN
-      yield* turn
-      const before = yield* scrape
-      yield* turn
-      const used = () => (process.cpuUsage().user + process.cpuUsage().system) / 1e6
-      const end = used() + 0.3
-      while (used() < end);
-      yield* turn
-      const after = yield* scrape
-      const [cpuBefore = 0, cpuAfter = 0] = [before, after].map((one) =>
-        valueOf(one, "process_cpu_seconds_total")
-      )
-      expect(cpuAfter - cpuBefore).toBeGreaterThan(0.29)
-      expect(cpuAfter).toBeLessThanOrEqual(used())
-      const heap = valueOf(after, "nodejs_heap_size_used_bytes") ?? 0
-      expect(heap).toBeGreaterThan(1_000_000)
-      expect(heap).toBeLessThan(valueOf(after, "process_resident_memory_bytes") ?? 0)
-      expect(valueOf(after, "process_start_time_seconds")).toBe(performance.timeOrigin / 1_000)
-      expect(lagOf(after)).toBeGreaterThan(0.2)
-      // On a busy machine the loop may be late again. Of so few turns together, the highest lag is the percentile.
-      let next = yield* scrape
-      for (let count = 0; count < 15 && lagOf(next) > 0.2; count += 1)
-        next = yield* Effect.zipRight(turn, scrape)
-      expect(lagOf(next)).toBeLessThan(0.2)
-    }
-  )
-
-  it.scoped("return zeros for a table without an accepted event", function* () {
-    const found = yield* yield* collectorsOf((store) => store, {
-      tables: Option.some({
-        url: "https://tables.example",
-        keys: new Map([["musicclidaemon", Redacted.make("table-musicclidaemon")]] as const)
-      })
-    })
-    for (const result of ["accepted", "delivered", "duplicate", "expired", "refused"])
-      expect(valueOf(found, "music_spool_events_total", { table: "musicclidaemon", result })).toBe(0)
-    expect(valueOf(found, "music_spool_records", { table: "musicclidaemon" })).toBe(0)
-    expect(valueOf(found, "music_spool_records", { table: "musicfrontendevents" })).toBeUndefined()
-  })
-
-  it.scoped("return the bytes of all reports and their bound", function* () {
-    const found = yield* yield* collectorsOf(
-      (store) => ({ ...store, reports: { ...store.reports, storedBytes: Effect.succeed(7_000) } }),
-      { reportsBytes: 10_000 }
-    )
-    expect(valueOf(found, "music_reports_bytes")).toBe(7_000)
-    expect(valueOf(found, "music_reports_limit_bytes")).toBe(10_000)
-  })
-
   it.scoped("return the ends of pauses, and 0 for a destination that is not paused", function* () {
     const tables = Option.some({
       url: "https://tables.example",
@@ -187,14 +131,6 @@ describe("Collectors", () => {
     expect(pausedUntil("tracker", "failure")).toBe(0)
     expect(pausedUntil("tables", "failure")).toBe(0)
     expect(pausedUntil("table musicclidaemon", "settings")).toBe(30)
-  })
-
-  it.scopedLive("return the size of the SQLite database, its log and the free space", function* () {
-    const found = yield* yield* collectorsOf((store) => store)
-    for (const part of ["data", "log"])
-      expect(valueOf(found, "music_store_size_bytes", { part })).toBeGreaterThan(0)
-    expect(valueOf(found, "music_store_disk_free_bytes")).toBeGreaterThan(0)
-    expect(valueOf(found, "music_store_pool_limit")).toBeUndefined()
   })
 
   it.scoped("return the pool also while the database hangs", function* () {

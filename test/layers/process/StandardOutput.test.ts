@@ -80,13 +80,4 @@ describe("Lines on standard output", () => {
     yield* TestClock.adjust("1 millis")
     expect(Option.isSome(yield* Fiber.poll(ending))).toBe(true)
   })
-
-  it.live("that wait are written without a new line", function* () {
-    const { output, target } = makeTarget()
-    target.state = "EAGAIN"
-    output.write("one\n")
-    target.state = Number.POSITIVE_INFINITY
-    yield* Effect.repeat(Effect.sleep(5), { until: () => target.text !== "", times: 2_000 })
-    expect([target.text, target.lost]).toEqual(["one\n", 0])
-  })
 })

@@ -73,14 +73,6 @@ describe("OpenTelemetry's variables", () => {
     expect(JSON.stringify([...sent.headers])).not.toContain("abc")
   })
 
-  it("name the service and its resource attributes; OTEL_SERVICE_NAME takes precedence", () => {
-    const attributes = { OTEL_RESOURCE_ATTRIBUTES: "service.name=given,deployment.environment=a%2Cb" }
-    const named = read({ ...endpoint, ...attributes })
-    expect(named.serviceName).toBe("given")
-    expect(named.resource.get("deployment.environment")).toBe("a,b")
-    expect(read({ ...endpoint, ...attributes, OTEL_SERVICE_NAME: "own" }).serviceName).toBe("own")
-  })
-
   it("select the sampler, whose argument counts only for ratios", () => {
     const chosen = (name: string, argument: string) =>
       Option.getOrThrow(
@@ -90,13 +82,6 @@ describe("OpenTelemetry's variables", () => {
     expect(chosen("parentbased_always_on", "x")).toEqual({ parentBased: true, ratio: 1 })
     expect(chosen("traceidratio", "0.25")).toEqual({ parentBased: false, ratio: 0.25 })
     expect(chosen("parentbased_traceidratio", "")).toEqual({ parentBased: true, ratio: 1 })
-  })
-
-  it("turn off one signal or both", () => {
-    const untraced = read({ ...endpoint, OTEL_TRACES_EXPORTER: "none" })
-    expect([Option.isNone(untraced.traces), Option.isSome(untraced.metrics)]).toEqual([true, true])
-    const disabled = read({ ...endpoint, OTEL_SDK_DISABLED: "TRUE" })
-    expect([Option.isNone(disabled.traces), Option.isNone(disabled.metrics)]).toEqual([true, true])
   })
 
   it("report every bad value at once, without the value", () => {

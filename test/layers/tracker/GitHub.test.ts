@@ -14,7 +14,7 @@ import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts
 import { Settings } from "../../../src/services/Settings.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
 import { testSettings } from "../../support/Settings.ts"
-import { issuesPath, repository, simulatedTracker, token } from "./Simulated.ts"
+import { issuesPath, repository, simulatedTracker } from "./Simulated.ts"
 
 const marker = "report-ref: rep_1-0011"
 const now = Date.parse("2026-11-21T10:00:00Z")
@@ -184,38 +184,6 @@ describe("A search for a marker", () => {
     expect(lists().map(({ query }) => query.get("page"))).toEqual([null, "2"])
   })
 
-  it.scoped(
-    "requests the token's owner once, only if needed, and not after an issue was filed",
-    function* () {
-      const { add, github, numbers } = yield* start
-      const users = () => github.seen.filter(({ path }) => path === "/user").length
-      yield* numbers()
-      expect(users()).toBe(0)
-      add(marker)
-      yield* numbers()
-      yield* numbers()
-      expect(users()).toBe(1)
-
-      const other = yield* start
-      yield* other.tracker.file({ title: "[report] x", body: marker })
-      expect(yield* other.numbers()).toEqual([1])
-      expect(other.github.seen.map(({ path }) => path)).not.toContain("/user")
-    }
-  )
-
-  it.scoped(
-    "uses the first author as its own account when GitHub does not disclose the token's owner",
-    function* () {
-      const { add, github, tracker } = yield* start
-      for (const login of ["harbor-bot", "somebody", "harbor-bot"]) add(marker, login)
-      github.fail({ path: "/user", fault: faults.status(403, { message: "Resource not accessible" }) })
-      const own = Effect.map(tracker.findByMarker(marker, now), (found) => found.map((issue) => issue.own))
-      expect(yield* own).toEqual([true, false, true])
-      expect(yield* own).toEqual([true, false, true])
-      expect(github.seen.filter(({ path }) => path === "/user").length).toBe(1)
-    }
-  )
-
   it.scoped("fails while the token's owner cannot be read", function* () {
     const { add, github, numbers } = yield* start
     add(marker)
@@ -236,22 +204,6 @@ describe("A moved repository", () => {
     expect(github.issues("harbor/tunes").length).toBe(1)
     expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "Refused", status: 301, code: "moved" })
     expect(Option.getOrElse(yield* tracker.trouble, () => "")).toContain("moved")
-  })
-})
-
-describe("A problem reported by a search", () => {
-  it.scoped("ends with a successful search, which proves no right to write", function* () {
-    const { github, numbers, tracker } = yield* start
-    github.fail({ path: issuesPath, fault: faults.status(404, { message: "Not Found" }) })
-    yield* Effect.flip(numbers())
-    expect(Option.isSome(yield* tracker.trouble)).toBe(true)
-    yield* numbers()
-    expect(Option.isNone(yield* tracker.trouble)).toBe(true)
-
-    github.setRights(token, "read")
-    yield* Effect.flip(tracker.file({ title: "x", body: "x" }))
-    yield* numbers()
-    expect(Option.isSome(yield* tracker.trouble)).toBe(true)
   })
 })
 

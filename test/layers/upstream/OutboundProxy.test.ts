@@ -1,13 +1,10 @@
 import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
-import { createServer } from "node:http"
-import type { AddressInfo } from "node:net"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { openTunnel, OutboundProxy, proxyFor } from "../../../src/layers/upstream/OutboundProxy.ts"
+import { OutboundProxy, proxyFor } from "../../../src/layers/upstream/OutboundProxy.ts"
 import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
 import {
   type Delivery,
@@ -142,36 +139,11 @@ describe("A request through a proxy", () => {
     expect(yield* yield* through(port)).toEqual({ _tag: "NotSent", code })
   })
 
-  it.scopedLive("that is away was not sent", function* () {
-    const server = createServer().listen(0, "127.0.0.1")
-    yield* Effect.promise(() => new Promise((listening) => server.once("listening", listening)))
-    // The address of a TCP server is never a pipe's name.
-    const { port } = server.address() as AddressInfo
-    yield* Effect.promise(() => new Promise((closed) => server.close(closed)))
-    expect(yield* yield* through(port)).toEqual({ _tag: "NotSent", code: "PROXY_ECONNREFUSED" })
-  })
-
   it.scopedLive("whose tunnel breaks after the request may have arrived", function* () {
     let cut = (): void => undefined
     const server = yield* rawServer(() => cut())
     const proxy = yield* tunnelProxy({ [target]: Number(new URL(server.url).port) })
     cut = proxy.cut
     expect(yield* yield* through(proxy.port)).toMatchObject({ _tag: "Lost", withinResponse: false })
-  })
-
-  it.scopedLive("ends in time when the proxy never answers", function* () {
-    const { port } = yield* tunnelProxy({}, "hang")
-    const code = yield* Effect.async<unknown>((resume) =>
-      openTunnel(
-        Redacted.make(`http://127.0.0.1:${port}`),
-        { hostname: "iam.music.test", port: "443" },
-        50,
-        (outcome) =>
-          resume(
-            Effect.succeed(Either.isLeft(outcome) && "code" in outcome.left ? outcome.left.code : undefined)
-          )
-      )
-    )
-    expect(code).toBe("PROXY_TIMEOUT")
   })
 })
