@@ -140,8 +140,9 @@ const envelopeProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => 
   ]
 }
 
-/** The form of every credential. */
+/** The form of IAM's credentials. */
 const credential = /(?:oat|ort|oac|obo|ask)_[A-Za-z0-9_-]{16,}/
+const credentials = new RegExp(credential, "g")
 const givesTokens = (sent: Sent) => /^\/api\/v1\/auth\/(?:login|refresh)$/.test(pathOf(sent))
 
 /** The most of these times that lie within one such span; the times are in order. */
@@ -220,9 +221,10 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
   /** Requests without an answer yet: what they asked for is done once or not at all. */
   let open = 0
 
-  const allowEnd = (token: string): void => {
+  const allowEnd = (token: string, plane?: string): void => {
     const family = controls.familyOf(token)
-    if (family !== undefined) allowed.add(family.id)
+    if (family === undefined) return
+    if (plane === undefined || controls.plane(plane).families.has(family.id)) allowed.add(family.id)
   }
 
   const acknowledge = (sent: Sent, answer: Answer): void => {
@@ -248,9 +250,8 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
     }
   }
 
-  const planes = () => [production, upstreams.seeded.environment.environmentId]
   const endedSessions = () =>
-    planes().flatMap((plane) =>
+    upstreams.planes.flatMap((plane) =>
       [...controls.plane(plane).families.values()]
         .filter(({ id, status }) => status !== "active" && !allowed.has(id))
         .map(
@@ -282,7 +283,7 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
       ...once(
         "ting",
         tings,
-        planes().flatMap((plane) => upstreams.ting.controls.accepted(plane).map(({ id }) => id)),
+        upstreams.planes.flatMap((plane) => upstreams.ting.controls.accepted(plane).map(({ id }) => id)),
         1
       )
     ]
@@ -322,10 +323,14 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
   /** Credentials in the log, in rows and issues, and what was forbidden there. */
   const leaks = (): ReadonlyArray<string> => {
     const places = texts()
-    const minted = upstreams.minted()
+    const minted = new Set(upstreams.minted())
+    const others = [...minted].filter((each) => !credential.test(each))
+    const within = (text: string) => [
+      ...[...new Set(text.match(credentials))].filter((each) => minted.has(each)),
+      ...others.filter((each) => text.includes(each))
+    ]
     return (["log", "issue", "row"] as const).flatMap((place) => [
-      ...minted
-        .filter((each) => places[place].includes(each))
+      ...within(places[place])
         .slice(0, mostOfOneKind)
         .map((each) => `a ${place} has the credential ${each.slice(0, 8)}…`),
       ...forbidden
@@ -340,7 +345,11 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
       open += 1
       if (pathOf(sent) !== "/api/v1/auth/logout") return
       const { token } = fieldsOf(String(sent.body ?? ""))
-      if (typeof token === "string") allowEnd(token)
+      const secret = sent.headers?.["x-testing-environment-key"]
+      const { environmentId, musicSecret } = upstreams.seeded.environment
+      const plane = secret === undefined ? production : secret === musicSecret ? environmentId : undefined
+      // A logout in another plane ends nothing.
+      if (typeof token === "string" && plane !== undefined) allowEnd(token, plane)
     },
     answered: (sent, answer) => {
       open -= 1
@@ -350,7 +359,7 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
         seen.add(`${methodOf(sent)} ${pathOf(sent)} ${answer.status} ${codeOf(answer)} has a credential`)
       if (isSuccess(answer) && methodOf(sent) === "POST") acknowledge(sent, answer)
     },
-    allowEnd,
+    allowEnd: (token) => allowEnd(token),
     forbid: (text, places) => void forbidden.push({ text, places }),
     endedSessions,
     problems: ({ isQuiet = false } = {}) => {

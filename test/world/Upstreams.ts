@@ -135,8 +135,9 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
       return Promise.resolve(new Response(encodeReply(reply, {}).body.toString(), { status: reply.status }))
     }
   })
-  for (const plane of [production, seeded.environment.environmentId])
-    for (const type of tingTypes) ting.controls.registerType(plane, "music", type)
+  /** The planes of IAM and Ting. */
+  const planes = [production, seeded.environment.environmentId]
+  for (const plane of planes) for (const type of tingTypes) ting.controls.registerType(plane, "music", type)
   const tables = makeTables({ now: nowAt("tables") })
   const tableKeys = new Map<string, string>()
   const tracker = makeTracker({
@@ -268,6 +269,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
     tables,
     tracker,
     seeded,
+    planes,
     /** A key of a table, which is made at its first use. */
     tableKey: (name: string): string => {
       const key = tableKeys.get(name) ?? tables.createTable(name)

@@ -64,8 +64,8 @@ export interface WorldOptions {
   readonly observers?: ReadonlyArray<Observer>
   /** Every pause has its middle length. */
   readonly steady?: boolean
-  /** An instance was killed. */
-  readonly onKilled?: (instance: Instance) => void
+  /** Milliseconds from the death of an instance to the start of the next one; default: none follows. */
+  readonly restartAfter?: number
 }
 
 /** One server process in memory. */
@@ -176,11 +176,13 @@ interface InstanceParts {
   readonly options: WorldOptions
   readonly log: (line: string) => void
   readonly oracle: Oracle
+  readonly onKilled: () => void
 }
 
 const startInstance = ({
   log,
   name,
+  onKilled,
   options,
   oracle,
   settings,
@@ -198,7 +200,7 @@ const startInstance = ({
     if (!alive) return
     alive = false
     die()
-    options.onKilled?.(instance)
+    onKilled()
   }
   const caller: Caller = { name, isAlive: () => alive, kill }
   const store = Layer.orDie(
@@ -285,6 +287,9 @@ export const openWorld = async (options: WorldOptions = {}) => {
       },
       options,
       oracle,
+      onKilled: () => {
+        if (options.restartAfter !== undefined) time.after(options.restartAfter, () => start(given))
+      },
       log: (line) => void logs.push(line)
     })
     all.push(instance)
