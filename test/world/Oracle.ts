@@ -8,7 +8,7 @@ import { createRequire } from "node:module"
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js"
 import ajvFormats from "ajv-formats"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import type { SimulatedTime } from "../support/SimulatedTime.ts"
+import type { SimulatedTime } from "./Time.ts"
 import { type Answer, bodyOf, codeOf, fieldsOf, isSuccess, refusalOf, type Sent } from "./Driver.ts"
 import type { UpstreamCall, Upstreams } from "./Upstreams.ts"
 

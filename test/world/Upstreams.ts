@@ -8,7 +8,7 @@ import { makeTables } from "../../sandbox/upstreams/Tables.ts"
 import { makeTing } from "../../sandbox/upstreams/Ting.ts"
 import { makeTracker } from "../../sandbox/upstreams/Tracker.ts"
 import { testApplicationSecret, testWebhookSecret } from "../support/Settings.ts"
-import type { SimulatedTime } from "../support/SimulatedTime.ts"
+import type { SimulatedTime } from "./Time.ts"
 import { type Fault, type Faults, type PathName, pathOf, type UpstreamName } from "./Faults.ts"
 
 export const origins: Readonly<Record<UpstreamName, string>> = {

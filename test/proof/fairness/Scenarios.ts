@@ -82,41 +82,26 @@ const looping = (
   world: World,
   kind: string,
   actor: string,
-  address: string,
+  from: string,
   pause: number,
   request: (token: string) => Sent,
-  from = 0
+  at = 0
 ): void =>
   start(async () => {
-    const session = await world.sessionOf(kind, actor, address)
-    if (session === undefined) return
-    await world.loop(
-      kind,
-      actor,
-      pause,
-      () => address,
-      () => request(session.access),
-      from
-    )
+    const session = await world.sessionOf(kind, actor, from)
+    const send = () => request(session?.access ?? "")
+    if (session !== undefined) await world.loop(kind, actor, pause, from, send, at)
   })
 
 /** Clients that repeat at once what was refused, or ask all the time. */
 const loops = (world: World, many: number, pause: number): void =>
   times(many, (index) => {
     const dead = requests.refresh(world.invent("ort", "loop"), world.newKey())
-    start(() =>
-      world.loop(
-        "loop",
-        `dead${index}`,
-        pause,
-        () => addressAt(12, index),
-        () => dead
-      )
-    )
+    start(() => world.loop("loop", `dead${index}`, pause, addressAt(12, index), () => dead))
     const spent = world.invent("oac", "loop")
     const logIn = () => requests.login(spent, world.newKey())
-    start(() => world.loop("loop", `spent${index}`, pause, () => addressAt(13, index), logIn))
-    looping(world, "poller", `c:poller${index}`, addressAt(14, index), pause, (token) => requests.me(token))
+    start(() => world.loop("loop", `spent${index}`, pause, addressAt(13, index), logIn))
+    looping(world, "poller", `c:poller${index}`, addressAt(14, index), pause, requests.me)
   })
 
 /** Each request has an invented credential and an address that `addressOf` chooses. */
@@ -160,20 +145,11 @@ const reporters = (world: World, count: number, period: number): void =>
 const flooders = (world: World, count: number, pause: number): void =>
   times(count, (index) => {
     const report = () => requests.report(`nonsense ${world.newKey()}`, world.newKey())
-    start(() => world.loop("flooder", `flooder${index}`, pause, () => addressAt(20, index), report, minute))
+    start(() => world.loop("flooder", `flooder${index}`, pause, addressAt(20, index), report, minute))
   })
 
 const floodOfTelemetry = (world: World, pause: number): void =>
-  start(() =>
-    world.loop(
-      "flooder",
-      "telemetry",
-      pause,
-      () => "192.0.2.88",
-      () => telemetryOf(40, 1_000),
-      minute
-    )
-  )
+  start(() => world.loop("flooder", "telemetry", pause, "192.0.2.88", () => telemetryOf(40, 1_000), minute))
 
 const bound =
   (group: Group) =>
@@ -257,17 +233,9 @@ export const scenarios: ReadonlyArray<Scenario> = [
       const from = people * 1.6 * second
       daemons(world, 20)
       times(people, (index) => page(world, identity("page", 0, index, address), index * 1.6 * second))
-      looping(world, "runaway", "c:runaway", address, 20, (token) => requests.me(token), from)
+      looping(world, "runaway", "c:runaway", address, 20, requests.me, from)
       const dead = requests.refresh(world.invent("ort", "loop"), world.newKey())
-      start(() =>
-        world.loop(
-          "loop",
-          "dead",
-          second,
-          () => address,
-          () => dead
-        )
-      )
+      start(() => world.loop("loop", "dead", second, address, () => dead))
       return { from: from + 45 * second, until: from + lasting(size, 1.5, 10) }
     },
     bounds: [
@@ -344,7 +312,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       reporters(world, count, Math.max(3 * minute, count * 40 * second))
       flooders(world, part(size, 10), (size.isFull ? 2 : 4) * second)
       const report = () => requests.report(`one flooder ${world.newKey()}`, world.newKey())
-      start(() => world.loop("one flooder", "flooder", 2 * second, () => "192.0.2.77", report, minute))
+      start(() => world.loop("one flooder", "flooder", 2 * second, "192.0.2.77", report, minute))
       const stored = () => world.ledger.servedAtOnce("reporter")
       const filed = () =>
         world.upstreams
@@ -426,7 +394,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
           let session = await world.sessionOf("hoarder", "c:hoarder", address)
           if (session === undefined) return
           const me = () => requests.me(session?.access ?? "")
-          start(() => world.loop("hoarder", `login${index}`, 20 * second, () => address, me))
+          start(() => world.loop("hoarder", `login${index}`, 20 * second, address, me))
           for (;;) {
             await world.time.sleep(15 * second)
             const refresh = requests.refresh(session.refresh, world.newKey())
@@ -454,9 +422,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     play: (world, size) => {
       daemons(world)
       // More sessions of one address than its places serve, and more calls of each than a credential's places.
-      times(12, (index) =>
-        looping(world, "hog", `c:hog${index}`, "192.0.2.90", 140, (token) => requests.me(token), minute)
-      )
+      times(12, (index) => looping(world, "hog", `c:hog${index}`, "192.0.2.90", 140, requests.me, minute))
       const facts = () => ({
         "daemons refused without a place": world.ledger.countOf("daemon", "overloaded")
       })

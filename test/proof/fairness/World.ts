@@ -97,18 +97,19 @@ export const openWorld = async (
     /** A session of an actor that does not mind its manners; undefined when the login was refused. */
     sessionOf: async (kind: string, actor: string, address: string): Promise<Tokens | undefined> =>
       tokensOf(await world.send(address, requests.login(mint(actor, kind), newKey()))),
-    /** Sends for ever, from a time on; `pause`: mean milliseconds between two requests. */
+    /** Sends for ever, from a time on, from one address or another one each time; `pause`: mean milliseconds between two requests. */
     loop: async (
       kind: string,
       name: string,
       pause: number,
-      address: () => string,
+      address: string | (() => string),
       request: () => Sent,
-      from = 0
+      at = 0
     ): Promise<never> => {
-      await time.sleep(from + random.below(pause))
+      await time.sleep(at + random.below(pause))
       for (;;) {
-        start(async () => ledger.sent(kind, name, resultOf(await world.send(address(), request()))))
+        const from = typeof address === "string" ? address : address()
+        start(async () => ledger.sent(kind, name, resultOf(await world.send(from, request()))))
         // In step with the ends of its own calls it would always be first.
         await time.sleep(pause * (0.5 + random.next()))
       }

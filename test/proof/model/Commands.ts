@@ -2,7 +2,7 @@
 import * as FastCheck from "effect/FastCheck"
 import type { StoredSession } from "../../../client/stores/SessionStore.ts"
 import { requests } from "../../world/Driver.ts"
-import { type FaultName, faults, type PathName } from "../../world/Faults.ts"
+import { type FaultName, faults, type PathName, pathNames, paths } from "../../world/Faults.ts"
 import { derivedKey } from "./OtherLanguage.ts"
 import { clientFaults } from "./Programs.ts"
 import { type Name, names, type Resident, type Stage, textOf, tokensOf } from "./Stage.ts"
@@ -40,7 +40,7 @@ const who = constantFrom(...names)
 type By<Facts> = Facts & { readonly by: Name }
 
 /** A command of one program. */
-const byProgram = <Facts>(
+const byProgram = <Facts = object>(
   weight: number,
   facts: Arbitraries<Facts>,
   says: (facts: By<Facts>) => string,
@@ -76,26 +76,19 @@ const minute = 60
 const longLived = [28 * minute, 29.25 * minute, 29.25 * minute, 29.25 * minute, 31 * minute, 31 * minute]
 const spans = [1, 5, minute, 9 * minute, 11 * minute, ...longLived, 3 * 24 * 60 * minute]
 
-const iamAndTing = [
-  "tokens",
-  "introspect",
-  "revoke",
-  "catalogue",
-  "context",
-  "proof",
-  "registration",
-  "ting"
-] as const satisfies ReadonlyArray<PathName>
-/** Faults that stay until they are mended. */
-const outages = [
+const iamAndTing = pathNames.filter(
+  (name) => paths[name].upstream === "iam" || paths[name].upstream === "ting"
+)
+/** Faults that stay until they are mended, and those of one call. */
+const outages: ReadonlyArray<FaultName> = [
   "refused",
   "lost before",
   "500 before",
   "503 before",
   "hang before",
   "page before"
-] as const satisfies ReadonlyArray<FaultName>
-const onceOnly = [
+]
+const ofOneCall: ReadonlyArray<FaultName> = [
   "lost after",
   "500 after",
   "429 before",
@@ -104,7 +97,7 @@ const onceOnly = [
   "kill before",
   "kill after",
   "inactive"
-] as const satisfies ReadonlyArray<FaultName>
+]
 
 const login = byProgram<{ readonly slt: "new" | "same" | "public id" }>(
   5,
@@ -394,9 +387,9 @@ const fault = command<{
 }>(
   18,
   {
-    path: constantFrom("any", "any", "tokens", "introspect", "introspect", ...iamAndTing),
+    path: constantFrom<PathName | "any">("any", "any", "tokens", "introspect", "introspect", ...iamAndTing),
     after: integer({ min: 0, max: 6 }),
-    name: constantFrom(...outages, ...onceOnly)
+    name: constantFrom(...outages, ...ofOneCall)
   },
   ({ after, name, path }) => `plan: ${name}, at call ${after + 1} from now to ${path}`,
   ({ law, world }, { after, name, path }) =>
@@ -410,7 +403,7 @@ const fault = command<{
 
 const outage = command<{ readonly path: PathName; readonly name: FaultName }>(
   3,
-  { path: constantFrom(...iamAndTing, "introspect"), name: constantFrom(...outages) },
+  { path: constantFrom<PathName>(...iamAndTing, "introspect"), name: constantFrom(...outages) },
   ({ name, path }) => `${path} fails from now on: ${name}`,
   ({ world }, { name, path }) =>
     world.faults.plan({ path, times: Number.POSITIVE_INFINITY, fault: faults[name] })

@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto"
 import type { SessionStore, StoredSession } from "../../../client/stores/SessionStore.ts"
 import type { Me } from "../../../client/Types.ts"
-import type { SimulatedTime } from "../../support/SimulatedTime.ts"
+import type { SimulatedTime } from "../../world/Time.ts"
 import {
   bearer,
   bodyOf,

@@ -1,25 +1,17 @@
-/** Plays generated sequences: here for a few, in processes beside each other for many. Each chunk has a seed, so that it can be played alone. */
+/** Plays generated sequences: a slice in this process, a full run in as many processes as there are processors. */
 import { fork } from "node:child_process"
 import { createHash } from "node:crypto"
 import { availableParallelism } from "node:os"
 import { fileURLToPath } from "node:url"
 import * as FastCheck from "effect/FastCheck"
-import type { Outcome, Play } from "../Suite.ts"
+import type { Outcome, Play, PlayOptions } from "../Suite.ts"
 import { anyCommand } from "./Commands.ts"
 import { type Name, type Stage, withStage } from "./Stage.ts"
 
-/** Sequences of a full run, and of one chunk. */
+/** Sequences of a full run. */
 const full = 10_000
-const chunkSize = 50
 /** Commands of one sequence. */
 const maxCommands = 44
-
-export interface Chunk {
-  readonly seed: number
-  readonly count: number
-  /** Of a failure that was found: the path of the run, and that of its commands. */
-  readonly replay?: readonly [path: string, commands: string] | undefined
-}
 
 const { constantFrom, integer, record, subarray } = FastCheck
 
@@ -31,13 +23,9 @@ const setup = record({
 
 /** The platform's digest runs in a thread of its own, which the simulated time does not wait for. */
 const digestHere = (): void => {
-  Object.defineProperty(globalThis.crypto.subtle, "digest", {
-    configurable: true,
-    value: (_: string, bytes: Uint8Array) => {
-      const digest = createHash("sha256").update(bytes).digest()
-      return Promise.resolve(new Uint8Array(digest).buffer)
-    }
-  })
+  const value = (_: string, bytes: Uint8Array) =>
+    Promise.resolve(new Uint8Array(createHash("sha256").update(bytes).digest()).buffer)
+  Object.defineProperty(globalThis.crypto.subtle, "digest", { configurable: true, value })
 }
 
 const figuresOf = ({ law, world }: Stage, commands: number) => ({
@@ -47,96 +35,79 @@ const figuresOf = ({ law, world }: Stage, commands: number) => ({
   "upstream calls": world.upstreams.calls.length,
   faults: world.upstreams.calls.filter(({ fault }) => fault !== undefined).length,
   kills: world.instances.filter(({ isAlive }) => !isAlive()).length,
-  sessions: world.upstreams.planes.reduce(
-    (sum, plane) => sum + world.upstreams.iam.controls.plane(plane).families.size,
-    0
-  ),
   rotations: law.rotations()
 })
 
-type Figures = Record<string, number>
-
-const addTo = (sums: Figures, more: Readonly<Figures>): void => {
-  for (const [name, value] of Object.entries(more)) sums[name] = (sums[name] ?? 0) + value
+const sumOf = (outcomes: ReadonlyArray<Outcome>): Outcome => {
+  const figures: Record<string, number> = {}
+  for (const [name, value] of outcomes.flatMap((outcome) => Object.entries(outcome.figures)))
+    figures[name] = (figures[name] ?? 0) + value
+  return { figures, broken: outcomes.flatMap(({ broken }) => broken) }
 }
 
-/** Plays one chunk, and shrinks its first failure. */
-export const playChunk = async ({ count, replay, seed }: Chunk): Promise<Outcome> => {
+type Part = Pick<PlayOptions, "seed" | "replay"> & { readonly count: number }
+
+/** Plays until something breaks, and shrinks that. */
+export const playPart = async ({ count, replay, seed }: Part): Promise<Outcome> => {
   digestHere()
-  const figures: Figures = {}
+  const played: Array<Outcome> = []
   let failed = false
+  const [path, replayPath] = replay ?? []
   const commands = FastCheck.commands([anyCommand], {
     maxCommands,
     size: "max",
-    ...(replay === undefined ? {} : { replayPath: replay[1] })
+    ...(replayPath === undefined ? {} : { replayPath })
   })
-  const details = await FastCheck.check(
-    FastCheck.asyncProperty(setup, commands, ({ begin, ...facts }, chosen) =>
-      withStage(facts, async (stage) => {
-        try {
-          for (const name of begin) await stage.begin(name)
-          await FastCheck.asyncModelRun(() => ({ model: stage, real: undefined }), chosen)
-          await stage.play("all faults end, and each program tries again", () => stage.settle())
-          stage.demand(stage.world.oracle.problems())
-        } catch (error) {
-          failed = true
-          throw error
-        }
-        if (!failed) addTo(figures, figuresOf(stage, [...chosen].length))
-      })
-    ),
-    { seed, numRuns: count, ...(replay === undefined ? {} : { path: replay[0] }) }
+  const property = FastCheck.asyncProperty(setup, commands, ({ begin, ...facts }, chosen) =>
+    withStage(facts, async (stage) => {
+      try {
+        for (const name of begin) await stage.begin(name)
+        await FastCheck.asyncModelRun(() => ({ model: stage, real: undefined }), chosen)
+        await stage.play("all faults end, and each program tries again", () => stage.settle())
+        stage.demand(stage.world.oracle.problems())
+      } catch (error) {
+        failed = true
+        throw error
+      }
+      if (!failed) played.push({ figures: figuresOf(stage, [...chosen].length), broken: [] })
+    })
   )
-  return {
-    figures,
-    broken: details.failed ? [(await FastCheck.asyncDefaultReportMessage(details)) ?? ""] : []
-  }
+  const details = await FastCheck.check(property, {
+    seed,
+    numRuns: count,
+    ...(path === undefined ? {} : { path })
+  })
+  const broken = details.failed ? [(await FastCheck.asyncDefaultReportMessage(details)) ?? ""] : []
+  return sumOf([...played, { figures: {}, broken }])
 }
-
-const chunksOf = (seed: number, count: number): Array<Chunk> =>
-  Array.from({ length: Math.ceil(count / chunkSize) }, (_, index) => ({
-    // That of the first chunk is the seed itself.
-    seed: (seed + Math.imul(index, 0x9e3779b1)) | 0,
-    count: Math.min(chunkSize, count - index * chunkSize)
-  }))
 
 const worker = "model worker"
 
-/** Plays all chunks in as many processes as there are processors; each takes the next one when it has played one. */
-const playInWorkers = async (waiting: Array<Chunk>, onPlayed: (played: Outcome) => void): Promise<void> => {
-  const playSome = () =>
-    new Promise<void>((resolve, reject) => {
-      const child = fork(fileURLToPath(import.meta.url), [worker], {
-        // Most objects live as long as one sequence.
-        execArgv: ["--import", "tsx", "--max-semi-space-size=64"]
-      })
-      child.on("message", (message: Outcome | "ready") => {
-        if (message !== "ready") onPlayed(message)
-        const next = waiting.shift()
-        if (next === undefined) child.disconnect()
-        else child.send(next)
-      })
-      child.on("error", reject)
-      child.on("exit", (code) => (code === 0 ? resolve() : reject(new Error(`a worker ended with ${code}`))))
+const playInProcess = (part: Part) =>
+  new Promise<Outcome>((resolve, reject) => {
+    const child = fork(fileURLToPath(import.meta.url), [worker], {
+      // Most objects live as long as one sequence.
+      execArgv: ["--import", "tsx", "--max-semi-space-size=64"]
     })
-  await Promise.all(Array.from({ length: availableParallelism() }, playSome))
-}
+    child.on("message", resolve)
+    child.on("exit", (code) => reject(new Error(`a worker ended with ${code}`)))
+    child.send(part)
+  })
 
-if (process.argv[2] === worker) {
-  process.on("message", (chunk: Chunk) => void playChunk(chunk).then((played) => process.send?.(played)))
-  process.on("disconnect", () => process.exit())
-  process.send?.("ready")
-}
+if (process.argv[2] === worker)
+  process.on("message", (part: Part) =>
+    playPart(part).then((outcome) => process.send?.(outcome, () => process.exit()))
+  )
 
-export const play: Play = async ({ count = full, log, replay, seed }) => {
-  const figures: Figures = {}
-  const broken: Array<string> = []
-  const note = (played: Outcome) => {
-    addTo(figures, played.figures)
-    broken.push(...played.broken)
-    log(`${figures.sequences} of ${count} sequences, ${broken.length} broken`)
-  }
-  if (replay === undefined) await playInWorkers(chunksOf(seed, count), note)
-  else note(await playChunk({ seed, count: 1, replay }))
-  return { figures, broken }
+export const play: Play = async ({ count = full, replay, seed }) => {
+  if (replay !== undefined) return playPart({ seed, count: 1, replay })
+  const parts = availableParallelism()
+  return sumOf(
+    await Promise.all(
+      Array.from({ length: parts }, (_, index) =>
+        // The first part is that of the slice.
+        playInProcess({ seed: seed + index * 1_000_003, count: Math.ceil(count / parts) })
+      )
+    )
+  )
 }

@@ -287,9 +287,10 @@ export class Stage {
     this.demand()
   }
 
+  /** The error has what is broken, and the story. */
   demand(problems: Iterable<string> = this.law.broken): void {
     const broken = [...problems]
-    if (broken.length > 0) throw new Broken([...broken, ...this.story].join("\n  "))
+    if (broken.length > 0) throw new Error([...broken, ...this.story].join("\n  "))
   }
 
   private async wait(milliseconds: number) {
@@ -342,9 +343,6 @@ export class Stage {
     this.law.breakWith(`${resident.name} cannot use its session, which IAM honours: ${textOf(last)}`)
   }
 }
-
-/** A promise of the documents is broken; the story follows. */
-export class Broken extends Error {}
 
 /** Runs a story in a world of its own. */
 export const withStage = async <A>(
