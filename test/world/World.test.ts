@@ -1,9 +1,18 @@
 /** Every call of the API in a world without faults: it answers, calls the upstreams that its row names, and breaks no law. */
+import { readFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 import { callNames, calls, registerSender } from "./Calls.ts"
 import { isSuccess } from "./Driver.ts"
 import { faults } from "./Faults.ts"
 import { openWorld } from "./World.ts"
+
+it("has a row for every operation of the contract", () => {
+  const { paths } = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8"))
+  const documented = Object.values<object>(paths).flatMap((methods) =>
+    Object.values(methods).map(({ operationId }) => operationId)
+  )
+  expect(new Set(callNames.map((name) => calls[name].operation))).toEqual(new Set(documented))
+})
 
 describe("In a world that works", () => {
   it.each(callNames)("%s succeeds, and again, and leaves what its row says", async (name) => {
@@ -45,6 +54,7 @@ describe("A world with workers and faults", () => {
       }
       expect(oracle.problems({ isQuiet: true })).not.toEqual([])
       await time.runUntil(2 * 60_000)
+      expect(world.logs.length).toBeGreaterThan(0)
       expect(oracle.problems({ isQuiet: true })).toEqual([])
     } finally {
       await world.close()

@@ -8,6 +8,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Redacted from "effect/Redacted"
@@ -133,6 +134,7 @@ const settingsOf = (
   return testSettings({
     databasePath,
     rateLimit: true,
+    logLevel: LogLevel.Info,
     tracker: Option.some({
       token: Redacted.make(trackerToken),
       owner,
