@@ -8,7 +8,6 @@ import { createRequire } from "node:module"
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js"
 import ajvFormats from "ajv-formats"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import type { SimulatedTime } from "./Time.ts"
 import { type Answer, bodyOf, codeOf, fieldsOf, isSuccess, refusalOf, type Sent } from "./Driver.ts"
 import type { UpstreamCall, Upstreams } from "./Upstreams.ts"
 
@@ -180,13 +179,17 @@ export const trackerProblems = (calls: ReadonlyArray<UpstreamCall>): ReadonlyArr
   ]
 }
 
+const places = ["log", "issue", "row", "record"] as const
+/** Where texts are searched; a record is one that was delivered to a table. */
+export type Place = (typeof places)[number]
+
 export interface Oracle {
   readonly asked: (sent: Sent) => void
   readonly answered: (sent: Sent, answer: Answer) => void
   /** The end of this token's session is intended: its owner, the admin or an attacker ends it. */
   readonly allowEnd: (token: string) => void
   /** A text that belongs to no log, issue or row, such as a canary, or a name where a report is nameless. */
-  readonly forbid: (text: string, places: ReadonlyArray<"log" | "issue" | "row">) => void
+  readonly forbid: (text: string, places: ReadonlyArray<Place>) => void
   /** Sessions of IAM that ended although nobody intended it. */
   readonly endedSessions: () => ReadonlyArray<string>
   /** All that is broken now. `isQuiet`: nothing waits any more, so all that was acknowledged must have been delivered. */
@@ -194,10 +197,9 @@ export interface Oracle {
 }
 
 interface OracleParts {
-  readonly time: SimulatedTime
   readonly upstreams: Upstreams
-  /** Path of the database. */
-  readonly database: string
+  /** Path of a SQLite file. The rows of another database are not read. */
+  readonly database: string | undefined
   readonly logs: ReadonlyArray<string>
   /** Of one process, for each plane and path of IAM. */
   readonly callsPerMinute: number
@@ -257,7 +259,7 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
         )
     )
 
-  const query = (statement: string) => rowsOf(database, statement)
+  const query = (statement: string) => (database === undefined ? [] : rowsOf(database, statement))
   const once = (what: string, ids: ReadonlySet<string>, found: ReadonlyArray<unknown>, least: number) => {
     const counts = new Map<string, number>()
     for (const id of found) counts.set(String(id), (counts.get(String(id)) ?? 0) + 1)
@@ -300,12 +302,13 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
     return [...once("the issue of report", due, refs, least), ...once("event", events, rows, least)]
   }
 
-  const texts = (): Readonly<Record<"log" | "issue" | "row", string>> => ({
+  const texts = (): Readonly<Record<Place, string>> => ({
     log: logs.join("\n"),
     issue: upstreams
       .issues()
       .map(({ body, title }) => `${title}\n${body ?? ""}`)
       .join("\n"),
+    record: JSON.stringify(upstreams.rows().map(({ metadata, record }) => [metadata, record])),
     row: ["", "-wal"]
       .map((end) => {
         try {
@@ -317,21 +320,21 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
       .join("\n")
   })
 
-  /** Credentials in the log, in rows and issues, and what was forbidden there. */
+  /** Credentials in any place, and what was forbidden there. */
   const leaks = (): ReadonlyArray<string> => {
-    const places = texts()
+    const found = texts()
     const minted = new Set(upstreams.minted())
     const others = [...minted].filter((each) => !credential.test(each))
     const within = (text: string) => [
       ...[...new Set(text.match(credentials))].filter((each) => minted.has(each)),
       ...others.filter((each) => text.includes(each))
     ]
-    return (["log", "issue", "row"] as const).flatMap((place) => [
-      ...within(places[place])
+    return places.flatMap((place) => [
+      ...within(found[place])
         .slice(0, mostOfOneKind)
         .map((each) => `a ${place} has the credential ${each.slice(0, 8)}…`),
       ...forbidden
-        .filter((each) => each.places.includes(place) && places[place].includes(each.text))
+        .filter((each) => each.places.includes(place) && found[place].includes(each.text))
         .slice(0, mostOfOneKind)
         .map(({ text }) => `a ${place} has ${text}`)
     ])
@@ -364,8 +367,7 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
       return [
         ...seen,
         ...endedSessions(),
-        ...storedProblems(),
-        ...deliveredProblems(isQuiet),
+        ...(database === undefined ? [] : [...storedProblems(), ...deliveredProblems(isQuiet)]),
         ...leaks(),
         ...(most > callsPerMinute ? [`${most} calls to one path of IAM in a minute`] : []),
         ...trackerProblems(upstreams.calls)

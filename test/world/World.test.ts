@@ -1,8 +1,9 @@
 /** Every call of the API in a world without faults: it answers, calls the upstreams that its row names, and breaks no law. */
 import { readFileSync } from "node:fs"
-import { describe, expect, it } from "vitest"
+import { describe, expect, inject, it } from "vitest"
+import { freshDatabase } from "../support/Postgres.ts"
 import { callNames, calls, registerSender } from "./Calls.ts"
-import { isSuccess } from "./Driver.ts"
+import { bodyOf, isSuccess, type Sent } from "./Driver.ts"
 import { faults } from "./Faults.ts"
 import { openWorld } from "./World.ts"
 
@@ -19,8 +20,7 @@ describe("In a world that works", () => {
     const world = await openWorld({ instances: 2 })
     try {
       const { oracle, time, upstreams } = world
-      const send = (request: Parameters<typeof world.send>[1]) =>
-        time.complete(world.send("192.0.2.1", request))
+      const send = (request: Sent) => time.complete(world.send("192.0.2.1", request))
       const [first] = world.instances
       if (name === "ting" && first !== undefined) await registerSender(world, first)
       const call = calls[name]
@@ -76,4 +76,21 @@ describe("A world with workers and faults", () => {
       await world.close()
     }
   })
+})
+
+it("has instances that share a PostgreSQL", async () => {
+  const { server, template } = inject("postgres")
+  const { drop, url } = await freshDatabase(server, template)
+  const world = await openWorld({ instances: 2, postgres: url })
+  try {
+    const { oracle, time } = world
+    const send = (request: Sent) => time.complete(world.send("192.0.2.1", request))
+    const { problems, request } = calls.refresh.prepare({ world, name: "1" })
+    const [one, other] = [await send(request), await send(request)]
+    expect(bodyOf(one).refresh_token).toBe(bodyOf(other).refresh_token)
+    expect([...(await problems(other)), ...oracle.problems()]).toEqual([])
+  } finally {
+    await world.close()
+    await drop()
+  }
 })

@@ -3,6 +3,7 @@
  * set of faults. Requests come without sockets. What every play must keep, the oracle checks.
  */
 import type { RequestListener } from "node:http"
+import * as Clock from "effect/Clock"
 import type * as Console from "effect/Console"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -20,6 +21,7 @@ import { type Bounds, requestLimits } from "../../src/http/Server.ts"
 import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
 import type { DeliveryLimits } from "../../src/layers/delivery/DeliveryLimits.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
+import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
 import type { TableName } from "../../src/schema/Telemetry.ts"
@@ -53,6 +55,8 @@ export interface WorldOptions {
   /** Instances that run from the beginning; default 1. */
   readonly instances?: number
   readonly settings?: SettingsOverrides
+  /** The URL of a migrated database that all instances use; default: a SQLite file. */
+  readonly postgres?: string
   /** Tables that have a key; default: the daemon's. Without one there is no table service. */
   readonly tables?: ReadonlyArray<TableName>
   /** Workers that deliver, with other limits than those of production; default: none. */
@@ -170,6 +174,47 @@ const consoleInto = (write: (line: string) => void): Console.Console => {
   }
 }
 
+/** Time waits for each access of the store, because Postgres answers in the machine's time. What waits for work is no access. */
+const held = (time: SimulatedTime, store: StoreService): StoreService => {
+  const hold = (access: unknown): unknown =>
+    Effect.isEffect(access)
+      ? Effect.suspend(() => {
+          let end: () => void = () => undefined
+          void time.hold(
+            new Promise<void>((resolve) => {
+              end = resolve
+            })
+          )
+          // The effects of the ports need nothing.
+          return Effect.ensuring(access as Effect.Effect<unknown>, Effect.sync(end))
+        })
+      : access
+  const holding = (noun: object): object =>
+    new Proxy(noun, {
+      get: (target, name, receiver) => {
+        const member: unknown = Reflect.get(target, name, receiver)
+        return typeof member === "function"
+          ? (...given: ReadonlyArray<unknown>) => hold(Reflect.apply(member, target, given))
+          : hold(member)
+      }
+    })
+  const { isFailing, wakeups, ...repositories } = store
+  const members = Object.entries(repositories).map(([name, member]) => [
+    name,
+    Effect.isEffect(member) ? hold(member) : holding(member)
+  ])
+  return { isFailing, wakeups, ...Object.fromEntries(members) }
+}
+
+const storeOf = (time: SimulatedTime, file: string, postgres: string | undefined) =>
+  postgres === undefined
+    ? Effect.flatMap(openDatabase(file), makeStore)
+    : openPostgres(Redacted.make(postgres)).pipe(
+        Effect.flatMap(makeStore),
+        Effect.withClock(Clock.make()),
+        Effect.map((store) => held(time, store))
+      )
+
 interface InstanceParts {
   readonly name: string
   readonly time: SimulatedTime
@@ -205,9 +250,7 @@ const startInstance = ({
     onKilled()
   }
   const caller: Caller = { name, isAlive: () => alive, kill }
-  const store = Layer.orDie(
-    Layer.scoped(Store, Effect.flatMap(openDatabase(settings.databasePath), makeStore))
-  )
+  const store = Layer.orDie(Layer.scoped(Store, storeOf(time, settings.databasePath, options.postgres)))
   const backend = makeBackend({
     ...parts,
     transport: Layer.succeed(UpstreamTransport, { send: upstreams.sendFrom(caller) }),
@@ -270,7 +313,12 @@ export const openWorld = async (options: WorldOptions = {}) => {
   const database = await Effect.runPromise(Scope.extend(migratedFile, scope))
   const settings = settingsOf(upstreams, database, options)
   const logs: Array<string> = []
-  const oracle = makeOracle({ time, upstreams, database, logs, callsPerMinute: settings.iam.callsPerMinute })
+  const oracle = makeOracle({
+    upstreams,
+    database: options.postgres === undefined ? database : undefined,
+    logs,
+    callsPerMinute: settings.iam.callsPerMinute
+  })
 
   const all: Array<Instance> = []
   /** Another process on the same database; the first request starts it. */
@@ -307,7 +355,7 @@ export const openWorld = async (options: WorldOptions = {}) => {
     upstreams,
     oracle,
     settings,
-    /** Path of the database. */
+    /** Path of the SQLite file. */
     database,
     logs,
     /** Every instance that was started, also those that are dead. */
