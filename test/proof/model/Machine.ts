@@ -52,8 +52,12 @@ export const makeMachine = (): Machine => {
             const release = await acquire(slot, AbortSignal.any([signal, user.end]))
             // The operating system ends what a dead program holds.
             if (user.end.aborted) await release()
-            else user.end.addEventListener("abort", () => void release(), { once: true })
-            return release
+            const end = () => void release()
+            user.end.addEventListener("abort", end)
+            return () => {
+              user.end.removeEventListener("abort", end)
+              return release()
+            }
           })
       }
     }
