@@ -2,6 +2,7 @@
  * `npm run proof -- fuzz --seed 1 --count 100000`: plays one suite of docs/proof.md, prints its figures and what broke, and exits with 0
  * when everything held, else with 1. `--replay "<path> <replayPath>"`, with the seed of a failure of the model, plays that failure alone.
  */
+import { existsSync } from "node:fs"
 import { parseArgs } from "node:util"
 import type { Play } from "./Suite.ts"
 
@@ -22,6 +23,8 @@ if (!suites.includes(name) || others.length > 0) {
   process.exit(64)
 }
 
+// A file system in memory, where there is one: no database outlives its machine here.
+if (existsSync("/dev/shm")) process.env.TMPDIR ??= "/dev/shm"
 const began = performance.now()
 // Each folder has its suite in Play.ts.
 const { play }: { readonly play: Play } = await import(`./${name}/Play.ts`)
