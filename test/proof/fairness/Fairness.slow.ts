@@ -1,14 +1,24 @@
 /** The slice of the fairness suite that CI plays: every scenario with few clients and some minutes. */
-import { describe, expect, it } from "vitest"
-import { playScenarios } from "./Play.ts"
+import { expect, it } from "vitest"
+import { visitBeside } from "./Inventors.ts"
+import { playScenario } from "./Play.ts"
 import { scenarios } from "./Scenarios.ts"
 
-const slice = { count: 150, isFull: false }
+it.each(scenarios)("every kind of client gets what its bounds say: $name", async (scenario) => {
+  const { broken } = await playScenario(scenario, 1, { count: 150, isFull: false })
+  expect(broken).toEqual([])
+})
 
-describe("Under load", () => {
-  for (const { name } of scenarios)
-    it(`every kind of client gets what its bounds say: ${name}`, async () => {
-      const results = await playScenarios([name], 1, slice, () => undefined)
-      expect(results.flatMap(({ broken }) => broken)).toEqual([])
-    })
+it("Beside patient inventors at 40 addresses, people log in at other addresses and behind one of theirs", async () => {
+  const addressAt = (index: number): string => `198.51.100.${index}`
+  const { refusedByIam, served } = await visitBeside(
+    Array.from({ length: 40 }, (_, index) => ({ address: () => addressAt(index), isPatient: true })),
+    [
+      { addressOf: (index) => `192.0.2.${index}`, minutes: 2 },
+      { addressOf: () => addressAt(7), minutes: 4 }
+    ]
+  )
+  expect(served[0]).toBeGreaterThanOrEqual(5)
+  expect(served[1]).toBeGreaterThanOrEqual(2)
+  expect(refusedByIam).toBe(0)
 })
