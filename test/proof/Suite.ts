@@ -1,15 +1,16 @@
-/** What the five suites of docs/proof.md have in common. */
+/** What the suites of docs/proof.md have in common. */
 
 export interface PlayOptions {
   readonly seed: number
   /** Requests, sequences, clients or attacks, as the suite counts them; each suite has a default for a full run. */
   readonly count: number | undefined
+  /** What a failure of the model names: the path of the run, and that of its commands. */
+  readonly replay?: readonly [path: string, commands: string] | undefined
   readonly log: (line: string) => void
 }
 
 export interface Outcome {
-  /** The cells of the run's row in docs/proof.md, by the names of its columns. */
-  readonly figures: Readonly<Record<string, string | number>>
+  readonly figures: Readonly<Record<string, number>>
   /** What broke, each with what is needed to play it again; empty when everything held. */
   readonly broken: ReadonlyArray<string>
 }

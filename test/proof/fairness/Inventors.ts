@@ -1,65 +1,57 @@
 /** Hosts that invent credentials, and people who log in behind the same address. */
-import { production } from "../../../sandbox/upstreams/Iam.ts"
-import type { InMemoryRequest } from "../../support/InMemoryServer.ts"
-import { addActor, inventions } from "./Attackers.ts"
-import { start } from "./Clients.ts"
-import { newKey, requests } from "./Requests.ts"
-import type { Answer, World } from "./World.ts"
+import { isSuccess, requests, retryAfterOf, type Sent } from "../../world/Driver.ts"
+import { second } from "./Clients.ts"
+import { minute } from "./Ledger.ts"
+import { openWorld, start, type World } from "./World.ts"
 
-const second = 1_000
 /** Milliseconds for which a short-lived token works. */
 const tokenLife = 120 * second
 /** Milliseconds within which a person comes after the time that a refusal gives. */
 const lateness = 500
+/** Milliseconds from the start: by then the inventor holds all places of its share. */
+const from = 1.5 * minute
 
-export type Invented = "short-lived tokens" | "refresh tokens" | "access tokens"
+export const inventions = {
+  "short-lived tokens": "oac",
+  "refresh tokens": "ort",
+  "access tokens": "oat"
+} as const
+export type Invented = keyof typeof inventions
 
-const requestsOf = (world: World, kind: Invented): (() => () => InMemoryRequest) => {
-  const { accessToken, refreshToken, slt } = inventions(world, "inventor")
-  const request = (credential: string): InMemoryRequest => {
-    if (kind === "short-lived tokens") return requests.login(credential, newKey())
-    return kind === "refresh tokens" ? requests.refresh(credential, newKey()) : requests.me(credential)
-  }
-  const make = kind === "short-lived tokens" ? slt : kind === "refresh tokens" ? refreshToken : accessToken
-  return () => {
-    const credential = make()
-    return () => request(credential)
-  }
+const requestsOf = (world: World, kind: Invented) => (): (() => Sent) => {
+  const credential = world.invent(inventions[kind], "inventor")
+  if (kind === "short-lived tokens") return () => requests.login(credential, world.newKey())
+  return kind === "refresh tokens"
+    ? () => requests.refresh(credential, world.newKey())
+    : () => requests.me(credential)
 }
 
-const retryAt = (world: World, { retryAfterSeconds = 1 }: Answer): number =>
-  world.time.now() + retryAfterSeconds * second
+export interface Inventor {
+  readonly address: () => string
+  readonly isPatient: boolean
+  readonly kind?: Invented
+  readonly perSecond?: number
+}
 
 /**
  * Sends `perSecond` requests a second from its address, in step with the ends of its own calls. A patient one brings each
  * refused credential back on time, and invents another one only when none is due.
  */
-export const invent = (
+const invent = (
   world: World,
-  {
-    address,
-    isPatient,
-    kind = "short-lived tokens",
-    perSecond = 1
-  }: {
-    readonly address: () => string
-    readonly isPatient: boolean
-    readonly kind?: Invented
-    readonly perSecond?: number
-  }
+  { address, isPatient, kind = "short-lived tokens", perSecond = 1 }: Inventor
 ): void => {
   const { random, send, time } = world
   const next = requestsOf(world, kind)
-  let waiting: Array<{ readonly at: number; readonly request: () => InMemoryRequest }> = []
+  let waiting: ReadonlyArray<{ readonly at: number; readonly request: () => Sent }> = []
   const sendOne = async () => {
     const due = waiting.find(({ at }) => at <= time.now())
     waiting = waiting.filter((one) => one !== due)
     const request = due?.request ?? next()
     const answer = await send(address(), request())
-    if (isPatient && answer.status === 429) {
-      waiting.push({ at: retryAt(world, answer), request })
-      waiting.sort((one, other) => one.at - other.at)
-    }
+    if (!isPatient || answer.status !== 429) return
+    const at = time.now() + (retryAfterOf(answer) ?? 1) * second
+    waiting = [...waiting, { at, request }].sort((one, other) => one.at - other.at)
   }
   start(async () => {
     await time.sleep(random.below(second))
@@ -70,53 +62,65 @@ export const invent = (
   })
 }
 
-export interface Visit {
+interface Visit {
   readonly retryAfter: Array<number>
-  /** Seconds from the first request to the session. */
-  seconds: number
+  /** From the first request to the session. */
+  milliseconds: number
 }
 
 /** Logs in at a time, comes back at its `Retry-After`, and takes another short-lived token when one ends. */
-export const visit = (world: World, name: string, address: string, at: number): Visit => {
-  const { random, send, time, upstreams } = world
-  const actor = `c:${name}`
-  addActor(world, actor)
-  const made: Visit = { retryAfter: [], seconds: Number.POSITIVE_INFINITY }
+const visit = (world: World, actor: string, address: string, at: number): Visit => {
+  const { mint, newKey, random, send, time } = world
+  const made: Visit = { retryAfter: [], milliseconds: Number.POSITIVE_INFINITY }
   start(async () => {
     await time.sleep(at)
-    const from = time.now()
+    const began = time.now()
     for (;;) {
-      const slt = upstreams.own(upstreams.controls.mintSlt(production, { appId: "music", actor }), "person")
+      const slt = mint(actor, "person")
       const ends = time.now() + tokenLife
       const key = newKey()
       while (time.now() < ends) {
         const answer = await send(address, requests.login(slt, key))
-        if (answer.status === 200) {
-          made.seconds = (time.now() - from) / second
+        if (isSuccess(answer)) {
+          made.milliseconds = time.now() - began
           return
         }
-        made.retryAfter.push(answer.retryAfterSeconds ?? Number.NaN)
-        await time.sleep(retryAt(world, answer) - time.now() + random.below(lateness))
+        made.retryAfter.push(retryAfterOf(answer) ?? Number.NaN)
+        await time.sleep((retryAfterOf(answer) ?? 1) * second + random.below(lateness))
       }
     }
   })
   return made
 }
 
-/** Six people, one every two seconds. */
-export const sixVisits = (
-  world: World,
-  name: string,
-  addressOf: (index: number) => string,
-  from: number
-): ReadonlyArray<Visit> =>
-  Array.from({ length: 6 }, (_, index) =>
-    visit(world, `${name}${index}`, addressOf(index), from + index * 2 * second + world.random.below(second))
-  )
+/** Six people, one every two seconds, at these addresses. */
+export interface Visitors {
+  readonly addressOf: (index: number) => string
+  readonly minutes: number
+}
 
-export const servedWithin = (visits: ReadonlyArray<Visit>, minutes: number): number =>
-  visits.filter(({ seconds }) => seconds <= minutes * 60).length
-
-/** Refusals of IAM for too many calls. */
-export const limitedByIam = ({ ledger }: World): number =>
-  ledger.iamCalls.filter(({ status }) => status === 429).length
+/** How many of each six log in within their minutes beside the inventors, each `Retry-After` that they got, and IAM's refusals. */
+export const visitBeside = async (inventors: ReadonlyArray<Inventor>, visitors: ReadonlyArray<Visitors>) => {
+  const world = await openWorld(1)
+  try {
+    for (const inventor of inventors) invent(world, inventor)
+    const visits = visitors.map(({ addressOf }, group) =>
+      Array.from({ length: 6 }, (_, index) => {
+        const at = from + index * 2 * second + world.random.below(second)
+        return visit(world, `c:person-${group}-${index}`, addressOf(index), at)
+      })
+    )
+    const longest = Math.max(...visitors.map(({ minutes }) => minutes))
+    await world.time.runUntil(from + (longest + 0.25) * minute)
+    return {
+      served: visitors.map(
+        ({ minutes }, group) =>
+          visits[group]?.filter(({ milliseconds }) => milliseconds <= minutes * minute).length ?? 0
+      ),
+      retryAfter: visits.flat().flatMap(({ retryAfter }) => retryAfter),
+      refusedByIam: world.ledger.refusedByIam()
+    }
+  } finally {
+    await world.close()
+  }
+}

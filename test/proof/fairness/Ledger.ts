@@ -1,5 +1,5 @@
-/** What a simulation records: the calls of each kind of client, how each operation ended, and the calls to IAM by the kind that caused them. */
-import { jainIndex, mostWithin, percentile } from "./Statistics.ts"
+/** What a simulation records: the operations of each kind of client, every request, and the calls to IAM by the kind that caused them. */
+import { mostWithin } from "../../world/Oracle.ts"
 
 /** What a client wants; it may take several requests. */
 export type OperationName = "login" | "refresh" | "logout" | "me" | "ting" | "report" | "telemetry" | "plane"
@@ -10,218 +10,151 @@ export type Group = "session" | "use"
 const groupOf = (name: OperationName): Group =>
   name === "login" || name === "refresh" || name === "logout" ? "session" : "use"
 
-export interface Attempt {
-  readonly status: number
-  readonly code: string | undefined
+interface Sender {
+  readonly kind: string
+  readonly client: string
+  readonly group: Group
+}
+
+interface Call extends Sender {
+  readonly at: number
+  /** `served`, or the code of the refusal. */
+  readonly result: string
   /** It came at the time that the refusal before it gave. */
   readonly onTime: boolean
 }
 
 /** One operation of an honest client, from its first request on. */
-export interface Operation {
-  readonly attempted: (attempt: Attempt) => void
-  readonly served: () => void
-  /** The client gives up. */
-  readonly refused: (code: string) => void
-}
-
-interface Open {
+interface Operation extends Sender {
   readonly at: number
-  readonly kind: string
-  readonly group: Group
-  readonly client: string
-}
-
-interface Tally {
-  readonly clients: Set<string>
-  calls: number
-  servedCalls: number
-  atOnce: number
-  readonly waits: Array<number>
-  refused: number
-  readonly codes: Map<string, number>
-  onTime: number
-  onTimeServed: number
-  readonly byClient: Map<string, number>
+  attempts: number
+  /** Set when it was served, or the client gave up. */
+  end?: { readonly at: number; readonly isServed: boolean }
 }
 
 interface IamCall {
   readonly at: number
   readonly kind: string
+  /** IAM counts by plane and path. */
   readonly path: string
   readonly status: number
 }
 
-/** A row of the result: one kind of client, and one group of its operations. */
+/** What one kind of client got for one group of its operations. Parts are from 0 to 1, waits in seconds. */
 export interface Row {
-  readonly kind: string
-  readonly group: Group
-  readonly clients: number
-  readonly calls: number
-  /** Operations served by their first request, and those served later, at the time given. */
-  readonly atOnce: number
-  readonly waited: number
-  readonly medianWait: number
-  readonly p99Wait: number
-  /** Operations that were given up, or are open for longer than the patience. */
-  readonly refused: number
-  readonly lost: number
-  /** Parts, from 0 to 1. */
+  /** Of the operations, those that were not given up and, at the end, not open for longer than the patience. */
   readonly served: number
-  readonly servedCalls: number
+  /** Of those that were refused at first: from the first request until the service. */
+  readonly p99Wait: number
+  /** Of the calls at the time of their `Retry-After`, those that were served. */
   readonly onTime: number
+  /** Jain's index of fairness: 1 when all clients got equally much, 1/n when one got everything. */
   readonly jain: number
+  /** The operations served of the client with the fewest by those of the client with the most. */
   readonly leastToMost: number
-  readonly codes: ReadonlyMap<string, number>
+  /** Operations that were served by their first request. */
+  readonly atOnce: number
 }
-
-/** Milliseconds after which an operation that is still open counts as refused. */
-export type Patience = (kind: string, group: Group) => number
 
 export const minute = 60_000
 
-export interface Ledger {
-  readonly begin: (kind: string, client: string, name: OperationName) => Operation
-  /** A request of a client that has no operations: it only sends. */
-  readonly sent: (kind: string, client: string, status: number, code: string | undefined) => void
-  readonly sessionLost: (kind: string, client: string) => void
-  readonly iamCalled: (call: IamCall) => void
-  readonly iamCalls: ReadonlyArray<IamCall>
-  readonly rows: (patience: Patience) => ReadonlyArray<Row>
-  /** How the calls of a kind ended, by code; those of status 2xx as `served`. */
-  readonly codesOf: (kind: string, group: Group) => ReadonlyMap<string, number>
-  readonly servedAtOnce: (kind: string, group: Group) => number
-  /** The most calls of these kinds to one path in any minute; of all kinds without names. */
-  readonly mostIamCalls: (kinds?: ReadonlyArray<string>) => number
-  readonly lostSessions: () => number
-  /** From now on. What ended before was the way to the start; what is open counts from its first request. */
-  readonly measureFromNow: () => void
+const percentile = (values: ReadonlyArray<number>, part: number): number => {
+  const sorted = [...values].sort((one, other) => one - other)
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? 0
 }
 
-export const makeLedger = (now: () => number): Ledger => {
-  const tallies = new Map<string, Tally>()
-  const open = new Set<Open>()
-  const lost = new Map<string, Set<string>>()
+const jainIndex = (values: ReadonlyArray<number>): number => {
+  const sum = values.reduce((total, value) => total + value, 0)
+  const squares = values.reduce((total, value) => total + value * value, 0)
+  return squares === 0 ? 1 : (sum * sum) / (values.length * squares)
+}
+
+/** The part of these that this is true of; 1 of none. */
+const partOf = <A>(all: ReadonlyArray<A>, isTrue: (one: A) => boolean): number =>
+  all.length === 0 ? 1 : all.filter(isTrue).length / all.length
+
+export const makeLedger = (now: () => number) => {
+  let calls: Array<Call> = []
+  let operations: Array<Operation> = []
+  const lost = new Set<string>()
   const iamCalls: Array<IamCall> = []
   let measuredFrom = 0
 
-  const tallyOf = (kind: string, group: Group): Tally => {
-    const key = `${kind}\n${group}`
-    const found = tallies.get(key)
-    if (found !== undefined) return found
-    const made: Tally = {
-      clients: new Set(),
-      calls: 0,
-      servedCalls: 0,
-      atOnce: 0,
-      waits: [],
-      refused: 0,
-      codes: new Map(),
-      onTime: 0,
-      onTimeServed: 0,
-      byClient: new Map()
-    }
-    tallies.set(key, made)
-    return made
-  }
+  const ofKind =
+    (kind: string, group: Group) =>
+    (one: Sender): boolean =>
+      one.kind === kind && one.group === group
+  const isAtOnce = ({ attempts, end }: Operation) => end?.isServed === true && attempts <= 1
 
-  const count = (tally: Tally, client: string, status: number, code: string | undefined): void => {
-    tally.clients.add(client)
-    tally.calls += 1
-    if (status < 300) tally.servedCalls += 1
-    const label = status < 300 ? "served" : (code ?? String(status))
-    tally.codes.set(label, (tally.codes.get(label) ?? 0) + 1)
-  }
-
-  const begin: Ledger["begin"] = (kind, client, name) => {
-    const group = groupOf(name)
-    const at = now()
-    let attempts = 0
-    const entry: Open = { at, kind, group, client }
-    open.add(entry)
-    tallyOf(kind, group).clients.add(client)
+  /** Of a kind that did nothing, nothing is known. `patience`: milliseconds after which an open operation counts as refused. */
+  const rowOf = (kind: string, group: Group, patience: number): Row | undefined => {
+    const ended = operations
+      .filter(ofKind(kind, group))
+      .filter(({ at, end }) => end !== undefined || now() - at > patience)
+    const late = calls.filter(ofKind(kind, group)).filter(({ onTime }) => onTime)
+    if (ended.length === 0) return undefined
+    const served = ended.filter(({ end }) => end?.isServed === true)
+    const waits = served.filter((one) => !isAtOnce(one)).map(({ at, end }) => (end?.at ?? at) - at)
+    // A client whose only operation has just begun has no share yet.
+    const shares = new Map(ended.map(({ client }) => [client, 0]))
+    for (const { client } of served) shares.set(client, (shares.get(client) ?? 0) + 1)
+    const counts = [...shares.values()]
     return {
-      attempted: ({ code, onTime, status }) => {
-        const tally = tallyOf(kind, group)
-        attempts += 1
-        count(tally, client, status, code)
-        if (!onTime) return
-        tally.onTime += 1
-        if (status < 300) tally.onTimeServed += 1
-      },
-      served: () => {
-        open.delete(entry)
-        const tally = tallyOf(kind, group)
-        if (attempts <= 1) tally.atOnce += 1
-        else tally.waits.push(now() - at)
-        tally.byClient.set(client, (tally.byClient.get(client) ?? 0) + 1)
-      },
-      refused: () => {
-        open.delete(entry)
-        const tally = tallyOf(kind, group)
-        tally.refused += 1
-        tally.byClient.set(client, tally.byClient.get(client) ?? 0)
-      }
+      served: served.length / ended.length,
+      p99Wait: percentile(waits, 0.99) / 1_000,
+      onTime: partOf(late, ({ result }) => result === "served"),
+      jain: jainIndex(counts),
+      leastToMost: Math.min(...counts) / Math.max(1, ...counts),
+      atOnce: ended.filter(isAtOnce).length
     }
   }
 
   return {
-    begin,
-    sent: (kind, client, status, code) => count(tallyOf(kind, "use"), client, status, code),
-    sessionLost: (kind, client) => {
-      const clients = lost.get(kind) ?? new Set()
-      lost.set(kind, clients.add(client))
-    },
-    iamCalled: (call) => void iamCalls.push(call),
-    iamCalls,
-    codesOf: (kind, group) => tallyOf(kind, group).codes,
-    servedAtOnce: (kind, group) => tallyOf(kind, group).atOnce,
-    rows: (patience) =>
-      [...tallies].map(([key, tally]): Row => {
-        const [kind = "", name] = key.split("\n")
-        const group = name === "session" ? "session" : "use"
-        const late = [...open].filter(
-          (entry) => entry.kind === kind && entry.group === group && now() - entry.at > patience(kind, group)
-        )
-        const refused = tally.refused + late.length
-        const ended = tally.atOnce + tally.waits.length + refused
-        // A client whose only operation has just begun has no share yet.
-        const byClient = new Map([...late.map(({ client }) => [client, 0] as const), ...tally.byClient])
-        const shares = [...byClient.values()]
-        return {
-          kind,
-          group,
-          clients: tally.clients.size,
-          calls: tally.calls,
-          atOnce: tally.atOnce,
-          waited: tally.waits.length,
-          medianWait: percentile(tally.waits, 0.5) / 1_000,
-          p99Wait: percentile(tally.waits, 0.99) / 1_000,
-          refused,
-          lost: lost.get(kind)?.size ?? 0,
-          served: ended === 0 ? 1 : (ended - refused) / ended,
-          servedCalls: tally.calls === 0 ? 0 : tally.servedCalls / tally.calls,
-          onTime: tally.onTime === 0 ? 1 : tally.onTimeServed / tally.onTime,
-          jain: jainIndex(shares),
-          leastToMost: shares.length === 0 ? 1 : Math.min(...shares) / Math.max(1, ...shares),
-          codes: new Map(tally.codes)
+    /** `result`: the code of a refusal, or `served`. */
+    begin: (kind: string, client: string, name: OperationName) => {
+      const group = groupOf(name)
+      const operation: Operation = { kind, client, group, at: now(), attempts: 0 }
+      operations.push(operation)
+      return {
+        attempted: (result: string, onTime: boolean) => {
+          operation.attempts += 1
+          calls.push({ kind, client, group, at: now(), result, onTime })
+        },
+        ended: (isServed: boolean) => {
+          operation.end = { at: now(), isServed }
         }
-      }),
-    mostIamCalls: (kinds) => {
+      }
+    },
+    /** A request of a client that has no operations: it only sends. */
+    sent: (kind: string, client: string, result: string) =>
+      void calls.push({ kind, client, group: "use", at: now(), result, onTime: false }),
+    sessionLost: (kind: string, client: string) => void lost.add(`${kind} ${client}`),
+    lostSessions: () => lost.size,
+    iamCalled: (call: IamCall) => void iamCalls.push(call),
+    refusedByIam: () => iamCalls.filter(({ status }) => status === 429).length,
+    rowOf,
+    /** Calls of a kind that ended so. */
+    countOf: (kind: string, result: string) =>
+      calls.filter((call) => call.kind === kind && call.group === "use" && call.result === result).length,
+    servedAtOnce: (kind: string) => operations.filter(ofKind(kind, "use")).filter(isAtOnce).length,
+    /** The most calls of these kinds to one path in any minute; of all kinds without names. */
+    mostIamCalls: (kinds?: ReadonlyArray<string>) => {
       const byPath = new Map<string, Array<number>>()
       for (const { at, kind, path } of iamCalls) {
         if (at < measuredFrom || (kinds !== undefined && !kinds.includes(kind))) continue
-        const times = byPath.get(path) ?? []
-        times.push(at)
-        byPath.set(path, times)
+        const known = byPath.get(path) ?? []
+        known.push(at)
+        byPath.set(path, known)
       }
       return Math.max(0, ...[...byPath.values()].map((times) => mostWithin(times, minute)))
     },
-    lostSessions: () => [...lost.values()].reduce((sum, clients) => sum + clients.size, 0),
+    /** From now on. What ended before was the way to the start; what is open counts from its first request. */
     measureFromNow: () => {
-      tallies.clear()
-      for (const { client, group, kind } of open) tallyOf(kind, group).clients.add(client)
       measuredFrom = now()
+      calls = []
+      operations = operations.filter(({ end }) => end === undefined)
     }
   }
 }
+
+export type Ledger = ReturnType<typeof makeLedger>

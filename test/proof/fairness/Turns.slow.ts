@@ -1,24 +1,17 @@
 /** Patient inventors at 40 addresses, each of which brings every refused token back on time. */
 import { expect, it } from "vitest"
-import { invent, limitedByIam, servedWithin, sixVisits } from "./Inventors.ts"
-import { openWorld } from "./World.ts"
-
-const minute = 60_000
-const from = 1.5 * minute
-const addressAt = (index: number): string => `198.51.100.${index}`
+import { visitBeside } from "./Inventors.ts"
 
 it("Beside patient inventors at 40 addresses, people log in at other addresses and behind one of theirs", async () => {
-  const world = await openWorld(1)
-  try {
-    for (let index = 0; index < 40; index += 1)
-      invent(world, { address: () => addressAt(index), isPatient: true })
-    const elsewhere = sixVisits(world, "elsewhere-", (index) => `192.0.2.${index}`, from)
-    const behind = sixVisits(world, "behind-", () => addressAt(7), from)
-    await world.time.runUntil(from + 4.25 * minute)
-    expect(servedWithin(elsewhere, 2)).toBeGreaterThanOrEqual(5)
-    expect(servedWithin(behind, 4)).toBeGreaterThanOrEqual(2)
-    expect(limitedByIam(world)).toBe(0)
-  } finally {
-    await world.close()
-  }
+  const addressAt = (index: number): string => `198.51.100.${index}`
+  const { refusedByIam, served } = await visitBeside(
+    Array.from({ length: 40 }, (_, index) => ({ address: () => addressAt(index), isPatient: true })),
+    [
+      { addressOf: (index) => `192.0.2.${index}`, minutes: 2 },
+      { addressOf: () => addressAt(7), minutes: 4 }
+    ]
+  )
+  expect(served[0]).toBeGreaterThanOrEqual(5)
+  expect(served[1]).toBeGreaterThanOrEqual(2)
+  expect(refusedByIam).toBe(0)
 })

@@ -1,197 +1,133 @@
-/** One server without sockets over the real use cases and workers, simulated upstreams, and time that only the simulation moves. */
-import { mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
-import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Layer from "effect/Layer"
-import * as Logger from "effect/Logger"
+/** A world that has all kinds of clients, and knows which of them caused each call to IAM. */
 import * as LogLevel from "effect/LogLevel"
-import * as Option from "effect/Option"
-import * as Random from "effect/Random"
-import * as Redacted from "effect/Redacted"
-import * as Scope from "effect/Scope"
-import { DeliveryLive } from "../../../src/layers/delivery/Delivery.ts"
-import { HttpIam } from "../../../src/layers/iam/HttpIam.ts"
-import { makeStore } from "../../../src/layers/store/repositories/Repositories.ts"
-import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
-import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
-import { HttpTing } from "../../../src/layers/ting/HttpTing.ts"
-import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
-import { UpstreamTransport } from "../../../src/layers/upstream/UpstreamTransport.ts"
-import { Drain } from "../../../src/services/Drain.ts"
-import { Settings } from "../../../src/services/Settings.ts"
-import { Store } from "../../../src/services/Store.ts"
-import { type Random as Numbers, seeded } from "../../durability/Random.ts"
-import { type InMemoryRequest, InMemoryServer, inMemoryServer } from "../../support/InMemoryServer.ts"
-import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
-import { makeSimulatedTime, type SimulatedTime } from "../../support/SimulatedTime.ts"
-import { servicesWith, start } from "../../support/UseCaseLayers.ts"
-import { type Ledger, makeLedger } from "./Ledger.ts"
-import {
-  type Latency,
-  makeUpstreams,
-  origins,
-  repository,
-  trackerToken,
-  type Upstreams
-} from "./Upstreams.ts"
+import { production } from "../../../sandbox/upstreams/Iam.ts"
+import { addActor } from "../../world/Calls.ts"
+import { type Answer, bodyOf, codeOf, isSuccess, requests, type Sent } from "../../world/Driver.ts"
+import type { UpstreamCall } from "../../world/Upstreams.ts"
+import * as Worlds from "../../world/World.ts"
+import { makeLedger } from "./Ledger.ts"
 
-export interface Answer {
-  readonly status: number
-  readonly code: string | undefined
-  readonly retryAfterSeconds: number | undefined
-  readonly body: Readonly<Record<string, unknown>>
+export interface Tokens {
+  readonly access: string
+  readonly refresh: string
 }
 
-export interface World {
-  readonly time: SimulatedTime
-  readonly random: Numbers
-  readonly ledger: Ledger
-  readonly upstreams: Upstreams
-  readonly send: (address: string, request: InMemoryRequest) => Promise<Answer>
-  readonly requests: () => number
-  /** Public ids that IAM knows. */
-  readonly actors: Set<string>
-  readonly close: () => Promise<void>
+/** The credentials in a text. */
+const credentialsIn = (text: string): ReadonlyArray<string> =>
+  text.match(/(?:oat|ort|oac|ask)_[A-Za-z0-9_-]{43}/g) ?? []
+
+export const resultOf = (answer: Answer): string =>
+  isSuccess(answer) ? "served" : (codeOf(answer) ?? String(answer.status))
+
+export const tokensOf = (answer: Answer): Tokens | undefined => {
+  const { access_token, refresh_token } = bodyOf(answer)
+  return typeof access_token === "string" && typeof refresh_token === "string"
+    ? { access: access_token, refresh: refresh_token }
+    : undefined
 }
 
-const settingsWith = (overrides: SettingsOverrides) =>
-  testSettings({
-    rateLimit: true,
-    tracker: Option.some({
-      token: Redacted.make(trackerToken),
-      owner: repository.owner,
-      repository: repository.name,
-      url: origins.tracker,
-      reconcileSeconds: [5, 15, 40]
-    }),
-    tables: Option.some({
-      url: origins.tables,
-      keys: new Map([["musicclidaemon", Redacted.make("table-of-the-simulation")]])
-    }),
-    ...overrides,
-    iam: { url: origins.iam, ...overrides.iam },
-    ting: { url: origins.ting, ...overrides.ting }
-  })
+/** Runs beside everything else. */
+export const start = (run: () => Promise<unknown>): void => void run()
 
-const storeIn = (folder: string) =>
-  Layer.orDie(Layer.scoped(Store, Effect.flatMap(openDatabase(join(folder, "music.sqlite")), makeStore)))
-
-/** A process that is never late: the delay of its event loop is the machine's time. */
-const neverLate = () => ({ isOverloaded: () => false, mean: () => 0, stop: () => undefined })
-
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null
-
-const readBody = (text: string): Answer["body"] => {
-  if (!text.startsWith("{")) return {}
-  const value: unknown = JSON.parse(text)
-  return isRecord(value) ? value : {}
-}
-
-const codeOf = ({ error }: Answer["body"]): string | undefined =>
-  isRecord(error) && typeof error.code === "string" ? error.code : undefined
-
-/** One process of the service. Several may share upstreams and a store. */
-export const openServer = async (
-  seed: number,
-  {
-    settings = {},
-    store,
-    time,
-    upstreams
-  }: {
-    readonly settings?: SettingsOverrides | undefined
-    readonly store: Layer.Layer<Store>
-    readonly time: SimulatedTime
-    readonly upstreams: Pick<Upstreams, "send">
-  }
-) => {
-  const ports = Layer.mergeAll(
-    HttpIam,
-    HttpTing,
-    TrackerFromSettings,
-    TablesFromSettings,
-    Drain.Default
-  ).pipe(
-    Layer.provideMerge(store),
-    Layer.provide(Layer.succeed(UpstreamTransport, { send: upstreams.send })),
-    Layer.provideMerge(Layer.succeed(Settings, settingsWith(settings)))
-  )
-  const server = inMemoryServer({ startDelay: neverLate }).pipe(
-    Layer.provide(servicesWith(DeliveryLive)),
-    Layer.provide(ports)
-  )
-  const scope = await Effect.runPromise(Scope.make())
-  const context = await Effect.runPromise(
-    Layer.buildWithScope(server, scope).pipe(
-      Effect.withClock(time.clock),
-      Effect.withRandom(Random.make(seed)),
-      Logger.withMinimumLogLevel(LogLevel.None)
-    )
-  )
-  const inMemory = Context.get(context, InMemoryServer)
-
-  const send: World["send"] = async (address, request) => {
-    time.touch()
-    const { headers, status, text } = await inMemory.send(address, request)
-    time.touch()
-    const body = readBody(text)
-    const retryAfter = headers["retry-after"]
-    return {
-      status,
-      code: codeOf(body),
-      retryAfterSeconds: retryAfter === undefined ? undefined : Number(retryAfter),
-      body
-    }
-  }
-
-  return {
-    send,
-    close: async (): Promise<void> => {
-      let closed = false
-      const closing = Effect.runPromise(Effect.withClock(Scope.close(scope, Exit.void), time.clock)).finally(
-        () => {
-          closed = true
-        }
-      )
-      // The workers' last requests may wait for time.
-      while (!closed) await time.runUntil(time.elapsed() + 1_000)
-      await closing
-    }
-  }
-}
+export type Latency = (call: UpstreamCall) => number
 
 export const openWorld = async (
   seed: number,
   {
-    latency = () => 0,
+    latency,
     settings = {}
-  }: { readonly latency?: Latency; readonly settings?: SettingsOverrides } = {}
-): Promise<World> => {
-  const time = makeSimulatedTime(start)
+  }: { readonly latency?: Latency; readonly settings?: Worlds.WorldOptions["settings"] } = {}
+) => {
+  /** The kind of client that presented, or was given, a credential. */
+  const owners = new Map<string, string>()
+  const onHandled = (
+    call: UpstreamCall,
+    reply: { readonly status: number; readonly body?: unknown }
+  ): void => {
+    if (call.upstream !== "iam") return
+    const presented = [...credentialsIn(call.seen.body.toString()), call.plane]
+    const kind = presented.map((credential) => owners.get(credential)).find((owner) => owner !== undefined)
+    if (kind !== undefined)
+      for (const issued of credentialsIn(JSON.stringify(reply.body ?? ""))) owners.set(issued, kind)
+    ledger.iamCalled({
+      at: call.at,
+      kind: kind ?? "service",
+      path: `${call.plane} ${call.path}`,
+      status: reply.status
+    })
+  }
+  const world = await Worlds.openWorld({
+    seed,
+    delivery: {},
+    settings: { logLevel: LogLevel.None, ...settings },
+    observers: [{ onHandled }],
+    ...(latency === undefined ? {} : { latency: { back: latency } })
+  })
+  const { random, time, upstreams } = world
+  const { controls, handle } = upstreams.iam
   const ledger = makeLedger(time.now)
-  const upstreams = makeUpstreams(time, ledger, latency)
-  const folder = mkdtempSync(join(tmpdir(), "music-fairness-"))
-  const server = await openServer(seed, { settings, store: storeIn(folder), time, upstreams })
-  let requests = 0
+  let foreign = 0
+  let keys = 0
+
+  /** Names the kind of client that a credential belongs to. */
+  const own = (credential: string, kind: string): string => {
+    owners.set(credential, kind)
+    return credential
+  }
+  /** A short-lived token of an actor of the organisation. */
+  const mint = (actor: string, kind: string): string =>
+    own(controls.mintSlt(production, { appId: "music", actor: addActor(world, actor) }), kind)
+  /** A key that no other caller has. */
+  const newKey = (): string => {
+    keys += 1
+    return `key-${String(keys).padStart(8, "0")}-${random.text(12)}`
+  }
 
   return {
-    time,
-    random: seeded(seed),
+    ...world,
     ledger,
-    upstreams,
-    send: (address, request) => {
-      requests += 1
-      return server.send(address, request)
+    own,
+    mint,
+    newKey,
+    /** Credentials that no one was given; IAM's calls for them count for the kind. */
+    invent: (prefix: "oat" | "ort" | "oac" | "ask", kind: string): string =>
+      own(`${prefix}_${random.text(43)}`, kind),
+    /** The secret of the testing plane. */
+    secretFor: (kind: string): string => own(upstreams.seeded.environment.musicSecret, kind),
+    /** A session of an actor that does not mind its manners; undefined when the login was refused. */
+    sessionOf: async (kind: string, actor: string, address: string): Promise<Tokens | undefined> =>
+      tokensOf(await world.send(address, requests.login(mint(actor, kind), newKey()))),
+    /** Sends for ever, from a time on; `pause`: mean milliseconds between two requests. */
+    loop: async (
+      kind: string,
+      name: string,
+      pause: number,
+      address: () => string,
+      request: () => Sent,
+      from = 0
+    ): Promise<never> => {
+      await time.sleep(from + random.below(pause))
+      for (;;) {
+        start(async () => ledger.sent(kind, name, resultOf(await world.send(address(), request()))))
+        // In step with the ends of its own calls it would always be first.
+        await time.sleep(pause * (0.5 + random.next()))
+      }
     },
-    requests: () => requests,
-    actors: new Set(),
-    close: async () => {
-      await server.close()
-      rmSync(folder, { recursive: true, force: true })
+    /** A call of another instance of the application, which this one does not know of. */
+    callFromElsewhere: (path: string): void => {
+      foreign += 1
+      const authorization = `Basic ${Buffer.from(`music:${foreign}`).toString("base64")}`
+      handle({
+        at: time.now(),
+        method: "POST",
+        path: `/api/v1${path}`,
+        query: new URLSearchParams(),
+        headers: new Map([["authorization", [authorization]]]),
+        body: Buffer.from(""),
+        status: undefined
+      })
     }
   }
 }
+
+export type World = Awaited<ReturnType<typeof openWorld>>

@@ -1,214 +1,446 @@
-/** The commands of a sequence as plain data, how they are generated, and how they read. */
+/** The commands of a sequence: what each does, and what must follow at once. fast-check composes and shrinks them. */
 import * as FastCheck from "effect/FastCheck"
-import { faultKinds, outageKinds, upstreamPaths, type FaultKind, type UpstreamPath } from "./Faults.ts"
-import { clientFaultKinds, type ClientFaultKind } from "./Programs.ts"
+import type { StoredSession } from "../../../client/stores/SessionStore.ts"
+import { requests } from "../../world/Driver.ts"
+import { type FaultName, faults, type PathName } from "../../world/Faults.ts"
+import { derivedKey } from "./OtherLanguage.ts"
+import { clientFaults } from "./Programs.ts"
+import { type Name, names, type Resident, type Stage, textOf, tokensOf } from "./Stage.ts"
 
-/** A and B are two programs of one machine. D is not written with the client. */
-export const names = ["A", "B", "C", "D"] as const
-export type Name = (typeof names)[number]
+const { boolean, constantFrom, integer, record } = FastCheck
 
-export type Command =
-  | { readonly do: "login"; readonly who: Name; readonly slt: "new" | "same" | "public id" }
-  | { readonly do: "me" | "session" | "subscribe"; readonly who: Name }
-  | { readonly do: "ting"; readonly who: Name; readonly again: boolean }
-  | { readonly do: "together"; readonly who: Name; readonly callers: number }
-  | { readonly do: "logout"; readonly who: Name; readonly forget: boolean }
-  /** The refresh of the stored session as the client would send it, by several callers at once over both servers. */
-  | { readonly do: "same refresh"; readonly who: Name; readonly callers: number }
-  /** The same for the sessions of all programs at once. */
-  | { readonly do: "all refresh" }
-  /** An attacker, or a broken client: another key than the derived one. */
-  | { readonly do: "stolen refresh"; readonly who: Name; readonly token: "stored" | "spent" }
-  /** The refresh token of one program under a key that another one has used. */
-  | { readonly do: "crossed refresh"; readonly who: Name; readonly other: Name }
-  /** The key of another program's login with a short-lived token of one's own, or its spent token under a key of one's own. */
-  | { readonly do: "crossed login"; readonly who: Name; readonly other: Name; readonly what: "key" | "slt" }
-  | { readonly do: "wrong plane"; readonly who: Name }
-  | { readonly do: "wait"; readonly seconds: number }
-  | {
-      readonly do: "revoke login" | "revoke access" | "leave organisation" | "join organisation"
-      readonly who: Name
-    }
-  | { readonly do: "switch plane"; readonly who: Name }
-  | { readonly do: "kill server"; readonly server: 0 | 1 }
-  | { readonly do: "kill program"; readonly who: Name }
-  | {
-      readonly do: "fault"
-      readonly path: UpstreamPath | "any"
-      readonly after: number
-      readonly kind: FaultKind
-    }
-  | { readonly do: "outage"; readonly path: UpstreamPath; readonly kind: FaultKind }
-  | { readonly do: "mend" }
-  | {
-      readonly do: "client fault"
-      readonly who: Name
-      readonly after: number
-      readonly kind: ClientFaultKind
-    }
-  /** Everything works again, and each program tries until it has its session. */
-  | { readonly do: "settle" }
+type Arbitraries<Facts> = { readonly [K in keyof Facts]: FastCheck.Arbitrary<Facts[K]> }
+type Command = FastCheck.AsyncCommand<Stage, undefined>
 
-export interface Sequence {
-  /** Programs that log in first. */
-  readonly begin: ReadonlyArray<Name>
-  /** Calls to IAM that one server may make a minute and path. */
-  readonly budget: number
-  readonly random: number
-  readonly commands: ReadonlyArray<Command>
-}
-
-const { constant, constantFrom, integer, record, boolean } = FastCheck
-
-const who = constantFrom(...names)
-const commandOf = <A extends Command["do"], B extends object>(
-  name: A,
-  facts: { readonly [K in keyof B]: FastCheck.Arbitrary<B[K]> }
-) => record({ do: constant(name), ...facts })
-
-const second = 1
-const minute = 60
-const day = 24 * 60 * minute
-
-const command = FastCheck.oneof(
-  { weight: 5, arbitrary: commandOf("login", { who, slt: constantFrom("new", "new", "same", "public id") }) },
-  { weight: 12, arbitrary: commandOf("me", { who }) },
-  { weight: 1, arbitrary: commandOf("session", { who }) },
-  { weight: 2, arbitrary: commandOf("subscribe", { who }) },
-  { weight: 4, arbitrary: commandOf("ting", { who, again: boolean() }) },
-  { weight: 6, arbitrary: commandOf("together", { who, callers: integer({ min: 2, max: 5 }) }) },
-  { weight: 3, arbitrary: commandOf("logout", { who, forget: boolean() }) },
-  { weight: 4, arbitrary: commandOf("same refresh", { who, callers: integer({ min: 1, max: 4 }) }) },
-  { weight: 2, arbitrary: record({ do: constant("all refresh") }) },
-  { weight: 1, arbitrary: commandOf("stolen refresh", { who, token: constantFrom("stored", "spent") }) },
-  { weight: 2, arbitrary: commandOf("crossed refresh", { who, other: who }) },
-  { weight: 2, arbitrary: commandOf("crossed login", { who, other: who, what: constantFrom("key", "slt") }) },
-  { weight: 2, arbitrary: commandOf("wrong plane", { who }) },
-  {
-    weight: 14,
-    arbitrary: commandOf("wait", {
-      seconds: constantFrom(
-        second,
-        5 * second,
-        minute,
-        9 * minute,
-        11 * minute,
-        28 * minute,
-        29 * minute + 15,
-        29 * minute + 15,
-        29 * minute + 15,
-        31 * minute,
-        31 * minute,
-        3 * day
-      )
+/** A command, and how often it is chosen. Where `mayEnd`, a program may be without its session afterwards. */
+const command = <Facts>(
+  weight: number,
+  facts: Arbitraries<Facts>,
+  says: (facts: Facts) => string,
+  does: (stage: Stage, facts: Facts) => unknown,
+  mayEnd = false
+) => ({
+  weight,
+  arbitrary: (record(facts) as FastCheck.Arbitrary<Facts>).map(
+    (chosen): Command => ({
+      check: () => true,
+      run: (stage) => stage.play(says(chosen), () => does(stage, chosen), mayEnd),
+      toString: () => says(chosen)
     })
-  },
-  { weight: 1, arbitrary: commandOf("revoke login", { who }) },
-  { weight: 5, arbitrary: commandOf("revoke access", { who }) },
-  { weight: 1, arbitrary: commandOf("leave organisation", { who }) },
-  { weight: 1, arbitrary: commandOf("join organisation", { who }) },
-  { weight: 2, arbitrary: commandOf("switch plane", { who }) },
-  { weight: 3, arbitrary: commandOf("kill server", { server: constantFrom(0, 1) }) },
-  { weight: 2, arbitrary: commandOf("kill program", { who }) },
-  {
-    weight: 18,
-    arbitrary: commandOf("fault", {
-      path: constantFrom("any", "any", "tokens", "introspect", "introspect", ...upstreamPaths),
-      after: integer({ min: 0, max: 6 }),
-      kind: constantFrom<FaultKind>(...faultKinds, "inactive")
-    })
-  },
-  {
-    weight: 3,
-    arbitrary: commandOf("outage", {
-      path: constantFrom(...upstreamPaths, "introspect"),
-      kind: constantFrom(...outageKinds)
-    })
-  },
-  { weight: 3, arbitrary: record({ do: constant("mend") }) },
-  {
-    weight: 8,
-    arbitrary: commandOf("client fault", {
-      who,
-      after: integer({ min: 0, max: 2 }),
-      kind: constantFrom(...clientFaultKinds)
-    })
-  },
-  { weight: 4, arbitrary: record({ do: constant("settle") }) }
-) as FastCheck.Arbitrary<Command>
-
-/** Commands of one sequence. */
-const length = { minLength: 12, maxLength: 30 } as const
-
-export const sequence: FastCheck.Arbitrary<Sequence> = record({
-  begin: FastCheck.subarray<Name>(["A", "C", "D"], { minLength: 1 }),
-  budget: constantFrom(110, 110, 110, 15, 4),
-  random: integer({ min: 1, max: 1_000_000 }),
-  commands: FastCheck.array(command, { ...length, size: "max" })
+  )
 })
 
-const spanOf = (seconds: number): string =>
-  seconds < minute
-    ? `${seconds} s`
-    : seconds < day
-      ? `${(seconds / minute).toFixed(seconds % minute === 0 ? 0 : 2)} minutes`
-      : `${seconds / day} days`
-
-export const describe = (command: Command): string => {
-  switch (command.do) {
-    case "login":
-      return `${command.who} logs in with ${command.slt === "new" ? "a new short-lived token" : command.slt === "same" ? "the same short-lived token again" : "a public id"}`
-    case "me":
-      return `${command.who} asks who it is`
-    case "session":
-      return `${command.who} reads its session`
-    case "subscribe":
-      return `${command.who} subscribes`
-    case "ting":
-      return `${command.who} sends ${command.again ? "the same ting again" : "a ting"}`
-    case "together":
-      return `${command.callers} callers of ${command.who} ask at once`
-    case "logout":
-      return `${command.who} ${command.forget ? "forgets its session" : "logs out"}`
-    case "same refresh":
-      return `${command.callers} callers at once refresh the session of ${command.who} under its own key, and keep nothing`
-    case "all refresh":
-      return "all sessions are refreshed at once under their own keys, and nothing is kept"
-    case "stolen refresh":
-      return `an attacker refreshes with the ${command.token} token of ${command.who} under another key`
-    case "crossed refresh":
-      return `the refresh token of ${command.who} is sent under a key of ${command.other}`
-    case "crossed login":
-      return command.what === "key"
-        ? `a new short-lived token of ${command.who} is sent under the login key of ${command.other}`
-        : `the spent short-lived token of ${command.other} is sent under a key of ${command.who}`
-    case "wrong plane":
-      return `the tokens of ${command.who} are sent to the other plane`
-    case "wait":
-      return `${spanOf(command.seconds)} pass`
-    case "revoke login":
-      return `the admin revokes the login of ${command.who}`
-    case "revoke access":
-      return `the access token of ${command.who} ends early`
-    case "leave organisation":
-      return `${command.who} leaves its organisations`
-    case "join organisation":
-      return `${command.who} is in its organisations again`
-    case "switch plane":
-      return `${command.who} starts again in the other plane`
-    case "kill server":
-      return `server ${command.server} is killed`
-    case "kill program":
-      return `program ${command.who} is killed`
-    case "fault":
-      return `plan: ${command.kind}, at call ${command.after + 1} from now${command.path === "any" ? "" : ` to ${command.path}`}`
-    case "outage":
-      return `${command.path} fails from now on: ${command.kind}`
-    case "mend":
-      return "all upstreams work again"
-    case "client fault":
-      return `plan for ${command.who}: ${command.kind}, after ${command.after} others`
-    case "settle":
-      return "all faults end, and each program tries again"
-  }
+interface Acting {
+  readonly stage: Stage
+  readonly resident: Resident
+  readonly stored: StoredSession | undefined
 }
+
+const who = constantFrom(...names)
+type By<Facts> = Facts & { readonly by: Name }
+
+/** A command of one program. */
+const byProgram = <Facts>(
+  weight: number,
+  facts: Arbitraries<Facts>,
+  says: (facts: By<Facts>) => string,
+  does: (acting: Acting, facts: By<Facts>) => unknown,
+  mayEnd = false
+) =>
+  command<By<Facts>>(
+    weight,
+    { ...facts, by: who } as Arbitraries<By<Facts>>,
+    says,
+    (stage, chosen) => {
+      const resident = stage.resident(chosen.by)
+      return does({ stage, resident, stored: stage.storedOf(resident) }, chosen)
+    },
+    mayEnd
+  )
+
+/** The same of a program that has a session. */
+const bySession = <Facts>(
+  weight: number,
+  facts: Arbitraries<Facts>,
+  says: (facts: By<Facts>) => string,
+  does: (acting: Acting & { readonly stored: StoredSession }, facts: By<Facts>) => unknown
+) =>
+  byProgram(weight, facts, says, ({ stored, ...acting }, chosen) =>
+    stored === undefined ? "has no session" : does({ ...acting, stored }, chosen)
+  )
+
+const statuses = (answers: ReadonlyArray<{ readonly status: number }>): string =>
+  answers.map(({ status }) => status).join(", ")
+
+const minute = 60
+const longLived = [28 * minute, 29.25 * minute, 29.25 * minute, 29.25 * minute, 31 * minute, 31 * minute]
+const spans = [1, 5, minute, 9 * minute, 11 * minute, ...longLived, 3 * 24 * 60 * minute]
+
+const iamAndTing = [
+  "tokens",
+  "introspect",
+  "revoke",
+  "catalogue",
+  "context",
+  "proof",
+  "registration",
+  "ting"
+] as const satisfies ReadonlyArray<PathName>
+/** Faults that stay until they are mended. */
+const outages = [
+  "refused",
+  "lost before",
+  "500 before",
+  "503 before",
+  "hang before",
+  "page before"
+] as const satisfies ReadonlyArray<FaultName>
+const onceOnly = [
+  "lost after",
+  "500 after",
+  "429 before",
+  "hang after",
+  "page after",
+  "kill before",
+  "kill after",
+  "inactive"
+] as const satisfies ReadonlyArray<FaultName>
+
+const login = byProgram<{ readonly slt: "new" | "same" | "public id" }>(
+  5,
+  { slt: constantFrom("new", "new", "same", "public id") },
+  ({ by, slt }) => `${by} logs in with a ${slt} token`,
+  async ({ resident, stage }, { slt }) => {
+    const known = resident.logins.get(stage.planeOf(resident))
+    if (slt === "same" && known !== undefined)
+      return textOf(await stage.login(resident, known.slt, known.key))
+    if (slt === "public id" && resident.isTesting)
+      return textOf(await stage.login(resident, resident.actor, stage.newKey()))
+    const minted = stage.mint(resident)
+    return minted === undefined ? "has no organisation" : textOf(await stage.login(resident, minted))
+  }
+)
+
+const me = byProgram(
+  12,
+  {},
+  ({ by }) => `${by} asks who it is`,
+  async ({ resident, stage }) => textOf(await stage.me(resident))
+)
+
+const session = byProgram(
+  1,
+  {},
+  ({ by }) => `${by} reads its session`,
+  async ({ resident, stage }) => {
+    const outcome = await stage.call(resident, ({ session: read }) => read())
+    const found = outcome?.ok === true ? outcome.value?.actor.public_id : undefined
+    if (found !== undefined && found !== resident.actor)
+      stage.law.breakWith(`${resident.name} finds the session of another actor`)
+    return textOf(outcome)
+  }
+)
+
+const subscribe = byProgram(
+  2,
+  {},
+  ({ by }) => `${by} subscribes`,
+  async ({ resident, stage }) => textOf(await stage.signed(resident, (caller) => caller.subscribe()))
+)
+
+const ting = byProgram<{ readonly again: boolean }>(
+  4,
+  { again: boolean() },
+  ({ again, by }) => `${by} sends ${again ? "the same ting again" : "a ting"}`,
+  async ({ resident, stage }, { again }) => {
+    const plane = stage.planeOf(resident)
+    if (!again || resident.ting === undefined) resident.ting = `${resident.name}/${stage.newKey()}`
+    const key = resident.ting
+    const full = `${resident.actor}/${key}`
+    stage.tings.set(`${plane} ${full}`, resident.actor)
+    const outcome = await stage.signed(resident, (caller) => caller.ting(key))
+    const { accepted } = stage.world.upstreams.ting.controls
+    const count = accepted(plane).filter((one) => one.key === full).length
+    if (count > 1) stage.law.breakWith(`the ting ${key} was accepted ${count} times`)
+    if (outcome?.ok === true && count === 0) stage.law.breakWith(`the ting ${key} is lost`)
+    return textOf(outcome)
+  }
+)
+
+const together = byProgram<{ readonly callers: number }>(
+  6,
+  { callers: integer({ min: 2, max: 5 }) },
+  ({ by, callers }) => `${callers} callers of ${by} ask at once`,
+  async ({ resident, stage, stored }, { callers }) => {
+    const others = stage.residents.filter(
+      ({ isTesting, machine }) => machine === resident.machine && isTesting === resident.isTesting
+    )
+    const before = stage.law.rotations()
+    const outcomes = await Promise.all(
+      Array.from({ length: callers }, (_, index) => stage.me(others[index % others.length] ?? resident))
+    )
+    const most = stored !== undefined && stage.law.familyOf(stored.refresh_token) !== undefined ? 1 : 0
+    const rotations = stage.law.rotations() - before
+    if (rotations > most) stage.law.breakWith(`${callers} callers rotated the session ${rotations} times`)
+    return outcomes.map(textOf).join(", ")
+  }
+)
+
+const logout = byProgram<{ readonly forget: boolean }>(
+  3,
+  { forget: boolean() },
+  ({ by, forget }) => `${by} ${forget ? "forgets its session" : "logs out"}`,
+  async ({ resident, stage, stored }, { forget }) => {
+    const { law } = stage
+    // A refresh in flight may find that the pair was spent too long ago, and clear it: then nothing is left to revoke.
+    const hadNone = stored === undefined || law.isLost(stored)
+    const outcome = await stage.call(resident, (caller) => caller.logout(forget))
+    if (outcome?.ok === true && stage.storedOf(resident) !== undefined)
+      law.breakWith(`${resident.name} logged out and still has its session`)
+    if (!hadNone && outcome?.ok === true && !forget && law.isLive(stored))
+      law.breakWith(`${resident.name} logged out, and IAM honours its session`)
+    return textOf(outcome)
+  },
+  true
+)
+
+/** The refresh of the stored session as the client would send it, by several callers at once over both servers. */
+const sameRefresh = bySession<{ readonly callers: number }>(
+  4,
+  { callers: integer({ min: 1, max: 4 }) },
+  ({ by, callers }) => `${callers} callers at once refresh the session of ${by}, and keep nothing`,
+  async ({ resident, stage, stored }, { callers }) => {
+    const { law } = stage
+    const answers = await stage.send(
+      Array.from({ length: callers }, () => stage.ownRefresh(resident, stored))
+    )
+    const pairs = new Set(answers.flatMap((answer) => tokensOf(answer)?.refresh_token ?? []))
+    if (pairs.size > 1) law.breakWith(`one refresh of ${resident.name} gave ${pairs.size} pairs`)
+    const isHonoured = law.isLive(stored) && law.excuseFor(stored) === undefined
+    if (isHonoured && answers.some(({ status }) => status === 401))
+      law.breakWith(`a refresh of ${resident.name} is refused, while IAM honours its session`)
+    return statuses(answers)
+  }
+)
+
+const allRefresh = command(
+  2,
+  {},
+  () => "all sessions are refreshed at once under their own keys, and nothing is kept",
+  async (stage) => {
+    // Twice each: once through each server.
+    const sent = stage.residents.flatMap((resident) => {
+      const stored = resident.name === "B" ? undefined : stage.storedOf(resident)
+      return stored === undefined
+        ? []
+        : [stage.ownRefresh(resident, stored), stage.ownRefresh(resident, stored)]
+    })
+    return statuses(await stage.send(sent))
+  }
+)
+
+/** An attacker, or a broken client: another key than the derived one. */
+const stolenRefresh = bySession<{ readonly token: "stored" | "spent" }>(
+  1,
+  { token: constantFrom("stored", "spent") },
+  ({ by, token }) => `an attacker refreshes with the ${token} token of ${by} under another key`,
+  async ({ resident, stage, stored }, { token }) => {
+    const family = stage.law.familyOf(stored.refresh_token)
+    const spent = [...stage.stateOf(resident).refreshTokens].find(
+      ([, one]) => one.consumed && one.family === family
+    )
+    const stolen = token === "spent" ? spent?.[0] : stored.refresh_token
+    if (stolen === undefined) return "no token is spent"
+    stage.law.allowAttack(stolen)
+    return statuses(await stage.send([requests.refresh(stolen, stage.newKey(), stage.secretOf(resident))]))
+  }
+)
+
+/** The refresh token of one program under a key that another one has used. */
+const crossedRefresh = bySession<{ readonly other: Name }>(
+  2,
+  { other: who },
+  ({ by, other }) => `the refresh token of ${by} is sent under a key of ${other}`,
+  async ({ resident, stage, stored }, facts) => {
+    const { law } = stage
+    const other = stage.resident(facts.other)
+    const theirs = stage.storedOf(other)
+    if (theirs === undefined || stored === theirs) return "there are no two sessions"
+    const key = derivedKey("refresh", theirs.refresh_token)
+    law.allowRefusal(theirs.refresh_token)
+    // Where the key is free after all, this is a refresh under a wrong key.
+    law.allowAttack(stored.refresh_token)
+    law.allowAttack(theirs.refresh_token)
+    const their = { from: other, token: theirs.refresh_token }
+    const own = { from: resident, token: stored.refresh_token }
+    // Twice each, so that both servers have both at once.
+    const senders = [their, their, own, own]
+    const answers = await stage.send(
+      senders.map(({ from, token }) => requests.refresh(token, key, stage.secretOf(from)))
+    )
+    for (const [index, { from, token }] of senders.entries()) {
+      const given = tokensOf(answers[index])
+      if (given !== undefined && law.familyOf(given.refresh_token) !== law.familyOf(token))
+        law.breakWith(`a crossed key gave ${from.name} the session of another`)
+    }
+    return statuses(answers)
+  }
+)
+
+/** The key of another program's login with a short-lived token of one's own, or its spent token under a key of one's own. */
+const crossedLogin = byProgram<{ readonly other: Name; readonly what: "key" | "slt" }>(
+  2,
+  { other: who, what: constantFrom("key", "slt") },
+  ({ by, other, what }) =>
+    what === "key"
+      ? `a new short-lived token of ${by} is sent under the login key of ${other}`
+      : `the spent short-lived token of ${other} is sent under a key of ${by}`,
+  async ({ resident, stage }, { by, other, what }) => {
+    const theirs = stage.resident(other).logins.get(stage.planeOf(resident))
+    if (theirs === undefined || other === by) return "there are no two logins"
+    if (what === "slt" && stage.stateOf(resident).slts.get(theirs.slt)?.spent !== true)
+      return "the token is not spent"
+    const slt = what === "slt" ? theirs.slt : stage.mint(resident)
+    if (slt === undefined) return "has no organisation"
+    const key = what === "slt" ? stage.newKey() : (theirs.key ?? derivedKey("login", theirs.slt))
+    const answers = await stage.send([requests.login(slt, key, stage.secretOf(resident))])
+    const given = tokensOf(answers[0])
+    if (given !== undefined && (what === "slt" || given.actor.public_id !== resident.actor))
+      stage.law.breakWith(`a crossed login gave the session of ${other}`)
+    return statuses(answers)
+  }
+)
+
+const wrongPlane = bySession(
+  2,
+  {},
+  ({ by }) => `the tokens of ${by} are sent to the other plane`,
+  async ({ resident, stage, stored: { refresh_token } }) => {
+    const key = derivedKey("refresh", refresh_token)
+    const secret = stage.secretOf(resident, true)
+    const answers = await stage.send([
+      requests.refresh(refresh_token, key, secret),
+      requests.logout(refresh_token, key, secret)
+    ])
+    if (answers[0]?.status === 200)
+      stage.law.breakWith(`a token of ${resident.name} works in the other plane`)
+    return statuses(answers)
+  }
+)
+
+const wait = command<{ readonly seconds: number }>(
+  14,
+  { seconds: constantFrom(...spans) },
+  ({ seconds }) => (seconds < minute ? `${seconds} s pass` : `${seconds / minute} minutes pass`),
+  (stage, { seconds }) => stage.world.time.jump(seconds * 1_000)
+)
+
+const revokeLogin = bySession(
+  1,
+  {},
+  ({ by }) => `the admin revokes the login of ${by}`,
+  ({ stage, stored }) => {
+    stage.world.oracle.allowEnd(stored.refresh_token)
+    const family = stage.law.familyOf(stored.refresh_token)
+    if (family?.status === "active") family.status = "revoked"
+  }
+)
+
+const revokeAccess = bySession(
+  5,
+  {},
+  ({ by }) => `the access token of ${by} ends early`,
+  ({ resident, stage, stored }) => {
+    const token = stage.stateOf(resident).accessTokens.get(stored.access_token)
+    if (token !== undefined) token.revoked = true
+  }
+)
+
+const moveOrganisation = byProgram<{ readonly joins: boolean }>(
+  2,
+  { joins: boolean() },
+  ({ by, joins }) => `${by} ${joins ? "is in its organisations again" : "leaves its organisations"}`,
+  ({ resident, stage }, { joins }) => {
+    const plane = stage.planeOf(resident)
+    const all = [...stage.stateOf(resident).memberships.values()]
+    for (const { org, status } of all.filter(({ actor }) => actor === resident.actor)) {
+      if (joins && status === "removed") stage.controls.addMembership(plane, resident.actor, org)
+      if (!joins && status === "active") stage.controls.removeMembership(plane, resident.actor, org)
+    }
+  }
+)
+
+const restart = byProgram<{ readonly switches: boolean }>(
+  4,
+  { switches: boolean() },
+  ({ by, switches }) => (switches ? `${by} starts again in the other plane` : `program ${by} is killed`),
+  ({ resident, stage }, { switches }) => {
+    if (switches) resident.isTesting = !resident.isTesting
+    stage.restartProgram(resident)
+  }
+)
+
+const killServer = command<{ readonly server: number }>(
+  3,
+  { server: integer({ min: 0, max: 1 }) },
+  ({ server }) => `server ${server} is killed`,
+  ({ world }, { server }) => world.instances.filter(({ isAlive }) => isAlive())[server]?.kill()
+)
+
+const fault = command<{
+  readonly path: PathName | "any"
+  readonly after: number
+  readonly name: FaultName
+}>(
+  18,
+  {
+    path: constantFrom("any", "any", "tokens", "introspect", "introspect", ...iamAndTing),
+    after: integer({ min: 0, max: 6 }),
+    name: constantFrom(...outages, ...onceOnly)
+  },
+  ({ after, name, path }) => `plan: ${name}, at call ${after + 1} from now to ${path}`,
+  ({ law, world }, { after, name, path }) =>
+    world.faults.plan(
+      // A false "inactive" is kept for the introspection of a token that was just issued.
+      name === "inactive"
+        ? { path: "introspect", fault: faults.inactive, when: law.isCompleting }
+        : { path, after, fault: faults[name] }
+    )
+)
+
+const outage = command<{ readonly path: PathName; readonly name: FaultName }>(
+  3,
+  { path: constantFrom(...iamAndTing, "introspect"), name: constantFrom(...outages) },
+  ({ name, path }) => `${path} fails from now on: ${name}`,
+  ({ world }, { name, path }) =>
+    world.faults.plan({ path, times: Number.POSITIVE_INFINITY, fault: faults[name] })
+)
+
+const mend = command(
+  3,
+  {},
+  () => "all upstreams work again",
+  ({ world }) => world.faults.heal()
+)
+
+const clientFault = byProgram<{ readonly after: number; readonly name: (typeof clientFaults)[number] }>(
+  8,
+  { after: integer({ min: 0, max: 2 }), name: constantFrom(...clientFaults) },
+  ({ after, by, name }) => `plan for ${by}: ${name}, after ${after} others`,
+  ({ resident }, { after, name }) => resident.program.plan(name, after)
+)
+
+const settle = command(
+  4,
+  {},
+  () => "all faults end, and each program tries again",
+  (stage) => stage.settle()
+)
+
+/** Any command, by its weight. */
+export const anyCommand: FastCheck.Arbitrary<Command> = FastCheck.oneof(
+  ...[login, me, session, subscribe, ting, together, logout],
+  ...[sameRefresh, allRefresh, stolenRefresh, crossedRefresh, crossedLogin, wrongPlane],
+  ...[wait, revokeLogin, revokeAccess, moveOrganisation, restart, killServer],
+  ...[fault, outage, mend, clientFault, settle]
+)

@@ -4,13 +4,21 @@
  */
 import { createHash } from "node:crypto"
 import type { SessionStore, StoredSession } from "../../../client/stores/SessionStore.ts"
-import type { Me, Ting } from "../../../client/Types.ts"
-import type { InMemoryRequest, InMemoryResponse } from "../../support/InMemoryServer.ts"
+import type { Me } from "../../../client/Types.ts"
 import type { SimulatedTime } from "../../support/SimulatedTime.ts"
-import type { Caller, Outcome } from "./Programs.ts"
-
-export const slotOf = (testingKey: string | null): string =>
-  testingKey === null ? "production-other" : "testing-other"
+import {
+  bearer,
+  bodyOf,
+  codeOf,
+  isSuccess,
+  json,
+  keyed,
+  retryAfterOf,
+  type Answer,
+  type Sent,
+  selecting
+} from "../../world/Driver.ts"
+import { type Caller, type Outcome, tingType } from "./Programs.ts"
 
 /** The key of an operation on a credential ("Keys, for clients in other languages"). */
 export const derivedKey = (operation: "login" | "refresh" | "logout", credential: string): string =>
@@ -21,76 +29,53 @@ const deadline = 30_000
 /** Milliseconds before the end of an access token at which it is refreshed. */
 const margin = 60_000
 
-type Answer = Outcome<unknown>
+const retryable = [
+  "transport_failed",
+  "internal",
+  "dependency_unavailable",
+  "overloaded",
+  "rate_limited",
+  "shutting_down",
+  "idempotency_in_progress",
+  "temporarily_rate_limited"
+]
 
-const readJson = (text: string): Record<string, unknown> => {
-  try {
-    return Object(JSON.parse(text))
-  } catch {
-    return {}
-  }
-}
+const failed = (code: string, reason?: string): Outcome<never> => ({ ok: false, code, reason })
 
-const outcomeOf = ({ headers, status, text }: InMemoryResponse): Answer => {
-  if (status >= 200 && status < 300) return { ok: true, value: text === "" ? undefined : readJson(text) }
-  const error: Record<string, unknown> = Object(readJson(text).error)
-  const after = Number(headers["retry-after"])
-  return {
-    ok: false,
-    code: typeof error.code === "string" ? error.code : `status_${status}`,
-    reason: undefined,
-    retryAfterSeconds: Number.isFinite(after) ? after : undefined
-  }
-}
+const outcomeOf = (answer: Answer): Outcome<unknown> =>
+  isSuccess(answer)
+    ? { ok: true, value: bodyOf(answer) }
+    : {
+        ok: false,
+        code: codeOf(answer) ?? `status_${answer.status}`,
+        retryAfterSeconds: retryAfterOf(answer)
+      }
 
-const isRetryable = (answer: Answer): boolean =>
-  !answer.ok &&
-  ["transport_failed", "internal", "dependency_unavailable", "overloaded", "rate_limited", "shutting_down"]
-    .concat(["idempotency_in_progress", "temporarily_rate_limited"])
-    .includes(answer.code)
-
-const failed = (code: string, reason?: string): Outcome<never> => ({
-  ok: false,
-  code,
-  reason,
-  retryAfterSeconds: undefined
-})
-
-export const makeOtherLanguage = (options: {
+export const makeOtherLanguage = ({
+  exchange,
+  store,
+  testingKey,
+  time
+}: {
   readonly store: SessionStore
   readonly time: SimulatedTime
   readonly testingKey: string | null
-  readonly exchange: (request: InMemoryRequest) => Promise<InMemoryResponse>
+  readonly exchange: (request: Sent) => Promise<Answer>
 }): Caller => {
-  const { exchange, store, testingKey, time } = options
-  const slot = slotOf(testingKey)
+  const slot = testingKey === null ? "production-other" : "testing-other"
 
   /** Repeats the same request under the same key until the deadline. */
-  const send = async (request: {
-    readonly path: string
-    readonly body?: unknown
-    readonly key?: string
-    readonly bearer?: StoredSession
-  }): Promise<Answer> => {
-    const { bearer, body, key, path } = request
+  const send = async (path: string, headers: Sent["headers"], body?: unknown): Promise<Outcome<unknown>> => {
     const end = time.now() + deadline
     for (let wait = 250; ; wait = Math.min(wait * 2, 5_000)) {
-      const answer: Answer = await exchange({
+      const outcome = await exchange({
         path: `/api/v1${path}`,
-        method: body === undefined ? "GET" : "POST",
-        headers: {
-          ...(body === undefined ? {} : { "content-type": "application/json" }),
-          ...(key === undefined ? {} : { "idempotency-key": key }),
-          ...(testingKey === null ? {} : { "x-testing-environment-key": testingKey }),
-          ...(bearer === undefined
-            ? {}
-            : { authorization: `Bearer ${bearer.access_token}`, "x-org-id": bearer.org_id })
-        },
+        headers: { ...(body === undefined ? {} : json), ...selecting(testingKey ?? undefined), ...headers },
         ...(body === undefined ? {} : { body: JSON.stringify(body) })
       }).then(outcomeOf, () => failed("transport_failed"))
-      if (!isRetryable(answer)) return answer
-      const next = Math.max(wait, (answer.ok ? 0 : (answer.retryAfterSeconds ?? 0)) * 1_000)
-      if (time.now() + next >= end) return answer
+      if (outcome.ok || !retryable.includes(outcome.code)) return outcome
+      const next = Math.max(wait, (outcome.retryAfterSeconds ?? 0) * 1_000)
+      if (time.now() + next >= end) return outcome
       await time.sleep(next)
     }
   }
@@ -98,16 +83,18 @@ export const makeOtherLanguage = (options: {
   // The stored form is that of the real client, so that one check of the store fits both.
   const load = async () => (await store.load(slot)) as StoredSession | undefined
 
-  const save = async (session: unknown, loginKey: string, sentAt: number, replaced: string | null) => {
-    const stored = {
-      ...Object(session),
-      version: 1,
-      slot,
-      obtained_at: sentAt,
-      login_key: loginKey
-    } as StoredSession
-    await store.save(slot, stored, replaced)
-    return stored
+  /** What a login or refresh gave, saved before it is used. */
+  const save = async (
+    session: unknown,
+    login_key: string,
+    obtained_at: number,
+    replaced: string | null
+  ): Promise<Outcome<StoredSession>> => {
+    const stored = { ...Object(session), version: 1, slot, obtained_at, login_key } as StoredSession
+    return store.save(slot, stored, replaced).then(
+      () => ({ ok: true, value: stored }),
+      () => failed("store_failed")
+    )
   }
 
   const locked = async <A>(use: () => Promise<A>): Promise<A> => {
@@ -119,46 +106,38 @@ export const makeOtherLanguage = (options: {
     }
   }
 
+  const expiryOf = ({ expires_in, obtained_at }: StoredSession) => obtained_at + expires_in * 1_000
+
   /** Under the lock. */
   const refresh = async (refused: string | undefined): Promise<Outcome<StoredSession>> => {
     const stored = await load()
     if (stored === undefined) return failed("logged_out", "replaced")
-    const isDue = time.now() >= stored.obtained_at + stored.expires_in * 1_000 - margin
-    if (!isDue && stored.access_token !== refused) return { ok: true, value: stored }
+    const { access_token, login_key, refresh_token } = stored
     const sentAt = time.now()
-    const answer = await send({
-      path: "/auth/refresh",
-      key: derivedKey("refresh", stored.refresh_token),
-      body: { refresh_token: stored.refresh_token }
-    })
-    if (answer.ok) {
-      try {
-        return { ok: true, value: await save(answer.value, stored.login_key, sentAt, stored.refresh_token) }
-      } catch {
-        return failed("store_failed")
-      }
-    }
+    if (sentAt < expiryOf(stored) - margin && access_token !== refused) return { ok: true, value: stored }
+    const answer = await send("/auth/refresh", keyed(derivedKey("refresh", refresh_token)), { refresh_token })
+    if (answer.ok) return save(answer.value, login_key, sentAt, refresh_token)
     if (answer.code !== "unauthenticated" && answer.code !== "idempotency_response_expired") return answer
     await store.clear(slot)
     return failed("logged_out", answer.code === "unauthenticated" ? "revoked" : "lost")
   }
 
-  const signed = async (path: string, body?: unknown): Promise<Answer> => {
+  const signed = async (path: string, body?: unknown): Promise<Outcome<unknown>> => {
     const stored = await load()
     if (stored === undefined) return failed("not_logged_in")
-    const left = stored.obtained_at + stored.expires_in * 1_000 - time.now()
+    const left = expiryOf(stored) - time.now()
     const usable: Outcome<StoredSession> =
       left > margin ? { ok: true, value: stored } : await locked(() => refresh(undefined))
     // A failed early refresh is no failure of the call while the token is valid.
-    const isOver = !usable.ok && usable.code === "logged_out"
-    if (!usable.ok && (left <= 0 || isOver)) return usable
+    if (!usable.ok && (left <= 0 || usable.code === "logged_out")) return usable
     const first = usable.ok ? usable.value : stored
-    const facts = { path, ...(body === undefined ? {} : { body }) }
-    const answer = await send({ ...facts, bearer: first })
+    const sendWith = ({ access_token, org_id }: StoredSession) =>
+      send(path, bearer(access_token, org_id), body)
+    const answer = await sendWith(first)
     if (answer.ok || answer.code !== "unauthenticated") return answer
     const renewed = await locked(() => refresh(first.access_token))
     if (!renewed.ok) return renewed
-    const again = await send({ ...facts, bearer: renewed.value })
+    const again = await sendWith(renewed.value)
     return !again.ok && again.code === "unauthenticated" ? failed("logged_out", "refused") : again
   }
 
@@ -169,13 +148,8 @@ export const makeOtherLanguage = (options: {
         const stored = await load()
         if (stored?.login_key === key) return { ok: true, value: stored }
         const sentAt = time.now()
-        const answer = await send({ path: "/auth/login", key, body: { slt } })
-        if (!answer.ok) return answer
-        try {
-          return { ok: true, value: await save(answer.value, key, sentAt, stored?.refresh_token ?? null) }
-        } catch {
-          return failed("store_failed")
-        }
+        const answer = await send("/auth/login", keyed(key), { slt })
+        return answer.ok ? save(answer.value, key, sentAt, stored?.refresh_token ?? null) : answer
       }),
     logout: (forget) =>
       locked(async () => {
@@ -183,16 +157,16 @@ export const makeOtherLanguage = (options: {
         if (forget) await store.clear(slot)
         if (stored === undefined) return { ok: true, value: undefined }
         const token = stored.refresh_token
-        const answer = await send({ path: "/auth/logout", key: derivedKey("logout", token), body: { token } })
+        const answer = await send("/auth/logout", keyed(derivedKey("logout", token)), { token })
         if (answer.ok) await store.clear(slot)
         return answer
       }),
     session: async () => ({ ok: true, value: await load() }),
     me: async () => (await signed("/auth/me")) as Outcome<Me>,
     subscribe: () => signed("/ting/subscription", {}),
-    ting: async (type, key) => {
+    ting: async (key) => {
       const actor = (await load())?.actor.public_id ?? ""
-      return (await signed("/tings", { type, key: `${actor}/${key}`, data: { n: 1 } })) as Outcome<Ting>
+      return signed("/tings", { type: tingType, key: `${actor}/${key}`, data: { n: 1 } })
     }
   }
 }

@@ -2,17 +2,16 @@
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
-import type { MusicFailure } from "../../../client/failures/Failures.ts"
 import { Jitter } from "../../../client/calls/Retry.ts"
-import { makeMusicClient, type MusicClientService } from "../../../client/MusicClient.ts"
+import type { MusicFailure } from "../../../client/failures/Failures.ts"
+import { makeMusicClient } from "../../../client/MusicClient.ts"
+import type { SessionStore, StoredSession } from "../../../client/stores/SessionStore.ts"
 import { fetchTransport } from "../../../client/transport/FetchTransport.ts"
-import type { SessionStore } from "../../../client/stores/SessionStore.ts"
-import type { Me, SessionInfo, Ting } from "../../../client/Types.ts"
-import type { InMemoryRequest, InMemoryResponse } from "../../support/InMemoryServer.ts"
+import type { Me, SessionInfo } from "../../../client/Types.ts"
 import { scheduler, type SimulatedTime } from "../../support/SimulatedTime.ts"
+import { type Answer, connectionLost, type Sent } from "../../world/Driver.ts"
+import { type Machine, never, type StoreUser } from "./Machine.ts"
 import { makeOtherLanguage } from "./OtherLanguage.ts"
-import { connectionLost } from "./Instance.ts"
-import type { Machine, StoreUser } from "./Machine.ts"
 
 /** How a call ended, in both languages. */
 export type Outcome<A> =
@@ -21,43 +20,38 @@ export type Outcome<A> =
       readonly ok: false
       readonly code: string
       /** Of `logged_out`. */
-      readonly reason: string | undefined
-      readonly retryAfterSeconds: number | undefined
+      readonly reason?: string | undefined
+      readonly retryAfterSeconds?: number | undefined
     }
 
 /** The calls that the sequences make. */
 export interface Caller {
   readonly login: (slt: string, key?: string) => Promise<Outcome<unknown>>
   readonly logout: (forget: boolean) => Promise<Outcome<unknown>>
-  readonly session: () => Promise<Outcome<Pick<SessionInfo, "actor" | "testing_environment_id"> | undefined>>
+  readonly session: () => Promise<Outcome<Pick<SessionInfo, "actor"> | undefined>>
   readonly me: () => Promise<Outcome<Me>>
   readonly subscribe: () => Promise<Outcome<unknown>>
-  readonly ting: (type: string, key: string) => Promise<Outcome<Ting>>
+  readonly ting: (key: string) => Promise<Outcome<unknown>>
 }
 
-export const clientFaultKinds = [
-  "request lost",
-  "answer lost",
-  "killed before",
-  "killed after",
-  "save fails",
-  "killed before save",
-  "killed after save"
-] as const
-export type ClientFaultKind = (typeof clientFaultKinds)[number]
+export const tingType = "music.trigger.fired"
 
-export interface Program extends StoreUser {
+const exchangeFaults = ["request lost", "answer lost", "killed before", "killed after"] as const
+const saveFaults = ["save fails", "killed before save", "killed after save"] as const
+export const clientFaults = [...exchangeFaults, ...saveFaults]
+export type ClientFault = (typeof clientFaults)[number]
+
+export interface Program {
   readonly caller: Caller
+  readonly kill: () => void
   /** Rejects when the program dies. */
   readonly killed: Promise<never>
   /** `after`: the number of exchanges, or of saves, that pass before. */
-  readonly plan: (fault: { readonly kind: ClientFaultKind; readonly after: number }) => void
+  readonly plan: (kind: ClientFault, after: number) => void
   readonly clearFaults: () => void
 }
 
 export class Killed extends Error {}
-
-export type Reach = (request: InMemoryRequest) => Promise<InMemoryResponse>
 
 export interface ProgramOptions {
   readonly time: SimulatedTime
@@ -66,12 +60,12 @@ export interface ProgramOptions {
   readonly testingKey: string | null
   readonly isOtherLanguage: boolean
   /** Sends a request to one of the servers. */
-  readonly reach: Reach
+  readonly reach: (request: Sent) => Promise<Answer>
 }
 
 const baseUrl = "https://music.test"
 
-export const outcomeOfFailure = ({ code, details, retryAfterSeconds }: MusicFailure): Outcome<never> => {
+const outcomeOfFailure = ({ code, details, retryAfterSeconds }: MusicFailure): Outcome<never> => {
   const reason =
     typeof details === "object" && details !== null && "reason" in details ? details.reason : undefined
   return { ok: false, code, reason: typeof reason === "string" ? reason : undefined, retryAfterSeconds }
@@ -83,7 +77,7 @@ const realCaller = (
   store: SessionStore,
   fetch: typeof globalThis.fetch
 ): Caller => {
-  const client: MusicClientService = Effect.runSync(
+  const client = Effect.runSync(
     Effect.withClock(
       makeMusicClient(
         { baseUrl, source: "cli", telemetry: false, testingKey, sessionStore: store },
@@ -108,76 +102,17 @@ const realCaller = (
     session: () => run(Effect.map(client.session, Option.getOrUndefined)),
     me: () => run(client.me()),
     subscribe: () => run(client.subscribe()),
-    ting: (type, key) => run(client.ting({ type, key, data: { n: 1 } }))
+    ting: (key) => run(client.ting({ type: tingType, key, data: { n: 1 } }))
   }
 }
 
-export const startProgram = (options: ProgramOptions): Program => {
-  const { isOtherLanguage, machine, reach, testingKey, time } = options
-  let alive = true
-  let die: () => void = () => undefined
-  let faults: ReadonlyArray<{ readonly kind: ClientFaultKind; left: number }> = []
-  const killed = new Promise<never>((_, reject) => {
-    die = () => reject(new Killed())
-  })
-  killed.catch(() => undefined)
-
-  const take = (kinds: ReadonlyArray<ClientFaultKind>): ClientFaultKind | undefined => {
-    const matching = faults.filter(({ kind }) => kinds.includes(kind))
-    const due = matching.find(({ left }) => left === 0)
-    for (const fault of matching) fault.left -= 1
-    faults = faults.filter((fault) => fault !== due)
-    return due?.kind
-  }
-
-  const user: StoreUser = {
-    isAlive: () => alive,
-    takeSaveFault: () => {
-      switch (take(["save fails", "killed before save", "killed after save"])) {
-        case "save fails":
-          return "fails"
-        case "killed before save":
-          return "killed before"
-        case "killed after save":
-          return "killed after"
-        default:
-          return undefined
-      }
-    },
-    kill: () => {
-      if (!alive) return
-      alive = false
-      machine.release(user)
-      die()
-    }
-  }
-
-  const never = <A>() => new Promise<A>(() => undefined)
-  const end = <A>() => {
-    user.kill()
-    return never<A>()
-  }
-
-  /** One exchange, with what happens to it at the side of the client. */
-  const exchange: Reach = async (request) => {
-    if (!alive) return never()
-    const fault = take(["request lost", "answer lost", "killed before", "killed after"])
-    if (fault === "killed before") return end()
-    if (fault === "request lost") throw connectionLost("ECONNRESET")
-    const answer = await reach(request)
-    if (!alive) return never()
-    if (fault === "killed after") return end()
-    if (fault === "answer lost") throw connectionLost("ECONNRESET")
-    return answer
-  }
-
-  const fetch: typeof globalThis.fetch = async (url, init) => {
-    const { signal } = init ?? {}
+const fetchThrough =
+  (exchange: ProgramOptions["reach"]): typeof globalThis.fetch =>
+  async (url, init) => {
     const aborted = new Promise<never>((_, reject) => {
-      signal?.addEventListener("abort", () => reject(signal.reason), { once: true })
+      init?.signal?.addEventListener("abort", () => reject(init.signal?.reason), { once: true })
     })
-    aborted.catch(() => undefined)
-    const answer = await Promise.race([
+    const { headers, status, text } = await Promise.race([
       exchange({
         method: init?.method ?? "GET",
         path: String(url).slice(baseUrl.length),
@@ -186,19 +121,49 @@ export const startProgram = (options: ProgramOptions): Program => {
       }),
       aborted
     ])
-    const hasBody = answer.status !== 204 && answer.status !== 304
-    return new Response(hasBody ? answer.text : null, { status: answer.status, headers: answer.headers })
+    return new Response(status === 204 || status === 304 ? null : text, { status, headers })
   }
 
+export const startProgram = (options: ProgramOptions): Program => {
+  const { isOtherLanguage, machine, reach, testingKey, time } = options
+  const end = new AbortController()
+  let faults: ReadonlyArray<{ readonly kind: ClientFault; left: number }> = []
+  const killed = new Promise<never>((_, reject) => {
+    end.signal.addEventListener("abort", () => reject(new Killed()))
+  })
+  killed.catch(() => undefined)
+  const kill = () => end.abort()
+
+  const take = <K extends ClientFault>(kinds: ReadonlyArray<K>): K | undefined => {
+    const matching = faults.filter(({ kind }) => kinds.some((one) => one === kind))
+    const due = matching.find(({ left }) => left === 0)
+    for (const fault of matching) fault.left -= 1
+    faults = faults.filter((fault) => fault !== due)
+    return kinds.find((kind) => kind === due?.kind)
+  }
+
+  /** One exchange, with what happens to it at the side of the client. */
+  const exchange: ProgramOptions["reach"] = async (request) => {
+    if (end.signal.aborted) return never()
+    const fault = take(exchangeFaults)
+    if (fault === "killed before") kill()
+    if (fault === "request lost") throw connectionLost("ECONNRESET")
+    const answer = end.signal.aborted ? await never<Answer>() : await reach(request)
+    if (fault === "killed after") kill()
+    if (end.signal.aborted) return never()
+    if (fault === "answer lost") throw connectionLost("ECONNRESET")
+    return answer
+  }
+
+  const user: StoreUser = { end: end.signal, kill, takeSaveFault: () => take(saveFaults) }
   const store = machine.storeFor(user)
-  const caller = isOtherLanguage
-    ? makeOtherLanguage({ store, time, testingKey, exchange })
-    : realCaller(options, store, fetch)
   return {
-    ...user,
-    caller,
+    caller: isOtherLanguage
+      ? makeOtherLanguage({ store, time, testingKey, exchange })
+      : realCaller(options, store, fetchThrough(exchange)),
+    kill,
     killed,
-    plan: ({ after, kind }) => {
+    plan: (kind, after) => {
       faults = [...faults, { kind, left: after }]
     },
     clearFaults: () => {
@@ -206,3 +171,7 @@ export const startProgram = (options: ProgramOptions): Program => {
     }
   }
 }
+
+/** The session of one plane that a machine has stored. */
+export const storedIn = ({ slots }: Machine, isTesting: boolean): StoredSession | undefined =>
+  [...slots.values()].find(({ testing_environment_id }) => (testing_environment_id !== null) === isTesting)
