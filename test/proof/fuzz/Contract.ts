@@ -12,24 +12,17 @@ export interface JsonSchema {
   readonly items?: JsonSchema
   readonly anyOf?: ReadonlyArray<JsonSchema>
   readonly enum?: ReadonlyArray<unknown>
-  readonly minLength?: number
   readonly maxLength?: number
   readonly minItems?: number
-  readonly maxItems?: number
 }
 
 interface Media {
   readonly "application/json"?: { readonly schema: JsonSchema }
 }
 
-interface Parameter {
-  readonly name: string
-  readonly required?: boolean
-}
-
 interface DocumentedOperation {
   readonly operationId: string
-  readonly parameters: ReadonlyArray<Parameter | { readonly $ref: string }>
+  readonly parameters: ReadonlyArray<{ readonly name?: string; readonly $ref?: string }>
   readonly security: ReadonlyArray<Readonly<Record<string, unknown>>>
   readonly requestBody?: {
     readonly required: boolean
@@ -44,7 +37,7 @@ interface DocumentedOperation {
 interface Document {
   readonly paths: Readonly<Record<string, Readonly<Record<string, DocumentedOperation>>>>
   readonly components: {
-    readonly parameters: Readonly<Record<string, Parameter>>
+    readonly parameters: Readonly<Record<string, { readonly name: string }>>
     readonly schemas: Readonly<Record<string, JsonSchema>>
   }
 }
@@ -52,17 +45,8 @@ interface Document {
 const readDocs = (name: string): string =>
   readFileSync(new URL(`../../../docs/${name}`, import.meta.url), "utf8")
 
-// The file of another program; test/http/OpenApi.test.ts checks that it is a valid OpenAPI document.
+// A file of this repository; test/http/OpenApi.test.ts checks that it is a valid OpenAPI document.
 const document = JSON.parse(readDocs("openapi.json")) as Document
-
-/** A response that an operation documents. */
-export interface DocumentedResponse {
-  /** Names in lower case. */
-  readonly headers: ReadonlySet<string>
-  /** Absent for a response without content. */
-  readonly validate: ValidateFunction | undefined
-  readonly codes: ReadonlyArray<string>
-}
 
 export interface Operation {
   readonly id: string
@@ -79,22 +63,30 @@ export interface Operation {
         readonly validate: ValidateFunction
       }
     | undefined
-  readonly responses: ReadonlyMap<number, DocumentedResponse>
+  readonly responses: ReadonlyMap<
+    number,
+    {
+      /** Names in lower case. */
+      readonly headers: ReadonlySet<string>
+      /** Absent for a response without content. */
+      readonly validate: ValidateFunction | undefined
+      readonly codes: ReadonlyArray<string>
+    }
+  >
 }
 
 // Lengths count code points, as JSON Schema and docs/api.md say.
 const ajv = new Ajv2020({ strict: false, allErrors: false, validateSchema: false })
 ajvFormats.default(ajv)
 
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
 /** A field that the schema of a response does not name is a problem, too. */
 const closed = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(closed)
-  if (!isObject(value)) return value
+  if (typeof value !== "object" || value === null) return value
   const members = Object.fromEntries(Object.entries(value).map(([name, member]) => [name, closed(member)]))
-  return isObject(value.properties) && value.type === "object" && !("additionalProperties" in value)
+  return typeof members.properties === "object" &&
+    members.type === "object" &&
+    !("additionalProperties" in members)
     ? { ...members, additionalProperties: false }
     : members
 }
@@ -103,13 +95,8 @@ ajv.addSchema({ $id: "contract:requests", components: document.components })
 ajv.addSchema({ $id: "contract:responses", components: closed(document.components) })
 
 const compile = (schema: JsonSchema, base: "requests" | "responses"): ValidateFunction => {
-  const rebased = JSON.parse(
-    JSON.stringify(base === "responses" ? closed(schema) : schema).replaceAll(
-      '"$ref":"#/',
-      `"$ref":"contract:${base}#/`
-    )
-  )
-  return ajv.compile(rebased)
+  const text = JSON.stringify(base === "responses" ? closed(schema) : schema)
+  return ajv.compile(JSON.parse(text.replaceAll('"$ref":"#/', `"$ref":"contract:${base}#/`)))
 }
 
 /** The schema behind a reference. */
@@ -120,55 +107,42 @@ export const resolve = (schema: JsonSchema): JsonSchema => {
 
 /** The codes that the envelopes of a schema name. */
 const codesOf = (schema: JsonSchema): ReadonlyArray<string> =>
-  (schema.anyOf ?? [schema]).flatMap((member) => {
-    const codes = resolve(member).properties?.error?.properties?.code?.enum ?? []
-    return codes.map(String)
-  })
-
-const parameterNames = (operation: DocumentedOperation): ReadonlySet<string> =>
-  new Set(
-    operation.parameters.map((parameter) => {
-      const name =
-        "$ref" in parameter
-          ? document.components.parameters[parameter.$ref.split("/").at(-1) ?? ""]?.name
-          : parameter.name
-      return (name ?? "").toLowerCase()
-    })
+  (schema.anyOf ?? [schema]).flatMap((member) =>
+    (resolve(member).properties?.error?.properties?.code?.enum ?? []).map(String)
   )
 
-const toOperation = (path: string, method: string, documented: DocumentedOperation): Operation => {
-  const schema = documented.requestBody?.content["application/json"]?.schema
+const toOperation = (path: string, method: string, given: DocumentedOperation): Operation => {
+  const { requestBody } = given
+  const schema = requestBody?.content["application/json"]?.schema
+  const isFree = given.security.some((need) => Object.keys(need).length === 0)
   return {
-    id: documented.operationId,
+    id: given.operationId,
     method: method.toUpperCase(),
     path,
-    parameters: parameterNames(documented),
-    bearer:
-      documented.security.length === 0
-        ? "none"
-        : documented.security.some((need) => Object.keys(need).length === 0)
-          ? "optional"
-          : "required",
+    parameters: new Set(
+      given.parameters.map(({ $ref, name }) =>
+        (name ?? document.components.parameters[$ref?.split("/").at(-1) ?? ""]?.name ?? "").toLowerCase()
+      )
+    ),
+    bearer: given.security.length === 0 ? "none" : isFree ? "optional" : "required",
     body:
-      documented.requestBody === undefined || schema === undefined
+      requestBody === undefined || schema === undefined
         ? undefined
         : {
-            maxBytes: documented.requestBody["x-max-bytes"],
-            required: documented.requestBody.required,
+            maxBytes: requestBody["x-max-bytes"],
+            required: requestBody.required,
             schema,
             validate: compile(schema, "requests")
           },
     responses: new Map(
-      Object.entries(documented.responses).map(([status, { content, headers }]) => {
+      Object.entries(given.responses).map(([status, { content, headers }]) => {
         const answer = content?.["application/json"]?.schema
-        return [
-          Number(status),
-          {
-            headers: new Set(Object.keys(headers).map((name) => name.toLowerCase())),
-            validate: answer === undefined ? undefined : compile(answer, "responses"),
-            codes: answer === undefined ? [] : codesOf(answer)
-          }
-        ]
+        const response = {
+          headers: new Set(Object.keys(headers).map((name) => name.toLowerCase())),
+          validate: answer === undefined ? undefined : compile(answer, "responses"),
+          codes: answer === undefined ? [] : codesOf(answer)
+        }
+        return [Number(status), response]
       })
     )
   }
@@ -176,48 +150,45 @@ const toOperation = (path: string, method: string, documented: DocumentedOperati
 
 /** Every call of the document. */
 export const operations: ReadonlyArray<Operation> = Object.entries(document.paths).flatMap(
-  ([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => toOperation(path, method, operation))
+  ([path, methods]) => Object.entries(methods).map(([method, given]) => toOperation(path, method, given))
 )
 
-/** The documents of docs/api.md, which are no calls of the API: path and media types. */
-export const documents: ReadonlyMap<string, string> = new Map([
-  ["/openapi.json", "application/json"],
-  ["/docs", "text/html; charset=utf-8"],
-  ["/", "text/html; charset=utf-8"]
-])
+/** The documents of docs/api.md, which are no calls of the API. */
+export const documents: ReadonlyArray<string> = ["/openapi.json", "/docs", "/"]
 
-/** Operations by path, with the webhook's second spelling (docs/api.md, "Conventions"). */
-export const operationsByPath: ReadonlyMap<string, ReadonlyArray<Operation>> = (() => {
-  const found = new Map<string, Array<Operation>>()
-  for (const operation of operations)
-    for (const path of operation.path === "/webhook" ? ["/webhook", "/webhook/"] : [operation.path])
-      found.set(path, [...(found.get(path) ?? []), operation])
-  return found
-})()
+/** The path of a request's target. */
+export const pathOf = (target: string): string =>
+  (target.startsWith("/") ? target : target.replace(/^https?:\/\/[^/?#]*/i, "")).replace(/[?#][\s\S]*$/, "")
 
-interface CodeRow {
-  readonly statuses: ReadonlySet<number>
-  readonly retryable: boolean
+/** The webhook has a second spelling (docs/api.md, "Conventions"). */
+const operationsAt = (path: string): ReadonlyArray<Operation> =>
+  operations.filter((operation) => operation.path === (path === "/webhook/" ? "/webhook" : path))
+
+/** The call that a request reaches. */
+export const operationOf = (method: string, target: string): Operation | undefined =>
+  operationsAt(pathOf(target)).find((each) => each.method === (method === "HEAD" ? "GET" : method))
+
+/** The methods of a path, as `Allow` lists them. */
+export const methodsOf = (path: string): ReadonlySet<string> => {
+  const own = documents.includes(path) ? ["GET"] : operationsAt(path).map(({ method }) => method)
+  const all = path === "*" ? ["GET", "POST"] : own
+  return new Set([...all, ...(all.includes("GET") ? ["HEAD"] : []), "OPTIONS"])
 }
 
 /** Statuses and retryability by code: the table "Errors" of docs/api.md, and the two statuses that its text adds. */
-export const codes: ReadonlyMap<string, CodeRow> = (() => {
-  const rows = new Map<string, CodeRow>()
-  const section = readDocs("api.md").split("\n## Errors\n")[1]?.split("\n### ")[0] ?? ""
-  for (const line of section.split("\n")) {
+export const codes: ReadonlyMap<
+  string,
+  { readonly statuses: ReadonlySet<number>; readonly retryable: boolean }
+> = new Map(
+  (readDocs("api.md").split("\n## Errors\n")[1]?.split("\n### ")[0] ?? "").split("\n").flatMap((line) => {
     const [, statuses = "", names = "", retryable = ""] = line.split("|").map((cell) => cell.trim())
-    if (!/^\d{3}/.test(statuses)) continue
-    const numbers = statuses.split("/").map((status) => Number(status.trim()))
-    const codesOfRow = [...names.matchAll(/`([a-z_]+)`/g)].map(([, name = ""]) => name)
-    codesOfRow.forEach((name, at) => {
-      // "405 / 413 / 415" pairs a status with each code.
-      const status = numbers.length === codesOfRow.length && numbers.length > 1 ? numbers[at] : numbers[0]
-      rows.set(name, {
-        statuses: new Set([status ?? 0, ...(name === "invalid_input" ? [408, 431] : [])]),
-        retryable: retryable === "yes"
-      })
+    if (!/^\d{3}/.test(statuses)) return []
+    const numbers = statuses.split("/").map(Number)
+    // "405 / 413 / 415" pairs a status with each code.
+    return [...names.matchAll(/`([a-z_]+)`/g)].map(([, name = ""], at) => {
+      const more = name === "invalid_input" ? [408, 431] : []
+      const status = numbers[at] ?? numbers[0] ?? 0
+      return [name, { statuses: new Set([status, ...more]), retryable: retryable === "yes" }] as const
     })
-  }
-  return rows
-})()
+  })
+)

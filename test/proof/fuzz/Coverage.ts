@@ -10,19 +10,11 @@ const beyondInput = [
   "recipient_not_registered",
   "required_delivery_not_enabled",
   "idempotency_in_progress",
-  "idempotency_response_expired",
-  "rate_limited"
+  "idempotency_response_expired"
 ]
-/** The same for single calls. */
-const beyondInputOf: Readonly<Record<string, ReadonlyArray<string>>> = {
-  "auth.login": ["forbidden"],
-  "auth.refresh": ["forbidden"],
-  "auth.logout": ["forbidden"],
-  "descriptors.iam": ["forbidden"],
-  "telemetry.accept": ["forbidden"],
-  "tings.subscribe": []
-}
-/** The least part of the valid requests of a call that succeed, of all its answers. */
+/** Calls to which their own input never brings 403 `forbidden`. */
+const neverForbidden = ["auth.login", "auth.refresh", "auth.logout", "descriptors.iam", "telemetry.accept"]
+/** The least part of the answers to a call that are successes. */
 const leastSuccess = 0.15
 
 export class Coverage {
@@ -41,41 +33,24 @@ export class Coverage {
     return [...this.cells].sort().map(([cell, times]) => `${cell}: ${times}`)
   }
 
-  /** Codes that input reaches and no call has answered; for a run that is too short for every call. */
-  missingCodes(): ReadonlyArray<string> {
-    const reachable = operations.flatMap(({ responses }) =>
-      [...responses].flatMap(([status, { codes }]) => (status < 400 || status >= 500 ? [] : codes))
-    )
-    return [...new Set(reachable)]
-      .filter((code) => !beyondInput.includes(code) || code === "rate_limited")
-      .filter((code) => ![...this.cells.keys()].some((cell) => cell.endsWith(` ${code}`)))
-      .map((code) => `no answer has ${code}`)
-  }
-
-  /** Calls that hardly succeed. */
-  fewSuccesses(): ReadonlyArray<string> {
-    return operations.flatMap(({ id }) => {
-      const own = [...this.cells].filter(([cell]) => cell.startsWith(`${id} `))
-      const sum = (cells: ReadonlyArray<readonly [string, number]>) =>
-        cells.reduce((total, [, times]) => total + times, 0)
-      const successes = sum(own.filter(([cell]) => cell.startsWith(`${id} 2`)))
-      return successes < leastSuccess * sum(own) || successes === 0
-        ? [`${id} has only ${successes} successes of ${sum(own)}`]
-        : []
-    })
-  }
-
-  /** Documented answers of each call that input reaches and the run has not seen. */
-  missing(): ReadonlyArray<string> {
+  /** Documented answers that input reaches and the run has not seen; `each`: of each call, else of any. Calls that hardly succeed. */
+  missing(each: boolean): ReadonlyArray<string> {
+    const cells = [...this.cells]
     return operations.flatMap(({ id, responses }) => {
-      return [...responses].flatMap(([status, { codes }]) =>
-        status < 400 || status >= 500
-          ? []
-          : codes
-              .filter((code) => !beyondInput.includes(code) && !beyondInputOf[id]?.includes(code))
-              .filter((code) => !this.cells.has(`${id} ${status} ${code}`))
-              .map((code) => `${id} has no answer ${status} ${code}`)
+      const own = cells.filter(([cell]) => cell.startsWith(`${id} `))
+      const sum = (some: typeof own) => some.reduce((total, [, times]) => total + times, 0)
+      const successes = sum(own.filter(([cell]) => cell.startsWith(`${id} 2`)))
+      const gaps = [...responses].flatMap(([status, { codes }]) =>
+        (status < 400 || status >= 500 ? [] : codes)
+          .filter(
+            (code) => !beyondInput.includes(code) && !(code === "forbidden" && neverForbidden.includes(id))
+          )
+          .filter((code) => !(each && code === "rate_limited"))
+          .filter((code) => !(each ? own : cells).some(([cell]) => cell.endsWith(`${status} ${code}`)))
+          .map((code) => `${each ? id : "no call"} has no answer ${status} ${code}`)
       )
+      const isPoor = successes === 0 || successes < leastSuccess * sum(own)
+      return isPoor ? [...gaps, `${id} has only ${successes} successes of ${sum(own)}`] : gaps
     })
   }
 }

@@ -2,36 +2,38 @@
  * The texts of errors do not depend on the values of a request. A text that has a part of a value may be a coincidence; then another
  * request without that part is answered by the same text.
  */
-import type { Answer } from "./Answers.ts"
-import type { Draft } from "./Draft.ts"
-import { isList, isMembers, type Json, RawText } from "./JsonText.ts"
+import type { RawAnswer } from "../../world/RawHttp.ts"
 import { envelopeOf } from "./Laws.ts"
+import { type Draft, storyOf } from "./Requests.ts"
 
 /** Characters from which on a part of a text counts as repeated. */
 const part = 6
-
 /** Headers that are the same in each request. */
 const constant = ["host", "content-type", "accept", "accept-encoding", "user-agent"]
-
-const leavesOf = (value: Json): ReadonlyArray<string> => {
-  if (value instanceof RawText) return [value.text, String(Number(value.text))]
-  if (isList(value)) return value.flatMap(leavesOf)
-  if (isMembers(value)) return value.members.flatMap(([, member]) => leavesOf(member))
-  return typeof value === "string" || typeof value === "number" ? [String(value)] : []
-}
-
-/** The scheme of the contract, which a request may also spell in the wrong place. */
-const scheme = "Bearer"
-
-/** The values of a request: of its body, and of the headers that differ. */
-const valuesOf = ({ body, headers, value }: Draft): ReadonlyArray<string> => [
-  ...(value === undefined ? [String(body ?? "")] : leavesOf(value)),
-  ...headers
-    .filter(([name]) => !constant.includes(name.toLowerCase()))
-    .map(([, given]) => given.replaceAll(scheme, ""))
-]
-
 const numbers = /(?<!\w)-?\d+(?:\.\d+)?(?:e[+-]?\d+)?/gi
+
+/** Numbers as JSON has them. */
+const written = /[[,:](-?\d[\d.eE+-]*)(?=[,\]}])/g
+
+/** The values of a request, decoded where its body is JSON: of the body, and of the headers that differ. */
+const valuesOf = ({ body, message }: Draft): ReadonlyArray<string> => {
+  const text = String(body ?? "")
+  const leaves: Array<string> = [...text.matchAll(written)].flatMap(([, number = ""]) => [
+    number,
+    String(Number(number))
+  ])
+  try {
+    JSON.parse(text, (_, value: unknown) => {
+      if (typeof value === "string") leaves.push(value)
+      return value
+    })
+  } catch {
+    leaves.push(text)
+  }
+  // A request may also spell the scheme of the contract in the wrong place.
+  const headers = message.headers.filter(([name]) => !constant.includes(name.toLowerCase()))
+  return [...leaves, ...headers.map(([, given]) => given.replaceAll("Bearer", ""))]
+}
 
 /** A part of a value in the text: six characters, or a whole number. */
 const findShared = (text: string, values: ReadonlyArray<string>): string | undefined => {
@@ -46,9 +48,9 @@ const findShared = (text: string, values: ReadonlyArray<string>): string | undef
 export class ErrorTexts {
   /** Texts that a request without any part of them has. */
   private readonly independent = new Set<string>()
-  private readonly suspected = new Map<string, { readonly index: number; readonly shared: string }>()
+  private readonly suspected = new Map<string, string>()
 
-  note(draft: Draft, answer: Answer): void {
+  note(draft: Draft, answer: RawAnswer): void {
     const error = answer.status < 400 ? undefined : envelopeOf(answer)
     if (error === undefined) return
     const fields = error.details?.fields ?? []
@@ -56,20 +58,14 @@ export class ErrorTexts {
       if (this.independent.has(text)) continue
       const shared = findShared(text, valuesOf(draft))
       if (shared === undefined) this.independent.add(text)
-      else this.suspected.set(text, { index: draft.index, shared })
+      else this.suspected.set(text, `${storyOf(draft)}: its error repeats ${JSON.stringify(shared)}`)
     }
-  }
-
-  get size(): number {
-    return this.independent.size
   }
 
   /** What errors repeat of their requests. */
   repeated(): ReadonlyArray<string> {
-    return [...this.suspected].flatMap(([text, { index, shared }]) =>
-      this.independent.has(text)
-        ? []
-        : [`the error of request ${index} repeats ${JSON.stringify(shared)} of it: ${text.slice(0, 200)}`]
+    return [...this.suspected].flatMap(([text, story]) =>
+      this.independent.has(text) ? [] : [`${story}: ${text.slice(0, 200)}`]
     )
   }
 }

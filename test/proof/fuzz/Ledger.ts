@@ -1,34 +1,22 @@
 /** What the service said about each request, to be compared with what it kept and with what it did at the upstreams. */
-import type { Answer } from "./Answers.ts"
+import type { RawAnswer } from "../../world/RawHttp.ts"
 import { findCanaries } from "./Canary.ts"
-import { deliveredDigest, fieldsOf, recordDigest, reportDigest, tingDigest } from "./Content.ts"
-import { type Draft, headerOf } from "./Draft.ts"
+import { deliveredDigest, fieldsOf, type Kept, recordDigest, reportDigest, tingDigest, uuid } from "./Kept.ts"
 import { jsonOf } from "./Laws.ts"
-import type { Stored } from "./Stored.ts"
-import type { AtUpstreams } from "./Upstream.ts"
+import { type Draft, planeOf, storyOf, valuesIn } from "./Requests.ts"
 
 type Problem = readonly [kind: string, text: string]
 
-const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
-
-const planeOf = (draft: Draft): string =>
-  headerOf(draft, "x-testing-environment-key").length > 0 ? "testing" : "production"
-
 /** The caller did not opt out, and the plane is production (docs/api.md, "POST /api/v1/telemetry"). */
 const isRecorded = (draft: Draft): boolean => {
-  const [preference = "on", ...more] = headerOf(draft, "x-music-telemetry").map((value) => value.trim())
+  const [preference = "on", ...more] = valuesIn(draft, "x-music-telemetry").map((value) => value.trim())
   return (
     preference === "on" &&
     more.length === 0 &&
-    !["dnt", "sec-gpc"].some((name) => headerOf(draft, name).length > 0) &&
+    !["dnt", "sec-gpc"].some((name) => valuesIn(draft, name).length > 0) &&
     planeOf(draft) === "production"
   )
 }
-
-/** Its text is redacted, or a changed byte lies in one of its chunks: so it is not kept as the draft has it. */
-const isChanged = ({ framing, malformed, mutations }: Draft): boolean =>
-  mutations.some((name) => name.includes("a credential in a text")) ||
-  (malformed !== undefined && framing.kind !== "length")
 
 /** Digests of the events that hold the text of their request: by id, and of those without one. Undefined: redacted. */
 interface Events {
@@ -43,7 +31,7 @@ const addEvents = (draft: Draft, known: Events): void => {
   }
   for (const event of events) {
     if (!findCanaries(JSON.stringify(event)).some(({ index }) => index === draft.index)) continue
-    const digest = isChanged(draft) ? undefined : recordDigest(event)
+    const digest = draft.isChanged ? undefined : recordDigest(event)
     if (typeof event.id === "string" && uuid.test(event.id)) {
       const id = event.id.toLowerCase()
       if (!known.byId.has(id)) known.byId.set(id, digest)
@@ -51,20 +39,19 @@ const addEvents = (draft: Draft, known: Events): void => {
   }
 }
 
-/** The token that a login, a refresh or a logout spends. */
-const tokenOf = ({ body, operation }: Draft): string | undefined => {
-  const name = { "auth.login": "slt", "auth.refresh": "refresh_token", "auth.logout": "token" }[
-    operation?.id ?? ""
-  ]
-  const token = name === undefined ? undefined : fieldsOf(String(body))[name]
-  return typeof token === "string" ? token : undefined
+const tokenNames: Readonly<Record<string, string>> = {
+  "auth.login": "slt",
+  "auth.refresh": "refresh_token",
+  "auth.logout": "token"
 }
 
-/** Plane and key of a ting. */
-const slotOf = (draft: Draft): string | undefined => {
-  if (draft.operation?.id !== "tings.send") return undefined
-  const { key } = fieldsOf(String(draft.body))
-  return typeof key === "string" ? `${planeOf(draft)} ${key}` : undefined
+/** What a request asks an upstream for: the token that it spends, or the plane and key of its ting. */
+const actOf = (draft: Draft): string | undefined => {
+  const { body, operation } = draft
+  const fields = fieldsOf(String(body))
+  const value = fields[operation?.id === "tings.send" ? "key" : (tokenNames[operation?.id ?? ""] ?? "")]
+  if (typeof value !== "string") return undefined
+  return operation?.id === "tings.send" ? `${planeOf(draft)} ${value}` : value
 }
 
 export class Ledger {
@@ -74,15 +61,15 @@ export class Ledger {
   private unanswered = 0
   private readonly again = new Set<number>()
   private readonly perhaps = new Set<string>()
-  /** Requests by token, and by plane and key of a ting. */
-  private readonly refusedAt = new Map<string, number>()
-  private readonly tokens = new Set<string>()
+  private readonly refusedActs = new Map<string, string>()
+  private readonly acceptedActs = new Set<string>()
   /** Tokens of the accepted requests that IAM has to exchange, or to revoke. */
   private readonly due = { spent: new Set<string>(), revoked: new Set<string>() }
   private readonly tings = new Map<string, string | undefined>()
   private readonly reports = new Map<string, string | undefined>()
   private readonly deliveries = new Map<string, string | undefined>()
   private readonly events = new Map<number, Events>()
+  private readonly stories = new Map<number | string, string>()
 
   noteUnanswered(draft: Draft): void {
     this.unanswered += 1
@@ -96,49 +83,51 @@ export class Ledger {
   }
 
   private noteUnknown(draft: Draft): void {
-    for (const act of [tokenOf(draft), slotOf(draft)]) if (act !== undefined) this.perhaps.add(act)
+    const act = actOf(draft)
+    if (act !== undefined) this.perhaps.add(act)
   }
 
-  note(draft: Draft, answer: Answer): void {
+  note(draft: Draft, answer: RawAnswer): void {
     const { index } = draft
+    this.stories.set(index, storyOf(draft))
+    const act = actOf(draft)
     if (answer.status >= 300) {
       this.refused.add(index)
-      for (const act of [tokenOf(draft), slotOf(draft)]) if (act !== undefined) this.refusedAt.set(act, index)
+      if (act !== undefined) this.refusedActs.set(act, storyOf(draft))
       return
     }
     this.accepted.add(index)
-    if (draft.method !== "POST") return
-    this.noteAct(draft)
+    if (draft.message.method !== "POST") return
+    if (act !== undefined) this.noteAct(draft, act)
     this.noteContent(draft, answer)
   }
 
   /** What an accepted request does at IAM or Ting. */
-  private noteAct(draft: Draft): void {
-    const { operation, session } = draft
-    const token = tokenOf(draft)
-    if (token !== undefined) {
-      this.tokens.add(token)
-      if (operation?.id !== "auth.logout") this.due.spent.add(token)
-      else if (token === session?.access || token === session?.refresh) this.due.revoked.add(token)
+  private noteAct({ body, isChanged, operation, session }: Draft, act: string): void {
+    if (operation?.id === "tings.send") {
+      this.tings.set(act, isChanged ? undefined : tingDigest(fieldsOf(String(body)), session?.actor))
+      return
     }
-    const slot = slotOf(draft)
-    if (slot !== undefined)
-      this.tings.set(
-        slot,
-        isChanged(draft) ? undefined : tingDigest(fieldsOf(String(draft.body)), session?.actor)
-      )
+    this.acceptedActs.add(act)
+    if (operation?.id !== "auth.logout") this.due.spent.add(act)
+    else if (act === session?.access || act === session?.refresh) this.due.revoked.add(act)
   }
 
-  private noteContent(draft: Draft, answer: Answer): void {
-    const { index, operation } = draft
+  private keep(own: Map<string, string | undefined>, id: string, draft: Draft, digest: string): void {
+    own.set(id, draft.isChanged ? undefined : digest)
+    this.stories.set(id, storyOf(draft))
+  }
+
+  private noteContent(draft: Draft, answer: RawAnswer): void {
+    const { index, isSyntax, operation } = draft
     const value = jsonOf(answer)
-    const body = String(draft.body)
+    const fields = fieldsOf(String(draft.body))
     if (operation?.id === "reports.submit" && typeof value === "object" && value !== null && "id" in value)
-      this.reports.set(String(value.id), isChanged(draft) ? undefined : reportDigest(fieldsOf(body)))
+      this.keep(this.reports, String(value.id), draft, reportDigest(fields))
     if (operation?.id === "webhooks.receive")
-      for (const id of headerOf(draft, "x-silicon-iam-event-id"))
-        this.deliveries.set(id.trim(), deliveredDigest(fieldsOf(body)))
-    if (operation?.id === "telemetry.accept" && draft.malformed === undefined) {
+      for (const id of valuesIn(draft, "x-silicon-iam-event-id"))
+        this.keep(this.deliveries, id.trim(), draft, deliveredDigest(fields))
+    if (operation?.id === "telemetry.accept" && !isSyntax) {
       const before = this.events.get(index) ?? { byId: new Map(), others: [] }
       if (isRecorded(draft)) addEvents(draft, before)
       this.events.set(index, before)
@@ -146,94 +135,84 @@ export class Ledger {
   }
 
   /** What is kept of refused requests, lost or changed of accepted ones, or there twice: a kind and a text each. */
-  compare(stored: Stored): ReadonlyArray<Problem> {
-    const problems: Array<Problem> = []
-    for (const { index, place, where } of stored.canaries.values()) {
+  *compare(kept: Kept, ownSlts: ReadonlySet<string>, people: ReadonlyArray<string>): Generator<Problem> {
+    for (const { index, place, where } of kept.canaries.values())
       if (this.refused.has(index) && !this.accepted.has(index))
-        problems.push([
+        yield [
           `stored ${where}`,
-          `request ${index} was refused, and ${where} has its text (${place})`
-        ])
+          `${this.stories.get(index)}: was refused, and ${where} has its text (${place})`
+        ]
       else if (place === "h" || place === "p")
-        problems.push([`stored ${where} ${place}`, `${where} has a text (${place}) of request ${index}`])
-    }
-    for (const start of stored.credentials)
-      problems.push(["stored credential", `the database has a credential: ${start}…`])
-    for (const [kind, own, kept] of [
-      ["report", this.reports, stored.reports],
-      ["event", this.deliveries, stored.deliveries]
+        yield [`stored ${where} ${place}`, `${this.stories.get(index)}: ${where} has its text (${place})`]
+    for (const found of kept.credentials)
+      yield ["stored credential", `the database has a credential: ${found}`]
+    for (const [kind, own, all] of [
+      ["report", this.reports, kept.reports],
+      ["event", this.deliveries, kept.deliveries]
     ] as const) {
-      for (const [id, digest] of own) {
-        if (!kept.has(id)) problems.push([`lost ${kind}`, `the ${kind} ${id} was accepted and is not stored`])
-        else if (digest !== undefined && kept.get(id) !== digest)
-          problems.push([`changed ${kind}`, `the ${kind} ${id} is not stored as it was sent`])
-      }
-      if (kept.size > own.size + this.unanswered)
-        problems.push([`${kind}s`, `${kept.size} ${kind}s are stored, and ${own.size} were accepted`])
+      for (const [id, digest] of own)
+        if (!all.has(id))
+          yield [`lost ${kind}`, `${this.stories.get(id)}: was accepted, and its ${kind} is not stored`]
+        else if (digest !== undefined && all.get(id) !== digest)
+          yield [`changed ${kind}`, `${this.stories.get(id)}: its ${kind} is not stored as it was sent`]
+      if (all.size > own.size + this.unanswered)
+        yield [`${kind}s`, `${all.size} ${kind}s are stored, and ${own.size} were accepted`]
     }
+    yield* this.compareEvents(kept)
+    yield* this.compareActs(kept, ownSlts)
+    yield* this.compareTings(kept)
+    for (const recipient of kept.registered)
+      if (!people.includes(recipient.replace(/^\S+ /, "")))
+        yield ["registered", `Ting has the recipient ${recipient}, who sent no request`]
+  }
+
+  private *compareEvents({ records }: Kept): Generator<Problem> {
     for (const [index, { byId, others }] of this.events) {
       const expected = [...byId.values(), ...others]
-      const found = stored.records.get(index) ?? []
+      const found = records.get(index) ?? []
       // An event without a UUID is another one each time.
       const most = expected.length + (this.again.has(index) ? others.length : 0)
+      const story = this.stories.get(index)
       if (found.length < expected.length || found.length > most)
-        problems.push([
+        yield [
           "telemetry",
-          `request ${index} brought ${expected.length} telemetry events, and ${found.length} are stored`
-        ])
+          `${story}: brought ${expected.length} telemetry events, and ${found.length} are stored`
+        ]
       else if (
         !expected.includes(undefined) &&
         (!expected.every((digest) => digest !== undefined && found.includes(digest)) ||
           !found.every((digest) => expected.includes(digest)))
       )
-        problems.push(["changed telemetry", `an event of request ${index} is not stored as it was sent`])
+        yield ["changed telemetry", `${story}: an event is not stored as it was sent`]
     }
-    return problems
   }
 
-  /** What refused requests did at IAM and Ting, and what accepted ones did not do there, or not once. */
-  compareUpstreams(
-    { registered, revoked, spent, tings }: AtUpstreams,
-    ownSlts: ReadonlySet<string>,
-    people: ReadonlyArray<string>
-  ): ReadonlyArray<Problem> {
-    const problems: Array<Problem> = []
-    const requestOf = (act: string) => {
-      const index = this.refusedAt.get(act)
-      return index === undefined ? "no request asked for it" : `request ${index} was refused`
-    }
-    for (const [verb, done] of [
-      ["spent", spent],
-      ["revoked", revoked]
-    ] as const) {
-      for (const token of done)
-        if (!this.tokens.has(token) && !ownSlts.has(token) && !this.perhaps.has(token))
-          problems.push([
-            `IAM ${verb}`,
-            `${requestOf(token)}, and IAM ${verb} its ${token.slice(0, 4)} token`
-          ])
+  private whyNot(act: string): string {
+    const story = this.refusedActs.get(act)
+    return story === undefined ? "no request asked for it" : `${story}: was refused`
+  }
+
+  private *compareActs(kept: Kept, ownSlts: ReadonlySet<string>): Generator<Problem> {
+    for (const verb of ["spent", "revoked"] as const) {
+      for (const token of kept[verb])
+        if (!this.acceptedActs.has(token) && !ownSlts.has(token) && !this.perhaps.has(token))
+          yield [`IAM ${verb}`, `${this.whyNot(token)}, and IAM ${verb} its ${token.slice(0, 4)} token`]
       for (const token of this.due[verb])
-        if (!done.has(token))
-          problems.push([
-            `IAM not ${verb}`,
-            `IAM has not ${verb} an ${token.slice(0, 4)} token that was accepted`
-          ])
+        if (!kept[verb].has(token))
+          yield [`IAM not ${verb}`, `IAM has not ${verb} an ${token.slice(0, 4)} token that was accepted`]
     }
+  }
+
+  private *compareTings({ tings }: Kept): Generator<Problem> {
     for (const [slot, digests] of tings) {
-      const known = this.tings.has(slot)
-      if (!known && !this.perhaps.has(slot))
-        problems.push(["ting", `${requestOf(slot)}, and Ting has its ting ${slot.slice(0, 80)}`])
       const expected = this.tings.get(slot)
-      if (digests.length > 1)
-        problems.push(["tings", `Ting has ${digests.length} tings ${slot.slice(0, 80)}`])
+      if (!this.tings.has(slot) && !this.perhaps.has(slot))
+        yield ["ting", `${this.whyNot(slot)}, and Ting has its ting ${slot.slice(0, 80)}`]
+      if (digests.length > 1) yield ["tings", `Ting has ${digests.length} tings ${slot.slice(0, 80)}`]
       else if (expected !== undefined && digests[0] !== expected)
-        problems.push(["changed ting", `Ting has other content of ${slot.slice(0, 80)}`])
+        yield ["changed ting", `Ting has other content of ${slot.slice(0, 80)}`]
     }
     for (const slot of this.tings.keys())
-      if (!tings.has(slot)) problems.push(["lost ting", `Ting has no ting ${slot.slice(0, 80)}`])
-    for (const recipient of registered)
-      if (!people.includes(recipient.replace(/^\S+ /, "")))
-        problems.push(["registered", `Ting has the recipient ${recipient}, who sent no request`])
-    return problems
+      if (!tings.has(slot)) yield ["lost ting", `Ting has no ting ${slot.slice(0, 80)}`]
   }
 }

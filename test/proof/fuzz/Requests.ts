@@ -1,123 +1,389 @@
-/** The requests of a seed: each index has its own, whatever is sent before it. */
-import { everyBound } from "./Bounds.ts"
-import { bodyMutations } from "./BodyMutations.ts"
-import { type Draft, toBytes } from "./Draft.ts"
-import { frameMutations } from "./FrameMutations.ts"
-import { headMutations } from "./HeadMutations.ts"
-import { isMembers, type Json, toText } from "./JsonText.ts"
-import { type Mutation, stages } from "./Mutation.ts"
-import { makeValid, randomFor, type Sessions } from "./Valid.ts"
-import type { World } from "./World.ts"
+/** A recipe becomes a request with live credentials, and the answer that docs/api.md promises for it. */
+import { signWebhook } from "../../../sandbox/upstreams/Iam.ts"
+import {
+  accepted,
+  combine,
+  type Facts,
+  type Input,
+  type Message,
+  open,
+  type Outcome,
+  outcomeOf,
+  refused,
+  valuesOf,
+  writeMessage
+} from "../../world/Inputs.ts"
+import { makeCanary } from "./Canary.ts"
+import type { Operation } from "./Contract.ts"
+import { type Edit, fillRawJson, marks, type Recipe } from "./Recipes.ts"
+import type { LiveSession, World } from "./World.ts"
 
-const pools: ReadonlyArray<ReadonlyArray<Mutation>> = [bodyMutations, headMutations, frameMutations]
-/** How often a mutation comes from each of them. */
-const poolOf: ReadonlyArray<number> = [0, 0, 0, 0, 1, 1, 1, 1, 2]
-const counts: ReadonlyArray<number> = [0, 0, 1, 1, 1, 1, 2, 3]
-
-/** A mutation and its random numbers. */
-export interface Chosen {
-  readonly mutation: Mutation
-  readonly purpose: number
+export interface Draft {
+  readonly index: number
+  readonly recipe: Recipe
+  readonly operation: Operation | undefined
+  readonly message: Message
+  /** The body as it was meant; of a request that is no HTTP, what was sent after the head. */
+  readonly body: Buffer | undefined
+  readonly outcome: Outcome
+  /** The transport judges it: no request reaches the service, or perhaps another one. */
+  readonly isSyntax: boolean
+  /** Its content is not kept as it was sent: redacted, or changed on the way. */
+  readonly isChanged: boolean
+  readonly session: LiveSession | undefined
+  readonly changes: ReadonlyArray<string>
 }
 
-/** The mutations of an index: a bound at first; then none for a quarter of the requests, three at most. */
-export const chooseMutations = (seed: number, index: number): ReadonlyArray<Chosen> => {
-  const planned = everyBound[index]
-  if (planned !== undefined) return [{ mutation: planned.mutation, purpose: 10 }]
-  const random = randomFor(seed, index, 2)
-  const chosen: Array<Chosen> = []
-  for (let left = counts[random.below(counts.length)] ?? 0; left > 0; left -= 1) {
-    const pool = pools[poolOf[random.below(poolOf.length)] ?? 0] ?? []
-    const mutation = pool[random.below(pool.length)]
-    if (mutation !== undefined) chosen.push({ mutation, purpose: 10 + left })
-  }
-  return chosen
+export const valuesIn = ({ message }: Draft, name: string): ReadonlyArray<string> => valuesOf(message, name)
+
+/** The plane that its header selects. */
+export const planeOf = (draft: Draft): "production" | "testing" =>
+  valuesIn(draft, "x-testing-environment-key").length > 0 ? "testing" : "production"
+
+type Node = Readonly<Record<string, unknown>>
+const isNode = (value: unknown): value is Node =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+type Path = ReadonlyArray<string | number>
+
+const pathsOf = (value: unknown, path: Path = []): ReadonlyArray<readonly [Path, unknown]> => [
+  [path, value],
+  ...(typeof value === "object" && value !== null
+    ? Object.entries(value).flatMap(([name, member]) =>
+        pathsOf(member, [...path, Array.isArray(value) ? Number(name) : name])
+      )
+    : [])
+]
+
+const changeAt = (value: unknown, [step, ...rest]: Path, change: (node: unknown) => unknown): unknown => {
+  if (step === undefined) return change(value)
+  if (Array.isArray(value))
+    return value.map((item, at) => (at === step ? changeAt(item, rest, change) : item))
+  return isNode(value)
+    ? Object.fromEntries(
+        Object.entries(value).map(([name, member]) => [
+          name,
+          name === step ? changeAt(member, rest, change) : member
+        ])
+      )
+    : value
 }
 
-export type Variant = "as it is" | "other content"
-
-const stageNames = { value: "body", text: "body", signed: "body", head: "head", frame: "frame" } as const
-
-const withMember = (value: Json, name: string, member: Json): Json =>
-  isMembers(value) ? { members: [...value.members.filter(([each]) => each !== name), [name, member]] } : value
-
-/** The request of an index with the given mutations. `other content`: the same key, and another body. */
-export const makeRequest = async (
-  seed: number,
-  index: number,
-  chosen: ReadonlyArray<Chosen>,
-  world: World,
-  sessions: Sessions,
-  variant: Variant = "as it is"
-): Promise<Draft> => {
-  const draft = await makeValid(seed, index, world, sessions, everyBound[index]?.operation)
-  if (variant === "other content" && draft.value !== undefined) {
-    // A login, refresh and logout has another token each time.
-    if (draft.operation?.id === "reports.submit")
-      draft.value = withMember(draft.value, "message", "Other content under a key that was used.")
-    if (draft.operation?.id === "tings.send")
-      draft.value = withMember(draft.value, "data", { members: [["other", 1]] })
-    draft.mutations.push("other content under the key of a request before")
-  }
-  for (const stage of stages) {
-    if (stage === "text" && draft.value !== undefined) draft.body = Buffer.from(toText(draft.value))
-    if (stage === "signed" && draft.sign !== undefined)
-      draft.headers.push(...draft.sign(draft.body ?? Buffer.alloc(0)))
-    for (const { mutation, purpose } of chosen) {
-      // The transport answers bad syntax without knowing the method, so its answer to HEAD has a body.
-      const isFramed = stage === "frame" && (draft.framing.kind !== "length" || draft.method === "HEAD")
-      const isFinal = draft.verbatim !== undefined || isFramed
-      if (mutation.stage !== stage || isFinal) continue
-      const detail = mutation.apply(draft, randomFor(seed, index, purpose), world)
-      if (detail !== undefined) draft.mutations.push(`${stageNames[stage]}: ${mutation.name} (${detail})`)
+/** Which nodes an edit is for, and what it makes of one. */
+const edits: Readonly<
+  Record<
+    Edit["kind"],
+    readonly [fits: (node: unknown, path: Path) => boolean, change: (node: unknown, edit: Edit) => unknown]
+  >
+> = {
+  replace: [(_, path) => path.length > 0, (_, { value }) => value],
+  "leave out": [
+    (node) => isNode(node) && Object.keys(node).length > 0,
+    (node, { at }) => {
+      const members = Object.entries(node as Node)
+      const left = Math.floor(at * members.length)
+      return Object.fromEntries(members.filter((_each, position) => position !== left))
     }
-  }
-  if (draft.headers.some(([, value]) => [...value].some(isControl))) draft.malformed ??= "refused"
-  if (hasOddTarget(draft)) {
-    draft.malformed ??= "perhaps"
-    draft.halfClose = true
-  }
-  if (endsConnection(draft)) {
-    draft.last = true
-    if (draft.method === "HEAD") draft.method = "GET"
-  }
-  return draft
+  ],
+  add: [
+    isNode,
+    (node, { name, value }) => Object.fromEntries([...Object.entries(node as Node), [name, value]])
+  ],
+  wrap: [
+    (node) => typeof node === "string",
+    (node, { value }) => (typeof value === "string" ? `${value.slice(0, 12)}${String(node)}\u200b` : [node])
+  ],
+  "upper case": [
+    (node) => typeof node === "string" && !node.startsWith("@raw"),
+    (node) => String(node).toUpperCase()
+  ]
 }
 
-/** No header may hold a control character but the tab (RFC 9110, 5.5). */
-const isControl = (character: string): boolean =>
-  (character < " " && character !== "\t") || character === "\u007f"
+const applyEdit = (value: unknown, edit: Edit): unknown => {
+  const [fits, change] = edits[edit.kind]
+  const fitting = pathsOf(value).filter(([path, node]) => fits(node, path))
+  const [path] = fitting[Math.floor(edit.at * fitting.length)] ?? []
+  return path === undefined ? value : changeAt(value, path, (node) => change(node, edit))
+}
 
-/** Neither a path nor an address with one: Node's parser knows more forms than RFC 9112, 3.2, and fewer. */
-const hasOddTarget = ({ method, target }: Draft): boolean =>
-  method !== "CONNECT" &&
-  target !== "*" &&
-  !target.startsWith("/") &&
-  !/^https?:\/\/[^/?#@%]+\/[^%]*$/i.test(target)
+/** Why a value is no strict JSON (docs/api.md, "Request bodies"), however it is written. */
+const isStrict = (value: unknown, depth = 0): boolean => {
+  if (typeof value === "number") return Number.isFinite(value)
+  if (typeof value !== "object" || value === null) return true
+  return (
+    depth < 64 &&
+    !Object.keys(value).includes("__proto__") &&
+    Object.values(value).every((member) => isStrict(member, depth + 1))
+  )
+}
 
-/** Bytes of a head beyond which the server perhaps refuses it. */
+/** The rules of a body that only the prose has. */
+const fitsProse = (id: string, body: Node): boolean => {
+  if (id === "reports.submit") {
+    const length = [...String(body.message).trim()].length
+    const pr = body.pr ?? undefined
+    return (
+      length >= 10 &&
+      length <= 20_000 &&
+      Buffer.byteLength(JSON.stringify(body.context ?? null)) <= 32_768 &&
+      (pr === undefined || URL.canParse(String(pr)))
+    )
+  }
+  return (
+    id !== "tings.send" || (Buffer.byteLength(String(body.key)) <= 200 && !/\p{Cc}/u.test(String(body.key)))
+  )
+}
+
+/** Members whose value decides more than whether the body fits. */
+const meaningful = ["slt", "refresh_token", "token", "type", "key", "pr", "table"]
+
+/** What the schema and the prose say about an edited body. */
+const judge = (operation: Operation, text: string, before: string): Outcome => {
+  if (operation.id === "webhooks.receive") return accepted
+  // Both were written by this suite.
+  const [value, original] = [JSON.parse(text) as unknown, JSON.parse(before) as unknown]
+  if (!isStrict(value)) return refused("JSON", 400, "invalid_input")
+  if (operation.body?.validate(value) !== true || !isNode(value) || !fitsProse(operation.id, value))
+    return refused("schema", 400, "invalid_input")
+  const differs = meaningful.some(
+    (name) => JSON.stringify(value[name]) !== JSON.stringify(isNode(original) ? original[name] : undefined)
+  )
+  return differs ? open("use case") : accepted
+}
+
+const hex = (index: number, length: number): string => index.toString(16).padStart(length, "0")
+
+/** The address of a client, another one for each request. */
+const addressOf = (index: number): string =>
+  index % 5 === 0
+    ? `2001:db8:${(index >>> 16).toString(16)}:${(index & 0xffff).toString(16)}::1`
+    : `10.${(index >>> 16) & 255}.${(index >>> 8) & 255}.${index & 255}`
+
+const delivery = (recipe: Recipe, index: number, world: World, canary: string) => {
+  const eventTypes = ["carbon.updated.v1", "organization.updated.v1", "fuzz.noted.v1"]
+  const eventId = `${hex(index, 8)}-0000-4000-8000-${hex(Math.floor(recipe.place * 2 ** 40), 12)}`
+  const { body } = world.upstreams.iam.controls.buildWebhook(world.planes[recipe.plane], {
+    eventType: eventTypes[index % 3] ?? "",
+    appId: "music",
+    eventId,
+    data: { canary, more: `${recipe.place}` }
+  })
+  // A key of a testing environment that was never issued.
+  const text = recipe.conflict
+    ? body.toString().replace(/"[A-Za-z0-9]{32}"/, `"${"0".repeat(32)}"`)
+    : body.toString()
+  return { eventId, text }
+}
+
+const signatureOf = (
+  world: World,
+  eventId: string,
+  body: Buffer
+): ReadonlyArray<readonly [string, string]> => {
+  const { production } = world.upstreams.seeded
+  const timestamp = String(Math.floor(Date.now() / 1_000))
+  return [
+    ["X-Silicon-IAM-Event-ID", eventId],
+    ["X-Silicon-IAM-Timestamp", timestamp],
+    ["X-Silicon-IAM-Key-Version", String(production.webhookKeyVersion)],
+    ["X-Silicon-IAM-Signature", signWebhook(production.webhookSecret, timestamp, body)]
+  ]
+}
+
+/** Bytes of a head between which the server refuses it or not: names and values alone, or with their separators. */
+const headBound = 16_384
+/** Bytes of a head beyond which its connection perhaps ends. */
 const longHead = 15_000
 
-/** Perhaps no other request is read after it. */
-const endsConnection = ({ body, headers, malformed, method, operation }: Draft): boolean =>
-  malformed !== undefined ||
-  method === "CONNECT" ||
-  (body?.length ?? 0) > (operation?.body?.maxBytes ?? Number.POSITIVE_INFINITY) ||
-  headers.reduce((sum, [name, value]) => sum + name.length + value.length + 4, 300) > longHead
+/** The inputs that fit together: the first of each part. */
+const compatible = (inputs: ReadonlyArray<Input>, taken: ReadonlyArray<string>): ReadonlyArray<Input> => {
+  const parts = new Set(taken)
+  return inputs.filter((input) => {
+    const fits = input.parts.every((part) => !parts.has(part))
+    if (fits) for (const part of input.parts) parts.add(part)
+    return fits
+  })
+}
 
-/** What a failure is known by: its request can be played again from this. */
-export const storyOf = (seed: number, draft: Draft): string =>
-  [`seed ${seed} request ${draft.index}: ${draft.operation?.id ?? draft.target}`, ...draft.mutations].join(
-    " + "
-  )
+/** `other content`: under the key of this recipe's first request. */
+export type Variant = "as it is" | "other content"
 
-const shown = 1_500
+const withOtherContent = ({ operation, value }: Recipe): unknown => {
+  // A login, refresh and logout has another token each time.
+  if (operation?.id === "reports.submit")
+    return { ...(value as Node), message: `${marks.word} Other content.` }
+  return operation?.id === "tings.send" ? { ...(value as Node), data: { other: 1 } } : value
+}
 
-/** The bytes of a request as text; only credentials of the simulated services are in it. */
-export const printRequest = (draft: Draft): string => {
-  const bytes = toBytes(draft)
-  const text = JSON.stringify(bytes.toString("latin1")).replaceAll("\x7f", "\\u007f")
-  return text.length <= shown
-    ? text
-    : `${text.slice(0, shown - 400)} … ${text.slice(-400)} (${bytes.length} bytes)`
+export const makeDraft = async (
+  recipe: Recipe,
+  index: number,
+  seed: number,
+  world: World,
+  variant: Variant = "as it is"
+): Promise<Draft> => {
+  const { operation, plane } = recipe
+  const id = operation?.id ?? ""
+  const isDelivery = id === "webhooks.receive"
+  const spends = id === "auth.refresh" || id === "auth.logout"
+  const isSigned = operation?.bearer === "required" || (operation?.bearer === "optional" && recipe.signed)
+  const session = spends
+    ? await world.takeSession(plane, index)
+    : isSigned
+      ? world.sessionOf(plane, index)
+      : undefined
+  const { environment, production } = world.upstreams.seeded
+  const facts: Facts = {
+    call: operation,
+    plane,
+    actor: session?.actor ?? "si:nobody",
+    access: session?.access ?? "oat_",
+    testingSecret: world.testingSecret,
+    otherSecrets: [environment.tingSecret, production.musicSecret, environment.rootKey],
+    webOrigin: world.webOrigin,
+    word: (place) => makeCanary(place, index),
+    now: Math.floor(Date.now() / 1_000),
+    place: recipe.place
+  }
+  let ids = 0
+  const nextId = () => `${hex(index, 8)}-0000-4000-8000-${hex(ids++, 12)}`
+  const fill = (text: string): string =>
+    fillRawJson(text)
+      .replaceAll(marks.uuid, nextId)
+      .replaceAll(marks.word, makeCanary("body", index))
+      .replaceAll("@name@", makeCanary("name", index))
+      .replaceAll(marks.actor, facts.actor)
+      .replaceAll(marks.refresh, session?.refresh ?? "")
+      .replaceAll(marks.access, session?.access ?? world.testingSecret)
+      .replaceAll(marks.slt, slt)
+  const slt = id === "auth.login" ? world.mintSlt(plane, world.people[index % world.people.length] ?? "") : ""
+
+  const outcomes: Array<Outcome> = []
+  const changes: Array<string> = []
+  if (operation === undefined)
+    outcomes.push(recipe.target.startsWith("/nothing") ? refused("path", 404, "not_found") : open("limits"))
+  // The body as text.
+  const signed = isDelivery ? delivery(recipe, index, world, makeCanary("body", index)) : undefined
+  if (isDelivery && recipe.conflict) outcomes.push(open("bearer"))
+  const value: unknown = variant === "other content" ? withOtherContent(recipe) : recipe.value
+  let text = value === undefined ? undefined : (signed?.text ?? fill(JSON.stringify(value)))
+  if (variant === "other content") outcomes.push(refused("use case", 409, "idempotency_conflict"))
+  const { bodyCase } = recipe
+  if (bodyCase !== undefined && variant === "as it is" && isNode(value)) {
+    text = fill(JSON.stringify({ ...value, [bodyCase.member]: bodyCase.value(facts) }))
+    // In a testing plane an SLT may be a test public id.
+    outcomes.push(id === "auth.login" && plane === "testing" ? open("schema") : bodyCase.outcome)
+    changes.push(bodyCase.name)
+  } else if (
+    recipe.edits.length > 0 &&
+    variant === "as it is" &&
+    text !== undefined &&
+    operation !== undefined
+  ) {
+    const before = text
+    const base: unknown = isDelivery ? JSON.parse(text) : value
+    text = fill(JSON.stringify(recipe.edits.reduce(applyEdit, base)))
+    outcomes.push(isDelivery && text !== before ? open("size") : judge(operation, text, before))
+    changes.push(
+      ...recipe.edits.map((edit) => `${edit.kind} ${edit.name} ${JSON.stringify(edit.value).slice(0, 60)}`)
+    )
+  }
+
+  let message: Message = {
+    method: operation?.method ?? "GET",
+    target: recipe.target,
+    version: "1.1",
+    headers: [
+      ["Host", `127.0.0.1:${world.port}`],
+      ["X-Request-Id", `fuzz-${seed}-${index}`],
+      ...recipe.headers.filter(([name]) => name !== "Origin" || !String(text).includes("musicclidaemon")),
+      ["X-Forwarded-For", addressOf(index)],
+      ...(recipe.target === "/" ? [["Accept", "text/html"] as const] : []),
+      ...(operation?.parameters.has("idempotency-key") === true
+        ? [["Idempotency-Key", `fuzz-${seed}-${index}`.padEnd(24, "k")] as const]
+        : []),
+      ...(plane === "testing" && operation?.parameters.has("x-testing-environment-key") === true
+        ? [["X-Testing-Environment-Key", world.testingSecret] as const]
+        : []),
+      ...(isSigned && session !== undefined
+        ? [
+            ["Authorization", `Bearer ${session.access}`] as const,
+            ["X-Org-ID", session.organisation] as const
+          ]
+        : []),
+      ...(text === undefined ? [] : [["Content-Type", "application/json"] as const])
+    ],
+    body: text === undefined ? undefined : Buffer.from(text),
+    framing: { kind: "length" },
+    lines: [],
+    verbatim: undefined,
+    last: false,
+    halfClose: false
+  }
+  const apply = (input: Input): void => {
+    const changed = input.change(message, facts)
+    if (changed === undefined) return
+    const outcome = outcomeOf(input, facts, message)
+    message = changed
+    const isJudgedBySignature =
+      isDelivery &&
+      input.parts.includes("text") &&
+      (outcome.kind === "accepted" || (outcome.kind === "refused" && /JSON|schema/.test(outcome.step)))
+    outcomes.push(isJudgedBySignature ? open("JSON") : outcome)
+    changes.push(input.name)
+  }
+  const inputs =
+    variant === "as it is" ? compatible(recipe.inputs, bodyCase === undefined ? [] : ["text", "value"]) : []
+  const isOfBody = ({ name, parts }: Input) => parts.includes("text") && !name.includes("after its signature")
+  const isFrame = ({ parts }: Input) => parts.includes("framing")
+  for (const input of inputs) if (isOfBody(input)) apply(input)
+  if (signed !== undefined && message.body !== undefined)
+    message = {
+      ...message,
+      headers: [...message.headers, ...signatureOf(world, signed.eventId, message.body)]
+    }
+  for (const input of inputs) if (!isOfBody(input) && !isFrame(input)) apply(input)
+  for (const input of inputs) if (!isOfBody(input) && isFrame(input)) apply(input)
+
+  const least = message.headers.reduce((sum, [name, own]) => sum + name.length + own.length, 0)
+  const most = least + message.headers.length * 4 + message.target.length + 200
+  if (least > headBound) outcomes.push(refused("transport", 431, "invalid_input"))
+  else if (most > headBound) outcomes.push(open("transport"))
+  const largest = operation?.body?.maxBytes ?? Number.POSITIVE_INFINITY
+  const isLarge = (message.body?.length ?? 0) > largest
+  if (isLarge)
+    outcomes.push(
+      refused(message.framing.kind === "chunked" ? "size" : "declared length", 413, "payload_too_large")
+    )
+  const outcome = combine(outcomes)
+  const isSyntax = outcome.kind !== "accepted" && outcome.step === "transport"
+  const end = message.verbatim?.indexOf("\r\n\r\n", 4) ?? -1
+  return {
+    index,
+    recipe,
+    operation,
+    message: {
+      ...message,
+      // The transport answers bad syntax without knowing the method, so its answer to HEAD has a body.
+      method: isSyntax && message.method === "HEAD" ? "GET" : message.method,
+      last: message.last || isSyntax || isLarge || most > longHead
+    },
+    body: end === -1 ? message.body : message.verbatim?.subarray(end + 4),
+    outcome,
+    isSyntax,
+    isChanged: isSyntax || (recipe.edits.length > 0 && /(?:oat|ask)_[A-Za-z0-9_-]{28}/.test(String(text))),
+    session,
+    changes
+  }
+}
+
+const shown = 1_200
+
+/** What a failure is known by, with its bytes; only credentials of the simulated services are in them. */
+export const storyOf = (draft: Draft): string =>
+  [`request ${draft.index}: ${draft.operation?.id ?? draft.recipe.target}`, ...draft.changes].join(" + ")
+
+export const printDraft = ({ message }: Draft): string => {
+  const bytes = JSON.stringify(writeMessage(message).toString("latin1")).replaceAll("\x7f", "\\u007f")
+  return bytes.length <= shown ? bytes : `${bytes.slice(0, shown - 300)} … ${bytes.slice(-300)}`
 }

@@ -1,13 +1,12 @@
 /** The work without a caller: reports are filed, duplicates closed, telemetry shipped. A cell fails the calls to one path for 35 s. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { DeliveryLimits } from "../../../src/layers/delivery/DeliveryLimits.ts"
-import { tablesDestination, trackerDestination } from "../../../src/services/Store.ts"
+import { type StoreService, tablesDestination, trackerDestination } from "../../../src/services/Store.ts"
+import { bodyOf, requests } from "../../world/Driver.ts"
+import { type PathName, paths } from "../../world/Faults.ts"
+import type { World } from "../../world/World.ts"
 import type { Failure } from "./Failures.ts"
-import type { Observation } from "./Observation.ts"
-import { type PathName, paths } from "./Paths.ts"
-import { type Server, startServer } from "./Server.ts"
-import { repository, type World } from "./World.ts"
+import { address, countCalls, injure, inWorld, type Observation, pass } from "./Observation.ts"
 
 export type WorkName =
   | "report delivery"
@@ -16,204 +15,151 @@ export type WorkName =
   | "telemetry"
   | "own telemetry"
 
-const address = "192.0.2.1"
-const json = { "content-type": "application/json" }
-/** Milliseconds for which the failure lasts. */
-const outage = 35_000
+/** Milliseconds for which the failure lasts; duplicates are searched after three searches, a second send and the delay. */
+const outage = { usual: 35_000, duplicates: 200_000 }
 /** Milliseconds after which the pauses of a failure are over: 10 minutes of backoff, 5 between probes of what is stopped. */
-const recovery = { tracker: 700_000, tables: 60_000 }
-/** The longest pause that an upstream may ask for is an hour. */
-const longRecovery = 3_700_000
-/** Fewer polls, and a search for duplicates that need not wait for an hour. */
-const limits: Partial<DeliveryLimits> = {
-  lease: 900_000,
-  sweepDelay: 120_000,
-  telemetryPollInterval: 600_000
+const recovery = {
+  tracker: 700_000,
+  tables: 60_000,
+  /** An upstream may ask for an hour at most. */ long: 3_700_000
 }
+/** Fewer polls, and a search for duplicates that need not wait for an hour. */
+const delivery = { lease: 900_000, sweepDelay: 120_000, telemetryPollInterval: 600_000 }
 
 interface Work {
   /** Brings the work to the point where the path is called next. */
-  readonly prepare: Effect.Effect<void>
-  readonly state: Effect.Effect<string>
+  readonly prepare: () => Promise<void>
+  readonly state: () => Promise<string>
   /** What an operator does about work that was given up. */
-  readonly repair: Effect.Effect<void>
-  readonly problems: Effect.Effect<ReadonlyArray<string>>
+  readonly repair: () => Promise<void>
+  readonly problems: () => Promise<ReadonlyArray<string>>
 }
 
 interface Given {
   readonly world: World
-  readonly server: Server
-  readonly name: string
+  readonly store: StoreService
 }
 
-const sendReport = ({ name, server }: Given) =>
-  Effect.promise(() =>
-    server.send(address, {
-      path: "/api/v1/reports",
-      headers: { ...json, "idempotency-key": `matrix-key-${name.padStart(12, "0")}` },
-      body: JSON.stringify({ message: `Playback stops after a seek, for the ${name}th time.` })
-    })
-  ).pipe(Effect.map(({ text }) => (JSON.parse(text) as { readonly id: string }).id))
+const run = Effect.runPromise
 
-/** The report's issues: each cell has another message. */
-const issuesOf = ({ name, world }: Given) =>
-  world.tracker.issues(repository).filter(({ body }) => body?.includes(`for the ${name}th time`) === true)
-
-const reportWork = (given: Given, kind: "report" | "sweep", before: Effect.Effect<void>): Work => {
-  const { server, world } = given
+const reportWork = (
+  { store, world }: Given,
+  kind: "report" | "sweep",
+  { hidden, lost }: { readonly lost?: boolean; readonly hidden?: number } = {}
+): Work => {
+  const { faults, instances, time, upstreams } = world
   let id = ""
-  const find = Effect.suspend(() => Effect.orDie(server.store.deliveries.find(`${kind}:${id}`)))
+  const find = () => run(store.deliveries.find(`${kind}:${id}`))
   return {
-    prepare: Effect.gen(function* () {
-      yield* before
-      id = yield* sendReport(given)
-    }),
-    state: Effect.gen(function* () {
-      const delivery = yield* find
-      const { stopped } = yield* Effect.orDie(server.store.destinations.find(trackerDestination))
-      const state = Option.match(delivery, { onNone: () => "none", onSome: (found) => found.state })
+    prepare: async () => {
+      // The issue is filed, and its answer lost; the list hides it for so many seconds.
+      if (lost === true) faults.plan({ path: "create", fault: { kind: "lost", when: "after" } })
+      if (hidden !== undefined) upstreams.tracker.setListLag(hidden)
+      const sent = requests.report("Playback stops after a seek.", "matrix-key-0000000000001")
+      const [instance] = instances
+      if (instance !== undefined) id = String(bodyOf(await time.complete(instance.send(address, sent))).id)
+    },
+    state: async () => {
+      const state = Option.match(await find(), { onNone: () => "none", onSome: (found) => found.state })
+      const { stopped } = await run(store.destinations.find(trackerDestination))
       return stopped ? `${state}, stopped` : state
-    }),
-    repair: Effect.suspend(() =>
-      Effect.orDie(Effect.asVoid(server.store.deliveries.retry(`${kind}:${id}`, world.time.now())))
-    ),
-    problems: Effect.gen(function* () {
-      const delivery = yield* find
-      const open = issuesOf(given).filter(({ state }) => state === "open")
+    },
+    repair: async () => void (await run(store.deliveries.retry(`${kind}:${id}`, time.now()))),
+    problems: async () => {
+      const issues = upstreams.issues()
+      const open = issues.filter(({ state }) => state === "open").length
+      const isDelivered = Option.exists(await find(), ({ state }) => state === "delivered")
       return [
-        ...(Option.exists(delivery, ({ state }) => state === "delivered")
-          ? []
-          : ["not delivered in the end"]),
-        ...(open.length === 1 ? [] : [`${open.length} open issues`]),
-        ...(kind === "report" && issuesOf(given).length !== 1
-          ? [`filed ${issuesOf(given).length} times`]
-          : [])
+        ...(isDelivered ? [] : ["not delivered in the end"]),
+        ...(open === 1 ? [] : [`${open} open issues`]),
+        ...(kind === "report" && issues.length !== 1 ? [`filed ${issues.length} times`] : [])
       ]
-    })
+    }
   }
 }
 
-/** The issue is filed, and its answer lost. */
-const loseAnswer = ({ world }: Given) => Effect.sync(() => world.fail("create", { kind: "drop-after" }, 1))
+const events = [1, 2, 3].map((at) => ({
+  id: `0000000${at}-0000-4000-8000-000000000001`,
+  type: "playback.started"
+}))
 
-const hideIssues = ({ world }: Given, seconds: number) => Effect.sync(() => world.tracker.setListLag(seconds))
-
-const telemetryWork = (
-  { server, world }: Given,
-  table: "musicclidaemon" | "musicbackend",
-  prepare: Effect.Effect<void>
-): Work => {
-  const rowsBefore = world.tables.rows(table).length
-  const counts = Effect.map(Effect.orDie(server.store.spool.counts), (all) =>
-    all.find((row) => row.table === table)
-  )
+const telemetryWork = ({ store, world }: Given, table: "musicclidaemon" | "musicbackend"): Work => {
+  const { instances, time, upstreams } = world
+  const request = table === "musicclidaemon" ? requests.telemetry(events) : { path: "/api/v1/version" }
+  const counts = async () => (await run(store.spool.counts)).find((row) => row.table === table)
   return {
-    prepare,
-    state: Effect.gen(function* () {
-      const row = yield* counts
-      const { stopped } = yield* Effect.orDie(server.store.destinations.find(tablesDestination))
-      const { stopped: closed } = yield* Effect.orDie(server.store.destinations.find(`table ${table}`))
+    prepare: async () => {
+      const [instance] = instances
+      if (instance !== undefined) await time.complete(instance.send(address, request))
+    },
+    state: async () => {
+      const row = await counts()
+      const { stopped } = await run(store.destinations.find(tablesDestination))
+      const { stopped: closed } = await run(store.destinations.find(`table ${table}`))
       const parts = (["waiting", "delivered", "duplicates", "refused"] as const)
         .filter((name) => (row?.[name] ?? 0) > 0)
         .map((name) => `${name} ${row?.[name]}`)
       return [...parts, ...(stopped ? ["stopped"] : []), ...(closed ? ["closed"] : [])].join(", ")
-    }),
-    repair: Effect.void,
-    problems: Effect.map(counts, (row) => {
-      const rows = world.tables.rows(table).length - rowsBefore
+    },
+    repair: () => Promise.resolve(),
+    problems: async () => {
+      const row = await counts()
+      const rows = upstreams.tables.rows(table).length
       const accepted = row?.accepted ?? 0
       return [
         ...(row?.waiting === 0 ? [] : [`${row?.waiting} records still wait`]),
         ...(rows === accepted - (row?.refused ?? 0) ? [] : [`${rows} rows for ${accepted} accepted records`])
       ]
-    })
+    }
   }
 }
 
 const works: Readonly<Record<WorkName, (given: Given) => Work>> = {
-  "report delivery": (given) => reportWork(given, "report", Effect.void),
-  "search after a lost answer": (given) => reportWork(given, "report", loseAnswer(given)),
-  duplicates: (given) =>
-    // The list hides the first issue for longer than all searches, so the report is filed twice.
-    reportWork(given, "sweep", Effect.zipRight(loseAnswer(given), hideIssues(given, 60))),
-  telemetry: (given) =>
-    telemetryWork(
-      given,
-      "musicclidaemon",
-      Effect.promise(() =>
-        given.server.send(address, {
-          path: "/api/v1/telemetry",
-          headers: json,
-          body: JSON.stringify({
-            table: "musicclidaemon",
-            events: [1, 2, 3].map((at) => ({
-              id: `0000000${at}-0000-4000-8000-${given.name.padStart(12, "0")}`,
-              type: "playback.started"
-            }))
-          })
-        })
-      )
-    ),
-  "own telemetry": (given) =>
-    telemetryWork(
-      given,
-      "musicbackend",
-      Effect.promise(() => given.server.send(address, { path: "/api/v1/version" }))
-    )
+  "report delivery": (given) => reportWork(given, "report"),
+  "search after a lost answer": (given) => reportWork(given, "report", { lost: true }),
+  // The list hides the first issue for longer than all searches, so the report is filed twice.
+  duplicates: (given) => reportWork(given, "sweep", { lost: true, hidden: 60 }),
+  telemetry: (given) => telemetryWork(given, "musicclidaemon"),
+  "own telemetry": (given) => telemetryWork(given, "musicbackend")
 }
 
-export interface WorkCell {
-  readonly work: WorkName
-  readonly path: PathName
-  readonly failure: Failure
-  readonly name: string
-}
+const tablesOf = (work: WorkName) =>
+  work === "telemetry"
+    ? (["musicclidaemon"] as const)
+    : work === "own telemetry"
+      ? (["musicbackend"] as const)
+      : []
 
-export const observeWork = (
-  world: World,
-  { failure, name, path, work }: WorkCell
-): Effect.Effect<Observation> =>
-  Effect.gen(function* () {
-    const ofTables = work === "telemetry" || work === "own telemetry"
-    const server = yield* Effect.orDie(
-      startServer(world, {
-        workers: limits,
-        tables: ofTables ? [work === "telemetry" ? "musicclidaemon" : "musicbackend"] : []
-      })
-    )
-    const given: Given = { world, server, name }
-    const { prepare, problems, repair, state } = works[work](given)
-    world.heal()
-    world.resetCalls()
-    yield* prepare
-    const { injury } = failure
-    if (injury.kind === "refuse") world.refuse(path, Number.POSITIVE_INFINITY)
-    else if (injury.kind === "fault") world.fail(path, injury.fault, Number.POSITIVE_INFINITY)
-    else world.setSkew(paths[path].upstream, injury.millis)
-    // Duplicates are searched after the lost answer, three searches, a second send and the delay.
-    yield* world.pass(work === "duplicates" ? 200_000 : outage)
-    const calls = world.calls(path)
+export const observeWork = (work: WorkName, path: PathName, failure: Failure): Promise<Observation> =>
+  inWorld({ delivery, tables: tablesOf(work) }, async (world) => {
+    const { faults, instances, time, upstreams } = world
+    const store = await time.complete(instances[0]?.store() ?? Promise.reject(new Error("no instance")))
+    const { prepare, problems, repair, state } = works[work]({ world, store })
+    // Before, because the work begins at once.
+    injure(world, [path], paths[path].upstream, failure)
+    await prepare()
+    await pass(world, work === "duplicates" ? outage.duplicates : outage.usual)
+    const counts = countCalls(world, 0)
     const beside = (["create", "list"] as const)
-      .filter((one) => one !== path && world.calls(one) > 0)
-      .map((one) => `${one} ×${world.calls(one)}`)
-    const now = yield* state
-    const followed = world.elsewhere.seen.length
-    world.heal()
-    world.tracker.setListLag(0)
-    yield* world.pass(
-      failure.group === "limit long" ? longRecovery : recovery[ofTables ? "tables" : "tracker"]
+      .filter((one) => one !== path && counts.has(one))
+      .map((one) => `${one} ×${counts.get(one)}`)
+    const before = await state()
+    faults.heal()
+    upstreams.tracker.setListLag(0)
+    const ofTables = tablesOf(work).length > 0
+    await pass(
+      world,
+      failure.group === "limit long" ? recovery.long : recovery[ofTables ? "tables" : "tracker"]
     )
-    const end = yield* state
-    const givenUp = end.startsWith("failed")
-    if (givenUp) {
-      yield* repair
-      yield* world.pass(120_000)
+    const isGivenUp = (await state()).startsWith("failed")
+    if (isGivenUp) {
+      await repair()
+      await pass(world, 120_000)
     }
-    const wrong = yield* problems
-    world.forgetRequests()
     return {
-      text: `${now} ×${calls}${ofTables || beside.length === 0 ? "" : ` (${beside.join(", ")})`}${givenUp ? " → failed" : ""}`,
-      problems: [...(followed > 0 ? [`${followed} redirects were followed`] : []), ...wrong],
-      requests: 1
+      text: `${before} ×${counts.get(path) ?? 0}${ofTables || beside.length === 0 ? "" : ` (${beside.join(", ")})`}${isGivenUp ? " → failed" : ""}`,
+      problems: await problems(),
+      requests: 1,
+      calls: upstreams.calls.length
     }
-  }).pipe(Effect.scoped)
+  })

@@ -1,11 +1,9 @@
 /** One cell: the failure, the request, what came of it, and the same request when the failure is over. */
-import * as Effect from "effect/Effect"
-import type { InMemoryResponse } from "../../support/InMemoryServer.ts"
+import { type CallName, calls, registerSender } from "../../world/Calls.ts"
+import { type Answer, bodyOf, isSuccess, refusalOf, retryAfterOf, type Sent } from "../../world/Driver.ts"
+import { type PathName, pathNames, type UpstreamName } from "../../world/Faults.ts"
+import { openWorld, type World, type WorldOptions } from "../../world/World.ts"
 import type { Failure } from "./Failures.ts"
-import { detailOf, type OperationName, operations } from "./Operations.ts"
-import { type PathName, paths, type UpstreamName } from "./Paths.ts"
-import { type Server, startServer } from "./Server.ts"
-import type { World } from "./World.ts"
 
 /** How an observation is written, and so how the table is written: `503 dependency_unavailable, 5 s ×3; spent → 401 unauthenticated`. */
 export interface Observation {
@@ -13,34 +11,61 @@ export interface Observation {
   /** What no cell may show: a false envelope, a redirect that was followed, something done twice. */
   readonly problems: ReadonlyArray<string>
   readonly requests: number
+  readonly calls: number
 }
 
-const address = "192.0.2.1"
+export const address = "192.0.2.1"
 /** Seconds between two probes of introspection (api.md, refresh). */
 const probePause = 1.1
 /** Seconds. Ting's own limit is not remembered, and a token would expire in an hour. */
 const longestWait = 60
 
-interface ErrorBody {
-  readonly error: {
-    readonly code: string
-    readonly retryable: boolean
-    readonly message: string
-    readonly hint: string
-    readonly details?: { readonly dependency?: string }
+/** A world of one instance for one cell, where IAM has no limit and every pause its middle length. */
+export const inWorld = async (
+  options: WorldOptions,
+  play: (world: World) => Promise<Observation>
+): Promise<Observation> => {
+  const world = await openWorld({ iamLimit: Number.POSITIVE_INFINITY, steady: true, ...options })
+  try {
+    return await play(world)
+  } finally {
+    world.faults.heal()
+    await world.close()
   }
 }
 
-const isSuccess = ({ status }: InMemoryResponse) => status >= 200 && status < 300
+export const pass = ({ time }: World, milliseconds: number): Promise<void> =>
+  time.runUntil(time.elapsed() + milliseconds)
 
-const errorOf = (answer: InMemoryResponse): ErrorBody["error"] | undefined =>
-  // Every error is the envelope; `problemsOf` says where it is not.
-  isSuccess(answer) ? undefined : (JSON.parse(answer.text) as ErrorBody).error
+export const injure = (
+  { faults }: World,
+  failing: ReadonlyArray<PathName>,
+  upstream: UpstreamName,
+  { fault }: Failure,
+  times = Number.POSITIVE_INFINITY
+): void => {
+  if (typeof fault === "number") faults.skew(upstream, fault)
+  else for (const path of failing) faults.plan({ path, fault, times })
+}
 
-const outcomeOf = (name: OperationName, answer: InMemoryResponse): string => {
-  const error = errorOf(answer)
-  const seconds = answer.headers["retry-after"]
-  return `${answer.status}${error === undefined ? detailOf(name, answer) : ` ${error.code}`}${seconds === undefined ? "" : `, ${seconds} s`}`
+/** Calls by path since a moment. */
+export const countCalls = ({ upstreams }: World, from: number): ReadonlyMap<PathName, number> => {
+  const counts = new Map<PathName, number>()
+  for (const { path } of upstreams.calls.slice(from)) counts.set(path, (counts.get(path) ?? 0) + 1)
+  return counts
+}
+
+/** What a success adds to its status: the outcome of a registration, or that the reporter is not verified. */
+const detailOf = (call: CallName, answer: Answer): string => {
+  const { reporter, ting } = bodyOf(answer)
+  if (typeof ting === "object" && ting !== null && "error" in ting) return ` ting.error ${String(ting.error)}`
+  return call === "report with a bearer" && answer.status === 200 && reporter === null ? " unverified" : ""
+}
+
+const outcomeOf = (call: CallName, answer: Answer): string => {
+  const seconds = retryAfterOf(answer)
+  const what = isSuccess(answer) ? detailOf(call, answer) : ` ${refusalOf(answer)?.code}`
+  return `${answer.status}${what}${seconds === undefined ? "" : `, ${seconds} s`}`
 }
 
 /** Codes that promise that a repetition may end otherwise (api.md, "Errors"). */
@@ -52,107 +77,78 @@ const retryable: ReadonlyArray<string> = [
   "overloaded"
 ]
 
-const envelopeProblems = (answer: InMemoryResponse, upstream: UpstreamName): ReadonlyArray<string> => {
-  const error = errorOf(answer)
-  if (error === undefined) return []
-  const named = error.details?.dependency
-  const names = ["dependency_unavailable", "dependency_misconfigured"].includes(error.code)
+const envelopeProblems = (answer: Answer, upstream: UpstreamName): ReadonlyArray<string> => {
+  const refusal = refusalOf(answer)
+  if (refusal === undefined) return isSuccess(answer) ? [] : ["no envelope"]
+  const { code, dependency, hint, message } = refusal
+  const names = code === "dependency_unavailable" || code === "dependency_misconfigured"
   return [
-    ...(error.retryable === retryable.includes(error.code) ? [] : [`retryable is ${error.retryable}`]),
-    ...(error.message !== "" && error.hint !== "" ? [] : ["no message or no hint"]),
-    ...(!names || named === upstream ? [] : [`details.dependency is ${named}`]),
-    ...(answer.status === 429 && answer.headers["retry-after"] === undefined
-      ? ["429 without Retry-After"]
-      : [])
+    ...(refusal.retryable === retryable.includes(code) ? [] : [`retryable is ${refusal.retryable}`]),
+    ...(message !== "" && hint !== "" ? [] : ["no message or no hint"]),
+    ...(!names || dependency === upstream ? [] : [`details.dependency is ${dependency}`]),
+    ...(answer.status === 429 && retryAfterOf(answer) === undefined ? ["429 without Retry-After"] : [])
   ]
 }
 
 export interface CellRequest {
-  readonly operation: OperationName
+  readonly call: CallName
   readonly upstream: UpstreamName
   /** The paths that fail. */
   readonly failing: ReadonlyArray<PathName>
   readonly failure: Failure
   /** How many calls fail: all until the request is answered, or the first. */
   readonly times: number
-  readonly name: string
 }
-
-const injure = (world: World, { failing, failure, times, upstream }: CellRequest): void => {
-  const { injury } = failure
-  if (injury.kind === "skew") world.setSkew(upstream, injury.millis)
-  else if (injury.kind === "refuse") for (const path of failing) world.refuse(path, times)
-  else for (const path of failing) world.fail(path, injury.fault, times)
-}
-
-/** The order in which an operation calls its paths. */
-const order: ReadonlyArray<PathName> = [
-  "context",
-  "tokens",
-  "introspect",
-  "revoke",
-  "endpoints",
-  "proof",
-  "register",
-  "send"
-]
 
 /** A request that failed at a path goes no further. A login fetches the list of endpoints beside its first call. */
 const calledBehind = (
-  calls: ReadonlyArray<readonly [PathName, number]>,
-  { failing, operation }: CellRequest
+  counts: ReadonlyMap<PathName, number>,
+  { call, failing }: CellRequest
 ): ReadonlyArray<string> => {
+  const order: ReadonlyArray<PathName> = calls[call].calls
   const last = Math.max(...failing.map((path) => order.indexOf(path)))
-  return calls
-    .filter(([path]) => order.indexOf(path) > last && !(operation === "login" && path === "endpoints"))
-    .map(([path]) => `${path} was called all the same`)
+  return [...counts.keys()]
+    .filter((path) => order.indexOf(path) > last && !(call === "login" && path === "catalogue"))
+    .map((path) => `${path} was called all the same`)
 }
-
-export const observe = (world: World, cell: CellRequest): Effect.Effect<Observation> =>
-  Effect.gen(function* () {
-    const server = yield* Effect.orDie(startServer(world))
-    const { failing, name, operation, upstream } = cell
-    const ask = (request: Parameters<Server["send"]>[1]) =>
-      world.passUntilDone(Effect.promise(() => server.send(address, request)))
-    const subject = yield* operations[operation]({ world, server, name })
-    world.heal()
-    injure(world, cell)
-    world.resetCalls()
-    const answer = yield* ask(subject.request)
-    const calls = Object.keys(paths)
-      .map((path) => path as PathName)
-      .filter((path) => world.calls(path) > 0)
-      .map((path) => [path, world.calls(path)] as const)
-    const state = yield* subject.state
-    const followed = world.elsewhere.seen.length
-    world.heal()
-    // A client waits as long as it was asked to. A success with a part that failed does not say how long: a minute, as IAM asks at most.
-    const seconds = Number(answer.headers["retry-after"] ?? 0)
-    const least = detailOf(operation, answer) === "" ? probePause : 61
-    yield* world.pass(Math.max(Math.min(longestWait, seconds), least) * 1_000)
-    const again = yield* ask(subject.request)
-    const twice = isSuccess(again) ? yield* subject.problems(again) : []
-    world.forgetRequests()
-    const endsWell = isSuccess(again) && detailOf(operation, again) === ""
-    return {
-      text: `${outcomeOf(operation, answer)} ${callsText(calls, failing)}${state === "" ? "" : `; ${state}`}${endsWell ? "" : ` → ${outcomeOf(operation, again)}`}`,
-      problems: [
-        ...envelopeProblems(answer, upstream),
-        ...(isSuccess(answer) ? [] : calledBehind(calls, cell)),
-        ...(followed > 0 ? [`${followed} redirects were followed`] : []),
-        ...twice
-      ],
-      requests: 2
-    }
-  }).pipe(Effect.scoped)
 
 /** The calls to the path that fails, then those to others that were made more than once. */
-const callsText = (
-  calls: ReadonlyArray<readonly [PathName, number]>,
-  failing: ReadonlyArray<PathName>
-): string => {
-  const own = calls.filter(([path]) => failing.includes(path)).map(([, count]) => count)
-  const others = calls.filter(([path, count]) => !failing.includes(path) && count > 1)
-  const total = own.reduce((sum, count) => sum + count, 0)
-  return `×${total}${others.length === 0 ? "" : ` (${others.map(([path, count]) => `${path} ×${count}`).join(", ")})`}`
+const callsText = (counts: ReadonlyMap<PathName, number>, failing: ReadonlyArray<PathName>): string => {
+  const total = failing.reduce((sum, path) => sum + (counts.get(path) ?? 0), 0)
+  const others = pathNames.filter((path) => !failing.includes(path) && (counts.get(path) ?? 0) > 1)
+  const beside = others.map((path) => `${path} ×${counts.get(path)}`).join(", ")
+  return `×${total}${beside === "" ? "" : ` (${beside})`}`
 }
+
+export const observe = (cell: CellRequest): Promise<Observation> =>
+  // The second instance registers the sender of tings, so that the first one knows nothing of it.
+  inWorld({ instances: cell.call === "ting" ? 2 : 1 }, async (world) => {
+    const { call, failing, failure, times, upstream } = cell
+    const { faults, time, upstreams } = world
+    const [instance, other] = world.instances
+    if (instance === undefined) throw new Error("the world has no instance")
+    if (other !== undefined) await registerSender(world, other)
+    const subject = calls[call].prepare({ world, name: "1" })
+    const ask = (request: Sent) => time.complete(instance.send(address, request))
+    injure(world, failing, upstream, failure, times)
+    const from = upstreams.calls.length
+    const answer = await ask(subject.request)
+    const counts = countCalls(world, from)
+    const state = await subject.state()
+    faults.heal()
+    // A client waits as long as it was asked to. A success with a part that failed does not say how long: a minute, as IAM asks at most.
+    const least = isSuccess(answer) && detailOf(call, answer) !== "" ? 61 : probePause
+    await pass(world, Math.max(Math.min(longestWait, retryAfterOf(answer) ?? 0), least) * 1_000)
+    const again = await ask(subject.request)
+    const endsWell = isSuccess(again) && detailOf(call, again) === ""
+    return {
+      text: `${outcomeOf(call, answer)} ${callsText(counts, failing)}${state === "" ? "" : `; ${state}`}${endsWell ? "" : ` → ${outcomeOf(call, again)}`}`,
+      problems: [
+        ...envelopeProblems(answer, upstream),
+        ...(isSuccess(answer) ? [] : calledBehind(counts, cell)),
+        ...(isSuccess(again) ? await subject.problems(again) : [])
+      ],
+      requests: 2,
+      calls: upstreams.calls.length
+    }
+  })

@@ -1,14 +1,13 @@
 /**
  * What the documents promise for every operation, path and failure, written by hand from docs/api.md, docs/durability.md and docs/contracts.
- * `Play` demands it, `Publish` writes it as docs/fault-matrix.md.
  *
  * A cell: the answer, `×` the calls to the failing path, `(other path ×n)` where another path is called more than once, what is left behind,
  * and after `→` the answer to the same request when the failure is over, where that is no success.
  */
 import type { WorkName } from "./Background.ts"
 import type { Failure } from "./Failures.ts"
-import type { OperationName } from "./Operations.ts"
-import type { PathName, UpstreamName } from "./Paths.ts"
+import type { CallName } from "../../world/Calls.ts"
+import type { PathName, UpstreamName } from "../../world/Faults.ts"
 
 /** By failure or by group of failures; a failure's own entry comes first. */
 type Cells = Readonly<Record<string, string>>
@@ -56,8 +55,8 @@ const polledWithinBudget: Cells = { idempotency_in_progress: "429 rate_limited, 
 /** api.md, "Refusals of IAM": on a proof exchange, and the list of Ting's endpoints. */
 const proof: Cells = {
   ...iam,
-  "401 invalid_client": "502 dependency_misconfigured ×1 (endpoints ×2)",
-  "404 not_found": "403 reconsent_required ×1 (endpoints ×2)",
+  "401 invalid_client": "502 dependency_misconfigured ×1 (catalogue ×2)",
+  "404 not_found": "403 reconsent_required ×1 (catalogue ×2)",
   invalid_subject_token: "401 unauthenticated ×1"
 }
 const endpoints: Cells = { ...iam, "404 not_found": "403 reconsent_required ×1" }
@@ -155,7 +154,7 @@ const read = (path: PathName, well = "200 ×1"): Omit<Column, "rules"> => ({
   second: well.replace("×1", "×2")
 })
 
-export const table: Partial<Readonly<Record<OperationName, ReadonlyArray<Column>>>> = {
+export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> = {
   login: [
     {
       path: "tokens",
@@ -174,7 +173,7 @@ export const table: Partial<Readonly<Record<OperationName, ReadonlyArray<Column>
       second: "200 ×2; spent, registered"
     },
     {
-      path: "endpoints",
+      path: "catalogue",
       rules: loginEndpoints,
       before: "spent",
       after: "spent",
@@ -192,10 +191,10 @@ export const table: Partial<Readonly<Record<OperationName, ReadonlyArray<Column>
       before: "spent",
       after: "spent",
       except: {
-        "401 invalid_client": recordedFor("dependency_misconfigured", "×1 (endpoints ×2)"),
+        "401 invalid_client": recordedFor("dependency_misconfigured", "×1 (catalogue ×2)"),
         "own credential": recordedFor("dependency_misconfigured", "×1"),
         forbidden: recordedFor("forbidden", "×1"),
-        "404 not_found": recordedFor("reconsent_required", "×1 (endpoints ×2)"),
+        "404 not_found": recordedFor("reconsent_required", "×1 (catalogue ×2)"),
         idempotency_conflict: recordedFor("idempotency_conflict", "×1"),
         idempotency_response_expired: recordedFor("idempotency_response_expired", "×1"),
         invalid_subject_token: recordedFor("unauthenticated", "×1")
@@ -204,7 +203,7 @@ export const table: Partial<Readonly<Record<OperationName, ReadonlyArray<Column>
       second: "200 ×2; spent, registered"
     },
     {
-      path: "register",
+      path: "registration",
       rules: loginRegister,
       before: "spent",
       after: "spent, registered",
@@ -272,10 +271,10 @@ export const table: Partial<Readonly<Record<OperationName, ReadonlyArray<Column>
   ],
   subscription: [
     { ...read("introspect", "200 ×1; registered"), rules: iam, except: refusedAgain },
-    { ...read("endpoints", "200 ×1; registered"), rules: endpoints },
+    { ...read("catalogue", "200 ×1; registered"), rules: endpoints },
     { ...read("proof", "200 ×1; registered"), rules: proof },
     {
-      path: "register",
+      path: "registration",
       rules: ting,
       before: "",
       after: "registered, unrecorded",
@@ -285,10 +284,10 @@ export const table: Partial<Readonly<Record<OperationName, ReadonlyArray<Column>
   ],
   ting: [
     { ...read("introspect", "200 ×1; delivered"), rules: iam, except: refusedAgain },
-    { ...read("endpoints", "200 ×1; delivered"), rules: endpoints },
+    { ...read("catalogue", "200 ×1; delivered"), rules: endpoints },
     { ...read("proof", "200 ×1; delivered"), rules: proof },
     {
-      path: "send",
+      path: "ting",
       rules: ting,
       before: "",
       after: "delivered",
@@ -327,7 +326,6 @@ const search = (beside: (searches: number) => string): Cells => {
     silent: `leased ×2 (${beside(2)})`,
     broken: unknown(5),
     "302": stopped,
-    "307": stopped,
     "302 †": stopped,
     later: unknown(4),
     limit: unknown(4),
@@ -372,7 +370,6 @@ export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
         broken: "unknown ×1 (list ×2)",
         "broken†": "delivered ×1 (list ×1)",
         "302": "waiting, stopped ×1",
-        "307": "waiting, stopped ×1",
         "302 †": "waiting, stopped ×1",
         later: "unknown ×1 (list ×2)",
         "later†": "delivered ×1 (list ×1)",
@@ -395,7 +392,6 @@ export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
       cells: {
         ...search((searches) => `create ×1, list ×${searches}`),
         "302": notDisclosed,
-        "307": notDisclosed,
         "302 †": notDisclosed,
         permission: notDisclosed,
         content: notDisclosed
@@ -415,7 +411,6 @@ export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
         "truncated JSON †": "delivered ×1 (create ×2, list ×4)",
         "wrong types †": "delivered ×1 (create ×2, list ×4)",
         "302": "delivered ×1 (create ×2, list ×4)",
-        "307": "delivered ×1 (create ×2, list ×4)",
         "302 †": "delivered ×1 (create ×2, list ×4)",
         later: "waiting ×6 (create ×2, list ×9)",
         "later†": "waiting ×6 (create ×2, list ×9)",
@@ -438,7 +433,6 @@ export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
         "broken†": "delivered ×1 (create ×2, list ×5)",
         // An issue that cannot be closed is skipped, and its sweep is listed as failed.
         "302": "failed ×1 (create ×2, list ×4) → failed",
-        "307": "failed ×1 (create ×2, list ×4) → failed",
         "302 †": "failed ×1 (create ×2, list ×4) → failed",
         later: "waiting ×5 (create ×2, list ×8)",
         "later†": "delivered ×1 (create ×2, list ×5)",
@@ -462,62 +456,61 @@ export const workCellOf = (
 ): string | undefined => cells[id] ?? cells[group]
 
 /** What a whole upstream's failure leads to, where the operation needs it. */
-export const whole: Partial<Readonly<Record<OperationName, Partial<Readonly<Record<UpstreamName, Cells>>>>>> =
-  {
-    login: {
-      iam: {
-        // The list of Ting's endpoints is fetched beside the login.
-        refused: `${unavailable} ×4; unspent`,
-        silent: `${unavailable} ×4; unspent`,
-        broken: `${unavailable} ×4; unspent`,
-        clock: recordedFor("dependency_misconfigured", "×5")
-      },
-      ting: {
-        refused: "200 ting.error dependency_unavailable ×2 (proof ×2); spent",
-        silent: "200 ting.error dependency_unavailable ×1; spent",
-        broken: "200 ting.error dependency_unavailable ×2 (proof ×2); spent",
-        clock: "200 ×1; spent, registered"
-      }
-    },
-    refresh: {
-      iam: {
-        refused: `${unavailable} ×3; unspent`,
-        silent: `${unavailable} ×3; unspent`,
-        broken: `${unavailable} ×3; unspent`,
-        clock: "200 ×2; spent"
-      }
-    },
-    logout: {
-      iam: {
-        refused: `${unavailable} ×3; live`,
-        silent: `${unavailable} ×3; live`,
-        broken: `${unavailable} ×3; live`,
-        clock: "204 ×1; ended"
-      }
-    },
-    me: { iam: { ...iam, clock: "200 ×1" } },
-    "me in a testing environment": { iam: { ...iam, clock: "200 ×2" } },
-    "iam in a testing environment": { iam: { ...iam, clock: "200 ×1" } },
-    subscription: {
-      iam: { ...iam, clock: "502 dependency_misconfigured ×4" },
-      ting: { ...ting, clock: "200 ×1; registered" }
+export const whole: Partial<Readonly<Record<CallName, Partial<Readonly<Record<UpstreamName, Cells>>>>>> = {
+  login: {
+    iam: {
+      // The list of Ting's endpoints is fetched beside the login.
+      refused: `${unavailable} ×4; unspent`,
+      silent: `${unavailable} ×4; unspent`,
+      broken: `${unavailable} ×4; unspent`,
+      clock: recordedFor("dependency_misconfigured", "×5")
     },
     ting: {
-      iam: { ...iam, clock: "502 dependency_misconfigured ×4" },
-      ting: { ...ting, clock: "200 ×1; delivered" }
-    },
-    "report with a bearer": {
-      iam: {
-        refused: "200 unverified ×1; stored",
-        silent: "200 unverified ×1; stored",
-        broken: "200 unverified ×1; stored",
-        clock: "200 ×1; stored"
-      }
+      refused: "200 ting.error dependency_unavailable ×2 (proof ×2); spent",
+      silent: "200 ting.error dependency_unavailable ×1; spent",
+      broken: "200 ting.error dependency_unavailable ×2 (proof ×2); spent",
+      clock: "200 ×1; spent, registered"
+    }
+  },
+  refresh: {
+    iam: {
+      refused: `${unavailable} ×3; unspent`,
+      silent: `${unavailable} ×3; unspent`,
+      broken: `${unavailable} ×3; unspent`,
+      clock: "200 ×2; spent"
+    }
+  },
+  logout: {
+    iam: {
+      refused: `${unavailable} ×3; live`,
+      silent: `${unavailable} ×3; live`,
+      broken: `${unavailable} ×3; live`,
+      clock: "204 ×1; ended"
+    }
+  },
+  me: { iam: { ...iam, clock: "200 ×1" } },
+  "me in a testing environment": { iam: { ...iam, clock: "200 ×2" } },
+  "iam in a testing environment": { iam: { ...iam, clock: "200 ×1" } },
+  subscription: {
+    iam: { ...iam, clock: "502 dependency_misconfigured ×4" },
+    ting: { ...ting, clock: "200 ×1; registered" }
+  },
+  ting: {
+    iam: { ...iam, clock: "502 dependency_misconfigured ×4" },
+    ting: { ...ting, clock: "200 ×1; delivered" }
+  },
+  "report with a bearer": {
+    iam: {
+      refused: "200 unverified ×1; stored",
+      silent: "200 unverified ×1; stored",
+      broken: "200 unverified ×1; stored",
+      clock: "200 ×1; stored"
     }
   }
+}
 
 /** The answer where the failing upstream is not needed. */
-export const unaffected: Readonly<Record<OperationName, string>> = {
+export const unaffected: Readonly<Record<CallName, string>> = {
   login: "200 ×0; spent, registered",
   refresh: "200 ×0; spent",
   logout: "204 ×0; ended",
@@ -537,7 +530,7 @@ export const unaffected: Readonly<Record<OperationName, string>> = {
 }
 
 export const wholeCellOf = (
-  operation: OperationName,
+  operation: CallName,
   upstream: UpstreamName,
   group: string
 ): string | undefined => {

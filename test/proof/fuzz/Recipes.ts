@@ -1,0 +1,338 @@
+/** What fast-check generates and shrinks: requests as plain data, without live credentials. Bodies come from the schemas of the document. */
+import * as FastCheck from "effect/FastCheck"
+import {
+  type BodyCase,
+  bodyCases,
+  bodyInputs,
+  frameInputs,
+  headInputs,
+  type Input,
+  lineInputs
+} from "../../world/Inputs.ts"
+import { bodySizes, ownInputs } from "./OwnInputs.ts"
+import { documents, type JsonSchema, type Operation, operations, resolve } from "./Contract.ts"
+
+/** What stands for a value that is made when the request is sent: the request's own word, its person, its tokens. */
+export const marks = {
+  word: "@word@",
+  /** Another one at each place. */
+  uuid: "@uuid@",
+  actor: "@actor@",
+  slt: "@slt@",
+  refresh: "@refresh@",
+  access: "@access@"
+} as const
+
+/** A piece of text in place of a value: a huge number, anything. */
+export const rawJson = (text: string): string => `@raw ${text}@`
+export const fillRawJson = (text: string): string => text.replaceAll(/"@raw ([^"@]*)@"/g, "$1")
+
+/** A change of one node of the body, whose effect the schema tells. */
+export interface Edit {
+  /** Which node of those that fit, from 0 to 1. */
+  readonly at: number
+  readonly kind: "replace" | "leave out" | "add" | "wrap" | "upper case"
+  readonly name: string
+  readonly value: unknown
+}
+
+export interface Recipe {
+  readonly operation: Operation | undefined
+  readonly target: string
+  readonly plane: "production" | "testing"
+  /** With a bearer, where it is optional. */
+  readonly signed: boolean
+  readonly headers: ReadonlyArray<readonly [string, string]>
+  readonly value: unknown
+  readonly edits: ReadonlyArray<Edit>
+  readonly bodyCase: BodyCase | undefined
+  readonly inputs: ReadonlyArray<Input>
+  readonly place: number
+  /** Sent without waiting for the answer before; in so many pieces. */
+  readonly pipelined: boolean
+  readonly pieces: number
+  /** The same bytes once more; the same key with other content, or a delivery of a testing environment that was never made. */
+  readonly twice: boolean
+  readonly conflict: boolean
+}
+
+/** Ranges of code points: letters, combining marks, invisible characters, the other planes. */
+const ranges: ReadonlyArray<readonly [number, number]> = [
+  [0x20, 0x3f],
+  [0x41, 0x7e],
+  [0x80, 0x24f],
+  [0x300, 0x36f],
+  [0x590, 0x6ff],
+  [0x200b, 0x206f],
+  [0x3040, 0x9fff],
+  [0xe000, 0xffff],
+  [0x1_0000, 0x3_134f],
+  [0xe_0000, 0x10_ffff]
+]
+const { constantFrom: pick } = FastCheck
+const character = FastCheck.oneof(
+  ...ranges.map(([min, max]) => FastCheck.integer({ min, max }).map((point) => String.fromCodePoint(point)))
+)
+/** Well-formed text of all planes. */
+const textOf = (maxLength: number) => FastCheck.string({ unit: character, maxLength })
+
+/** Numbers that programs read wrong, and that a double holds. */
+const goodNumbers = ["1e308", "-0", "9007199254740993", "1E+2", "0.1e-400", "5"].map(rawJson)
+const badNumbers = ["1e309", "-1e309", "1".repeat(400)].map(rawJson)
+const numbers = [...goodNumbers, ...badNumbers, "-1", "2147483648"].map((text) =>
+  text.startsWith("@") ? text : rawJson(text)
+)
+
+const anyJson: FastCheck.Arbitrary<unknown> = FastCheck.letrec((tie) => ({
+  node: FastCheck.oneof(
+    { maxDepth: 2 },
+    pick<unknown>(null, true, false, ...goodNumbers),
+    FastCheck.integer({ max: 1_000_000 }).map((number) => number / 8),
+    textOf(20),
+    FastCheck.array(tie("node"), { maxLength: 2 }),
+    FastCheck.tuple(textOf(3), tie("node")).map(([name, value]) => ({ [name]: value, constructor: 1 }))
+  )
+})).node
+
+/** Values of a schema; `given` has those of single fields, by their path. */
+const fromSchema = (
+  schema: JsonSchema,
+  path: string,
+  given: Readonly<Record<string, FastCheck.Arbitrary<unknown>>>
+): FastCheck.Arbitrary<unknown> => {
+  const known = given[path]
+  if (known !== undefined) return known
+  const own = resolve(schema)
+  if (own.anyOf !== undefined)
+    return FastCheck.oneof(...own.anyOf.map((each) => fromSchema(each, path, given)))
+  switch (own.type) {
+    case "object": {
+      const members = Object.entries(own.properties ?? {}).map(
+        ([name, member]) => [name, fromSchema(member, path === "" ? name : `${path}.${name}`, given)] as const
+      )
+      if (typeof own.additionalProperties !== "object")
+        return FastCheck.record(Object.fromEntries(members), { requiredKeys: [...(own.required ?? [])] })
+      const free = textOf(8).filter((name) => name !== "__proto__")
+      return FastCheck.dictionary(free, anyJson, { maxKeys: 2 }).map((more) => ({
+        ...more,
+        canary: marks.word
+      }))
+    }
+    case "array":
+      return FastCheck.array(fromSchema(own.items ?? {}, path, given), {
+        minLength: own.minItems ?? 0,
+        maxLength: 3
+      })
+    case "string":
+      return textOf(40).map((text) => marks.word + text)
+    case "null":
+      return FastCheck.constant(null)
+    default:
+      return anyJson
+  }
+}
+
+const tables = ["musicclidaemon", "musicfrontendanalytics", "musicfrontendevents"] as const
+/** The origin of the pages that may send telemetry, though not to the daemon's table. */
+const pages = ["Origin", "http://localhost:5173"] as const
+
+/** An event with an id, without one, or with a time. */
+const event = FastCheck.record(
+  {
+    id: FastCheck.oneof(FastCheck.constant(marks.uuid), textOf(8)),
+    type: FastCheck.constant("playback.track.started"),
+    metadata: FastCheck.record({
+      occurred_at: FastCheck.integer({ min: 1_700_000_000_000, max: 1_900_000_000_000 })
+    }),
+    data: anyJson,
+    canary: FastCheck.constant(marks.word)
+  },
+  { requiredKeys: ["canary"] }
+)
+
+/** What the prose of docs/api.md says about single fields. */
+const givenFields: Readonly<Record<string, Readonly<Record<string, FastCheck.Arbitrary<unknown>>>>> = {
+  "auth.login": { slt: FastCheck.constant(marks.slt) },
+  "auth.refresh": { refresh_token: FastCheck.constant(marks.refresh) },
+  "auth.logout": { token: pick(marks.refresh, marks.access, `${marks.word} is no token`) },
+  "tings.send": {
+    type: pick("music.trigger.fired", "music.trigger.expired"),
+    key: FastCheck.constant(`${marks.actor}/${marks.word}`)
+  },
+  "reports.submit": {
+    message: textOf(40).map((text) => `${marks.word}${text} stops.`),
+    pr: pick(null, "https://github.com/harbor/music/pull/12")
+  },
+  "telemetry.accept": {
+    table: pick(...tables),
+    events: FastCheck.array(event, { minLength: 1, maxLength: 3 })
+  }
+}
+
+/** A small valid body of each call that has one. */
+const minimal: Readonly<Record<string, unknown>> = {
+  "auth.login": { slt: marks.slt },
+  "auth.refresh": { refresh_token: marks.refresh },
+  "auth.logout": { token: marks.refresh },
+  "tings.subscribe": {},
+  "tings.send": {
+    type: "music.trigger.fired",
+    key: `${marks.actor}/${marks.word}`,
+    data: { canary: marks.word }
+  },
+  "reports.submit": { message: `${marks.word} stops after a seek.` },
+  "telemetry.accept": { table: tables[1], events: [{ canary: marks.word }] },
+  "webhooks.receive": {}
+}
+
+/** A valid request of a call. */
+export const plain = (operation: Operation | undefined, more: Partial<Recipe> = {}): Recipe => ({
+  operation,
+  target: operation?.path ?? "/nothing/here",
+  plane: "production",
+  signed: true,
+  headers: [],
+  value: minimal[operation?.id ?? ""],
+  edits: [],
+  bodyCase: undefined,
+  inputs: [],
+  place: 0.5,
+  pipelined: false,
+  pieces: 1,
+  twice: false,
+  conflict: false,
+  ...more
+})
+
+const versions = ["0.0.9", "0.1.0-alpha.1", "0.1.0", "0.1.0+build.5", "1.20.300", "10.0.0-rc.1"] as const
+const optionalHeaders = FastCheck.subarray<readonly [string, string]>(
+  [
+    ["X-Music-Source", "daemon"],
+    ["X-Music-Telemetry", "on"],
+    ["X-Music-Telemetry", "off"],
+    ["traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
+    ["User-Agent", "music-cli/1.0"],
+    ["Accept-Encoding", "gzip, br"],
+    pages,
+    ...versions.map((version) => ["X-Music-Client-Version", version] as const)
+  ],
+  { maxLength: 2 }
+)
+
+const one = FastCheck.double({ min: 0, max: 1, maxExcluded: true, noNaN: true })
+const names = ["__proto__", "constructor", "prototype", "toString", "toJSON", "then", "length", "", "admin"]
+
+const edit: FastCheck.Arbitrary<Edit> = FastCheck.record({
+  at: one,
+  kind: pick("replace", "replace", "leave out", "add", "wrap", "upper case"),
+  name: pick("@name@", `@name@.${"x".repeat(150)}`, ...names),
+  value: FastCheck.oneof(
+    pick<unknown>(null, true, 7, marks.word, [], [marks.word], {}, { length: 1 }),
+    pick<unknown>(...numbers, rawJson("[".repeat(10_000) + "]".repeat(10_000))),
+    pick<unknown>(...[" ", "\u200b", "\u3000", "\n"].map((space) => space.repeat(10))),
+    pick("", "Authorization: Bearer ", "token=").map((start) => `${marks.word} ${start}${marks.access} end`),
+    textOf(300).map((text) => marks.word + text)
+  )
+})
+
+const weights: Readonly<Record<string, number>> = {
+  "auth.login": 8,
+  "auth.refresh": 8,
+  "auth.logout": 5,
+  "auth.me": 8,
+  "tings.subscribe": 5,
+  "tings.send": 14,
+  "reports.submit": 20,
+  "telemetry.accept": 12,
+  "webhooks.receive": 12
+}
+
+/** None for a quarter of the requests, else one to three. */
+const inputs = FastCheck.oneof(
+  { weight: 2, arbitrary: FastCheck.constant([]) },
+  {
+    weight: 5,
+    arbitrary: FastCheck.array(
+      FastCheck.oneof(
+        { weight: 4, arbitrary: pick(...headInputs) },
+        { weight: 2, arbitrary: pick(...bodyInputs) },
+        { weight: 1, arbitrary: pick(...lineInputs) },
+        { weight: 1, arbitrary: pick(...frameInputs) },
+        { weight: 1, arbitrary: pick(...ownInputs) }
+      ),
+      { maxLength: 3 }
+    )
+  }
+)
+
+const rarely = (times: number) => FastCheck.integer({ min: 1, max: times }).map((number) => number === times)
+
+const recipeOf = (operation: Operation | undefined, target: string): FastCheck.Arbitrary<Recipe> => {
+  const schema = operation?.body?.schema
+  const cases = bodyCases.filter(({ call }) => call === operation?.id)
+  return FastCheck.record({
+    operation: FastCheck.constant(operation),
+    target: FastCheck.constant(target),
+    plane: pick("production", "production", "production", "testing"),
+    signed: rarely(3),
+    headers: optionalHeaders,
+    value:
+      schema === undefined || operation === undefined
+        ? FastCheck.constant(undefined)
+        : fromSchema(schema, "", givenFields[operation.id] ?? {}),
+    edits: FastCheck.oneof(
+      { weight: 3, arbitrary: FastCheck.constant([]) },
+      FastCheck.array(edit, { maxLength: 2 })
+    ),
+    bodyCase: FastCheck.oneof(
+      { weight: 12, arbitrary: FastCheck.constant(undefined) },
+      { weight: cases.length === 0 ? 0 : 1, arbitrary: pick(undefined, ...cases) }
+    ),
+    inputs,
+    place: one,
+    pipelined: FastCheck.boolean(),
+    pieces: pick(1, 1, 1, 1, 2, 5),
+    twice: rarely(25),
+    conflict: rarely(10)
+  })
+}
+
+export const recipe: FastCheck.Arbitrary<Recipe> = FastCheck.oneof(
+  ...operations.map((operation) => ({
+    weight: weights[operation.id] ?? 4,
+    arbitrary: recipeOf(operation, operation.path)
+  })),
+  {
+    weight: 2,
+    arbitrary: recipeOf(
+      operations.find(({ path }) => path === "/webhook"),
+      "/webhook/"
+    )
+  },
+  ...[...documents, "/nothing/here"].map((path) => ({ weight: 1, arbitrary: recipeOf(undefined, path) }))
+)
+
+/** A call that has what an input changes. */
+const fitting = ({ name }: Input): string =>
+  name.startsWith("x-silicon")
+    ? "webhooks.receive"
+    : name.startsWith("origin")
+      ? "telemetry.accept"
+      : "reports.submit"
+
+/** Every bound and odd value of every body once, every size of a body around its bound, and every input. */
+export const examples: ReadonlyArray<Recipe> = [
+  ...operations.flatMap((operation) => [
+    plain(operation),
+    ...bodyCases
+      .filter(({ call }) => call === operation.id)
+      .map((bodyCase) => plain(operation, { bodyCase })),
+    ...(operation.body === undefined ? [] : bodySizes.map((size) => plain(operation, { inputs: [size] })))
+  ]),
+  ...[...headInputs, ...bodyInputs, ...lineInputs, ...frameInputs].map((input) =>
+    plain(
+      operations.find(({ id }) => id === fitting(input)),
+      { inputs: [input] }
+    )
+  )
+]

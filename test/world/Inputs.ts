@@ -1,0 +1,1128 @@
+/**
+ * Requests that are wrong or odd in one way, and what docs/api.md says about each: the fuzzer combines them, and tests of HTTP play them one
+ * by one. The answer to several at once is that of the earliest step of the order of checks.
+ */
+import { gzipSync } from "node:zlib"
+
+/** docs/api.md, "Order of checks", with what comes before it and the parts of its last step. */
+export const steps = [
+  "transport",
+  "host",
+  "path",
+  "method",
+  "media type",
+  "declared length",
+  "idempotency key",
+  "bearer shape",
+  "organisation shape",
+  "selector shape",
+  "size",
+  "JSON",
+  "schema",
+  "limits",
+  "plane",
+  "bearer",
+  "membership",
+  "use case"
+] as const
+export type Step = (typeof steps)[number]
+
+export type Outcome =
+  | { readonly kind: "accepted" }
+  | { readonly kind: "refused"; readonly step: Step; readonly status: number; readonly code: string }
+  /** 204 with `Allow`, before any later check. */
+  | { readonly kind: "options"; readonly step: "method" }
+  /** From this step on any documented answer is right; at `transport` also none, or a second one. */
+  | { readonly kind: "open"; readonly step: Step }
+
+export const accepted: Outcome = { kind: "accepted" }
+export const open = (step: Step): Outcome => ({ kind: "open", step })
+export const refused = (step: Step, status: number, code: string): Outcome => ({
+  kind: "refused",
+  step,
+  status,
+  code
+})
+
+/** The answer to a request with several inputs. */
+export const combine = (outcomes: ReadonlyArray<Outcome>): Outcome => {
+  const rank = (outcome: Outcome) =>
+    outcome.kind === "accepted" ? steps.length : steps.indexOf(outcome.step)
+  const first = [...outcomes].sort((one, other) => rank(one) - rank(other))[0] ?? accepted
+  if (first.kind !== "refused") return first
+  const rivals = outcomes.filter((outcome) => rank(outcome) === rank(first))
+  const same = (outcome: Outcome) =>
+    outcome.kind === "refused" && outcome.status === first.status && outcome.code === first.code
+  return rivals.every(same) ? first : open(first.step)
+}
+
+export type Framing =
+  | { readonly kind: "length" }
+  | { readonly kind: "chunked"; readonly extension: string; readonly trailer: string }
+  /** The bytes after the head are sent as they are, under the given header lines. */
+  | { readonly kind: "raw"; readonly lines: ReadonlyArray<string>; readonly bytes: Buffer }
+
+export interface Message {
+  readonly method: string
+  readonly target: string
+  /** As written after `HTTP/`. */
+  readonly version: string
+  /** Names and values as Latin-1 text: one character is one byte. */
+  readonly headers: ReadonlyArray<readonly [string, string]>
+  readonly body: Buffer | undefined
+  readonly framing: Framing
+  /** Lines of the head that are no headers. */
+  readonly lines: ReadonlyArray<string>
+  /** Complete bytes that replace everything else. */
+  readonly verbatim: Buffer | undefined
+  /** No other request may follow on its connection. */
+  readonly last: boolean
+  /** The end of the bytes is the end of the client's side. */
+  readonly halfClose: boolean
+}
+
+/** What an input needs to know about the request and its world. */
+export interface Facts {
+  /** The operation id, the names of its request headers in lower case, and whether it takes a bearer. Absent: a document or no path. */
+  readonly call:
+    | {
+        readonly id: string
+        readonly parameters: ReadonlySet<string>
+        readonly bearer: "required" | "optional" | "none"
+        readonly body: { readonly required: boolean } | undefined
+      }
+    | undefined
+  readonly plane: "production" | "testing"
+  readonly actor: string
+  /** The live access token; the secret of this application in the testing plane, and well-formed secrets of others. */
+  readonly access: string
+  readonly testingSecret: string
+  readonly otherSecrets: readonly [string, string, string]
+  readonly webOrigin: string
+  /** A word of lower-case letters and digits that occurs nowhere else. */
+  readonly word: (place: "body" | "name" | "header" | "path") => string
+  /** Seconds since the epoch. */
+  readonly now: number
+  /** From 0 to 1: where something is cut or changed. */
+  readonly place: number
+}
+
+export interface Input {
+  readonly name: string
+  /** What it changes: two inputs with one part in common are never combined. */
+  readonly parts: ReadonlyArray<string>
+  readonly outcome: Outcome | ((facts: Facts, message: Message) => Outcome)
+  /** Undefined where the request has nothing of that kind. */
+  readonly change: (message: Message, facts: Facts) => Message | undefined
+}
+
+export const outcomeOf = ({ outcome }: Input, facts: Facts, message: Message): Outcome =>
+  typeof outcome === "function" ? outcome(facts, message) : outcome
+
+const crlf = "\r\n"
+
+const chunks = (body: Buffer, extension: string): Buffer => {
+  const size = Math.max(1, Math.ceil(body.length / 3))
+  const parts: Array<Buffer> = []
+  for (let at = 0; at < body.length; at += size) {
+    const part = body.subarray(at, at + size)
+    parts.push(Buffer.from(`${part.length.toString(16)}${extension}${crlf}`), part, Buffer.from(crlf))
+  }
+  return Buffer.concat(parts)
+}
+
+export const writeMessage = (message: Message): Buffer => {
+  if (message.verbatim !== undefined) return message.verbatim
+  const { body, framing } = message
+  const lines = [
+    `${message.method} ${message.target} HTTP/${message.version}`,
+    ...message.headers.map(([name, value]) => `${name}: ${value}`),
+    ...message.lines
+  ]
+  let content: Buffer = Buffer.alloc(0)
+  if (framing.kind === "raw") {
+    lines.push(...framing.lines)
+    content = framing.bytes
+  } else if (framing.kind === "chunked") {
+    lines.push("Transfer-Encoding: chunked")
+    const end = Buffer.from(`0${crlf}${framing.trailer}${crlf}`)
+    content = Buffer.concat([chunks(body ?? Buffer.alloc(0), framing.extension), end])
+  } else if (body !== undefined) {
+    lines.push(`Content-Length: ${body.length}`)
+    content = body
+  }
+  return Buffer.concat([Buffer.from(`${lines.join(crlf)}${crlf}${crlf}`, "latin1"), content])
+}
+
+export const valuesOf = ({ headers }: Pick<Message, "headers">, name: string): ReadonlyArray<string> =>
+  headers.filter(([each]) => each.toLowerCase() === name).map(([, value]) => value)
+
+export const withHeader = (message: Message, name: string, ...values: ReadonlyArray<string>): Message => ({
+  ...message,
+  headers: [
+    ...message.headers.filter(([each]) => each.toLowerCase() !== name.toLowerCase()),
+    ...values.map((value) => [name, value] as const)
+  ]
+})
+
+const latin1 = (text: string): string => Buffer.from(text).toString("latin1")
+/** A text of exactly so many characters. */
+const filled = (length: number, start: string): string => start.slice(0, length).padEnd(length, "k")
+
+// Headers
+
+const malformedHead = refused("transport", 400, "invalid_input")
+const keyMissing = refused("idempotency key", 400, "idempotency_key_required")
+const badKey = refused("idempotency key", 400, "idempotency_key_invalid")
+const badBearer = refused("bearer shape", 401, "unauthenticated")
+const deadBearer = refused("bearer", 401, "unauthenticated")
+const badOrganisation = refused("organisation shape", 400, "invalid_input")
+const notMember = refused("membership", 403, "forbidden")
+const badSelector = refused("selector shape", 401, "testing_secret_invalid")
+const deadSelector = refused("plane", 401, "testing_secret_invalid")
+const badType = refused("media type", 415, "unsupported_media_type")
+const badSignature = refused("bearer", 401, "webhook_signature_invalid")
+
+/** A testing secret or its absence decides about the plane of the credentials. */
+const inOtherPlane = ({ call, plane }: Facts, message: Message, other: Facts["plane"]): Outcome => {
+  if (plane === other) return accepted
+  if (call?.id === "auth.login" || call?.id === "auth.refresh") return open("use case")
+  return valuesOf(message, "authorization").length === 0 ? accepted : deadBearer
+}
+const inTesting: Input["outcome"] = (facts, message) => inOtherPlane(facts, message, "testing")
+const inProduction: Input["outcome"] = (facts, message) => inOtherPlane(facts, message, "production")
+
+type Value = string | ((facts: Facts) => string)
+type Shape = readonly [name: string, value: Value, outcome: Input["outcome"]]
+
+const atTelemetry =
+  (outcome: Outcome): Input["outcome"] =>
+  ({ call }) =>
+    call?.id === "telemetry.accept" ? outcome : accepted
+const foreignOrigin = atTelemetry(refused("use case", 403, "origin_not_allowed"))
+
+const word = ({ word: make }: Facts): string => make("header")
+const ofLength =
+  (length: number): Value =>
+  (facts) =>
+    filled(length, word(facts))
+const bearerOf =
+  (length: number): Value =>
+  (facts) =>
+    `Bearer oat_${filled(length, word(facts))}`
+const secretOf =
+  (length: number): Value =>
+  (facts) =>
+    `ask_${filled(length, word(facts))}`
+const odd = <A extends string>(texts: ReadonlyArray<A>, outcome: Input["outcome"]): ReadonlyArray<Shape> =>
+  texts.map((text) => [JSON.stringify(text.slice(0, 40)), text, outcome] as const)
+
+/** Values of each request header at and around its bounds. */
+const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
+  "idempotency-key": [
+    ...[16, 17, 254, 255].map((length): Shape => [`${length} characters`, ofLength(length), accepted]),
+    ...[0, 15, 256, 4_000].map((length): Shape => [`${length} characters`, ofLength(length), badKey]),
+    ["a comma", (facts) => `${word(facts)},${word(facts)}`, accepted],
+    ["a space", (facts) => `${word(facts)} with space`, badKey],
+    ["a tab", (facts) => `${word(facts)}\t${word(facts)}`, badKey],
+    ["UTF-8", (facts) => latin1(`${word(facts)}é`), badKey],
+    ["Latin-1", (facts) => `${word(facts)}\u00e9`, badKey],
+    ["a delete character", (facts) => `${word(facts)}\u007f`, malformedHead]
+  ],
+  authorization: [
+    ["no scheme", (facts) => `oat_${word(facts)}`, badBearer],
+    ["a scheme in lower case", ({ access }) => `bearer ${access}`, badBearer],
+    ["a scheme in upper case", ({ access }) => `BEARER ${access}`, badBearer],
+    ["two spaces", ({ access }) => `Bearer  ${access}`, badBearer],
+    ["a tab", ({ access }) => `Bearer\t${access}`, badBearer],
+    ["two in one", ({ access }) => `Bearer ${access}, Bearer ${access}`, badBearer],
+    ["27 characters", bearerOf(27), badBearer],
+    ["28 characters", bearerOf(28), deadBearer],
+    ["8188 characters", bearerOf(8_188), deadBearer],
+    ["8189 characters", bearerOf(8_189), badBearer],
+    ["another token", bearerOf(43), deadBearer],
+    ["a character more", ({ access }) => `Bearer ${access}.`, deadBearer],
+    ["a character less", ({ access }) => `Bearer ${access.slice(0, -1)}`, deadBearer],
+    ["a refresh token", (facts) => `Bearer ort_${filled(40, word(facts))}`, badBearer],
+    ["a word", (facts) => `Bearer ${word(facts)}`, badBearer],
+    ["another scheme", (facts) => `Basic ${Buffer.from(`a:${word(facts)}`).toString("base64")}`, badBearer],
+    ["UTF-8", (facts) => latin1(`Bearer oat_${filled(40, word(facts))}é`), badBearer],
+    ...odd(["", "Bearer", "Bearer null"], badBearer)
+  ],
+  "x-org-id": [
+    ["2 characters", ofLength(2), badOrganisation],
+    ["3 characters", ofLength(3), notMember],
+    ["50 characters", ofLength(50), notMember],
+    ["51 characters", ofLength(51), badOrganisation],
+    ["an unknown one", word, notMember],
+    ["a dot", (facts) => `${word(facts)}.`, badOrganisation],
+    ...odd(["zenith", "__proto__", "constructor"], notMember),
+    ...odd(["ACME", "acme,zenith", "acme\u0085", ""], badOrganisation)
+  ],
+  "x-testing-environment-key": [
+    ["42 characters", secretOf(42), badSelector],
+    ["43 characters", secretOf(43), deadSelector],
+    ["44 characters", secretOf(44), badSelector],
+    ["a secret of Ting", ({ otherSecrets: [secret] }) => secret, deadSelector],
+    ["a production secret", ({ otherSecrets: [, secret] }) => secret, deadSelector],
+    ["a root key", ({ otherSecrets: [, , secret] }) => secret, badSelector],
+    ["the secret", ({ testingSecret }) => testingSecret, inTesting],
+    ["the secret twice in one", ({ testingSecret }) => `${testingSecret},${testingSecret}`, badSelector],
+    ["upper case", ({ testingSecret }) => testingSecret.toUpperCase(), badSelector],
+    ["a word", word, badSelector],
+    ...odd([latin1("ask_é"), ""], badSelector)
+  ],
+  "x-request-id": [
+    ...[7, 8, 128, 129].map(
+      (length): Shape => [
+        `${length} characters`,
+        (facts) => filled(length, word(facts).slice(4, 12)),
+        accepted
+      ]
+    ),
+    ["a space", (facts) => `${word(facts)} x`, accepted],
+    ["a slash", (facts) => `${word(facts)}/`, accepted],
+    ["Latin-1", (facts) => `${word(facts)}\u00e9`, accepted],
+    ["a credential", `oat_${"A".repeat(43)}`, accepted],
+    ...odd(["__proto__", ""], accepted)
+  ],
+  "x-music-client-version": [
+    ...odd(["0.0.1", "0.1.0", "0.1.0-rc.1", "0.1", "v0.0.1", "0.0.1-", "0.0.1, 0.0.1", ""], accepted),
+    ...odd(["99999999999999999999.0.0", "0.0.99999999999999999999"], accepted),
+    ...[57, 58, 59].map(
+      (length): Shape => [`a pre-release of ${length}`, `0.0.0-${"a".repeat(length)}`, accepted]
+    ),
+    ["a word", (facts) => `0.0.1 ${word(facts)}`, accepted]
+  ],
+  "x-music-source": [...odd(["cli", "CLI", "__proto__", ""], accepted), ["a word", word, accepted]],
+  "x-music-telemetry": [...odd(["on", "off", "ON", "on, on", ""], accepted), ["a word", word, accepted]],
+  traceparent: [
+    ...odd(
+      [
+        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        "-".repeat(3_000),
+        ""
+      ],
+      accepted
+    ),
+    ["a word", (facts) => `00-${word(facts)}-00f067aa0ba902b7-01`, accepted]
+  ],
+  origin: [
+    ["a path", ({ webOrigin }) => `${webOrigin}/`, foreignOrigin],
+    ["upper case", ({ webOrigin }) => webOrigin.toUpperCase(), foreignOrigin],
+    ["a longer host", ({ webOrigin }) => `${webOrigin}.evil.example`, foreignOrigin],
+    ["another host", (facts) => `http://${word(facts)}.example`, foreignOrigin],
+    ["two in one", ({ webOrigin }) => `${webOrigin}, ${webOrigin}`, foreignOrigin],
+    ...odd(["null", ""], foreignOrigin)
+  ],
+  "content-type": [
+    ...odd(
+      ["application/json; charset=utf-8", 'application/json;charset="UTF-8"', "Application/JSON"],
+      accepted
+    ),
+    ...odd(
+      [
+        "application/json; charset=iso-8859-1",
+        "application/json; charset=utf-16",
+        "application/jsonp",
+        "text/json",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/vnd.api+json",
+        "application/json, application/json",
+        "application/json text/plain",
+        ""
+      ],
+      badType
+    ),
+    ["another type", (facts) => `${word(facts)}/json`, badType],
+    // A parameter without meaning may be refused or ignored.
+    ["a parameter", (facts) => `application/json; ${word(facts)}`, open("media type")],
+    ...odd(["application/json;"], open("media type"))
+  ],
+  "content-encoding": [
+    ...odd(["identity", "Identity"], accepted),
+    ...odd(["br", "gzip, identity"], badType),
+    ...odd([""], open("media type"))
+  ],
+  "x-silicon-iam-event-id": [
+    ["a word", word, badSignature],
+    ...odd(["01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e", ""], badSignature)
+  ],
+  "x-silicon-iam-timestamp": [
+    ["400 s ago", ({ now }) => String(now - 400), badSignature],
+    ["in 400 s", ({ now }) => String(now + 400), badSignature],
+    ["a zero before", ({ now }) => `0${now}`, badSignature],
+    ["a sign", ({ now }) => `+${now}`, badSignature],
+    ["a fraction", ({ now }) => `${now}.0`, badSignature],
+    ...odd(["1e9", "-1", ""], badSignature)
+  ],
+  "x-silicon-iam-key-version": odd(["0", "2", "01", "-1", "1.0", "1e0", ""], badSignature),
+  "x-silicon-iam-signature": [
+    ...odd([`v1=${"0".repeat(64)}`, `v1=${"0".repeat(63)}`, `v2=${"0".repeat(64)}`], badSignature),
+    ...odd([`v1=${"é".repeat(64)}`, ""], badSignature),
+    ["a word", word, badSignature]
+  ]
+}
+
+interface Documented {
+  /** Without it, and when it is there twice. */
+  readonly missing: Input["outcome"]
+  readonly twice: Input["outcome"]
+  /** Only where the request has it already. */
+  readonly present?: boolean
+}
+
+const anonymous: Input["outcome"] = ({ call }) => (call?.bearer === "optional" ? accepted : badBearer)
+const ofDelivery: Documented = { missing: badSignature, twice: badSignature, present: true }
+const describing: Documented = { missing: accepted, twice: accepted }
+/** Without a type, a body that may be absent is judged when it has arrived. */
+const untyped: Input["outcome"] = ({ call }, { framing }) =>
+  call?.body?.required === false && framing.kind === "chunked"
+    ? refused("size", 415, "unsupported_media_type")
+    : badType
+
+const documented: Readonly<Record<string, Documented>> = {
+  "idempotency-key": { missing: keyMissing, twice: badKey, present: true },
+  authorization: { missing: anonymous, twice: badBearer, present: true },
+  "x-org-id": { missing: badOrganisation, twice: badOrganisation, present: true },
+  "x-testing-environment-key": { missing: inProduction, twice: badSelector },
+  "x-request-id": describing,
+  "x-music-client-version": describing,
+  "x-music-source": describing,
+  "x-music-telemetry": describing,
+  traceparent: describing,
+  origin: { missing: accepted, twice: foreignOrigin },
+  "content-type": { missing: untyped, twice: badType, present: true },
+  "content-encoding": { missing: accepted, twice: open("media type"), present: true },
+  "x-silicon-iam-event-id": ofDelivery,
+  "x-silicon-iam-timestamp": ofDelivery,
+  "x-silicon-iam-key-version": ofDelivery,
+  "x-silicon-iam-signature": ofDelivery
+}
+
+/** Whether the request may have the header, or has it. */
+const takes = (name: string, { present }: Documented, message: Message, { call }: Facts): boolean => {
+  if (name === "content-encoding") return message.body !== undefined && call?.body !== undefined
+  if (present === true) return valuesOf(message, name).length > 0
+  return call?.parameters.has(name) === true || (name === "origin" && call !== undefined)
+}
+
+const headerInputs: ReadonlyArray<Input> = Object.entries(documented).flatMap(([name, header]) => {
+  const input = (
+    title: string,
+    outcome: Input["outcome"],
+    values: (message: Message, facts: Facts) => ReadonlyArray<string>,
+    written = name
+  ): Input => ({
+    name: `${name}: ${title}`,
+    // Without a bearer nobody reads the organisation.
+    parts: name === "authorization" ? [name, ...(title === "left out" ? ["x-org-id"] : [])] : [name],
+    outcome,
+    change: (message, facts) =>
+      takes(name, header, message, facts)
+        ? withHeader(message, written, ...values(message, facts))
+        : undefined
+  })
+  const own = (message: Message) => valuesOf(message, name).slice(0, 1)
+  const given = (value: Value, facts: Facts) => (typeof value === "string" ? value : value(facts))
+  return [
+    ...(shapes[name] ?? []).map(([title, value, outcome]) =>
+      input(title, outcome, (_, facts) => [given(value, facts)])
+    ),
+    input("left out", header.missing, () => []),
+    input("twice", header.twice, (message) => [...own(message), ...own(message), "x", "x"].slice(0, 2)),
+    input("name in another case", accepted, own, name.toUpperCase()),
+    input("spaces around", accepted, (message) => own(message).map((value) => ` \t ${value} \t `))
+  ]
+})
+
+/** Headers without a meaning here. */
+const extraHeaders: ReadonlyArray<readonly [string, string]> = [
+  ["Cookie", "session=zqx; __proto__=1"],
+  ["DNT", "1"],
+  ["Sec-GPC", "1"],
+  ["Expect", "100-continue"],
+  ["Expect", "200-ok"],
+  ["TE", "trailers, deflate;q=0.5"],
+  ["Range", "bytes=0-1"],
+  ["If-None-Match", "*"],
+  ["If-Match", '"x"'],
+  ["If-Modified-Since", "Wed, 21 Oct 2015 07:28:00 GMT"],
+  ["X-HTTP-Method-Override", "DELETE"],
+  ["X-Original-URL", "/readyz"],
+  ["Forwarded", "for=1.2.3.4"],
+  ["__proto__", "polluted"],
+  ["constructor", "polluted"],
+  ["Accept", "application/xml"],
+  ["Accept-Encoding", "gzip;q=0, *;q=0"],
+  ["Upgrade", "h2c"],
+  ["Upgrade", "websocket"],
+  ["Via", "1.1 proxy"],
+  ["X-Org-ID-", "acme"],
+  ["Access-Control-Request-Method", "POST"]
+]
+
+const connectionValues = [
+  "close",
+  "Close, keep-alive",
+  "keep-alive",
+  "Upgrade",
+  "TE, close",
+  "x-org-id, close"
+]
+
+const hostOutcome =
+  (count: number): Input["outcome"] =>
+  (_, { version }) =>
+    count === 1 || version === "1.0" ? accepted : refused("host", 400, "invalid_input")
+
+const otherHeaders: ReadonlyArray<Input> = [
+  ...extraHeaders.map(
+    ([name, value]): Input => ({
+      name: `${name}: ${value}`,
+      parts: ["extra"],
+      outcome: accepted,
+      change: (message) => ({ ...message, headers: [...message.headers, [name, value]] })
+    })
+  ),
+  ...connectionValues.map(
+    (value): Input => ({
+      name: `Connection: ${value}`,
+      parts: ["connection", "extra"],
+      outcome: accepted,
+      change: (message) => ({
+        ...withHeader(message, "Connection", value),
+        last: true,
+        ...(value === "Upgrade"
+          ? { headers: [...message.headers, ["Connection", value], ["Upgrade", "websocket"]] }
+          : {})
+      })
+    })
+  ),
+  ...[[], ["", ""], ["a.example", "evil.example"], [""], ["evil.example"]].map(
+    (hosts): Input => ({
+      name: `Host: ${JSON.stringify(hosts)}`,
+      parts: ["host"],
+      outcome: hostOutcome(hosts.length),
+      change: (message) => withHeader(message, "Host", ...hosts)
+    })
+  ),
+  ...[100, 900].map(
+    (count): Input => ({
+      name: `${count} headers`,
+      parts: ["size of the head"],
+      outcome: accepted,
+      change: (message) => ({
+        ...message,
+        headers: [...message.headers, ...Array.from({ length: count }, (_, at) => [`X-${at}`, "v"] as const)]
+      })
+    })
+  ),
+  ...[4_000, 12_000, 16_384, 40_000, 200_000].map(
+    (size): Input => ({
+      name: `a header of ${size} bytes`,
+      // The answer of the transport to HEAD has a body.
+      parts: ["size of the head", "line"],
+      outcome: size < 16_384 ? accepted : refused("transport", 431, "invalid_input"),
+      change: (message, facts) => ({
+        ...message,
+        headers: [...message.headers, ["X-Long", word(facts) + "v".repeat(size)]],
+        last: true
+      })
+    })
+  )
+]
+
+// Request line
+
+const notFound = refused("path", 404, "not_found")
+
+const paths: ReadonlyArray<readonly [string, (path: string, word: string) => string]> = [
+  ["a slash before", (path) => `/${path}`],
+  ["a slash after", (path) => `${path}/`],
+  ["two slashes after", (path) => `${path}//`],
+  ["upper case", (path) => path.toUpperCase()],
+  ["a percent code", (path) => path.replace(/.$/, (last) => `%${last.charCodeAt(0).toString(16)}`)],
+  ["a coded slash", (path) => path.replace(/\/(?=[^/]+$)/, "%2F")],
+  ["a dot before", (path) => `/.${path}`],
+  ["a way up before", (path, word) => `/${word}/..${path}`],
+  ["a way up after", (path, word) => `${path}/../${word}`],
+  ["a parameter", (path, word) => `${path};${word}`],
+  ["a coded NUL", (path) => `${path}%00`],
+  ["a coded header", (path) => `${path}%0d%0aX-Injected:%201`],
+  ["a word", (_, word) => `/${word}`],
+  ["a word in the API", (_, word) => `/api/v1/${word}`],
+  ["__proto__", () => "/__proto__"],
+  ["constructor", () => "/constructor"],
+  ["3,000 characters", (path) => `${path}/${"a".repeat(3_000)}`]
+]
+
+const line = (
+  name: string,
+  outcome: Input["outcome"],
+  change: (message: Message, facts: Facts) => Partial<Message> | undefined
+): Input => ({
+  name,
+  parts: ["line"],
+  outcome,
+  change: (message, facts) => {
+    const changed = change(message, facts)
+    return changed === undefined ? undefined : { ...message, ...changed }
+  }
+})
+
+const refusedMethod = refused("method", 405, "method_not_allowed")
+
+export const lineInputs: ReadonlyArray<Input> = [
+  ...["PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "QUERY", "SEARCH", "M-SEARCH"].map((method) =>
+    line(`method ${method}`, refusedMethod, () => ({ method }))
+  ),
+  line("the method of other calls", refusedMethod, ({ method }) => ({
+    method: method === "GET" ? "POST" : "GET"
+  })),
+  // Every call with a body is a POST.
+  line(
+    "HEAD",
+    ({ call }) => (call?.body === undefined ? accepted : refusedMethod),
+    () => ({ method: "HEAD" })
+  ),
+  line("OPTIONS", { kind: "options", step: "method" }, () => ({ method: "OPTIONS" })),
+  line("OPTIONS of everything", { kind: "options", step: "method" }, () => ({
+    method: "OPTIONS",
+    target: "*"
+  })),
+  line("an asterisk", notFound, () => ({ target: "*" })),
+  ...["get", "Post", "FOO", "GETS", "__PROTO__", "G\u00e9T"].map((method) =>
+    line(`method ${method}`, malformedHead, () => ({ method, last: true }))
+  ),
+  ...["example.com:443", "127.0.0.1:80", "/healthz"].map(
+    (target): Input =>
+      // It has no path, so its Host does not matter.
+      ({
+        ...line(`CONNECT ${target}`, notFound, () => ({ method: "CONNECT", target, last: true })),
+        parts: ["line", "host"]
+      })
+  ),
+  ...paths.map(([name, change]) =>
+    line(
+      `path with ${name}`,
+      (_, { target }) => (target === "/webhook/" ? accepted : notFound),
+      ({ target }, { call, word: make }) => {
+        const changed = change(target, make("path"))
+        return call === undefined || changed === target ? undefined : { target: changed }
+      }
+    )
+  ),
+  ...["?$", "?", "?a=$&a=2", "#$", "?__proto__[x]=1", "?x=/../$"].map((query) =>
+    line(`target with ${query}`, accepted, ({ target }, { word: make }) => ({
+      target: target + query.replace("$", make("path"))
+    }))
+  ),
+  ...["http://127.0.0.1", "HTTP://evil.example:80", "https://127.0.0.1"].map((origin) =>
+    line(`target at ${origin}`, accepted, ({ target }) => ({ target: origin + target }))
+  ),
+  line("target with a user", open("transport"), ({ target }) => ({
+    target: `http://user@127.0.0.1${target}`,
+    last: true,
+    halfClose: true
+  })),
+  line("HTTP/1.0", accepted, () => ({ version: "1.0", last: true })),
+  line("HTTP/1.0 without a Host", accepted, (message) => ({
+    ...withHeader(message, "Host"),
+    version: "1.0",
+    last: true
+  }))
+]
+
+// Bytes of the body
+
+const badJson = refused("JSON", 400, "invalid_input")
+const badShape = refused("schema", 400, "invalid_input")
+
+const bytesOf = (...values: ReadonlyArray<number>) => Buffer.from(values)
+
+const text = (
+  name: string,
+  outcome: Input["outcome"],
+  change: (body: Buffer, facts: Facts) => Buffer | undefined
+): Input => ({
+  name: `body: ${name}`,
+  parts: ["text"],
+  outcome,
+  change: (message, facts) => {
+    const body =
+      message.body === undefined || facts.call?.body === undefined ? undefined : change(message.body, facts)
+    return body === undefined ? undefined : { ...message, body }
+  }
+})
+
+/** Puts bytes into the last text of the body that has the request's own word, where everything is allowed. */
+const inText = (name: string, outcome: Outcome, bytes: Buffer | string): Input =>
+  text(name, outcome, (body, { call, word: make }) => {
+    const at = ["reports.submit", "tings.send", "telemetry.accept", "webhooks.receive"].includes(
+      call?.id ?? ""
+    )
+      ? body.lastIndexOf(make("body"))
+      : -1
+    return at === -1
+      ? undefined
+      : Buffer.concat([body.subarray(0, at), Buffer.from(bytes), body.subarray(at)])
+  })
+
+const another = (value: Value, outcome: Input["outcome"]): Input => ({
+  ...text(typeof value === "string" ? value.slice(0, 40) : "a word", outcome, (_, facts) =>
+    Buffer.from(typeof value === "string" ? value : value(facts))
+  ),
+  parts: ["text", "value"]
+})
+
+export const bodyInputs: ReadonlyArray<Input> = [
+  text("a byte order mark", badJson, (body) => Buffer.concat([bytesOf(0xef, 0xbb, 0xbf), body])),
+  ...[",", "{}", "\0", "//", "x"].map((end) =>
+    text(`${JSON.stringify(end)} after it`, badJson, (body) => Buffer.concat([body, Buffer.from(end)]))
+  ),
+  text("white space around", accepted, (body) =>
+    Buffer.concat([Buffer.from(" \r\n\t"), body, Buffer.from("\n \t\r")])
+  ),
+  text("a vertical tab before", badJson, (body) => Buffer.concat([bytesOf(0x0b), body])),
+  text("a trailing comma", badJson, (body) => Buffer.from(body.toString().replace(/}$/, ",}"))),
+  text("single quotes", badJson, (body) =>
+    body.includes('"') ? Buffer.from(body.toString().replaceAll('"', "'")) : undefined
+  ),
+  text("cut short", badJson, (body, { place }) =>
+    body.subarray(0, 1 + Math.floor(place * (body.length - 1.01)))
+  ),
+  text(
+    "empty",
+    ({ call }) => (call?.body?.required === true ? badJson : accepted),
+    () => Buffer.alloc(0)
+  ),
+  text("UTF-16", badJson, (body) => Buffer.from(body.toString(), "utf16le")),
+  text("a field twice", accepted, (body) => {
+    const name = /^\{("[^"]*"):/.exec(body.toString())?.[1]
+    return name === undefined ? undefined : Buffer.from(`{${name}:null,${body.toString().slice(1)}`)
+  }),
+  ...["null", "[]", "0", '""', "[[]]", "NaN", "undefined", "[".repeat(15_000)].map((value) =>
+    another(value, badJson)
+  ),
+  another(({ word: make }) => `"${make("body")}"`, badJson),
+  another("{}", ({ call }) => (call?.id === "tings.subscribe" ? accepted : badShape)),
+  another('{"__proto__":{"x":1}}', badJson),
+  another('{"\\u005f_proto__":{"x":1}}', badJson),
+  another('{"constructor":{"prototype":{}}}', badShape),
+  {
+    name: "body: gzip",
+    parts: ["text", "content-encoding"],
+    outcome: badType,
+    change: (message, { call }) =>
+      message.body === undefined || call?.body === undefined
+        ? undefined
+        : { ...withHeader(message, "Content-Encoding", "gzip"), body: gzipSync(message.body) }
+  },
+  text("gzip without its name", badJson, (body) => gzipSync(body)),
+  inText("a high surrogate", badJson, "\\ud800"),
+  inText("a low surrogate", badJson, "\\uDC00x"),
+  inText("surrogates reversed", badJson, "\\udc00\\ud800"),
+  inText("a surrogate as bytes", badJson, bytesOf(0xed, 0xa0, 0x80)),
+  inText("the byte FF", badJson, bytesOf(0xff)),
+  inText("an overlong form", badJson, bytesOf(0xc0, 0x80)),
+  inText("a cut character", badJson, bytesOf(0xf0, 0x9f, 0x8e)),
+  inText("a character above U+10FFFF", badJson, bytesOf(0xf4, 0x90, 0x80, 0x80)),
+  inText("a continuation", badJson, bytesOf(0x80)),
+  inText("NUL", badJson, bytesOf(0)),
+  inText("an escape character", badJson, bytesOf(0x1b)),
+  inText("a line feed", badJson, "\n"),
+  inText("an unknown escape", badJson, "\\x41"),
+  inText("a short escape", badJson, "\\u12"),
+  inText("an escaped NUL", accepted, "\\u0000"),
+  inText("an escaped pair", accepted, "\\ud834\\udd1e"),
+  inText("escaped quotes", accepted, '\\/\\"\\\\'),
+  inText("joiners", accepted, "\u200b\u200d\u2060\ufeff"),
+  inText("directions", accepted, "\u202e\u2066"),
+  inText("tags", accepted, "\u{e0041}\u{e007f}")
+]
+
+// Framing
+
+/** What the server waits for, or reads as something else, depends on the bytes; the answer may be none. */
+const frame = (
+  name: string,
+  outcome: Outcome,
+  change: (message: Message, body: Buffer, facts: Facts) => Partial<Message>
+): Input => ({
+  name,
+  parts: ["line", "framing", "size of the head", "host", "connection", "extra"],
+  outcome,
+  change: (message, facts) => {
+    const { body, framing, method } = message
+    if (body === undefined || body.length === 0 || framing.kind !== "length" || method === "HEAD")
+      return undefined
+    return { ...message, last: true, ...change(message, body, facts) }
+  }
+})
+
+const perhaps = open("transport")
+const raw = (lines: ReadonlyArray<string>, bytes: Buffer): Pick<Message, "framing"> => ({
+  framing: { kind: "raw", lines, bytes }
+})
+const oneChunk = (body: Buffer, size = body.length.toString(16)): Buffer =>
+  Buffer.concat([Buffer.from(`${size}${crlf}`), body, Buffer.from(`${crlf}0${crlf}${crlf}`)])
+const chunkedLine = ["Transfer-Encoding: chunked"]
+const cut = (bytes: Buffer, place: number) => bytes.subarray(0, Math.floor(place * bytes.length))
+
+/** The first line of the request in another form. */
+const firstLines: ReadonlyArray<(method: string, target: string, word: string) => string> = [
+  (method, target) => `${method}  ${target} HTTP/1.1`,
+  (method, target) => `${method} ${target} HTTP/2.0`,
+  (method, target) => `${method} ${target} HTTP/1.2`,
+  (method, target) => `${method} ${target} http/1.1`,
+  (method, target) => `${method} ${target}`,
+  (method, target, word) => `${method} ${target} ${word} HTTP/1.1`,
+  (method, target) => `${method} ${target}\0 HTTP/1.1`,
+  (method) => `${method} /${latin1("日本")} HTTP/1.1`,
+  (_, __, word) => word,
+  () => "PRI * HTTP/2.0",
+  () => "\u0016\u0003\u0001\u0002\u0000"
+]
+
+const headerLines: ReadonlyArray<(word: string) => string> = [
+  () => "No-Colon",
+  () => "Space Before : x",
+  () => "X-Space : x",
+  () => ": no name",
+  (word) => `X-Nul: a\0${word}`,
+  (word) => `X-Bell: \u0007${word}`,
+  (word) => `X-Return: a\r${word}`,
+  () => " X-Folded: start",
+  () => "X-Name\u00e9: x",
+  () => "X(Paren): x",
+  () => "\u0001: x"
+]
+
+const withHead = (message: Message, change: (head: string) => string): Buffer => {
+  const bytes = writeMessage(message)
+  const end = bytes.indexOf("\r\n\r\n") + 4
+  const head = change(bytes.subarray(0, end).toString("latin1"))
+  return Buffer.concat([Buffer.from(head, "latin1"), bytes.subarray(end)])
+}
+
+export const frameInputs: ReadonlyArray<Input> = [
+  ...["", ";a=b", ';name="quoted"'].flatMap((extension) =>
+    ["", "X-Trailer: 1\r\n", "Idempotency-Key: trailer-trailer-trailer\r\n"].map(
+      (trailer): Input => ({
+        ...frame(`chunks ${extension} ${trailer.trim()}`, accepted, () => ({
+          framing: { kind: "chunked", extension, trailer },
+          last: false
+        })),
+        parts: ["line", "framing"]
+      })
+    )
+  ),
+  frame("chunks with long extensions", perhaps, () => ({
+    framing: { kind: "chunked", extension: `;${"x".repeat(500)}`, trailer: "" }
+  })),
+  frame("a length that is too long, then the end", perhaps, (_, body, { place }) => ({
+    ...raw([`Content-Length: ${body.length + 1 + Math.floor(place * 50)}`], body),
+    halfClose: true
+  })),
+  frame("a body cut short, then the end", perhaps, (_, body, { place }) => ({
+    ...raw([`Content-Length: ${body.length}`], cut(body, place)),
+    halfClose: true
+  })),
+  frame("a chunk cut short, then the end", perhaps, (_, body, { place }) => ({
+    ...raw(chunkedLine, cut(oneChunk(body), place)),
+    halfClose: true
+  })),
+  frame("a length that is too short", perhaps, (_, body, { place }) =>
+    raw([`Content-Length: ${cut(body, place).length}`], body)
+  ),
+  ...[0, 1].map((more) =>
+    frame(`two lengths, ${more} apart`, malformedHead, (_, body) =>
+      raw([`Content-Length: ${body.length}`, `Content-Length: ${body.length + more}`], body)
+    )
+  ),
+  frame("a length, then chunks", malformedHead, (_, body) =>
+    raw([`Content-Length: ${body.length}`, ...chunkedLine], oneChunk(body))
+  ),
+  frame("chunks, then a length", malformedHead, (_, body) =>
+    raw([...chunkedLine, `Content-Length: ${body.length}`], oneChunk(body))
+  ),
+  ...["-1", "+5", "0x10", "1e3", "5, 5", "", "99999999999999999999", "5 5", "NaN"].map((length) =>
+    frame(`the length ${length}`, malformedHead, (_, body) => raw([`Content-Length: ${length}`], body))
+  ),
+  ...["gzip", "chunked, gzip", "xchunked", "chunked, chunked", "identity", "chunked\t,", " chunked;q=1"].map(
+    (coding) =>
+      frame(`the transfer coding ${coding}`, perhaps, (_, body) =>
+        raw([`Transfer-Encoding: ${coding}`], oneChunk(body))
+      )
+  ),
+  ...["g", "-5", "0x5", "", "ffffffffffffffffff", "5 ", "\n5"].map((size) =>
+    frame(`a chunk of the size ${JSON.stringify(size)}`, perhaps, (_, body) => ({
+      ...raw(chunkedLine, oneChunk(body, size)),
+      halfClose: true
+    }))
+  ),
+  ...headerLines.map((make) =>
+    frame(`the line ${JSON.stringify(make("…"))}`, malformedHead, (message, _, facts) => ({
+      lines: [...message.lines, make(word(facts))]
+    }))
+  ),
+  ...(
+    [
+      ["line feeds alone", (head: string) => head.replaceAll("\r\n", "\n")],
+      ["a line feed alone", (head: string) => head.replace("\r\n", "\n")],
+      ["a folded line", (head: string) => head.replace("\r\n\r\n", "\r\nX-Folded: a\r\n b\r\n\r\n")]
+    ] as const
+  ).map(([name, change]) =>
+    frame(name, perhaps, (message) => ({ verbatim: withHead(message, change), halfClose: true }))
+  ),
+  ...firstLines.map((make) =>
+    frame(
+      `the first line ${JSON.stringify(make("GET", "/", "…"))}`,
+      perhaps,
+      (message, _, { word: made }) => ({
+        verbatim: withHead(
+          message,
+          (head) => make(message.method, message.target, made("path")) + head.slice(head.indexOf("\r\n"))
+        ),
+        halfClose: true
+      })
+    )
+  ),
+  frame("empty lines before", accepted, (message) => ({
+    verbatim: Buffer.concat([Buffer.from("\r\n\r\n"), writeMessage(message)])
+  })),
+  frame("random bytes", perhaps, (_, __, { place }) => ({
+    verbatim: Buffer.from(
+      Array.from(
+        { length: 1 + Math.floor(place * 300) },
+        (_each, at) => Math.floor(place * 1e9 + at * at * 7_919) % 256
+      )
+    ),
+    halfClose: true
+  })),
+  frame("a byte of the request changed", perhaps, (message, _, { place }) => {
+    const bytes = Buffer.from(writeMessage(message))
+    const at = Math.floor(place * bytes.length)
+    bytes[at] = Math.floor(place * 1e6) % 256
+    return { verbatim: bytes, halfClose: true }
+  })
+]
+
+export const headInputs: ReadonlyArray<Input> = [...headerInputs, ...otherHeaders]
+
+// Values of the body
+
+/** One member of a valid body in another form. */
+export interface BodyCase {
+  readonly name: string
+  /** The operation id. */
+  readonly call: string
+  readonly member: string
+  readonly value: (facts: Facts) => unknown
+  readonly outcome: Outcome
+}
+
+type Measure = (text: string) => number
+const codePoints: Measure = (given) => [...given].length
+const utf8: Measure = (given) => Buffer.byteLength(given)
+
+/** Characters of 1 to 4 bytes of UTF-8, the last of two UTF-16 units. */
+const units: ReadonlyArray<string> = ["x", "é", "語", "𝄞"]
+const ascii: ReadonlyArray<string> = ["x"]
+
+/** A text that begins with `start` where it fits, made of one character, of an exact length under a measure. */
+const textOfLength = (length: number, start: string, unit: string, measure: Measure): string => {
+  const head = measure(start) <= length ? start : ""
+  const room = Math.max(0, length - measure(head))
+  const count = Math.floor(room / measure(unit))
+  return head + unit.repeat(count) + "x".repeat(room - count * measure(unit))
+}
+
+interface Bound {
+  readonly call: string
+  readonly name: string
+  readonly member: string
+  readonly side: "least" | "most"
+  readonly at: number
+  readonly units: ReadonlyArray<string>
+  readonly inside: Outcome
+  readonly outside: Outcome
+  readonly value: (length: number, unit: string, facts: Facts) => unknown
+}
+
+const own = ({ word: make }: Facts): string => make("body")
+const nested = (levels: number): unknown => {
+  let value: unknown = 1
+  for (let level = 0; level < levels; level += 1) value = { a: value }
+  return value
+}
+const list = (length: number, item: (at: number) => unknown) => Array.from({ length }, (_, at) => item(at))
+const attachment = (name: string, content: string) => [{ name, content }]
+const badToken = refused("use case", 401, "unauthenticated")
+
+const bound = (
+  call: string,
+  name: string,
+  side: Bound["side"],
+  at: number,
+  value: Bound["value"],
+  more: Partial<Bound> = {}
+): Bound => ({
+  call,
+  name,
+  member: name,
+  side,
+  at,
+  units: ascii,
+  inside: accepted,
+  outside: badShape,
+  value,
+  ...more
+})
+const message = (length: number, unit: string, facts: Facts) =>
+  textOfLength(length, own(facts), unit, codePoints)
+const named = (length: number, unit: string, facts: Facts) =>
+  attachment(textOfLength(length, "", unit, codePoints), own(facts))
+const pull = (length: number) => {
+  const [start, end] = ["https://github.com/harbor/", "/pull/1"]
+  return `${start}${"m".repeat(length - start.length - end.length)}${end}`
+}
+const plain = (start: string) => (length: number, unit: string) =>
+  textOfLength(length, start, unit, codePoints)
+const unknownType = { units, inside: refused("use case", 404, "not_found") }
+const unknownSlt = { inside: refused("use case", 401, "slt_rejected") }
+const tooDeep = { outside: badJson, member: "data" }
+
+const bounds: ReadonlyArray<Bound> = [
+  bound("reports.submit", "message", "least", 10, message, { units }),
+  bound("reports.submit", "message", "most", 20_000, message, { units }),
+  bound("reports.submit", "attachments", "most", 5, (length, _, facts) =>
+    list(length, (at) => ({ name: `${at}.log`, content: own(facts) }))
+  ),
+  bound("reports.submit", "attachment name", "least", 1, named, { member: "attachments", units }),
+  bound("reports.submit", "attachment name", "most", 120, named, { member: "attachments", units }),
+  bound(
+    "reports.submit",
+    "attachment content",
+    "most",
+    100_000,
+    (length, unit, facts) => attachment("a.log", textOfLength(length, own(facts), unit, codePoints)),
+    { member: "attachments", units }
+  ),
+  bound(
+    "reports.submit",
+    "context",
+    "most",
+    32_768,
+    (length, unit) => ({ text: textOfLength(length - '{"text":""}'.length, "", unit, utf8) }),
+    { units }
+  ),
+  bound("reports.submit", "pr", "most", 500, pull, { inside: refused("use case", 400, "invalid_input") }),
+  bound("reports.submit", "levels", "most", 63, nested, { ...tooDeep, member: "context" }),
+  bound("tings.send", "type", "least", 1, plain(""), unknownType),
+  bound("tings.send", "type", "most", 255, plain(""), unknownType),
+  bound(
+    "tings.send",
+    "key",
+    "most",
+    200,
+    (length, unit, facts) => textOfLength(length, `${facts.actor}/${own(facts)}`, unit, utf8),
+    { units }
+  ),
+  bound("tings.send", "levels", "most", 63, nested, tooDeep),
+  bound(
+    "tings.send",
+    "data",
+    "most",
+    261_000,
+    (length, unit) => ({ text: textOfLength(length, "", unit, utf8) }),
+    {
+      units,
+      // The fields that the service adds decide near the bound.
+      outside: open("use case")
+    }
+  ),
+  bound("telemetry.accept", "events", "least", 1, (length, _, facts) =>
+    list(length, () => ({ canary: own(facts) }))
+  ),
+  bound("telemetry.accept", "events", "most", 40, (length, _, facts) =>
+    list(length, () => ({ canary: own(facts) }))
+  ),
+  bound("telemetry.accept", "levels", "most", 61, (length) => [{ a: nested(length) }], {
+    ...tooDeep,
+    member: "events"
+  }),
+  bound("auth.login", "slt", "least", 1, plain(""), unknownSlt),
+  bound("auth.login", "slt", "most", 8_192, plain(""), unknownSlt),
+  bound("auth.refresh", "refresh_token", "most", 8_192, plain("ort_"), {
+    inside: badToken,
+    outside: badToken
+  }),
+  bound("auth.logout", "token", "most", 4_096, plain("ort_"), { outside: accepted })
+]
+
+const atBounds: ReadonlyArray<BodyCase> = bounds.flatMap((row) =>
+  [row.at - 1, row.at, row.at + 1].flatMap((length) =>
+    row.units.map((unit) => ({
+      name: `${row.name} of ${length} ${unit} where the bound is ${row.at}`,
+      call: row.call,
+      member: row.member,
+      value: (facts) => row.value(length, unit, facts),
+      outcome: (row.side === "least" ? length >= row.at : length <= row.at) ? row.inside : row.outside
+    }))
+  )
+)
+
+/** Values that fit the type of their member, and mean something else. */
+const otherValues: ReadonlyArray<readonly [call: string, member: string, value: Value, outcome: Outcome]> = [
+  ["tings.send", "type", "music.trigger.unknown", refused("use case", 404, "not_found")],
+  ["tings.send", "type", "constructor", refused("use case", 404, "not_found")],
+  ["tings.send", "type", "music.trigger.fired ", refused("use case", 404, "not_found")],
+  ["tings.send", "key", (facts) => `si:somebody/${own(facts)}`, refused("use case", 400, "invalid_input")],
+  [
+    "tings.send",
+    "key",
+    (facts) => `${facts.actor.toUpperCase()}/${own(facts)}`,
+    refused("use case", 400, "invalid_input")
+  ],
+  ["tings.send", "key", ({ actor }) => actor, refused("use case", 400, "invalid_input")],
+  ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}\u0085`, badShape],
+  ...["musicbackend", "__proto__", "constructor", "users", "musicclidaemon "].map(
+    (table) => ["telemetry.accept", "table", table, refused("use case", 400, "invalid_input")] as const
+  ),
+  ...["github.com/other/music/pull/1", "example.com/harbor/music/pull/1"].map(
+    (url) => ["reports.submit", "pr", `https://${url}`, refused("use case", 400, "invalid_input")] as const
+  ),
+  ...["https://github.com/harbor/music/pull/0", "https://github.com:99999/harbor/music/pull/1"].map(
+    (url) => ["reports.submit", "pr", url, badShape] as const
+  ),
+  ...["http://github.com/harbor/music/pull/1", "javascript:alert(1)"].map(
+    (url) => ["reports.submit", "pr", url, badShape] as const
+  ),
+  ["reports.submit", "message", "\u3000\n 123456789 \t", badShape],
+  ["auth.login", "slt", (facts) => `oac_${filled(43, own(facts))}`, refused("use case", 401, "slt_rejected")],
+  ["auth.login", "slt", "oac_ with a space", badShape],
+  ["auth.refresh", "refresh_token", (facts) => `ort_${filled(43, own(facts))}`, badToken],
+  ["auth.refresh", "refresh_token", ({ access }) => access, badToken],
+  ["auth.refresh", "refresh_token", "", badToken],
+  ["auth.logout", "token", "", accepted],
+  ["auth.logout", "token", (facts) => `oat_${filled(43, own(facts))}`, accepted]
+]
+
+export const bodyCases: ReadonlyArray<BodyCase> = [
+  ...atBounds,
+  ...otherValues.map(
+    ([call, member, value, outcome], at): BodyCase => ({
+      name: `${member}: ${typeof value === "string" ? JSON.stringify(value) : `another, ${at}`}`,
+      call,
+      member,
+      value: (facts) => (typeof value === "string" ? value : value(facts)),
+      outcome
+    })
+  )
+]
