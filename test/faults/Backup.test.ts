@@ -24,7 +24,7 @@ import { restore, verifyBackup } from "../../src/layers/store/backup/Restore.ts"
 import { applicationId } from "../../src/layers/store/sqlite/ApplicationId.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
 import { start } from "../support/Process.ts"
-import { scalar, spoolLawHolds } from "./Files.ts"
+import { scalar, spoolLawHolds } from "./Databases.ts"
 import { folder, openStore, rawClient, rawQuery, sampleEntry, withStore } from "../layers/store/Stores.ts"
 import { patience, until } from "../support/Waiting.ts"
 

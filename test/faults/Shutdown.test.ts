@@ -11,7 +11,7 @@ import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { folder, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
-import { scalar, spoolLawHolds } from "./Files.ts"
+import { scalar, spoolLawHolds } from "./Databases.ts"
 import {
   bundleBefore,
   type Served,

@@ -8,7 +8,7 @@ import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { folder, withStore } from "../layers/store/Stores.ts"
-import { scalar } from "./Files.ts"
+import { scalar } from "./Databases.ts"
 import { bundleBefore, refuse } from "./Processes.ts"
 
 bundleBefore()

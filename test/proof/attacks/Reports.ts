@@ -5,188 +5,252 @@
 import * as FastCheck from "effect/FastCheck"
 import * as Option from "effect/Option"
 import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
+import { repositoryName } from "../../../sandbox/SimulatedUpstreams.ts"
 import { composeIssue, fullSize, markerOf, shortSize } from "../../../src/services/IssueDraft.ts"
 import { redactReport } from "../../../src/services/Redaction.ts"
-import type { ReportContent } from "../../../src/services/Store.ts"
 import {
   Anonymous,
+  type ReportContent,
   type Reporter,
   type StoredReport,
   Unverified,
   Verified
 } from "../../../src/services/Store.ts"
 import { until } from "../../durability/Client.ts"
-import type { ApartAttack } from "./ApartAttack.ts"
-import { bearing, type Bench, type HeaderLines, logIn, newKey, send, withBench } from "./Bench.ts"
-import { disguised, publicId, type Secret, secret } from "./Disguises.ts"
-import { actsOutside, betrays, controls, names, readIssue, readingsOf } from "./PublishedText.ts"
+import { bearing, type Bench, type IdentityAttack, logIn, newKey, writtenBy } from "./Bench.ts"
+import { betrays, decodeReferences, names, problemsOf, shows } from "./PublishedText.ts"
 
 const forged = "report-ref: rep_4f1d9c0a7b3e4d5f8a6b2c1d0e9f8a7b-00112233445566778899aabbccddeeff"
 
-/** Text that renders, refers, notifies, or imitates the service. */
+/** Text that renders, refers, notifies, or imitates the service; one a line, and those with ends of lines. */
 const corpus: ReadonlyArray<string> = [
-  "@octocat",
-  "@harbor/maintainers",
-  "`@octocat`",
-  "\uff20octocat",
-  "@\u200boctocat",
-  "&#64;octocat",
-  "&commat;octocat",
-  "@&#111;ctocat",
-  "\\@octocat",
-  "#1",
-  "GH-1",
-  "gh-1",
-  "GH\\-1",
-  "harbor/music#1",
-  "&num;1",
-  "fixes #1",
-  "Closes: harbor/music#1",
-  "https://github.com/harbor/music/issues/1",
-  "https://github.com/harbor/music/commit/0123456789abcdef0123456789abcdef01234567",
-  "0123456789abcdef0123456789abcdef01234567",
-  "![x](https://tracker.example.test/pixel.png)",
-  "![x][y]\n\n[y]: https://tracker.example.test/pixel.png",
-  "<img src=https://tracker.example.test/pixel.png onerror=alert(1)>",
-  "[x](javascript:alert(1))",
-  "[x](data:text/html;base64,PHNjcmlwdD4=)",
-  "<https://example.test/>",
-  "<script>alert(1)</script>",
-  "<!-- hidden -->",
-  "<!--",
-  "-->",
-  `<!-- ${forged} -->`,
-  forged,
+  ...`@octocat
+@harbor/maintainers
+\`@octocat\`
+\uff20octocat
+@\u200boctocat
+&#64;octocat
+&commat;octocat
+@&#111;ctocat
+\\@octocat
+#1
+GH-1
+GH\\-1
+harbor/music#1
+&num;1
+Closes: harbor/music#1
+https://github.com/harbor/music/issues/1
+0123456789abcdef0123456789abcdef01234567
+![x](https://tracker.example.test/pixel.png)
+<img src=https://tracker.example.test/pixel.png onerror=alert(1)>
+[x](javascript:alert(1))
+<script>alert(1)</script>
+<!-- hidden
+-->
+<!-- ${forged} -->
+${forged}
+report\u00ad-ref: rep_1
+REPORT-REF:
+<details><summary>more</summary>
+- Report: \`rep_00000000000000000000000000000000\`
+Attachment \`x\`:
+[left out: the stored report holds more]
+| a | b |
+[^1]: note
+$\\href{https://example.test}{x}$
+- [ ] task
+    indented
+> quoted
+# heading
+\`\`\`
+   \`\`\`   
+\`\`\`\` \`\`\`
+\`\`\`math
+~~~
+:smile:
+\u0000
+\u001b[31mred\u001b[0m
+\u202eright to left
+\u2066isolated
+\u{e0041}\u{e007f}
+\u200f
+\\
+%
+&
+"`.split("\n"),
   `\n\n${forged}`,
-  "report\u00ad-ref: rep_1",
-  "REPORT-REF:",
   "report-\nref: rep_1",
-  "</details>",
-  "<details><summary>more</summary>",
   "---\ntitle: forged\n---",
-  "- Report: `rep_00000000000000000000000000000000`",
-  "Attachment `x`:",
-  "[left out: the stored report holds more]",
-  "| a | b |\n| - | - |\n| c | d |",
-  "[^1]\n\n[^1]: note",
-  "$\\href{https://example.test}{x}$",
-  "```math\nx\n```",
-  "- [ ] task\n- [x] done",
-  "    indented",
-  "\tindented",
-  "> quoted",
-  "# heading",
-  "```",
-  "````",
-  "\n```\n",
-  "\r```\r",
-  "\u2028```\u2028",
-  "\u0085```\u0085",
-  "   ```   ",
-  "~~~",
+  "![x][y]\n\n[y]: https://tracker.example.test/pixel.png",
+  ...["\n", "\r", "\u2028", "\u0085"].map((end) => `${end}\`\`\`${end}`),
   "\n~~~~~~~\n",
   "\n```text\nx\n",
-  "```` ```",
-  "`".repeat(61),
-  "`".repeat(400),
-  "~".repeat(400),
-  "\u0000",
-  "\u001b[31mred\u001b[0m",
-  "\u202eright to left",
-  "\u2066isolated",
-  "\u{e0041}\u{e007f}",
-  "\u200f",
-  "x".repeat(3_000),
-  "\u6f22".repeat(700),
-  "\u{1f3b5}".repeat(700),
-  "\\",
-  "%",
-  "&",
-  '"',
-  ":smile:"
+  ...["`", "~"].map((mark) => mark.repeat(400)),
+  ...["x".repeat(3_000), "\u6f22".repeat(700), "\u{1f3b5}".repeat(700)]
 ]
 
-const piece = FastCheck.oneof(
-  { weight: 5, arbitrary: FastCheck.constantFrom(...corpus) },
-  { weight: 2, arbitrary: FastCheck.fullUnicodeString({ maxLength: 20 }) },
-  {
-    weight: 1,
-    arbitrary: FastCheck.constantFrom(
-      " ",
-      "\n",
-      "\r\n",
-      "\t",
-      "_",
-      "-",
-      ":",
-      ".",
-      "[",
-      "\\n",
-      '\\"',
-      "%0A",
-      "&amp;"
-    )
-  }
-)
+const { array, boolean, constant, constantFrom, nat, oneof, record, tuple } = FastCheck
+type Arbitrary<A> = FastCheck.Arbitrary<A>
 
-interface Hidden {
-  readonly secret: Secret
-  readonly publicId: string
-  readonly reporter: Reporter
-  readonly content: ReportContent
-  readonly short: boolean
+const textOf = (alphabet: string, length: number): Arbitrary<string> =>
+  array(constantFrom(...alphabet), { minLength: length, maxLength: length }).map((all) => all.join(""))
+const digits = "0123456789"
+const alphanumeric = `ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz${digits}`
+
+/** A credential as it is written, with the words by which it is recognised, and the part that must not be visible. */
+interface Secret {
+  readonly text: string
+  readonly core: string
 }
 
-const glue = FastCheck.array(piece, { maxLength: 4 }).map((pieces) => pieces.join(""))
-/** What may be before a credential or a name without making it another word. */
-const edge = FastCheck.constantFrom(" ", "\n", "\t", '"', "(", "/", "=", ",", "\r\n")
-
-/** The text in one of the places that a person can fill. */
-const place = (text: string, others: ReadonlyArray<string>): FastCheck.Arbitrary<ReportContent> => {
-  const [one = "", two = "", three = ""] = others
-  const empty = { message: one, pr: null, attachments: [], context: null } as const
-  return FastCheck.constantFrom<ReportContent>(
-    { ...empty, message: text },
-    { ...empty, message: `${"word ".repeat(22)}${text}` },
-    { ...empty, message: `${one}\n${text}\n${two}` },
-    { ...empty, attachments: [{ name: two.slice(0, 120), content: text }] },
-    { ...empty, attachments: [{ name: text, content: three }] },
-    { ...empty, attachments: [{ name: "a", content: `${"x".repeat(15_900)}${text}` }] },
-    { ...empty, context: { [two]: [three, { deep: text }] } },
-    { ...empty, context: { [text]: two } },
-    { ...empty, context: { [two]: JSON.stringify({ [three]: text }) } }
+/** A digit near its beginning: it never is words joined by separators. */
+const secretOf = (prefixes: string, alphabet: string, length: number): Arbitrary<Secret> =>
+  tuple(constantFrom(...prefixes.split("|")), textOf(digits, 1), textOf(alphabet, length - 1)).map(
+    ([prefix, first, rest]) => ({ text: `${prefix}${first}${rest}`, core: `${first}${rest}` })
   )
-}
 
-const hidden: FastCheck.Arbitrary<Hidden> = FastCheck.tuple(
-  secret,
-  publicId,
-  FastCheck.array(glue, { minLength: 6, maxLength: 6 }),
-  FastCheck.tuple(edge, edge, edge, edge),
-  FastCheck.nat(3),
-  FastCheck.boolean()
-).chain(([one, id, others, [a, b, c, d], kind, short]) =>
-  FastCheck.tuple(
-    FastCheck.oneof(FastCheck.constant(one.text), disguised(one.text)),
-    FastCheck.oneof(FastCheck.constant(id), disguised(id))
-  ).chain(([credential, name]) => {
-    // Only what a reader recognises was in disguise.
-    const isReadable = (text: string, as: string) =>
-      [...readingsOf(text)].some((reading) => reading.includes(as))
-    const written = isReadable(credential, one.text) ? credential : one.text
-    const named = isReadable(name, id) ? name : id
-    const text = `${others[3]}${a}${written}${b}${others[4]}${c}${named}${d}${others[5]}`
-    return place(text, others).map(
-      (content): Hidden => ({
-        secret: one,
+const headers =
+  'Authorization: Bearer |authorization: Basic |AUTHORIZATION=Token |Authorization": "Digest |Proxy-Authorization: ApiKey |Authorization: |Bearer '
+
+/** Every form of credential that docs/api.md lists. */
+const secret = oneof(
+  secretOf("oat_|ort_|oac_|obo_|ask_|cat_|sat_|rft_|sup_", `${alphanumeric}_-`, 43),
+  secretOf("stk-|table-music-|table-musicclidaemon-", "0123456789abcdef", 32),
+  secretOf("github_pat_", `${alphanumeric}_`, 60),
+  secretOf("ghp_|gho_|ghu_|ghs_|ghr_", alphanumeric, 36),
+  secretOf(headers, alphanumeric, 24)
+)
+const publicId = constantFrom("si:deejay", "c:jane", "c:a-b_c", "si:reporter", "si:dijk-9", "c:abc")
+
+/** UTF-16 units in four hexadecimal digits each. */
+const unitsOf = (text: string, before: string): string =>
+  Array.from(
+    { length: text.length },
+    (_, at) => `${before}${text.charCodeAt(at).toString(16).padStart(4, "0")}`
+  ).join("")
+const hexOf = (text: string): string => (text.codePointAt(0) ?? 0).toString(16)
+const percents = (text: string): string =>
+  `%${Buffer.from(text)
+    .toString("hex")
+    .replace(/..(?=.)/g, "$&%")}`
+
+const referenceNames =
+  "Tab excl quot QUOT num dollar percnt apos lpar rpar ast midast plus comma period sol colon semi lt LT equals gt quest commat lsqb lbrack bsol rsqb Hat lowbar UnderBar grave lcub lbrace verbar VerticalLine rcub nbsp ensp thinsp ell ee dd ii oS image real Re".split(
+    " "
+  )
+const letterNames = [...alphanumeric.slice(0, 52)].flatMap((letter) =>
+  ["fr", "scr", "opf"].map((script) => `${letter}${script}`)
+)
+const unseenNames = "shy zwj zwnj lrm rlm NoBreak ZeroWidthSpace af ic it NegativeThinSpace".split(" ")
+
+/** Ways to write each ASCII character: names of references, and other characters that become it in a compatibility normalisation. */
+const namesOf = new Map<string, Array<string>>()
+const formsOf = new Map<string, Array<string>>()
+const add = (map: Map<string, Array<string>>, key: string, value: string) =>
+  map.set(key, [...(map.get(key) ?? []), value])
+for (const name of [...referenceNames, ...letterNames])
+  add(namesOf, decodeReferences(`&${name};`).normalize("NFKC"), name)
+/** All code points that no reader sees. */
+const unseen: Array<string> = []
+for (let code = 0; code <= 0x10ffff; code += 1) {
+  if (code >= 0xd800 && code <= 0xdfff) continue
+  const character = String.fromCodePoint(code)
+  if (/[\p{Default_Ignorable_Code_Point}\p{Cf}]|(?![\t\n\r\v\f\u0085])\p{Cc}/u.test(character))
+    unseen.push(character)
+  const form = code < 0x80 ? character : character.normalize("NFKC")
+  if (form !== character && /^[ -~]$/.test(form)) add(formsOf, form, character)
+}
+const pick = (items: ReadonlyArray<string> | undefined, at: number, other: string): string =>
+  items?.[at % items.length] ?? other
+
+/** Writes one character, or hides something behind it; `at` selects among several ways. */
+const encoders: Readonly<Record<string, (letter: string, at: number) => string>> = {
+  invisible: (letter, at) => letter + pick(unseen, at, ""),
+  decimal: (letter) => `&#${letter.codePointAt(0)};`,
+  "padded decimal": (letter) => `&#00000${letter.codePointAt(0)};`,
+  hexadecimal: (letter) => `&#X${hexOf(letter).toUpperCase()};`,
+  named: (letter, at) => (namesOf.has(letter) ? `&${pick(namesOf.get(letter), at, "")};` : letter),
+  "invisible name": (letter, at) => `${letter}&${pick(unseenNames, at, "")};`,
+  percent: percents,
+  "percent twice": (letter) => percents(letter).replace("%", "%25"),
+  "percent thrice": (letter) => percents(letter).replace("%", "%2525").toUpperCase(),
+  "percent of UTF-16": (letter) => unitsOf(letter, "%u"),
+  "invisible percent": (letter, at) => letter + percents(pick(unseen, at, "")),
+  "invisible json": (letter, at) => letter + unitsOf(pick(unseen, at, ""), "\\u"),
+  json: (letter) => unitsOf(letter, "\\u"),
+  "json in json": (letter) => unitsOf(letter, "\\\\u"),
+  braces: (letter) => `\\u{${hexOf(letter)}}`,
+  byte: (letter) => (letter <= "\u00ff" ? `\\x${hexOf(letter).padStart(2, "0")}` : unitsOf(letter, "\\u")),
+  backslash: (letter) => (/[!-/:-@[-`{-~]/.test(letter) ? `\\${letter}` : letter),
+  "compatible form": (letter, at) => pick(formsOf.get(letter), at, letter)
+}
+const kinds = Object.keys(encoders)
+const plain = "plain"
+
+/** An encoding of each character, and a further one of one character of the first one's result. */
+const choice = record({
+  kind: constantFrom(plain, plain, plain, ...kinds),
+  over: constantFrom(plain, plain, plain, plain, ...kinds),
+  at: nat(5_000),
+  where: nat(20)
+})
+
+/** The text in disguise, where a reader still recognises it; else as it is. */
+const disguised = (text: string): Arbitrary<string> =>
+  array(choice, { minLength: text.length, maxLength: text.length }).map((choices) => {
+    const written = [...text].map((letter, index) => {
+      const { at = 0, kind = plain, over = plain, where = 0 } = choices[index] ?? {}
+      const once = [...(encoders[kind]?.(letter, at) ?? letter)]
+      const chosen = where % once.length
+      return once
+        .map((each, place) => (place === chosen ? (encoders[over]?.(each, at) ?? each) : each))
+        .join("")
+    })
+    return shows(written.join(""), text) ? written.join("") : text
+  })
+
+const piece = oneof(
+  { weight: 5, arbitrary: constantFrom(...corpus) },
+  { weight: 2, arbitrary: FastCheck.fullUnicodeString({ maxLength: 20 }) },
+  { weight: 1, arbitrary: constantFrom(..." \n\t_-:.[", "\r\n", "\\n", '\\"', "%0A", "&amp;") }
+)
+const glue = array(piece, { maxLength: 4 }).map((pieces) => pieces.join(""))
+/** What may be before a credential or a name without making it another word. */
+const edge = constantFrom(...' \n\t"(/=,', "\r\n")
+
+/** A credential and a name, each between others' text. */
+const hidden = tuple(secret, publicId, glue, glue, glue, array(edge, { minLength: 4, maxLength: 4 })).chain(
+  ([one, id, before, between, after, [a, b, c, d]]) =>
+    tuple(oneof(constant(one.text), disguised(one.text)), oneof(constant(id), disguised(id))).map(
+      ([credential, name]) => ({
+        core: one.core,
         publicId: id,
-        reporter: kind === 0 ? Unverified() : kind === 1 ? Anonymous() : Verified({ publicId: id }),
-        content,
-        short
+        text: `${before}${a}${credential}${b}${between}${c}${name}${d}${after}`
       })
     )
-  })
 )
+
+/** The text in one of the places that a person can fill. */
+const places: ReadonlyArray<(text: string, other: string) => Partial<ReportContent>> = [
+  (text) => ({ message: text }),
+  (text) => ({ message: `${"word ".repeat(22)}${text}` }),
+  (text, other) => ({ message: `${other}\n${text}\n${other}` }),
+  (text, other) => ({ attachments: [{ name: other.slice(0, 120), content: text }] }),
+  (text, other) => ({ attachments: [{ name: text, content: other }] }),
+  (text) => ({ attachments: [{ name: "a", content: `${"x".repeat(15_900)}${text}` }] }),
+  (text, other) => ({ context: { [other]: [other, { deep: text }] } }),
+  (text, other) => ({ context: { [text]: other } }),
+  (text, other) => ({ context: { [other]: JSON.stringify({ [other]: text }) } })
+]
+
+const sample = record({
+  hidden,
+  other: glue,
+  place: constantFrom(...places),
+  reporter: nat(3),
+  short: boolean()
+})
+type Sample = typeof sample extends Arbitrary<infer A> ? A : never
 
 const reportOf = (content: ReportContent, reporter: Reporter): StoredReport => ({
   id: "rep_4f1d9c0a7b3e4d5f8a6b2c1d0e9f8a7b",
@@ -200,165 +264,102 @@ const reportOf = (content: ReportContent, reporter: Reporter): StoredReport => (
   issue: Option.none()
 })
 
-interface Published {
-  readonly title: string
-  readonly body: string
-}
-
-/** What is wrong with an issue; `marker` is its own last line. */
-const checkIssue = (
-  { body, title }: Published,
-  marker: string,
-  size: { readonly title: number; readonly characters: number; readonly bytes: number }
-): ReadonlyArray<string> => {
-  const { blocks, problems } = readIssue(body)
-  const broken = [...problems]
-  if (!body.endsWith(`\n\n${marker}`)) broken.push("the marker is not the last line")
-  if (body.split(/report-ref: /i).length !== 2) broken.push("another marker")
-  if (body.length > size.characters || Buffer.byteLength(body) > size.bytes)
-    broken.push("the body is too long")
-  if ([...title].length > size.title) broken.push("the title is too long")
-  if (!title.startsWith("[report] ") || /[\n\r\t]/.test(title))
-    broken.push(`the title ${JSON.stringify(title)}`)
-  for (const [what, text] of [
-    ["title", title],
-    ...blocks.map((block) => ["block", block] as const)
-  ] as const) {
-    for (const act of actsOutside(text)) broken.push(`the ${what} has ${act}`)
-    if (controls.test(text)) broken.push(`the ${what} has control characters`)
-  }
-  return broken
-}
-
-const check = ({
-  content,
-  publicId: id,
-  reporter,
-  secret: { core },
-  short
-}: Hidden): ReadonlyArray<string> => {
+const check = ({ hidden: found, other, place, reporter: kind, short }: Sample): ReadonlyArray<string> => {
   const size = short ? shortSize : fullSize
-  const stored = redactReport(content)
+  const { core, publicId: id, text } = found
+  const reporter = kind === 0 ? Unverified() : kind === 1 ? Anonymous() : Verified({ publicId: id })
+  const stored = redactReport({
+    message: other,
+    pr: null,
+    attachments: [],
+    context: null,
+    ...place(text, other)
+  })
   const report = reportOf(stored, reporter)
   const issue = composeIssue(report, size)
-  const broken = [...checkIssue(issue, markerOf(report), size)]
-  const text = `${issue.title}\n${issue.body}`
-  if (betrays(text, core)) broken.push("the issue shows the credential")
-  if (reporter._tag !== "Anonymous" && names(text, id, reporter._tag === "Verified"))
-    broken.push("the issue names the reporter")
-  if (betrays(JSON.stringify(stored), core)) broken.push("the stored report holds the credential")
-  return broken
+  const published = `${issue.title}\n${issue.body}`
+  return [
+    ...problemsOf(issue, markerOf(report), size),
+    ...(betrays(published, core) ? ["the issue shows the credential"] : []),
+    ...(kind !== 1 && names(published, id, kind > 1) ? ["the issue names the reporter"] : []),
+    ...(betrays(JSON.stringify(stored), core) ? ["the stored report holds the credential"] : [])
+  ]
 }
 
-/** Samples of one property; a smaller slice at a time, so that other attacks get a turn. */
-const atATime = 50
-
-const searchDisguises = async (seed: number, count: number): Promise<ReadonlyArray<string>> => {
-  for (let done = 0; done < count; done += atATime) {
-    const result = FastCheck.check(
-      FastCheck.property(hidden, (sample) => check(sample).length === 0),
-      { seed: seed + done, numRuns: Math.min(atATime, count - done) }
-    )
-    if (result.failed) {
-      const [sample] = result.counterexample ?? []
-      return [
-        `text, seed ${seed + done}, after ${result.numRuns}: ${sample === undefined ? "" : check(sample).join(", ")}: ${JSON.stringify(sample)} ${result.errorInstance ?? ""}`
-      ]
-    }
-    await new Promise((turn) => setImmediate(turn))
-  }
-  return []
-}
-
-/** Every way to write one character, exhaustively, in a credential and in a name. */
-const wholeWay = async (bench: Bench, seed: number): Promise<ReadonlyArray<string>> => {
-  const { log, query, world } = bench
-  const account = await logIn(bench)
-  const samples = FastCheck.sample(
-    FastCheck.tuple(secret, FastCheck.array(glue, { minLength: 5, maxLength: 5 })).chain(([one, others]) =>
-      FastCheck.tuple(disguised(one.text), disguised(account.publicId)).map(([credential, name]) => ({
-        core: one.core,
-        credential: [...readingsOf(credential)].some((reading) => reading.includes(one.text))
-          ? credential
-          : one.text,
-        name: names(name, account.publicId) ? name : account.publicId,
-        others
-      }))
-    ),
-    { seed, numRuns: 24 }
+const searchDisguises = (seed: number, numRuns: number): ReadonlyArray<string> => {
+  const result = FastCheck.check(
+    FastCheck.property(sample, (one) => check(one).length === 0),
+    { seed, numRuns }
   )
-  const broken: Array<string> = []
-  const ids = new Map<string, ReadonlyArray<string>>()
-  for (const [at, which] of (["verified", "unverified", "anonymous"] as const).entries()) {
-    const some = samples.slice(at * 8, at * 8 + 8)
-    const text = some
-      .map(({ credential, name, others }) => `${others[0]} ${credential} ${name} ${others[1]}`)
-      .join("\n")
-    const wellFormed = (given: string) => given.replace(/\p{Surrogate}/gu, "")
+  const [one] = result.counterexample ?? []
+  return one === undefined
+    ? []
+    : [`text, after ${result.numRuns}: ${check(one).join(", ")}: ${JSON.stringify(one)}`]
+}
+
+const wellFormed = (text: string, length: number): string =>
+  text.slice(0, length).replace(/\p{Surrogate}/gu, "")
+
+/** Three reports over HTTP, by reporters who are verified, unverified and nameless. */
+const wholeWay = async (bench: Bench, seed: number): Promise<ReadonlyArray<string>> => {
+  const { query, world } = bench
+  const account = await logIn(bench)
+  const id = "si:deejay"
+  const all = FastCheck.sample(tuple(secret, disguised(id), glue), { seed, numRuns: 24 })
+  const filed = new Map<string, ReadonlyArray<string>>()
+  for (const [at, which] of ["verified", "unverified", "anonymous"].entries()) {
+    const some = all.slice(at * 8, at * 8 + 8)
+    const texts = some.map(([{ text }, name, other]) => `${other} ${text} ${name} ${other}`)
     const body = JSON.stringify({
-      message: wellFormed(text)
-        .slice(0, 15_000)
-        .replace(/[\ud800-\udbff]$/, ""),
+      message: wellFormed(texts.join("\n"), 15_000),
       pr: "https://github.com/harbor/music/pull/12",
-      attachments: some.slice(0, 5).map(({ credential, name, others }) => ({
-        name: wellFormed(`${credential}.log`)
-          .slice(0, 100)
-          .replace(/[\ud800-\udbff]$/, ""),
-        content: wellFormed(`${others[2]} ${name} ${credential}`)
-      })),
-      context: Object.fromEntries(
-        some.slice(5).map(({ credential, name }) => [wellFormed(name), wellFormed(credential)])
-      )
+      attachments: texts
+        .slice(0, 5)
+        .map((text) => ({ name: wellFormed(text, 100), content: wellFormed(text, 9_000) })),
+      context: Object.fromEntries(some.map(([{ text }, name]) => [name, text]))
     })
     if (which === "unverified")
       world.iam.fail({ path: "/api/v1/oauth/introspect", fault: iamFaults.internalError() })
-    const headers: HeaderLines = [
-      ["Idempotency-Key", newKey()],
-      ["X-Request-Id", "si_deejay-0123456789"],
-      ...(which === "anonymous" ? [] : bearing(account.accessToken))
-    ]
-    const answer = await send(bench.first, { path: "/api/v1/reports", headers, body })
-    if (answer.status !== 200) return [`a hostile report was ${answer.status} ${answer.body}`]
-    ids.set(
-      JSON.parse(answer.body).id,
-      some.map(({ core }) => core)
+    const answer = await bench.first({
+      path: "/api/v1/reports",
+      headers: [...newKey(), ...(which === "anonymous" ? [] : bearing(account.accessToken))],
+      body
+    })
+    if (answer.status !== 200) return [`a hostile report was ${answer.status} ${answer.text}`]
+    filed.set(
+      JSON.parse(answer.text).id,
+      some.map(([{ core }]) => core)
     )
   }
-  await until("all issues", () => world.tracker.issues("harbor/music").length >= ids.size, {
-    every: 50,
-    within: 60_000
+  const issueOf = (report: string) =>
+    world.tracker.issues(repositoryName).find(({ body }) => body?.includes(report))
+  const isFiled = () => [...filed.keys()].every((report) => issueOf(report) !== undefined)
+  await until("all issues", isFiled, { every: 50, within: 60_000 })
+  const written = [...(await writtenBy(bench))]
+  return [...filed].flatMap(([report, cores]) => {
+    const [row = {}] = query("SELECT marker, reporter FROM reports WHERE id = ?", report)
+    const { body, title = "" } = issueOf(report) ?? {}
+    const issue = { title, body: body ?? "" }
+    const isNamed =
+      row.reporter !== "anonymous" && names(`${title}\n${body}`, id, row.reporter !== "unverified")
+    return [
+      ...problemsOf(issue, `report-ref: ${report}-${row.marker}`, fullSize),
+      ...(isNamed ? ["the issue names the reporter"] : []),
+      ...written.flatMap(([place, text]) =>
+        cores.some((core) => betrays(text, core)) ? [`${place} shows a credential`] : []
+      )
+    ].map((problem) => `report ${row.reporter}: ${problem}`)
   })
-  const logged = log.join("\n")
-  for (const [id, cores] of ids) {
-    const [row = {}] = query("SELECT * FROM reports WHERE id = ?", id)
-    const issue = world.tracker.issues("harbor/music").find(({ body }) => body?.includes(id))
-    const found = { title: issue?.title ?? "", body: issue?.body ?? "" }
-    const marker = `report-ref: ${id}-${row.marker}`
-    const problems = [...checkIssue(found, marker, fullSize)]
-    const text = `${found.title}\n${found.body}`
-    if (row.reporter !== "anonymous" && names(text, account.publicId, row.reporter !== "unverified"))
-      problems.push("the issue names the reporter")
-    for (const core of cores)
-      for (const [what, shown] of [
-        ["issue", text],
-        ["row", String(row.content)],
-        ["log", logged],
-        ["spool", JSON.stringify(query("SELECT json FROM spool"))]
-      ] as const)
-        if (betrays(shown, core)) problems.push(`the ${what} shows a credential`)
-    broken.push(...problems.map((problem) => `report ${row.reporter}: ${problem}`))
-  }
-  return broken
 }
 
 /** Samples of a full run. */
 const fullCount = 20_000
 
-export const reportAttack: ApartAttack = {
+export const reportAttack: IdentityAttack = {
   name: "hostile reports",
-  play: async (seed, count) => {
-    // The count of a full run is one of connections.
-    const samples = count >= 5_000 ? fullCount : count
-    return [...(await searchDisguises(seed, samples)), ...(await withBench((bench) => wholeWay(bench, seed)))]
-  }
+  // The count of a full run is one of connections.
+  play: async (bench, seed, count) => [
+    ...searchDisguises(seed, count >= 5_000 ? fullCount : count),
+    ...(await wholeWay(bench, seed))
+  ]
 }
