@@ -155,8 +155,8 @@ class Ingest {
   }
 }
 
-/** Starts a table service with no tables. */
-export const startTables = async (options: { readonly now: Now }): Promise<TablesSimulator> => {
+/** A table service without a socket and without tables. */
+export const makeTables = (options: { readonly now: Now }) => {
   const minted: Array<string> = []
   const registry = new Registry(minted)
   const ingest = new Ingest(registry, options.now)
@@ -194,19 +194,25 @@ export const startTables = async (options: { readonly now: Now }): Promise<Table
     }
   }
 
-  const simulator = await startSimulator({
-    now: options.now,
-    handle
-  })
+  return {
+    handle,
+    minted,
+    createTable: (name: string, key?: string) => registry.create(name, key),
+    rotateKey: (name: string) => registry.rotate(name),
+    retire: (name: string) => registry.retire(name),
+    restore: (name: string) => registry.restore(name),
+    rows: (name: string) => registry.get(name).rows,
+    received: (): Received => ({ ...ingest.counts })
+  }
+}
+
+/** Starts a table service with no tables. */
+export const startTables = async (options: { readonly now: Now }): Promise<TablesSimulator> => {
+  const { handle, ...rest } = makeTables(options)
+  const simulator = await startSimulator({ now: options.now, handle })
   return {
     ...simulator,
-    minted,
-    createTable: (name, key) => registry.create(name, key),
-    rotateKey: (name) => registry.rotate(name),
-    retire: (name) => registry.retire(name),
-    restore: (name) => registry.restore(name),
-    rows: (name) => registry.get(name).rows,
-    received: () => ({ ...ingest.counts }),
+    ...rest,
     failIngest: (when, times = 1) =>
       simulator.fail({
         method: "POST",

@@ -1,0 +1,385 @@
+/**
+ * One row for each call of the API: what it needs, a valid request for a new caller, the paths of the upstreams that it calls, and what it
+ * leaves behind. Suites iterate the rows; a new endpoint is one row here.
+ */
+import { production } from "../../sandbox/upstreams/Iam.ts"
+import { type Answer, bodyOf, json, requests, type Sent } from "./Driver.ts"
+import type { PathName } from "./Faults.ts"
+import { rowsOf } from "./Oracle.ts"
+import type { Instance, World } from "./World.ts"
+
+/** One caller of one call. */
+export interface Subject {
+  readonly request: Sent
+  /** Words for what is left behind now; empty when nothing is. */
+  readonly state: () => Promise<string>
+  /** What is wrong after a repetition that succeeded: it must have happened once. */
+  readonly problems: (answer: Answer) => Promise<ReadonlyArray<string>>
+}
+
+export interface Preparation {
+  readonly world: World
+  /** Unique in the world; part of names and keys. */
+  readonly name: string
+}
+
+/** What a caller must have. */
+export type Need = "session" | "refresh token" | "short-lived token" | "signature" | "nothing"
+
+export interface Call {
+  /** In docs/openapi.json. */
+  readonly operation: string
+  readonly method: "GET" | "POST"
+  readonly path: string
+  readonly needs: Need
+  /** It carries an idempotency key, which its repetition must carry too. */
+  readonly hasKey: boolean
+  readonly plane: "production" | "testing"
+  /** The paths of the upstreams, in the order of their first calls, without those of the work that follows. */
+  readonly calls: ReadonlyArray<PathName>
+  readonly prepare: (preparation: Preparation) => Subject
+}
+
+const nothing = () => Promise.resolve("")
+const noProblems = () => Promise.resolve<ReadonlyArray<string>>([])
+const numberOf = ({ database }: World, selected: string): number =>
+  Number(rowsOf(database, `SELECT ${selected.replace(" FROM", " AS number FROM")}`)[0]?.number ?? 0)
+const keyOf = (name: string) => `matrix-key-${name.padStart(12, "0")}`
+
+export const organisation = "acme"
+
+/** An actor of the organisation, unless there is one of that name. */
+export const addActor = ({ upstreams }: World, actor: string, plane: string = production): string => {
+  const { controls } = upstreams.iam
+  if (controls.plane(plane).actors.has(actor)) return actor
+  controls.addActor(plane, actor)
+  controls.addMembership(plane, actor, organisation)
+  return actor
+}
+
+const actorOf = ({ name, world }: Preparation, plane: string = production): string =>
+  addActor(world, `si:actor-${name}`, plane)
+
+export interface Tokens {
+  readonly access: string
+  readonly refresh: string
+}
+
+let prepared = 0
+
+/** A login at IAM itself, so that the service knows nothing of it and its own calls begin with the test. */
+export const logInAtIam = ({ time, upstreams }: World, actor: string, plane: string = production): Tokens => {
+  const { controls, handle } = upstreams.iam
+  const { environment, production: seeded } = upstreams.seeded
+  const isTesting = plane !== production
+  const secret = isTesting ? environment.musicSecret : seeded.musicSecret
+  const slt = isTesting ? actor : controls.mintSlt(plane, { appId: "music", actor })
+  const authorization = `Basic ${Buffer.from(`music:${secret}`).toString("base64")}`
+  prepared += 1
+  const { body, status } = handle({
+    at: time.now(),
+    method: "POST",
+    path: "/api/v1/app-auth/tokens",
+    query: new URLSearchParams(),
+    headers: new Map([
+      ["authorization", [authorization]],
+      ...(isTesting ? [["x-testing-application", [authorization]] as const] : []),
+      ["content-type", ["application/x-www-form-urlencoded"]],
+      ["idempotency-key", [`prepared-${String(prepared).padStart(12, "0")}`]]
+    ]),
+    body: Buffer.from(new URLSearchParams({ app_id: "music", slt }).toString()),
+    status: undefined
+  })
+  if (status !== 200) throw new Error(`IAM refused a login with ${status}`)
+  // The simulator's own answer to a login.
+  const tokens = body as { readonly access_token: string; readonly refresh_token: string }
+  return { access: tokens.access_token, refresh: tokens.refresh_token }
+}
+
+const familiesOf = ({ upstreams }: World, actor: string) =>
+  [...upstreams.iam.controls.plane(production).families.values()].filter((family) => family.actor === actor)
+
+const grantsOf = ({ upstreams }: World, actor: string) =>
+  upstreams.ting.controls.grants(production).filter((grant) => grant.for === actor)
+const isGranted = (world: World, actor: string): boolean =>
+  grantsOf(world, actor).some(({ active }) => active)
+
+/** The answer's pair is live, and belongs to the only family of the actor. */
+const pairProblems = (world: World, actor: string, answer: Answer, issued: number): ReadonlyArray<string> => {
+  const { accessTokens, refreshTokens } = world.upstreams.iam.controls.plane(production)
+  const body = bodyOf(answer)
+  const families = familiesOf(world, actor)
+  const access = accessTokens.get(String(body.access_token))
+  const refresh = refreshTokens.get(String(body.refresh_token))
+  const ofActor = [...refreshTokens.values()].filter(({ family }) => family.actor === actor).length
+  const lives = typeof body.expires_in === "number" && body.expires_in > 1_600 && body.expires_in <= 1_800
+  return [
+    ...(families.length === 1 ? [] : [`${families.length} sessions instead of one`]),
+    ...(families[0]?.status === "active" ? [] : [`the session is ${families[0]?.status}`]),
+    ...(access !== undefined && !access.revoked ? [] : ["the access token of the answer is not live"]),
+    ...(refresh !== undefined && !refresh.consumed ? [] : ["the refresh token of the answer is not live"]),
+    ...(ofActor === issued ? [] : [`${ofActor} refresh tokens were issued, not ${issued}`]),
+    ...(lives ? [] : [`expires_in is ${String(body.expires_in)}`])
+  ]
+}
+
+const login = (given: Preparation): Subject => {
+  const { name, world } = given
+  const actor = actorOf(given)
+  const { controls } = world.upstreams.iam
+  const slt = controls.mintSlt(production, { appId: "music", actor })
+  return {
+    request: requests.login(slt, keyOf(name)),
+    state: async () => {
+      const isSpent = controls.plane(production).slts.get(slt)?.spent === true
+      return `${isSpent ? "spent" : "unspent"}${isGranted(world, actor) ? ", registered" : ""}`
+    },
+    problems: async (answer) => [
+      ...pairProblems(world, actor, answer, 1),
+      ...(grantsOf(world, actor).length > 1 ? ["more than one grant"] : [])
+    ]
+  }
+}
+
+const refresh = (given: Preparation): Subject => {
+  const { name, world } = given
+  const actor = actorOf(given)
+  const pair = logInAtIam(world, actor)
+  return {
+    request: requests.refresh(pair.refresh, keyOf(name)),
+    state: async () => {
+      const token = world.upstreams.iam.controls.plane(production).refreshTokens.get(pair.refresh)
+      const status = token?.family.status ?? "gone"
+      return `${token?.consumed === true ? "spent" : "unspent"}${status === "active" ? "" : `, ${status}`}`
+    },
+    problems: async (answer) => pairProblems(world, actor, answer, 2)
+  }
+}
+
+const logout = (given: Preparation): Subject => {
+  const { name, world } = given
+  const actor = actorOf(given)
+  const pair = logInAtIam(world, actor)
+  const isEnded = () => familiesOf(world, actor).every(({ status }) => status === "revoked")
+  return {
+    request: requests.logout(pair.refresh, keyOf(name)),
+    state: async () => (isEnded() ? "ended" : "live"),
+    problems: async () => (isEnded() ? [] : ["the session has not ended"])
+  }
+}
+
+const me = (given: Preparation): Subject => ({
+  request: requests.me(logInAtIam(given.world, actorOf(given)).access),
+  state: nothing,
+  problems: noProblems
+})
+
+const meInTesting = (given: Preparation): Subject => {
+  const { environmentId, musicSecret } = given.world.upstreams.seeded.environment
+  const { access } = logInAtIam(given.world, actorOf(given, environmentId), environmentId)
+  return {
+    request: requests.me(access, musicSecret),
+    state: nothing,
+    problems: async (answer) =>
+      bodyOf(answer).testing_environment_id === environmentId ? [] : ["answered in another plane"]
+  }
+}
+
+const subscription = (given: Preparation): Subject => {
+  const { world } = given
+  const actor = actorOf(given)
+  const isKnown = () =>
+    numberOf(world, `COUNT(*) FROM recipients WHERE public_id = '${actor}' AND active = 1`) > 0
+  return {
+    request: requests.subscribe(logInAtIam(world, actor).access),
+    state: async () => {
+      const known = isKnown()
+      const granted = isGranted(world, actor)
+      if (granted === known) return granted ? "registered" : ""
+      return granted ? "registered, unrecorded" : "recorded, unregistered"
+    },
+    problems: async () => [
+      ...(isKnown() ? [] : ["the registration is not recorded"]),
+      ...(grantsOf(world, actor).filter(({ active }) => active).length === 1 ? [] : ["not exactly one grant"])
+    ]
+  }
+}
+
+/** Has a registration with Ting, because a ting needs a recipient. */
+export const sender = "si:sender"
+
+/** Once for each database, before the first ting. */
+export const registerSender = async (world: World, instance: Instance): Promise<void> => {
+  const { access } = logInAtIam(world, addActor(world, sender))
+  const { status } = await world.time.complete(instance.send("192.0.2.1", requests.subscribe(access)))
+  if (status !== 200) throw new Error(`the sender was not registered: ${status}`)
+}
+
+const ting = ({ name, world }: Preparation): Subject => {
+  const { access } = logInAtIam(world, addActor(world, sender))
+  // By its data, so that a ting under another key counts too.
+  const delivered = () =>
+    world.upstreams.ting.controls
+      .accepted(production)
+      .filter(({ data }) => typeof data === "object" && data !== null && "cell" in data && data.cell === name)
+      .length
+  return {
+    request: requests.ting(access, `${sender}/${name}`, { cell: name }),
+    state: async () =>
+      delivered() === 0 ? "" : delivered() === 1 ? "delivered" : `delivered ${delivered()} times`,
+    problems: async (answer) => [
+      ...(delivered() === 1 ? [] : [`the ting was delivered ${delivered()} times`]),
+      ...(typeof bodyOf(answer).id === "string" ? [] : ["the answer has no id"])
+    ]
+  }
+}
+
+const reportOf =
+  (isVerified: boolean) =>
+  (given: Preparation): Subject => {
+    const { name, world } = given
+    const reporter = isVerified ? actorOf(given) : null
+    const token = reporter === null ? undefined : logInAtIam(world, reporter).access
+    const message = `Playback stops after a seek, for the ${name}th time.`
+    // Those of other callers are counted, too.
+    const stored = () => numberOf(world, "COUNT(*) FROM deliveries")
+    return {
+      request: requests.report(message, keyOf(name), token),
+      state: async () => {
+        const count = stored()
+        return count === 0 ? "not stored" : count === 1 ? "stored" : `stored ${count} times`
+      },
+      problems: async (answer) => [
+        ...(stored() === 1 ? [] : ["not stored exactly once"]),
+        ...(bodyOf(answer).reporter === reporter ? [] : ["the reporter is not named"])
+      ]
+    }
+  }
+
+const telemetry = ({ name, world }: Preparation): Subject => {
+  const id = `00000000-0000-4000-8000-${name.padStart(12, "0")}`
+  const waiting = () => numberOf(world, "SUM(waiting) FROM spool_counts")
+  return {
+    request: requests.telemetry([{ id, type: "playback.started" }]),
+    state: async () => `waiting ${waiting()}`,
+    problems: async () => (waiting() === 1 ? [] : [`${waiting()} records wait`])
+  }
+}
+
+const webhook = ({ world }: Preparation): Subject => {
+  const { iam, seeded } = world.upstreams
+  const id = seeded.production.organizations.acme
+  const { body, headers } = iam.controls.buildWebhook(production, {
+    appId: "music",
+    eventType: "organization.updated.v1",
+    aggregate: { type: "organization", id, version: 2 },
+    organizationId: id,
+    data: {}
+  })
+  return {
+    request: { method: "POST", path: "/webhook/", headers: { ...json, ...headers }, body: Buffer.from(body) },
+    state: nothing,
+    problems: noProblems
+  }
+}
+
+const get = (path: string) => (): Subject => ({ request: { path }, state: nothing, problems: noProblems })
+
+const describePlane = ({ world }: Preparation): Subject => ({
+  request: requests.plane(world.upstreams.seeded.environment.musicSecret),
+  state: nothing,
+  problems: noProblems
+})
+
+const row = (
+  operation: string,
+  [method, path]: readonly ["GET" | "POST", string],
+  facts: Partial<Pick<Call, "needs" | "hasKey" | "plane" | "calls">>,
+  prepare: Call["prepare"]
+): Call => ({
+  operation,
+  method,
+  path,
+  needs: "nothing",
+  hasKey: false,
+  plane: "production",
+  calls: [],
+  ...facts,
+  prepare
+})
+
+const posting = (path: string) => ["POST", path] as const
+const getting = (path: string) => ["GET", path] as const
+
+export const calls = {
+  login: row(
+    "auth.login",
+    posting("/api/v1/auth/login"),
+    {
+      needs: "short-lived token",
+      hasKey: true,
+      calls: ["tokens", "catalogue", "introspect", "proof", "registration"]
+    },
+    login
+  ),
+  refresh: row(
+    "auth.refresh",
+    posting("/api/v1/auth/refresh"),
+    { needs: "refresh token", hasKey: true, calls: ["tokens", "introspect"] },
+    refresh
+  ),
+  logout: row(
+    "auth.logout",
+    posting("/api/v1/auth/logout"),
+    { needs: "refresh token", hasKey: true, calls: ["revoke"] },
+    logout
+  ),
+  me: row("auth.me", getting("/api/v1/auth/me"), { needs: "session", calls: ["introspect"] }, me),
+  "me in a testing environment": row(
+    "auth.me",
+    getting("/api/v1/auth/me"),
+    { needs: "session", plane: "testing", calls: ["context", "introspect"] },
+    meInTesting
+  ),
+  "iam in a testing environment": row(
+    "descriptors.iam",
+    getting("/api/v1/iam"),
+    { plane: "testing", calls: ["context"] },
+    describePlane
+  ),
+  subscription: row(
+    "tings.subscribe",
+    posting("/api/v1/ting/subscription"),
+    { needs: "session", calls: ["introspect", "catalogue", "proof", "registration"] },
+    subscription
+  ),
+  ting: row(
+    "tings.send",
+    posting("/api/v1/tings"),
+    { needs: "session", calls: ["introspect", "catalogue", "proof", "ting"] },
+    ting
+  ),
+  "report with a bearer": row(
+    "reports.submit",
+    posting("/api/v1/reports"),
+    { needs: "session", hasKey: true, calls: ["introspect"] },
+    reportOf(true)
+  ),
+  "report without a bearer": row(
+    "reports.submit",
+    posting("/api/v1/reports"),
+    { hasKey: true },
+    reportOf(false)
+  ),
+  telemetry: row("telemetry.accept", posting("/api/v1/telemetry"), {}, telemetry),
+  webhook: row("webhooks.receive", posting("/webhook"), { needs: "signature" }, webhook),
+  iam: row("descriptors.iam", getting("/api/v1/iam"), {}, get("/api/v1/iam")),
+  version: row("descriptors.version", getting("/api/v1/version"), {}, get("/api/v1/version")),
+  healthz: row("system.healthz", getting("/healthz"), {}, get("/healthz")),
+  readyz: row("system.readyz", getting("/readyz"), {}, get("/readyz"))
+} as const satisfies Readonly<Record<string, Call>>
+
+export type CallName = keyof typeof calls
+
+// The keys of the constant above.
+export const callNames = Object.keys(calls) as ReadonlyArray<CallName>

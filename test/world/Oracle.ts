@@ -1,0 +1,378 @@
+/**
+ * What must hold after every play, whatever happened. It sees each request and answer, and reads the rows, the log and the upstreams:
+ * acknowledged is stored once and delivered at most once; a session is ended only by its owner; no credential is where it does not belong;
+ * each answer fits the published contract; calls to IAM and writes to the tracker stay within their limits.
+ */
+import { readFileSync } from "node:fs"
+import { createRequire } from "node:module"
+import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js"
+import ajvFormats from "ajv-formats"
+import { production } from "../../sandbox/upstreams/Iam.ts"
+import type { SimulatedTime } from "../support/SimulatedTime.ts"
+import { type Answer, bodyOf, codeOf, fieldsOf, isSuccess, refusalOf, type Sent } from "./Driver.ts"
+import type { UpstreamCall, Upstreams } from "./Upstreams.ts"
+
+export type Row = Readonly<Record<string, unknown>>
+
+/** The part of the untyped driver that is used for reading. */
+interface Driver {
+  new (
+    path: string,
+    options: { readonly readonly: boolean }
+  ): {
+    readonly prepare: (statement: string) => { readonly all: () => ReadonlyArray<Row> }
+    readonly close: () => void
+  }
+}
+const Sqlite = createRequire(import.meta.url)("better-sqlite3") as Driver
+
+/** Reads rows of a SQLite file beside the servers that use it. */
+export const rowsOf = (path: string, statement: string): ReadonlyArray<Row> => {
+  const database = new Sqlite(path, { readonly: true })
+  try {
+    return database.prepare(statement).all()
+  } finally {
+    database.close()
+  }
+}
+
+interface DocumentedResponse {
+  readonly content?: { readonly "application/json"?: { readonly schema: object } }
+}
+interface Document {
+  readonly paths: Readonly<
+    Record<
+      string,
+      Readonly<
+        Record<
+          string,
+          { readonly operationId: string; readonly responses: Readonly<Record<string, DocumentedResponse>> }
+        >
+      >
+    >
+  >
+  readonly components: object
+}
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** A field that the schema of a response does not name is a problem, too. */
+const closed = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(closed)
+  if (!isObject(value)) return value
+  const members = Object.fromEntries(Object.entries(value).map(([name, member]) => [name, closed(member)]))
+  return isObject(value.properties) && value.type === "object" && !("additionalProperties" in value)
+    ? { ...members, additionalProperties: false }
+    : members
+}
+
+type Validators = ReadonlyMap<string, ValidateFunction | undefined>
+let compiled: Validators | undefined
+
+/** The schemas of all answers by method, path and status: of the committed file, which is read when it is first needed. */
+const validators = (): Validators => {
+  if (compiled !== undefined) return compiled
+  // The file of another program; the tests of HTTP check that it is a valid OpenAPI document.
+  const document = JSON.parse(
+    readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")
+  ) as Document
+  const ajv = new Ajv2020({ strict: false, allErrors: false, validateSchema: false })
+  ajvFormats.default(ajv)
+  ajv.addSchema({ $id: "contract", components: closed(document.components) })
+  const found = new Map<string, ValidateFunction | undefined>()
+  for (const [path, methods] of Object.entries(document.paths))
+    for (const [method, { responses }] of Object.entries(methods))
+      for (const [status, { content }] of Object.entries(responses)) {
+        const schema = content?.["application/json"]?.schema
+        const text = JSON.stringify(closed(schema) ?? {}).replaceAll('"$ref":"#/', '"$ref":"contract#/')
+        found.set(
+          `${method.toUpperCase()} ${path} ${status}`,
+          schema === undefined ? undefined : ajv.compile(JSON.parse(text))
+        )
+      }
+  compiled = found
+  return found
+}
+
+const methodOf = ({ body, method }: Sent) => method ?? (body === undefined ? "GET" : "POST")
+/** The path without its query; of a webhook's two spellings the documented one. */
+const pathOf = ({ path }: Sent) => (path.split("?")[0] ?? "").replace(/^\/webhook\/$/, "/webhook")
+
+/** What is wrong with an answer by the published contract; nothing where it has no such call. */
+export const contractProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => {
+  const call = `${methodOf(sent)} ${pathOf(sent)}`
+  const key = `${call} ${answer.status}`
+  const known = validators()
+  if (![...known.keys()].some((name) => name.startsWith(`${call} `))) return []
+  if (!known.has(key)) return [`${key} is not documented`]
+  const validate = known.get(key)
+  if (validate === undefined) return answer.text === "" ? [] : [`${key} has a body`]
+  if (validate(bodyOf(answer))) return []
+  const [first] = validate.errors ?? []
+  return [`${key} does not fit its schema: ${first?.instancePath} ${first?.message}`]
+}
+
+/** Codes that promise that a repetition may end otherwise (docs/api.md, "Errors"). */
+const retryable = [
+  "idempotency_in_progress",
+  "rate_limited",
+  "temporarily_rate_limited",
+  "dependency_unavailable",
+  "overloaded",
+  "shutting_down"
+]
+
+const envelopeProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => {
+  if (answer.status < 400 || pathOf(sent) === "/readyz") return []
+  const refusal = refusalOf(answer)
+  const name = `${methodOf(sent)} ${pathOf(sent)} ${answer.status}`
+  if (refusal === undefined) return [`${name} has no envelope`]
+  const { code, dependency, hint, message } = refusal
+  const names = code === "dependency_unavailable" || code === "dependency_misconfigured"
+  return [
+    ...(refusal.retryable === retryable.includes(code) ? [] : [`${code} has retryable ${refusal.retryable}`]),
+    ...(message !== "" && hint !== "" ? [] : [`${code} has no message or no hint`]),
+    ...(!names || dependency !== undefined ? [] : [`${code} names no dependency`]),
+    ...(answer.status === 429 && answer.headers["retry-after"] === undefined
+      ? [`${name} has no Retry-After`]
+      : [])
+  ]
+}
+
+/** The form of IAM's credentials. */
+const credential = /(?:oat|ort|oac|obo|ask)_[A-Za-z0-9_-]{16,}/
+const credentials = new RegExp(credential, "g")
+const givesTokens = (sent: Sent) => /^\/api\/v1\/auth\/(?:login|refresh)$/.test(pathOf(sent))
+
+/** The most of these times that lie within one such span; the times are in order. */
+export const mostWithin = (times: ReadonlyArray<number>, span: number): number => {
+  let most = 0
+  let first = 0
+  for (let last = 0; last < times.length; last += 1) {
+    while ((times[last] ?? 0) - (times[first] ?? 0) >= span) first += 1
+    most = Math.max(most, last - first + 1)
+  }
+  return most
+}
+
+const minute = 60_000
+
+/** The most calls to one path and plane of IAM that a process sent in any minute. */
+export const mostIamCalls = (calls: Iterable<UpstreamCall>): number => {
+  const times = new Map<string, Array<number>>()
+  for (const { at, caller, path, plane, upstream } of calls) {
+    if (upstream !== "iam") continue
+    const key = `${caller.name} ${plane} ${path}`
+    const known = times.get(key)
+    if (known === undefined) times.set(key, [at])
+    else known.push(at)
+  }
+  return Math.max(0, ...[...times.values()].map((each) => mostWithin(each, minute)))
+}
+
+/** GitHub's secondary limits (issue-tracker.md 3): requests that create content. */
+export const trackerProblems = (calls: ReadonlyArray<UpstreamCall>): ReadonlyArray<string> => {
+  const writes = calls
+    .filter(({ seen, upstream }) => upstream === "tracker" && seen.method !== "GET")
+    .map(({ at }) => at)
+  return [
+    ...(mostWithin(writes, minute) > 80 ? ["tracker: more than 80 writes in a minute"] : []),
+    ...(mostWithin(writes, 60 * minute) > 500 ? ["tracker: more than 500 writes in an hour"] : []),
+    ...(mostWithin(writes, 1_000) > 1 ? ["tracker: two writes within a second"] : [])
+  ]
+}
+
+export interface Oracle {
+  readonly asked: (sent: Sent) => void
+  readonly answered: (sent: Sent, answer: Answer) => void
+  /** The end of this token's session is intended: its owner, the admin or an attacker ends it. */
+  readonly allowEnd: (token: string) => void
+  /** A text that belongs to no log, issue or row, such as a canary, or a name where a report is nameless. */
+  readonly forbid: (text: string, places: ReadonlyArray<"log" | "issue" | "row">) => void
+  /** Sessions of IAM that ended although nobody intended it. */
+  readonly endedSessions: () => ReadonlyArray<string>
+  /** All that is broken now. `isQuiet`: nothing waits any more, so all that was acknowledged must have been delivered. */
+  readonly problems: (state?: { readonly isQuiet?: boolean }) => ReadonlyArray<string>
+}
+
+interface OracleParts {
+  readonly time: SimulatedTime
+  readonly upstreams: Upstreams
+  /** Path of the database. */
+  readonly database: string
+  readonly logs: ReadonlyArray<string>
+  /** Of one process, for each plane and path of IAM. */
+  readonly callsPerMinute: number
+}
+
+/** More in one of these problems says nothing new. */
+const mostOfOneKind = 5
+
+export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: OracleParts): Oracle => {
+  const { controls } = upstreams.iam
+  const seen = new Set<string>()
+  const allowed = new Set<string>()
+  const forbidden: Array<{ readonly text: string; readonly places: ReadonlyArray<string> }> = []
+  const reports = new Set<string>()
+  const events = new Set<string>()
+  const webhooks = new Set<string>()
+  const tings = new Set<string>()
+  /** Requests without an answer yet: what they asked for is done once or not at all. */
+  let open = 0
+
+  const allowEnd = (token: string, plane?: string): void => {
+    const family = controls.familyOf(token)
+    if (family === undefined) return
+    if (plane === undefined || controls.plane(plane).families.has(family.id)) allowed.add(family.id)
+  }
+
+  const acknowledge = (sent: Sent, answer: Answer): void => {
+    const fields = fieldsOf(String(sent.body ?? ""))
+    const { id } = bodyOf(answer)
+    switch (pathOf(sent)) {
+      case "/api/v1/reports":
+        reports.add(String(id))
+        break
+      case "/api/v1/tings":
+        tings.add(String(id))
+        break
+      case "/api/v1/telemetry":
+        for (const event of Array.isArray(fields.events) ? fields.events : [])
+          if (isObject(event) && typeof event.id === "string") events.add(event.id)
+        break
+      case "/webhook":
+        for (const [name, value] of Object.entries(sent.headers ?? {}))
+          if (name.toLowerCase() === "x-silicon-iam-event-id") webhooks.add(value)
+        break
+      default:
+        break
+    }
+  }
+
+  const endedSessions = () =>
+    upstreams.planes.flatMap((plane) =>
+      [...controls.plane(plane).families.values()]
+        .filter(({ id, status }) => status !== "active" && !allowed.has(id))
+        .map(
+          ({ actor, status }) =>
+            `a login of ${actor} is ${status}, and neither its owner nor the admin ended it`
+        )
+    )
+
+  const query = (statement: string) => rowsOf(database, statement)
+  const once = (what: string, ids: ReadonlySet<string>, found: ReadonlyArray<unknown>, least: number) => {
+    const counts = new Map<string, number>()
+    for (const id of found) counts.set(String(id), (counts.get(String(id)) ?? 0) + 1)
+    return [...ids]
+      .filter((id) => (counts.get(id) ?? 0) < least || (counts.get(id) ?? 0) > 1)
+      .slice(0, mostOfOneKind)
+      .map((id) => `${what} ${id} was acknowledged and is there ${counts.get(id) ?? 0} times`)
+  }
+
+  /** What was acknowledged is kept, once, and nothing else is. */
+  const storedProblems = (): ReadonlyArray<string> => {
+    const kept = query("SELECT id FROM reports").map(({ id }) => id)
+    const inbox = query("SELECT DISTINCT event_id FROM webhook_inbox").map(({ event_id }) => event_id)
+    return [
+      ...once("report", reports, kept, 1),
+      ...once("webhook", webhooks, inbox, 1),
+      ...(kept.length > reports.size + open
+        ? [`${kept.length} reports are stored, and ${reports.size} were acknowledged`]
+        : []),
+      ...once(
+        "ting",
+        tings,
+        upstreams.planes.flatMap((plane) => upstreams.ting.controls.accepted(plane).map(({ id }) => id)),
+        1
+      )
+    ]
+  }
+
+  const deliveredProblems = (isQuiet: boolean): ReadonlyArray<string> => {
+    const least = isQuiet ? 1 : 0
+    const issues = upstreams.issues().filter(({ state }) => state === "open")
+    const refs = issues.map(({ body }) => /report-ref: (rep_[^\s-]+)-/.exec(body ?? "")?.[1])
+    const failed = new Set(
+      query("SELECT subject FROM deliveries WHERE kind = 'report' AND state = 'failed'").map(({ subject }) =>
+        String(subject)
+      )
+    )
+    const due = new Set([...reports].filter((id) => !failed.has(id)))
+    const rows = upstreams.rows().map(({ record_id }) => record_id)
+    return [...once("the issue of report", due, refs, least), ...once("event", events, rows, least)]
+  }
+
+  const texts = (): Readonly<Record<"log" | "issue" | "row", string>> => ({
+    log: logs.join("\n"),
+    issue: upstreams
+      .issues()
+      .map(({ body, title }) => `${title}\n${body ?? ""}`)
+      .join("\n"),
+    row: ["", "-wal"]
+      .map((end) => {
+        try {
+          return readFileSync(`${database}${end}`, "latin1")
+        } catch {
+          return ""
+        }
+      })
+      .join("\n")
+  })
+
+  /** Credentials in the log, in rows and issues, and what was forbidden there. */
+  const leaks = (): ReadonlyArray<string> => {
+    const places = texts()
+    const minted = new Set(upstreams.minted())
+    const others = [...minted].filter((each) => !credential.test(each))
+    const within = (text: string) => [
+      ...[...new Set(text.match(credentials))].filter((each) => minted.has(each)),
+      ...others.filter((each) => text.includes(each))
+    ]
+    return (["log", "issue", "row"] as const).flatMap((place) => [
+      ...within(places[place])
+        .slice(0, mostOfOneKind)
+        .map((each) => `a ${place} has the credential ${each.slice(0, 8)}…`),
+      ...forbidden
+        .filter((each) => each.places.includes(place) && places[place].includes(each.text))
+        .slice(0, mostOfOneKind)
+        .map(({ text }) => `a ${place} has ${text}`)
+    ])
+  }
+
+  return {
+    asked: (sent) => {
+      open += 1
+      if (pathOf(sent) !== "/api/v1/auth/logout") return
+      const { token } = fieldsOf(String(sent.body ?? ""))
+      const secret = sent.headers?.["x-testing-environment-key"]
+      const { environmentId, musicSecret } = upstreams.seeded.environment
+      const plane = secret === undefined ? production : secret === musicSecret ? environmentId : undefined
+      // A logout in another plane ends nothing.
+      if (typeof token === "string" && plane !== undefined) allowEnd(token, plane)
+    },
+    answered: (sent, answer) => {
+      open -= 1
+      for (const problem of [...contractProblems(sent, answer), ...envelopeProblems(sent, answer)])
+        seen.add(problem)
+      if (credential.test(answer.text) && !(givesTokens(sent) && isSuccess(answer)))
+        seen.add(`${methodOf(sent)} ${pathOf(sent)} ${answer.status} ${codeOf(answer)} has a credential`)
+      if (isSuccess(answer) && methodOf(sent) === "POST") acknowledge(sent, answer)
+    },
+    allowEnd: (token) => allowEnd(token),
+    forbid: (text, places) => void forbidden.push({ text, places }),
+    endedSessions,
+    problems: ({ isQuiet = false } = {}) => {
+      const most = mostIamCalls(upstreams.calls)
+      return [
+        ...seen,
+        ...endedSessions(),
+        ...storedProblems(),
+        ...deliveredProblems(isQuiet),
+        ...leaks(),
+        ...(most > callsPerMinute ? [`${most} calls to one path of IAM in a minute`] : []),
+        ...trackerProblems(upstreams.calls)
+      ]
+    }
+  }
+}

@@ -1,0 +1,330 @@
+/**
+ * The whole service in memory: instances made by `makeBackend` over one database file, the simulated upstreams, one clock, one seed and one
+ * set of faults. Requests come without sockets. What every play must keep, the oracle checks.
+ */
+import type { RequestListener } from "node:http"
+import type * as Console from "effect/Console"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Random from "effect/Random"
+import * as Redacted from "effect/Redacted"
+import * as Scope from "effect/Scope"
+import { inject } from "light-my-request"
+import { makeBackend, parts } from "../../src/Backend.ts"
+import { makePipeline } from "../../src/http/middleware/Pipeline.ts"
+import { type Bounds, requestLimits } from "../../src/http/Server.ts"
+import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
+import type { DeliveryLimits } from "../../src/layers/delivery/DeliveryLimits.ts"
+import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
+import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
+import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
+import type { TableName } from "../../src/schema/Telemetry.ts"
+import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
+import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
+import { Store, type StoreService } from "../../src/services/Store.ts"
+import { type SettingsOverrides, testSettings } from "../support/Settings.ts"
+import { makeSimulatedTime, scheduler, type SimulatedTime } from "../support/SimulatedTime.ts"
+import { seeded } from "./Arbitraries.ts"
+import { type Answer, connectionLost, type Sent } from "./Driver.ts"
+import { makeFaults } from "./Faults.ts"
+import { makeOracle, type Oracle } from "./Oracle.ts"
+import { migratedFile } from "./SqliteTemplate.ts"
+import {
+  type Caller,
+  type Latency,
+  makeUpstreams,
+  type Observer,
+  origins,
+  repository,
+  trackerToken,
+  type UpstreamCall,
+  type Upstreams
+} from "./Upstreams.ts"
+
+/** When every world begins. Not a full second, so that rounding errors show. */
+export const beginning = Date.parse("2026-11-21T10:00:00.400Z")
+
+export interface WorldOptions {
+  readonly seed?: number
+  /** Instances that run from the beginning; default 1. */
+  readonly instances?: number
+  readonly settings?: SettingsOverrides
+  /** Tables that have a key; default: the daemon's. Without one there is no table service. */
+  readonly tables?: ReadonlyArray<TableName>
+  /** Workers that deliver, with other limits than those of production; default: none. */
+  readonly delivery?: Partial<DeliveryLimits>
+  readonly bounds?: Bounds
+  readonly latency?: Latency
+  /** IAM's requests a minute for one application and path; default: those of its contract. */
+  readonly iamLimit?: number
+  /** Sees every call to an upstream. */
+  readonly observers?: ReadonlyArray<Observer>
+  /** Every pause has its middle length. */
+  readonly steady?: boolean
+  /** Milliseconds from the death of an instance to the start of the next one; default: none follows. */
+  readonly restartAfter?: number
+}
+
+/** One server process in memory. */
+export interface Instance extends Caller {
+  /** Sends a request as a client with this address. Rejects when the process dies meanwhile. */
+  readonly send: (address: string, request: Sent) => Promise<Answer>
+  /** The store of this instance, which starts it. */
+  readonly store: () => Promise<StoreService>
+  /** The process dies at once: no request is answered, no call to an upstream begins or ends. */
+  readonly kill: () => void
+  /** Ends it as a stop does, or what is left of a killed one. */
+  readonly close: () => Promise<void>
+}
+
+/** Node's `complete` says that the whole request has arrived, which the library's requests do not say. */
+const completing =
+  (listener: RequestListener): RequestListener =>
+  (message, response) => {
+    Object.defineProperty(message, "complete", { get: () => message.readableEnded })
+    listener(message, response)
+  }
+
+const inMemory =
+  (listener: RequestListener): Instance["send"] =>
+  async (address, { body, headers, method, path }) => {
+    const answer = await inject(completing(listener), {
+      // The library's names of methods; any text is sent.
+      method: (method ?? (body === undefined ? "GET" : "POST")) as "GET",
+      url: path,
+      remoteAddress: address,
+      headers: { host: "127.0.0.1", ...headers },
+      ...(body === undefined ? {} : { payload: body })
+    })
+    const received = Object.entries(answer.headers).map(([name, value]) => [name, String(value)])
+    return { status: answer.statusCode, headers: Object.fromEntries(received), text: answer.payload }
+  }
+
+class Running extends Context.Tag("test/world/Running")<
+  Running,
+  { readonly send: Instance["send"]; readonly store: StoreService }
+>() {}
+
+/** The way of a request without sockets: order of checks, limits and envelope are the real ones, and a request costs no connection. */
+const inMemoryServer = (bounds: Bounds) =>
+  Layer.scoped(
+    Running,
+    Effect.zipWith(makePipeline, Store, (listener, store) => ({ send: inMemory(listener), store }))
+  ).pipe(Layer.provide(requestLimits(bounds)))
+
+/** A process that is never late: the delay of its event loop is the machine's time. */
+const neverLate: Bounds = {
+  startDelay: () => ({ isOverloaded: () => false, mean: () => 0, stop: () => undefined })
+}
+
+const withoutDelivery = Layer.succeed(DeliveryHealth, {
+  checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
+})
+
+const settingsOf = (
+  upstreams: Upstreams,
+  databasePath: string,
+  { settings = {}, tables = ["musicclidaemon"] }: WorldOptions
+): SettingsValues => {
+  const [owner = "", name = ""] = repository.split("/")
+  return testSettings({
+    databasePath,
+    rateLimit: true,
+    tracker: Option.some({
+      token: Redacted.make(trackerToken),
+      owner,
+      repository: name,
+      url: origins.tracker,
+      reconcileSeconds: [5, 15, 40]
+    }),
+    tables:
+      tables.length === 0
+        ? Option.none()
+        : Option.some({
+            url: origins.tables,
+            keys: new Map(tables.map((table) => [table, Redacted.make(upstreams.tableKey(table))]))
+          }),
+    ...settings,
+    iam: { url: origins.iam, ...settings.iam },
+    ting: { url: origins.ting, ...settings.ting }
+  })
+}
+
+/** Receives the lines of the log. */
+const consoleInto = (write: (line: string) => void): Console.Console => {
+  const read = (...values: ReadonlyArray<unknown>) => {
+    for (const line of values.map(String).join(" ").split("\n")) write(line)
+  }
+  const reading = (...values: ReadonlyArray<unknown>) => Effect.sync(() => read(...values))
+  const plain = Effect.runSync(Effect.console)
+  const loud = ["debug", "error", "info", "log", "trace", "warn"] as const
+  return {
+    ...plain,
+    ...Object.fromEntries(loud.map((name) => [name, reading])),
+    unsafe: { ...plain.unsafe, ...Object.fromEntries(loud.map((name) => [name, read])) }
+  }
+}
+
+interface InstanceParts {
+  readonly name: string
+  readonly time: SimulatedTime
+  readonly upstreams: Upstreams
+  readonly settings: SettingsValues
+  readonly options: WorldOptions
+  readonly log: (line: string) => void
+  readonly oracle: Oracle
+  readonly onKilled: () => void
+}
+
+const startInstance = ({
+  log,
+  name,
+  onKilled,
+  options,
+  oracle,
+  settings,
+  time,
+  upstreams
+}: InstanceParts): Instance => {
+  let alive = true
+  let die: () => void = () => undefined
+  const killed = new Promise<never>((_, reject) => {
+    die = () => reject(connectionLost("ECONNRESET"))
+  })
+  killed.catch(() => undefined)
+  const scope = Effect.runSync(Scope.make())
+  const kill = () => {
+    if (!alive) return
+    alive = false
+    die()
+    onKilled()
+  }
+  const caller: Caller = { name, isAlive: () => alive, kill }
+  const store = Layer.orDie(
+    Layer.scoped(Store, Effect.flatMap(openDatabase(settings.databasePath), makeStore))
+  )
+  const backend = makeBackend({
+    ...parts,
+    transport: Layer.succeed(UpstreamTransport, { send: upstreams.sendFrom(caller) }),
+    store,
+    delivery: options.delivery === undefined ? withoutDelivery : deliveryWith(options.delivery),
+    server: inMemoryServer({ ...neverLate, ...options.bounds })
+  }).pipe(Layer.provide(Layer.succeed(Settings, settings)))
+
+  const run = <A, E>(effect: Effect.Effect<A, E>) =>
+    Effect.runPromise(
+      effect.pipe(
+        Effect.withClock(time.clock),
+        Effect.withRandom(options.steady === true ? Random.fixed([0.5]) : Random.make(name)),
+        Effect.withConsole(consoleInto(log)),
+        Effect.withScheduler(scheduler)
+      )
+    )
+  let built: Promise<Context.Tag.Service<Running>> | undefined
+  const running = () => {
+    built ??= time.hold(
+      run(Layer.buildWithScope(backend, scope)).then((context) => Context.get(context, Running))
+    )
+    return built
+  }
+  const instance: Instance = {
+    ...caller,
+    send: async (address, request) => {
+      time.touch()
+      oracle.asked(request)
+      const { send } = await Promise.race([running(), killed])
+      const answer = await Promise.race([send(address, request), killed])
+      oracle.answered(request, answer)
+      time.touch()
+      return answer
+    },
+    store: async () => (await running()).store,
+    close: async () => {
+      await built
+      await run(Scope.close(scope, Exit.void))
+      alive = false
+    }
+  }
+  return instance
+}
+
+/** Opens a world; `close` ends all that it began. */
+export const openWorld = async (options: WorldOptions = {}) => {
+  const { instances: size = 1, latency, iamLimit, seed = 1 } = options
+  const time = makeSimulatedTime(beginning)
+  const random = seeded(seed)
+  const faults = makeFaults<UpstreamCall>()
+  const upstreams = makeUpstreams({
+    time,
+    faults,
+    latency,
+    iamLimit,
+    observers: options.observers ?? []
+  })
+  const scope = await Effect.runPromise(Scope.make())
+  const database = await Effect.runPromise(Scope.extend(migratedFile, scope))
+  const settings = settingsOf(upstreams, database, options)
+  const logs: Array<string> = []
+  const oracle = makeOracle({ time, upstreams, database, logs, callsPerMinute: settings.iam.callsPerMinute })
+
+  const all: Array<Instance> = []
+  /** Another process on the same database; the first request starts it. */
+  const start = (given: SettingsOverrides = {}): Instance => {
+    const instance = startInstance({
+      name: `instance ${all.length + 1} of seed ${seed}`,
+      time,
+      upstreams,
+      settings: {
+        ...settings,
+        ...given,
+        iam: { ...settings.iam, ...given.iam },
+        ting: { ...settings.ting, ...given.ting },
+        telemetry: { ...settings.telemetry, ...given.telemetry },
+        retention: { ...settings.retention, ...given.retention }
+      },
+      options,
+      oracle,
+      onKilled: () => {
+        if (options.restartAfter !== undefined) time.after(options.restartAfter, () => start(given))
+      },
+      log: (line) => void logs.push(line)
+    })
+    all.push(instance)
+    return instance
+  }
+  for (let index = 0; index < size; index += 1) start()
+
+  let requests = 0
+  return {
+    time,
+    random,
+    faults,
+    upstreams,
+    oracle,
+    settings,
+    /** Path of the database. */
+    database,
+    logs,
+    /** Every instance that was started, also those that are dead. */
+    instances: all as ReadonlyArray<Instance>,
+    start,
+    /** Sends a request through a balancer: to one instance after the other, and to none that is down. */
+    send: async (address: string, request: Sent): Promise<Answer> => {
+      requests += 1
+      const alive = all.filter(({ isAlive }) => isAlive())
+      const instance = alive[requests % alive.length]
+      if (instance === undefined) throw connectionLost("ECONNREFUSED")
+      return instance.send(address, request)
+    },
+    requests: () => requests,
+    close: async (): Promise<void> => {
+      for (const { close } of all) await time.complete(close())
+      await Effect.runPromise(Scope.close(scope, Exit.void))
+    }
+  }
+}
+
+export type World = Awaited<ReturnType<typeof openWorld>>
