@@ -26,9 +26,11 @@ export const playChain = async (parts: {
   readonly database: TestDatabase
   readonly points: ReadonlyArray<Point>
   readonly seed: number
+  /** Runs the instances at low priority: what is timed runs beside them. */
+  readonly modest?: boolean
   readonly log?: (line: string) => void
 }): Promise<Verdict> => {
-  const { database, instanceFile, points, seed, log = () => undefined } = parts
+  const { database, instanceFile, modest = false, points, seed, log = () => undefined } = parts
   const random = seeded(seed)
   const world = await startSimulators()
   const environment = {
@@ -59,8 +61,7 @@ export const playChain = async (parts: {
   }
 
   const live = (crashAt: string): Instance => {
-    // At low priority: what is timed runs beside them.
-    const started = startInstance(instanceFile, environment, { ...quick, modest: true, crashAt })
+    const started = startInstance(instanceFile, environment, { ...quick, modest, crashAt })
     current = started
     void started.ready.then((address) => {
       if (current === started) url = address

@@ -15,7 +15,7 @@ import { playStorm } from "./Storm.ts"
 const hands = 4
 
 /** Bundles the instance of a run and warms it up once, so that later instances start with compiled code. */
-const prepareInstance = async () => {
+export const prepareInstance = async () => {
   const built = await bundle(entry)
   const world = await startSimulators()
   const database = await sqliteDatabase()
@@ -65,7 +65,7 @@ const playCrashes = async (
     chains.map(async ({ open, points }) => {
       const database = await open()
       try {
-        return await playChain({ instanceFile, database, points, seed, log })
+        return await playChain({ instanceFile, database, points, seed, modest: true, log })
       } finally {
         await database.remove()
       }

@@ -87,31 +87,30 @@ const lockTables = (url: string) =>
 
 type Play = Fault & { readonly server: Server }
 
-const outages: Readonly<Record<string, Effect.Effect<Play, unknown, Scope.Scope>>> = {
-  "SQLite, full: refuses large writes, accepts small ones": Effect.map(
-    onSqlite,
-    ({ path, sql, ...opened }) => ({
-      ...opened,
-      begin: Effect.gen(function* () {
-        // Removed rows free space in the file.
-        const waiting = scalar(path, "SELECT COUNT(*) FROM spool WHERE table_name = 'musicclidaemon'")
-        yield* awaited("an empty spool", waiting, (count) => count === 0)
-        yield* sql.unsafe("VACUUM")
-        yield* sql.unsafe("PRAGMA max_page_count = 1")
-      }),
-      end: sql.unsafe("PRAGMA max_page_count = 1000000"),
-      says: { ...healthy, report: unwritable.report, telemetry: unwritable.telemetry },
-      reason: /is full: its disk or quota has no space left/
-    })
-  ),
-  "SQLite, read-only": Effect.map(onSqlite, ({ sql, ...opened }) => ({
+type Outages = Readonly<Record<string, Effect.Effect<Play, unknown, Scope.Scope>>>
+
+const ofSqlite: Outages = {
+  "full: refuses large writes, accepts small ones": Effect.map(onSqlite, ({ path, sql, ...opened }) => ({
+    ...opened,
+    begin: Effect.gen(function* () {
+      // Removed rows free space in the file.
+      const waiting = scalar(path, "SELECT COUNT(*) FROM spool WHERE table_name = 'musicclidaemon'")
+      yield* awaited("an empty spool", waiting, (count) => count === 0)
+      yield* sql.unsafe("VACUUM")
+      yield* sql.unsafe("PRAGMA max_page_count = 1")
+    }),
+    end: sql.unsafe("PRAGMA max_page_count = 1000000"),
+    says: { ...healthy, report: unwritable.report, telemetry: unwritable.telemetry },
+    reason: /is full: its disk or quota has no space left/
+  })),
+  "read-only": Effect.map(onSqlite, ({ sql, ...opened }) => ({
     ...opened,
     begin: sql.unsafe("PRAGMA query_only = ON"),
     end: sql.unsafe("PRAGMA query_only = OFF"),
     says: unwritable,
     reason: /is read-only for this process/
   })),
-  "SQLite, locked by another program": Effect.gen(function* () {
+  "locked by another program": Effect.gen(function* () {
     const { path, ...opened } = yield* onSqlite
     const other = yield* rawClient(path)
     return {
@@ -122,14 +121,17 @@ const outages: Readonly<Record<string, Effect.Effect<Play, unknown, Scope.Scope>
       reason: /is locked by another process/
     }
   }),
-  "SQLite, moved away and back": Effect.map(onSqlite, ({ path, ...opened }) => ({
+  "moved away and back": Effect.map(onSqlite, ({ path, ...opened }) => ({
     ...opened,
     begin: Effect.sync(() => renameSync(path, `${path}.moved`)),
     end: Effect.sync(() => renameSync(`${path}.moved`, path)),
     says: away,
     reason: /is gone: its file was moved or deleted/
-  })),
-  "Postgres, stopped and started": Effect.gen(function* () {
+  }))
+}
+
+const ofPostgres: Outages = {
+  "stopped and started": Effect.gen(function* () {
     const { start, stop, url } = yield* restartablePostgres
     return {
       server: yield* postgresAt(url),
@@ -140,7 +142,7 @@ const outages: Readonly<Record<string, Effect.Effect<Play, unknown, Scope.Scope>
       reason: /Postgres database 127\.0\.0\.1:\d+\/postgres does not answer/
     }
   }),
-  "Postgres, read-only as a standby": Effect.gen(function* () {
+  "read-only as a standby": Effect.gen(function* () {
     const { promote, standBy, url } = yield* restartablePostgres
     return {
       server: yield* postgresAt(url),
@@ -151,22 +153,22 @@ const outages: Readonly<Record<string, Effect.Effect<Play, unknown, Scope.Scope>
       reason: /is read-only for this process/
     }
   }),
-  "Postgres, refusing connections": through(
+  "refusing connections": through(
     ({ cut }) => cut,
     ({ repair }) => repair,
     { says: away, reason: /Postgres database \S+ does not answer/ }
   ),
-  "Postgres, silent": through(
+  silent: through(
     ({ freeze }) => freeze,
     ({ repair }) => repair,
     { says: away, reason: /Postgres database \S+ does not answer/ }
   ),
-  "Postgres, slow: each answer comes 100 ms late": through(
-    ({ slow }) => slow(100),
+  "slow: each answer comes 50 ms late": through(
+    ({ slow }) => slow(50),
     ({ slow }) => slow(0),
     { says: healthy }
   ),
-  "Postgres, locked by another program": Effect.gen(function* () {
+  "locked by another program": Effect.gen(function* () {
     const url = yield* postgres.emptyPath
     let locked: pg.Client | undefined
     return {
@@ -180,7 +182,7 @@ const outages: Readonly<Record<string, Effect.Effect<Play, unknown, Scope.Scope>
       reason: /is locked by another process/
     }
   }),
-  "Postgres, out of connections but three": Effect.gen(function* () {
+  "out of connections but three": Effect.gen(function* () {
     const owner = yield* postgres.emptyPath
     const role = `role_${randomUUID().slice(0, 8)}`
     const say = (statement: string) => postgres.rawQuery(owner, statement)
@@ -192,23 +194,34 @@ const outages: Readonly<Record<string, Effect.Effect<Play, unknown, Scope.Scope>
       say(`REASSIGN OWNED BY ${role} TO postgres;\nDROP OWNED BY ${role};\nDROP ROLE ${role}`)
     )
     const url = Object.assign(new URL(owner), { username: role, password: "few" }).href
+    const server = yield* postgresAt(url)
+    const sessions = `FROM pg_stat_activity WHERE usename = '${role}'`
     return {
-      server: yield* postgresAt(url),
+      server,
       readNumber: readFromPostgres(owner),
-      begin: say(
-        `ALTER ROLE ${role} CONNECTION LIMIT 3;\nSELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '${role}'`
-      ).pipe(Effect.zipRight(settle)),
+      begin: Effect.gen(function* () {
+        yield* say(`ALTER ROLE ${role} CONNECTION LIMIT 3;\nSELECT pg_terminate_backend(pid) ${sessions}`)
+        yield* settle
+        yield* awaited("readiness", call(`${server.base}/readyz`), ({ status }) => status === 200)
+      }),
       end: say(`ALTER ROLE ${role} CONNECTION LIMIT -1`),
       says: healthy
     }
   })
 }
 
-describe.concurrent("A database that fails under a running server, and recovers without its restart", () => {
+const played = (outages: Outages) =>
   it.scopedLive.each(Object.keys(outages))("%s", function* (name) {
     const { server, ...fault } = yield* outages[name] ?? Effect.dieMessage(name)
     yield* outage(server, fault)
   })
+
+describe("A SQLite database that fails under a running server, and recovers without its restart:", () => {
+  played(ofSqlite)
+})
+// These wait for timeouts.
+describe.concurrent("A PostgreSQL database that fails under a running server, and recovers without its restart:", () => {
+  played(ofPostgres)
 })
 
 /** Overwrites every page but the first, and makes the server read them again. */
@@ -223,7 +236,7 @@ const corrupt = (path: string) =>
     yield* other.unsafe("PRAGMA user_version = 1")
   }).pipe(Effect.scoped)
 
-describe.concurrent("A SQLite database that cannot recover under a running server", () => {
+describe("A SQLite database that cannot recover under a running server", () => {
   it.scopedLive.each([
     {
       name: "without its write-ahead log, keeps acknowledged writes for a restart",

@@ -150,7 +150,12 @@ const playTraps: Attack["play"] = async ({ server }) => {
   for (const [name, [value, isRefused]] of Object.entries(traps)) {
     const wanted = isRefused ? /^400 / : /^20[04] /
     await send(name, "/api/v1/telemetry", `{"table":"musicclidaemon","events":[{"a":${value}}]}`, wanted)
-    await send(name, "/api/v1/reports", `{"message":"Playback stops after a seek.","context":{"a":${value}}}`, wanted)
+    await send(
+      name,
+      "/api/v1/reports",
+      `{"message":"Playback stops after a seek.","context":{"a":${value}}}`,
+      wanted
+    )
   }
   const zipped = gzipSync(Buffer.alloc(16 * 1024 ** 2)).toString("latin1")
   for (const encoding of ["gzip", "br", "identity, gzip", "GZIP"])
