@@ -1,13 +1,12 @@
 /** Plays many crashes on one database: each process dies at another crash point, and the last one finishes all work. */
 import { setTimeout as pause } from "node:timers/promises"
-import { makeClient, until } from "./Client.ts"
+import { insistAt, makeWork, until } from "./Client.ts"
 import type { TestDatabase } from "./Databases.ts"
-import { type Death, type Instance, startInstance } from "./Fleet.ts"
+import { type Death, type Instance, quick, startInstance } from "./Fleet.ts"
 import { isQuiet, judge, type Verdict, whatWaits } from "./Laws.ts"
 import { emptyLedger, makeLoad } from "./Load.ts"
 import type { Point } from "./Points.ts"
 import { actOf, type Scene } from "./Provocations.ts"
-import { quick } from "./Quick.ts"
 import { seeded } from "./Random.ts"
 import { environmentOf, startSimulators } from "./Simulators.ts"
 
@@ -21,24 +20,16 @@ const timeoutMillis = 300_000
 /** One process in so many receives a request of every kind. */
 const everythingIn = 16
 
-export interface Outcome extends Verdict {
-  /** Database, seed and crash points, to repeat the run. */
-  readonly where: string
-  /** Milliseconds from the first start to the verdict. */
-  readonly took: number
-  readonly crashes: number
-}
-
 /** Kills the process at each point, one after the other. */
 export const playChain = async (parts: {
   readonly instanceFile: string
   readonly database: TestDatabase
   readonly points: ReadonlyArray<Point>
   readonly seed: number
+  /** Runs the instances at low priority: what is timed runs beside them. */
   readonly modest?: boolean
   readonly log?: (line: string) => void
-}): Promise<Outcome> => {
-  const began = performance.now()
+}): Promise<Verdict> => {
   const { database, instanceFile, modest = false, points, seed, log = () => undefined } = parts
   const random = seeded(seed)
   const world = await startSimulators()
@@ -52,11 +43,10 @@ export const playChain = async (parts: {
   let current: Instance | undefined
   let refusable = 0
   let crashes = 0
-  const client = makeClient(() => url, timeoutMillis, random.next)
-  const load = makeLoad(world, client, ledger, random)
+  const insist = insistAt(() => url, timeoutMillis, random.next)
+  const load = makeLoad(world, insist, ledger, random)
   const broken: Array<string> = []
-  /** Requests begun under any process; all of them must be acknowledged in the end. */
-  const begun: Array<Promise<unknown>> = []
+  const { begin, failures } = makeWork()
   const scene: Scene = {
     world,
     database,
@@ -68,11 +58,6 @@ export const playChain = async (parts: {
     refusing: () => {
       refusable += 1
     }
-  }
-  const begin = (work: Promise<unknown>): void => {
-    begun.push(work)
-    // Awaited at the end.
-    work.catch(() => undefined)
   }
 
   const live = (crashAt: string): Instance => {
@@ -127,21 +112,14 @@ export const playChain = async (parts: {
     begin(load.everything())
     try {
       if ((await last.ready) === undefined) throw new Error(`the last instance did not start: ${last.log()}`)
-      for (const result of await Promise.allSettled(begun))
-        if (result.status === "rejected") broken.push(String(result.reason))
+      broken.push(...(await failures()))
       await until("everything was delivered", () => isQuiet(database, { sweeps: true }), {
         within: longestEnd
       }).catch(async () =>
         broken.push(`still waiting: ${await whatWaits(database)}; ${last.log().slice(-1500)}`)
       )
-      return await judge({
-        world,
-        database,
-        client,
-        ledger,
-        refusable,
-        repairable: points.some(({ provocation }) => provocation === "two issues")
-      })
+      const repairable = points.some(({ provocation }) => provocation === "two issues")
+      return await judge({ world, database, insist, ledger, refusable, repairable })
     } finally {
       last.kill()
       await last.died
@@ -150,13 +128,11 @@ export const playChain = async (parts: {
 
   try {
     for (const point of points) await dieAt(point)
-    const verdict = await finish()
+    const { broken: found, figures } = await finish()
+    const where = `${database.kind}, seed ${seed}: ${points.map(({ name }) => name).join("; ")}`
     return {
-      ...verdict,
-      broken: [...broken, ...verdict.broken],
-      where: `${database.kind}, seed ${seed}: ${points.map(({ name }) => name).join("; ")}`,
-      took: performance.now() - began,
-      crashes
+      broken: [...broken, ...found].map((law) => `${law} [${where}]`),
+      figures: { ...figures, crashes }
     }
   } finally {
     current?.kill()

@@ -24,16 +24,13 @@ interface Driver {
   new (
     path: string,
     options: { readonly readonly: boolean }
-  ): {
-    readonly prepare: (statement: string) => { readonly all: () => ReadonlyArray<Row> }
-    readonly close: () => void
-  }
+  ): { readonly prepare: (statement: string) => { all(): ReadonlyArray<Row> }; readonly close: () => void }
 }
+const Sqlite = createRequire(import.meta.url)("better-sqlite3") as Driver
 
 export const sqliteDatabase = async (): Promise<TestDatabase> => {
   const folder = scratch()
   const path = join(folder.path, "music.sqlite")
-  const Sqlite = createRequire(import.meta.url)("better-sqlite3") as Driver
   return {
     kind: "SQLite",
     environment: { MUSIC_DATABASE_PATH: path },

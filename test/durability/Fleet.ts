@@ -6,11 +6,11 @@ import { constants, setPriority } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
-import type { DeliveryLimits } from "../../src/layers/delivery/DeliveryLimits.ts"
-import type { Asked, Told } from "./Messages.ts"
 import { scratch } from "./Scratch.ts"
 
 const boot = fileURLToPath(new URL("./boot.mjs", import.meta.url))
+/** The program of an instance. */
+export const entry = fileURLToPath(new URL("./Instance.ts", import.meta.url))
 
 export interface Bundle {
   readonly file: string
@@ -57,7 +57,6 @@ export interface Death {
 }
 
 export interface Instance {
-  readonly pid: number
   /** Its URL; undefined when it died before it listened. */
   readonly ready: Promise<string | undefined>
   readonly died: Promise<Death>
@@ -76,15 +75,54 @@ export interface Instance {
   readonly stop: () => void
 }
 
+/** From the parent: call a method of the store, or end and keep the compiled code. */
+export type Asked =
+  | { readonly call: string; readonly id: number; readonly parameters: ReadonlyArray<unknown> }
+  | { readonly keepCompiled: true }
+
+/** From an instance. */
+export interface Told {
+  /** Its address, once it listens. */
+  readonly ready?: string
+  /** A name under which it takes leases. */
+  readonly owner?: string
+  /** So many items were delivered now. */
+  readonly delivered?: number
+  /** The answer to a call. */
+  readonly id?: number
+  readonly result?: unknown
+  readonly error?: string
+}
+
 /** Options of an instance that are not settings. */
 export interface InstanceOptions {
   readonly crashAt?: string
-  readonly bounds?: Partial<DeliveryLimits>
+  /** Limits of the workers, milliseconds. */
+  readonly bounds?: Readonly<Record<string, number>>
   readonly reconcileSeconds?: ReadonlyArray<number>
   /** Tunes the garbage collector for a short run. */
   readonly brief?: boolean
   /** Runs at low priority. */
   readonly modest?: boolean
+}
+
+/** Limits under which recovery takes a second or two. A lease is longer than the pauses of a busy machine. */
+export const quick: InstanceOptions = {
+  brief: true,
+  reconcileSeconds: [0.05, 0.1, 0.2],
+  bounds: {
+    lease: 1_500,
+    telemetryLease: 3_000,
+    telemetryStopGrace: 300,
+    telemetryPollInterval: 200,
+    batchDelay: 50,
+    firstBackoff: 50,
+    probeInterval: 300,
+    writeSpacing: 20,
+    hourlyWrites: 100_000,
+    ordinaryHourlyWrites: 100_000,
+    sweepDelay: 1_000
+  }
 }
 
 /** Parallel garbage collection costs more than a short run gains from it. */
@@ -139,7 +177,6 @@ export const startInstance = (
     })
   })
   return {
-    pid: child.pid ?? 0,
     ready,
     died,
     isDead: () => dead,

@@ -13,8 +13,7 @@ import { reportStartupError } from "../../src/layers/process/StartupErrors.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
 import { type Diary, watchDrivers, watchedStore, watchedTables, watchedTracker } from "./Crash.ts"
-import type { InstanceOptions } from "./Fleet.ts"
-import type { Asked, Told } from "./Messages.ts"
+import type { Asked, InstanceOptions, Told } from "./Fleet.ts"
 
 /** JSON, because an environment variable is a string. */
 const options: InstanceOptions = JSON.parse(process.env.DURABILITY_OPTIONS ?? "{}")

@@ -108,7 +108,7 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
   telemetry: { story: "telemetry" },
   webhook: { story: "webhook" },
   start: {},
-  "revoked grant": { beside: async ({ load }) => load.tingWithoutRecipient(await load.login()) },
+  "revoked grant": { beside: ({ load }) => load.tingWithoutRecipient() },
   "new plane": { beside: ({ load }) => load.newPlane() },
   "slow tracker": {
     story: "report",

@@ -1,7 +1,7 @@
 /** Several instances on one PostgreSQL under load, with production's leases. One is killed every few seconds and restarted. */
 import { setTimeout as pause } from "node:timers/promises"
 import { failures } from "../../sandbox/upstreams/tracker/Failures.ts"
-import { makeClient, until } from "./Client.ts"
+import { insistAt, makeWork, until } from "./Client.ts"
 import { type TestDatabase, text, toNumber } from "./Databases.ts"
 import { type Instance, startInstance } from "./Fleet.ts"
 import { isQuiet, judge, type Verdict, whatWaits } from "./Laws.ts"
@@ -25,24 +25,6 @@ const handful = 3_000
 /** Searches for a report whose sender died: earlier than in production, so that recovery measures the lease. */
 const reconcileSeconds = [1, 2, 3]
 
-export interface StormFigures {
-  readonly sent: number
-  readonly acknowledged: number
-  readonly attempts: number
-  readonly kills: number
-  /** Reports and telemetry records that a killed instance held. */
-  readonly recoveries: number
-  /** Milliseconds from a kill to the delivery of what the dead one held. */
-  readonly slowestRecovery: number
-  readonly faults: number
-  /** Periods of 15 s of running instances; each needs a delivery. */
-  readonly shares: number
-}
-
-export interface StormOutcome extends Verdict {
-  readonly storm: StormFigures
-}
-
 /** One run of an instance, from its start to its death or the end. */
 interface Life {
   readonly instance: Instance
@@ -50,69 +32,50 @@ interface Life {
   until: number | undefined
 }
 
-const sharesOf = (life: Life) => {
-  const { deliveries } = life.instance
-  const lived = (life.until ?? life.since) - life.since
-  return Array.from({ length: Math.floor(lived / share) }, (_, index) => {
-    const from = life.since + index * share
-    return { life, delivered: deliveries.filter((at) => at >= from && at < from + share).length }
+/** Whole periods of a life, each with its deliveries. */
+const sharesOf = ({ instance, since, until: end = since }: Life) =>
+  Array.from({ length: Math.floor((end - since) / share) }, (_, index) => {
+    const from = since + index * share
+    return instance.deliveries.filter((at) => at >= from && at < from + share).length
   })
-}
 
-interface Kill {
-  readonly at: number
+interface Held {
   readonly reports: ReadonlyArray<string>
   readonly records: ReadonlyArray<string>
 }
 
+interface Kill extends Held {
+  readonly at: number
+}
+
 /** The rows that these owners lease. */
-const heldBy = async (
-  database: TestDatabase,
-  owners: ReadonlySet<string>
-): Promise<Pick<Kill, "reports" | "records">> => {
-  if (owners.size === 0) return { reports: [], records: [] }
-  const list = [...owners].map((owner) => `'${owner}'`).join(", ")
+const heldBy = async (database: TestDatabase, lives: ReadonlyArray<Life | undefined>): Promise<Held> => {
+  const owners = lives.flatMap((life) => [...(life?.instance.owners ?? [])]).map((owner) => `'${owner}'`)
+  if (owners.length === 0) return { reports: [], records: [] }
   const reports = await database.rows(
-    `SELECT id FROM deliveries WHERE kind = 'report' AND state = 'leased' AND lease_owner IN (${list})`
+    `SELECT id FROM deliveries WHERE kind = 'report' AND state = 'leased' AND lease_owner IN (${owners})`
   )
-  const records = await database.rows(`SELECT record_id FROM spool WHERE lease_owner IN (${list})`)
+  const records = await database.rows(`SELECT record_id FROM spool WHERE lease_owner IN (${owners})`)
   return { reports: reports.map((row) => text(row.id)), records: records.map((row) => text(row.record_id)) }
 }
 
-interface Recovery {
-  readonly id: string
-  /** Time of the kill that it recovers from. */
-  readonly at: number
-  /** Milliseconds. */
-  readonly took: number
-}
-
 /**
- * How long each held item took to be delivered after the last kill that delayed it. For a record that is a kill of its holder. For a
- * report it is a kill of the holder of any report, because one is handled at a time. From then on it waits for that lease.
+ * Milliseconds that each held item took to be delivered after the last kill that delayed it. For a record that is a kill of its holder.
+ * For a report it is a kill of the holder of any report, because one is handled at a time. From then on it waits for that lease.
  */
-const recoveriesFrom = async (
-  database: TestDatabase,
-  kills: ReadonlyArray<Kill>
-): Promise<ReadonlyArray<Recovery>> => {
-  const ends = new Map([
-    ...(await database.rows("SELECT id, finished_at FROM deliveries WHERE finished_at IS NOT NULL")).map(
-      (row): [string, number] => [text(row.id), toNumber(row.finished_at)]
-    ),
-    ...(await database.rows("SELECT record_id, delivered_at FROM spool_delivered")).map(
-      (row): [string, number] => [text(row.record_id), toNumber(row.delivered_at)]
-    )
-  ])
-  const recovery = (id: string, inTheWay: ReadonlyArray<Kill>): Recovery => {
+const recoveriesFrom = async (database: TestDatabase, kills: ReadonlyArray<Kill>) => {
+  const finished = await database.rows("SELECT id, finished_at AS at FROM deliveries WHERE finished_at > 0")
+  const delivered = await database.rows("SELECT record_id AS id, delivered_at AS at FROM spool_delivered")
+  const ends = new Map([...finished, ...delivered].map(({ at, id }) => [text(id), toNumber(at)]))
+  const recovery = (id: string, inTheWay: ReadonlyArray<Kill>) => {
     const end = ends.get(id) ?? Number.POSITIVE_INFINITY
-    const at = Math.max(...inTheWay.map((kill) => kill.at).filter((moment) => moment <= end))
-    return { id, at, took: end - at }
+    const moments = inTheWay.map(({ at }) => at).filter((at) => at <= end)
+    return { id, took: end - Math.max(...moments) }
   }
   const ofReports = kills.filter(({ reports }) => reports.length > 0)
-  const ids = (pick: (kill: Kill) => ReadonlyArray<string>) => [...new Set(kills.flatMap(pick))]
   return [
-    ...ids(({ reports }) => reports).map((id) => recovery(id, ofReports)),
-    ...ids(({ records }) => records).map((id) =>
+    ...[...new Set(kills.flatMap(({ reports }) => reports))].map((id) => recovery(id, ofReports)),
+    ...[...new Set(kills.flatMap(({ records }) => records))].map((id) =>
       recovery(
         id,
         kills.filter(({ records }) => records.includes(id))
@@ -142,10 +105,10 @@ export const playStorm = async (parts: {
   readonly seed: number
   readonly seconds: number
   /** Kills only instances that hold a lease, so that every kill needs a recovery. */
-  readonly holders?: boolean
-  readonly log?: (line: string) => void
-}): Promise<StormOutcome> => {
-  const { database, instanceFile, seconds, seed, log = () => undefined } = parts
+  readonly holders: boolean
+  readonly log: (line: string) => void
+}): Promise<Verdict> => {
+  const { database, holders, instanceFile, log, seconds, seed } = parts
   const random = seeded(seed)
   const world = await startSimulators()
   const environment = { ...environmentOf(world), ...database.environment }
@@ -155,26 +118,18 @@ export const playStorm = async (parts: {
   const current: Array<Life | undefined> = []
   const urls: Array<string | undefined> = []
   const kills: Array<Kill> = []
-  let faults = 0
-  let lastTarget = 0
+  let turn = 0
   let over = false
 
   /** Round-robin over the instances that listen. */
   const target = (): string | undefined => {
-    for (let tries = 0; tries < instances; tries += 1) {
-      lastTarget = (lastTarget + 1) % instances
-      const url = urls[lastTarget]
-      if (url !== undefined) return url
-    }
-    return undefined
+    const listening = urls.filter((url) => url !== undefined)
+    turn += 1
+    return listening[turn % Math.max(1, listening.length)]
   }
-  const client = makeClient(target, timeoutMillis, random.next)
-  const load = makeLoad(world, client, ledger, random)
-  const begun: Array<Promise<unknown>> = []
-  const begin = (work: Promise<unknown>): void => {
-    begun.push(work)
-    work.catch(() => undefined)
-  }
+  const insist = insistAt(target, timeoutMillis, random.next)
+  const load = makeLoad(world, insist, ledger, random)
+  const { begin, failures: rejected } = makeWork()
 
   const startAt = async (place: number): Promise<void> => {
     const instance = startInstance(instanceFile, environment, { reconcileSeconds })
@@ -200,14 +155,14 @@ export const playStorm = async (parts: {
   }
 
   /** An instance that holds a lease, while upstreams are slow; else any instance. */
-  const victim = async (): Promise<number> => {
+  const findHolder = async (): Promise<number> => {
     world.tables.fail({ path: ingestPath, fault: { kind: "delay", milliseconds: slow } })
     world.tracker.fail({ method: "POST", path: issuesPath, fault: { kind: "delay", milliseconds: slow } })
     const began = performance.now()
     while (!over && performance.now() - began < handful) {
-      for (const place of [...current.keys()].sort(() => random.next() - 0.5)) {
-        const held = await heldBy(database, current[place]?.instance.owners ?? new Set())
-        if (held.records.length + held.reports.length > 0) return place
+      for (const place of random.shuffled([...current.keys()])) {
+        const { records, reports } = await heldBy(database, [current[place]])
+        if (records.length + reports.length > 0) return place
       }
       await pause(50)
     }
@@ -224,24 +179,14 @@ export const playStorm = async (parts: {
     current[place] = undefined
     await life.instance.died
     await pause(restartAfter)
-    const early = await heldBy(database, life.instance.owners)
+    const early = await heldBy(database, [life])
     await startAt(place)
     // The database may execute its last statements after its death.
-    const late = await heldBy(database, life.instance.owners)
+    const late = await heldBy(database, [life])
     const reports = [...new Set([...early.reports, ...late.reports])]
     const records = [...new Set([...early.records, ...late.records])]
     kills.push({ at, reports, records })
-    log(
-      `${new Date(at).toISOString()} killed, holding ${reports.length} reports and ${records.length} records`
-    )
-  }
-
-  const allRecovered = async (): Promise<boolean> => {
-    const dead = new Set(
-      lives.filter((life) => life.until !== undefined).flatMap(({ instance }) => [...instance.owners])
-    )
-    const { records, reports } = await heldBy(database, dead)
-    return records.length + reports.length === 0
+    log(`killed, holding ${reports.length} reports and ${records.length} records`)
   }
 
   const storm = async (): Promise<void> => {
@@ -249,52 +194,43 @@ export const playStorm = async (parts: {
       const wait = betweenKills.least + random.next() * (betweenKills.most - betweenKills.least)
       await pause(wait / 2)
       // A fault during a recovery would distort its measurement.
-      if (await allRecovered()) {
-        sprinkle(world, random)
-        faults += 1
-      }
+      const { records, reports } = await heldBy(
+        database,
+        lives.filter((life) => life.until !== undefined)
+      )
+      if (records.length + reports.length === 0) sprinkle(world, random)
       await pause(wait / 2)
-      if (!over) await kill(parts.holders === true ? await victim() : random.below(instances))
+      if (!over) await kill(holders ? await findHolder() : random.below(instances))
     }
   }
 
   try {
     await Promise.all(Array.from({ length: instances }, (_, place) => startAt(place)))
-    const sending = send()
-    const storming = storm()
+    const working = Promise.all([send(), storm()])
     await pause(seconds * 1000)
     over = true
     for (const life of lives) life.until ??= performance.now()
-    await Promise.all([sending, storming])
-    for (const result of await Promise.allSettled(begun))
-      if (result.status === "rejected") broken.push(String(result.reason))
+    await working
+    broken.push(...(await rejected()))
     await until("everything was delivered", () => isQuiet(database), {
       every: 100,
       within: longestEnd
     }).catch(async () => broken.push(`still waiting: ${await whatWaits(database)}`))
-    const verdict = await judge({ world, database, client, ledger, refusable: 0, repairable: false })
-
+    const verdict = await judge({ world, database, insist, ledger, refusable: 0, repairable: false })
     const recoveries = await recoveriesFrom(database, kills)
-    const slowestRecovery = Math.max(0, ...recoveries.map(({ took }) => took))
-    for (const { at, id, took } of recoveries.filter(({ took }) => took > promisedRecovery))
-      broken.push(`${id} was recovered ${took} ms after the kill at ${new Date(at).toISOString()}`)
+    for (const { id, took } of recoveries)
+      if (took > promisedRecovery) broken.push(`${id} was recovered ${took} ms after the kill of its holder`)
     const shares = lives.flatMap(sharesOf)
-    for (const { life, delivered } of shares)
-      if (delivered === 0) broken.push(`an instance stood idle: ${life.instance.log().slice(-500)}`)
-    log(
-      `${lives.length} lives delivered ${lives.map(({ instance }) => instance.deliveries.length).join(", ")} times`
-    )
+    if (shares.includes(0)) broken.push(`an instance stood idle for ${share} ms`)
     return {
-      figures: verdict.figures,
       broken: [...broken, ...verdict.broken],
-      storm: {
+      figures: {
+        ...verdict.figures,
         sent: ledger.sent,
         acknowledged: ledger.acknowledged,
-        attempts: client.attempts(),
         kills: kills.length,
         recoveries: recoveries.length,
-        slowestRecovery,
-        faults,
+        "slowest recovery, ms": Math.max(0, ...recoveries.map(({ took }) => took)),
         shares: shares.length
       }
     }

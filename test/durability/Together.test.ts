@@ -2,11 +2,10 @@
 import { randomUUID } from "node:crypto"
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import { type Answer, type Client, makeClient, type Request, until } from "./Client.ts"
+import { type Answer, type Insist, insistAt, type Request, until } from "./Client.ts"
 import { postgresDatabase, type TestDatabase, text, toNumber } from "./Databases.ts"
-import { type Bundle, bundle, type Instance, startInstance } from "./Fleet.ts"
+import { type Bundle, bundle, entry, type Instance, quick, startInstance } from "./Fleet.ts"
 import { isQuiet } from "./Laws.ts"
-import { entry, quick } from "./Quick.ts"
 import { environmentOf, repository, type Simulators, startSimulators } from "./Simulators.ts"
 import { patience } from "../support/Waiting.ts"
 
@@ -17,7 +16,7 @@ let built: Bundle
 let world: Simulators
 let database: TestDatabase
 let instances: ReadonlyArray<Instance>
-let clients: ReadonlyArray<Client>
+let clients: ReadonlyArray<Insist>
 
 beforeAll(async () => {
   built = await bundle(entry)
@@ -27,7 +26,7 @@ beforeAll(async () => {
   // Both migrate the schema at the same time.
   instances = [1, 2].map(() => startInstance(built.file, environment, quick))
   const urls = await Promise.all(instances.map(({ ready }) => ready))
-  clients = urls.map((url) => makeClient(() => url, 30_000, Math.random))
+  clients = urls.map((url) => insistAt(() => url, 30_000, Math.random))
 })
 
 afterAll(async () => {
@@ -39,7 +38,7 @@ afterAll(async () => {
 })
 
 const toBoth = (request: Request, status: number): Promise<ReadonlyArray<Answer>> =>
-  Promise.all(clients.map((client) => client.insist(request, status)))
+  Promise.all(clients.map((insist) => insist(request, status)))
 
 const bodies = (answers: ReadonlyArray<Answer>) =>
   answers.map(({ body }): Record<string, unknown> => JSON.parse(body))

@@ -10,7 +10,7 @@ import { beforeAll } from "vitest"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { postgres } from "../layers/store/Stores.ts"
 import { root, start } from "../support/Process.ts"
-import { environmentOf } from "./Processes.ts"
+import { environmentOf, killedWithScope } from "./Processes.ts"
 import { report } from "./Server.ts"
 
 /** The bundles without any package beside them. */
@@ -54,13 +54,8 @@ describe.concurrent("Without SQLite's addon", () => {
     const url = yield* postgres.emptyPath
     const environment = { ...environmentOf(world), MUSIC_DATABASE_URL: url }
     const cli = join(without, "dist/cli.js")
-    const { child, ended, output, says } = yield* Effect.acquireRelease(
-      Effect.sync(() => start(process.execPath, [join(without, "dist/main.js")], environment)),
-      (server) =>
-        Effect.promise(() => {
-          server.child.kill("SIGKILL")
-          return server.ended
-        })
+    const { child, ended, output, says } = yield* killedWithScope(() =>
+      start(process.execPath, [join(without, "dist/main.js")], environment)
     )
     const [, base = ""] = yield* Effect.promise(() => says(/"Listening".*?"url":"(http:[^"]+)"/))
     const [starting = ""] = output().split("\n")

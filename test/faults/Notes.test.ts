@@ -1,10 +1,10 @@
 /** A write that may be lost delays the response by 2 s at most. */
-import { assert, describe } from "vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
+import { assert, describe } from "vitest"
 import { Notifications } from "../../src/services/Notifications.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
@@ -12,63 +12,49 @@ import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { type StoreMethod, StoreSwitches } from "../support/TestStore.ts"
 import { callerKey, inRequest, production, scenario, signedIn } from "../support/UseCaseLayers.ts"
 
-/** Seconds that the effect takes while this method of the store hangs. */
-const heldIn = <A, E, R>(method: StoreMethod, effect: Effect.Effect<A, E, R>) =>
-  Effect.gen(function* () {
-    const switches = yield* StoreSwitches
-    const held = yield* switches.hold(method)
-    const startedAt = yield* Clock.currentTimeMillis
-    const fiber = yield* Effect.fork(
-      Effect.zipLeft(
-        Effect.flatMap(effect, () => Clock.currentTimeMillis),
-        held.release
-      )
-    )
-    yield* held.arrived
-    yield* TestClock.adjust("10 seconds")
-    return ((yield* Fiber.join(fiber)) - startedAt) / 1_000
-  })
+const login = Effect.gen(function* () {
+  const sessions = yield* Sessions
+  yield* signedIn()
+  const slt = yield* (yield* SimulatedIam).slt({ actor: "si:deejay" })
+  return sessions.login(production, { slt, key: callerKey("login") })
+})
 
-describe("A database that does not answer", () => {
-  for (const method of ["recipients.activate", "loginOutcomes.record"] as const)
-    scenario(`delays a login by 2 s at most in ${method}`, function* () {
-      const iam = yield* SimulatedIam
-      const sessions = yield* Sessions
-      yield* signedIn()
-      const slt = yield* iam.slt({ actor: "si:deejay" })
-      const took = yield* heldIn(
-        method,
-        inRequest()(sessions.login(production, { slt, key: callerKey("login") }))
-      )
-      assert.strictEqual(took, 2)
+const ting = Effect.gen(function* () {
+  const { caller } = yield* signedIn()
+  const notifications = yield* Notifications
+  const sent = { type: "music.trigger.fired", key: "si:deejay/1", data: {} }
+  return Effect.zipRight(
+    notifications.subscribe(production, caller),
+    notifications.send(production, caller, sent)
+  )
+})
+
+const testing = Effect.gen(function* () {
+  const { plane } = yield* (yield* SimulatedIam).environment("one")
+  const planes = yield* Planes
+  return planes.resolve(plane._tag === "Testing" ? Option.some(plane.secret) : Option.none())
+})
+
+describe("A database that does not answer delays by 2 s at most", () => {
+  /** Milliseconds that a request takes while this method of the store hangs. */
+  const timed = <A, E>(method: StoreMethod, request: Effect.Effect<A, E>) =>
+    Effect.gen(function* () {
+      const held = yield* (yield* StoreSwitches).hold(method)
+      const startedAt = yield* Clock.currentTimeMillis
+      const answered = inRequest()(request).pipe(Effect.zipRight(Clock.currentTimeMillis))
+      const fiber = yield* Effect.fork(Effect.zipLeft(answered, held.release))
+      yield* held.arrived
+      yield* TestClock.adjust("10 seconds")
+      return (yield* Fiber.join(fiber)) - startedAt
     })
 
-  scenario("delays a ting by 2 s at most", function* () {
-    const { caller } = yield* signedIn()
-    const notifications = yield* Notifications
-    const took = yield* heldIn(
-      "recipients.isActive",
-      inRequest()(
-        notifications.subscribe(production, caller).pipe(
-          Effect.zipRight(
-            notifications.send(production, caller, {
-              type: "music.trigger.fired",
-              key: "si:deejay/1",
-              data: {}
-            })
-          )
-        )
-      )
-    )
-    assert.strictEqual(took, 2)
+  scenario.each(["recipients.activate", "loginOutcomes.record"] as const)("a login: %s", function* (method) {
+    assert.strictEqual(yield* timed(method, yield* login), 2_000)
   })
-
-  scenario("delays a request in a testing plane by 2 s at most", function* () {
-    const iam = yield* SimulatedIam
-    const { plane } = yield* iam.environment("one")
-    const planes = yield* Planes
-    const secret = plane._tag === "Testing" ? Option.some(plane.secret) : Option.none()
-    const took = yield* heldIn("planes.remember", inRequest()(planes.resolve(secret)))
-    assert.strictEqual(took, 2)
+  scenario("a ting", function* () {
+    assert.strictEqual(yield* timed("recipients.isActive", yield* ting), 2_000)
+  })
+  scenario("a request in a testing plane", function* () {
+    assert.strictEqual(yield* timed("planes.remember", yield* testing), 2_000)
   })
 })

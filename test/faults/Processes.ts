@@ -59,16 +59,17 @@ export const environmentOf = (world: SimulatedUpstreams): Readonly<Record<string
   MUSIC_LOG_FORMAT: "json"
 })
 
+export const killedWithScope = (run: () => Running) =>
+  Effect.acquireRelease(Effect.sync(run), ({ child, ended }) =>
+    Effect.promise(() => {
+      child.kill("SIGKILL")
+      return ended
+    })
+  )
+
 /** Starts the server like an operator. `shell` runs before, for example to set a limit. Killed with the scope. */
 export const startProcess = (environment: Readonly<Record<string, string>>, shell = "") =>
-  Effect.acquireRelease(
-    Effect.sync(() => start("sh", ["-c", `${shell} exec "$@"`, "sh", process.execPath, file], environment)),
-    ({ child, ended }) =>
-      Effect.promise(() => {
-        child.kill("SIGKILL")
-        return ended
-      })
-  )
+  killedWithScope(() => start("sh", ["-c", `${shell} exec "$@"`, "sh", process.execPath, file], environment))
 
 /** The log line of a server that listens; the group is its URL. */
 const listening = /"Listening".*?"url":"(http:[^"]+)"/

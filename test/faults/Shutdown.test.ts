@@ -1,33 +1,30 @@
+/** Stops of the real process by SIGTERM, while something hangs. The rules of a drain in one process are tested in test/http/Drain.test.ts. */
 import { randomUUID } from "node:crypto"
 import { renameSync } from "node:fs"
-import { connect } from "node:net"
 import { join } from "node:path"
-import { assert, describe } from "vitest"
-import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import { assert, describe } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
-import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
-import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
+import { mintSlt, startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { folder, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
-import { scalar, spoolLawHolds } from "./Files.ts"
+import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
+import { bestOf, eventually } from "../support/Waiting.ts"
+import { it } from "../world/Test.ts"
+import { scalar, spoolLawHolds } from "./Databases.ts"
 import {
   bundleBefore,
-  type Served,
   connection,
   environmentOf,
+  type Served,
   serve,
   startProcess,
   stop
 } from "./Processes.ts"
 import { issues, report, signIn, telemetry } from "./Server.ts"
-import { bestOf, eventually } from "../support/Waiting.ts"
 
 bundleBefore()
-
-/** Milliseconds: far below the grace period of `patient`. */
-const promptly = 60_000
 
 /** The end of an upstream that hangs is near, and the grace period is far, so that they can be told apart on a slow machine. */
 const patient = { MUSIC_REQUEST_DEADLINE_SECONDS: "5", MUSIC_SHUTDOWN_GRACE_SECONDS: "120" }
@@ -42,40 +39,22 @@ const serving = (environment: Readonly<Record<string, string>> = {}) =>
     return { path, ...(yield* serve({ MUSIC_DATABASE_PATH: path, ...environment })) }
   })
 
-const refusesConnections = (port: number) =>
-  Effect.promise(
-    () =>
-      new Promise<boolean>((resolve) => {
-        const socket = connect(port, "127.0.0.1")
-        socket.on("connect", () => {
-          socket.destroy()
-          resolve(false)
-        })
-        socket.on("error", () => resolve(true))
-      })
-  )
-
-/** Leases that are left; a stopped server leaves none. */
-const leases = (path: string) =>
-  Effect.all([
-    scalar(path, "SELECT COUNT(*) FROM spool WHERE lease_owner IS NOT NULL"),
-    scalar(path, "SELECT COUNT(*) FROM deliveries WHERE state = 'leased' OR lease_owner IS NOT NULL")
-  ])
-
-const login = (base: string, slt: string) =>
-  call(`${base}/api/v1/auth/login`, {
-    method: "POST",
-    body: { slt },
-    headers: { "idempotency-key": randomUUID() }
-  })
-
 const tokens = "/api/v1/app-auth/tokens"
-const issuesPath = "/repos/harbor/music/issues"
+
+/** A login that is at IAM. */
+const loginInFlight = ({ base, world }: Pick<Served, "base" | "world">) =>
+  Effect.gen(function* () {
+    const headers = { "idempotency-key": randomUUID() }
+    const body = { slt: mintSlt(world) }
+    const login = yield* Effect.fork(call(`${base}/api/v1/auth/login`, { method: "POST", body, headers }))
+    yield* eventually("the login at IAM", () => world.iam.seen.some(({ path }) => path === tokens))
+    return login
+  })
 
 /** Leaves a report at a tracker that does not answer. */
 const hangInDelivery = ({ base, world }: Pick<Served, "base" | "world">) =>
   Effect.gen(function* () {
-    world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
+    world.tracker.fail({ path: "/repos/harbor/music/issues", method: "POST", fault: { kind: "hang" } })
     assert.strictEqual((yield* report({ base })).status, 200)
     yield* eventually("a report at the tracker", () =>
       world.tracker.seen.some(({ method }) => method === "POST")
@@ -83,131 +62,77 @@ const hangInDelivery = ({ base, world }: Pick<Served, "base" | "world">) =>
   })
 
 describe.concurrent("A server that receives SIGTERM", () => {
-  it.scopedLive(
-    "fails readiness, refuses late requests, finishes those in flight, and exits with 0",
-    function* () {
-      const { base, port, server, world } = yield* serving()
-      const probe = yield* connection(port)
-      const lateCall = yield* connection(port)
-      const closedAt = new Map<typeof probe, number>()
-      for (const one of [probe, lateCall])
-        one.socket.once("close", () => closedAt.set(one, performance.now()))
-      probe.socket.write("GET /readyz HTTP/1.1\r\nHost: a\r\n")
-      lateCall.socket.write("GET /api/v1/version HTTP/1.1\r\nHost: a\r\n")
-      world.iam.fail({ path: tokens, fault: { kind: "delay", milliseconds: 3_000 } })
-      const inFlight = yield* Effect.fork(login(base, mintSlt(world)))
-      yield* eventually("the login at IAM", () => world.iam.seen.some(({ path }) => path === tokens))
-      const stoppedAt = performance.now()
-      const stopping = yield* Effect.fork(stop(server))
-      yield* Effect.repeat(Effect.delay(refusesConnections(port), 5), {
-        until: (refused) => refused
-      })
-      probe.socket.write("\r\n")
-      lateCall.socket.write("\r\n")
-      yield* eventually("the end of both connections", () => closedAt.size === 2)
-      // A server waits 1 s for the rest of a head. On a machine that took longer for the steps above, there is no answer.
-      for (const [one, answer] of [
-        [probe, /^HTTP\/1\.1 503 .*connection: close.*"code":"not_ready".*"serving":"failed"/is],
-        [lateCall, /^HTTP\/1\.1 503 .*connection: close.*"code":"shutting_down"/is]
-      ] as const)
-        if (one.text() === "") assert.isAtLeast((closedAt.get(one) ?? 0) - stoppedAt, 1_000)
-        else assert.match(one.text(), answer)
-      const answer = yield* Fiber.join(inFlight)
-      deepStrictEqual([answer.status, answer.headers.get("connection")], [200, "close"])
-      assert.strictEqual((yield* Fiber.join(stopping)).code, 0)
-      assert.match(
-        server.output(),
-        /"Stopped","complete":true,"duration_ms":\d+,"requests_finished":1,"requests_cut":0\}\s*$/
-      )
+  it.scopedLive("refuses late requests, finishes those in flight, and exits with 0", function* () {
+    const served = yield* serving()
+    const { port, server, world } = served
+    const probe = yield* connection(port)
+    const late = yield* connection(port)
+    probe.socket.write("GET /readyz HTTP/1.1\r\nHost: a\r\n")
+    late.socket.write("GET /api/v1/version HTTP/1.1\r\nHost: a\r\n")
+    world.iam.fail({ path: tokens, fault: { kind: "delay", milliseconds: 3_000 } })
+    const inFlight = yield* loginInFlight(served)
+    const stoppedAt = performance.now()
+    const stopping = yield* Effect.fork(stop(server))
+    yield* eventually("the drain", () => server.output().includes('"Stopping"'))
+    const ended = new Map<typeof probe, number>()
+    for (const one of [probe, late]) {
+      one.socket.once("close", () => ended.set(one, performance.now()))
+      one.socket.write("\r\n")
     }
-  )
-
-  it.scopedLive("does not wait for idle and silent connections", function* () {
-    const { port, server } = yield* serving()
-    // The oldest connection: a server that closes all at the same time closes it first.
-    const partial = yield* connection(port)
-    partial.socket.write("GET / HT")
-    const idle = yield* connection(port)
-    idle.socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-    const silent = yield* connection(port)
-    yield* eventually("an answer", () => idle.text().includes("}"))
-    const closed: Array<string> = []
-    for (const [name, { socket }] of Object.entries({ partial, idle, silent }))
-      socket.once("close", () => closed.push(name))
-    const { code } = yield* stop(server)
-    assert.strictEqual(code, 0)
-    yield* eventually("the end of all connections", () => closed.length === 3)
-    // They are closed before the second for a partial head is over.
-    assert.strictEqual(closed.at(-1), "partial")
-  })
-
-  it.scopedLive(
-    "does not wait for requests that never arrive completely, even with a long grace period",
-    function* () {
-      const { port, server } = yield* serving(patient)
-      const fresh = yield* connection(port)
-      fresh.socket.write("GET / HT")
-      const reused = yield* connection(port)
-      reused.socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET / HT")
-      yield* eventually("an answer", () => reused.text().includes("}"))
-      const { code, took } = yield* stop(server)
-      assert.strictEqual(code, 0)
-      assert.notInclude(server.output(), "cut off")
-      assert.isBelow(took, promptly)
-    }
-  )
-
-  it.scopedLive("answers a request whose upstream hangs before it exits with 0", function* () {
-    const { base, server, world } = yield* serving(patient)
-    world.iam.fail({ path: tokens, fault: { kind: "hang" } })
-    const inFlight = yield* Effect.fork(login(base, mintSlt(world)))
-    yield* eventually("the login at IAM", () => world.iam.seen.some(({ path }) => path === tokens))
-    const { code } = yield* stop(server)
+    yield* eventually("the end of both connections", () => ended.size === 2)
+    // A server waits 1 s for the rest of a head. On a machine that took longer for the steps above, there is no answer.
+    for (const [one, answer] of [
+      [probe, /^HTTP\/1\.1 503 .*connection: close.*"code":"not_ready".*"serving":"failed"/is],
+      [late, /^HTTP\/1\.1 503 .*connection: close.*"code":"shutting_down"/is]
+    ] as const)
+      if (one.text() === "") assert.isAtLeast((ended.get(one) ?? 0) - stoppedAt, 1_000)
+      else assert.match(one.text(), answer)
     const answer = yield* Fiber.join(inFlight)
-    deepStrictEqual([answer.status, /"dependency":"iam"/.test(answer.text)], [503, true])
-    assert.strictEqual(code, 0)
-    assert.notInclude(server.output(), ranOut)
+    deepStrictEqual([answer.status, answer.headers.get("connection")], [200, "close"])
+    assert.strictEqual((yield* Fiber.join(stopping)).code, 0)
+    assert.match(
+      server.output(),
+      /"Stopped","complete":true,"duration_ms":\d+,"requests_finished":1,"requests_cut":0\}\s*$/
+    )
   })
 
   it.scopedLive(
-    "exits with 0 in time when every upstream hangs, releases its leases and stores its own telemetry; the next server delivers",
+    "exits with 0 in time when every upstream and some clients hang, releases its leases and stores its own telemetry; the next server delivers",
     function* () {
-      const { base, path, port, server, world } = yield* serving(patient)
-      const signed = yield* signIn({ base, world })
+      const served = yield* serving(patient)
+      const { base, path, port, server, world } = served
+      const signed = yield* signIn(served)
       world.tables.fail({ fault: { kind: "hang" }, times: 100 })
-      assert.strictEqual((yield* telemetry({ base })).status, 204)
-      yield* hangInDelivery({ base, world })
+      assert.strictEqual((yield* telemetry(served)).status, 204)
+      yield* hangInDelivery(served)
       yield* eventually("a batch at the tables", () =>
         world.tables.seen.some(({ method }) => method === "POST")
       )
       const last = (yield* call(`${base}/api/v1/version`)).headers.get("x-request-id") ?? "none"
-      world.iam.fail({ fault: { kind: "hang" }, times: 100 })
-      world.ting.fail({ fault: { kind: "hang" }, times: 100 })
-      const hanging = yield* Effect.fork(
-        Effect.all([login(base, mintSlt(world)), call(`${base}/api/v1/auth/me`, { headers: signed })], {
-          concurrency: "unbounded"
-        }).pipe(Effect.either)
-      )
+      for (const upstream of [world.iam, world.ting]) upstream.fail({ fault: { kind: "hang" }, times: 100 })
+      const login = yield* loginInFlight(served)
+      const me = yield* Effect.fork(Effect.either(call(`${base}/api/v1/auth/me`, { headers: signed })))
+      const half = yield* connection(port)
+      half.socket.write("GET / HT")
       const slow = yield* connection(port)
       slow.socket.write(
         "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
       )
       yield* connection(port)
       yield* Effect.sleep(100)
-      const { code } = yield* stop(server)
-      assert.strictEqual(code, 0)
+      assert.strictEqual((yield* stop(server)).code, 0)
       assert.notInclude(server.output(), ranOut)
-      yield* Fiber.join(hanging)
-      deepStrictEqual(yield* leases(path), [0, 0])
+      const { status, text } = yield* Fiber.join(login)
+      deepStrictEqual([status, /"dependency":"iam"/.test(text)], [503, true])
+      yield* Fiber.join(me)
+      const left = [
+        "SELECT COUNT(*) FROM spool WHERE lease_owner IS NOT NULL",
+        "SELECT COUNT(*) FROM deliveries WHERE state = 'leased' OR lease_owner IS NOT NULL",
+        `SELECT COUNT(*) - 1 FROM spool WHERE table_name = 'musicbackend' AND json LIKE '%${last}%'`
+      ]
+      deepStrictEqual(yield* Effect.forEach(left, (statement) => scalar(path, statement)), [0, 0, 0])
       // It may have been filed, so the next worker searches first.
       deepStrictEqual(yield* rawQuery(path, "SELECT state FROM deliveries"), [{ state: "unknown" }])
-      assert.strictEqual(
-        yield* scalar(
-          path,
-          `SELECT COUNT(*) FROM spool WHERE table_name = 'musicbackend' AND json LIKE '%${last}%'`
-        ),
-        1
-      )
       assert.isTrue(yield* spoolLawHolds(path))
 
       for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
@@ -218,25 +143,23 @@ describe.concurrent("A server that receives SIGTERM", () => {
   )
 
   it.scopedLive("exits with 0 in time without a database during a delivery", function* () {
-    const { base, path, server, world } = yield* serving(hasty)
-    yield* hangInDelivery({ base, world })
-    renameSync(path, `${path}.moved`)
-    const { code } = yield* stop(server)
-    assert.strictEqual(code, 0)
-    assert.include(server.output(), ranOut)
-    assert.match(server.output(), /"level":"warn","message":"Stopped","complete":false/)
+    const served = yield* serving(hasty)
+    yield* hangInDelivery(served)
+    renameSync(served.path, `${served.path}.moved`)
+    assert.strictEqual((yield* stop(served.server)).code, 0)
+    assert.include(served.server.output(), ranOut)
+    assert.match(served.server.output(), /"level":"warn","message":"Stopped","complete":false/)
   })
 
   it.scopedLive("exits with 0 in time with a silent PostgreSQL during a delivery", function* () {
     const proxy = yield* pgProxy(yield* postgres.emptyPath)
-    const { base, server, world } = yield* serve({ ...hasty, MUSIC_DATABASE_URL: proxy.url })
-    yield* hangInDelivery({ base, world })
+    const served = yield* serve({ ...hasty, MUSIC_DATABASE_URL: proxy.url })
+    yield* hangInDelivery(served)
     yield* proxy.freeze
-    const inFlight = yield* Effect.fork(Effect.either(report({ base })))
+    const inFlight = yield* Effect.fork(Effect.either(report(served)))
     yield* Effect.sleep(50)
-    const { code } = yield* stop(server)
-    assert.strictEqual(code, 0)
-    assert.include(server.output(), ranOut)
+    assert.strictEqual((yield* stop(served.server)).code, 0)
+    assert.include(served.server.output(), ranOut)
     yield* Fiber.join(inFlight)
   })
 
@@ -246,10 +169,8 @@ describe.concurrent("A server that receives SIGTERM", () => {
     const other = yield* rawClient(path)
     yield* other.unsafe("BEGIN EXCLUSIVE")
     const stopping = Effect.gen(function* () {
-      const server = yield* startProcess({
-        ...environmentOf(yield* startUpstreams(() => Date.now())),
-        MUSIC_DATABASE_PATH: path
-      })
+      const environment = environmentOf(yield* startUpstreams(() => Date.now()))
+      const server = yield* startProcess({ ...environment, MUSIC_DATABASE_PATH: path })
       // By then it waits for the lock or has not reached it; the rule applies to both.
       yield* Effect.sleep(600)
       const { took } = yield* stop(server)
@@ -258,5 +179,35 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
     // Less than the 5 s for which a start waits for a lock.
     assert.isBelow(yield* bestOf(3_000, stopping), 3_000)
+  })
+})
+
+describe.concurrent("A server on a PostgreSQL that is away", () => {
+  const waiting = Effect.gen(function* () {
+    const proxy = yield* pgProxy(yield* postgres.freshPath)
+    yield* proxy.cut
+    const environment = environmentOf(yield* startUpstreams(() => Date.now()))
+    const server = yield* startProcess({ ...environment, MUSIC_DATABASE_URL: proxy.url })
+    yield* Effect.promise(() => server.says(/"Waiting for the database"/))
+    return { proxy, server }
+  })
+
+  it.scopedLive("waits for it, and starts when it answers", function* () {
+    const { proxy, server } = yield* waiting
+    assert.match(server.output(), /does not answer \(ECONNREFUSED\)/)
+    yield* proxy.repair
+    yield* Effect.promise(() => server.says(/"Listening"/))
+    assert.match(
+      server.output(),
+      /"The database answers".*"Database opened".*Postgres database 127\.0\.0\.1/s
+    )
+    assert.strictEqual((yield* stop(server)).code, 0)
+    assert.notInclude(server.output(), new URL(proxy.url).password)
+  })
+
+  it.scopedLive("ends at a signal while it waits", function* () {
+    const { server } = yield* waiting
+    assert.strictEqual((yield* stop(server)).code, 0)
+    assert.notMatch(server.output(), /"Listening"/)
   })
 })

@@ -7,8 +7,9 @@ import { assert, describe } from "vitest"
 import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import { folder, withStore } from "../layers/store/Stores.ts"
-import { scalar } from "./Files.ts"
+import { folder, postgres, withStore } from "../layers/store/Stores.ts"
+import { pooler } from "../support/Pooler.ts"
+import { scalar } from "./Databases.ts"
 import { bundleBefore, refuse } from "./Processes.ts"
 
 bundleBefore()
@@ -96,6 +97,16 @@ describe.concurrent("A start on a damaged database", () => {
       assert.isTrue(readFileSync(path).equals(damaged), "the file is as it was")
     }
   )
+})
+
+describe("A start behind a pooler in transaction mode", () => {
+  it.scopedLive("ends at once, with reason and fix", function* () {
+    const url = yield* pooler(yield* postgres.freshPath, "transaction")
+    const { code, output } = yield* refuse({ MUSIC_DATABASE_URL: url })
+    assert.strictEqual(code, 69)
+    assert.match(output, /shares sessions between transactions.*pool_mode = session/)
+    assert.notMatch(output, /Waiting for the database/)
+  })
 })
 
 describe("A start that meets a defect of the program", () => {

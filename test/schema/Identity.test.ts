@@ -1,8 +1,10 @@
-import { assert, describe, it } from "@effect/vitest"
-import { deepStrictEqual } from "@effect/vitest/utils"
+/** The forms of identifiers, credentials and versions. */
+import { describe, expect, it } from "vitest"
+import { isLowerVersion } from "../../src/schema/ClientVersion.ts"
 import { requestedScopes } from "../../src/schema/Identity.ts"
 import {
   accessTokenPattern,
+  clientVersionPattern,
   idempotencyKeyPattern,
   organisationPattern,
   publicIdPattern,
@@ -11,95 +13,100 @@ import {
   testingSecretPattern
 } from "../../src/schema/Patterns.ts"
 
-const rows: ReadonlyArray<{
-  readonly name: string
-  readonly pattern: RegExp
-  readonly fits: ReadonlyArray<string>
-  readonly misses: ReadonlyArray<string>
-}> = [
-  {
-    name: "a public id is c: with 3 to 30, or si: with 3 to 50 characters",
-    pattern: publicIdPattern,
-    fits: ["c:ana", "si:dj_", `c:${"a".repeat(30)}`, `si:${"a".repeat(50)}`, "si:a-0"],
-    misses: [
-      "c:an",
-      "si:dj",
-      `c:${"a".repeat(31)}`,
-      `si:${"a".repeat(51)}`,
-      "C:ana",
-      "c:Ana",
-      "ana",
-      "c:ana\n"
-    ]
-  },
-  {
-    name: "an organisation is 3 to 50 of [a-z0-9_-]",
-    pattern: organisationPattern,
-    fits: ["abc", "a".repeat(50), "0_-"],
-    misses: ["ab", "a".repeat(51), "Acme", "a c", "acme\n", ""]
-  },
-  {
-    name: "an access token is oat_ and 28 to 8188 visible characters",
-    pattern: accessTokenPattern,
-    fits: [`oat_${"a".repeat(28)}`, `oat_${"A".repeat(8188)}`, `oat_${"-_0.~+/=".repeat(10)}`],
-    misses: [
-      `oat_${"a".repeat(27)}`,
-      `oat_${"a".repeat(8189)}`,
-      `ort_${"a".repeat(28)}`,
-      `oat_${"a".repeat(28)} `,
-      `oat_${"a".repeat(28)}é`
-    ]
-  },
-  {
-    name: "a refresh token is ort_ and 28 to 8188 visible characters",
-    pattern: refreshTokenPattern,
-    fits: [`ort_${"a".repeat(28)}`, `ort_${"A".repeat(8188)}`],
-    misses: [
-      `ort_${"a".repeat(27)}`,
-      `ort_${"a".repeat(8189)}`,
-      `oat_${"a".repeat(28)}`,
-      `ort_${"a".repeat(28)}\n`
-    ]
-  },
-  {
-    name: "a testing secret is ask_ and exactly 43 characters",
-    pattern: testingSecretPattern,
-    fits: [`ask_${"a".repeat(43)}`],
-    misses: [
-      `ask_${"a".repeat(42)}`,
-      `ask_${"a".repeat(44)}`,
-      `ASK_${"a".repeat(43)}`,
-      "",
-      `ask_${"a".repeat(42)}.`
-    ]
-  },
-  {
-    name: "an idempotency key is 16 to 255 visible ASCII characters",
-    pattern: idempotencyKeyPattern,
-    fits: ["!".repeat(16), "~".repeat(255)],
-    misses: ["!".repeat(15), "~".repeat(256), `${"!".repeat(16)} `, `${"!".repeat(16)}\u007f`, "é".repeat(16)]
-  },
-  {
-    name: "a request id is 8 to 128 of [A-Za-z0-9._-]",
-    pattern: requestIdPattern,
-    fits: ["a.b_c-12", "a".repeat(128)],
-    misses: ["a".repeat(7), "a".repeat(129), "abcdefg/", "abcdefgh\n"]
-  }
+const a = (count: number) => "a".repeat(count)
+
+/** In ascending order; the pre-releases are the example of Semantic Versioning 2.0.0, 11. */
+const versions =
+  `0.0.9 0.1.0-rc.1 0.1.0 0.1.9 0.1.10 0.9.0 0.10.0 1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta
+  1.0.0-beta.2 1.0.0-beta.11 1.0.0-beta.11-hotfix 1.0.0-rc.1 1.0.0 2.0.0 10.0.0
+  90071992547409930.0.0 90071992547409931.0.0`.split(/\s+/)
+/** Not of the standard, and accepted all the same. */
+const odd = ["1.0.0-.", "1.0.0-a..b", "1.0.0-+x", "1.0.0+-"]
+
+const rows: ReadonlyArray<
+  readonly [name: string, pattern: RegExp, fits: ReadonlyArray<string>, misses: ReadonlyArray<string>]
+> = [
+  [
+    "public id is c: with 3 to 30, or si: with 3 to 50 characters",
+    publicIdPattern,
+    ["c:ana", "si:dj_", `c:${a(30)}`, `si:${a(50)}`, "si:a-0"],
+    ["c:an", "si:dj", `c:${a(31)}`, `si:${a(51)}`, "C:ana", "c:Ana", "ana", "c:ana\n"]
+  ],
+  [
+    "organisation is 3 to 50 of [a-z0-9_-]",
+    organisationPattern,
+    ["abc", a(50), "0_-"],
+    ["ab", a(51), "Acme", "a c", "acme\n", ""]
+  ],
+  [
+    "access token is oat_ and 28 to 8188 visible characters",
+    accessTokenPattern,
+    [`oat_${a(28)}`, `oat_${a(8188)}`, `oat_${"-_0.~+/=".repeat(10)}`],
+    [`oat_${a(27)}`, `oat_${a(8189)}`, `ort_${a(28)}`, `oat_${a(28)} `, `oat_${a(28)}é`]
+  ],
+  [
+    "refresh token is ort_ and 28 to 8188 visible characters",
+    refreshTokenPattern,
+    [`ort_${a(28)}`, `ort_${a(8188)}`],
+    [`ort_${a(27)}`, `ort_${a(8189)}`, `oat_${a(28)}`, `ort_${a(28)}\n`]
+  ],
+  [
+    "testing secret is ask_ and exactly 43 characters",
+    testingSecretPattern,
+    [`ask_${a(43)}`],
+    [`ask_${a(42)}`, `ask_${a(44)}`, `ASK_${a(43)}`, "", `ask_${a(42)}.`]
+  ],
+  [
+    "idempotency key is 16 to 255 visible ASCII characters",
+    idempotencyKeyPattern,
+    ["!".repeat(16), "~".repeat(255)],
+    [a(15), a(256), `${a(16)} `, `${a(16)}\u007f`, "é".repeat(16)]
+  ],
+  [
+    "request id is 8 to 128 of [A-Za-z0-9._-]",
+    requestIdPattern,
+    ["a.b_c-12", a(128)],
+    [a(7), a(129), "abcdefg/", "abcdefgh\n"]
+  ],
+  [
+    "client version has three numbers",
+    clientVersionPattern,
+    [...versions, ...odd],
+    ["1.0.0-", "1.0", "v1.0.0", "1.0.0 ", "1.0.0, 1.0.0", ""]
+  ]
 ]
 
-describe("identifiers", () => {
-  for (const { fits, misses, name, pattern } of rows) {
-    it(name, () => {
-      for (const text of fits) assert.match(text, pattern)
-      for (const text of misses) assert.notMatch(text, pattern)
-    })
-  }
+describe("The form of identifiers", () => {
+  it.each(rows)("a %s", (_, pattern, fits, misses) => {
+    for (const text of fits) expect(text).toMatch(pattern)
+    for (const text of misses) expect(text).not.toMatch(pattern)
+  })
 
-  it("list the scopes of a login in ascending order, as IAM does", () => {
-    deepStrictEqual([...requestedScopes], [...requestedScopes].sort())
-    deepStrictEqual(
-      [...requestedScopes],
-      ["obo:ting:subscriptions.register", "obo:ting:tings.send", "self.identity.read", "self.profile.read"]
-    )
+  it("lists the scopes of a login in ascending order, as IAM does", () => {
+    expect(requestedScopes).toEqual([
+      "obo:ting:subscriptions.register",
+      "obo:ting:tings.send",
+      "self.identity.read",
+      "self.profile.read"
+    ])
+  })
+})
+
+describe("The order of client versions", () => {
+  it("compares numbers by value, and a pre-release is lower than its release", () => {
+    for (const [at, version] of versions.entries())
+      for (const [other, than] of versions.entries())
+        expect([version, than, isLowerVersion(version, than)]).toEqual([version, than, at < other])
+    for (const one of odd)
+      expect([isLowerVersion(one, "1.0.1"), isLowerVersion(one, "0.9.9")]).toEqual([true, false])
+  })
+
+  it.each([
+    ["1.0.0+1", "1.0.0+2"],
+    ["1.0.0+a-b", "1.0.0"],
+    ["1.0.0-rc.1+1", "1.0.0-rc.1+2"],
+    ["1.02.0", "1.2.0"]
+  ])("ignores builds and leading zeros: %s is %s", (version, than) => {
+    expect([isLowerVersion(version, than), isLowerVersion(than, version)]).toEqual([false, false])
   })
 })

@@ -1,7 +1,7 @@
-import { assert, describe, it } from "@effect/vitest"
-import { deepStrictEqual } from "@effect/vitest/utils"
+/** Which bodies each request schema accepts: rows of values for each field, and one property of all bounded texts. */
+import { describe, expect, it } from "vitest"
 import * as Either from "effect/Either"
-import * as JSONSchema from "effect/JSONSchema"
+import * as FastCheck from "effect/FastCheck"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { ReportRequest } from "../../src/schema/Report.ts"
@@ -9,258 +9,169 @@ import { LoginRequest, LogoutRequest, RefreshRequest } from "../../src/schema/Se
 import { TelemetryRequest } from "../../src/schema/Telemetry.ts"
 import { SubscriptionRequest, TingRequest } from "../../src/schema/Ting.ts"
 
-const problems = <A, I>(schema: Schema.Schema<A, I>, value: unknown): ReadonlyArray<string> =>
-  Either.match(Schema.decodeUnknownEither(schema)(value), {
-    onLeft: (error) =>
-      ParseResult.ArrayFormatter.formatErrorSync(error).map(
-        ({ path, message }) => `${path.join(".")}: ${message}`
-      ),
+type Body = Readonly<Record<string, unknown>>
+
+const bodies: Readonly<Record<string, readonly [Schema.Schema.AnyNoContext, Body]>> = {
+  login: [LoginRequest, { slt: "oac_x" }],
+  refresh: [RefreshRequest, { refresh_token: "ort_x" }],
+  logout: [LogoutRequest, { token: "ort_x" }],
+  subscription: [SubscriptionRequest, {}],
+  ting: [TingRequest, { type: "music.trigger.fired", key: "si:deejay/1", data: {} }],
+  report: [ReportRequest, { message: "Playback stops." }],
+  attachment: [ReportRequest, { message: "Playback stops.", attachments: [{ name: "a.log", content: "" }] }],
+  telemetry: [TelemetryRequest, { table: "musicclidaemon", events: [{}] }]
+}
+
+/** The paths of all problems. */
+const problems = (name: string, value: unknown): ReadonlyArray<string> => {
+  const [schema] = bodies[name] ?? []
+  if (schema === undefined) throw new Error(name)
+  return Either.match(Schema.decodeUnknownEither(schema)(value), {
+    onLeft: (error) => ParseResult.ArrayFormatter.formatErrorSync(error).map(({ path }) => path.join(".")),
     onRight: () => []
   })
+}
 
-const accepts = <A, I>(schema: Schema.Schema<A, I>, value: unknown) =>
-  deepStrictEqual(problems(schema, value), [])
+const missing = undefined
 
-const refuses = <A, I>(schema: Schema.Schema<A, I>, value: unknown, path: string) =>
-  assert.isTrue(
-    problems(schema, value).some((problem) => problem.startsWith(`${path}:`)),
-    `expected a problem at "${path}", got ${JSON.stringify(problems(schema, value))}`
-  )
+/** The body with another value in a field, or without it; of `attachment`, a field of the attachment. */
+const bodyWith = (name: string, field: string, value: unknown): Body => {
+  const [, body] = bodies[name] ?? []
+  const changed = (whole: Body): Body => {
+    const { [field]: _, ...others } = whole
+    return value === missing ? others : { ...others, [field]: value }
+  }
+  if (name !== "attachment") return changed({ ...body })
+  return { ...body, attachments: [changed({ name: "a.log", content: "" })] }
+}
+const pathOf = (name: string, field: string) => (name === "attachment" ? `attachments.0.${field}` : field)
 
+const noObjects = [null, [], "x", 1]
+const noTexts = [missing, null, 1, {}, ["x"]]
 /** One code point, two UTF-16 units, four bytes. */
 const note = "\u{1f3b5}"
+const characters = (codes: ReadonlyArray<number>) => codes.map((code) => `k${String.fromCharCode(code)}`)
+const pull = "https://github.com/harbor/music/pull"
+const attachments = (count: number) => Array.from({ length: count }, () => ({ name: "a", content: "" }))
+/** An object of so many bytes of JSON. */
+const filled = (bytes: number) => ({ text: "x".repeat(bytes - '{"text":""}'.length) })
+const events = (count: number) => Array.from({ length: count }, () => ({}))
 
-const notObjects = [null, undefined, [], [{}], "text", 1, true]
-
-describe("Every request body", () => {
-  const bodies: ReadonlyArray<readonly [string, Schema.Schema.AnyNoContext, object]> = [
-    ["login", LoginRequest, { slt: "oac_x" }],
-    ["refresh", RefreshRequest, { refresh_token: "ort_x" }],
-    ["logout", LogoutRequest, { token: "ort_x" }],
-    ["subscription", SubscriptionRequest, {}],
-    ["ting", TingRequest, { type: "music.trigger.fired", key: "si:deejay/1", data: {} }],
-    ["report", ReportRequest, { message: "Playback stops." }],
-    ["telemetry", TelemetryRequest, { table: "musicclidaemon", events: [{}] }]
-  ]
-  for (const [name, schema, body] of bodies) {
-    it(`of ${name} refuses an unknown field`, () => {
-      accepts(schema, body)
-      refuses(schema, { ...body, for: "si:someone" }, "for")
-    })
-
-    it(`of ${name} must be an object`, () => {
-      for (const value of notObjects) assert.isNotEmpty(problems(schema, value), JSON.stringify(value))
-    })
-
-    it(`of ${name} is documented as an object without further fields`, () => {
-      const document = JSON.parse(JSON.stringify(JSONSchema.make(schema)))
-      const found = document.$ref === undefined ? document : document.$defs[document.$ref.split("/").pop()]
-      assert.strictEqual(found.type, "object")
-      assert.strictEqual(found.additionalProperties, false)
-    })
-  }
-
-  it("documents every field", () => {
-    for (const [name, schema] of bodies) {
-      const { $defs, $ref } = JSON.parse(JSON.stringify(JSONSchema.make(schema)))
-      for (const [field, document] of Object.entries<{ description?: string }>(
-        $defs[$ref.split("/").pop()].properties
-      )) {
-        const text = document.description ?? ""
-        assert.match(text, /^(?!a string|an array)./, `${name}.${field}`)
-      }
-    }
-  })
-
-  it("reports all problems at once", () => {
-    const found = problems(TingRequest, { type: "", key: "", data: [], one: 1, two: 2 })
-    for (const path of ["type", "key", "data", "one", "two"]) {
-      assert.isTrue(
-        found.some((problem) => problem.startsWith(`${path}:`)),
-        path
-      )
-    }
-  })
-})
-
-describe("Login", () => {
-  it("slt is 1 to 8192 visible ASCII characters", () => {
-    for (const slt of ["!", "~", "c:ana", "x".repeat(8192)]) accepts(LoginRequest, { slt })
-    for (const slt of ["", "x".repeat(8193), "a b", "a\n", "\u007f", "\u0020", "é", note, 1, null, ["x"]]) {
-      refuses(LoginRequest, { slt }, "slt")
-    }
-    refuses(LoginRequest, {}, "slt")
-  })
-})
-
-describe("Refresh", () => {
-  it("accepts any string, so that a malformed token can be 401; a missing one or another type is 400", () => {
-    for (const refresh_token of ["", "ort_", "oat_x", `ort_${"x".repeat(43)}`]) {
-      accepts(RefreshRequest, { refresh_token })
-    }
-    refuses(RefreshRequest, {}, "refresh_token")
-    for (const refresh_token of [null, 1, {}]) refuses(RefreshRequest, { refresh_token }, "refresh_token")
-  })
-})
-
-describe("Logout", () => {
-  it("accepts any string, because an unknown token counts as revoked (RFC 7009)", () => {
-    for (const token of ["", "ort_", "ORT_x", "obo_x", " ort_x", "x\nort_x", `oat_${"x".repeat(9000)}`]) {
-      accepts(LogoutRequest, { token })
-    }
-    refuses(LogoutRequest, {}, "token")
-    for (const token of [null, 1, {}, ["ort_x"]]) refuses(LogoutRequest, { token }, "token")
-  })
-})
-
-describe("Ting", () => {
-  const ting = { type: "music.trigger.fired", key: "si:deejay/1", data: {} }
-
-  it("key is 1 to 200 bytes of UTF-8, not characters", () => {
-    accepts(TingRequest, { ...ting, key: "k" })
-    accepts(TingRequest, { ...ting, key: "k".repeat(200) })
-    accepts(TingRequest, { ...ting, key: "é".repeat(100) })
-    accepts(TingRequest, { ...ting, key: note.repeat(50) })
-    refuses(TingRequest, { ...ting, key: "" }, "key")
-    refuses(TingRequest, { ...ting, key: "k".repeat(201) }, "key")
-    refuses(TingRequest, { ...ting, key: `${"é".repeat(100)}k` }, "key")
-    refuses(TingRequest, { ...ting, key: `${note.repeat(50)}k` }, "key")
-  })
-
-  it("key has no control characters", () => {
-    for (const code of [0x00, 0x09, 0x0a, 0x1f, 0x7f, 0x80, 0x9f]) {
-      refuses(TingRequest, { ...ting, key: `si:deejay/${String.fromCharCode(code)}` }, "key")
-    }
-    for (const code of [0x20, 0x7e, 0xa0]) {
-      accepts(TingRequest, { ...ting, key: `si:deejay/${String.fromCharCode(code)}` })
-    }
-  })
-
-  it("type is 1 to 255 characters", () => {
-    accepts(TingRequest, { ...ting, type: "t".repeat(255) })
-    // 510 units of UTF-16: lengths count code points.
-    accepts(TingRequest, { ...ting, type: "𝄞".repeat(255) })
-    refuses(TingRequest, { ...ting, type: "t".repeat(256) }, "type")
-    refuses(TingRequest, { ...ting, type: "" }, "type")
-  })
-
-  it("data and metadata are objects with any content; metadata may be absent, not null", () => {
-    accepts(TingRequest, { ...ting, data: { deep: [{ any: null }] }, metadata: { x: { y: 1 } } })
-    for (const value of [null, [], "x", 1]) {
-      refuses(TingRequest, { ...ting, data: value }, "data")
-      refuses(TingRequest, { ...ting, metadata: value }, "metadata")
-    }
-    refuses(TingRequest, { type: ting.type, key: ting.key }, "data")
-  })
-})
-
-describe("Report", () => {
-  const report = { message: "Playback stops." }
-
-  it("message has 10 to 20,000 characters after trimming, code points", () => {
-    accepts(ReportRequest, { message: "x".repeat(10) })
-    accepts(ReportRequest, { message: note.repeat(10) })
-    accepts(ReportRequest, { message: note.repeat(20_000) })
-    accepts(ReportRequest, { message: ` \n${"x".repeat(20_000)}\t ` })
-    refuses(ReportRequest, { message: "x".repeat(9) }, "message")
-    refuses(ReportRequest, { message: note.repeat(9) }, "message")
-    refuses(ReportRequest, { message: `${"x".repeat(9)}${" ".repeat(20)}` }, "message")
-    refuses(ReportRequest, { message: "x".repeat(20_001) }, "message")
-    refuses(ReportRequest, {}, "message")
-  })
-
-  it("the optional fields may be null", () => {
-    accepts(ReportRequest, { ...report, pr: null, attachments: null, context: null })
-  })
-
-  it("pr is the https URL of a pull request", () => {
-    for (const pr of [
-      "https://github.com/harbor/music/pull/12",
-      "https://git.example:8443/harbor/music.app/pull/1"
-    ]) {
-      accepts(ReportRequest, { ...report, pr })
-    }
-    for (const pr of [
+const rows: ReadonlyArray<
+  readonly [name: string, field: string, fits: ReadonlyArray<unknown>, misses: ReadonlyArray<unknown>]
+> = [
+  ["login", "slt", ["!", "~", "c:ana"], ["a b", "a\n", "\u007f", " ", "é", note, ...noTexts]],
+  // Any text: a malformed refresh token is 401, and a logout of an unknown token succeeds (RFC 7009).
+  ["refresh", "refresh_token", ["", "ort_", "oat_x", `ort_${"x".repeat(9_000)}`], noTexts],
+  ["logout", "token", ["", "ORT_x", " ort_x", "x\nort_x", `oat_${"x".repeat(9_000)}`], noTexts],
+  [
+    "ting",
+    "key",
+    ["k".repeat(200), "é".repeat(100), note.repeat(50), ...characters([0x20, 0x7e, 0xa0])],
+    [
       "",
-      "http://github.com/harbor/music/pull/12",
-      "https://github.com/harbor/music/pull/0",
-      "https://github.com/harbor/music/pull/12/files",
+      "k".repeat(201),
+      `${"é".repeat(100)}k`,
+      `${note.repeat(50)}k`,
+      ...characters([0x00, 0x09, 0x0a, 0x1f, 0x7f, 0x80, 0x9f]),
+      ...noTexts
+    ]
+  ],
+  ["ting", "type", ["t"], noTexts],
+  ["ting", "data", [{ deep: [{ any: null }] }], [missing, ...noObjects]],
+  ["ting", "metadata", [missing, { x: { y: 1 } }], noObjects],
+  ["report", "message", [` \n${"x".repeat(20_000)}\t `], [`${"x".repeat(9)}${" ".repeat(20)}`, ...noTexts]],
+  [
+    "report",
+    "pr",
+    [null, missing, `${pull}/12`, "https://git.example:8443/harbor/music.app/pull/1"],
+    [
+      "",
+      `http${pull.slice(5)}/12`,
+      `${pull}/0`,
+      `${pull}/12/files`,
+      `${pull}/12?x=1`,
+      `${pull}/12#x`,
+      `${pull}/12\n`,
       "https://github.com/harbor/music/issues/12",
       "https://user@github.com/harbor/music/pull/12",
-      "https://github.com/harbor/music/pull/12?x=1",
-      "https://github.com/harbor/music/pull/12#x",
-      "https://github.com/harbor/music/pull/12\n",
       `https://github.com/${"h".repeat(500)}/music/pull/12`,
-      12
-    ]) {
-      refuses(ReportRequest, { ...report, pr }, "pr")
-    }
-  })
-
-  it("pr must be a valid URL: no port above 65535 and no impossible address", () => {
-    for (const pr of [
+      12,
+      // No URL, though of its form: a port above 65535, and impossible addresses.
       "https://github.com:99999/harbor/music/pull/12",
       "https://256.256.256.256/harbor/music/pull/12",
       "https://1.2.3.4.5/harbor/music/pull/12"
-    ]) {
-      refuses(ReportRequest, { ...report, pr }, "pr")
+    ]
+  ],
+  ["report", "attachments", [null, missing, [], attachments(5)], [attachments(6), {}, "x"]],
+  ["attachment", "name", ["n"], [missing, null, 1]],
+  ["attachment", "content", [""], [missing, null, 1]],
+  ["attachment", "mime", [], ["text/plain"]],
+  [
+    "report",
+    "context",
+    [null, missing, { any: [{ depth: null }] }, filled(32_768)],
+    [filled(32_769), { text: "é".repeat(16_384) }, [], "x", 1]
+  ],
+  ["telemetry", "events", [events(1), events(40), [{ type: "x", data: [1, null] }]], [[], events(41), {}]],
+  // Any value is an id, and the service itself checks which tables are open.
+  ["telemetry", "events", ["", "1", null, 1, {}, []].map((id) => [{ id }]), [missing]],
+  ["telemetry", "table", ["unknown"], noTexts]
+]
+
+describe("A request", () => {
+  it.each(rows)(
+    "of %s accepts as %s what its row names, and refuses the rest",
+    (name, field, fits, misses) => {
+      for (const value of fits) expect(problems(name, bodyWith(name, field, value))).toEqual([])
+      for (const value of misses)
+        expect(problems(name, bodyWith(name, field, value)), JSON.stringify(value)?.slice(0, 100)).toContain(
+          pathOf(name, field)
+        )
     }
+  )
+
+  it.each(Object.keys(bodies))("of %s is an object without unknown fields", (name) => {
+    expect(problems(name, bodies[name]?.[1])).toEqual([])
+    expect(problems(name, { ...bodies[name]?.[1], for: "si:someone" })).toContain("for")
+    for (const value of [undefined, true, [{}], ...noObjects]) expect(problems(name, value)).not.toEqual([])
   })
 
-  it("attachments are at most 5, with a name of 1 to 120 and a text of at most 100,000 code points", () => {
-    const attachment = { name: "player.log", content: "" }
-    accepts(ReportRequest, { ...report, attachments: [] })
-    accepts(ReportRequest, { ...report, attachments: Array.from({ length: 5 }, () => attachment) })
-    refuses(
-      ReportRequest,
-      { ...report, attachments: Array.from({ length: 6 }, () => attachment) },
-      "attachments"
+  it("names the element of a list that is wrong, and all problems at once", () => {
+    for (const event of noObjects)
+      expect(problems("telemetry", { table: "musicclidaemon", events: [{}, event] })).toContain("events.1")
+    expect([...problems("ting", { type: "", key: "", data: [], one: 1, two: 2 })].sort()).toEqual([
+      "data",
+      "key",
+      "one",
+      "two",
+      "type"
+    ])
+  })
+
+  it("counts the length of its texts in code points, both bounds inclusive", () => {
+    const bounded = FastCheck.constantFrom<readonly [string, string, number, number, boolean]>(
+      ["login", "slt", 1, 8_192, true],
+      ["ting", "type", 1, 255, false],
+      ["report", "message", 10, 20_000, false],
+      ["attachment", "name", 1, 120, false],
+      ["attachment", "content", 0, 100_000, false]
     )
-    const one = (change: object) => ({ ...report, attachments: [{ ...attachment, ...change }] })
-    accepts(ReportRequest, one({ name: note.repeat(120), content: note.repeat(100_000) }))
-    refuses(ReportRequest, one({ name: "" }), "attachments.0.name")
-    refuses(ReportRequest, one({ name: "n".repeat(121) }), "attachments.0.name")
-    refuses(ReportRequest, one({ content: "x".repeat(100_001) }), "attachments.0.content")
-    refuses(ReportRequest, one({ content: null }), "attachments.0.content")
-  })
-
-  it("an attachment has no unknown field", () => {
-    const attachment = { name: "player.log", content: "", mime: "text/plain" }
-    refuses(ReportRequest, { ...report, attachments: [attachment] }, "attachments.0.mime")
-  })
-
-  it("context is an object of any shape, at most 32,768 bytes of JSON", () => {
-    const filled = (bytes: number) => ({ text: "x".repeat(bytes - '{"text":""}'.length) })
-    accepts(ReportRequest, { ...report, context: { any: [{ depth: null }] } })
-    accepts(ReportRequest, { ...report, context: filled(32_768) })
-    refuses(ReportRequest, { ...report, context: filled(32_769) }, "context")
-    refuses(ReportRequest, { ...report, context: { text: "é".repeat(16_384) } }, "context")
-    for (const context of [[], "x", 1]) refuses(ReportRequest, { ...report, context }, "context")
-  })
-})
-
-describe("Telemetry", () => {
-  const batch = (...events: ReadonlyArray<unknown>) => ({ table: "musicclidaemon", events })
-
-  it("accepts 1 to 40 events", () => {
-    accepts(TelemetryRequest, batch(...Array.from({ length: 40 }, () => ({}))))
-    refuses(TelemetryRequest, batch(), "events")
-    refuses(TelemetryRequest, batch(...Array.from({ length: 41 }, () => ({}))), "events")
-  })
-
-  it("an event is a JSON object of any shape", () => {
-    accepts(TelemetryRequest, batch({ type: "playback", data: { deep: [1, null] }, anything: true }))
-    for (const event of [null, [], "x", 1]) refuses(TelemetryRequest, batch({}, event), "events.1")
-  })
-
-  it("accepts any value as id", () => {
-    for (const id of ["01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e", "", "1", null, 1, {}, []]) {
-      accepts(TelemetryRequest, batch({ id }))
-    }
-  })
-
-  it("accepts any text as table; the service checks which tables are open", () => {
-    accepts(TelemetryRequest, { table: "unknown", events: [{}] })
-    refuses(TelemetryRequest, { events: [{}] }, "table")
+    FastCheck.assert(
+      FastCheck.property(
+        bounded,
+        FastCheck.constantFrom(-1, 0, 1),
+        FastCheck.boolean(),
+        FastCheck.constantFrom("x", note),
+        ([name, field, least, most, isAscii], beside, isMost, wide) => {
+          const length = (isMost ? most : least) + beside
+          FastCheck.pre(length >= 0)
+          const text = (isAscii ? "x" : wide).repeat(length)
+          const found = problems(name, bodyWith(name, field, text)).includes(pathOf(name, field))
+          expect(found).toBe(length < least || length > most)
+        }
+      ),
+      { numRuns: 100 }
+    )
   })
 })

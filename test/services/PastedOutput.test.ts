@@ -10,8 +10,9 @@ import { randomRootKey, randomToken, randomWebhookSecret } from "../../sandbox/u
 import { composeIssue } from "../../src/services/IssueDraft.ts"
 import { redactReport } from "../../src/services/Redaction.ts"
 import { Anonymous, type ReportContent, type StoredReport } from "../../src/services/Store.ts"
-import { betrays } from "../proof/attacks/PublishedText.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
+import { from as letters } from "./text/HostileText.ts"
+import { betrays } from "./text/IssueReader.ts"
 
 const base64 = (text: string) => Buffer.from(text).toString("base64")
 const halves = (secret: string, between: string) => secret.slice(0, 4) + between + secret.slice(4)
@@ -105,10 +106,6 @@ interface Pasted {
   readonly secret: string
 }
 
-const letters = (alphabet: string, length: number) =>
-  FastCheck.array(FastCheck.constantFrom(...alphabet), { minLength: length, maxLength: length }).map((all) =>
-    all.join("")
-  )
 const drawn = (make: () => string) => FastCheck.constant(undefined).map(make)
 const token = FastCheck.oneof(
   ...(["oat", "ort", "oac", "obo", "ask"] as const).map((prefix) => drawn(() => randomToken(prefix))),
@@ -203,7 +200,7 @@ describe("Pasted output", () => {
         expect(betrays(JSON.stringify(content), secret), `stored, ${how}: ${line}`).toBe(false)
         expect(betrays(publish(content), secret), `context, ${how}: ${line}`).toBe(false)
       }),
-      { numRuns: 1_500 }
+      { numRuns: 1_000 }
     )
   })
 

@@ -1,24 +1,39 @@
-/** The server as a process of its own, and the measurements of what it holds. */
+/** The server as a process of its own, the measurements of what it holds, and what every attack on it has and gets. */
 import { fork } from "node:child_process"
 import { once } from "node:events"
 import { fileURLToPath } from "node:url"
-import { environmentOf, type Simulators } from "../../durability/Simulators.ts"
+import type { Random } from "../../durability/Random.ts"
 import { scratch } from "../../durability/Scratch.ts"
+import { environmentOf, type Simulators } from "../../durability/Simulators.ts"
 import { root } from "../../support/Process.ts"
 
-/** What the process holds after a collection of garbage. */
+export interface AttackContext {
+  readonly server: AttackedServer
+  /** A further server against the same upstreams, with further settings. It stops after the attack. */
+  readonly start: (environment: Readonly<Record<string, string>>) => Promise<AttackedServer>
+  /** Seeded for this attack: the same seed plays the same attack. */
+  readonly random: Random
+  /** Connections of a flood. */
+  readonly count: number
+}
+
+export interface Attack {
+  readonly name: string
+  /** Plays beside all others, because it mostly waits. It must use a server of its own. */
+  readonly apart?: boolean
+  /** What broke, each with what is needed to play it again; empty when the service held. */
+  readonly play: (context: AttackContext) => Promise<ReadonlyArray<string>>
+}
+
+/** What the process holds after a collection of garbage: bytes, and open files. */
 export interface Holdings {
-  /** Bytes. */
   readonly heap: number
-  /** Bytes. */
-  readonly resident: number
   readonly descriptors: number
 }
 
 export interface AttackedServer {
   readonly pid: number
   readonly port: number
-  readonly url: string
   /** Whether its log is for programs. */
   readonly logsJson: boolean
   /** The lines of its log. */
@@ -52,44 +67,33 @@ export const startAttackedServer = async (
       ...environment
     }
   })
-  const lines: Array<string> = []
-  let rest = ""
+  let log = ""
   let ended: string | undefined
   const closed = once(child, "close").then(([code, signal]) => {
-    ended = `code ${code}, signal ${signal}: ${lines.slice(-5).join(" ")}`
+    ended = `code ${code}, signal ${signal}: ${log.slice(-2_000)}`
     folder.remove()
   })
-  const listening = new Promise<string>((resolve, reject) => {
+  let port = 0
+  await new Promise<void>((resolve, reject) => {
     const keep = (part: string) => {
-      const [first = "", ...further] = part.split("\n")
-      const before = lines.length
-      rest += first
-      for (const line of further) {
-        lines.push(rest)
-        rest = line
-      }
-      for (const line of lines.slice(before)) {
-        const url = /\burl"?: ?["'](http:\/\/127[0-9.:]+)/.exec(line)?.[1]
-        if (url !== undefined) resolve(url)
-      }
+      log += part
+      if (port === 0) port = Number(/\burl"?: ?["']http:\/\/127\.0\.0\.1:(\d+)/.exec(log)?.[1] ?? 0)
+      if (port !== 0) resolve()
     }
     for (const stream of [child.stdout, child.stderr]) stream?.setEncoding("utf8").on("data", keep)
-    void closed.then(() => reject(new Error(`The server did not start: ${lines.join("\n")}${rest}`)))
+    void closed.then(() => reject(new Error(`The server did not start: ${ended}`)))
   })
-  const url = await listening
   return {
-    url,
     pid: child.pid ?? 0,
-    port: Number(new URL(url).port),
+    port,
     logsJson: environment.MUSIC_LOG_FORMAT !== "pretty",
-    lines: () => lines,
+    lines: () => log.split("\n").slice(0, -1),
     holdings: async () => {
-      const answer: Promise<ReadonlyArray<Holdings>> = Promise.race([
-        once(child, "message").then(([message]) => [message]),
+      if (child.connected) child.send("holdings")
+      const [holdings]: ReadonlyArray<Holdings> = await Promise.race([
+        once(child, "message"),
         closed.then(() => [])
       ])
-      if (child.connected) child.send("holdings")
-      const [holdings] = await answer
       if (holdings === undefined) throw new Error(`The server ended: ${ended}`)
       return holdings
     },

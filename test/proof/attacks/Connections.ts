@@ -1,16 +1,13 @@
 /** Attacks with many connections: those that send nothing, little, or slowly, and those that do not read. */
 import { once } from "node:events"
 import { setTimeout as pause } from "node:timers/promises"
-import { bodyLimits } from "../../../src/schema/BodyLimits.ts"
 import { defaultArrivingBodyLimits } from "../../../src/http/body/ArrivingBodies.ts"
 import { defaultConnectionLimits } from "../../../src/http/transport/Connections.ts"
-import type { Attack, AttackContext } from "./Attack.ts"
-import { ask, type Line, open, readAnswers, type Target } from "./Wire.ts"
+import { bodyLimits } from "../../../src/schema/BodyLimits.ts"
+import type { Attack } from "./AttackedServer.ts"
+import { ask, type Line, open, type Target } from "./Wire.ts"
 
 const probe = "GET /healthz HTTP/1.1\r\nHost: music.example\r\n\r\n"
-
-/** Answers of a connection so far. */
-const answersOf = (line: Line) => readAnswers(line.received()).answers
 
 const openMany = async (
   target: Target,
@@ -20,84 +17,60 @@ const openMany = async (
 ): Promise<ReadonlyArray<Line>> => {
   const lines: Array<Line> = []
   // In portions, because the queue of connections to accept is short.
-  for (let at = 0; at < count; at += 100)
-    lines.push(
-      ...(await Promise.all(
-        Array.from({ length: Math.min(100, count - at) }, (_, next) =>
-          open(target, { from: from(at + next), ...options })
-        )
-      ))
+  for (let at = 0; at < count; at += 100) {
+    const portion = Array.from({ length: Math.min(100, count - at) }, (_, next) =>
+      open(target, { from: from(at + next), ...options })
     )
+    lines.push(...(await Promise.all(portion)))
+  }
   return lines
 }
 
 const closeAll = (lines: ReadonlyArray<Line>): void => {
   for (const { socket } of lines) socket.destroy()
 }
+const countOpen = (lines: ReadonlyArray<Line>) => lines.filter((line) => !line.isClosed()).length
 
-/** An honest request from an address that an attack crowds. */
-const honestFrom = async (target: Target, from: string): Promise<ReadonlyArray<string>> => {
-  const answer = await ask(target, { path: "/healthz", from })
-  return answer?.status === 200 ? [] : [`a new connection from ${from} got ${answer?.status ?? "no answer"}`]
+/** Honest requests from addresses that an attack crowds. */
+const honestFrom = async (target: Target, ...addresses: ReadonlyArray<string>) => {
+  const answers = await Promise.all(addresses.map((from) => ask(target, { path: "/healthz", from })))
+  return answers.flatMap((answer, at) =>
+    answer?.status === 200
+      ? []
+      : [`a new connection from ${addresses[at]} got ${answer?.status ?? "no answer"}`]
+  )
 }
 
 /**
- * Opens more idle connections than one address may have. Each has had an answer, so that no limit but that of the address ends it before
- * the count; some begin a further head after it.
+ * Opens more connections than one address, or all together, may have. Each has had an answer, so that no other limit ends it before the
+ * count; some begin a further head after it.
  */
-const idle: Attack = {
-  name: "idle connections of one address",
-  play: async ({ count, random, server }) => {
-    const from = "127.0.0.21"
-    const limit = defaultConnectionLimits.address
-    const lines = await openMany(server, Math.max(count, limit + 100), () => from)
+const crowd = (name: string, limit: number, of: (count: number) => number, from: (at: number) => string) => ({
+  name,
+  play: async ({ count, random, server }: Parameters<Attack["play"]>[0]) => {
+    const lines = await openMany(server, of(count), from)
     for (const { socket } of lines) socket.write(probe)
-    await Promise.all(lines.map((line) => line.until(() => answersOf(line).length > 0)))
-    const countOpen = () => lines.filter((line) => !line.isClosed()).length
-    for (let round = 0; round < 50 && countOpen() > limit; round += 1) await pause(200)
-    const left = countOpen()
+    await Promise.all(lines.map((line) => line.answered()))
+    for (let round = 0; round < 50 && countOpen(lines) > limit; round += 1) await pause(200)
+    const left = countOpen(lines)
     for (const { socket } of lines) if (random.below(2) === 0) socket.write("GET / HTTP/1.1\r\nHo")
-    const honest = [...(await honestFrom(server, from)), ...(await honestFrom(server, "127.0.0.22"))]
+    const honest = await honestFrom(server, from(0), "127.0.0.22")
     closeAll(lines)
-    return [
-      ...honest,
-      ...(left > limit ? [`${left} idle connections of one address stay open, the limit is ${limit}`] : []),
-      ...(left === 0 ? ["no idle connection stays open"] : [])
-    ]
+    const isRight = left > 0 && left <= limit
+    return isRight ? honest : [...honest, `${left} ${name} stay open, the limit is ${limit}`]
   }
-}
-
-/** Opens more connections than all together may have, from many addresses with fewer than the limit of one. */
-const many: Attack = {
-  name: "idle connections of many addresses",
-  play: async ({ count, server }) => {
-    // Only in large: the limit of all is above what a slice opens.
-    const wanted = Math.min(count * 2 + 400, defaultConnectionLimits.all + 400)
-    const lines = await openMany(server, wanted, (at) => `127.0.3.${1 + Math.floor(at / 400)}`)
-    const honest = [...(await honestFrom(server, "127.0.0.23")), ...(await honestFrom(server, "127.0.3.1"))]
-    const countOpen = () => lines.filter((line) => !line.isClosed()).length
-    for (let round = 0; round < 100 && countOpen() > defaultConnectionLimits.all; round += 1) await pause(100)
-    const left = countOpen()
-    closeAll(lines)
-    return [
-      ...honest,
-      ...(left > defaultConnectionLimits.all ? [`${left} connections stay open in all`] : [])
-    ]
-  }
-}
+})
 
 /** Opens and closes connections as fast as it can, also by a reset. */
 const churn: Attack = {
   name: "connections that open and close",
   play: async ({ count, random, server }) => {
-    for (let round = 0; round < 5; round += 1) {
-      const lines = await openMany(server, count, () => `127.0.4.${1 + random.below(20)}`)
-      for (const { socket } of lines) {
+    for (let round = 0; round < 5; round += 1)
+      for (const { socket } of await openMany(server, count, () => `127.0.4.${1 + random.below(20)}`)) {
         if (random.below(2) === 0) socket.write(probe.slice(0, random.below(probe.length)))
         if (random.below(2) === 0) socket.resetAndDestroy()
         else socket.destroy()
       }
-    }
     return honestFrom(server, "127.0.4.1")
   }
 }
@@ -108,39 +81,27 @@ const unreadSlack = 96 * 1024 ** 2
 /** Asks for the largest answer many times on each connection, and reads nothing. */
 const unread: Attack = {
   name: "answers that are not read",
-  play: async ({ count, log, server }) => {
+  play: async ({ count, server }) => {
     const before = await server.holdings()
-    const lines = await openMany(server, count, (at) => `127.0.5.${1 + Math.floor(at / 100)}`, {
-      reading: false
-    })
+    const from = (at: number) => `127.0.5.${1 + Math.floor(at / 100)}`
+    const lines = await openMany(server, count, from, { reading: false })
     const request = "GET /openapi.json HTTP/1.1\r\nHost: music.example\r\n\r\n".repeat(16)
     for (const { socket } of lines) socket.write(request)
-    const honest = await honestFrom(server, "127.0.5.1")
+    const broken = [...(await honestFrom(server, "127.0.5.1"))]
     await pause(2_000)
-    const during = await server.holdings()
-    log(`heap ${before.heap} to ${during.heap}, resident ${before.resident} to ${during.resident}`)
+    const { heap } = await server.holdings()
+    if (heap > before.heap + unreadSlack) broken.push(`the heap grows from ${before.heap} to ${heap} bytes`)
     // In large, the limit of the time in which an answer is read is waited for as well.
-    const stuck = count < 1_000 ? 0 : await waitForCut(server, before.descriptors)
+    if (count >= 1_000) {
+      const end = performance.now() + 3 * defaultConnectionLimits.unreadMillis
+      const countHeld = async () => (await server.holdings()).descriptors - before.descriptors
+      while ((await countHeld()) > 50 && performance.now() < end) await pause(1_000)
+      const held = await countHeld()
+      if (held > 50) broken.push(`${held} connections are held by clients that do not read`)
+    }
     closeAll(lines)
-    return [
-      ...honest,
-      ...(during.heap > before.heap + unreadSlack
-        ? [`the heap grows from ${before.heap} to ${during.heap} bytes`]
-        : []),
-      ...(stuck > 0 ? [`${stuck} connections are held by clients that do not read`] : [])
-    ]
+    return broken
   }
-}
-
-/** The descriptors that are still held after the time in which answers are read. */
-const waitForCut = async (server: AttackContext["server"], before: number): Promise<number> => {
-  const end = performance.now() + 3 * defaultConnectionLimits.unreadMillis
-  let held = 0
-  do {
-    await pause(1_000)
-    held = (await server.holdings()).descriptors - before
-  } while (held > 50 && performance.now() < end)
-  return held > 50 ? held : 0
 }
 
 const loginHead = (length: number, key: number) =>
@@ -162,45 +123,36 @@ const slow: Attack = {
     })
     const address = (at: number) => `127.0.6.${1 + Math.floor(at / 50)}`
     const lines = await openMany(server, count, address)
-    let bytes = 0
-    const drip = (texts: ReadonlyArray<string>) => {
-      for (const [at, line] of lines.entries())
-        if (!line.isClosed()) line.socket.write(texts[at] ?? "a", "latin1")
-      bytes += 1
-    }
     // A third sends heads, a third bodies with a length, a third chunks.
-    const first = lines.map((_, at) =>
-      at % 3 === 0
-        ? "GET /healthz HTTP/1.1\r\nHost: music.example\r\nX-Slow: "
-        : at % 3 === 1
-          ? loginHead(1_000, at)
-          : `${loginHead(0, at).replace(/Content-Length: 0/, "Transfer-Encoding: chunked")}3e8\r\n`
-    )
-    drip(first)
-    const dripping = setInterval(() => drip([]), 1_000)
-    const honest = [...(await honestFrom(server, address(0))), ...(await honestFrom(server, "127.0.6.250"))]
-    const lateHeads: Array<number> = []
-    const cut = await Promise.all(
-      lines.map(async (line, at) => {
-        const isCut = await line.closed(240_000)
-        if (at % 3 === 0 && bytes > mostHeadBytes) lateHeads.push(bytes)
-        return isCut
-      })
+    const begins = [
+      () => "GET /healthz HTTP/1.1\r\nHost: music.example\r\nX-Slow: ",
+      (at: number) => loginHead(1_000, at),
+      (at: number) => `${loginHead(0, at).replace("Content-Length: 0", "Transfer-Encoding: chunked")}3e8\r\n`
+    ]
+    for (const [at, { socket }] of lines.entries()) socket.write(begins[at % 3]?.(at) ?? "")
+    let bytes = 0
+    const dripping = setInterval(() => {
+      bytes += 1
+      for (const line of lines) if (!line.isClosed()) line.socket.write("a")
+    }, 1_000)
+    const broken = [...(await honestFrom(server, address(0), "127.0.6.250"))]
+    const ends = await Promise.all(
+      lines.map(async (line) => ({ line, isCut: await line.closed(240_000), at: bytes }))
     )
     clearInterval(dripping)
-    const unanswered = lines.filter((line) => ![408, 503].includes(answersOf(line)[0]?.status ?? 0)).length
+    const lateHeads = ends.filter(({ at }, index) => index % 3 === 0 && at > mostHeadBytes)
+    const left = ends.filter(({ isCut }) => !isCut).length
+    const isRefused = ({ line }: { readonly line: Line }) =>
+      [408, 503].includes(line.read().answers[0]?.status ?? 0)
+    const unanswered = ends.filter((end) => !isRefused(end)).length
     closeAll(lines)
-    const left = cut.filter((isCut) => !isCut).length
-    return [
-      ...honest,
-      ...(lateHeads.length > 0
-        ? [
-            `${lateHeads.length} slow heads arrive for up to ${Math.max(...lateHeads)} s, at most ${mostHeadBytes}`
-          ]
-        : []),
-      ...(left > 0 ? [`${left} slow connections are still open after ${bytes} bytes`] : []),
-      ...(unanswered > 0 ? [`${unanswered} slow requests ended without 408 or 503`] : [])
-    ]
+    if (lateHeads.length > 0)
+      broken.push(
+        `${lateHeads.length} slow heads arrive for up to ${Math.max(...lateHeads.map(({ at }) => at))} s, at most ${mostHeadBytes}`
+      )
+    if (left > 0) broken.push(`${left} slow connections are still open after ${bytes} bytes`)
+    if (unanswered > 0) broken.push(`${unanswered} slow requests ended without 408 or 503`)
+    return broken
   }
 }
 
@@ -209,97 +161,95 @@ const bodies: Attack = {
   name: "bodies that stall",
   play: async ({ server }) => {
     const { address, all } = defaultArrivingBodyLimits
-    const crowd = await openMany(server, address + 30, () => "127.0.7.1")
-    for (const [at, { socket }] of crowd.entries()) socket.write(`${loginHead(100, at)}{`)
-    const crowded = await ask(server, { path: "/api/v1/telemetry", body: "{}", from: "127.0.7.1" })
-    const spread = await openMany(server, all + 30, (at) => `127.0.7.${2 + Math.floor(at / 40)}`)
-    for (const [at, { socket }] of spread.entries()) socket.write(`${loginHead(100, at)}{`)
-    const other = await ask(server, { path: "/api/v1/telemetry", body: "{}", from: "127.0.7.200" })
-    const oldest = await crowd[0]?.until(() => crowd[0] !== undefined && answersOf(crowd[0]).length > 0)
-    closeAll([...crowd, ...spread])
-    return [
-      ...[crowded, other].flatMap((answer) =>
-        answer?.status === 400 ? [] : [`a new body got ${answer?.status ?? "no answer"} instead of 400`]
-      ),
-      ...(oldest === true ? [] : ["the oldest of the stalled bodies keeps its place"])
-    ]
+    const stall = async (count: number, from: (at: number) => string, honest: string) => {
+      const lines = await openMany(server, count, from)
+      for (const [at, { socket }] of lines.entries()) socket.write(`${loginHead(100, at)}{`)
+      const answer = await ask(server, { path: "/api/v1/telemetry", body: "{}", from: honest })
+      const said = answer?.status ?? "no answer"
+      return { lines, broken: said === 400 ? [] : [`a new body got ${said} instead of 400`] }
+    }
+    const one = await stall(address + 30, () => "127.0.7.1", "127.0.7.1")
+    const many = await stall(all + 30, (at) => `127.0.7.${2 + Math.floor(at / 40)}`, "127.0.7.200")
+    const isEnded = await one.lines[0]?.answered()
+    closeAll([...one.lines, ...many.lines])
+    const oldest = isEnded === true ? [] : ["the oldest of the stalled bodies keeps its place"]
+    return [...one.broken, ...many.broken, ...oldest]
   }
 }
+
+const webhookHead = (framing: string) =>
+  `POST /webhook HTTP/1.1\r\nHost: music.example\r\nContent-Type: application/json\r\nIdempotency-Key: endless-0123456789\r\n${framing}\r\n\r\n`
 
 /** Sends bodies in chunks of one byte, all but the last one, and measures what they hold. */
 const crumbs: Attack = {
   name: "bodies in chunks of one byte",
-  play: async ({ log, server }) => {
+  play: async ({ server }) => {
     const [connections, size] = [16, 200_000]
     const before = await server.holdings()
     const lines = await openMany(server, connections, () => "127.0.7.210")
     const chunks = "1\r\na\r\n".repeat(1_000)
-    await Promise.all(
-      lines.map(async ({ socket }) => {
-        socket.write(
-          "POST /webhook HTTP/1.1\r\nHost: music.example\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-        )
-        for (let sent = 0; sent < size; sent += 1_000)
-          if (!socket.destroyed && !socket.write(chunks))
-            await Promise.race([once(socket, "drain"), once(socket, "close")])
-      })
-    )
-    const during = await server.holdings()
-    log(`heap ${before.heap} to ${during.heap}`)
+    const drip = async ({ socket }: Line) => {
+      socket.write(webhookHead("Transfer-Encoding: chunked"))
+      for (let sent = 0; sent < size; sent += 1_000)
+        if (!socket.destroyed && !socket.write(chunks))
+          await Promise.race([once(socket, "drain"), once(socket, "close")])
+    }
+    await Promise.all(lines.map(drip))
+    const held = (await server.holdings()).heap - before.heap
     closeAll(lines)
-    return during.heap - before.heap > 5 * connections * size + 16 * 1024 ** 2
-      ? [`${connections * size} bytes of bodies hold ${during.heap - before.heap} bytes`]
-      : []
+    const most = 5 * connections * size + 16 * 1024 ** 2
+    return held > most ? [`${connections * size} bytes of bodies hold ${held} bytes`] : []
   }
 }
 
-/** Sends bodies without end, in chunks and with a declared length, to every call with a body and to one without. */
+/** Sends bodies without end, in chunks and with a declared length. */
 const endless: Attack = {
   name: "bodies over the bound",
   play: async ({ server }) => {
     const size = 4 * bodyLimits.webhook
-    const common = `Host: music.example\r\nContent-Type: application/json\r\nIdempotency-Key: endless-0123456789\r\n`
     const part = Buffer.alloc(65_536, "a")
     const chunk = Buffer.concat([Buffer.from("10000\r\n"), part, Buffer.from("\r\n")])
-    const send = async (path: string, framing: string): Promise<ReadonlyArray<string>> => {
+    const send = async (head: string): Promise<ReadonlyArray<string>> => {
       const line = await open(server, { from: "127.0.0.24" })
-      line.socket.write(`POST ${path} HTTP/1.1\r\n${common}${framing}\r\n\r\n`)
-      for (
-        let sent = 0;
-        sent < size && !line.isClosed() && answersOf(line).length === 0;
-        sent += part.length
-      ) {
-        line.socket.write(framing.startsWith("T") ? chunk : part)
+      line.socket.write(head)
+      const isOver = () => line.isClosed() || line.read().answers.length > 0
+      for (let sent = 0; sent < size && !isOver(); sent += part.length) {
+        line.socket.write(head.includes("chunked") ? chunk : part)
         await pause(1)
       }
-      const isClosed = await line.closed()
+      const isEnded = await line.closed()
       line.socket.destroy()
-      const status = answersOf(line)[0]?.status
+      const status = line.read().answers[0]?.status
+      const [name] = head.split("\r\n")
       // The server reads on for 5 s after the refusal; a client that goes on sending may lose the answer.
       return [
-        ...(status === undefined || status === 413 ? [] : [`${path} with ${framing} answered ${status}`]),
-        ...(isClosed ? [] : [`${path} with ${framing} is not ended`])
+        ...(status === undefined || status === 413 ? [] : [`${name} answered ${status}`]),
+        ...(isEnded ? [] : [`${name} is not ended`])
       ]
     }
-    const framings = ["Transfer-Encoding: chunked", `Content-Length: ${size}`]
-    const all = targets.flatMap((path) => framings.map((framing) => send(path, framing)))
-    return (await Promise.all(all)).flat()
+    const framings = ["Transfer-Encoding: chunked", `Content-Length: ${size}`].map(webhookHead)
+    const paths = ["/webhook", "/api/v1/auth/login", "/api/v1/telemetry", "/api/v1/reports"]
+    const heads = paths.flatMap((path) => framings.map((head) => head.replace("/webhook", path)))
+    return (await Promise.all(heads.map(send))).flat()
   }
 }
 
-const targets = [
-  "/api/v1/auth/login",
-  "/api/v1/auth/refresh",
-  "/api/v1/auth/logout",
-  "/api/v1/telemetry",
-  "/api/v1/reports",
-  "/webhook"
-]
-
+const limits = defaultConnectionLimits
 export const connectionAttacks: ReadonlyArray<Attack> = [
   slow,
-  idle,
-  many,
+  crowd(
+    "idle connections of one address",
+    limits.address,
+    (count) => Math.max(count, limits.address + 100),
+    () => "127.0.0.21"
+  ),
+  crowd(
+    "idle connections of many addresses",
+    limits.all,
+    // Only in large: the limit of all is above what a slice opens.
+    (count) => Math.min(count * 2 + 400, limits.all + 400),
+    (at) => `127.0.3.${1 + Math.floor(at / 400)}`
+  ),
   churn,
   unread,
   bodies,

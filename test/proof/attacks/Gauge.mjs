@@ -3,11 +3,7 @@ import { readdirSync } from "node:fs"
 
 process.on("message", () => {
   globalThis.gc?.()
-  process.send?.({
-    heap: process.memoryUsage().heapUsed,
-    resident: process.memoryUsage().rss,
-    descriptors: readdirSync("/proc/self/fd").length
-  })
+  process.send?.({ heap: process.memoryUsage().heapUsed, descriptors: readdirSync("/proc/self/fd").length })
 })
 // Ends with its parent, and is not kept running by the channel to it.
 process.on("disconnect", () => process.kill(process.pid, "SIGKILL"))

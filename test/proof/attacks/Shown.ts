@@ -1,18 +1,15 @@
 /**
- * Text of callers in everything else that the service shows: answers, the log, metrics, spans, its own telemetry, and the terminal of
- * an operator. A word that is sent in every place may appear in none of them but the report itself.
+ * Text of callers in everything that the service shows: answers, the log, metrics, spans, its own telemetry, rows but the reports', and the
+ * terminal of an operator. A word that is sent in every place may appear in none of them. Raw bytes have their attack in Syntax.ts.
  */
 import * as Effect from "effect/Effect"
-import { until } from "../../durability/Client.ts"
-import { routes } from "../../../src/http/middleware/Routes.ts"
 import { run, wholeEnvironment } from "../../cli/Harness.ts"
-import type { ApartAttack } from "./ApartAttack.ts"
-import { bearing, type Bench, type HeaderLines, logIn, newKey, type Sent, send, withBench } from "./Bench.ts"
+import { until } from "../../durability/Client.ts"
+import { type Bench, type IdentityAttack, newKey, type Sent, writtenBy } from "./Bench.ts"
 
 const word = "CANARY7f3a"
-/** What ends a line, changes a terminal, breaks a label or begins another field; in one header each. */
+/** What ends a line, changes a terminal, breaks a label or begins another field, and what has the form of a credential. */
 const forms = [
-  word,
   `${word}%0d%0aX-Injected: 1`,
   `"} ${word}{a="`,
   `\\n${word}`,
@@ -20,107 +17,49 @@ const forms = [
   `oat_${word}${"a1B2".repeat(9)}`,
   `ask_${word}${"a1B2".repeat(9)}`
 ]
-const readHeaders = [
-  "X-Request-Id",
-  "X-Music-Source",
-  "X-Music-Client-Version",
-  "X-Music-Telemetry",
-  "X-Org-ID",
-  "X-Testing-Environment-Key",
-  "Authorization",
-  "Idempotency-Key",
-  "traceparent",
-  "tracestate",
-  "baggage",
-  "User-Agent",
-  "Referer",
-  "Origin",
-  "Cookie",
-  "Accept",
-  "Accept-Encoding",
-  "X-Forwarded-For",
-  "X-Forwarded-Proto",
-  "Access-Control-Request-Method",
-  "Access-Control-Request-Headers"
+const headers =
+  "X-Request-Id X-Music-Source X-Music-Client-Version X-Music-Telemetry X-Org-ID X-Testing-Environment-Key Authorization Idempotency-Key traceparent tracestate baggage User-Agent Referer Origin Cookie Accept Accept-Encoding If-None-Match X-Forwarded-For X-Forwarded-Proto Access-Control-Request-Method Access-Control-Request-Headers".split(
+    " "
+  )
+const methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND", "M-SEARCH", "PURGE", "QUERY"]
+const paths = ["/", "/api/v1/", "/webhook/", "/docs/", "/openapi.json/", "/api/v1/auth/me/"]
+const calls = [
+  "auth/login",
+  "auth/refresh",
+  "auth/logout",
+  "reports",
+  "telemetry",
+  "tings",
+  "ting/subscription"
 ]
-/** Their values are shown by contract, where they are well-formed. */
-const isShown = (name: string, value: string): boolean =>
-  name === "X-Request-Id" && /^[A-Za-z0-9._-]{8,128}$/.test(value) && !/^(?:oat|ask)_/.test(value)
-
-const methods = [
-  "GET",
-  "HEAD",
-  "POST",
-  "PUT",
-  "DELETE",
-  "PATCH",
-  "OPTIONS",
-  "PROPFIND",
-  "M-SEARCH",
-  "PURGE",
-  "QUERY",
-  "LINK"
+const bodies = [
+  // A name of plain letters is shown as the path of the problem.
+  `{"\\u001b[31m${word}":1}`,
+  `{"oat_${word}${"a1B2".repeat(9)}":1}`,
+  `{"${word} ${"x".repeat(300)}":1}`,
+  `{"slt":["${word}"],"refresh_token":{"${word}":1},"token":7,"message":"${word}","table":"${word}","type":["${word}"]}`,
+  `"${word}"`,
+  `{"${word}`,
+  `{"__proto__":{"${word}":1}}`
 ]
 
 const requests = (): ReadonlyArray<Sent> => [
-  ...readHeaders.flatMap((name) =>
-    forms
-      .filter((value) => !isShown(name, value))
-      .flatMap(
-        (value): ReadonlyArray<Sent> => [
-          { path: "/api/v1/auth/me", headers: [[name, value]] },
-          { path: "/api/v1/reports", headers: [[name, value]], body: "{}" }
-        ]
-      )
+  ...headers.flatMap((name) =>
+    forms.flatMap(
+      (value): ReadonlyArray<Sent> => [
+        { path: "/api/v1/auth/me", headers: [[name, value]] },
+        { path: "/api/v1/reports", headers: [[name, value]], body: "{}" }
+      ]
+    )
   ),
-  ...methods.filter((method) => method !== "HEAD").map((method) => ({ method, path: `/${word}` })),
-  ...["/", "//", "/api/v1/", "/webhook/", "/docs/", "/openapi.json/", "/api/v1/auth/me/"].map((path) => ({
-    path: `${path}${word}?${word}=${word}#${word}`
-  })),
-  { path: `/api/v1/version?${word}` },
-  ...[
-    "auth/login",
-    "auth/refresh",
-    "auth/logout",
-    "reports",
-    "telemetry",
-    "tings",
-    "ting/subscription"
-  ].flatMap((path) =>
-    [
-      // A name of plain letters is shown as the path of the problem.
-      `{"\\u001b[31m${word}":1}`,
-      `{"oat_${word}${"a1B2".repeat(9)}":1}`,
-      `{"${word} ${"x".repeat(300)}":1}`,
-      `{"slt":["${word}"],"refresh_token":{"${word}":1},"token":7,"message":"${word}","table":"${word}","type":["${word}"]}`,
-      `"${word}"`,
-      `{"${word}`,
-      `{"__proto__":{"${word}":1}}`
-    ].map((body): Sent => ({ path: `/api/v1/${path}`, headers: [["Idempotency-Key", newKey()]], body }))
+  ...methods.map((method) => ({ method, path: `/${word}` })),
+  ...paths.map((path) => ({ path: `${path}${word}?${word}=${word}` })),
+  ...calls.flatMap((call) =>
+    bodies.map((body): Sent => ({ path: `/api/v1/${call}`, headers: newKey(), body }))
   ),
   { path: "/webhook/", body: `{"test":"${word}"}` },
-  {
-    path: "/api/v1/reports",
-    headers: [
-      ["Content-Type", `text/${word}`],
-      ["Idempotency-Key", newKey()]
-    ],
-    body: "{}"
-  }
+  { path: "/api/v1/reports", headers: [["Content-Type", `text/${word}`]], body: "{}" }
 ]
-
-const metricsOf = async ({ admin }: Bench): Promise<string> => (await send(admin, { path: "/metrics" })).body
-const knownRoutes: ReadonlySet<string> = new Set([...routes.keys(), "unmatched", "unparsed"])
-const knownMethods: ReadonlySet<string> = new Set([
-  "GET",
-  "HEAD",
-  "POST",
-  "OPTIONS",
-  "PUT",
-  "PATCH",
-  "DELETE",
-  "_OTHER"
-])
 
 /** A report whose texts would take over a terminal. */
 const hostile = {
@@ -131,75 +70,64 @@ const hostile = {
 /** Controls but the line feed, and what reorders or hides text. */
 const unsafe = /(?!\n)\p{Cc}|[\p{Cf}\u2028\u2029]/u
 
-const playTerminal = async (bench: Bench): Promise<ReadonlyArray<string>> => {
-  const { accessToken } = await logIn(bench)
-  const answer = await send(bench.first, {
-    path: "/api/v1/reports",
-    headers: [["Idempotency-Key", newKey()], ...bearing(accessToken)],
-    body: JSON.stringify(hostile)
-  })
-  if (answer.status !== 200) return [`the report was ${answer.status} ${answer.body}`]
-  const { id } = JSON.parse(answer.body)
-  const environment = wholeEnvironment(bench.world, { databasePath: bench.databasePath, port: 0 })
+const playTerminal = async ({ databasePath, first, world }: Bench): Promise<ReadonlyArray<string>> => {
+  const answer = await first({ path: "/api/v1/reports", headers: newKey(), body: JSON.stringify(hostile) })
+  const { id } = JSON.parse(answer.text)
+  const environment = wholeEnvironment(world, { databasePath, port: 0 })
   const broken: Array<string> = []
   for (const command of [["list"], ["show", id], ["list", "--json"], ["show", id, "--json"]]) {
-    const shown = await Effect.runPromise(run(["reports", ...command], environment, { columns: 100 }))
-    const found = unsafe.exec(shown.out + shown.err)
-    if (shown.exit !== 0 || !shown.out.includes(id))
-      broken.push(`reports ${command[0]}: ${shown.exit} ${shown.err}`)
-    if (found !== null)
-      broken.push(`reports ${command.join(" ")} shows U+${found[0].codePointAt(0)?.toString(16)}`)
+    const { err, exit, out } = await Effect.runPromise(run(["reports", ...command], environment))
+    const found = unsafe.exec(out + err)?.[0]
+    if (exit !== 0 || !out.includes(id)) broken.push(`reports ${command[0]}: ${exit} ${err}`)
+    if (found !== undefined)
+      broken.push(`reports ${command.join(" ")} shows U+${found.codePointAt(0)?.toString(16)}`)
   }
   return broken
 }
 
-export const shownAttack: ApartAttack = {
+/** Origins that resemble the allowed one. */
+const allowed = "https://app.music.example"
+const resembling = [
+  ...[`${allowed}.evil.example`, `${allowed}:443`, `${allowed}/`, `${allowed} https://evil.example`],
+  ...[allowed.toUpperCase(), allowed.replace("https", "http"), allowed.replace("//", "//evil."), "null", "*"]
+]
+
+const playOrigins = async ({ first }: Bench): Promise<ReadonlyArray<string>> => {
+  const broken: Array<string> = []
+  for (const origin of [allowed, ...resembling])
+    for (const method of ["GET", "OPTIONS"]) {
+      const asked = [["Origin", origin] as const, ["Access-Control-Request-Method", "GET"] as const]
+      const answer = await first({ method, path: "/api/v1/auth/login", headers: asked })
+      const given = answer.headers["access-control-allow-origin"]
+      if (given !== (origin === allowed ? allowed : undefined))
+        broken.push(`allows the origin ${JSON.stringify(origin)} as ${given}`)
+    }
+  return broken
+}
+
+export const shownAttack: IdentityAttack = {
   name: "text of callers in what is shown",
-  play: () =>
-    withBench(
-      async (bench) => {
-        const broken: Array<string> = []
-        const show = (what: string, text: string) => {
-          const at = text.indexOf(word)
-          if (at >= 0)
-            broken.push(
-              `${what} shows the word: ${JSON.stringify(text.slice(Math.max(0, at - 80), at + 40))}`
-            )
-        }
-        const sendAll = async () => {
-          for (const request of requests()) {
-            const answer = await send(bench.first, request)
-            const lines: HeaderLines = [...answer.headers].flatMap(([name, values]) =>
-              values.map((value) => [name, value] as const)
-            )
-            const of = `${request.method ?? ""} ${request.path} ${JSON.stringify(request.headers ?? [])} ${String(request.body ?? "")}`
-            show(`the answer to ${of}`, `${JSON.stringify(lines)}\n${answer.body}`)
-            if (answer.headers.has("x-injected")) broken.push(`a header was injected by ${of}`)
-          }
-        }
-        await sendAll()
-        const exposition = await metricsOf(bench)
-        // Other instances of the process have series of their own; all have routes and methods of the contract.
-        for (const [, label = "", value = ""] of exposition.matchAll(/\b(route|method)="((?:[^"\\]|\\.)*)"/g))
-          if (!(label === "route" ? knownRoutes : knownMethods).has(value))
-            broken.push(`the metrics have the ${label} ${JSON.stringify(value)}`)
-        show("the metrics", exposition)
-        show("the log", bench.log.join("\n"))
-        // The buffer of the service's own events is written within seconds.
-        const recorded = () =>
-          JSON.stringify([bench.query("SELECT json FROM spool"), ...bench.world.tables.rows("musicbackend")])
-        await until("own events", () => recorded().includes("/api/v1/auth/me"), {
-          every: 50,
-          within: 60_000
-        })
-        await until("spans", () => bench.traces().includes("/api/v1/auth/me"), {
-          every: 50,
-          within: 60_000
-        })
-        show("the service's own telemetry", recorded())
-        show("a span", bench.traces())
-        return [...new Set(broken)].concat(await playTerminal(bench))
-      },
-      { traced: true }
-    )
+  play: async (bench) => {
+    const broken: Array<string> = []
+    const show = (what: string, text: string) => {
+      const at = text.indexOf(word)
+      if (at >= 0)
+        broken.push(`${what} shows the word: ${JSON.stringify(text.slice(Math.max(0, at - 80), at + 40))}`)
+    }
+    for (const request of requests()) {
+      const answer = await bench.first(request)
+      const of = `${request.method ?? ""} ${request.path} ${JSON.stringify([request.headers, request.body])}`
+      show(`the answer to ${of}`, JSON.stringify([answer.headers, answer.text]))
+      if ("x-injected" in answer.headers) broken.push(`a header was injected by ${of}`)
+    }
+    // Spans and the service's own events are sent within seconds.
+    const every = ["a span", "the service's own telemetry"]
+    const written = async () => {
+      const all = await writtenBy(bench)
+      return every.every((place) => all.get(place)?.includes("/api/v1/auth/me"))
+    }
+    await until("spans and events", written, { every: 50, within: 60_000 })
+    for (const [place, text] of await writtenBy(bench)) show(place, text)
+    return [...new Set(broken), ...(await playTerminal(bench)), ...(await playOrigins(bench))]
+  }
 }

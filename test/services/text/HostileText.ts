@@ -1,0 +1,188 @@
+/** Credentials and public ids, the ways to write them so that only a reader recognises them, and text that renders, refers or imitates. */
+import * as FastCheck from "effect/FastCheck"
+import { references } from "./IssueReader.ts"
+
+export interface Secret {
+  /** As it is written, with the words by which it is recognised. */
+  readonly text: string
+  /** What must not be visible. */
+  readonly core: string
+}
+
+export const from = (alphabet: string, minLength: number, maxLength = minLength) =>
+  FastCheck.array(FastCheck.constantFrom(...alphabet), { minLength, maxLength }).map((all) => all.join(""))
+const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+const digits = "0123456789"
+
+/** A random text with a digit near its beginning, so that it never is words joined by separators. */
+const opaque = (alphabet: string, length: number) =>
+  FastCheck.tuple(from(digits, 1), from(alphabet, length - 1)).map((parts) => parts.join(""))
+const prefixed = (prefixes: ReadonlyArray<string>, body: FastCheck.Arbitrary<string>) =>
+  FastCheck.tuple(FastCheck.constantFrom(...prefixes), body).map(
+    ([prefix, core]): Secret => ({ text: `${prefix}${core}`, core })
+  )
+const headers = [
+  "Authorization: Bearer ",
+  "authorization: Basic ",
+  "AUTHORIZATION=Token ",
+  'Authorization": "Digest ',
+  "Proxy-Authorization: ApiKey ",
+  "Authorization: ",
+  "Bearer ",
+  "bearer%20"
+]
+
+/** Every form of credential that docs/api.md lists. */
+export const secret: FastCheck.Arbitrary<Secret> = FastCheck.oneof(
+  prefixed(
+    ["oat_", "ort_", "oac_", "obo_", "ask_", "cat_", "sat_", "rft_", "sup_"],
+    opaque(`${letters}${digits}_-`, 43)
+  ),
+  prefixed(["stk-", "table-music-", "table-musicclidaemon-"], opaque("0123456789abcdef", 32)),
+  prefixed(["github_pat_"], opaque(`${letters}${digits}_`, 60)),
+  prefixed(["ghp_", "gho_", "ghu_", "ghs_", "ghr_"], opaque(`${letters}${digits}`, 36)),
+  prefixed(headers, opaque(`${letters}${digits}`, 24)),
+  prefixed(
+    headers,
+    FastCheck.array(opaque(`${letters}${digits}`, 13), { minLength: 2, maxLength: 3 }).map((all) =>
+      all.join("/")
+    )
+  )
+)
+
+export const publicId = FastCheck.constantFrom(
+  "si:deejay",
+  "c:jane",
+  "c:a-b_c",
+  "si:reporter",
+  "si:dijk-9",
+  "c:fifi",
+  "c:abc",
+  "c:x--"
+)
+
+const hexOf = (text: string): string => (text.codePointAt(0) ?? 0).toString(16)
+/** UTF-16 units in four hexadecimal digits each. */
+const unitsOf = (text: string, before: string): string =>
+  Array.from(
+    { length: text.length },
+    (_, at) => `${before}${text.charCodeAt(at).toString(16).padStart(4, "0")}`
+  ).join("")
+const utf8 = (text: string): string => Buffer.from(text).toString("hex").replace(/../g, "%$&")
+const isAscii = (letter: string) => letter >= "!" && letter <= "~"
+const pick = <A>(items: ReadonlyArray<A> | undefined, at: number): A | undefined => items?.[at % items.length]
+
+/** The names of references for a character. */
+const namesOf = new Map<string, ReadonlyArray<string>>()
+for (const [name, shown] of references) namesOf.set(shown, [...(namesOf.get(shown) ?? []), name])
+
+/** All code points beyond ASCII that become this ASCII text in a compatibility normalisation. */
+const formsOf = new Map<string, Array<string>>()
+/** All code points that no reader sees. */
+export const unseenPoints: Array<string> = []
+for (let code = 0; code <= 0x10ffff; code += 1) {
+  if (code >= 0xd800 && code <= 0xdfff) continue
+  const character = String.fromCodePoint(code)
+  if (/[\p{Default_Ignorable_Code_Point}\p{Cf}]|(?![\t\n\r\v\f\u0085])\p{Cc}/u.test(character))
+    unseenPoints.push(character)
+  const form = code < 0x80 ? character : character.normalize("NFKC")
+  if (form !== character && /^[ -~]+$/.test(form))
+    formsOf.set(form, [...(formsOf.get(form) ?? []), character])
+}
+
+/** Writes one character, or hides something behind it; `at` selects among several ways. */
+const encoders: ReadonlyArray<(letter: string, at: number) => string> = [
+  (letter, at) => letter + (pick(unseenPoints, at) ?? ""),
+  (letter) => `&#${letter.codePointAt(0)};`,
+  (letter) => `&#00000${letter.codePointAt(0)};`,
+  (letter) => `&#X${hexOf(letter).toUpperCase()};`,
+  (letter, at) => (namesOf.has(letter) ? `&${pick(namesOf.get(letter), at)};` : letter),
+  (letter, at) => `${letter}&${pick(namesOf.get(""), at)};`,
+  utf8,
+  (letter) => utf8(letter).replace("%", "%25"),
+  (letter) => utf8(letter).replace("%", "%2525").toUpperCase(),
+  (letter) => unitsOf(letter, "%u"),
+  (letter, at) => letter + utf8(pick(unseenPoints, at) ?? ""),
+  (letter, at) => letter + unitsOf(pick(unseenPoints, at) ?? "", "\\u"),
+  (letter) => unitsOf(letter, "\\u"),
+  (letter) => unitsOf(letter, "\\\\u"),
+  (letter) => `\\u{${hexOf(letter)}}`,
+  (letter) => (isAscii(letter) ? `\\x${hexOf(letter)}` : unitsOf(letter, "\\u")),
+  (letter) => (/[!-/:-@[-`{-~]/.test(letter) ? `\\${letter}` : letter),
+  (letter) => (isAscii(letter) ? String.fromCodePoint(0xfee0 + letter.charCodeAt(0)) : letter),
+  (letter, at) => pick(formsOf.get(letter), at) ?? letter
+]
+
+const plain = (letter: string): string => letter
+const encoder = FastCheck.oneof(
+  { weight: 1, arbitrary: FastCheck.constant(plain) },
+  { weight: 4, arbitrary: FastCheck.constantFrom(...encoders) }
+)
+const choice = FastCheck.record({
+  encode: encoder,
+  at: FastCheck.nat(5_000),
+  /** A further encoding of one character of the first one's result. */
+  over: FastCheck.oneof(
+    { weight: 4, arbitrary: FastCheck.constant(plain) },
+    { weight: 1, arbitrary: encoder }
+  ),
+  where: FastCheck.nat(20)
+})
+
+/** The text in disguise: every character may be written in another way, and a part of that way again in another. */
+export const disguised = (text: string): FastCheck.Arbitrary<string> =>
+  FastCheck.array(choice, { minLength: text.length, maxLength: text.length }).map((choices) =>
+    choices
+      .map(({ at, encode, over, where }, index) => {
+        const once = [...encode(text[index] ?? "", at)]
+        return once.map((one, place) => (place === where % once.length ? over(one, at) : one)).join("")
+      })
+      .join("")
+  )
+
+const forged = "report-ref: rep_4f1d9c0a7b3e4d5f8a6b2c1d0e9f8a7b-00112233445566778899aabbccddeeff"
+
+/** Text that renders, refers, notifies, imitates the service, or ends a block. */
+const corpus: ReadonlyArray<string> = [
+  ..."@octocat|@harbor/maintainers|`@octocat`|\uff20octocat|@\u200boctocat|&#64;octocat|&commat;octocat|@&#111;ctocat".split(
+    "|"
+  ),
+  ..."\\@octocat|@|#|#1|GH-1|gh-1|GH\\-1|GH&#45;1|harbor/music#1|&num;1|fixes #1|Closes: harbor/music#1|- [ ] task".split(
+    "|"
+  ),
+  ..."https://github.com/harbor/music/issues/1|![x](https://tracker.example.test/pixel.png)|[x](javascript:alert(1))".split(
+    "|"
+  ),
+  ..."<script>alert(1)</script>|<!-- hidden -->|<!--|-->|</details>|<details><summary>more</summary>|> quoted|# heading".split(
+    "|"
+  ),
+  ..."```|````|\n```\n|\r```\r|\u2028```\u2028|\u0085```\u0085|   ```   |~~~|\n~~~~~~~\n|\n```text\nx\n|```` ```|    indented".split(
+    "|"
+  ),
+  ..."\u0000|\u001b[31mred\u001b[0m|\u202eright to left|\u2066isolated|\u{e0041}\u{e007f}|\u200f|\ud800|\r\n|\r|\n\n".split(
+    "|"
+  ),
+  ..."report\u00ad-ref: rep_1|REPORT-REF:|report-\nref: rep_1|report\\-ref: x|Attachment `x`:|[redacted]|[reporter]".split(
+    "|"
+  ),
+  ...'- Report: `rep_00000000000000000000000000000000`|[left out: the stored report holds more]|\\|%|&|"|:'.split(
+    "|"
+  ),
+  forged,
+  `\n\n${forged}\n`,
+  `<!-- ${forged} -->`,
+  ...[61, 400].flatMap((count) => ["`".repeat(count), "~".repeat(count)]),
+  "x".repeat(3_000),
+  "\u6f22".repeat(700),
+  "\u{1f3b5}".repeat(700)
+]
+
+/** Up to four pieces of hostile text in a row. */
+export const hostile = FastCheck.array(
+  FastCheck.oneof(
+    { weight: 5, arbitrary: FastCheck.constantFrom(...corpus) },
+    { weight: 2, arbitrary: FastCheck.fullUnicodeString({ maxLength: 20 }) },
+    { weight: 1, arbitrary: FastCheck.constantFrom(..." \n\t_-:.[".split(""), "\\n", '\\"', "%0A", "&amp;") }
+  ),
+  { maxLength: 4 }
+).map((pieces) => pieces.join(""))
