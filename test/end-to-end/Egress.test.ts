@@ -146,28 +146,20 @@ describe("A process in a network with a proxy and a private authority", () => {
       ],
       { concurrency: "unbounded" }
     )
-    for (const name of ["iam", "ting", "tables", "tracker"]) {
-      expect(trusting).toMatch(new RegExp(`^PASS +${name} `, "m"))
-      expect(doubting).toMatch(
-        new RegExp(
-          `^FAIL +${name} .*certificate is not trusted \\([A-Z_]+\\)\\)\\n +-> .*NODE_EXTRA_CA_CERTS`,
-          "m"
-        )
-      )
-      expect(refused).toMatch(
-        new RegExp(
-          `^FAIL +${name} .*the proxy cannot be reached \\(ECONNREFUSED\\)\\)\\n +-> correct HTTPS_PROXY`,
-          "m"
-        )
-      )
-      // Before the credentials are sent.
-      expect(otherName).toMatch(
-        new RegExp(
-          `^FAIL +${name} .*the proxy's certificate is for another name \\(ERR_TLS_CERT_ALTNAME_INVALID\\)\\)\\n +-> use the name that the certificate holds`,
-          "m"
-        )
-      )
-    }
+    const findings = [
+      [trusting, "PASS", ""],
+      [doubting, "FAIL", "certificate is not trusted .*\\n +-> .*NODE_EXTRA_CA_CERTS"],
+      [refused, "FAIL", "the proxy cannot be reached \\(ECONNREFUSED\\)\\)\\n +-> correct HTTPS_PROXY"],
+      [
+        otherName,
+        "FAIL",
+        "the proxy's certificate is for another name .*\\n +-> use the name that the certificate holds"
+      ]
+    ] as const
+    for (const name of ["iam", "ting", "tables", "tracker"])
+      for (const [output, verdict, reason] of findings)
+        expect(output).toMatch(new RegExp(`^${verdict} +${name} .*${reason}`, "m"))
+    // Before the credentials are sent.
     expect([misnamed.targets, misnamed.credentials]).toEqual([[], []])
     expect(trusting).toMatch(/^FAIL +database .*refuses the login/m)
     expect(doubting).toMatch(/^FAIL +database .*cannot be trusted.*\n +-> .*NODE_EXTRA_CA_CERTS/m)

@@ -1,45 +1,29 @@
 import { describe, expect } from "vitest"
-import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
-import type { SettingsOverrides } from "../support/Settings.ts"
 import { Unauthenticated } from "../../src/schema/Failure.ts"
-import {
-  accessToken,
-  backend,
-  bearer,
-  call,
-  environmentId,
-  good,
-  idempotencyKey,
-  raw,
-  sharedBackend,
-  type Sent,
-  testingSecret
-} from "./support.ts"
+import type { SettingsOverrides } from "../support/Settings.ts"
 import { until } from "../support/Waiting.ts"
-
-const selecting = { "x-testing-environment-key": testingSecret }
+import { it } from "../world/Test.ts"
+import { backend, goodRequests, inMemory, raw, requestLines, type Sent, withHeaders } from "./support.ts"
 
 describe("The log line of a request", () => {
-  it.scoped(
-    "contains route, method, status, duration, id, source, plane and type of actor, and no content of the request",
-    function* () {
-      const server = yield* backend({ during: { login: TestClock.adjust("1500 millis") } })
-      yield* call(server, {
-        ...good.login,
-        path: `${good.login.path}?token=${accessToken}`,
-        headers: {
-          ...good.login.headers,
-          ...bearer,
+  it.scoped("contains facts, and no content of the request; also of a caller who opted out", function* () {
+    const server = yield* inMemory({ during: { login: TestClock.adjust("1500 millis") } })
+    const { login, me } = yield* goodRequests(server)
+    for (const optOut of [{}, { "x-music-telemetry": "off" }, { "sec-gpc": "1" }]) {
+      server.lines.length = 0
+      yield* server.send(
+        withHeaders({
+          ...me.headers,
           "x-music-source": "cli",
           "x-request-id": "request-0001",
-          cookie: "a=b"
-        },
-        body: '{"slt":"oac_secret"}'
-      })
-      const lines = server.lines.filter(({ message }) => message === "Request")
-      expect(lines.map(({ level, fields }) => ({ level, ...fields }))).toEqual([
+          "x-music-client-version": "1.2.0-rc.1+7",
+          cookie: "a=b",
+          ...optOut
+        })({ ...login, path: `${login.path}?token=${me.headers.authorization}` })
+      )
+      expect(requestLines(server).map(({ level, fields }) => ({ level, ...fields }))).toEqual([
         {
           level: "INFO",
           request_id: "request-0001",
@@ -48,38 +32,30 @@ describe("The log line of a request", () => {
           status: 200,
           duration_ms: 1500,
           source: "cli",
+          client_version: "1.2.0-rc.1+7",
           plane: "production",
           actor: "silicon"
         }
       ])
-      for (const secret of [accessToken, "oac_secret", idempotencyKey, "a=b", "acme"]) {
+      const { slt } = JSON.parse(login.body) as { readonly slt: string }
+      for (const secret of [
+        me.headers.authorization.slice(7),
+        slt,
+        login.headers["idempotency-key"],
+        "a=b",
+        "acme"
+      ])
         expect(JSON.stringify(server.lines)).not.toContain(secret)
-      }
     }
-  )
-
-  it.scoped("is the same for a caller who opted out of telemetry", function* () {
-    const server = yield* backend()
-    const linesOf = (headers: Readonly<Record<string, string>>) =>
-      Effect.gen(function* () {
-        const from = server.lines.length
-        const id = { "x-request-id": "request-0002" }
-        yield* call(server, { ...good.me, headers: { ...good.me.headers, ...id, ...headers } })
-        return server.lines
-          .slice(from)
-          .filter(({ message }) => message === "Request")
-          .map(({ level, fields }) => ({ level, ...fields }))
-      })
-    const usual = yield* linesOf({})
-    expect(usual).toMatchObject([{ level: "INFO", request_id: "request-0002", status: 200 }])
-    for (const optOut of [{ "x-music-telemetry": "off" }, { "sec-gpc": "1" }, { dnt: "1" }])
-      expect(yield* linesOf(optOut)).toEqual(usual)
   })
 
-  it.scoped("is written for every request, including failed ones", function* () {
-    const server = yield* backend({
-      during: { me: Effect.fail(new Unauthenticated()), login: Effect.die("x") }
+  it.scoped("is one for every request, including failed ones", function* () {
+    const server = yield* inMemory({
+      during: { refresh: Effect.die("x"), me: Effect.fail(new Unauthenticated()) }
     })
+    const good = yield* goodRequests(server)
+    const { environmentId, musicSecret } = server.upstreams.seeded.environment
+    const selecting = (secret: string) => withHeaders({ "x-testing-environment-key": secret })
     const sent: ReadonlyArray<readonly [Sent, object]> = [
       [{ path: "/secret/path?q=1" }, { route: "unmatched", status: 404, code: "not_found" }],
       [
@@ -95,57 +71,38 @@ describe("The log line of a request", () => {
         { method: "HEAD", path: "/openapi.json" },
         { route: "/openapi.json", status: 200, method: "HEAD" }
       ],
+      [{ path: "/docs" }, { route: "/docs", status: 200, plane: "production" }],
       [good.me, { route: "/api/v1/auth/me", status: 401, code: "unauthenticated", actor: "silicon" }],
-      [good.version, { status: 200, actor: "anonymous" }],
-      [good.login, { route: "/api/v1/auth/login", status: 500, code: "internal" }],
+      [good.submit, { status: 200, actor: "anonymous" }],
+      [requestSigned(good.submit, good.me), { status: 200, actor: "silicon" }],
+      [good.refresh, { route: "/api/v1/auth/refresh", status: 500, code: "internal" }],
+      [selecting(musicSecret)(good.iam), { status: 200, plane: environmentId }],
+      [selecting("x")(good.iam), { status: 401, plane: "testing" }],
+      [good.receive, { route: "/webhook", status: 200, plane: "production" }],
       [
-        { ...good.iam, headers: selecting },
-        { status: 200, plane: environmentId }
+        { ...good.receive, body: "{}" },
+        { status: 401, plane: "unverified" }
       ],
       [
-        { ...good.iam, headers: { "x-testing-environment-key": "x" } },
-        { status: 401, plane: "testing" }
+        withHeaders({ "x-music-client-version": "secret" })(good.version),
+        { route: "/api/v1/version", source: "unknown" }
       ]
     ]
     for (const [one, facts] of sent) {
       server.lines.length = 0
-      yield* call(server, one)
-      const lines = server.lines.filter(({ message }) => message === "Request")
-      expect(lines.length).toBe(1)
-      expect(lines[0]?.fields).toMatchObject(facts)
-      expect(JSON.stringify(server.lines)).not.toContain("secret/path")
+      yield* server.send(one)
+      const lines = requestLines(server)
+      expect([one.path, lines.length, lines[0]?.fields]).toMatchObject([one.path, 1, facts])
+      expect(JSON.stringify(server.lines)).not.toMatch(/secret(?!_invalid)|client_version/)
     }
   })
 
-  it.scoped("has the client's version only when that is well-formed", function* () {
-    const server = yield* sharedBackend
-    for (const sent of ["0.0.1", "1.2.0-rc.1+7", "secret", `0.0.1-${"x".repeat(100)}`, undefined])
-      yield* call(server, {
-        ...good.healthz,
-        headers: sent === undefined ? {} : { "x-music-client-version": sent }
-      })
-    const lines = server.lines.filter(({ message }) => message === "Request")
-    expect(lines.map(({ fields }) => fields.client_version)).toEqual([
-      "0.0.1",
-      "1.2.0-rc.1+7",
-      undefined,
-      undefined,
-      undefined
-    ])
-    expect(lines.map(({ fields }) => "client_version" in fields)).toEqual([true, true, false, false, false])
-  })
-})
-
-describe("The level of the log line", () => {
-  it.scoped("is debug for probes that answer as they should, and info for all others", function* () {
-    const server = yield* backend()
-    yield* call(server, good.healthz)
-    yield* call(server, good.readyz)
-    yield* call(server, good.version)
+  it.scoped("is at debug level for probes that answer as they should", function* () {
+    const server = yield* inMemory()
+    for (const path of ["/healthz", "/readyz", "/api/v1/version"]) yield* server.send({ path })
     yield* server.drain.begin
-    yield* call(server, good.readyz)
-    const lines = server.lines.filter(({ message }) => message === "Request")
-    expect(lines.map(({ fields, level }) => [level, fields.route, fields.status])).toEqual([
+    yield* server.send({ path: "/readyz" })
+    expect(requestLines(server).map(({ fields, level }) => [level, fields.route, fields.status])).toEqual([
       ["DEBUG", "/healthz", 200],
       ["DEBUG", "/readyz", 200],
       ["INFO", "/api/v1/version", 200],
@@ -154,21 +111,60 @@ describe("The level of the log line", () => {
   })
 })
 
-describe("The client's address in the log", () => {
-  const logged = (settings: SettingsOverrides, forwarded: string) =>
+const requestSigned = (sent: Sent, { headers }: { readonly headers: Record<string, string> }): Sent =>
+  withHeaders({ ...headers, "idempotency-key": "another-key-0001" })(sent)
+
+describe("The address of a client", () => {
+  /** Addresses as they are logged, which is as the limits count them: of the peer, and of what it forwards. */
+  const logged = (
+    settings: SettingsOverrides,
+    sent: ReadonlyArray<readonly [peer: string, forwarded?: string]>
+  ) =>
     Effect.gen(function* () {
-      const server = yield* backend({ settings: { trustedProxies: ["127.0.0.1"], ...settings } })
-      yield* call(server, { ...good.version, headers: { "x-forwarded-for": forwarded } })
-      return server.lines.find(({ message }) => message === "Request")?.fields.client_address
+      const server = yield* inMemory({ settings: { logClientAddress: true, ...settings } })
+      for (const [from, forwarded] of sent) {
+        const request = { path: "/api/v1/version", from }
+        yield* server.send(
+          forwarded === undefined ? request : { ...request, headers: { "x-forwarded-for": forwarded } }
+        )
+      }
+      return requestLines(server).map(({ fields }) => fields.client_address)
     })
 
-  it.scoped("is there only when the operator asks for it: the address that the limits count", function* () {
-    const on = { logClientAddress: true }
-    expect(yield* logged({}, "203.0.113.7")).toBeUndefined()
-    expect(yield* logged(on, "198.51.100.1, 203.0.113.7")).toBe("203.0.113.7")
-    expect(yield* logged(on, "2001:db8:0:1::7")).toBe("2001:db8:0:1::/64")
-    expect(yield* logged({ ...on, trustedProxies: [] }, "203.0.113.7")).toBe("127.0.0.1")
-  })
+  it.scoped(
+    "is that of the peer, and of what a trusted proxy forwards the rightmost that is none",
+    function* () {
+      const cases: ReadonlyArray<readonly [ReadonlyArray<string>, string, string | undefined, string]> = [
+        [[], "203.0.113.9", undefined, "203.0.113.9"],
+        [[], "203.0.113.9", "10.0.0.1", "203.0.113.9"],
+        [["10.0.0.0/8"], "203.0.113.9", "198.51.100.1", "203.0.113.9"],
+        [["10.0.0.0/8"], "10.0.0.2", "198.51.100.1", "198.51.100.1"],
+        [["10.0.0.0/8"], "10.0.0.2", "192.0.2.7, 198.51.100.1, 10.0.0.3", "198.51.100.1"],
+        [["10.0.0.2"], "10.0.0.2", "198.51.100.1, 10.0.0.3", "10.0.0.3"],
+        [["10.0.0.0/8"], "10.0.0.2", "198.51.100.1, evil, 10.0.0.3", "10.0.0.3"],
+        [["10.0.0.0/8"], "10.0.0.2", undefined, "10.0.0.2"],
+        [["10.0.0.0/8"], "::ffff:10.0.0.2", "::ffff:198.51.100.1", "198.51.100.1"],
+        [["fd00::/8"], "fd00::2", "[2001:db8::7]:4711", "2001:db8:0:0::/64"],
+        [["10.0.0.0/8"], "10.0.0.2", "198.51.100.1:4711", "198.51.100.1"],
+        [["10.0.0.0/8"], "10.0.0.2", "10.0.0.4, 10.0.0.3", "10.0.0.4"],
+        [[], "2001:db8:1:2:3:4:5:6", undefined, "2001:db8:1:2::/64"],
+        [[], "2001:0DB8:0001:0002::1", undefined, "2001:db8:1:2::/64"],
+        [[], "fe80::1%eth0", undefined, "fe80:0:0:0::/64"],
+        [[], "::1", undefined, "0:0:0:0::/64"]
+      ]
+      const proxies = [...new Set(cases.map(([trusted]) => trusted.join()))]
+      for (const list of proxies) {
+        const mine = cases.filter(([trusted]) => trusted.join() === list)
+        const trustedProxies = list === "" ? [] : list.split(",")
+        const found = yield* logged(
+          { trustedProxies },
+          mine.map(([, peer, forwarded]) => (forwarded === undefined ? [peer] : [peer, forwarded]))
+        )
+        expect(found).toEqual(mine.map(([, , , expected]) => expected))
+      }
+      expect(yield* logged({ logClientAddress: false }, [["203.0.113.9"]])).toEqual([undefined])
+    }
+  )
 
   it.scoped("is that of the connection when the request could not be parsed", function* () {
     for (const [logClientAddress, address] of [
@@ -186,50 +182,38 @@ describe("The client's address in the log", () => {
 })
 
 describe("The event of a request", () => {
-  it.scoped("contains method, route, status, duration and outcome", function* () {
-    const server = yield* backend({ during: { me: Effect.fail(new Unauthenticated()) } })
-    yield* call(server, good.version)
-    yield* call(server, good.me)
-    yield* call(server, { path: "/nope" })
-    expect(server.events).toEqual([
-      {
-        kind: "request",
-        fields: {
-          method: "GET",
-          route: "/api/v1/version",
-          status: 200,
-          duration_ms: 0,
-          outcome: "ok",
-          error_code: null
-        }
-      },
-      {
-        kind: "request",
-        fields: {
-          method: "GET",
-          route: "/api/v1/auth/me",
-          status: 401,
-          duration_ms: 0,
-          outcome: "error",
-          error_code: "unauthenticated"
-        }
-      },
-      {
-        kind: "request",
-        fields: {
-          method: "GET",
-          route: "unmatched",
-          status: 404,
-          duration_ms: 0,
-          outcome: "error",
-          error_code: "not_found"
-        }
-      }
-    ])
-  })
+  it.scoped(
+    "contains method, route, status, duration and outcome, also of a ting that was refused here",
+    function* () {
+      const server = yield* inMemory()
+      const { me, send, version } = yield* goodRequests(server)
+      yield* server.send(version)
+      yield* server.send({ path: me.path })
+      yield* server.send({ path: "/nope" })
+      for (const change of [{ type: "music.unknown.type" }, { key: "si:lyra/1" }])
+        yield* server.send({ ...send, body: JSON.stringify({ ...JSON.parse(send.body), ...change }) })
+      const events = yield* server.recorded
+      const common = { method: "GET", duration_ms: 0 }
+      expect(events.slice(0, 3).map(({ context }) => context)).toMatchObject([
+        { ...common, route: "/api/v1/version", status: 200, outcome: "ok", error_code: null },
+        { ...common, route: "/api/v1/auth/me", status: 401, outcome: "error", error_code: "unauthenticated" },
+        { ...common, route: "unmatched", status: 404, outcome: "error", error_code: "not_found" }
+      ])
+      expect(events.slice(3).map((one) => [one.event, one.error_code])).toEqual([
+        ["ting.completed", "not_found"],
+        ["request.completed", "not_found"],
+        ["ting.completed", "invalid_input"],
+        ["request.completed", "invalid_input"]
+      ])
+    }
+  )
 
   it.scoped("is not recorded for probes, OPTIONS, documents and testing requests of any form", function* () {
-    const server = yield* backend()
+    const server = yield* inMemory()
+    const good = yield* goodRequests(server)
+    const selecting = withHeaders({
+      "x-testing-environment-key": server.upstreams.seeded.environment.musicSecret
+    })
     const silent: ReadonlyArray<Sent> = [
       good.healthz,
       good.readyz,
@@ -237,28 +221,14 @@ describe("The event of a request", () => {
       { path: "/docs" },
       { path: "/", headers: { accept: "text/html" } },
       { method: "OPTIONS", path: "/api/v1/tings" },
-      { ...good.iam, headers: selecting },
-      { ...good.login, headers: { ...good.login.headers, ...selecting } },
-      { ...good.iam, headers: { "x-testing-environment-key": "" } },
-      { path: "/nope", headers: selecting }
+      selecting(good.iam),
+      selecting(good.login),
+      withHeaders({ "x-testing-environment-key": "" })(good.iam),
+      selecting({ path: "/nope" })
     ]
-    for (const sent of silent) yield* call(server, sent)
-    expect(server.events).toEqual([])
-    yield* call(server, good.receive)
-    yield* call(server, { ...good.version, headers: selecting })
-    expect(server.events.map(({ fields }) => fields.route)).toEqual(["/webhook/", "/api/v1/version"])
-  })
-})
-
-describe("The context of a use case", () => {
-  it.scoped("has the id, the source and the deadline of the request", function* () {
-    const server = yield* backend({ settings: { requestDeadlineSeconds: 25 } })
-    yield* TestClock.setTime(1_000_000)
-    yield* call(server, { ...good.logout, headers: { ...good.logout.headers, "x-music-source": "daemon" } })
-    expect(server.reached[0]?.info).toMatchObject({
-      source: "daemon",
-      recording: true,
-      deadlineAt: 1_025_000
-    })
+    for (const sent of silent) yield* server.send(sent)
+    expect(yield* server.recorded).toEqual([])
+    yield* server.send(selecting(good.version))
+    expect((yield* server.recorded).map(({ context }) => context.route)).toEqual(["/api/v1/version"])
   })
 })

@@ -1,96 +1,67 @@
+/** What one client's use of IAM costs others, through the whole service: the contract's 120 calls a minute are never reached. */
 import { describe, expect } from "vitest"
-import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
-import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import * as TestServices from "effect/TestServices"
-import { iamFaults } from "../../sandbox/upstreams/Iam.ts"
-import type { Seen } from "../../sandbox/upstreams/Simulator.ts"
-import { reply } from "../layers/iam/Simulated.ts"
-import { asks, serverOverIam } from "../support/RealIam.ts"
+import { iamFaults, production } from "../../sandbox/upstreams/Iam.ts"
+import { refreshTokenPattern } from "../../src/schema/Patterns.ts"
+import { advanceClockDuring } from "../support/UseCaseLayers.ts"
 import type { SettingsOverrides } from "../support/Settings.ts"
-import { type Answer, errorOf, json } from "./support.ts"
-
-const introspect = "/api/v1/oauth/introspect"
-const tokens = "/api/v1/app-auth/tokens"
+import { it } from "../world/Test.ts"
+import { type Answer, inMemory, json, outcomeOf, requests, type Sent } from "./support.ts"
+import { paths, refusal } from "./Upstreams.ts"
 
 const strange = (kind: string, at: number) => `${kind}_${String(at).padStart(43, "x")}`
-const codeOf = (answer: Answer) => (answer.status < 300 ? answer.status : errorOf(answer).code)
 const retryAfter = (answer: Answer) => Number(answer.headers["retry-after"])
 
-interface Tokens {
-  readonly access_token: string
-  readonly refresh_token: string
-}
-
-const tokensOf = (answer: Answer): Tokens => {
+const tokensOf = (answer: Answer) => {
   expect(json(answer)).toMatchObject({
     access_token: expect.any(String),
-    refresh_token: expect.any(String)
+    refresh_token: expect.stringMatching(refreshTokenPattern)
   })
   // The assertion above checked the shape.
-  return json(answer) as Tokens
+  return json(answer) as { readonly access_token: string; readonly refresh_token: string }
 }
 
 const stranger = "203.0.113.1"
 const neighbour = "203.0.113.2"
 
-/** Advances the test's clock until the effect, which waits for real sockets, ends. */
-const advanceClockUntil = <A>(effect: Effect.Effect<A>): Effect.Effect<A> =>
-  Effect.raceFirst(
-    effect,
-    Effect.forever(
-      Effect.zipRight(TestClock.adjust("250 millis"), TestServices.provideLive(Effect.sleep("2 millis")))
-    )
-  )
-
-const prepare = (overrides: SettingsOverrides = {}) =>
+const prepare = ({ iam, ...settings }: SettingsOverrides = {}) =>
   Effect.gen(function* () {
-    const server = yield* serverOverIam({}, overrides)
-    const { from, simulator, slt } = server
-    const seen = (path: string): ReadonlyArray<Seen> =>
-      simulator.seen.filter((request) => request.path === path)
+    const server = yield* inMemory({
+      iamLimit: 120,
+      settings: { rateLimit: true, ...settings, iam: { ...iam } }
+    })
+    const { upstreams } = server
+    const ask = (from: string, sent: Sent) => server.send({ ...sent, from })
+    const outcome = (from: string, sent: Sent) => Effect.map(ask(from, sent), outcomeOf)
+    const slt = (actor = "si:deejay") => upstreams.iam.controls.mintSlt(production, { appId: "music", actor })
+    const login = (from: string, actor?: string) =>
+      Effect.map(ask(from, requests.login(slt(actor))), tokensOf)
     // The catalogue is fetched in parallel with the first login, and cached.
-    const calls = () => simulator.seen.filter(({ path }) => !path.includes("/obo-access/")).length
-    const login = (address: string, actor = "si:deejay") =>
-      Effect.map(from(address)(asks.login(Redacted.value(slt(actor)))), tokensOf)
-    const me = (address: string, token: string) => from(address)(asks.me(token))
-    const limitedByIam = () => simulator.seen.filter(({ status }) => status === 429).length
-    return { ...server, calls, limitedByIam, login, me, seen }
+    const calls = () => upstreams.seen.filter(({ path }) => !path.includes("/obo-access/")).length
+    return { ...server, ask, calls, login, outcome, slt }
   })
-
-const ting = (token: string, key: string) => ({
-  method: "POST",
-  path: "/api/v1/tings",
-  headers: { ...asks.me(token).headers, "content-type": "application/json" },
-  body: JSON.stringify({ type: "music.trigger.fired", key, data: {} })
-})
 
 describe("A session that polls `me`", () => {
   it.scoped("has 30 introspections a minute, and does not limit other sessions", function* () {
-    const { from, limitedByIam, login, me, seen } = yield* prepare()
+    const { ask, login, outcome, upstreams } = yield* prepare()
     const polling = yield* login(stranger)
     const other = yield* login(neighbour, "si:lyra")
-    const before = seen(introspect).length
-    const polls: Array<Answer> = []
-    for (let at = 0; at < 32; at += 1) polls.push(yield* me(stranger, polling.access_token))
-    expect(polls.map(codeOf)).toEqual([...Array(30).fill(200), "rate_limited", "rate_limited"])
-    expect(seen(introspect).length - before).toBe(30)
-    // The refresh of each session, and a login from another address.
-    for (const [address, { refresh_token }] of [
-      [stranger, polling],
-      [neighbour, other]
-    ] as const) {
-      expect((yield* from(address)(asks.refresh(refresh_token))).status).toBe(200)
-    }
+    const before = upstreams.asked(paths.introspect).length
+    const me = requests.me(polling.access_token)
+    const polls = yield* Effect.replicateEffect(outcome(stranger, me), 32)
+    expect(polls).toEqual([...Array(30).fill(200), "rate_limited", "rate_limited"])
+    expect(upstreams.asked(paths.introspect).length - before).toBe(30)
+    expect(yield* outcome(stranger, requests.refresh(polling.refresh_token))).toBe(200)
+    expect(yield* outcome(neighbour, requests.refresh(other.refresh_token))).toBe(200)
     const third = yield* login("198.51.100.1", "c:ana")
-    expect((yield* me("198.51.100.1", third.access_token)).status).toBe(200)
-    const limited = yield* me(stranger, polling.access_token)
+    expect(yield* outcome("198.51.100.1", requests.me(third.access_token))).toBe(200)
+    const limited = yield* ask(stranger, me)
     yield* TestClock.adjust(`${retryAfter(limited) - 1} seconds`)
-    expect(codeOf(yield* me(stranger, polling.access_token))).toBe("rate_limited")
+    expect(yield* outcome(stranger, me)).toBe("rate_limited")
     yield* TestClock.adjust("1 seconds")
-    expect((yield* me(stranger, polling.access_token)).status).toBe(200)
-    expect(limitedByIam()).toBe(0)
+    expect(yield* outcome(stranger, me)).toBe(200)
+    expect(upstreams.seen.filter(({ status }) => status === 429)).toEqual([])
   })
 })
 
@@ -98,22 +69,20 @@ describe("A refusal of IAM", () => {
   it.scoped(
     "of a refresh token is repeated without a call, under every key; its address can still log in",
     function* () {
-      const { calls, from, login, seen } = yield* prepare()
-      const mine = yield* login(stranger)
-      yield* from(stranger)(asks.refresh(mine.refresh_token))
+      const { calls, login, outcome } = yield* prepare()
+      const { refresh_token } = yield* login(stranger)
+      const refresh = Effect.suspend(() => outcome(stranger, requests.refresh(refresh_token)))
+      expect(yield* refresh).toBe(200)
       const before = calls()
-      const answers: Array<Answer> = []
       for (let at = 0; at < 12; at += 1) {
-        answers.push(yield* from(stranger)(asks.refresh(mine.refresh_token)))
+        expect(yield* refresh).toBe("unauthenticated")
         yield* TestClock.adjust("5 seconds")
       }
-      expect(answers.map(codeOf)).toEqual(answers.map(() => "unauthenticated"))
       expect(calls() - before).toBe(1)
-      expect(seen(tokens)).toHaveLength(3)
-      // Another actor at the same address, and the same client.
+      // Another actor at the same address, and the same one.
       for (const actor of ["si:lyra", "si:deejay"]) {
         const { access_token } = yield* login(stranger, actor)
-        expect((yield* from(stranger)(asks.me(access_token))).status).toBe(200)
+        expect(yield* outcome(stranger, requests.me(access_token))).toBe(200)
       }
       for (const [seconds, called] of [
         [539, 0],
@@ -121,51 +90,43 @@ describe("A refusal of IAM", () => {
       ] as const) {
         yield* TestClock.adjust(`${seconds} seconds`)
         const again = calls()
-        expect(codeOf(yield* from(stranger)(asks.refresh(mine.refresh_token)))).toBe("unauthenticated")
+        expect(yield* refresh).toBe("unauthenticated")
         expect(calls() - again).toBe(called)
       }
     }
   )
 
   it.scoped("is returned also when the credential's share is used up", function* () {
-    const { calls, from, login, me, slt } = yield* prepare({ iam: { callsPerMinute: 10 } })
-    const dead = asks.refresh(strange("ort", 1))
-    const secret = asks.testing(strange("ask", 1))
-    const certain = Effect.all([
-      me(stranger, strange("oat", 1)),
-      from(stranger)(dead),
-      from(stranger)(secret)
-    ])
+    const { calls, login, outcome, slt } = yield* prepare({ iam: { callsPerMinute: 10 } })
+    const strangers = (from: string, at: number) =>
+      Effect.all([
+        outcome(from, requests.me(strange("oat", at))),
+        outcome(from, requests.refresh(strange("ort", at))),
+        outcome(from, requests.testing(strange("ask", at)))
+      ])
     const verdicts = ["unauthenticated", "unauthenticated", "testing_secret_invalid"]
-    expect((yield* certain).map(codeOf)).toEqual(verdicts)
-    for (let at = 2; at < 10; at += 1) {
-      const address = `198.51.100.${at}`
-      yield* me(address, strange("oat", at))
-      yield* from(address)(asks.refresh(strange("ort", at)))
-      yield* from(address)(asks.testing(strange("ask", at)))
-    }
-    const others = yield* Effect.all([
-      me(stranger, strange("oat", 99)),
-      from(stranger)(asks.refresh(strange("ort", 99))),
-      from(stranger)(asks.testing(strange("ask", 99)))
-    ])
-    expect(others.map(codeOf)).toEqual(["rate_limited", "rate_limited", "rate_limited"])
+    expect(yield* strangers(stranger, 1)).toEqual(verdicts)
+    for (let at = 2; at < 10; at += 1) yield* strangers(`198.51.100.${at}`, at)
+    expect(yield* strangers(stranger, 99)).toEqual(["rate_limited", "rate_limited", "rate_limited"])
     const before = calls()
-    expect((yield* certain).map(codeOf)).toEqual(verdicts)
+    expect(yield* strangers(stranger, 1)).toEqual(verdicts)
     expect(calls()).toBe(before)
     // A login has precedence over unknown tokens, except from a network with a refused login.
     yield* login(stranger)
-    expect(codeOf(yield* from(neighbour)(asks.login("nonsense")))).toBe("slt_rejected")
-    expect(codeOf(yield* from(neighbour)(asks.login(Redacted.value(slt()))))).toBe("rate_limited")
+    expect(yield* outcome(neighbour, requests.login("nonsense"))).toBe("slt_rejected")
+    expect(yield* outcome(neighbour, requests.login(slt()))).toBe("rate_limited")
   })
 })
 
 describe("An address whose credentials IAM refuses", () => {
-  /** Sends unknown tokens until one is rate limited; returns the number of introspections. */
-  const countGuesses = (made: Effect.Effect.Success<ReturnType<typeof prepare>>, most: number) =>
+  /** Sends unknown tokens until one is rate limited; the number of introspections. */
+  const countGuesses = (
+    { outcome }: Pick<Effect.Effect.Success<ReturnType<typeof prepare>>, "outcome">,
+    most: number
+  ) =>
     Effect.gen(function* () {
       for (let at = 0; at < most; at += 1)
-        if (codeOf(yield* made.me(stranger, strange("oat", 1_000 + at))) === "rate_limited") return at
+        if ((yield* outcome(stranger, requests.me(strange("oat", 1_000 + at)))) === "rate_limited") return at
       return most
     })
 
@@ -173,123 +134,119 @@ describe("An address whose credentials IAM refuses", () => {
     "is suspect after six different tokens or secrets: 8 more calls to IAM in a minute",
     function* () {
       const made = yield* prepare()
-      const { from, login, me } = made
-      made.ting.registerType("production", "music", "music.trigger.fired")
+      const { ask, login, outcome } = made
       const session = yield* login(stranger)
       // Different credentials, two of them repeated.
       const sent = [
-        ...Array.from({ length: 8 }, () => asks.login("nonsense")),
-        ...Array.from({ length: 8 }, () => asks.me(strange("oat", 1))),
-        asks.me(strange("oat", 2)),
-        asks.refresh(strange("ort", 1)),
-        asks.refresh(strange("ort", 2)),
-        asks.testing(strange("ask", 1)),
-        asks.testing(strange("ask", 2))
+        ...Array.from({ length: 8 }, () => requests.login("nonsense")),
+        ...Array.from({ length: 8 }, () => requests.me(strange("oat", 1))),
+        requests.me(strange("oat", 2)),
+        requests.refresh(strange("ort", 1)),
+        requests.refresh(strange("ort", 2)),
+        requests.testing(strange("ask", 1)),
+        requests.testing(strange("ask", 2))
       ]
-      for (const one of sent) yield* from(stranger)(one)
+      for (const one of sent) yield* ask(stranger, one)
       expect(yield* countGuesses(made, 8)).toBe(8)
-      expect(codeOf(yield* me(stranger, strange("oat", 3)))).toBe("rate_limited")
+      expect(yield* outcome(stranger, requests.me(strange("oat", 3)))).toBe("rate_limited")
       // A known token of the same address is still served.
-      expect((yield* from(stranger)(ting(session.access_token, "si:deejay/1"))).status).toBe(200)
-      expect((yield* me(stranger, session.access_token)).status).toBe(200)
-      const fresh = tokensOf(yield* from(stranger)(asks.refresh(session.refresh_token)))
-      expect((yield* me(stranger, fresh.access_token)).status).toBe(200)
-      expect((yield* from(stranger)(asks.logout(fresh.refresh_token))).status).toBe(204)
+      expect(yield* outcome(stranger, requests.send(session.access_token))).toBe(200)
+      const fresh = tokensOf(yield* ask(stranger, requests.refresh(session.refresh_token)))
+      expect(yield* outcome(stranger, requests.me(fresh.access_token))).toBe(200)
+      expect(yield* outcome(stranger, requests.logout(fresh.refresh_token))).toBe(204)
       // So is every other address.
-      expect(codeOf(yield* me(neighbour, strange("oat", 4)))).toBe("unauthenticated")
+      expect(yield* outcome(neighbour, requests.me(strange("oat", 4)))).toBe("unauthenticated")
       yield* TestClock.adjust("1 minutes")
-      expect(codeOf(yield* me(stranger, strange("oat", 5)))).toBe("unauthenticated")
+      expect(yield* outcome(stranger, requests.me(strange("oat", 5)))).toBe("unauthenticated")
     }
   )
 
-  it.scoped("is not suspect because of one repeated credential", function* () {
+  it.scoped("is not suspect because of one repeated credential, nor with MUSIC_RATE_LIMIT=off", function* () {
     const made = yield* prepare()
     for (let at = 0; at < 8; at += 1) {
-      yield* made.from(stranger)(asks.login("nonsense"))
-      yield* made.from(stranger)(asks.logout(strange("oat", 1)))
-      yield* made.me(stranger, strange("oat", 1))
+      yield* made.ask(stranger, requests.login("nonsense"))
+      yield* made.ask(stranger, requests.logout(strange("oat", 1)))
+      yield* made.ask(stranger, requests.me(strange("oat", 1)))
     }
     expect(yield* countGuesses(made, 12)).toBeGreaterThan(10)
-  })
-
-  it.scoped("is not tracked with MUSIC_RATE_LIMIT=off; the budget still holds", function* () {
-    const made = yield* prepare({ rateLimit: false, iam: { callsPerMinute: 30 } })
-    expect(yield* countGuesses(made, 40)).toBe(15)
-    expect(made.seen(introspect)).toHaveLength(15)
-    expect((yield* made.login(stranger)).access_token).toMatch(/^oat_/)
+    const off = yield* prepare({ rateLimit: false, iam: { callsPerMinute: 30 } })
+    // The budget still holds.
+    expect(yield* countGuesses(off, 40)).toBe(15)
+    yield* off.login(stranger)
   })
 })
 
-describe("The budget", () => {
-  it.scoped("does not count a call that never reached IAM", function* () {
-    const { me } = yield* prepare({ iam: { url: "http://127.0.0.1:1", callsPerMinute: 10 } })
+describe("While upstreams fail", () => {
+  it.scoped("a call that never reached IAM is not counted", function* () {
+    const { outcome, upstreams } = yield* prepare({ iam: { callsPerMinute: 10 } })
+    upstreams.fail({ fault: { kind: "unsent" } })
     // Three attempts each: more than the share of newcomers, and more than the whole budget.
-    for (let at = 0; at < 4; at += 1) {
-      const answer = yield* advanceClockUntil(me(neighbour, strange("oat", at)))
-      expect(codeOf(answer)).toBe("dependency_unavailable")
-    }
+    for (let at = 0; at < 4; at += 1)
+      expect(yield* advanceClockDuring(outcome(neighbour, requests.me(strange("oat", at))))).toBe(
+        "dependency_unavailable"
+      )
   })
-})
-
-describe("While introspection fails and token calls work", () => {
-  const broken = { path: introspect, times: Number.POSITIVE_INFINITY, fault: iamFaults.serviceUnavailable() }
 
   it.scoped(
-    "refresh and login answer 503 without spending anything, and the session works eleven minutes later",
+    "a failing introspection makes refresh and login spend nothing, and the session works later",
     function* () {
-      const { from, login, me, seen, simulator, slt } = yield* prepare()
+      const { login, outcome, slt, upstreams } = yield* prepare()
       const session = yield* login(neighbour)
-      simulator.fail(broken)
-      expect(codeOf(yield* advanceClockUntil(me(stranger, strange("oat", 1))))).toBe("dependency_unavailable")
-      const spent = seen(tokens).length
-      const answers = [
-        yield* advanceClockUntil(from(neighbour)(asks.refresh(session.refresh_token))),
-        yield* advanceClockUntil(from(neighbour)(asks.refresh(session.refresh_token))),
-        yield* advanceClockUntil(from(neighbour)(asks.login(Redacted.value(slt()))))
-      ]
-      expect(answers.map(codeOf)).toEqual(answers.map(() => "dependency_unavailable"))
-      expect(seen(tokens)).toHaveLength(spent)
+      upstreams.fail({ path: paths.introspect, fault: refusal(503, "service_unavailable") })
+      const failing = (from: string, sent: Sent) => advanceClockDuring(outcome(from, sent))
+      const answers = [yield* failing(stranger, requests.me(strange("oat", 1)))]
+      const spent = upstreams.asked(paths.tokens).length
+      for (let at = 0; at < 2; at += 1)
+        answers.push(yield* failing(neighbour, requests.refresh(session.refresh_token)))
+      answers.push(yield* failing(neighbour, requests.login(slt())))
+      expect(answers).toEqual(answers.map(() => "dependency_unavailable"))
+      expect(upstreams.asked(paths.tokens)).toHaveLength(spent)
       yield* TestClock.adjust("11 minutes")
-      simulator.clearFaults()
-      expect((yield* from(neighbour)(asks.refresh(session.refresh_token))).status).toBe(200)
+      upstreams.clearFaults()
+      expect(yield* outcome(neighbour, requests.refresh(session.refresh_token))).toBe(200)
       yield* login(neighbour)
     }
   )
-})
 
-describe("An upstream that recovers", () => {
-  it.scoped("serves the next request, however many failed before", function* () {
-    const { from, login, me, simulator, ting: notifier } = yield* prepare()
-    notifier.registerType("production", "music", "music.trigger.fired")
-    const session = yield* login(neighbour)
-    const failing = { times: Number.POSITIVE_INFINITY, fault: { kind: "drop" } } as const
-    simulator.fail({ ...failing, path: introspect })
-    // Three attempts each: fewer calls in all than the 30 of a credential, however little time passes.
-    for (let at = 0; at < 5; at += 1)
-      expect(codeOf(yield* advanceClockUntil(me(neighbour, session.access_token)))).toBe(
-        "dependency_unavailable"
-      )
-    simulator.clearFaults()
-    expect((yield* me(neighbour, session.access_token)).status).toBe(200)
-    notifier.fail(failing)
-    const send = (key: string) => from(neighbour)(ting(session.access_token, `si:deejay/${key}`))
-    for (let at = 0; at < 5; at += 1)
-      expect(codeOf(yield* advanceClockUntil(send(`${at}`)))).toBe("dependency_unavailable")
-    notifier.clearFaults()
-    expect((yield* send("last")).status).toBe(200)
+  it.scoped("an upstream that recovers serves the next request, however many failed before", function* () {
+    const { login, outcome, upstreams } = yield* prepare()
+    const { access_token } = yield* login(neighbour)
+    for (const [path, ask] of [
+      [paths.introspect, () => requests.me(access_token)],
+      ["/v1/tings", (at: number) => requests.send(access_token, `si:deejay/${at}`)]
+    ] as const) {
+      upstreams.fail({ path, fault: { kind: "drop" } })
+      // Three attempts each: fewer calls in all than the 30 of a credential, however little time passes.
+      for (let at = 0; at < 5; at += 1)
+        expect(yield* advanceClockDuring(outcome(neighbour, ask(at)))).toBe("dependency_unavailable")
+      upstreams.clearFaults()
+      expect(yield* outcome(neighbour, ask(9))).toBe(200)
+    }
   })
-})
 
-describe("IAM's `unauthenticated` in production", () => {
-  it.scoped("is 502, not a verdict on the token: the session stays alive", function* () {
-    const { from, login, me, simulator } = yield* prepare()
-    const session = yield* login(neighbour)
-    const body = { error: { code: "unauthenticated", message: "no" } }
-    simulator.fail({ times: 2, fault: reply(body, 401) })
-    const refresh = asks.refresh(session.refresh_token)
-    expect(codeOf(yield* me(neighbour, session.access_token))).toBe("dependency_misconfigured")
-    expect(codeOf(yield* from(neighbour)(refresh))).toBe("dependency_misconfigured")
-    expect((yield* me(neighbour, session.access_token)).status).toBe(200)
-    expect((yield* from(neighbour)(refresh)).status).toBe(200)
+  it.scoped("IAM's `unauthenticated` in production is 502, and the session stays alive", function* () {
+    const { login, outcome, upstreams } = yield* prepare()
+    const { access_token, refresh_token } = yield* login(neighbour)
+    upstreams.fail({ times: 2, fault: refusal(401, "unauthenticated") })
+    const refresh = requests.refresh(refresh_token)
+    for (const expected of ["dependency_misconfigured", 200]) {
+      expect(yield* outcome(neighbour, requests.me(access_token))).toBe(expected)
+      expect(yield* outcome(neighbour, refresh)).toBe(expected)
+    }
+  })
+
+  it.scoped("IAM's 429 is a pause of its seconds", function* () {
+    const { ask, login, outcome, upstreams } = yield* prepare()
+    const { access_token } = yield* login(neighbour)
+    const fault = iamFaults.rateLimited(20)
+    if (fault.kind === "reply") upstreams.fail({ path: paths.introspect, times: 1, fault })
+    const me = requests.me(access_token)
+    expect(yield* outcome(neighbour, me)).toBe("rate_limited")
+    const before = upstreams.asked(paths.introspect).length
+    yield* TestClock.adjust("4 seconds")
+    expect(retryAfter(yield* ask(neighbour, me))).toBeLessThanOrEqual(16)
+    expect(upstreams.asked(paths.introspect)).toHaveLength(before)
+    yield* TestClock.adjust("16 seconds")
+    expect(yield* outcome(neighbour, me)).toBe(200)
   })
 })

@@ -1,157 +1,104 @@
 import { describe, expect } from "vitest"
-import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
-import { TestingSecretInvalid, Unauthenticated } from "../../src/schema/Failure.ts"
+import { it } from "../world/Test.ts"
 import {
   type Backend,
-  backend,
-  bearer,
-  call,
+  type Change,
   errorOf,
-  good,
-  keyed,
-  parseRaw,
-  raw,
-  sharedBackend,
-  testingSecret
+  goodRequests,
+  inMemory,
+  outcomeOf,
+  backend,
+  type Sent,
+  used,
+  withHeaders
 } from "./support.ts"
 
-interface Request {
-  method: string
-  path: string
-  headers: Record<string, string>
-  body: string
-  chunked: boolean
-}
-
-interface Conditions {
-  draining: boolean
-  overloaded: boolean
-  limited: boolean
-  planeRefused: boolean
-  bearerRefused: boolean
-}
+const conditions = ["draining", "overloaded", "limited"] as const
+type Condition = (typeof conditions)[number]
 
 interface Fault {
   readonly name: string
   readonly code: string
-  readonly corrupt?: (request: Request) => void
-  readonly condition?: keyof Conditions
+  readonly path?: string
+  readonly corrupt?: Change
+  readonly condition?: Condition
 }
+
+const body =
+  (change: (text: string) => string): Change =>
+  (sent) => ({ ...sent, body: change(String(sent.body)) })
 
 /** In the order of api.md, "Order of checks". */
 const faults: ReadonlyArray<Fault> = [
-  {
-    name: "path",
-    code: "not_found",
-    corrupt: (request) => {
-      request.path += "/nope"
-    }
-  },
-  {
-    name: "method",
-    code: "method_not_allowed",
-    corrupt: (request) => {
-      request.method = "PUT"
-    }
-  },
+  { name: "host", code: "invalid_input", path: "Host", corrupt: withHeaders({ host: ["a", "b"] }) },
+  { name: "path", code: "not_found", corrupt: (sent) => ({ ...sent, path: `${sent.path}/nope` }) },
+  { name: "method", code: "method_not_allowed", corrupt: (sent) => ({ ...sent, method: "PUT" }) },
   { name: "draining", code: "shutting_down", condition: "draining" },
   { name: "overloaded", code: "overloaded", condition: "overloaded" },
   {
     name: "media type",
     code: "unsupported_media_type",
-    corrupt: ({ headers }) => {
-      headers["content-type"] = "text/plain"
-    }
+    corrupt: withHeaders({ "content-type": "text/plain" })
   },
   {
     name: "declared length",
     code: "payload_too_large",
-    corrupt: (request) => {
-      request.body = `${request.body}${" ".repeat(600_000)}`
-    }
+    corrupt: withHeaders({ "content-length": "600000" })
   },
   {
     name: "idempotency key",
     code: "idempotency_key_invalid",
-    corrupt: ({ headers }) => {
-      headers["idempotency-key"] = "short"
-    }
+    corrupt: withHeaders({ "idempotency-key": "short" })
   },
-  {
-    name: "bearer shape",
-    code: "unauthenticated",
-    corrupt: ({ headers }) => {
-      headers.authorization = "Bearer x"
-    }
-  },
+  { name: "bearer's form", code: "unauthenticated", corrupt: withHeaders({ authorization: "Bearer x" }) },
   {
     name: "organisation",
     code: "invalid_input",
-    corrupt: ({ headers }) => {
-      headers["x-org-id"] = "A"
-    }
+    path: "X-Org-ID",
+    corrupt: withHeaders({ "x-org-id": "A" })
   },
   {
-    name: "plane selector",
+    name: "selector's form",
     code: "testing_secret_invalid",
-    corrupt: ({ headers }) => {
-      headers["x-testing-environment-key"] = ""
-    }
+    corrupt: withHeaders({ "x-testing-environment-key": "" })
   },
   {
     name: "bound in chunks",
     code: "payload_too_large",
-    corrupt: (request) => {
-      request.body = `${request.body}${" ".repeat(600_000)}`
-      request.chunked = true
-    }
+    corrupt: ({ body = "", ...sent }) => ({ ...sent, chunks: [String(body), " ".repeat(600_000)] })
   },
-  {
-    name: "strict JSON",
-    code: "invalid_input",
-    corrupt: (request) => {
-      request.body = `\ufeff${request.body}`
-    }
-  },
+  { name: "strict JSON", code: "invalid_input", path: "body", corrupt: body((text) => `\ufeff${text}`) },
   {
     name: "schema",
     code: "invalid_input",
-    corrupt: (request) => {
-      request.body = request.body.replace("{", '{"unknown":1,')
-    }
+    path: "unknown",
+    corrupt: body((text) => text.replace("{", '{"unknown":1,'))
   },
   { name: "rate limit", code: "rate_limited", condition: "limited" },
-  { name: "plane", code: "testing_secret_invalid", condition: "planeRefused" },
-  { name: "bearer", code: "unauthenticated", condition: "bearerRefused" }
+  {
+    name: "plane",
+    code: "testing_secret_invalid",
+    corrupt: withHeaders({ "x-testing-environment-key": `ask_${"x".repeat(43)}` })
+  },
+  {
+    name: "bearer",
+    code: "unauthenticated",
+    corrupt: withHeaders({ authorization: `Bearer oat_${"x".repeat(43)}` })
+  }
 ]
 
-/** Faults that exclude each other. */
+/** Faults that exclude each other: of one header, of one body, of one process. */
 const exclusive = [
   ["draining", "overloaded"],
-  ["declared length", "bound in chunks"]
+  // The client of a socket sends one.
+  ["host", "bound in chunks"],
+  ["declared length", "bound in chunks"],
+  ["bearer's form", "bearer"],
+  ["selector's form", "plane"]
 ]
 const canBeCombined = (left: Fault, right: Fault) =>
   !exclusive.some((pair) => pair.includes(left.name) && pair.includes(right.name))
-
-const requestOf = (fault: Fault, other: Fault): Request => {
-  const conditions = [fault.condition, other.condition]
-  const request: Request = {
-    method: "POST",
-    // A report takes a key as well as a bearer; only a ting checks the bearer before its use case.
-    path: conditions.includes("bearerRefused") ? good.send.path : good.submit.path,
-    headers: { ...keyed, ...bearer, "x-testing-environment-key": testingSecret },
-    body: conditions.includes("bearerRefused") ? good.send.body : good.submit.body,
-    chunked: false
-  }
-  fault.corrupt?.(request)
-  other.corrupt?.(request)
-  return request
-}
-
-/** The use cases that run before the fault is found. */
-const reachedBy = ({ name }: Fault): ReadonlyArray<string> =>
-  name === "plane" ? ["resolve"] : name === "bearer" ? ["resolve", "authenticate"] : []
 
 /** One request a minute; the clock of the test does not move. */
 const policies = {
@@ -159,29 +106,26 @@ const policies = {
   credential: { name: "credential", quota: 1, windowSeconds: 60 }
 }
 
-/** Starts a server for each combination of the conditions that cannot change while a server runs. */
+/** Starts a server for each set of conditions, and prepares a report, or a ting, which needs its bearer before its use case. */
 const makeServers = () => {
-  const servers = new Map<string, Backend>()
-  return (fault: Fault, other: Fault) =>
+  const servers = new Map<string, { server: Backend; report: Sent; ting: Sent }>()
+  return (given: ReadonlyArray<Condition>, onSocket: boolean) =>
     Effect.gen(function* () {
-      const has = (condition: keyof Conditions) =>
-        fault.condition === condition || other.condition === condition
-      const name = (["draining", "overloaded", "limited"] as const).filter(has).join()
-      let server = servers.get(name)
-      if (server === undefined) {
-        server = yield* backend({
-          settings: { rateLimit: has("limited") },
-          policies,
-          inFlight: has("overloaded") ? 0 : 1_000
-        })
-        if (has("limited")) yield* call(server, good.version)
-        if (has("draining")) yield* server.drain.begin
-        servers.set(name, server)
-      }
-      server.reached.length = 0
-      server.during.resolve = has("planeRefused") ? Effect.fail(new TestingSecretInvalid()) : Effect.void
-      server.during.authenticate = has("bearerRefused") ? Effect.fail(new Unauthenticated()) : Effect.void
-      return server
+      const name = [onSocket, ...given].join()
+      const found = servers.get(name)
+      if (found !== undefined) return found
+      const server = yield* (onSocket ? backend : inMemory)({
+        settings: { rateLimit: given.includes("limited") },
+        policies,
+        inFlight: given.includes("overloaded") ? 0 : 1_000
+      })
+      const { me, send, submit, version } = yield* goodRequests(server)
+      if (given.includes("limited")) yield* server.send(version)
+      if (given.includes("draining")) yield* server.drain.begin
+      const signed = withHeaders(me.headers)
+      const made = { server, report: signed(submit), ting: signed(send) }
+      servers.set(name, made)
+      return made
     })
 }
 
@@ -190,50 +134,47 @@ describe("Order of checks", () => {
     "every check takes precedence over each later one, and no use case runs",
     function* () {
       const serverFor = makeServers()
-      for (const [at, fault] of faults.entries()) {
+      for (const [at, fault] of faults.entries())
         for (const other of faults.slice(at).filter((later) => canBeCombined(fault, later))) {
+          const both = fault === other ? [fault] : [fault, other]
           // A ting has no key.
           if (fault.name === "idempotency key" && other.name === "bearer") continue
-          const request = requestOf(fault, fault === other ? { name: "none", code: "" } : other)
-          const server = yield* serverFor(fault, other)
-          const { body, chunked, ...sent } = request
-          const answer = yield* call(server, chunked ? { ...sent, chunks: [body] } : { ...sent, body })
-          expect([fault.name, other.name, errorOf(answer).code]).toEqual([fault.name, other.name, fault.code])
-          const reached = server.reached.map(({ useCase }) => useCase)
-          expect([fault.name, other.name, reached]).toEqual([fault.name, other.name, reachedBy(fault)])
+          const given = conditions.filter((name) => both.some(({ condition }) => condition === name))
+          const chunked = both.filter(({ name }) => name === "bound in chunks")
+          const { report, server, ting } = yield* serverFor(given, chunked.length > 0)
+          server.reached.length = 0
+          server.upstreams.seen.length = 0
+          // The body is cut into chunks when it has its other faults.
+          const sent = [...both.filter((one) => !chunked.includes(one)), ...chunked].reduce(
+            (made, { corrupt = (same) => same }) => corrupt(made),
+            both.some(({ name }) => name === "bearer") ? ting : report
+          )
+          const answer = yield* server.send(sent)
+          const said = [
+            outcomeOf(answer),
+            ...(fault.path === undefined ? [] : [errorOf(answer).details?.fields?.map(({ path }) => path)[0]])
+          ]
+          expect([fault.name, other.name, ...said]).toEqual([
+            fault.name,
+            other.name,
+            fault.code,
+            ...(fault.path === undefined ? [] : [fault.path])
+          ])
+          const asked = fault.name === "bearer" || fault.name === "plane"
+          expect([fault.name, other.name, used(server)]).toEqual([
+            fault.name,
+            other.name,
+            fault.name === "bearer" ? ["authenticate"] : []
+          ])
+          if (!asked)
+            expect([fault.name, other.name, server.upstreams.seen.length]).toEqual([
+              fault.name,
+              other.name,
+              0
+            ])
           if (fault.condition === "draining") expect(answer.headers.connection).toBe("close")
         }
-      }
     },
     60_000
   )
-
-  it.scoped("the Host header is checked before everything else", function* () {
-    const server = yield* backend()
-    yield* server.drain.begin
-    for (const [method, path] of [
-      ["GET", "/nope"],
-      ["PUT", good.login.path],
-      ["GET", good.version.path]
-    ]) {
-      const answer = parseRaw(yield* raw(server, `${method} ${path} HTTP/1.1\r\nConnection: close\r\n\r\n`))
-      expect([path, answer.status, errorOf(answer).details?.fields?.map((field) => field.path)]).toEqual([
-        path,
-        400,
-        ["Host"]
-      ])
-    }
-  })
-
-  it.scoped("names the fault in the details, of two with one status", function* () {
-    const server = yield* sharedBackend
-    const organisation = yield* call(server, {
-      ...good.submit,
-      headers: { ...keyed, ...bearer, "x-org-id": "A" },
-      body: '{"unknown":1}'
-    })
-    expect(errorOf(organisation).details?.fields?.map(({ path }) => path)).toEqual(["X-Org-ID"])
-    const grammar = yield* call(server, { ...good.submit, body: '{"unknown":1' })
-    expect(errorOf(grammar).details?.fields?.map(({ path }) => path)).toEqual(["body"])
-  })
 })

@@ -1,102 +1,54 @@
-/** The real server on a real socket, with stubs of the use cases that record every call. */
+/** The real backend over upstreams in memory, in memory itself or on a socket. A test sees which use cases are reached, and may replace what one does. */
 import { Agent, request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http"
 import { connect } from "node:net"
 import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as FiberRef from "effect/FiberRef"
 import * as HashMap from "effect/HashMap"
+import * as HashSet from "effect/HashSet"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
-import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import * as Scope from "effect/Scope"
 import * as Struct from "effect/Struct"
+import * as TestClock from "effect/TestClock"
 import type * as Tracer from "effect/Tracer"
-import { type Bounds, httpServerWith, Listening } from "../../src/http/Server.ts"
+import { Listening, makeBackend, parts } from "../../src/Backend.ts"
+import { type Bounds, httpServerWith } from "../../src/http/Server.ts"
+import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
 import type { Failure } from "../../src/schema/Failure.ts"
-import { NotReady } from "../../src/schema/Failure.ts"
-import { requestedScopes } from "../../src/schema/Identity.ts"
-import { version } from "../../src/schema/Release.ts"
-import type { Caller } from "../../src/services/RequestCredentials.ts"
-import type { WebhookEvent } from "../../src/services/Iam.ts"
-import { Descriptors } from "../../src/services/Descriptors.ts"
-import { Readiness } from "../../src/services/Readiness.ts"
+import { backendTable, clientTables } from "../../src/schema/Telemetry.ts"
+import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
-import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
-import { type Plane, Production, Testing } from "../../src/services/Plane.ts"
+import { Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
+import { Readiness } from "../../src/services/Readiness.ts"
 import { Reports } from "../../src/services/Reports.ts"
 import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Settings } from "../../src/services/Settings.ts"
+import { Store } from "../../src/services/Store.ts"
 import { Telemetry } from "../../src/services/Telemetry.ts"
 import { Webhooks } from "../../src/services/Webhooks.ts"
+import { production } from "../../sandbox/upstreams/Iam.ts"
+import { InMemoryServer, inMemoryServer } from "../support/InMemoryServer.ts"
+import * as SimulatedTables from "../support/SimulatedTables.ts"
 import { type SettingsOverrides, testSettings } from "../support/Settings.ts"
+import * as TestStore from "../support/TestStore.ts"
+import { start, withoutDelivery } from "../support/UseCaseLayers.ts"
+import { iamUrl, makeUpstreams, tingUrl, type Upstreams } from "./Upstreams.ts"
 
-export const accessToken = `oat_${"a".repeat(40)}`
-export const refreshToken = `ort_${"r".repeat(40)}`
-export const testingSecret = `ask_${"t".repeat(43)}`
 export const idempotencyKey = "0123456789abcdef"
-export const environmentId = "0199a0cc-0000-7000-8000-000000000001"
 
-const actor = { type: "silicon", public_id: "si:deejay" } as const
+/** Run in a use case before it. One that returns a value replaces the use case. */
+type During = Record<string, Effect.Effect<unknown, Failure>>
 
-export const session = {
-  access_token: accessToken,
-  refresh_token: refreshToken,
-  token_type: "Bearer",
-  expires_in: 1800,
-  scope: requestedScopes.join(" "),
-  actor,
-  org_id: "acme",
-  org_ids: ["acme"],
-  testing_environment_id: null
-} as const
-
-const callerOf = (token: string, organisation: string): Caller => {
-  const membership = {
-    organisation,
-    organisationUuid: "0199a0aa-0000-7000-8000-000000000001",
-    membershipId: `si:deejay[${organisation}]`,
-    scopes: requestedScopes,
-    actor: Option.some(actor)
-  }
-  return {
-    credential: { token: Redacted.make(token), organisation },
-    actor,
-    membership,
-    introspection: {
-      publicId: Option.some(actor.public_id),
-      sessionId: "0199a0dd-0000-7000-8000-000000000001",
-      expiresAt: 1_800,
-      answeredAt: 0,
-      memberships: [membership]
-    }
-  }
-}
-
-export type UseCase =
-  | "resolve"
-  | "authenticate"
-  | "login"
-  | "refresh"
-  | "logout"
-  | "me"
-  | "subscribe"
-  | "send"
-  | "submit"
-  | "accept"
-  | "receive"
-  | "readiness"
-
-/** Effects that run inside a use case before its ordinary answer. */
-type During = Partial<Record<UseCase, Effect.Effect<unknown, Failure>>>
-
-/** A use case that was reached. */
+/** A use case that was reached: its name, its parameters. */
 export interface Reached {
-  readonly useCase: UseCase
-  readonly input: unknown
+  readonly useCase: string
+  readonly input: ReadonlyArray<unknown>
   readonly info: RequestInfo
 }
 
@@ -110,263 +62,283 @@ export interface LogLine {
 export interface Options extends Bounds {
   readonly settings?: SettingsOverrides
   readonly tracer?: Tracer.Tracer
-  /** Makes `me` return a value that its schema does not allow. */
-  readonly breaking?: boolean
   readonly during?: During
+  /** Of another server, as after a restart. */
+  readonly stores?: Context.Context<Store | TestStore.StoreSwitches>
+  /** Of IAM, for one path in a minute. Default: none, and none of this service for calls to IAM. */
+  readonly iamLimit?: number
 }
-
-export interface Backend {
-  readonly port: number
-  readonly reached: Array<Reached>
-  readonly lines: Array<LogLine>
-  readonly events: Array<{ readonly kind: string; readonly fields: Readonly<Record<string, unknown>> }>
-  /** A test may change it while the server runs. */
-  readonly during: During
-  readonly drain: Context.Tag.Service<typeof Drain>
-}
-
-/** What the stub makes of every delivery, which it keeps as the event's data. */
-const verified: WebhookEvent = {
-  plane: { _tag: "Production" },
-  eventId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
-  eventType: "session.logout.v1",
-  occurredAt: "2026-11-21T10:00:01Z",
-  organisationUuid: Option.none(),
-  aggregate: { type: "authentication_session", id: "0199a0dd-0000-7000-8000-000000000001", version: 1 },
-  data: {}
-}
-
-const standIns = (
-  { breaking = false }: Options,
-  { during, events, reached }: Pick<Backend, "during" | "events" | "reached">
-) => {
-  const note = <A>(useCase: UseCase, input: unknown, answer: A): Effect.Effect<A, Failure> =>
-    Effect.gen(function* () {
-      reached.push({ useCase, input, info: yield* RequestContext })
-      yield* during[useCase] ?? Effect.void
-      return answer
-    })
-  const planeOf = (selector: Option.Option<Redacted.Redacted>): Plane =>
-    Option.match(selector, {
-      onNone: () => Production(),
-      onSome: (secret) => Testing({ environmentId, secret, webhookKeyDigest: undefined })
-    })
-  const authenticate: Sessions["authenticate"] = (plane, credential) =>
-    note(
-      "authenticate",
-      { plane, credential },
-      callerOf(Redacted.value(credential.token), credential.organisation)
-    )
-  return Layer.mergeAll(
-    Layer.succeed(
-      Planes,
-      Planes.make({
-        resolve: (selector) =>
-          Option.isNone(selector)
-            ? Effect.succeed(Production())
-            : note("resolve", selector, planeOf(selector))
-      })
-    ),
-    Layer.succeed(
-      Sessions,
-      Sessions.make({
-        authenticate,
-        authenticateOnce: (plane, credential) => authenticate(plane, credential),
-        login: (plane, input) =>
-          note("login", { plane, ...input }, { ...session, ting: { subscribed: true } }),
-        refresh: (plane, input) => note("refresh", { plane, ...input }, session),
-        logout: (plane, input) => note("logout", { plane, ...input }, undefined),
-        me: (plane, caller) =>
-          note(
-            "me",
-            { plane, caller },
-            {
-              authenticated: true,
-              actor,
-              org_id: breaking ? "Not An Organisation" : caller.membership.organisation,
-              membership_id: caller.membership.membershipId,
-              session_id: caller.introspection.sessionId,
-              scopes: [...caller.membership.scopes],
-              ting_ready: true,
-              testing_environment_id: null
-            }
-          )
-      })
-    ),
-    Layer.succeed(
-      Notifications,
-      Notifications.make({
-        subscribe: (plane, caller) =>
-          note(
-            "subscribe",
-            { plane, caller },
-            {
-              id: "sub_1",
-              app_id: "music",
-              for: caller.actor.public_id,
-              active: true
-            }
-          ),
-        send: (plane, caller, request) =>
-          note(
-            "send",
-            { plane, caller, request },
-            {
-              id: "msg_1",
-              created_at: "2026-09-24T08:15:30.412907Z",
-              key: request.key,
-              silent: false,
-              replayed: false
-            }
-          )
-      })
-    ),
-    Layer.succeed(
-      Reports,
-      Reports.make({
-        submit: (plane, input) =>
-          note(
-            "submit",
-            { plane, ...input },
-            {
-              id: "rep_1",
-              status: "stored",
-              issue_url: null,
-              reporter: null,
-              created_at: "2026-09-24T08:15:30.412Z",
-              replayed: false
-            }
-          )
-      })
-    ),
-    Layer.succeed(
-      Telemetry,
-      Telemetry.make({ accept: (plane, input) => note("accept", { plane, ...input }, undefined) })
-    ),
-    Layer.succeed(
-      Webhooks,
-      Webhooks.make({
-        verify: (delivery) => Effect.succeed({ ...verified, data: delivery }),
-        receive: (event) => note("receive", event, { received: true })
-      })
-    ),
-    Layer.effect(
-      Readiness,
-      Effect.map(Drain, ({ isDraining }) =>
-        Readiness.make({
-          check: Effect.suspend(() =>
-            isDraining()
-              ? Effect.fail(new NotReady({ details: { checks: { serving: "failed" } } }))
-              : Effect.orDie(note("readiness", undefined, { status: "ready", checks: { database: "ok" } }))
-          )
-        })
-      )
-    ),
-    Layer.succeed(
-      Descriptors,
-      Descriptors.make({
-        version: Effect.succeed({ version, api_versions: ["v1"], min_cli: "0.1.0" }),
-        iam: (plane) =>
-          Effect.succeed({
-            app_id: "music",
-            org_id: "music",
-            api_version: "v1",
-            iam_url: "https://iam.example",
-            ting_url: "https://ting.example",
-            testing_environment_id: plane._tag === "Testing" ? plane.environmentId : null,
-            ting_types: ["music.trigger.fired"],
-            scopes: requestedScopes,
-            version
-          })
-      })
-    ),
-    Layer.succeed(
-      BackendTelemetry,
-      BackendTelemetry.make({
-        recordNow: (event, { recording }) => {
-          if (recording) events.push(event)
-        },
-        record: (event) =>
-          Effect.map(RequestContext, ({ recording }) => {
-            if (recording) events.push(event)
-          }),
-        recordOutcome: () => (effect) => effect,
-        flush: Effect.void
-      })
-    )
-  )
-}
-
-const recorder = (lines: Array<LogLine>) =>
-  Logger.replace(
-    Logger.defaultLogger,
-    Logger.make(({ logLevel, message, annotations, cause }) => {
-      const parts = Array.isArray(message) ? message : [message]
-      lines.push({
-        level: logLevel.label,
-        message: parts.filter((part) => typeof part === "string").join(" "),
-        fields: {
-          ...Object.fromEntries(HashMap.toEntries(annotations)),
-          ...Object.assign({}, ...parts.filter((part) => typeof part === "object"))
-        },
-        cause: String(cause)
-      })
-    })
-  )
-
-/** Starts the server for as long as the scope lives. */
-export const backend = (options: Options = {}) =>
-  Effect.gen(function* () {
-    const reached: Array<Reached> = []
-    const lines: Array<LogLine> = []
-    const events: Backend["events"] = []
-    const during: During = { ...options.during }
-    const context = yield* Layer.build(
-      httpServerWith(options).pipe(
-        Layer.provide(standIns(options, { during, events, reached })),
-        Layer.provideMerge(Drain.Default),
-        Layer.provide(Layer.succeed(Settings, testSettings(options.settings))),
-        Layer.provide(Layer.merge(recorder(lines), Logger.minimumLogLevel(LogLevel.All))),
-        Layer.provide(
-          options.tracer === undefined ? Layer.setTracerEnabled(false) : Layer.setTracer(options.tracer)
-        )
-      )
-    )
-    const { port } = Context.get(context, Listening)
-    const made: Backend = { port, reached, lines, events, during, drain: Context.get(context, Drain) }
-    return made
-  })
-
-const shared = new Map<string, Promise<Backend>>()
-
-/**
- * The server with these settings and the real clock, started once per process, because a start takes longer than most
- * tests. Its records and `during` begin empty.
- */
-export const sharedBackendWith = (settings: SettingsOverrides) =>
-  Effect.map(
-    Effect.promise(() => {
-      const name = JSON.stringify(settings)
-      const server =
-        shared.get(name) ??
-        Effect.runPromise(Scope.extend(backend({ settings }), Effect.runSync(Scope.make())))
-      shared.set(name, server)
-      return server
-    }),
-    (server) => {
-      for (const list of [server.reached, server.lines, server.events]) list.length = 0
-      for (const useCase of Struct.keys(server.during)) delete server.during[useCase]
-      return server
-    }
-  )
-
-export const sharedBackend = sharedBackendWith({})
 
 export interface Answer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly text: string
 }
+
+export interface Sent {
+  readonly method?: string
+  readonly path: string
+  /** A list of values repeats a header. */
+  readonly headers?: Readonly<Record<string, string | ReadonlyArray<string>>>
+  readonly body?: string | Uint8Array
+  /** On a socket only: chunks instead of a declared length. */
+  readonly chunks?: ReadonlyArray<string | Uint8Array>
+  /** In memory only: the address of the client. */
+  readonly from?: string
+}
+
+const spyOn = <I, S extends object>(tag: Context.Tag<I, S>, watch: Watch) =>
+  Layer.effect(
+    tag,
+    Effect.map(
+      tag,
+      (real) =>
+        new Proxy(real, {
+          get: (target, name) => {
+            const member: unknown = Reflect.get(target, name)
+            if (Effect.isEffect(member)) return watch(String(name), [], member)
+            if (typeof member !== "function") return member
+            return (...input: ReadonlyArray<unknown>) => {
+              const made: unknown = Reflect.apply(member, target, input)
+              return Effect.isEffect(made) ? watch(String(name), input, made) : made
+            }
+          }
+        })
+    )
+  )
+
+type Watch = (
+  name: string,
+  input: ReadonlyArray<unknown>,
+  made: Effect.Effect<unknown, unknown, unknown>
+) => Effect.Effect<unknown, unknown, unknown>
+
+const recorder = (lines: Array<LogLine>) =>
+  Logger.make<unknown, void>(({ logLevel, message, annotations, cause }) => {
+    const said = Array.isArray(message) ? message : [message]
+    lines.push({
+      level: logLevel.label,
+      message: said.filter((part) => typeof part === "string").join(" "),
+      fields: {
+        ...Object.fromEntries(HashMap.toEntries(annotations)),
+        ...Object.assign({}, ...said.filter((part) => typeof part === "object"))
+      },
+      cause: String(cause)
+    })
+  })
+
+class Inside extends Context.Tag("test/http/Inside")<
+  Inside,
+  {
+    readonly drain: Context.Tag.Service<Drain>
+    readonly events: BackendTelemetry
+    readonly sessions: Sessions
+  }
+>() {}
+
+const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
+  Effect.gen(function* () {
+    // At first: set later, the background workers would run through every second since 1970.
+    const clock = yield* Effect.clock
+    if ("adjust" in clock && clock.unsafeCurrentTimeMillis() < start) yield* TestClock.setTime(start)
+    const reached: Array<Reached> = []
+    const lines: Array<LogLine> = []
+    const during: During = { ...options.during }
+    const upstreams = yield* makeUpstreams(options.iamLimit ?? Number.POSITIVE_INFINITY)
+    const watch: Watch = (useCase, input, made) =>
+      Effect.flatMap(RequestContext, (info) => {
+        reached.push({ useCase, input, info })
+        return Effect.flatMap(during[useCase] ?? Effect.void, (instead) =>
+          instead === undefined ? made : Effect.succeed(instead)
+        )
+      })
+    const spies = Layer.mergeAll(
+      spyOn(Planes, watch),
+      spyOn(Sessions, watch),
+      spyOn(Notifications, watch),
+      spyOn(Reports, watch),
+      spyOn(Telemetry, watch),
+      spyOn(Webhooks, watch),
+      spyOn(Readiness, watch)
+    )
+    const inside = Layer.effect(
+      Inside,
+      Effect.all({ drain: Drain, events: BackendTelemetry, sessions: Sessions })
+    )
+    const stores = options.stores ?? (yield* Layer.build(TestStore.layer))
+    const store = Context.get(stores, Store)
+    const settings = testSettings({
+      ...options.settings,
+      iam: {
+        url: iamUrl,
+        ...(options.iamLimit === undefined ? { callsPerMinute: 1_000_000 } : {}),
+        ...options.settings?.iam
+      },
+      ting: { url: tingUrl, ...options.settings?.ting }
+    })
+    const context = yield* Layer.build(
+      makeBackend({
+        transport: Layer.succeed(UpstreamTransport, { send: upstreams.send }),
+        store: Layer.succeed(Store, store),
+        tables: SimulatedTables.layer([...clientTables, backendTable]),
+        tracker: parts.tracker,
+        delivery: withoutDelivery,
+        server: Layer.merge(
+          server.pipe(
+            Layer.provide(spies),
+            Layer.provide(Logger.minimumLogLevel(LogLevel.All)),
+            // Instead of standard output.
+            Layer.locally(FiberRef.currentLoggers, HashSet.make(recorder(lines))),
+            Layer.provide(
+              options.tracer === undefined
+                ? Layer.empty
+                : Layer.merge(Layer.setTracerEnabled(true), Layer.setTracer(options.tracer))
+            )
+          ),
+          inside
+        )
+      }).pipe(Layer.provide(Layer.succeed(Settings, settings)))
+    )
+    const { drain, events, sessions } = Context.get(context, Inside)
+
+    let keys = 0
+    /** A session of a person, made past the HTTP server. */
+    const login = (actor = "si:deejay", from = "192.0.2.99") =>
+      Effect.suspend(() => {
+        keys += 1
+        const slt = upstreams.iam.controls.mintSlt(production, { appId: "music", actor })
+        return sessions.login(Production(), {
+          slt: Redacted.make(slt),
+          key: Redacted.make(`prepared-key-${String(keys).padStart(8, "0")}`)
+        })
+      }).pipe(
+        Effect.provideService(RequestContext, {
+          requestId: "prepared",
+          source: "unknown",
+          recording: false,
+          clientNetwork: from,
+          deadlineAt: Number.POSITIVE_INFINITY
+        }),
+        Logger.withMinimumLogLevel(LogLevel.None),
+        Effect.orDie
+      )
+    /** The events of this service, in the order in which they were recorded. */
+    const recorded = Effect.gen(function* () {
+      yield* events.flush
+      const now = yield* TestClock.currentTimeMillis
+      const leased = yield* store.spool.lease({
+        tables: new Set([backendTable]),
+        count: 200,
+        bytes: 1e6,
+        now,
+        leaseUntil: now,
+        owner: "test"
+      })
+      return leased.map(({ json }) => JSON.parse(json) as RecordedEvent)
+    }).pipe(Effect.orDie)
+    const switches = Context.get(stores, TestStore.StoreSwitches)
+    return { context, reached, lines, during, upstreams, drain, login, recorded, stores, store: switches }
+  })
+
+export interface RecordedEvent {
+  readonly event: string
+  readonly error_code: string | null
+  readonly context: Readonly<Record<string, unknown>>
+}
+
+type Made = Effect.Effect.Success<ReturnType<typeof makeWith>>
+
+export interface Backend extends Omit<Made, "context"> {
+  /** 0 in memory. */
+  readonly port: number
+  readonly send: (sent: Sent) => Effect.Effect<Answer>
+}
+
+/** Reuses connections: opening one takes longer than most requests. */
+const agent = new Agent({ keepAlive: true })
+
+/** Sends over a socket. */
+export const sendTo = (port: number, sent: Sent, by: Agent | false = agent): Effect.Effect<Answer> =>
+  Effect.async((resume) => {
+    const { body, chunks, headers, path } = sent
+    const declared = body === undefined ? {} : { "content-length": Buffer.byteLength(body) }
+    const request = httpRequest({
+      host: "127.0.0.1",
+      port,
+      method: methodOf(sent),
+      path,
+      agent: by,
+      // Node takes lists of values, and does not change them.
+      headers: { ...declared, ...headers } as OutgoingHttpHeaders
+    })
+    request.on("error", (error) => resume(Effect.die(error)))
+    request.on("response", (response) => {
+      const received: Array<Buffer> = []
+      response.on("data", (part: Buffer) => received.push(part))
+      response.on("error", (error) => resume(Effect.die(error)))
+      response.on("end", () =>
+        resume(
+          Effect.succeed({
+            status: response.statusCode ?? 0,
+            headers: response.headers,
+            text: Buffer.concat(received).toString("utf8")
+          })
+        )
+      )
+    })
+    for (const chunk of chunks ?? []) request.write(chunk)
+    request.end(body)
+    return Effect.sync(() => request.destroy())
+  })
+
+const methodOf = ({ body, chunks, method }: Sent): string =>
+  method ?? (body === undefined && chunks === undefined ? "GET" : "POST")
+
+/** The backend on a socket, for as long as the scope lives. */
+export const backend = (options: Options = {}) =>
+  Effect.map(makeWith(options, httpServerWith(options)), ({ context, ...made }): Backend => {
+    const { port } = Context.get(context, Listening)
+    return { ...made, port, send: (sent) => sendTo(port, sent) }
+  })
+
+/** The backend without a socket. */
+export const inMemory = (options: Options = {}) =>
+  Effect.map(makeWith(options, inMemoryServer(options)), ({ context, ...made }): Backend => {
+    const server = Context.get(context, InMemoryServer)
+    return {
+      ...made,
+      port: 0,
+      send: ({ body, from = "127.0.0.1", headers, path, ...sent }) =>
+        Effect.promise(() =>
+          server.send(from, {
+            method: methodOf({ path, ...sent, ...(body === undefined ? {} : { body }) }),
+            path,
+            // A list of values repeats a header, as on a socket.
+            headers: { ...headers } as Record<string, string>,
+            ...(body === undefined ? {} : { body: Buffer.from(body) })
+          })
+        )
+    }
+  })
+
+export class Shared extends Context.Tag("test/http/Shared")<Shared, Backend>() {}
+
+/** One server for the tests of a group. */
+export const sharedInMemory = (options: Options = {}) => Layer.scoped(Shared, inMemory(options))
+export const sharedOnSocket = (options: Options = {}) => Layer.scoped(Shared, backend(options))
+
+/** The server of the group, its records and `during` empty. */
+export const shared = Effect.tap(Shared, (server) =>
+  Effect.sync(() => {
+    for (const list of [server.reached, server.lines, server.upstreams.seen]) list.length = 0
+    for (const useCase of Struct.keys(server.during)) delete server.during[useCase]
+    server.upstreams.clearFaults()
+  })
+)
+
+/** Sends to a server of another kind. */
+export const call = ({ port }: { readonly port: number }, sent: Sent): Effect.Effect<Answer> =>
+  sendTo(port, sent)
 
 /** The body of every error. */
 export interface ErrorBody {
@@ -384,71 +356,38 @@ export interface ErrorBody {
 export const json = (answer: Answer): unknown => JSON.parse(answer.text)
 // Tests assert the parts that they read.
 export const errorOf = (answer: Answer): ErrorBody["error"] => (JSON.parse(answer.text) as ErrorBody).error
+/** The status of a success, the code of a failure. */
+export const outcomeOf = (answer: Answer): number | string =>
+  answer.status < 400 ? answer.status : errorOf(answer).code
 
-export interface Sent {
-  readonly method?: string
-  readonly path: string
-  /** A list `[name, value, …]` keeps repetitions. */
-  readonly headers?: OutgoingHttpHeaders | ReadonlyArray<string>
-  readonly body?: string | Uint8Array
-  /** Chunks instead of a declared length. */
-  readonly chunks?: ReadonlyArray<string | Uint8Array>
-}
+/** The use cases that were reached. A plane is resolved before them. */
+export const used = ({ reached }: Pick<Backend, "reached">): ReadonlyArray<string> =>
+  reached.map(({ useCase }) => useCase).filter((name) => name !== "resolve")
 
-/** Reuses connections: opening one takes longer than most requests. */
-const agent = new Agent({ keepAlive: true })
+export const requestLines = ({ lines }: Pick<Backend, "lines">): ReadonlyArray<LogLine> =>
+  lines.filter(({ message }) => message === "Request")
 
-const toAnswer = (sent: Sent, port: number): Promise<Answer> =>
-  new Promise((resolve, reject) => {
-    const request = httpRequest(
-      {
-        host: "127.0.0.1",
-        port,
-        method: sent.method ?? (sent.body === undefined && sent.chunks === undefined ? "GET" : "POST"),
-        path: sent.path,
-        agent,
-        headers: (Array.isArray(sent.headers)
-          ? ["Host", `127.0.0.1:${port}`, ...sent.headers]
-          : sent.headers) as OutgoingHttpHeaders
-      },
-      (response) => {
-        const parts: Array<Buffer> = []
-        response.on("data", (part: Buffer) => parts.push(part))
-        response.on("error", reject)
-        response.on("end", () =>
-          resolve({
-            status: response.statusCode ?? 0,
-            headers: response.headers,
-            text: Buffer.concat(parts).toString("utf8")
-          })
-        )
-      }
-    )
-    request.on("error", reject)
-    if (sent.chunks === undefined) {
-      if (sent.body !== undefined) request.setHeader("content-length", Buffer.byteLength(sent.body))
-      request.end(sent.body)
-      return
-    }
-    for (const chunk of sent.chunks) request.write(chunk)
-    request.end()
-  })
-
-export const call = (backend: Pick<Backend, "port">, sent: Sent): Effect.Effect<Answer> =>
-  Effect.promise(() => toAnswer(sent, backend.port))
+/** The bytes of a request. */
+export const textOf = ({ body = "", headers = {}, method = "GET", path }: Sent): string =>
+  [
+    `${method} ${path} HTTP/1.1`,
+    "Host: a",
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+    ...(body === "" ? [] : [`Content-Length: ${Buffer.byteLength(body)}`]),
+    "",
+    body
+  ].join("\r\n")
 
 /** Writes bytes on a socket of its own and reads until the server closes it. */
-export const raw = (backend: Pick<Backend, "port">, text: string | Uint8Array): Effect.Effect<string> =>
-  Effect.promise(
-    () =>
-      new Promise<string>((resolve) => {
-        const socket = connect(backend.port, "127.0.0.1", () => socket.write(text))
-        const parts: Array<Buffer> = []
-        socket.on("data", (part) => parts.push(part))
-        socket.on("error", () => {})
-        socket.on("close", () => resolve(Buffer.concat(parts).toString("utf8")))
-      })
-  )
+export const raw = ({ port }: { readonly port: number }, text: string | Uint8Array): Effect.Effect<string> =>
+  Effect.async((resume) => {
+    const socket = connect(port, "127.0.0.1", () => socket.write(text))
+    const received: Array<Buffer> = []
+    socket.on("data", (part) => received.push(part))
+    socket.on("error", () => {})
+    socket.on("close", () => resume(Effect.succeed(Buffer.concat(received).toString("utf8"))))
+    return Effect.sync(() => socket.destroy())
+  })
 
 /** An answer read by `raw`. */
 export const parseRaw = (text: string): Answer => {
@@ -463,55 +402,149 @@ export const parseRaw = (text: string): Answer => {
   }
 }
 
+/** A use case that waits until the test releases it. */
+export const makeGate = Effect.gen(function* () {
+  const entered = yield* Deferred.make<void>()
+  const released = yield* Deferred.make<void>()
+  const state = { finished: false, interrupted: false }
+  const body = Effect.zipRight(Deferred.succeed(entered, undefined), Deferred.await(released)).pipe(
+    Effect.tap(() =>
+      Effect.sync(() => {
+        state.finished = true
+      })
+    ),
+    Effect.onInterrupt(() =>
+      Effect.sync(() => {
+        state.interrupted = true
+      })
+    )
+  )
+  return { entered: Deferred.await(entered), release: Deferred.succeed(released, undefined), body, state }
+})
+
+/** A connection for bytes of the test's choice, which keeps what it receives. */
+export const openPeer = (port: number, text: string) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const received = { text: "", closed: false }
+      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true })
+      socket.write(text)
+      socket.on("data", (part) => {
+        received.text += part.toString()
+      })
+      socket.on("error", () => {})
+      for (const end of ["end", "close"])
+        socket.on(end, () => {
+          received.closed = true
+        })
+      return {
+        socket,
+        text: () => received.text,
+        answer: () => parseRaw(received.text),
+        answered: () => received.text.includes("\r\n\r\n"),
+        closed: () => received.closed,
+        write: (more: string) => socket.write(more)
+      }
+    }),
+    ({ socket }) => Effect.sync(() => socket.destroy())
+  )
+
 export const jsonHeaders = { "content-type": "application/json" }
 export const keyed = { ...jsonHeaders, "idempotency-key": idempotencyKey }
-export const bearer = { authorization: `Bearer ${accessToken}`, "x-org-id": "acme" }
 
-/** A well-formed request of every call. */
-export const good = {
-  healthz: { method: "GET", path: "/healthz" },
-  readyz: { method: "GET", path: "/readyz" },
-  iam: { method: "GET", path: "/api/v1/iam" },
-  version: { method: "GET", path: "/api/v1/version" },
-  login: { method: "POST", path: "/api/v1/auth/login", headers: keyed, body: `{"slt":"oac_1"}` },
-  refresh: {
-    method: "POST",
-    path: "/api/v1/auth/refresh",
-    headers: keyed,
-    body: JSON.stringify({ refresh_token: refreshToken })
-  },
-  logout: {
-    method: "POST",
-    path: "/api/v1/auth/logout",
-    headers: keyed,
-    body: JSON.stringify({ token: refreshToken })
-  },
-  me: { method: "GET", path: "/api/v1/auth/me", headers: bearer },
-  subscribe: {
-    method: "POST",
-    path: "/api/v1/ting/subscription",
-    headers: { ...jsonHeaders, ...bearer },
-    body: "{}"
-  },
-  send: {
-    method: "POST",
-    path: "/api/v1/tings",
-    headers: { ...jsonHeaders, ...bearer },
-    body: JSON.stringify({ type: "music.trigger.fired", key: "si:deejay/1", data: {} })
-  },
-  submit: {
-    method: "POST",
-    path: "/api/v1/reports",
-    headers: keyed,
-    body: JSON.stringify({ message: "Playback stops after a seek." })
-  },
-  accept: {
-    method: "POST",
-    path: "/api/v1/telemetry",
-    headers: jsonHeaders,
-    body: JSON.stringify({ table: "musicclidaemon", events: [{ type: "x" }] })
-  },
-  receive: { method: "POST", path: "/webhook/", headers: jsonHeaders, body: "{}" }
-} as const satisfies Record<string, Sent>
+export const bearer = (token: string) => ({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
 
-export type CallName = keyof typeof good
+type Headers = Readonly<Record<string, string>>
+
+const posted = <H extends Headers>(path: string, body: unknown, headers: H) => ({
+  method: "POST",
+  path,
+  headers: { ...jsonHeaders, ...headers },
+  body: JSON.stringify(body)
+})
+
+let keys = 0
+/** The header with a key that was never used. */
+export const freshKey = () => {
+  keys += 1
+  return { "idempotency-key": `fresh-key-${String(keys).padStart(20, "0")}` }
+}
+
+export const message = "Playback stops after a seek."
+
+/** Requests with the given credentials. */
+export const requests = {
+  login: (slt: string, key = freshKey()) => posted("/api/v1/auth/login", { slt }, key),
+  refresh: (token: string, key = freshKey()) => posted("/api/v1/auth/refresh", { refresh_token: token }, key),
+  logout: (token: string, key = freshKey()) => posted("/api/v1/auth/logout", { token }, key),
+  me: (token: string) => ({ path: "/api/v1/auth/me", headers: bearer(token) }),
+  send: (token: string, key = "si:deejay/1") =>
+    posted("/api/v1/tings", { type: "music.trigger.fired", key, data: {} }, bearer(token)),
+  testing: (secret: string) => ({
+    path: "/api/v1/iam",
+    headers: { "x-testing-environment-key": secret }
+  }),
+  report: (headers: Headers = {}) => posted("/api/v1/reports", { message }, { ...freshKey(), ...headers })
+}
+
+/** A request of every call that succeeds, also when it is repeated. */
+export const goodRequests = ({ login, upstreams }: Pick<Backend, "login" | "upstreams">) =>
+  Effect.gen(function* () {
+    const key = freshKey()
+    const [polling, refreshing, leaving] = [yield* login(), yield* login(), yield* login()]
+    const { controls } = upstreams.iam
+    const slt = controls.mintSlt(production, { appId: "music", actor: "si:deejay" })
+    const delivery = controls.buildWebhook(
+      production,
+      controls.events.membershipUpdated(production, "si:lyra", "acme")
+    )
+    const signature: Readonly<Record<string, string>> = Object.fromEntries(
+      Object.entries({ ...delivery.headers, ...jsonHeaders }).map(([name, value]) => [
+        name.toLowerCase(),
+        value
+      ])
+    )
+    return {
+      healthz: { path: "/healthz" },
+      readyz: { path: "/readyz" },
+      iam: { path: "/api/v1/iam" },
+      version: { path: "/api/v1/version" },
+      login: requests.login(slt, key),
+      refresh: requests.refresh(refreshing.refresh_token, key),
+      logout: requests.logout(leaving.refresh_token, key),
+      me: requests.me(polling.access_token),
+      subscribe: posted("/api/v1/ting/subscription", {}, bearer(polling.access_token)),
+      send: requests.send(polling.access_token),
+      submit: requests.report(key),
+      accept: posted("/api/v1/telemetry", { table: "musicclidaemon", events: [{ type: "x" }] }, {}),
+      receive: {
+        method: "POST",
+        path: "/webhook",
+        headers: signature,
+        body: delivery.body.toString("utf8")
+      }
+    } satisfies Record<string, Sent>
+  })
+
+export type Good = Effect.Effect.Success<ReturnType<typeof goodRequests>>
+export type CallName = keyof Good
+
+export type Change = (sent: Sent) => Sent
+
+/** Changes headers; undefined removes one. */
+export const withHeaders =
+  (changes: Readonly<Record<string, string | ReadonlyArray<string> | undefined>>): Change =>
+  ({ headers = {}, ...sent }) => ({
+    ...sent,
+    headers: Object.fromEntries(
+      Object.entries({ ...headers, ...changes }).flatMap(([name, value]) =>
+        value === undefined ? [] : [[name, value]]
+      )
+    )
+  })
+
+export const withBody =
+  (body: string | Uint8Array): Change =>
+  (sent) => ({ ...sent, body })
+
+export type { Upstreams }

@@ -8,7 +8,7 @@ import { mintSlt, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstrea
 import { failureTable } from "../../src/schema/Failure.ts"
 import { version } from "../../src/schema/Release.ts"
 import { metrics } from "../../src/services/Metrics.ts"
-import { calls, keyed } from "../conformance/Calls.ts"
+import { calls, keyed } from "../http/SandboxCalls.ts"
 import { parse, type Sample, scrape, since, sum } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
 import { awaited, until } from "../support/Waiting.ts"

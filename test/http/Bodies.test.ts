@@ -1,0 +1,250 @@
+/** Bodies on a socket: their bounds, and those that stall, are cut off or arrive late. */
+import { describe, expect } from "vitest"
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import * as TestClock from "effect/TestClock"
+import { bodiesArriving, httpRequestsInFlight } from "../../src/services/Metrics.ts"
+import { eventually, settle, until } from "../support/Waiting.ts"
+import { it, sharing } from "../world/Test.ts"
+import { bounds } from "./Inputs.ts"
+import {
+  type Answer,
+  backend,
+  type CallName,
+  goodRequests,
+  openPeer,
+  outcomeOf,
+  type Sent,
+  shared,
+  textOf,
+  sharedOnSocket,
+  used,
+  withHeaders
+} from "./support.ts"
+
+const inChunks = (body: string): ReadonlyArray<string> => {
+  const size = Math.ceil(body.length / 7)
+  return Array.from({ length: 7 }, (_, at) => body.slice(at * size, (at + 1) * size)).filter(
+    (part) => part !== ""
+  )
+}
+
+const expectTooLarge = (answer: Answer) => {
+  expect([outcomeOf(answer), answer.headers.connection]).toEqual(["payload_too_large", "close"])
+  expect(answer.headers["x-request-id"]).toBeDefined()
+}
+
+sharing(sharedOnSocket())("A body", (it) => {
+  it.effect(
+    "of the bound passes, and one byte more is 413, with a declared length and in chunks",
+    function* () {
+      const server = yield* shared
+      const good = yield* goodRequests(server)
+      for (const [name, bound] of Object.entries(bounds) as ReadonlyArray<[keyof typeof bounds, number]>) {
+        const { body, ...sent } = good[name]
+        for (const more of [0, 1]) {
+          server.reached.length = 0
+          const whole = body.padEnd(bound + more, " ")
+          const declared = yield* server.send({ ...sent, body: whole })
+          const chunked = yield* server.send({ ...sent, chunks: inChunks(whole) })
+          if (more === 1) {
+            expectTooLarge(declared)
+            expectTooLarge(chunked)
+            expect([name, server.reached]).toEqual([name, []])
+            continue
+          }
+          // A padded delivery is one whose signature fails.
+          const status = name === "receive" ? 401 : name === "logout" || name === "accept" ? 204 : 200
+          expect([name, declared.status, chunked.status]).toEqual([name, status, status])
+          expect([name, used(server).filter((one) => one !== "authenticate").length]).toEqual([name, 2])
+        }
+      }
+    }
+  )
+
+  it.scoped("of 8 MiB is 413 also to a client that writes all of it before it reads", function* () {
+    const server = yield* shared
+    const body = "x".repeat(8 * 1_048_576)
+    const head = "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    for (const text of [
+      `${head}Content-Length: ${body.length}\r\n\r\n${body}`,
+      `${head}Transfer-Encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`
+    ]) {
+      const peer = yield* openPeer(server.port, "")
+      peer.socket.pause()
+      peer.socket.write(text, () => peer.socket.resume())
+      yield* until(() => peer.closed())
+      expectTooLarge(peer.answer())
+    }
+    expect(server.reached).toEqual([])
+  })
+
+  it.effect("of the webhook is verified by its exact bytes, in chunks of one byte too", function* () {
+    const server = yield* shared
+    const { receive } = yield* goodRequests(server)
+    const { body, ...sent } = receive
+    expect(
+      (yield* server.send({ ...sent, chunks: [...Buffer.from(body)].map((byte) => Buffer.of(byte)) })).status
+    ).toBe(200)
+    expect(server.reached.at(-1)?.useCase).toBe("receive")
+    for (const changed of [`${body} `, body.replace("{", "{ ")])
+      expect(outcomeOf(yield* server.send({ ...receive, body: changed }))).toBe("webhook_signature_invalid")
+    // Neither may be read as the other: each header is sent once.
+    const twice = withHeaders({ "x-silicon-iam-event-id": ["a", "b"] })(receive)
+    expect(outcomeOf(yield* server.send(twice))).toBe("webhook_signature_invalid")
+  })
+
+  it.effect("may be empty only of a subscription: with and without a length, and in no chunks", function* () {
+    const server = yield* shared
+    const good = yield* goodRequests(server)
+    for (const name of ["login", "subscribe"] as const)
+      for (const [headers, chunks] of [
+        [{ "content-type": undefined }, undefined],
+        [{}, undefined],
+        [{ "content-length": "0", "content-type": undefined }, undefined],
+        [{ "transfer-encoding": "chunked" }, []],
+        ...(name === "login"
+          ? []
+          : [[{ "transfer-encoding": "chunked", "content-type": undefined }, []] as const])
+      ] as const) {
+        const { body: _, ...sent } = good[name]
+        const empty = withHeaders(headers)({ ...sent, ...(chunks === undefined ? {} : { chunks }) })
+        const answer = yield* server.send(empty)
+        expect([name, headers, outcomeOf(answer)]).toEqual([
+          name,
+          headers,
+          name === "login" ? "invalid_input" : 200
+        ])
+      }
+    for (const body of [" ", "null", "[]"])
+      expect(outcomeOf(yield* server.send({ ...good.subscribe, body }))).toBe("invalid_input")
+    const untyped = withHeaders({ "content-type": undefined })({
+      ...good.subscribe,
+      body: "",
+      chunks: ["{}"]
+    })
+    const { body: _, ...typeless } = untyped
+    expect(outcomeOf(yield* server.send(typeless))).toBe("unsupported_media_type")
+  })
+
+  it.scoped("that the client cuts off is 400, and no use case runs", function* () {
+    const server = yield* shared
+    const { receive } = yield* goodRequests(server)
+    const peer = yield* openPeer(server.port, textOf(receive).slice(0, -10))
+    peer.socket.end()
+    yield* until(() => peer.closed())
+    expect(outcomeOf(peer.answer())).toBe("invalid_input")
+    expect(server.reached).toEqual([])
+  })
+})
+
+/** A request that stops in the middle of its body. */
+const stalled = (port: number, sent: Sent, from = "203.0.113.1") =>
+  Effect.map(
+    openPeer(
+      port,
+      textOf(withHeaders({ "x-forwarded-for": from })(sent)).slice(0, 1 - String(sent.body).length)
+    ),
+    (peer) => ({ ...peer, finish: () => peer.write(String(sent.body).slice(1)) })
+  )
+
+type Stalled = Effect.Effect.Success<ReturnType<typeof stalled>>
+
+const levels = () =>
+  [httpRequestsInFlight, bodiesArriving].map((gauge) => Effect.runSync(Metric.value(gauge)).value)
+const arriving = (count: number) => eventually(`${count} bodies arriving`, () => levels()[1] === count)
+
+const proxied = { rateLimit: true, trustedProxies: ["127.0.0.0/8"] }
+
+describe("A stalled body", () => {
+  it.scoped(
+    "takes no place among the requests in flight, and is 408 at the request's deadline",
+    function* () {
+      const server = yield* backend({ inFlight: 1, settings: { requestDeadlineSeconds: 10 } })
+      const { login, submit, ...good } = yield* goodRequests(server)
+      const first = yield* stalled(server.port, submit)
+      yield* arriving(1)
+      yield* TestClock.adjust("6 seconds")
+      const second = yield* stalled(server.port, good.receive)
+      const slow = yield* stalled(server.port, submit)
+      yield* arriving(3)
+      expect((yield* server.send(login)).status).toBe(200)
+      yield* TestClock.adjust("3999 millis")
+      slow.finish()
+      yield* until(() => slow.answered())
+      expect(slow.answer().status).toBe(200)
+      expect([first.answered(), second.answered()]).toEqual([false, false])
+      yield* TestClock.adjust("1 millis")
+      yield* until(() => first.text().endsWith("}}"))
+      expect([first.answer().status, outcomeOf(first.answer())]).toEqual([408, "invalid_input"])
+      expect(first.answer().headers).toMatchObject({
+        connection: "close",
+        "content-type": "application/json",
+        "cache-control": "no-store",
+        "x-request-id": expect.stringMatching(/^req_/)
+      })
+      expect([second.answered(), levels()]).toEqual([false, [0, 1]])
+      // The rest is read and dropped.
+      first.finish()
+      yield* until(() => first.closed())
+      yield* TestClock.adjust("6 seconds")
+      yield* until(() => second.answered())
+      expect([second.answer().status, levels()]).toEqual([408, [0, 0]])
+      expect(server.lines.filter(({ fields }) => fields.status === 408)).toHaveLength(2)
+      // The duration begins with the head.
+      expect(server.lines.find(({ fields }) => fields.route === "/api/v1/reports")?.fields.duration_ms).toBe(
+        3_999
+      )
+    }
+  )
+
+  it.scoped("gives back its places, however it ends", function* () {
+    const server = yield* backend({ inFlight: 2, bodies: { all: 3, address: 2 }, settings: proxied })
+    const good = yield* goodRequests(server)
+    const names: ReadonlyArray<CallName> = ["submit", "accept", "receive", "login", "refresh"]
+    const endings = [
+      ({ socket }: Stalled) => socket.resetAndDestroy(),
+      ({ socket }: Stalled) => socket.end(),
+      ({ finish }: Stalled) => finish(),
+      () => undefined
+    ]
+    for (let at = 0; at < 20; at += 1) {
+      const slow = yield* stalled(server.port, good[names[at % 5] ?? "submit"], `203.0.113.${at % 3}`)
+      if (at % 3 !== 0) yield* eventually("a body arriving", () => levels()[1] !== 0)
+      endings[at % 4]?.(slow)
+    }
+    // The last ones may start to arrive only now.
+    for (let at = 0; at < 100 && (at < 3 || levels()[1] !== 0); at += 1) {
+      yield* settle
+      yield* TestClock.adjust("25 seconds")
+    }
+    yield* eventually("nothing in flight", () => levels().every((level) => level === 0))
+    expect((yield* server.send(good.submit)).status).toBe(200)
+    expect(server.lines.filter(({ level }) => level === "ERROR")).toEqual([])
+  })
+
+  it.scoped("among many of one network makes room for the next, and does not affect others", function* () {
+    const server = yield* backend({ settings: proxied, bodies: { all: 100, address: 3 } })
+    const { login, receive, submit } = yield* goodRequests(server)
+    const other = yield* stalled(server.port, submit, "198.51.100.1")
+    yield* arriving(1)
+    const many: Array<Stalled> = []
+    for (let at = 0; at < 4; at += 1) {
+      many.push(yield* stalled(server.port, receive, `2001:db8:1:2::${at}`))
+      yield* arriving(Math.min(at + 2, 4))
+    }
+    yield* until(() => many[0]?.text().endsWith("}}") === true)
+    const [first] = many
+    expect(first?.answer()).toMatchObject({
+      status: 503,
+      headers: { connection: "close", "retry-after": "1" }
+    })
+    expect(many.map(({ answered }) => answered())).toEqual([true, false, false, false])
+    expect((yield* server.send(withHeaders({ "x-forwarded-for": "2001:db8:1:2::99" })(login))).status).toBe(
+      200
+    )
+    other.finish()
+    yield* until(() => other.answered())
+    expect(other.answer().status).toBe(200)
+  })
+})

@@ -1,0 +1,69 @@
+/** What the log says when IAM refuses the secret of the application. */
+import { describe, expect } from "vitest"
+import * as Effect from "effect/Effect"
+import { production } from "../../sandbox/upstreams/Iam.ts"
+import { it } from "../world/Test.ts"
+import { inMemory, outcomeOf, requests, type Sent, withHeaders } from "./support.ts"
+import { paths, refusal } from "./Upstreams.ts"
+
+const prepare = Effect.gen(function* () {
+  const server = yield* inMemory({ settings: { iam: { introspectionCacheSeconds: 0 } } })
+  const { access_token, refresh_token } = yield* server.login()
+  const slt = (actor: string) => server.upstreams.iam.controls.mintSlt(production, { appId: "music", actor })
+  const sent = {
+    login: requests.login(slt("si:lyra")),
+    me: requests.me(access_token),
+    refresh: requests.refresh(refresh_token),
+    logout: requests.logout(refresh_token),
+    ting: requests.send(access_token)
+  }
+  const outcome = (one: Sent) => Effect.map(server.send(one), outcomeOf)
+  const said = () => server.lines.filter(({ message }) => /secret/.test(message)).map(({ level }) => level)
+  return { ...server, outcome, said, sent }
+})
+
+const refused = "dependency_misconfigured"
+
+describe("IAM refuses the application's secret:", () => {
+  it.scoped.each(["login", "me", "refresh", "logout", "ting"] as const)(
+    "one error line names the setting, whatever call shows it: %s",
+    function* (name) {
+      const { lines, outcome, said, sent, upstreams } = yield* prepare
+      upstreams.iam.controls.rotateSecret(production, "music")
+      expect(yield* outcome(sent[name])).toBe(refused)
+      expect(said()).toEqual(["ERROR"])
+      expect(JSON.stringify(lines)).toContain("MUSIC_IAM_APP_SECRET")
+      expect(yield* Effect.replicateEffect(outcome(sent.me), 3)).toEqual([refused, refused, refused])
+      expect(said()).toEqual(["ERROR"])
+      const log = JSON.stringify(lines)
+      expect(upstreams.iam.minted.filter((credential) => log.includes(credential))).toEqual([])
+    }
+  )
+
+  it.scoped("one info line says that it is accepted again, and a later refusal is a new one", function* () {
+    const { outcome, said, sent, upstreams } = yield* prepare
+    for (const _ of [1, 2]) {
+      upstreams.fail({ path: paths.introspect, times: 2, fault: refusal(401, "invalid_client") })
+      expect(yield* Effect.replicateEffect(outcome(sent.me), 3)).toEqual([refused, refused, 200])
+    }
+    expect(said()).toEqual(["ERROR", "INFO", "ERROR", "INFO"])
+  })
+
+  it.scoped(
+    "a proof that IAM refuses for its signature, and a testing plane's secret, are none",
+    function* () {
+      const { outcome, said, sent, upstreams } = yield* prepare
+      upstreams.fail({ path: paths.proof, times: 2, fault: refusal(401, "invalid_client") })
+      expect(yield* outcome(sent.ting)).toBe(refused)
+      const { environmentId, musicSecret } = upstreams.seeded.environment
+      const inPlane = (secret: string) => withHeaders({ "x-testing-environment-key": secret })
+      const login = requests.login("si:deejay")
+      expect(yield* outcome(inPlane(`ask_${"x".repeat(43)}`)(login))).toBe("testing_secret_invalid")
+      expect(yield* outcome(inPlane(musicSecret)(login))).toBe(200)
+      upstreams.iam.controls.rotateSecret(environmentId, "music")
+      expect(yield* outcome(inPlane(musicSecret)(sent.me))).toBe("testing_secret_invalid")
+      expect(yield* outcome(sent.me)).toBe(200)
+      expect(said()).toEqual([])
+    }
+  )
+})
