@@ -90,7 +90,8 @@ export const references: ReadonlyMap<string, string> = new Map([
 ])
 
 const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}]|(?![\t\n])\p{Cc}|\p{Surrogate}/gu
-const terminal = new RegExp("(?:\\x1B|\\^\\[)\\[[0-?]*[ -/]*[@-~]", "g")
+const escape = "\u001B"
+const terminal = new RegExp(`(?:${escape}|\\^\\[)\\[[0-?]*[ -/]*[@-~]`, "g")
 const point = (base: number) => (_: string, digits: string) => {
   const code = Number.parseInt(digits, base)
   return code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd"
