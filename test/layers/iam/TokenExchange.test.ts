@@ -128,13 +128,14 @@ describe("exchange", () => {
     "an error inside a success": { error: { code: "invalid_grant", message: "no" } },
     "a list": [grant]
   }
-  for (const [name, body] of Object.entries(wrong))
-    it.scoped(`rejects ${name}`, function* () {
-      const { iam, simulator } = yield* iamWorld()
+  it.scoped("rejects what breaks the contract", function* () {
+    const { iam, simulator } = yield* iamWorld()
+    for (const [name, body] of Object.entries(wrong)) {
       simulator.fail({ fault: reply(body) })
-      const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
-      assert.include(failure, { _tag: "Unknown", dependency: "iam" })
-    })
+      const failure = yield* Effect.flip(iam.exchange(production, Redacted.make(`oac ${name}`), key(name)))
+      assert.include(failure, { _tag: "Unknown", dependency: "iam" }, name)
+    }
+  })
 
   it.scoped("rejects another status, and another version of the contract", function* () {
     const { iam, simulator } = yield* iamWorld()
@@ -244,5 +245,42 @@ describe("a call to IAM", () => {
     assert.instanceOf(failure, Refused)
     assert.deepInclude(failure, { status: 400, code: "invalid_grant", answeredAt: 1_790_331_330_000 })
     assert.strictEqual(failure.requestId, header(asked(path)[0], "x-request-id"))
+  })
+})
+
+const revokePath = "/oauth/revoke"
+
+describe("revoke", () => {
+  it.scoped("ends a family by its refresh token, and one token by itself", function* () {
+    const { asked, iam, login } = yield* iamWorld()
+    const first = yield* login()
+    yield* iam.revoke(production, first.refreshToken, key("logout-1"))
+    assert.isTrue(Option.isNone(yield* iam.introspect(production, first.accessToken)))
+    const second = yield* login()
+    yield* iam.revoke(production, second.accessToken, key("logout-2"))
+    assert.isTrue(Option.isNone(yield* iam.introspect(production, second.accessToken)))
+    yield* iam.refresh(production, second.refreshToken, key("refresh"))
+    deepStrictEqual(asked(revokePath).map(form), [
+      { token: Redacted.value(first.refreshToken), token_type_hint: "refresh_token" },
+      { token: Redacted.value(second.accessToken), token_type_hint: "access_token" }
+    ])
+    assert.strictEqual(header(asked(revokePath)[0], "idempotency-key"), key("logout-1"))
+  })
+
+  it.scoped("accepts only an empty 200", function* () {
+    const { iam, simulator } = yield* iamWorld()
+    for (const fault of [
+      faults.html(200),
+      faults.html(403),
+      faults.redirect(),
+      reply({}),
+      { kind: "reply", reply: { status: 204 } } as const
+    ]) {
+      simulator.fail({ fault })
+      const failure = yield* Effect.flip(
+        iam.revoke(production, Redacted.make(`ort_${"a".repeat(43)}`), key("logout"))
+      )
+      assert.strictEqual(failure._tag, "Unknown")
+    }
   })
 })
