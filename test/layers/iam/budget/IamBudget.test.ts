@@ -78,65 +78,42 @@ describe("The shares of a path", () => {
     }
   )
 
-  const known = ({ known: mark }: Budget) => mark().credential ?? ""
-  const shares: ReadonlyArray<readonly [string, (budget: Budget) => Purpose, string]> = [
+  /** `known` is a known credential. The refusals of the network before: their use, and how many. */
+  const shares: ReadonlyArray<readonly [string, Purpose, string, (readonly ["login" | undefined, number])?]> =
     [
-      "a refresh with a known token",
-      (budget) => ({ credential: known(budget), use: "refresh" }),
-      "essential"
-    ],
-    [
-      "a logout, or a known testing secret",
-      (budget) => ({ credential: known(budget), use: "session" }),
-      "essential"
-    ],
-    ["the introspection that completes a login", essential, "essential"],
-    ["an introspection or a proof of a known token", (budget) => ({ credential: known(budget) }), "known"],
-    ["the list of Ting's endpoints", own, "known"],
-    ["a login", () => ({ credential: fresh(), use: "login" }), "known"],
-    ["an unknown token", newcomer, "newcomer"],
-    ["a refresh with an unknown token", () => ({ credential: fresh(), use: "refresh" }), "newcomer"],
-    ["an unknown testing secret", () => ({ credential: fresh(), use: "session" }), "newcomer"],
-    ["an unknown token of a suspect network", (budget) => (suspect(budget), newcomer()), "suspect"],
-    [
-      "one of a network with five refusals",
-      (budget) => (suspect(budget, undefined, 5), newcomer()),
-      "newcomer"
-    ],
-    [
-      "a login of a suspect network",
-      (budget) => (suspect(budget), { credential: fresh(), use: "login" }),
-      "known"
-    ],
-    [
-      "a login after a refused one",
-      (budget) => (suspect(budget, "login", 1), { credential: fresh(), use: "login" }),
-      "newcomer"
-    ],
-    [
-      "a login after six refused ones",
-      (budget) => (suspect(budget, "login"), { credential: fresh(), use: "login" }),
-      "suspect"
-    ],
-    [
-      "an unknown token after six refused logins",
-      (budget) => (suspect(budget, "login"), newcomer()),
-      "newcomer"
+      ["a refresh with a known token", { credential: "known", use: "refresh" }, "essential"],
+      ["a logout, or a known testing secret", { credential: "known", use: "session" }, "essential"],
+      ["the introspection that completes a login", { credential: "oat", completing: true }, "essential"],
+      ["an introspection or a proof of a known token", { credential: "known" }, "known"],
+      ["the list of Ting's endpoints", {}, "known"],
+      ["a login", { credential: "slt", use: "login" }, "known"],
+      ["an unknown token", { credential: "oat" }, "newcomer"],
+      ["a refresh with an unknown token", { credential: "ort", use: "refresh" }, "newcomer"],
+      ["an unknown testing secret", { credential: "ask", use: "session" }, "newcomer"],
+      ["an unknown token after six refused ones", { credential: "oat" }, "suspect", [undefined, 6]],
+      ["an unknown token after five refused ones", { credential: "oat" }, "newcomer", [undefined, 5]],
+      ["a login after six refused tokens", { credential: "slt", use: "login" }, "known", [undefined, 6]],
+      ["a login after a refused one", { credential: "slt", use: "login" }, "newcomer", ["login", 1]],
+      ["a login after six refused ones", { credential: "slt", use: "login" }, "suspect", ["login", 6]],
+      ["an unknown token after six refused logins", { credential: "oat" }, "newcomer", ["login", 6]]
     ]
-  ]
-  it.each(shares)("count in a metric the refusals of %s", (_, purposeOf, share) => {
-    const budget = makeBudget()
-    const names = ["essential", "known", "newcomer", "suspect"]
-    const counts = () =>
-      names.map((priority) => Effect.runSync(Metric.value(iamCallsRefused({ priority }))).count)
-    const purpose = purposeOf(budget)
-    budget.send(many, essential)
-    const before = counts()
-    expect(isSent(budget.call(purpose))).toBe(false)
-    expect(counts().map((count, at) => count - (before[at] ?? 0))).toEqual(
-      names.map((name) => (name === share ? 1 : 0))
-    )
-  })
+  it.each(shares)(
+    "count in a metric the refusals of %s",
+    (_, purpose, share, [use, refusals] = [undefined, 0]) => {
+      const budget = makeBudget()
+      const names = ["essential", "known", "newcomer", "suspect"]
+      const counts = () =>
+        names.map((priority) => Effect.runSync(Metric.value(iamCallsRefused({ priority }))).count)
+      budget.known("known")
+      suspect(budget, use, refusals)
+      budget.send(many, essential)
+      const before = counts()
+      expect(isSent(budget.call(purpose))).toBe(false)
+      expect(counts().map((count, at) => count - (before[at] ?? 0))).toEqual(
+        names.map((name) => (name === share ? 1 : 0))
+      )
+    }
+  )
 })
 
 describe("A suspect network", () => {
