@@ -33,13 +33,19 @@ const retryTransient =
     Effect.flatMap(Retry, (retry) => retry.retryTransient(policy)(effect)).pipe(
       Effect.provide(Layer.provide(Retry.Default, Deadlines.Default))
     )
-const before = (deadlineAt: number) => <A, E>(effect: Effect.Effect<A, E>) =>
-  Effect.flatMap(RequestContext, (info) =>
-    Effect.provideService(effect, RequestContext, { ...info, deadlineAt })
-  )
+const before =
+  (deadlineAt: number) =>
+  <A, E>(effect: Effect.Effect<A, E>) =>
+    Effect.flatMap(RequestContext, (info) =>
+      Effect.provideService(effect, RequestContext, { ...info, deadlineAt })
+    )
 
 /** Fails with the given failures in order, then succeeds with `done`; returns the times of the attempts. */
-const run = (policy: RetryPolicy, failures: ReadonlyArray<UpstreamFailure>, deadlineMillis = Number.POSITIVE_INFINITY) =>
+const run = (
+  policy: RetryPolicy,
+  failures: ReadonlyArray<UpstreamFailure>,
+  deadlineMillis = Number.POSITIVE_INFINITY
+) =>
   Effect.gen(function* () {
     const start = yield* Clock.currentTimeMillis
     const attempts: Array<number> = []
@@ -74,11 +80,22 @@ const rows: ReadonlyArray<readonly [string, RetryPolicy, ReadonlyArray<UpstreamF
   ["as often as the policy says: 1", { ...once, attempts: 1 }, [notExecuted], 1],
   ["idempotency_in_progress, 8 times", once, times(9, inProgress), 9],
   ["the eighth poll, which can succeed", once, times(8, inProgress), 9],
-  ["polls without counting attempts", once, [inProgress, inProgress, notExecuted, inProgress, notExecuted], 6],
+  [
+    "polls without counting attempts",
+    once,
+    [inProgress, inProgress, notExecuted, inProgress, notExecuted],
+    6
+  ],
   ["nothing whose pause would end after the deadline", once, [notExecuted], 1, 199],
   ["nothing after the deadline", repeatable, [], 0, 0],
   ["nothing beyond the policy's own time limit", { ...once, withinMillis: 200 }, [notExecuted], 1, 60_000],
-  ["nothing beyond the deadline within the policy's", { ...once, withinMillis: 60_000 }, [notExecuted], 1, 200],
+  [
+    "nothing beyond the deadline within the policy's",
+    { ...once, withinMillis: 60_000 },
+    [notExecuted],
+    1,
+    200
+  ],
   ["within both limits", { ...once, withinMillis: 60_000 }, [notExecuted], 2, 60_000]
 ]
 
@@ -90,7 +107,71 @@ describe("retries", () => {
     if (count > 0) expect(result).toEqual(last === undefined ? Either.right("done") : Either.left(last))
     else expect(Either.isLeft(result)).toBe(true)
     if (count <= 1) expect(endedAt).toBe(0)
-    // After 250 and 750 ms, or the pauses of a poll, each by a fifth more or less.
-    if (count === 3) expect([attempts[1], (attempts[2] ?? 0) - (attempts[1] ?? 0)].every((pause, at) => Math.abs((pause ?? 0) - [250, 750][at]!) <= [50, 150][at]!)).toBe(true)
   })
+
+  it.effect(
+    "pause for 250 and 750 ms, a poll for 14,750 ms in all, each by a fifth more or less",
+    function* () {
+      const first = new Set<number>()
+      for (let seed = 0; seed < 40; seed += 1) {
+        const { attempts } = yield* Effect.withRandom(run(once, times(3, notExecuted)), Random.make(seed))
+        const [, second = 0, third = 0] = attempts
+        expect([second >= 200 && second <= 300, third - second >= 600 && third - second <= 900]).toEqual([
+          true,
+          true
+        ])
+        first.add(second)
+      }
+      expect(first.size).toBeGreaterThan(10)
+      const { attempts } = yield* run(once, times(20, inProgress))
+      expect(Math.abs((attempts[8] ?? 0) - 14_750)).toBeLessThanOrEqual(14_750 / 5)
+      const limitedPolls = yield* run(once, times(20, inProgress), 2_000)
+      expect([limitedPolls.endedAt <= 2_000, limitedPolls.result]).toEqual([true, Either.left(inProgress)])
+    }
+  )
+
+  it.effect("end with an attempt in flight at the deadline, whose outcome is then unknown", function* () {
+    const now = yield* Clock.currentTimeMillis
+    let attempts = 0
+    const fiber = yield* Effect.suspend(() => {
+      attempts += 1
+      return Effect.never
+    }).pipe(
+      retryTransient({ ...repeatable, dependency: "ting" }),
+      before(now + 5_000),
+      Effect.flip,
+      Effect.fork
+    )
+    yield* TestClock.adjust("4999 millis")
+    expect((yield* Fiber.poll(fiber))._tag).toBe("None")
+    yield* TestClock.adjust("1 millis")
+    expect(yield* Fiber.join(fiber)).toEqual(new Unknown({ dependency: "ting", reason: "deadline passed" }))
+    expect(attempts).toBe(1)
+  })
+
+  it.effect("have no deadline for work without a request", function* () {
+    const fiber = yield* Effect.fork(retryTransient(once)(Effect.as(Effect.sleep("1 day"), "done")))
+    yield* TestClock.adjust("1 day")
+    expect(yield* Fiber.join(fiber)).toBe("done")
+  })
+
+  it.effect.each([0, -3_600_000, 3_600_000])(
+    "with a time limit take the same time when the wall clock is stepped by %i ms",
+    function* (by) {
+      const { clock, step } = yield* makeSteppedClock
+      const below = yield* Effect.clock
+      const triedAt: Array<number> = []
+      const attempt = Effect.suspend(() => {
+        triedAt.push(below.unsafeCurrentTimeMillis())
+        return Effect.fail("away")
+      })
+      const schedule = Schedule.intersect(Schedule.spaced(1_000), recurWithin(5_000))
+      const retrying = yield* Effect.fork(Effect.withClock(Effect.retry(attempt, schedule), clock))
+      yield* TestClock.adjust(2_500)
+      step(by)
+      yield* TestClock.adjust(60_000)
+      expect(yield* Effect.flip(Fiber.join(retrying))).toBe("away")
+      expect(triedAt).toEqual([0, 1_000, 2_000, 3_000, 4_000, 5_000])
+    }
+  )
 })
