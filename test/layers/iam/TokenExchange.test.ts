@@ -59,20 +59,6 @@ describe("exchange", () => {
     deepStrictEqual(form(request), { app_id: "music", slt: Redacted.value(credential) })
   })
 
-  it.scoped("replays under its key, also when the first answer was lost", function* () {
-    const { iam, simulator, slt } = yield* iamWorld()
-    const credential = slt()
-    simulator.fail({ fault: { kind: "drop-after" } })
-    const lost = yield* Effect.flip(iam.exchange(production, credential, key("login")))
-    assert.instanceOf(lost, Unknown)
-    const first = yield* iam.exchange(production, credential, key("login"))
-    const second = yield* iam.exchange(production, credential, key("login"))
-    assert.isTrue(first.replayed)
-    assert.strictEqual(Redacted.value(first.accessToken), Redacted.value(second.accessToken))
-    const spent = yield* Effect.flip(iam.exchange(production, credential, key("another")))
-    assert.include(spent, { _tag: "Refused", status: 400, code: "invalid_grant" })
-  })
-
   it.scoped("selects a testing plane with two byte-identical headers and its own secret", function* () {
     const { asked, environment, loginIn, testing } = yield* iamWorld()
     yield* loginIn(testing)
@@ -157,23 +143,6 @@ describe("exchange", () => {
   })
 })
 
-describe("refresh", () => {
-  it.scoped("rotates the pair; a consumed token under another key is refused", function* () {
-    const { asked, iam, login } = yield* iamWorld()
-    const first = yield* login()
-    const second = yield* iam.refresh(production, first.refreshToken, key("refresh-1"))
-    assert.notStrictEqual(Redacted.value(first.refreshToken), Redacted.value(second.refreshToken))
-    deepStrictEqual(form(asked(path).at(-1)), {
-      app_id: "music",
-      refresh_token: Redacted.value(first.refreshToken)
-    })
-    const replayed = yield* iam.refresh(production, first.refreshToken, key("refresh-1"))
-    assert.isTrue(replayed.replayed)
-    const reuse = yield* Effect.flip(iam.refresh(production, first.refreshToken, key("refresh-2")))
-    assert.include(reuse, { _tag: "Refused", code: "invalid_grant" })
-  })
-})
-
 describe("a call to IAM", () => {
   it.scoped("has no effect when IAM is overloaded, and an unknown outcome on its other faults", function* () {
     const { iam, simulator } = yield* iamWorld()
@@ -232,13 +201,6 @@ describe("a call to IAM", () => {
     assert.include(yield* Fiber.join(calling), { _tag: "Unknown", reason: "no answer within 3 seconds" })
   })
 
-  it.scoped("reads at most 4 MiB of a response", function* () {
-    const { iam, simulator } = yield* iamWorld()
-    simulator.fail({ fault: faults.oversized(4 * 1024 * 1024) })
-    const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
-    assert.include(failure, { _tag: "Unknown", reason: "answered more than 4194304 bytes" })
-  })
-
   it.scoped("fails with IAM's code, request id and pause", function* () {
     const { asked, iam } = yield* iamWorld()
     const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac_no"), key("login")))
@@ -250,37 +212,45 @@ describe("a call to IAM", () => {
 
 const revokePath = "/oauth/revoke"
 
-describe("revoke", () => {
-  it.scoped("ends a family by its refresh token, and one token by itself", function* () {
+describe("refresh and revoke", () => {
+  it.scoped("send their token and its kind under the given key", function* () {
     const { asked, iam, login } = yield* iamWorld()
-    const first = yield* login()
-    yield* iam.revoke(production, first.refreshToken, key("logout-1"))
-    assert.isTrue(Option.isNone(yield* iam.introspect(production, first.accessToken)))
-    const second = yield* login()
-    yield* iam.revoke(production, second.accessToken, key("logout-2"))
-    assert.isTrue(Option.isNone(yield* iam.introspect(production, second.accessToken)))
-    yield* iam.refresh(production, second.refreshToken, key("refresh"))
+    const { accessToken, refreshToken } = yield* login()
+    const second = yield* iam.refresh(production, refreshToken, key("refresh"))
+    assert.notStrictEqual(Redacted.value(refreshToken), Redacted.value(second.refreshToken))
+    deepStrictEqual(form(asked(path).at(-1)), {
+      app_id: "music",
+      refresh_token: Redacted.value(refreshToken)
+    })
+    yield* iam.revoke(production, accessToken, key("one"))
+    yield* iam.revoke(production, refreshToken, key("family"))
     deepStrictEqual(asked(revokePath).map(form), [
-      { token: Redacted.value(first.refreshToken), token_type_hint: "refresh_token" },
-      { token: Redacted.value(second.accessToken), token_type_hint: "access_token" }
+      { token: Redacted.value(accessToken), token_type_hint: "access_token" },
+      { token: Redacted.value(refreshToken), token_type_hint: "refresh_token" }
     ])
-    assert.strictEqual(header(asked(revokePath)[0], "idempotency-key"), key("logout-1"))
+    const keys = [asked(path).at(-1), ...asked(revokePath)].map((request) =>
+      header(request, "idempotency-key")
+    )
+    deepStrictEqual(keys, [key("refresh"), key("one"), key("family")])
   })
 
-  it.scoped("accepts only an empty 200", function* () {
+  it.scoped("accept only a pair, and an empty 200", function* () {
     const { iam, simulator } = yield* iamWorld()
-    for (const fault of [
+    const token = Redacted.make(`ort_${"a".repeat(43)}`)
+    const noAnswers = [
       faults.html(200),
       faults.html(403),
       faults.redirect(),
       reply({}),
-      { kind: "reply", reply: { status: 204 } } as const
-    ]) {
-      simulator.fail({ fault })
-      const failure = yield* Effect.flip(
-        iam.revoke(production, Redacted.make(`ort_${"a".repeat(43)}`), key("logout"))
-      )
-      assert.strictEqual(failure._tag, "Unknown")
-    }
+      reply(undefined, 204)
+    ]
+    for (const [at, fault] of noAnswers.entries())
+      for (const call of [
+        iam.revoke(production, token, key(`logout ${at}`)),
+        Effect.asVoid(iam.refresh(production, token, key(`refresh ${at}`)))
+      ]) {
+        simulator.fail({ fault })
+        assert.strictEqual((yield* Effect.flip(call))._tag, "Unknown")
+      }
   })
 })
