@@ -7,10 +7,11 @@ import { describe, expect } from "vitest"
 import { requestedScopes } from "../../src/schema/Identity.ts"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
+import type { TokenGrant } from "../../src/services/Iam.ts"
 import { LoginOutcome } from "../../src/services/Store.ts"
 import { Unknown, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { isLive, login } from "../support/Logins.ts"
-import { iamRefusal, SimulatedIam, type SimulatedIamService } from "../support/SimulatedIam.ts"
+import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
 import {
@@ -30,8 +31,7 @@ const prepared = Effect.gen(function* () {
   const iam = yield* SimulatedIam
   const ting = yield* SimulatedTing
   const store = yield* StoreSwitches
-  const sessions = yield* Sessions
-  return { iam, ting, store, sessions, slt: yield* iam.slt({ actor: "si:deejay" }) }
+  return { iam, ting, store, slt: yield* iam.slt({ actor: "si:deejay" }) }
 })
 const logout = (token: string) =>
   Effect.flatMap(Sessions, (sessions) =>
@@ -78,43 +78,33 @@ describe("a login", () => {
     expect([session.scope, session.org_ids]).toEqual([requestedScopes.join(" "), ["acme", "zenith"]])
   })
 
-  const changes: ReadonlyArray<readonly [string, (iam: SimulatedIamService) => Effect.Effect<void>, object]> =
+  const grants: ReadonlyArray<readonly [string, Partial<TokenGrant>, object]> = [
+    ["IAM's organisation, where granted", { organisation: Option.some("zenith") }, { org_id: "zenith" }],
     [
-      [
-        "IAM's organisation, where granted",
-        (iam) => iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("zenith") })),
-        { org_id: "zenith", org_ids: ["acme", "zenith"] }
-      ],
-      [
-        "the first organisation, where IAM's was not granted",
-        (iam) => iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("elsewhere") })),
-        { org_id: "acme" }
-      ],
-      [
-        "the introspected actor, where the grant has none",
-        (iam) => iam.alterGrant((grant) => ({ ...grant, actor: Option.none() })),
-        { actor: { type: "carbon", public_id: "c:ana" } }
-      ],
-      [
-        "IAM's lifetime, where it is smaller",
-        (iam) => iam.alterGrant((grant) => ({ ...grant, expiresInSeconds: 60 })),
-        { expires_in: 60 }
-      ],
-      [
-        "the lifetime by IAM's clock",
-        (iam) => iam.alter((found) => ({ ...found, answeredAt: found.answeredAt + 100_000 })),
-        { expires_in: 1700 }
-      ],
-      [
-        "no lifetime below 0",
-        (iam) => iam.alter((found) => ({ ...found, expiresAt: Math.floor(found.answeredAt / 1000) - 5 })),
-        { expires_in: 0 }
-      ]
-    ]
-  scenario.each(changes)("returns %s", function* ([, change, expected]) {
+      "the first one, where IAM's was not granted",
+      { organisation: Option.some("other") },
+      { org_id: "acme" }
+    ],
+    [
+      "the introspected actor, where the grant has none",
+      { actor: Option.none() },
+      { actor: { type: "carbon", public_id: "c:ana" } }
+    ],
+    ["IAM's lifetime, where it is smaller", { expiresInSeconds: 60 }, { expires_in: 60 }]
+  ]
+  scenario.each(grants)("returns %s", function* ([, change, expected]) {
     const { iam } = yield* prepared
-    yield* change(iam)
+    yield* iam.alterGrant((grant) => ({ ...grant, ...change }))
     expect(yield* login(yield* iam.slt({ actor: "c:ana" }))).toMatchObject(expected)
+  })
+
+  scenario.each([
+    [100_000, 1700],
+    [1_805_000, 0]
+  ])("returns the lifetime by IAM's clock, %i ms ahead: %i", function* ([ahead, seconds]) {
+    const { iam, slt } = yield* prepared
+    yield* iam.alter((found) => ({ ...found, answeredAt: found.answeredAt + (ahead ?? 0) }))
+    expect((yield* login(slt)).expires_in).toBe(seconds)
   })
 
   scenario("needs the same actor in the grant and the introspection", function* () {
@@ -190,38 +180,6 @@ describe("the same key", () => {
     yield* Fiber.join(first)
     expect(yield* codeOf(login(other))).toBe("idempotency_conflict")
     expect(iam.production.isSpent(Redacted.value(other))).toBe(false)
-  })
-
-  scenario("is free for a refresh and a logout while a login is in flight", function* () {
-    const { iam, sessions, slt } = yield* prepared
-    const { refresh_token } = yield* login(yield* iam.slt({ actor: "si:deejay" }), callerKey("first"))
-    const held = yield* iam.hold("exchange")
-    const running = yield* Effect.fork(login(slt))
-    yield* held.arrived
-    const key = callerKey("login")
-    const fresh = yield* sessions
-      .refresh(production, { refreshToken: Redacted.make(refresh_token), key })
-      .pipe(inRequest())
-    yield* sessions.logout(production, { token: Redacted.make(fresh.refresh_token), key }).pipe(inRequest())
-    yield* held.release
-    expect(yield* isLive((yield* Fiber.join(running)).access_token)).toBe(true)
-  })
-
-  scenario("waits in flight for the first result when the telemetry preference differs", function* () {
-    const { iam, sessions, slt } = yield* prepared
-    const held = yield* iam.hold("exchange")
-    const first = yield* Effect.fork(login(slt))
-    yield* held.arrived
-    const silent = yield* Effect.fork(
-      sessions.login(production, { slt, key: callerKey("login") }).pipe(inRequest({ recording: false }))
-    )
-    yield* TestClock.adjust("600 millis")
-    yield* held.release
-    const session = yield* Fiber.join(first)
-    yield* TestClock.adjust("5 seconds")
-    expect((yield* Fiber.join(silent)).access_token).toBe(session.access_token)
-    // IAM answers that the first one is in progress.
-    expect(yield* iam.calls("exchange")).toBeGreaterThan(2)
   })
 
   scenario("answers slt_rejected when the session has ended: the SLT is spent", function* () {

@@ -217,17 +217,6 @@ describe("a logout", () => {
     yield* logout(token)
   })
 
-  scenario("conflicts with another token under its key, in flight or later", function* () {
-    const { access, iam, token } = yield* session()
-    const held = yield* iam.hold("revoke")
-    const first = yield* Effect.fork(logout(token))
-    yield* held.arrived
-    expect(yield* codeOf(logout(access))).toBe("idempotency_conflict")
-    yield* held.release
-    yield* Fiber.join(first)
-    expect(yield* codeOf(logout(access))).toBe("idempotency_conflict")
-  })
-
   scenario("is 503 when IAM does not answer, because the session may still exist", function* () {
     const { access, iam, token } = yield* session()
     yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
