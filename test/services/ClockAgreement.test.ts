@@ -5,7 +5,6 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { compareReadings, makeAgreedTime } from "../../src/services/ClockAgreement.ts"
-import { makeOffsetClock } from "../../sandbox/OffsetClock.ts"
 import { makeSteppedClock } from "../support/SteppedClock.ts"
 
 const minute = 60_000
@@ -58,13 +57,4 @@ describe("The agreed time", () => {
       deepStrictEqual(yield* afterMinutes(10), 60 * minute + hour)
     }
   )
-
-  it.live("follows the sandbox's clock, which moves both clocks", function* () {
-    const clock = makeOffsetClock()
-    yield* Effect.gen(function* () {
-      const agreed = yield* makeAgreedTime
-      clock.advance(24 * hour)
-      assert.isTrue(Option.isSome(yield* agreed))
-    }).pipe(Effect.provide(clock.layer))
-  })
 })

@@ -1,56 +1,29 @@
-import { describe } from "vitest"
-import { it } from "../world/Test.ts"
-import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import type { IamDescriptor } from "../../src/schema/Descriptors.ts"
+import { expect } from "vitest"
 import { requestedScopes } from "../../src/schema/Identity.ts"
 import { version } from "../../src/schema/Release.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { production, withUseCases } from "../support/UseCaseLayers.ts"
+import { production, scenario } from "../support/UseCaseLayers.ts"
 
-const described = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  withUseCases(Effect.provide(effect, Descriptors.Default), {
-    settings: { minCli: "0.7.0", organisation: "harbor", iam: { url: "https://iam.example" } }
-  })
-
-describe("version", () => {
-  it.effect("names this version, the API versions and the oldest client", () =>
-    described(
-      Effect.gen(function* () {
-        deepStrictEqual(yield* (yield* Descriptors).version, {
-          version,
-          api_versions: ["v1"],
-          min_cli: "0.7.0"
-        })
+scenario(
+  "The descriptors name the versions, the parameters of a login, and the plane",
+  function* () {
+    const { iam, version: describeVersion } = yield* Effect.provide(Descriptors, Descriptors.Default)
+    const { plane } = yield* (yield* SimulatedIam).environment("e2e")
+    expect(yield* describeVersion).toEqual({ version, api_versions: ["v1"], min_cli: "0.7.0" })
+    for (const where of [production, plane])
+      expect(yield* iam(where)).toEqual({
+        app_id: "music",
+        org_id: "harbor",
+        api_version: "v1",
+        iam_url: "https://iam.example",
+        ting_url: "http://127.0.0.1:1",
+        testing_environment_id: where._tag === "Testing" ? where.environmentId : null,
+        ting_types: ["music.trigger.fired", "music.trigger.expired"],
+        scopes: [...requestedScopes],
+        version
       })
-    )
-  )
-})
-
-describe("the IAM descriptor", () => {
-  it.effect("returns the parameters of a login, and the plane", () =>
-    described(
-      Effect.gen(function* () {
-        const { iam } = yield* Descriptors
-        const { plane } = yield* (yield* SimulatedIam).environment("e2e")
-        const expected: IamDescriptor = {
-          app_id: "music",
-          org_id: "harbor",
-          api_version: "v1",
-          iam_url: "https://iam.example",
-          ting_url: "http://127.0.0.1:1",
-          testing_environment_id: null,
-          ting_types: ["music.trigger.fired", "music.trigger.expired"],
-          scopes: [...requestedScopes],
-          version
-        }
-        deepStrictEqual(yield* iam(production), expected)
-        deepStrictEqual(yield* iam(plane), {
-          ...expected,
-          testing_environment_id: plane.environmentId
-        })
-      })
-    )
-  )
-})
+  },
+  { settings: { minCli: "0.7.0", organisation: "harbor", iam: { url: "https://iam.example" } } }
+)

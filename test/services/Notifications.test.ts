@@ -1,199 +1,402 @@
-import { assert, describe } from "vitest"
-import { deepStrictEqual } from "@effect/vitest/utils"
+/** Tings and subscriptions, the proofs that they need, and what is known of their recipients. */
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
+import { describe, expect } from "vitest"
 import { toEnvelope } from "../../src/schema/Envelope.ts"
 import { scopes } from "../../src/schema/Identity.ts"
-import { tingBodyLimit } from "../../src/schema/Ting.ts"
+import { type TingRequest, tingBodyLimit } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
+import { planeId } from "../../src/services/Plane.ts"
+import type { Caller } from "../../src/services/RequestCredentials.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
+import { Store } from "../../src/services/Store.ts"
+import { Ting } from "../../src/services/Ting.ts"
+import { TingOnBehalf } from "../../src/services/TingOnBehalf.ts"
+import { Refused } from "../../src/services/UpstreamFailure.ts"
 import { fired, prepared, settle } from "../support/Sending.ts"
+import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
+import { tingRefusal } from "../support/SimulatedTing.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
 import {
   advanceClockDuring,
   inRequest,
   lost,
+  production,
   scenario,
   signedIn,
   unreachable
 } from "../support/UseCaseLayers.ts"
+import { codeOf } from "./Codes.ts"
 
-const text = (body: Uint8Array | undefined): unknown => JSON.parse(new TextDecoder().decode(body))
+const read = (body: Uint8Array | undefined): unknown => JSON.parse(new TextDecoder().decode(body))
+const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay" }
+const unregistered = prepared({ registered: false })
 
-describe("sending a ting", () => {
-  scenario("adds organisation and recipient from the verified session", function* () {
-    const { send, sends } = yield* prepared()
-    const sent = yield* send({ metadata: { mood: "calm" } })
-    assert.match(sent.id, /^msg_/)
-    deepStrictEqual(
-      { ...sent, id: "" },
-      { id: "", created_at: "2026-11-21T10:00:00.400Z", key: fired.key, silent: false, replayed: false }
-    )
-    const [call] = yield* sends
-    deepStrictEqual(text(call?.body), {
-      org_id: "acme",
-      type: fired.type,
-      for: "si:deejay",
-      key: fired.key,
-      data: { trigger: 7 },
-      metadata: { mood: "calm" }
-    })
-  })
+const without = (caller: Caller, ...scopesOfThese: ReadonlyArray<string>): Caller => ({
+  ...caller,
+  membership: {
+    ...caller.membership,
+    scopes: caller.membership.scopes.filter((name) => !scopesOfThese.includes(name))
+  }
+})
 
+describe("a ting", () => {
   scenario(
-    "reports a replay when Ting already had key and content; the repetition has a new proof",
+    "has organisation and recipient of the verified session; the same again is a replay with a new proof",
     function* () {
-      const { iam, proofs, send } = yield* prepared()
-      const first = yield* send()
-      const again = yield* send()
-      deepStrictEqual(again, { ...first, replayed: true })
-      assert.strictEqual(yield* iam.calls("prove"), proofs + 2)
+      const { iam, proofs, send, sends } = yield* prepared()
+      const sent = yield* send({ metadata: { mood: "calm" } })
+      expect(sent).toEqual({
+        id: expect.stringMatching(/^msg_/),
+        created_at: "2026-11-21T10:00:00.400Z",
+        key: fired.key,
+        silent: false,
+        replayed: false
+      })
+      expect(read((yield* sends)[0]?.body)).toEqual({
+        org_id: "acme",
+        type: fired.type,
+        for: "si:deejay",
+        key: fired.key,
+        data: { trigger: 7 },
+        metadata: { mood: "calm" }
+      })
+      expect(yield* send({ metadata: { mood: "calm" } })).toEqual({ ...sent, replayed: true })
+      expect(yield* iam.calls("prove")).toBe(proofs + 2)
     }
   )
 
   scenario("reports that the recipient muted the type", function* () {
     const { send, ting } = yield* prepared()
     yield* ting.mute("si:deejay")
-    assert.isTrue((yield* send()).silent)
+    expect((yield* send()).silent).toBe(true)
   })
-})
 
-describe("a ting is refused before a proof is requested", () => {
-  scenario("when its key does not start with the caller's own public id and a slash", function* () {
+  const keys = ["trigger/7", "si:deejay", "si:deejay2/x", "si:other/x", " si:deejay/x", "SI:deejay/x"]
+  const refused: ReadonlyArray<readonly [Partial<TingRequest>, string]> = [
+    ...keys.map((key) => [{ key }, "invalid_input"] as const),
+    [{ type: "music.trigger.other" }, "not_found"]
+  ]
+  scenario.each(refused)("%j is refused with %s before a proof is requested", function* ([request, code]) {
     const { iam, proofs, send } = yield* prepared()
-    for (const key of [
-      "trigger/7",
-      "si:deejay",
-      "si:deejay2/x",
-      "si:other/x",
-      " si:deejay/x",
-      "SI:deejay/x"
-    ]) {
-      const failure = yield* Effect.flip(send({ key }))
-      assert.strictEqual(failure.code, "invalid_input", key)
-      deepStrictEqual(
-        failure.details?.fields?.map(({ path }) => path),
-        ["key"]
-      )
-      assert.notInclude(JSON.stringify(toEnvelope(failure)), key)
-    }
-    assert.strictEqual(yield* iam.calls("prove"), proofs)
+    const failure = yield* Effect.flip(send(request))
+    expect([failure.code, yield* iam.calls("prove")]).toEqual([code, proofs])
+    if (request.key === undefined) return void (yield* send({ type: "music.trigger.expired" }))
+    expect(failure.details?.fields?.map(({ path }) => path)).toEqual(["key"])
+    expect(JSON.stringify(toEnvelope(failure))).not.toContain(request.key)
   })
 
-  scenario("when its type is not registered for this application", function* () {
-    const { iam, proofs, send } = yield* prepared()
-    const failure = yield* Effect.flip(send({ type: "music.trigger.other" }))
-    assert.strictEqual(failure.code, "not_found")
-    assert.strictEqual(yield* iam.calls("prove"), proofs)
-    assert.match((yield* send({ type: "music.trigger.expired" })).id, /^msg_/)
-  })
-
-  scenario("when its body exceeds 262,144 bytes", function* () {
+  scenario("has at most 262,144 bytes; a larger one is refused before a proof is requested", function* () {
     const { iam, proofs, send, sends } = yield* prepared()
     yield* send()
-    const [call] = yield* sends
-    const room = tingBodyLimit - (call?.body.length ?? 0) - ',"note":""'.length
-    const filled = (bytes: number, key: string) => ({
-      key: `si:deejay/trigger/7/${key}`,
+    const room = tingBodyLimit - ((yield* sends)[0]?.body.length ?? 0) - ',"note":""'.length
+    const filled = (bytes: number) => ({
+      key: "si:deejay/trigger/7/large",
       // Two bytes a character: the limit counts bytes, not characters or UTF-16 units.
       data: { trigger: 7, note: "é".repeat(Math.floor(bytes / 2)) + "x".repeat(bytes % 2) }
     })
-    assert.strictEqual(tingBodyLimit, 262_144)
-    yield* send(filled(room, "large"))
-    assert.strictEqual((yield* sends).at(-1)?.body.length, 262_144)
-    const failure = yield* Effect.flip(send(filled(room + 1, "large")))
-    assert.strictEqual(failure.code, "payload_too_large")
-    assert.strictEqual(yield* iam.calls("prove"), proofs + 2)
+    yield* send(filled(room))
+    expect((yield* sends).at(-1)?.body.length).toBe(262_144)
+    expect(yield* codeOf(send(filled(room + 1)))).toBe("payload_too_large")
+    expect(yield* iam.calls("prove")).toBe(proofs + 2)
   })
 
-  scenario("when the token lacks the send scope", function* () {
-    const { caller, iam, plane, proofs } = yield* prepared()
-    const held = caller.membership.scopes.filter((name) => name !== scopes.send)
-    const lacking = { ...caller, membership: { ...caller.membership, scopes: held } }
-    const notifications = yield* Notifications
-    const failure = yield* Effect.flip(notifications.send(plane, lacking, fired))
-    assert.strictEqual(failure.code, "reconsent_required")
-    assert.strictEqual(yield* iam.calls("prove"), proofs)
-  })
-})
-
-describe("a transient failure", () => {
   scenario(
-    "is retried with a new proof and the same bytes, and is a replay when the first attempt was accepted and its answer lost",
+    "is repeated with a new proof and the same bytes; with a lost answer it is a replay then",
     function* () {
       const { send, sends, ting } = yield* prepared()
       yield* ting.failNext("send", lost("ting"), { when: "after" })
-      assert.isTrue((yield* advanceClockDuring(send())).replayed)
-      const calls = yield* sends
-      assert.strictEqual(calls.length, 2)
-      assert.strictEqual(calls[0]?.body, calls[1]?.body)
-      assert.notStrictEqual(calls[0]?.proof, calls[1]?.proof)
+      expect((yield* advanceClockDuring(send())).replayed).toBe(true)
+      const [one, other, ...more] = yield* sends
+      expect([one?.body === other?.body, one?.proof === other?.proof, more]).toEqual([true, false, []])
     }
   )
-})
 
-describe("a ting that failed", () => {
-  scenario("is never sent later: there is no outbox", function* () {
+  scenario("that failed is never sent later: there is no outbox", function* () {
     const { send, sends, ting } = yield* prepared()
     yield* ting.failNext("send", unreachable("ting"), { times: 3 })
-    const failure = yield* advanceClockDuring(Effect.flip(send()))
-    assert.strictEqual(failure.code, "dependency_unavailable")
+    expect(yield* advanceClockDuring(codeOf(send()))).toBe("dependency_unavailable")
     yield* TestClock.adjust("10 minutes")
-    assert.isEmpty(yield* sends)
-    assert.isFalse((yield* send()).replayed)
+    expect(yield* sends).toEqual([])
+    expect((yield* send()).replayed).toBe(false)
   })
-})
 
-describe("the same key with other content", () => {
-  scenario("is a conflict, also in flight", function* () {
+  scenario("with a key of other content is a conflict, also in flight", function* () {
     const { send, ting } = yield* prepared()
     const held = yield* ting.hold("send", "after")
     const first = yield* Effect.fork(send())
     yield* held.arrived
-    const failure = yield* Effect.flip(send({ data: { trigger: 8 } }))
-    assert.strictEqual(failure.code, "idempotency_conflict")
-    assert.strictEqual(failure.details?.upstream_code, "idempotency_conflict")
+    expect(yield* Effect.flip(send({ data: { trigger: 8 } }))).toMatchObject({
+      code: "idempotency_conflict",
+      details: { upstream_code: "idempotency_conflict" }
+    })
     yield* held.release
-    assert.isFalse((yield* Fiber.join(first)).replayed)
-  })
-})
-
-describe("identical tings in flight", () => {
-  scenario("are one ting: the one that joined says that it is a replay", function* () {
-    const { send, ting } = yield* prepared()
-    const held = yield* ting.hold("send")
-    const first = yield* Effect.fork(send())
-    yield* held.arrived
-    const second = yield* Effect.fork(send())
-    yield* settle
-    yield* held.release
-    const sent = yield* Fiber.join(first)
-    assert.isFalse(sent.replayed)
-    deepStrictEqual(yield* Fiber.join(second), { ...sent, replayed: true })
-    assert.strictEqual(yield* ting.calls("send"), 1)
+    expect((yield* Fiber.join(first)).replayed).toBe(false)
   })
 
-  scenario("share one execution, whichever caller disconnects", function* () {
-    const { send, ting } = yield* prepared()
-    const held = yield* ting.hold("send")
-    const first = yield* Effect.fork(send())
-    yield* held.arrived
-    const second = yield* Effect.fork(send())
-    yield* settle
-    yield* Fiber.interrupt(first)
-    yield* held.release
-    assert.isTrue((yield* Fiber.join(second)).replayed)
-    assert.strictEqual(yield* ting.calls("send"), 1)
-  })
+  scenario.each([false, true])(
+    "shares one call with an identical one, which is a replay (the first caller disconnects: %s)",
+    function* (leaves) {
+      const { send, ting } = yield* prepared()
+      const held = yield* ting.hold("send")
+      const first = yield* Effect.fork(send())
+      yield* held.arrived
+      const second = yield* Effect.fork(send())
+      yield* settle
+      if (leaves) yield* Fiber.interrupt(first)
+      yield* held.release
+      const joined = yield* Fiber.join(second)
+      expect(joined.replayed).toBe(true)
+      if (!leaves) expect(yield* Fiber.join(first)).toEqual({ ...joined, replayed: false })
+      expect(yield* ting.calls("send")).toBe(1)
+    }
+  )
 
-  scenario("of two sessions are two calls", function* () {
+  scenario("of another session is a call of its own", function* () {
     const { plane, send, ting } = yield* prepared()
-    const notifications = yield* Notifications
     const { caller } = yield* signedIn()
     const held = yield* ting.hold("send", "after")
     const first = yield* Effect.fork(send())
     yield* held.arrived
-    assert.isTrue((yield* notifications.send(plane, caller, fired).pipe(inRequest())).replayed)
+    expect((yield* (yield* Notifications).send(plane, caller, fired).pipe(inRequest())).replayed).toBe(true)
     yield* held.release
-    assert.isFalse((yield* Fiber.join(first)).replayed)
+    expect((yield* Fiber.join(first)).replayed).toBe(false)
+  })
+})
+
+describe("the scopes of a session", () => {
+  scenario(
+    "are checked before a proof is requested: that of the call and that of the identity",
+    function* () {
+      const { caller, iam, plane, proofs } = yield* unregistered
+      const notifications = yield* Notifications
+      const calls = [
+        [scopes.send, (who: Caller) => notifications.send(plane, who, fired)],
+        [scopes.register, (who: Caller) => notifications.subscribe(plane, who)]
+      ] as const
+      for (const [own, call] of calls)
+        for (const lacking of [[own], [scopes.identity], [own, scopes.identity]])
+          expect(
+            yield* codeOf<unknown, { readonly code: string }, never>(call(without(caller, ...lacking)))
+          ).toBe("reconsent_required")
+      expect(yield* iam.calls("prove")).toBe(proofs)
+      yield* notifications.subscribe(plane, without(caller, scopes.send))
+      yield* notifications.send(plane, without(caller, scopes.register), fired)
+    }
+  )
+})
+
+describe("the subscription", () => {
+  scenario("registers the caller, also after the recipient revoked the grant, and is recorded", function* () {
+    const { caller, store, subscribe, ting } = yield* unregistered
+    expect(yield* store.recipients.isActive(deejay)).toBe(false)
+    const made = yield* subscribe
+    expect(made).toEqual({
+      id: expect.stringMatching(/^sub_/),
+      app_id: "music",
+      for: "si:deejay",
+      active: true
+    })
+    expect(yield* ting.isRegistered(deejay)).toBe(true)
+    expect(yield* store.recipients.isActive(deejay)).toBe(true)
+    expect(yield* (yield* StoreSwitches).seen("recipients.activate")).toEqual([
+      [{ ...deejay, organisationUuid: caller.membership.organisationUuid, subscriptionId: made.id }]
+    ])
+    yield* ting.revokeGrant(deejay)
+    yield* (yield* StoreSwitches).breakDown("recipients.activate")
+    expect((yield* subscribe).id).toBe(made.id)
+    expect(yield* ting.isRegistered(deejay)).toBe(true)
+  })
+
+  scenario(
+    "shares one call between equal requests, and none with another caller or organisation",
+    function* () {
+      const iam = yield* SimulatedIam
+      iam.production.addActor("c:ana", ["zenith"])
+      const { caller, plane, ting } = yield* prepared({ actor: "c:ana", registered: false })
+      const elsewhere = yield* (yield* Sessions).authenticate(plane, {
+        ...caller.credential,
+        organisation: "zenith"
+      })
+      const singer = yield* signedIn({ actor: "si:singer" })
+      const notifications = yield* Notifications
+      const held = yield* ting.hold("register")
+      const all = yield* Effect.fork(
+        Effect.forEach(
+          [caller, caller, elsewhere, singer.caller],
+          (one) => notifications.subscribe(plane, one).pipe(inRequest()),
+          { concurrency: "unbounded" }
+        )
+      )
+      yield* held.arrived
+      yield* settle
+      yield* held.release
+      const made = yield* Fiber.join(all)
+      expect(made.map((subscription) => subscription.for)).toEqual(["c:ana", "c:ana", "c:ana", "si:singer"])
+      expect([new Set(made.map(({ id }) => id)).size, yield* ting.calls("register")]).toEqual([3, 3])
+    }
+  )
+})
+
+describe("ting_ready", () => {
+  const ready = Effect.flatMap(Store, (store) => store.recipients.isActive(deejay))
+
+  scenario(
+    "turns false after a recipient_not_registered, and true after an accepted ting, not after a replay",
+    function* () {
+      const { send, store, ting } = yield* prepared()
+      yield* send()
+      yield* ting.revokeGrant(deejay)
+      expect(yield* codeOf(send({ key: "si:deejay/other" }))).toBe("recipient_not_registered")
+      expect(yield* ready).toBe(false)
+      expect((yield* send()).replayed).toBe(true)
+      expect(yield* ready).toBe(false)
+      yield* (yield* Notifications).subscribe(production, (yield* signedIn()).caller)
+      yield* store.recipients.deactivate(deejay)
+      yield* send({ key: "si:deejay/third" })
+      expect(yield* ready).toBe(true)
+    }
+  )
+
+  scenario("does not change on any other failure, and is written only when it changes", function* () {
+    const { send, ting } = yield* prepared()
+    const writes = Effect.map((yield* StoreSwitches).seen("recipients.activate"), ({ length }) => length)
+    const before = yield* writes
+    for (const [status, code] of [
+      [403, "permission_denied"],
+      [404, "not_found"],
+      [429, "temporarily_rate_limited"]
+    ] as const) {
+      yield* ting.failNext("send", tingRefusal(status, code))
+      yield* Effect.flip(send())
+    }
+    yield* send()
+    expect([yield* ready, yield* writes]).toEqual([true, before])
+  })
+
+  scenario("is optional: a database that fails affects neither a ting nor its refusal", function* () {
+    const { send, ting } = yield* prepared()
+    yield* (yield* StoreSwitches).breakDown("recipients.isActive")
+    expect((yield* send()).replayed).toBe(false)
+    yield* ting.revokeGrant(deejay)
+    expect(yield* codeOf(send({ key: "si:deejay/another" }))).toBe("recipient_not_registered")
+  })
+
+  scenario("is separate for each plane", function* () {
+    yield* prepared()
+    const there = yield* prepared({ environment: "e2e", registered: false })
+    yield* Effect.flip(there.send())
+    expect(yield* ready).toBe(true)
+    yield* there.subscribe
+    expect((yield* there.send()).replayed).toBe(false)
+  })
+})
+
+describe("a proved call to Ting", () => {
+  const registering = Effect.gen(function* () {
+    const made = yield* unregistered
+    const registration = yield* TingOnBehalf
+    return {
+      ...made,
+      registration,
+      register: registration.register(production, made.caller).pipe(inRequest())
+    }
+  })
+
+  scenario("has a new proof under a new key for every attempt, over the same bytes", function* () {
+    const { iam, register, ting } = yield* registering
+    const before = (yield* iam.proofRequests).length
+    yield* ting.failNext("register", lost("ting"), { times: 2, when: "after" })
+    yield* advanceClockDuring(register)
+    const requests = (yield* iam.proofRequests).slice(before)
+    const calls = yield* ting.seen
+    expect([requests.length, calls.length]).toEqual([3, 3])
+    const different = <A>(values: ReadonlyArray<A>) => new Set(values).size
+    expect(different(requests.map(({ key }) => key))).toBe(3)
+    expect(different(calls.map(({ proof }) => proof))).toBe(3)
+    expect(different([...requests, ...calls].map(({ body }) => body))).toBe(1)
+    expect(requests[0]).toMatchObject({ organisation: "acme", endpoint: "subscriptions.register" })
+    expect(read(calls[0]?.body)).toEqual({ org_id: "acme", app_id: "music", for: "si:deejay" })
+  })
+
+  /** Which call fails how often with what, the answer, and the attempts that Ting sees. */
+  const failures = [
+    ["register", tingRefusal(401, "proof_expired"), 2, undefined, 3],
+    ["register", tingRefusal(401, "proof_expired"), 3, "dependency_unavailable", 3],
+    ["register", unreachable("ting"), 3, "dependency_unavailable", 3],
+    ["register", tingRefusal(403, "permission_denied"), 1, "permission_denied", 1],
+    ["register", tingRefusal(401, "session_expired"), 1, "dependency_misconfigured", 1],
+    ["register", tingRefusal(429, "temporarily_rate_limited"), 1, "temporarily_rate_limited", 1],
+    ["prove", unreachable("iam"), 3, "dependency_unavailable", 0],
+    ["prove", iamRefusal(400, "invalid_subject_token"), 1, "unauthenticated", 0],
+    ["prove", iamRefusal(403, "obo_organization_not_authorized"), 1, "forbidden", 0],
+    ["prove", iamRefusal(404, "not_found"), 1, "reconsent_required", 0],
+    ["prove", iamRefusal(401, "invalid_client"), 1, "dependency_misconfigured", 0],
+    ["prove", iamRefusal(401, "proof_expired"), 1, "dependency_unavailable", 0]
+  ] as const
+  scenario.each(failures)(
+    "fails at %s with %j, %i times: %s",
+    function* ([method, failure, times, code, attempts]) {
+      const { iam, register, ting } = yield* registering
+      const proofs = yield* iam.calls("prove")
+      yield* method === "prove"
+        ? iam.failNext(method, failure, { times })
+        : ting.failNext(method, failure, { times })
+      const result = yield* advanceClockDuring(Effect.either(register))
+      if (code === undefined) expect(result._tag).toBe("Right")
+      else expect(result).toMatchObject({ left: { code } })
+      if (code === "dependency_unavailable")
+        expect(result).toMatchObject({
+          left: { details: { dependency: method === "prove" ? "iam" : "ting" } }
+        })
+      expect(yield* ting.calls("register")).toBe(attempts)
+      expect((yield* iam.calls("prove")) - proofs).toBe(method === "prove" ? times : attempts)
+    }
+  )
+
+  scenario.each([
+    ["prove", "iam"],
+    ["register", "ting"]
+  ] as const)("that hangs at %s until the deadline names %s", function* ([slow, dependency]) {
+    const { iam, register, ting } = yield* registering
+    const held = yield* slow === "prove" ? iam.hold(slow) : ting.hold(slow)
+    const fiber = yield* Effect.fork(Effect.flip(register))
+    yield* held.arrived
+    yield* TestClock.adjust("25 seconds")
+    expect(yield* Fiber.join(fiber)).toMatchObject({
+      code: "dependency_unavailable",
+      details: { dependency }
+    })
+  })
+
+  scenario("compares the clock with the time of the answer for its clock hint", function* () {
+    const { iam, register } = yield* registering
+    yield* TestClock.adjust("5 minutes")
+    const now = yield* TestClock.currentTimeMillis
+    for (const [answeredAt, hints] of [
+      [now, false],
+      [now - 61_000, true]
+    ] as const) {
+      yield* iam.failNext(
+        "prove",
+        new Refused({ dependency: "iam", status: 401, code: "invalid_client", answeredAt })
+      )
+      expect((yield* Effect.flip(register)).hint.includes("clock")).toBe(hints)
+    }
+  })
+
+  scenario("in a testing plane sends Ting's own test credentials", function* () {
+    const { registration, ting } = yield* registering
+    const { prepareRegistration } = yield* Ting
+    const { caller, plane } = yield* signedIn({ environment: "e2e" })
+    const recipient = prepareRegistration({ organisation: "acme", publicId: "si:deejay" })
+    const proof = yield* registration.callWithProof(plane, caller, recipient, (_, given) =>
+      Effect.succeed(given)
+    )
+    expect(Option.isSome(proof.testing)).toBe(true)
+    yield* registration.register(plane, caller)
+    expect(yield* ting.isRegistered({ ...deejay, plane: planeId(plane) })).toBe(true)
   })
 })

@@ -1,230 +1,236 @@
-import { assert, describe } from "vitest"
-import { deepStrictEqual } from "@effect/vitest/utils"
+/** The two calls that end what they are given: a refresh rotates a pair, a logout ends a session. */
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
+import { describe, expect } from "vitest"
 import { scopes } from "../../src/schema/Identity.ts"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
-import { type Plane, Production } from "../../src/services/Plane.ts"
+import type { Plane } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
-import { isLive, loginAs } from "../support/Logins.ts"
-import { type Login, SimulatedIam } from "../support/SimulatedIam.ts"
+import { isLive, login, loginAs, unknownToken } from "../support/Logins.ts"
+import { iamRefusal, type Login, SimulatedIam } from "../support/SimulatedIam.ts"
 import {
+  advanceClockDuring,
   callerKey,
   inRequest,
   lost,
-  advanceClockDuring,
   production,
   scenario,
   unreachable
 } from "../support/UseCaseLayers.ts"
+import { codeOf } from "./Codes.ts"
 
 const refresh = (token: string, key = callerKey("refresh"), plane: Plane = production) =>
   Effect.flatMap(Sessions, (sessions) =>
     sessions.refresh(plane, { refreshToken: Redacted.make(token), key })
   ).pipe(inRequest())
+const logout = (token: string, key = callerKey("logout"), plane: Plane = production) =>
+  Effect.flatMap(Sessions, (sessions) => sessions.logout(plane, { token: Redacted.make(token), key })).pipe(
+    inRequest()
+  )
 
 /** A session; of the deejay by default. */
 const session = (who: Partial<Login> = {}) =>
   Effect.gen(function* () {
     const iam = yield* SimulatedIam
     const made = yield* loginAs(who)
-    return { iam, made, token: made.refresh_token }
+    return { iam, made, token: made.refresh_token, access: made.access_token }
   })
+const x = (count: number) => "x".repeat(count)
+const identities = [scopes.identity, "self.profile.read"]
 
 describe("a refresh", () => {
-  scenario("rotates the pair and returns the session without `ting`", function* () {
-    const { made } = yield* session()
-    const fresh = yield* refresh(made.refresh_token)
-    assert.notStrictEqual(fresh.access_token, made.access_token)
-    assert.notStrictEqual(fresh.refresh_token, made.refresh_token)
-    const { ting: _, ...shape } = made
-    deepStrictEqual(
-      { ...fresh, access_token: "", refresh_token: "" },
-      { ...shape, access_token: "", refresh_token: "" }
-    )
-    assert.isTrue(yield* isLive(made.access_token), "old access tokens stay live")
-  })
-
   scenario(
-    "makes two upstream round trips, under the digest of operation, plane and caller's key",
+    "rotates the pair in two round trips under a derived key, and returns the session without `ting`",
     function* () {
-      const { iam, token } = yield* session()
-      const introspections = yield* iam.calls("introspect")
-      const proofs = yield* iam.calls("prove")
-      yield* refresh(token, callerKey("mine"))
-      deepStrictEqual(yield* iam.keys("refresh"), [upstreamKey("refresh", Production(), callerKey("mine"))])
-      assert.strictEqual(yield* iam.calls("introspect"), introspections + 1)
-      assert.strictEqual(yield* iam.calls("prove"), proofs)
+      const { access, iam, made, token } = yield* session()
+      const before = [yield* iam.calls("introspect"), yield* iam.calls("prove")]
+      const fresh = yield* refresh(token, callerKey("mine"))
+      const { ting: _, ...shape } = made
+      expect(fresh).toEqual({ ...shape, access_token: expect.any(String), refresh_token: expect.any(String) })
+      expect([fresh.access_token === access, fresh.refresh_token === token]).toEqual([false, false])
+      expect(yield* isLive(access)).toBe(true)
+      expect(yield* iam.keys("refresh")).toEqual([upstreamKey("refresh", production, callerKey("mine"))])
+      // The last one is that of `isLive`.
+      expect([(yield* iam.calls("introspect")) - 2, yield* iam.calls("prove")]).toEqual(before)
     }
   )
 
-  scenario("never adds scopes, and does not require a new consent by itself", function* () {
-    const { made } = yield* session({ scopes: ["self.identity.read", "self.profile.read"] })
-    const fresh = yield* refresh(made.refresh_token)
-    assert.strictEqual(fresh.scope, "self.identity.read self.profile.read")
-  })
-
-  scenario("names its actor after the identity scope was withdrawn", function* () {
-    const { iam, token } = yield* session()
-    iam.production.withdrawScope(scopes.identity)
+  scenario("never adds scopes, and keeps its actor after the identity scope was withdrawn", function* () {
+    const { iam, token } = yield* session({ scopes: identities })
     const fresh = yield* refresh(token)
-    deepStrictEqual(fresh.actor, { type: "silicon", public_id: "si:deejay" })
-    assert.notInclude(fresh.scope, scopes.identity)
+    expect(fresh.scope).toBe(identities.join(" "))
+    iam.production.withdrawScope(scopes.identity)
+    expect(yield* refresh(fresh.refresh_token, callerKey("next"))).toMatchObject({
+      actor: { type: "silicon", public_id: "si:deejay" },
+      scope: "self.profile.read"
+    })
   })
 
-  scenario("returns the remaining lifetime, also on a replay just under 600 s later", function* () {
+  scenario("is replayed for 10 minutes, with the rest of its lifetime", function* () {
     const { token } = yield* session()
     const first = yield* refresh(token)
     yield* TestClock.adjust("599 seconds")
-    const again = yield* refresh(token)
-    deepStrictEqual(again, { ...first, expires_in: 1201 })
+    expect(yield* refresh(token)).toEqual({ ...first, expires_in: 1201 })
     yield* TestClock.adjust("1 seconds")
-    assert.strictEqual((yield* Effect.flip(refresh(token))).code, "idempotency_response_expired")
+    expect(yield* codeOf(refresh(token))).toBe("idempotency_response_expired")
   })
 
-  scenario("is forbidden without a remaining organisation; the family stays alive", function* () {
+  scenario("without an organisation or a public id is a refusal; the family stays alive", function* () {
     const { iam, token } = yield* session()
     iam.production.setMember("si:deejay", "acme", false)
-    const failure = yield* Effect.flip(refresh(token))
-    assert.strictEqual(failure.code, "forbidden")
-    deepStrictEqual(failure.details, { reason: "no_organization" })
+    expect(yield* Effect.flip(refresh(token))).toMatchObject({
+      code: "forbidden",
+      details: { reason: "no_organization" }
+    })
     iam.production.setMember("si:deejay", "acme", true)
-    assert.strictEqual((yield* refresh(token)).org_id, "acme")
-  })
-
-  scenario("is reconsent_required without any public id; the family stays alive", function* () {
-    const { iam, token } = yield* session()
     iam.production.withdrawScope(scopes.identity)
     yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
-    assert.strictEqual((yield* Effect.flip(refresh(token))).code, "reconsent_required")
+    expect(yield* codeOf(refresh(token))).toBe("reconsent_required")
     yield* iam.alter((found) => found)
-    deepStrictEqual((yield* refresh(token)).actor, { type: "silicon", public_id: "si:deejay" })
-  })
-})
-
-describe("a refused refresh", () => {
-  scenario("is 401; a consumed token under a new key revokes the whole family", function* () {
-    const { token, made } = yield* session()
-    const fresh = yield* refresh(token)
-    assert.strictEqual((yield* Effect.flip(refresh(token, callerKey("new")))).code, "unauthenticated")
-    assert.isFalse(yield* isLive(fresh.access_token))
-    assert.isFalse(yield* isLive(made.access_token))
-    assert.strictEqual(
-      (yield* Effect.flip(refresh(fresh.refresh_token, callerKey("next")))).code,
-      "unauthenticated"
-    )
+    expect((yield* refresh(token)).actor.public_id).toBe("si:deejay")
   })
 
-  scenario("says to log in again, and never to refresh", function* () {
+  scenario(
+    "under a new key of a consumed token revokes the whole family, and says to log in again",
+    function* () {
+      const { access, iam, token } = yield* session()
+      const fresh = yield* refresh(token)
+      const refused = [
+        yield* Effect.flip(refresh(token, callerKey("new"))),
+        yield* Effect.flip(refresh("nonsense"))
+      ]
+      for (const failure of refused)
+        expect(failure).toMatchObject({
+          code: "unauthenticated",
+          hint: expect.stringMatching(/^Log in again(?!.*(?:access token|refresh the session))/),
+          message: expect.stringMatching(/refresh token/)
+        })
+      expect(yield* iam.calls("refresh")).toBe(2)
+      for (const one of [access, fresh.access_token]) expect(yield* isLive(one)).toBe(false)
+      expect(yield* codeOf(refresh(fresh.refresh_token, callerKey("next")))).toBe("unauthenticated")
+    }
+  )
+
+  scenario(
+    "of a string that is no well-formed token is 401 without a call; IAM judges the others",
+    function* () {
+      const { iam } = yield* session()
+      for (const token of [
+        "",
+        "ort_",
+        `ort_${x(27)}`,
+        `ort_${x(8189)}`,
+        `ort_${x(40)} `,
+        `oat_${x(43)}`,
+        "nonsense"
+      ])
+        expect(yield* codeOf(refresh(token))).toBe("unauthenticated")
+      expect(yield* iam.calls("refresh")).toBe(0)
+      for (const token of [`ort_${x(28)}`, `ort_${x(8_188)}`, `ort_${"!~/+=.".repeat(5)}`])
+        expect(yield* codeOf(refresh(token, callerKey(String(token.length))))).toBe("unauthenticated")
+      expect(yield* iam.calls("refresh")).toBe(3)
+    }
+  )
+
+  scenario("conflicts with another token under its key, in flight or later", function* () {
     const { iam, token } = yield* session()
-    yield* refresh(token)
-    const spent = yield* Effect.flip(refresh(token, callerKey("new")))
-    const malformed = yield* Effect.flip(refresh("nonsense"))
-    for (const { code, hint, message } of [spent, malformed]) {
-      assert.strictEqual(code, "unauthenticated")
-      assert.match(hint, /^Log in again/)
-      assert.notMatch(hint, /access token|refresh the session/)
-      assert.match(message, /refresh token/)
-    }
-    assert.strictEqual(yield* iam.calls("refresh"), 2)
-  })
-
-  scenario("is 401 without a call for a string that is no well-formed ort_ token", function* () {
-    const { iam } = yield* session()
-    for (const token of [
-      "",
-      "ort_",
-      `ort_${"x".repeat(27)}`,
-      `ort_${"x".repeat(8189)}`,
-      `ort_${"x".repeat(40)} `,
-      `oat_${"x".repeat(43)}`,
-      "nonsense"
-    ]) {
-      assert.strictEqual((yield* Effect.flip(refresh(token))).code, "unauthenticated", token.slice(0, 40))
-    }
-    assert.strictEqual(yield* iam.calls("refresh"), 0)
-  })
-
-  scenario("comes from IAM for a token of up to 8192 visible characters", function* () {
-    const { iam } = yield* session()
-    const given = [`ort_${"x".repeat(8_188)}`, `ort_${"!~/+=.".repeat(5)}`]
-    for (const token of given) {
-      const refused = yield* Effect.flip(refresh(token, callerKey(String(token.length))))
-      assert.strictEqual(refused.code, "unauthenticated")
-    }
-    assert.strictEqual(yield* iam.calls("refresh"), given.length)
-  })
-
-  scenario("is a conflict for the same key with another token, in flight or later", function* () {
-    const { iam, token } = yield* session()
-    const other = `ort_${"x".repeat(43)}`
+    const other = codeOf(refresh(`ort_${x(43)}`))
     const held = yield* iam.hold("refresh")
     const first = yield* Effect.fork(refresh(token))
     yield* held.arrived
-    assert.strictEqual((yield* Effect.flip(refresh(other))).code, "idempotency_conflict")
-    assert.strictEqual(yield* iam.calls("refresh"), 1)
+    expect([yield* other, yield* iam.calls("refresh")]).toEqual(["idempotency_conflict", 1])
     yield* held.release
     yield* Fiber.join(first)
-    assert.strictEqual((yield* Effect.flip(refresh(other))).code, "idempotency_conflict")
+    expect(yield* other).toBe("idempotency_conflict")
+  })
+
+  scenario.each([
+    ["refresh", unreachable("iam"), "before"],
+    ["refresh", lost("iam"), "after"],
+    ["introspect", lost("iam"), "before"]
+  ] as const)("is never a logout in an outage: %s, %j %s", function* ([method, failure, when]) {
+    const { iam, token } = yield* session()
+    yield* iam.failNext(method, failure, { times: 3, when })
+    expect(yield* advanceClockDuring(codeOf(refresh(token)))).toBe("dependency_unavailable")
+    const fresh = yield* refresh(token)
+    expect(yield* isLive(fresh.access_token)).toBe(true)
+    expect(new Set(yield* iam.keys("refresh")).size).toBe(1)
+  })
+
+  scenario("in a testing plane names the plane; production does not accept its token", function* () {
+    const iam = yield* SimulatedIam
+    const environment = yield* iam.environment("e2e")
+    const { plane, state } = environment
+    state.addActor("si:tester", ["acme"])
+    const made = yield* login(Redacted.make("si:tester"), callerKey("login"), plane)
+    expect(yield* codeOf(refresh(made.refresh_token))).toBe("unauthenticated")
+    const fresh = yield* refresh(made.refresh_token, callerKey("refresh"), plane)
+    expect(fresh.testing_environment_id).toBe(plane.environmentId)
+    yield* iam.deleteEnvironment(environment)
+    expect(yield* codeOf(refresh(fresh.refresh_token, callerKey("2"), plane))).toBe("testing_secret_invalid")
   })
 })
 
-describe("an outage is never a logout", () => {
-  scenario("without an answer it is 503, and the same key completes the refresh later", function* () {
-    const { iam, token } = yield* session()
-    for (const failure of [unreachable("iam"), lost("iam")]) {
-      yield* iam.failNext("refresh", failure, { times: 3 })
-      assert.strictEqual(
-        (yield* advanceClockDuring(Effect.flip(refresh(token)))).code,
-        "dependency_unavailable"
-      )
-    }
-    assert.isTrue(yield* isLive((yield* refresh(token)).access_token))
+describe("a logout", () => {
+  scenario("with a refresh token, also a rotated one, revokes its family, and no other login", function* () {
+    const { access, token } = yield* session()
+    const other = yield* loginAs({}, callerKey("other"))
+    const fresh = yield* refresh(token)
+    yield* logout(token)
+    for (const [one, alive] of [
+      [access, false],
+      [fresh.access_token, false],
+      [other.access_token, true]
+    ] as const)
+      expect(yield* isLive(one)).toBe(alive)
   })
 
-  scenario("a lost answer is retried under the same key: the pair is rotated once", function* () {
-    const { iam, token } = yield* session()
-    yield* iam.failNext("refresh", lost("iam"), { times: 2, when: "after" })
-    const fresh = yield* advanceClockDuring(refresh(token))
-    assert.isTrue(yield* isLive(fresh.access_token))
-    assert.strictEqual(yield* iam.calls("refresh"), 3)
-    assert.strictEqual(new Set(yield* iam.keys("refresh")).size, 1)
+  scenario("with an access token revokes that token only", function* () {
+    const { access, token } = yield* session()
+    yield* logout(access)
+    expect(yield* isLive(access)).toBe(false)
+    expect(yield* isLive((yield* refresh(token)).access_token)).toBe(true)
   })
 
-  scenario("an unanswered introspection loses no pair", function* () {
-    const { iam, token } = yield* session()
-    yield* iam.failNext("introspect", lost("iam"), { times: 3 })
-    assert.strictEqual(
-      (yield* advanceClockDuring(Effect.flip(refresh(token)))).code,
-      "dependency_unavailable"
-    )
-    assert.isTrue(yield* isLive((yield* refresh(token)).access_token))
+  scenario("succeeds without a call for a token that IAM never issued", function* () {
+    const { iam } = yield* session()
+    const odd = ["", "any text", `obo_${x(43)}`, `ORT_${x(43)}`, `Bearer oat_${x(43)}`, "ort_", "oat_"]
+    for (const token of [...odd, `oat_${x(27)}`, `ort_${x(4093)}`, `oat_${"é".repeat(43)}`])
+      yield* logout(token)
+    expect(yield* iam.calls("revoke")).toBe(0)
+    const possible = [unknownToken, `ort_${x(28)}`, `ort_${x(4_092)}`]
+    for (const token of possible) yield* logout(token, callerKey(String(token.length)))
+    expect(yield* iam.revoked).toEqual(possible)
   })
-})
 
-describe("in a testing plane", () => {
-  scenario(
-    "rotates the session there and names the plane; production does not accept its token",
-    function* () {
-      const iam = yield* SimulatedIam
-      const sessions = yield* Sessions
-      const environment = yield* iam.environment("e2e")
-      const { plane, state } = environment
-      state.addActor("si:tester", ["acme"])
-      const made = yield* sessions
-        .login(plane, { slt: Redacted.make("si:tester"), key: callerKey("login") })
-        .pipe(inRequest())
-      assert.strictEqual((yield* Effect.flip(refresh(made.refresh_token))).code, "unauthenticated")
-      const fresh = yield* refresh(made.refresh_token, callerKey("refresh"), plane)
-      assert.strictEqual(fresh.testing_environment_id, plane.environmentId)
-      yield* iam.deleteEnvironment(environment)
-      assert.strictEqual(
-        (yield* Effect.flip(refresh(fresh.refresh_token, callerKey("2"), plane))).code,
-        "testing_secret_invalid"
-      )
-    }
-  )
+  scenario("is replayed under its derived key, and succeeds after the replay window", function* () {
+    const { iam, token } = yield* session()
+    yield* logout(token, callerKey("mine"))
+    yield* TestClock.adjust("1 hour")
+    yield* logout(token, callerKey("mine"))
+    const key = upstreamKey("logout", production, callerKey("mine"))
+    expect(yield* iam.keys("revoke")).toEqual([key, key])
+    yield* iam.failNext("revoke", iamRefusal(409, "idempotency_response_expired"))
+    yield* logout(token)
+  })
+
+  scenario("is 503 when IAM does not answer, because the session may still exist", function* () {
+    const { access, iam, token } = yield* session()
+    yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
+    expect(yield* advanceClockDuring(codeOf(logout(token)))).toBe("dependency_unavailable")
+    yield* iam.failNext("revoke", lost("iam"), { times: 2, when: "after" })
+    yield* advanceClockDuring(logout(token))
+    expect([new Set(yield* iam.keys("revoke")).size, yield* isLive(access)]).toEqual([1, false])
+  })
+
+  scenario("in one plane does not affect the other", function* () {
+    const { access, iam, token } = yield* session()
+    const { plane } = yield* iam.environment("e2e")
+    yield* logout(token, callerKey("logout"), plane)
+    expect(yield* isLive(access)).toBe(true)
+    expect(yield* iam.keys("revoke")).toEqual([upstreamKey("logout", plane, callerKey("logout"))])
+  })
 })

@@ -1,225 +1,200 @@
-import { assert, describe } from "vitest"
-import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
+import { describe, expect } from "vitest"
 import type { ReportRequest } from "../../src/schema/Report.ts"
-import { DeliveryUpdate, Store } from "../../src/services/Store.ts"
+import { digestOf } from "../../src/services/Digest.ts"
+import { DeliveryUpdate, Store, Verified } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
 import type { SettingsOverrides } from "../support/Settings.ts"
 import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import { admitted, message, submit } from "../support/Submitting.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
 import { bearer, callerKey, lost, scenario, signedIn, unreachable } from "../support/UseCaseLayers.ts"
+import { codeOf } from "./Codes.ts"
 
-const settings: SettingsOverrides = {
-  tracker: Option.some({
-    token: Redacted.make("tracker-token"),
-    owner: "harbor",
-    repository: "music",
-    url: "https://api.github.com",
-    reconcileSeconds: [5, 15, 40]
-  })
+const tracker = {
+  token: Redacted.make("tracker-token"),
+  owner: "harbor",
+  repository: "music",
+  url: "https://api.github.com",
+  reconcileSeconds: [5, 15, 40]
 }
+const settings: SettingsOverrides = { tracker: Option.some(tracker) }
+const storedAs = (id: string) =>
+  Effect.flatMap(Store, (store) => Effect.map(store.reports.find(id), Option.getOrThrow))
 
 describe("a report", () => {
   scenario("is stored and acknowledged without a name when it is anonymous", function* () {
-    const store = yield* Store
     const report = yield* submit()
-    assert.match(report.id, /^rep_[0-9a-f]{32}$/)
-    deepStrictEqual(
-      { ...report, id: "" },
-      {
-        id: "",
-        status: "stored",
-        issue_url: null,
-        reporter: null,
-        created_at: "2026-11-21T10:00:00.400Z",
-        replayed: false
-      }
-    )
-    const stored = Option.getOrThrow(yield* store.reports.find(report.id))
-    assert.strictEqual(stored.reporter._tag, "Anonymous")
-    assert.strictEqual(stored.plane, "production")
-    assert.strictEqual(stored.source, "daemon")
-    assert.strictEqual(stored.requestId, "request-of-report")
-    deepStrictEqual(stored.content, { message, pr: null, attachments: [], context: null })
-    assert.match(stored.marker, /^[0-9a-f]{32}$/)
+    expect(report).toEqual({
+      id: expect.stringMatching(/^rep_[0-9a-f]{32}$/),
+      status: "stored",
+      issue_url: null,
+      reporter: null,
+      created_at: "2026-11-21T10:00:00.400Z",
+      replayed: false
+    })
+    expect(yield* storedAs(report.id)).toMatchObject({
+      reporter: { _tag: "Anonymous" },
+      plane: "production",
+      source: "daemon",
+      requestId: "request-of-report",
+      content: { message, pr: null, attachments: [], context: null },
+      marker: expect.stringMatching(/^[0-9a-f]{32}$/)
+    })
   })
 
-  scenario("of a signed-in caller has the caller's verified name", function* () {
+  scenario("of a signed-in caller has the verified name, and keeps all fields that were sent", function* () {
     const { token } = yield* signedIn()
-    const report = yield* submit({ token })
-    assert.strictEqual(report.reporter, "si:deejay")
-  })
-
-  scenario("keeps all fields that were sent", function* () {
-    const store = yield* Store
     const full: ReportRequest = {
       message: `  ${message}\n`,
       pr: "https://github.com/harbor/music/pull/12",
       attachments: [{ name: "player.log", content: "line 1\nline 2" }],
       context: { version: "1.2.3", deep: [{ nothing: null }] }
     }
-    const { id } = yield* submit({ request: full })
-    deepStrictEqual(Option.getOrThrow(yield* store.reports.find(id)).content, full)
+    const { id, reporter } = yield* submit({ token, request: full })
+    expect([reporter, (yield* storedAs(id)).content]).toEqual(["si:deejay", full])
   })
 
   scenario("that the database failed to store is 503, never acknowledged", function* () {
     yield* (yield* StoreSwitches).breakDown("reports.admit")
-    const failure = yield* Effect.flip(submit())
-    assert.strictEqual(failure.code, "dependency_unavailable")
-    deepStrictEqual(failure.details, { dependency: "database" })
+    expect(yield* Effect.flip(submit())).toMatchObject({
+      code: "dependency_unavailable",
+      details: { dependency: "database" }
+    })
   })
 
+  const secret = `ort_${"s3cret".repeat(8)}`
   scenario(
-    "is returned as filed, with its address, once its issue exists",
+    "has no credential when it is stored: those in its text, the caller's key and the token",
     function* () {
-      const store = yield* Store
-      const first = yield* submit()
-      const now = yield* TestClock.currentTimeMillis
-      const [delivery] = yield* store.deliveries.lease({
-        kinds: ["report"],
-        count: 1,
-        concurrency: 1,
-        now,
-        leaseUntil: now + 60_000,
-        owner: "worker"
+      const { token } = yield* signedIn()
+      const key = callerKey("secret key")
+      yield* submit({
+        token,
+        key,
+        request: {
+          message: `${message} ${secret}`,
+          attachments: [{ name: `log of ${secret}`, content: `token=${secret}` }],
+          context: { [secret]: 1, deep: [{ value: secret }] }
+        }
       })
-      const issue = { number: 7, url: "https://github.com/harbor/music/issues/7" }
-      yield* store.deliveries.update(
-        delivery?.id ?? "",
-        delivery?.fence ?? 0,
-        DeliveryUpdate.Delivered({ at: now, issue: Option.some(issue), sweepAt: Option.none() })
-      )
-      deepStrictEqual(yield* submit(), {
-        ...first,
-        status: "filed",
-        issue_url: issue.url,
-        replayed: true
-      })
-    },
-    { settings }
+      const stored = JSON.stringify(yield* admitted)
+      for (const text of [secret, Redacted.value(key), Redacted.value(token), digestOf(token)])
+        expect(stored).not.toContain(text)
+      for (const text of [`${message} [redacted]`, "token=[redacted]", digestOf(key)])
+        expect(stored).toContain(text)
+      // Two credentials in one place still make two contents.
+      const other = submit({ token, key, request: { message: `${message} ${secret}x` } })
+      expect(yield* codeOf(other)).toBe("idempotency_conflict")
+    }
   )
 })
 
-describe("a report is enqueued for the tracker", () => {
-  const waiting = Effect.gen(function* () {
-    const store = yield* Store
-    return (yield* store.deliveries.counts).reduce((sum, { count }) => sum + count, 0)
-  })
+describe("the delivery of a report", () => {
+  const waiting = Effect.flatMap(Store, (store) =>
+    Effect.map(store.deliveries.counts, (counts) => counts.reduce((sum, { count }) => sum + count, 0))
+  )
 
   scenario(
-    "in the same commit, once",
+    "is enqueued in the same commit, once; filed, the report has its address",
     function* () {
+      const store = yield* Store
+      const first = yield* submit()
       yield* submit()
-      yield* submit()
-      assert.strictEqual(yield* waiting, 1)
+      expect(yield* waiting).toBe(1)
+      const now = yield* TestClock.currentTimeMillis
+      const lease = { count: 1, concurrency: 1, now, leaseUntil: now + 60_000, owner: "worker" }
+      const [delivery] = yield* store.deliveries.lease({ kinds: ["report"], ...lease })
+      const issue = { number: 7, url: "https://github.com/harbor/music/issues/7" }
+      const delivered = DeliveryUpdate.Delivered({
+        at: now,
+        issue: Option.some(issue),
+        sweepAt: Option.none()
+      })
+      yield* store.deliveries.update(delivery?.id ?? "", delivery?.fence ?? 0, delivered)
+      expect(yield* submit()).toEqual({ ...first, status: "filed", issue_url: issue.url, replayed: true })
     },
     { settings }
   )
 
-  scenario("but not without a tracker", function* () {
+  scenario("is none without a tracker", function* () {
     yield* submit()
-    assert.strictEqual(yield* waiting, 0)
+    expect(yield* waiting).toBe(0)
   })
 
   scenario(
-    "but never for a testing plane: the report is stored with its plane",
+    "is none for a testing plane: the report is stored with its plane",
     function* () {
-      const store = yield* Store
       const { plane, token } = yield* signedIn({ environment: "e2e" })
       const report = yield* submit({ plane, token })
-      assert.strictEqual(report.reporter, "si:deejay")
-      const stored = Option.getOrThrow(yield* store.reports.find(report.id))
-      assert.strictEqual(stored.plane, plane._tag === "Testing" ? plane.environmentId : "")
-      assert.strictEqual(yield* waiting, 0)
+      expect(report.reporter).toBe("si:deejay")
+      expect((yield* storedAs(report.id)).plane).toBe(plane._tag === "Testing" ? plane.environmentId : "")
+      expect(yield* waiting).toBe(0)
     },
     { settings }
   )
 })
 
 describe("a reporter's token", () => {
-  scenario("that IAM refuses is 401, and nothing is stored", function* () {
-    const { token } = bearer(`oat_${"x".repeat(43)}`)
-    assert.strictEqual((yield* Effect.flip(submit({ token }))).code, "unauthenticated")
-    assert.isEmpty(yield* admitted)
-  })
+  const dead = bearer(`oat_${"x".repeat(43)}`).token
 
-  scenario("that does not grant the organisation is 403, and nothing is stored", function* () {
-    const { token } = yield* signedIn()
-    const failure = yield* Effect.flip(submit({ token, organisation: "elsewhere" }))
-    assert.strictEqual(failure.code, "forbidden")
-    assert.isEmpty(yield* admitted)
-  })
-
-  scenario("in a deleted testing environment is testing_secret_invalid", function* () {
+  scenario("that IAM refuses, or that lacks the organisation, stores nothing", function* () {
     const iam = yield* SimulatedIam
+    const { token } = yield* signedIn()
     const environment = yield* iam.environment("e2e")
     yield* iam.deleteEnvironment(environment)
-    const { token } = bearer(`oat_${"x".repeat(43)}`)
-    const failure = yield* Effect.flip(submit({ token, plane: environment.plane }))
-    assert.strictEqual(failure.code, "testing_secret_invalid")
+    for (const [given, code] of [
+      [{ token: dead }, "unauthenticated"],
+      [{ token, organisation: "elsewhere" }, "forbidden"],
+      [{ token: dead, plane: environment.plane }, "testing_secret_invalid"]
+    ] as const)
+      expect(yield* codeOf(submit(given))).toBe(code)
+    expect(yield* admitted).toEqual([])
   })
 
   scenario("that IAM does not verify within 3 s stores the report as unverified", function* () {
     const iam = yield* SimulatedIam
-    const store = yield* Store
     const { token } = yield* signedIn()
     const held = yield* iam.hold("introspect")
     const fiber = yield* Effect.fork(submit({ token }))
     yield* held.arrived
     yield* TestClock.adjust("2999 millis")
-    assert.isTrue(Option.isNone(yield* Fiber.poll(fiber)))
+    expect(Option.isNone(yield* Fiber.poll(fiber))).toBe(true)
     yield* TestClock.adjust("1 millis")
-    const report = yield* Fiber.join(fiber)
-    assert.isNull(report.reporter)
-    assert.strictEqual(Option.getOrThrow(yield* store.reports.find(report.id)).reporter._tag, "Unverified")
+    const { id, reporter } = yield* Fiber.join(fiber)
+    expect([reporter, (yield* storedAs(id)).reporter._tag]).toEqual([null, "Unverified"])
   })
 
-  scenario("is introspected once: an outage or a 429 costs no retries", function* () {
-    const iam = yield* SimulatedIam
-    const store = yield* Store
-    const { token } = yield* signedIn()
-    const limited = new Refused({
-      dependency: "iam",
-      status: 429,
-      code: "rate_limited",
-      retryAfterSeconds: 60
-    })
-    for (const [index, failure] of [
-      unreachable("iam"),
-      lost("iam"),
-      limited,
-      iamRefusal(401, "invalid_client")
-    ].entries()) {
+  const limited = new Refused({ dependency: "iam", status: 429, code: "rate_limited", retryAfterSeconds: 60 })
+  scenario.each([unreachable("iam"), lost("iam"), limited, iamRefusal(401, "invalid_client")])(
+    "is introspected once, and unverified after %j",
+    function* (failure) {
+      const iam = yield* SimulatedIam
+      const { token } = yield* signedIn()
       const introspections = yield* iam.calls("introspect")
       yield* iam.failNext("introspect", failure)
-      const report = yield* submit({ token, key: callerKey(`outage ${index}`) })
-      assert.isNull(report.reporter)
-      assert.strictEqual(Option.getOrThrow(yield* store.reports.find(report.id)).reporter._tag, "Unverified")
-      assert.strictEqual(yield* iam.calls("introspect"), introspections + 1)
+      const { id, reporter } = yield* submit({ token })
+      expect([reporter, (yield* storedAs(id)).reporter._tag]).toEqual([null, "Unverified"])
+      expect(yield* iam.calls("introspect")).toBe(introspections + 1)
     }
-  })
+  )
 })
 
-describe("The pull request of a report", () => {
-  const withPr = (pr: string, key = callerKey(pr.slice(-20))) => submit({ request: { message, pr }, key })
-  const enterprise: SettingsOverrides = {
-    tracker: Option.map(settings.tracker ?? Option.none(), (tracker) => ({
-      ...tracker,
-      url: "https://git.harbor.example/api/v3"
-    }))
-  }
-
-  scenario(
-    "must be one of its pull requests, also without a token for the tracker",
-    function* () {
-      yield* withPr("https://github.com/harbor/music/pull/12")
-      yield* withPr("https://github.com/Harbor/Music/pull/13")
-      for (const pr of [
+describe("the pull request of a report", () => {
+  const withPr = (pr: string) =>
+    submit({ request: { message, pr }, key: callerKey(digestOf(Redacted.make(pr))) })
+  const github = "https://github.com/harbor/music/pull/12"
+  const repository = { owner: "harbor", name: "music", url: "https://api.github.com" }
+  const enterprise = { ...tracker, url: "https://git.harbor.example/api/v3" }
+  const rows: ReadonlyArray<readonly [SettingsOverrides, ReadonlyArray<string>, ReadonlyArray<string>]> = [
+    [
+      { repository: Option.some(repository) },
+      [github, "https://github.com/Harbor/Music/pull/13"],
+      [
         "https://github.com/harbor/other/pull/12",
         "https://github.com/other/music/pull/12",
         "https://github.com/harbor/music2/pull/12",
@@ -227,32 +202,31 @@ describe("The pull request of a report", () => {
         "https://api.github.com/harbor/music/pull/12",
         "https://gitlab.com/harbor/music/pull/12",
         "https://github.com.example/harbor/music/pull/12"
-      ]) {
-        const failure = yield* Effect.flip(withPr(pr))
-        assert.strictEqual(failure.code, "invalid_input", pr)
-        deepStrictEqual(
-          failure.details?.fields?.map(({ path }) => path),
-          ["pr"]
-        )
-      }
-    },
-    {
-      settings: {
-        repository: Option.some({ owner: "harbor", name: "music", url: "https://api.github.com" })
-      }
-    }
-  )
-
-  scenario(
-    "may be on the tracker's own host, and on github.com",
-    function* () {
-      yield* withPr("https://git.harbor.example/harbor/music/pull/12")
-      yield* withPr("https://github.com/harbor/music/pull/12", callerKey("github"))
-      const failure = yield* Effect.flip(withPr("https://git.other.example/harbor/music/pull/12"))
-      assert.strictEqual(failure.code, "invalid_input")
-    },
-    { settings: enterprise }
-  )
+      ]
+    ],
+    [
+      { tracker: Option.some(enterprise) },
+      [github, "https://git.harbor.example/harbor/music/pull/12"],
+      ["https://git.other.example/harbor/music/pull/12"]
+    ],
+    [{}, ["https://gitlab.com/any/thing/pull/12"], []]
+  ]
+  for (const [overrides, fits, misses] of rows)
+    scenario(
+      `is one of the configured repository: ${fits.join(", ")}`,
+      function* () {
+        for (const pr of fits) yield* withPr(pr)
+        for (const pr of misses) {
+          const failure = yield* Effect.flip(withPr(pr))
+          expect([pr, failure.code, failure.details?.fields?.map(({ path }) => path)]).toEqual([
+            pr,
+            "invalid_input",
+            ["pr"]
+          ])
+        }
+      },
+      { settings: overrides }
+    )
 
   scenario(
     "is checked before IAM is called",
@@ -260,14 +234,75 @@ describe("The pull request of a report", () => {
       const iam = yield* SimulatedIam
       const { token } = yield* signedIn()
       const introspections = yield* iam.calls("introspect")
-      const pr = "https://github.com/other/music/pull/12"
-      yield* Effect.flip(submit({ token, request: { message, pr } }))
-      assert.strictEqual(yield* iam.calls("introspect"), introspections)
+      yield* Effect.flip(
+        submit({ token, request: { message, pr: "https://github.com/other/music/pull/12" } })
+      )
+      expect(yield* iam.calls("introspect")).toBe(introspections)
     },
     { settings }
   )
+})
 
-  scenario("may be any pull request without a configured repository", function* () {
-    yield* withPr("https://gitlab.com/any/thing/pull/12")
+describe("the same key", () => {
+  scenario(
+    "replays the report for the same content, and conflicts for other content of the same reporter",
+    function* () {
+      const { token } = yield* signedIn()
+      const later = yield* signedIn()
+      for (const [who, again] of [
+        [{}, {}],
+        [{ token }, { token: later.token }]
+      ]) {
+        const first = yield* submit(who)
+        yield* TestClock.adjust("10 minutes")
+        expect(yield* submit(again)).toEqual({ ...first, replayed: true })
+        for (const other of [
+          { message: `${message}!` },
+          { message, pr: "https://github.com/harbor/music/pull/1" },
+          { message, attachments: [] },
+          { message, context: {} }
+        ])
+          expect(yield* codeOf(submit({ ...who, request: other }))).toBe("idempotency_conflict")
+      }
+    }
+  )
+
+  scenario("compares decoded content: key order and null members are ignored", function* () {
+    const first = yield* submit({ request: { message, context: { a: 1, b: { c: null, d: 2 } } } })
+    const again = { context: { b: { d: 2 }, a: 1 }, attachments: null, pr: null, message }
+    expect(yield* submit({ request: again })).toEqual({ ...first, replayed: true })
   })
+
+  scenario("stores a report for each person and each plane", function* () {
+    const iam = yield* SimulatedIam
+    const one = yield* signedIn()
+    const other = yield* signedIn({ actor: "si:singer" })
+    const { plane } = yield* iam.environment("e2e")
+    const reports = yield* Effect.forEach(
+      [{ token: one.token }, { token: other.token }, {}, { plane }],
+      (who) => submit({ ...who, request: { message: `${message}${"plane" in who ? "!" : ""}` } })
+    )
+    expect(new Set(reports.map(({ id }) => id)).size).toBe(4)
+    expect(reports.map(({ reporter, replayed }) => [reporter, replayed])).toEqual([
+      ["si:deejay", false],
+      ["si:singer", false],
+      [null, false],
+      [null, false]
+    ])
+  })
+
+  scenario(
+    "replays an unverified report for a reporter whom IAM verifies later, and the report takes the name",
+    function* () {
+      const iam = yield* SimulatedIam
+      const { token } = yield* signedIn()
+      yield* iam.failNext("introspect", unreachable("iam"))
+      const first = yield* submit({ token })
+      expect(yield* submit({ token })).toEqual({ ...first, reporter: "si:deejay", replayed: true })
+      expect((yield* storedAs(first.id)).reporter).toEqual(Verified({ publicId: "si:deejay" }))
+      // While IAM is unavailable again, the replay returns no name.
+      yield* iam.failNext("introspect", unreachable("iam"))
+      expect(yield* submit({ token })).toEqual({ ...first, replayed: true })
+    }
+  )
 })

@@ -1,31 +1,31 @@
-import { assert, describe } from "vitest"
-import { it } from "../world/Test.ts"
-import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Random from "effect/Random"
+import * as Schedule from "effect/Schedule"
 import * as TestClock from "effect/TestClock"
-import { RequestContext } from "../../src/services/RequestContext.ts"
+import { describe, expect } from "vitest"
 import { Deadlines } from "../../src/services/Deadlines.ts"
+import { recurWithin } from "../../src/services/MonotonicTime.ts"
+import { RequestContext } from "../../src/services/RequestContext.ts"
 import { Retry, type RetryPolicy } from "../../src/services/Retry.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
+import { makeSteppedClock } from "../support/SteppedClock.ts"
+import { it } from "../world/Test.ts"
 
 const notExecuted = new NotExecuted({ dependency: "iam", reason: "connection refused" })
 const unknown = new Unknown({ dependency: "iam", reason: "connection lost" })
-const refused = (status: number, code: string, retryAfterSeconds?: number) =>
-  new Refused({
-    dependency: "iam",
-    status,
-    code,
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
-  })
+const refused = (status: number, code: string) => new Refused({ dependency: "iam", status, code })
 const inProgress = refused(409, "idempotency_in_progress")
+const limited = new Refused({ dependency: "iam", status: 429, code: "rate_limited", retryAfterSeconds: 3 })
+const expired = refused(401, "proof_expired")
 
 const once: RetryPolicy = { dependency: "iam", repeatable: false }
 const repeatable: RetryPolicy = { dependency: "iam", repeatable: true }
+const again = { ...once, again: ({ code }: Refused) => code === "proof_expired" }
+const times = <A>(count: number, value: A): ReadonlyArray<A> => Array.from({ length: count }, () => value)
 
 const retryTransient =
   (policy: RetryPolicy) =>
@@ -33,180 +33,145 @@ const retryTransient =
     Effect.flatMap(Retry, (retry) => retry.retryTransient(policy)(effect)).pipe(
       Effect.provide(Layer.provide(Retry.Default, Deadlines.Default))
     )
+const before =
+  (deadlineAt: number) =>
+  <A, E>(effect: Effect.Effect<A, E>) =>
+    Effect.flatMap(RequestContext, (info) =>
+      Effect.provideService(effect, RequestContext, { ...info, deadlineAt })
+    )
 
 /** Fails with the given failures in order, then succeeds with `done`; returns the times of the attempts. */
-const run = (policy: RetryPolicy, failures: ReadonlyArray<UpstreamFailure>, deadlineMillis?: number) =>
+const run = (
+  policy: RetryPolicy,
+  failures: ReadonlyArray<UpstreamFailure>,
+  deadlineMillis = Number.POSITIVE_INFINITY
+) =>
   Effect.gen(function* () {
     const start = yield* Clock.currentTimeMillis
-    const times: Array<number> = []
+    const attempts: Array<number> = []
     const attempt = Effect.gen(function* () {
-      const failure = failures[times.length]
-      times.push((yield* Clock.currentTimeMillis) - start)
+      const failure = failures[attempts.length]
+      attempts.push((yield* Clock.currentTimeMillis) - start)
       return failure === undefined ? "done" : yield* failure
     })
-    const info = yield* RequestContext
     const fiber = yield* attempt.pipe(
       retryTransient(policy),
-      Effect.provideService(RequestContext, {
-        ...info,
-        deadlineAt: deadlineMillis === undefined ? Number.POSITIVE_INFINITY : start + deadlineMillis
-      }),
+      before(start + deadlineMillis),
       Effect.either,
       Effect.zip(Effect.map(Clock.currentTimeMillis, (end) => end - start)),
       Effect.fork
     )
     yield* TestClock.adjust("1 minute")
     const [result, endedAt] = yield* Fiber.join(fiber)
-    return { result, times, endedAt }
+    return { result, attempts, endedAt }
   })
 
-const within = (value: number | undefined, low: number, high: number) =>
-  assert.isTrue(value !== undefined && value >= low && value <= high, `${value} is not in ${low} to ${high}`)
+/** The policy, the failures, how many attempts are made, and the deadline. `done` where the attempt after the failures is made. */
+const rows: ReadonlyArray<readonly [string, RetryPolicy, ReadonlyArray<UpstreamFailure>, number, number?]> = [
+  ["a call that was not executed, 3 times", once, times(3, notExecuted), 3],
+  ["an unknown outcome, not", once, [unknown], 1],
+  ["an unknown outcome of a read or under a key, 3 times", repeatable, times(3, unknown), 3],
+  ["an unknown outcome after a call that was not executed, not", once, [notExecuted, unknown], 2],
+  ["a refusal, not", repeatable, [refused(400, "invalid_grant")], 1],
+  ["a 429, not", repeatable, [limited], 1],
+  ["a refusal that the policy names, 3 times", again, times(3, expired), 3],
+  ["another refusal, not", again, [refused(401, "session_expired")], 1],
+  ["as often as the policy says: 2", { ...once, attempts: 2 }, times(2, notExecuted), 2],
+  ["as often as the policy says: 1", { ...once, attempts: 1 }, [notExecuted], 1],
+  ["idempotency_in_progress, 8 times", once, times(9, inProgress), 9],
+  ["the eighth poll, which can succeed", once, times(8, inProgress), 9],
+  [
+    "polls without counting attempts",
+    once,
+    [inProgress, inProgress, notExecuted, inProgress, notExecuted],
+    6
+  ],
+  ["nothing whose pause would end after the deadline", once, [notExecuted], 1, 199],
+  ["nothing after the deadline", repeatable, [], 0, 0],
+  ["nothing beyond the policy's own time limit", { ...once, withinMillis: 200 }, [notExecuted], 1, 60_000],
+  [
+    "nothing beyond the deadline within the policy's",
+    { ...once, withinMillis: 60_000 },
+    [notExecuted],
+    1,
+    200
+  ],
+  ["within both limits", { ...once, withinMillis: 60_000 }, [notExecuted], 2, 60_000]
+]
 
 describe("retries", () => {
-  it.effect("always repeat a call that was not executed: 3 attempts, after 250 ms and 750 ms", function* () {
-    const { result, times } = yield* run(once, [notExecuted, notExecuted, notExecuted])
-    deepStrictEqual(result, Either.left(notExecuted))
-    assert.strictEqual(times.length, 3)
-    within(times[1], 200, 300)
-    within((times[2] ?? 0) - (times[1] ?? 0), 600, 900)
+  it.effect.each(rows)("repeat %s", function* ([, policy, failures, count, deadline]) {
+    const { attempts, endedAt, result } = yield* run(policy, failures, deadline)
+    expect(attempts).toHaveLength(count)
+    const last = failures[count - 1]
+    if (count > 0) expect(result).toEqual(last === undefined ? Either.right("done") : Either.left(last))
+    else expect(Either.isLeft(result)).toBe(true)
+    if (count <= 1) expect(endedAt).toBe(0)
   })
 
-  it.effect("repeat an unknown outcome only for a read or under a key", function* () {
-    const single = yield* run(once, [unknown])
-    deepStrictEqual(single.result, Either.left(unknown))
-    assert.strictEqual(single.times.length, 1)
-    const keyed = yield* run(repeatable, [unknown, unknown, unknown])
-    deepStrictEqual(keyed.result, Either.left(unknown))
-    assert.strictEqual(keyed.times.length, 3)
-  })
-
-  it.effect("do not repeat an Unknown after a NotExecuted", function* () {
-    const { result, times } = yield* run(once, [notExecuted, unknown])
-    deepStrictEqual(result, Either.left(unknown))
-    assert.strictEqual(times.length, 2)
-  })
-
-  it.effect("do not repeat a refusal, and return a 429 at once with its seconds", function* () {
-    for (const failure of [refused(400, "invalid_grant"), refused(429, "rate_limited", 3)]) {
-      const { result, times, endedAt } = yield* run(repeatable, [failure])
-      deepStrictEqual([result, times, endedAt], [Either.left(failure), [0], 0])
+  it.effect(
+    "pause for 250 and 750 ms, a poll for 14,750 ms in all, each by a fifth more or less",
+    function* () {
+      const first = new Set<number>()
+      for (let seed = 0; seed < 40; seed += 1) {
+        const { attempts } = yield* Effect.withRandom(run(once, times(3, notExecuted)), Random.make(seed))
+        const [, second = 0, third = 0] = attempts
+        expect([second >= 200 && second <= 300, third - second >= 600 && third - second <= 900]).toEqual([
+          true,
+          true
+        ])
+        first.add(second)
+      }
+      expect(first.size).toBeGreaterThan(10)
+      const { attempts } = yield* run(once, times(20, inProgress))
+      expect(Math.abs((attempts[8] ?? 0) - 14_750)).toBeLessThanOrEqual(14_750 / 5)
+      const limitedPolls = yield* run(once, times(20, inProgress), 2_000)
+      expect([limitedPolls.endedAt <= 2_000, limitedPolls.result]).toEqual([true, Either.left(inProgress)])
     }
-  })
+  )
 
-  it.effect("repeat a refusal that the policy names, at most 3 times", function* () {
-    const expired = refused(401, "proof_expired")
-    const policy = { ...once, again: ({ code }: Refused) => code === "proof_expired" }
-    const { result, times } = yield* run(policy, [expired, expired, expired])
-    deepStrictEqual(result, Either.left(expired))
-    assert.strictEqual(times.length, 3)
-    const other = yield* run(policy, [refused(401, "session_expired")])
-    assert.strictEqual(other.times.length, 1)
-  })
-
-  it.effect("make the policy's own number of attempts", function* () {
-    const { times } = yield* run({ ...once, attempts: 2 }, [notExecuted, notExecuted])
-    assert.strictEqual(times.length, 2)
-    const one = yield* run({ ...once, attempts: 1 }, [notExecuted])
-    deepStrictEqual(one.times, [0])
-  })
-
-  it.effect("jitter pauses by a fifth", function* () {
-    const seconds = yield* Effect.forEach(
-      Array.from({ length: 40 }, (_, seed) => seed),
-      (seed) =>
-        run(once, [notExecuted]).pipe(
-          Effect.withRandom(Random.make(seed)),
-          Effect.map(({ times }) => times[1])
-        )
-    )
-    for (const second of seconds) within(second, 200, 300)
-    assert.isAbove(new Set(seconds).size, 10)
-  })
-})
-
-describe("idempotency_in_progress", () => {
-  it.effect("is polled up to 8 times", function* () {
-    const { result, times } = yield* run(
-      once,
-      Array.from({ length: 20 }, () => inProgress)
-    )
-    deepStrictEqual(result, Either.left(inProgress))
-    assert.strictEqual(times.length, 9)
-    within(times[8], 14_750 * 0.8, 14_750 * 1.2)
-  })
-
-  it.effect("the eighth poll can succeed", function* () {
-    const { result, times } = yield* run(
-      once,
-      Array.from({ length: 8 }, () => inProgress)
-    )
-    deepStrictEqual(result, Either.right("done"))
-    assert.strictEqual(times.length, 9)
-  })
-
-  it.effect("is polled without counting attempts: three attempts remain", function* () {
-    const { result, times } = yield* run(once, [inProgress, inProgress, notExecuted, inProgress, notExecuted])
-    deepStrictEqual(result, Either.right("done"))
-    assert.strictEqual(times.length, 6)
-  })
-})
-
-describe("the deadline", () => {
-  it.effect("prevents a pause that would end after it", function* () {
-    const { result, times, endedAt } = yield* run(once, [notExecuted], 199)
-    deepStrictEqual(result, Either.left(notExecuted))
-    deepStrictEqual(times, [0])
-    assert.strictEqual(endedAt, 0)
-  })
-
-  it.effect("also limits the polling", function* () {
-    const { result, endedAt } = yield* run(
-      once,
-      Array.from({ length: 20 }, () => inProgress),
-      2_000
-    )
-    deepStrictEqual(result, Either.left(inProgress))
-    assert.isAtMost(endedAt, 2_000)
-  })
-
-  it.effect("ends an attempt in flight, whose outcome is then unknown", function* () {
-    const start = yield* Clock.currentTimeMillis
-    const info = yield* RequestContext
+  it.effect("end with an attempt in flight at the deadline, whose outcome is then unknown", function* () {
+    const now = yield* Clock.currentTimeMillis
     let attempts = 0
     const fiber = yield* Effect.suspend(() => {
       attempts += 1
       return Effect.never
     }).pipe(
       retryTransient({ ...repeatable, dependency: "ting" }),
-      Effect.provideService(RequestContext, { ...info, deadlineAt: start + 5_000 }),
+      before(now + 5_000),
       Effect.flip,
       Effect.fork
     )
     yield* TestClock.adjust("4999 millis")
-    assert.isTrue((yield* Fiber.poll(fiber))._tag === "None")
+    expect((yield* Fiber.poll(fiber))._tag).toBe("None")
     yield* TestClock.adjust("1 millis")
-    const failure = yield* Fiber.join(fiber)
-    deepStrictEqual(failure, new Unknown({ dependency: "ting", reason: "deadline passed" }))
-    assert.strictEqual(attempts, 1)
+    expect(yield* Fiber.join(fiber)).toEqual(new Unknown({ dependency: "ting", reason: "deadline passed" }))
+    expect(attempts).toBe(1)
   })
 
-  it.effect("prevents any attempt after it has passed", function* () {
-    const { result, times } = yield* run(repeatable, [], 0)
-    assert.isTrue(Either.isLeft(result))
-    deepStrictEqual(times, [])
-  })
-
-  it.effect("includes a policy's own time limit: the earlier one applies", function* () {
-    const policy = { ...once, withinMillis: 250 * 0.8 }
-    assert.strictEqual((yield* run(policy, [notExecuted], 60_000)).times.length, 1)
-    assert.strictEqual((yield* run({ ...once, withinMillis: 60_000 }, [notExecuted], 200)).times.length, 1)
-    assert.strictEqual((yield* run({ ...once, withinMillis: 60_000 }, [notExecuted], 60_000)).times.length, 2)
-  })
-
-  it.effect("is absent for work without a request", function* () {
+  it.effect("have no deadline for work without a request", function* () {
     const fiber = yield* Effect.fork(retryTransient(once)(Effect.as(Effect.sleep("1 day"), "done")))
     yield* TestClock.adjust("1 day")
-    assert.strictEqual(yield* Fiber.join(fiber), "done")
+    expect(yield* Fiber.join(fiber)).toBe("done")
   })
+
+  it.effect.each([0, -3_600_000, 3_600_000])(
+    "with a time limit take the same time when the wall clock is stepped by %i ms",
+    function* (by) {
+      const { clock, step } = yield* makeSteppedClock
+      const below = yield* Effect.clock
+      const triedAt: Array<number> = []
+      const attempt = Effect.suspend(() => {
+        triedAt.push(below.unsafeCurrentTimeMillis())
+        return Effect.fail("away")
+      })
+      const schedule = Schedule.intersect(Schedule.spaced(1_000), recurWithin(5_000))
+      const retrying = yield* Effect.fork(Effect.withClock(Effect.retry(attempt, schedule), clock))
+      yield* TestClock.adjust(2_500)
+      step(by)
+      yield* TestClock.adjust(60_000)
+      expect(yield* Effect.flip(Fiber.join(retrying))).toBe("away")
+      expect(triedAt).toEqual([0, 1_000, 2_000, 3_000, 4_000, 5_000])
+    }
+  )
 })

@@ -1,132 +1,106 @@
-import { assert, describe } from "vitest"
-import { deepStrictEqual } from "@effect/vitest/utils"
+/** Who calls, and in which plane: authentication, `me`, and the selection of a plane. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
+import { describe, expect } from "vitest"
 import { requestedScopes, scopes } from "../../src/schema/Identity.ts"
 import { type Plane, planeId } from "../../src/services/Plane.ts"
+import { Planes } from "../../src/services/Planes.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
 import { authenticate, loggedIn, loginAs, unknownToken } from "../support/Logins.ts"
+import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
 import {
+  advanceClockDuring,
   callerKey,
   inRequest,
   lost,
-  advanceClockDuring,
   production,
   scenario,
   unreachable
 } from "../support/UseCaseLayers.ts"
+import { codeOf } from "./Codes.ts"
 
-const refresh = (token: string) =>
-  Effect.flatMap(Sessions, (sessions) =>
-    sessions.refresh(production, { refreshToken: Redacted.make(token), key: callerKey("refresh") })
-  ).pipe(inRequest())
+const limited = new Refused({ dependency: "iam", status: 429, code: "rate_limited", retryAfterSeconds: 9 })
+/** Failures of a read, and what its caller gets. */
+const outages = [
+  [lost("iam"), 2, undefined],
+  [unreachable("iam"), 3, { code: "dependency_unavailable" }],
+  [limited, 1, { code: "rate_limited", retryAfterSeconds: 9 }]
+] as const
 
 describe("authenticating a bearer", () => {
-  scenario("introspects live at every call, without naming an organisation", function* () {
+  scenario("introspects live at every call, and selects the requested organisation", function* () {
     const { iam, session } = yield* loggedIn
     const before = yield* iam.calls("introspect")
-    const caller = yield* authenticate(session.access_token)
     yield* authenticate(session.access_token)
-    assert.strictEqual(yield* iam.calls("introspect"), before + 2)
-    deepStrictEqual(caller.actor, { type: "silicon", public_id: "si:deejay" })
-    assert.strictEqual(caller.membership.membershipId, "si:deejay[acme]")
+    expect(yield* authenticate(session.access_token)).toMatchObject({
+      actor: { type: "silicon", public_id: "si:deejay" },
+      membership: { membershipId: "si:deejay[acme]" }
+    })
+    expect(yield* iam.calls("introspect")).toBe(before + 2)
+    const { access_token } = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
+    for (const organisation of ["zenith", "acme"])
+      expect((yield* authenticate(access_token, organisation)).membership.membershipId).toBe(
+        `c:ana[${organisation}]`
+      )
   })
 
-  scenario("answers 401 to a dead token: unknown, expired, revoked, or of another plane", function* () {
+  scenario("answers 401 to a dead token: unknown, of another plane, revoked, or expired", function* () {
     const { iam, session } = yield* loggedIn
     const { plane } = yield* iam.environment("e2e")
-    const dead = (token: string, where: Plane = production) =>
-      Effect.map(Effect.flip(authenticate(token, "acme", where)), ({ code }) => code)
-    assert.strictEqual(yield* dead(unknownToken), "unauthenticated")
-    assert.strictEqual(yield* dead(session.access_token, plane), "unauthenticated")
+    const dead = (token: string, where: Plane = production) => codeOf(authenticate(token, "acme", where))
     const revoked = yield* loginAs({}, callerKey("login again"))
     yield* authenticate(revoked.access_token)
-    yield* Effect.flatMap(Sessions, (sessions) =>
-      sessions.logout(production, {
-        token: Redacted.make(revoked.refresh_token),
-        key: callerKey("logout")
-      })
-    ).pipe(inRequest())
-    assert.strictEqual(yield* dead(revoked.access_token), "unauthenticated")
+    const sessions = yield* Sessions
+    const token = Redacted.make(revoked.refresh_token)
+    yield* sessions.logout(production, { token, key: callerKey("logout") }).pipe(inRequest())
+    for (const code of [dead(unknownToken), dead(session.access_token, plane), dead(revoked.access_token)])
+      expect(yield* code).toBe("unauthenticated")
     yield* authenticate(session.access_token)
     yield* TestClock.adjust("1800 seconds")
-    assert.strictEqual(yield* dead(session.access_token), "unauthenticated")
+    expect(yield* dead(session.access_token)).toBe("unauthenticated")
   })
 
-  scenario("answers 403 to a live token without the organisation, with a hint", function* () {
-    const { session } = yield* loggedIn
-    const failure = yield* Effect.flip(authenticate(session.access_token, "zenith"))
-    assert.strictEqual(failure.code, "forbidden")
-    deepStrictEqual(failure.details, { reason: "organization_not_granted" })
-    assert.match(failure.hint, /choose one of your organisations/i)
-  })
+  scenario(
+    "answers 403 to a live token without the organisation, and shows a removal and a withdrawn scope at once",
+    function* () {
+      const { iam, session } = yield* loggedIn
+      expect(yield* Effect.flip(authenticate(session.access_token, "zenith"))).toMatchObject({
+        code: "forbidden",
+        details: { reason: "organization_not_granted" },
+        hint: expect.stringMatching(/choose one of your organisations/i)
+      })
+      iam.production.withdrawScope(scopes.send)
+      expect((yield* authenticate(session.access_token)).membership.scopes).not.toContain(scopes.send)
+      iam.production.setMember("si:deejay", "acme", false)
+      expect(yield* codeOf(authenticate(session.access_token))).toBe("forbidden")
+    }
+  )
 
-  scenario("shows a removal and a withdrawn scope at once", function* () {
+  scenario(
+    "names the caller by the token's own public id without the identity scope, and requires a login without any",
+    function* () {
+      const { iam, session } = yield* loggedIn
+      iam.production.withdrawScope(scopes.identity)
+      expect((yield* authenticate(session.access_token)).actor).toEqual({
+        type: "silicon",
+        public_id: "si:deejay"
+      })
+      yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
+      expect(yield* codeOf(authenticate(session.access_token))).toBe("reconsent_required")
+    }
+  )
+
+  scenario.each(outages)("is retried, and never a logout: %j", function* ([failure, times, expected]) {
     const { iam, session } = yield* loggedIn
-    iam.production.withdrawScope(scopes.send)
-    const caller = yield* authenticate(session.access_token)
-    assert.notInclude(caller.membership.scopes, scopes.send)
-    iam.production.setMember("si:deejay", "acme", false)
-    assert.strictEqual((yield* Effect.flip(authenticate(session.access_token))).code, "forbidden")
-  })
-
-  scenario("selects the requested organisation from all of the token's", function* () {
-    yield* loggedIn
-    const { access_token } = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
-    assert.strictEqual((yield* authenticate(access_token, "zenith")).membership.membershipId, "c:ana[zenith]")
-    assert.strictEqual((yield* authenticate(access_token, "acme")).membership.membershipId, "c:ana[acme]")
-  })
-
-  scenario("names the caller by the token's own public id without the identity scope", function* () {
-    const { iam, session } = yield* loggedIn
-    iam.production.withdrawScope(scopes.identity)
-    const caller = yield* authenticate(session.access_token)
-    deepStrictEqual(caller.actor, { type: "silicon", public_id: "si:deejay" })
-  })
-
-  scenario("requires a new login when nothing names the caller", function* () {
-    const { iam, session } = yield* loggedIn
-    iam.production.withdrawScope(scopes.identity)
-    yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
-    assert.strictEqual((yield* Effect.flip(authenticate(session.access_token))).code, "reconsent_required")
-  })
-
-  scenario("retries after a lost answer, because introspection is a read", function* () {
-    const { iam, session } = yield* loggedIn
-    yield* iam.failNext("introspect", lost("iam"), { times: 2 })
-    assert.strictEqual(
-      (yield* advanceClockDuring(authenticate(session.access_token))).actor.public_id,
-      "si:deejay"
-    )
-  })
-
-  scenario("is never a logout in an outage (503) or at a limit (429, at once)", function* () {
-    const { iam, session } = yield* loggedIn
-    yield* iam.failNext("introspect", unreachable("iam"), { times: 3 })
-    const outage = yield* advanceClockDuring(Effect.flip(authenticate(session.access_token)))
-    assert.strictEqual(outage.code, "dependency_unavailable")
-    const limited = new Refused({
-      dependency: "iam",
-      status: 429,
-      code: "rate_limited",
-      retryAfterSeconds: 9
-    })
-    yield* iam.failNext("introspect", limited)
-    const failure = yield* Effect.flip(authenticate(session.access_token))
-    assert.strictEqual(failure.code, "rate_limited")
-    assert.strictEqual(failure.retryAfterSeconds, 9)
-  })
-
-  scenario("answers testing_secret_invalid in a testing plane whose secret was revoked", function* () {
-    const { iam } = yield* loggedIn
-    const environment = yield* iam.environment("e2e")
-    yield* iam.deleteEnvironment(environment)
-    const failure = yield* Effect.flip(authenticate(unknownToken, "acme", environment.plane))
-    assert.strictEqual(failure.code, "testing_secret_invalid")
+    yield* iam.failNext("introspect", failure, { times })
+    const result = yield* advanceClockDuring(Effect.either(authenticate(session.access_token)))
+    if (expected === undefined) expect(result._tag).toBe("Right")
+    else expect(result).toMatchObject({ left: expected })
   })
 })
 
@@ -137,34 +111,9 @@ describe("me", () => {
       return yield* sessions.me(plane, yield* authenticate(token, organisation, plane))
     })
 
-  scenario("reports the live session with one introspection", function* () {
+  scenario("reports the live session with one introspection, with its scopes in order", function* () {
     const { iam, session } = yield* loggedIn
     const introspections = yield* iam.calls("introspect")
-    const { session_id, ...rest } = yield* me(session.access_token)
-    assert.match(session_id, /^[0-9a-f-]{36}$/)
-    deepStrictEqual(rest, {
-      authenticated: true,
-      actor: { type: "silicon", public_id: "si:deejay" },
-      org_id: "acme",
-      membership_id: "si:deejay[acme]",
-      scopes: [...requestedScopes],
-      ting_ready: true,
-      testing_environment_id: null
-    })
-    assert.strictEqual(yield* iam.calls("introspect"), introspections + 1)
-  })
-
-  scenario("keeps its session id across a refresh", function* () {
-    const { session } = yield* loggedIn
-    const fresh = yield* refresh(session.refresh_token)
-    assert.strictEqual(
-      (yield* me(fresh.access_token)).session_id,
-      (yield* me(session.access_token)).session_id
-    )
-  })
-
-  scenario("sorts the scopes", function* () {
-    const { iam, session } = yield* loggedIn
     yield* iam.alter((found) => ({
       ...found,
       memberships: found.memberships.map((membership) => ({
@@ -172,45 +121,127 @@ describe("me", () => {
         scopes: [...membership.scopes].reverse()
       }))
     }))
-    deepStrictEqual((yield* me(session.access_token)).scopes, [...requestedScopes])
+    expect(yield* me(session.access_token)).toEqual({
+      authenticated: true,
+      session_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      actor: { type: "silicon", public_id: "si:deejay" },
+      org_id: "acme",
+      membership_id: "si:deejay[acme]",
+      scopes: [...requestedScopes],
+      ting_ready: true,
+      testing_environment_id: null
+    })
+    expect(yield* iam.calls("introspect")).toBe(introspections + 1)
   })
 
-  scenario("is ting_ready only with both an active registration and the send scope", function* () {
-    const { iam, session } = yield* loggedIn
-    assert.isTrue((yield* me(session.access_token)).ting_ready)
-    iam.production.withdrawScope(scopes.send)
-    assert.isFalse((yield* me(session.access_token)).ting_ready)
-    iam.production.approveScope(scopes.send)
-    const store = yield* Store
-    const deejay = { plane: planeId(production), organisation: "acme", publicId: "si:deejay" }
-    yield* store.recipients.deactivate(deejay)
-    assert.isFalse((yield* me(session.access_token)).ting_ready)
-  })
-
-  scenario("reports ting_ready per organisation", function* () {
-    yield* loggedIn
-    const { access_token } = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
-    assert.isTrue((yield* me(access_token, "acme")).ting_ready, "where the login registered")
-    assert.isFalse((yield* me(access_token, "zenith")).ting_ready)
-  })
-
-  scenario("reports ting_ready per plane, and names its plane", function* () {
-    const { iam } = yield* loggedIn
+  scenario("keeps its session id across a refresh", function* () {
+    const { session } = yield* loggedIn
     const sessions = yield* Sessions
-    const { plane, state } = yield* iam.environment("e2e")
-    const request = { slt: Redacted.make("si:deejay"), key: callerKey("there") }
-    state.withdrawScope(scopes.register)
-    const there = yield* sessions.login(plane, request).pipe(inRequest())
-    const found = yield* me(there.access_token, "acme", plane)
-    assert.isFalse(found.ting_ready)
-    assert.strictEqual(found.testing_environment_id, plane.environmentId)
+    const refreshToken = Redacted.make(session.refresh_token)
+    const fresh = yield* sessions
+      .refresh(production, { refreshToken, key: callerKey("refresh") })
+      .pipe(inRequest())
+    expect((yield* me(fresh.access_token)).session_id).toBe((yield* me(session.access_token)).session_id)
   })
+
+  scenario(
+    "is ting_ready with an active registration and the send scope, by organisation and plane",
+    function* () {
+      const { iam, session } = yield* loggedIn
+      const ready = (token = session.access_token, organisation = "acme", plane: Plane = production) =>
+        Effect.map(me(token, organisation, plane), (found) => [
+          found.ting_ready,
+          found.testing_environment_id
+        ])
+      iam.production.withdrawScope(scopes.send)
+      expect(yield* ready()).toEqual([false, null])
+      iam.production.approveScope(scopes.send)
+      const ana = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
+      for (const organisation of ["acme", "zenith"])
+        expect(yield* ready(ana.access_token, organisation)).toEqual([organisation === "acme", null])
+      const { plane, state } = yield* iam.environment("e2e")
+      state.withdrawScope(scopes.register)
+      const request = { slt: Redacted.make("si:deejay"), key: callerKey("there") }
+      const there = yield* (yield* Sessions).login(plane, request).pipe(inRequest())
+      expect(yield* ready(there.access_token, "acme", plane)).toEqual([false, plane.environmentId])
+      const { recipients } = yield* Store
+      yield* recipients.deactivate({
+        plane: planeId(production),
+        organisation: "acme",
+        publicId: "si:deejay"
+      })
+      expect(yield* ready()).toEqual([false, null])
+    }
+  )
 
   scenario("is 503 when the database does not answer", function* () {
     const { session, store } = yield* loggedIn
     yield* store.breakDown("recipients.isActive")
-    const failure = yield* Effect.flip(me(session.access_token))
-    assert.strictEqual(failure.code, "dependency_unavailable")
-    deepStrictEqual(failure.details, { dependency: "database" })
+    expect(yield* Effect.flip(me(session.access_token))).toMatchObject({
+      code: "dependency_unavailable",
+      details: { dependency: "database" }
+    })
+  })
+})
+
+describe("the plane of a request", () => {
+  const resolve = (selector: Option.Option<Redacted.Redacted>) =>
+    Effect.flatMap(Planes, (planes) => planes.resolve(selector)).pipe(inRequest())
+  const unknownSecret = Option.some(Redacted.make(`ask_${"x".repeat(43)}`))
+
+  scenario(
+    "is production without a selector, without a call; else the testing environment of the secret",
+    function* () {
+      const iam = yield* SimulatedIam
+      expect((yield* resolve(Option.none()))._tag).toBe("Production")
+      expect(yield* iam.calls("resolvePlane")).toBe(0)
+      for (const name of ["one", "other"]) {
+        const { plane, secret } = yield* iam.environment(name)
+        expect(yield* resolve(Option.some(secret))).toEqual(plane)
+      }
+    }
+  )
+
+  scenario(
+    "is recorded, so that webhooks of the environment are accepted; no request needs the record",
+    function* () {
+      const iam = yield* SimulatedIam
+      const store = yield* Store
+      const { plane, secret } = yield* iam.environment("e2e")
+      const find = store.planes.findByKeyDigest(plane.webhookKeyDigest ?? "")
+      yield* (yield* StoreSwitches).breakDown("planes.remember")
+      expect(yield* resolve(Option.some(secret))).toEqual(plane)
+      expect(yield* find).toEqual(Option.none())
+      yield* (yield* StoreSwitches).repair("planes.remember")
+      yield* resolve(Option.some(secret))
+      expect(yield* find).toEqual(Option.some(plane.environmentId))
+    }
+  )
+
+  scenario(
+    "is never production for a secret that is unknown, deleted, or of another application",
+    function* () {
+      const iam = yield* SimulatedIam
+      const environment = yield* iam.environment("e2e")
+      yield* resolve(Option.some(environment.secret))
+      yield* iam.deleteEnvironment(environment)
+      // The resolved environment is remembered for 60 s.
+      yield* TestClock.adjust("60 seconds")
+      for (const selector of [unknownSecret, Option.some(environment.secret)])
+        expect(yield* codeOf(resolve(selector))).toBe("testing_secret_invalid")
+      expect(yield* codeOf(authenticate(unknownToken, "acme", environment.plane))).toBe(
+        "testing_secret_invalid"
+      )
+      yield* iam.failNext("resolvePlane", iamRefusal(401, "invalid_client"))
+      expect(yield* codeOf(resolve(unknownSecret))).toBe("testing_secret_invalid")
+    }
+  )
+
+  scenario.each(outages)("is never production in an outage: %j", function* ([failure, times, expected]) {
+    const iam = yield* SimulatedIam
+    const { plane, secret } = yield* iam.environment("e2e")
+    yield* iam.failNext("resolvePlane", failure, { times })
+    const result = yield* advanceClockDuring(Effect.either(resolve(Option.some(secret))))
+    expect(result).toMatchObject(expected === undefined ? { right: plane } : { left: expected })
   })
 })

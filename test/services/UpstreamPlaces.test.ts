@@ -1,6 +1,4 @@
-import { assert, describe } from "vitest"
-import { it } from "../world/Test.ts"
-import { deepStrictEqual } from "@effect/vitest/utils"
+/** The places of requests that wait for IAM or Ting. */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -8,7 +6,8 @@ import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { defaultBound } from "../../src/http/middleware/Admission.ts"
+import { describe, expect } from "vitest"
+import type { Failure } from "../../src/schema/Failure.ts"
 import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
@@ -17,17 +16,19 @@ import { PlaceBounds, UpstreamPlaces } from "../../src/services/UpstreamPlaces.t
 import { authenticate, loggedIn, login, loginAs } from "../support/Logins.ts"
 import { prepared, settle } from "../support/Sending.ts"
 import { testSettings } from "../support/Settings.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { callerKey, inRequest, production, withUseCases } from "../support/UseCaseLayers.ts"
+import { type IamMethod, SimulatedIam } from "../support/SimulatedIam.ts"
+import { callerKey, inRequest, production, type scenario, withUseCases } from "../support/UseCaseLayers.ts"
+import { it, toEffect } from "../world/Test.ts"
+import { codeOf } from "./Codes.ts"
 
 const bounds = (iam: number, ting = 1, perCredential = 100, perAddress = 100) =>
   Effect.provideService(PlaceBounds, {
     iam: { all: iam, perCredential, perAddress },
     ting: { all: ting, perCredential, perAddress }
   })
-
 const places = (rateLimit = true) =>
   Effect.provide(Layer.provide(UpstreamPlaces.Default, Layer.succeed(Settings, testSettings({ rateLimit }))))
+const atAddress = (end: number) => inRequest({ clientNetwork: `192.0.2.${end}` })
 
 /** A caller that waits in a place until it is interrupted or released. */
 const waiting = (dependency: "iam" | "ting", credential: string) =>
@@ -38,236 +39,206 @@ const waiting = (dependency: "iam" | "ting", credential: string) =>
     yield* settle
     return { fiber, released }
   })
-
-/** The code of the refusal; none when a place was free. */
+/** `free`, or the refusal. */
 const attempt = (dependency: "iam" | "ting", credential = "another") =>
   Effect.flatMap(UpstreamPlaces, ({ within }) =>
     Effect.match(Effect.void.pipe(within(dependency, credential)), {
-      onSuccess: () => undefined,
-      onFailure: ({ code, details, retryAfterSeconds }) => [code, details?.dependency, retryAfterSeconds]
+      onSuccess: () => "free",
+      onFailure: ({ code, details, retryAfterSeconds }) =>
+        `${code} ${details?.dependency} ${retryAfterSeconds}`
     })
   )
 
-const full = (dependency: "iam" | "ting") => ["overloaded", dependency, 1]
-
 describe("places for an upstream", () => {
-  it.effect("are refused at once when all are taken, and other upstreams keep theirs", () =>
-    Effect.gen(function* () {
-      const { fiber } = yield* waiting("iam", "a")
-      yield* waiting("iam", "b")
-      deepStrictEqual(yield* attempt("iam"), full("iam"))
-      deepStrictEqual(yield* attempt("ting"), undefined)
-      yield* Fiber.interrupt(fiber)
-      deepStrictEqual(yield* attempt("iam"), undefined)
-    }).pipe(places(), bounds(2))
+  it.effect(
+    "are refused at once when all are taken, and other upstreams keep theirs; a metric counts them",
+    () =>
+      Effect.gen(function* () {
+        const taken = Effect.forEach(["iam", "ting"], (dependency) =>
+          Effect.map(Metric.value(upstreamPlacesTaken({ dependency })), ({ value }) => value)
+        )
+        const { fiber } = yield* waiting("iam", "a")
+        yield* waiting("iam", "b")
+        expect([yield* attempt("iam"), yield* attempt("ting"), yield* taken]).toEqual([
+          "overloaded iam 1",
+          "free",
+          [2, 0]
+        ])
+        yield* Fiber.interrupt(fiber)
+        expect([yield* attempt("iam"), yield* taken]).toEqual(["free", [1, 0]])
+      }).pipe(places(), bounds(2))
   )
 
+  type Waiting = Effect.Effect.Success<ReturnType<typeof waiting>>
+  const ends: ReadonlyArray<(one: Waiting) => Effect.Effect<unknown>> = [
+    ({ released }) => Deferred.succeed(released, undefined),
+    ({ released }) => Deferred.fail(released, "failed"),
+    ({ fiber }) => Fiber.interrupt(fiber)
+  ]
   it.effect("are released at every end: an answer, a failure, an interruption", () =>
-    Effect.gen(function* () {
-      for (const end of [
-        (one: { readonly released: Deferred.Deferred<void, string> }) =>
-          Deferred.succeed(one.released, undefined),
-        (one: { readonly released: Deferred.Deferred<void, string> }) =>
-          Deferred.fail(one.released, "failed"),
-        (one: { readonly fiber: Fiber.RuntimeFiber<void, unknown> }) => Fiber.interrupt(one.fiber)
-      ]) {
+    Effect.forEach(ends, (end) =>
+      Effect.gen(function* () {
         const one = yield* waiting("ting", "a")
-        deepStrictEqual(yield* attempt("ting"), full("ting"))
+        expect(yield* attempt("ting")).toBe("overloaded ting 1")
         yield* end(one)
         yield* Fiber.await(one.fiber)
-        deepStrictEqual(yield* attempt("ting"), undefined)
-        deepStrictEqual(yield* attempt("ting", "a"), undefined)
-      }
-    }).pipe(places(), bounds(1))
-  )
-
-  it.effect("are limited per credential", () =>
-    Effect.gen(function* () {
-      yield* waiting("iam", "a")
-      yield* waiting("iam", "a")
-      deepStrictEqual(yield* attempt("iam", "a"), full("iam"))
-      deepStrictEqual(yield* attempt("iam", "b"), undefined)
-    }).pipe(places(), bounds(10, 10, 2))
-  )
-
-  it.effect("count the calls with one short-lived, refresh or access token", () =>
-    withUseCases(
-      Effect.gen(function* () {
-        const { iam, session } = yield* loggedIn
-        const sessions = yield* Sessions
-        const slt = yield* iam.slt({ actor: "c:ana" })
-        const refreshToken = Redacted.make(session.refresh_token)
-        const token = refreshToken
-        let keys = 0
-        const freshKey = () => {
-          keys += 1
-          return callerKey(`place-${keys}`)
-        }
-        for (const [method, ask] of [
-          ["exchange", () => login(slt, freshKey())],
-          ["introspect", () => authenticate(session.access_token)],
-          [
-            "refresh",
-            () => sessions.refresh(production, { refreshToken, key: freshKey() }).pipe(inRequest())
-          ],
-          ["revoke", () => sessions.logout(production, { token, key: freshKey() }).pipe(inRequest())]
-        ] as const) {
-          const held = yield* iam.hold(method)
-          const first = yield* Effect.fork(Effect.exit<unknown, unknown, Sessions>(ask()))
-          yield* held.arrived
-          deepStrictEqual(
-            [method, (yield* Effect.flip<unknown, { readonly code: string }, Sessions>(ask())).code],
-            [method, "overloaded"]
-          )
-          yield* held.release
-          yield* Fiber.join(first)
-        }
+        expect([yield* attempt("ting"), yield* attempt("ting", "a")]).toEqual(["free", "free"])
       })
-    ).pipe(bounds(10, 10, 1))
+    ).pipe(places(), bounds(1))
   )
 
-  const here = inRequest({ clientNetwork: "192.0.2.1" })
-  const elsewhere = inRequest({ clientNetwork: "192.0.2.2" })
-
-  it.effect("are limited per client address, whatever the credentials", () =>
+  it.effect("are limited for each credential, and for each address whatever the credentials", () =>
     Effect.gen(function* () {
-      const { fiber } = yield* waiting("iam", "a").pipe(here)
-      yield* waiting("iam", "b").pipe(here)
-      deepStrictEqual(yield* attempt("iam", "c").pipe(here), full("iam"))
-      deepStrictEqual(yield* attempt("ting", "c").pipe(here), undefined)
-      deepStrictEqual(yield* attempt("iam", "a").pipe(elsewhere), undefined)
+      const { fiber } = yield* waiting("iam", "a").pipe(atAddress(1))
+      yield* waiting("iam", "b").pipe(atAddress(1))
+      expect(yield* attempt("iam", "c").pipe(atAddress(1))).toBe("overloaded iam 1")
+      expect(yield* attempt("ting", "c").pipe(atAddress(1))).toBe("free")
+      expect(yield* attempt("iam", "c").pipe(atAddress(2))).toBe("free")
+      yield* waiting("iam", "a").pipe(atAddress(2))
+      expect(yield* attempt("iam", "a").pipe(atAddress(3))).toBe("overloaded iam 1")
       yield* Fiber.interrupt(fiber)
-      deepStrictEqual(yield* attempt("iam", "c").pipe(here), undefined)
-    }).pipe(places(), bounds(10, 10, 10, 2))
+      for (const credential of ["a", "c"])
+        expect(yield* attempt("iam", credential).pipe(atAddress(1))).toBe("free")
+    }).pipe(places(), bounds(10, 10, 2, 2))
   )
 
-  it.effect("are not limited per address with MUSIC_RATE_LIMIT=off, nor without a request", () =>
+  it.effect("are not limited for an address with MUSIC_RATE_LIMIT=off, nor without a request", () =>
     Effect.gen(function* () {
-      const third = Effect.gen(function* () {
-        yield* waiting("iam", "a")
-        yield* waiting("iam", "b")
-        return yield* attempt("iam", "c")
-      })
-      deepStrictEqual(yield* third.pipe(here, places(false)), undefined)
-      deepStrictEqual(yield* third.pipe(places()), undefined)
+      const third = Effect.zipRight(Effect.zip(waiting("iam", "a"), waiting("iam", "b")), attempt("iam", "c"))
+      expect([yield* third.pipe(atAddress(1), places(false)), yield* third.pipe(places())]).toEqual([
+        "free",
+        "free"
+      ])
     }).pipe(bounds(10, 10, 10, 2))
   )
 
-  it.effect("are reported by upstream while they are taken", () =>
-    Effect.gen(function* () {
-      const taken = Effect.map(
-        Effect.all([
-          Metric.value(upstreamPlacesTaken({ dependency: "iam" })),
-          Metric.value(upstreamPlacesTaken({ dependency: "ting" }))
-        ]),
-        (states) => states.map(({ value }) => value)
-      )
-      const { fiber } = yield* waiting("iam", "a")
-      yield* waiting("iam", "b")
-      deepStrictEqual(yield* taken, [2, 0])
-      yield* Fiber.interrupt(fiber)
-      deepStrictEqual(yield* taken, [1, 0])
-    }).pipe(places(), bounds(5, 5))
-  )
-
-  it.effect("leave 400 of the requests in flight to requests that wait for no upstream", function* () {
-    deepStrictEqual(defaultBound, 1_000)
-    deepStrictEqual(yield* PlaceBounds, {
+  it.effect("leave 400 of the 1,000 requests in flight to requests that wait for no upstream", function* () {
+    expect(yield* PlaceBounds).toEqual({
       iam: { all: 400, perCredential: 40, perAddress: 100 },
       ting: { all: 200, perCredential: 20, perAddress: 50 }
     })
   })
 })
 
-describe("a call that waits for IAM", () => {
-  it.effect("takes one place for all of its work, so that it is never refused in the middle", () =>
-    withUseCases(
-      Effect.gen(function* () {
-        const iam = yield* SimulatedIam
-        const held = yield* iam.hold("introspect")
-        const slt = yield* iam.slt({ actor: "c:ana" })
-        const first = yield* Effect.fork(login(slt))
-        yield* held.arrived
-        const refused = yield* Effect.flip(loginAs({}, callerKey("second")))
-        assert.strictEqual(refused.code, "overloaded")
-        yield* held.release
-        assert.strictEqual((yield* Fiber.join(first)).actor.public_id, "c:ana")
+type UseCaseTest = Parameters<typeof scenario>[1]
+const overUseCases: ReadonlyArray<readonly [string, Parameters<typeof bounds>, UseCaseTest]> = [
+  [
+    "login waits for IAM in one place for all of its work, so that it is never refused in the middle",
+    [1],
+    function* () {
+      const iam = yield* SimulatedIam
+      const held = yield* iam.hold("introspect")
+      const first = yield* Effect.fork(login(yield* iam.slt({ actor: "c:ana" })))
+      yield* held.arrived
+      expect(yield* codeOf(loginAs({}, callerKey("second")))).toBe("overloaded")
+      yield* held.release
+      expect((yield* Fiber.join(first)).actor.public_id).toBe("c:ana")
+    }
+  ],
+  [
+    "login without a place is refused before anything is spent",
+    [1],
+    function* () {
+      const { iam, session } = yield* loggedIn
+      const spent = yield* iam.calls("exchange")
+      const held = yield* iam.hold("introspect")
+      const introspection = yield* Effect.fork(authenticate(session.access_token))
+      yield* held.arrived
+      expect(yield* Effect.flip(loginAs({}, callerKey("second")))).toMatchObject({
+        code: "overloaded",
+        details: { dependency: "iam" }
       })
-    ).pipe(bounds(1))
-  )
-
-  it.effect("is refused before anything is spent", () =>
-    withUseCases(
-      Effect.gen(function* () {
-        const { iam, session } = yield* loggedIn
-        const spent = yield* iam.calls("exchange")
-        const held = yield* iam.hold("introspect")
-        const introspection = yield* Effect.fork(authenticate(session.access_token))
+      expect(yield* iam.calls("exchange")).toBe(spent)
+      yield* held.release
+      yield* Fiber.join(introspection)
+      yield* loginAs({}, callerKey("second"))
+    }
+  ],
+  [
+    "login takes its own place when it joins an execution in flight",
+    [2],
+    function* () {
+      const iam = yield* SimulatedIam
+      const held = yield* iam.hold("introspect")
+      const slt = yield* iam.slt({ actor: "c:ana" })
+      const logins = yield* Effect.forEach([1, 2], () => Effect.fork(login(slt)))
+      yield* held.arrived
+      yield* settle
+      expect(yield* codeOf(login(slt))).toBe("overloaded")
+      yield* held.release
+      for (const one of logins) yield* Fiber.join(one)
+      expect(yield* iam.calls("exchange")).toBe(1)
+    }
+  ],
+  [
+    "call counts for its short-lived, refresh or access token",
+    [10, 10, 1],
+    function* () {
+      const { iam, session } = yield* loggedIn
+      const sessions = yield* Sessions
+      const slt = yield* iam.slt({ actor: "c:ana" })
+      const token = Redacted.make(session.refresh_token)
+      let keys = 0
+      const fresh = () => callerKey(`place-${++keys}`)
+      const asks: ReadonlyArray<readonly [IamMethod, () => Effect.Effect<unknown, Failure, Sessions>]> = [
+        ["exchange", () => login(slt, fresh())],
+        ["introspect", () => authenticate(session.access_token)],
+        [
+          "refresh",
+          () => sessions.refresh(production, { refreshToken: token, key: fresh() }).pipe(inRequest())
+        ],
+        ["revoke", () => sessions.logout(production, { token, key: fresh() }).pipe(inRequest())]
+      ]
+      for (const [method, ask] of asks) {
+        const held = yield* iam.hold(method)
+        const first = yield* Effect.fork(Effect.exit(ask()))
         yield* held.arrived
-        const refused = yield* Effect.flip(loginAs({}, callerKey("second")))
-        deepStrictEqual([refused.code, refused.details?.dependency], ["overloaded", "iam"])
-        assert.strictEqual(yield* iam.calls("exchange"), spent)
-        yield* held.release
-        yield* Fiber.join(introspection)
-        yield* loginAs({}, callerKey("second"))
-      })
-    ).pipe(bounds(1))
-  )
-
-  it.effect("takes its own place when it joins an execution in flight", () =>
-    withUseCases(
-      Effect.gen(function* () {
-        const iam = yield* SimulatedIam
-        const held = yield* iam.hold("introspect")
-        const slt = yield* iam.slt({ actor: "c:ana" })
-        const logins = yield* Effect.forEach([1, 2], () => Effect.fork(login(slt)))
-        yield* held.arrived
-        yield* settle
-        assert.strictEqual((yield* Effect.flip(login(slt))).code, "overloaded")
-        yield* held.release
-        for (const login of logins) yield* Fiber.join(login)
-        assert.strictEqual(yield* iam.calls("exchange"), 1)
-      })
-    ).pipe(bounds(2))
-  )
-})
-
-describe("a testing secret that IAM resolves", () => {
-  it.effect("takes a place, from a limited part of the places", () =>
-    withUseCases(
-      Effect.gen(function* () {
-        const iam = yield* SimulatedIam
-        const planes = yield* Planes
-        const one = yield* iam.environment("one")
-        const other = yield* iam.environment("other")
-        const held = yield* iam.hold("resolvePlane")
-        const first = yield* Effect.fork(planes.resolve(Option.some(one.secret)))
-        yield* held.arrived
-        deepStrictEqual((yield* Effect.flip(planes.resolve(Option.some(one.secret)))).code, "overloaded")
-        deepStrictEqual(yield* planes.resolve(Option.some(other.secret)), other.plane)
-        yield* held.release
-        deepStrictEqual(yield* Fiber.join(first), one.plane)
-      })
-    ).pipe(bounds(10, 10, 1))
-  )
-})
-
-describe("a call that waits for Ting", () => {
-  it.effect("takes one place for the proof and the ting: without one no proof is requested", () =>
-    withUseCases(
-      Effect.gen(function* () {
-        const { iam, ting, proofs, send, sends } = yield* prepared()
-        const held = yield* ting.hold("send")
-        const first = yield* Effect.fork(send({ key: "si:deejay/1" }))
-        yield* held.arrived
-        const refused = yield* Effect.flip(send({ key: "si:deejay/2" }))
-        deepStrictEqual([refused.code, refused.details?.dependency], ["overloaded", "ting"])
-        assert.strictEqual(yield* iam.calls("prove"), proofs + 1)
+        expect([method, yield* codeOf(ask())]).toEqual([method, "overloaded"])
         yield* held.release
         yield* Fiber.join(first)
-        assert.isFalse((yield* send({ key: "si:deejay/2" })).replayed)
-        assert.strictEqual((yield* sends).length, 2)
+      }
+    }
+  ],
+  [
+    "testing secret that IAM resolves takes a place, from a limited part of the places",
+    [10, 10, 1],
+    function* () {
+      const iam = yield* SimulatedIam
+      const planes = yield* Planes
+      const one = yield* iam.environment("one")
+      const other = yield* iam.environment("other")
+      const held = yield* iam.hold("resolvePlane")
+      const first = yield* Effect.fork(planes.resolve(Option.some(one.secret)))
+      yield* held.arrived
+      expect(yield* codeOf(planes.resolve(Option.some(one.secret)))).toBe("overloaded")
+      expect(yield* planes.resolve(Option.some(other.secret))).toEqual(other.plane)
+      yield* held.release
+      expect(yield* Fiber.join(first)).toEqual(one.plane)
+    }
+  ],
+  [
+    "ting takes one place for its proof and itself: without one no proof is requested",
+    [1, 1],
+    function* () {
+      const { iam, ting, proofs, send, sends } = yield* prepared()
+      const held = yield* ting.hold("send")
+      const first = yield* Effect.fork(send({ key: "si:deejay/1" }))
+      yield* held.arrived
+      expect(yield* Effect.flip(send({ key: "si:deejay/2" }))).toMatchObject({
+        code: "overloaded",
+        details: { dependency: "ting" }
       })
-    ).pipe(bounds(1, 1))
+      expect(yield* iam.calls("prove")).toBe(proofs + 1)
+      yield* held.release
+      yield* Fiber.join(first)
+      expect((yield* send({ key: "si:deejay/2" })).replayed).toBe(false)
+      expect((yield* sends).length).toBe(2)
+    }
+  ]
+]
+
+describe("a use case", () => {
+  it.effect.each(overUseCases)("a %s", ([, given, body]) =>
+    withUseCases(toEffect(body)()).pipe(bounds(...given))
   )
 })

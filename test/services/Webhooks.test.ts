@@ -1,6 +1,4 @@
-import { assert, describe, expect } from "vitest"
-import { it } from "../world/Test.ts"
-import { deepStrictEqual } from "@effect/vitest/utils"
+import { describe, expect, it } from "vitest"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
@@ -13,6 +11,7 @@ import { readRemovedPeople, Webhooks } from "../../src/services/Webhooks.ts"
 import { SimulatedIam, type SimulatedIamService } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
 import { inRequest, scenario, start } from "../support/UseCaseLayers.ts"
+import { codeOf } from "./Codes.ts"
 
 const organisationUuid = "0199a0aa-0000-7000-8000-000000000001"
 const removed = "organization.membership.removed.v1"
@@ -65,7 +64,7 @@ const inbox = Effect.flatMap(StoreSwitches, (store) => store.seen("webhooks.rece
 
 describe("a delivery", () => {
   scenario("is verified, committed, and then acknowledged", function* () {
-    deepStrictEqual(yield* deliver(eventOf()), { received: true })
+    expect(yield* deliver(eventOf())).toEqual({ received: true })
     expect(yield* inbox).toEqual([
       [
         {
@@ -87,121 +86,93 @@ describe("a delivery", () => {
   })
 
   scenario("with an invalid signature is 401, and nothing is stored", function* () {
-    const webhooks = yield* Webhooks
-    const iam = yield* SimulatedIam
-    const { rawHeaders, body } = yield* iam.delivery(eventOf())
+    const { rawHeaders, body } = yield* (yield* SimulatedIam).delivery(eventOf())
     const spaced = new Uint8Array([...body, 0x20])
-    const failure = yield* Effect.flip(webhooks.verify({ rawHeaders, body: spaced }))
-    assert.strictEqual(failure.code, "webhook_signature_invalid")
-    assert.isEmpty(yield* inbox)
+    expect(yield* codeOf((yield* Webhooks).verify({ rawHeaders, body: spaced }))).toBe(
+      "webhook_signature_invalid"
+    )
+    expect(yield* inbox).toEqual([])
   })
 
   scenario("that the database failed to store is 503, so that IAM sends it again", function* () {
     const store = yield* StoreSwitches
     yield* store.breakDown("webhooks.receive")
-    const failure = yield* Effect.flip(deliver(eventOf()))
-    assert.strictEqual(failure.code, "dependency_unavailable")
+    expect(yield* codeOf(deliver(eventOf()))).toBe("dependency_unavailable")
     yield* store.repair("webhooks.receive")
-    deepStrictEqual(yield* deliver(eventOf()), { received: true })
+    expect(yield* deliver(eventOf())).toEqual({ received: true })
   })
 
-  scenario("without an organisation is stored without one", function* () {
-    yield* deliver(eventOf({ eventType: "carbon.updated.v1", organisationUuid: Option.none(), data: {} }))
-    const [[event] = []] = yield* inbox
-    assert.propertyVal(event, "organisationUuid", null)
+  scenario("of any type is stored, also without an organisation", function* () {
+    yield* register("c:ana")
+    const eventType = "organization.something.new.v9"
+    expect(yield* deliver(eventOf({ eventType, organisationUuid: Option.none() }))).toEqual({
+      received: true
+    })
+    expect(yield* isActive("c:ana")).toBe(true)
+    expect(yield* inbox).toMatchObject([[{ eventType, organisationUuid: null }, [], [expect.any(String)]]])
   })
 
   scenario("is acknowledged without effect when it is a duplicate", function* () {
-    yield* register("c:ana")
-    yield* deliver(eventOf())
-    assert.isFalse(yield* isActive("c:ana"))
-    yield* register("c:ana")
     const replayed = Effect.map(Metric.value(replays({ operation: "webhook" })), ({ count }) => count)
     const before = yield* replayed
-    deepStrictEqual(yield* deliver(eventOf()), { received: true })
-    assert.isTrue(yield* isActive("c:ana"))
-    assert.strictEqual((yield* replayed) - before, 1)
-  })
-
-  scenario("of an unknown type is stored and acknowledged", function* () {
-    yield* register("c:ana")
-    const eventType = "organization.something.new.v9"
-    deepStrictEqual(yield* deliver(eventOf({ eventType })), { received: true })
-    assert.isTrue(yield* isActive("c:ana"))
-    assert.strictEqual((yield* inbox).length, 1)
+    for (const isDuplicate of [false, true]) {
+      yield* register("c:ana")
+      expect(yield* deliver(eventOf())).toEqual({ received: true })
+      expect([yield* isActive("c:ana"), (yield* replayed) - before]).toEqual(
+        isDuplicate ? [true, 1] : [false, 0]
+      )
+    }
   })
 })
 
 describe("a removal", () => {
   scenario("deactivates the registrations of the named people, in that organisation only", function* () {
-    yield* register("c:ana")
-    yield* register("c:ben")
-    yield* register("si:deejay")
+    for (const publicId of ["c:ana", "c:ben", "si:deejay"]) yield* register(publicId)
     yield* register("c:ana", "production", "harbor", "0199a0aa-0000-7000-8000-000000000009")
     yield* deliver(eventOf({ data: members(row("c:ana"), row("si:deejay")) }))
-    assert.isFalse(yield* isActive("c:ana"))
-    assert.isFalse(yield* isActive("si:deejay"))
-    assert.isTrue(yield* isActive("c:ben"))
-    assert.isTrue(yield* isActive("c:ana", "production", "harbor"))
+    const active = [
+      isActive("c:ana"),
+      isActive("si:deejay"),
+      isActive("c:ben"),
+      isActive("c:ana", "production", "harbor")
+    ]
+    expect(yield* Effect.all(active)).toEqual([false, false, true, true])
   })
 
   scenario("that is older than the newest event of the member has no effect", function* () {
-    const { aggregate } = eventOf()
-    yield* deliver(
-      eventOf({
-        eventId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6b",
-        eventType: "organization.membership.reactivated.v1",
-        aggregate: { ...aggregate, version: 5 }
-      })
-    )
+    const eventId = "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6b"
+    const eventType = "organization.membership.reactivated.v1"
+    yield* deliver(eventOf({ eventId, eventType, aggregate: { ...eventOf().aggregate, version: 5 } }))
     yield* register("c:ana")
     yield* deliver(eventOf())
-    assert.isTrue(yield* isActive("c:ana"))
+    expect(yield* isActive("c:ana")).toBe(true)
   })
 })
 
 describe("the people that a removal names", () => {
-  it("are those of a member or a silicon removal, in ascending order", () => {
-    deepStrictEqual(readRemovedPeople(eventOf({ data: members(row("c:ana"), row("si:deejay")) })), [
-      "c:ana",
-      "si:deejay"
-    ])
-    const eventType = "organization.silicon.removed.v1"
-    deepStrictEqual(readRemovedPeople(eventOf({ eventType, data: members(row("si:deejay")) })), ["si:deejay"])
-  })
-
-  it("are none in any other event", () => {
-    for (const eventType of [
-      "organization.membership.created.v1",
-      "organization.membership.updated.v1",
-      "organization.membership.reactivated.v1",
-      "organization.membership.removed.v2",
-      "session.logout.v1"
-    ]) {
-      deepStrictEqual(readRemovedPeople(eventOf({ eventType })), [])
-    }
-  })
-
-  it("are none in a tombstone", () => {
-    deepStrictEqual(readRemovedPeople(eventOf({ data: members(tombstone) })), [])
-    deepStrictEqual(readRemovedPeople(eventOf({ data: members(tombstone, row("c:ana")) })), ["c:ana"])
-  })
-
-  it("exclude a person who is still a member, also beside rows of others", () => {
-    deepStrictEqual(readRemovedPeople(eventOf({ data: members(row("c:ben", "active"), row("c:ana")) })), [
-      "c:ana"
-    ])
-  })
-
-  it("are those of every readable row, whatever the other rows contain", () => {
-    const odd = [null, "row", {}, { principal: null }, { principal: { public_id: 7 } }, row("no public id")]
-    deepStrictEqual(readRemovedPeople(eventOf({ data: members(...odd, row("c:ana")) })), ["c:ana"])
-  })
-
-  it("are none in data of another shape", () => {
-    for (const data of [{}, { current: null }, { current: { members: {} } }, { current: {} }]) {
-      deepStrictEqual(readRemovedPeople(eventOf({ data })), [])
-    }
+  const both = { data: members(row("c:ana"), row("si:deejay")) }
+  const odd = [null, "row", {}, { principal: null }, { principal: { public_id: 7 } }, row("no public id")]
+  const rows: ReadonlyArray<readonly [string, Partial<WebhookEvent>, ReadonlyArray<string>]> = [
+    ["a member's removal", both, ["c:ana", "si:deejay"]],
+    [
+      "a silicon's removal",
+      { ...both, eventType: "organization.silicon.removed.v1" },
+      ["c:ana", "si:deejay"]
+    ],
+    ...["created.v1", "updated.v1", "reactivated.v1", "removed.v2"].map(
+      (kind) => [kind, { ...both, eventType: `organization.membership.${kind}` }, []] as const
+    ),
+    ["the end of a session", { ...both, eventType: "session.logout.v1" }, []],
+    ["a tombstone", { data: members(tombstone) }, []],
+    ["a row beside a tombstone", { data: members(tombstone, row("c:ana")) }, ["c:ana"]],
+    ["a row beside that of a member", { data: members(row("c:ben", "active"), row("c:ana")) }, ["c:ana"]],
+    ["a row beside odd ones", { data: members(...odd, row("c:ana")) }, ["c:ana"]],
+    ...[{}, { current: null }, { current: { members: {} } }, { current: {} }].map(
+      (data) => ["data of another shape", { data }, []] as const
+    )
+  ]
+  it.each(rows)("in %s are %o %o", (_, change, people) => {
+    expect(readRemovedPeople(eventOf(change))).toEqual(people)
   })
 })
 
@@ -214,56 +185,43 @@ describe("a testing delivery", () => {
 
   scenario("must belong to a plane that was resolved before, else 403", function* () {
     const { environment, plane, resolve } = yield* prepared
-    const failure = yield* Effect.flip(deliver(eventOf(), { environment }))
-    assert.strictEqual(failure.code, "plane_mismatch")
-    assert.isEmpty(yield* inbox)
+    expect(yield* codeOf(deliver(eventOf(), { environment }))).toBe("plane_mismatch")
+    expect(yield* inbox).toEqual([])
     yield* resolve
-    deepStrictEqual(yield* deliver(eventOf(), { environment }), { received: true })
-    const [[event] = []] = yield* inbox
-    assert.propertyVal(event, "plane", plane.environmentId)
+    expect(yield* deliver(eventOf(), { environment })).toEqual({ received: true })
+    expect(yield* inbox).toMatchObject([[{ plane: plane.environmentId }, ["c:ana"], [expect.any(String)]]])
   })
 
   scenario("is found by its key's digest; an environment id beside it must agree", function* () {
     const { environment, plane, resolve } = yield* prepared
     yield* resolve
-    const rewrite = (text: string) =>
-      text.replace(plane.environmentId, "0199b000-0000-7000-8000-00000000000f")
-    const elsewhere = deliver(eventOf(), { environment, rewrite })
-    assert.strictEqual((yield* Effect.flip(elsewhere)).code, "plane_mismatch")
-    const silent = deliver(eventOf(), { environment, withoutEnvironment: true })
-    deepStrictEqual(yield* silent, { received: true })
-  })
-
-  scenario("with a key of another environment is 403, although its id is known", function* () {
-    const { environment, resolve } = yield* prepared
-    yield* resolve
-    const rewrite = (text: string) => text.replace(environment.rootKey, "0".repeat(32))
-    const forged = deliver(eventOf(), { environment, rewrite })
-    assert.strictEqual((yield* Effect.flip(forged)).code, "plane_mismatch")
+    for (const [from, to] of [
+      [plane.environmentId, "0199b000-0000-7000-8000-00000000000f"],
+      [environment.rootKey, "0".repeat(32)]
+    ] as const) {
+      const rewrite = (text: string) => text.replace(from, to)
+      expect(yield* codeOf(deliver(eventOf(), { environment, rewrite }))).toBe("plane_mismatch")
+    }
+    expect(yield* deliver(eventOf(), { environment, withoutEnvironment: true })).toEqual({ received: true })
   })
 
   scenario("never affects production, and production never affects it", function* () {
     const { environment, plane, resolve } = yield* prepared
     yield* resolve
-    yield* register("c:ana")
-    yield* register("c:ana", planeId(plane))
+    const active = Effect.all([isActive("c:ana"), isActive("c:ana", planeId(plane))])
+    for (const where of ["production", planeId(plane)]) yield* register("c:ana", where)
     yield* deliver(eventOf(), { environment })
-    assert.isTrue(yield* isActive("c:ana"))
-    assert.isFalse(yield* isActive("c:ana", planeId(plane)))
+    expect(yield* active).toEqual([true, false])
     // The same event id in another plane is another event.
     yield* register("c:ana", planeId(plane))
     yield* deliver(eventOf())
-    assert.isFalse(yield* isActive("c:ana"))
-    assert.isTrue(yield* isActive("c:ana", planeId(plane)))
+    expect(yield* active).toEqual([false, true])
   })
 
   scenario("is not acknowledged while the database cannot resolve its plane", function* () {
     const { environment, resolve } = yield* prepared
     yield* resolve
     yield* (yield* StoreSwitches).breakDown("planes.findByKeyDigest")
-    assert.strictEqual(
-      (yield* Effect.flip(deliver(eventOf(), { environment }))).code,
-      "dependency_unavailable"
-    )
+    expect(yield* codeOf(deliver(eventOf(), { environment }))).toBe("dependency_unavailable")
   })
 })

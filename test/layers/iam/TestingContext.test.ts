@@ -5,6 +5,8 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
+import { faults } from "../../../sandbox/upstreams/Simulator.ts"
+import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
 import { header, iamWorld, inRequest, key, reply } from "./Simulated.ts"
 import { until } from "../../support/Waiting.ts"
@@ -56,20 +58,23 @@ describe("resolvePlane", () => {
     assert.include(plane, { environmentId: id, webhookKeyDigest: undefined })
   })
 
-  for (const [name, body] of Object.entries({
-    "another application": { ...context, application: { app_id: "ting" } },
-    "no application": { environment_id: id },
-    "the nil environment": { ...context, environment_id: "00000000-0000-0000-0000-000000000000" },
-    "an environment that is no UUID": { ...context, environment_id: "production" },
-    "two environments": { ...context, environment: { environment_id: id.replace("b000", "b001") } },
-    "an invalid digest": { ...context, webhook_key_digest: "cc61" }
-  }))
-    it.scoped(`rejects ${name}, and does not cache it`, function* () {
-      const { iam, simulator, testing } = yield* iamWorld()
+  const wrong: ReadonlyArray<object> = [
+    { ...context, application: { app_id: "ting" } },
+    { environment_id: id },
+    { ...context, environment_id: "00000000-0000-0000-0000-000000000000" },
+    { ...context, environment_id: "production" },
+    { ...context, environment: { environment_id: id.replace("b000", "b001") } },
+    { ...context, webhook_key_digest: "cc61" }
+  ]
+  it.scoped("rejects what breaks the contract, and does not cache it", function* () {
+    const { iam, simulator, testing } = yield* iamWorld()
+    for (const body of wrong) {
       simulator.fail({ fault: reply(body) })
-      assert.strictEqual((yield* Effect.flip(iam.resolvePlane(testing.secret)))._tag, "Unknown")
-      assert.strictEqual((yield* iam.resolvePlane(testing.secret)).environmentId, testing.environmentId)
-    })
+      const failure = yield* Effect.flip(iam.resolvePlane(testing.secret))
+      assert.strictEqual(failure._tag, "Unknown", JSON.stringify(body))
+    }
+    assert.strictEqual((yield* iam.resolvePlane(testing.secret)).environmentId, testing.environmentId)
+  })
 
   it.scoped("caches a plane for 60 seconds, and no failure", function* () {
     const { asked, iam, simulator, testing } = yield* iamWorld()
@@ -97,34 +102,25 @@ describe("resolvePlane", () => {
     )
   })
 
-  for (const [name, code] of [
-    ["exchange", "invalid_client"],
-    ["introspect", "unauthenticated"],
-    ["introspect", "invalid_client"]
-  ] as const)
-    it.scoped(`forgets it after ${code} on ${name}, and not after other refusals`, function* () {
-      const { asked, iam, simulator, testing } = yield* iamWorld()
-      const call = Effect.flip<unknown, unknown, never>(
-        name === "exchange"
-          ? iam.exchange(testing, Redacted.make("si:deejay"), key("login"))
-          : iam.introspect(testing, Redacted.make("oat"))
-      )
-      yield* iam.resolvePlane(testing.secret)
-      for (const [refusal, calls] of [
-        ["forbidden", 1],
-        [code, 2]
+  it.scoped("forgets it after a refusal of its secret, and not after other refusals", function* () {
+    const { asked, iam, simulator, testing } = yield* iamWorld()
+    yield* iam.resolvePlane(testing.secret)
+    const calls: ReadonlyArray<Effect.Effect<unknown, UpstreamFailure>> = [
+      iam.exchange(testing, Redacted.make("si:deejay"), key("login")),
+      iam.introspect(testing, Redacted.make("oat"))
+    ]
+    for (const [at, call] of calls.entries())
+      for (const [more, code] of [
+        [0, "forbidden"],
+        [1, "invalid_client"],
+        [2, "unauthenticated"]
       ] as const) {
-        simulator.fail({
-          fault: {
-            kind: "reply",
-            reply: { status: 401, body: { error: { code: refusal, message: "no" } } }
-          }
-        })
-        yield* call
+        simulator.fail({ fault: faults.status(401, { error: { code, message: "no" } }) })
+        yield* Effect.flip(call)
         yield* iam.resolvePlane(testing.secret)
-        assert.lengthOf(asked(path), calls)
+        assert.lengthOf(asked(path), 1 + 2 * at + more)
       }
-    })
+  })
 
   it.scoped("separates two planes", function* () {
     const { environment, iam, testing, world } = yield* iamWorld()

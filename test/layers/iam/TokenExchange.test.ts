@@ -59,20 +59,6 @@ describe("exchange", () => {
     deepStrictEqual(form(request), { app_id: "music", slt: Redacted.value(credential) })
   })
 
-  it.scoped("replays under its key, also when the first answer was lost", function* () {
-    const { iam, simulator, slt } = yield* iamWorld()
-    const credential = slt()
-    simulator.fail({ fault: { kind: "drop-after" } })
-    const lost = yield* Effect.flip(iam.exchange(production, credential, key("login")))
-    assert.instanceOf(lost, Unknown)
-    const first = yield* iam.exchange(production, credential, key("login"))
-    const second = yield* iam.exchange(production, credential, key("login"))
-    assert.isTrue(first.replayed)
-    assert.strictEqual(Redacted.value(first.accessToken), Redacted.value(second.accessToken))
-    const spent = yield* Effect.flip(iam.exchange(production, credential, key("another")))
-    assert.include(spent, { _tag: "Refused", status: 400, code: "invalid_grant" })
-  })
-
   it.scoped("selects a testing plane with two byte-identical headers and its own secret", function* () {
     const { asked, environment, loginIn, testing } = yield* iamWorld()
     yield* loginIn(testing)
@@ -128,13 +114,14 @@ describe("exchange", () => {
     "an error inside a success": { error: { code: "invalid_grant", message: "no" } },
     "a list": [grant]
   }
-  for (const [name, body] of Object.entries(wrong))
-    it.scoped(`rejects ${name}`, function* () {
-      const { iam, simulator } = yield* iamWorld()
+  it.scoped("rejects what breaks the contract", function* () {
+    const { iam, simulator } = yield* iamWorld()
+    for (const [name, body] of Object.entries(wrong)) {
       simulator.fail({ fault: reply(body) })
-      const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
-      assert.include(failure, { _tag: "Unknown", dependency: "iam" })
-    })
+      const failure = yield* Effect.flip(iam.exchange(production, Redacted.make(`oac ${name}`), key(name)))
+      assert.include(failure, { _tag: "Unknown", dependency: "iam" }, name)
+    }
+  })
 
   it.scoped("rejects another status, and another version of the contract", function* () {
     const { iam, simulator } = yield* iamWorld()
@@ -153,23 +140,6 @@ describe("exchange", () => {
       failures.map(({ _tag }) => _tag),
       ["Unknown", "Unknown", "Unknown", "Unknown", "Unknown", "Refused"]
     )
-  })
-})
-
-describe("refresh", () => {
-  it.scoped("rotates the pair; a consumed token under another key is refused", function* () {
-    const { asked, iam, login } = yield* iamWorld()
-    const first = yield* login()
-    const second = yield* iam.refresh(production, first.refreshToken, key("refresh-1"))
-    assert.notStrictEqual(Redacted.value(first.refreshToken), Redacted.value(second.refreshToken))
-    deepStrictEqual(form(asked(path).at(-1)), {
-      app_id: "music",
-      refresh_token: Redacted.value(first.refreshToken)
-    })
-    const replayed = yield* iam.refresh(production, first.refreshToken, key("refresh-1"))
-    assert.isTrue(replayed.replayed)
-    const reuse = yield* Effect.flip(iam.refresh(production, first.refreshToken, key("refresh-2")))
-    assert.include(reuse, { _tag: "Refused", code: "invalid_grant" })
   })
 })
 
@@ -231,18 +201,56 @@ describe("a call to IAM", () => {
     assert.include(yield* Fiber.join(calling), { _tag: "Unknown", reason: "no answer within 3 seconds" })
   })
 
-  it.scoped("reads at most 4 MiB of a response", function* () {
-    const { iam, simulator } = yield* iamWorld()
-    simulator.fail({ fault: faults.oversized(4 * 1024 * 1024) })
-    const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
-    assert.include(failure, { _tag: "Unknown", reason: "answered more than 4194304 bytes" })
-  })
-
   it.scoped("fails with IAM's code, request id and pause", function* () {
     const { asked, iam } = yield* iamWorld()
     const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac_no"), key("login")))
     assert.instanceOf(failure, Refused)
     assert.deepInclude(failure, { status: 400, code: "invalid_grant", answeredAt: 1_790_331_330_000 })
     assert.strictEqual(failure.requestId, header(asked(path)[0], "x-request-id"))
+  })
+})
+
+const revokePath = "/oauth/revoke"
+
+describe("refresh and revoke", () => {
+  it.scoped("send their token and its kind under the given key", function* () {
+    const { asked, iam, login } = yield* iamWorld()
+    const { accessToken, refreshToken } = yield* login()
+    const second = yield* iam.refresh(production, refreshToken, key("refresh"))
+    assert.notStrictEqual(Redacted.value(refreshToken), Redacted.value(second.refreshToken))
+    deepStrictEqual(form(asked(path).at(-1)), {
+      app_id: "music",
+      refresh_token: Redacted.value(refreshToken)
+    })
+    yield* iam.revoke(production, accessToken, key("one"))
+    yield* iam.revoke(production, refreshToken, key("family"))
+    deepStrictEqual(asked(revokePath).map(form), [
+      { token: Redacted.value(accessToken), token_type_hint: "access_token" },
+      { token: Redacted.value(refreshToken), token_type_hint: "refresh_token" }
+    ])
+    const keys = [asked(path).at(-1), ...asked(revokePath)].map((request) =>
+      header(request, "idempotency-key")
+    )
+    deepStrictEqual(keys, [key("refresh"), key("one"), key("family")])
+  })
+
+  it.scoped("accept only a pair, and an empty 200", function* () {
+    const { iam, simulator } = yield* iamWorld()
+    const token = Redacted.make(`ort_${"a".repeat(43)}`)
+    const noAnswers = [
+      faults.html(200),
+      faults.html(403),
+      faults.redirect(),
+      reply({}),
+      reply(undefined, 204)
+    ]
+    for (const [at, fault] of noAnswers.entries())
+      for (const call of [
+        iam.revoke(production, token, key(`logout ${at}`)),
+        Effect.asVoid(iam.refresh(production, token, key(`refresh ${at}`)))
+      ]) {
+        simulator.fail({ fault })
+        assert.strictEqual((yield* Effect.flip(call))._tag, "Unknown")
+      }
   })
 })

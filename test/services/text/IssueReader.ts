@@ -5,92 +5,49 @@
 
 const letters = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"]
 
-/** Names of HTML references by what they show: ASCII and compatibility forms of ASCII (from the HTML standard). */
-const shownBy: Readonly<Record<string, string>> = {
-  "\t": "Tab",
-  "\n": "NewLine",
-  "!": "excl",
-  '"': "quot QUOT",
-  "#": "num",
-  $: "dollar",
-  "%": "percnt",
-  "&": "amp AMP",
-  "'": "apos",
-  "(": "lpar",
-  ")": "rpar",
-  "*": "ast midast",
-  "+": "plus",
-  ",": "comma",
-  ".": "period",
-  "/": "sol",
-  ":": "colon",
-  ";": "semi",
-  "<": "lt LT",
-  "=": "equals",
-  ">": "gt GT",
-  "?": "quest",
-  "@": "commat",
-  "[": "lsqb lbrack",
-  "\\": "bsol",
-  "]": "rsqb rbrack",
-  "^": "Hat",
-  _: "lowbar UnderBar",
-  "`": "grave DiacriticalGrave",
-  "{": "lcub lbrace",
-  "|": "verbar vert VerticalLine",
-  "}": "rcub rbrace",
-  "1": "sup1",
-  "2": "sup2",
-  "3": "sup3",
-  B: "bernou Bernoullis",
-  C: "Cayleys complexes",
-  D: "CapitalDifferentialD DD",
-  E: "expectation",
-  F: "Fouriertrf",
-  H: "hamilt HilbertSpace Poincareplane quaternions",
-  I: "Im image imagline imagpart",
-  L: "lagran Laplacetrf",
-  M: "Mellintrf phmmat",
-  N: "naturals",
-  P: "primes",
-  Q: "rationals",
-  R: "Re real realine realpart reals",
-  S: "circledS oS",
-  Z: "integers zeetrf",
-  a: "ordf",
-  d: "dd DifferentialD",
-  e: "ee ExponentialE exponentiale",
-  h: "planckh",
-  i: "ii ImaginaryI",
-  l: "ell",
-  o: "order orderof ordm",
-  IJ: "IJlig",
-  ij: "ijlig",
-  fj: "fjlig",
-  ff: "fflig",
-  fi: "filig",
-  fl: "fllig",
-  ffi: "ffilig",
-  ffl: "ffllig",
-  "...": "hellip mldr",
-  "..": "nldr",
-  " ": `nbsp NonBreakingSpace ensp emsp emsp13 emsp14 numsp puncsp thinsp ThinSpace hairsp VeryThinSpace MediumSpace`,
-  "": `shy zwj zwnj lrm rlm NoBreak ZeroWidthSpace af ApplyFunction ic InvisibleComma it InvisibleTimes
-    NegativeVeryThinSpace NegativeThinSpace NegativeMediumSpace NegativeThickSpace`
-}
+/** What is shown, one character, and the names of its references (from the HTML standard): ASCII, and compatibility forms of ASCII. */
+const ofCharacters = `!excl "quot,QUOT #num $dollar %percnt &amp,AMP 'apos (lpar )rpar *ast,midast +plus ,comma .period /sol :colon
+  ;semi <lt,LT =equals >gt,GT ?quest @commat [lsqb,lbrack \\bsol ]rsqb,rbrack ^Hat _lowbar,UnderBar \`grave,DiacriticalGrave
+  {lcub,lbrace |verbar,vert,VerticalLine }rcub,rbrace 1sup1 2sup2 3sup3 Bbernou,Bernoullis CCayleys,complexes
+  DCapitalDifferentialD,DD Eexpectation FFouriertrf Hhamilt,HilbertSpace,Poincareplane,quaternions IIm,image,imagline,imagpart
+  Llagran,Laplacetrf MMellintrf,phmmat Nnaturals Pprimes Qrationals RRe,real,realine,realpart,reals ScircledS,oS Zintegers,zeetrf
+  aordf ddd,DifferentialD eee,ExponentialE,exponentiale hplanckh iii,ImaginaryI lell oorder,orderof,ordm`
+const ofOthers: ReadonlyArray<readonly [shown: string, names: string]> = [
+  ["\t", "Tab"],
+  ["\n", "NewLine"],
+  ["IJ", "IJlig"],
+  ["ij", "ijlig"],
+  ...["fj", "ff", "fi", "fl", "ffi", "ffl"].map((shown) => [shown, `${shown}lig`] as const),
+  ["...", "hellip mldr"],
+  ["..", "nldr"],
+  [
+    " ",
+    "nbsp NonBreakingSpace ensp emsp emsp13 emsp14 numsp puncsp thinsp ThinSpace hairsp VeryThinSpace MediumSpace"
+  ],
+  [
+    "",
+    `shy zwj zwnj lrm rlm NoBreak ZeroWidthSpace af ApplyFunction ic InvisibleComma it InvisibleTimes
+      NegativeVeryThinSpace NegativeThinSpace NegativeMediumSpace NegativeThickSpace`
+  ]
+]
 
 /** What a named reference shows, in ASCII. */
 export const references: ReadonlyMap<string, string> = new Map([
-  ...Object.entries(shownBy).flatMap(([shown, names]) =>
-    names.split(/\s+/).map((name) => [name, shown] as const)
+  ...ofCharacters.split(/\s+/).flatMap((entry) =>
+    entry
+      .slice(1)
+      .split(",")
+      .map((name) => [name, entry.slice(0, 1)] as const)
   ),
+  ...ofOthers.flatMap(([shown, names]) => names.split(/\s+/).map((name) => [name, shown] as const)),
   ...letters.flatMap((letter) =>
     ["fr", "scr", "opf"].map((script) => [`${letter}${script}`, letter] as const)
   )
 ])
 
 const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}]|(?![\t\n])\p{Cc}|\p{Surrogate}/gu
-const terminal = new RegExp("(?:\\x1B|\\^\\[)\\[[0-?]*[ -/]*[@-~]", "g")
+const escape = "\u001B"
+const terminal = new RegExp(`(?:${escape}|\\^\\[)\\[[0-?]*[ -/]*[@-~]`, "g")
 const point = (base: number) => (_: string, digits: string) => {
   const code = Number.parseInt(digits, base)
   return code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd"
