@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { productionId } from "../../../../src/services/Plane.ts"
-import { type StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
+import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
 import { pooler } from "../../../support/Pooler.ts"
 import {
   postgres,
