@@ -1,923 +1,637 @@
+/** A report is filed once: what each outcome of the tracker leads to, and when. */
 import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
-import { type Fault, faults } from "../../../sandbox/upstreams/Simulator.ts"
-import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { markerOf } from "../../../src/services/IssueDraft.ts"
-import {
-  Anonymous,
-  type Reporter,
-  type StoredReport,
-  StoreUnavailable,
-  Verified
-} from "../../../src/services/Store.ts"
+import { Anonymous, type Reporter, Verified } from "../../../src/services/Store.ts"
 import { SearchTooLong } from "../../../src/services/Tracker.ts"
-import { issuesPath, repository, simulatedTracker, token } from "../tracker/Simulated.ts"
-import { makeHarness } from "./Harness.ts"
+import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
+import { sampleLease, sampleReport } from "../store/Stores.ts"
+import { makeHarness, type Outcome } from "./Harness.ts"
+
+const day = 86_400_000
+const dependency = "tracker"
+const refused = (status: number, code = "no"): Outcome => ({
+  failure: new Refused({ dependency, status, code })
+})
+const lost: Outcome = { failure: new Unknown({ dependency, reason: "answer 502" }) }
+const lostAfter: Outcome = { ...lost, arrives: true }
+const unreachable: Outcome = { failure: new NotExecuted({ dependency, reason: "refused" }) }
+const limited = (retryAfterSeconds: number): Outcome => ({
+  failure: new NotExecuted({ dependency, reason: "rate limit", retryAfterSeconds })
+})
+const hanging: Outcome = { ...lost, takes: Number.POSITIVE_INFINITY }
+const tooLong = { failure: new SearchTooLong({ reason: "more than 10,000 issues" }) }
 
 const makeWorld = Effect.gen(function* () {
   const harness = yield* makeHarness
-  const { github, settings } = yield* simulatedTracker()
+  const { now, store, tracker } = harness
   let reports = 0
   const admit = (message = "Playback stops after a seek.", reporter: Reporter = Anonymous()) =>
     Effect.gen(function* () {
       reports += 1
-      const digits = String(reports).padStart(32, "0")
-      const report: Omit<StoredReport, "issue"> = {
-        id: `rep_${digits}`,
-        plane: "production",
-        reporter,
-        content: { message, pr: null, attachments: [], context: null },
-        source: "cli",
-        requestId: `req_${digits}`,
-        createdAt: harness.now(),
-        marker: `${digits.slice(0, -8)}deadbeef`
-      }
-      yield* harness.store.reports.admit({ ...report, keyDigest: report.id, contentDigest: "c" }, true)
+      const id = `rep_${String(reports).padStart(32, "0")}`
+      const content = { message, pr: null, attachments: [], context: null }
+      const report = sampleReport({ id, keyDigest: id, reporter, content, createdAt: now() })
+      yield* store.reports.admit(report, true)
       return report
     })
-  const delivery = (report: { readonly id: string }) =>
-    Effect.map(harness.store.deliveries.find(`report:${report.id}`), Option.getOrThrow)
-  const stateOf = (report: { readonly id: string }) => Effect.map(delivery(report), ({ state }) => state)
-  const filed = (report: { readonly id: string }) =>
-    Effect.map(harness.store.reports.find(report.id), (found) =>
-      Option.map(
-        Option.flatMap(found, ({ issue }) => issue),
-        ({ number }) => number
+  type Report = Effect.Effect.Success<ReturnType<typeof admit>>
+  const find = (id: string) => Effect.map(store.deliveries.find(id), Option.getOrThrow)
+  const delivery = ({ id }: Report) => find(`report:${id}`)
+  const filed = ({ id }: Report) =>
+    Effect.map(store.reports.find(id), (found) =>
+      Option.getOrUndefined(
+        Option.map(
+          Option.flatMap(found, ({ issue }) => issue),
+          ({ number }) => number
+        )
       )
     )
-  const posts = () => github.seen.filter(({ method, path }) => method === "POST" && path === issuesPath)
-  const searches = () => github.seen.filter(({ method, path }) => method === "GET" && path === issuesPath)
-  const failPost = (fault: Fault, times = 1) =>
-    github.fail({ method: "POST", path: issuesPath, times, fault })
-  const failSearch = (fault: Fault, times = 1) =>
-    github.fail({ method: "GET", path: issuesPath, times, fault })
-  const issues = () => github.issues(repository)
-  const seconds = (requests: ReadonlyArray<{ readonly at: number }>, from: number) =>
-    requests.map(({ at }) => (at - from) / 1000)
-  return {
-    ...harness,
-    github,
-    settings,
-    admit,
-    delivery,
-    stateOf,
-    filed,
-    posts,
-    searches,
-    issues,
-    failPost,
-    failSearch,
-    seconds
-  }
+  /** Seconds since the report was stored. */
+  const times = (calls: ReadonlyArray<{ readonly at: number }>, { createdAt }: Report) =>
+    calls.map(({ at }) => (at - createdAt) / 1_000)
+  const issues = () => tracker.issues.map(({ comments, open }) => `${open ? "open" : "closed"} ${comments}`)
+  return { ...harness, admit, find, delivery, filed, times, issues }
 })
 
-const badGateway: Fault = {
-  kind: "reply",
-  reply: { status: 502, headers: { "content-type": "text/html" }, body: "<html>502</html>" }
-}
-const badGatewayAfter: Fault = { ...badGateway, kind: "reply-after" }
-
-describe("Report delivery", () => {
-  it.scoped("files waiting and new reports once each, at least a second apart", function* () {
-    const { admit, filed, lines, searches, pass, posts, seconds, settings, start, stateOf, issues } =
-      yield* makeWorld
+describe("Reports", () => {
+  it.scoped("are filed once each, at least a second apart, at once when they come", function* () {
+    const { admit, delivery, filed, levels, pass, start, times, tracker } = yield* makeWorld
     const early = [yield* admit(), yield* admit(), yield* admit()]
-    const { checks } = yield* start(settings)
+    const { checks } = yield* start("tracker")
     yield* pass(4)
-    const late = yield* admit()
-    yield* pass(2)
-    expect(issues().length).toBe(4)
+    const late = yield* admit("A very private sentence.")
+    yield* pass(0)
     for (const [index, report] of [...early, late].entries()) {
-      expect(yield* filed(report)).toEqual(Option.some(index + 1))
-      expect(yield* stateOf(report)).toBe("delivered")
-      expect(issues()[index]?.body?.endsWith(markerOf(report))).toBe(true)
+      expect(yield* filed(report)).toBe(index + 1)
+      expect(yield* delivery(report)).toMatchObject({ state: "delivered", attempts: 1 })
+      expect(tracker.issues[index]?.body.endsWith(markerOf(report))).toBe(true)
     }
-    const times = seconds(posts(), 0)
-    for (const [index, at] of times.slice(1).entries())
-      expect(at - (times[index] ?? 0)).toBeGreaterThanOrEqual(1)
-    expect(searches().length).toBe(0)
+    expect(times(tracker.sent, late)).toEqual([-4, -3, -2, 0])
+    expect(tracker.searches).toEqual([])
     expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
-    expect(
-      lines.flatMap(
-        ({ level, text }) => /^\["Report filed",.*\]/.exec(text)?.map((line) => [level, line]) ?? []
-      )
-    ).toEqual(
-      [...early, late].map(({ id }, index) => [
-        "INFO",
-        JSON.stringify(["Report filed", { report: id, issue: index + 1 }])
-      ])
-    )
+    expect(levels("ERROR") + levels("WARN")).toBe(0)
   })
 
   it.scoped(
-    "of a flood leaves verified reporters and an operator's retries their part of the hour",
+    "of a flood leave verified reporters and an operator's retries their part of the hour",
     function* () {
-      const { admit, filed, lines, now, pass, setTime, settings, start, stateOf, issues, store } =
-        yield* makeWorld
+      const { admit, delivery, filed, now, pass, setTime, start, store, tracker } = yield* makeWorld
       /** Without each of the worker's looks in between. */
       const passHalfHour = Effect.zipRight(
         Effect.suspend(() => setTime(now() + 1_790_000)),
         pass(10)
       )
       const flood = yield* Effect.replicateEffect(admit(), 7)
-      const bounds = { hourlyWrites: 6, ordinaryHourlyWrites: 3 }
-      const first = yield* start(settings, {}, bounds)
+      const limits = { hourlyWrites: 6, ordinaryHourlyWrites: 3 }
+      const first = yield* start("tracker", { limits })
       yield* pass(6)
-      expect(issues().length).toBe(3)
+      expect(tracker.issues.length).toBe(3)
       // It waits without a lease, so nothing waits behind it.
-      expect(yield* Effect.forEach(flood.slice(3), stateOf)).toEqual(Array(4).fill("waiting"))
+      for (const report of flood.slice(3)) expect((yield* delivery(report)).state).toBe("waiting")
       const reporter = Verified({ publicId: "c:ana" })
       const verified = yield* admit("The verified one.", reporter)
       yield* pass(2)
-      expect(yield* filed(verified)).toEqual(Option.some(4))
-
+      expect(yield* filed(verified)).toBe(4)
       // Another process, in the middle of the hour.
       yield* first.stop
-      yield* start(settings, {}, bounds)
+      yield* start("tracker", { limits })
       yield* passHalfHour
-      expect(issues().length).toBe(4)
-      const [, , , , retried, ...others] = flood
+      expect(tracker.issues.length).toBe(4)
+      const [, , , , retried] = flood
       if (retried === undefined) return expect.fail("seven reports were stored")
       yield* store.deliveries.retry(`report:${retried.id}`, now())
       const second = yield* admit("The second one.", reporter)
       yield* pass(6)
-      expect([yield* filed(retried), yield* filed(second)]).toEqual([Option.some(5), Option.some(6)])
-      expect(yield* Effect.forEach(others, stateOf)).toEqual(["waiting", "waiting"])
-      const warnings = lines.filter(({ text }) => text.includes("only deliveries with priority"))
-      expect(warnings.length).toBe(1)
-
+      expect([yield* filed(retried), yield* filed(second)]).toEqual([5, 6])
       // Two of the six writes lie within the hour then, so one more begins.
       yield* passHalfHour
-      expect(issues().length).toBe(7)
+      expect(tracker.issues.length).toBe(7)
       yield* passHalfHour
-      expect(issues().length).toBe(9)
+      expect(tracker.issues.length).toBe(9)
+    }
+  )
+})
+
+describe("After an outcome", () => {
+  interface Row {
+    readonly name: string
+    readonly filing: ReadonlyArray<Outcome>
+    readonly searching?: ReadonlyArray<Outcome>
+    readonly lag?: number
+    /** After a second. */
+    readonly first: object
+    /** Seconds from the report to each send and to each search. */
+    readonly sent: ReadonlyArray<number>
+    readonly searched: ReadonlyArray<number>
+    readonly state: string
+  }
+  const unknown = { state: "unknown", attempts: 1, searches: 0 }
+  const rows: ReadonlyArray<Row> = [
+    {
+      name: "that came after the issue was made, a search finds it",
+      filing: [lostAfter],
+      first: unknown,
+      sent: [0],
+      searched: [5],
+      state: "delivered"
+    },
+    {
+      name: "without an issue, three clean searches lead to a second attempt",
+      filing: [lost],
+      first: unknown,
+      sent: [0, 40],
+      searched: [5, 15, 40],
+      state: "delivered"
+    },
+    {
+      name: "that the list shows late, a later search finds the issue",
+      filing: [lostAfter],
+      lag: 20_000,
+      first: unknown,
+      sent: [0],
+      searched: [5, 15, 40],
+      state: "delivered"
+    },
+    {
+      name: "of a limit, all waits for as long as the tracker asks, and one search comes first",
+      filing: [limited(90)],
+      first: { state: "waiting", attempts: 1, lastFailure: Option.some("rate limit") },
+      sent: [0, 90],
+      searched: [90],
+      state: "delivered"
+    },
+    {
+      name: "about the length, a shorter attempt follows",
+      filing: [refused(422, "too_long")],
+      first: { state: "delivered" },
+      sent: [0, 1],
+      searched: [0],
+      state: "delivered"
+    },
+    {
+      name: "about the length twice, it is final",
+      filing: [refused(422, "too_long"), refused(422, "too_long")],
+      first: { state: "failed", lastFailure: Option.some("refused: 422 too_long") },
+      sent: [0, 1],
+      searched: [0],
+      state: "failed"
+    },
+    ...[400, 422, 451].map((status) => ({
+      name: `of ${status}, it is final`,
+      filing: [refused(status)],
+      first: { state: "failed", lastFailure: Option.some(`refused: ${status} no`) },
+      sent: [0],
+      searched: [],
+      state: "failed"
+    })),
+    ...[301, 307, 401, 403, 404, 410].map((status) => ({
+      name: `of ${status}, which refuses the settings, the next attempt comes after 5 minutes`,
+      filing: [refused(status)],
+      first: { state: "waiting" },
+      sent: [0, 300],
+      searched: [300],
+      state: "delivered"
+    }))
+  ]
+  it.scoped.each(rows)("$name", function* ({ filing, first, lag = 0, searched, sent, state }) {
+    const { admit, delivery, filed, issues, levels, pass, start, times, tracker } = yield* makeWorld
+    // The next report shows whether this one stops the others.
+    const report = yield* admit("long ".repeat(3_000))
+    tracker.filing.next(...filing)
+    tracker.lag = lag
+    const { checks } = yield* start("tracker")
+    yield* pass(1.5)
+    expect(yield* delivery(report)).toMatchObject(first)
+    const stops = sent[1] === 300
+    expect(yield* checks).toEqual({ tables: "off", tracker: stops ? "degraded" : "ok" })
+    yield* pass(310)
+    expect(times(tracker.sent, report)).toEqual(sent)
+    expect(times(tracker.searches, report)).toEqual(searched)
+    expect((yield* delivery(report)).state).toBe(state)
+    expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
+    expect(levels("ERROR")).toBe(state === "failed" || stops ? 1 : 0)
+    const isFiled = state === "delivered"
+    expect([yield* filed(report), issues()]).toEqual(isFiled ? [1, ["open 0"]] : [undefined, []])
+    const [one = 0, other = 0] = tracker.sent.map(({ draft }) => draft.body.length)
+    expect(one).toBeGreaterThan(14_000)
+    if (sent[1] === 1) expect(other).toBeLessThan(8_000)
+    const next = yield* admit()
+    yield* pass(2)
+    expect(yield* filed(next)).toBe(isFiled ? 2 : 1)
+  })
+
+  it.scoped(
+    "that is unknown, it stays so while searches fail, and is searched from the send on",
+    function* () {
+      const { admit, delivery, filed, pass, start, tracker } = yield* makeWorld
+      const report = yield* admit()
+      tracker.filing.next(lostAfter)
+      tracker.searching.next(lost, lost, lost, lost)
+      yield* start("tracker")
+      yield* pass(20)
+      expect(tracker.searches.length).toBeGreaterThanOrEqual(3)
+      expect(tracker.searches[0]?.since).toBe(report.createdAt - 300_000)
+      expect(yield* delivery(report)).toMatchObject({ state: "unknown", searches: 0 })
+      yield* pass(60)
+      expect(yield* filed(report)).toBe(1)
+      expect(tracker.sent.length).toBe(1)
     }
   )
 
-  it.scoped("is woken up by a report, without waiting for the next poll", function* () {
-    const { admit, filed, pass, settings, start } = yield* makeWorld
-    yield* start(settings)
-    yield* pass(3)
-    const report = yield* admit()
-    yield* pass(0)
-    expect(Option.isSome(yield* filed(report))).toBe(true)
-  })
-})
-
-describe("A report of the maximum size", () => {
-  it.scoped("fits into an issue at the first attempt", function* () {
-    const { admit, filed, issues, pass, posts, settings, start } = yield* makeWorld
-    const report = yield* admit("漢@a#1`~".repeat(3_300))
-    yield* start(settings)
-    yield* pass(1)
-    expect(yield* filed(report)).toEqual(Option.some(1))
-    expect(posts().length).toBe(1)
-    expect(issues()[0]?.body?.endsWith(markerOf(report))).toBe(true)
-  })
-})
-
-describe("An unknown outcome", () => {
   it.scoped.each([
-    ["a 502 after the issue was made", badGatewayAfter],
-    ["a lost connection after the issue was made", { kind: "drop-after" }]
-  ] as ReadonlyArray<readonly [string, Fault]>)(
-    "leads to a search 5 seconds after the send, which finds the issue: %s",
-    function* ([, fault]) {
-      const { admit, delivery, failPost, filed, searches, pass, posts, seconds, settings, start, issues } =
-        yield* makeWorld
-      const report = yield* admit()
-      failPost(fault)
-      yield* start(settings)
-      yield* pass(1)
-      expect(yield* delivery(report)).toMatchObject({ state: "unknown", searches: 0, attempts: 1 })
-      yield* pass(9)
-      expect(yield* filed(report)).toEqual(Option.some(1))
-      expect(issues().length).toBe(1)
-      expect(posts().length).toBe(1)
-      expect(seconds(searches(), report.createdAt)).toEqual([5])
-      const query = searches()[0]?.query
-      expect(Object.fromEntries(query ?? [])).toEqual({
-        state: "all",
-        sort: "created",
-        direction: "desc",
-        per_page: "100",
-        since: new Date(report.createdAt - 300_000).toISOString()
-      })
-    }
-  )
-
-  it.scoped(
-    "leads to a second attempt only after three clean searches, 5, 15 and 40 seconds after the send",
-    function* () {
-      const {
-        admit,
-        delivery,
-        failPost,
-        filed,
-        searches,
-        pass,
-        posts,
-        seconds,
-        settings,
-        start,
-        issues,
-        store
-      } = yield* makeWorld
-      const report = yield* admit()
-      failPost(badGateway)
-      yield* start(settings)
-      yield* pass(20)
-      expect(yield* delivery(report)).toMatchObject({ state: "unknown", searches: 2 })
-      expect(posts().length).toBe(1)
-      yield* pass(25)
-      expect(yield* filed(report)).toEqual(Option.some(1))
-      expect(issues().length).toBe(1)
-      expect(seconds(searches(), report.createdAt)).toEqual([5, 15, 40])
-      expect(seconds(posts(), report.createdAt)).toEqual([0, 40])
-      const [first, second] = posts().map(({ body }) => body.toString())
-      expect(first).toBe(second)
-      // An hour later duplicates are searched for.
-      const { availableAt } = Option.getOrThrow(yield* store.deliveries.find(`sweep:${report.id}`))
-      expect(Math.floor((availableAt - report.createdAt) / 1_000)).toBe(40 + 3_600)
-    }
-  )
-
-  it.scoped("is resolved by a later search when the list lags", function* () {
-    const { admit, failPost, filed, github, searches, pass, posts, settings, start } = yield* makeWorld
+    ["never arrives", lost, "unknown", 40, 80],
+    ["never leaves", unreachable, "waiting", 1, 200]
+  ] as const)("that %s, attempts become rarer", function* ([, outcome, state, first, last]) {
+    const { admit, delivery, pass, start, times, tracker } = yield* makeWorld
     const report = yield* admit()
-    github.setListLag(20)
-    failPost(badGatewayAfter)
-    yield* start(settings)
-    yield* pass(45)
-    expect(yield* filed(report)).toEqual(Option.some(1))
-    expect(searches().length).toBe(3)
-    expect(posts().length).toBe(1)
+    tracker.filing.always(outcome)
+    yield* start("tracker")
+    yield* pass(1_800)
+    const at = times(tracker.sent, report)
+    const pauses = at.slice(1).map((time, index) => time - (at[index] ?? 0))
+    expect(pauses[0]).toBeGreaterThanOrEqual(first * 0.8)
+    expect(pauses[0]).toBeLessThanOrEqual(first * 1.2 + 1)
+    expect(Math.max(...pauses)).toBeGreaterThan(last)
+    expect(Math.max(...pauses)).toBeLessThanOrEqual(721)
+    expect((yield* delivery(report)).state).toBe(state)
   })
 
-  it.scoped("stays unknown while the search fails: nothing is sent", function* () {
-    const { admit, delivery, failSearch, failPost, filed, searches, pass, posts, settings, start, issues } =
-      yield* makeWorld
+  it.scoped("that refuses writes, the destination stays stopped although searches succeed", function* () {
+    const { admit, filed, levels, pass, start, tracker } = yield* makeWorld
     const report = yield* admit()
-    failPost(badGatewayAfter)
-    failSearch(badGateway, 4)
-    yield* start(settings)
-    yield* pass(20)
-    expect(searches().length).toBeGreaterThanOrEqual(3)
-    expect(yield* delivery(report)).toMatchObject({ state: "unknown", searches: 0 })
-    yield* pass(60)
-    expect(yield* filed(report)).toEqual(Option.some(1))
-    expect(posts().length).toBe(1)
-    expect(issues().length).toBe(1)
+    tracker.filing.always(refused(403))
+    const { checks } = yield* start("tracker")
+    yield* pass(1_000)
+    expect(tracker.sent.length).toBe(4)
+    expect(tracker.searches.length).toBe(3)
+    expect(levels("ERROR")).toBe(1)
+    expect(yield* checks).toEqual({ tables: "off", tracker: "degraded" })
+    expect(yield* filed(report)).toBeUndefined()
   })
 
-  it.scoped(
-    "ends in one open issue even when the list hides the first issue for longer than all searches",
-    function* () {
-      const { admit, failPost, filed, github, pass, settings, start, store, issues } = yield* makeWorld
-      const report = yield* admit()
-      github.setListLag(120)
-      failPost(badGatewayAfter)
-      const process = yield* start(settings, {}, { sweepDelay: 150_000 })
-      yield* pass(45)
-      expect(issues().length).toBe(2)
-      expect(yield* filed(report)).toEqual(Option.some(2))
-      // The search for duplicates outlives the process.
-      yield* process.stop
-      expect(Option.isSome(yield* store.deliveries.find(`sweep:${report.id}`))).toBe(true)
-      yield* start(settings, {}, { sweepDelay: 150_000 })
-      yield* pass(140)
-      expect(issues().map(({ state }) => state)).toEqual(["open", "open"])
-      yield* pass(15)
-      expect(issues().map(({ state }) => state)).toEqual(["open", "closed"])
-      expect(issues()[1]?.comments.map(({ body }) => body)).toEqual([expect.stringContaining("#1")])
-      expect(yield* filed(report)).toEqual(Option.some(1))
-    }
-  )
-
-  it.scoped("with two issues in the list keeps the first and closes the second", function* () {
-    const { admit, failPost, filed, github, pass, settings, start, issues } = yield* makeWorld
+  it.scoped("that refuses the settings, a start ends the pause, also after a refused search", function* () {
+    const { admit, filed, pass, start, tracker } = yield* makeWorld
     const report = yield* admit()
-    failPost(badGatewayAfter)
-    yield* start(settings)
-    const [issue] = issues()
-    github.addIssue(repository, {
-      login: "harbor-bot",
-      title: issue?.title ?? "",
-      body: issue?.body ?? ""
-    })
-    yield* pass(10)
-    expect(yield* filed(report)).toEqual(Option.some(1))
-    expect(issues().map(({ state }) => state)).toEqual(["open", "closed"])
-  })
-})
-
-describe("An issue of another account that carries the marker", () => {
-  it.scoped(
-    "counts as the report's issue after the token changed accounts: nothing is sent again",
-    function* () {
-      const world = yield* makeWorld
-      const { admit, delivery, expectHanging, failPost, filed, github, issues, lines, pass, posts } = world
-      const { settings, start, store, until } = world
-      const report = yield* admit()
-      failPost({ kind: "hang-after" })
-      yield* expectHanging(1)
-      const process = yield* start(settings)
-      yield* until(() => issues().length === 1)
-      yield* process.stop
-      yield* expectHanging(0)
-      const other = Redacted.make(github.addToken("harbor-bot-2", "write"))
-      yield* start({
-        ...settings,
-        tracker: Option.map(settings.tracker, (target) => ({ ...target, token: other }))
-      })
-      yield* pass(20)
-      expect(yield* delivery(report)).toMatchObject({ state: "unknown", searches: 2 })
-      yield* pass(50)
-      expect(issues().length).toBe(1)
-      expect(posts().length).toBe(1)
-      expect(yield* filed(report)).toEqual(Option.some(1))
-      const warnings = lines.filter(({ level, text }) => level === "WARN" && text.includes("account"))
-      expect(warnings.map(({ text }) => text)).toEqual([expect.stringContaining('"issue":1}')])
-      // The search for duplicates follows, in case another one appears.
-      expect(Option.isSome(yield* store.deliveries.find(`sweep:${report.id}`))).toBe(true)
-    }
-  )
-
-  it.scoped(
-    "does not count while an issue of the own account may still be hidden, even when it is older",
-    function* () {
-      const { admit, failPost, filed, github, issues, pass, posts, settings, start } = yield* makeWorld
-      github.addIssue(repository, { login: "somebody", title: "mine" })
-      yield* pass(30)
-      github.setListLag(20)
-      const report = yield* admit()
-      failPost(badGatewayAfter)
-      yield* start(settings, {}, { sweepDelay: 100_000 })
-      const [theirs] = issues()
-      if (theirs !== undefined) theirs.body = issues()[1]?.body ?? ""
-      yield* pass(20)
-      expect(yield* filed(report)).toEqual(Option.none())
-      yield* pass(30)
-      expect(yield* filed(report)).toEqual(Option.some(2))
-      expect(posts().length).toBe(1)
-      yield* pass(150)
-      expect(issues().map(({ comments, state }) => [state, comments.length])).toEqual([
-        ["open", 0],
-        ["open", 0]
-      ])
-    }
-  )
-
-  it.scoped(
-    "is never closed or commented on, and no issue of the own account is closed for it",
-    function* () {
-      const { admit, failPost, filed, github, issues, lines, pass, settings, start, store } = yield* makeWorld
-      github.addIssue(repository, { login: "somebody", title: "older" })
-      const report = yield* admit()
-      failPost(badGateway)
-      yield* start(settings, {}, { sweepDelay: 100_000 })
-      yield* pass(45)
-      expect(yield* filed(report)).toEqual(Option.some(2))
-      const [older, ours] = issues()
-      if (older === undefined || ours === undefined) return expect.fail("nothing was filed")
-      older.body = ours.body
-      github.addIssue(repository, { login: "somebody", title: "newer", body: ours.body ?? "" })
-      github.addIssue(repository, { login: "Harbor-Bot", title: "copy", body: ours.body ?? "" })
-      yield* pass(120)
-      expect(issues().map(({ comments, state }) => [state, comments.length])).toEqual([
-        ["open", 0],
-        ["open", 0],
-        ["open", 0],
-        ["closed", 1]
-      ])
-      expect(yield* filed(report)).toEqual(Option.some(2))
-      const sweep = Option.getOrThrow(yield* store.deliveries.find(`sweep:${report.id}`))
-      expect(sweep.state).toBe("delivered")
-      const warnings = lines.filter(({ text }) => text.includes("other accounts"))
-      expect(warnings.map(({ text }) => text)).toEqual([expect.stringContaining('"issues":[1,3]')])
-    }
-  )
-})
-
-describe("A definite answer", () => {
-  it.scoped.each([401, 301])(
-    "of %i stops the destination, keeps every report, and ends after the repair",
-    function* (status) {
-      const { admit, filed, github, lines, pass, posts, settings, start, stateOf, issues } = yield* makeWorld
-      const reports = [yield* admit(), yield* admit()]
-      github.fail({ times: Number.POSITIVE_INFINITY, fault: faults.status(status, { message: "no" }) })
-      const { checks } = yield* start(settings)
-      yield* pass(290)
-      expect(posts().length).toBe(1)
-      yield* pass(400)
-      for (const report of reports) expect(yield* stateOf(report)).toBe("waiting")
-      expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
-      expect(yield* checks).toEqual({ tables: "off", tracker: "degraded" })
-      github.clearFaults()
-      yield* pass(310)
-      for (const report of reports) expect(Option.isSome(yield* filed(report))).toBe(true)
-      expect(issues().length).toBe(2)
-      expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
-      expect(lines.some(({ text }) => text.includes("available again"))).toBe(true)
-    }
-  )
-
-  it.scoped("of 401 ends when a process starts, whose settings may be others", function* () {
-    const { admit, failPost, failSearch, filed, pass, settings, start } = yield* makeWorld
-    const report = yield* admit()
-    failPost(faults.status(401, { message: "no" }))
-    const before = yield* start(settings)
+    tracker.filing.next(refused(401))
+    const before = yield* start("tracker")
     yield* pass(20)
     yield* before.stop
     // It was sent, so it is searched first, and that is refused, too.
-    failSearch(faults.status(401, { message: "no" }))
-    const between = yield* start(settings)
+    tracker.searching.next(refused(401))
+    const between = yield* start("tracker")
     yield* pass(20)
     yield* between.stop
-    expect(Option.isNone(yield* filed(report))).toBe(true)
-    yield* start(settings)
+    expect(yield* filed(report)).toBeUndefined()
+    yield* start("tracker")
     yield* pass(10)
-    expect(Option.isSome(yield* filed(report))).toBe(true)
+    expect(yield* filed(report)).toBe(1)
   })
 
-  it.scoped("of 401 ends within 30 seconds of an operator's retry; a limit does not", function* () {
-    const { admit, failPost, filed, now, pass, posts, settings, start, store } = yield* makeWorld
-    const report = yield* admit()
-    const retry = Effect.suspend(() =>
-      Effect.zipRight(
-        store.deliveries.retry(`report:${report.id}`, now()),
-        store.destinations.resumeTracker(now())
+  it.scoped(
+    "that refuses the settings, an operator's retry ends the pause within 30 s; not that of a limit",
+    function* () {
+      const { admit, filed, now, pass, start, store, tracker } = yield* makeWorld
+      const report = yield* admit()
+      const retry = Effect.suspend(() =>
+        Effect.zipRight(
+          store.deliveries.retry(`report:${report.id}`, now()),
+          store.destinations.resumeTracker(now())
+        )
       )
-    )
-    failPost(faults.status(403, { message: "no" }, { "retry-after": "90" }))
-    yield* start(settings)
-    yield* pass(5)
-    yield* retry
-    yield* pass(60)
-    expect(posts().length).toBe(1)
-    failPost(faults.status(401, { message: "no" }))
-    yield* pass(60)
-    expect(posts().length).toBe(2)
-    yield* retry
-    yield* pass(31)
-    expect(Option.isSome(yield* filed(report))).toBe(true)
-  })
-
-  it.scoped("that refuses writes is logged once, even though searches succeed", function* () {
-    const { admit, failPost, filed, lines, searches, pass, posts, settings, start } = yield* makeWorld
-    const report = yield* admit()
-    failPost(faults.status(403, { message: "Resource not accessible" }), Number.POSITIVE_INFINITY)
-    const { checks } = yield* start(settings)
-    yield* pass(1000)
-    expect(posts().length).toBeGreaterThanOrEqual(3)
-    expect(searches().length).toBe(posts().length - 1)
-    expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
-    expect(lines.filter(({ text }) => text.includes("available again"))).toEqual([])
-    expect(yield* checks).toEqual({ tables: "off", tracker: "degraded" })
-    expect(Option.isNone(yield* filed(report))).toBe(true)
-  })
-
-  it.scoped("that never arrives increases the intervals between attempts", function* () {
-    const { admit, failPost, pass, posts, seconds, settings, start, stateOf } = yield* makeWorld
-    const report = yield* admit()
-    failPost(badGateway, Number.POSITIVE_INFINITY)
-    yield* start(settings)
-    yield* pass(500)
-    const times = seconds(posts(), report.createdAt)
-    const pauses = times.slice(1).map((at, index) => at - (times[index] ?? 0))
-    expect(pauses.slice(0, 3)).toEqual([40, 40, 40])
-    expect(pauses.at(-1)).toBeGreaterThan(80)
-    expect(pauses).toEqual(pauses.toSorted((one, other) => one - other))
-    expect(yield* stateOf(report)).toBe("unknown")
-  })
-
-  it.scoped("of a limit pauses all requests for as long as GitHub requests", function* () {
-    const { admit, failPost, filed, github, lines, pass, posts, settings, start, issues } = yield* makeWorld
-    const reports = [yield* admit(), yield* admit()]
-    failPost(faults.status(403, { message: "no" }, { "retry-after": "90" }))
-    const { checks } = yield* start(settings)
-    yield* pass(88)
-    expect(github.seen.length).toBe(1)
-    expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
-    yield* pass(6)
-    for (const report of reports) expect(Option.isSome(yield* filed(report))).toBe(true)
-    expect(posts().length).toBe(3)
-    expect(issues().length).toBe(2)
-    expect(lines.filter(({ level }) => level === "ERROR")).toEqual([])
-  })
-
-  it.scoped("about the length causes one shorter attempt", function* () {
-    const { admit, failPost, filed, pass, posts, settings, start } = yield* makeWorld
-    const report = yield* admit("long ".repeat(3000))
-    failPost(
-      faults.status(422, { message: "Validation Failed", errors: [{ field: "body", code: "custom" }] })
-    )
-    yield* start(settings)
-    yield* pass(3)
-    expect(yield* filed(report)).toEqual(Option.some(1))
-    const [first = 0, second = 0] = posts().map(({ body }) => body.length)
-    expect(first).toBeGreaterThan(15_000)
-    expect(second).toBeLessThan(8_000)
-    expect(posts()[1]?.body.toString()).toContain(markerOf(report))
-  })
-
-  it.scoped("about the length twice is final, and the next report is filed", function* () {
-    const { admit, delivery, failPost, filed, lines, pass, posts, settings, start } = yield* makeWorld
-    const report = yield* admit()
-    const next = yield* admit()
-    failPost(
-      faults.status(422, { message: "Validation Failed", errors: [{ field: "title", code: "custom" }] }),
-      2
-    )
-    yield* start(settings)
-    yield* pass(6)
-    expect(yield* delivery(report)).toMatchObject({
-      state: "failed",
-      lastFailure: Option.some("refused: 422 too_long")
-    })
-    expect(Option.isSome(yield* filed(next))).toBe(true)
-    expect(posts().length).toBe(3)
-    expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
-  })
-
-  it.scoped("without a connection is retried at growing intervals, without a search", function* () {
-    const { admit, filed, now, pass, settings, start, stateOf, issues } = yield* makeWorld
-    const report = yield* admit()
-    const closed = yield* Effect.promise(() => startTracker({ now, repositories: [], tokens: [] }))
-    yield* Effect.promise(closed.close)
-    const gone = {
-      ...settings,
-      tracker: Option.map(settings.tracker, (target) => ({ ...target, url: closed.url }))
+      tracker.filing.next(limited(90), refused(401))
+      yield* start("tracker")
+      yield* pass(5)
+      yield* retry
+      yield* pass(60)
+      expect(tracker.sent.length).toBe(1)
+      yield* pass(60)
+      expect(tracker.sent.length).toBe(2)
+      yield* retry
+      yield* pass(31)
+      expect(yield* filed(report)).toBe(1)
     }
-    const process = yield* start(gone)
-    yield* pass(60)
-    expect(yield* stateOf(report)).toBe("waiting")
-    yield* process.stop
-    yield* start(settings)
-    yield* pass(300)
-    expect(yield* filed(report)).toEqual(Option.some(1))
-    expect(issues().length).toBe(1)
+  )
+})
+
+describe("An issue of another account with the marker", () => {
+  it.scoped("counts as the report's after all searches; the search for duplicates follows", function* () {
+    const { admit, delivery, filed, find, levels, pass, start, tracker } = yield* makeWorld
+    const report = yield* admit()
+    tracker.filing.next(lost)
+    yield* start("tracker")
+    tracker.add(markerOf(report), false)
+    yield* pass(20)
+    expect(yield* delivery(report)).toMatchObject({ state: "unknown", searches: 2 })
+    yield* pass(50)
+    expect([yield* filed(report), tracker.sent.length, levels("WARN")]).toEqual([1, 1, 2])
+    const sweep = yield* find(`sweep:${report.id}`)
+    expect([sweep.state, sweep.availableAt]).toEqual(["waiting", report.createdAt + 40_000 + 3_600_000])
+  })
+
+  it.scoped("yields to one of the own account, which the list shows later", function* () {
+    const { admit, filed, issues, pass, start, tracker } = yield* makeWorld
+    const report = yield* admit()
+    tracker.add(markerOf(report), false)
+    tracker.filing.next(lostAfter)
+    tracker.lag = 20_000
+    yield* start("tracker")
+    yield* pass(20)
+    expect(yield* filed(report)).toBeUndefined()
+    yield* pass(30)
+    expect([yield* filed(report), tracker.sent.length]).toEqual([2, 1])
+    expect(issues()).toEqual(["open 0", "open 0"])
   })
 })
 
 describe("The end of a process", () => {
-  it.scoped("waits for a request in flight", function* () {
-    const { admit, expectHanging, failPost, filed, posts, settings, start, until } = yield* makeWorld
+  it.scoped("waits for a request in flight, and a while only", function* () {
+    const { admit, delivery, filed, pass, start, tracker } = yield* makeWorld
     const report = yield* admit()
-    failPost(faults.delay(30))
-    yield* expectHanging(1)
-    const process = yield* start(settings)
-    yield* until(() => posts().length === 1)
-    yield* process.close
-    expect(yield* filed(report)).toEqual(Option.some(1))
+    tracker.filing.next({ takes: 1_500 }, hanging)
+    const first = yield* start("tracker")
+    yield* first.stop
+    expect(yield* filed(report)).toBe(1)
+    const second = yield* admit()
+    const next = yield* start("tracker")
+    yield* pass(1)
+    yield* next.stop
+    expect(yield* delivery(second)).toMatchObject({ state: "unknown", attempts: 1, searches: 0 })
   })
 
-  it.scoped.each(["hang", "hang-after"] as const)(
-    "by a kill is detected when the lease ends, and the issue is filed exactly once: %s",
-    function* (kind) {
-      const {
-        admit,
-        expectHanging,
-        failPost,
-        filed,
-        searches,
-        pass,
-        posts,
-        seconds,
-        settings,
-        start,
-        stateOf,
-        until,
-        issues
-      } = yield* makeWorld
+  it.scoped("during a search leaves the delivery as it was", function* () {
+    const { admit, delivery, pass, start, tracker } = yield* makeWorld
+    const report = yield* admit()
+    tracker.filing.next(lost)
+    const { stop } = yield* start("tracker")
+    yield* pass(1)
+    const before = yield* delivery(report)
+    tracker.searching.next(hanging)
+    yield* pass(5)
+    yield* stop
+    expect(tracker.searches.length).toBe(1)
+    expect(yield* delivery(report)).toEqual({ ...before, fence: 2 })
+  })
+
+  it.scoped.each([
+    ["before the request arrived", hanging, 0, [15, 25, 50], 0],
+    ["after it", { ...hanging, arrives: true }, 0, [15], 0],
+    ["before it, on a clock a day ahead", hanging, day, [16, 26, 51], 1_000],
+    ["after it, on a clock a day ahead", { ...hanging, arrives: true }, day, [16], 1_000]
+  ] as const)(
+    "by a kill %s, the issue is filed exactly once",
+    function* ([, outcome, ahead, searched, before]) {
+      const { admit, delivery, filed, issues, now, pass, setTime, start, times, tracker } = yield* makeWorld
       const report = yield* admit()
-      failPost({ kind })
-      yield* expectHanging(1)
-      const process = yield* start(settings)
-      yield* until(() => posts().length === 1)
+      yield* setTime(now() + before + ahead)
+      tracker.filing.next(outcome)
+      const process = yield* start("tracker")
       yield* process.kill
-      yield* expectHanging(0)
-      expect(yield* stateOf(report)).toBe("leased")
-      yield* start(settings)
-      yield* pass(9)
-      expect(yield* stateOf(report)).toBe("unknown")
-      expect(searches().length).toBe(0)
-      yield* pass(60)
-      // Five, fifteen and forty seconds after the end of the lease, because the dead process may have sent until then.
-      expect(seconds(searches(), report.createdAt)).toEqual(kind === "hang" ? [15, 25, 50] : [15])
-      expect(yield* filed(report)).toEqual(Option.some(1))
-      expect(issues().length).toBe(1)
-      expect(posts().length).toBe(kind === "hang" ? 2 : 1)
+      yield* setTime(now() - ahead)
+      expect((yield* delivery(report)).state).toBe("leased")
+      if (ahead > 0) for (const issue of tracker.issues) Object.assign(issue, { at: now() })
+      tracker.sent.splice(0)
+      yield* start("tracker")
+      yield* pass(70)
+      expect(times(tracker.searches, report).length).toBe(searched.length)
+      // The dead process may have sent until its lease ended.
+      if (ahead === 0) expect(times(tracker.searches, report)).toEqual(searched)
+      expect([yield* filed(report), issues()]).toEqual([1, ["open 0"]])
+      expect(tracker.sent.length).toBe(outcome.arrives === true ? 0 : 1)
     }
   )
 })
 
 describe("A search through more issues than its limit", () => {
-  /** An endless list: each page has a new issue and a link to the next page. */
-  const endless: Fault = {
-    kind: "reply",
-    reply: {
-      status: 200,
-      headers: {
-        "content-type": "application/json",
-        link: `<https://api.example${issuesPath}?page=2>; rel="next"`
-      },
-      body: JSON.stringify([
-        {
-          number: 1,
-          html_url: "https://github.com/harbor/music/issues/1",
-          created_at: "2027-01-01T00:00:00Z"
-        }
-      ])
-    }
-  }
-
   it.scoped("fails its own delivery, which is not sent again, and delays no other", function* () {
-    const { admit, delivery, failPost, filed, failSearch, lines, searches, pass, posts, settings, start } =
-      yield* makeWorld
-    const lost = yield* admit()
-    failPost(badGatewayAfter)
-    const { checks } = yield* start(settings)
-    yield* pass(1)
-    failSearch(endless, Number.POSITIVE_INFINITY)
-    yield* pass(6)
-    const { lastFailure, state } = yield* delivery(lost)
+    const { admit, delivery, filed, levels, now, pass, start, store, tracker } = yield* makeWorld
+    const report = yield* admit()
+    tracker.filing.next(lostAfter)
+    tracker.searching.next(tooLong, tooLong)
+    const { checks } = yield* start("tracker")
+    yield* pass(7)
+    const { lastFailure, state } = yield* delivery(report)
     expect(state).toBe("failed")
     expect(Option.getOrElse(lastFailure, () => "")).toMatch(/10,000 issues.*may be filed.*report-ref/)
-    expect(searches().length).toBe(100)
-    expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
-    expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
-
-    const next = yield* admit()
-    yield* pass(2)
-    expect(Option.isSome(yield* filed(next))).toBe(true)
-    expect(posts().length).toBe(2)
-  })
-
-  const tooLong = Effect.fail(new SearchTooLong({ reason: "more than 10,000 issues" }))
-
-  it.scoped("is repeated by an operator's retry, also when no send is known", function* () {
-    const { admit, delivery, forget, now, pass, posts, records, settings, start, store } = yield* makeWorld
-    const report = yield* admit()
-    // The delivery was removed: an earlier one may have filed the report.
-    const id = `report:${report.id}`
-    yield* forget(id)
-    expect(yield* records.enqueue(report.id, now())).toBe(true)
-    yield* start(settings, { findByMarker: () => tooLong })
-    yield* pass(2)
-    expect((yield* delivery(report)).state).toBe("failed")
-    expect(yield* store.deliveries.retry(id, now())).toBe(true)
-    yield* pass(2)
-    expect((yield* delivery(report)).state).toBe("failed")
-    expect(posts().length).toBe(0)
-  })
-
-  it.scoped("for duplicates fails only its own delivery", function* () {
-    const { admit, failPost, filed, lines, pass, settings, start, store } = yield* makeWorld
-    const report = yield* admit()
-    failPost(badGateway)
-    let few = true
-    const findByMarker = () => Effect.suspend(() => (few ? Effect.succeed([]) : tooLong))
-    const { checks } = yield* start(settings, { findByMarker }, { sweepDelay: 100_000 })
-    yield* pass(45)
-    expect(yield* filed(report)).toEqual(Option.some(1))
-    few = false
-    yield* pass(110)
-    const sweep = Option.getOrThrow(yield* store.deliveries.find(`sweep:${report.id}`))
-    expect(sweep.state).toBe("failed")
-    expect(Option.getOrElse(sweep.lastFailure, () => "")).toMatch(/10,000 issues/)
-    expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+    expect(levels("ERROR")).toBe(1)
     expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
     const next = yield* admit()
     yield* pass(2)
-    expect(Option.isSome(yield* filed(next))).toBe(true)
+    expect(yield* filed(next)).toBe(2)
+    // A retry searches again before it sends.
+    yield* store.deliveries.retry(`report:${report.id}`, now())
+    yield* pass(2)
+    expect((yield* delivery(report)).state).toBe("failed")
+    expect(tracker.sent.length).toBe(2)
   })
 })
 
-describe("A removed delivery", () => {
-  const day = 86_400
-  const weeksLater = Effect.gen(function* () {
-    const world = yield* makeWorld
-    const report = yield* world.admit()
-    world.failPost(badGatewayAfter)
-    const { stop } = yield* world.start(world.settings)
-    yield* world.pass(1)
-    expect(yield* world.stateOf(report)).toBe("unknown")
-    yield* stop
+describe("A removed delivery that is enqueued again", () => {
+  it.scoped.each([
+    ["finds the issue that an earlier one filed", lostAfter, 1],
+    ["is sent after one search without a hit", lost, 2]
+  ] as const)("%s", function* ([, outcome, sends]) {
+    const { admit, filed, forget, issues, now, pass, queries, setTime, start, store, tracker } =
+      yield* makeWorld
+    const report = yield* admit()
     const id = `report:${report.id}`
-    expect(yield* world.store.deliveries.discard(id, world.now(), "not wanted")).toBe(true)
-    yield* world.pass(31 * day)
-    return { ...world, report, id }
-  })
-
-  it.scoped("that is enqueued again finds the issue that an earlier delivery filed", function* () {
-    const { filed, forget, id, issues, now, pass, posts, records, report, settings, start, store } =
-      yield* weeksLater
+    tracker.filing.next(outcome)
+    const { stop } = yield* start("tracker")
+    yield* pass(1)
+    yield* stop
+    expect(yield* store.deliveries.discard(id, now(), "not wanted")).toBe(true)
+    yield* setTime(now() + 31 * day)
     yield* forget(id)
-    expect(yield* store.deliveries.find(id)).toEqual(Option.none())
-    expect(yield* records.enqueue(report.id, now())).toBe(true)
-    yield* start(settings)
+    expect(yield* queries.enqueue(report.id, now())).toBe(true)
+    yield* start("tracker")
     yield* pass(60)
-    expect(yield* filed(report)).toEqual(Option.some(1))
-    expect(issues().length).toBe(1)
-    expect(posts().length).toBe(1)
-  })
-
-  it.scoped("that is enqueued again is sent after one search without a hit", function* () {
-    const { filed, forget, id, issues, searches, now, pass, records, report, settings, start } =
-      yield* weeksLater
-    const [issue] = issues()
-    if (issue !== undefined) issue.body = "about something else"
-    yield* forget(id)
-    yield* records.enqueue(report.id, now())
-    yield* start(settings)
-    yield* pass(3)
-    expect(yield* filed(report)).toEqual(Option.some(2))
-    expect(searches().length).toBe(1)
+    expect([yield* filed(report), issues()]).toEqual([1, ["open 0"]])
+    expect([tracker.sent.length, tracker.searches.length]).toEqual([sends, 1])
   })
 })
 
 describe("The search for duplicates", () => {
   const twice = Effect.gen(function* () {
     const world = yield* makeWorld
-    const report = yield* world.admit()
-    world.failPost(badGateway)
-    const process = yield* world.start(world.settings, {}, { sweepDelay: 100_000 })
-    yield* world.pass(45)
-    expect(yield* world.filed(report)).toEqual(Option.some(1))
-    const sweep = Effect.map(world.store.deliveries.find(`sweep:${report.id}`), Option.getOrThrow)
-    return { ...world, process, report, sweep }
+    const { admit, filed, find, pass, start, tracker } = world
+    const report = yield* admit()
+    tracker.filing.next(lost)
+    const process = yield* start("tracker", { limits: { sweepDelay: 100_000 } })
+    yield* pass(45)
+    expect(yield* filed(report)).toBe(1)
+    const sweep = find(`sweep:${report.id}`)
+    const copy = (isOurs = true) => tracker.add(markerOf(report), isOurs)
+    return { ...world, process, report, sweep, copy }
   })
 
-  it.scoped("retries a failed closing, and comments once", function* () {
-    const { github, issues, pass, report, sweep } = yield* twice
-    for (const number of [2, 3])
-      github.addIssue(repository, { login: "harbor-bot", title: `copy ${number}`, body: markerOf(report) })
-    github.fail({ method: "PATCH", path: `${issuesPath}/3`, times: 1, fault: badGateway })
-    yield* pass(120)
-    expect(issues().map(({ state }) => state)).toEqual(["open", "closed", "closed"])
-    expect(issues()[1]?.comments.length).toBe(1)
-    expect((yield* sweep).state).toBe("delivered")
+  it.scoped("leaves one open issue when the list hid the first one, also after a restart", function* () {
+    const { admit, filed, issues, pass, start, tracker } = yield* makeWorld
+    const report = yield* admit()
+    tracker.lag = 120_000
+    tracker.filing.next(lostAfter)
+    const limits = { sweepDelay: 150_000 }
+    const process = yield* start("tracker", { limits })
+    yield* pass(45)
+    expect([yield* filed(report), issues()]).toEqual([2, ["open 0", "open 0"]])
+    yield* process.stop
+    yield* start("tracker", { limits })
+    yield* pass(140)
+    expect(issues()).toEqual(["open 0", "open 0"])
+    yield* pass(15)
+    expect([yield* filed(report), issues()]).toEqual([1, ["open 0", "closed 1"]])
   })
 
-  it.scoped("closes a duplicate that refuses comments", function* () {
-    const { github, issues, pass, process, report, sweep } = yield* twice
-    github.addIssue(repository, { login: "harbor-bot", title: "copy", body: markerOf(report) })
-    github.fail({
-      method: "POST",
-      path: `${issuesPath}/2/comments`,
-      times: Number.POSITIVE_INFINITY,
-      fault: faults.status(403, { message: "Unable to create comment because issue is locked." })
-    })
+  it.scoped("is made at once when the list shows two issues, and once more later", function* () {
+    const { admit, filed, issues, pass, start, tracker } = yield* makeWorld
+    const report = yield* admit()
+    tracker.filing.next(lostAfter)
+    yield* start("tracker", { limits: { sweepDelay: 100_000 } })
+    tracker.add(markerOf(report))
+    yield* pass(10)
+    expect([yield* filed(report), issues()]).toEqual([1, ["open 0", "closed 1"]])
+    tracker.add(markerOf(report))
     yield* pass(110)
-    expect(issues().map(({ comments, state }) => [state, comments.length])).toEqual([
-      ["open", 0],
-      ["closed", 0]
-    ])
-    expect((yield* sweep).state).toBe("delivered")
-    expect(yield* process.checks).toEqual({ tables: "off", tracker: "ok" })
+    expect(issues()).toEqual(["open 0", "closed 1", "closed 1"])
   })
 
-  it.scoped.each([403, 301])(
-    "whose closing is refused with %i closes the others, and is listed as failed",
-    function* (status) {
-      const { admit, delivery, filed, github, issues, lines, now, pass, process, report, store, sweep } =
-        yield* twice
-      for (const number of [2, 3])
-        github.addIssue(repository, {
-          login: "harbor-bot",
-          title: `copy ${number}`,
-          body: markerOf(report)
-        })
-      github.fail({
-        path: /\/2(\/comments)?$/,
-        times: Number.POSITIVE_INFINITY,
-        fault: faults.status(status, { message: "no" })
-      })
-      yield* pass(100)
-      const next = yield* admit()
-      yield* pass(10)
-      expect(Option.isSome(yield* filed(next))).toBe(true)
-      expect(yield* process.checks).toEqual({ tables: "off", tracker: "ok" })
-      expect(issues().map(({ state }) => state)).toEqual(["open", "open", "closed", "open"])
-      const { lastFailure, state } = yield* sweep
-      expect(state).toBe("failed")
-      expect(Option.getOrElse(lastFailure, () => "")).toMatch(new RegExp(`#2.*${status}`))
-      expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+  it.scoped("leaves issues of other accounts, and an older one of them names no original", function* () {
+    const { copy, filed, issues, levels, pass, report, sweep } = yield* twice
+    copy(false)
+    copy()
+    yield* pass(120)
+    expect(issues()).toEqual(["open 0", "open 0", "closed 1"])
+    expect([yield* filed(report), (yield* sweep).state]).toEqual([1, "delivered"])
+    expect(levels("WARN")).toBeGreaterThan(1)
+  })
 
-      // An operator retries it after the repair.
-      github.clearFaults()
-      expect(yield* store.deliveries.retry(`sweep:${report.id}`, now())).toBe(true)
-      yield* pass(10)
-      expect(issues().map(({ state: open }) => open)).toEqual(["open", "closed", "closed", "open"])
-      expect((yield* sweep).state).toBe("delivered")
-      expect((yield* delivery(next)).state).toBe("delivered")
+  const outcomes: ReadonlyArray<
+    readonly [
+      string,
+      (number: number, attempt: number) => Outcome & { uncommented?: Refused },
+      string,
+      ReadonlyArray<string>,
+      string
+    ]
+  > = [
+    [
+      "a lost closing is repeated",
+      (number, attempt) => (number === 3 && attempt === 1 ? lost : {}),
+      "delivered",
+      ["open 0", "closed 1", "closed 1"],
+      "ok"
+    ],
+    [
+      "a comment that is refused closes all the same",
+      (number) =>
+        number === 2 ? { uncommented: new Refused({ dependency, status: 403, code: "locked" }) } : {},
+      "delivered",
+      ["open 0", "closed 0", "closed 1"],
+      "ok"
+    ],
+    [
+      "a closing refused with 403 closes the others, and is listed",
+      (number) => (number === 2 ? refused(403) : {}),
+      "failed",
+      ["open 0", "open 0", "closed 1"],
+      "ok"
+    ],
+    [
+      "a closing refused with 301 closes the others, and is listed",
+      (number) => (number === 2 ? refused(301) : {}),
+      "failed",
+      ["open 0", "open 0", "closed 1"],
+      "ok"
+    ],
+    [
+      "a refused token stops the destination",
+      () => refused(401),
+      "waiting",
+      ["open 0", "open 0", "open 0"],
+      "degraded"
+    ]
+  ]
+  it.scoped.each(outcomes)("%s", function* ([, closing, state, expected, health]) {
+    const { copy, issues, now, pass, process, report, store, sweep, tracker } = yield* twice
+    copy()
+    copy()
+    let attempt = 0
+    tracker.closing = (number) => {
+      if (number === 3) attempt += 1
+      const { failure, uncommented } = closing(number, attempt)
+      return {
+        ...(failure === undefined ? {} : { failure }),
+        ...(uncommented === undefined ? {} : { uncommented })
+      }
     }
-  )
-
-  it.scoped.each([
-    ["a closing", 401, /\/comments$/],
-    ["a search", 404, new RegExp(`${issuesPath}$`)]
-  ] as const)("stops the destination when %s is refused with %i", function* ([, status, path]) {
-    const { github, issues, pass, process, report, sweep } = yield* twice
-    github.addIssue(repository, { login: "harbor-bot", title: "copy", body: markerOf(report) })
-    github.fail({
-      path,
-      times: Number.POSITIVE_INFINITY,
-      fault: faults.status(status, { message: "no" })
-    })
-    yield* pass(110)
-    expect(yield* process.checks).toEqual({ tables: "off", tracker: "degraded" })
-    expect((yield* sweep).state).toBe("waiting")
-    github.clearFaults()
+    yield* pass(115)
+    expect([(yield* sweep).state, issues()]).toEqual([state, expected])
+    expect(yield* process.checks).toEqual({ tables: "off", tracker: health })
+    if (state === "delivered") return
+    if (state === "failed")
+      expect(Option.getOrElse((yield* sweep).lastFailure, () => "")).toMatch(/#2.*(403|301)/)
+    // After the repair, by an operator's retry or by itself.
+    tracker.closing = () => ({})
+    yield* store.deliveries.retry(`sweep:${report.id}`, now())
     yield* pass(320)
-    expect((yield* sweep).state).toBe("delivered")
-    expect(issues().map(({ state }) => state)).toEqual(["open", "closed"])
+    expect([(yield* sweep).state, issues()]).toEqual(["delivered", ["open 0", "closed 1", "closed 1"]])
   })
 
-  it.scoped("that finds no issue logs a warning and ends", function* () {
-    const { github, issues, lines, pass, sweep } = yield* twice
-    github.setListLag(100_000)
-    const [issue] = issues()
-    if (issue !== undefined) issue.body = "edited"
+  const searches: ReadonlyArray<readonly [string, object, string, string]> = [
+    ["through too many issues fails only its own delivery", tooLong, "failed", "ok"],
+    ["that is refused with 422 too", refused(422), "failed", "ok"],
+    ["that is refused with 404 stops the destination", refused(404), "waiting", "degraded"]
+  ]
+  it.scoped.each(searches)("%s", function* ([, outcome, state, health]) {
+    const { levels, pass, process, sweep, tracker } = yield* twice
+    tracker.searching.next(outcome as Outcome)
+    yield* pass(115)
+    expect((yield* sweep).state).toBe(state)
+    expect(levels("ERROR")).toBe(1)
+    expect(yield* process.checks).toEqual({ tables: "off", tracker: health })
+    yield* pass(320)
+    expect((yield* sweep).state).toBe(state === "failed" ? "failed" : "delivered")
+  })
+
+  it.scoped("that finds no issue warns and ends", function* () {
+    const { levels, pass, sweep, tracker } = yield* twice
+    tracker.lag = 100_000_000
+    const before = levels("WARN")
     yield* pass(120)
     expect((yield* sweep).state).toBe("delivered")
-    expect(
-      lines.filter(({ level, text }) => level === "WARN" && text.includes("does not list the issue")).length
-    ).toBe(1)
+    expect(levels("WARN")).toBe(before + 1)
+  })
+
+  it.scoped("planned by a fast clock runs at most once an hour until its due time", function* () {
+    const { admit, now, pass, start, store, tracker } = yield* makeWorld
+    const { id } = yield* admit()
+    const at = now() + day
+    const [leased] = yield* store.deliveries.lease(sampleLease({ now: at }))
+    if (leased === undefined) return expect.fail("nothing was leased")
+    const issue = { number: 57, url: "https://github.com/harbor/music/issues/57" }
+    yield* store.deliveries.update(leased.id, leased.fence, {
+      _tag: "Delivered",
+      at,
+      issue: Option.some(issue),
+      sweepAt: Option.some(at + 3_600_000)
+    })
+    yield* start("tracker")
+    yield* pass(60)
+    expect(tracker.searches.length).toBe(1)
+    expect(Option.isSome(yield* store.reports.find(id))).toBe(true)
   })
 })
 
-describe("A report delivery's lease", () => {
-  it.scoped("that ends before the send is committed sends nothing", function* () {
-    const { admit, delivery, filed, searches, now, pass, posts, settings, start, store } = yield* makeWorld
-    const report = yield* admit()
-    const from = now()
-    const { extend, update } = store.deliveries
-    let slow = true
-    Object.assign(store.deliveries, {
-      extend: (...values: Parameters<typeof extend>) =>
-        Effect.suspend(() =>
-          slow ? Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } })) : extend(...values)
-        ),
-      update: (...values: Parameters<typeof update>) =>
-        Effect.suspend(() => {
-          if (values[2]._tag !== "Sending" || !slow) return update(...values)
-          return Effect.zipRight(Effect.sleep("11 seconds"), update(...values))
-        })
-    })
-    yield* start(settings)
-    yield* pass(10.9)
-    expect(posts().length).toBe(0)
-    slow = false
-    yield* pass(5)
-    expect(yield* filed(report)).toEqual(Option.some(1))
-    expect(posts().length).toBe(1)
-    expect(posts()[0]?.at).toBeGreaterThanOrEqual(from + 11_000)
-    // The request belongs to another lease, which searched first.
-    expect(yield* delivery(report)).toMatchObject({ attempts: 2, fence: 2 })
-    expect(searches().length).toBe(1)
-  })
-
-  it.scoped("survives a short outage of the database after the answer", function* () {
-    const { admit, filed, pass, settings, start, store, issues } = yield* makeWorld
-    const report = yield* admit()
-    const { update } = store.deliveries
-    let away = 3
-    Object.assign(store.deliveries, {
-      update: (...values: Parameters<typeof update>) =>
-        Effect.suspend(() =>
-          values[2]._tag === "Delivered" && away-- > 0
-            ? Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))
-            : update(...values)
-        )
-    })
-    yield* start(settings)
-    yield* pass(5)
-    expect(yield* filed(report)).toEqual(Option.some(1))
-    expect(issues().length).toBe(1)
-  })
-})
-
-describe("Logs of report delivery", () => {
-  it.scoped("never contain the token or a person's text", function* () {
-    const { admit, failSearch, failPost, github, lines, pass, settings, start } = yield* makeWorld
-    yield* admit("A very private sentence.")
-    failPost(badGateway)
-    failPost(faults.status(401, { message: "Bad credentials" }))
-    failPost(faults.status(422, { message: "no" }))
-    failSearch(badGateway)
-    failSearch({ kind: "drop" })
-    yield* start(settings)
-    yield* pass(700)
-    const log = lines.map(({ text }) => text).join("\n")
-    expect(github.seen.length).toBeGreaterThan(4)
-    expect(lines.length).toBeGreaterThan(3)
-    expect(log).not.toContain(token)
-    expect(log).not.toContain("private sentence")
-    expect(log).not.toContain("deadbeef")
-  })
+it.scoped("Logs never contain a person's text or the secret part of a marker", function* () {
+  const { admit, lines, pass, start, tracker } = yield* makeWorld
+  const { marker } = yield* admit("A very private sentence.")
+  tracker.filing.next(lost, refused(401), refused(422))
+  tracker.searching.next(lost, unreachable)
+  yield* start("tracker")
+  yield* pass(700)
+  const log = lines.map(({ text }) => text).join("\n")
+  expect(lines.length).toBeGreaterThan(3)
+  expect(log).not.toContain(marker)
+  expect(log).not.toContain("private sentence")
 })

@@ -1,91 +1,129 @@
-/** Several processes on one database, and a killed process. */
-import { type ChildProcess, spawn } from "node:child_process"
-import { once } from "node:events"
-import { createInterface } from "node:readline"
-import { fileURLToPath } from "node:url"
+/** Several processes that do the same at the same moment, each on a connection of its own. */
 import { assert } from "vitest"
 import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import type * as Scope from "effect/Scope"
-import { onBoth, sampleSpoolLease } from "./Stores.ts"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import type { StoreService } from "../../../src/services/Store.ts"
+import { type Kind, onBoth, sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "./Stores.ts"
 
-const worker = fileURLToPath(new URL("./Worker.ts", import.meta.url))
+const all = { concurrency: "unbounded" } as const
+const times = (count: number) => Array.from({ length: count }, (_, index) => index)
+const sorted = (some: ReadonlyArray<number>) => some.toSorted((one, other) => one - other)
 
-const start = (...parameters: ReadonlyArray<string>): Effect.Effect<ChildProcess, never, Scope.Scope> =>
-  Effect.acquireRelease(
-    Effect.sync(() =>
-      spawn(process.execPath, ["--import", "tsx", worker, ...parameters], {
-        stdio: ["ignore", "pipe", "inherit"]
-      })
-    ),
-    (child) => Effect.sync(() => child.kill("SIGKILL"))
-  )
-
-/** Reads the output to its end, or until enough lines came, and then kills the process during its work. */
-const linesOf = (child: ChildProcess, enough = Number.POSITIVE_INFINITY) =>
-  Effect.promise(async () => {
-    const lines: Array<string> = []
-    if (child.stdout === null) return lines
-    const closed = once(child, "close")
-    for await (const line of createInterface({ input: child.stdout })) {
-      lines.push(line)
-      if (lines.length === enough) child.kill("SIGKILL")
-    }
-    deepStrictEqual(await closed, enough === Number.POSITIVE_INFINITY ? [0, null] : [null, "SIGKILL"])
-    return lines
+/** Three processes, whose calls begin together. */
+const together = ({ freshPath, openStore }: Kind) =>
+  Effect.gen(function* () {
+    const path = yield* freshPath
+    const stores = yield* Effect.replicateEffect(openStore(path), 3)
+    const [first] = stores
+    if (first === undefined) return yield* Effect.dieMessage("there are three")
+    const each = <A, E>(count: number, use: (store: StoreService, index: number) => Effect.Effect<A, E>) =>
+      Effect.forEach(times(count), (index) => use(stores[index % 3] ?? first, index), all)
+    return { first, each, restarted: openStore(path) }
   })
 
-onBoth("Processes that share a store", ({ freshPath, openStore, rawQuery }) => {
-  it.scopedLive("store each report and record once, and lease each of them once", function* () {
-    const path = yield* freshPath
-    const children = yield* Effect.forEach(["one", "two"], (name) => start("compete", path, name))
-    const lines = (yield* Effect.forEach(children, (child) => linesOf(child), {
-      concurrency: "unbounded"
-    })).flat()
-    const leased = lines.filter((line) => line.startsWith("report:"))
-    const { spool } = yield* openStore(path)
+onBoth("Processes that share a store", (kind) => {
+  const { freshPath, name, openStore } = kind
+
+  it.scoped("store each report and record once, and lease each of them once", function* () {
+    const { each, first } = yield* together(kind)
+    const admissions = yield* each(30, ({ reports }, index) =>
+      reports.admit(sampleReport({ id: `rep_${index}`, keyDigest: `key ${index % 10}` }), true)
+    )
+    yield* each(30, ({ spool }, index) =>
+      spool.offer([sampleEntry(`${index % 10}-a`), sampleEntry(`${index % 10}-b`)], { limitBytes: 1_000 })
+    )
+    const leases = yield* each(12, ({ deliveries }, index) =>
+      deliveries.lease(sampleLease({ count: 1, concurrency: 7, owner: `${index}` }))
+    )
+    const records = yield* each(12, ({ spool }, index) =>
+      spool.lease(sampleSpoolLease({ count: 2, owner: `${index}` }))
+    )
     // Concurrent leases may each return fewer rows than are due.
-    const rest = yield* spool.lease(sampleSpoolLease({ now: 1_000, owner: "last" }))
-    const records = [
-      ...lines.filter((line) => line.startsWith("record-")),
-      ...rest.map(({ recordId }) => recordId)
-    ]
+    const rest = yield* first.spool.lease(sampleSpoolLease({ owner: "last" }))
+    const ids = leases.flat().map(({ id }) => id)
+    const recordIds = [...records.flat(), ...rest].map(({ recordId }) => recordId)
     deepStrictEqual(
       [
-        lines.filter((line) => line === "Stored").length,
-        lines.filter((line) => line === "Replayed").length,
-        leased.length,
-        new Set(leased).size,
-        records.length,
-        new Set(records).size
+        admissions.filter(({ _tag }) => _tag === "Stored").length,
+        admissions.filter(({ _tag }) => _tag === "Replayed").length,
+        ids.length,
+        new Set(ids).size,
+        recordIds.length,
+        new Set(recordIds).size
       ],
-      [25, 25, 25, 25, 50, 50]
+      [10, 20, 7, 7, 20, 20]
     )
   })
 
-  it.scopedLive(
-    "a killed process keeps everything that it acknowledged, and leaves no partial write",
+  it.scoped("fill a bound together, and no further", function* () {
+    const { each } = yield* together(kind)
+    const offered = yield* each(40, ({ spool }, index) =>
+      spool.offer([sampleEntry(`${index}`)], { limitBytes: 250 })
+    )
+    assert.strictEqual(offered.filter((admission) => admission === "accepted").length, 25)
+    const bytes = Buffer.byteLength(JSON.stringify(sampleReport().content)) + 1_000
+    const limit = bytes * 7
+    const room = { unboundUpTo: limit, reporter: limit, network: limit, all: limit, withNewcomers: limit }
+    const admitted = yield* each(20, ({ reports }, index) =>
+      reports.admit(sampleReport({ id: `${index}`, keyDigest: `${index}` }), true, room)
+    )
+    assert.strictEqual(admitted.filter(({ _tag }) => _tag === "Stored").length, 7)
+  })
+
+  it.scoped(
+    "see each transition of a destination once, and keep its pace together, also after a restart",
     function* () {
-      const path = yield* freshPath
-      const lines = yield* linesOf(yield* start("accept", path), 30)
-      const acknowledged = lines.length
-      assert.isAtLeast(acknowledged, 30)
-
-      const { deliveries, reports, spool } = yield* openStore(path)
-      for (let index = 0; index < acknowledged; index += 1)
-        assert.strictEqual((yield* reports.find(`rep_${index}`))._tag, "Some", `report ${index}`)
-      const [waiting] = yield* deliveries.counts
-      deepStrictEqual(yield* rawQuery(path, "SELECT COUNT(*) AS count FROM reports"), [
-        { count: waiting?.count }
-      ])
-
-      const [counts] = yield* spool.counts
-      const entries = yield* spool.lease(sampleSpoolLease())
-      assert.isAtLeast(entries.length, acknowledged * 2)
-      assert.strictEqual(counts?.waiting, entries.length)
-      assert.strictEqual(counts?.duplicates, entries.length / 2)
-      assert.strictEqual(counts?.accepted, entries.length + entries.length / 2)
+      const { each, restarted } = yield* together(kind)
+      const trouble = { now: 1_000, pausedUntil: 5_000, stopped: true, failure: "401" }
+      const states = yield* each(6, ({ destinations }) => destinations.failed("tracker", trouble))
+      assert.strictEqual(states.filter(({ stopped }) => !stopped).length, 1)
+      deepStrictEqual(sorted(states.map(({ failures }) => failures)), [0, 1, 2, 3, 4, 5])
+      const pace = { now: 1_000_000, spacing: 1_000, hourly: 450 }
+      const reserve = ({ destinations }: StoreService) => destinations.reserveWrite("tracker", pace)
+      const reserved = yield* each(6, reserve)
+      deepStrictEqual(
+        sorted([...reserved, yield* reserve(yield* restarted)]).map((at) => at - pace.now),
+        [0, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000]
+      )
     }
   )
+
+  it.scoped("what is due wakes the worker, once; what is refused, sent or repeated does not", function* () {
+    const path = yield* freshPath
+    const one = yield* openStore(path)
+    // On SQLite, a commit wakes the own process only.
+    const { wakeups } = name === "SQLite" ? one : yield* openStore(path)
+    const { deliveries, reports, spool } = one
+    const spoolWoken = yield* Effect.fork(wakeups.spool)
+    const woken = yield* Effect.fork(wakeups.deliveries)
+    yield* Effect.yieldNow()
+    yield* spool.offer([sampleEntry("large", { bytes: 200 })], { limitBytes: 100 })
+    yield* reports.admit(sampleReport({ id: "rep_0", keyDigest: "other" }), false)
+    yield* Effect.yieldNow()
+    assert.isTrue(Option.isNone(yield* Fiber.poll(woken)))
+    // Announcements arrive in commit order, so this one comes after all earlier ones.
+    const admitted = { id: "rep_1", reporter: { _tag: "Unverified" } } as const
+    yield* reports.admit(sampleReport(admitted), true)
+    yield* Fiber.join(woken)
+    assert.isTrue(Option.isNone(yield* Fiber.poll(spoolWoken)))
+    yield* spool.offer([sampleEntry("a")], { limitBytes: 100 })
+    yield* Fiber.join(spoolWoken)
+    // It moves up, its lease ends, an operator retries it.
+    yield* reports.admit(sampleReport({ id: "rep_2" }), true)
+    yield* wakeups.deliveries
+    const quiet = yield* Effect.fork(wakeups.deliveries)
+    yield* reports.admit(sampleReport({ id: "rep_3" }), true)
+    const [leased] = yield* deliveries.lease(sampleLease())
+    if (leased === undefined) return assert.fail("one was due")
+    yield* deliveries.update(leased.id, leased.fence, { _tag: "Sending", at: 2_000 })
+    yield* Effect.yieldNow()
+    assert.isTrue(Option.isNone(yield* Fiber.poll(quiet)))
+    yield* deliveries.update(leased.id, leased.fence, { _tag: "Failed", at: 3_000, failure: "422" })
+    yield* Fiber.join(quiet)
+    yield* deliveries.retry(leased.id, 4_000)
+    yield* wakeups.deliveries
+  })
 })

@@ -1,25 +1,42 @@
-/** Temporary databases of both kinds, their stores, and sample records. */
+/** Temporary databases of both kinds, their stores, and sample records: the one place of the tests that knows how a store is made. */
 import { join } from "node:path"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
+import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import * as TestServices from "effect/TestServices"
 import pg from "pg"
 import { describe, inject } from "vitest"
+import { finishRestore } from "../../../src/layers/store/backup/RestoreReconciliation.ts"
+import type { OpenedDatabase } from "../../../src/layers/store/migrations/Migrations.ts"
+import { openPostgres, type PgOptions } from "../../../src/layers/store/postgres/PgStore.ts"
+import { makeOperatorQueries } from "../../../src/layers/store/repositories/OperatorQueries.ts"
 import { makeStore } from "../../../src/layers/store/repositories/Repositories.ts"
-import { databaseFromSettings } from "../../../src/layers/store/StoreFromSettings.ts"
-import { openPostgres } from "../../../src/layers/store/postgres/PgStore.ts"
 import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
-import type { StoreService, StoreUnavailable } from "../../../src/services/Store.ts"
+import { databaseFromSettings, StoreFromSettings } from "../../../src/layers/store/StoreFromSettings.ts"
+import { Drain } from "../../../src/services/Drain.ts"
+import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
+import { Store, type StoreService, type StoreUnavailable } from "../../../src/services/Store.ts"
 import { migratedFile, temporaryFolder } from "../../world/SqliteTemplate.ts"
 import { freshDatabase } from "../../support/Postgres.ts"
 
 export { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "./Samples.ts"
 
 type Row = Record<string, unknown>
+
+/** Limits that a test lowers; SQLite knows the wait for a lock only. */
+export type OpenOptions = Pick<PgOptions, "connections" | "lockWait" | "notify" | "timeouts">
+
+/** A store, and the connection that it uses. */
+export interface Opened extends StoreService {
+  readonly sql: SqlClient
+}
 
 /** One of the two databases; a place is a file path or the URL of a Postgres database. */
 export interface Kind {
@@ -29,7 +46,10 @@ export interface Kind {
   /** A place for a store. */
   readonly freshPath: Effect.Effect<string, never, Scope.Scope>
   /** Open until the scope closes. */
-  readonly openStore: (place: string) => Effect.Effect<StoreService, StoreUnavailable, Scope.Scope>
+  readonly openStore: (
+    place: string,
+    options?: OpenOptions
+  ) => Effect.Effect<Opened, StoreUnavailable, Scope.Scope>
   readonly freshStore: Effect.Effect<StoreService, StoreUnavailable, Scope.Scope>
   /** Opens, uses, closes. */
   readonly withStore: <A, E>(
@@ -39,6 +59,11 @@ export interface Kind {
   /** Runs statements on a connection of another program, separated by semicolons at line ends. */
   readonly rawQuery: (place: string, statement: string) => Effect.Effect<ReadonlyArray<Row>>
 }
+
+const opened = <R>(database: Effect.Effect<OpenedDatabase, StoreUnavailable, R>) =>
+  Effect.flatMap(database, (found) =>
+    Effect.map(makeStore(found), (store): Opened => ({ ...store, sql: found.sql }))
+  )
 
 const kind = (given: Omit<Kind, "freshStore" | "withStore">): Kind => ({
   ...given,
@@ -62,7 +87,7 @@ export const sqlite: Kind = kind({
   name: "SQLite",
   emptyPath: sqlitePath,
   freshPath: migratedFile,
-  openStore: (path) => Effect.flatMap(openDatabase(path), makeStore),
+  openStore: (path, { lockWait = 5_000 } = {}) => opened(openDatabase(path, { lockWait })),
   rawQuery: (path, script) =>
     Effect.scoped(
       Effect.gen(function* () {
@@ -131,7 +156,10 @@ export const postgres: Kind = kind({
   emptyPath: emptyPlace,
   freshPath: cleanPlace,
   // Background work of the store uses the real clock.
-  openStore: (url) => TestServices.provideLive(Effect.flatMap(openPostgres(Redacted.make(url)), makeStore)),
+  openStore: (url, options) =>
+    TestServices.provideLive(
+      Logger.withMinimumLogLevel(opened(openPostgres(Redacted.make(url), options)), LogLevel.None)
+    ),
   rawQuery: (url, script) =>
     withPgClient(url, async (client) => {
       const rows: Array<Row> = []
@@ -148,6 +176,20 @@ export const openUnmigrated = (place: string) =>
       ? { databasePath: "", databaseUrl: Option.some(Redacted.make(place)) }
       : { databasePath: place, databaseUrl: Option.none() },
     { migrate: false }
+  )
+
+/** The queries and changes of an operator's command. */
+export const openQueries = (place: string) => Effect.map(openUnmigrated(place), makeOperatorQueries)
+
+/** What the command `restore` does at its end. */
+export const reconcile = (place: string) =>
+  Effect.scoped(Effect.flatMap(openUnmigrated(place), finishRestore))
+
+/** The store of a server. */
+export const storeOf = (settings: SettingsValues) =>
+  Effect.flatMap(
+    Layer.build(StoreFromSettings.pipe(Layer.provide([Layer.succeed(Settings, settings), Drain.Default]))),
+    (context) => Effect.provide(Store, context)
   )
 
 export const kinds: ReadonlyArray<Kind> = [sqlite, postgres]

@@ -3,16 +3,8 @@ import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { finishRestore } from "../../../../src/layers/store/backup/RestoreReconciliation.ts"
 import { DeliveryUpdate, type StoreService } from "../../../../src/services/Store.ts"
-import {
-  onBoth,
-  openUnmigrated,
-  sampleEntry,
-  sampleLease,
-  sampleReport,
-  sampleSpoolLease
-} from "../Stores.ts"
+import { onBoth, reconcile, sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "../Stores.ts"
 
 const failure = "no answer"
 const issue = Option.some({ number: 57, url: "https://github.com/harbor/music/issues/57" })
@@ -34,8 +26,6 @@ const reach = (store: StoreService, id: string, ...updates: ReadonlyArray<Delive
 const sending = DeliveryUpdate.Sending({ at: 3_000 })
 
 onBoth("After a restore", ({ freshPath, openStore, rawQuery }) => {
-  const finish = (place: string) => Effect.scoped(Effect.flatMap(openUnmigrated(place), finishRestore))
-
   it.scoped("each unfiled report counts as sent once more, and no other row changes", function* () {
     const place = yield* freshPath
     const store = yield* openStore(place)
@@ -60,7 +50,7 @@ onBoth("After a restore", ({ freshPath, openStore, rawQuery }) => {
     const before = yield* untouched
     yield* store.spool.offer([sampleEntry("waiting")], { limitBytes: 1_000 })
 
-    assert.strictEqual(yield* finish(place), 6)
+    assert.strictEqual(yield* reconcile(place), 6)
     const rows = yield* Effect.forEach(
       ["leased", "sending", "unknown", "refused", "failed", "waiting"],
       (id) => Effect.map(store.deliveries.find(`report:${id}`), Option.getOrThrow)
@@ -96,27 +86,21 @@ onBoth("After a restore", ({ freshPath, openStore, rawQuery }) => {
     const store = yield* openStore(place)
     yield* reach(store, "deferred", DeliveryUpdate.Waiting({ availableAt: 9_000, failure }))
     yield* rawQuery(place, "UPDATE deliveries SET state = 'deferred'")
-    yield* finish(place)
+    yield* reconcile(place)
     const { attempts, sentAt, state } = Option.getOrThrow(yield* store.deliveries.find("report:deferred"))
     deepStrictEqual([state, attempts, sentAt], ["deferred", 1, Option.some(1_000)])
   })
 
-  it.scoped("no session has a digest", function* () {
+  it.scoped("no session has a digest, and the holder of an earlier lease can write nothing", function* () {
     const place = yield* freshPath
     const store = yield* openStore(place)
     const login = { login: "login", actor: undefined }
     yield* store.sessionDigests.remember("production", login, [
       { digest: "digest", kind: "access", endsAt: Number.MAX_SAFE_INTEGER }
     ])
-    yield* finish(place)
-    deepStrictEqual(yield* rawQuery(place, "SELECT digest FROM session_digests"), [])
-  })
-
-  it.scoped("the holder of an earlier lease can write nothing", function* () {
-    const place = yield* freshPath
-    const store = yield* openStore(place)
     yield* reach(store, "leased")
-    yield* finish(place)
+    yield* reconcile(place)
+    deepStrictEqual(yield* rawQuery(place, "SELECT digest FROM session_digests"), [])
     assert.isFalse(yield* store.deliveries.update("report:leased", 1, sending))
   })
 })

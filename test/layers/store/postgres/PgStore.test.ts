@@ -1,25 +1,15 @@
-/** Rules that concern PostgreSQL only: outages, session settings and concurrent connections. */
-import { assert, describe } from "vitest"
+/** What a caller sees of a Postgres that fails, hangs, is locked, gives few connections or is behind a pooler. */
+import { randomUUID } from "node:crypto"
+import { readFileSync } from "node:fs"
+import { assert, describe, inject } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as Logger from "effect/Logger"
-import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
-import * as Schema from "effect/Schema"
-import { all, lock, run } from "../../../../src/layers/store/Query.ts"
-import {
-  defaultTimeouts,
-  openPostgres,
-  type PgOptions
-} from "../../../../src/layers/store/postgres/PgStore.ts"
-import { makeStore } from "../../../../src/layers/store/repositories/Repositories.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
-import type { Statement } from "@effect/sql/Statement"
-import { type StoreService, type StoreUnavailable, Unverified } from "../../../../src/services/Store.ts"
-import { pgProxy } from "./PgProxy.ts"
+import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
+import { pooler } from "../../../support/Pooler.ts"
 import {
   postgres,
   sampleEntry,
@@ -29,34 +19,29 @@ import {
   sampleSpoolLease,
   withPgClient
 } from "../Stores.ts"
+import { pgProxy } from "./PgProxy.ts"
 
-const { freshPath, rawQuery } = postgres
-
-const open = (url: string, options?: PgOptions) =>
-  Effect.gen(function* () {
-    const database = yield* openPostgres(Redacted.make(url), options)
-    return { ...(yield* makeStore(database)), database }
-  }).pipe(Logger.withMinimumLogLevel(LogLevel.None))
-
-/** The column `value` of each row. */
-const values = (statement: Statement<object>) =>
-  all(Schema.Struct({ value: Schema.String }))(statement).map((rows) => rows.map(({ value }) => value))
+const { emptyPath, freshPath, openStore, rawQuery } = postgres
 
 const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
 const activate = ({ recipients }: StoreService) => recipients.activate({ ...ana, organisationUuid: "uuid" })
 const isActive = ({ recipients }: StoreService) => recipients.isActive(ana)
+const offer = ({ spool }: StoreService) => spool.offer([sampleEntry("a")], { limitBytes: 100 })
+const many = (store: StoreService, count: number) =>
+  Effect.all(
+    Array.from({ length: count }, () => isActive(store)),
+    { concurrency: "unbounded", discard: true }
+  )
+const databaseOf = (url: string) => new URL(url).pathname.slice(1)
 
-const nameOf = (url: string) => {
-  const { host, pathname } = new URL(url)
-  return `Postgres database ${host}${pathname}`
-}
-
-/** One line that names the database and the problem, and nothing else of the address, a statement or a value. */
-const assertReason = ({ reason }: StoreUnavailable, url: string, trouble: RegExp) => {
-  assert.isTrue(reason.startsWith(nameOf(url)), reason)
-  assert.match(reason, trouble)
-  assert.notMatch(reason, /\n|postgres:|secret|SELECT|INSERT|c:ana/)
-}
+/** The kind of the failure. Its line names the database, and nothing else of the address, a statement or a value. */
+const kindOf = <A>(access: Effect.Effect<A, StoreUnavailable>, url: string) =>
+  Effect.map(Effect.flip(access), ({ problem, reason }) => {
+    const { host, pathname } = new URL(url)
+    assert.isTrue(reason.startsWith(`Postgres database ${host}${pathname}`), reason)
+    assert.notMatch(reason, /\n|postgres:|secret|SELECT|INSERT|c:ana/)
+    return problem.kind
+  })
 
 /** Milliseconds. Calls of a server that answers must be done within them also on a slow machine. */
 const short = {
@@ -68,383 +53,426 @@ const short = {
   close: 500
 }
 
-describe("A Postgres database", () => {
-  it.scopedLive("has limited connections under the program's name", function* () {
-    const { database } = yield* open(yield* freshPath)
-    const shown = yield* Effect.forEach(
-      ["application_name", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"],
-      (name) => database.read("Test", values(database.sql`SELECT current_setting(${name}) AS value`))
+describe("A connection to Postgres", () => {
+  const names = [
+    "application_name",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "idle_in_transaction_session_timeout",
+    "lock_timeout",
+    "statement_timeout",
+    "synchronous_commit"
+  ]
+  const shown = ({ sql }: Effect.Effect.Success<ReturnType<typeof openStore>>) =>
+    Effect.map(
+      sql<{
+        readonly setting: string
+      }>`SELECT setting FROM pg_settings WHERE ${sql.in("name", names)} ORDER BY name`,
+      (rows) => rows.map(({ setting }) => setting)
     )
-    deepStrictEqual(shown.flat(), ["music-backend", "10s", "2s", "15s"])
-    // What the server does not enforce: 5 s for a connection, and 11 s for an answer.
-    deepStrictEqual([defaultTimeouts.connect, defaultTimeouts.answer], [5_000, 11_000])
-  })
+  const expected = ["music-backend", "read committed", "off", "15000", "2000", "10000", "on"]
 
-  it.scopedLive("uses synchronous commits and read committed, whatever the server's defaults", function* () {
-    const url = yield* postgres.emptyPath
-    const name = new URL(url).pathname.slice(1)
+  it.scopedLive("commits to the disk, in bounded time, whatever the server's defaults", function* () {
+    const url = yield* emptyPath
+    const alter = `ALTER DATABASE ${databaseOf(url)} SET`
     yield* rawQuery(
       url,
-      `ALTER DATABASE ${name} SET synchronous_commit = off;
-        ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable';
-        ALTER DATABASE ${name} SET default_transaction_read_only = on`
+      `${alter} synchronous_commit = off;
+      ${alter} default_transaction_isolation = 'serializable';
+      ${alter} default_transaction_read_only = on`
     )
-    const { database, ...store } = yield* open(url)
-    yield* activate(store)
-    const settings = values(database.sql`
-        SELECT concat_ws(', ', current_setting('synchronous_commit'), current_setting('transaction_isolation'),
-          current_setting('transaction_read_only')) AS value`)
-    const expected = ["on, read committed, off"]
-    deepStrictEqual(yield* database.write("Test", () => settings), expected)
-    const inTransaction = database.write("Test", function* () {
-      return yield* settings
+    deepStrictEqual(yield* shown(yield* openStore(url)), expected)
+  })
+
+  it.scopedLive("keeps that when the server changes them later, and follows stricter ones", function* () {
+    const url = yield* emptyPath
+    const setting = (store: Effect.Effect.Success<ReturnType<typeof openStore>>) =>
+      Effect.map(shown(store), (all) => all.at(-1))
+    const store = yield* openStore(url, { connections: 1 })
+    yield* isActive(store)
+    const system = (change: string) =>
+      Effect.zipRight(rawQuery(url, `ALTER SYSTEM ${change}`), rawQuery(url, "SELECT pg_reload_conf()"))
+    yield* Effect.acquireRelease(system("SET synchronous_commit = off"), () =>
+      system("RESET synchronous_commit")
+    )
+    // Another session shows when the change has taken effect.
+    yield* rawQuery(url, "SELECT current_setting('synchronous_commit') AS value").pipe(
+      Effect.delay("20 millis"),
+      Effect.repeat({ until: ([row]) => row?.value === "off" })
+    )
+    assert.strictEqual(yield* setting(store), "on")
+    for (const wait of ["local", "remote_apply"]) {
+      yield* rawQuery(url, `ALTER DATABASE ${databaseOf(url)} SET synchronous_commit = ${wait}`)
+      assert.strictEqual(yield* setting(yield* openStore(url)), wait)
+    }
+  })
+
+  it.scopedLive("behind a pooler in session mode is the same, and is woken", function* () {
+    const url = yield* pooler(yield* emptyPath, "session")
+    const store = yield* openStore(url)
+    const other = yield* openStore(url)
+    deepStrictEqual(yield* shown(store), expected)
+    const woken = yield* Effect.fork(other.wakeups.spool)
+    yield* offer(store)
+    yield* Fiber.join(woken)
+  })
+
+  it.scopedLive("shares what a pooler or a setting gives", function* () {
+    yield* many(yield* openStore(yield* pooler(yield* freshPath, "session", { room: 2 })), 30)
+    const url = yield* freshPath
+    yield* many(yield* openStore(url, { connections: 2 }), 20)
+    const [row] = yield* rawQuery(
+      url,
+      `SELECT count(*) AS count FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name = 'music-backend' AND query NOT LIKE '%LISTEN%'`
+    )
+    assert.strictEqual(row?.count, 2)
+  })
+})
+
+describe("A Postgres that cannot be used", () => {
+  type Change = Partial<Pick<URL, "password" | "pathname" | "port" | "search">>
+  const cases: ReadonlyArray<readonly [string, Change]> = [
+    ["login_refused", { password: "secret" }],
+    ["login_refused", { password: "" }],
+    ["no_such_database", { pathname: "/missing" }],
+    ["unreachable", { port: "1" }],
+    ["no_tls", { search: "sslmode=require" }]
+  ]
+  for (const [kind, change] of cases)
+    it.scopedLive(`is refused as ${kind}: ${JSON.stringify(change)}`, function* () {
+      const url = Object.assign(new URL(yield* freshPath), change).href
+      assert.strictEqual(yield* kindOf(Effect.scoped(openStore(url)), url), kind)
     })
-    deepStrictEqual(yield* inTransaction, expected)
+
+  const servers = [
+    ["server_too_old", "13.9", 130_009, "UTF8"],
+    ["wrong_encoding", "14.0", 140_000, "LATIN1"]
+  ] as const
+  for (const [kind, version, number, encoding] of servers)
+    it.scopedLive(`is refused as ${kind}`, function* () {
+      const place = yield* emptyPath
+      yield* rawQuery(
+        place,
+        `CREATE FUNCTION public.current_setting(name TEXT) RETURNS TEXT LANGUAGE sql AS $$
+          SELECT CASE name WHEN 'server_version' THEN '${version}' WHEN 'server_version_num' THEN '${number}'
+            WHEN 'server_encoding' THEN '${encoding}' END $$`
+      )
+      const url = `${place}?options=${encodeURIComponent("-c search_path=public,pg_catalog")}`
+      assert.strictEqual(yield* kindOf(Effect.scoped(openStore(url)), url), kind)
+    })
+
+  it.scopedLive("as its address names a missing file says so without the address", function* () {
+    const url = `${yield* freshPath}?sslrootcert=/secret/root.crt`
+    const { problem, reason } = yield* Effect.flip(Effect.scoped(openStore(url)))
+    assert.strictEqual(problem.kind, "address_unreadable")
+    assert.notInclude(reason, "secret")
+  })
+
+  for (const mode of ["transaction", "statement"] as const)
+    for (const size of [1, 2])
+      it.scopedLive(`as a pooler in ${mode} mode moves sessions (${size}) is refused`, function* () {
+        const url = yield* pooler(yield* freshPath, mode, { size })
+        assert.strictEqual(yield* kindOf(Effect.scoped(openStore(url)), url), "shared_sessions")
+      })
+
+  it.scopedLive("as a pooler refuses a parameter of the address says so", function* () {
+    const url = `${yield* pooler(yield* freshPath, "session")}?options=-c%20geqo%3Doff&statement_timeout=100`
+    const { problem } = yield* Effect.flip(Effect.scoped(openStore(url)))
+    assert.strictEqual(problem.kind, "parameter_refused")
+  })
+})
+
+describe("A Postgres that becomes unavailable", () => {
+  const attempts = (store: StoreService) => [
+    store.check,
+    activate(store),
+    Effect.asVoid(isActive(store)),
+    Effect.asVoid(offer(store))
+  ]
+  const usedAgain = (store: StoreService) =>
+    Effect.gen(function* () {
+      assert.isTrue(yield* isActive(store))
+      yield* activate(store)
+      assert.strictEqual(yield* offer(store), "accepted")
+    })
+
+  it.scopedLive("fails every call at once, and is used again when it is back", function* () {
+    const proxy = yield* pgProxy(yield* freshPath)
+    const store = yield* openStore(proxy.url)
+    yield* activate(store)
+    yield* proxy.cut
+    for (const attempt of attempts(store))
+      assert.strictEqual(yield* kindOf(attempt, proxy.url), "unreachable")
+    yield* proxy.repair
+    yield* usedAgain(store)
+  })
+
+  it.scopedLive("silently fails calls after the timeout, and is used again when it answers", function* () {
+    const proxy = yield* pgProxy(yield* freshPath)
+    const store = yield* openStore(proxy.url, { connections: 1, timeouts: short })
+    yield* activate(store)
+    yield* proxy.freeze
+    for (const attempt of attempts(store))
+      assert.include(["timed_out", "unreachable"], yield* kindOf(attempt, proxy.url))
+    yield* proxy.repair
+    yield* usedAgain(store)
+  })
+
+  it.scopedLive("in the middle of a transaction keeps none of it, and no connection is lost", function* () {
+    const url = yield* emptyPath
+    const store = yield* openStore(url, { connections: 1 })
+    yield* rawQuery(
+      url,
+      `CREATE FUNCTION ends() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;
+      CREATE TRIGGER ends BEFORE INSERT ON deliveries FOR EACH ROW EXECUTE FUNCTION ends()`
+    )
+    for (let index = 0; index < 3; index += 1)
+      assert.strictEqual(yield* kindOf(store.reports.admit(sampleReport(), true), url), "unreachable")
+    deepStrictEqual(yield* store.reports.find("rep_1"), Option.none())
+    yield* activate(store)
   })
 
   it.scopedLive(
-    "keeps synchronous commits when the server turns them off, and follows stricter settings",
+    "after a commit but before its answer keeps it, and a repeated write is harmless",
     function* () {
-      const url = yield* postgres.emptyPath
-      const name = new URL(url).pathname.slice(1)
-      const showing = "SELECT current_setting('synchronous_commit') AS value"
-      const { database } = yield* open(url, { connections: 1 })
-      const shown = database.read("Test", values(database.sql.unsafe(showing)))
-      deepStrictEqual(yield* shown, ["on"])
+      const proxy = yield* pgProxy(yield* freshPath)
+      const store = yield* openStore(proxy.url)
+      yield* proxy.loseNextCommit
+      assert.strictEqual(yield* kindOf(store.reports.admit(sampleReport(), true), proxy.url), "unreachable")
+      assert.strictEqual((yield* store.reports.admit(sampleReport(), true))._tag, "Replayed")
+      yield* proxy.loseNextCommit
+      yield* Effect.flip(offer(store))
+      assert.strictEqual(yield* offer(store), "accepted")
+      const [counts] = yield* store.spool.counts
+      deepStrictEqual([counts?.accepted, counts?.duplicates, counts?.waiting], [2, 1, 1])
+    }
+  )
+})
 
-      const system = (change: string) =>
-        Effect.zipRight(rawQuery(url, `ALTER SYSTEM ${change}`), rawQuery(url, "SELECT pg_reload_conf()"))
-      yield* Effect.acquireRelease(system("SET synchronous_commit = off"), () =>
-        system("RESET synchronous_commit")
-      )
-      // Another session shows when the change has taken effect.
-      yield* rawQuery(url, showing).pipe(
-        Effect.delay("20 millis"),
-        Effect.repeat({ until: ([row]) => row?.value === "off" })
-      )
-      deepStrictEqual(yield* shown, ["on"])
+describe("Accesses of Postgres", () => {
+  it.scopedLive("take few round trips: statements without a result are not waited for", function* () {
+    const proxy = yield* pgProxy(yield* freshPath)
+    const store = yield* openStore(proxy.url, { connections: 1 })
+    yield* activate(store)
+    const counted = <A, E>(use: Effect.Effect<A, E>) => {
+      const before = proxy.roundTrips()
+      return Effect.map(use, () => proxy.roundTrips() - before)
+    }
+    deepStrictEqual(
+      {
+        isActive: yield* counted(isActive(store)),
+        activate: yield* counted(activate(store)),
+        receive: yield* counted(store.webhooks.receive(sampleEvent(), [])),
+        admit: yield* counted(store.reports.admit(sampleReport(), true)),
+        offer: yield* counted(offer(store))
+      },
+      { isActive: 1, activate: 1, receive: 3, admit: 4, offer: 4 }
+    )
+  })
 
-      for (const wait of ["local", "remote_apply"]) {
-        yield* rawQuery(url, `ALTER DATABASE ${name} SET synchronous_commit = ${wait}`)
-        const later = yield* open(url)
-        const found = yield* later.database.read("Test", values(later.database.sql.unsafe(showing)))
-        deepStrictEqual(found, [wait])
-      }
+  it.scopedLive("store nothing when a statement fails whose answer was not waited for", function* () {
+    const url = yield* emptyPath
+    const store = yield* openStore(url, { connections: 1 })
+    yield* rawQuery(url, "ALTER TABLE deliveries RENAME TO elsewhere")
+    assert.strictEqual(yield* kindOf(store.reports.admit(sampleReport(), true), url), "failed")
+    yield* rawQuery(url, "ALTER TABLE elsewhere RENAME TO deliveries")
+    assert.strictEqual((yield* store.reports.admit(sampleReport(), true))._tag, "Stored")
+  })
+
+  it.scopedLive("that deadlock are repeated", function* () {
+    const url = yield* freshPath
+    yield* rawQuery(url, `ALTER DATABASE ${databaseOf(url)} SET deadlock_timeout = '20ms'`)
+    const store = yield* openStore(url)
+    yield* activate(store)
+    const receive = store.webhooks.receive(sampleEvent({ organisationUuid: "uuid" }), ["c:ana"])
+    const lock =
+      "hashtextextended('webhooks production organization_membership 0199a0bb-0000-7000-8000-000000000002', 0)"
+    // The other program holds the person's row, and waits for the lock of the event's aggregate.
+    const receiving = yield* withPgClient(url, async (client) => {
+      await client.query("SET deadlock_timeout = '10s'; BEGIN; SELECT * FROM recipients FOR UPDATE")
+      const fiber = Effect.runFork(receive)
+      await client.query("SELECT pg_sleep(0.3)")
+      await client.query(`SELECT pg_advisory_xact_lock(${lock})`)
+      await client.query("COMMIT")
+      return fiber
+    })
+    assert.isTrue(yield* Fiber.join(receiving))
+  })
+
+  it.scopedLive("wait for a lock until the limit, and for no row that another process leases", function* () {
+    const url = yield* freshPath
+    const store = yield* openStore(url, { lockWait: 60, timeouts: { lock: 30 } })
+    yield* store.spool.offer([sampleEntry("x"), sampleEntry("y"), sampleEntry("z")], { limitBytes: 100 })
+    yield* withPgClient(url, async (client) => {
+      await client.query("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('spool', 0))")
+      await client.query("SELECT * FROM spool WHERE record_id = 'x' FOR UPDATE")
+      assert.strictEqual(await Effect.runPromise(kindOf(offer(store), url)), "locked")
+      const found = await Effect.runPromise(store.spool.lease(sampleSpoolLease({ count: 2 })))
+      deepStrictEqual(
+        found.map(({ recordId }) => recordId),
+        ["y", "z"]
+      )
+      assert.isFalse(await Effect.runPromise(isActive(store)), "reads wait for no lock")
+    })
+    assert.strictEqual(yield* offer(store), "accepted")
+  })
+
+  it.scopedLive("lease no more deliveries than requested, whatever plan the server chooses", function* () {
+    const url = yield* emptyPath
+    // Only a nested loop remains, which runs the inner side once for each row of the outer one.
+    const others = "hashjoin mergejoin hashagg sort material memoize bitmapscan indexscan".split(" ")
+    yield* rawQuery(
+      url,
+      others.map((other) => `ALTER DATABASE ${databaseOf(url)} SET enable_${other} = off`).join(";\n")
+    )
+    const { deliveries, reports } = yield* openStore(url)
+    for (let index = 0; index < 21; index += 1)
+      yield* reports.admit(sampleReport({ id: `rep_${index}`, keyDigest: `${index}` }), true)
+    assert.strictEqual((yield* deliveries.lease(sampleLease({ count: 1, concurrency: 1 }))).length, 1)
+    assert.strictEqual((yield* deliveries.counts)[0]?.count, 1)
+  })
+
+  it.scopedLive("that wait for one of its connections are counted", function* () {
+    const place = yield* freshPath
+    const { destinations, usage } = yield* openStore(place)
+    const pool = Effect.sync(() => Option.getOrThrow(usage.pool()))
+    const { limit } = yield* pool
+    yield* withPgClient(place, async (client) => {
+      await client.query("BEGIN; LOCK TABLE destinations IN ACCESS EXCLUSIVE MODE")
+      const finding = Array.from({ length: limit + 3 }, () => Effect.runPromise(destinations.find("tracker")))
+      const busy = await Effect.runPromise(
+        Effect.repeat(Effect.zipLeft(pool, Effect.sleep(5)), {
+          until: ({ used, waiting }) => used === limit && waiting === 3
+        })
+      )
+      assert.deepStrictEqual(busy, { limit, used: limit, idle: 0, waiting: 3 })
+      await client.query("COMMIT")
+      await Promise.all(finding)
+    })
+    assert.deepInclude(yield* pool, { used: 0, waiting: 0 })
+  })
+})
+
+describe("A listener", () => {
+  const notify = { pause: 20, checkEvery: 20, checkWithin: 100 }
+
+  it.scopedLive("with a broken connection listens again, and wakes its workers once", function* () {
+    const url = yield* freshPath
+    const proxy = yield* pgProxy(url)
+    const one = yield* openStore(url)
+    const other = yield* openStore(proxy.url, { notify })
+    yield* proxy.cut
+    yield* offer(one)
+    yield* proxy.repair
+    yield* other.wakeups.spool
+    yield* other.wakeups.deliveries
+    yield* one.spool.offer([sampleEntry("b")], { limitBytes: 100 })
+    yield* other.wakeups.spool
+  })
+
+  it.scopedLive("detects a silent connection", function* () {
+    const proxy = yield* pgProxy(yield* freshPath)
+    const other = yield* openStore(proxy.url, { notify, timeouts: short })
+    const woken = yield* Effect.fork(other.wakeups.spool)
+    // Silent for longer each time, until the listener has had the time to look.
+    for (let wait = 150; Option.isNone(yield* Fiber.poll(woken)) && wait < 20_000; wait *= 2) {
+      yield* proxy.freeze
+      yield* Effect.sleep(wait)
+      yield* proxy.repair
+      yield* Effect.sleep(wait)
+    }
+    yield* Fiber.join(woken)
+  })
+})
+
+describe("A role of Postgres", () => {
+  const superuser = () => inject("postgres").server
+  const makeRole = Effect.gen(function* () {
+    const administrator = yield* emptyPath
+    const role = `music_${randomUUID().replaceAll("-", "")}`
+    yield* rawQuery(
+      administrator,
+      `CREATE ROLE ${role} LOGIN PASSWORD 'music';
+      ALTER DATABASE ${databaseOf(administrator)} OWNER TO ${role}`
+    )
+    const url = Object.assign(new URL(administrator), { username: role, password: "music" }).href
+    const limit = (count: number) => rawQuery(administrator, `ALTER ROLE ${role} CONNECTION LIMIT ${count}`)
+    const sessions = (what: string, where: string) =>
+      rawQuery(administrator, `SELECT ${what} FROM pg_stat_activity WHERE usename = '${role}' AND ${where}`)
+    // A migration needs a second connection. Limits do not hold for superusers.
+    yield* Effect.scoped(openStore(url))
+    yield* Effect.repeat(sessions("pid", "true"), { until: (rows) => rows.length === 0 })
+    const terminate = (where: string) => sessions("pg_terminate_backend(pid)", where)
+    return { url, limit, sessions, terminate }
+  })
+  const notify = { pause: 20 }
+  const listening = "query LIKE '%LISTEN%'"
+
+  it.scopedLive("with one connection: all accesses wait for it, and listening gives it up", function* () {
+    const { limit, sessions, terminate, url } = yield* makeRole
+    yield* limit(2)
+    const store = yield* openStore(url, { notify })
+    yield* Effect.fork(store.wakeups.spool)
+    yield* Effect.repeat(sessions("pid", listening), { until: (rows) => rows.length === 1 })
+    yield* many(store, 40)
+    yield* limit(1)
+    yield* terminate(`NOT ${listening}`)
+    // The first access after it may meet the broken connection.
+    yield* Effect.eventually(many(store, 1))
+    yield* many(store, 40)
+    assert.strictEqual((yield* sessions("pid", listening)).length, 0)
+    assert.strictEqual(yield* offer(store), "accepted")
+  })
+
+  it.scopedLive(
+    "with none for a while: an access waits until one is given, and fails after the bound",
+    function* () {
+      const { limit, terminate, url } = yield* makeRole
+      yield* limit(3)
+      const hurried = yield* openStore(url, { notify, timeouts: { connect: 1_500 } })
+      const store = yield* openStore(url, { notify })
+      yield* limit(0)
+      yield* terminate("true")
+      // The first access may meet the broken connection.
+      assert.include(["unreachable", "too_many_connections"], yield* kindOf(many(hurried, 1), url))
+      assert.strictEqual(yield* kindOf(many(hurried, 1), url), "too_many_connections")
+      const waiting = yield* Effect.fork(many(store, 5))
+      yield* Effect.sleep(100)
+      yield* limit(1)
+      yield* Fiber.join(waiting)
     }
   )
 
-  describe("refuses to start, and names database and problem:", () => {
-    type Change = Partial<Pick<URL, "password" | "pathname" | "port" | "search">>
-    const changed = (change: Change) =>
-      Effect.map(freshPath, (place) => Object.assign(new URL(place), change).href)
-    const cases: ReadonlyArray<readonly [string, Change, RegExp]> = [
-      ["a wrong password", { password: "secret" }, /refuses the login \(28P01\)/],
-      ["no password", { password: "" }, /refuses the login/],
-      ["a database that does not exist", { pathname: "/missing" }, /does not exist \(3D000\)/],
-      ["a closed port", { port: "1" }, /does not answer \(ECONNREFUSED\)/],
-      ["a server without TLS", { search: "sslmode=require" }, /does not support TLS/]
-    ]
-    for (const [name, change, trouble] of cases)
-      it.scopedLive(name, function* () {
-        const url = yield* changed(change)
-        assertReason(yield* Effect.flip(Effect.scoped(open(url))), url, trouble)
-      })
-
-    it.scopedLive("an address that names a missing file", function* () {
-      const url = yield* changed({ search: "sslrootcert=/secret/root.crt" })
-      const { reason } = yield* Effect.flip(Effect.scoped(openPostgres(Redacted.make(url))))
-      assert.strictEqual(
-        reason,
-        "The address of the Postgres database, or a file that it names, cannot be read"
+  it.scopedLive(
+    "made by the recipe of docs/postgresql.md can do all a server needs, and nothing else",
+    function* () {
+      const page = readFileSync(new URL("../../../../docs/postgresql.md", import.meta.url), "utf8")
+      const section = page.split(/^##+ /m).find((text) => text.startsWith("Role and database")) ?? ""
+      const name = `music_${randomUUID().replaceAll("-", "")}`
+      const recipe = [...section.matchAll(/^```sql\n(.*?)^```$/gms)].map(([, script = ""]) =>
+        script.replaceAll("music", name)
       )
-    })
-
-    /** A server that reports other properties. */
-    const pretending = (version: string, number: number, encoding: string) =>
-      Effect.gen(function* () {
-        const place = yield* postgres.emptyPath
-        yield* rawQuery(
-          place,
-          `CREATE FUNCTION public.current_setting(name TEXT) RETURNS TEXT LANGUAGE sql AS $$
-            SELECT CASE name WHEN 'server_version' THEN '${version}' WHEN 'server_version_num' THEN '${number}'
-              WHEN 'server_encoding' THEN '${encoding}' END $$`
-        )
-        const url = `${place}?options=${encodeURIComponent("-c search_path=public,pg_catalog")}`
-        return { place, failure: yield* Effect.flip(Effect.scoped(openPostgres(Redacted.make(url)))) }
-      })
-
-    it.scopedLive("a server older than 14", function* () {
-      const { failure, place } = yield* pretending("13.9", 130_009, "UTF8")
-      assertReason(failure, place, /is on PostgreSQL 13\.9: 14 or newer is needed$/)
-    })
-
-    it.scopedLive("a database that cannot store every character", function* () {
-      const { failure, place } = yield* pretending("14.0", 140_000, "LATIN1")
-      assertReason(failure, place, /stores text as LATIN1, which lacks characters: UTF8 is needed$/)
-    })
-  })
-
-  describe("that becomes unavailable", () => {
-    it.scopedLive("fails every call at once, and is used again when it is back", function* () {
-      const proxy = yield* pgProxy(yield* freshPath)
-      const store = yield* open(proxy.url)
-      yield* activate(store)
-      yield* proxy.cut
-      for (const attempt of [store.check, activate(store), Effect.asVoid(isActive(store))])
-        assertReason(yield* Effect.flip(attempt), proxy.url, /does not answer/)
-      const offered = store.spool.offer([sampleEntry("a")], { limitBytes: 100 })
-      assertReason(yield* Effect.flip(offered), proxy.url, /does not answer/)
-      yield* proxy.repair
-      assert.isTrue(yield* isActive(store))
-      yield* activate(store)
-      assert.strictEqual(yield* offered, "accepted")
-    })
-
-    it.scopedLive("silently: fails calls after the timeout, and is used again when it answers", function* () {
-      const proxy = yield* pgProxy(yield* freshPath)
-      const store = yield* open(proxy.url, { connections: 1, timeouts: short })
-      yield* activate(store)
-      yield* proxy.freeze
-      for (const attempt of [activate(store), store.check, Effect.asVoid(isActive(store))])
-        assertReason(yield* Effect.flip(attempt), proxy.url, /does not answer/)
-      yield* proxy.repair
-      assert.isTrue(yield* isActive(store))
-      yield* activate(store)
-    })
-
-    it.scopedLive("in the middle of a transaction keeps none of it, and no connection is lost", function* () {
-      const url = yield* freshPath
-      const { database, ...store } = yield* open(url, { connections: 1 })
-      const { sql, write } = database
-      for (let index = 0; index < 3; index += 1) {
-        const failure = yield* Effect.flip(
-          write("Test.end", function* () {
-            yield* run(sql`INSERT INTO spool_delivered (record_id, delivered_at) VALUES ('a', 1)`)
-            yield* run(sql`SELECT pg_terminate_backend(pg_backend_pid())`)
-          })
-        )
-        assertReason(failure, url, /does not answer( \(57P01\))?, in Test\.end$/)
-      }
-      deepStrictEqual(yield* rawQuery(url, "SELECT * FROM spool_delivered"), [])
-      yield* activate(store)
-    })
-
-    it.scopedLive(
-      "after a commit but before its answer keeps it, and a repeated write is harmless",
-      function* () {
-        const proxy = yield* pgProxy(yield* freshPath)
-        const store = yield* open(proxy.url)
-        yield* proxy.loseNextCommit
-        const failure = yield* Effect.flip(store.reports.admit(sampleReport(), true))
-        assertReason(failure, proxy.url, /does not answer.*, in Reports\.admit$/)
-        assert.strictEqual((yield* store.reports.admit(sampleReport(), true))._tag, "Replayed")
-        yield* proxy.loseNextCommit
-        const offer = store.spool.offer([sampleEntry("a")], { limitBytes: 100 })
-        yield* Effect.flip(offer)
-        assert.strictEqual(yield* offer, "accepted")
-        const [counts] = yield* store.spool.counts
-        deepStrictEqual([counts?.accepted, counts?.duplicates, counts?.waiting], [2, 1, 1])
-      }
-    )
-  })
-
-  describe("transactions", () => {
-    it.scopedLive("take few round trips: statements without a result are not waited for", function* () {
-      const proxy = yield* pgProxy(yield* freshPath)
-      const store = yield* open(proxy.url, { connections: 1 })
-      yield* activate(store)
-      const counted = <A, E>(use: Effect.Effect<A, E>) => {
-        const before = proxy.roundTrips()
-        return Effect.map(use, () => proxy.roundTrips() - before)
-      }
-      const entries = Array.from({ length: 10 }, (_, index) => sampleEntry(`${index}`))
-      deepStrictEqual(
-        {
-          isActive: yield* counted(isActive(store)),
-          activate: yield* counted(activate(store)),
-          receive: yield* counted(store.webhooks.receive(sampleEvent(), [])),
-          admit: yield* counted(store.reports.admit(sampleReport(), true)),
-          offer: yield* counted(store.spool.offer(entries, { limitBytes: 1_000 }))
-        },
-        { isActive: 1, activate: 1, receive: 3, admit: 4, offer: 4 }
+      deepStrictEqual(recipe.length, 2)
+      const inside = Object.assign(new URL(superuser()), { pathname: `/${name}` }).href
+      const url = Object.assign(new URL(inside), { username: name, password: "secret" }).href
+      yield* Effect.addFinalizer(() =>
+        rawQuery(superuser(), `DROP DATABASE IF EXISTS ${name} WITH (FORCE);\nDROP ROLE IF EXISTS ${name}`)
       )
-    })
-
-    it.scopedLive(
-      "a failed statement fails the transaction, also when its answer was not waited for",
-      function* () {
-        const url = yield* freshPath
-        const { database } = yield* open(url, { connections: 1 })
-        const { sql, write } = database
-        const insert = sql`INSERT INTO spool_delivered (record_id, delivered_at) VALUES ('a', 1)`
-        const failing = write("Test.fail", function* () {
-          yield* run(insert)
-          yield* run(sql`SELECT 1 / 0`)
-          yield* run(sql`UPDATE spool_delivered SET delivered_at = 2`)
-        })
-        assertReason(yield* Effect.flip(failing), url, /failed \(22012\), in Test\.fail$/)
-        deepStrictEqual(yield* rawQuery(url, "SELECT * FROM spool_delivered"), [])
-        yield* write("Test.pass", () => run(insert))
-      }
-    )
-
-    it.scopedLive("that deadlock are retried", function* () {
-      const url = yield* freshPath
-      const { pathname } = new URL(url)
-      yield* rawQuery(url, `ALTER DATABASE ${pathname.slice(1)} SET deadlock_timeout = '20ms'`)
-      const { sql, write } = (yield* open(url)).database
-      let attempts = 0
-      const both = (first: string, second: string) =>
-        write("Test.both", function* () {
-          attempts += 1
-          yield* lock(first)
-          yield* values(sql`SELECT pg_sleep(0.2)::text AS value`)
-          yield* lock(second)
-        })
-      // A slow machine may begin the second one when the first is over, and needs another round.
-      for (let round = 0; round < 20 && attempts === 2 * round; round += 1)
-        yield* Effect.all([both("one", "other"), both("other", "one")], { concurrency: "unbounded" })
-      assert.isAbove(attempts, 2)
-      assert.notStrictEqual(attempts, 40)
-    })
-
-    it.scopedLive("a lock that is not released is waited for until the limit", function* () {
-      const url = yield* freshPath
-      const store = yield* open(url, { lockWait: 60, timeouts: { lock: 30 } })
-      yield* withPgClient(url, async (client) => {
-        await client.query("SELECT pg_advisory_lock(hashtextextended('spool', 0))")
-        const offer = store.spool.offer([sampleEntry("a")], { limitBytes: 100 })
-        const failure = await Effect.runPromise(Effect.flip(offer))
-        assertReason(failure, url, /is locked by another process \(55P03\)/)
-      })
-      assert.strictEqual(yield* store.spool.offer([sampleEntry("a")], { limitBytes: 100 }), "accepted")
-    })
-  })
-
-  it.scopedLive("leases no more deliveries than requested, whatever plan the server chooses", function* () {
-    const url = yield* postgres.emptyPath
-    const name = new URL(url).pathname.slice(1)
-    // Only a nested loop remains, which runs the inner side once for each row of the outer one.
-    const others = [
-      "hashjoin",
-      "mergejoin",
-      "hashagg",
-      "sort",
-      "material",
-      "memoize",
-      "bitmapscan",
-      "indexscan"
-    ]
-    yield* rawQuery(
-      url,
-      others.map((other) => `ALTER DATABASE ${name} SET enable_${other} = off`).join(";\n")
-    )
-    const { deliveries, reports } = yield* open(url)
-    yield* Effect.forEach(
-      Array.from({ length: 21 }, (_, index) => `rep_${index}`),
-      (id) => reports.admit(sampleReport({ id, keyDigest: id }), true)
-    )
-    const leased = yield* deliveries.lease(sampleLease({ count: 1, concurrency: 1 }))
-    deepStrictEqual(
-      [leased.length, yield* deliveries.counts],
-      [
-        1,
-        [
-          { kind: "report", state: "leased", count: 1 },
-          { kind: "report", state: "waiting", count: 20 }
-        ]
-      ]
-    )
-  })
-
-  describe("shared by processes", () => {
-    it.scopedLive("leases concurrently: without waiting, and never the same entry", function* () {
-      const url = yield* freshPath
-      const { spool } = yield* open(url)
-      yield* spool.offer(
-        ["a", "b", "c"].map((id) => sampleEntry(id)),
-        { limitBytes: 100 }
+      // One statement each: CREATE DATABASE runs outside of transactions.
+      for (const [at, script] of recipe.entries()) yield* rawQuery(at === 0 ? superuser() : inside, script)
+      yield* (yield* openStore(url)).check
+      const [rights] = yield* rawQuery(
+        superuser(),
+        `SELECT rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls,
+          has_database_privilege('public', '${name}', 'CONNECT') AS others
+        FROM pg_roles WHERE rolname = '${name}'`
       )
-      const found = yield* withPgClient(url, async (client) => {
-        await client.query("BEGIN")
-        await client.query("SELECT * FROM spool WHERE record_id = 'a' FOR UPDATE")
-        return Effect.runPromise(spool.lease(sampleSpoolLease({ count: 2 })))
-      })
-      deepStrictEqual(
-        found.map(({ recordId }) => recordId),
-        ["b", "c"]
-      )
-    })
-
-    it.scopedLive("keeps the spool's bound for all processes", function* () {
-      const url = yield* freshPath
-      const stores = [yield* open(url), yield* open(url)]
-      const admissions = yield* Effect.forEach(
-        Array.from({ length: 40 }, (_, index) => index),
-        (index) => {
-          const spool = stores[index % 2]?.spool
-          return spool === undefined
-            ? Effect.dieMessage("no store")
-            : spool.offer([sampleEntry(`record-${index}`)], { limitBytes: 250 })
-        },
-        { concurrency: "unbounded" }
-      )
-      assert.strictEqual(admissions.filter((admission) => admission === "accepted").length, 25)
-    })
-
-    it.scopedLive("a commit wakes the workers of the other process, a refusal does not", function* () {
-      const url = yield* freshPath
-      const one = yield* open(url)
-      const other = yield* open(url)
-      const spool = yield* Effect.fork(other.wakeups.spool)
-      const deliveries = yield* Effect.fork(other.wakeups.deliveries)
-      yield* one.spool.offer([sampleEntry("large", { bytes: 200 })], { limitBytes: 100 })
-      yield* one.reports.admit(sampleReport({ id: "rep_0", keyDigest: "other" }), false)
-      // Announcements arrive in commit order, so this one comes after all earlier ones.
-      yield* one.reports.admit(sampleReport(), true)
-      yield* Fiber.join(deliveries)
-      assert.isTrue(Option.isNone(yield* Fiber.poll(spool)))
-      yield* one.spool.offer([sampleEntry("a")], { limitBytes: 100 })
-      yield* Fiber.join(spool)
-      const key = { id: "rep_2", keyDigest: "moves up" }
-      yield* one.reports.admit(sampleReport({ ...key, reporter: Unverified() }), true)
-      yield* other.wakeups.deliveries
-      yield* one.reports.admit(sampleReport(key), true)
-      yield* other.wakeups.deliveries
-    })
-
-    const notify = { pause: 20, checkEvery: 20, checkWithin: 100 }
-
-    it.scopedLive(
-      "a listener with a broken connection listens again, and wakes its workers once",
-      function* () {
-        const url = yield* freshPath
-        const proxy = yield* pgProxy(url)
-        const one = yield* open(url)
-        const other = yield* open(proxy.url, { notify })
-        yield* proxy.cut
-        yield* one.spool.offer([sampleEntry("missed")], { limitBytes: 100 })
-        yield* proxy.repair
-        yield* other.wakeups.spool
-        yield* other.wakeups.deliveries
-        yield* one.spool.offer([sampleEntry("a")], { limitBytes: 100 })
-        yield* other.wakeups.spool
-      }
-    )
-
-    it.scopedLive("a listener detects a silent connection", function* () {
-      const url = yield* freshPath
-      const proxy = yield* pgProxy(url)
-      const other = yield* open(proxy.url, { notify, timeouts: short })
-      const woken = yield* Effect.fork(other.wakeups.spool)
-      // Silent for longer each time, until the listener has had the time to look.
-      for (let wait = 150; Option.isNone(yield* Fiber.poll(woken)) && wait < 20_000; wait *= 2) {
-        yield* proxy.freeze
-        yield* Effect.sleep(wait)
-        yield* proxy.repair
-        yield* Effect.sleep(wait)
-      }
-      yield* Fiber.join(woken)
-    })
-  })
+      deepStrictEqual(new Set(Object.values(rights ?? {})), new Set([false]))
+      // The way of a restore.
+      yield* rawQuery(url, "DROP SCHEMA public CASCADE;\nCREATE SCHEMA public")
+      yield* openStore(url)
+    }
+  )
 })

@@ -5,7 +5,6 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as fc from "effect/FastCheck"
 import * as TestContext from "effect/TestContext"
-import { makeOperatorQueries } from "../../../../src/layers/store/repositories/OperatorQueries.ts"
 import { roomOf } from "../../../../src/services/ReportCapacity.ts"
 import {
   Anonymous,
@@ -14,7 +13,7 @@ import {
   Unverified,
   Verified
 } from "../../../../src/services/Store.ts"
-import { type Kind, onBoth, openUnmigrated, sampleReport } from "../Stores.ts"
+import { type Kind, onBoth, openQueries, sampleReport } from "../Stores.ts"
 
 const whole = 200_000
 const room = roomOf(whole)
@@ -66,38 +65,36 @@ onBoth("The parts of the room", (kind) => {
     "bind a network and a reporter from half of the room on, and a fifth stays for newcomers",
     function* () {
       const store = yield* freshStore
-      const a = { bytes: 50_000, network: "a" }
-      deepStrictEqual(yield* send(store, { id: "a1", ...a }), "Stored")
-      deepStrictEqual(yield* send(store, { id: "a2", ...a }), "Stored")
-      // Half of the room is used: a fiftieth for each network, a tenth for each reporter, in each plane.
-      deepStrictEqual(yield* send(store, { id: "a3", ...a, bytes: 1_100 }), "network")
-      deepStrictEqual(yield* send(store, { id: "b1", bytes: 4_001, network: "b" }), "network")
-      deepStrictEqual(yield* send(store, { id: "b1", bytes: 4_000, network: "b" }), "Stored")
-      deepStrictEqual(
-        yield* send(store, { id: "b2", bytes: 1_100, network: "b", reporter: Unverified() }),
-        "network"
-      )
-      deepStrictEqual(yield* send(store, { id: "v1", bytes: 9_000, reporter: ana }), "Stored")
-      deepStrictEqual(yield* send(store, { id: "v2", bytes: 11_001, reporter: ana }), "reporter")
-      deepStrictEqual(yield* send(store, { id: "v2", bytes: 10_000, reporter: ana }), "Stored")
-      deepStrictEqual(yield* send(store, { id: "v5", bytes: 1_100, reporter: ana }), "reporter")
-      deepStrictEqual(
-        yield* send(store, { id: "v3", bytes: 20_000, reporter: ana, plane: "testing" }),
-        "Stored"
-      )
-      deepStrictEqual(yield* send(store, { id: "v4", bytes: 17_000, network: undefined }), "Stored")
-      // Four fifths are used.
-      for (const sent of [
-        { id: "c1", bytes: 1_100, network: "c" },
-        { id: "c2", bytes: 1_100, network: undefined },
-        { id: "c3", bytes: 1_100, reporter: ana }
-      ])
-        deepStrictEqual(yield* send(store, sent), "room")
-      deepStrictEqual(yield* send(store, { id: "e1", bytes: 19_000, reporter: eva }), "Stored")
-      deepStrictEqual(yield* send(store, { id: "e2", bytes: 1_100, reporter: eva }), "room")
-      // What is stored is replayed whatever room is left.
-      deepStrictEqual(yield* send(store, { id: "a1", ...a }), "Replayed")
-      deepStrictEqual(yield* send(store, { id: "e1", bytes: 19_000, reporter: eva }), "Replayed")
+      const a = { network: "a" }
+      const b = { network: "b" }
+      const ofAna = { reporter: ana }
+      const ofEva = { reporter: eva }
+      const rows: ReadonlyArray<readonly [id: string, bytes: number, of: Partial<Sent>, answer: string]> = [
+        ["a1", 50_000, a, "Stored"],
+        ["a2", 50_000, a, "Stored"],
+        // Half of the room is used: a fiftieth for each network, a tenth for each reporter, in each plane.
+        ["a3", 1_100, a, "network"],
+        ["b1", 4_001, b, "network"],
+        ["b1", 4_000, b, "Stored"],
+        ["b2", 1_100, { ...b, reporter: Unverified() }, "network"],
+        ["v1", 9_000, ofAna, "Stored"],
+        ["v2", 11_001, ofAna, "reporter"],
+        ["v2", 10_000, ofAna, "Stored"],
+        ["v5", 1_100, ofAna, "reporter"],
+        ["v3", 20_000, { ...ofAna, plane: "testing" }, "Stored"],
+        ["v4", 17_000, {}, "Stored"],
+        // Four fifths are used.
+        ["c1", 1_100, { network: "c" }, "room"],
+        ["c2", 1_100, {}, "room"],
+        ["c3", 1_100, ofAna, "room"],
+        ["e1", 19_000, ofEva, "Stored"],
+        ["e2", 1_100, ofEva, "room"],
+        // What is stored is replayed whatever room is left.
+        ["a1", 50_000, a, "Replayed"],
+        ["e1", 19_000, ofEva, "Replayed"]
+      ]
+      for (const [id, bytes, of, answer] of rows)
+        deepStrictEqual([id, yield* send(store, { id, bytes, ...of })], [id, answer])
     }
   )
 
@@ -155,7 +152,7 @@ onBoth("The parts of the room", (kind) => {
     function* () {
       const path = yield* freshPath
       const store = yield* openStore(path)
-      const queries = makeOperatorQueries(yield* openUnmigrated(path))
+      const queries = yield* openQueries(path)
       yield* send(store, { id: "v", bytes: 40_000, reporter: ana })
       yield* send(store, { id: "a", bytes: 60_000, network: "a" })
       deepStrictEqual(yield* send(store, { id: "a2", bytes: 1_100, network: "a" }), "network")
@@ -213,7 +210,7 @@ const run = (kind: Kind, steps: ReadonlyArray<Step>) =>
   Effect.gen(function* () {
     const path = yield* kind.freshPath
     const store = yield* kind.openStore(path)
-    const queries = makeOperatorQueries(yield* openUnmigrated(path))
+    const queries = yield* openQueries(path)
     const sent: Array<Sent> = []
     let at = 0
     for (const one of steps) {

@@ -24,22 +24,17 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
       Effect.gen(function* () {
         deepStrictEqual(yield* reports.find("rep_1"), Option.some(expected))
         deepStrictEqual(yield* reports.find("rep_2"), Option.none())
+        const absent = { message: "Only a message.", pr: null, attachments: [], context: null }
+        yield* reports.admit(sampleReport({ id: "rep_3", keyDigest: "3", content: absent }), false)
+        deepStrictEqual(
+          Option.map(yield* reports.find("rep_3"), (found) => found.content),
+          Option.some(absent)
+        )
         deepStrictEqual(
           yield* reports.admit(sampleReport({ id: "rep_2" }), false),
           ReportAdmission.Replayed({ report: expected, movedUp: false })
         )
       })
-    )
-  })
-
-  it.scoped("absent parts of the content stay absent", function* () {
-    const { reports } = yield* freshStore
-    const content = { message: "Only a message.", pr: null, attachments: [], context: null }
-    yield* reports.admit(sampleReport({ content }), false)
-    const found = yield* reports.find("rep_1")
-    deepStrictEqual(
-      Option.map(found, (report) => report.content),
-      Option.some(content)
     )
   })
 
@@ -141,24 +136,24 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
     assert.strictEqual(admission._tag === "Replayed" && admission.report.id, "rep_2")
   })
 
-  it.scoped("keys of two planes, and two keys of one plane, are independent", function* () {
-    const { reports } = yield* freshStore
-    const changes = [{ id: "rep_1" }, { id: "rep_2", plane: "env-1" }, { id: "rep_3", keyDigest: "other" }]
-    const admissions = yield* Effect.forEach(changes, (change) => reports.admit(sampleReport(change), false))
-    deepStrictEqual(
-      admissions.map(({ _tag }) => _tag),
-      ["Stored", "Stored", "Stored"]
-    )
-  })
-
   it.scoped(
-    "a stored report enqueues its delivery on request; a replay or a conflict enqueues none",
+    "keys are independent of others and of other planes; only a stored report is delivered",
     function* () {
       const { deliveries, reports } = yield* freshStore
-      yield* reports.admit(sampleReport({ id: "rep_1" }), true)
-      yield* reports.admit(sampleReport({ id: "rep_2" }), true)
-      yield* reports.admit(sampleReport({ id: "rep_3", contentDigest: "other" }), true)
-      yield* reports.admit(sampleReport({ id: "rep_4", keyDigest: "other" }), false)
+      const admissions = yield* Effect.forEach(
+        [
+          [{ id: "rep_1" }, true],
+          [{ id: "rep_2", plane: "env-1" }, false],
+          [{ id: "rep_3", keyDigest: "other" }, false],
+          [{ id: "rep_4" }, true],
+          [{ id: "rep_5", contentDigest: "other" }, true]
+        ] as const,
+        ([change, delivered]) => reports.admit(sampleReport(change), delivered)
+      )
+      deepStrictEqual(
+        admissions.map(({ _tag }) => _tag),
+        ["Stored", "Stored", "Stored", "Replayed", "Conflict"]
+      )
       const leased = yield* deliveries.lease(sampleLease())
       deepStrictEqual(
         leased.map(({ subject }) => subject),
@@ -187,33 +182,35 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
     assert.strictEqual(row?.partial, 0)
   })
 
-  it.scoped("only a delivery that is stored or moved up wakes the worker", function* () {
-    const { reports, wakeups } = yield* freshStore
-    const woken = yield* Effect.fork(wakeups.deliveries)
-    yield* reports.admit(sampleReport({ id: "rep_1" }), false)
-    yield* reports.admit(sampleReport({ id: "rep_2" }), true)
-    yield* Effect.yieldNow()
-    assert.isTrue(Option.isNone(yield* Fiber.poll(woken)))
-    const other = { id: "rep_3", keyDigest: "other" }
-    yield* reports.admit(sampleReport({ ...other, reporter: Unverified() }), true)
-    yield* Fiber.join(woken)
-    yield* reports.admit(sampleReport(other), true)
-    yield* wakeups.deliveries
-    const again = yield* Effect.fork(wakeups.deliveries)
-    yield* reports.admit(sampleReport(other), true)
-    yield* Effect.yieldNow()
-    assert.isTrue(Option.isNone(yield* Fiber.poll(again)))
-    yield* Fiber.interrupt(again)
-  })
+  /** The counted size of a report with this message. */
+  const contentOf = (message: string) => ({ message, pr: null, attachments: [], context: null })
+  const bytesOf = (message: string) => Buffer.byteLength(JSON.stringify(contentOf(message))) + 1_000
 
-  it.scoped("a wake-up without a waiting worker is kept, once", function* () {
-    const { reports, wakeups } = yield* freshStore
-    for (const keyDigest of ["a", "b", "c"])
-      yield* reports.admit(sampleReport({ id: `rep_${keyDigest}`, keyDigest }), true)
-    yield* wakeups.deliveries
-    const again = yield* Effect.fork(wakeups.deliveries)
-    yield* Effect.yieldNow()
-    assert.isTrue(Option.isNone(yield* Fiber.poll(again)))
-    yield* Fiber.interrupt(again)
+  it.scoped("beyond the bound nothing new is stored, and what is known is replayed", function* () {
+    const { deliveries, reports } = yield* freshStore
+    const admit = (id: string, limit: number, message = "short", hasQuota = true) =>
+      Effect.map(
+        reports.admit(
+          sampleReport({ id, keyDigest: id, content: contentOf(message), contentDigest: message }),
+          true,
+          { unboundUpTo: limit, reporter: limit, network: limit, all: limit, withNewcomers: limit },
+          hasQuota
+        ),
+        (admission) => (admission._tag === "Full" ? admission.limit : admission._tag)
+      )
+    const limit = bytesOf("short") * 2
+    const answers = yield* Effect.forEach(["one", "two", "three"], (id) => admit(id, limit))
+    deepStrictEqual(answers, ["Stored", "Stored", "room"])
+    assert.strictEqual(yield* reports.storedBytes, limit)
+    deepStrictEqual(yield* deliveries.counts, [{ kind: "report", state: "waiting", count: 2 }])
+    deepStrictEqual(yield* admit("one", 0), "Replayed")
+    deepStrictEqual(yield* admit("one", 0, "other"), "Conflict")
+    const message = "ärger 🎵"
+    const room = limit + bytesOf(message)
+    deepStrictEqual(yield* admit("three", room, message, false), "room", "without quota nothing is new")
+    deepStrictEqual(yield* admit("three", room - 1, message), "room")
+    deepStrictEqual(yield* admit("three", room, message), "Stored")
+    assert.isTrue(yield* reports.knowsKey(sampleReport({ keyDigest: "three" })))
+    assert.isFalse(yield* reports.knowsKey(sampleReport({ keyDigest: "three", plane: "env-1" })))
   })
 })

@@ -5,15 +5,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { productionId } from "../../../../src/services/Plane.ts"
-import { Anonymous, DeliveryUpdate, Unverified, Verified } from "../../../../src/services/Store.ts"
+import { DeliveryUpdate } from "../../../../src/services/Store.ts"
 import { onBoth, sampleLease, sampleReport } from "../Stores.ts"
-
-const filed = (at: number, sweepAt?: number) =>
-  DeliveryUpdate.Delivered({
-    at,
-    issue: Option.some({ number: 57, url: "https://github.com/harbor/music/issues/57" }),
-    sweepAt: Option.fromNullable(sweepAt)
-  })
 
 /** Rows of each table, with the column of its age; `at` is also part of the key. */
 const insertions = {
@@ -69,82 +62,27 @@ const insertions = {
 }
 
 onBoth("Retention", ({ freshPath, freshStore, openStore, rawQuery }) => {
-  it.scoped("keeps a report of any age until its delivery is over", function* () {
-    const { reports, deliveries, retention } = yield* freshStore
-    for (const id of ["rep_failed", "rep_filed"])
-      yield* reports.admit(sampleReport({ id, keyDigest: id }), true)
-    yield* reports.admit(sampleReport({ id: "rep_alone", keyDigest: "rep_alone" }), false)
-    assert.strictEqual(yield* retention.reports(1_000), 0)
-    assert.strictEqual(yield* retention.reports(1_001), 1)
-    assert.isTrue(Option.isNone(yield* reports.find("rep_alone")))
-
-    for (const { fence, id, subject } of yield* deliveries.lease(sampleLease()))
-      yield* deliveries.update(
-        id,
-        fence,
-        subject === "rep_filed" ? filed(3_000) : DeliveryUpdate.Failed({ at: 3_000, failure: "gone" })
-      )
-    assert.strictEqual(yield* retention.reports(5_000), 2)
-  })
-
-  it.scoped(
-    "of anonymous reports keeps those of signed-in reporters and those whose delivery is open",
-    function* () {
-      const { reports, deliveries, retention } = yield* freshStore
-      for (const [id, reporter, deliver] of [
-        ["rep_open", Anonymous(), true],
-        ["rep_anonymous", Anonymous(), false],
-        ["rep_unverified", Unverified(), false],
-        ["rep_verified", Verified({ publicId: "c:ana" }), false]
-      ] as const)
-        yield* reports.admit(sampleReport({ id, keyDigest: id, reporter }), deliver)
-      assert.strictEqual(yield* retention.anonymousReports(1_000), 0)
-      assert.strictEqual(yield* retention.anonymousReports(1_001), 2)
-      yield* deliveries.discard("report:rep_open", 2_000, "a flood")
-      assert.strictEqual(yield* retention.anonymousReports(1_001), 1)
-      assert.isTrue(Option.isSome(yield* reports.find("rep_verified")))
-    }
-  )
-
-  it.scoped("removes deliveries that ended before the bound, never an open one", function* () {
-    const { reports, deliveries, retention } = yield* freshStore
-    yield* reports.admit(sampleReport({ id: "rep_1", keyDigest: "one" }), true)
-    const [leased] = yield* deliveries.lease(sampleLease())
-    if (leased === undefined) return assert.fail("nothing was leased")
-    yield* reports.admit(sampleReport({ id: "rep_2", keyDigest: "two" }), true)
-    yield* deliveries.update(leased.id, leased.fence, filed(3_000))
-    assert.strictEqual(yield* retention.deliveries(3_000), 0)
-    assert.strictEqual(yield* retention.deliveries(3_001), 1)
-    deepStrictEqual(yield* deliveries.counts, [{ kind: "report", state: "waiting", count: 1 }])
-  })
-
   it.scoped("keeps the delivery of an unfiled report as long as the report", function* () {
     const { reports, deliveries, retention } = yield* freshStore
-    const kept = Effect.forEach(["rep_failed", "rep_discarded", "rep_filed"], (id) =>
+    const names = ["rep_failed", "rep_discarded", "rep_filed"]
+    const kept = Effect.forEach(names, (id) =>
       Effect.map(
         deliveries.find(`report:${id}`),
         Option.flatMap(({ lastFailure }) => lastFailure)
       )
     )
-    for (const id of ["rep_failed", "rep_discarded", "rep_filed"])
-      yield* reports.admit(sampleReport({ id, keyDigest: id }), true)
-    for (const { fence, id, subject } of yield* deliveries.lease(sampleLease())) {
-      if (subject === "rep_failed")
-        yield* deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "refused: 422" }))
-      if (subject === "rep_filed") yield* deliveries.update(id, fence, filed(3_000, 3_000))
-      if (subject === "rep_discarded")
-        yield* deliveries.update(
-          id,
-          fence,
-          DeliveryUpdate.Waiting({ availableAt: 9_000, failure: "rate limited" })
-        )
-    }
+    for (const id of names) yield* reports.admit(sampleReport({ id, keyDigest: id }), true)
     yield* deliveries.discard("report:rep_discarded", 3_000, "spam")
-    for (const { fence, id } of yield* deliveries.lease(sampleLease({ kinds: ["sweep"], now: 3_000 })))
-      yield* deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "gone" }))
-    assert.strictEqual(yield* retention.deliveries(9_000), 2, "of the filed report, and its sweep")
+    for (const { fence, id, subject } of yield* deliveries.lease(sampleLease()))
+      yield* deliveries.update(
+        id,
+        fence,
+        subject === "rep_failed"
+          ? DeliveryUpdate.Failed({ at: 3_000, failure: "refused: 422" })
+          : DeliveryUpdate.Delivered({ at: 3_000, issue: Option.none(), sweepAt: Option.none() })
+      )
+    assert.strictEqual(yield* retention.deliveries(9_000), 1)
     deepStrictEqual(yield* kept, [Option.some("refused: 422"), Option.some("spam"), Option.none()])
-
     assert.strictEqual(yield* retention.reports(9_000), 3)
     assert.strictEqual(yield* retention.deliveries(9_000), 2)
     deepStrictEqual(yield* kept, [Option.none(), Option.none(), Option.none()])

@@ -1,0 +1,256 @@
+/** Who is registered: by logins and tings, by removals that webhooks announce, and by the outcomes of logins; and the known planes. */
+import { assert } from "vitest"
+import { it } from "../../../world/Test.ts"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as TestClock from "effect/TestClock"
+import type { UpstreamKey } from "../../../../src/services/Iam.ts"
+import { productionId } from "../../../../src/services/Plane.ts"
+import { LoginOutcome, type StoreService } from "../../../../src/services/Store.ts"
+import { onBoth, sampleEvent } from "../Stores.ts"
+
+const uuid = "0199a0aa-0000-7000-8000-000000000001"
+const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
+const registered = { ...ana, organisationUuid: uuid, subscriptionId: "sub_1" }
+const { subscriptionId: _, ...evidence } = registered
+const people = {
+  ana,
+  eva: { ...ana, publicId: "c:eva" },
+  elsewhere: { ...ana, organisation: "other" },
+  inPlane: { ...ana, plane: "env-1" }
+}
+const nobody: ReadonlyArray<string> = []
+const everybody = Object.keys(people)
+
+const register = ({ recipients }: StoreService) =>
+  Effect.forEach(Object.values(people), (person) =>
+    recipients.activate({
+      ...person,
+      organisationUuid: person.organisation === "other" ? "another-uuid" : uuid
+    })
+  )
+
+const active = ({ recipients }: StoreService) =>
+  Effect.map(
+    Effect.filter(Object.entries(people), ([, person]) => recipients.isActive(person)),
+    (found) => found.map(([name]) => name)
+  )
+
+onBoth("Registrations", ({ freshPath, freshStore, openStore, rawQuery }) => {
+  it.scoped("are per plane, organisation and person, end and begin again", function* () {
+    const store = yield* freshStore
+    const { recipients } = store
+    yield* recipients.deactivate(ana)
+    deepStrictEqual(yield* active(store), nobody)
+    yield* recipients.activate(registered)
+    deepStrictEqual(yield* active(store), ["ana"])
+    for (const other of [people.eva, people.elsewhere, people.inPlane]) yield* recipients.deactivate(other)
+    deepStrictEqual(yield* active(store), ["ana"])
+    for (let twice = 0; twice < 2; twice += 1) yield* recipients.deactivate(ana)
+    deepStrictEqual(yield* active(store), nobody)
+    yield* recipients.activate(evidence)
+    deepStrictEqual(yield* active(store), ["ana"])
+  })
+
+  it.scoped("are written when something changed, and as new as the last request for them", function* () {
+    const path = yield* freshPath
+    const { recipients } = yield* openStore(path)
+    const row = rawQuery(path, "SELECT changed_at, subscription_id, organisation_uuid FROM recipients")
+    const renewed = { ...evidence, organisationUuid: "uuid-renewed" }
+    const changes: ReadonlyArray<readonly [Effect.Effect<void, unknown>, number, string | null, string]> = [
+      [recipients.activate(evidence), 1_000, null, uuid],
+      [recipients.activate(evidence), 1_000, null, uuid],
+      [recipients.activate(registered), 3_000, "sub_1", uuid],
+      [recipients.activate(evidence), 3_000, "sub_1", uuid],
+      // Earlier removals no longer apply.
+      [recipients.activate(registered), 5_000, "sub_1", uuid],
+      // The organisation was made anew under its name.
+      [recipients.activate(renewed), 6_000, "sub_1", "uuid-renewed"],
+      // The first end counts.
+      [recipients.deactivate(ana), 7_000, "sub_1", "uuid-renewed"],
+      [recipients.deactivate(ana), 7_000, "sub_1", "uuid-renewed"]
+    ]
+    for (const [change, changed_at, subscription_id, organisation_uuid] of changes) {
+      yield* TestClock.adjust("1 second")
+      yield* change
+      assert.deepStrictEqual<unknown>(yield* row, [{ changed_at, subscription_id, organisation_uuid }])
+    }
+  })
+})
+
+onBoth("Webhooks", ({ freshPath, freshStore, openStore, rawQuery }) => {
+  it.scoped(
+    "are stored whole, also text with a meaning in SQL; a second delivery changes nothing",
+    function* () {
+      const path = yield* freshPath
+      const store = yield* openStore(path)
+      yield* register(store)
+      const odd = "it's \\'; ROLLBACK; -- /* $1 ? */"
+      const event = sampleEvent({ aggregateType: odd, aggregateId: odd, data: odd })
+      assert.isTrue(yield* store.webhooks.receive(event, []))
+      assert.isFalse(yield* store.webhooks.receive({ ...event, data: "{}" }, ["c:ana"]))
+      deepStrictEqual(yield* active(store), everybody)
+      deepStrictEqual(yield* rawQuery(path, "SELECT * FROM webhook_inbox"), [
+        {
+          plane: productionId,
+          event_id: event.eventId,
+          event_type: event.eventType,
+          occurred_at: event.occurredAt,
+          organisation_uuid: uuid,
+          aggregate_type: odd,
+          aggregate_id: odd,
+          aggregate_version: 4,
+          data: odd,
+          received_at: 1_000
+        }
+      ])
+      assert.isTrue(yield* store.webhooks.receive({ ...event, plane: "env-1" }, []), "another plane")
+    }
+  )
+
+  it.scoped(
+    "end a registration in their organisation and plane only, since the first removal arrived",
+    function* () {
+      const store = yield* freshStore
+      const { retention, webhooks } = store
+      yield* register(store)
+      assert.isTrue(yield* webhooks.receive(sampleEvent({ organisationUuid: null }), ["c:ana"]))
+      deepStrictEqual(yield* active(store), everybody)
+      const again = sampleEvent({ eventId: "again" })
+      assert.isTrue(yield* webhooks.receive(again, ["c:ana", "c:nobody"]))
+      deepStrictEqual(yield* active(store), ["eva", "elsewhere", "inPlane"])
+      assert.isTrue(yield* webhooks.receive({ ...again, plane: "env-1" }, ["c:ana"]))
+      deepStrictEqual(yield* active(store), ["eva", "elsewhere"])
+      yield* webhooks.receive({ ...again, eventId: "third", receivedAt: 2_000 }, ["c:ana"])
+      assert.strictEqual(yield* retention.recipients(1_000), 0)
+      assert.strictEqual(yield* retention.recipients(1_001), 2)
+    }
+  )
+
+  const newer = sampleEvent({ eventId: "newer", aggregateVersion: 5 })
+  const cases = [
+    { name: "a newer version of the same aggregate", seen: newer, removes: false },
+    { name: "an older version of it", seen: { ...newer, aggregateVersion: 3 }, removes: true },
+    { name: "the same version of it", seen: { ...newer, aggregateVersion: 4 }, removes: true },
+    { name: "a newer one of another aggregate", seen: { ...newer, aggregateId: "other" }, removes: true },
+    { name: "a newer one of another type", seen: { ...newer, aggregateType: "other" }, removes: true },
+    { name: "a newer one in another plane", seen: { ...newer, plane: "env-1" }, removes: true }
+  ]
+  it.scoped.each(cases)("after $name, a removal counts: $removes", function* ({ removes, seen }) {
+    const store = yield* freshStore
+    yield* register(store)
+    assert.isTrue(yield* store.webhooks.receive(seen, []))
+    assert.isTrue(yield* store.webhooks.receive(sampleEvent(), ["c:ana"]))
+    assert.strictEqual(yield* store.recipients.isActive(ana), !removes)
+    assert.isFalse(yield* store.webhooks.receive(sampleEvent(), ["c:ana"]))
+  })
+
+  // IAM delivers in order: an undelivered removal holds back the event that the person joined again.
+  const happened = Date.parse("2026-09-25T10:15:30.123Z")
+  const late = [
+    { after: -300_000, stays: false },
+    { after: 0, stays: false },
+    { after: 1, stays: true },
+    { after: 300_000, stays: true }
+  ]
+  it.scoped.each(late)(
+    "a late removal leaves a registration $after ms after it: $stays",
+    function* ({ after, stays }) {
+      const { recipients, webhooks } = yield* freshStore
+      yield* TestClock.setTime(happened + after)
+      yield* recipients.activate(registered)
+      const receivedAt = happened + 360_000
+      yield* TestClock.setTime(receivedAt)
+      const removal = sampleEvent({ occurredAt: "2026-09-25T10:15:30.123456Z", receivedAt })
+      assert.isTrue(yield* webhooks.receive(removal, ["c:ana"]))
+      assert.strictEqual(yield* recipients.isActive(ana), stays)
+    }
+  )
+})
+
+// Keys are made by hashing; any text of their form will do.
+const key = (digit: number) => String(digit).repeat(64) as UpstreamKey
+const success = LoginOutcome.Registration({
+  ting: { subscribed: true, subscription_id: "sub_1" },
+  transient: false
+})
+const failure = LoginOutcome.Registration({
+  ting: { subscribed: false, error: "forbidden" },
+  transient: false
+})
+const outage = LoginOutcome.Registration({
+  ting: { subscribed: false, error: "dependency_unavailable" },
+  transient: true
+})
+const refusal = LoginOutcome.Refusal({ reason: "no_organization" })
+const outcomes = [success, failure, outage, refusal]
+
+onBoth("The outcome of a login", ({ emptyPath, freshStore, openStore, rawQuery }) => {
+  it.scoped("is returned as it was recorded; the first lasting one stays", function* () {
+    const { loginOutcomes } = yield* freshStore
+    const pairs = outcomes.flatMap((earlier) => outcomes.map((later) => [earlier, later] as const))
+    for (const [index, [earlier, later]] of pairs.entries()) {
+      yield* loginOutcomes.record(key(index), index % 2 === 0 ? productionId : "env-1", earlier)
+      deepStrictEqual(yield* loginOutcomes.find(key(index)), Option.some(earlier))
+      yield* loginOutcomes.record(key(index), productionId, later)
+      const stays = earlier === success || earlier === failure
+      deepStrictEqual(yield* loginOutcomes.find(key(index)), Option.some(stays ? earlier : later))
+    }
+  })
+
+  it.scoped("is forgotten after 12 hours, and overwritten", function* () {
+    const { loginOutcomes } = yield* freshStore
+    yield* loginOutcomes.record(key(1), productionId, success)
+    yield* TestClock.adjust("43199999 millis")
+    deepStrictEqual(yield* loginOutcomes.find(key(1)), Option.some(success))
+    yield* TestClock.adjust("1 millis")
+    deepStrictEqual(yield* loginOutcomes.find(key(1)), Option.none())
+    yield* loginOutcomes.record(key(1), productionId, failure)
+    deepStrictEqual(yield* loginOutcomes.find(key(1)), Option.some(failure))
+  })
+
+  it.scoped("is the registration that an earlier version writes over a refusal", function* () {
+    const path = yield* emptyPath
+    const { loginOutcomes } = yield* openStore(path)
+    for (const digit of [1, 2]) yield* loginOutcomes.record(key(digit), productionId, refusal)
+    // The statement of version 4, which does not know the column `refusal`.
+    yield* rawQuery(
+      path,
+      `UPDATE login_outcomes SET subscribed = 1, subscription_id = 'sub_1', transient = 0
+        WHERE upstream_key = '${key(1)}';
+      UPDATE login_outcomes SET error = 'forbidden', transient = 0 WHERE upstream_key = '${key(2)}'`
+    )
+    deepStrictEqual(yield* loginOutcomes.find(key(1)), Option.some(success))
+    deepStrictEqual(yield* loginOutcomes.find(key(2)), Option.some(failure))
+  })
+})
+
+onBoth("A testing environment", ({ freshPath, openStore, rawQuery }) => {
+  it.scoped(
+    "is found by its newest root key only; of those with one key the last one; written once",
+    function* () {
+      const path = yield* freshPath
+      const { planes } = yield* openStore(path)
+      const found = Effect.forEach(["one", "two", "three"], (digest) =>
+        Effect.map(planes.findByKeyDigest(digest), Option.getOrUndefined)
+      )
+      const remember = (environmentId: string, webhookKeyDigest: string, now: number) =>
+        planes.remember({ environmentId, webhookKeyDigest, now })
+      yield* remember("env-1", "one", 1_000)
+      yield* remember("env-1", "one", 1_500)
+      deepStrictEqual(yield* rawQuery(path, "SELECT remembered_at FROM known_planes"), [
+        { remembered_at: 1_000 }
+      ])
+      yield* remember("env-2", "two", 2_000)
+      deepStrictEqual(yield* found, ["env-1", "env-2", undefined])
+      yield* remember("env-1", "three", 3_000)
+      deepStrictEqual(yield* found, [undefined, "env-2", "env-1"])
+      yield* remember("env-2", "three", 4_000)
+      deepStrictEqual(yield* found, [undefined, undefined, "env-2"])
+      yield* remember("env-1", "one", 5_000)
+      yield* remember("env-1", "three", 6_000)
+      deepStrictEqual(yield* found, [undefined, undefined, "env-1"])
+    }
+  )
+})
