@@ -1,34 +1,27 @@
 import { once } from "node:events"
-import { existsSync } from "node:fs"
-import { readdir, readFile } from "node:fs/promises"
+import { readFileSync } from "node:fs"
+import { readdir } from "node:fs/promises"
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import { join } from "node:path"
-import { type BrowserContext, chromium, type Page } from "playwright-core"
+import type { Browser, BrowserContext, Page } from "playwright-core"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { root } from "../../support/Process.ts"
-import { scenarios } from "../suite/Scenarios.ts"
-import { type Built, buildClient, scratch } from "../support/Built.ts"
-import { suiteScript } from "../support/SuiteScript.ts"
-import { startTestBench, type TestBench } from "../support/TestBench.ts"
-import { browserPatience } from "../../browser/Chromium.ts"
+import { root } from "../support/Process.ts"
+import { scenarios } from "./suite/Scenarios.ts"
+import { type Built, buildClient } from "./support/Built.ts"
+import { suiteScript } from "./support/SuiteScript.ts"
+import { startTestBench, type TestBench } from "./support/TestBench.ts"
+import { browserPatience, launchChromium } from "../browser/Chromium.ts"
 
 /** Allowed by the sandbox's server. */
 const origin = "http://localhost:5173"
 const life = 1_800_000
 const refresh = "/api/v1/auth/refresh"
 
-const executable = [
-  process.env.CHROMIUM,
-  "/usr/bin/chromium",
-  "/usr/bin/chromium-browser",
-  "/usr/bin/google-chrome"
-].find((path) => path !== undefined && existsSync(path))
-
 let built: Built
-let profile: Built
 let bench: TestBench
 let port: number
+let chromium: Browser
 let browser: BrowserContext
 const pages = createServer()
 
@@ -40,18 +33,13 @@ const serve = async (script: string): Promise<number> => {
     "/suite.js": ["text/javascript", script],
     "/examples/browser/index.html": [
       "text/html",
-      await readFile(join(root, "examples/browser/index.html"), "utf8")
+      readFileSync(join(root, "examples/browser/index.html"), "utf8")
     ],
     ...Object.fromEntries(
-      await Promise.all(
-        shipped.map(
-          async (name) =>
-            [
-              `/dist/client/${name}`,
-              ["text/javascript", await readFile(join(built.folder, name), "utf8")] as const
-            ] as const
-        )
-      )
+      shipped.map((name) => [
+        `/dist/client/${name}`,
+        ["text/javascript", readFileSync(join(built.folder, name), "utf8")] as const
+      ])
     )
   }
   pages.on("request", (request: IncomingMessage, response: ServerResponse) => {
@@ -65,29 +53,15 @@ const serve = async (script: string): Promise<number> => {
 }
 
 beforeAll(async () => {
-  if (executable === undefined)
-    throw new Error("No Chromium: install it (apt-get install chromium), or name one in CHROMIUM.")
   built = await buildClient({ types: false })
-  profile = await scratch()
-  bench = await startTestBench({ thorough: true, page: true })
+  bench = await startTestBench({ thorough: false, page: true })
   port = await serve(await suiteScript(join(built.folder, "index.js")))
-  browser = await chromium.launchPersistentContext(profile.folder, {
-    executablePath: executable,
-    headless: true,
-    timeout: browserPatience,
-    args: [
-      // The one origin that the server allows, wherever the page is really served.
-      `--host-resolver-rules=MAP localhost:5173 127.0.0.1:${port}`,
-      "--no-sandbox",
-      "--disable-gpu",
-      "--disable-quic",
-      "--no-first-run",
-      "--no-proxy-server",
-      "--disable-background-networking",
-      "--disable-component-update",
-      "--disable-sync"
-    ]
-  })
+  // The one origin that the server allows, wherever the page is really served.
+  chromium = await launchChromium([
+    `--host-resolver-rules=MAP localhost:5173 127.0.0.1:${port}`,
+    "--no-proxy-server"
+  ])
+  browser = await chromium.newContext()
   browser.setDefaultTimeout(browserPatience)
   await browser.exposeFunction("command", (name: keyof typeof bench.commands, parameters: never) =>
     bench.command(name, ...(parameters as []))
@@ -95,20 +69,18 @@ beforeAll(async () => {
 })
 
 afterAll(async () => {
-  await browser?.close()
+  await chromium?.close()
   pages.close()
   await bench?.close()
   await built?.remove()
-  await profile?.remove()
 })
 
-/** Self-contained, because it runs in the page. */
-const makeBench = `({
-  base: ${"BASE"}, thorough: true, page: true,
+const inPage = <A>(page: Page, expression: string): Promise<A> => page.evaluate(expression)
+/** The bench as a page reaches it. */
+const benchInPage = () => `({
+  base: ${JSON.stringify(bench.base)}, thorough: false, page: true,
   command: (name, ...parameters) => globalThis.command(name, parameters)
 })`
-const inPage = <A>(page: Page, expression: string): Promise<A> =>
-  page.evaluate(expression.replaceAll("BENCH", makeBench.replace("BASE", JSON.stringify(bench.base))))
 
 const opened = async (): Promise<Page> => {
   const page = await browser.newPage()
@@ -120,14 +92,10 @@ describe("The promise client in Chromium", () => {
   for (const { name } of scenarios) {
     it(name, async () => {
       const page = await opened()
-      await inPage(page, `suite.run(${JSON.stringify(name)}, BENCH)`)
+      await inPage(page, `suite.run(${JSON.stringify(name)}, ${benchInPage()})`)
       await page.close()
     })
   }
-
-  it("sends a preflight before a cross-origin request", () => {
-    expect(bench.preflights()).toBeGreaterThan(0)
-  })
 
   const client = (lane: string, telemetry = false) =>
     `Kit.createMusicClient({ baseUrl: ${JSON.stringify(`${bench.base}/${lane}`)}, source: "web",

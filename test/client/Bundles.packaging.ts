@@ -8,15 +8,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { createMusicClient } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
 import { root } from "../support/Process.ts"
-import { type Built, buildClient, scratch } from "./support/Built.ts"
-import { makeConsumer } from "./support/Consumer.ts"
-import {
-  bundlers,
-  consumerBundle,
-  externalImports,
-  gzippedSize,
-  largestModules
-} from "./support/ConsumerBundle.ts"
+import { type Built, buildClient, makeConsumer, scratch } from "./support/Built.ts"
+import { bundlers, consumerBundle, externalImports, gzippedSize } from "./support/ConsumerBundle.ts"
 import { startFaultProxy } from "./support/FaultProxy.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
 
@@ -51,16 +44,6 @@ describe("The promise client", () => {
       expect(await externalImports(join(built.folder, name))).toEqual([])
   })
 
-  it("keeps the marks of pure calls", async () => {
-    const files = await readdir(join(built.folder, "chunks"))
-    const texts = await Promise.all(
-      files
-        .filter((name) => name.endsWith(".js"))
-        .map((name) => readFile(join(built.folder, "chunks", name), "utf8"))
-    )
-    expect(texts.join("").split("/* @__PURE__ */").length).toBeGreaterThan(200)
-  })
-
   it("has source maps with the sources", async () => {
     const files = (await readdir(built.folder, { recursive: true })).filter((name) =>
       /^(?!examples).*\.c?js$/.test(name)
@@ -82,15 +65,7 @@ describe.each(bundlers)("In a page that %s bundles", (bundler) => {
   it(`the client and a store take at most ${wholeClientBound} bytes, gzipped`, async () => {
     const names = ["createMusicClient", "webSessionStore"]
     const size = gzippedSize(await consumerBundle(bundler, project, names))
-    const message = size <= wholeClientBound ? "" : `\n${await largestModules(names, 40)}\n`
-    expect(size, message).toBeLessThanOrEqual(wholeClientBound)
-  })
-
-  it("the client without the store has no code for IndexedDB", async () => {
-    const isInside = async (...names: ReadonlyArray<string>) =>
-      (await consumerBundle(bundler, project, names)).includes("indexedDB")
-    expect(await isInside("createMusicClient")).toBe(false)
-    expect(await isInside("createMusicClient", "webSessionStore")).toBe(true)
+    expect(size).toBeLessThanOrEqual(wholeClientBound)
   })
 
   it.each(["newIdempotencyKey", "memorySessionStore", "webSessionStore", "hasCode", "isMusicClientError"])(
@@ -240,6 +215,9 @@ describe("The examples run unchanged", () => {
       code: 0,
       out: expect.stringContaining('"authenticated": false')
     })
+    const refused = await cli("login", "oac_refused")
+    expect(refused).toMatchObject({ code: 1, err: expect.stringContaining("slt_rejected") })
+    expect(await cli("dance")).toMatchObject({ code: 2 })
     expect(await cli("login", bench.commands.slt())).toMatchObject({ code: 0 })
     expect(await readdir(join(project.folder, "music"))).toHaveLength(1)
     const environment = { MUSIC_DAEMON_TICKS: "2", MUSIC_DAEMON_PAUSE: "10 millis" }
@@ -273,16 +251,5 @@ describe("The examples run unchanged", () => {
     })
     expect(await readdir(folder)).toEqual(kept)
     expect(await readFile(join(folder, kept[0] ?? ""), "utf8")).toBe(before)
-    // At another address there is no session; that is not an error.
-    expect(await cli("status")).toMatchObject({
-      code: 0,
-      out: expect.stringContaining('"authenticated": false')
-    })
-  })
-
-  it("the command line reports a refusal and a usage error by different exit codes", async () => {
-    const refused = await cli("login", "oac_refused")
-    expect(refused).toMatchObject({ code: 1, err: expect.stringContaining("slt_rejected") })
-    expect(await cli("dance")).toMatchObject({ code: 2 })
   })
 })

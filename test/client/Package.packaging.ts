@@ -5,9 +5,9 @@ import { builtinModules } from "node:module"
 import { join } from "node:path"
 import { promisify } from "node:util"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { root } from "../../support/Process.ts"
-import { type Built, scratch } from "../support/Built.ts"
-import { startRegistry } from "../support/Registry.ts"
+import { root } from "../support/Process.ts"
+import { type Built, scratch } from "./support/Built.ts"
+import { startRegistry } from "./support/Registry.ts"
 
 const run = promisify(execFile)
 
@@ -111,19 +111,6 @@ describe("An empty project", () => {
 })
 
 describe("In a clone", () => {
-  const environment = { PATH: process.env.PATH, MUSIC_URL: "http://127.0.0.1:1", MUSIC_PATIENCE: "300" }
-
-  it("the examples run after the build of the client", async () => {
-    const env = { ...environment, SILICON_HOME: join(made.folder, "home") }
-    const status = await run(process.execPath, ["examples/promise-cli.mjs", "status"], { cwd: clone, env })
-    expect(status.stdout).toContain('"authenticated": false')
-    const daemon = await run(process.execPath, ["--import", "tsx", "examples/effect-daemon.ts"], {
-      cwd: clone,
-      env: { ...env, MUSIC_DAEMON_TICKS: "1", MUSIC_DAEMON_PAUSE: "10 millis" }
-    })
-    expect(daemon.stdout).toContain("there is no session")
-  })
-
   it("the build leaves a foreign folder alone", async () => {
     const foreign = join(made.folder, "foreign")
     await mkdir(foreign)
@@ -163,14 +150,6 @@ describe("In a clone", () => {
     const { dependencies, version } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"))
     expect(dependencies).toBeUndefined()
     expect(version).toBe(JSON.parse(await readFile(join(root, "package.json"), "utf8")).version)
-  })
-
-  it("the client can be published by itself", async () => {
-    const registry = await startRegistry({})
-    const words = ["publish", "--dry-run", "--ignore-scripts", "--json", "--registry", registry.url]
-    const { stdout } = await run("npm", words, { cwd: join(clone, "dist/client") })
-    await registry.close()
-    expect(stdout).toContain('"name": "music-client"')
   })
 
   it("npm pack of the server builds it first, from nothing older and without the client", async () => {

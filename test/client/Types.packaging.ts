@@ -3,9 +3,8 @@ import { execFile } from "node:child_process"
 import { cp, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { root } from "../../support/Process.ts"
-import { type Built, buildClient } from "../support/Built.ts"
-import { makeConsumer } from "../support/Consumer.ts"
+import { root } from "../support/Process.ts"
+import { type Built, buildClient, makeConsumer } from "./support/Built.ts"
 
 let built: Built
 beforeAll(async () => {
