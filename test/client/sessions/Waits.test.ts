@@ -210,10 +210,14 @@ describe("A report", () => {
     await expect.poll(() => calls().at(-1)).toBe("reports")
     expect(await sent).toMatchObject({ ok: true })
     expect(requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_1")
-    // And at once when the refresh fails.
+  })
+
+  it("is sent at once with the old token when the refresh fails", async () => {
+    const { answers, calls, client, pass } = await loggedIn()
     answers.refresh = () => failure(403, "forbidden")
-    pass(60_000)
+    pass(life)
     expect(await client.report(report)).toMatchObject({ ok: true })
+    expect(calls()).toEqual(["refresh", "reports"])
   })
 })
 
