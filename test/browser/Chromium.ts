@@ -14,15 +14,12 @@ const places = [
 export const browserPatience = 120_000
 
 /** Starts a new profile each time; the caller closes it. Without a Chromium it fails with an instruction. */
-export const launchChromium = (): Promise<Browser> => {
+export const launchChromium = async (more: ReadonlyArray<string> = []): Promise<Browser> => {
   const executablePath = places.find((place) => place !== undefined && existsSync(place))
-  if (executablePath === undefined) {
-    return Promise.reject(
-      new Error(
-        "No Chromium was found: install one (apt-get install -y chromium), or name it in the variable CHROMIUM."
-      )
+  if (executablePath === undefined)
+    throw new Error(
+      "No Chromium was found: install one (apt-get install -y chromium), or name it in the variable CHROMIUM."
     )
-  }
   return chromium.launch({
     executablePath,
     headless: true,
@@ -34,7 +31,8 @@ export const launchChromium = (): Promise<Browser> => {
       "--no-first-run",
       "--disable-background-networking",
       "--disable-component-update",
-      "--disable-sync"
+      "--disable-sync",
+      ...more
     ]
   })
 }

@@ -16,12 +16,6 @@ afterAll(() => browser?.close())
 const visit = visitWith(() => browser)
 const run = promisify(execFile)
 
-/** Seconds that the first access token has left. */
-const accessLeft = async (page: Page) => {
-  const [minutes = "0", seconds = "0"] = (await page.locator(".access .left").first().innerText()).split(":")
-  return Number(minutes) * 60 + Number(seconds)
-}
-
 /** Presses Tab until the focus is on what has the name. */
 const tabTo = async (page: Page, name: RegExp) => {
   const names: Array<string> = []
@@ -98,72 +92,6 @@ describe("The controls", () => {
       await shown(page).filter({ hasText: "401" }).waitFor()
     })
   )
-
-  it.scoped("move the clock: tokens age by as much", () =>
-    visit({}, async ({ page }) => {
-      await logIn(page)
-      const before = await accessLeft(page)
-      expect(before).toBeGreaterThan(25 * 60)
-      await button(page, "+10 min, clock").click()
-      await page.locator(".clock-face", { hasText: "10 min ahead" }).waitFor()
-      const after = await accessLeft(page)
-      expect(before - after).toBeGreaterThanOrEqual(600)
-      expect(before - after).toBeLessThan(900)
-      await button(page, "+1 h, clock").click()
-      await page.locator(".session.expired", { hasText: "Refresh to get a new one" }).waitFor()
-      await button(page, /^Refresh,/).click()
-      await page.locator(".session.active").waitFor()
-    })
-  )
-
-  it.scoped("switch the plane: nothing crosses", () =>
-    visit({}, async ({ page }) => {
-      await logIn(page)
-      await page.getByRole("radio", { name: /^Testing/ }).check({ force: true })
-      await page.getByText("No session yet.").waitFor()
-      await logIn(page)
-      expect(await page.locator(".exchange").innerText()).toContain("x-testing-environment-key")
-      expect(await page.locator(".session").count()).toBe(1)
-    })
-  )
-
-  it.scoped("send a webhook with its signature shown, and one that was tampered with", () =>
-    visit({}, async ({ page }) => {
-      await page.getByRole("tab", { name: "Webhook" }).click()
-      await button(page, "Send webhook").click()
-      await lesson(page).filter({ hasText: "The signature fits the bytes" }).waitFor()
-      expect(await page.getByRole("region", { name: "Request" }).innerText()).toMatch(
-        /x-silicon-iam-\S*signature/
-      )
-      await page.getByLabel(/^Tamper/).check()
-      await button(page, "Send webhook").click()
-      await lesson(page).filter({ hasText: "does not fit the bytes" }).waitFor()
-      await shown(page).filter({ hasText: "401" }).waitFor()
-    })
-  )
-})
-
-describe("An actor that was removed", () => {
-  it.scoped("learns why it gets no token, and is restored by the event that the hint names", () =>
-    visit({ mayFail: true }, async ({ page }) => {
-      await page.getByRole("tab", { name: "Webhook" }).click()
-      const event = page.getByRole("tabpanel", { name: "Webhook" }).getByLabel("Event")
-      await event.selectOption("organization.silicon.removed.v1")
-      await button(page, "Send webhook").click()
-      await shown(page).filter({ hasText: "200" }).waitFor()
-      await page.getByText("silicon in no organisation").waitFor()
-      await button(page, "Get SLT, for si:deejay").click()
-      await page
-        .getByRole("alert")
-        .filter({ hasText: "Si:deejay is in no organisation" })
-        .filter({ hasText: "organization.silicon.created.v1" })
-        .waitFor()
-      await event.selectOption("organization.silicon.created.v1")
-      await button(page, "Send webhook").click()
-      await shown(page).filter({ hasText: "200" }).filter({ hasText: "created" }).waitFor()
-      await logIn(page)
-    })
-  )
 })
 
 describe("What happened", () => {
@@ -211,20 +139,6 @@ describe("What happened", () => {
       await page.locator(".strip").waitFor({ state: "detached" })
       await button(page, "Send ting").click()
       await lesson(page).filter({ hasText: "IAM issued a proof" }).waitFor()
-    })
-  )
-
-  it.scoped("keeps the action that a person picked while others arrive", () =>
-    visit({}, async ({ context, page, url }) => {
-      await logIn(page)
-      const other = await context.newPage()
-      await other.goto(url)
-      await other.locator("button.record", { hasText: "Log in" }).click()
-      await sendTing(page)
-      await inbox(other).waitFor()
-      expect(await shown(other).innerText()).toContain("Log in")
-      await button(other, "Show the newest").click()
-      await shown(other).filter({ hasText: "ting" }).waitFor()
     })
   )
 

@@ -91,28 +91,6 @@ describe("The page of the API, in Chromium", () => {
     })
   )
 
-  it.scoped.each([
-    ["light", "rgb(255, 255, 255)"],
-    ["dark", "rgb(18, 22, 28)"]
-  ] as const)("follows the reader's color scheme: %s", ([colorScheme, ground]) =>
-    visit("", { colorScheme }, async ({ page }) => {
-      expect(await page.evaluate("getComputedStyle(document.body).backgroundColor")).toBe(ground)
-    })
-  )
-
-  it.scoped("fits a narrow screen: only tables and commands scroll sideways", () =>
-    visit("", { viewport: { width: 360, height: 700 } }, async ({ page }) => {
-      expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBe(0)
-    })
-  )
-
-  it.scoped("reaches the content first by keyboard", () =>
-    visit("", {}, async ({ page }) => {
-      await page.keyboard.press("Tab")
-      expect(await page.evaluate("document.activeElement.textContent")).toBe("To the content")
-    })
-  )
-
   const panelOf = (page: Page, call: string) =>
     page.locator(`section[id="${call}"] [role=tabpanel]:visible`).getAttribute("data-language")
 
@@ -134,25 +112,6 @@ describe("The page of the API, in Chromium", () => {
       })
   )
 
-  it.scoped("changes the language by keyboard: one tab stop, arrows, Home and End", () =>
-    visit("", {}, async ({ page }) => {
-      const focused = () => page.evaluate("document.activeElement.textContent")
-      await page.locator('section[id="auth.login"] [role=tab][aria-selected=true]').focus()
-      for (const [key, language] of [
-        ["ArrowRight", "fetch"],
-        ["End", "music-client"],
-        ["ArrowRight", "curl"],
-        ["ArrowLeft", "music-client"],
-        ["Home", "curl"]
-      ] as const) {
-        await page.keyboard.press(key)
-        expect([key, await focused()]).toEqual([key, language])
-      }
-      await page.keyboard.press("Tab")
-      expect(await page.evaluate("document.activeElement.tagName")).toBe("PRE")
-    })
-  )
-
   it.scoped("copies every block of code", () =>
     visit("", { permissions: ["clipboard-read", "clipboard-write"] }, async ({ page, complaints }) => {
       expect(await page.locator("pre").count()).toBe(await page.locator("pre + button.copy").count())
@@ -162,35 +121,6 @@ describe("The page of the API, in Chromium", () => {
         .poll(() => page.evaluate("navigator.clipboard.readText()"), { timeout: 60_000 })
         .toBe(await block.locator("pre").textContent())
       expect(complaints).toEqual([])
-    })
-  )
-
-  it.scoped("selects the code where the browser forbids the clipboard", () =>
-    visit("", {}, async ({ page }) => {
-      await page.evaluate('Object.defineProperty(navigator, "clipboard", { value: undefined })')
-      const block = page.locator('section[id="auth.me"] .code:visible').first()
-      await block.getByRole("button").click()
-      await expect
-        .poll(() => page.evaluate("getSelection().toString()"), { timeout: 60_000 })
-        .toBe(await block.locator("pre").textContent())
-    })
-  )
-
-  it.scoped("works where the browser forbids storage", () =>
-    visit("", {}, async ({ page, complaints }) => {
-      await page.addInitScript(
-        'Object.defineProperty(window, "localStorage", { get: () => { throw new DOMException("no", "SecurityError") } })'
-      )
-      await page.reload()
-      await page.locator("[role=tab][data-language=fetch]").first().click()
-      expect(await panelOf(page, "tings.send")).toBe("fetch")
-      expect(complaints).toEqual([])
-    })
-  )
-
-  it.scoped("sends no calls: that is for a sandbox", () =>
-    visit("", {}, async ({ page }) => {
-      expect(await page.locator("form, .try").count()).toBe(0)
     })
   )
 })

@@ -1,5 +1,5 @@
-// Uses the lock of a folder: takes it once within a deadline and holds it for a while (a thread: until a message), or takes it again and again and saves a
-// session each time, until it is killed. Prints a line when it holds the lock, or the name of the failure.
+// Takes the lock of a folder and holds it until it is killed (a thread: until a message); or takes it again and again and saves a session each
+// time. Prints a line when it holds the lock or has saved.
 import { once } from "node:events"
 import { setTimeout as sleep } from "node:timers/promises"
 import { parentPort, workerData } from "node:worker_threads"
@@ -8,37 +8,27 @@ import { fileSessionStore, type StoredSession } from "../../../client/node.ts"
 interface Order {
   readonly directory: string
   readonly slot: string
-  readonly staleMilliseconds?: number
   readonly deadlineMilliseconds: number
-  readonly holdMilliseconds: number
   /** Saved again and again when present. */
   readonly session?: StoredSession
 }
 
 const order: Order = workerData ?? JSON.parse(process.argv[2] ?? "")
+const { deadlineMilliseconds, session, slot } = order
 const store = fileSessionStore(order)
-const print = (text: string) =>
-  parentPort === null ? process.stdout.write(`${text}\n`) : parentPort.postMessage(text)
 
-const takeOnce = async () => {
-  const release = await store.lock?.acquire(order.slot, AbortSignal.timeout(order.deadlineMilliseconds))
-  print("held")
-  if (parentPort === null) await sleep(order.holdMilliseconds)
-  else await once(parentPort, "message")
+do {
+  const release = await store.lock?.acquire(slot, AbortSignal.timeout(deadlineMilliseconds))
+  if (session !== undefined) {
+    await store.probe?.(slot, session)
+    await store.save(slot, session)
+    process.stdout.write("saved\n")
+  } else if (parentPort === null) {
+    process.stdout.write("held\n")
+    await sleep(deadlineMilliseconds)
+  } else {
+    parentPort.postMessage("held")
+    await once(parentPort, "message")
+  }
   await release?.()
-}
-
-try {
-  const { session } = order
-  if (session === undefined) await takeOnce()
-  else
-    for (;;) {
-      const release = await store.lock?.acquire(order.slot, AbortSignal.timeout(order.deadlineMilliseconds))
-      await store.probe?.(order.slot, session)
-      await store.save(order.slot, session)
-      await release?.()
-      print("saved")
-    }
-} catch (error) {
-  print(error instanceof Error ? error.name : String(error))
-}
+} while (session !== undefined)

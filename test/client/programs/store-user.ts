@@ -1,24 +1,20 @@
-// Uses a file session store once and prints the description of the failure.
+// Uses each part of a file session store that writes, and prints how it failed.
 import { fileSessionStore, type StoredSession } from "../../../client/node.ts"
-import { describeStoreFailure } from "../../../client/failures/StoreFailures.ts"
 
-interface Order {
-  readonly directory: string
-  readonly slot: string
-  readonly session: StoredSession
-  readonly use: "save" | "probe" | "lock"
-}
-
-const { directory, session, slot, use }: Order = JSON.parse(process.argv[2] ?? "")
+const [directory = "", text = ""] = process.argv.slice(2)
+const session: StoredSession = JSON.parse(text)
+const { slot } = session
 const store = fileSessionStore({ directory })
-const uses = {
-  save: () => store.save(slot, session),
-  probe: () => store.probe?.(slot, session),
-  lock: () => store.lock?.acquire(slot, new AbortController().signal)
+
+const failureOf = (run: () => Promise<unknown> | undefined) =>
+  Promise.resolve(run()).then(
+    () => "no failure",
+    (error: object) => ({ ...error, message: Reflect.get(error, "message") as unknown })
+  )
+
+const failures = {
+  lock: await failureOf(() => store.lock?.acquire(slot, new AbortController().signal)),
+  probe: await failureOf(() => store.probe?.(slot, session)),
+  save: await failureOf(() => store.save(slot, session))
 }
-try {
-  await uses[use]()
-  process.stdout.write(JSON.stringify("no failure"))
-} catch (cause) {
-  process.stdout.write(JSON.stringify(describeStoreFailure(cause)))
-}
+process.stdout.write(JSON.stringify(failures))

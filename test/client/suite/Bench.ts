@@ -45,9 +45,6 @@ export interface Commands {
   readonly tings: (key: string) => number
   /** How many rows of a table have this record id. */
   readonly rows: (table: string, id: string) => number
-  /** Breaks the identity service for every call from now on. */
-  readonly breakIam: () => void
-  readonly mendIam: () => void
 }
 
 export interface Bench {

@@ -3,7 +3,6 @@ import { join } from "node:path"
 import { gzipSync } from "node:zlib"
 import { type BuildOptions, build } from "esbuild"
 import { rollup } from "rollup"
-import { root } from "../../support/Process.ts"
 import type { Built } from "./Built.ts"
 
 export const bundlers = ["esbuild", "rollup"] as const
@@ -63,23 +62,6 @@ export const consumerBundle = (
 }
 
 export const gzippedSize = (text: string): number => gzipSync(text).length
-
-/** The modules that take the most room in a bundle of `names`, one a line, in minified bytes. */
-export const largestModules = async (names: ReadonlyArray<string>, count: number): Promise<string> => {
-  const contents = programOf(names, "./client/index.ts")
-  const { metafile } = await build({
-    ...minified,
-    metafile: true,
-    stdin: { contents, resolveDir: root, loader: "ts" }
-  })
-  return Object.values(metafile.outputs)
-    .flatMap(({ inputs }) => Object.entries(inputs))
-    .map(([path, { bytesInOutput }]) => [bytesInOutput, path.replace(/^.*node_modules\//, "")] as const)
-    .toSorted(([one], [other]) => other - one)
-    .slice(0, count)
-    .map(([bytes, path]) => `${String(bytes).padStart(7)} ${path}`)
-    .join("\n")
-}
 
 /** Bare imports of a file and of the files that it imports. */
 export const externalImports = async (file: string): Promise<ReadonlyArray<string>> => {

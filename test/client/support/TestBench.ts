@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
-import { iamFaults, production } from "../../../sandbox/upstreams/Iam.ts"
+import { production } from "../../../sandbox/upstreams/Iam.ts"
 import { mintSlt } from "../../../sandbox/SimulatedUpstreams.ts"
 import { startTestSandboxWith } from "../../support/Sandbox.ts"
 import type { Bench, Commands } from "../suite/Bench.ts"
@@ -57,10 +57,7 @@ export const startTestBench = async (
       familyOf(token).status = "revoked"
     },
     tings: (key) => world.ting.accepted(production).filter((ting) => ting.key === key).length,
-    rows: (table, id) => world.tables.rows(table).filter((row) => row.record_id === id).length,
-    breakIam: () =>
-      world.iam.fail({ times: Number.POSITIVE_INFINITY, fault: iamFaults.serviceUnavailable() }),
-    mendIam: () => world.iam.clearFaults()
+    rows: (table, id) => world.tables.rows(table).filter((row) => row.record_id === id).length
   }
 
   return {

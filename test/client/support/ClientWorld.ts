@@ -1,0 +1,224 @@
+/**
+ * A service as a `fetch`, whose answers a test provokes, and clients of it with clocks that only the test moves. Everything goes through the
+ * public faces of the client.
+ */
+import { expect } from "vitest"
+import {
+  type ClientEvent,
+  createMusicClient,
+  type MusicClient,
+  memorySessionStore,
+  type PromiseClientOptions,
+  type RequestOptions,
+  type Result,
+  type SessionLock,
+  type SessionStore,
+  type StoredSession
+} from "../../../client/index.ts"
+import { examples } from "../../../src/http/openapi/Examples.ts"
+
+/** Milliseconds after which the access tokens of the service have expired. */
+export const life = 1_800_000
+export const minute = 60_000
+
+export type Answer = () => Response | Promise<Response>
+export type Headers = Readonly<Record<string, string>>
+
+export const json = (value: unknown, headers: Headers = {}, status = 200) =>
+  new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json", ...headers } })
+
+/** A failure of the service, as it is sent; `more` are further members. */
+export const failure = (status: number, code: string, headers: Headers = {}, more: object = {}) =>
+  json({ error: { code, message: "m", hint: "h", retryable: false, ...more } }, headers, status)
+
+/** The tokens and the actor of a session; numbered, so that a test sees which one is used. */
+export const pairOf = (generation: number, change: object = {}) => ({
+  ...examples["auth.refresh"].response,
+  access_token: `oat_${generation}`,
+  refresh_token: `ort_${generation}`,
+  expires_in: life / 1_000,
+  actor: { type: "silicon", public_id: "si:deejay" },
+  org_id: "acme",
+  org_ids: ["acme"],
+  testing_environment_id: null,
+  ...change
+})
+
+/** The answers to calls that change nothing, by the last part of their path. */
+const responses: Readonly<Record<string, unknown>> = {
+  me: examples["auth.me"].response,
+  subscription: examples["tings.subscribe"].response,
+  tings: examples["tings.send"].response,
+  reports: examples["reports.submit"].response,
+  iam: examples["descriptors.iam"].response,
+  version: examples["descriptors.version"].response,
+  healthz: examples["system.healthz"].response,
+  readyz: examples["system.readyz"].response
+}
+
+export interface RecordedRequest {
+  /** Last part of the path. */
+  readonly call: string
+  readonly url: string
+  readonly method: string
+  readonly headers: globalThis.Headers
+  readonly body: string
+  readonly init: RequestInit | undefined
+}
+
+/** A service that succeeds, except where `answers` holds another answer for a call. Its tokens are numbered from `first`. */
+export const makeService = (first = 1) => {
+  const answers: Record<string, Answer> = {}
+  const requests: Array<RecordedRequest> = []
+  let generation = first - 1
+  const nextPair = () => {
+    generation += 1
+    return pairOf(generation)
+  }
+  const fetch: typeof globalThis.fetch = async (input, init) => {
+    const path = new URL(String(input)).pathname
+    const call = path.slice(path.lastIndexOf("/") + 1)
+    const [method, headers] = [init?.method ?? "GET", new Headers(init?.headers)]
+    requests.push({ call, url: String(input), method, headers, body: String(init?.body ?? ""), init })
+    const given = answers[call]
+    if (given !== undefined) return given()
+    if (call === "login") return json({ ...nextPair(), ting: { subscribed: true } })
+    if (call === "refresh") return json(nextPair())
+    if (call === "logout" || call === "telemetry") return new Response(null, { status: 204 })
+    return json(responses[call] ?? {})
+  }
+  return {
+    answers,
+    requests,
+    fetch,
+    calls: () => requests.map(({ call }) => call),
+    keys: () => requests.map(({ headers }) => headers.get("idempotency-key")),
+    /** Answers the next request of a call with this. */
+    once: (call: string, answer: Answer) => {
+      answers[call] = () => {
+        delete answers[call]
+        return answer()
+      }
+    },
+    /** Holds the answers to a call until the test lets them go. */
+    hold: (call: string) => {
+      const { open, opened } = gate<Response>()
+      answers[call] = () => opened
+      return open
+    }
+  }
+}
+
+export const defaults = { baseUrl: "https://music.example", source: "daemon", telemetry: false } as const
+export const testingKey = `ask_${"t".repeat(43)}`
+
+/** A client, its events, and its two clocks. */
+export const makeClient = (given: Partial<PromiseClientOptions> = {}, service = makeService()) => {
+  const events: Array<ClientEvent> = []
+  let wall = 1_800_000_000_000
+  let steady = 5_000
+  const options: PromiseClientOptions = {
+    ...defaults,
+    random: () => 0,
+    fetch: service.fetch,
+    clock: { now: () => wall, monotonic: () => steady },
+    onEvent: (event) => events.push(event),
+    ...given
+  }
+  const client: MusicClient = createMusicClient({ ...options, throwOnError: false })
+  return {
+    ...service,
+    service,
+    client,
+    events,
+    types: () => events.map(({ type }) => type),
+    /** Another client with the same options, as after a restart of the program. */
+    again: () => createMusicClient(options),
+    pass: (milliseconds: number) => {
+      wall += milliseconds
+      steady += milliseconds
+    },
+    /** Sets the wall clock alone. */
+    step: (milliseconds: number) => {
+      wall += milliseconds
+    }
+  }
+}
+
+/** The same after a login, with nothing recorded. */
+export const loggedIn = async (given: Partial<PromiseClientOptions> = {}, service = makeService()) => {
+  const made = makeClient(given, service)
+  expect(await made.client.login("oac_1")).toMatchObject({ ok: true })
+  made.requests.length = 0
+  made.events.length = 0
+  return made
+}
+
+/** A call of the client: the last part of its path, and how it is made. */
+export interface Method {
+  readonly path: string
+  readonly run: (client: MusicClient, options?: RequestOptions) => Promise<Result<unknown>>
+}
+
+/** Every call that is a request and changes no session. */
+export const readers = {
+  me: { path: "me", run: (client, options) => client.me(options) },
+  subscribe: { path: "subscription", run: (client, options) => client.subscribe(options) },
+  ting: {
+    path: "tings",
+    run: (client, options) => client.ting({ type: "t", key: "k", data: {} }, options)
+  },
+  report: { path: "reports", run: (client, options) => client.report({ message: "m" }, options) },
+  iam: { path: "iam", run: (client, options) => client.iam(options) },
+  version: { path: "version", run: (client, options) => client.version(options) },
+  healthz: { path: "healthz", run: (client, options) => client.healthz(options) },
+  readyz: { path: "readyz", run: (client, options) => client.readyz(options) },
+  request: { path: "x", run: (client, options) => client.request("POST", "/x", options) }
+} satisfies Readonly<Record<string, Method>>
+
+/** And those that change one. A refresh belongs to a call: `refreshed` has its failure. */
+export const methods: Readonly<Record<string, Method>> = {
+  ...readers,
+  login: { path: "login", run: (client, options) => client.login("oac_2", options) },
+  logout: { path: "logout", run: (client, options) => client.logout(options) }
+}
+
+/** A promise that the test resolves. */
+export const gate = <A>() => {
+  let open: (value: A) => void = () => undefined
+  const opened = new Promise<A>((resolve) => {
+    open = resolve
+  })
+  return { open, opened }
+}
+
+export const never = () => new Promise<never>(() => undefined)
+
+/** A lock that is granted at once, as after it was broken. */
+export const openLock: SessionLock = { acquire: async () => async () => undefined }
+
+/** A store whose parts a test replaces. */
+export const storeWith = (
+  change: (inner: SessionStore) => Partial<SessionStore>,
+  inner: SessionStore = memorySessionStore()
+): SessionStore => ({ ...inner, ...change(inner) })
+
+/** A system's error. */
+export const systemError = (code: string) => Object.assign(new Error("m"), { code })
+
+/** A session as a store keeps it. */
+export const storedSession = (slot: string): StoredSession => ({
+  ...pairOf(1),
+  version: 1,
+  slot,
+  scope: "",
+  obtained_at: 0,
+  login_key: "key",
+  ting: { subscribed: true }
+})
+
+/** The refusal of an option or parameter. */
+export const refusal = (path: string) => ({
+  ok: false,
+  error: { code: "invalid_input", requestId: null, details: { fields: [{ path }] } }
+})
