@@ -22,7 +22,7 @@ const { positionals, values } = parseArgs({
 interface Fault {
   readonly name: string
   readonly rule: string
-  /** As in the patch: `npx vitest run test/services`, `proof model` or `durability`. */
+  /** As in the patch: `npx vitest run test/services`, `proof model`, `proof fairness -t reports` or `durability`. */
   readonly suite: string
 }
 
@@ -36,13 +36,14 @@ const faults: ReadonlyArray<Fault> = readdirSync(patches)
   .filter(({ name }) => positionals.length === 0 || positionals.some((given) => name.startsWith(given)))
   .sort((one, other) => (`${one.suite} ${one.name}` < `${other.suite} ${other.name}` ? -1 : 1))
 
-/** The arguments of vitest. A slice of a proof has a configuration of its own. */
+/** The arguments of vitest. A slice of a proof has a configuration of its own; `-t` and a text choose one of its tests. */
 const argumentsOf = (suite: string): ReadonlyArray<string> | undefined => {
-  const [, proof] = /^proof (\w+)$/.exec(suite) ?? []
-  if (proof !== undefined) return ["--config", "test/slow/vitest.config.ts", `test/proof/${proof}/`]
-  if (suite === "durability") return ["test/durability"]
-  const [, given] = /^npx vitest run (.+)$/.exec(suite) ?? []
-  return given?.match(/"[^"]*"|\S+/g)?.map((word) => word.replaceAll('"', ""))
+  const words = (suite.match(/"[^"]*"|\S+/g) ?? []).map((word) => word.replaceAll('"', ""))
+  const [first, second, third, ...rest] = words
+  if (first === "proof" && second !== undefined)
+    return ["--config", "test/slow/vitest.config.ts", `test/proof/${second}/`, ...words.slice(2)]
+  if (first === "durability") return ["test/durability", ...words.slice(1)]
+  return first === "npx" && second === "vitest" && third === "run" && rest.length > 0 ? rest : undefined
 }
 
 interface Report {
