@@ -36,6 +36,7 @@ interface Report {
           readonly replacement?: string
           readonly location: { readonly start: Place; readonly end: Place }
           readonly status: string
+          readonly statusReason?: string
           readonly static?: boolean
         }>
       }
@@ -130,12 +131,12 @@ const before = ({ column, line }: Place): Place => ({ line: line - 1, column: co
 /** The report on a mutant, by its place. */
 const reported = new Map(
   Object.entries(mutated().files).flatMap(([file, { mutants }]) =>
-    mutants.map(({ location, mutatorName, replacement = "", static: always = false, status }) => {
+    mutants.map((mutant) => {
+      const { location, mutatorName: mutator, replacement = "", statusReason = "" } = mutant
       const [start, end] = [before(location.start), before(location.end)]
-      return [
-        placeOf({ file, start, end, mutator: mutatorName, original: "", replacement }),
-        { always, status }
-      ]
+      const late = mutant.status === "Killed" && / timed out in \d+ms/.test(statusReason)
+      const found = { always: mutant.static === true, status: late ? "Timeout" : mutant.status }
+      return [placeOf({ file, start, end, mutator, original: "", replacement }), found]
     })
   )
 )
@@ -162,6 +163,7 @@ const summary = {
   folder,
   seed: values.seed,
   mutants: sample.length,
+  "found by a time limit": results.filter(({ status }) => status === "Timeout").length,
   minutes: ((performance.now() - began) / 60_000).toFixed(1),
   score: score(results),
   equivalent: apart,
