@@ -1,0 +1,179 @@
+/**
+ * `npm run mutation -- src/services [--count 2000] [--seed 1] [--out file.json]`: breaks one expression of a folder at a time and runs
+ * the tests that reach it. Prints the mutants that no test saw, and the score. The same seed and source have the same sample, and a
+ * smaller count is the beginning of a larger one, so two sets of tests can be compared.
+ */
+import { spawnSync } from "node:child_process"
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { parseArgs } from "node:util"
+import { type Place, placeOf, sampleOf } from "./mutation/Sample.ts"
+import { root, scratchCopy } from "./Scratch.ts"
+
+/** Folders of tests that a mutant of a folder is shown to, beside test/world, which reaches everything. A folder may be absent. */
+const testsOf: Readonly<Record<string, ReadonlyArray<string>>> = {
+  "src/services": ["test/services", "test/http", "test/conformance"],
+  "src/http": ["test/http", "test/conformance"],
+  "src/layers/iam": ["test/layers/iam", "test/services", "test/conformance"],
+  "src/layers/delivery": ["test/layers/delivery", "test/services", "test/conformance"],
+  "src/layers/store": ["test/layers/store", "test/conformance"],
+  "src/layers/diagnostics": ["test/cli", "test/layers/diagnostics"],
+  "src/layers/observability": ["test/observability", "test/layers/observability"],
+  "src/layers/settings": ["test/layers/settings", "test/cli"],
+  "src/layers/process": ["test/layers/process"],
+  "src/cli": ["test/cli"]
+}
+
+/** What Stryker reports; lines and columns count from 1. */
+interface Report {
+  readonly files: Readonly<
+    Record<
+      string,
+      {
+        readonly mutants: ReadonlyArray<{
+          readonly mutatorName: string
+          readonly replacement?: string
+          readonly location: { readonly start: Place; readonly end: Place }
+          readonly status: string
+          readonly statusReason?: string
+          readonly static?: boolean
+        }>
+      }
+    >
+  >
+}
+
+const { positionals, values } = parseArgs({
+  allowPositionals: true,
+  options: {
+    count: { type: "string", default: "2000" },
+    seed: { type: "string", default: "1" },
+    out: { type: "string" }
+  }
+})
+const print = (line: string) => process.stdout.write(`${line}\n`)
+
+const folder = (positionals[0] ?? "").replace(/\/$/, "")
+const tests = testsOf[folder]
+if (tests === undefined || positionals.length > 1) {
+  print(`Usage: npm run mutation -- <folder> [--count 2000] [--seed 1] [--out file.json]; a folder is one of`)
+  for (const name of Object.keys(testsOf)) print(`  ${name}`)
+  process.exit(64)
+}
+
+const began = performance.now()
+const sample = await sampleOf(root, folder, values.seed, Number(values.count))
+
+const settings = {
+  // Only the sample is compiled in: the switches of thousands of mutants would slow every loop.
+  mutate: sample.map(
+    ({ end, file, start }) => `${file}:${start.line + 1}:${start.column}-${end.line + 1}:${end.column}`
+  ),
+  plugins: ["@stryker-mutator/vitest-runner", "./scripts/mutation/Checker.mjs"],
+  testRunner: "vitest",
+  vitest: { configFile: "scripts/mutation/vitest.config.ts" },
+  checkers: ["sample"],
+  coverageAnalysis: "perTest",
+  // One for the checker, which ends before the first test, and one that runs tests.
+  concurrency: 1,
+  // The working folder is a copy already.
+  inPlace: true,
+  reporters: ["json", "progress-append-only"],
+  jsonReporter: { fileName: "mutation.json" },
+  // A mutant may also wait for ever without a test that ends.
+  timeoutMS: 120_000,
+  dryRunTimeoutMinutes: 60
+}
+
+/** Runs Stryker in a copy of the working tree, and returns its report. */
+const mutated = (): Report => {
+  const { folder: copy } = scratchCopy()
+  // What killed tests leave behind goes with it.
+  const temporary = mkdtempSync(join(tmpdir(), "music-mutation-"))
+  // The account of PostgreSQL reads there too.
+  chmodSync(temporary, 0o755)
+  process.once("exit", () => rmSync(temporary, { recursive: true, force: true }))
+  writeFileSync(join(copy, "stryker.config.json"), JSON.stringify(settings))
+  writeFileSync(join(copy, "sample.json"), JSON.stringify(sample.map(placeOf)))
+  const { status } = spawnSync(
+    process.execPath,
+    ["node_modules/@stryker-mutator/core/bin/stryker.js", "run"],
+    {
+      cwd: copy,
+      stdio: ["ignore", "inherit", "inherit"],
+      env: {
+        ...process.env,
+        TMPDIR: temporary,
+        MUTATION_COUNT: values.count,
+        MUTATION_SEED: values.seed,
+        MUTATION_ROOT: root,
+        MUTATION_TESTS: [...tests, "test/world"].join(" ")
+      }
+    }
+  )
+  if (status !== 0) process.exit(status ?? 1)
+  return JSON.parse(readFileSync(join(copy, "mutation.json"), "utf8"))
+}
+
+const flat = (text: string): string => text.replaceAll(/\s+/g, " ").trim()
+
+/** A line of equivalent.txt is `file: original → replacement # reason`; white space counts as one blank. */
+const equivalents = new Set(
+  readFileSync(join(root, "test/planted/equivalent.txt"), "utf8")
+    .split("\n")
+    .filter((line) => /^src\//.test(line))
+    .map((line) => flat(line.replace(/ # [^#]*$/, "")))
+)
+
+const before = ({ column, line }: Place): Place => ({ line: line - 1, column: column - 1 })
+
+/** The report on a mutant, by its place. */
+const reported = new Map(
+  Object.entries(mutated().files).flatMap(([file, { mutants }]) =>
+    mutants.map((mutant) => {
+      const { location, mutatorName: mutator, replacement = "", statusReason = "" } = mutant
+      const [start, end] = [before(location.start), before(location.end)]
+      const late = mutant.status === "Killed" && / timed out in \d+ms/.test(statusReason)
+      const found = { always: mutant.static === true, status: late ? "Timeout" : mutant.status }
+      return [placeOf({ file, start, end, mutator, original: "", replacement }), found]
+    })
+  )
+)
+
+const results = sample.map((mutant) => {
+  const { file, mutator, original, replacement, start } = mutant
+  const change = flat(`${file}: ${original} → ${replacement}`)
+  const { always = false, status = "absent" } = reported.get(placeOf(mutant)) ?? {}
+  return { status, file, line: start.line + 1, mutator, change, always, equivalent: equivalents.has(change) }
+})
+
+const isFound = ({ status }: { readonly status: string }) => status === "Killed" || status === "Timeout"
+const score = (mutants: ReadonlyArray<{ readonly status: string }>): string => {
+  // An invalid mutant says nothing about the tests.
+  const valid = mutants.filter(({ status }) => !/Error|Ignored|absent/.test(status))
+  const found = valid.filter(isFound).length
+  return `${found} of ${valid.length}, ${((100 * found) / Math.max(1, valid.length)).toFixed(1)} %`
+}
+
+for (const { change, equivalent, line, status } of results.filter((mutant) => !isFound(mutant)))
+  print(`${equivalent ? "equivalent" : status} ${line} ${change}`)
+const apart = results.filter(({ equivalent, status }) => equivalent && !isFound({ status })).length
+const summary = {
+  folder,
+  seed: values.seed,
+  mutants: sample.length,
+  "found by a time limit": results.filter(({ status }) => status === "Timeout").length,
+  minutes: ((performance.now() - began) / 60_000).toFixed(1),
+  score: score(results),
+  equivalent: apart,
+  "score without equivalent mutants": score(results.filter((one) => isFound(one) || !one.equivalent))
+}
+for (const [name, value] of Object.entries(summary)) print(`${name}: ${value}`)
+if (values.out !== undefined)
+  writeFileSync(values.out, `${JSON.stringify({ summary, results }, undefined, 1)}\n`)
+if (apart > 0.03 * sample.length) {
+  print("More than 3 % of the sample are listed as equivalent.")
+  process.exit(1)
+}
+process.exit(0)
