@@ -110,6 +110,22 @@ describe("Imports run one way", () => {
   })
 })
 
+describe("Tests outlive a rebuilt room", () => {
+  const tests = readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" })
+    .filter((name) => /\.(?:tsx?|mts)$/.test(name))
+    .map((name) => join("test", name))
+  const innards =
+    /from "[^"]*src\/(?:http\/(?:middleware|transport|body)|layers\/(?:store|iam|delivery|upstream|diagnostics|observability|process))/
+
+  it("at most 40 files import the innards of one", () => {
+    expect(tests.filter((file) => innards.test(text(file))).length).toBeLessThanOrEqual(40)
+  })
+
+  it("and none exports again what it imports", () => {
+    expect(tests.filter((file) => /^export .*from "/m.test(text(file)))).toEqual([])
+  })
+})
+
 describe("Style that the tools do not see", () => {
   const server = files.filter((file) => !file.startsWith("sandbox/"))
   const matches = (where: ReadonlyArray<string>, pattern: RegExp) =>
