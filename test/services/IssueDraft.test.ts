@@ -278,7 +278,10 @@ describe("The reporter's id", () => {
     "si%26amp%3B%2358%3Bdeejay",
     "si&#37;5C%75003adeejay",
     "si\\%783adeejay and si\\&#120;3adeejay",
-    "si:dee&NegativeThinSpace;jay and si:d&amp;af;eejay"
+    "si:dee&NegativeThinSpace;jay and si:d&amp;af;eejay",
+    // A compatibility form of a letter or digit ends the id, as it does where nothing is encoded.
+    ..."\u{1D500} \u00B2 \u2122 &#178;".split(" ").map((form) => `si\\u003adeejay${form}`),
+    "si:dee\\u0000jay\u{1D500}"
   ])("is removed wherever %j is written", (text) => {
     for (const content of everywhere(text)) {
       const issue = compose(content).text
