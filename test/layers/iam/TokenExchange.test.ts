@@ -18,6 +18,8 @@ const path = "/app-auth/tokens"
 const inProgress = faults.status(409, { error: { code: "idempotency_in_progress", message: "no" } })
 const token = (prefix: string, length = 43) => `${prefix}_${"a".repeat(length)}`
 
+const basic = (user: string, secret: string) => `Basic ${Buffer.from(`${user}:${secret}`).toString("base64")}`
+
 const grant = {
   access_token: token("oat"),
   token_type: "Bearer",
@@ -47,15 +49,15 @@ describe("exchange", () => {
       }
     )
     const [request] = asked(path)
-    assert.strictEqual(
-      header(request, "authorization"),
-      `Basic ${Buffer.from(`music:${testApplicationSecret}`).toString("base64")}`
-    )
-    assert.strictEqual(header(request, "idempotency-key"), key("login"))
-    assert.strictEqual(header(request, "content-type"), "application/x-www-form-urlencoded")
-    assert.strictEqual(header(request, "silicon-iam-supported-api-versions"), "v1")
+    const headers = {
+      authorization: basic("music", testApplicationSecret),
+      "idempotency-key": key("login"),
+      "content-type": "application/x-www-form-urlencoded",
+      "silicon-iam-supported-api-versions": "v1",
+      "x-testing-application": undefined
+    }
+    for (const [name, value] of Object.entries(headers)) assert.strictEqual(header(request, name), value)
     assert.match(header(request, "x-request-id") ?? "", /^[0-9a-f-]{36}$/)
-    assert.isUndefined(header(request, "x-testing-application"))
     deepStrictEqual(form(request), { app_id: "music", slt: Redacted.value(credential) })
   })
 
@@ -63,7 +65,7 @@ describe("exchange", () => {
     const { asked, environment, loginIn, testing } = yield* iamWorld()
     yield* loginIn(testing)
     const [request] = asked(path)
-    const expected = `Basic ${Buffer.from(`music:${environment.musicSecret}`).toString("base64")}`
+    const expected = basic("music", environment.musicSecret)
     assert.strictEqual(header(request, "authorization"), expected)
     assert.strictEqual(header(request, "x-testing-application"), expected)
     assert.isUndefined(request?.headers.get("x-testing-environment-key"))
@@ -126,44 +128,42 @@ describe("exchange", () => {
   it.scoped("rejects another status, and another version of the contract", function* () {
     const { iam, simulator } = yield* iamWorld()
     const version = (value: string) => ({ "silicon-iam-api-version": value })
-    simulator.fail({ fault: reply(grant, 201) })
-    simulator.fail({ fault: faults.status(200, grant, version("v2")) })
-    simulator.fail({ fault: faults.status(200, grant, version("v1, v1")) })
-    simulator.fail({ fault: faults.status(200, grant, version("")) })
     const refusal = { error: { code: "invalid_grant", message: "no" } }
-    simulator.fail({ fault: faults.status(400, refusal, version("v2")) })
-    simulator.fail({ fault: faults.status(400, refusal, version("v1")) })
-    const failures = yield* Effect.forEach([1, 2, 3, 4, 5, 6], () =>
-      Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
-    )
-    deepStrictEqual(
-      failures.map(({ _tag }) => _tag),
-      ["Unknown", "Unknown", "Unknown", "Unknown", "Unknown", "Refused"]
-    )
+    for (const [fault, _tag] of [
+      [reply(grant, 201), "Unknown"],
+      [faults.status(200, grant, version("v2")), "Unknown"],
+      [faults.status(200, grant, version("v1, v1")), "Unknown"],
+      [faults.status(200, grant, version("")), "Unknown"],
+      [faults.status(400, refusal, version("v2")), "Unknown"],
+      [faults.status(400, refusal, version("v1")), "Refused"]
+    ] as const) {
+      simulator.fail({ fault })
+      const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
+      assert.include(failure, { _tag })
+    }
   })
 })
 
 describe("a call to IAM", () => {
   it.scoped("has no effect when IAM is overloaded, and an unknown outcome on its other faults", function* () {
     const { iam, simulator } = yield* iamWorld()
-    const fault = (status: number, code: string) =>
-      faults.status(status, { error: { code, message: "no" } }, { "retry-after": "5" })
     const exchange = iam.exchange(production, Redacted.make("oac"), key("login"))
-    simulator.fail({ fault: fault(503, "server_overloaded") })
-    assert.deepInclude(yield* Effect.flip(exchange), { _tag: "NotExecuted", retryAfterSeconds: 5 })
-    for (const [status, code] of [
-      [500, "internal_error"],
-      [503, "service_unavailable"],
-      [503, "provider_unavailable"],
-      [504, "request_timeout"]
+    for (const [status, code, _tag] of [
+      [503, "server_overloaded", "NotExecuted"],
+      [500, "internal_error", "Unknown"],
+      [503, "service_unavailable", "Unknown"],
+      [503, "provider_unavailable", "Unknown"],
+      [504, "request_timeout", "Unknown"]
     ] as const) {
-      simulator.fail({ fault: fault(status, code) })
-      assert.deepInclude(yield* Effect.flip(exchange), { _tag: "Unknown", retryAfterSeconds: 5 })
+      simulator.fail({
+        fault: faults.status(status, { error: { code, message: "no" } }, { "retry-after": "5" })
+      })
+      assert.include(yield* Effect.flip(exchange), { _tag, retryAfterSeconds: 5 })
     }
   })
 
   it.scoped(
-    "in progress is polled 7 times: a login, refresh or logout has 8 calls a minute, and is 429 then",
+    "in progress is polled 7 times: a login, refresh or logout has 8 calls a minute, then 429",
     function* () {
       const { iam, login, simulator, slt } = yield* iamWorld()
       const { refreshToken } = yield* login()
@@ -192,8 +192,7 @@ describe("a call to IAM", () => {
       Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
     )
     yield* until(() => server.seen.length === 1)
-    const basic = Buffer.from(`radio:${testApplicationSecret}`).toString("base64")
-    assert.strictEqual(header(server.seen[0], "authorization"), `Basic ${basic}`)
+    assert.strictEqual(header(server.seen[0], "authorization"), basic("radio", testApplicationSecret))
     deepStrictEqual(form(server.seen[0]), { app_id: "radio", slt: "oac" })
     yield* TestClock.adjust("2999 millis")
     assert.isTrue(Option.isNone(yield* Fiber.poll(calling)))
