@@ -120,16 +120,13 @@ const rows: ReadonlyArray<
 ]
 
 describe("A request", () => {
-  it.each(rows)(
-    "of %s accepts as %s what its row names, and refuses the rest",
-    (name, field, fits, misses) => {
-      for (const value of fits) expect(problems(name, bodyWith(name, field, value))).toEqual([])
-      for (const value of misses)
-        expect(problems(name, bodyWith(name, field, value)), JSON.stringify(value)?.slice(0, 100)).toContain(
-          pathOf(name, field)
-        )
-    }
-  )
+  it.each(rows)("of %s accepts a %s of its row, and refuses the rest", (name, field, fits, misses) => {
+    for (const value of fits) expect(problems(name, bodyWith(name, field, value))).toEqual([])
+    for (const value of misses)
+      expect(problems(name, bodyWith(name, field, value)), JSON.stringify(value)?.slice(0, 100)).toContain(
+        pathOf(name, field)
+      )
+  })
 
   it.each(Object.keys(bodies))("of %s is an object without unknown fields", (name) => {
     expect(problems(name, bodies[name]?.[1])).toEqual([])

@@ -4,9 +4,9 @@ import { requestedScopes } from "../../src/schema/Identity.ts"
 import { version } from "../../src/schema/Release.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { production, scenario } from "../support/UseCaseLayers.ts"
+import { production, scenariosWith } from "../support/UseCaseLayers.ts"
 
-scenario(
+scenariosWith({ settings: { minCli: "0.7.0", organisation: "harbor", iam: { url: "https://iam.example" } } })(
   "The descriptors name the versions, the parameters of a login, and the plane",
   function* () {
     const { iam, version: describeVersion } = yield* Effect.provide(Descriptors, Descriptors.Default)
@@ -24,6 +24,5 @@ scenario(
         scopes: [...requestedScopes],
         version
       })
-  },
-  { settings: { minCli: "0.7.0", organisation: "harbor", iam: { url: "https://iam.example" } } }
+  }
 )

@@ -108,7 +108,7 @@ sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
     ["a defect", (answer) => Effect.die(`defect ${answer}`), (run) => Exit.die(`defect ${run}`)]
   ]
   effect.each(ends)(
-    "gives %s to all identical requests in flight, and does not keep it",
+    "gives %s to all identical requests in flight, and forgets it",
     function* ([, end, expected]) {
       const { executeOnce } = yield* Idempotency
       const work = yield* makeWork

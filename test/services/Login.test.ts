@@ -39,36 +39,33 @@ const logout = (token: string) =>
   ).pipe(inRequest())
 
 describe("a login", () => {
-  scenario(
-    "returns the session of the SLT's actor in four upstream round trips under derived keys",
-    function* () {
-      const { iam, slt } = yield* prepared
-      const { access_token, refresh_token, ting, ...rest } = yield* login(slt, callerKey("mine"))
-      expect([access_token, refresh_token]).toEqual([
-        expect.stringMatching(/^oat_/),
-        expect.stringMatching(/^ort_/)
-      ])
-      expect(ting).toEqual({ subscribed: true, subscription_id: expect.stringMatching(/^sub_/) })
-      expect(rest).toEqual({
-        token_type: "Bearer",
-        expires_in: 1800,
-        scope: requestedScopes.join(" "),
-        actor: { type: "silicon", public_id: "si:deejay" },
-        org_id: "acme",
-        org_ids: ["acme"],
-        testing_environment_id: null
-      })
-      for (const [method, calls] of [
-        ["exchange", 1],
-        ["introspect", 1],
-        ["prove", 1],
-        ["warmCatalogue", 1],
-        ["revoke", 0]
-      ] as const)
-        expect([method, yield* iam.calls(method)]).toEqual([method, calls])
-      expect(yield* iam.keys("exchange")).toEqual([upstreamKey("login", production, callerKey("mine"))])
-    }
-  )
+  scenario("returns the session of the SLT's actor in four round trips", function* () {
+    const { iam, slt } = yield* prepared
+    const { access_token, refresh_token, ting, ...rest } = yield* login(slt, callerKey("mine"))
+    expect([access_token, refresh_token]).toEqual([
+      expect.stringMatching(/^oat_/),
+      expect.stringMatching(/^ort_/)
+    ])
+    expect(ting).toEqual({ subscribed: true, subscription_id: expect.stringMatching(/^sub_/) })
+    expect(rest).toEqual({
+      token_type: "Bearer",
+      expires_in: 1800,
+      scope: requestedScopes.join(" "),
+      actor: { type: "silicon", public_id: "si:deejay" },
+      org_id: "acme",
+      org_ids: ["acme"],
+      testing_environment_id: null
+    })
+    for (const [method, calls] of [
+      ["exchange", 1],
+      ["introspect", 1],
+      ["prove", 1],
+      ["warmCatalogue", 1],
+      ["revoke", 0]
+    ] as const)
+      expect([method, yield* iam.calls(method)]).toEqual([method, calls])
+    expect(yield* iam.keys("exchange")).toEqual([upstreamKey("login", production, callerKey("mine"))])
+  })
 
   scenario("sorts scopes and organisations", function* () {
     const { iam } = yield* prepared
@@ -119,27 +116,24 @@ describe("a login", () => {
     })
   })
 
-  scenario(
-    "in a testing plane takes a public id as the SLT, makes a session for every key, and is apart",
-    function* () {
-      const { iam } = yield* prepared
-      const environment = yield* iam.environment("e2e")
-      const { plane, state } = environment
-      for (const one of [state, iam.production]) one.addActor("si:tester", ["acme"])
-      const tester = Redacted.make("si:tester")
-      const first = yield* login(tester, callerKey("1"), plane)
-      const second = yield* login(tester, callerKey("2"), plane)
-      expect(first.testing_environment_id).toBe(plane.environmentId)
-      expect(first.access_token).not.toBe(second.access_token)
-      expect(yield* iam.keys("exchange")).toEqual(
-        ["1", "2"].map((name) => upstreamKey("login", plane, callerKey(name)))
-      )
-      expect(yield* codeOf(login(tester))).toBe("slt_rejected")
-      expect(yield* isLive(first.access_token)).toBe(false)
-      yield* iam.deleteEnvironment(environment)
-      expect(yield* codeOf(login(tester, callerKey("3"), plane))).toBe("testing_secret_invalid")
-    }
-  )
+  scenario("in a testing plane takes a public id as the SLT, and is apart", function* () {
+    const { iam } = yield* prepared
+    const environment = yield* iam.environment("e2e")
+    const { plane, state } = environment
+    for (const one of [state, iam.production]) one.addActor("si:tester", ["acme"])
+    const tester = Redacted.make("si:tester")
+    const first = yield* login(tester, callerKey("1"), plane)
+    const second = yield* login(tester, callerKey("2"), plane)
+    expect(first.testing_environment_id).toBe(plane.environmentId)
+    expect(first.access_token).not.toBe(second.access_token)
+    expect(yield* iam.keys("exchange")).toEqual(
+      ["1", "2"].map((name) => upstreamKey("login", plane, callerKey(name)))
+    )
+    expect(yield* codeOf(login(tester))).toBe("slt_rejected")
+    expect(yield* isLive(first.access_token)).toBe(false)
+    yield* iam.deleteEnvironment(environment)
+    expect(yield* codeOf(login(tester, callerKey("3"), plane))).toBe("testing_secret_invalid")
+  })
 })
 
 describe("an SLT", () => {
@@ -156,17 +150,14 @@ describe("an SLT", () => {
 })
 
 describe("the same key", () => {
-  scenario(
-    "replays the session for 10 minutes, with the rest of its lifetime, and never later",
-    function* () {
-      const { slt } = yield* prepared
-      const first = yield* login(slt)
-      yield* TestClock.adjust("599 seconds")
-      expect(yield* login(slt)).toEqual({ ...first, expires_in: 1800 - 599 })
-      yield* TestClock.adjust("1 seconds")
-      expect(yield* codeOf(login(slt))).toBe("idempotency_response_expired")
-    }
-  )
+  scenario("replays the session for 10 minutes, with the rest of its lifetime", function* () {
+    const { slt } = yield* prepared
+    const first = yield* login(slt)
+    yield* TestClock.adjust("599 seconds")
+    expect(yield* login(slt)).toEqual({ ...first, expires_in: 1800 - 599 })
+    yield* TestClock.adjust("1 seconds")
+    expect(yield* codeOf(login(slt))).toBe("idempotency_response_expired")
+  })
 
   scenario("conflicts with another SLT, in flight and later, and spends nothing", function* () {
     const { iam, slt } = yield* prepared
@@ -196,7 +187,7 @@ describe("the same key", () => {
     ["introspect", unreachable("iam"), 2, "before"]
   ]
   scenario.each(failures)(
-    "is that of every attempt: after a failed %s with %j the SLT is spent once",
+    "of every attempt: after a failed %s with %j the SLT is spent once",
     function* ([method, failure, times, when]) {
       const { iam, slt } = yield* prepared
       yield* iam.failNext(method, failure, { times, when })
@@ -247,7 +238,7 @@ describe("a login whose new family was revoked", () => {
   })
 
   scenario.each(["before", "after"] as const)(
-    "is an outage while the revocation has no answer (%s), and a refusal then",
+    "is an outage while the revocation is lost %s its effect",
     function* (when) {
       const { iam, tryAgain, waiting } = yield* withoutOrganisation
       yield* iam.failNext("revoke", lost("iam"), { times: 3, when })
@@ -267,19 +258,16 @@ describe("a login whose new family was revoked", () => {
     expect(yield* waiting).toBe("forbidden")
   })
 
-  scenario(
-    "succeeds when the revocation failed and the actor joined an organisation afterwards",
-    function* () {
-      const { iam, slt, waiting } = yield* withoutOrganisation
-      yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
-      expect(yield* waiting).toBe("dependency_unavailable")
-      iam.production.setMember("si:deejay", "acme", true)
-      const session = yield* login(slt)
-      expect(session.ting.subscribed).toBe(true)
-      yield* logout(session.refresh_token)
-      expect(yield* codeOf(login(slt))).toBe("slt_rejected")
-    }
-  )
+  scenario("succeeds after a failed revocation when the actor joined an organisation", function* () {
+    const { iam, slt, waiting } = yield* withoutOrganisation
+    yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
+    expect(yield* waiting).toBe("dependency_unavailable")
+    iam.production.setMember("si:deejay", "acme", true)
+    const session = yield* login(slt)
+    expect(session.ting.subscribed).toBe(true)
+    yield* logout(session.refresh_token)
+    expect(yield* codeOf(login(slt))).toBe("slt_rejected")
+  })
 
   scenario("answers slt_rejected when the record was lost", function* () {
     const { store, tryAgain } = yield* withoutOrganisation
@@ -289,26 +277,23 @@ describe("a login whose new family was revoked", () => {
 })
 
 describe("registration at a login", () => {
-  scenario(
-    "is recorded without secrets under the upstream key, and returned again without another call",
-    function* () {
-      const { iam, slt, store, ting } = yield* prepared
-      const session = yield* login(slt)
-      expect(yield* ting.isRegistered(deejay)).toBe(true)
-      expect(yield* store.seen("loginOutcomes.record")).toEqual([
-        [
-          upstreamKey("login", production, callerKey("login")),
-          "production",
-          LoginOutcome.Registration({ ting: session.ting, transient: false })
-        ]
-      ])
-      // A replay does not restore a grant that the recipient revoked in between.
-      yield* ting.revokeGrant(deejay)
-      expect((yield* login(slt)).ting).toEqual(session.ting)
-      expect([yield* ting.calls("register"), yield* iam.calls("prove")]).toEqual([1, 1])
-      expect(yield* ting.isRegistered(deejay)).toBe(false)
-    }
-  )
+  scenario("is recorded without secrets, and returned again without another call", function* () {
+    const { iam, slt, store, ting } = yield* prepared
+    const session = yield* login(slt)
+    expect(yield* ting.isRegistered(deejay)).toBe(true)
+    expect(yield* store.seen("loginOutcomes.record")).toEqual([
+      [
+        upstreamKey("login", production, callerKey("login")),
+        "production",
+        LoginOutcome.Registration({ ting: session.ting, transient: false })
+      ]
+    ])
+    // A replay does not restore a grant that the recipient revoked in between.
+    yield* ting.revokeGrant(deejay)
+    expect((yield* login(slt)).ting).toEqual(session.ting)
+    expect([yield* ting.calls("register"), yield* iam.calls("prove")]).toEqual([1, 1])
+    expect(yield* ting.isRegistered(deejay)).toBe(false)
+  })
 
   /** The code in the session, the calls that fail with it, and whether the next login with the key registers. */
   const failures: ReadonlyArray<readonly ["register" | "prove", UpstreamFailure, string, number, boolean]> = [
@@ -351,21 +336,18 @@ describe("registration at a login", () => {
     }
   )
 
-  scenario(
-    "is done again when its record could not be written, or when IAM does not call the grant a replay",
-    function* () {
-      const { iam, slt, store, ting } = yield* prepared
-      for (const method of ["loginOutcomes.record", "recipients.activate"] as const)
-        yield* store.breakDown(method)
-      expect((yield* login(slt)).ting.subscribed).toBe(true)
-      yield* store.repair("loginOutcomes.record")
-      yield* login(slt)
-      expect(yield* ting.calls("register")).toBe(2)
-      yield* iam.alterGrant((grant) => ({ ...grant, replayed: false }))
-      yield* login(slt)
-      expect(yield* ting.calls("register")).toBe(3)
-    }
-  )
+  scenario("is done again without a record, or when IAM calls the grant no replay", function* () {
+    const { iam, slt, store, ting } = yield* prepared
+    for (const method of ["loginOutcomes.record", "recipients.activate"] as const)
+      yield* store.breakDown(method)
+    expect((yield* login(slt)).ting.subscribed).toBe(true)
+    yield* store.repair("loginOutcomes.record")
+    yield* login(slt)
+    expect(yield* ting.calls("register")).toBe(2)
+    yield* iam.alterGrant((grant) => ({ ...grant, replayed: false }))
+    yield* login(slt)
+    expect(yield* ting.calls("register")).toBe(3)
+  })
 
   scenario("is left out when the record cannot be read", function* () {
     const { slt, store, ting } = yield* prepared

@@ -43,30 +43,27 @@ const without = (caller: Caller, ...scopesOfThese: ReadonlyArray<string>): Calle
 })
 
 describe("a ting", () => {
-  scenario(
-    "has organisation and recipient of the verified session; the same again is a replay with a new proof",
-    function* () {
-      const { iam, proofs, send, sends } = yield* prepared()
-      const sent = yield* send({ metadata: { mood: "calm" } })
-      expect(sent).toEqual({
-        id: expect.stringMatching(/^msg_/),
-        created_at: "2026-11-21T10:00:00.400Z",
-        key: fired.key,
-        silent: false,
-        replayed: false
-      })
-      expect(read((yield* sends)[0]?.body)).toEqual({
-        org_id: "acme",
-        type: fired.type,
-        for: "si:deejay",
-        key: fired.key,
-        data: { trigger: 7 },
-        metadata: { mood: "calm" }
-      })
-      expect(yield* send({ metadata: { mood: "calm" } })).toEqual({ ...sent, replayed: true })
-      expect(yield* iam.calls("prove")).toBe(proofs + 2)
-    }
-  )
+  scenario("is that of the verified session; the same again is a replay with a new proof", function* () {
+    const { iam, proofs, send, sends } = yield* prepared()
+    const sent = yield* send({ metadata: { mood: "calm" } })
+    expect(sent).toEqual({
+      id: expect.stringMatching(/^msg_/),
+      created_at: "2026-11-21T10:00:00.400Z",
+      key: fired.key,
+      silent: false,
+      replayed: false
+    })
+    expect(read((yield* sends)[0]?.body)).toEqual({
+      org_id: "acme",
+      type: fired.type,
+      for: "si:deejay",
+      key: fired.key,
+      data: { trigger: 7 },
+      metadata: { mood: "calm" }
+    })
+    expect(yield* send({ metadata: { mood: "calm" } })).toEqual({ ...sent, replayed: true })
+    expect(yield* iam.calls("prove")).toBe(proofs + 2)
+  })
 
   scenario("reports that the recipient muted the type", function* () {
     const { send, ting } = yield* prepared()
@@ -103,16 +100,13 @@ describe("a ting", () => {
     expect(yield* iam.calls("prove")).toBe(proofs + 2)
   })
 
-  scenario(
-    "is repeated with a new proof and the same bytes; with a lost answer it is a replay then",
-    function* () {
-      const { send, sends, ting } = yield* prepared()
-      yield* ting.failNext("send", lost("ting"), { when: "after" })
-      expect((yield* advanceClockDuring(send())).replayed).toBe(true)
-      const [one, other, ...more] = yield* sends
-      expect([one?.body === other?.body, one?.proof === other?.proof, more]).toEqual([true, false, []])
-    }
-  )
+  scenario("is repeated with a new proof and the same bytes after a lost answer", function* () {
+    const { send, sends, ting } = yield* prepared()
+    yield* ting.failNext("send", lost("ting"), { when: "after" })
+    expect((yield* advanceClockDuring(send())).replayed).toBe(true)
+    const [one, other, ...more] = yield* sends
+    expect([one?.body === other?.body, one?.proof === other?.proof, more]).toEqual([true, false, []])
+  })
 
   scenario("that failed is never sent later: there is no outbox", function* () {
     const { send, sends, ting } = yield* prepared()
@@ -137,7 +131,7 @@ describe("a ting", () => {
   })
 
   scenario.each([false, true])(
-    "shares one call with an identical one, which is a replay (the first caller disconnects: %s)",
+    "shares one call with an identical one (the first disconnects: %s)",
     function* (leaves) {
       const { send, ting } = yield* prepared()
       const held = yield* ting.hold("send")
@@ -167,25 +161,22 @@ describe("a ting", () => {
 })
 
 describe("the scopes of a session", () => {
-  scenario(
-    "are checked before a proof is requested: that of the call and that of the identity",
-    function* () {
-      const { caller, iam, plane, proofs } = yield* unregistered
-      const notifications = yield* Notifications
-      const calls = [
-        [scopes.send, (who: Caller) => notifications.send(plane, who, fired)],
-        [scopes.register, (who: Caller) => notifications.subscribe(plane, who)]
-      ] as const
-      for (const [own, call] of calls)
-        for (const lacking of [[own], [scopes.identity], [own, scopes.identity]])
-          expect(
-            yield* codeOf<unknown, { readonly code: string }, never>(call(without(caller, ...lacking)))
-          ).toBe("reconsent_required")
-      expect(yield* iam.calls("prove")).toBe(proofs)
-      yield* notifications.subscribe(plane, without(caller, scopes.send))
-      yield* notifications.send(plane, without(caller, scopes.register), fired)
-    }
-  )
+  scenario("are checked before a proof is requested", function* () {
+    const { caller, iam, plane, proofs } = yield* unregistered
+    const notifications = yield* Notifications
+    const calls = [
+      [scopes.send, (who: Caller) => notifications.send(plane, who, fired)],
+      [scopes.register, (who: Caller) => notifications.subscribe(plane, who)]
+    ] as const
+    for (const [own, call] of calls)
+      for (const lacking of [[own], [scopes.identity], [own, scopes.identity]])
+        expect(
+          yield* codeOf<unknown, { readonly code: string }, never>(call(without(caller, ...lacking)))
+        ).toBe("reconsent_required")
+    expect(yield* iam.calls("prove")).toBe(proofs)
+    yield* notifications.subscribe(plane, without(caller, scopes.send))
+    yield* notifications.send(plane, without(caller, scopes.register), fired)
+  })
 })
 
 describe("the subscription", () => {
@@ -210,55 +201,49 @@ describe("the subscription", () => {
     expect(yield* ting.isRegistered(deejay)).toBe(true)
   })
 
-  scenario(
-    "shares one call between equal requests, and none with another caller or organisation",
-    function* () {
-      const iam = yield* SimulatedIam
-      iam.production.addActor("c:ana", ["zenith"])
-      const { caller, plane, ting } = yield* prepared({ actor: "c:ana", registered: false })
-      const elsewhere = yield* (yield* Sessions).authenticate(plane, {
-        ...caller.credential,
-        organisation: "zenith"
-      })
-      const singer = yield* signedIn({ actor: "si:singer" })
-      const notifications = yield* Notifications
-      const held = yield* ting.hold("register")
-      const all = yield* Effect.fork(
-        Effect.forEach(
-          [caller, caller, elsewhere, singer.caller],
-          (one) => notifications.subscribe(plane, one).pipe(inRequest()),
-          { concurrency: "unbounded" }
-        )
+  scenario("shares one call between equal requests only", function* () {
+    const iam = yield* SimulatedIam
+    iam.production.addActor("c:ana", ["zenith"])
+    const { caller, plane, ting } = yield* prepared({ actor: "c:ana", registered: false })
+    const elsewhere = yield* (yield* Sessions).authenticate(plane, {
+      ...caller.credential,
+      organisation: "zenith"
+    })
+    const singer = yield* signedIn({ actor: "si:singer" })
+    const notifications = yield* Notifications
+    const held = yield* ting.hold("register")
+    const all = yield* Effect.fork(
+      Effect.forEach(
+        [caller, caller, elsewhere, singer.caller],
+        (one) => notifications.subscribe(plane, one).pipe(inRequest()),
+        { concurrency: "unbounded" }
       )
-      yield* held.arrived
-      yield* settle
-      yield* held.release
-      const made = yield* Fiber.join(all)
-      expect(made.map((subscription) => subscription.for)).toEqual(["c:ana", "c:ana", "c:ana", "si:singer"])
-      expect([new Set(made.map(({ id }) => id)).size, yield* ting.calls("register")]).toEqual([3, 3])
-    }
-  )
+    )
+    yield* held.arrived
+    yield* settle
+    yield* held.release
+    const made = yield* Fiber.join(all)
+    expect(made.map((subscription) => subscription.for)).toEqual(["c:ana", "c:ana", "c:ana", "si:singer"])
+    expect([new Set(made.map(({ id }) => id)).size, yield* ting.calls("register")]).toEqual([3, 3])
+  })
 })
 
 describe("ting_ready", () => {
   const ready = Effect.flatMap(Store, (store) => store.recipients.isActive(deejay))
 
-  scenario(
-    "turns false after a recipient_not_registered, and true after an accepted ting, not after a replay",
-    function* () {
-      const { send, store, ting } = yield* prepared()
-      yield* send()
-      yield* ting.revokeGrant(deejay)
-      expect(yield* codeOf(send({ key: "si:deejay/other" }))).toBe("recipient_not_registered")
-      expect(yield* ready).toBe(false)
-      expect((yield* send()).replayed).toBe(true)
-      expect(yield* ready).toBe(false)
-      yield* (yield* Notifications).subscribe(production, (yield* signedIn()).caller)
-      yield* store.recipients.deactivate(deejay)
-      yield* send({ key: "si:deejay/third" })
-      expect(yield* ready).toBe(true)
-    }
-  )
+  scenario("turns false after a recipient_not_registered, and true after an accepted ting", function* () {
+    const { send, store, ting } = yield* prepared()
+    yield* send()
+    yield* ting.revokeGrant(deejay)
+    expect(yield* codeOf(send({ key: "si:deejay/other" }))).toBe("recipient_not_registered")
+    expect(yield* ready).toBe(false)
+    expect((yield* send()).replayed).toBe(true)
+    expect(yield* ready).toBe(false)
+    yield* (yield* Notifications).subscribe(production, (yield* signedIn()).caller)
+    yield* store.recipients.deactivate(deejay)
+    yield* send({ key: "si:deejay/third" })
+    expect(yield* ready).toBe(true)
+  })
 
   scenario("does not change on any other failure, and is written only when it changes", function* () {
     const { send, ting } = yield* prepared()

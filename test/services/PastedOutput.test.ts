@@ -204,26 +204,23 @@ describe("Pasted output", () => {
     )
   })
 
-  it.scopedLive(
-    "is filed without the line of a coloured token, and with all other lines of 20 KB",
-    function* () {
-      const { base, world } = yield* startTestSandbox
-      const lines = FastCheck.sample(logLine, { numRuns: 700, seed: 2 })
-      const secret = randomToken("oat")
-      const coloured = `app.log:${red}${secret.slice(0, 8)}${reset}${secret.slice(8)}`
-      const half = (some: ReadonlyArray<string>) => some.join("\n").slice(0, 9_800)
-      const message = [half(lines.slice(0, 350)), coloured, half(lines.slice(350))].join("\n")
-      const answer = yield* Effect.promise(() =>
-        fetch(`${base}/api/v1/reports`, {
-          method: "POST",
-          headers: { "content-type": "application/json", "idempotency-key": "pasted-output-0123456789" },
-          body: JSON.stringify({ message })
-        })
-      )
-      expect(answer.status).toBe(200)
-      const issues = () => world.tracker.issues(repositoryName)
-      yield* Effect.promise(() => expect.poll(() => issues().length).toBe(1))
-      expect(issues()[0]?.body).toContain(message.replace(coloured, "app.log:[redacted]"))
-    }
-  )
+  it.scopedLive("is filed without a coloured token, and with all other lines of 20 KB", function* () {
+    const { base, world } = yield* startTestSandbox
+    const lines = FastCheck.sample(logLine, { numRuns: 700, seed: 2 })
+    const secret = randomToken("oat")
+    const coloured = `app.log:${red}${secret.slice(0, 8)}${reset}${secret.slice(8)}`
+    const half = (some: ReadonlyArray<string>) => some.join("\n").slice(0, 9_800)
+    const message = [half(lines.slice(0, 350)), coloured, half(lines.slice(350))].join("\n")
+    const answer = yield* Effect.promise(() =>
+      fetch(`${base}/api/v1/reports`, {
+        method: "POST",
+        headers: { "content-type": "application/json", "idempotency-key": "pasted-output-0123456789" },
+        body: JSON.stringify({ message })
+      })
+    )
+    expect(answer.status).toBe(200)
+    const issues = () => world.tracker.issues(repositoryName)
+    yield* Effect.promise(() => expect.poll(() => issues().length).toBe(1))
+    expect(issues()[0]?.body).toContain(message.replace(coloured, "app.log:[redacted]"))
+  })
 })

@@ -230,7 +230,7 @@ describe("Redaction of JSON", () => {
   })
 
   it.each(["\u200B", "\u00AD", "\u2060", "\uFEFF", "\u{E0020}", "\u0000"])(
-    "finds a credential with %j inside, and keeps all other text unchanged",
+    "finds a credential with %j inside, and keeps all other text",
     (unseen) => {
       const split = `oat_${unseen.repeat(3)}${t}`
       expect(redact(`a ${unseen}b ${split}, c${unseen}`)).toBe(`a ${unseen}b ${redactedText}, c${unseen}`)

@@ -42,21 +42,18 @@ const x = (count: number) => "x".repeat(count)
 const identities = [scopes.identity, "self.profile.read"]
 
 describe("a refresh", () => {
-  scenario(
-    "rotates the pair in two round trips under a derived key, and returns the session without `ting`",
-    function* () {
-      const { access, iam, made, token } = yield* session()
-      const before = [yield* iam.calls("introspect"), yield* iam.calls("prove")]
-      const fresh = yield* refresh(token, callerKey("mine"))
-      const { ting: _, ...shape } = made
-      expect(fresh).toEqual({ ...shape, access_token: expect.any(String), refresh_token: expect.any(String) })
-      expect([fresh.access_token === access, fresh.refresh_token === token]).toEqual([false, false])
-      expect(yield* isLive(access)).toBe(true)
-      expect(yield* iam.keys("refresh")).toEqual([upstreamKey("refresh", production, callerKey("mine"))])
-      // The last one is that of `isLive`.
-      expect([(yield* iam.calls("introspect")) - 2, yield* iam.calls("prove")]).toEqual(before)
-    }
-  )
+  scenario("rotates the pair in two round trips, and returns the session without `ting`", function* () {
+    const { access, iam, made, token } = yield* session()
+    const before = [yield* iam.calls("introspect"), yield* iam.calls("prove")]
+    const fresh = yield* refresh(token, callerKey("mine"))
+    const { ting: _, ...shape } = made
+    expect(fresh).toEqual({ ...shape, access_token: expect.any(String), refresh_token: expect.any(String) })
+    expect([fresh.access_token === access, fresh.refresh_token === token]).toEqual([false, false])
+    expect(yield* isLive(access)).toBe(true)
+    expect(yield* iam.keys("refresh")).toEqual([upstreamKey("refresh", production, callerKey("mine"))])
+    // The last one is that of `isLive`.
+    expect([(yield* iam.calls("introspect")) - 2, yield* iam.calls("prove")]).toEqual(before)
+  })
 
   scenario("never adds scopes, and keeps its actor after the identity scope was withdrawn", function* () {
     const { iam, token } = yield* session({ scopes: identities })
@@ -93,47 +90,41 @@ describe("a refresh", () => {
     expect((yield* refresh(token)).actor.public_id).toBe("si:deejay")
   })
 
-  scenario(
-    "under a new key of a consumed token revokes the whole family, and says to log in again",
-    function* () {
-      const { access, iam, token } = yield* session()
-      const fresh = yield* refresh(token)
-      const refused = [
-        yield* Effect.flip(refresh(token, callerKey("new"))),
-        yield* Effect.flip(refresh("nonsense"))
-      ]
-      for (const failure of refused)
-        expect(failure).toMatchObject({
-          code: "unauthenticated",
-          hint: expect.stringMatching(/^Log in again(?!.*(?:access token|refresh the session))/),
-          message: expect.stringMatching(/refresh token/)
-        })
-      expect(yield* iam.calls("refresh")).toBe(2)
-      for (const one of [access, fresh.access_token]) expect(yield* isLive(one)).toBe(false)
-      expect(yield* codeOf(refresh(fresh.refresh_token, callerKey("next")))).toBe("unauthenticated")
-    }
-  )
+  scenario("of a consumed token under a new key revokes the family, and says to log in", function* () {
+    const { access, iam, token } = yield* session()
+    const fresh = yield* refresh(token)
+    const refused = [
+      yield* Effect.flip(refresh(token, callerKey("new"))),
+      yield* Effect.flip(refresh("nonsense"))
+    ]
+    for (const failure of refused)
+      expect(failure).toMatchObject({
+        code: "unauthenticated",
+        hint: expect.stringMatching(/^Log in again(?!.*(?:access token|refresh the session))/),
+        message: expect.stringMatching(/refresh token/)
+      })
+    expect(yield* iam.calls("refresh")).toBe(2)
+    for (const one of [access, fresh.access_token]) expect(yield* isLive(one)).toBe(false)
+    expect(yield* codeOf(refresh(fresh.refresh_token, callerKey("next")))).toBe("unauthenticated")
+  })
 
-  scenario(
-    "of a string that is no well-formed token is 401 without a call; IAM judges the others",
-    function* () {
-      const { iam } = yield* session()
-      for (const token of [
-        "",
-        "ort_",
-        `ort_${x(27)}`,
-        `ort_${x(8189)}`,
-        `ort_${x(40)} `,
-        `oat_${x(43)}`,
-        "nonsense"
-      ])
-        expect(yield* codeOf(refresh(token))).toBe("unauthenticated")
-      expect(yield* iam.calls("refresh")).toBe(0)
-      for (const token of [`ort_${x(28)}`, `ort_${x(8_188)}`, `ort_${"!~/+=.".repeat(5)}`])
-        expect(yield* codeOf(refresh(token, callerKey(String(token.length))))).toBe("unauthenticated")
-      expect(yield* iam.calls("refresh")).toBe(3)
-    }
-  )
+  scenario("of a string that is no well-formed token is 401 without a call", function* () {
+    const { iam } = yield* session()
+    for (const token of [
+      "",
+      "ort_",
+      `ort_${x(27)}`,
+      `ort_${x(8189)}`,
+      `ort_${x(40)} `,
+      `oat_${x(43)}`,
+      "nonsense"
+    ])
+      expect(yield* codeOf(refresh(token))).toBe("unauthenticated")
+    expect(yield* iam.calls("refresh")).toBe(0)
+    for (const token of [`ort_${x(28)}`, `ort_${x(8_188)}`, `ort_${"!~/+=.".repeat(5)}`])
+      expect(yield* codeOf(refresh(token, callerKey(String(token.length))))).toBe("unauthenticated")
+    expect(yield* iam.calls("refresh")).toBe(3)
+  })
 
   scenario("conflicts with another token under its key, in flight or later", function* () {
     const { iam, token } = yield* session()

@@ -12,7 +12,15 @@ import type { SettingsOverrides } from "../support/Settings.ts"
 import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import { admitted, message, submit } from "../support/Submitting.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { bearer, callerKey, lost, scenario, signedIn, unreachable } from "../support/UseCaseLayers.ts"
+import {
+  bearer,
+  callerKey,
+  lost,
+  scenario,
+  scenariosWith,
+  signedIn,
+  unreachable
+} from "../support/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
 const tracker = {
@@ -68,30 +76,27 @@ describe("a report", () => {
   })
 
   const secret = `ort_${"s3cret".repeat(8)}`
-  scenario(
-    "has no credential when it is stored: those in its text, the caller's key and the token",
-    function* () {
-      const { token } = yield* signedIn()
-      const key = callerKey("secret key")
-      yield* submit({
-        token,
-        key,
-        request: {
-          message: `${message} ${secret}`,
-          attachments: [{ name: `log of ${secret}`, content: `token=${secret}` }],
-          context: { [secret]: 1, deep: [{ value: secret }] }
-        }
-      })
-      const stored = JSON.stringify(yield* admitted)
-      for (const text of [secret, Redacted.value(key), Redacted.value(token), digestOf(token)])
-        expect(stored).not.toContain(text)
-      for (const text of [`${message} [redacted]`, "token=[redacted]", digestOf(key)])
-        expect(stored).toContain(text)
-      // Two credentials in one place still make two contents.
-      const other = submit({ token, key, request: { message: `${message} ${secret}x` } })
-      expect(yield* codeOf(other)).toBe("idempotency_conflict")
-    }
-  )
+  scenario("is stored without credentials: those of its text, the key and the token", function* () {
+    const { token } = yield* signedIn()
+    const key = callerKey("secret key")
+    yield* submit({
+      token,
+      key,
+      request: {
+        message: `${message} ${secret}`,
+        attachments: [{ name: `log of ${secret}`, content: `token=${secret}` }],
+        context: { [secret]: 1, deep: [{ value: secret }] }
+      }
+    })
+    const stored = JSON.stringify(yield* admitted)
+    for (const text of [secret, Redacted.value(key), Redacted.value(token), digestOf(token)])
+      expect(stored).not.toContain(text)
+    for (const text of [`${message} [redacted]`, "token=[redacted]", digestOf(key)])
+      expect(stored).toContain(text)
+    // Two credentials in one place still make two contents.
+    const other = submit({ token, key, request: { message: `${message} ${secret}x` } })
+    expect(yield* codeOf(other)).toBe("idempotency_conflict")
+  })
 })
 
 describe("the delivery of a report", () => {
@@ -99,34 +104,30 @@ describe("the delivery of a report", () => {
     Effect.map(store.deliveries.counts, (counts) => counts.reduce((sum, { count }) => sum + count, 0))
   )
 
-  scenario(
-    "is enqueued in the same commit, once; filed, the report has its address",
-    function* () {
-      const store = yield* Store
-      const first = yield* submit()
-      yield* submit()
-      expect(yield* waiting).toBe(1)
-      const now = yield* TestClock.currentTimeMillis
-      const lease = { count: 1, concurrency: 1, now, leaseUntil: now + 60_000, owner: "worker" }
-      const [delivery] = yield* store.deliveries.lease({ kinds: ["report"], ...lease })
-      const issue = { number: 7, url: "https://github.com/harbor/music/issues/7" }
-      const delivered = DeliveryUpdate.Delivered({
-        at: now,
-        issue: Option.some(issue),
-        sweepAt: Option.none()
-      })
-      yield* store.deliveries.update(delivery?.id ?? "", delivery?.fence ?? 0, delivered)
-      expect(yield* submit()).toEqual({ ...first, status: "filed", issue_url: issue.url, replayed: true })
-    },
-    { settings }
-  )
+  scenariosWith({ settings })("is enqueued once; filed, the report has its address", function* () {
+    const store = yield* Store
+    const first = yield* submit()
+    yield* submit()
+    expect(yield* waiting).toBe(1)
+    const now = yield* TestClock.currentTimeMillis
+    const lease = { count: 1, concurrency: 1, now, leaseUntil: now + 60_000, owner: "worker" }
+    const [delivery] = yield* store.deliveries.lease({ kinds: ["report"], ...lease })
+    const issue = { number: 7, url: "https://github.com/harbor/music/issues/7" }
+    const delivered = DeliveryUpdate.Delivered({
+      at: now,
+      issue: Option.some(issue),
+      sweepAt: Option.none()
+    })
+    yield* store.deliveries.update(delivery?.id ?? "", delivery?.fence ?? 0, delivered)
+    expect(yield* submit()).toEqual({ ...first, status: "filed", issue_url: issue.url, replayed: true })
+  })
 
   scenario("is none without a tracker", function* () {
     yield* submit()
     expect(yield* waiting).toBe(0)
   })
 
-  scenario(
+  scenariosWith({ settings })(
     "is none for a testing plane: the report is stored with its plane",
     function* () {
       const { plane, token } = yield* signedIn({ environment: "e2e" })
@@ -134,8 +135,7 @@ describe("the delivery of a report", () => {
       expect(report.reporter).toBe("si:deejay")
       expect((yield* storedAs(report.id)).plane).toBe(plane._tag === "Testing" ? plane.environmentId : "")
       expect(yield* waiting).toBe(0)
-    },
-    { settings }
+    }
   )
 })
 
@@ -212,7 +212,7 @@ describe("the pull request of a report", () => {
     [{}, ["https://gitlab.com/any/thing/pull/12"], []]
   ]
   for (const [overrides, fits, misses] of rows)
-    scenario(
+    scenariosWith({ settings: overrides })(
       `is one of the configured repository: ${fits.join(", ")}`,
       function* () {
         for (const pr of fits) yield* withPr(pr)
@@ -224,48 +224,38 @@ describe("the pull request of a report", () => {
             ["pr"]
           ])
         }
-      },
-      { settings: overrides }
+      }
     )
 
-  scenario(
-    "is checked before IAM is called",
-    function* () {
-      const iam = yield* SimulatedIam
-      const { token } = yield* signedIn()
-      const introspections = yield* iam.calls("introspect")
-      yield* Effect.flip(
-        submit({ token, request: { message, pr: "https://github.com/other/music/pull/12" } })
-      )
-      expect(yield* iam.calls("introspect")).toBe(introspections)
-    },
-    { settings }
-  )
+  scenariosWith({ settings })("is checked before IAM is called", function* () {
+    const iam = yield* SimulatedIam
+    const { token } = yield* signedIn()
+    const introspections = yield* iam.calls("introspect")
+    yield* Effect.flip(submit({ token, request: { message, pr: "https://github.com/other/music/pull/12" } }))
+    expect(yield* iam.calls("introspect")).toBe(introspections)
+  })
 })
 
 describe("the same key", () => {
-  scenario(
-    "replays the report for the same content, and conflicts for other content of the same reporter",
-    function* () {
-      const { token } = yield* signedIn()
-      const later = yield* signedIn()
-      for (const [who, again] of [
-        [{}, {}],
-        [{ token }, { token: later.token }]
-      ]) {
-        const first = yield* submit(who)
-        yield* TestClock.adjust("10 minutes")
-        expect(yield* submit(again)).toEqual({ ...first, replayed: true })
-        for (const other of [
-          { message: `${message}!` },
-          { message, pr: "https://github.com/harbor/music/pull/1" },
-          { message, attachments: [] },
-          { message, context: {} }
-        ])
-          expect(yield* codeOf(submit({ ...who, request: other }))).toBe("idempotency_conflict")
-      }
+  scenario("replays the report for the same content, and conflicts for other content", function* () {
+    const { token } = yield* signedIn()
+    const later = yield* signedIn()
+    for (const [who, again] of [
+      [{}, {}],
+      [{ token }, { token: later.token }]
+    ]) {
+      const first = yield* submit(who)
+      yield* TestClock.adjust("10 minutes")
+      expect(yield* submit(again)).toEqual({ ...first, replayed: true })
+      for (const other of [
+        { message: `${message}!` },
+        { message, pr: "https://github.com/harbor/music/pull/1" },
+        { message, attachments: [] },
+        { message, context: {} }
+      ])
+        expect(yield* codeOf(submit({ ...who, request: other }))).toBe("idempotency_conflict")
     }
-  )
+  })
 
   scenario("compares decoded content: key order and null members are ignored", function* () {
     const first = yield* submit({ request: { message, context: { a: 1, b: { c: null, d: 2 } } } })
@@ -291,18 +281,15 @@ describe("the same key", () => {
     ])
   })
 
-  scenario(
-    "replays an unverified report for a reporter whom IAM verifies later, and the report takes the name",
-    function* () {
-      const iam = yield* SimulatedIam
-      const { token } = yield* signedIn()
-      yield* iam.failNext("introspect", unreachable("iam"))
-      const first = yield* submit({ token })
-      expect(yield* submit({ token })).toEqual({ ...first, reporter: "si:deejay", replayed: true })
-      expect((yield* storedAs(first.id)).reporter).toEqual(Verified({ publicId: "si:deejay" }))
-      // While IAM is unavailable again, the replay returns no name.
-      yield* iam.failNext("introspect", unreachable("iam"))
-      expect(yield* submit({ token })).toEqual({ ...first, replayed: true })
-    }
-  )
+  scenario("replays an unverified report for a reporter whom IAM verifies later", function* () {
+    const iam = yield* SimulatedIam
+    const { token } = yield* signedIn()
+    yield* iam.failNext("introspect", unreachable("iam"))
+    const first = yield* submit({ token })
+    expect(yield* submit({ token })).toEqual({ ...first, reporter: "si:deejay", replayed: true })
+    expect((yield* storedAs(first.id)).reporter).toEqual(Verified({ publicId: "si:deejay" }))
+    // While IAM is unavailable again, the replay returns no name.
+    yield* iam.failNext("introspect", unreachable("iam"))
+    expect(yield* submit({ token })).toEqual({ ...first, replayed: true })
+  })
 })

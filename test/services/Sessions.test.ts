@@ -65,35 +65,29 @@ describe("authenticating a bearer", () => {
     expect(yield* dead(session.access_token)).toBe("unauthenticated")
   })
 
-  scenario(
-    "answers 403 to a live token without the organisation, and shows a removal and a withdrawn scope at once",
-    function* () {
-      const { iam, session } = yield* loggedIn
-      expect(yield* Effect.flip(authenticate(session.access_token, "zenith"))).toMatchObject({
-        code: "forbidden",
-        details: { reason: "organization_not_granted" },
-        hint: expect.stringMatching(/choose one of your organisations/i)
-      })
-      iam.production.withdrawScope(scopes.send)
-      expect((yield* authenticate(session.access_token)).membership.scopes).not.toContain(scopes.send)
-      iam.production.setMember("si:deejay", "acme", false)
-      expect(yield* codeOf(authenticate(session.access_token))).toBe("forbidden")
-    }
-  )
+  scenario("answers 403 without the organisation, and shows a removal at once", function* () {
+    const { iam, session } = yield* loggedIn
+    expect(yield* Effect.flip(authenticate(session.access_token, "zenith"))).toMatchObject({
+      code: "forbidden",
+      details: { reason: "organization_not_granted" },
+      hint: expect.stringMatching(/choose one of your organisations/i)
+    })
+    iam.production.withdrawScope(scopes.send)
+    expect((yield* authenticate(session.access_token)).membership.scopes).not.toContain(scopes.send)
+    iam.production.setMember("si:deejay", "acme", false)
+    expect(yield* codeOf(authenticate(session.access_token))).toBe("forbidden")
+  })
 
-  scenario(
-    "names the caller by the token's own public id without the identity scope, and requires a login without any",
-    function* () {
-      const { iam, session } = yield* loggedIn
-      iam.production.withdrawScope(scopes.identity)
-      expect((yield* authenticate(session.access_token)).actor).toEqual({
-        type: "silicon",
-        public_id: "si:deejay"
-      })
-      yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
-      expect(yield* codeOf(authenticate(session.access_token))).toBe("reconsent_required")
-    }
-  )
+  scenario("needs a public id, of the token or of the membership", function* () {
+    const { iam, session } = yield* loggedIn
+    iam.production.withdrawScope(scopes.identity)
+    expect((yield* authenticate(session.access_token)).actor).toEqual({
+      type: "silicon",
+      public_id: "si:deejay"
+    })
+    yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
+    expect(yield* codeOf(authenticate(session.access_token))).toBe("reconsent_required")
+  })
 
   scenario.each(outages)("is retried, and never a logout: %j", function* ([failure, times, expected]) {
     const { iam, session } = yield* loggedIn
@@ -144,35 +138,29 @@ describe("me", () => {
     expect((yield* me(fresh.access_token)).session_id).toBe((yield* me(session.access_token)).session_id)
   })
 
-  scenario(
-    "is ting_ready with an active registration and the send scope, by organisation and plane",
-    function* () {
-      const { iam, session } = yield* loggedIn
-      const ready = (token = session.access_token, organisation = "acme", plane: Plane = production) =>
-        Effect.map(me(token, organisation, plane), (found) => [
-          found.ting_ready,
-          found.testing_environment_id
-        ])
-      iam.production.withdrawScope(scopes.send)
-      expect(yield* ready()).toEqual([false, null])
-      iam.production.approveScope(scopes.send)
-      const ana = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
-      for (const organisation of ["acme", "zenith"])
-        expect(yield* ready(ana.access_token, organisation)).toEqual([organisation === "acme", null])
-      const { plane, state } = yield* iam.environment("e2e")
-      state.withdrawScope(scopes.register)
-      const request = { slt: Redacted.make("si:deejay"), key: callerKey("there") }
-      const there = yield* (yield* Sessions).login(plane, request).pipe(inRequest())
-      expect(yield* ready(there.access_token, "acme", plane)).toEqual([false, plane.environmentId])
-      const { recipients } = yield* Store
-      yield* recipients.deactivate({
-        plane: planeId(production),
-        organisation: "acme",
-        publicId: "si:deejay"
-      })
-      expect(yield* ready()).toEqual([false, null])
-    }
-  )
+  scenario("is ting_ready with an active registration and the send scope", function* () {
+    const { iam, session } = yield* loggedIn
+    const ready = (token = session.access_token, organisation = "acme", plane: Plane = production) =>
+      Effect.map(me(token, organisation, plane), (found) => [found.ting_ready, found.testing_environment_id])
+    iam.production.withdrawScope(scopes.send)
+    expect(yield* ready()).toEqual([false, null])
+    iam.production.approveScope(scopes.send)
+    const ana = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
+    for (const organisation of ["acme", "zenith"])
+      expect(yield* ready(ana.access_token, organisation)).toEqual([organisation === "acme", null])
+    const { plane, state } = yield* iam.environment("e2e")
+    state.withdrawScope(scopes.register)
+    const request = { slt: Redacted.make("si:deejay"), key: callerKey("there") }
+    const there = yield* (yield* Sessions).login(plane, request).pipe(inRequest())
+    expect(yield* ready(there.access_token, "acme", plane)).toEqual([false, plane.environmentId])
+    const { recipients } = yield* Store
+    yield* recipients.deactivate({
+      plane: planeId(production),
+      organisation: "acme",
+      publicId: "si:deejay"
+    })
+    expect(yield* ready()).toEqual([false, null])
+  })
 
   scenario("is 503 when the database does not answer", function* () {
     const { session, store } = yield* loggedIn
@@ -189,53 +177,44 @@ describe("the plane of a request", () => {
     Effect.flatMap(Planes, (planes) => planes.resolve(selector)).pipe(inRequest())
   const unknownSecret = Option.some(Redacted.make(`ask_${"x".repeat(43)}`))
 
-  scenario(
-    "is production without a selector, without a call; else the testing environment of the secret",
-    function* () {
-      const iam = yield* SimulatedIam
-      expect((yield* resolve(Option.none()))._tag).toBe("Production")
-      expect(yield* iam.calls("resolvePlane")).toBe(0)
-      for (const name of ["one", "other"]) {
-        const { plane, secret } = yield* iam.environment(name)
-        expect(yield* resolve(Option.some(secret))).toEqual(plane)
-      }
-    }
-  )
-
-  scenario(
-    "is recorded, so that webhooks of the environment are accepted; no request needs the record",
-    function* () {
-      const iam = yield* SimulatedIam
-      const store = yield* Store
-      const { plane, secret } = yield* iam.environment("e2e")
-      const find = store.planes.findByKeyDigest(plane.webhookKeyDigest ?? "")
-      yield* (yield* StoreSwitches).breakDown("planes.remember")
+  scenario("is production without a selector, else the environment of the secret", function* () {
+    const iam = yield* SimulatedIam
+    expect((yield* resolve(Option.none()))._tag).toBe("Production")
+    expect(yield* iam.calls("resolvePlane")).toBe(0)
+    for (const name of ["one", "other"]) {
+      const { plane, secret } = yield* iam.environment(name)
       expect(yield* resolve(Option.some(secret))).toEqual(plane)
-      expect(yield* find).toEqual(Option.none())
-      yield* (yield* StoreSwitches).repair("planes.remember")
-      yield* resolve(Option.some(secret))
-      expect(yield* find).toEqual(Option.some(plane.environmentId))
     }
-  )
+  })
 
-  scenario(
-    "is never production for a secret that is unknown, deleted, or of another application",
-    function* () {
-      const iam = yield* SimulatedIam
-      const environment = yield* iam.environment("e2e")
-      yield* resolve(Option.some(environment.secret))
-      yield* iam.deleteEnvironment(environment)
-      // The resolved environment is remembered for 60 s.
-      yield* TestClock.adjust("60 seconds")
-      for (const selector of [unknownSecret, Option.some(environment.secret)])
-        expect(yield* codeOf(resolve(selector))).toBe("testing_secret_invalid")
-      expect(yield* codeOf(authenticate(unknownToken, "acme", environment.plane))).toBe(
-        "testing_secret_invalid"
-      )
-      yield* iam.failNext("resolvePlane", iamRefusal(401, "invalid_client"))
-      expect(yield* codeOf(resolve(unknownSecret))).toBe("testing_secret_invalid")
-    }
-  )
+  scenario("is recorded for webhooks; no request needs the record", function* () {
+    const iam = yield* SimulatedIam
+    const store = yield* Store
+    const { plane, secret } = yield* iam.environment("e2e")
+    const find = store.planes.findByKeyDigest(plane.webhookKeyDigest ?? "")
+    yield* (yield* StoreSwitches).breakDown("planes.remember")
+    expect(yield* resolve(Option.some(secret))).toEqual(plane)
+    expect(yield* find).toEqual(Option.none())
+    yield* (yield* StoreSwitches).repair("planes.remember")
+    yield* resolve(Option.some(secret))
+    expect(yield* find).toEqual(Option.some(plane.environmentId))
+  })
+
+  scenario("is never production for an unknown, deleted or foreign secret", function* () {
+    const iam = yield* SimulatedIam
+    const environment = yield* iam.environment("e2e")
+    yield* resolve(Option.some(environment.secret))
+    yield* iam.deleteEnvironment(environment)
+    // The resolved environment is remembered for 60 s.
+    yield* TestClock.adjust("60 seconds")
+    for (const selector of [unknownSecret, Option.some(environment.secret)])
+      expect(yield* codeOf(resolve(selector))).toBe("testing_secret_invalid")
+    expect(yield* codeOf(authenticate(unknownToken, "acme", environment.plane))).toBe(
+      "testing_secret_invalid"
+    )
+    yield* iam.failNext("resolvePlane", iamRefusal(401, "invalid_client"))
+    expect(yield* codeOf(resolve(unknownSecret))).toBe("testing_secret_invalid")
+  })
 
   scenario.each(outages)("is never production in an outage: %j", function* ([failure, times, expected]) {
     const iam = yield* SimulatedIam

@@ -7,7 +7,14 @@ import { Store } from "../../src/services/Store.ts"
 import { eventTime, Telemetry } from "../../src/services/Telemetry.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { inRequest, production, scenario, start, type UseCaseOptions } from "../support/UseCaseLayers.ts"
+import {
+  inRequest,
+  production,
+  scenario,
+  scenariosWith,
+  start,
+  type UseCaseOptions
+} from "../support/UseCaseLayers.ts"
 
 const id = "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e"
 const day = 86_400_000
@@ -87,8 +94,8 @@ describe("a batch of telemetry", () => {
   })
 
   const event = { id, text: "x".repeat(100) }
-  scenario(
-    "that exceeds the spool's bound is 503, and none of it is stored; a retry takes no room",
+  scenariosWith({ settings: { telemetry: { spoolBytes: JSON.stringify(event).length } } })(
+    "that exceeds the spool's bound is 503; a retry takes no room",
     function* () {
       yield* accept({ events: [event] })
       expect(yield* Effect.flip(accept({ events: [{ n: 1 }] }))).toMatchObject({
@@ -97,8 +104,7 @@ describe("a batch of telemetry", () => {
       })
       yield* accept({ events: [event] })
       expect(yield* spooled).toHaveLength(1)
-    },
-    { settings: { telemetry: { spoolBytes: JSON.stringify(event).length } } }
+    }
   )
 
   scenario("that the database failed to store is 503, never acknowledged", function* () {
@@ -118,33 +124,25 @@ describe("a batch of telemetry", () => {
       ["of a testing plane", { testing: true }, open]
     ]
   for (const [name, { testing, ...batch }, options] of unrecorded)
-    scenario(
-      `${name} is validated, and not recorded`,
-      function* () {
-        const { plane } = yield* (yield* SimulatedIam).environment("e2e")
-        const given = testing === true ? { ...batch, plane } : batch
-        yield* accept(given)
-        for (const table of ["musicbackend", "unknown", "MusicCliDaemon", ""]) {
-          const failure = yield* Effect.flip(accept({ ...given, table }))
-          expect([failure.code, failure.details?.fields?.map(({ path }) => path)]).toEqual([
-            "invalid_input",
-            ["table"]
-          ])
-          expect(JSON.stringify(failure.details)).not.toContain("unknown")
-        }
-        yield* expectNothing
-      },
-      options
-    )
+    scenariosWith(options)(`${name} is validated, and not recorded`, function* () {
+      const { plane } = yield* (yield* SimulatedIam).environment("e2e")
+      const given = testing === true ? { ...batch, plane } : batch
+      yield* accept(given)
+      for (const table of ["musicbackend", "unknown", "MusicCliDaemon", ""]) {
+        const failure = yield* Effect.flip(accept({ ...given, table }))
+        expect([failure.code, failure.details?.fields?.map(({ path }) => path)]).toEqual([
+          "invalid_input",
+          ["table"]
+        ])
+        expect(JSON.stringify(failure.details)).not.toContain("unknown")
+      }
+      yield* expectNothing
+    })
 
-  scenario(
-    "is written to a table with a key only",
-    function* () {
-      yield* accept({ table: "musicclidaemon" })
-      expect((yield* Effect.flip(accept({ table: "musicfrontendevents" }))).code).toBe("invalid_input")
-    },
-    { tables: ["musicclidaemon"] }
-  )
+  scenariosWith({ tables: ["musicclidaemon"] })("is written to a table with a key only", function* () {
+    yield* accept({ table: "musicclidaemon" })
+    expect((yield* Effect.flip(accept({ table: "musicfrontendevents" }))).code).toBe("invalid_input")
+  })
 })
 
 describe("the time of an event", () => {

@@ -164,7 +164,7 @@ describe("A missing answer", () => {
           [production, testing].map((plane) => mapIamFailure(operation, plane, now)(failure))
         )
   it.each(["iam", "ting"] as const)(
-    "of %s is dependency_unavailable, with the seconds when known, and its reason only in the log",
+    "of %s is dependency_unavailable, and its reason only in the log",
     (dependency) => {
       for (const [more, retryAfterSeconds] of [
         [{}, undefined],

@@ -50,23 +50,21 @@ const attempt = (dependency: "iam" | "ting", credential = "another") =>
   )
 
 describe("places for an upstream", () => {
-  it.effect(
-    "are refused at once when all are taken, and other upstreams keep theirs; a metric counts them",
-    () =>
-      Effect.gen(function* () {
-        const taken = Effect.forEach(["iam", "ting"], (dependency) =>
-          Effect.map(Metric.value(upstreamPlacesTaken({ dependency })), ({ value }) => value)
-        )
-        const { fiber } = yield* waiting("iam", "a")
-        yield* waiting("iam", "b")
-        expect([yield* attempt("iam"), yield* attempt("ting"), yield* taken]).toEqual([
-          "overloaded iam 1",
-          "free",
-          [2, 0]
-        ])
-        yield* Fiber.interrupt(fiber)
-        expect([yield* attempt("iam"), yield* taken]).toEqual(["free", [1, 0]])
-      }).pipe(places(), bounds(2))
+  it.effect("are refused at once when all are taken; a metric counts them", () =>
+    Effect.gen(function* () {
+      const taken = Effect.forEach(["iam", "ting"], (dependency) =>
+        Effect.map(Metric.value(upstreamPlacesTaken({ dependency })), ({ value }) => value)
+      )
+      const { fiber } = yield* waiting("iam", "a")
+      yield* waiting("iam", "b")
+      expect([yield* attempt("iam"), yield* attempt("ting"), yield* taken]).toEqual([
+        "overloaded iam 1",
+        "free",
+        [2, 0]
+      ])
+      yield* Fiber.interrupt(fiber)
+      expect([yield* attempt("iam"), yield* taken]).toEqual(["free", [1, 0]])
+    }).pipe(places(), bounds(2))
   )
 
   type Waiting = Effect.Effect.Success<ReturnType<typeof waiting>>

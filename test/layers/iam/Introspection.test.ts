@@ -211,7 +211,7 @@ describe("concurrent introspections of one token", () => {
     ["revoke", "other", undefined, false]
   ]
   it.scoped.each(ends)(
-    "a %s of its %s token (%j) lets the next caller call again: %s",
+    "after a %s of its %s token (%j) call again: %s",
     function* ([act, which, fault, anew]) {
       const { grant, iam, introspections, login, simulator, slow } = yield* held
       const other = yield* login("c:ana")
@@ -274,25 +274,22 @@ describe("a token that IAM called inactive", () => {
 describe("the introspection cache", () => {
   const cached = iamWorld({ introspectionCacheSeconds: 30 })
 
-  it.scoped(
-    "answers for its seconds, with the age of the answer, and never past the token's expiry",
-    function* () {
-      const { asked, iam, login } = yield* cached
-      const { accessToken } = yield* login()
-      const ask = iam.introspect(production, accessToken)
-      yield* ask
-      yield* TestClock.adjust("29 seconds")
-      expect([must(yield* ask).answeredAt, asked(path).length]).toEqual([startTime + 29_000, 1])
-      for (const [seconds, tag, calls] of [
-        [1, "Some", 2],
-        [1_765, "Some", 3],
-        [5, "None", 4]
-      ] as const) {
-        yield* TestClock.adjust(`${seconds} seconds`)
-        expect([yield* tagOf(ask), asked(path).length]).toEqual([tag, calls])
-      }
+  it.scoped("answers for its seconds, and never past the token's expiry", function* () {
+    const { asked, iam, login } = yield* cached
+    const { accessToken } = yield* login()
+    const ask = iam.introspect(production, accessToken)
+    yield* ask
+    yield* TestClock.adjust("29 seconds")
+    expect([must(yield* ask).answeredAt, asked(path).length]).toEqual([startTime + 29_000, 1])
+    for (const [seconds, tag, calls] of [
+      [1, "Some", 2],
+      [1_765, "Some", 3],
+      [5, "None", 4]
+    ] as const) {
+      yield* TestClock.adjust(`${seconds} seconds`)
+      expect([yield* tagOf(ask), asked(path).length]).toEqual([tag, calls])
     }
-  )
+  })
 
   it.scoped("separates planes and tokens, and caches no failure", function* () {
     const { asked, iam, login, simulator, testing } = yield* cached
@@ -328,28 +325,25 @@ const tokens = "/app-auth/tokens"
 const failing = { path: `/api/v1${path}`, fault: iamFaults.serviceUnavailable() }
 
 describe("while the last introspection of a plane failed", () => {
-  it.scoped(
-    "no refresh token is spent before an introspection of it succeeds, which does not consume it",
-    function* () {
-      const { asked, iam, login, simulator } = yield* iamWorld()
-      const { accessToken, refreshToken } = yield* login()
-      simulator.fail({ ...failing, times: 2 })
-      const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
-      for (const call of [iam.introspect(production, accessToken), refresh("one"), refresh("two")])
-        assert.strictEqual((yield* Effect.flip<unknown, UpstreamFailure, never>(call))._tag, "Unknown")
-      // The result of one introspection is shared for a second.
-      expect([asked(tokens).length, asked(path).length]).toEqual([1, 2])
-      yield* TestClock.adjust("1 seconds")
-      // Under a third key: if an earlier call had spent the token, this one would revoke the family.
-      const grant = yield* refresh("three")
-      expect(yield* tagOf(iam.introspect(production, grant.accessToken))).toBe("Some")
-      const probes = asked(path).filter((request) => form(request).token_type_hint === "refresh_token")
-      const probed = Redacted.value(refreshToken)
-      expect(probes.map((request) => form(request).token)).toEqual([probed, probed])
-      yield* iam.refresh(production, grant.refreshToken, key("four"))
-      expect(asked(path)).toHaveLength(4)
-    }
-  )
+  it.scoped("no refresh token is spent before an introspection of it succeeds", function* () {
+    const { asked, iam, login, simulator } = yield* iamWorld()
+    const { accessToken, refreshToken } = yield* login()
+    simulator.fail({ ...failing, times: 2 })
+    const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
+    for (const call of [iam.introspect(production, accessToken), refresh("one"), refresh("two")])
+      assert.strictEqual((yield* Effect.flip<unknown, UpstreamFailure, never>(call))._tag, "Unknown")
+    // The result of one introspection is shared for a second.
+    expect([asked(tokens).length, asked(path).length]).toEqual([1, 2])
+    yield* TestClock.adjust("1 seconds")
+    // Under a third key: if an earlier call had spent the token, this one would revoke the family.
+    const grant = yield* refresh("three")
+    expect(yield* tagOf(iam.introspect(production, grant.accessToken))).toBe("Some")
+    const probes = asked(path).filter((request) => form(request).token_type_hint === "refresh_token")
+    const probed = Redacted.value(refreshToken)
+    expect(probes.map((request) => form(request).token)).toEqual([probed, probed])
+    yield* iam.refresh(production, grant.refreshToken, key("four"))
+    expect(asked(path)).toHaveLength(4)
+  })
 
   it.scoped("no SLT is spent before a probe succeeds, which all waiting callers share", function* () {
     const { asked, iam, simulator, slt } = yield* iamWorld()
@@ -426,76 +420,67 @@ describe("while the last introspection of a plane failed", () => {
 })
 
 describe("an inactive answer for a token that IAM has just issued", () => {
-  it.scoped(
-    "has an unknown outcome for a minute, also when IAM replays the pair to another instance",
-    function* () {
-      const { iam, simulator, slt } = yield* iamWorld()
-      const one = slt()
-      const { refreshToken } = yield* iam.exchange(production, one, key("login"))
-      yield* iam.refresh(production, refreshToken, key("refresh"))
-      for (const ask of [
-        (over: typeof iam) => over.exchange(production, one, key("login")),
-        (over: typeof iam) => over.refresh(production, refreshToken, key("refresh"))
-      ]) {
-        const elsewhere = yield* iamOver(simulator.url)
-        // A replay does not prolong the minute, nor begin another one after the verdict.
-        for (const [seconds, outcome] of [
-          [0, "Unknown"],
-          [59, "Unknown"],
-          [1, "None"],
-          [40, "None"]
-        ] as const) {
-          yield* TestClock.adjust(`${seconds} seconds`)
-          const { accessToken } = yield* ask(elsewhere)
-          simulator.fail(inactive)
-          expect(yield* tagOf(elsewhere.introspect(production, accessToken))).toBe(outcome)
-        }
-      }
-    }
-  )
-
-  it.scoped(
-    "has an unknown outcome when a replay follows a live answer, or a refresh without an answer",
-    function* () {
-      const { iam, login, simulator } = yield* iamWorld()
-      const { refreshToken } = yield* login()
-      const refresh = iam.refresh(production, refreshToken, key("refresh"))
-      const { accessToken } = yield* refresh
-      const ask = tagOf(iam.introspect(production, accessToken))
-      yield* ask
-      simulator.fail({ path: `/api/v1${tokens}`, fault: lost })
-      yield* Effect.flip(refresh)
-      yield* refresh
-      simulator.fail(inactive)
-      expect([yield* ask, yield* ask]).toEqual(["Unknown", "Some"])
-    }
-  )
-
-  it.scoped(
-    "is accepted a minute later, after a live answer, and after a logout, also for a replay",
-    function* () {
-      const { iam, login, simulator, slt } = yield* iamWorld()
-      const ask = (token: Redacted.Redacted) => {
-        simulator.fail(inactive)
-        return tagOf(iam.introspect(production, token))
-      }
-      const early = yield* login()
-      expect(yield* ask(early.accessToken)).toBe("Unknown")
-      const seen = yield* login()
-      yield* iam.introspect(production, seen.accessToken)
-      expect(yield* ask(seen.accessToken)).toBe("None")
-      const ended = yield* login()
-      yield* iam.revoke(production, ended.refreshToken, key("logout"))
-      expect(yield* ask(ended.accessToken)).toBe("None")
-      yield* TestClock.adjust("60 seconds")
-      expect(yield* ask(early.accessToken)).toBe("None")
-      const one = slt()
-      yield* iam.exchange(production, one, key("login"))
+  it.scoped("has an unknown outcome for a minute after IAM replayed the pair", function* () {
+    const { iam, simulator, slt } = yield* iamWorld()
+    const one = slt()
+    const { refreshToken } = yield* iam.exchange(production, one, key("login"))
+    yield* iam.refresh(production, refreshToken, key("refresh"))
+    for (const ask of [
+      (over: typeof iam) => over.exchange(production, one, key("login")),
+      (over: typeof iam) => over.refresh(production, refreshToken, key("refresh"))
+    ]) {
       const elsewhere = yield* iamOver(simulator.url)
-      const { refreshToken } = yield* iam.exchange(production, one, key("login"))
-      yield* elsewhere.revoke(production, refreshToken, key("logout-elsewhere"))
-      const replayed = yield* elsewhere.exchange(production, one, key("login"))
-      expect(yield* tagOf(elsewhere.introspect(production, replayed.accessToken))).toBe("None")
+      // A replay does not prolong the minute, nor begin another one after the verdict.
+      for (const [seconds, outcome] of [
+        [0, "Unknown"],
+        [59, "Unknown"],
+        [1, "None"],
+        [40, "None"]
+      ] as const) {
+        yield* TestClock.adjust(`${seconds} seconds`)
+        const { accessToken } = yield* ask(elsewhere)
+        simulator.fail(inactive)
+        expect(yield* tagOf(elsewhere.introspect(production, accessToken))).toBe(outcome)
+      }
     }
-  )
+  })
+
+  it.scoped("has an unknown outcome after a replay of a refresh without an answer", function* () {
+    const { iam, login, simulator } = yield* iamWorld()
+    const { refreshToken } = yield* login()
+    const refresh = iam.refresh(production, refreshToken, key("refresh"))
+    const { accessToken } = yield* refresh
+    const ask = tagOf(iam.introspect(production, accessToken))
+    yield* ask
+    simulator.fail({ path: `/api/v1${tokens}`, fault: lost })
+    yield* Effect.flip(refresh)
+    yield* refresh
+    simulator.fail(inactive)
+    expect([yield* ask, yield* ask]).toEqual(["Unknown", "Some"])
+  })
+
+  it.scoped("is accepted a minute later, after a live answer, and after a logout", function* () {
+    const { iam, login, simulator, slt } = yield* iamWorld()
+    const ask = (token: Redacted.Redacted) => {
+      simulator.fail(inactive)
+      return tagOf(iam.introspect(production, token))
+    }
+    const early = yield* login()
+    expect(yield* ask(early.accessToken)).toBe("Unknown")
+    const seen = yield* login()
+    yield* iam.introspect(production, seen.accessToken)
+    expect(yield* ask(seen.accessToken)).toBe("None")
+    const ended = yield* login()
+    yield* iam.revoke(production, ended.refreshToken, key("logout"))
+    expect(yield* ask(ended.accessToken)).toBe("None")
+    yield* TestClock.adjust("60 seconds")
+    expect(yield* ask(early.accessToken)).toBe("None")
+    const one = slt()
+    yield* iam.exchange(production, one, key("login"))
+    const elsewhere = yield* iamOver(simulator.url)
+    const { refreshToken } = yield* iam.exchange(production, one, key("login"))
+    yield* elsewhere.revoke(production, refreshToken, key("logout-elsewhere"))
+    const replayed = yield* elsewhere.exchange(production, one, key("login"))
+    expect(yield* tagOf(elsewhere.introspect(production, replayed.accessToken))).toBe("None")
+  })
 })

@@ -240,37 +240,31 @@ describe("an endpoint that moved", () => {
     expect(asked(exchanges)).toHaveLength(4)
   })
 
-  it.scoped(
-    "fails with the catalogue's refusal; after its 404, with the refusal of the exchange",
-    function* () {
-      const { prove, simulator } = yield* proofWorld
-      for (const [status, code, answered] of [
-        [429, "rate_limited", 429],
-        [401, "unauthenticated", 401],
-        [404, "not_found", 403]
-      ] as const) {
-        yield* prove(`first-${status}`)
-        simulator.fail(failing(exchanges, refusal(403, "invalid_client")))
-        simulator.fail(failing(catalogue, refusal(status, code)))
-        assert.include(yield* Effect.flip(prove(`second-${status}`)), { status: answered })
-        yield* TestClock.adjust("2 minutes")
-      }
+  it.scoped("fails with the catalogue's refusal, except for its 404", function* () {
+    const { prove, simulator } = yield* proofWorld
+    for (const [status, code, answered] of [
+      [429, "rate_limited", 429],
+      [401, "unauthenticated", 401],
+      [404, "not_found", 403]
+    ] as const) {
+      yield* prove(`first-${status}`)
+      simulator.fail(failing(exchanges, refusal(403, "invalid_client")))
+      simulator.fail(failing(catalogue, refusal(status, code)))
+      assert.include(yield* Effect.flip(prove(`second-${status}`)), { status: answered })
+      yield* TestClock.adjust("2 minutes")
     }
-  )
+  })
 
-  it.scoped(
-    "is an outage while the catalogue fails, never a refusal, and is retried at most once",
-    function* () {
-      const { asked, prove, simulator, world } = yield* proofWorld
-      yield* prove("a")
-      simulator.fail(failing(exchanges, refusal(401, "invalid_client")))
-      simulator.fail(failing(catalogue, iamFaults.internalError()))
-      assert.include(yield* Effect.flip(prove("b")), { _tag: "Unknown" })
-      yield* prove("c")
-      world.changeEndpointPath(productionId, "ting", "subscriptions.register", "/v2/subscriptions")
-      simulator.fail({ ...failing(exchanges, refusal(404, "not_found")), times: 2 })
-      assert.include(yield* Effect.flip(prove("d")), { _tag: "Refused", status: 404 })
-      expect(asked(exchanges)).toHaveLength(5)
-    }
-  )
+  it.scoped("is an outage while the catalogue fails, and is retried at most once", function* () {
+    const { asked, prove, simulator, world } = yield* proofWorld
+    yield* prove("a")
+    simulator.fail(failing(exchanges, refusal(401, "invalid_client")))
+    simulator.fail(failing(catalogue, iamFaults.internalError()))
+    assert.include(yield* Effect.flip(prove("b")), { _tag: "Unknown" })
+    yield* prove("c")
+    world.changeEndpointPath(productionId, "ting", "subscriptions.register", "/v2/subscriptions")
+    simulator.fail({ ...failing(exchanges, refusal(404, "not_found")), times: 2 })
+    assert.include(yield* Effect.flip(prove("d")), { _tag: "Refused", status: 404 })
+    expect(asked(exchanges)).toHaveLength(5)
+  })
 })

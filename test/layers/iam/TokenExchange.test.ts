@@ -84,21 +84,18 @@ describe("exchange", () => {
     assert.lengthOf(new Set(asked(path).map((request) => header(request, "x-request-id"))), 3)
   })
 
-  it.scoped(
-    "accepts opaque tokens of up to 8192 visible characters, and null for absent members",
-    function* () {
-      const { iam, simulator } = yield* iamWorld()
-      const odd = "!~/+=.,:".repeat(1_024).slice(4)
-      const long = { access_token: `oat_${odd}`, refresh_token: `ort_${odd}` }
-      simulator.fail({ fault: reply({ ...grant, ...long, actor: null, org_id: null, later: {} }) })
-      simulator.fail({ fault: reply({ ...grant, org_id: "acme" }) })
-      const exchange = iam.exchange(production, Redacted.make("oac"), key("login"))
-      assert.lengthOf(Redacted.value((yield* exchange).accessToken), 8192)
-      const bound = yield* exchange
-      deepStrictEqual(bound.organisation, Option.some("acme"))
-      deepStrictEqual(bound.scopes, ["self.identity.read", "self.profile.read"])
-    }
-  )
+  it.scoped("accepts opaque tokens of 8192 characters, and null for absent members", function* () {
+    const { iam, simulator } = yield* iamWorld()
+    const odd = "!~/+=.,:".repeat(1_024).slice(4)
+    const long = { access_token: `oat_${odd}`, refresh_token: `ort_${odd}` }
+    simulator.fail({ fault: reply({ ...grant, ...long, actor: null, org_id: null, later: {} }) })
+    simulator.fail({ fault: reply({ ...grant, org_id: "acme" }) })
+    const exchange = iam.exchange(production, Redacted.make("oac"), key("login"))
+    assert.lengthOf(Redacted.value((yield* exchange).accessToken), 8192)
+    const bound = yield* exchange
+    deepStrictEqual(bound.organisation, Option.some("acme"))
+    deepStrictEqual(bound.scopes, ["self.identity.read", "self.profile.read"])
+  })
 
   const wrong: Readonly<Record<string, unknown>> = {
     "no tokens": { ...grant, access_token: undefined, refresh_token: undefined },
@@ -162,27 +159,24 @@ describe("a call to IAM", () => {
     }
   })
 
-  it.scoped(
-    "in progress is polled 7 times: a login, refresh or logout has 8 calls a minute, then 429",
-    function* () {
-      const { iam, login, simulator, slt } = yield* iamWorld()
-      const { refreshToken } = yield* login()
-      const credential = slt()
-      for (const call of [
-        iam.exchange(production, credential, key("login")),
-        iam.refresh(production, refreshToken, key("refresh")),
-        iam.revoke(production, refreshToken, key("logout"))
-      ]) {
-        const seen = simulator.seen.length
-        simulator.fail({ times: 9, fault: inProgress })
-        for (let poll = 0; poll <= 7; poll += 1)
-          assert.include(yield* Effect.flip(call), { code: "idempotency_in_progress" })
-        assert.include(yield* Effect.flip(call), { _tag: "Refused", status: 429 })
-        assert.strictEqual(simulator.seen.length - seen, 8)
-        simulator.clearFaults()
-      }
+  it.scoped("in progress is polled 7 times: 8 calls a minute, then 429", function* () {
+    const { iam, login, simulator, slt } = yield* iamWorld()
+    const { refreshToken } = yield* login()
+    const credential = slt()
+    for (const call of [
+      iam.exchange(production, credential, key("login")),
+      iam.refresh(production, refreshToken, key("refresh")),
+      iam.revoke(production, refreshToken, key("logout"))
+    ]) {
+      const seen = simulator.seen.length
+      simulator.fail({ times: 9, fault: inProgress })
+      for (let poll = 0; poll <= 7; poll += 1)
+        assert.include(yield* Effect.flip(call), { code: "idempotency_in_progress" })
+      assert.include(yield* Effect.flip(call), { _tag: "Refused", status: 429 })
+      assert.strictEqual(simulator.seen.length - seen, 8)
+      simulator.clearFaults()
     }
-  )
+  })
 
   it.scoped("names the application of the settings, and is waited for as long as they say", function* () {
     const server = yield* answering(() => ({ status: 500 }))

@@ -234,27 +234,24 @@ sharing(verifier)("a delivery", (shared) => {
     })
   })
 
-  shared.effect(
-    "of a testing plane names it by digest and environment, where its sender knows that, and drops its key",
-    function* () {
-      for (const [body, id] of [
-        [testing(), Option.some(environmentId)],
-        [testing({ environment_id: undefined, generation: undefined }), Option.none()]
-      ] as const) {
-        const event = yield* verify(delivery(body))
-        expect(event).toEqual({
-          plane: { _tag: "Testing", environmentId: id, keyDigest: sha256(testingKey) },
-          eventId,
-          eventType: "session.logout.v1",
-          occurredAt: "2026-09-25T10:15:30Z",
-          organisationUuid: Option.none(),
-          aggregate: metadata.aggregate,
-          data: { a: 1 }
-        })
-        expect(JSON.stringify(event)).not.toContain(testingKey)
-      }
+  shared.effect("of a testing plane names it by digest and environment, and drops its key", function* () {
+    for (const [body, id] of [
+      [testing(), Option.some(environmentId)],
+      [testing({ environment_id: undefined, generation: undefined }), Option.none()]
+    ] as const) {
+      const event = yield* verify(delivery(body))
+      expect(event).toEqual({
+        plane: { _tag: "Testing", environmentId: id, keyDigest: sha256(testingKey) },
+        eventId,
+        eventType: "session.logout.v1",
+        occurredAt: "2026-09-25T10:15:30Z",
+        organisationUuid: Option.none(),
+        aggregate: metadata.aggregate,
+        data: { a: 1 }
+      })
+      expect(JSON.stringify(event)).not.toContain(testingKey)
     }
-  )
+  })
 
   shared.effect.each(Object.entries(accepted))("is accepted with %s", ([, sent]) => verify(sent))
 
@@ -274,44 +271,38 @@ sharing(verifier)("a delivery", (shared) => {
       expect(yield* rejected(sent)).toBe(names[field].toLowerCase())
   })
 
-  shared.effect(
-    "is rejected with any byte of its body, or any character of its signature, changed",
-    function* () {
-      for (let at = 0; at < 554; at += 1) {
-        const body = Buffer.from(w1)
-        body.writeUInt8(body.readUInt8(at) ^ (1 << (at % 8)), at)
-        expect(yield* rejected(delivery(body, { signature: w1Signature }))).toBe("signature")
-      }
-      for (let at = 0; at < w1Signature.length; at += 1)
-        for (const character of "0fv=2") {
-          const signature = w1Signature.slice(0, at) + character + w1Signature.slice(at + 1)
-          if (signature !== w1Signature) yield* rejected(delivery(w1, { signature }))
-        }
+  shared.effect("is rejected with any byte or any character of its signature changed", function* () {
+    for (let at = 0; at < 554; at += 1) {
+      const body = Buffer.from(w1)
+      body.writeUInt8(body.readUInt8(at) ^ (1 << (at % 8)), at)
+      expect(yield* rejected(delivery(body, { signature: w1Signature }))).toBe("signature")
     }
-  )
+    for (let at = 0; at < w1Signature.length; at += 1)
+      for (const character of "0fv=2") {
+        const signature = w1Signature.slice(0, at) + character + w1Signature.slice(at + 1)
+        if (signature !== w1Signature) yield* rejected(delivery(w1, { signature }))
+      }
+  })
 
-  shared.effect(
-    "may have unknown members, no organisation, and an identity as its aggregate, and keeps its data",
-    function* () {
-      for (const organization_id of [null, undefined]) {
-        const body = w1With({
-          organization_id,
-          aggregate: { type: "carbon", id: "c:ana", version: 6, later: true },
-          later: {},
-          data: {}
-        })
-        const event = yield* verify(
-          delivery(body.replace(`"data":{}`, `"data":{"__proto__":{"polluted":true},"n":1}`))
-        )
-        expect([event.organisationUuid, event.aggregate]).toEqual([
-          Option.none(),
-          { type: "carbon", id: "c:ana", version: 6 }
-        ])
-        expect(JSON.stringify(event.data)).toBe(`{"__proto__":{"polluted":true},"n":1}`)
-        expect(Reflect.get({}, "polluted")).toBeUndefined()
-      }
+  shared.effect("may have unknown members, no organisation and any aggregate", function* () {
+    for (const organization_id of [null, undefined]) {
+      const body = w1With({
+        organization_id,
+        aggregate: { type: "carbon", id: "c:ana", version: 6, later: true },
+        later: {},
+        data: {}
+      })
+      const event = yield* verify(
+        delivery(body.replace(`"data":{}`, `"data":{"__proto__":{"polluted":true},"n":1}`))
+      )
+      expect([event.organisationUuid, event.aggregate]).toEqual([
+        Option.none(),
+        { type: "carbon", id: "c:ana", version: 6 }
+      ])
+      expect(JSON.stringify(event.data)).toBe(`{"__proto__":{"polluted":true},"n":1}`)
+      expect(Reflect.get({}, "polluted")).toBeUndefined()
     }
-  )
+  })
 
   shared.effect("is accepted 300 seconds early or late, not 301", function* () {
     for (const [millis, tag] of [
