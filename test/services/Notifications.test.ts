@@ -14,7 +14,6 @@ import { Sessions } from "../../src/services/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Ting } from "../../src/services/Ting.ts"
 import { TingOnBehalf } from "../../src/services/TingOnBehalf.ts"
-import { Refused } from "../../src/services/UpstreamFailure.ts"
 import { fired, prepared, settle } from "../support/Sending.ts"
 import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import { tingRefusal } from "../support/SimulatedTing.ts"
@@ -63,12 +62,6 @@ describe("a ting", () => {
     })
     expect(yield* send({ metadata: { mood: "calm" } })).toEqual({ ...sent, replayed: true })
     expect(yield* iam.calls("prove")).toBe(proofs + 2)
-  })
-
-  scenario("reports that the recipient muted the type", function* () {
-    const { send, ting } = yield* prepared()
-    yield* ting.mute("si:deejay")
-    expect((yield* send()).silent).toBe(true)
   })
 
   const keys = ["trigger/7", "si:deejay", "si:deejay2/x", "si:other/x", " si:deejay/x", "SI:deejay/x"]
@@ -147,17 +140,6 @@ describe("a ting", () => {
       expect(yield* ting.calls("send")).toBe(1)
     }
   )
-
-  scenario("of another session is a call of its own", function* () {
-    const { plane, send, ting } = yield* prepared()
-    const { caller } = yield* signedIn()
-    const held = yield* ting.hold("send", "after")
-    const first = yield* Effect.fork(send())
-    yield* held.arrived
-    expect((yield* (yield* Notifications).send(plane, caller, fired).pipe(inRequest())).replayed).toBe(true)
-    yield* held.release
-    expect((yield* Fiber.join(first)).replayed).toBe(false)
-  })
 })
 
 describe("the scopes of a session", () => {
@@ -268,15 +250,6 @@ describe("ting_ready", () => {
     yield* ting.revokeGrant(deejay)
     expect(yield* codeOf(send({ key: "si:deejay/another" }))).toBe("recipient_not_registered")
   })
-
-  scenario("is separate for each plane", function* () {
-    yield* prepared()
-    const there = yield* prepared({ environment: "e2e", registered: false })
-    yield* Effect.flip(there.send())
-    expect(yield* ready).toBe(true)
-    yield* there.subscribe
-    expect((yield* there.send()).replayed).toBe(false)
-  })
 })
 
 describe("a proved call to Ting", () => {
@@ -356,27 +329,10 @@ describe("a proved call to Ting", () => {
     })
   })
 
-  scenario("compares the clock with the time of the answer for its clock hint", function* () {
-    const { iam, register } = yield* registering
-    yield* TestClock.adjust("5 minutes")
-    const now = yield* TestClock.currentTimeMillis
-    for (const [answeredAt, hints] of [
-      [now, false],
-      [now - 61_000, true]
-    ] as const) {
-      yield* iam.failNext(
-        "prove",
-        new Refused({ dependency: "iam", status: 401, code: "invalid_client", answeredAt })
-      )
-      expect((yield* Effect.flip(register)).hint.includes("clock")).toBe(hints)
-    }
-  })
-
   scenario("in a testing plane sends Ting's own test credentials", function* () {
     const { registration, ting } = yield* registering
-    const { prepareRegistration } = yield* Ting
     const { caller, plane } = yield* signedIn({ environment: "e2e" })
-    const recipient = prepareRegistration({ organisation: "acme", publicId: "si:deejay" })
+    const recipient = (yield* Ting).prepareRegistration({ organisation: "acme", publicId: "si:deejay" })
     const proof = yield* registration.callWithProof(plane, caller, recipient, (_, given) =>
       Effect.succeed(given)
     )

@@ -16,16 +16,16 @@ import { codeOf } from "./Codes.ts"
 const organisationUuid = "0199a0aa-0000-7000-8000-000000000001"
 const removed = "organization.membership.removed.v1"
 
+const resource = {
+  type: "organization_membership",
+  id: "0199a0bb-0000-7000-8000-000000000002",
+  version: 4
+}
 const row = (publicId: string, status = "removed") => ({
-  resource: {
-    type: "organization_membership",
-    id: "0199a0bb-0000-7000-8000-000000000002",
-    status,
-    version: 4
-  },
+  resource: { ...resource, status },
   principal: { type: "carbon", public_id: publicId, version: 2 }
 })
-const tombstone = { resource: row("c:ana").resource, authorization: "removed" }
+const tombstone = { resource, authorization: "removed" }
 const members = (...rows: ReadonlyArray<unknown>) => ({ changed_fields: [], current: { members: rows } })
 
 const eventOf = (change: Partial<WebhookEvent> = {}): WebhookEvent => ({
@@ -34,7 +34,7 @@ const eventOf = (change: Partial<WebhookEvent> = {}): WebhookEvent => ({
   eventType: removed,
   occurredAt: "2026-11-21T10:00:01.123456Z",
   organisationUuid: Option.some(organisationUuid),
-  aggregate: { type: "organization_membership", id: "0199a0bb-0000-7000-8000-000000000002", version: 4 },
+  aggregate: resource,
   data: members(row("c:ana")),
   ...change
 })
@@ -46,19 +46,12 @@ const deliver = (event: WebhookEvent, options?: Parameters<SimulatedIamService["
     return yield* webhooks.receive(yield* webhooks.verify(yield* iam.delivery(event, options)))
   }).pipe(inRequest())
 
-const recipient = (publicId: string, plane = "production", organisation = "acme") => ({
-  plane,
-  organisation,
-  publicId
-})
-
 const register = (publicId: string, plane = "production", organisation = "acme", uuid = organisationUuid) =>
-  Effect.flatMap(Store, (store) =>
-    store.recipients.activate({ ...recipient(publicId, plane, organisation), organisationUuid: uuid })
+  Effect.flatMap(Store, ({ recipients }) =>
+    recipients.activate({ plane, organisation, publicId, organisationUuid: uuid })
   )
-
 const isActive = (publicId: string, plane = "production", organisation = "acme") =>
-  Effect.flatMap(Store, (store) => store.recipients.isActive(recipient(publicId, plane, organisation)))
+  Effect.flatMap(Store, ({ recipients }) => recipients.isActive({ plane, organisation, publicId }))
 
 const inbox = Effect.flatMap(StoreSwitches, (store) => store.seen("webhooks.receive"))
 
@@ -105,9 +98,7 @@ describe("a delivery", () => {
   scenario("of any type is stored, also without an organisation", function* () {
     yield* register("c:ana")
     const eventType = "organization.something.new.v9"
-    expect(yield* deliver(eventOf({ eventType, organisationUuid: Option.none() }))).toEqual({
-      received: true
-    })
+    yield* deliver(eventOf({ eventType, organisationUuid: Option.none() }))
     expect(yield* isActive("c:ana")).toBe(true)
     expect(yield* inbox).toMatchObject([[{ eventType, organisationUuid: null }, [], [expect.any(String)]]])
   })
@@ -137,15 +128,6 @@ describe("a removal", () => {
       isActive("c:ana", "production", "harbor")
     ]
     expect(yield* Effect.all(active)).toEqual([false, false, true, true])
-  })
-
-  scenario("that is older than the newest event of the member has no effect", function* () {
-    const eventId = "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6b"
-    const eventType = "organization.membership.reactivated.v1"
-    yield* deliver(eventOf({ eventId, eventType, aggregate: { ...eventOf().aggregate, version: 5 } }))
-    yield* register("c:ana")
-    yield* deliver(eventOf())
-    expect(yield* isActive("c:ana")).toBe(true)
   })
 })
 
