@@ -82,13 +82,7 @@ const makeWork = Effect.gen(function* () {
     yield* Deferred.succeed(begun, undefined)
     yield* Deferred.await(letGo)
     return answer
-  }).pipe(
-    Effect.onInterrupt(() =>
-      Effect.sync(() => {
-        state.interruptions += 1
-      })
-    )
-  )
+  }).pipe(Effect.onInterrupt(() => Effect.sync(() => (state.interruptions += 1))))
   return { state, run, begun: Deferred.await(begun), letGo: Deferred.succeed(letGo, undefined) }
 })
 
@@ -97,19 +91,15 @@ const settle = Effect.repeatN(Effect.yieldNow(), 20)
 
 sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
   const ends: ReadonlyArray<
-    readonly [
-      string,
-      (answer: number) => Effect.Effect<number, string>,
-      (run: number) => Exit.Exit<number, string>
-    ]
+    readonly [(answer: number) => Effect.Effect<number, string>, (run: number) => Exit.Exit<number, string>]
   > = [
-    ["a result", Effect.succeed, Exit.succeed],
-    ["a failure", (answer) => Effect.fail(`failure ${answer}`), (run) => Exit.fail(`failure ${run}`)],
-    ["a defect", (answer) => Effect.die(`defect ${answer}`), (run) => Exit.die(`defect ${run}`)]
+    [Effect.succeed, Exit.succeed],
+    [(answer) => Effect.fail(`${answer}`), (run) => Exit.fail(`${run}`)],
+    [(answer) => Effect.die(`${answer}`), (run) => Exit.die(`${run}`)]
   ]
   effect.each(ends)(
-    "gives %s to all identical requests in flight, and forgets it",
-    function* ([, end, expected]) {
+    "gives any end to all identical requests in flight, and forgets it",
+    function* ([end, expected]) {
       const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
       const ask = Effect.exit(executeOnce({ ...one })(Effect.flatMap(work.run, end)))

@@ -80,22 +80,11 @@ const rows: ReadonlyArray<readonly [string, RetryPolicy, ReadonlyArray<UpstreamF
   ["as often as the policy says: 1", { ...once, attempts: 1 }, [notExecuted], 1],
   ["idempotency_in_progress, 8 times", once, times(9, inProgress), 9],
   ["the eighth poll, which can succeed", once, times(8, inProgress), 9],
-  [
-    "polls without counting attempts",
-    once,
-    [inProgress, inProgress, notExecuted, inProgress, notExecuted],
-    6
-  ],
+  ["polls without counting attempts", once, [inProgress, notExecuted, inProgress, notExecuted], 5],
   ["nothing whose pause would end after the deadline", once, [notExecuted], 1, 199],
   ["nothing after the deadline", repeatable, [], 0, 0],
   ["nothing beyond the policy's own time limit", { ...once, withinMillis: 200 }, [notExecuted], 1, 60_000],
-  [
-    "nothing beyond the deadline within the policy's",
-    { ...once, withinMillis: 60_000 },
-    [notExecuted],
-    1,
-    200
-  ],
+  ["nothing beyond the deadline", { ...once, withinMillis: 60_000 }, [notExecuted], 1, 200],
   ["within both limits", { ...once, withinMillis: 60_000 }, [notExecuted], 2, 60_000]
 ]
 
@@ -114,10 +103,8 @@ describe("retries", () => {
     for (let seed = 0; seed < 40; seed += 1) {
       const { attempts } = yield* Effect.withRandom(run(once, times(3, notExecuted)), Random.make(seed))
       const [, second = 0, third = 0] = attempts
-      expect([second >= 200 && second <= 300, third - second >= 600 && third - second <= 900]).toEqual([
-        true,
-        true
-      ])
+      expect(Math.abs(second - 250)).toBeLessThanOrEqual(50)
+      expect(Math.abs(third - second - 750)).toBeLessThanOrEqual(150)
       first.add(second)
     }
     expect(first.size).toBeGreaterThan(10)
@@ -130,15 +117,12 @@ describe("retries", () => {
   it.effect("end with an attempt in flight at the deadline, whose outcome is then unknown", function* () {
     const now = yield* Clock.currentTimeMillis
     let attempts = 0
-    const fiber = yield* Effect.suspend(() => {
+    const hanging = Effect.suspend(() => {
       attempts += 1
       return Effect.never
-    }).pipe(
-      retryTransient({ ...repeatable, dependency: "ting" }),
-      before(now + 5_000),
-      Effect.flip,
-      Effect.fork
-    )
+    })
+    const retried = hanging.pipe(retryTransient({ ...repeatable, dependency: "ting" }), before(now + 5_000))
+    const fiber = yield* Effect.fork(Effect.flip(retried))
     yield* TestClock.adjust("4999 millis")
     expect((yield* Fiber.poll(fiber))._tag).toBe("None")
     yield* TestClock.adjust("1 millis")
