@@ -154,11 +154,7 @@ describe("me", () => {
     const there = yield* (yield* Sessions).login(plane, request).pipe(inRequest())
     expect(yield* ready(there.access_token, "acme", plane)).toEqual([false, plane.environmentId])
     const { recipients } = yield* Store
-    yield* recipients.deactivate({
-      plane: planeId(production),
-      organisation: "acme",
-      publicId: "si:deejay"
-    })
+    yield* recipients.deactivate({ plane: planeId(production), organisation: "acme", publicId: "si:deejay" })
     expect(yield* ready()).toEqual([false, null])
   })
 

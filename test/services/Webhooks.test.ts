@@ -16,11 +16,7 @@ import { codeOf } from "./Codes.ts"
 const organisationUuid = "0199a0aa-0000-7000-8000-000000000001"
 const removed = "organization.membership.removed.v1"
 
-const resource = {
-  type: "organization_membership",
-  id: "0199a0bb-0000-7000-8000-000000000002",
-  version: 4
-}
+const resource = { type: "organization_membership", id: "0199a0bb-0000-7000-8000-000000000002", version: 4 }
 const row = (publicId: string, status = "removed") => ({
   resource: { ...resource, status },
   principal: { type: "carbon", public_id: publicId, version: 2 }

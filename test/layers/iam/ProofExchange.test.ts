@@ -94,11 +94,7 @@ describe("a proof", () => {
     ])
   })
 
-  const context = {
-    app_id: "ting",
-    app_secret: `ask_${"t".repeat(43)}`,
-    iam_test_key: "k".repeat(32)
-  }
+  const context = { app_id: "ting", app_secret: `ask_${"t".repeat(43)}`, iam_test_key: "k".repeat(32) }
   const granted = {
     access_proof: `obo_${"p".repeat(43)}`,
     proof_id: "0199c1aa-0000-7000-8000-000000000001",
