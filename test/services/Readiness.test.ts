@@ -14,19 +14,17 @@ import { type Body, it, toEffect } from "../world/Test.ts"
 
 type Check = "ok" | "degraded" | "off"
 type Deliveries = Effect.Effect<{ readonly tracker: Check; readonly tables: Check }>
-const well: Deliveries = Effect.succeed({ tracker: "off", tables: "ok" })
 
 type Services = Readiness | Drain | TestStore.StoreSwitches | TestServices.TestServices
-const readinessTest = (name: string, body: Body<Services, []>, deliveries: Deliveries = well) =>
-  it.effect(name, () =>
-    Effect.provide(
-      toEffect(body)(),
-      Readiness.Default.pipe(
-        Layer.provideMerge(Layer.merge(Drain.Default, TestStore.layer)),
-        Layer.provide(Layer.succeed(DeliveryHealth, { checks: deliveries }))
-      )
-    )
-  )
+const overDeliveries =
+  (deliveries: Deliveries) =>
+  (name: string, body: Body<Services, []>): void => {
+    const ports = Layer.merge(Drain.Default, TestStore.layer)
+    const health = Layer.succeed(DeliveryHealth, { checks: deliveries })
+    const layer = Readiness.Default.pipe(Layer.provideMerge(ports), Layer.provide(health))
+    it.effect(name, () => Effect.provide(toEffect(body)(), layer))
+  }
+const readinessTest = overDeliveries(Effect.succeed({ tracker: "off", tables: "ok" }))
 
 /** `ready` or `failed`, the database, and whether the process serves. */
 const readiness = Effect.flatMap(Readiness, ({ check }) => check).pipe(
@@ -41,16 +39,16 @@ const readiness = Effect.flatMap(Readiness, ({ check }) => check).pipe(
 const ready = ["ready", "ok", "ok"]
 const store = TestStore.StoreSwitches
 describe("readiness", () => {
-  readinessTest(
-    "reports the checks; a stopped tracker or table is degraded, never a 503",
+  const degraded = { tracker: "degraded", tables: "degraded" } as const
+  overDeliveries(Effect.succeed(degraded))(
+    "reports the checks; what is degraded is never a 503",
     function* () {
       const { check } = yield* Readiness
       expect(yield* check).toEqual({
         status: "ready",
-        checks: { database: "ok", serving: "ok", tracker: "degraded", tables: "degraded" }
+        checks: { database: "ok", serving: "ok", ...degraded }
       })
-    },
-    Effect.succeed({ tracker: "degraded", tables: "degraded" })
+    }
   )
 
   readinessTest("checks the database once a second, and shows a drain at once", function* () {
@@ -115,12 +113,9 @@ describe("readiness", () => {
       expect(yield* Fiber.join(probe)).toEqual(["failed", "failed", "ok"])
     })
 
-  readinessTest(
-    "does not delay the end of the process by an uninterruptible check",
-    function* () {
-      yield* Effect.fork(readiness)
-      yield* TestClock.adjust("1 seconds")
-    },
-    Effect.uninterruptible(Effect.never)
-  )
+  const uninterruptible: Deliveries = Effect.uninterruptible(Effect.never)
+  overDeliveries(uninterruptible)("does not delay the end of the process by its checks", function* () {
+    yield* Effect.fork(readiness)
+    yield* TestClock.adjust("1 seconds")
+  })
 })

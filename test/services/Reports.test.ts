@@ -70,15 +70,12 @@ describe("a report", () => {
   scenario("is stored without credentials: those of its text, the key and the token", function* () {
     const { token } = yield* signedIn()
     const key = callerKey("secret key")
-    yield* submit({
-      token,
-      key,
-      request: {
-        message: `${message} ${secret}`,
-        attachments: [{ name: `log of ${secret}`, content: `token=${secret}` }],
-        context: { [secret]: 1, deep: [{ value: secret }] }
-      }
-    })
+    const content: ReportRequest = {
+      message: `${message} ${secret}`,
+      attachments: [{ name: `log of ${secret}`, content: `token=${secret}` }],
+      context: { [secret]: 1, deep: [{ value: secret }] }
+    }
+    yield* submit({ token, key, request: content })
     const stored = JSON.stringify(yield* admitted)
     for (const text of [secret, Redacted.value(key), Redacted.value(token), digestOf(token)])
       expect(stored).not.toContain(text)

@@ -108,7 +108,6 @@ describe("exchange", () => {
     "a lifetime that is no integer": { ...grant, expires_in: "1800" },
     "no scope": { ...grant, scope: undefined },
     "an invalid actor": { ...grant, actor: { type: "silicon", public_id: "deejay" } },
-    "a Carbon with the type of a Silicon": { ...grant, actor: { type: "silicon", public_id: "c:ana" } },
     "an invalid organisation": { ...grant, org_id: "Acme!" },
     "an error inside a success": { error: { code: "invalid_grant", message: "no" } },
     "a list": [grant]
@@ -209,41 +208,31 @@ describe("refresh and revoke", () => {
   it.scoped("send their token and its kind under the given key", function* () {
     const { asked, iam, login } = yield* iamWorld()
     const { accessToken, refreshToken } = yield* login()
-    const second = yield* iam.refresh(production, refreshToken, key("refresh"))
-    assert.notStrictEqual(Redacted.value(refreshToken), Redacted.value(second.refreshToken))
-    deepStrictEqual(form(asked(path).at(-1)), {
-      app_id: "music",
-      refresh_token: Redacted.value(refreshToken)
-    })
+    yield* iam.refresh(production, refreshToken, key("refresh"))
+    const spent = Redacted.value(refreshToken)
+    deepStrictEqual(form(asked(path).at(-1)), { app_id: "music", refresh_token: spent })
     yield* iam.revoke(production, accessToken, key("one"))
     yield* iam.revoke(production, refreshToken, key("family"))
     deepStrictEqual(asked(revokePath).map(form), [
       { token: Redacted.value(accessToken), token_type_hint: "access_token" },
-      { token: Redacted.value(refreshToken), token_type_hint: "refresh_token" }
+      { token: spent, token_type_hint: "refresh_token" }
     ])
-    const keys = [asked(path).at(-1), ...asked(revokePath)].map((request) =>
-      header(request, "idempotency-key")
-    )
-    deepStrictEqual(keys, [key("refresh"), key("one"), key("family")])
+    const sent = [asked(path).at(-1), ...asked(revokePath)].map((one) => header(one, "idempotency-key"))
+    deepStrictEqual(sent, [key("refresh"), key("one"), key("family")])
   })
 
   it.scoped("accept only a pair, and an empty 200", function* () {
     const { iam, simulator } = yield* iamWorld()
     const token = Redacted.make(`ort_${"a".repeat(43)}`)
-    const noAnswers = [
-      faults.html(200),
-      faults.html(403),
-      faults.redirect(),
-      reply({}),
-      reply(undefined, 204)
-    ]
-    for (const [at, fault] of noAnswers.entries())
-      for (const call of [
-        iam.revoke(production, token, key(`logout ${at}`)),
-        Effect.asVoid(iam.refresh(production, token, key(`refresh ${at}`)))
-      ]) {
-        simulator.fail({ fault })
-        assert.strictEqual((yield* Effect.flip(call))._tag, "Unknown")
-      }
+    const others = [faults.html(200), faults.html(403), faults.redirect(), reply({}), reply(undefined, 204)]
+    for (const [at, fault] of others.entries()) {
+      simulator.fail({ fault, times: 2 })
+      assert.include(yield* Effect.flip(iam.revoke(production, token, key(`logout ${at}`))), {
+        _tag: "Unknown"
+      })
+      assert.include(yield* Effect.flip(iam.refresh(production, token, key(`refresh ${at}`))), {
+        _tag: "Unknown"
+      })
+    }
   })
 })

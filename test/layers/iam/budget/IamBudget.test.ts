@@ -317,14 +317,6 @@ describe("A known credential that was refused", () => {
     full,
     ...[50, 51, 52, 53, 54].map((seconds) => [10, known, 1, `${seconds} s`] as const)
   ])
-  it("is promised a place at half of that pace at least", () => {
-    const { at, call, known, send } = makeBudget(100)
-    send(90, essential)
-    at(10)
-    const answers = Array.from({ length: 61 }, () => call(known()))
-    // One in 1,569 ms.
-    expect([answers.at(0), answers.at(10), answers.at(60)]).toEqual([60, 76, 155])
-  })
   play("is promised no place of an essential call", 100, [
     [0, essential, 40, 40],
     [30, own, many, 45],
@@ -349,12 +341,6 @@ describe("A known credential that was refused", () => {
   ])
   play("may come 10 s late", 100, [...promised, [70, own, many, 84], [70, waiting, 1, 1]])
   play("may not come later", 100, [...promised, [70.001, own, many, 85], [70.001, waiting, 2, 0]])
-  play("keeps its promise when its path was idle in between", 100, [
-    full,
-    [50, known, 20, 0],
-    [65, own, 1, 1, ofTokens],
-    [75, own, many, 72]
-  ])
   play("gets no promise if it is busy", 100, [
     [0, own, 61, 61],
     [30, waiting, many, 4],
@@ -410,19 +396,6 @@ describe("A path that IAM blocks", () => {
     at(5)
     send(1, own)
     expect(send(1, newcomer)).toBe(1)
-  })
-
-  it("is probed no earlier by a call with a reserved place, and not by a refused call", () => {
-    const { at, call, known, reserve, send } = makeBudget()
-    const token = reserve(login()) ?? {}
-    const busy = known()
-    send(30, () => busy)
-    send(1, own, { end: blocked(60) })
-    at(4.999)
-    expect(call(token)).toBe(56)
-    at(5)
-    expect(call(busy)).toBe(55)
-    expect(call(token)).toBeTypeOf("object")
   })
 
   play("stays blocked for the longest of IAM's pauses", 100, [
