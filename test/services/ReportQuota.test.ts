@@ -38,15 +38,13 @@ const send = (name: string, sender: Sender = {}) =>
     })
   )
 /** The answers to so many reports, with how many in a row are equal. */
-const sendMany = (count: number, prefix: string, sender: Sender = {}, concurrency: 1 | "unbounded" = 1) =>
-  Effect.map(
-    Effect.forEach(
-      Array.from({ length: count }, (_, index) => `${prefix}${index}`),
-      (name) => send(name, sender),
-      { concurrency }
-    ),
-    (answers) => runsOf(answers)
+const sendMany = (count: number, prefix: string, sender: Sender = {}, concurrency: 1 | "unbounded" = 1) => {
+  const names = Array.from({ length: count }, (_, index) => `${prefix}${index}`)
+  return Effect.map(
+    Effect.forEach(names, (name) => send(name, sender), { concurrency }),
+    runsOf
   )
+}
 const runsOf = (answers: ReadonlyArray<string>): string =>
   [...answers.join(",").matchAll(/(?:^|,)([^,]+)((?:,\1(?=,|$))*)/g)]
     .map(([, answer = "", more = ""]) => `${1 + more.split(",").length - 1} ${answer}`)

@@ -58,13 +58,13 @@ describe("a delivery", () => {
       [
         {
           plane: "production",
-          eventId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
-          eventType: removed,
-          occurredAt: "2026-11-21T10:00:01.123456Z",
-          organisationUuid,
-          aggregateType: "organization_membership",
-          aggregateId: "0199a0bb-0000-7000-8000-000000000002",
-          aggregateVersion: 4,
+          ...{
+            eventId: eventOf().eventId,
+            eventType: removed,
+            occurredAt: eventOf().occurredAt,
+            organisationUuid
+          },
+          ...{ aggregateType: resource.type, aggregateId: resource.id, aggregateVersion: 4 },
           data: JSON.stringify(members(row("c:ana"))),
           receivedAt: start
         },
@@ -76,10 +76,8 @@ describe("a delivery", () => {
 
   scenario("with an invalid signature is 401, and nothing is stored", function* () {
     const { rawHeaders, body } = yield* (yield* SimulatedIam).delivery(eventOf())
-    const spaced = new Uint8Array([...body, 0x20])
-    expect(yield* codeOf((yield* Webhooks).verify({ rawHeaders, body: spaced }))).toBe(
-      "webhook_signature_invalid"
-    )
+    const spaced = (yield* Webhooks).verify({ rawHeaders, body: new Uint8Array([...body, 0x20]) })
+    expect(yield* codeOf(spaced)).toBe("webhook_signature_invalid")
     expect(yield* inbox).toEqual([])
   })
 
@@ -117,30 +115,26 @@ describe("a removal", () => {
     for (const publicId of ["c:ana", "c:ben", "si:deejay"]) yield* register(publicId)
     yield* register("c:ana", "production", "harbor", "0199a0aa-0000-7000-8000-000000000009")
     yield* deliver(eventOf({ data: members(row("c:ana"), row("si:deejay")) }))
-    const active = [
-      isActive("c:ana"),
-      isActive("si:deejay"),
-      isActive("c:ben"),
-      isActive("c:ana", "production", "harbor")
-    ]
-    expect(yield* Effect.all(active)).toEqual([false, false, true, true])
+    const active = [isActive("c:ana"), isActive("si:deejay"), isActive("c:ben")]
+    expect(yield* Effect.all(active)).toEqual([false, false, true])
+    expect(yield* isActive("c:ana", "production", "harbor")).toBe(true)
   })
 })
 
 describe("the people that a removal names", () => {
   const both = { data: members(row("c:ana"), row("si:deejay")) }
   const odd = [null, "row", {}, { principal: null }, { principal: { public_id: 7 } }, row("no public id")]
+  const ofType = (eventType: string) => ({ ...both, eventType })
   const rows: ReadonlyArray<readonly [string, Partial<WebhookEvent>, ReadonlyArray<string>]> = [
     ["a member's removal", both, ["c:ana", "si:deejay"]],
-    [
-      "a silicon's removal",
-      { ...both, eventType: "organization.silicon.removed.v1" },
-      ["c:ana", "si:deejay"]
-    ],
-    ...["created.v1", "updated.v1", "reactivated.v1", "removed.v2"].map(
-      (kind) => [kind, { ...both, eventType: `organization.membership.${kind}` }, []] as const
-    ),
-    ["the end of a session", { ...both, eventType: "session.logout.v1" }, []],
+    ["a silicon's removal", ofType("organization.silicon.removed.v1"), ["c:ana", "si:deejay"]],
+    ...[
+      "membership.created.v1",
+      "membership.updated.v1",
+      "membership.reactivated.v1",
+      "membership.removed.v2"
+    ].map((kind) => [kind, ofType(`organization.${kind}`), []] as const),
+    ["the end of a session", ofType("session.logout.v1"), []],
     ["a tombstone", { data: members(tombstone) }, []],
     ["a row beside a tombstone", { data: members(tombstone, row("c:ana")) }, ["c:ana"]],
     ["a row beside that of a member", { data: members(row("c:ben", "active"), row("c:ana")) }, ["c:ana"]],
