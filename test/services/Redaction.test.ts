@@ -136,58 +136,30 @@ describe("Redaction of a text", () => {
 })
 
 describe("Redaction of JSON", () => {
-  const value = "Basic dXNlcjpwYXNz"
-  const same = (one: unknown): readonly [unknown, unknown] => [one, one]
-  it.each<readonly [unknown, unknown]>([
-    [
-      { [token]: 1, [`${token}2`]: [token, { deep: `x ${token}` }] },
-      { [redactedText]: 1, [`${redactedText} 2`]: [redactedText, { deep: `x ${redactedText}` }] }
-    ],
-    [
-      {
-        Authorization: "Digest abc",
-        "Proxy-Authorization": "any",
-        other: "kept",
-        "Author%69zation": "opaque"
-      },
-      {
-        Authorization: redactedText,
-        "Proxy-Authorization": redactedText,
-        other: "kept",
-        "Author%69zation": redactedText
-      }
-    ],
-    same({ none: null, yes: true, n: 1.5 }),
-    same(JSON.parse('{"__proto__":{"a":1}}')),
-    // Headers that are listed with their values, not words beside the name.
-    [
-      ["Authorization", value, "Accept", "text/html"],
-      ["Authorization", redactedText, "Accept", "text/html"]
-    ],
-    [
-      { name: "authorization", value: "a1b2c3d4a1b2c3d4" },
-      { name: "authorization", value: redactedText }
-    ],
-    [
-      { key: "Author\u0026#105;zation", value },
-      { key: "Author&#105;zation", value: redactedText }
-    ],
-    same({ name: "authorization", value: "step 3 of 4" }),
-    same(["authorization", "profile"]),
-    same(["Authorization", "X-Requested-With"]),
-    same(["login", "authorization", "550e8400-e29b-41d4-a716-446655440000"])
-  ])("of %j is %j", (given, clean) => {
-    expect(redactJson(given)).toEqual(clean)
+  /** Headers that are listed with their values are removed, not words beside the name. */
+  const rows: ReadonlyArray<string> = [
+    `{"«${token}»":1,"«${token}2» 2":["«${token}»",{"deep":"x «${token}»"}]}`,
+    '{"Authorization":"«Digest abc»","Proxy-Authorization":"«any»","other":"kept","Author%69zation":"«opaque»"}',
+    '{"none":null,"yes":true,"n":1.5}',
+    '{"__proto__":{"a":1}}',
+    '["Authorization","«Basic dXNlcjpwYXNz»","Accept","text/html"]',
+    '{"name":"authorization","value":"«a1b2c3d4a1b2c3d4»"}',
+    '{"key":"Author&#105;zation","value":"«Basic dXNlcjpwYXNz»"}',
+    '{"name":"authorization","value":"step 3 of 4"}',
+    '["authorization","profile"]',
+    '["Authorization","X-Requested-With"]',
+    '["login","authorization","550e8400-e29b-41d4-a716-446655440000"]'
+  ]
+  it.each(rows)("removes what is marked: %s", (row) => {
+    // The second of two equal keys gets a number.
+    const given: unknown = JSON.parse(row.replace("» 2", "»").replace(/[«»]/g, ""))
+    expect(redactJson(given)).toEqual(JSON.parse(row.replace(/«[^»]*»/g, redactedText)))
   })
 
   it("covers all parts of a report", () => {
     const attachments = [{ name: `${token}.log`, content: `a ${token} b` }]
-    const clean = redactReport({
-      message: `It says ${token}`,
-      pr: token,
-      attachments,
-      context: { token, nested: [token] }
-    })
+    const context = { token, nested: [token] }
+    const clean = redactReport({ message: `It says ${token}`, pr: token, attachments, context })
     expect(JSON.stringify(clean)).not.toContain(token)
     expect(clean.attachments[0]?.content).toBe(`a ${redactedText} b`)
   })

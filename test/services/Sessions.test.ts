@@ -115,8 +115,8 @@ describe("me", () => {
     const request = { slt: Redacted.make("si:deejay"), key: callerKey("there") }
     const there = yield* (yield* Sessions).login(plane, request).pipe(inRequest())
     expect(yield* ready(there.access_token, "acme", plane)).toEqual([false, plane.environmentId])
-    const { recipients } = yield* Store
-    yield* recipients.deactivate({ plane: planeId(production), organisation: "acme", publicId: "si:deejay" })
+    const deejay = { plane: planeId(production), organisation: "acme", publicId: "si:deejay" }
+    yield* (yield* Store).recipients.deactivate(deejay)
     expect(yield* ready()).toEqual([false, null])
   })
 

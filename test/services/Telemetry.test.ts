@@ -32,9 +32,7 @@ const accept = ({
   recording = true,
   table = "musicclidaemon"
 }: Batch = {}) =>
-  Effect.flatMap(Telemetry, (telemetry) => telemetry.accept(plane, { table, events })).pipe(
-    inRequest({ recording })
-  )
+  Effect.flatMap(Telemetry, (all) => all.accept(plane, { table, events })).pipe(inRequest({ recording }))
 
 const lease = { count: 100, bytes: 1_000_000, now: start, leaseUntil: start, owner: "test" }
 const spooled = Effect.flatMap(Store, (store) =>
@@ -87,10 +85,8 @@ describe("a batch of telemetry", () => {
     "that exceeds the spool's bound is 503; a retry takes no room",
     function* () {
       yield* accept({ events: [event] })
-      expect(yield* Effect.flip(accept({ events: [{ n: 1 }] }))).toMatchObject({
-        code: "spool_full",
-        retryAfterSeconds: 30
-      })
+      const full = { code: "spool_full", retryAfterSeconds: 30 }
+      expect(yield* Effect.flip(accept({ events: [{ n: 1 }] }))).toMatchObject(full)
       yield* accept({ events: [event] })
       expect(yield* spooled).toHaveLength(1)
     }

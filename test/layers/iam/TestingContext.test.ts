@@ -102,11 +102,8 @@ describe("resolvePlane", () => {
       iam.introspect(testing, Redacted.make("oat"))
     ]
     for (const [at, call] of calls.entries())
-      for (const [more, code] of [
-        [0, "forbidden"],
-        [1, "invalid_client"],
-        [2, "unauthenticated"]
-      ] as const) {
+      // The first one says nothing of the secret.
+      for (const [more, code] of [...["forbidden", "invalid_client", "unauthenticated"].entries()]) {
         simulator.fail({ fault: faults.status(401, { error: { code, message: "no" } }) })
         yield* Effect.flip(call)
         yield* iam.resolvePlane(testing.secret)
