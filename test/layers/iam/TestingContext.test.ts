@@ -101,8 +101,8 @@ describe("resolvePlane", () => {
       iam.exchange(testing, Redacted.make("si:deejay"), key("login")),
       iam.introspect(testing, Redacted.make("oat"))
     ]
+    // The first one says nothing of the secret.
     for (const [at, call] of calls.entries())
-      // The first one says nothing of the secret.
       for (const [more, code] of [...["forbidden", "invalid_client", "unauthenticated"].entries()]) {
         simulator.fail({ fault: faults.status(401, { error: { code, message: "no" } }) })
         yield* Effect.flip(call)
