@@ -106,16 +106,13 @@ describe("the delivery of a report", () => {
     expect(yield* submit()).toEqual({ ...first, status: "filed", issue_url: issue.url, replayed: true })
   })
 
-  scenariosWith({ settings })(
-    "is none for a testing plane: the report is stored with its plane",
-    function* () {
-      const { plane, token } = yield* signedIn({ environment: "e2e" })
-      const report = yield* submit({ plane, token })
-      expect(report.reporter).toBe("si:deejay")
-      expect((yield* storedAs(report.id)).plane).toBe(plane._tag === "Testing" ? plane.environmentId : "")
-      expect(yield* waiting).toBe(0)
-    }
-  )
+  scenariosWith({ settings })("is none for a testing plane", function* () {
+    const { plane, token } = yield* signedIn({ environment: "e2e" })
+    const report = yield* submit({ plane, token })
+    expect(report.reporter).toBe("si:deejay")
+    expect((yield* storedAs(report.id)).plane).toBe(plane._tag === "Testing" ? plane.environmentId : "")
+    expect(yield* waiting).toBe(0)
+  })
 })
 
 describe("a reporter's token", () => {
@@ -149,18 +146,16 @@ describe("a reporter's token", () => {
   })
 
   const limited = new Refused({ dependency: "iam", status: 429, code: "rate_limited", retryAfterSeconds: 60 })
-  scenario.each([unreachable("iam"), lost("iam"), limited, iamRefusal(401, "invalid_client")])(
-    "is introspected once, and unverified after %j",
-    function* (failure) {
-      const iam = yield* SimulatedIam
-      const { token } = yield* signedIn()
-      const introspections = yield* iam.calls("introspect")
-      yield* iam.failNext("introspect", failure)
-      const { id, reporter } = yield* submit({ token })
-      expect([reporter, (yield* storedAs(id)).reporter._tag]).toEqual([null, "Unverified"])
-      expect(yield* iam.calls("introspect")).toBe(introspections + 1)
-    }
-  )
+  const failures = [unreachable("iam"), lost("iam"), limited, iamRefusal(401, "invalid_client")]
+  scenario.each(failures)("is introspected once, and unverified after %j", function* (failure) {
+    const iam = yield* SimulatedIam
+    const { token } = yield* signedIn()
+    const introspections = yield* iam.calls("introspect")
+    yield* iam.failNext("introspect", failure)
+    const { id, reporter } = yield* submit({ token })
+    expect([reporter, (yield* storedAs(id)).reporter._tag]).toEqual([null, "Unverified"])
+    expect(yield* iam.calls("introspect")).toBe(introspections + 1)
+  })
 })
 
 describe("the pull request of a report", () => {
@@ -169,15 +164,10 @@ describe("the pull request of a report", () => {
   const github = "https://github.com/harbor/music/pull/12"
   const repository = { owner: "harbor", name: "music", url: "https://api.github.com" }
   const enterprise = { ...tracker, url: "https://git.harbor.example/api/v3" }
-  const misses = [
-    "https://github.com/harbor/other/pull/12",
-    "https://github.com/other/music/pull/12",
-    "https://github.com/harbor/music2/pull/12",
-    "https://github.com/harbor/music/issues/12",
-    "https://api.github.com/harbor/music/pull/12",
-    "https://gitlab.com/harbor/music/pull/12",
-    "https://github.com.example/harbor/music/pull/12"
-  ]
+  const misses =
+    "github.com/harbor/other/pull github.com/other/music/pull github.com/harbor/music2/pull github.com/harbor/music/issues api.github.com/harbor/music/pull gitlab.com/harbor/music/pull github.com.example/harbor/music/pull"
+      .split(" ")
+      .map((address) => `https://${address}/12`)
   const ofEnterprise = "https://git.harbor.example/harbor/music/pull/12"
   const rows: ReadonlyArray<readonly [SettingsOverrides, ReadonlyArray<string>, ReadonlyArray<string>]> = [
     [{ repository: Option.some(repository) }, [github, "https://github.com/Harbor/Music/pull/13"], misses],

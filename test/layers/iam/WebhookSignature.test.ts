@@ -85,9 +85,6 @@ const testing = (changes: object = {}, inTest: object = {}, outer: object = {}) 
     ...outer
   })
 const aggregate = (changes: object) => ({ aggregate: { ...metadata.aggregate, ...changes } })
-const carbon = (changes: object) =>
-  w1With({ aggregate: { type: "carbon", id: "c:ana", version: 1, ...changes } })
-
 const hex = w1Signature.slice(3)
 /** Values of a header that are not in its one form. */
 const malformed: Readonly<Record<Field, string>> = {
@@ -113,56 +110,39 @@ const accepted: Readonly<Record<string, Delivery>> = {
   )
 }
 
-/** The failed check, or any (undefined), by what is wrong. */
-const refused: ReadonlyArray<readonly [string, Delivery, string?]> = [
-  ["more than 1 MiB", delivery(sized(1_048_577)), "size"],
-  ["an unknown key version", delivery(w1, { keyVersion: "3" }), "unknown key version"],
-  ["another key's signature", delivery(w1, { keyVersion: "2" }), "signature"],
-  ["one appended space", delivery(`${w1} `, { signature: w1Signature }), "signature"],
-  ["another timestamp", delivery(w1, { timestamp: String(sentAt + 1), signature: w1Signature }), "signature"],
-  ["bytes that are not UTF-8", delivery(notUtf8), "JSON"],
-  ...Object.entries({
-    "no JSON": "{",
-    "JSON and more": `${w1}{}`,
-    "a byte order mark": `\ufeff${w1}`,
-    null: "null",
-    "another specification": w1With({ spec_version: "1.1" }),
-    "another event id than its header": w1With({ event_id: environmentId }),
-    ...Object.fromEntries(
-      "v1 carbon.updated carbon.updated.v0 carbon.updated.v01 Carbon.updated.v1 carbon..v1"
-        .split(" ")
-        .map((type) => [`the type ${type}`, w1With({ event_type: type })])
-    ),
-    "data that is a list": w1With({ data: [] }),
-    "no data": w1With({ data: undefined }),
-    "an aggregate that is text": w1With({ aggregate: "carbon" }),
-    "an aggregate without a type": carbon({ type: "" }),
-    "an aggregate without an id": carbon({ id: undefined }),
-    "an aggregate of version 0": carbon({ version: 0 }),
-    "an aggregate of version 1.5": carbon({ version: 1.5 }),
-    "an invalid time": w1With({ occurred_at: "2026-13-25T10:15:30Z" }),
-    "a time without a zone": w1With({ occurred_at: "2026-09-25T10:15:30" }),
-    "an organisation by its handle": w1With({ organization_id: "acme" }),
-    "a member beside test": testing({}, {}, { x: 1 }),
-    "a production event beside test": testing({}, {}, JSON.parse(w1)),
-    "a test that is no object": JSON.stringify({ test: null }),
-    "another member in test": testing({}, { x: 1 }),
-    "another member in test's metadata": testing({ x: 1 }),
-    "an environment without a generation": testing({ generation: undefined }),
-    "a generation without an environment": testing({ environment_id: undefined }),
-    "generation 0": testing({ generation: 0 }),
-    "an environment that is null": testing({ environment_id: null, generation: null }),
-    "a testing key of 31 characters": testing({}, { testing_key: "K".repeat(31) }),
-    "a testing key of 33 characters": testing({}, { testing_key: "K".repeat(33) }),
-    "a testing key with a sign in it": testing({}, { testing_key: `${"K".repeat(31)}-` }),
-    "no testing key": testing({}, { testing_key: undefined }),
-    "no organisation in test": testing({ organization_id: undefined }),
-    "no data in test": testing({}, { data: undefined }),
-    "another event id in test": testing({ event_id: environmentId }),
-    "another specification in test": testing({ spec_version: "2.0" }),
-    "an aggregate of another environment": testing(aggregate({ environment_id: eventId })),
-    "an aggregate of another generation": testing(aggregate({ generation: 2 }))
-  }).map(([name, body]) => [name, delivery(body)] as const)
+/** Members of W1 that are wrong. */
+const ofW1 = `{"spec_version":"1.1"} {"event_id":"${environmentId}"} {"event_type":"v1"} {"event_type":"carbon.updated"}
+  {"event_type":"carbon.updated.v0"} {"event_type":"carbon.updated.v01"} {"event_type":"Carbon.updated.v1"}
+  {"event_type":"carbon..v1"} {"data":[]} {"data":null} {"aggregate":"carbon"}
+  {"aggregate":{"type":"","id":"c:ana","version":1}} {"aggregate":{"type":"carbon","version":1}}
+  {"aggregate":{"type":"carbon","id":"c:ana","version":0}} {"aggregate":{"type":"carbon","id":"c:ana","version":1.5}}
+  {"occurred_at":"2026-13-25T10:15:30Z"} {"occurred_at":"2026-09-25T10:15:30"} {"organization_id":"acme"}`
+/** The same of the metadata, and of the whole, of a testing delivery. */
+const ofMetadata = `{"x":1} {"generation":0} {"environment_id":null,"generation":null} {"event_id":"${environmentId}"}
+  {"spec_version":"2.0"}`
+const ofTest = `{"x":1} {"testing_key":"${"K".repeat(31)}"} {"testing_key":"${"K".repeat(33)}"}
+  {"testing_key":"${"K".repeat(31)}-"} {"testing_key":null} {"data":null}`
+const changes = (rows: string): ReadonlyArray<object> => rows.split(/\s+/).map((row) => JSON.parse(row))
+const bodies = [
+  ...["{", `${w1}{}`, `\ufeff${w1}`, "null", '{"test":null}'],
+  ...changes(ofW1).map(w1With),
+  w1With({ data: undefined }),
+  ...changes(ofMetadata).map((change) => testing(change)),
+  ...changes(ofTest).map((change) => testing({}, change)),
+  ...["generation", "environment_id", "organization_id"].map((name) => testing({ [name]: undefined })),
+  ...["testing_key", "data"].map((name) => testing({}, { [name]: undefined })),
+  ...[{ x: 1 }, JSON.parse(w1)].map((beside) => testing({}, {}, beside)),
+  ...[{ environment_id: eventId }, { generation: 2 }].map((change) => testing(aggregate(change)))
+]
+/** The failed check, or any (undefined). */
+const refused: ReadonlyArray<readonly [sent: Delivery, check?: string]> = [
+  [delivery(sized(1_048_577)), "size"],
+  [delivery(w1, { keyVersion: "3" }), "unknown key version"],
+  [delivery(w1, { keyVersion: "2" }), "signature"],
+  [delivery(`${w1} `, { signature: w1Signature }), "signature"],
+  [delivery(w1, { timestamp: String(sentAt + 1), signature: w1Signature }), "signature"],
+  [delivery(notUtf8), "JSON"],
+  ...bodies.map((body) => [delivery(body)] as const)
 ]
 
 sharing(verifier)("a delivery", (shared) => {
@@ -200,9 +180,9 @@ sharing(verifier)("a delivery", (shared) => {
 
   shared.effect.each(Object.entries(accepted))("is accepted with %s", ([, sent]) => verify(sent))
 
-  shared.effect.each(refused)("is rejected for %s", function* ([, sent, reason]) {
-    const found = yield* rejected(sent)
-    if (reason !== undefined) expect(found).toBe(reason)
+  shared.effect("is rejected for its size, signature or content", function* () {
+    for (const [sent, check = expect.any(String)] of refused)
+      expect(yield* rejected(sent), String(sent.body).slice(0, 1_000)).toEqual(check)
   })
 
   shared.effect.each(fields)("needs %s exactly once, in its one form", function* (field) {
