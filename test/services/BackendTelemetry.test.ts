@@ -83,11 +83,8 @@ describe("a backend event", () => {
     yield* record(fields, { source: "web", requestId: "request-7" })
     const [event, ...more] = yield* written
     expect(more).toEqual([])
-    expect(event).toMatchObject({
-      table: backendTable,
-      eventAt: start,
-      bytes: Buffer.byteLength(JSON.stringify(event?.record))
-    })
+    const bytes = Buffer.byteLength(JSON.stringify(event?.record))
+    expect(event).toMatchObject({ table: backendTable, eventAt: start, bytes })
     expect(event?.record).toEqual({
       id: event?.recordId,
       schema_version: 1,
@@ -199,14 +196,12 @@ describe("event buffering", () => {
     ])
   })
 
-  scenariosWith({ ...options, settings: { telemetry: { spoolBytes: 1_009 } } })(
-    "has a tenth of the spool",
-    function* () {
-      yield* record()
-      expect(yield* written).toEqual([])
-      expect((yield* offers)[0]?.[1]).toEqual({ limitBytes: 100, share: backendTable, wholeBytes: 1_009 })
-    }
-  )
+  const small = scenariosWith({ ...options, settings: { telemetry: { spoolBytes: 1_009 } } })
+  small("has a tenth of the spool", function* () {
+    yield* record()
+    expect(yield* written).toEqual([])
+    expect((yield* offers)[0]?.[1]).toEqual({ limitBytes: 100, share: backendTable, wholeBytes: 1_009 })
+  })
 })
 
 describe("the end of the process", () => {

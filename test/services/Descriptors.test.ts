@@ -6,23 +6,21 @@ import { Descriptors } from "../../src/services/Descriptors.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { production, scenariosWith } from "../support/UseCaseLayers.ts"
 
-scenariosWith({ settings: { minCli: "0.7.0", organisation: "harbor", iam: { url: "https://iam.example" } } })(
-  "The descriptors name the versions, the parameters of a login, and the plane",
-  function* () {
-    const { iam, version: describeVersion } = yield* Effect.provide(Descriptors, Descriptors.Default)
-    const { plane } = yield* (yield* SimulatedIam).environment("e2e")
-    expect(yield* describeVersion).toEqual({ version, api_versions: ["v1"], min_cli: "0.7.0" })
-    for (const where of [production, plane])
-      expect(yield* iam(where)).toEqual({
-        app_id: "music",
-        org_id: "harbor",
-        api_version: "v1",
-        iam_url: "https://iam.example",
-        ting_url: "http://127.0.0.1:1",
-        testing_environment_id: where._tag === "Testing" ? where.environmentId : null,
-        ting_types: ["music.trigger.fired", "music.trigger.expired"],
-        scopes: [...requestedScopes],
-        version
-      })
-  }
-)
+const settings = { minCli: "0.7.0", organisation: "harbor", iam: { url: "https://iam.example" } }
+scenariosWith({ settings })("The descriptors name the versions, a login, and the plane", function* () {
+  const { iam, version: describeVersion } = yield* Effect.provide(Descriptors, Descriptors.Default)
+  const { plane } = yield* (yield* SimulatedIam).environment("e2e")
+  expect(yield* describeVersion).toEqual({ version, api_versions: ["v1"], min_cli: "0.7.0" })
+  for (const where of [production, plane])
+    expect(yield* iam(where)).toEqual({
+      app_id: "music",
+      org_id: "harbor",
+      api_version: "v1",
+      iam_url: "https://iam.example",
+      ting_url: "http://127.0.0.1:1",
+      testing_environment_id: where._tag === "Testing" ? where.environmentId : null,
+      ting_types: ["music.trigger.fired", "music.trigger.expired"],
+      scopes: [...requestedScopes],
+      version
+    })
+})

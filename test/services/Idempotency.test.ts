@@ -109,25 +109,22 @@ sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
     expect(yield* ask).toEqual(expected(2))
   })
 
-  effect.each([["first"], ["second"], ["first", "second"]])(
-    "goes on without callers: %s",
-    function* (leaving) {
-      const { executeOnce } = yield* Idempotency
-      const work = yield* makeWork
-      const ask = executeOnce(one)(work.run)
-      const first = yield* Effect.fork(ask)
-      yield* work.begun
-      const second = yield* Effect.fork(ask)
-      yield* settle
-      for (const name of leaving) yield* Fiber.interrupt(name === "first" ? first : second)
-      const later = yield* Effect.fork(ask)
-      yield* settle
-      yield* work.letGo
-      for (const fiber of leaving.length === 2 ? [later] : [leaving[0] === "first" ? second : first, later])
-        expect(yield* Fiber.join(fiber)).toBe(1)
-      expect(work.state).toEqual({ executions: 1, interruptions: 0 })
-    }
-  )
+  effect.each([["first"], ["second"], ["first", "second"]])("goes on without %s", function* (leaving) {
+    const { executeOnce } = yield* Idempotency
+    const work = yield* makeWork
+    const ask = executeOnce(one)(work.run)
+    const first = yield* Effect.fork(ask)
+    yield* work.begun
+    const second = yield* Effect.fork(ask)
+    yield* settle
+    for (const name of leaving) yield* Fiber.interrupt(name === "first" ? first : second)
+    const later = yield* Effect.fork(ask)
+    yield* settle
+    yield* work.letGo
+    for (const fiber of leaving.length === 2 ? [later] : [leaving[0] === "first" ? second : first, later])
+      expect(yield* Fiber.join(fiber)).toBe(1)
+    expect(work.state).toEqual({ executions: 1, interruptions: 0 })
+  })
 
   /** How two requests in flight at once are executed; the second may have another telemetry preference. */
   const joins = (left: Sharing, right: Sharing, recording: readonly [boolean, boolean] = [true, true]) =>

@@ -186,15 +186,12 @@ describe("a login whose new family was revoked", () => {
     return { ...made, tryAgain, waiting: advanceClockDuring(tryAgain) }
   })
 
-  scenario.each(["before", "after"] as const)(
-    "is an outage while the revocation is lost %s",
-    function* (when) {
-      const { iam, tryAgain, waiting } = yield* withoutOrganisation
-      yield* iam.failNext("revoke", lost("iam"), { times: 3, when })
-      expect([yield* waiting, yield* tryAgain]).toEqual(["dependency_unavailable", "forbidden"])
-      expect(new Set(yield* iam.revoked).size).toBe(1)
-    }
-  )
+  scenario.each(["before", "after"] as const)("is an outage when the revocation is lost", function* (when) {
+    const { iam, tryAgain, waiting } = yield* withoutOrganisation
+    yield* iam.failNext("revoke", lost("iam"), { times: 3, when })
+    expect([yield* waiting, yield* tryAgain]).toEqual(["dependency_unavailable", "forbidden"])
+    expect(new Set(yield* iam.revoked).size).toBe(1)
+  })
 
   scenario("answers the same from another instance, to which IAM calls the new token inactive", function* () {
     const { iam, tryAgain, waiting } = yield* withoutOrganisation

@@ -111,36 +111,30 @@ describe("a ting", () => {
     expect((yield* Fiber.join(first)).replayed).toBe(false)
   })
 
-  scenario.each([false, true])(
-    "shares one call with an identical one (the first leaves: %s)",
-    function* (leaves) {
-      const { send, ting } = yield* prepared()
-      const held = yield* ting.hold("send")
-      const first = yield* Effect.fork(send())
-      yield* held.arrived
-      const second = yield* Effect.fork(send())
-      yield* settle
-      if (leaves) yield* Fiber.interrupt(first)
-      yield* held.release
-      const joined = yield* Fiber.join(second)
-      expect([joined.replayed, yield* ting.calls("send")]).toEqual([true, 1])
-      if (!leaves) expect(yield* Fiber.join(first)).toEqual({ ...joined, replayed: false })
-    }
-  )
+  scenario.each([false, true])("shares one call with an equal one: %s", function* (leaves) {
+    const { send, ting } = yield* prepared()
+    const held = yield* ting.hold("send")
+    const first = yield* Effect.fork(send())
+    yield* held.arrived
+    const second = yield* Effect.fork(send())
+    yield* settle
+    if (leaves) yield* Fiber.interrupt(first)
+    yield* held.release
+    const joined = yield* Fiber.join(second)
+    expect([joined.replayed, yield* ting.calls("send")]).toEqual([true, 1])
+    if (!leaves) expect(yield* Fiber.join(first)).toEqual({ ...joined, replayed: false })
+  })
 })
 
 describe("the scopes of a session", () => {
   scenario("are checked before a proof is requested", function* () {
     const { caller, iam, plane, proofs } = yield* unregistered
     const notifications = yield* Notifications
-    for (const lacking of [scopes.identity, scopes.send])
-      expect(yield* codeOf(notifications.send(plane, without(caller, lacking), fired))).toBe(
-        "reconsent_required"
-      )
-    for (const lacking of [scopes.identity, scopes.register])
-      expect(yield* codeOf(notifications.subscribe(plane, without(caller, lacking)))).toBe(
-        "reconsent_required"
-      )
+    const refused = "reconsent_required"
+    for (const scope of [scopes.identity, scopes.send])
+      expect(yield* codeOf(notifications.send(plane, without(caller, scope), fired))).toBe(refused)
+    for (const scope of [scopes.identity, scopes.register])
+      expect(yield* codeOf(notifications.subscribe(plane, without(caller, scope)))).toBe(refused)
     expect(yield* iam.calls("prove")).toBe(proofs)
     yield* notifications.subscribe(plane, without(caller, scopes.send))
     yield* notifications.send(plane, without(caller, scopes.register), fired)

@@ -22,6 +22,9 @@ const tracker = Option.some({
 })
 
 const limited = scenariosWith({ settings })
+const withTracker = scenariosWith({ settings: { ...settings, tracker } })
+const withLittleRoom = scenariosWith({ settings: { ...settings, reportsBytes: 3_000 } })
+const withRoom = scenariosWith({ settings: { reportsBytes: 10_800 } })
 
 interface Sender {
   readonly token?: Redacted.Redacted
@@ -118,34 +121,31 @@ describe("a verified reporter", () => {
     expect(yield* send("b", { token })).toBe("stored")
   })
 
-  scenariosWith({ settings: { ...settings, tracker } })(
-    "uses a quota for a replay that moves up a report",
-    function* () {
-      const iam = yield* SimulatedIam
-      const store = yield* Store
-      const { token } = yield* signedIn()
-      for (let at = 0; at < 32; at += 1) {
-        yield* iam.failNext("introspect", unreachable("iam"))
-        yield* send(`a${at}`, { token, clientNetwork: `192.0.2.${Math.floor(at / 8)}` })
-      }
-      /** How many reports are filed while others wait. */
-      const prioritised = Effect.gen(function* () {
-        const now = yield* TestClock.currentTimeMillis
-        const bounds = { count: 100, concurrency: 100, now, leaseUntil: now + 1_000, owner: "test" }
-        return (yield* store.deliveries.lease({ kinds: ["report"], ordinary: false, ...bounds })).length
-      })
-      const replays = sendMany(32, "a", { token })
-      expect([yield* replays, yield* send("new", { token }), yield* prioritised]).toEqual([
-        "32 replayed",
-        "limited 2",
-        30
-      ])
-      // The leases of before have ended, and two reports may move up.
-      yield* TestClock.adjust("4 seconds")
-      expect([yield* replays, yield* prioritised]).toEqual(["32 replayed", 32])
-      expect([yield* replays, yield* send("new", { token })]).toEqual(["32 replayed", "limited 2"])
+  withTracker("uses a quota for a replay that moves up a report", function* () {
+    const iam = yield* SimulatedIam
+    const store = yield* Store
+    const { token } = yield* signedIn()
+    for (let at = 0; at < 32; at += 1) {
+      yield* iam.failNext("introspect", unreachable("iam"))
+      yield* send(`a${at}`, { token, clientNetwork: `192.0.2.${Math.floor(at / 8)}` })
     }
-  )
+    /** How many reports are filed while others wait. */
+    const prioritised = Effect.gen(function* () {
+      const now = yield* TestClock.currentTimeMillis
+      const bounds = { count: 100, concurrency: 100, now, leaseUntil: now + 1_000, owner: "test" }
+      return (yield* store.deliveries.lease({ kinds: ["report"], ordinary: false, ...bounds })).length
+    })
+    const replays = sendMany(32, "a", { token })
+    expect([yield* replays, yield* send("new", { token }), yield* prioritised]).toEqual([
+      "32 replayed",
+      "limited 2",
+      30
+    ])
+    // The leases of before have ended, and two reports may move up.
+    yield* TestClock.adjust("4 seconds")
+    expect([yield* replays, yield* prioritised]).toEqual(["32 replayed", 32])
+    expect([yield* replays, yield* send("new", { token })]).toEqual(["32 replayed", "limited 2"])
+  })
 })
 
 describe("no quota is used by", () => {
@@ -171,36 +171,30 @@ describe("no quota is used by", () => {
 })
 
 describe("the room of all reports", () => {
-  scenariosWith({ settings: { ...settings, reportsBytes: 3_000 } })(
-    "refuses a report, which counts; a repetition finds its report",
-    function* () {
-      expect(yield* sendMany(1, "stored")).toBe("1 stored")
-      expect(yield* sendMany(10, "a")).toBe("9 reports_full, 1 limited 6")
-      expect(yield* sendMany(1, "stored")).toBe("1 replayed")
-    }
-  )
+  withLittleRoom("refuses a report, which counts; a repetition finds its report", function* () {
+    expect(yield* sendMany(1, "stored")).toBe("1 stored")
+    expect(yield* sendMany(10, "a")).toBe("9 reports_full, 1 limited 6")
+    expect(yield* sendMany(1, "stored")).toBe("1 replayed")
+  })
 
   // A report has 1,000 bytes for its row, and a message of about 40.
-  scenariosWith({ settings: { reportsBytes: 10_800 } })(
-    "is only for reporters with none stored from 80 % of the bound on",
-    function* () {
-      const { token } = yield* signedIn()
-      const { token: other } = yield* signedIn({ actor: "si:lyra" })
-      const { token: third } = yield* signedIn({ actor: "si:nova" })
-      expect(yield* sendMany(8, "a")).toBe("7 stored, 1 reports_full")
-      const verified = [
-        yield* send("i", { token }),
-        yield* send("j", { token }),
-        yield* send("k", { token: other }),
-        yield* send("l", { token: third })
-      ]
-      expect(verified).toEqual(["stored", "reports_full", "stored", "reports_full"])
-      expect(yield* Effect.flip(submit({ key: callerKey("m") }))).toMatchObject({
-        code: "reports_full",
-        retryAfterSeconds: 3_600,
-        details: { reason: "room" }
-      })
-      expect(yield* send("a0")).toBe("replayed")
-    }
-  )
+  withRoom("is only for reporters with none stored from 80 % of the bound on", function* () {
+    const { token } = yield* signedIn()
+    const { token: other } = yield* signedIn({ actor: "si:lyra" })
+    const { token: third } = yield* signedIn({ actor: "si:nova" })
+    expect(yield* sendMany(8, "a")).toBe("7 stored, 1 reports_full")
+    const verified = [
+      yield* send("i", { token }),
+      yield* send("j", { token }),
+      yield* send("k", { token: other }),
+      yield* send("l", { token: third })
+    ]
+    expect(verified).toEqual(["stored", "reports_full", "stored", "reports_full"])
+    expect(yield* Effect.flip(submit({ key: callerKey("m") }))).toMatchObject({
+      code: "reports_full",
+      retryAfterSeconds: 3_600,
+      details: { reason: "room" }
+    })
+    expect(yield* send("a0")).toBe("replayed")
+  })
 })

@@ -136,23 +136,20 @@ describe("retries", () => {
     expect(yield* Fiber.join(fiber)).toBe("done")
   })
 
-  it.effect.each([0, -3_600_000, 3_600_000])(
-    "take the same time when the wall clock is stepped by %i ms",
-    function* (by) {
-      const { clock, step } = yield* makeSteppedClock
-      const below = yield* Effect.clock
-      const triedAt: Array<number> = []
-      const attempt = Effect.suspend(() => {
-        triedAt.push(below.unsafeCurrentTimeMillis())
-        return Effect.fail("away")
-      })
-      const schedule = Schedule.intersect(Schedule.spaced(1_000), recurWithin(5_000))
-      const retrying = yield* Effect.fork(Effect.withClock(Effect.retry(attempt, schedule), clock))
-      yield* TestClock.adjust(2_500)
-      step(by)
-      yield* TestClock.adjust(60_000)
-      expect(yield* Effect.flip(Fiber.join(retrying))).toBe("away")
-      expect(triedAt).toEqual([0, 1_000, 2_000, 3_000, 4_000, 5_000])
-    }
-  )
+  it.effect.each([0, -3_600_000, 3_600_000])("ignore a step of the wall clock by %i ms", function* (by) {
+    const { clock, step } = yield* makeSteppedClock
+    const below = yield* Effect.clock
+    const triedAt: Array<number> = []
+    const attempt = Effect.suspend(() => {
+      triedAt.push(below.unsafeCurrentTimeMillis())
+      return Effect.fail("away")
+    })
+    const schedule = Schedule.intersect(Schedule.spaced(1_000), recurWithin(5_000))
+    const retrying = yield* Effect.fork(Effect.withClock(Effect.retry(attempt, schedule), clock))
+    yield* TestClock.adjust(2_500)
+    step(by)
+    yield* TestClock.adjust(60_000)
+    expect(yield* Effect.flip(Fiber.join(retrying))).toBe("away")
+    expect(triedAt).toEqual([0, 1_000, 2_000, 3_000, 4_000, 5_000])
+  })
 })

@@ -20,16 +20,14 @@ describe("authenticating a bearer", () => {
     const { iam, session } = yield* loggedIn
     const before = yield* iam.calls("introspect")
     yield* authenticate(session.access_token)
-    expect(yield* authenticate(session.access_token)).toMatchObject({
-      actor: { type: "silicon", public_id: "si:deejay" },
-      membership: { membershipId: "si:deejay[acme]" }
-    })
+    const { actor, membership } = yield* authenticate(session.access_token)
+    expect([actor.public_id, membership.membershipId]).toEqual(["si:deejay", "si:deejay[acme]"])
     expect(yield* iam.calls("introspect")).toBe(before + 2)
     const { access_token } = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
-    for (const organisation of ["zenith", "acme"])
-      expect((yield* authenticate(access_token, organisation)).membership.membershipId).toBe(
-        `c:ana[${organisation}]`
-      )
+    for (const handle of ["zenith", "acme"]) {
+      const { membership } = yield* authenticate(access_token, handle)
+      expect(membership.membershipId).toBe(`c:ana[${handle}]`)
+    }
   })
 
   scenario("answers 401 to a dead token: unknown, of another plane, revoked, or expired", function* () {
@@ -64,10 +62,7 @@ describe("authenticating a bearer", () => {
   scenario("needs a public id, of the token or of the membership", function* () {
     const { iam, session } = yield* loggedIn
     iam.production.withdrawScope(scopes.identity)
-    expect((yield* authenticate(session.access_token)).actor).toEqual({
-      type: "silicon",
-      public_id: "si:deejay"
-    })
+    expect((yield* authenticate(session.access_token)).actor.public_id).toBe("si:deejay")
     yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
     expect(yield* codeOf(authenticate(session.access_token))).toBe("reconsent_required")
   })

@@ -81,16 +81,14 @@ describe("a batch of telemetry", () => {
   })
 
   const event = { id, text: "x".repeat(100) }
-  scenariosWith({ settings: { telemetry: { spoolBytes: JSON.stringify(event).length } } })(
-    "that exceeds the spool's bound is 503; a retry takes no room",
-    function* () {
-      yield* accept({ events: [event] })
-      const full = { code: "spool_full", retryAfterSeconds: 30 }
-      expect(yield* Effect.flip(accept({ events: [{ n: 1 }] }))).toMatchObject(full)
-      yield* accept({ events: [event] })
-      expect(yield* spooled).toHaveLength(1)
-    }
-  )
+  const bounded = scenariosWith({ settings: { telemetry: { spoolBytes: JSON.stringify(event).length } } })
+  bounded("that exceeds the spool's bound is 503; a retry takes no room", function* () {
+    yield* accept({ events: [event] })
+    const full = { code: "spool_full", retryAfterSeconds: 30 }
+    expect(yield* Effect.flip(accept({ events: [{ n: 1 }] }))).toMatchObject(full)
+    yield* accept({ events: [event] })
+    expect(yield* spooled).toHaveLength(1)
+  })
 
   const open: UseCaseOptions = { tables: [...clientTables, "musicbackend"] }
   const off: UseCaseOptions = { ...open, settings: { telemetry: { enabled: false } } }

@@ -145,52 +145,44 @@ describe("a use case", () => {
     yield* loginAs({}, callerKey("second"))
   })
 
-  placeTest(
-    "a call counts for its short-lived, refresh or access token, or testing secret",
-    [10, 10, 1],
-    function* () {
-      const { iam, session } = yield* loggedIn
-      const sessions = yield* Sessions
-      const planes = yield* Planes
-      const slt = yield* iam.slt({ actor: "c:ana" })
-      const { secret } = yield* iam.environment("one")
-      const token = Redacted.make(session.refresh_token)
-      let keys = 0
-      const request = () => ({ refreshToken: token, token, key: callerKey(`place-${++keys}`) })
-      const asks: ReadonlyArray<readonly [IamMethod, () => Effect.Effect<unknown, Failure, Sessions>]> = [
-        ["exchange", () => login(slt, request().key)],
-        ["introspect", () => authenticate(session.access_token)],
-        ["refresh", () => sessions.refresh(production, request()).pipe(inRequest())],
-        ["revoke", () => sessions.logout(production, request()).pipe(inRequest())],
-        ["resolvePlane", () => planes.resolve(Option.some(secret))]
-      ]
-      for (const [method, ask] of asks) {
-        const held = yield* iam.hold(method)
-        const first = yield* Effect.fork(Effect.exit(ask()))
-        yield* held.arrived
-        expect([method, yield* codeOf(ask())]).toEqual([method, "overloaded"])
-        const other = yield* iam.environment(method)
-        expect(yield* planes.resolve(Option.some(other.secret))).toEqual(other.plane)
-        yield* held.release
-        yield* Fiber.join(first)
-      }
-    }
-  )
-
-  placeTest(
-    "a ting takes one place for its proof and itself: without one no proof is requested",
-    [1, 1],
-    function* () {
-      const { iam, ting, proofs, send } = yield* prepared()
-      const held = yield* ting.hold("send")
-      const first = yield* Effect.fork(send({ key: "si:deejay/1" }))
+  placeTest("a call counts for its token or testing secret", [10, 10, 1], function* () {
+    const { iam, session } = yield* loggedIn
+    const sessions = yield* Sessions
+    const planes = yield* Planes
+    const slt = yield* iam.slt({ actor: "c:ana" })
+    const { secret } = yield* iam.environment("one")
+    const token = Redacted.make(session.refresh_token)
+    let keys = 0
+    const request = () => ({ refreshToken: token, token, key: callerKey(`place-${++keys}`) })
+    const asks: ReadonlyArray<readonly [IamMethod, () => Effect.Effect<unknown, Failure, Sessions>]> = [
+      ["exchange", () => login(slt, request().key)],
+      ["introspect", () => authenticate(session.access_token)],
+      ["refresh", () => sessions.refresh(production, request()).pipe(inRequest())],
+      ["revoke", () => sessions.logout(production, request()).pipe(inRequest())],
+      ["resolvePlane", () => planes.resolve(Option.some(secret))]
+    ]
+    for (const [method, ask] of asks) {
+      const held = yield* iam.hold(method)
+      const first = yield* Effect.fork(Effect.exit(ask()))
       yield* held.arrived
-      const { code, details } = yield* Effect.flip(send({ key: "si:deejay/2" }))
-      expect([code, details]).toEqual(["overloaded", { dependency: "ting" }])
-      expect(yield* iam.calls("prove")).toBe(proofs + 1)
+      expect([method, yield* codeOf(ask())]).toEqual([method, "overloaded"])
+      const other = yield* iam.environment(method)
+      expect(yield* planes.resolve(Option.some(other.secret))).toEqual(other.plane)
       yield* held.release
       yield* Fiber.join(first)
-      expect((yield* send({ key: "si:deejay/2" })).replayed).toBe(false)
     }
-  )
+  })
+
+  placeTest("a ting takes one place for its proof and itself", [1, 1], function* () {
+    const { iam, ting, proofs, send } = yield* prepared()
+    const held = yield* ting.hold("send")
+    const first = yield* Effect.fork(send({ key: "si:deejay/1" }))
+    yield* held.arrived
+    const { code, details } = yield* Effect.flip(send({ key: "si:deejay/2" }))
+    expect([code, details]).toEqual(["overloaded", { dependency: "ting" }])
+    expect(yield* iam.calls("prove")).toBe(proofs + 1)
+    yield* held.release
+    yield* Fiber.join(first)
+    expect((yield* send({ key: "si:deejay/2" })).replayed).toBe(false)
+  })
 })

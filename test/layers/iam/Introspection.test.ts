@@ -69,16 +69,13 @@ describe("introspect", () => {
       scopes: requestedScopes,
       actor: Option.some({ type: "carbon" as const, public_id: "c:ana" })
     })
-    deepStrictEqual(
-      { ...seen, sessionId: "" },
-      {
-        publicId: Option.some("c:ana"),
-        sessionId: "",
-        expiresAt: startTime / 1000 + 1800,
-        answeredAt: startTime + 10_000,
-        memberships: [membership("acme"), membership("zenith")]
-      }
-    )
+    const { sessionId: _, ...rest } = seen
+    deepStrictEqual(rest, {
+      publicId: Option.some("c:ana"),
+      expiresAt: startTime / 1000 + 1800,
+      answeredAt: startTime + 10_000,
+      memberships: [membership("acme"), membership("zenith")]
+    })
     const request = asked(path)[0]
     assert.isUndefined(request?.headers.get("x-org-id"))
     assert.isUndefined(request?.headers.get("idempotency-key"))
@@ -184,9 +181,8 @@ describe("concurrent introspections of one token", () => {
 
   const refused = faults.status(400, { error: { code: "invalid_grant", message: "no" } })
   /** What ends meanwhile by which call, what IAM does with it, and whether the next caller calls again. */
-  const ends: ReadonlyArray<
-    readonly ["revoke" | "refresh", "access" | "refresh" | "other" | "stranger", Fault | undefined, boolean]
-  > = [
+  type Which = "access" | "refresh" | "other" | "stranger"
+  const ends: ReadonlyArray<readonly ["revoke" | "refresh", Which, Fault | undefined, boolean]> = [
     ["revoke", "access", undefined, true],
     ["revoke", "refresh", undefined, true],
     ["revoke", "refresh", lost, true],
@@ -197,29 +193,20 @@ describe("concurrent introspections of one token", () => {
     ["refresh", "stranger", undefined, false],
     ["revoke", "other", undefined, false]
   ]
-  it.scoped.each(ends)(
-    "after a %s of its %s token (%j) call again: %s",
-    function* ([act, which, fault, anew]) {
-      const { grant, iam, introspections, login, simulator, slow } = yield* held
-      const other = yield* login("c:ana")
-      const running = yield* slow
-      const tokens = {
-        access: grant.accessToken,
-        refresh: grant.refreshToken,
-        other: other.refreshToken,
-        stranger: Redacted.make(`ort_${"e".repeat(43)}`)
-      }
-      if (fault !== undefined) simulator.fail({ path: /revoke|tokens/, fault })
-      const call: Effect.Effect<unknown, UpstreamFailure> =
-        act === "revoke"
-          ? iam.revoke(production, tokens[which], key("end"))
-          : iam.refresh(production, tokens[which], key("end"))
-      yield* Effect.exit(call)
-      yield* iam.introspect(production, grant.accessToken)
-      expect(introspections()).toBe(anew ? 3 : 2)
-      yield* Fiber.join(running)
-    }
-  )
+  it.scoped.each(ends)("after a %s of its %s token (%j) call again: %s", function* (row) {
+    const [act, which, fault, anew] = row
+    const { grant, iam, introspections, login, simulator, slow } = yield* held
+    const { accessToken: access, refreshToken: refresh } = grant
+    const { refreshToken: other } = yield* login("c:ana")
+    const running = yield* slow
+    const token = { access, refresh, other, stranger: Redacted.make(`ort_${"e".repeat(43)}`) }[which]
+    if (fault !== undefined) simulator.fail({ path: /revoke|tokens/, fault })
+    const call: Effect.Effect<unknown, UpstreamFailure> = iam[act](production, token, key("end"))
+    yield* Effect.exit(call)
+    yield* iam.introspect(production, access)
+    expect(introspections()).toBe(anew ? 3 : 2)
+    yield* Fiber.join(running)
+  })
 })
 
 const inactive = { path: `/api/v1${path}`, fault: reply({ active: false }) }

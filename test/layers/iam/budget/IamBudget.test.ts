@@ -145,15 +145,11 @@ describe("A suspect network", () => {
     [0, newcomer, 20, 8, { network: "2001:db8:1:ffff::1" }],
     [0, newcomer, 20, 20, { network: "2001:db8:2::1" }]
   ])
-  play(
-    "is none where addresses are not counted",
-    110,
-    [
-      [0, refuse()],
-      [0, newcomer, 20, 20]
-    ],
-    false
-  )
+  const uncounted: ReadonlyArray<Row> = [
+    [0, refuse()],
+    [0, newcomer, 20, 20]
+  ]
+  play("is none where addresses are not counted", 110, uncounted, false)
   play("is none by one credential that is refused six times", 110, [
     [
       0,
@@ -455,11 +451,9 @@ describe("The quota of an actor", () => {
     ])
 
   // Without its bound of 8 a minute the first would have 10.
-  play(
-    "leaves 5 of the 30 to logins with fewer for each of a login's last four refreshes",
-    110,
-    [8, 4, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1].map((sent, at) => [0, refreshOf(`login ${at}`), 100, sent, ofTokens])
-  )
+  const sent = [8, 4, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1]
+  const logins = sent.map((count, at) => [0, refreshOf(`login ${at}`), 100, count, ofTokens] as const)
+  play("leaves 5 of the 30 to logins with fewer for each of a login's last four refreshes", 110, logins)
 
   play("has a refresh of a login forgotten every 5 minutes, and none that never reached IAM counted", 110, [
     [0, refreshOf("often"), 100, 100, { ...ofTokens, end: unsent }],
