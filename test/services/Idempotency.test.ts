@@ -41,13 +41,14 @@ describe("upstreamKey", () => {
   })
 
   test("differs between planes, operations and callers' keys", () => {
-    const operation = FastCheck.constantFrom<KeyedOperation>("login", "abandon", "refresh", "logout")
-    const where = FastCheck.oneof(FastCheck.constant(plane), FastCheck.uuid().map(testing))
-    const callerKey = FastCheck.string({ minLength: 16, maxLength: 255, unit: "binary-ascii" })
-    const request = FastCheck.tuple(operation, where, callerKey)
     type Request = readonly [KeyedOperation, Plane, string]
+    const request: FastCheck.Arbitrary<Request> = FastCheck.tuple(
+      FastCheck.constantFrom<KeyedOperation>("login", "abandon", "refresh", "logout"),
+      FastCheck.oneof(FastCheck.constant(plane), FastCheck.uuid().map(testing)),
+      FastCheck.string({ minLength: 16, maxLength: 255, unit: "binary-ascii" })
+    )
     const identity = ([name, at, text]: Request) =>
-      JSON.stringify([name, at._tag === "Testing" ? at.environmentId : null, text])
+      JSON.stringify([name, "environmentId" in at && at.environmentId, text])
     const made = ([name, at, text]: Request) => upstreamKey(name, at, Redacted.make(text))
     FastCheck.assert(
       FastCheck.property(request, request, (left, right) => {

@@ -253,13 +253,9 @@ describe("a proved call to Ting", () => {
     ["register", tingRefusal(401, "proof_expired"), 3, "dependency_unavailable", 3],
     ["register", unreachable("ting"), 3, "dependency_unavailable", 3],
     ["register", tingRefusal(403, "permission_denied"), 1, "permission_denied", 1],
-    ["register", tingRefusal(401, "session_expired"), 1, "dependency_misconfigured", 1],
     ["register", tingRefusal(429, "temporarily_rate_limited"), 1, "temporarily_rate_limited", 1],
     ["prove", unreachable("iam"), 3, "dependency_unavailable", 0],
-    ["prove", iamRefusal(400, "invalid_subject_token"), 1, "unauthenticated", 0],
-    ["prove", iamRefusal(403, "obo_organization_not_authorized"), 1, "forbidden", 0],
     ["prove", iamRefusal(404, "not_found"), 1, "reconsent_required", 0],
-    ["prove", iamRefusal(401, "invalid_client"), 1, "dependency_misconfigured", 0],
     ["prove", iamRefusal(401, "proof_expired"), 1, "dependency_unavailable", 0]
   ] as const
   scenario.each(failures)("fails at %s with %j, %i times: %s", function* (row) {

@@ -209,11 +209,6 @@ describe("One credential", () => {
     [0, waiting, many, 4],
     [0, own, many, 19]
   ])
-  play("that is unknown does so as well", 100, [
-    [0, newcomer, 27, 27],
-    [0, one(), many, 4],
-    [0, newcomer, many, 19]
-  ])
   play("is refreshed although it used up its introspections", 110, [
     [0, waiting, many, 30],
     [0, (budget) => ({ ...waiting(budget), completing: true }), 1, 1],
@@ -244,10 +239,6 @@ describe("A place", () => {
     expect(askAt(660)).toBeTypeOf("object")
   })
 
-  play("is free at once when the call was never sent", 1, [
-    [0, essential, many, many, { end: unsent }],
-    [0, essential, 1, 1]
-  ])
   play("belongs to one plane and path", 10, [
     [0, own, many, 8],
     [0, own, many, 8, ofTokens],
@@ -463,11 +454,6 @@ describe("The quota of an actor", () => {
     [300, refreshOf(), 20, 20, ofTokens],
     // 10 are left: with three counted it leaves 15.
     [300, refreshOf("often"), 1, "36 s", ofTokens]
-  ])
-  play("lets a login refresh again and again with the smallest budget", 10, [
-    [0, refreshOf("one"), 100, 1, ofTokens],
-    [0, refreshOf("other"), 100, 1, ofTokens],
-    [180, refreshOf("one"), 100, 1, ofTokens]
   ])
 })
 
