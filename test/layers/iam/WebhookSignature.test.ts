@@ -56,7 +56,8 @@ const verifier = Layer.scoped(
 )
 const verify = (sent: Delivery) => Effect.flatMap(Verifier, (iam) => iam.verifyWebhook(sent))
 /** The failed check. */
-const rejected = (sent: Delivery) => Effect.map(Effect.flip(verify(sent)), ({ reason }) => reason)
+const rejected = (sent: Delivery) =>
+  Effect.match(verify(sent), { onSuccess: () => "accepted", onFailure: ({ reason }) => reason })
 
 const w1With = (changes: object) => JSON.stringify({ ...JSON.parse(w1), ...changes })
 /** W1 with so many bytes. */
@@ -181,8 +182,11 @@ sharing(verifier)("a delivery", (shared) => {
   shared.effect.each(Object.entries(accepted))("is accepted with %s", ([, sent]) => verify(sent))
 
   shared.effect("is rejected for its size, signature or content", function* () {
-    for (const [sent, check = expect.any(String)] of refused)
-      expect(yield* rejected(sent), String(sent.body).slice(0, 1_000)).toEqual(check)
+    for (const [sent, check] of refused) {
+      const found = yield* rejected(sent)
+      expect(found, String(sent.body).slice(0, 1_000)).not.toBe("accepted")
+      if (check !== undefined) expect(found).toBe(check)
+    }
   })
 
   shared.effect.each(fields)("needs %s exactly once, in its one form", function* (field) {
@@ -203,7 +207,7 @@ sharing(verifier)("a delivery", (shared) => {
     }
     for (const [at, character] of [...w1Signature].entries()) {
       const changed = w1Signature.slice(0, at) + (character === "0" ? "1" : "0") + w1Signature.slice(at + 1)
-      yield* rejected(delivery(w1, { signature: changed }))
+      expect(yield* rejected(delivery(w1, { signature: changed }))).not.toBe("accepted")
     }
   })
 
