@@ -1,8 +1,9 @@
 /** The laws of the budget for any sequence of calls, answers, lost calls, reservations and blocks. */
 import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
-import type { Purpose } from "../../../../src/layers/iam/budget/Purpose.ts"
 import { answered, blocked, type End, makeBudget, type Out, unanswered, unsent } from "./Budget.ts"
+
+type Purpose = Parameters<ReturnType<typeof makeBudget>["call"]>[0]
 
 const minute = 60_000
 const kinds = ["essential", "known", "own", "newcomer", "suspect"] as const
