@@ -97,11 +97,19 @@ const longestName = 31
 const openReference =
   /&(?:#(x0*[0-9a-f]{1,6}|0*[0-9]{1,7})|(colon|lowbar|UnderBar|quot|nbsp|shy|zwn?j|lrm|rlm|NoBreak|Invisible(?:Times|Comma)|ApplyFunction|ZeroWidthSpace|Negative(?:VeryThin|Thin|Medium|Thick)Space))/gi
 
+/** How one of several readers reads: a code begins with its last backslash; compatibility forms are no letters or digits of ASCII. */
+interface Manner {
+  readonly separate?: boolean
+  readonly keepsForms?: boolean
+}
+const letterOrDigit = /[A-Za-z0-9]/
+
 class Reader {
   /** Whether another reader reads the text in another way. */
   isAmbiguous = false
-  /** Whether a code begins with its last backslash. */
-  private readonly separate: boolean
+  /** Whether a character beyond ASCII is read as a letter or digit. */
+  hasForms = false
+  private readonly manner: Manner
   private readonly codes: Array<number>
   private readonly starts: Array<number>
   private readonly ends: Array<number>
@@ -114,8 +122,8 @@ class Reader {
   private readonly aside: Array<readonly [code: number, start: number, end: number]> = []
 
   /** `units`: how many it reads, so that the stacks need not grow, which would take half of the time. */
-  constructor(separate: boolean, units: number) {
-    this.separate = separate
+  constructor(manner: Manner, units: number) {
+    this.manner = manner
     this.codes = new Array(units)
     this.starts = new Array(units)
     this.ends = new Array(units)
@@ -159,11 +167,19 @@ class Reader {
     else if (code === 0x07) this.setCommandAside()
     else if (code >= 0xd800 && code <= 0xdfff) this.readSurrogate(code, start, end)
     else {
-      const shown = shownForm(code)
+      const shown = this.formFor(code)
       if (shown === "\n") this.command = -1
       if (ascii.test(shown)) this.decodeText(shown, start, end)
       else if (shown !== "") this.push(codeOf(shown), start, end)
     }
+  }
+
+  /** The compatibility form of a character, or the character where the reader shows it as it is. */
+  private formFor(code: number): string {
+    const shown = shownForm(code)
+    if (!letterOrDigit.test(shown)) return shown
+    this.hasForms = true
+    return this.manner.keepsForms ? "\uFFFD" : shown
   }
 
   readText(text: string, start: number, end: number): void {
@@ -291,7 +307,7 @@ class Reader {
   private popCode(code: number, places: number): number {
     const start = this.pop(places)
     if (this.back(1) === backslash && codeLetters.has(code)) this.isAmbiguous = true
-    return this.separate ? start : this.popBackslashes(start)
+    return this.manner.separate ? start : this.popBackslashes(start)
   }
 
   private readByte(byte: number, start: number, end: number): void {
@@ -395,11 +411,13 @@ const encoded = /[^\t\n -~]|[\\%&]|\^\[\[|\[[\d;]*[mK]/
 export const readText = (text: string): ReadonlyArray<Reading> => {
   if (!encoded.test(text)) return []
   let isAmbiguous = false
-  const readAs = (separate: boolean) => {
+  let hasForms = false
+  const readAs = (manner: Manner) => {
     const passTo = (units: number, feed: (reader: Reader) => void): Reading => {
-      const reader = new Reader(separate, units)
+      const reader = new Reader(manner, units)
       feed(reader)
       isAmbiguous ||= reader.isAmbiguous
+      hasForms ||= reader.hasForms
       return reader.finish()
     }
     const reading = passTo(text.length, (reader) => {
@@ -409,6 +427,9 @@ export const readText = (text: string): ReadonlyArray<Reading> => {
       ? reading
       : passTo(reading.text.length, (reader) => readOpenReferences(reading, reader))
   }
-  const reading = readAs(false)
-  return isAmbiguous ? [reading, readAs(true)] : [reading]
+  const readings = [readAs({})]
+  if (isAmbiguous) readings.push(readAs({ separate: true }))
+  // Such a form behind an id would make it another one: "²" is a 2 and also ends a word.
+  if (hasForms) readings.push(readAs({ keepsForms: true }))
+  return readings
 }

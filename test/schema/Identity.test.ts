@@ -23,53 +23,39 @@ const versions =
 /** Not of the standard, and accepted all the same. */
 const odd = ["1.0.0-.", "1.0.0-a..b", "1.0.0-+x", "1.0.0+-"]
 
+const ids = ["c:ana", "si:dj_", `c:${a(30)}`, `si:${a(50)}`, "si:a-0"]
+const access = [`oat_${a(28)}`, `oat_${a(8188)}`, `oat_${"-_0.~+/=".repeat(10)}`]
+const spoiled = [`oat_${a(28)} `, `oat_${a(28)}é`]
+const refresh = [`ort_${a(28)}`, `ort_${a(8188)}`]
+const secrets = [`ask_${a(42)}`, `ask_${a(44)}`, `ASK_${a(43)}`, "", `ask_${a(42)}.`]
+const keys = [a(15), a(256), `${a(16)} `, `${a(16)}\u007f`, "é".repeat(16)]
 const rows: ReadonlyArray<
   readonly [name: string, pattern: RegExp, fits: ReadonlyArray<string>, misses: ReadonlyArray<string>]
 > = [
   [
-    "public id is c: with 3 to 30, or si: with 3 to 50 characters",
+    "public id",
     publicIdPattern,
-    ["c:ana", "si:dj_", `c:${a(30)}`, `si:${a(50)}`, "si:a-0"],
+    ids,
     ["c:an", "si:dj", `c:${a(31)}`, `si:${a(51)}`, "C:ana", "c:Ana", "ana", "c:ana\n"]
   ],
+  ["organisation", organisationPattern, ["abc", a(50), "0_-"], ["ab", a(51), "Acme", "a c", "acme\n", ""]],
   [
-    "organisation is 3 to 50 of [a-z0-9_-]",
-    organisationPattern,
-    ["abc", a(50), "0_-"],
-    ["ab", a(51), "Acme", "a c", "acme\n", ""]
-  ],
-  [
-    "access token is oat_ and 28 to 8188 visible characters",
+    "access token",
     accessTokenPattern,
-    [`oat_${a(28)}`, `oat_${a(8188)}`, `oat_${"-_0.~+/=".repeat(10)}`],
-    [`oat_${a(27)}`, `oat_${a(8189)}`, `ort_${a(28)}`, `oat_${a(28)} `, `oat_${a(28)}é`]
+    access,
+    [`oat_${a(27)}`, `oat_${a(8189)}`, `ort_${a(28)}`, ...spoiled]
   ],
   [
-    "refresh token is ort_ and 28 to 8188 visible characters",
+    "refresh token",
     refreshTokenPattern,
-    [`ort_${a(28)}`, `ort_${a(8188)}`],
+    refresh,
     [`ort_${a(27)}`, `ort_${a(8189)}`, `oat_${a(28)}`, `ort_${a(28)}\n`]
   ],
+  ["testing secret", testingSecretPattern, [`ask_${a(43)}`], secrets],
+  ["idempotency key", idempotencyKeyPattern, ["!".repeat(16), "~".repeat(255)], keys],
+  ["request id", requestIdPattern, ["a.b_c-12", a(128)], [a(7), a(129), "abcdefg/", "abcdefgh\n"]],
   [
-    "testing secret is ask_ and exactly 43 characters",
-    testingSecretPattern,
-    [`ask_${a(43)}`],
-    [`ask_${a(42)}`, `ask_${a(44)}`, `ASK_${a(43)}`, "", `ask_${a(42)}.`]
-  ],
-  [
-    "idempotency key is 16 to 255 visible ASCII characters",
-    idempotencyKeyPattern,
-    ["!".repeat(16), "~".repeat(255)],
-    [a(15), a(256), `${a(16)} `, `${a(16)}\u007f`, "é".repeat(16)]
-  ],
-  [
-    "request id is 8 to 128 of [A-Za-z0-9._-]",
-    requestIdPattern,
-    ["a.b_c-12", a(128)],
-    [a(7), a(129), "abcdefg/", "abcdefgh\n"]
-  ],
-  [
-    "client version has three numbers",
+    "client version",
     clientVersionPattern,
     [...versions, ...odd],
     ["1.0.0-", "1.0", "v1.0.0", "1.0.0 ", "1.0.0, 1.0.0", ""]

@@ -57,6 +57,16 @@ const attachments = (count: number) => Array.from({ length: count }, () => ({ na
 const filled = (bytes: number) => ({ text: "x".repeat(bytes - '{"text":""}'.length) })
 const events = (count: number) => Array.from({ length: count }, () => ({}))
 
+const keys = ["k".repeat(200), "é".repeat(100), note.repeat(50), ...characters([0x20, 0x7e, 0xa0])]
+const noKeys = ["", "k".repeat(201), `${"é".repeat(100)}k`, `${note.repeat(50)}k`]
+const pulls = [`${pull}/12`, "https://git.example:8443/harbor/music.app/pull/1"]
+/** The last ones are no URL, though of its form: a port above 65535, and impossible addresses. */
+const noPulls = ` http${pull.slice(5)}/12 ${pull}/0 ${pull}/12/files ${pull}/12?x=1 ${pull}/12#x
+https://github.com/harbor/music/issues/12 https://user@github.com/harbor/music/pull/12
+https://github.com/${"h".repeat(500)}/music/pull/12 https://github.com:99999/harbor/music/pull/12
+https://256.256.256.256/harbor/music/pull/12 https://1.2.3.4.5/harbor/music/pull/12`.replaceAll("\n", " ")
+const contexts = [null, missing, { any: [{ depth: null }] }, filled(32_768)]
+
 const rows: ReadonlyArray<
   readonly [name: string, field: string, fits: ReadonlyArray<unknown>, misses: ReadonlyArray<unknown>]
 > = [
@@ -64,55 +74,17 @@ const rows: ReadonlyArray<
   // Any text: a malformed refresh token is 401, and a logout of an unknown token succeeds (RFC 7009).
   ["refresh", "refresh_token", ["", "ort_", "oat_x", `ort_${"x".repeat(9_000)}`], noTexts],
   ["logout", "token", ["", "ORT_x", " ort_x", "x\nort_x", `oat_${"x".repeat(9_000)}`], noTexts],
-  [
-    "ting",
-    "key",
-    ["k".repeat(200), "é".repeat(100), note.repeat(50), ...characters([0x20, 0x7e, 0xa0])],
-    [
-      "",
-      "k".repeat(201),
-      `${"é".repeat(100)}k`,
-      `${note.repeat(50)}k`,
-      ...characters([0x00, 0x09, 0x0a, 0x1f, 0x7f, 0x80, 0x9f]),
-      ...noTexts
-    ]
-  ],
+  ["ting", "key", keys, [...noKeys, ...characters([0x00, 0x09, 0x0a, 0x1f, 0x7f, 0x80, 0x9f]), ...noTexts]],
   ["ting", "type", ["t"], noTexts],
   ["ting", "data", [{ deep: [{ any: null }] }], [missing, ...noObjects]],
   ["ting", "metadata", [missing, { x: { y: 1 } }], noObjects],
   ["report", "message", [` \n${"x".repeat(20_000)}\t `], [`${"x".repeat(9)}${" ".repeat(20)}`, ...noTexts]],
-  [
-    "report",
-    "pr",
-    [null, missing, `${pull}/12`, "https://git.example:8443/harbor/music.app/pull/1"],
-    [
-      "",
-      `http${pull.slice(5)}/12`,
-      `${pull}/0`,
-      `${pull}/12/files`,
-      `${pull}/12?x=1`,
-      `${pull}/12#x`,
-      `${pull}/12\n`,
-      "https://github.com/harbor/music/issues/12",
-      "https://user@github.com/harbor/music/pull/12",
-      `https://github.com/${"h".repeat(500)}/music/pull/12`,
-      12,
-      // No URL, though of its form: a port above 65535, and impossible addresses.
-      "https://github.com:99999/harbor/music/pull/12",
-      "https://256.256.256.256/harbor/music/pull/12",
-      "https://1.2.3.4.5/harbor/music/pull/12"
-    ]
-  ],
+  ["report", "pr", [null, missing, ...pulls], [...noPulls.split(" "), `${pull}/12\n`, 12]],
   ["report", "attachments", [null, missing, [], attachments(5)], [attachments(6), {}, "x"]],
   ["attachment", "name", ["n"], [missing, null, 1]],
   ["attachment", "content", [""], [missing, null, 1]],
   ["attachment", "mime", [], ["text/plain"]],
-  [
-    "report",
-    "context",
-    [null, missing, { any: [{ depth: null }] }, filled(32_768)],
-    [filled(32_769), { text: "é".repeat(16_384) }, [], "x", 1]
-  ],
+  ["report", "context", contexts, [filled(32_769), { text: "é".repeat(16_384) }, [], "x", 1]],
   ["telemetry", "events", [events(1), events(40), [{ type: "x", data: [1, null] }]], [[], events(41), {}]],
   // Any value is an id, and the service itself checks which tables are open.
   ["telemetry", "events", ["", "1", null, 1, {}, []].map((id) => [{ id }]), [missing]],
@@ -120,16 +92,13 @@ const rows: ReadonlyArray<
 ]
 
 describe("A request", () => {
-  it.each(rows)(
-    "of %s accepts as %s what its row names, and refuses the rest",
-    (name, field, fits, misses) => {
-      for (const value of fits) expect(problems(name, bodyWith(name, field, value))).toEqual([])
-      for (const value of misses)
-        expect(problems(name, bodyWith(name, field, value)), JSON.stringify(value)?.slice(0, 100)).toContain(
-          pathOf(name, field)
-        )
+  it.each(rows)("of %s accepts its %s", (name, field, fits, misses) => {
+    for (const value of fits) expect(problems(name, bodyWith(name, field, value))).toEqual([])
+    for (const value of misses) {
+      const found = problems(name, bodyWith(name, field, value))
+      expect(found, JSON.stringify(value)?.slice(0, 100)).toContain(pathOf(name, field))
     }
-  )
+  })
 
   it.each(Object.keys(bodies))("of %s is an object without unknown fields", (name) => {
     expect(problems(name, bodies[name]?.[1])).toEqual([])
@@ -140,13 +109,8 @@ describe("A request", () => {
   it("names the element of a list that is wrong, and all problems at once", () => {
     for (const event of noObjects)
       expect(problems("telemetry", { table: "musicclidaemon", events: [{}, event] })).toContain("events.1")
-    expect([...problems("ting", { type: "", key: "", data: [], one: 1, two: 2 })].sort()).toEqual([
-      "data",
-      "key",
-      "one",
-      "two",
-      "type"
-    ])
+    const all = problems("ting", { type: "", key: "", data: [], one: 1, two: 2 })
+    expect([...all].sort()).toEqual(["data", "key", "one", "two", "type"])
   })
 
   it("counts the length of its texts in code points, both bounds inclusive", () => {
@@ -157,20 +121,17 @@ describe("A request", () => {
       ["attachment", "name", 1, 120, false],
       ["attachment", "content", 0, 100_000, false]
     )
+    const beside = FastCheck.constantFrom(-1, 0, 1)
+    const wide = FastCheck.constantFrom("x", note)
     FastCheck.assert(
-      FastCheck.property(
-        bounded,
-        FastCheck.constantFrom(-1, 0, 1),
-        FastCheck.boolean(),
-        FastCheck.constantFrom("x", note),
-        ([name, field, least, most, isAscii], beside, isMost, wide) => {
-          const length = (isMost ? most : least) + beside
-          FastCheck.pre(length >= 0)
-          const text = (isAscii ? "x" : wide).repeat(length)
-          const found = problems(name, bodyWith(name, field, text)).includes(pathOf(name, field))
-          expect(found).toBe(length < least || length > most)
-        }
-      ),
+      FastCheck.property(bounded, beside, FastCheck.boolean(), wide, (field, more, isMost, letter) => {
+        const [name, key, least, most, isAscii] = field
+        const length = (isMost ? most : least) + more
+        FastCheck.pre(length >= 0)
+        const text = (isAscii ? "x" : letter).repeat(length)
+        const found = problems(name, bodyWith(name, key, text)).includes(pathOf(name, key))
+        expect(found).toBe(length < least || length > most)
+      }),
       { numRuns: 100 }
     )
   })

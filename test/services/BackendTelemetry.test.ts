@@ -31,12 +31,12 @@ import {
   callerKey,
   inRequest,
   production,
-  scenario,
+  scenariosWith,
   signedIn,
   start,
   type UseCaseOptions
 } from "../support/UseCaseLayers.ts"
-import { it, toEffect } from "../world/Test.ts"
+import { it } from "../world/Test.ts"
 
 const options: UseCaseOptions = { tables: [...clientTables, backendTable] }
 
@@ -50,6 +50,8 @@ const loggedOut: WebhookEvent = {
   data: { secret: "session" }
 }
 
+const recorded = scenariosWith(options)
+
 interface Written {
   readonly [name: string]: unknown
 }
@@ -57,24 +59,16 @@ interface Written {
 /** The events in the spool, after all buffered events were written. */
 const written = Effect.gen(function* () {
   yield* (yield* BackendTelemetry).flush
-  const store = yield* Store
   const now = yield* TestClock.currentTimeMillis
-  const lease = {
-    tables: new Set([backendTable] as const),
-    count: 100_000,
-    bytes: 1e9,
-    now,
-    leaseUntil: now,
-    owner: "test"
-  }
-  const entries = yield* store.spool.lease(lease)
+  const bounds = { count: 100_000, bytes: 1e9, now, leaseUntil: now, owner: "test" }
+  const entries = yield* (yield* Store).spool.lease({ tables: new Set([backendTable] as const), ...bounds })
   return entries.map(({ json, ...entry }): typeof entry & { readonly record: Written } => ({
     ...entry,
     record: JSON.parse(json)
   }))
 })
 const outcomes = Effect.map(written, (entries) =>
-  entries.map(({ record: { error_code, event, outcome } }) => [event, outcome, error_code])
+  entries.map(({ record: { error_code, event, outcome } }) => `${event} ${outcome} ${error_code}`)
 )
 const offers = Effect.flatMap(TestStore.StoreSwitches, (store) => store.seen("spool.offer"))
 
@@ -84,206 +78,130 @@ const record = (fields: Record<string, string | number> = { status: 200 }, info:
   )
 
 describe("a backend event", () => {
-  scenario(
-    "is written to the backend's table with facts of the request, and counts its bytes",
-    function* () {
-      const fields = { method: "GET", route: "/é", status: 200 }
-      yield* record(fields, { source: "web", requestId: "request-7" })
-      const [event, ...more] = yield* written
-      expect(more).toEqual([])
-      expect(event).toMatchObject({
-        table: backendTable,
-        eventAt: start,
-        bytes: Buffer.byteLength(JSON.stringify(event?.record))
-      })
-      expect(event?.record).toEqual({
-        id: event?.recordId,
-        schema_version: 1,
-        app: "music",
-        service: "music-backend",
-        source: "web",
-        version,
-        event: "request.completed",
-        outcome: "ok",
-        error_code: null,
-        context: { ...fields, request_id: "request-7" }
-      })
-    },
-    options
-  )
+  recorded("has facts of the request, and counts its bytes", function* () {
+    const fields = { method: "GET", route: "/é", status: 200 }
+    yield* record(fields, { source: "web", requestId: "request-7" })
+    const [event, ...more] = yield* written
+    expect(more).toEqual([])
+    const bytes = Buffer.byteLength(JSON.stringify(event?.record))
+    expect(event).toMatchObject({ table: backendTable, eventAt: start, bytes })
+    expect(event?.record).toEqual({
+      id: event?.recordId,
+      schema_version: 1,
+      app: "music",
+      service: "music-backend",
+      source: "web",
+      version,
+      event: "request.completed",
+      outcome: "ok",
+      error_code: null,
+      context: { ...fields, request_id: "request-7" }
+    })
+  })
 
-  scenario(
-    "is not recorded for a caller who opted out, nor without a request",
-    function* () {
-      yield* record({}, { recording: false })
-      yield* (yield* BackendTelemetry).record({ kind: "webhook", fields: {} })
-      expect(yield* written).toEqual([])
-    },
-    options
-  )
+  recorded("is not recorded for a caller who opted out, nor without a request", function* () {
+    yield* record({}, { recording: false })
+    yield* (yield* BackendTelemetry).record({ kind: "webhook", fields: {} })
+    expect(yield* written).toEqual([])
+  })
 
-  for (const [name, off] of [
-    ["the operator turned telemetry off", { ...options, settings: { telemetry: { enabled: false } } }],
-    ["the backend's table has no key", {}]
-  ] as const)
-    scenario(
-      `is not recorded when ${name}`,
-      function* () {
-        yield* record()
-        expect([yield* written, yield* offers]).toEqual([[], []])
-      },
-      off
-    )
+  const off: UseCaseOptions = { ...options, settings: { telemetry: { enabled: false } } }
+  for (const given of [off, {}])
+    scenariosWith(given)("is not recorded with telemetry off, or without a key of the table", function* () {
+      yield* record()
+      expect([yield* written, yield* offers]).toEqual([[], []])
+    })
 })
 
 describe("an operation's outcome", () => {
-  scenario(
-    "is `ok` or the code of the failure, and is not recorded in a testing plane",
-    function* () {
-      const { recordOutcome } = yield* BackendTelemetry
-      const { plane } = yield* (yield* SimulatedIam).environment("e2e")
-      for (const where of [production, plane]) {
-        expect(yield* recordOutcome("ting", where)(Effect.succeed("sent")).pipe(inRequest())).toBe("sent")
-        const failing = recordOutcome("ting", where)(new NotFound())
-        expect((yield* Effect.flip(failing).pipe(inRequest())).code).toBe("not_found")
-      }
-      yield* Effect.exit(recordOutcome("ting", production)(Effect.die("a defect"))).pipe(inRequest())
-      expect(yield* outcomes).toEqual([
-        ["ting.completed", "ok", null],
-        ["ting.completed", "error", "not_found"]
-      ])
-    },
-    options
-  )
+  recorded("is `ok` or the code of the failure, and is not recorded in a testing plane", function* () {
+    const { recordOutcome } = yield* BackendTelemetry
+    const { plane } = yield* (yield* SimulatedIam).environment("e2e")
+    for (const where of [production, plane]) {
+      expect(yield* recordOutcome("ting", where)(Effect.succeed("sent")).pipe(inRequest())).toBe("sent")
+      yield* Effect.flip(recordOutcome("ting", where)(new NotFound())).pipe(inRequest())
+    }
+    yield* Effect.exit(recordOutcome("ting", production)(Effect.die("a defect"))).pipe(inRequest())
+    expect(yield* outcomes).toEqual(["ting.completed ok null", "ting.completed error not_found"])
+  })
 
-  scenario(
-    "of a webhook is recorded in production only, and not with a bad signature: its body may claim a testing plane",
-    function* () {
-      const iam = yield* SimulatedIam
-      const store = yield* TestStore.StoreSwitches
-      const webhooks = yield* Webhooks
-      const environment = yield* iam.environment("e2e")
-      yield* (yield* Planes).resolve(Option.some(environment.secret))
-      for (const text of ['{"test":{}}', '{"data":{"test":{}}}'])
-        yield* Effect.flip(webhooks.verify({ rawHeaders: [], body: Buffer.from(text) })).pipe(inRequest())
-      const inTesting = yield* webhooks.verify(yield* iam.delivery(loggedOut, { environment }))
-      const event = yield* webhooks.verify(yield* iam.delivery(loggedOut))
-      for (const one of [inTesting, event]) {
-        yield* store.breakDown("webhooks.receive")
-        yield* Effect.flip(webhooks.receive(one)).pipe(inRequest())
-        yield* store.repair("webhooks.receive")
-        for (const _ of [1, 2]) yield* webhooks.receive(one).pipe(inRequest())
-      }
-      expect(yield* outcomes).toEqual([
-        ["webhook.completed", "error", "dependency_unavailable"],
-        ["webhook.completed", "ok", null],
-        ["webhook.completed", "duplicate", null]
-      ])
-      expect(JSON.stringify(yield* written)).not.toContain("secret")
-    },
-    options
-  )
+  recorded("of a webhook is recorded in production only, and never with a bad signature", function* () {
+    const iam = yield* SimulatedIam
+    const store = yield* TestStore.StoreSwitches
+    const webhooks = yield* Webhooks
+    const environment = yield* iam.environment("e2e")
+    yield* (yield* Planes).resolve(Option.some(environment.secret))
+    // The body may claim a testing plane.
+    for (const text of ['{"test":{}}', '{"data":{"test":{}}}'])
+      yield* Effect.flip(webhooks.verify({ rawHeaders: [], body: Buffer.from(text) })).pipe(inRequest())
+    const inTesting = yield* webhooks.verify(yield* iam.delivery(loggedOut, { environment }))
+    for (const one of [inTesting, yield* webhooks.verify(yield* iam.delivery(loggedOut))]) {
+      yield* store.breakDown("webhooks.receive")
+      yield* Effect.flip(webhooks.receive(one)).pipe(inRequest())
+      yield* store.repair("webhooks.receive")
+      for (const _ of [1, 2]) yield* webhooks.receive(one).pipe(inRequest())
+    }
+    expect(yield* outcomes).toEqual(
+      ["error dependency_unavailable", "ok null", "duplicate null"].map((end) => `webhook.completed ${end}`)
+    )
+    expect(JSON.stringify(yield* written)).not.toContain("secret")
+  })
 
-  scenario(
-    "of a login, a ting and a report is recorded without secrets",
-    function* () {
-      const iam = yield* SimulatedIam
-      const { caller, plane } = yield* signedIn()
-      const slt = yield* iam.slt({ actor: "si:deejay" })
-      const key = callerKey("secret key")
-      const session = yield* (yield* Sessions).login(plane, { slt, key }).pipe(inRequest())
-      const ting = { type: "music.trigger.fired", key: "si:deejay/secret ting", data: { secret: "data" } }
-      yield* (yield* Notifications).send(plane, caller, ting).pipe(inRequest())
-      const request = { message: "A secret message of a person." }
-      const credential = Option.some(bearer(session.access_token))
-      yield* (yield* Reports).submit(plane, { request, key, credential }).pipe(inRequest())
-      expect(yield* outcomes).toEqual(
-        ["login", "ting", "report"].map((kind) => [`${kind}.completed`, "ok", null])
-      )
-      const text = JSON.stringify(yield* written)
-      const { access_token, refresh_token } = session
-      for (const secret of [
-        Redacted.value(slt),
-        Redacted.value(key),
-        access_token,
-        refresh_token,
-        "secret",
-        "si:deejay"
-      ])
-        expect(text).not.toContain(secret)
-    },
-    options
-  )
+  recorded("of a login, a ting and a report is recorded without secrets", function* () {
+    const iam = yield* SimulatedIam
+    const { caller, plane } = yield* signedIn()
+    const slt = yield* iam.slt({ actor: "si:deejay" })
+    const key = callerKey("secret key")
+    const session = yield* (yield* Sessions).login(plane, { slt, key }).pipe(inRequest())
+    const ting = { type: "music.trigger.fired", key: "si:deejay/secret ting", data: { secret: "data" } }
+    yield* (yield* Notifications).send(plane, caller, ting).pipe(inRequest())
+    const request = { message: "A secret message of a person." }
+    const credential = Option.some(bearer(session.access_token))
+    yield* (yield* Reports).submit(plane, { request, key, credential }).pipe(inRequest())
+    expect(yield* outcomes).toEqual(["login", "ting", "report"].map((kind) => `${kind}.completed ok null`))
+    const text = JSON.stringify(yield* written)
+    const tokens = [Redacted.value(slt), session.access_token, session.refresh_token]
+    for (const secret of [...tokens, "secret", "si:deejay"]) expect(text).not.toContain(secret)
+  })
 })
 
 describe("event buffering", () => {
-  scenario(
-    "writes events after a second, in batches of 200",
-    function* () {
-      yield* Effect.replicateEffect(record(), 450)
-      yield* TestClock.adjust("999 millis")
-      expect(yield* offers).toEqual([])
-      yield* TestClock.adjust("1 millis")
-      expect((yield* offers).map(([entries]) => (Array.isArray(entries) ? entries.length : 0))).toEqual([
-        200, 200, 50
-      ])
-    },
-    options
-  )
+  recorded("writes events after a second, in batches of 200", function* () {
+    yield* Effect.replicateEffect(record(), 450)
+    yield* TestClock.adjust("999 millis")
+    expect(yield* offers).toEqual([])
+    yield* TestClock.adjust("1 millis")
+    expect((yield* offers).map(([entries]) => (Array.isArray(entries) ? entries.length : 0))).toEqual([
+      200, 200, 50
+    ])
+  })
 
-  type Losing = Parameters<typeof scenario>[1]
-  const small = { ...options, settings: { telemetry: { spoolBytes: 1_009 } } }
-  const losses: ReadonlyArray<readonly [string, number, UseCaseOptions, Losing]> = [
-    [
-      "buffer",
-      3,
-      options,
-      function* () {
-        yield* Effect.replicateEffect(record(), 10_003)
-        expect(yield* written).toHaveLength(10_000)
-      }
-    ],
-    [
-      "spool",
-      1,
-      small,
-      function* () {
-        yield* record()
-        yield* (yield* BackendTelemetry).flush
-        expect((yield* offers)[0]?.[1]).toEqual({ limitBytes: 100, share: backendTable, wholeBytes: 1_009 })
-        expect(yield* written).toEqual([])
-      }
-    ],
-    [
-      "database",
-      200,
-      options,
-      function* () {
-        const store = yield* TestStore.StoreSwitches
-        yield* Effect.replicateEffect(record(), 250)
-        yield* store.breakDown("spool.offer")
-        yield* (yield* BackendTelemetry).flush
-        yield* store.repair("spool.offer")
-        expect(yield* written).toHaveLength(50)
-      }
-    ]
-  ]
-  for (const [reason, events, given, body] of losses)
-    scenario(
-      `drops and counts what exceeds the ${reason}, and fails no request`,
-      function* () {
-        const lines: Array<string> = []
-        const logger = Logger.replace(
-          Logger.defaultLogger,
-          Logger.make(({ message }) => void lines.push(JSON.stringify(message)))
-        )
-        yield* Effect.provide(toEffect(body)(), logger)
-        expect(lines.filter((line) => line.includes("dropped"))).toEqual([
-          `["Own telemetry dropped",{"events":${events},"reason":"${reason}"}]`
-        ])
-      },
-      given
-    )
+  recorded("drops and counts what exceeds the buffer, the spool or the database", function* () {
+    const lines: Array<string> = []
+    const logger = Logger.make(({ message }) => void lines.push(JSON.stringify(message)))
+    const store = yield* TestStore.StoreSwitches
+    const { flush } = yield* BackendTelemetry
+    yield* Effect.gen(function* () {
+      yield* store.breakDown("spool.offer")
+      yield* Effect.replicateEffect(record(), 250)
+      yield* flush
+      yield* store.repair("spool.offer")
+      expect(yield* written).toHaveLength(50)
+      yield* Effect.replicateEffect(record(), 10_003)
+      expect(yield* written).toHaveLength(10_050)
+    }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
+    expect(lines.filter((line) => line.includes("dropped"))).toEqual([
+      '["Own telemetry dropped",{"events":200,"reason":"database"}]',
+      '["Own telemetry dropped",{"events":3,"reason":"buffer"}]'
+    ])
+  })
+
+  const small = scenariosWith({ ...options, settings: { telemetry: { spoolBytes: 1_009 } } })
+  small("has a tenth of the spool", function* () {
+    yield* record()
+    expect(yield* written).toEqual([])
+    expect((yield* offers)[0]?.[1]).toEqual({ limitBytes: 100, share: backendTable, wholeBytes: 1_009 })
+  })
 })
 
 describe("the end of the process", () => {
@@ -295,27 +213,25 @@ describe("the end of the process", () => {
     return Scope.close(scope, Exit.void)
   })
 
-  it.effect("writes the buffered events", () =>
+  it.effect("writes the buffered events, and finishes a write in progress", () =>
     Effect.gen(function* () {
       const close = yield* closing
       expect(yield* offers).toEqual([])
-      yield* close
-      expect(yield* offers).toHaveLength(1)
-    }).pipe(Effect.provide(TestStore.layer))
-  )
-
-  it.effect("finishes a write in progress", () =>
-    Effect.gen(function* () {
-      const close = yield* closing
       const held = yield* (yield* TestStore.StoreSwitches).hold("spool.offer")
-      yield* TestClock.adjust("1 seconds")
-      yield* held.arrived
       const end = yield* Effect.fork(close)
-      yield* Effect.repeatN(Effect.yieldNow(), 20)
+      yield* held.arrived
       yield* held.release
       yield* Fiber.join(end)
+      const later = yield* closing
+      const second = yield* (yield* TestStore.StoreSwitches).hold("spool.offer")
+      yield* TestClock.adjust("1 seconds")
+      yield* second.arrived
+      const other = yield* Effect.fork(later)
+      yield* Effect.repeatN(Effect.yieldNow(), 20)
+      yield* second.release
+      yield* Fiber.join(other)
       const [counts] = yield* (yield* Store).spool.counts
-      expect(counts?.waiting).toBe(1)
+      expect(counts?.waiting).toBe(2)
     }).pipe(Effect.provide(TestStore.layer))
   )
 })

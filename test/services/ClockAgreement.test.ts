@@ -34,27 +34,24 @@ describe("Two clock readings", () => {
 })
 
 describe("The agreed time", () => {
-  it.effect(
-    "is the earlier of two readings that agree; after a step it is absent until two readings agree again",
-    function* () {
-      const { clock, step } = yield* makeSteppedClock
-      const agreed = yield* Effect.withClock(makeAgreedTime, clock)
-      const reading = Effect.withClock(agreed, clock)
-      const afterMinutes = (minutes: number) =>
-        Effect.map(Effect.zipRight(TestClock.adjust(minutes * minute), reading), Option.getOrNull)
-      deepStrictEqual(yield* afterMinutes(0), null)
-      deepStrictEqual(yield* afterMinutes(4), null, "the first reading still counts")
-      deepStrictEqual(yield* afterMinutes(6), 0)
-      deepStrictEqual(yield* afterMinutes(10), 10 * minute)
-      step(72 * hour)
-      deepStrictEqual(yield* afterMinutes(10), null)
-      step(-72 * hour)
-      deepStrictEqual(yield* afterMinutes(10), null)
-      deepStrictEqual(yield* afterMinutes(10), 40 * minute)
-      // A step that lasts is the correct time by then.
-      step(hour)
-      deepStrictEqual(yield* afterMinutes(10), null)
-      deepStrictEqual(yield* afterMinutes(10), 60 * minute + hour)
-    }
-  )
+  it.effect("is the earlier of two readings that agree, and absent after a step", function* () {
+    const { clock, step } = yield* makeSteppedClock
+    const agreed = yield* Effect.withClock(makeAgreedTime, clock)
+    const reading = Effect.withClock(agreed, clock)
+    const afterMinutes = (minutes: number) =>
+      Effect.map(Effect.zipRight(TestClock.adjust(minutes * minute), reading), Option.getOrNull)
+    deepStrictEqual(yield* afterMinutes(0), null)
+    deepStrictEqual(yield* afterMinutes(4), null, "the first reading still counts")
+    deepStrictEqual(yield* afterMinutes(6), 0)
+    deepStrictEqual(yield* afterMinutes(10), 10 * minute)
+    step(72 * hour)
+    deepStrictEqual(yield* afterMinutes(10), null)
+    step(-72 * hour)
+    deepStrictEqual(yield* afterMinutes(10), null)
+    deepStrictEqual(yield* afterMinutes(10), 40 * minute)
+    // A step that lasts is the correct time by then.
+    step(hour)
+    deepStrictEqual(yield* afterMinutes(10), null)
+    deepStrictEqual(yield* afterMinutes(10), 60 * minute + hour)
+  })
 })

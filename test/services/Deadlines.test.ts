@@ -4,7 +4,6 @@ import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
-import * as Scheduler from "effect/Scheduler"
 import * as TestClock from "effect/TestClock"
 import { describe, expect } from "vitest"
 import { bracket } from "../../src/services/Bracket.ts"
@@ -55,27 +54,6 @@ describe("Deadlines", () => {
       expect(yield* passedAfter(3_600_000)).toEqual(["short", "long", "after"])
     }).pipe(Effect.provide(Deadlines.Default))
   )
-
-  it.scoped("cost no step of the run loop for work that ends in time", () => {
-    let steps = 0
-    const scheduler = new Scheduler.MixedScheduler(2_048)
-    const counting: Scheduler.Scheduler = {
-      scheduleTask: (task, priority, fiber) => scheduler.scheduleTask(task, priority, fiber),
-      shouldYield: (fiber) => {
-        steps += 1
-        return scheduler.shouldYield(fiber)
-      }
-    }
-    return Effect.gen(function* () {
-      const { add, passedAfter } = yield* setUp
-      add("first", 1_000)
-      yield* passedAfter(1)
-      const before = steps
-      for (let call = 0; call < 1_000; call += 1) add("call", 1_000 + call)()
-      yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 5)))
-      expect(steps - before).toBeLessThan(10)
-    }).pipe(Effect.provide(Deadlines.Default), Effect.withScheduler(counting))
-  })
 })
 
 describe("A bracket", () => {

@@ -83,21 +83,13 @@ const ofHeaders: Readonly<Record<string, (name: string, value: string) => string
   Go: (name, value) => `map[Accept:[*/*] ${name}:[${value}]]`,
   YAML: (name, value) => `{name: ${name}, value: ${value}}`
 }
-const authorization = [
-  "Authorization",
-  "AUTHORIZATION",
-  "authorization",
-  "HTTP_AUTHORIZATION",
-  "Proxy-Authorization",
-  "AUTHOR\u0130ZAT\u0130ON",
-  "author\u0131zat\u0131on"
-]
-const keyNames = [
-  "X-Testing-Environment-Key",
-  "HTTP_X_TESTING_ENVIRONMENT_KEY",
-  "iam_test_key",
-  "testing_key"
-]
+const authorization =
+  "Authorization AUTHORIZATION authorization HTTP_AUTHORIZATION Proxy-Authorization AUTHOR\u0130ZAT\u0130ON author\u0131zat\u0131on".split(
+    " "
+  )
+const keyNames = "X-Testing-Environment-Key HTTP_X_TESTING_ENVIRONMENT_KEY iam_test_key testing_key".split(
+  " "
+)
 
 /** A line that holds a credential, and the part of it that must not be readable. */
 interface Pasted {
@@ -204,26 +196,21 @@ describe("Pasted output", () => {
     )
   })
 
-  it.scopedLive(
-    "is filed without the line of a coloured token, and with all other lines of 20 KB",
-    function* () {
-      const { base, world } = yield* startTestSandbox
-      const lines = FastCheck.sample(logLine, { numRuns: 700, seed: 2 })
-      const secret = randomToken("oat")
-      const coloured = `app.log:${red}${secret.slice(0, 8)}${reset}${secret.slice(8)}`
-      const half = (some: ReadonlyArray<string>) => some.join("\n").slice(0, 9_800)
-      const message = [half(lines.slice(0, 350)), coloured, half(lines.slice(350))].join("\n")
-      const answer = yield* Effect.promise(() =>
-        fetch(`${base}/api/v1/reports`, {
-          method: "POST",
-          headers: { "content-type": "application/json", "idempotency-key": "pasted-output-0123456789" },
-          body: JSON.stringify({ message })
-        })
-      )
-      expect(answer.status).toBe(200)
-      const issues = () => world.tracker.issues(repositoryName)
-      yield* Effect.promise(() => expect.poll(() => issues().length).toBe(1))
-      expect(issues()[0]?.body).toContain(message.replace(coloured, "app.log:[redacted]"))
+  it.scopedLive("is filed without a coloured token, and with all other lines of 20 KB", function* () {
+    const { base, world } = yield* startTestSandbox
+    const lines = FastCheck.sample(logLine, { numRuns: 700, seed: 2 })
+    const secret = randomToken("oat")
+    const coloured = `app.log:${red}${secret.slice(0, 8)}${reset}${secret.slice(8)}`
+    const half = (some: ReadonlyArray<string>) => some.join("\n").slice(0, 9_800)
+    const message = [half(lines.slice(0, 350)), coloured, half(lines.slice(350))].join("\n")
+    const request = {
+      method: "POST",
+      headers: { "content-type": "application/json", "idempotency-key": "pasted-output-0123456789" },
+      body: JSON.stringify({ message })
     }
-  )
+    expect((yield* Effect.promise(() => fetch(`${base}/api/v1/reports`, request))).status).toBe(200)
+    const issues = () => world.tracker.issues(repositoryName)
+    yield* Effect.promise(() => expect.poll(() => issues().length).toBe(1))
+    expect(issues()[0]?.body).toContain(message.replace(coloured, "app.log:[redacted]"))
+  })
 })

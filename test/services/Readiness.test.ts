@@ -14,19 +14,17 @@ import { type Body, it, toEffect } from "../world/Test.ts"
 
 type Check = "ok" | "degraded" | "off"
 type Deliveries = Effect.Effect<{ readonly tracker: Check; readonly tables: Check }>
-const well: Deliveries = Effect.succeed({ tracker: "off", tables: "ok" })
 
 type Services = Readiness | Drain | TestStore.StoreSwitches | TestServices.TestServices
-const readinessTest = (name: string, body: Body<Services, []>, deliveries: Deliveries = well) =>
-  it.effect(name, () =>
-    Effect.provide(
-      toEffect(body)(),
-      Readiness.Default.pipe(
-        Layer.provideMerge(Layer.merge(Drain.Default, TestStore.layer)),
-        Layer.provide(Layer.succeed(DeliveryHealth, { checks: deliveries }))
-      )
-    )
-  )
+const overDeliveries =
+  (deliveries: Deliveries) =>
+  (name: string, body: Body<Services, []>): void => {
+    const ports = Layer.merge(Drain.Default, TestStore.layer)
+    const health = Layer.succeed(DeliveryHealth, { checks: deliveries })
+    const layer = Readiness.Default.pipe(Layer.provideMerge(ports), Layer.provide(health))
+    it.effect(name, () => Effect.provide(toEffect(body)(), layer))
+  }
+const readinessTest = overDeliveries(Effect.succeed({ tracker: "off", tables: "ok" }))
 
 /** `ready` or `failed`, the database, and whether the process serves. */
 const readiness = Effect.flatMap(Readiness, ({ check }) => check).pipe(
@@ -41,19 +39,19 @@ const readiness = Effect.flatMap(Readiness, ({ check }) => check).pipe(
 const ready = ["ready", "ok", "ok"]
 const store = TestStore.StoreSwitches
 describe("readiness", () => {
-  readinessTest(
-    "reports the checks; a stopped tracker or table is degraded, never a 503",
+  const degraded = { tracker: "degraded", tables: "degraded" } as const
+  overDeliveries(Effect.succeed(degraded))(
+    "reports the checks; what is degraded is never a 503",
     function* () {
       const { check } = yield* Readiness
       expect(yield* check).toEqual({
         status: "ready",
-        checks: { database: "ok", serving: "ok", tracker: "degraded", tables: "degraded" }
+        checks: { database: "ok", serving: "ok", ...degraded }
       })
-    },
-    Effect.succeed({ tracker: "degraded", tables: "degraded" })
+    }
   )
 
-  readinessTest("checks the database once a second for all callers, and shows a drain at once", function* () {
+  readinessTest("checks the database once a second, and shows a drain at once", function* () {
     const { breakDown, repair } = yield* store
     expect(yield* readiness).toEqual(ready)
     yield* breakDown("check")
@@ -68,52 +66,37 @@ describe("readiness", () => {
     expect(yield* readiness).toEqual(["failed", "ok", "failed"])
   })
 
-  readinessTest("recovers with the database", function* () {
-    const { breakDown, repair } = yield* store
-    yield* breakDown("check")
-    expect(yield* readiness).toEqual(["failed", "failed", "ok"])
-    yield* repair("check")
-    yield* TestClock.adjust("1 seconds")
-    expect(yield* readiness).toEqual(ready)
+  readinessTest("shares one check between concurrent callers", function* () {
+    const { fail, hang } = yield* store
+    yield* hang(Effect.never)
+    yield* fail(true)
+    const first = yield* Effect.fork(readiness)
+    yield* TestClock.adjust("300 millis")
+    const second = yield* Effect.fork(readiness)
+    yield* TestClock.adjust("1 millis")
+    yield* Fiber.interrupt(first)
+    // The check that the first caller began ends 500 ms after it.
+    yield* TestClock.adjust("199 millis")
+    expect(yield* Fiber.join(second)).toEqual(["failed", "failed", "ok"])
   })
 
-  readinessTest(
-    "shares one check between concurrent callers, also when the first one disconnects",
-    function* () {
-      const { fail, hang } = yield* store
-      yield* hang(Effect.never)
-      yield* fail(true)
-      const first = yield* Effect.fork(readiness)
-      yield* TestClock.adjust("300 millis")
-      const second = yield* Effect.fork(readiness)
-      yield* TestClock.adjust("1 millis")
-      yield* Fiber.interrupt(first)
-      // The check that the first caller began ends 500 ms after it.
-      yield* TestClock.adjust("199 millis")
-      expect(yield* Fiber.join(second)).toEqual(["failed", "failed", "ok"])
-    }
-  )
-
-  readinessTest(
-    "stays ready with a slow database, whose check goes on, until its accesses fail",
-    function* () {
-      const { fail, hang } = yield* store
-      let answers = 0
-      const slow = Effect.sync(() => {
-        answers += 1
-      })
-      yield* hang(Effect.delay(slow, "3 seconds"))
-      const probe = yield* Effect.fork(readiness)
-      yield* TestClock.adjust("500 millis")
-      expect(yield* Fiber.join(probe)).toEqual(["ready", "degraded", "ok"])
-      yield* TestClock.adjust("2500 millis")
-      expect(answers).toBe(1)
-      yield* fail(true)
-      const failing = yield* Effect.fork(readiness)
-      yield* TestClock.adjust("500 millis")
-      expect(yield* Fiber.join(failing)).toEqual(["failed", "failed", "ok"])
-    }
-  )
+  readinessTest("stays ready with a slow database until its accesses fail", function* () {
+    const { fail, hang } = yield* store
+    let answers = 0
+    const slow = Effect.sync(() => {
+      answers += 1
+    })
+    yield* hang(Effect.delay(slow, "3 seconds"))
+    const probe = yield* Effect.fork(readiness)
+    yield* TestClock.adjust("500 millis")
+    expect(yield* Fiber.join(probe)).toEqual(["ready", "degraded", "ok"])
+    yield* TestClock.adjust("2500 millis")
+    expect(answers).toBe(1)
+    yield* fail(true)
+    const failing = yield* Effect.fork(readiness)
+    yield* TestClock.adjust("500 millis")
+    expect(yield* Fiber.join(failing)).toEqual(["failed", "failed", "ok"])
+  })
 
   for (const [how, check] of [
     ["", Effect.never],
@@ -130,12 +113,9 @@ describe("readiness", () => {
       expect(yield* Fiber.join(probe)).toEqual(["failed", "failed", "ok"])
     })
 
-  readinessTest(
-    "does not delay the end of the process by an uninterruptible check",
-    function* () {
-      yield* Effect.fork(readiness)
-      yield* TestClock.adjust("1 seconds")
-    },
-    Effect.uninterruptible(Effect.never)
-  )
+  const uninterruptible: Deliveries = Effect.uninterruptible(Effect.never)
+  overDeliveries(uninterruptible)("does not delay the end of the process by its checks", function* () {
+    yield* Effect.fork(readiness)
+    yield* TestClock.adjust("1 seconds")
+  })
 })

@@ -96,31 +96,6 @@ const kept: ReadonlyArray<string> = [
   "github.com/harbor/music#12"
 ]
 
-const hex = (letter: string, length = 0) => letter.charCodeAt(0).toString(16).padStart(length, "0")
-/** A way to write a character, and which characters of a text are written in it: few, so that the text stays short. */
-const layer = FastCheck.record({
-  encode: FastCheck.constantFrom(
-    (letter: string) => `%${hex(letter, 2)}`,
-    (letter: string) => `%u${hex(letter, 4)}`,
-    (letter: string) => `&#${letter.charCodeAt(0)};`,
-    (letter: string) => `&#x${hex(letter)};`,
-    (letter: string) => `\\u${hex(letter, 4)}`,
-    (letter: string) => `\\x${hex(letter, 2)}`,
-    (letter: string) => `\\u{${hex(letter)}}`
-  ),
-  chosen: FastCheck.array(FastCheck.nat(5), { minLength: 7, maxLength: 40 })
-})
-type Layer = typeof layer extends FastCheck.Arbitrary<infer A> ? A : never
-const layers = (minLength: number, maxLength: number) => FastCheck.array(layer, { minLength, maxLength })
-const nest = (text: string, all: ReadonlyArray<Layer>): string =>
-  all.reduce(
-    (inner, { chosen, encode }) =>
-      Array.from(inner, (letter, at) => (chosen[at % chosen.length] === 0 ? encode(letter) : letter)).join(
-        ""
-      ),
-    text
-  )
-
 describe("Redaction of a text", () => {
   it("removes every credential from any text, and changes nothing when it is repeated", () => {
     FastCheck.assert(
@@ -153,18 +128,6 @@ describe("Redaction of a text", () => {
       }
   })
 
-  it("finds a credential in five encodings inside each other, in any order", () => {
-    FastCheck.assert(
-      FastCheck.property(layers(1, 5), layers(0, 8), (around, aroundDecoy) => {
-        const decoy = nest("%41&#37;41", aroundDecoy)
-        expect(redact(`${decoy} ${nest("oat_K3jd82Hs01QpLx77", around)} end`)).toBe(
-          `${decoy} ${redactedText} end`
-        )
-      }),
-      { numRuns: 200, seed: 1 }
-    )
-  })
-
   it("reads codes that end each other, however many", () => {
     for (const code of ["%3", "\\u003", "&#5"])
       expect(redact(`${token} ${code.repeat(50_000)}1`)).toBe(`${redactedText} ${code.repeat(50_000)}1`)
@@ -173,73 +136,42 @@ describe("Redaction of a text", () => {
 })
 
 describe("Redaction of JSON", () => {
-  const value = "Basic dXNlcjpwYXNz"
-  const same = (one: unknown): readonly [unknown, unknown] => [one, one]
-  it.each<readonly [unknown, unknown]>([
-    [
-      { [token]: 1, [`${token}2`]: [token, { deep: `x ${token}` }] },
-      { [redactedText]: 1, [`${redactedText} 2`]: [redactedText, { deep: `x ${redactedText}` }] }
-    ],
-    [
-      {
-        Authorization: "Digest abc",
-        "Proxy-Authorization": "any",
-        other: "kept",
-        "Author%69zation": "opaque"
-      },
-      {
-        Authorization: redactedText,
-        "Proxy-Authorization": redactedText,
-        other: "kept",
-        "Author%69zation": redactedText
-      }
-    ],
-    same({ none: null, yes: true, n: 1.5 }),
-    same(JSON.parse('{"__proto__":{"a":1}}')),
-    // Headers that are listed with their values, not words beside the name.
-    [
-      ["Authorization", value, "Accept", "text/html"],
-      ["Authorization", redactedText, "Accept", "text/html"]
-    ],
-    [
-      { name: "authorization", value: "a1b2c3d4a1b2c3d4" },
-      { name: "authorization", value: redactedText }
-    ],
-    [
-      { key: "Author\u0026#105;zation", value },
-      { key: "Author&#105;zation", value: redactedText }
-    ],
-    same({ name: "authorization", value: "step 3 of 4" }),
-    same(["authorization", "profile"]),
-    same(["Authorization", "X-Requested-With"]),
-    same(["login", "authorization", "550e8400-e29b-41d4-a716-446655440000"])
-  ])("of %j is %j", (given, clean) => {
-    expect(redactJson(given)).toEqual(clean)
+  /** Headers that are listed with their values are removed, not words beside the name. */
+  const rows: ReadonlyArray<string> = [
+    `{"«${token}»":1,"«${token}2» 2":["«${token}»",{"deep":"x «${token}»"}]}`,
+    '{"Authorization":"«Digest abc»","Proxy-Authorization":"«any»","other":"kept","Author%69zation":"«opaque»"}',
+    '{"none":null,"yes":true,"n":1.5}',
+    '{"__proto__":{"a":1}}',
+    '["Authorization","«Basic dXNlcjpwYXNz»","Accept","text/html"]',
+    '{"name":"authorization","value":"«a1b2c3d4a1b2c3d4»"}',
+    '{"key":"Author&#105;zation","value":"«Basic dXNlcjpwYXNz»"}',
+    '{"name":"authorization","value":"step 3 of 4"}',
+    '["authorization","profile"]',
+    '["Authorization","X-Requested-With"]',
+    '["login","authorization","550e8400-e29b-41d4-a716-446655440000"]'
+  ]
+  it.each(rows)("removes what is marked: %s", (row) => {
+    // The second of two equal keys gets a number.
+    const given: unknown = JSON.parse(row.replace("» 2", "»").replace(/[«»]/g, ""))
+    expect(redactJson(given)).toEqual(JSON.parse(row.replace(/«[^»]*»/g, redactedText)))
   })
 
   it("covers all parts of a report", () => {
     const attachments = [{ name: `${token}.log`, content: `a ${token} b` }]
-    const clean = redactReport({
-      message: `It says ${token}`,
-      pr: token,
-      attachments,
-      context: { token, nested: [token] }
-    })
+    const context = { token, nested: [token] }
+    const clean = redactReport({ message: `It says ${token}`, pr: token, attachments, context })
     expect(JSON.stringify(clean)).not.toContain(token)
     expect(clean.attachments[0]?.content).toBe(`a ${redactedText} b`)
   })
 
-  it.each(["\u200B", "\u00AD", "\u2060", "\uFEFF", "\u{E0020}", "\u0000"])(
-    "finds a credential with %j inside, and keeps all other text unchanged",
-    (unseen) => {
-      const split = `oat_${unseen.repeat(3)}${t}`
-      expect(redact(`a ${unseen}b ${split}, c${unseen}`)).toBe(`a ${unseen}b ${redactedText}, c${unseen}`)
-      expect(redactJson({ [`${split}x`]: [split], [`Author${unseen}ization`]: "opaque" })).toEqual({
-        [redactedText]: [redactedText],
-        [`Author${unseen}ization`]: redactedText
-      })
-    }
-  )
+  const unseenOnes = ["\u200B", "\u00AD", "\u2060", "\uFEFF", "\u{E0020}", "\u0000"]
+  it.each(unseenOnes)("finds a credential with %j inside, and keeps all other text", (unseen) => {
+    const split = `oat_${unseen.repeat(3)}${t}`
+    expect(redact(`a ${unseen}b ${split}, c${unseen}`)).toBe(`a ${unseen}b ${redactedText}, c${unseen}`)
+    const name = `Author${unseen}ization`
+    const clean = { [redactedText]: [redactedText], [name]: redactedText }
+    expect(redactJson({ [`${split}x`]: [split], [name]: "opaque" })).toEqual(clean)
+  })
 })
 
 describe("The cost of redaction", () => {

@@ -9,7 +9,7 @@ import { Store } from "../../src/services/Store.ts"
 import { message, submit } from "../support/Submitting.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { callerKey, scenario, signedIn, unreachable } from "../support/UseCaseLayers.ts"
+import { callerKey, scenario, scenariosWith, signedIn, unreachable } from "../support/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
 const settings = { rateLimit: true }
@@ -20,6 +20,11 @@ const tracker = Option.some({
   url: "https://api.github.com",
   reconcileSeconds: [5, 15, 40]
 })
+
+const limited = scenariosWith({ settings })
+const withTracker = scenariosWith({ settings: { ...settings, tracker } })
+const withLittleRoom = scenariosWith({ settings: { ...settings, reportsBytes: 3_000 } })
+const withRoom = scenariosWith({ settings: { reportsBytes: 10_800 } })
 
 interface Sender {
   readonly token?: Redacted.Redacted
@@ -36,54 +41,38 @@ const send = (name: string, sender: Sender = {}) =>
     })
   )
 /** The answers to so many reports, with how many in a row are equal. */
-const sendMany = (count: number, prefix: string, sender: Sender = {}, concurrency: 1 | "unbounded" = 1) =>
-  Effect.map(
-    Effect.forEach(
-      Array.from({ length: count }, (_, index) => `${prefix}${index}`),
-      (name) => send(name, sender),
-      { concurrency }
-    ),
-    (answers) => runsOf(answers)
+const sendMany = (count: number, prefix: string, sender: Sender = {}, concurrency: 1 | "unbounded" = 1) => {
+  const names = Array.from({ length: count }, (_, index) => `${prefix}${index}`)
+  return Effect.map(
+    Effect.forEach(names, (name) => send(name, sender), { concurrency }),
+    runsOf
   )
+}
 const runsOf = (answers: ReadonlyArray<string>): string =>
   [...answers.join(",").matchAll(/(?:^|,)([^,]+)((?:,\1(?=,|$))*)/g)]
     .map(([, answer = "", more = ""]) => `${1 + more.split(",").length - 1} ${answer}`)
     .join(", ")
 
 describe("an address", () => {
-  scenario(
-    "may store 10 at once, also concurrently, and then 10 a minute; another has a quota of its own",
-    function* () {
-      expect(yield* sendMany(12, "a")).toBe("10 stored, 2 limited 6")
-      expect(yield* send("other", { clientNetwork: "192.0.2.2" })).toBe("stored")
-      yield* TestClock.adjust("6 seconds")
-      expect(yield* sendMany(2, "b")).toBe("1 stored, 1 limited 6")
-      expect(yield* sendMany(30, "c", { clientNetwork: "192.0.2.3" }, "unbounded")).toBe(
-        "10 stored, 20 limited 6"
-      )
-      expect(yield* Effect.flip(submit({ key: callerKey("b") }))).toMatchObject({
-        quota: {
-          policy: { name: "reports", quota: 10, windowSeconds: 60 },
-          remaining: 0,
-          resetSeconds: 60,
-          retryAfterSeconds: 6
-        }
-      })
-    },
-    { settings }
-  )
+  limited("may store 10 at once, also concurrently, and then 10 a minute", function* () {
+    expect(yield* sendMany(12, "a")).toBe("10 stored, 2 limited 6")
+    expect(yield* send("other", { clientNetwork: "192.0.2.2" })).toBe("stored")
+    yield* TestClock.adjust("6 seconds")
+    expect(yield* sendMany(2, "b")).toBe("1 stored, 1 limited 6")
+    const ofThird = sendMany(30, "c", { clientNetwork: "192.0.2.3" }, "unbounded")
+    expect(yield* ofThird).toBe("10 stored, 20 limited 6")
+    const policy = { name: "reports", quota: 10, windowSeconds: 60 }
+    const quota = { policy, remaining: 0, resetSeconds: 60, retryAfterSeconds: 6 }
+    expect(yield* Effect.flip(submit({ key: callerKey("b") }))).toMatchObject({ quota })
+  })
 
-  scenario(
-    "may store 60 in an hour, beside 6 that are refilled until then; refused reports do not count",
-    function* () {
-      for (let minute = 0; minute < 6; minute += 1) {
-        expect(yield* sendMany(11, `${minute} `)).toBe("10 stored, 1 limited 6")
-        yield* TestClock.adjust("1 minutes")
-      }
-      expect(yield* sendMany(8, "last")).toBe("6 stored, 2 limited 60")
-    },
-    { settings }
-  )
+  limited("may store 60 in an hour, beside 6 that are refilled until then", function* () {
+    for (let minute = 0; minute < 6; minute += 1) {
+      expect(yield* sendMany(11, `${minute} `)).toBe("10 stored, 1 limited 6")
+      yield* TestClock.adjust("1 minutes")
+    }
+    expect(yield* sendMany(8, "last")).toBe("6 stored, 2 limited 60")
+  })
 
   scenario("is not limited with MUSIC_RATE_LIMIT=off", function* () {
     expect(yield* sendMany(15, "a")).toBe("15 stored")
@@ -91,154 +80,112 @@ describe("an address", () => {
 })
 
 describe("a verified reporter", () => {
-  scenario(
-    "may store 30 at once from any addresses, in each plane, and uses no quota of the address",
-    function* () {
-      const { token } = yield* signedIn()
-      expect(yield* sendMany(20, "a", { token })).toBe("20 stored")
-      expect(yield* sendMany(11, "b", { token, clientNetwork: "192.0.2.9" })).toBe("10 stored, 1 limited 2")
-      const other = yield* signedIn({ actor: "si:singer" })
-      for (const sender of [{}, { token: other.token }])
-        expect(yield* send(`of ${Object.keys(sender)}`, sender)).toBe("stored")
-      const testing = yield* signedIn({ environment: "e2e" })
-      expect((yield* submit({ plane: testing.plane, token: testing.token })).replayed).toBe(false)
-    },
-    { settings }
-  )
+  limited("may store 30 at once from any addresses, in each plane", function* () {
+    const { token } = yield* signedIn()
+    expect(yield* sendMany(20, "a", { token })).toBe("20 stored")
+    expect(yield* sendMany(11, "b", { token, clientNetwork: "192.0.2.9" })).toBe("10 stored, 1 limited 2")
+    const other = yield* signedIn({ actor: "si:singer" })
+    for (const sender of [{}, { token: other.token }])
+      expect(yield* send(`of ${Object.keys(sender)}`, sender)).toBe("stored")
+    const testing = yield* signedIn({ environment: "e2e" })
+    expect((yield* submit({ plane: testing.plane, token: testing.token })).replayed).toBe(false)
+  })
 
-  scenario(
-    "may store 300 in an hour, beside 55 that are refilled until then",
-    function* () {
-      const { token } = yield* signedIn()
-      for (let minute = 0; minute < 11; minute += 1) {
-        expect(yield* sendMany(31, `${minute} `, { token })).toBe("30 stored, 1 limited 2")
-        yield* TestClock.adjust("1 minutes")
-      }
-      expect(yield* sendMany(26, "last", { token })).toBe("25 stored, 1 limited 12")
-    },
-    { settings }
-  )
+  limited("may store 300 in an hour, beside 55 that are refilled until then", function* () {
+    const { token } = yield* signedIn()
+    for (let minute = 0; minute < 11; minute += 1) {
+      expect(yield* sendMany(31, `${minute} `, { token })).toBe("30 stored, 1 limited 2")
+      yield* TestClock.adjust("1 minutes")
+    }
+    expect(yield* sendMany(26, "last", { token })).toBe("25 stored, 1 limited 12")
+  })
 
-  scenario(
-    "is counted by address while IAM is unavailable",
-    function* () {
-      const iam = yield* SimulatedIam
-      const { token } = yield* signedIn()
-      const sendUnverified = (name: string, clientNetwork = "192.0.2.1") =>
-        Effect.zipRight(iam.failNext("introspect", unreachable("iam")), send(name, { token, clientNetwork }))
-      const answers = yield* Effect.forEach(
-        Array.from({ length: 11 }, (_, at) => `a${at}`),
-        (name) => sendUnverified(name)
-      )
-      expect(runsOf(answers)).toBe("10 stored, 1 limited 6")
-      expect(yield* send("without a token")).toBe("limited 6")
-      expect(yield* sendUnverified("elsewhere", "192.0.2.9")).toBe("stored")
-      expect(yield* send("b", { token })).toBe("stored")
-    },
-    { settings }
-  )
+  limited("is counted by address while IAM is unavailable", function* () {
+    const iam = yield* SimulatedIam
+    const { token } = yield* signedIn()
+    const sendUnverified = (name: string, clientNetwork = "192.0.2.1") =>
+      Effect.zipRight(iam.failNext("introspect", unreachable("iam")), send(name, { token, clientNetwork }))
+    const answers = yield* Effect.forEach([..."abcdefghijk"], (name) => sendUnverified(name))
+    expect(runsOf(answers)).toBe("10 stored, 1 limited 6")
+    expect(yield* send("without a token")).toBe("limited 6")
+    expect(yield* sendUnverified("elsewhere", "192.0.2.9")).toBe("stored")
+    expect(yield* send("verified", { token })).toBe("stored")
+  })
 
-  scenario(
-    "uses a quota for a replay that moves up a report; without quota it is answered, and the report keeps its place",
-    function* () {
-      const iam = yield* SimulatedIam
-      const store = yield* Store
-      const { token } = yield* signedIn()
-      for (let at = 0; at < 32; at += 1) {
-        yield* iam.failNext("introspect", unreachable("iam"))
-        yield* send(`a${at}`, { token, clientNetwork: `192.0.2.${Math.floor(at / 8)}` })
-      }
-      /** How many reports are filed while others wait. */
-      const prioritised = Effect.gen(function* () {
-        const now = yield* TestClock.currentTimeMillis
-        const lease = {
-          ordinary: false,
-          count: 100,
-          concurrency: 100,
-          now,
-          leaseUntil: now + 1_000,
-          owner: "test"
-        }
-        return (yield* store.deliveries.lease({ kinds: ["report"], ...lease })).length
-      })
-      const replays = sendMany(32, "a", { token })
-      expect([yield* replays, yield* send("new", { token }), yield* prioritised]).toEqual([
-        "32 replayed",
-        "limited 2",
-        30
-      ])
-      // The leases of before have ended, and two reports may move up.
-      yield* TestClock.adjust("4 seconds")
-      expect([yield* replays, yield* prioritised]).toEqual(["32 replayed", 32])
-      expect([yield* replays, yield* send("new", { token })]).toEqual(["32 replayed", "limited 2"])
-    },
-    { settings: { ...settings, tracker } }
-  )
+  withTracker("uses a quota for a replay that moves up a report", function* () {
+    const iam = yield* SimulatedIam
+    const store = yield* Store
+    const { token } = yield* signedIn()
+    for (let at = 0; at < 32; at += 1) {
+      yield* iam.failNext("introspect", unreachable("iam"))
+      yield* send(`a${at}`, { token, clientNetwork: `192.0.2.${Math.floor(at / 8)}` })
+    }
+    /** How many reports are filed while others wait. */
+    const prioritised = Effect.gen(function* () {
+      const now = yield* TestClock.currentTimeMillis
+      const bounds = { count: 100, concurrency: 100, now, leaseUntil: now + 1_000, owner: "test" }
+      return (yield* store.deliveries.lease({ kinds: ["report"], ordinary: false, ...bounds })).length
+    })
+    const replays = sendMany(32, "a", { token })
+    expect([yield* replays, yield* send("new", { token }), yield* prioritised]).toEqual([
+      "32 replayed",
+      "limited 2",
+      30
+    ])
+    // The leases of before have ended, and two reports may move up.
+    yield* TestClock.adjust("4 seconds")
+    expect([yield* replays, yield* prioritised]).toEqual(["32 replayed", 32])
+    expect([yield* replays, yield* send("new", { token })]).toEqual(["32 replayed", "limited 2"])
+  })
 })
 
 describe("no quota is used by", () => {
-  scenario(
-    "a replay, which is answered also when the quota is exhausted, and one of two equal reports at once",
-    function* () {
-      const both = yield* Effect.all([send("a0"), send("a0")], { concurrency: "unbounded" })
-      expect([...both].sort()).toEqual(["replayed", "stored"])
-      expect(yield* sendMany(9, "a")).toBe("1 replayed, 8 stored")
-      expect(yield* sendMany(9, "a")).toBe("9 replayed")
-      expect(yield* sendMany(2, "b")).toBe("1 stored, 1 limited 6")
-      expect(yield* sendMany(9, "a")).toBe("9 replayed")
-    },
-    { settings }
-  )
+  limited("a replay, and one of two equal reports at once", function* () {
+    const both = yield* Effect.all([send("a0"), send("a0")], { concurrency: "unbounded" })
+    expect([...both].sort()).toEqual(["replayed", "stored"])
+    expect(yield* sendMany(9, "a")).toBe("1 replayed, 8 stored")
+    expect(yield* sendMany(9, "a")).toBe("9 replayed")
+    expect(yield* sendMany(2, "b")).toBe("1 stored, 1 limited 6")
+    expect(yield* sendMany(9, "a")).toBe("9 replayed")
+  })
 
-  scenario(
-    "a conflict, and a report that the database failed to store",
-    function* () {
-      const store = yield* StoreSwitches
-      yield* sendMany(9, "a")
-      const conflict = submit({ key: callerKey("a0"), request: { message: `${message} other` } })
-      expect(yield* codeOf(conflict)).toBe("idempotency_conflict")
-      yield* store.breakDown("reports.admit")
-      expect(yield* send("b")).toBe("dependency_unavailable")
-      yield* store.repair("reports.admit")
-      expect(yield* sendMany(2, "c")).toBe("1 stored, 1 limited 6")
-    },
-    { settings }
-  )
+  limited("a conflict, and a report that the database failed to store", function* () {
+    const store = yield* StoreSwitches
+    yield* sendMany(9, "a")
+    const conflict = submit({ key: callerKey("a0"), request: { message: `${message} other` } })
+    expect(yield* codeOf(conflict)).toBe("idempotency_conflict")
+    yield* store.breakDown("reports.admit")
+    expect(yield* send("b")).toBe("dependency_unavailable")
+    yield* store.repair("reports.admit")
+    expect(yield* sendMany(2, "c")).toBe("1 stored, 1 limited 6")
+  })
 })
 
 describe("the room of all reports", () => {
-  scenario(
-    "refuses a report, which counts, because its content was redacted; a repetition finds its report",
-    function* () {
-      expect(yield* sendMany(1, "stored")).toBe("1 stored")
-      expect(yield* sendMany(10, "a")).toBe("9 reports_full, 1 limited 6")
-      expect(yield* sendMany(1, "stored")).toBe("1 replayed")
-    },
-    { settings: { ...settings, reportsBytes: 3_000 } }
-  )
+  withLittleRoom("refuses a report, which counts; a repetition finds its report", function* () {
+    expect(yield* sendMany(1, "stored")).toBe("1 stored")
+    expect(yield* sendMany(10, "a")).toBe("9 reports_full, 1 limited 6")
+    expect(yield* sendMany(1, "stored")).toBe("1 replayed")
+  })
 
   // A report has 1,000 bytes for its row, and a message of about 40.
-  scenario(
-    "is only for reporters with none stored from 80 % of the bound on; a replay needs no room",
-    function* () {
-      const { token } = yield* signedIn()
-      const { token: other } = yield* signedIn({ actor: "si:lyra" })
-      const { token: third } = yield* signedIn({ actor: "si:nova" })
-      expect(yield* sendMany(8, "a")).toBe("7 stored, 1 reports_full")
-      const verified = [
-        yield* send("i", { token }),
-        yield* send("j", { token }),
-        yield* send("k", { token: other }),
-        yield* send("l", { token: third })
-      ]
-      expect(verified).toEqual(["stored", "reports_full", "stored", "reports_full"])
-      expect(yield* Effect.flip(submit({ key: callerKey("m") }))).toMatchObject({
-        code: "reports_full",
-        retryAfterSeconds: 3_600,
-        details: { reason: "room" }
-      })
-      expect(yield* send("a0")).toBe("replayed")
-    },
-    { settings: { reportsBytes: 10_800 } }
-  )
+  withRoom("is only for reporters with none stored from 80 % of the bound on", function* () {
+    const { token } = yield* signedIn()
+    const { token: other } = yield* signedIn({ actor: "si:lyra" })
+    const { token: third } = yield* signedIn({ actor: "si:nova" })
+    expect(yield* sendMany(8, "a")).toBe("7 stored, 1 reports_full")
+    const verified = [
+      yield* send("i", { token }),
+      yield* send("j", { token }),
+      yield* send("k", { token: other }),
+      yield* send("l", { token: third })
+    ]
+    expect(verified).toEqual(["stored", "reports_full", "stored", "reports_full"])
+    expect(yield* Effect.flip(submit({ key: callerKey("m") }))).toMatchObject({
+      code: "reports_full",
+      retryAfterSeconds: 3_600,
+      details: { reason: "room" }
+    })
+    expect(yield* send("a0")).toBe("replayed")
+  })
 })

@@ -80,22 +80,11 @@ const rows: ReadonlyArray<readonly [string, RetryPolicy, ReadonlyArray<UpstreamF
   ["as often as the policy says: 1", { ...once, attempts: 1 }, [notExecuted], 1],
   ["idempotency_in_progress, 8 times", once, times(9, inProgress), 9],
   ["the eighth poll, which can succeed", once, times(8, inProgress), 9],
-  [
-    "polls without counting attempts",
-    once,
-    [inProgress, inProgress, notExecuted, inProgress, notExecuted],
-    6
-  ],
+  ["polls without counting attempts", once, [inProgress, notExecuted, inProgress, notExecuted], 5],
   ["nothing whose pause would end after the deadline", once, [notExecuted], 1, 199],
   ["nothing after the deadline", repeatable, [], 0, 0],
   ["nothing beyond the policy's own time limit", { ...once, withinMillis: 200 }, [notExecuted], 1, 60_000],
-  [
-    "nothing beyond the deadline within the policy's",
-    { ...once, withinMillis: 60_000 },
-    [notExecuted],
-    1,
-    200
-  ],
+  ["nothing beyond the deadline", { ...once, withinMillis: 60_000 }, [notExecuted], 1, 200],
   ["within both limits", { ...once, withinMillis: 60_000 }, [notExecuted], 2, 60_000]
 ]
 
@@ -109,39 +98,31 @@ describe("retries", () => {
     if (count <= 1) expect(endedAt).toBe(0)
   })
 
-  it.effect(
-    "pause for 250 and 750 ms, a poll for 14,750 ms in all, each by a fifth more or less",
-    function* () {
-      const first = new Set<number>()
-      for (let seed = 0; seed < 40; seed += 1) {
-        const { attempts } = yield* Effect.withRandom(run(once, times(3, notExecuted)), Random.make(seed))
-        const [, second = 0, third = 0] = attempts
-        expect([second >= 200 && second <= 300, third - second >= 600 && third - second <= 900]).toEqual([
-          true,
-          true
-        ])
-        first.add(second)
-      }
-      expect(first.size).toBeGreaterThan(10)
-      const { attempts } = yield* run(once, times(20, inProgress))
-      expect(Math.abs((attempts[8] ?? 0) - 14_750)).toBeLessThanOrEqual(14_750 / 5)
-      const limitedPolls = yield* run(once, times(20, inProgress), 2_000)
-      expect([limitedPolls.endedAt <= 2_000, limitedPolls.result]).toEqual([true, Either.left(inProgress)])
+  it.effect("pause for 250 and 750 ms, and poll for 14,750 ms, by a fifth more or less", function* () {
+    const first = new Set<number>()
+    for (let seed = 0; seed < 40; seed += 1) {
+      const { attempts } = yield* Effect.withRandom(run(once, times(3, notExecuted)), Random.make(seed))
+      const [, second = 0, third = 0] = attempts
+      expect(Math.abs(second - 250)).toBeLessThanOrEqual(50)
+      expect(Math.abs(third - second - 750)).toBeLessThanOrEqual(150)
+      first.add(second)
     }
-  )
+    expect(first.size).toBeGreaterThan(10)
+    const { attempts } = yield* run(once, times(20, inProgress))
+    expect(Math.abs((attempts[8] ?? 0) - 14_750)).toBeLessThanOrEqual(14_750 / 5)
+    const limitedPolls = yield* run(once, times(20, inProgress), 2_000)
+    expect([limitedPolls.endedAt <= 2_000, limitedPolls.result]).toEqual([true, Either.left(inProgress)])
+  })
 
   it.effect("end with an attempt in flight at the deadline, whose outcome is then unknown", function* () {
     const now = yield* Clock.currentTimeMillis
     let attempts = 0
-    const fiber = yield* Effect.suspend(() => {
+    const hanging = Effect.suspend(() => {
       attempts += 1
       return Effect.never
-    }).pipe(
-      retryTransient({ ...repeatable, dependency: "ting" }),
-      before(now + 5_000),
-      Effect.flip,
-      Effect.fork
-    )
+    })
+    const retried = hanging.pipe(retryTransient({ ...repeatable, dependency: "ting" }), before(now + 5_000))
+    const fiber = yield* Effect.fork(Effect.flip(retried))
     yield* TestClock.adjust("4999 millis")
     expect((yield* Fiber.poll(fiber))._tag).toBe("None")
     yield* TestClock.adjust("1 millis")
@@ -155,23 +136,20 @@ describe("retries", () => {
     expect(yield* Fiber.join(fiber)).toBe("done")
   })
 
-  it.effect.each([0, -3_600_000, 3_600_000])(
-    "with a time limit take the same time when the wall clock is stepped by %i ms",
-    function* (by) {
-      const { clock, step } = yield* makeSteppedClock
-      const below = yield* Effect.clock
-      const triedAt: Array<number> = []
-      const attempt = Effect.suspend(() => {
-        triedAt.push(below.unsafeCurrentTimeMillis())
-        return Effect.fail("away")
-      })
-      const schedule = Schedule.intersect(Schedule.spaced(1_000), recurWithin(5_000))
-      const retrying = yield* Effect.fork(Effect.withClock(Effect.retry(attempt, schedule), clock))
-      yield* TestClock.adjust(2_500)
-      step(by)
-      yield* TestClock.adjust(60_000)
-      expect(yield* Effect.flip(Fiber.join(retrying))).toBe("away")
-      expect(triedAt).toEqual([0, 1_000, 2_000, 3_000, 4_000, 5_000])
-    }
-  )
+  it.effect.each([0, -3_600_000, 3_600_000])("ignore a step of the wall clock by %i ms", function* (by) {
+    const { clock, step } = yield* makeSteppedClock
+    const below = yield* Effect.clock
+    const triedAt: Array<number> = []
+    const attempt = Effect.suspend(() => {
+      triedAt.push(below.unsafeCurrentTimeMillis())
+      return Effect.fail("away")
+    })
+    const schedule = Schedule.intersect(Schedule.spaced(1_000), recurWithin(5_000))
+    const retrying = yield* Effect.fork(Effect.withClock(Effect.retry(attempt, schedule), clock))
+    yield* TestClock.adjust(2_500)
+    step(by)
+    yield* TestClock.adjust(60_000)
+    expect(yield* Effect.flip(Fiber.join(retrying))).toBe("away")
+    expect(triedAt).toEqual([0, 1_000, 2_000, 3_000, 4_000, 5_000])
+  })
 })

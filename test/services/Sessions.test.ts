@@ -9,44 +9,25 @@ import { type Plane, planeId } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
-import { Refused } from "../../src/services/UpstreamFailure.ts"
 import { authenticate, loggedIn, loginAs, unknownToken } from "../support/Logins.ts"
 import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import {
-  advanceClockDuring,
-  callerKey,
-  inRequest,
-  lost,
-  production,
-  scenario,
-  unreachable
-} from "../support/UseCaseLayers.ts"
+import { callerKey, inRequest, production, scenario } from "../support/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
-
-const limited = new Refused({ dependency: "iam", status: 429, code: "rate_limited", retryAfterSeconds: 9 })
-/** Failures of a read, and what its caller gets. */
-const outages = [
-  [lost("iam"), 2, undefined],
-  [unreachable("iam"), 3, { code: "dependency_unavailable" }],
-  [limited, 1, { code: "rate_limited", retryAfterSeconds: 9 }]
-] as const
 
 describe("authenticating a bearer", () => {
   scenario("introspects live at every call, and selects the requested organisation", function* () {
     const { iam, session } = yield* loggedIn
     const before = yield* iam.calls("introspect")
     yield* authenticate(session.access_token)
-    expect(yield* authenticate(session.access_token)).toMatchObject({
-      actor: { type: "silicon", public_id: "si:deejay" },
-      membership: { membershipId: "si:deejay[acme]" }
-    })
+    const { actor, membership } = yield* authenticate(session.access_token)
+    expect([actor.public_id, membership.membershipId]).toEqual(["si:deejay", "si:deejay[acme]"])
     expect(yield* iam.calls("introspect")).toBe(before + 2)
     const { access_token } = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
-    for (const organisation of ["zenith", "acme"])
-      expect((yield* authenticate(access_token, organisation)).membership.membershipId).toBe(
-        `c:ana[${organisation}]`
-      )
+    for (const handle of ["zenith", "acme"]) {
+      const { membership } = yield* authenticate(access_token, handle)
+      expect(membership.membershipId).toBe(`c:ana[${handle}]`)
+    }
   })
 
   scenario("answers 401 to a dead token: unknown, of another plane, revoked, or expired", function* () {
@@ -65,42 +46,25 @@ describe("authenticating a bearer", () => {
     expect(yield* dead(session.access_token)).toBe("unauthenticated")
   })
 
-  scenario(
-    "answers 403 to a live token without the organisation, and shows a removal and a withdrawn scope at once",
-    function* () {
-      const { iam, session } = yield* loggedIn
-      expect(yield* Effect.flip(authenticate(session.access_token, "zenith"))).toMatchObject({
-        code: "forbidden",
-        details: { reason: "organization_not_granted" },
-        hint: expect.stringMatching(/choose one of your organisations/i)
-      })
-      iam.production.withdrawScope(scopes.send)
-      expect((yield* authenticate(session.access_token)).membership.scopes).not.toContain(scopes.send)
-      iam.production.setMember("si:deejay", "acme", false)
-      expect(yield* codeOf(authenticate(session.access_token))).toBe("forbidden")
-    }
-  )
-
-  scenario(
-    "names the caller by the token's own public id without the identity scope, and requires a login without any",
-    function* () {
-      const { iam, session } = yield* loggedIn
-      iam.production.withdrawScope(scopes.identity)
-      expect((yield* authenticate(session.access_token)).actor).toEqual({
-        type: "silicon",
-        public_id: "si:deejay"
-      })
-      yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
-      expect(yield* codeOf(authenticate(session.access_token))).toBe("reconsent_required")
-    }
-  )
-
-  scenario.each(outages)("is retried, and never a logout: %j", function* ([failure, times, expected]) {
+  scenario("answers 403 without the organisation, and shows a removal at once", function* () {
     const { iam, session } = yield* loggedIn
-    yield* iam.failNext("introspect", failure, { times })
-    const result = yield* advanceClockDuring(Effect.either(authenticate(session.access_token)))
-    if (expected === undefined) expect(result._tag).toBe("Right")
-    else expect(result).toMatchObject({ left: expected })
+    expect(yield* Effect.flip(authenticate(session.access_token, "zenith"))).toMatchObject({
+      code: "forbidden",
+      details: { reason: "organization_not_granted" },
+      hint: expect.stringMatching(/choose one of your organisations/i)
+    })
+    iam.production.withdrawScope(scopes.send)
+    expect((yield* authenticate(session.access_token)).membership.scopes).not.toContain(scopes.send)
+    iam.production.setMember("si:deejay", "acme", false)
+    expect(yield* codeOf(authenticate(session.access_token))).toBe("forbidden")
+  })
+
+  scenario("needs a public id, of the token or of the membership", function* () {
+    const { iam, session } = yield* loggedIn
+    iam.production.withdrawScope(scopes.identity)
+    expect((yield* authenticate(session.access_token)).actor.public_id).toBe("si:deejay")
+    yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
+    expect(yield* codeOf(authenticate(session.access_token))).toBe("reconsent_required")
   })
 })
 
@@ -114,12 +78,9 @@ describe("me", () => {
   scenario("reports the live session with one introspection, with its scopes in order", function* () {
     const { iam, session } = yield* loggedIn
     const introspections = yield* iam.calls("introspect")
-    yield* iam.alter((found) => ({
+    yield* iam.alter(({ memberships, ...found }) => ({
       ...found,
-      memberships: found.memberships.map((membership) => ({
-        ...membership,
-        scopes: [...membership.scopes].reverse()
-      }))
+      memberships: memberships.map((one) => ({ ...one, scopes: [...one.scopes].reverse() }))
     }))
     expect(yield* me(session.access_token)).toEqual({
       authenticated: true,
@@ -134,45 +95,25 @@ describe("me", () => {
     expect(yield* iam.calls("introspect")).toBe(introspections + 1)
   })
 
-  scenario("keeps its session id across a refresh", function* () {
-    const { session } = yield* loggedIn
-    const sessions = yield* Sessions
-    const refreshToken = Redacted.make(session.refresh_token)
-    const fresh = yield* sessions
-      .refresh(production, { refreshToken, key: callerKey("refresh") })
-      .pipe(inRequest())
-    expect((yield* me(fresh.access_token)).session_id).toBe((yield* me(session.access_token)).session_id)
+  scenario("is ting_ready with an active registration and the send scope", function* () {
+    const { iam, session } = yield* loggedIn
+    const ready = (token = session.access_token, organisation = "acme", plane: Plane = production) =>
+      Effect.map(me(token, organisation, plane), (found) => [found.ting_ready, found.testing_environment_id])
+    iam.production.withdrawScope(scopes.send)
+    expect(yield* ready()).toEqual([false, null])
+    iam.production.approveScope(scopes.send)
+    const ana = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
+    for (const organisation of ["acme", "zenith"])
+      expect(yield* ready(ana.access_token, organisation)).toEqual([organisation === "acme", null])
+    const { plane, state } = yield* iam.environment("e2e")
+    state.withdrawScope(scopes.register)
+    const request = { slt: Redacted.make("si:deejay"), key: callerKey("there") }
+    const there = yield* (yield* Sessions).login(plane, request).pipe(inRequest())
+    expect(yield* ready(there.access_token, "acme", plane)).toEqual([false, plane.environmentId])
+    const deejay = { plane: planeId(production), organisation: "acme", publicId: "si:deejay" }
+    yield* (yield* Store).recipients.deactivate(deejay)
+    expect(yield* ready()).toEqual([false, null])
   })
-
-  scenario(
-    "is ting_ready with an active registration and the send scope, by organisation and plane",
-    function* () {
-      const { iam, session } = yield* loggedIn
-      const ready = (token = session.access_token, organisation = "acme", plane: Plane = production) =>
-        Effect.map(me(token, organisation, plane), (found) => [
-          found.ting_ready,
-          found.testing_environment_id
-        ])
-      iam.production.withdrawScope(scopes.send)
-      expect(yield* ready()).toEqual([false, null])
-      iam.production.approveScope(scopes.send)
-      const ana = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
-      for (const organisation of ["acme", "zenith"])
-        expect(yield* ready(ana.access_token, organisation)).toEqual([organisation === "acme", null])
-      const { plane, state } = yield* iam.environment("e2e")
-      state.withdrawScope(scopes.register)
-      const request = { slt: Redacted.make("si:deejay"), key: callerKey("there") }
-      const there = yield* (yield* Sessions).login(plane, request).pipe(inRequest())
-      expect(yield* ready(there.access_token, "acme", plane)).toEqual([false, plane.environmentId])
-      const { recipients } = yield* Store
-      yield* recipients.deactivate({
-        plane: planeId(production),
-        organisation: "acme",
-        publicId: "si:deejay"
-      })
-      expect(yield* ready()).toEqual([false, null])
-    }
-  )
 
   scenario("is 503 when the database does not answer", function* () {
     const { session, store } = yield* loggedIn
@@ -189,59 +130,42 @@ describe("the plane of a request", () => {
     Effect.flatMap(Planes, (planes) => planes.resolve(selector)).pipe(inRequest())
   const unknownSecret = Option.some(Redacted.make(`ask_${"x".repeat(43)}`))
 
-  scenario(
-    "is production without a selector, without a call; else the testing environment of the secret",
-    function* () {
-      const iam = yield* SimulatedIam
-      expect((yield* resolve(Option.none()))._tag).toBe("Production")
-      expect(yield* iam.calls("resolvePlane")).toBe(0)
-      for (const name of ["one", "other"]) {
-        const { plane, secret } = yield* iam.environment(name)
-        expect(yield* resolve(Option.some(secret))).toEqual(plane)
-      }
-    }
-  )
-
-  scenario(
-    "is recorded, so that webhooks of the environment are accepted; no request needs the record",
-    function* () {
-      const iam = yield* SimulatedIam
-      const store = yield* Store
-      const { plane, secret } = yield* iam.environment("e2e")
-      const find = store.planes.findByKeyDigest(plane.webhookKeyDigest ?? "")
-      yield* (yield* StoreSwitches).breakDown("planes.remember")
-      expect(yield* resolve(Option.some(secret))).toEqual(plane)
-      expect(yield* find).toEqual(Option.none())
-      yield* (yield* StoreSwitches).repair("planes.remember")
-      yield* resolve(Option.some(secret))
-      expect(yield* find).toEqual(Option.some(plane.environmentId))
-    }
-  )
-
-  scenario(
-    "is never production for a secret that is unknown, deleted, or of another application",
-    function* () {
-      const iam = yield* SimulatedIam
-      const environment = yield* iam.environment("e2e")
-      yield* resolve(Option.some(environment.secret))
-      yield* iam.deleteEnvironment(environment)
-      // The resolved environment is remembered for 60 s.
-      yield* TestClock.adjust("60 seconds")
-      for (const selector of [unknownSecret, Option.some(environment.secret)])
-        expect(yield* codeOf(resolve(selector))).toBe("testing_secret_invalid")
-      expect(yield* codeOf(authenticate(unknownToken, "acme", environment.plane))).toBe(
-        "testing_secret_invalid"
-      )
-      yield* iam.failNext("resolvePlane", iamRefusal(401, "invalid_client"))
-      expect(yield* codeOf(resolve(unknownSecret))).toBe("testing_secret_invalid")
-    }
-  )
-
-  scenario.each(outages)("is never production in an outage: %j", function* ([failure, times, expected]) {
+  scenario("is production without a selector, else the environment of the secret", function* () {
     const iam = yield* SimulatedIam
+    expect((yield* resolve(Option.none()))._tag).toBe("Production")
+    expect(yield* iam.calls("resolvePlane")).toBe(0)
+    for (const name of ["one", "other"]) {
+      const { plane, secret } = yield* iam.environment(name)
+      expect(yield* resolve(Option.some(secret))).toEqual(plane)
+    }
+  })
+
+  scenario("is recorded for webhooks; no request needs the record", function* () {
+    const iam = yield* SimulatedIam
+    const store = yield* Store
     const { plane, secret } = yield* iam.environment("e2e")
-    yield* iam.failNext("resolvePlane", failure, { times })
-    const result = yield* advanceClockDuring(Effect.either(resolve(Option.some(secret))))
-    expect(result).toMatchObject(expected === undefined ? { right: plane } : { left: expected })
+    const find = store.planes.findByKeyDigest(plane.webhookKeyDigest ?? "")
+    yield* (yield* StoreSwitches).breakDown("planes.remember")
+    expect(yield* resolve(Option.some(secret))).toEqual(plane)
+    expect(yield* find).toEqual(Option.none())
+    yield* (yield* StoreSwitches).repair("planes.remember")
+    yield* resolve(Option.some(secret))
+    expect(yield* find).toEqual(Option.some(plane.environmentId))
+  })
+
+  scenario("is never production for an unknown, deleted or foreign secret", function* () {
+    const iam = yield* SimulatedIam
+    const environment = yield* iam.environment("e2e")
+    yield* resolve(Option.some(environment.secret))
+    yield* iam.deleteEnvironment(environment)
+    // The resolved environment is remembered for 60 s.
+    yield* TestClock.adjust("60 seconds")
+    for (const selector of [unknownSecret, Option.some(environment.secret)])
+      expect(yield* codeOf(resolve(selector))).toBe("testing_secret_invalid")
+    expect(yield* codeOf(authenticate(unknownToken, "acme", environment.plane))).toBe(
+      "testing_secret_invalid"
+    )
+    yield* iam.failNext("resolvePlane", iamRefusal(401, "invalid_client"))
+    expect(yield* codeOf(resolve(unknownSecret))).toBe("testing_secret_invalid")
   })
 })

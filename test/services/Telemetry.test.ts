@@ -7,7 +7,14 @@ import { Store } from "../../src/services/Store.ts"
 import { eventTime, Telemetry } from "../../src/services/Telemetry.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { inRequest, production, scenario, start, type UseCaseOptions } from "../support/UseCaseLayers.ts"
+import {
+  inRequest,
+  production,
+  scenario,
+  scenariosWith,
+  start,
+  type UseCaseOptions
+} from "../support/UseCaseLayers.ts"
 
 const id = "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e"
 const day = 86_400_000
@@ -25,26 +32,13 @@ const accept = ({
   recording = true,
   table = "musicclidaemon"
 }: Batch = {}) =>
-  Effect.flatMap(Telemetry, (telemetry) => telemetry.accept(plane, { table, events })).pipe(
-    inRequest({ recording })
-  )
+  Effect.flatMap(Telemetry, (all) => all.accept(plane, { table, events })).pipe(inRequest({ recording }))
 
+const lease = { count: 100, bytes: 1_000_000, now: start, leaseUntil: start, owner: "test" }
 const spooled = Effect.flatMap(Store, (store) =>
-  store.spool.lease({
-    tables: new Set(clientTables),
-    count: 100,
-    bytes: 1_000_000,
-    now: start,
-    leaseUntil: start,
-    owner: "test"
-  })
+  store.spool.lease({ tables: new Set(clientTables), ...lease })
 )
 const records = Effect.map(spooled, (entries) => entries.map(({ json }): unknown => JSON.parse(json)))
-const expectNothing = Effect.gen(function* () {
-  expect(yield* spooled).toEqual([])
-  expect(yield* (yield* StoreSwitches).seen("spool.offer")).toEqual([])
-})
-
 describe("a batch of telemetry", () => {
   scenario("is committed to the spool before it is acknowledged", function* () {
     const event = { id, type: "playback.track.started", data: { title: "Flut ünd Ebbe" }, metadata: {} }
@@ -87,64 +81,42 @@ describe("a batch of telemetry", () => {
   })
 
   const event = { id, text: "x".repeat(100) }
-  scenario(
-    "that exceeds the spool's bound is 503, and none of it is stored; a retry takes no room",
-    function* () {
-      yield* accept({ events: [event] })
-      expect(yield* Effect.flip(accept({ events: [{ n: 1 }] }))).toMatchObject({
-        code: "spool_full",
-        retryAfterSeconds: 30
-      })
-      yield* accept({ events: [event] })
-      expect(yield* spooled).toHaveLength(1)
-    },
-    { settings: { telemetry: { spoolBytes: JSON.stringify(event).length } } }
-  )
-
-  scenario("that the database failed to store is 503, never acknowledged", function* () {
-    yield* (yield* StoreSwitches).breakDown("spool.offer")
-    expect(yield* Effect.flip(accept())).toMatchObject({
-      code: "dependency_unavailable",
-      details: { dependency: "database" }
-    })
+  const bounded = scenariosWith({ settings: { telemetry: { spoolBytes: JSON.stringify(event).length } } })
+  bounded("that exceeds the spool's bound is 503; a retry takes no room", function* () {
+    yield* accept({ events: [event] })
+    const full = { code: "spool_full", retryAfterSeconds: 30 }
+    expect(yield* Effect.flip(accept({ events: [{ n: 1 }] }))).toMatchObject(full)
+    yield* accept({ events: [event] })
+    expect(yield* spooled).toHaveLength(1)
   })
 
-  const off: UseCaseOptions = { settings: { telemetry: { enabled: false } } }
   const open: UseCaseOptions = { tables: [...clientTables, "musicbackend"] }
-  const unrecorded: ReadonlyArray<readonly [string, Batch & { readonly testing?: boolean }, UseCaseOptions]> =
-    [
-      ["of a caller who opted out", { recording: false }, open],
-      ["with MUSIC_TELEMETRY=off", {}, { ...open, ...off }],
-      ["of a testing plane", { testing: true }, open]
-    ]
-  for (const [name, { testing, ...batch }, options] of unrecorded)
-    scenario(
-      `${name} is validated, and not recorded`,
-      function* () {
-        const { plane } = yield* (yield* SimulatedIam).environment("e2e")
-        const given = testing === true ? { ...batch, plane } : batch
-        yield* accept(given)
-        for (const table of ["musicbackend", "unknown", "MusicCliDaemon", ""]) {
-          const failure = yield* Effect.flip(accept({ ...given, table }))
-          expect([failure.code, failure.details?.fields?.map(({ path }) => path)]).toEqual([
-            "invalid_input",
-            ["table"]
-          ])
-          expect(JSON.stringify(failure.details)).not.toContain("unknown")
-        }
-        yield* expectNothing
-      },
-      options
-    )
+  const off: UseCaseOptions = { ...open, settings: { telemetry: { enabled: false } } }
+  const unrecorded: ReadonlyArray<
+    readonly [name: string, UseCaseOptions, recording: boolean, tested: boolean]
+  > = [
+    ["of a caller who opted out", open, false, false],
+    ["with MUSIC_TELEMETRY=off", off, true, false],
+    ["of a testing plane", open, true, true]
+  ]
+  for (const [name, options, recording, tested] of unrecorded)
+    scenariosWith(options)(`${name} is validated, and not recorded`, function* () {
+      const { plane } = yield* (yield* SimulatedIam).environment("e2e")
+      const given = { recording, ...(tested && { plane }) }
+      yield* accept(given)
+      for (const table of ["musicbackend", "unknown", "MusicCliDaemon", ""]) {
+        const { code, details } = yield* Effect.flip(accept({ ...given, table }))
+        expect([code, details?.fields?.map(({ path }) => path)]).toEqual(["invalid_input", ["table"]])
+        expect(JSON.stringify(details)).not.toContain("unknown")
+      }
+      expect(yield* spooled).toEqual([])
+      expect(yield* (yield* StoreSwitches).seen("spool.offer")).toEqual([])
+    })
 
-  scenario(
-    "is written to a table with a key only",
-    function* () {
-      yield* accept({ table: "musicclidaemon" })
-      expect((yield* Effect.flip(accept({ table: "musicfrontendevents" }))).code).toBe("invalid_input")
-    },
-    { tables: ["musicclidaemon"] }
-  )
+  scenariosWith({ tables: ["musicclidaemon"] })("is written to a table with a key only", function* () {
+    yield* accept({ table: "musicclidaemon" })
+    expect((yield* Effect.flip(accept({ table: "musicfrontendevents" }))).code).toBe("invalid_input")
+  })
 })
 
 describe("the time of an event", () => {
@@ -164,54 +136,29 @@ describe("the time of an event", () => {
   })
 
   it("is the time of receipt when the event has no plausible time", () => {
-    const events = [
+    for (const event of [
       {},
       { occurred_at: start - 1 },
       ...[null, "text", [], 7].map((metadata) => ({ metadata }))
-    ]
-    for (const event of events) expect(eventTime(event, start)).toBe(start)
-    const days = [
-      "2026-11-21",
-      "2026-11-21T09:00:00",
-      "2026-11-21 09:00:00Z",
-      "Sat, 21 Nov 2026 09:00:00 GMT"
-    ]
-    const impossible = ["2026-13-21T09:00:00Z", "2026-11-21T25:00:00Z", String(start - 5_000)]
-    for (const odd of [
-      null,
-      "",
-      "yesterday",
-      ...days,
-      ...impossible,
-      Number.NaN,
-      Number.POSITIVE_INFINITY,
-      {},
-      [start]
     ])
+      expect(eventTime(event, start)).toBe(start)
+    const texts = `|yesterday|2026-11-21|2026-11-21T09:00:00|2026-11-21 09:00:00Z|Sat, 21 Nov 2026 09:00:00 GMT
+      |2026-13-21T09:00:00Z|2026-11-21T25:00:00Z|${start - 5_000}`
+    for (const odd of [...texts.split(/\s*\|/), null, Number.NaN, Number.POSITIVE_INFINITY, {}, [start]])
       expect(at(odd), JSON.stringify(odd)).toBe(start)
   })
 
   it("is always a whole number within the bounds, and the same instant for every spelling", () => {
-    const bounds = { min: start - 40 * day, max: start + 10 * day }
-    const claim = FastCheck.oneof(
-      FastCheck.anything(),
-      FastCheck.double(),
-      FastCheck.double({ ...bounds, noNaN: true }),
-      FastCheck.string()
-    )
+    const bounds = { min: start - 40 * day, max: start + 10 * day, noNaN: true }
+    const claim = FastCheck.oneof(FastCheck.anything(), FastCheck.double(), FastCheck.double(bounds))
+    const plausible = FastCheck.integer({ min: start - 30 * day, max: start + day })
     FastCheck.assert(
-      FastCheck.property(
-        claim,
-        FastCheck.integer({ min: start - 30 * day, max: start + day }),
-        (claimed, time) => {
-          const found = at(claimed)
-          expect([Number.isInteger(found), found >= start - 30 * day && found <= start + day]).toEqual([
-            true,
-            true
-          ])
-          expect([at(time), at(new Date(time).toISOString())]).toEqual([time, time])
-        }
-      )
+      FastCheck.property(claim, plausible, (claimed, time) => {
+        const found = at(claimed)
+        const isPlausible = found >= start - 30 * day && found <= start + day
+        expect([Number.isInteger(found), isPlausible]).toEqual([true, true])
+        expect([at(time), at(new Date(time).toISOString())]).toEqual([time, time])
+      })
     )
   })
 })

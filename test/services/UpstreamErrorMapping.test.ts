@@ -37,59 +37,47 @@ const named = (dependency: Dependency, answer: string) => ({
 })
 
 const every = "login refresh revoke introspect plane prove"
-/** A refusal of IAM, in which operations and plane, and the code that it becomes. A star: with IAM's code and request id. */
-const iamRows: ReadonlyArray<
-  readonly [answers: string, operations: string, plane: keyof typeof planes, code: string]
-> = [
-  ["400 invalid_grant, 400 refresh_token_reuse, 400 invalid_token", "login", "production", "slt_rejected"],
-  [
-    "400 invalid_grant, 400 refresh_token_reuse, 400 invalid_token",
-    "refresh",
-    "production",
-    "unauthenticated"
-  ],
+const tokens = "400 invalid_grant, 400 refresh_token_reuse, 400 invalid_token"
+const ours = "401 invalid_client, 401 unauthenticated"
+const calls = "login refresh revoke introspect prove"
+const odd = `400 invalid_request, 422 validation_failed, 428 precondition_required, 413 payload_too_large,
+  405 method_not_allowed`
+/** Refusals of IAM, in which operations and plane, and the code that they become. A star: with IAM's code and request id. */
+const iamRows: ReadonlyArray<readonly [string, string, keyof typeof planes, code: string]> = [
+  [tokens, "login", "production", "slt_rejected"],
+  [tokens, "refresh", "production", "unauthenticated"],
   ["400 invalid_grant", "introspect revoke prove plane", "production", "dependency_unavailable *"],
   ["409 idempotency_conflict", every, "production", "idempotency_conflict"],
   ["409 idempotency_response_expired", every, "production", "idempotency_response_expired"],
   ["409 idempotency_in_progress", every, "production", "idempotency_in_progress 1"],
   ["429 rate_limited, 429 invalid_grant, 429 unauthenticated", every, "testing", "rate_limited 1"],
-  ["401 invalid_client, 401 unauthenticated", "plane", "selecting", "testing_secret_invalid"],
+  [ours, "plane", "selecting", "testing_secret_invalid"],
   ["401 unauthenticated", every, "testing", "testing_secret_invalid"],
-  ["401 invalid_client", "login refresh revoke introspect prove", "testing", "dependency_misconfigured *"],
-  [
-    "401 invalid_client, 401 unauthenticated",
-    "login refresh revoke introspect prove",
-    "production",
-    "dependency_misconfigured *"
-  ],
+  ["401 invalid_client", calls, "testing", "dependency_misconfigured *"],
+  [ours, calls, "production", "dependency_misconfigured *"],
   ["400 invalid_subject_token", "prove", "production", "unauthenticated"],
   ["400 invalid_subject_token", "introspect", "production", "dependency_unavailable *"],
   ["403 obo_organization_not_authorized", "prove", "production", "forbidden *"],
   ["404 not_found", "prove", "production", "reconsent_required *"],
   ["404 not_found", "login refresh introspect", "production", "dependency_unavailable *"],
   ["403 forbidden", every, "production", "forbidden *"],
-  [
-    "400 invalid_request, 422 validation_failed, 428 precondition_required, 413 payload_too_large, 405 method_not_allowed",
-    every,
-    "production",
-    "dependency_unavailable *"
-  ]
+  [odd, every, "production", "dependency_unavailable *"]
 ]
 
 describe("A refusal of IAM", () => {
   it.each(iamRows)("%s of %s in %s is %s", (answers, operations, plane, row) => {
     const [code, more] = row.split(" ")
-    for (const answer of answers.split(", "))
+    for (const answer of answers.split(/,\s+/))
       for (const operation of operations.split(" ") as ReadonlyArray<IamOperation>) {
-        const failure = mapIamFailure(operation, planes[plane], now)(refusal("iam", answer))
+        const map = mapIamFailure(operation, planes[plane], now)
+        const failure = map(refusal("iam", answer))
         expect([operation, failure.code]).toEqual([operation, code])
         if (more === "*") expect(failure.details).toEqual(named("iam", answer))
         else if (more !== undefined) expect(failure.retryAfterSeconds).toBe(Number(more))
-        const seconds = { retryAfterSeconds: 42 }
         if (answer.startsWith("429"))
-          expect(mapIamFailure(operation, planes[plane], now)(refusal("iam", answer, seconds))).toMatchObject(
-            seconds
-          )
+          expect(map(refusal("iam", answer, { retryAfterSeconds: 42 }))).toMatchObject({
+            retryAfterSeconds: 42
+          })
       }
   })
 
@@ -105,30 +93,16 @@ describe("A refusal of IAM", () => {
   })
 })
 
+const same = `403 recipient_not_registered, 403 permission_denied, 403 test_context_mismatch, 404 not_found,
+  403 required_delivery_not_enabled, 400 invalid_input, 409 idempotency_conflict, 413 payload_too_large`
+/** No 401 of Ting becomes one of ours. */
+const unavailable = `401 invalid_proof, 401 proof_expired, 401 proof_consumed, 503 storage_unavailable,
+  418 something_new, 401 unauthenticated, 401 invalid_token`
+const misconfigured = "401 session_expired, 401 authentication_required, 400 test_context_required"
 const tingRows: ReadonlyArray<readonly [answer: string, code: string]> = [
-  ...[
-    "recipient_not_registered",
-    "permission_denied",
-    "test_context_mismatch",
-    "required_delivery_not_enabled"
-  ].map((code) => [`403 ${code}`, `403 ${code}`] as const),
-  ...["404 not_found", "400 invalid_input", "409 idempotency_conflict", "413 payload_too_large"].map(
-    (answer) => [answer, answer] as const
-  ),
-  ...[
-    "401 invalid_proof",
-    "401 proof_expired",
-    "401 proof_consumed",
-    "503 storage_unavailable",
-    "418 something_new"
-  ].map((answer) => [answer, "503 dependency_unavailable"] as const),
-  // No 401 of Ting becomes one of ours.
-  ...["401 unauthenticated", "401 invalid_token"].map(
-    (answer) => [answer, "503 dependency_unavailable"] as const
-  ),
-  ...["401 session_expired", "401 authentication_required", "400 test_context_required"].map(
-    (answer) => [answer, "502 dependency_misconfigured"] as const
-  )
+  ...same.split(/,\s+/).map((answer) => [answer, answer] as const),
+  ...unavailable.split(/,\s+/).map((answer) => [answer, "503 dependency_unavailable"] as const),
+  ...misconfigured.split(/,\s+/).map((answer) => [answer, "502 dependency_misconfigured"] as const)
 ]
 
 describe("A refusal of Ting", () => {
@@ -164,23 +138,16 @@ describe("A missing answer", () => {
           [production, testing].map((plane) => mapIamFailure(operation, plane, now)(failure))
         )
   it.each(["iam", "ting"] as const)(
-    "of %s is dependency_unavailable, with the seconds when known, and its reason only in the log",
+    "of %s is dependency_unavailable, its reason only in the log",
     (dependency) => {
-      for (const [more, retryAfterSeconds] of [
-        [{}, undefined],
-        [{ retryAfterSeconds: 5 }, 5]
-      ] as const) {
-        const reason = "secret text of the log"
-        for (const given of [
-          new Unknown({ dependency, reason, ...more }),
-          new NotExecuted({ dependency, reason, ...more })
-        ])
-          for (const failure of mapped(given)) {
+      const reason = "secret text of the log"
+      for (const more of [{}, { retryAfterSeconds: 5 }])
+        for (const kind of [Unknown, NotExecuted])
+          for (const failure of mapped(new kind({ dependency, reason, ...more }))) {
             expect([failure.code, failure.details]).toEqual(["dependency_unavailable", { dependency }])
-            expect(failure.retryAfterSeconds).toBe(retryAfterSeconds)
+            expect(failure.retryAfterSeconds).toBe("retryAfterSeconds" in more ? 5 : undefined)
             expect(JSON.stringify(failure)).not.toContain(reason)
           }
-      }
     }
   )
 

@@ -16,16 +16,12 @@ import { codeOf } from "./Codes.ts"
 const organisationUuid = "0199a0aa-0000-7000-8000-000000000001"
 const removed = "organization.membership.removed.v1"
 
+const resource = { type: "organization_membership", id: "0199a0bb-0000-7000-8000-000000000002", version: 4 }
 const row = (publicId: string, status = "removed") => ({
-  resource: {
-    type: "organization_membership",
-    id: "0199a0bb-0000-7000-8000-000000000002",
-    status,
-    version: 4
-  },
+  resource: { ...resource, status },
   principal: { type: "carbon", public_id: publicId, version: 2 }
 })
-const tombstone = { resource: row("c:ana").resource, authorization: "removed" }
+const tombstone = { resource, authorization: "removed" }
 const members = (...rows: ReadonlyArray<unknown>) => ({ changed_fields: [], current: { members: rows } })
 
 const eventOf = (change: Partial<WebhookEvent> = {}): WebhookEvent => ({
@@ -34,7 +30,7 @@ const eventOf = (change: Partial<WebhookEvent> = {}): WebhookEvent => ({
   eventType: removed,
   occurredAt: "2026-11-21T10:00:01.123456Z",
   organisationUuid: Option.some(organisationUuid),
-  aggregate: { type: "organization_membership", id: "0199a0bb-0000-7000-8000-000000000002", version: 4 },
+  aggregate: resource,
   data: members(row("c:ana")),
   ...change
 })
@@ -46,19 +42,12 @@ const deliver = (event: WebhookEvent, options?: Parameters<SimulatedIamService["
     return yield* webhooks.receive(yield* webhooks.verify(yield* iam.delivery(event, options)))
   }).pipe(inRequest())
 
-const recipient = (publicId: string, plane = "production", organisation = "acme") => ({
-  plane,
-  organisation,
-  publicId
-})
-
 const register = (publicId: string, plane = "production", organisation = "acme", uuid = organisationUuid) =>
-  Effect.flatMap(Store, (store) =>
-    store.recipients.activate({ ...recipient(publicId, plane, organisation), organisationUuid: uuid })
+  Effect.flatMap(Store, ({ recipients }) =>
+    recipients.activate({ plane, organisation, publicId, organisationUuid: uuid })
   )
-
 const isActive = (publicId: string, plane = "production", organisation = "acme") =>
-  Effect.flatMap(Store, (store) => store.recipients.isActive(recipient(publicId, plane, organisation)))
+  Effect.flatMap(Store, ({ recipients }) => recipients.isActive({ plane, organisation, publicId }))
 
 const inbox = Effect.flatMap(StoreSwitches, (store) => store.seen("webhooks.receive"))
 
@@ -69,13 +58,13 @@ describe("a delivery", () => {
       [
         {
           plane: "production",
-          eventId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
-          eventType: removed,
-          occurredAt: "2026-11-21T10:00:01.123456Z",
-          organisationUuid,
-          aggregateType: "organization_membership",
-          aggregateId: "0199a0bb-0000-7000-8000-000000000002",
-          aggregateVersion: 4,
+          ...{
+            eventId: eventOf().eventId,
+            eventType: removed,
+            occurredAt: eventOf().occurredAt,
+            organisationUuid
+          },
+          ...{ aggregateType: resource.type, aggregateId: resource.id, aggregateVersion: 4 },
           data: JSON.stringify(members(row("c:ana"))),
           receivedAt: start
         },
@@ -87,10 +76,8 @@ describe("a delivery", () => {
 
   scenario("with an invalid signature is 401, and nothing is stored", function* () {
     const { rawHeaders, body } = yield* (yield* SimulatedIam).delivery(eventOf())
-    const spaced = new Uint8Array([...body, 0x20])
-    expect(yield* codeOf((yield* Webhooks).verify({ rawHeaders, body: spaced }))).toBe(
-      "webhook_signature_invalid"
-    )
+    const spaced = (yield* Webhooks).verify({ rawHeaders, body: new Uint8Array([...body, 0x20]) })
+    expect(yield* codeOf(spaced)).toBe("webhook_signature_invalid")
     expect(yield* inbox).toEqual([])
   })
 
@@ -105,9 +92,7 @@ describe("a delivery", () => {
   scenario("of any type is stored, also without an organisation", function* () {
     yield* register("c:ana")
     const eventType = "organization.something.new.v9"
-    expect(yield* deliver(eventOf({ eventType, organisationUuid: Option.none() }))).toEqual({
-      received: true
-    })
+    yield* deliver(eventOf({ eventType, organisationUuid: Option.none() }))
     expect(yield* isActive("c:ana")).toBe(true)
     expect(yield* inbox).toMatchObject([[{ eventType, organisationUuid: null }, [], [expect.any(String)]]])
   })
@@ -130,39 +115,26 @@ describe("a removal", () => {
     for (const publicId of ["c:ana", "c:ben", "si:deejay"]) yield* register(publicId)
     yield* register("c:ana", "production", "harbor", "0199a0aa-0000-7000-8000-000000000009")
     yield* deliver(eventOf({ data: members(row("c:ana"), row("si:deejay")) }))
-    const active = [
-      isActive("c:ana"),
-      isActive("si:deejay"),
-      isActive("c:ben"),
-      isActive("c:ana", "production", "harbor")
-    ]
-    expect(yield* Effect.all(active)).toEqual([false, false, true, true])
-  })
-
-  scenario("that is older than the newest event of the member has no effect", function* () {
-    const eventId = "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6b"
-    const eventType = "organization.membership.reactivated.v1"
-    yield* deliver(eventOf({ eventId, eventType, aggregate: { ...eventOf().aggregate, version: 5 } }))
-    yield* register("c:ana")
-    yield* deliver(eventOf())
-    expect(yield* isActive("c:ana")).toBe(true)
+    const active = [isActive("c:ana"), isActive("si:deejay"), isActive("c:ben")]
+    expect(yield* Effect.all(active)).toEqual([false, false, true])
+    expect(yield* isActive("c:ana", "production", "harbor")).toBe(true)
   })
 })
 
 describe("the people that a removal names", () => {
   const both = { data: members(row("c:ana"), row("si:deejay")) }
   const odd = [null, "row", {}, { principal: null }, { principal: { public_id: 7 } }, row("no public id")]
+  const ofType = (eventType: string) => ({ ...both, eventType })
   const rows: ReadonlyArray<readonly [string, Partial<WebhookEvent>, ReadonlyArray<string>]> = [
     ["a member's removal", both, ["c:ana", "si:deejay"]],
-    [
-      "a silicon's removal",
-      { ...both, eventType: "organization.silicon.removed.v1" },
-      ["c:ana", "si:deejay"]
-    ],
-    ...["created.v1", "updated.v1", "reactivated.v1", "removed.v2"].map(
-      (kind) => [kind, { ...both, eventType: `organization.membership.${kind}` }, []] as const
-    ),
-    ["the end of a session", { ...both, eventType: "session.logout.v1" }, []],
+    ["a silicon's removal", ofType("organization.silicon.removed.v1"), ["c:ana", "si:deejay"]],
+    ...[
+      "membership.created.v1",
+      "membership.updated.v1",
+      "membership.reactivated.v1",
+      "membership.removed.v2"
+    ].map((kind) => [kind, ofType(`organization.${kind}`), []] as const),
+    ["the end of a session", ofType("session.logout.v1"), []],
     ["a tombstone", { data: members(tombstone) }, []],
     ["a row beside a tombstone", { data: members(tombstone, row("c:ana")) }, ["c:ana"]],
     ["a row beside that of a member", { data: members(row("c:ben", "active"), row("c:ana")) }, ["c:ana"]],

@@ -18,12 +18,11 @@ import {
   type IamService,
   type Introspection,
   type Proof,
-  type TingEndpoint,
   type TokenGrant,
   type UpstreamKey,
   type WebhookEvent
 } from "../../src/services/Iam.ts"
-import { planeId, type TestingPlane } from "../../src/services/Plane.ts"
+import { planeId } from "../../src/services/Plane.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
@@ -31,7 +30,7 @@ import { testNow } from "../layers/upstream/Simulated.ts"
 import { sendInMemory } from "./InMemoryTransport.ts"
 import { seedTestIam, testingPlaneOf } from "./SeededIam.ts"
 import { testWebhookSecret } from "./Settings.ts"
-import { makeFaultSwitches, type FaultSwitches } from "./FaultSwitches.ts"
+import { makeFaultSwitches } from "./FaultSwitches.ts"
 
 export type IamMethod =
   | "exchange"
@@ -42,15 +41,6 @@ export type IamMethod =
   | "prove"
   | "warmCatalogue"
 
-/** A request for a proof, as the port saw it. */
-export interface SeenProofRequest {
-  readonly plane: string
-  readonly organisation: string
-  readonly endpoint: TingEndpoint
-  readonly body: Uint8Array
-  readonly key: UpstreamKey
-}
-
 export interface Login {
   readonly actor: string
   /** Default: all organisations of the actor. */
@@ -59,67 +49,14 @@ export interface Login {
   readonly scopes?: ReadonlyArray<string>
 }
 
-/** The people and the approved scopes of one plane. */
-export interface SimulatedPlane {
-  readonly id: string
-  readonly addActor: (publicId: string, organisations: ReadonlyArray<string>) => void
-  readonly setMember: (publicId: string, organisation: string, active: boolean) => void
-  readonly withdrawScope: (scope: string) => void
-  readonly approveScope: (scope: string) => void
-  readonly isSpent: (slt: string) => boolean
-}
-
-export interface Environment {
-  readonly plane: TestingPlane
-  readonly secret: Redacted.Redacted
-  readonly rootKey: string
-  readonly state: SimulatedPlane
-}
-
-/** The facts that Ting receives for a proof. */
-export interface VerifiedProof {
-  readonly plane: string
-  readonly publicId: string
-  readonly organisation: string
-}
-
-export interface SimulatedIamService extends FaultSwitches<IamMethod> {
-  readonly production: SimulatedPlane
-  /** Makes a testing environment with a secret for this application. */
-  readonly environment: (name: string) => Effect.Effect<Environment>
-  /** Revokes the environment's secret. */
-  readonly deleteEnvironment: (environment: Environment) => Effect.Effect<void>
-  /** Mints a short-lived token; in production by default. */
-  readonly slt: (login: Login, state?: SimulatedPlane) => Effect.Effect<Redacted.Redacted>
-  /** Changes every later introspection. */
-  readonly alter: (change: (introspection: Introspection) => Introspection) => Effect.Effect<void>
-  /** Changes every later grant. */
-  readonly alterGrant: (change: (grant: TokenGrant) => TokenGrant) => Effect.Effect<void>
-  readonly proofRequests: Effect.Effect<ReadonlyArray<SeenProofRequest>>
-  /** Upstream keys in the order of the calls. */
-  readonly keys: (method: "exchange" | "refresh" | "revoke") => Effect.Effect<ReadonlyArray<UpstreamKey>>
-  /** Values of the tokens in revocation requests. */
-  readonly revoked: Effect.Effect<ReadonlyArray<string>>
-  /** A signed delivery; in production by default. `rewrite` changes the text before it is signed. */
-  readonly delivery: (
-    event: Omit<WebhookEvent, "plane">,
-    options?: {
-      readonly environment?: Environment
-      readonly withoutEnvironment?: boolean
-      readonly rewrite?: (text: string) => string
-    }
-  ) => Effect.Effect<{ readonly rawHeaders: ReadonlyArray<string>; readonly body: Uint8Array }>
-  /** Verifies and consumes a proof like Ting does; Left holds IAM's code. */
-  readonly verifyProof: (
-    proof: Proof,
-    call: { readonly path: string; readonly body: Uint8Array }
-  ) => Effect.Effect<Either.Either<VerifiedProof, string>>
-}
-
-export class SimulatedIam extends Context.Tag("test/SimulatedIam")<SimulatedIam, SimulatedIamService>() {}
-
 export const iamRefusal = (status: number, code: string): Refused =>
   new Refused({ dependency: "iam", status, code, requestId: "iam-request" })
+
+interface DeliveryOptions<Environment> {
+  readonly environment?: Environment
+  readonly withoutEnvironment?: boolean
+  readonly rewrite?: (text: string) => string
+}
 
 const decodeVerified = Schema.decodeUnknownSync(
   Schema.Struct({
@@ -147,12 +84,14 @@ const make = Effect.gen(function* () {
   const iam = Context.get(built, Iam)
 
   const { gate, ...switches } = makeFaultSwitches<IamMethod>()
-  const keys = {
-    exchange: [] as Array<UpstreamKey>,
-    refresh: [] as Array<UpstreamKey>,
-    revoke: [] as Array<UpstreamKey>
+  const keys: Record<"exchange" | "refresh" | "revoke", Array<UpstreamKey>> = {
+    exchange: [],
+    refresh: [],
+    revoke: []
   }
-  const proofRequests: Array<SeenProofRequest> = []
+  type ProofRequest = Omit<Parameters<IamService["prove"]>[1], "subject"> & { readonly plane: string }
+  /** As the port saw them. */
+  const proofRequests: Array<ProofRequest> = []
   const revoked: Array<string> = []
   let change = (introspection: Introspection): Introspection => introspection
   let changeGrant = (grant: TokenGrant): TokenGrant => grant
@@ -166,7 +105,7 @@ const make = Effect.gen(function* () {
     )
 
   const keyed = <A>(
-    method: "exchange" | "refresh" | "revoke",
+    method: keyof typeof keys,
     key: UpstreamKey,
     call: Effect.Effect<A, UpstreamFailure>
   ): Effect.Effect<A, UpstreamFailure> =>
@@ -205,31 +144,40 @@ const make = Effect.gen(function* () {
     verifyWebhook: iam.verifyWebhook
   }
 
-  const planeState = (id: string): SimulatedPlane => {
+  /** The people and the approved scopes of one plane. */
+  const planeState = (id: string) => {
     const approved = () => [...(controls.plane(id).apps.get("music")?.approvedScopes ?? [])]
+    const approve = (scopes: ReadonlyArray<string>) => controls.setApprovedScopes(id, "music", scopes)
     return {
       id,
-      addActor: (publicId, organisations) => {
+      addActor: (publicId: string, organisations: ReadonlyArray<string>) => {
         controls.addActor(id, publicId)
         for (const organisation of organisations) controls.addMembership(id, publicId, organisation)
       },
-      setMember: (publicId, organisation, active) => {
+      setMember: (publicId: string, organisation: string, active: boolean) => {
         if (active) controls.addMembership(id, publicId, organisation)
         else controls.removeMembership(id, publicId, organisation)
       },
-      withdrawScope: (scope) =>
-        controls.setApprovedScopes(
-          id,
-          "music",
-          approved().filter((name) => name !== scope)
-        ),
-      approveScope: (scope) => controls.setApprovedScopes(id, "music", [...approved(), scope]),
-      isSpent: (slt) => controls.plane(id).slts.get(slt)?.spent === true
+      withdrawScope: (scope: string) => approve(approved().filter((name) => name !== scope)),
+      approveScope: (scope: string) => approve([...approved(), scope]),
+      isSpent: (slt: string) => controls.plane(id).slts.get(slt)?.spent === true
     }
   }
   const inProduction = planeState(production)
+  /** Makes a testing environment with a secret for this application. */
+  const makeEnvironment = (name: string) => {
+    const environment = seedEnvironment(controls, name)
+    const plane = testingPlaneOf(environment)
+    const { environmentId, rootKey } = environment
+    return { plane, secret: plane.secret, rootKey, state: planeState(environmentId) }
+  }
+  type Environment = ReturnType<typeof makeEnvironment>
 
-  const verifyProof: SimulatedIamService["verifyProof"] = ({ bearer, testing }, { body, path }) =>
+  /** Verifies and consumes a proof like Ting does; Left holds IAM's code. */
+  const verifyProof = (
+    { bearer, testing }: Proof,
+    { body, path }: { readonly path: string; readonly body: Uint8Array }
+  ) =>
     Effect.sync(() => {
       const secret = Option.match(testing, {
         onNone: () => seeded.production.tingSecret,
@@ -263,21 +211,15 @@ const make = Effect.gen(function* () {
       })
     })
 
-  const delivery: SimulatedIamService["delivery"] = (event, options = {}) =>
+  /** A signed delivery; in production by default. `rewrite` changes the text before it is signed. */
+  const delivery = (event: Omit<WebhookEvent, "plane">, options: DeliveryOptions<Environment> = {}) =>
     Effect.sync(() => {
       const { environment, rewrite = (text: string) => text, withoutEnvironment = false } = options
       const { eventId, eventType, occurredAt, organisationUuid, aggregate, data } = event
+      const organizationId = Option.getOrNull(organisationUuid)
       const signed = controls.buildWebhook(
         environment?.state.id ?? production,
-        {
-          appId: "music",
-          eventId,
-          eventType,
-          occurredAt,
-          organizationId: Option.getOrNull(organisationUuid),
-          aggregate,
-          data
-        },
+        { appId: "music", eventId, eventType, occurredAt, organizationId, aggregate, data },
         { withoutEnvironment }
       )
       const body = Buffer.from(rewrite(signed.body.toString()))
@@ -289,43 +231,44 @@ const make = Effect.gen(function* () {
       return { rawHeaders: Object.entries(headers).flat(), body }
     })
 
-  const simulated: SimulatedIamService = {
+  const simulated = {
     ...switches,
     production: inProduction,
-    environment: (name) =>
+    environment: (name: string) => Effect.sync(() => makeEnvironment(name)),
+    /** Revokes the environment's secret. */
+    deleteEnvironment: ({ state }: Environment) => Effect.sync(() => controls.deleteEnvironment(state.id)),
+    /** Mints a short-lived token; in production by default. */
+    slt: ({ actor, organisations: orgs, scopes }: Login, state = inProduction) =>
       Effect.sync(() => {
-        const environment = seedEnvironment(controls, name)
-        const plane = testingPlaneOf(environment)
-        const { environmentId, rootKey } = environment
-        return { plane, secret: plane.secret, rootKey, state: planeState(environmentId) }
+        const login = { appId: "music", actor, ...(orgs && { orgs }), ...(scopes && { scopes }) }
+        return Redacted.make(controls.mintSlt(state.id, login))
       }),
-    deleteEnvironment: ({ state }) => Effect.sync(() => controls.deleteEnvironment(state.id)),
-    slt: ({ actor, organisations: orgs, scopes }, state = inProduction) =>
-      Effect.sync(() =>
-        Redacted.make(
-          controls.mintSlt(state.id, {
-            appId: "music",
-            actor,
-            ...(orgs === undefined ? {} : { orgs }),
-            ...(scopes === undefined ? {} : { scopes })
-          })
-        )
-      ),
-    alter: (next) =>
+    /** Changes every later introspection. */
+    alter: (next: typeof change) =>
       Effect.sync(() => {
         change = next
       }),
-    alterGrant: (next) =>
+    /** Changes every later grant. */
+    alterGrant: (next: typeof changeGrant) =>
       Effect.sync(() => {
         changeGrant = next
       }),
     proofRequests: Effect.sync(() => [...proofRequests]),
-    keys: (method) => Effect.sync(() => [...keys[method]]),
+    /** Upstream keys in the order of the calls. */
+    keys: (method: keyof typeof keys) => Effect.sync(() => [...keys[method]]),
+    /** Values of the tokens in revocation requests. */
     revoked: Effect.sync(() => [...revoked]),
     delivery,
     verifyProof
   }
-  return Context.make(Iam, port).pipe(Context.add(SimulatedIam, simulated))
+  return { port, simulated }
 })
 
-export const layer: Layer.Layer<Iam | SimulatedIam, never, Settings | Store> = Layer.scopedContext(make)
+export type SimulatedIamService = Effect.Effect.Success<typeof make>["simulated"]
+export class SimulatedIam extends Context.Tag("test/SimulatedIam")<SimulatedIam, SimulatedIamService>() {}
+
+export const layer: Layer.Layer<Iam | SimulatedIam, never, Settings | Store> = Layer.scopedContext(
+  Effect.map(make, ({ port, simulated }) =>
+    Context.make(Iam, port).pipe(Context.add(SimulatedIam, simulated))
+  )
+)

@@ -49,8 +49,6 @@ export interface SimulatedTingService extends FaultSwitches<TingMethod> {
   /** The recipient withdraws the grant; registering again gives it back. */
   readonly revokeGrant: (recipient: Recipient) => Effect.Effect<void>
   readonly isRegistered: (recipient: Recipient) => Effect.Effect<boolean>
-  /** The recipient muted every type. */
-  readonly mute: (publicId: string) => Effect.Effect<void>
 }
 
 export class SimulatedTing extends Context.Tag("test/SimulatedTing")<SimulatedTing, SimulatedTingService>() {}
@@ -86,15 +84,12 @@ const make = Effect.gen(function* () {
   const { gate, ...switches } = makeFaultSwitches<TingMethod>()
   const planes = new Map<string, TingPlane>()
   const seen: Array<SeenCall> = []
-  const muted = new Set<string>()
   let issued = 0
 
   const planeOf = (name: string): TingPlane => {
-    const found = planes.get(name)
-    if (found !== undefined) return found
-    const fresh: TingPlane = { grants: new Map(), keys: new Map() }
-    planes.set(name, fresh)
-    return fresh
+    const found = planes.get(name) ?? { grants: new Map(), keys: new Map() }
+    planes.set(name, found)
+    return found
   }
 
   const id = (prefix: string) => {
@@ -146,7 +141,7 @@ const make = Effect.gen(function* () {
         id: id("msg"),
         createdAt: new Date(now).toISOString(),
         key: body.key ?? "",
-        silent: muted.has(body.for ?? ""),
+        silent: false,
         replayed: false
       }
       state.keys.set(slot, { digest: sha256(call.body), reply })
@@ -181,8 +176,7 @@ const make = Effect.gen(function* () {
         const grant = grantOf(recipient)
         if (grant !== undefined) grant.active = false
       }),
-    isRegistered: (recipient) => Effect.sync(() => grantOf(recipient)?.active === true),
-    mute: (publicId) => Effect.sync(() => muted.add(publicId))
+    isRegistered: (recipient) => Effect.sync(() => grantOf(recipient)?.active === true)
   }
   return Context.make(Ting, ting).pipe(Context.add(SimulatedTing, simulated))
 })

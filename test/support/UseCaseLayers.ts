@@ -112,17 +112,19 @@ export const withUseCases = <A, E, R>(effect: Effect.Effect<A, E, R>, options: U
 
 type UseCases = Layer.Layer.Success<ReturnType<typeof useCaseLayers>> | TestServices.TestServices
 
-/** A test over fresh use cases and ports. */
-export const scenario = Object.assign(
-  (name: string, body: Body<UseCases, []>, options: UseCaseOptions = {}) =>
-    it.effect(name, () => withUseCases(toEffect(body)(), options)),
-  {
-    each:
-      <T>(cases: ReadonlyArray<T>) =>
-      (name: string, body: Body<UseCases, [T]>, options: UseCaseOptions = {}) =>
-        it.effect.each(cases)(name, (value) => withUseCases(toEffect(body)(value), options))
-  }
-)
+/** Tests over fresh use cases and ports. */
+export const scenariosWith = (options: UseCaseOptions) =>
+  Object.assign(
+    (name: string, body: Body<UseCases, []>) =>
+      it.effect(name, () => withUseCases(toEffect(body)(), options)),
+    {
+      each:
+        <T>(cases: ReadonlyArray<T>) =>
+        (name: string, body: Body<UseCases, [T]>) =>
+          it.effect.each(cases)(name, (value) => withUseCases(toEffect(body)(value), options))
+    }
+  )
+export const scenario = scenariosWith({})
 
 /** Runs the effect while the clock advances, so that its sleeps end. */
 export const advanceClockDuring = <A, E, R>(

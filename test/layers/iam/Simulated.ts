@@ -48,11 +48,7 @@ export const iamWorldNow = (overrides: SettingsOverrides["iam"] = {}) =>
       simulator.seen.filter((request) => request.path === `/api/v1${path}`)
     const slt = (actor = "si:deejay", scopes?: ReadonlyArray<string>) =>
       Redacted.make(
-        simulator.controls.mintSlt("production", {
-          appId: "music",
-          actor,
-          ...(scopes === undefined ? {} : { scopes })
-        })
+        simulator.controls.mintSlt("production", { appId: "music", actor, ...(scopes && { scopes }) })
       )
     const login = (actor = "si:deejay", scopes?: ReadonlyArray<string>) =>
       Effect.suspend(() =>
@@ -60,18 +56,8 @@ export const iamWorldNow = (overrides: SettingsOverrides["iam"] = {}) =>
       )
     const loginIn = (plane: Plane, actor = "si:deejay") =>
       Effect.suspend(() => iam.exchange(plane, Redacted.make(actor), key(`login-${simulator.seen.length}`)))
-    return {
-      simulator,
-      world: simulator.controls,
-      environment,
-      seeded,
-      iam,
-      testing,
-      asked,
-      slt,
-      login,
-      loginIn
-    }
+    const world = simulator.controls
+    return { simulator, world, environment, seeded, iam, testing, asked, slt, login, loginIn }
   })
 
 export const inRequest = (recording: boolean, clientNetwork = "") =>

@@ -122,11 +122,6 @@ export const names = (text: string, publicId: string, isVerified = true): boolea
   return readingsOf(text).some((reading) => name.test(reading))
 }
 
-export interface Issue {
-  readonly title: string
-  readonly body: string
-}
-
 /** Lines that the service itself writes; every one is plain text or a code span of harmless characters. */
 const ownLine =
   /^(?:|- (?:Report|Backend|Source|Created|Request|Pull request): `[A-Za-z0-9._:/+-]+`|Context:|Attachment `[A-Za-z0-9._-]+`:|\[left out: the stored report holds more\]|report-ref: rep_[0-9a-f]{32}-[0-9a-f]{32})$/
@@ -168,7 +163,7 @@ const controls =
 
 /** What is wrong with an issue; `marker` is its own last line. */
 export const problemsOf = (
-  { body, title }: Issue,
+  { body, title }: { readonly body: string; readonly title: string },
   marker: string,
   size: { readonly title: number; readonly characters: number; readonly bytes: number }
 ): ReadonlyArray<string> => {

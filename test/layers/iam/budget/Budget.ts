@@ -65,34 +65,25 @@ export const makeBudget = (callsPerMinute = 110, countAddresses = true) => {
   /** The call, or the seconds of its refusal by the budget. */
   const call = (purpose: Purpose, options: CallOptions = {}): Out | number => {
     const { counted = introspections, network = "203.0.113.1" } = options
-    let answer: (end: End) => void = () => undefined
-    let isSent = false
-    const fiber = Effect.runFork(
-      inNetwork(
-        network,
-        budget.within(
-          counted,
-          purpose
-        )(
-          Effect.async<unknown, UpstreamFailure>((resume) => {
-            isSent = true
-            answer = resume
-          })
-        )
-      ),
-      { scheduler }
-    )
+    let answer: ((end: End) => void) | undefined
+    const upstream = Effect.async<unknown, UpstreamFailure>((resume) => {
+      answer = resume
+    })
+    const fiber = Effect.runFork(inNetwork(network, budget.within(counted, purpose)(upstream)), { scheduler })
     settle()
-    const exit = isSent ? null : fiber.unsafePoll()
-    const failure = exit === null || Exit.isSuccess(exit) ? Option.none() : Cause.failureOption(exit.cause)
-    if (Option.isSome(failure))
-      return failure.value._tag === "Refused" ? (failure.value.retryAfterSeconds ?? 0) : 0
-    return {
-      end: (end) => {
-        answer(end)
-        settle()
+    const resume = answer
+    if (resume !== undefined)
+      return {
+        end: (end) => {
+          resume(end)
+          settle()
+        }
       }
-    }
+    const exit = fiber.unsafePoll() ?? Exit.void
+    const failure = Exit.isSuccess(exit) ? Option.none() : Cause.failureOption(exit.cause)
+    return Option.isSome(failure) && failure.value._tag === "Refused"
+      ? (failure.value.retryAfterSeconds ?? 0)
+      : 0
   }
 
   /** How many of these calls are sent, each answered before the next. */

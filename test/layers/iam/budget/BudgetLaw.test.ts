@@ -1,8 +1,9 @@
 /** The laws of the budget for any sequence of calls, answers, lost calls, reservations and blocks. */
 import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
-import type { Purpose } from "../../../../src/layers/iam/budget/Purpose.ts"
 import { answered, blocked, type End, makeBudget, type Out, unanswered, unsent } from "./Budget.ts"
+
+type Purpose = Parameters<ReturnType<typeof makeBudget>["call"]>[0]
 
 const minute = 60_000
 const kinds = ["essential", "known", "own", "newcomer", "suspect"] as const
@@ -24,17 +25,7 @@ const step = FastCheck.record({
     { weight: 1, arbitrary: FastCheck.integer({ min: 0, max: 100_000 }) }
   ),
   act: FastCheck.constantFrom(
-    "call",
-    "call",
-    "call",
-    "call",
-    "answer",
-    "answer",
-    "lose",
-    "drop",
-    "block",
-    "reserve",
-    "complete"
+    ..."call call call call answer answer lose drop block reserve complete".split(" ")
   ),
   kind: FastCheck.constantFrom(...kinds),
   key: FastCheck.nat(9),
@@ -47,6 +38,7 @@ interface Sent {
   readonly out: Out
   answeredAt: number
 }
+const ends: Readonly<Record<string, End>> = { answer: answered, lose: unanswered, drop: unsent }
 
 describe("For any sequence of calls, answers, reservations and blocks", () => {
   it("no 60 s contain more calls than the budget, no share exceeds its part, and every refusal gives 1 to 900 s", () => {
@@ -80,7 +72,6 @@ describe("For any sequence of calls, answers, reservations and blocks", () => {
             out.push(call)
             return true
           }
-          const ends: Readonly<Record<string, End>> = { answer: answered, lose: unanswered, drop: unsent }
           for (const { act, key, kind, pause, pick } of steps) {
             now += pause
             budget.at(now / 1_000)
@@ -89,22 +80,16 @@ describe("For any sequence of calls, answers, reservations and blocks", () => {
             if (kind === "suspect")
               for (let at = 0; at < 6; at += 1)
                 budget.refuse(`refused ${now} ${at}`, "this_call", undefined, network)
-            if (act === "call")
+            if (act === "call") {
+              const purpose = { credential, completing: kind === "essential" }
               send(
-                kind === "own"
-                  ? {}
-                  : kind === "known"
-                    ? budget.known(credential)
-                    : { credential, completing: kind === "essential" },
+                kind === "own" ? {} : kind === "known" ? budget.known(credential) : purpose,
                 parts[kind],
                 network
               )
-            else if (act === "reserve") {
-              const purpose = budget.reserve(
-                { credential: `slt ${now} ${pick}`, use: "login" },
-                answered,
-                network
-              )
+            } else if (act === "reserve") {
+              const slt: Purpose = { credential: `slt ${now} ${pick}`, use: "login" }
+              const purpose = budget.reserve(slt, answered, network)
               if (purpose !== undefined) reserved.push({ purpose, at: now })
             } else if (act === "complete") {
               const index = pick % Math.max(1, reserved.length)
@@ -136,41 +121,36 @@ describe("For any sequence of calls, answers, reservations and blocks", () => {
 
   it("a single credential that waits for its pause is admitted", () => {
     let waits = 0
+    const step = FastCheck.record({
+      pause: FastCheck.integer({ min: 0, max: 3_000 }),
+      latency: FastCheck.integer({ min: 0, max: 2_000 }),
+      blocks: FastCheck.option(FastCheck.integer({ min: 1, max: 60 }), { freq: 20 })
+    })
+    const steps = FastCheck.array(step, { minLength: 40, maxLength: 120 })
+    const kind = FastCheck.constantFrom<Kind>("essential", "known", "newcomer")
     FastCheck.assert(
-      FastCheck.property(
-        FastCheck.integer({ min: 10, max: 300 }),
-        FastCheck.constantFrom<ReadonlyArray<Kind>[number]>("essential", "known", "newcomer"),
-        FastCheck.array(
-          FastCheck.record({
-            pause: FastCheck.integer({ min: 0, max: 3_000 }),
-            latency: FastCheck.integer({ min: 0, max: 2_000 }),
-            blocks: FastCheck.option(FastCheck.integer({ min: 1, max: 60 }), { freq: 20 })
-          }),
-          { minLength: 40, maxLength: 120 }
-        ),
-        (calls, kind, steps) => {
-          const { at, call, known } = makeBudget(calls)
-          const purpose =
-            kind === "known" ? known("alone") : { credential: "alone", completing: kind === "essential" }
-          let now = 0
-          const wait = (millis: number) => {
-            now += millis
-            at(now / 1_000)
-          }
-          for (const { blocks, latency, pause } of steps) {
-            wait(pause)
-            let answer = call(purpose)
-            if (typeof answer === "number") {
-              waits += 1
-              wait(answer * 1_000)
-              answer = call(purpose)
-            }
-            if (typeof answer === "number") throw new Error(`refused again, for ${answer} s`)
-            wait(latency)
-            answer.end(blocks === null ? answered : blocked(blocks))
-          }
+      FastCheck.property(FastCheck.integer({ min: 10, max: 300 }), kind, steps, (calls, kind, steps) => {
+        const { at, call, known } = makeBudget(calls)
+        const unknown = { credential: "alone", completing: kind === "essential" }
+        const purpose = kind === "known" ? known("alone") : unknown
+        let now = 0
+        const wait = (millis: number) => {
+          now += millis
+          at(now / 1_000)
         }
-      ),
+        for (const { blocks, latency, pause } of steps) {
+          wait(pause)
+          let answer = call(purpose)
+          if (typeof answer === "number") {
+            waits += 1
+            wait(answer * 1_000)
+            answer = call(purpose)
+          }
+          if (typeof answer === "number") throw new Error(`refused again, for ${answer} s`)
+          wait(latency)
+          answer.end(blocks === null ? answered : blocked(blocks))
+        }
+      }),
       { numRuns: 100 }
     )
     expect(waits).toBeGreaterThan(100)

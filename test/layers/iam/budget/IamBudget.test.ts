@@ -6,10 +6,10 @@ import { iamCallsRefused } from "../../../../src/services/Metrics.ts"
 import {
   answered,
   blocked,
+  type CallOptions,
   fresh,
   introspections,
   makeBudget,
-  type Out,
   tokens,
   unanswered,
   unsent
@@ -17,625 +17,444 @@ import {
 
 type Budget = ReturnType<typeof makeBudget>
 type Purpose = Parameters<Budget["call"]>[0]
+type Who = (budget: Budget) => Purpose
 
-const one = "203.0.113.1"
-const contexts = { plane: undefined, path: "/application/testing-context" } as const
 const many = 200
 const essential = (): Purpose => ({ credential: fresh(), completing: true })
 /** A call of the application itself, of the share of known credentials. */
 const own = (): Purpose => ({})
 const newcomer = (): Purpose => ({ credential: fresh() })
-/** Makes a network suspect, by so many refused credentials. */
-const suspect = ({ refuse }: Budget, use?: "login", count = 6, network = one) => {
-  for (let at = 0; at < count; at += 1) refuse(fresh("bad"), "this_call", use, network)
+const login = (): Purpose => ({ credential: fresh("slt"), use: "login" })
+const known: Who = (budget) => budget.known()
+/** One known credential. */
+const waiting: Who = (budget) => budget.known("waiting")
+/** One unknown one. */
+const one =
+  (use?: Purpose["use"], credential = "one"): Who =>
+  () => ({ credential, ...(use && { use }) })
+const refuse =
+  (count = 6, use?: "login", network = "203.0.113.1") =>
+  (budget: Budget) => {
+    for (let at = 0; at < count; at += 1) budget.refuse(fresh("bad"), "this_call", use, network)
+  }
+const ofTokens = { counted: tokens }
+const ofContexts = { counted: { plane: undefined, path: "/application/testing-context" } } as const
+const elsewhere = { network: "203.0.113.2" }
+
+/** So many calls at this second: how many are sent, or the seconds of a single one's refusal. Or something else that happens. */
+type Row =
+  | readonly [second: number, who: Who, count: number, sent: number | string, options?: CallOptions]
+  | readonly [second: number, act: (budget: Budget) => void]
+
+const ask = (budget: Budget, who: Who, count: number, options: CallOptions = {}): number | string => {
+  if (count > 1) return budget.send(count, () => who(budget), options)
+  const answer = budget.call(who(budget), options)
+  if (typeof answer === "number") return `${answer} s`
+  answer.end(options.end ?? answered)
+  return 1
 }
-const isSent = (call: Out | number): call is Out => typeof call !== "number"
-const mustSend = (call: Out | number): Out => {
-  if (!isSent(call)) throw new Error(`refused for ${call} s`)
-  return call
-}
-/** What is asked at each of these seconds. */
-const atEach = <A>({ at }: Pick<Budget, "at">, seconds: ReadonlyArray<number>, ask: (second: number) => A) =>
-  seconds.map((second) => {
-    at(second)
-    return ask(second)
+const play = (title: string, calls: number, rows: ReadonlyArray<Row>, countAddresses = true) =>
+  it(title, () => {
+    const budget = makeBudget(calls, countAddresses)
+    const results = rows.map((row) => {
+      budget.at(row[0])
+      if (row.length === 2) return row[1](budget)
+      const [, who, count, , options] = row
+      return ask(budget, who, count, options)
+    })
+    expect(results).toEqual(rows.map((row) => (row.length === 2 ? undefined : row[3])))
   })
-/** The answers to so many calls: their seconds to wait. */
-const waits = ({ call, known }: Budget, count: number) => Array.from({ length: count }, () => call(known()))
 
 describe("The shares of a path", () => {
-  it.each([
-    [100, [8, 42, 35, 15]],
-    [10, [1, 4, 3, 2]]
-  ])("of a budget of %i keep what is above their part for the shares above", (calls, parts) => {
-    const budget = makeBudget(calls)
-    suspect(budget)
-    const sent = [
-      budget.send(many, newcomer),
-      budget.send(many, newcomer, { network: "203.0.113.2" }),
-      budget.send(many, own),
-      budget.send(many, essential)
-    ]
-    expect(sent).toEqual(parts)
-  })
+  play("keep what is above their part for the shares above", 100, [
+    [0, refuse()],
+    [0, newcomer, many, 8],
+    [0, newcomer, many, 42, elsewhere],
+    [0, own, many, 35],
+    [0, essential, many, 15]
+  ])
+  for (const [who, ...sent] of [
+    [essential, 100, 10],
+    [own, 85, 8],
+    [newcomer, 50, 5]
+  ] as const)
+    for (const [at, calls] of [100, 10].entries())
+      play(`admit ${sent[at]} calls of one share of ${calls}`, calls, [[0, who, many, sent[at] ?? 0]])
 
-  const alone: ReadonlyArray<readonly [calls: number, purposeOf: () => Purpose, sent: number]> = [
-    [100, essential, 100],
-    [100, own, 85],
-    [100, newcomer, 50],
-    [10, own, 8],
-    [10, newcomer, 5]
-  ]
-  it.each(alone)("of a budget of %i admit %o %i times", (calls, purposeOf, sent) => {
-    expect(makeBudget(calls).send(many, purposeOf)).toBe(sent)
-  })
-
-  it.each([
+  for (const [before, refusals, sent] of [
     [60, 0, 10],
     [many, 0, 0],
     [29, 6, 1],
     [30, 6, 0]
-  ])(
-    "leave newcomers 10 places above their ceiling, suspects none beyond 30: after %i calls",
-    (before, refusals, sent) => {
-      const budget = makeBudget(100)
-      suspect(budget, undefined, refusals)
-      budget.send(before, own)
-      expect(budget.send(many, newcomer)).toBe(sent)
-    }
-  )
+  ] as const)
+    play(`leave newcomers 10 places above their ceiling, suspects none beyond 30: after ${before}`, 100, [
+      [0, refuse(refusals)],
+      [0, own, before, Math.min(before, 85)],
+      [0, newcomer, many, sent]
+    ])
 
-  /** `known` is a known credential. The refusals of the network before: their use, and how many. */
-  const shares: ReadonlyArray<readonly [string, Purpose, string, (readonly ["login" | undefined, number])?]> =
-    [
-      ["a refresh with a known token", { credential: "known", use: "refresh" }, "essential"],
-      ["a logout, or a known testing secret", { credential: "known", use: "session" }, "essential"],
-      ["the introspection that completes a login", { credential: "oat", completing: true }, "essential"],
-      ["an introspection or a proof of a known token", { credential: "known" }, "known"],
-      ["the list of Ting's endpoints", {}, "known"],
-      ["a login", { credential: "slt", use: "login" }, "known"],
-      ["an unknown token", { credential: "oat" }, "newcomer"],
-      ["a refresh with an unknown token", { credential: "ort", use: "refresh" }, "newcomer"],
-      ["an unknown testing secret", { credential: "ask", use: "session" }, "newcomer"],
-      ["an unknown token after six refused ones", { credential: "oat" }, "suspect", [undefined, 6]],
-      ["an unknown token after five refused ones", { credential: "oat" }, "newcomer", [undefined, 5]],
-      ["a login after six refused tokens", { credential: "slt", use: "login" }, "known", [undefined, 6]],
-      ["a login after a refused one", { credential: "slt", use: "login" }, "newcomer", ["login", 1]],
-      ["a login after six refused ones", { credential: "slt", use: "login" }, "suspect", ["login", 6]],
-      ["an unknown token after six refused logins", { credential: "oat" }, "newcomer", ["login", 6]]
-    ]
-  it.each(shares)(
-    "count in a metric the refusals of %s",
-    (_, purpose, share, [use, refusals] = [undefined, 0]) => {
+  /** The refusals of the network before: how many, and their use. */
+  const shares: ReadonlyArray<readonly [share: string, Purpose, refusals?: number, use?: "login"]> = [
+    ["essential", { credential: "known", use: "refresh" }],
+    ["essential", { credential: "known", use: "session" }],
+    ["essential", { credential: "oat", completing: true }],
+    ["known", { credential: "known" }],
+    ["known", {}],
+    ["known", { credential: "slt", use: "login" }],
+    ["newcomer", { credential: "oat" }],
+    ["newcomer", { credential: "ort", use: "refresh" }],
+    ["newcomer", { credential: "ask", use: "session" }],
+    ["newcomer", { credential: "oat" }, 5],
+    ["suspect", { credential: "oat" }, 6],
+    ["known", { credential: "slt", use: "login" }, 6],
+    ["newcomer", { credential: "slt", use: "login" }, 1, "login"],
+    ["suspect", { credential: "slt", use: "login" }, 6, "login"],
+    ["newcomer", { credential: "oat" }, 6, "login"]
+  ]
+  const names = ["essential", "known", "newcomer", "suspect"]
+  const counts = () =>
+    names.map((priority) => Effect.runSync(Metric.value(iamCallsRefused({ priority }))).count)
+  for (const [share, purpose, refusals = 0, use] of shares)
+    it(`count in a metric the refusal of ${share}: ${JSON.stringify(purpose)} ${refusals} ${use}`, () => {
       const budget = makeBudget()
-      const names = ["essential", "known", "newcomer", "suspect"]
-      const counts = () =>
-        names.map((priority) => Effect.runSync(Metric.value(iamCallsRefused({ priority }))).count)
       budget.known("known")
-      suspect(budget, use, refusals)
+      refuse(refusals, use)(budget)
       budget.send(many, essential)
       const before = counts()
-      expect(isSent(budget.call(purpose))).toBe(false)
-      expect(counts().map((count, at) => count - (before[at] ?? 0))).toEqual(
-        names.map((name) => (name === share ? 1 : 0))
-      )
-    }
-  )
+      expect(budget.call(purpose)).toBeTypeOf("number")
+      const more = counts().map((count, at) => count - (before[at] ?? 0))
+      expect(more).toEqual(names.map((name) => (name === share ? 1 : 0)))
+    })
 })
 
 describe("A suspect network", () => {
-  it.each<readonly ["login" | undefined, number, number]>([
-    [undefined, 49.999, 8],
-    [undefined, 50, 55],
-    ["login", 49.999, 8],
-    ["login", 299.999, 55],
-    ["login", 300, 60]
-  ])("by six refusals (%s) has the calls of one %d s later: %i", (use, seconds, sent) => {
-    const budget = makeBudget()
-    suspect(budget, use)
-    budget.at(seconds)
-    const counted = use === "login" ? tokens : introspections
-    expect(budget.send(many, () => ({ credential: fresh(), ...(use && { use }) }), { counted })).toBe(sent)
-  })
+  for (const [who, second, sent] of [
+    [newcomer, 49.999, 8],
+    [newcomer, 50, 55],
+    [login, 49.999, 8],
+    [login, 299.999, 55],
+    [login, 300, 60]
+  ] as const)
+    play(`by six refusals of a ${who.name} has ${sent} calls ${second} s later`, 110, [
+      [0, refuse(6, who === login ? "login" : undefined)],
+      [second, who, many, sent, who === login ? ofTokens : {}]
+    ])
 
-  it("is a /48 of IPv6, no other network, and none where addresses are not counted", () => {
-    const budget = makeBudget()
-    for (let at = 0; at < 6; at += 1) suspect(budget, undefined, 1, `2001:db8:1:${at}::1`)
-    expect(budget.send(20, newcomer, { network: "2001:db8:1:ffff::1" })).toBe(8)
-    expect(budget.send(20, newcomer, { network: "2001:db8:2::1" })).toBe(20)
-    const uncounted = makeBudget(110, false)
-    suspect(uncounted)
-    expect(uncounted.send(20, newcomer)).toBe(20)
-  })
-
-  it("is none by one credential that is refused six times", () => {
-    const budget = makeBudget()
-    for (let at = 0; at < 6; at += 1) budget.refuse("dead", "inactive_access_token")
-    expect(budget.send(20, newcomer)).toBe(20)
-  })
-
-  it("waits until a suspect's place is free", () => {
-    const budget = makeBudget(100)
-    suspect(budget)
-    budget.send(1, own)
-    budget.at(10)
-    budget.send(8, newcomer)
-    suspect(budget)
-    budget.at(20)
-    expect(budget.call({ credential: "waiting" })).toBe(50)
-    budget.at(70)
-    suspect(budget)
-    expect(isSent(budget.call({ credential: "waiting" }))).toBe(true)
-  })
+  play("is a /48 of IPv6, and no other network", 110, [
+    ...[0, 1, 2, 3, 4, 5].map((end) => [0, refuse(1, undefined, `2001:db8:1:${end}::1`)] as const),
+    [0, newcomer, 20, 8, { network: "2001:db8:1:ffff::1" }],
+    [0, newcomer, 20, 20, { network: "2001:db8:2::1" }]
+  ])
+  const uncounted: ReadonlyArray<Row> = [
+    [0, refuse()],
+    [0, newcomer, 20, 20]
+  ]
+  play("is none where addresses are not counted", 110, uncounted, false)
+  play("is none by one credential that is refused six times", 110, [
+    [
+      0,
+      ({ refuse }) => {
+        for (let at = 0; at < 6; at += 1) refuse("dead", "this_call")
+      }
+    ],
+    [0, newcomer, 20, 20]
+  ])
+  play("waits until a suspect's place is free", 100, [
+    [0, refuse()],
+    [0, own, 1, 1],
+    [10, newcomer, 8, 8],
+    [20, refuse()],
+    [20, one(), 1, "50 s"],
+    [70, refuse()],
+    [70, one(), 1, 1]
+  ])
 })
 
 describe("One credential", () => {
-  const plane = "0199b000-0000-7000-8000-00000000000e"
-  const bounds: ReadonlyArray<readonly [string, Purpose, Parameters<Budget["call"]>[1], number, number]> = [
-    ["a login token", { use: "login" }, { counted: tokens }, 110, 8],
-    ["a login token, with half the budget", { use: "login" }, { counted: tokens }, 55, 4],
-    ["an actor's id in a testing plane", { use: "login" }, { counted: { ...tokens, plane } }, 110, 30],
-    ["refreshes of a session", { use: "refresh" }, { counted: tokens }, 110, 8],
-    ["introspections of a session", {}, {}, 110, 30],
-    ["proofs of a session", {}, { counted: { ...tokens, path: "/obo-access/exchanges" } }, 110, 30],
-    ["a testing secret", { use: "session" }, { counted: contexts }, 110, 30],
-    ["logouts of a session", { use: "session" }, { counted: { ...tokens, path: "/oauth/revoke" } }, 110, 8]
+  const testingPlane = "0199b000-0000-7000-8000-00000000000e"
+  const proofs = { plane: "production", path: "/obo-access/exchanges" } as const
+  const bounds: ReadonlyArray<readonly [Purpose["use"], CallOptions, calls: number, most: number]> = [
+    ["login", ofTokens, 110, 8],
+    ["login", ofTokens, 55, 4],
+    // In a testing plane it is an actor's id.
+    ["login", { counted: { ...tokens, plane: testingPlane } }, 110, 30],
+    ["refresh", ofTokens, 110, 8],
+    [undefined, {}, 110, 30],
+    [undefined, { counted: proofs }, 110, 30],
+    ["session", ofContexts, 110, 30],
+    ["session", { counted: { ...tokens, path: "/oauth/revoke" } }, 110, 8]
   ]
-  it.each(bounds)("has %s: %o %o of a budget of %i, %i a minute", (_, purpose, options, calls, most) => {
-    expect(makeBudget(calls).send(40, () => ({ credential: "one", ...purpose }), options)).toBe(most)
-  })
+  for (const [use, options, calls, most] of bounds)
+    play(`has ${most} a minute of ${calls}: ${use} ${JSON.stringify(options)}`, calls, [
+      [0, one(use), 40, most, options]
+    ])
 
-  it("may call again when the first of its calls is free again", () => {
-    const budget = makeBudget()
-    const refresh = (): Purpose => ({ credential: "ort", use: "refresh" })
-    const send = (count: number) => budget.send(count, refresh, { counted: tokens })
-    expect(atEach(budget, [0, 10, 20], (second) => send(second === 0 ? 4 : 2))).toEqual([4, 2, 2])
-    const ask = () => budget.call(refresh(), { counted: tokens })
-    expect(atEach(budget, [30, 59.999], ask)).toEqual([30, 1])
-    expect(atEach(budget, [60], () => [send(9), ask()])).toEqual([[4, 10]])
-  })
-
-  it("counts calls without an answer for 15 s only, so that an outage has no long effect", () => {
-    const { at, send } = makeBudget()
-    const refresh = (): Purpose => ({ credential: "ort", use: "refresh" })
-    const sent = [0, 14.999, 15, 30].map((second) => {
-      at(second)
-      return send(20, refresh, { counted: tokens, end: second < 15 ? unanswered : answered })
-    })
-    expect(sent).toEqual([8, 0, 8, 0])
-  })
-
-  it.each([
-    ["known", 85, 62],
-    ["newcomer", 50, 27]
-  ] as const)(
-    "with more than three calls leaves a fifth of the budget to others: %s",
-    (share, ceiling, before) => {
-      const budget = makeBudget(100)
-      const other = () => (share === "known" ? own() : newcomer())
-      const busy = share === "known" ? budget.known() : newcomer()
-      budget.send(before, other)
-      expect(budget.send(many, () => busy)).toBe(4)
-      expect(budget.send(many, other)).toBe(ceiling - before - 4)
-    }
-  )
-
-  it("is refreshed although it used up its introspections", () => {
-    const { known, send } = makeBudget()
-    const token = known()
-    expect(send(many, () => token)).toBe(30)
-    expect(send(1, () => ({ ...token, completing: true }))).toBe(1)
-    expect(send(1, () => token)).toBe(0)
-  })
-
-  it.each([
-    ["with one actor", "production c:hoarder", 65],
-    ["without", undefined, 85]
-  ])(
-    "of many logins %s leaves a fifth to others beyond ten calls, except for refreshes",
-    (_, owner, sent) => {
-      const { known, send } = makeBudget(100)
-      expect(send(many, () => known(fresh(), owner))).toBe(sent)
-      expect(send(many, own)).toBe(85 - sent)
-      expect(send(many, () => ({ ...known(fresh(), owner), completing: true }))).toBe(15)
-    }
-  )
+  play("may call again when the first of its calls is free again", 110, [
+    [0, one("refresh"), 4, 4, ofTokens],
+    [10, one("refresh"), 2, 2, ofTokens],
+    [20, one("refresh"), 2, 2, ofTokens],
+    [30, one("refresh"), 1, "30 s", ofTokens],
+    [59.999, one("refresh"), 1, "1 s", ofTokens],
+    [60, one("refresh"), 9, 4, ofTokens],
+    [60, one("refresh"), 1, "10 s", ofTokens]
+  ])
+  play("counts calls without an answer for 15 s only, so that an outage has no long effect", 110, [
+    [0, one("refresh"), 20, 8, { ...ofTokens, end: unanswered }],
+    [14.999, one("refresh"), 20, 0, { ...ofTokens, end: unanswered }],
+    [15, one("refresh"), 20, 8, ofTokens],
+    [30, one("refresh"), 20, 0, ofTokens]
+  ])
+  play("that is known leaves a fifth of the budget to others with more than three calls", 100, [
+    [0, own, 62, 62],
+    [0, waiting, many, 4],
+    [0, own, many, 19]
+  ])
+  play("is refreshed although it used up its introspections", 110, [
+    [0, waiting, many, 30],
+    [0, (budget) => ({ ...waiting(budget), completing: true }), 1, 1],
+    [0, waiting, 2, 0]
+  ])
+  for (const [owner, sent] of [
+    ["production c:hoarder", 65],
+    [undefined, 85]
+  ] as const)
+    play(`of many of ${owner} leaves a fifth to others beyond ten calls, except for refreshes`, 100, [
+      [0, (budget) => budget.known(fresh(), owner), many, sent],
+      [0, own, many, 85 - sent],
+      [0, (budget) => ({ ...budget.known(fresh(), owner), completing: true }), many, 15]
+    ])
 })
 
 describe("A place", () => {
   it("is free again 60 s after the response, and is held until then", () => {
     const budget = makeBudget(1)
-    const first = mustSend(budget.call(essential()))
-    const ask = () => budget.call(essential())
-    expect(atEach(budget, [60, 600], ask)).toEqual([60, 60])
-    first.end(answered)
-    expect(atEach(budget, [630, 659.999], ask)).toEqual([30, 1])
-    expect(isSent(atEach(budget, [660], ask)[0] ?? 0)).toBe(true)
+    const first = budget.call(essential())
+    const askAt = (second: number) => {
+      budget.at(second)
+      return budget.call(essential())
+    }
+    expect([60, 600].map(askAt)).toEqual([60, 60])
+    if (typeof first !== "number") first.end(answered)
+    expect([630, 659.999].map(askAt)).toEqual([30, 1])
+    expect(askAt(660)).toBeTypeOf("object")
   })
 
-  it("is free at once when the call was never sent", () => {
-    const { call, send } = makeBudget(1)
-    expect(send(many, essential, { end: unsent })).toBe(many)
-    expect(isSent(call(essential()))).toBe(true)
-  })
-
-  it("belongs to one plane and path", () => {
-    const { send } = makeBudget(10)
-    for (const counted of [introspections, tokens, { ...introspections, plane: "testing" as const }])
-      expect(send(many, own, { counted })).toBe(8)
-    send(1, essential, { end: blocked(60) })
-    expect([send(1, essential), send(1, essential, { counted: tokens })]).toEqual([0, 1])
-  })
-
-  it("of an unknown testing secret is shared with all such secrets, until it is known", () => {
-    const { credentials, send } = makeBudget()
-    const counted = contexts
-    const secret = (name: string): Purpose => ({ credential: name, use: "session" })
-    expect(send(many, () => secret(fresh()), { counted })).toBe(55)
-    expect(send(1, () => secret("late"), { counted })).toBe(0)
-    credentials.markLive("late")
-    expect(send(1, () => secret("late"), { counted })).toBe(1)
-  })
+  play("belongs to one plane and path", 10, [
+    [0, own, many, 8],
+    [0, own, many, 8, ofTokens],
+    [0, own, many, 8, { counted: { ...introspections, plane: "testing" } }],
+    [0, essential, 1, 1, { end: blocked(60) }],
+    [0, essential, 1, "60 s"],
+    [0, essential, 1, 1, ofTokens]
+  ])
+  play("of an unknown testing secret is shared with all such secrets, until it is known", 110, [
+    [0, () => ({ credential: fresh(), use: "session" }), many, 55, ofContexts],
+    [0, one("session", "late"), 2, 0, ofContexts],
+    [0, ({ credentials }) => void credentials.markLive("late")],
+    [0, one("session", "late"), 1, 1, ofContexts]
+  ])
 })
 
 describe("A reserved place", () => {
-  const slt = (): Purpose => ({ credential: fresh("slt"), use: "login" })
-
   it("admits the introspection that completes the login to a full path, once, for 60 s", () => {
     for (const second of [69.999, 70]) {
       const { at, call, reserve, send } = makeBudget(2)
       at(10)
-      const token = reserve(slt()) ?? {}
+      const token = reserve(login()) ?? {}
       send(many, essential)
       at(second)
       send(many, essential)
       expect(send(1, () => token)).toBe(second < 70 ? 1 : 0)
-      expect(isSent(call(token))).toBe(false)
+      expect(call(token)).toBeTypeOf("number")
     }
-  })
-
-  it("is free 60 s after the answer, and belongs to its token", () => {
-    const { at, call, reserve, send } = makeBudget(2)
-    const token = reserve(slt())
-    at(10)
-    send(many, essential)
-    at(40)
-    const completing = mustSend(call(token ?? {}))
-    at(105)
-    expect(send(many, essential)).toBe(1)
-    completing.end(answered)
-    at(164.999)
-    expect(send(many, essential)).toBe(0)
-    at(165)
-    expect(send(many, essential)).toBe(2)
   })
 
   it("may fill the whole budget, except that of a newcomer's login", () => {
     const { known, refuse, reserve, send } = makeBudget()
     refuse(fresh(), "this_call", "login", "203.0.113.2")
     expect(send(many, () => known())).toBe(93)
-    expect(reserve(slt(), answered, "203.0.113.2")).toBeUndefined()
-    expect(reserve(slt())).toBeDefined()
+    expect(reserve(login(), answered, "203.0.113.2")).toBeUndefined()
+    expect(reserve(login())).toBeDefined()
     expect(send(many, essential)).toBe(16)
   })
 
   it("is no login of its network, is another one for each login, and is free again when the login fails", () => {
     const { reserve, send } = makeBudget()
-    for (let at = 0; at < 120; at += 1) expect(reserve(slt(), unanswered)).toBeUndefined()
-    const first = reserve(slt())
+    for (let at = 0; at < 120; at += 1) expect(reserve(login(), unanswered)).toBeUndefined()
+    const first = reserve(login())
     expect(reserve({ ...first, use: "login" })).not.toEqual(first)
-    for (let at = 0; at < 108; at += 1) expect(reserve(slt())).toBeDefined()
+    for (let at = 0; at < 108; at += 1) expect(reserve(login())).toBeDefined()
     expect(send(many, essential)).toBe(0)
   })
 })
 
 describe("A known credential that was refused", () => {
-  /** All places for known credentials are taken until 60 s; `waiting` got a promise at 10 s. */
-  const full = (calls = 85) => {
-    const budget = makeBudget(100)
-    budget.send(calls, own)
-    budget.at(10)
-    const waiting = budget.known()
-    return { ...budget, waiting, answer: budget.call(waiting) }
-  }
+  /** All places for known credentials are taken until 60 s. */
+  const full = [0, own, 85, 85] as const
+  const promised = [full, [10, waiting, 1, "50 s"]] as const
 
-  it("gets its promised place at the promised time, although others called first, once", () => {
-    const { answer, at, call, send, waiting } = full()
-    expect(answer).toBe(50)
-    at(60)
-    expect(send(many, own)).toBe(84)
-    expect(isSent(call(waiting))).toBe(true)
-    expect(isSent(call(waiting))).toBe(false)
-  })
-
-  it("gets promises in sequence, at 90 % of the pace at which places become free", () => {
-    const budget = makeBudget(100)
-    budget.send(85, own)
-    budget.at(10)
-    // One in 785 ms.
-    expect(waits(budget, 5)).toEqual([50, 51, 52, 53, 54])
-  })
-
-  it("is promised a place at half of that pace at least, and none of an essential call", () => {
-    const busy = makeBudget(100)
-    busy.send(90, essential)
-    busy.at(10)
-    const answers = waits(busy, 61)
-    // One in 1,569 ms.
-    expect([answers.at(0), answers.at(10), answers.at(60)]).toEqual([60, 76, 155])
-    const mixed = makeBudget(100)
-    mixed.send(40, essential)
-    mixed.at(30)
-    mixed.send(many, own)
-    mixed.at(40)
-    expect(waits(mixed, 1)).toEqual([50])
-  })
-
-  it("keeps its promise when it calls early, and when essential calls took too much", () => {
-    const budget = full()
-    const { at, call, known, send, waiting } = budget
-    const next = known()
-    expect(call(next)).toBe(51)
-    at(20)
-    expect([call(waiting), call(next)]).toEqual([40, 41])
-    at(60)
-    expect(send(93, essential)).toBe(93)
-    expect(call(waiting)).toBe(60)
-    at(120)
-    expect(send(many, own)).toBe(84)
-    expect(isSent(call(waiting))).toBe(true)
-  })
-
-  it("delays no essential call, and keeps its promise after one of its own", () => {
-    const { at, call, send, waiting } = full()
-    at(60)
-    expect(send(1, () => ({ ...waiting, completing: true }))).toBe(1)
-    expect(send(many, own)).toBe(83)
-    expect(isSent(call(waiting))).toBe(true)
-    expect(send(many, essential)).toBe(15)
-  })
-
-  it.each([
-    [70, 84],
-    [70.001, 85]
-  ])("may come until 10 s late: at %d s", (second, others) => {
-    const { at, call, send, waiting } = full()
-    at(second)
-    expect(send(many, own)).toBe(others)
-    expect(isSent(call(waiting))).toBe(others === 84)
-  })
-
-  it("keeps its promise when its path was idle in between", () => {
-    const budget = makeBudget(100)
-    budget.send(many, own)
-    budget.at(50)
-    expect(waits(budget, 20).at(-1)).toBe(25)
-    budget.at(65)
-    budget.send(1, own, { counted: tokens })
-    budget.at(75)
-    expect(budget.send(many, own)).toBeLessThan(85)
-  })
-
-  it("gets no promise if it is busy", () => {
-    const { at, call, known, send } = makeBudget(100)
-    const busy = known()
-    send(61, own)
-    at(30)
-    expect(send(many, () => busy)).toBe(4)
-    send(many, own)
-    at(40)
-    expect(isSent(call(busy))).toBe(false)
-    at(60)
-    expect(send(many, own)).toBe(61)
-  })
+  play("gets its promised place at the promised time, although others called first, once", 100, [
+    ...promised,
+    [60, own, many, 84],
+    [60, waiting, 1, 1],
+    [60, waiting, 2, 0]
+  ])
+  // One in 785 ms.
+  play("gets promises in sequence, at 90 % of the pace at which places become free", 100, [
+    full,
+    ...[50, 51, 52, 53, 54].map((seconds) => [10, known, 1, `${seconds} s`] as const)
+  ])
+  play("is promised no place of an essential call", 100, [
+    [0, essential, 40, 40],
+    [30, own, many, 45],
+    [40, known, 1, "50 s"]
+  ])
+  play("keeps its promise when it calls early, and when essential calls took too much", 100, [
+    ...promised,
+    [10, (budget) => budget.known("next"), 1, "51 s"],
+    [20, waiting, 1, "40 s"],
+    [20, one(undefined, "next"), 1, "41 s"],
+    [60, essential, 93, 93],
+    [60, waiting, 1, "60 s"],
+    [120, own, many, 84],
+    [120, waiting, 1, 1]
+  ])
+  play("delays no essential call, and keeps its promise after one of its own", 100, [
+    ...promised,
+    [60, (budget) => ({ ...waiting(budget), completing: true }), 1, 1],
+    [60, own, many, 83],
+    [60, waiting, 1, 1],
+    [60, essential, many, 15]
+  ])
+  play("may come 10 s late", 100, [...promised, [70, own, many, 84], [70, waiting, 1, 1]])
+  play("may not come later", 100, [...promised, [70.001, own, many, 85], [70.001, waiting, 2, 0]])
+  play("gets no promise if it is busy", 100, [
+    [0, own, 61, 61],
+    [30, waiting, many, 4],
+    [30, own, many, 20],
+    [40, waiting, 2, 0],
+    [60, own, many, 61]
+  ])
 
   it("gets no pause beyond 15 minutes, and no promise there", () => {
-    const budget = makeBudget(100)
-    budget.send(85, own)
-    budget.at(10)
-    const answers = waits(budget, 1_300).map(Number)
+    const { at, call, known, send } = makeBudget(100)
+    send(85, own)
+    at(10)
+    const answers = Array.from({ length: 1_300 }, () => Number(call(known())))
     expect(Math.max(...answers)).toBe(900)
     expect(answers.filter((seconds) => seconds === 900).length).toBeGreaterThan(100)
     // The last promises are due: the places that they do not take are free for all.
     const due = answers.filter((seconds) => seconds > 890 && seconds < 900).length
-    budget.at(910)
-    expect(budget.send(many, own)).toBeGreaterThanOrEqual(85 - due - 2)
+    at(910)
+    expect(send(many, own)).toBeGreaterThanOrEqual(85 - due - 2)
   })
 
-  it("of an actor with eleven promised places gets no other, however many of its logins wait", () => {
-    const budget = makeBudget(100)
-    budget.send(85, own)
-    for (let login = 0; login < 50; login += 1) budget.call(budget.known(fresh(), "production c:hoarder"))
-    // The first promise is for 60 s, and one more for every 785 ms.
-    expect(waits(budget, 1)).toEqual([69])
-    budget.at(70)
-    expect(budget.send(many, own)).toBe(73)
-  })
+  // The first promise is for 60 s, and one more for every 785 ms.
+  play("of an actor with eleven promised places gets no other, however many of its logins wait", 100, [
+    full,
+    [0, (budget) => budget.known(fresh(), "production c:hoarder"), 50, 0],
+    [0, known, 1, "69 s"],
+    [70, own, many, 73]
+  ])
 })
 
 describe("A path that IAM blocks", () => {
-  const block = () => {
-    const budget = makeBudget(100)
-    const before = mustSend(budget.call(own()))
-    budget.send(1, own, { end: blocked(60) })
-    return { ...budget, before }
-  }
+  const blockedFor60 = [0, own, 1, 1, { end: blocked(60) }] as const
 
-  it("admits one essential or known call in 5 s, and refuses with the end of the block", () => {
-    const budget = block()
-    const { at, call } = budget
-    const step = (second: number, ...purposes: ReadonlyArray<Purpose>) => {
-      at(second)
-      return purposes.map((purpose) => call(purpose)).map((answer) => (isSent(answer) ? "sent" : answer))
-    }
-    expect(step(4.999, essential(), own(), newcomer())).toEqual([56, 56, 56])
-    expect(step(5, newcomer(), own(), own())).toEqual([55, "sent", 55])
-    expect(step(9, essential())).toEqual([51])
-    expect(step(10, essential())).toEqual(["sent"])
-    expect(step(60, newcomer())).toEqual(["sent"])
-  })
+  play("admits one essential or known call in 5 s, and refuses with the end of the block", 100, [
+    blockedFor60,
+    ...[essential, own, newcomer].map((who) => [4.999, who, 1, "56 s"] as const),
+    [5, newcomer, 1, "55 s"],
+    [5, (budget) => void budget.call(own())],
+    [5, own, 1, "55 s"],
+    [9, essential, 1, "51 s"],
+    [10, (budget) => void budget.call(essential())],
+    [10, essential, 1, "50 s"],
+    [60, newcomer, 1, 1]
+  ])
 
   it("is open after the success of a call that began after the block", () => {
-    const { at, before, call, send } = block()
-    before.end(answered)
+    const { at, call, send } = makeBudget(100)
+    const before = call(own())
+    send(1, own, { end: blocked(60) })
+    if (typeof before !== "number") before.end(answered)
     at(1)
     expect(call(own())).toBe(59)
     at(5)
     send(1, own)
-    at(6)
     expect(send(1, newcomer)).toBe(1)
   })
 
-  it("is probed no earlier by a call with a reserved place, and not by a refused call", () => {
-    const { at, call, known, reserve, send } = makeBudget()
-    const token = reserve({ credential: fresh("slt"), use: "login" }) ?? {}
-    const busy = known()
-    send(30, () => busy)
-    send(1, own, { end: blocked(60) })
-    at(4.999)
-    expect(call(token)).toBe(56)
-    at(5)
-    expect(call(busy)).toBe(55)
-    expect(isSent(call(token))).toBe(true)
-  })
-
-  it("stays blocked for the longest of IAM's pauses, of which 1 s is the default", () => {
-    const { at, call, send } = block()
-    at(50)
-    send(1, own, { end: blocked(60) })
-    at(51)
-    expect(call(own())).toBe(59)
-    at(55)
-    send(1, own, { end: blocked(1) })
-    at(56)
-    expect(call(own())).toBe(54)
-  })
+  play("stays blocked for the longest of IAM's pauses", 100, [
+    blockedFor60,
+    [50, own, 1, 1, { end: blocked(60) }],
+    [51, own, 1, "59 s"],
+    [55, own, 1, 1, { end: blocked(1) }],
+    [56, own, 1, "54 s"]
+  ])
 })
 
 describe("The quota of a network", () => {
-  const login = (): Purpose => ({ credential: fresh("slt"), use: "login" })
-  const elsewhere = { counted: tokens, network: "203.0.113.2" }
+  play("is 60 logins at once and then 40 a minute of a budget of 110, and no other network's", 110, [
+    [0, login, many, 60, ofTokens],
+    [0, login, 10, 10, { ...ofTokens, ...elsewhere }],
+    [60, login, many, 40, ofTokens]
+  ])
+  play("is half of that of half the budget", 55, [[0, login, many, 30, ofTokens]])
 
-  it("is 60 logins at once and then 40 a minute of a budget of 110, so that other networks can log in", () => {
-    const { at, send } = makeBudget()
-    expect([send(many, login, { counted: tokens }), send(10, login, elsewhere)]).toEqual([60, 10])
-    at(60)
-    expect(send(many, login, { counted: tokens })).toBe(40)
-    expect(makeBudget(55).send(many, login, { counted: tokens })).toBe(30)
-    expect(makeBudget(110, false).send(many, login, { counted: tokens })).toBe(93)
-  })
+  const refresh: Who = (budget) => ({ ...budget.known(fresh("ort")), use: "refresh" })
+  play("is 60 refreshes at once and then 30 a minute of actors whom IAM has not disclosed", 110, [
+    [0, refresh, 100, 60, ofTokens],
+    [60, refresh, 100, 30, ofTokens]
+  ])
+  const uncounted: ReadonlyArray<Row> = [
+    [0, refresh, 100, 100, ofTokens],
+    [60, login, many, 93, ofTokens]
+  ]
+  play("is none where addresses are not counted", 110, uncounted, false)
 
-  it("is 60 refreshes at once and then 30 a minute of actors whom IAM has not disclosed", () => {
-    const { at, known, send } = makeBudget()
-    const refresh = (): Purpose => ({ ...known(fresh("ort")), use: "refresh" })
-    expect(send(100, refresh, { counted: tokens })).toBe(60)
-    at(60)
-    expect(send(100, refresh, { counted: tokens })).toBe(30)
-    const uncounted = makeBudget(110, false)
-    expect(
-      uncounted.send(100, () => ({ ...uncounted.known(fresh("ort")), use: "refresh" }), { counted: tokens })
-    ).toBe(100)
-  })
-
-  it("costs nothing for a login without a place, and for a call that never reached IAM", () => {
-    const { at, refreshOf, send } = makeBudget()
-    const others = [60, 33].map((count, end) =>
-      send(count, login, { counted: tokens, network: `198.51.100.${end}` })
-    )
-    expect(others).toEqual([60, 33])
-    expect(send(60, login, { counted: tokens })).toBe(0)
-    const kinds: ReadonlyArray<readonly [number, () => Purpose]> = [
-      [60, login],
-      [60, () => refreshOf(fresh("login"))],
-      [30, () => refreshOf(fresh("login"), "production c:eve")]
-    ]
-    for (const [at0, [most, purposeOf]] of kinds.entries()) {
-      at(120 * (at0 + 1))
-      expect(send(many, purposeOf, { counted: tokens, end: unsent })).toBe(many)
-      expect(send(many, purposeOf, { counted: tokens })).toBe(most)
-    }
-  })
+  const ofLogin: Who = ({ refreshOf }) => refreshOf(fresh("login"))
+  const ofEve: Who = ({ refreshOf }) => refreshOf(fresh("login"), "production c:eve")
+  play("costs nothing for a login without a place, and for a call that never reached IAM", 110, [
+    [0, login, 60, 60, { ...ofTokens, network: "198.51.100.0" }],
+    [0, login, 33, 33, { ...ofTokens, network: "198.51.100.1" }],
+    [0, login, 60, 0, ofTokens],
+    [120, login, many, many, { ...ofTokens, end: unsent }],
+    [120, login, many, 60, ofTokens],
+    [240, ofLogin, many, many, { ...ofTokens, end: unsent }],
+    [240, ofLogin, many, 60, ofTokens],
+    [360, ofEve, many, many, { ...ofTokens, end: unsent }],
+    [360, ofEve, many, 30, ofTokens]
+  ])
 })
 
 describe("The quota of an actor", () => {
-  const eve = (calls = 110) => {
-    const { at, call, refreshOf, send } = makeBudget(calls)
-    const actor = "production c:eve"
-    return {
-      at,
-      /** Seconds to wait; 0 when the refresh is sent. */
-      refresh: (login: string, end = answered): number => {
-        const answer = call(refreshOf(login, actor), { counted: tokens })
-        if (!isSent(answer)) return answer
-        answer.end(end)
-        return 0
-      },
-      /** Refreshes that are sent at once, of one login or of one for each. */
-      admitted: (login?: string, end = answered, who = actor) =>
-        send(100, (one) => refreshOf(login ?? fresh(`login ${one}`), who), { counted: tokens, end })
-    }
-  }
+  const refreshOf =
+    (name?: string, actor = "production c:eve"): Who =>
+    (budget) =>
+      budget.refreshOf(name ?? fresh("login"), actor)
 
-  it("is 30 refreshes at once and then 10 a minute over many logins, also for calls without an answer", () => {
-    for (const end of [answered, unanswered]) {
-      const { admitted, at } = eve()
-      expect([admitted(undefined, end), admitted(undefined, end, "production c:ana")]).toEqual([30, 30])
-      at(60)
-      expect(admitted()).toBe(10)
-    }
-  })
+  for (const end of [answered, unanswered])
+    play("is 30 refreshes at once and then 10 a minute over many logins, answered or not", 110, [
+      [0, refreshOf(), 100, 30, { ...ofTokens, end }],
+      [0, refreshOf(undefined, "production c:ana"), 100, 30, { ...ofTokens, end }],
+      [60, refreshOf(), 100, 10, ofTokens]
+    ])
 
-  it("leaves 5 of the 30 to logins with fewer for each of a login's last four refreshes", () => {
-    const { admitted } = eve()
-    // Without its bound of 8 a minute the first would have 10.
-    const logins = Array.from({ length: 12 }, (_, at) => admitted(`login ${at}`))
-    expect(logins).toEqual([8, 4, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1])
-  })
+  // Without its bound of 8 a minute the first would have 10.
+  const sent = [8, 4, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1]
+  const logins = sent.map((count, at) => [0, refreshOf(`login ${at}`), 100, count, ofTokens] as const)
+  play("leaves 5 of the 30 to logins with fewer for each of a login's last four refreshes", 110, logins)
 
-  it("has a refresh of a login forgotten every 5 minutes, and none that never reached IAM counted", () => {
-    const { admitted, at, refresh } = eve()
-    expect([admitted("often", unsent), admitted("often")]).toEqual([100, 8])
-    for (let other = 0; other < 2; other += 1) refresh(`other ${other}`)
-    expect(refresh("often")).toBe(6)
-    at(300)
-    for (let other = 0; other < 20; other += 1) expect(refresh(`another ${other}`)).toBe(0)
+  play("has a refresh of a login forgotten every 5 minutes, and none that never reached IAM counted", 110, [
+    [0, refreshOf("often"), 100, 100, { ...ofTokens, end: unsent }],
+    [0, refreshOf("often"), 100, 8, ofTokens],
+    [0, refreshOf(), 2, 2, ofTokens],
+    [0, refreshOf("often"), 1, "6 s", ofTokens],
+    [300, refreshOf(), 20, 20, ofTokens],
     // 10 are left: with three counted it leaves 15.
-    expect(refresh("often")).toBe(36)
-  })
-
-  it("lets a login refresh again and again with the smallest budget", () => {
-    const { admitted, at } = eve(10)
-    expect([admitted("one"), admitted("other")]).toEqual([1, 1])
-    at(180)
-    expect(admitted("one")).toBe(1)
-  })
-
-  it.each([3, 30])(
-    "lets a login refresh within a minute, once in 29 minutes, beside %i that refresh as often as they may",
-    (count) => {
-      const { at, refresh } = eve()
-      const waited: Array<number> = []
-      const quiet = Array.from({ length: 5 }, (_, index) => ({
-        name: `quiet ${index}`,
-        from: index * 5,
-        due: index * 5
-      }))
-      for (let now = 0; now < 3_600; now += 1) {
-        at(now)
-        for (let index = 0; index < count; index += 1) refresh(`frequent ${index}`)
-        for (const login of quiet) {
-          if (login.due > now) continue
-          const seconds = refresh(login.name)
-          login.due = now + seconds
-          if (seconds > 0) continue
-          waited.push(now - login.from)
-          login.from += 29 * 60
-          login.due = login.from
-        }
-      }
-      expect([waited.length, Math.max(...waited) <= 60]).toEqual([15, true])
-    }
-  )
+    [300, refreshOf("often"), 1, "36 s", ofTokens]
+  ])
 })
 
 describe("A credential that IAM refused", () => {
@@ -646,70 +465,81 @@ describe("A credential that IAM refused", () => {
     ["this_call", 0]
   ] as const)("is no longer known, and is refused again without a call: %s for %i s", (kind, seconds) => {
     const budget = makeBudget()
-    const credential = budget.known().credential ?? ""
+    const { credential = "" } = budget.known()
     const call = budget.budget.unlessRefused(credential, Effect.succeed("repeated"))(Effect.succeed("called"))
-    const check = () => budget.run(call)
-    expect(check()).toMatchObject({ value: "called" })
+    const answerAt = (second: number) => {
+      budget.at(second)
+      return budget.run(call)
+    }
+    expect(answerAt(0)).toMatchObject({ value: "called" })
     budget.refuse(credential, kind)
     expect(budget.credentials.isKnown(credential)).toBe(false)
-    if (seconds > 0) expect(atEach(budget, [seconds - 0.001], check)).toMatchObject([{ value: "repeated" }])
-    expect(atEach(budget, [seconds], check)).toMatchObject([{ value: "called" }])
+    if (seconds > 0) expect(answerAt(seconds - 0.001)).toMatchObject({ value: "repeated" })
+    expect(answerAt(seconds)).toMatchObject({ value: "called" })
   })
 })
 
 describe("Turns of credentials that IAM did not confirm", () => {
-  const newcomers = 55
-  const first = { network: "198.51.100.1" }
   const second = { network: "198.51.100.2" }
-  /** All places of newcomers are taken at first. */
-  const full = (countAddresses = true) => {
-    const budget = makeBudget(110, countAddresses)
-    expect(budget.send(newcomers, newcomer, first)).toBe(newcomers)
-    const waiting = (name: string, count = 1) => budget.send(count, (at) => ({ credential: `${name} ${at}` }))
-    return { ...budget, waiting }
-  }
+  /** All places of newcomers are taken. */
+  const full = [0, newcomer, 55, 55, { network: "198.51.100.1" }] as const
+  const [first, other, patient] = ["first", "other", "patient"].map((name) => one(undefined, name)) as [
+    Who,
+    Who,
+    Who
+  ]
 
-  it("are two at one time for an address, and end after 10 s", () => {
-    for (const seconds of [60, 70, 70.001]) {
-      const { at, send, waiting } = full()
-      expect(waiting("waiting", 20)).toBe(0)
-      at(seconds)
-      expect(send(100, newcomer, second)).toBe(seconds > 70 ? newcomers : newcomers - 2)
-    }
-  })
+  for (const [late, sent] of [
+    [60, 53],
+    [70, 53],
+    [70.001, 55]
+  ] as const)
+    play(`are two at one time for an address, and end after 10 s: ${late}`, 110, [
+      full,
+      [0, newcomer, 20, 0],
+      [late, newcomer, 100, sent, second]
+    ])
 
-  it.each([true, false])(
-    "are half of the places of their share, also with MUSIC_RATE_LIMIT=off: %s",
-    (countAddresses) => {
-      const { at, send } = full(countAddresses)
-      for (let end = 0; end < 100; end += 1) send(1, newcomer, { network: `192.0.2.${end}` })
-      at(60)
-      expect(send(100, newcomer, second)).toBe(newcomers - 28)
-    }
-  )
+  for (const countAddresses of [true, false])
+    play(
+      `are half of the places of their share, also with MUSIC_RATE_LIMIT=off: ${countAddresses}`,
+      110,
+      [
+        full,
+        ...Array.from(
+          { length: 100 },
+          (_, end) => [0, newcomer, 2, 0, { network: `192.0.2.${end}` }] as const
+        ),
+        [60, newcomer, 100, 27, second]
+      ],
+      countAddresses
+    )
 
-  it("are used once, and lift no call above the ceiling of its share", () => {
-    const { at, send, waiting } = full()
-    waiting("waiting", 2)
-    at(60)
-    expect(send(100, newcomer, second)).toBe(newcomers - 2)
-    expect([waiting("waiting", 2), waiting("waiting", 2)]).toEqual([2, 0])
-  })
+  play("are used once, and lift no call above the ceiling of its share", 110, [
+    full,
+    [0, first, 2, 0],
+    [0, other, 2, 0],
+    [60, newcomer, 100, 53, second],
+    [60, first, 1, 1],
+    [60, other, 1, 1],
+    [60, first, 2, 0]
+  ])
+  // Without a turn it is told five seconds.
+  play("go to those who came back as told before, instead of those who did not", 110, [
+    full,
+    [0, first, 2, 0],
+    [0, other, 2, 0],
+    [0, patient, 1, "5 s"],
+    [5, patient, 2, 0],
+    [60, newcomer, 100, 53, second],
+    [60, patient, 1, 1],
+    [60, first, 1, 1],
+    [60, other, 2, 0]
+  ])
 
-  it("go to those who came back as told before, instead of those who did not", () => {
-    const { at, call, send, waiting } = full()
-    waiting("waiting", 3)
-    // Without a turn it is told five seconds, or more when many of its network come.
-    expect(call({ credential: "patient 0" })).toBe(5)
-    at(5)
-    waiting("patient")
-    at(60)
-    expect(send(100, newcomer, second)).toBe(newcomers - 2)
-    expect([waiting("patient"), waiting("waiting", 3)]).toEqual([1, 1])
-  })
-
-  it("let a network of many come back later, 15 a second", () => {
-    const { call } = full()
+  it("are told a longer pause when many of one network come", () => {
+    const { call, send } = makeBudget()
+    send(55, newcomer, { network: "198.51.100.1" })
     const answers = Array.from({ length: 200 }, () => call(newcomer()))
     expect([answers.at(50), answers.at(150), answers.at(199)]).toEqual([5, 10, 14])
   })
@@ -731,7 +561,7 @@ describe("Turns of credentials that IAM did not confirm", () => {
 describe("The tokens of one login", () => {
   it("count together after any number of rotations, and have the actor of its first introspection", () => {
     const { credentials, reserve, send } = makeBudget()
-    const token = reserve({ credential: fresh("slt"), use: "login" }) ?? {}
+    const token = reserve(login()) ?? {}
     const key = token.credential ?? ""
     expect([credentials.isKnown(key), credentials.ownerOf(key)]).toEqual([true, undefined])
     credentials.markLive(key, "production si:deejay")
