@@ -72,11 +72,15 @@ const check = (environment: Changes, more: ReadonlyArray<string> = []) =>
     return { exit, status, checks, skipped: having("SKIP"), notPassed: having("FAIL", "WARN") }
   })
 
+type Changed = Changes | void
+
 /** What makes a working installation wrong: settings, or an effect that may return some. */
-type Seed = (
-  world: SimulatedUpstreams,
-  environment: Changes
-) => Changes | void | Effect.Effect<Changes | void, never, Scope.Scope>
+type Seed =
+  | Changes
+  | ((
+      world: SimulatedUpstreams,
+      environment: Changes
+    ) => Changed | Effect.Effect<Changed, never, Scope.Scope>)
 
 const checked = (seed: Seed, clock: () => number = Date.now) =>
   Effect.gen(function* () {
@@ -84,56 +88,55 @@ const checked = (seed: Seed, clock: () => number = Date.now) =>
     const port = yield* Effect.promise(freePort)
     const databasePath = join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
     const working = wholeEnvironment(world, { port, databasePath })
-    const seeded = seed(world, working)
+    const seeded = typeof seed === "function" ? seed(world, working) : seed
     const changes = Effect.isEffect(seeded) ? yield* seeded : seeded
     const found = yield* check({ ...working, ...changes }, world.minted())
     expect(world.minted()).not.toEqual([])
     return { world, ...found }
   })
 
-const set =
-  (changes: Changes): Seed =>
-  () =>
-    changes
+const pathOf = ({ MUSIC_DATABASE_PATH: path = "" }: Changes) => path
 
-/** Changes a database that this program made. */
+/** Makes a database with a delivery, and changes it as another program. */
+const changeDatabase = (environment: Changes, statement: string) =>
+  Effect.gen(function* () {
+    const report = sampleReport({ createdAt: Date.now() })
+    yield* Effect.orDie(withStore(pathOf(environment), ({ reports }) => reports.admit(report, true)))
+    yield* rawQuery(pathOf(environment), statement)
+  })
+
 const onDatabase =
-  (...statements: ReadonlyArray<string>): Seed =>
-  (_, { MUSIC_DATABASE_PATH: path = "" }) =>
-    Effect.gen(function* () {
-      const report = sampleReport({ createdAt: Date.now() })
-      yield* Effect.orDie(withStore(path, ({ reports }) => reports.admit(report, true)))
-      for (const statement of statements) yield* rawQuery(path, statement)
-    })
+  (statement: string): Seed =>
+  (_, environment) =>
+    changeDatabase(environment, statement)
 
 /** Postgres at a changed address. */
-const atPostgres = (change: Partial<Pick<URL, "password" | "pathname">>): Seed => {
-  return () =>
+const atPostgres =
+  (change: Partial<Pick<URL, "password" | "pathname">>): Seed =>
+  () =>
     Effect.map(postgres.freshPath, (place) => ({
       MUSIC_DATABASE_URL: Object.assign(new URL(place), change).href
     }))
-}
 
 const takenPort =
   (name: string): Seed =>
   () =>
     Effect.map(tcpServer("220 mail\r\n"), ({ port }) => ({ [name]: `127.0.0.1:${port}` }))
 
-const damagedTable: Seed = (world, environment) =>
+const damagedTable: Seed = (_, environment) =>
   Effect.gen(function* () {
-    const { MUSIC_DATABASE_PATH: path = "" } = environment
-    const made = onDatabase("PRAGMA wal_checkpoint(TRUNCATE)")(world, environment)
-    if (Effect.isEffect(made)) yield* made
+    yield* changeDatabase(environment, "PRAGMA wal_checkpoint(TRUNCATE)")
+    const path = pathOf(environment)
     const [page] = yield* rawQuery(path, "SELECT rootpage FROM sqlite_master WHERE name = 'reports'")
     const descriptor = openSync(path, "r+")
     writeSync(descriptor, Buffer.alloc(4_096, 0xa5), 0, 4_096, (Number(page?.rootpage) - 1) * 4_096)
     closeSync(descriptor)
   })
 
-const lockedDatabase: Seed = (_, { MUSIC_DATABASE_PATH: path = "" }) =>
+const lockedDatabase: Seed = (_, environment) =>
   Effect.gen(function* () {
-    yield* withStore(path, () => Effect.void)
-    const other = yield* rawClient(path)
+    yield* withStore(pathOf(environment), () => Effect.void)
+    const other = yield* rawClient(pathOf(environment))
     yield* Effect.acquireRelease(other.unsafe("BEGIN EXCLUSIVE"), () =>
       Effect.orDie(other.unsafe("ROLLBACK"))
     )
@@ -143,196 +146,128 @@ const endingToken: Seed = ({ tracker }) => {
   const end = new Date(Date.now() + 3 * 86_400_000).toISOString().replace(/T(.*)\..*/, " $1 UTC")
   const headers = { "github-authentication-token-expiration": end }
   const body = { full_name: repository, archived: false, has_issues: true }
-  tracker.fail({
-    method: "GET",
-    path: `/repos/${repository}`,
-    fault: { kind: "reply", reply: { status: 200, body, headers } }
-  })
+  const fault = { kind: "reply", reply: { status: 200, body, headers } } as const
+  tracker.fail({ method: "GET", path: `/repos/${repository}`, fault })
 }
 
-/** The line of `check`, its verdict and what it says, and how it comes about. */
-type Misconfiguration = readonly [line: string, "FAIL" | "WARN", RegExp, seed: Seed, clock?: () => number]
+/** What a line of `check` says, and how it comes about. */
+const finding =
+  (status: "FAIL" | "WARN") => (line: string, found: RegExp, seed: Seed, clock?: () => number) => ({
+    status,
+    line,
+    found,
+    seed,
+    clock
+  })
+const fails = finding("FAIL")
+const warns = finding("WARN")
 
-const files: ReadonlyArray<Misconfiguration> = [
-  [
-    "database",
-    "FAIL",
-    /a-file is not a folder/,
-    () => {
-      writeFileSync(join(scratch, "a-file"), "")
-      return { MUSIC_DATABASE_PATH: join(scratch, "a-file", "music.sqlite") }
-    }
-  ],
-  ["database", "FAIL", /cannot be opened/, (_, { MUSIC_DATABASE_PATH: path = "" }) => void mkdirSync(path)],
-  [
-    "database",
-    "FAIL",
-    /is corrupt, or not a database \(SQLITE_NOTADB\)$/,
-    (_, { MUSIC_DATABASE_PATH: path = "" }) => writeFileSync(path, "hidden-word ".repeat(1_000))
-  ],
-  [
-    "database",
-    "FAIL",
-    /belongs to another program/,
-    (_, { MUSIC_DATABASE_PATH: path = "" }) =>
-      Effect.asVoid(rawQuery(path, "CREATE TABLE songs (title TEXT)"))
-  ],
-  [
-    "database",
-    "FAIL",
-    /newer schema .*\(999, known \d+\)$/,
-    onDatabase("INSERT INTO migrations (migration_id, name) VALUES (999, 'later')")
-  ],
-  [
-    "database",
-    "WARN",
-    /older schema .*\(4, needed \d+\)$/,
-    onDatabase("DELETE FROM migrations WHERE migration_id > 4")
-  ],
-  ["integrity", "FAIL", /^damaged: reports$/, damagedTable],
-  ["database", "FAIL", /is locked by another process/, lockedDatabase],
-  ["deliveries", "WARN", /^1 failed$/, onDatabase("UPDATE deliveries SET state = 'failed'")],
-  [
-    "deliveries",
-    "WARN",
-    /^the oldest one has waited for 2 h$/,
-    onDatabase("UPDATE deliveries SET created_at = created_at - 7200000")
-  ]
-]
-
-const postgresServers: ReadonlyArray<Misconfiguration> = [
-  [
-    "database",
-    "FAIL",
-    /^Postgres database 127\.0\.0\.1:1\/music does not answer/,
-    set({ MUSIC_DATABASE_URL: "postgres://music:hidden-word@127.0.0.1:1/music" })
-  ],
-  ["database", "FAIL", /refuses the login \(28P01\)$/, atPostgres({ password: "hidden-word" })],
-  ["database", "FAIL", /\/missing does not exist \(3D000\)$/, atPostgres({ pathname: "/missing" })],
-  [
-    "database",
-    "WARN",
-    /older schema .*\(0, needed \d+\)$/,
-    () => Effect.map(postgres.emptyPath, (place) => ({ MUSIC_DATABASE_URL: place }))
-  ]
-]
-
-const upstreams: ReadonlyArray<Misconfiguration> = [
-  ...(
-    [
-      ["iam", "MUSIC_IAM_URL"],
-      ["ting", "MUSIC_TING_URL"],
-      ["tables", "MUSIC_TABLES_URL"],
-      ["tracker", "MUSIC_GITHUB_URL"]
-    ] as const
-  ).map(
-    ([line, name]): Misconfiguration => [
-      line,
-      "FAIL",
-      /no response from .*ECONNREFUSED/,
-      set({ [name]: nowhere })
-    ]
+const misconfigurations = [
+  fails("database", /a-file is not a folder/, () => {
+    writeFileSync(join(scratch, "a-file"), "")
+    return { MUSIC_DATABASE_PATH: join(scratch, "a-file", "music.sqlite") }
+  }),
+  fails("database", /cannot be opened/, (_, environment) => void mkdirSync(pathOf(environment))),
+  fails("database", /is corrupt, or not a database \(SQLITE_NOTADB\)$/, (_, environment) =>
+    writeFileSync(pathOf(environment), "hidden-word ".repeat(1_000))
   ),
-  ["iam", "FAIL", /is not IAM/, ({ ting }) => ({ MUSIC_IAM_URL: ting.url })],
-  ["ting", "FAIL", /is not Ting/, ({ iam }) => ({ MUSIC_TING_URL: iam.url })],
-  ["tables", "FAIL", /is not the table service/, ({ tracker }) => ({ MUSIC_TABLES_URL: tracker.url })],
-  [
-    "iam secret",
-    "FAIL",
-    /401 invalid_client/,
-    set({ MUSIC_IAM_APP_SECRET: "ask_Zq8LrXe0WvN5tYcJ2mUoPdAfS3hB1zKhiddenword12" })
-  ],
-  ["iam secret", "FAIL", /401 invalid_client/, set({ MUSIC_IAM_APP_ID: "radio" })],
-  ["clock", "FAIL", /(?:599|600|601) seconds behind/, set({}), () => Date.now() + 600_000],
-  ["clock", "WARN", /(?:9|10|11) seconds ahead/, set({}), () => Date.now() - 10_000],
-  ["table musicclidaemon", "FAIL", /rotated/, ({ tables }) => void tables.rotateKey("musicclidaemon")],
-  [
-    "table musicbackend",
-    "FAIL",
-    /does not know the key/,
-    set({ MUSIC_BACKEND_TABLE_KEY: "table-musicbackend-0123456789abcdef0123456789abcdef" })
-  ],
-  ["tracker token", "FAIL", /refuses it/, (world) => world.tracker.revokeToken(world.trackerToken)],
-  [
-    "tracker rights",
-    "FAIL",
-    /lacks issues=write/,
-    (world) => world.tracker.setRights(world.trackerToken, "read")
-  ],
-  ["tracker token", "WARN", /expires on \d{4}-\d\d-\d\d/, endingToken],
-  [
-    "tracker",
-    "FAIL",
-    /does not exist, or the token cannot see it/,
-    set({ MUSIC_GITHUB_REPOSITORY: "harbor/nowhere" })
-  ],
-  ["tracker", "FAIL", /archived/, ({ tracker }) => tracker.archive(repository)],
-  ["tracker", "FAIL", /issues are disabled/, ({ tracker }) => tracker.disableIssues(repository)]
-]
-
-const addresses: ReadonlyArray<Misconfiguration> = [
-  [
-    "proxy",
-    "WARN",
-    /^MUSIC_BIND is a loopback address, and no proxy is trusted/,
-    set({ MUSIC_TRUSTED_PROXIES: "" })
-  ],
-  [
-    "server",
-    "FAIL",
-    /another program listens at 127\.0\.0\.1:\d+$/,
-    ({ ting }) => ({ MUSIC_BIND: `127.0.0.1:${ting.port}` })
-  ],
-  ["server", "FAIL", /another program listens at 127\.0\.0\.1:\d+$/, takenPort("MUSIC_BIND")],
-  ["metrics", "FAIL", /another program listens at/, takenPort("MUSIC_ADMIN_BIND")],
-  [
-    "metrics",
-    "FAIL",
-    /^192\.168\.255\.254 is no address of this machine$/,
-    set({ MUSIC_BIND: "127.0.0.1:0", MUSIC_ADMIN_BIND: "192.168.255.254:9464" })
-  ]
+  fails("database", /belongs to another program/, (_, environment) =>
+    Effect.asVoid(rawQuery(pathOf(environment), "CREATE TABLE songs (title TEXT)"))
+  ),
+  fails("database", /newer schema .*\(999, known \d+\)$/, (_, environment) =>
+    changeDatabase(environment, "INSERT INTO migrations (migration_id, name) VALUES (999, 'later')")
+  ),
+  warns(
+    "database",
+    /older schema .*\(4, needed/,
+    onDatabase("DELETE FROM migrations WHERE migration_id > 4")
+  ),
+  fails("integrity", /^damaged: reports$/, damagedTable),
+  fails("database", /is locked by another process/, lockedDatabase),
+  warns("deliveries", /^1 failed$/, onDatabase("UPDATE deliveries SET state = 'failed'")),
+  warns("deliveries", /^the oldest one has waited for 2 h$/, (_, environment) =>
+    changeDatabase(environment, "UPDATE deliveries SET created_at = created_at - 7200000")
+  ),
+  fails("database", /^Postgres database 127\.0\.0\.1:1\/music does not answer/, {
+    MUSIC_DATABASE_URL: "postgres://music:hidden-word@127.0.0.1:1/music"
+  }),
+  fails("database", /refuses the login \(28P01\)$/, atPostgres({ password: "hidden-word" })),
+  fails("database", /\/missing does not exist \(3D000\)$/, atPostgres({ pathname: "/missing" })),
+  warns("database", /older schema .*\(0, needed \d+\)$/, () =>
+    Effect.map(postgres.emptyPath, (place) => ({ MUSIC_DATABASE_URL: place }))
+  ),
+  fails("iam", /no response from .*ECONNREFUSED/, { MUSIC_IAM_URL: nowhere }),
+  fails("ting", /no response from .*ECONNREFUSED/, { MUSIC_TING_URL: nowhere }),
+  fails("tables", /no response from .*ECONNREFUSED/, { MUSIC_TABLES_URL: nowhere }),
+  fails("tracker", /no response from .*ECONNREFUSED/, { MUSIC_GITHUB_URL: nowhere }),
+  fails("iam", /is not IAM/, ({ ting }) => ({ MUSIC_IAM_URL: ting.url })),
+  fails("ting", /is not Ting/, ({ iam }) => ({ MUSIC_TING_URL: iam.url })),
+  fails("tables", /is not the table service/, ({ tracker }) => ({ MUSIC_TABLES_URL: tracker.url })),
+  fails("iam secret", /401 invalid_client/, {
+    MUSIC_IAM_APP_SECRET: "ask_Zq8LrXe0WvN5tYcJ2mUoPdAfS3hB1zKhiddenword12"
+  }),
+  fails("iam secret", /401 invalid_client/, { MUSIC_IAM_APP_ID: "radio" }),
+  fails("clock", /(?:599|600|601) seconds behind/, {}, () => Date.now() + 600_000),
+  warns("clock", /(?:9|10|11) seconds ahead/, {}, () => Date.now() - 10_000),
+  fails("table musicclidaemon", /rotated/, ({ tables }) => void tables.rotateKey("musicclidaemon")),
+  fails("table musicbackend", /does not know the key/, {
+    MUSIC_BACKEND_TABLE_KEY: "table-musicbackend-0123456789abcdef0123456789abcdef"
+  }),
+  fails("tracker token", /refuses it/, (world) => world.tracker.revokeToken(world.trackerToken)),
+  fails("tracker rights", /lacks issues=write/, (world) =>
+    world.tracker.setRights(world.trackerToken, "read")
+  ),
+  warns("tracker token", /expires on \d{4}-\d\d-\d\d/, endingToken),
+  fails("tracker", /does not exist, or the token cannot see it/, {
+    MUSIC_GITHUB_REPOSITORY: "harbor/nowhere"
+  }),
+  fails("tracker", /archived/, ({ tracker }) => tracker.archive(repository)),
+  fails("tracker", /issues are disabled/, ({ tracker }) => tracker.disableIssues(repository)),
+  warns("proxy", /loopback address, and no proxy is trusted/, { MUSIC_TRUSTED_PROXIES: "" }),
+  fails("server", /another program listens at 127\.0\.0\.1:\d+$/, ({ ting }) => ({
+    MUSIC_BIND: `127.0.0.1:${ting.port}`
+  })),
+  fails("server", /another program listens at 127\.0\.0\.1:\d+$/, takenPort("MUSIC_BIND")),
+  fails("metrics", /another program listens at/, takenPort("MUSIC_ADMIN_BIND")),
+  fails("metrics", /^192\.168\.255\.254 is no address of this machine$/, {
+    MUSIC_ADMIN_BIND: "192.168.255.254:9464"
+  })
 ]
 
 /** Doubtful settings, with which the server starts, and settings that a start refuses; test/layers/settings has every one. */
-const settings: ReadonlyArray<readonly [status: "WARN" | "FAIL", found: RegExp, changes: Changes]> = [
-  ["WARN", /looks like an example/, { MUSIC_IAM_WEBHOOK_SECRET: "example-webhook-secret-0123456789abcdef" }],
-  ["WARN", /looks like an example/, { MUSIC_IAM_WEBHOOK_SECRET: "1234".repeat(10) }],
-  ["WARN", /hold the same secret$/, { MUSIC_IAM_WEBHOOK_SECRET: appSecret }],
-  [
-    "WARN",
-    /hold the same secret$/,
-    { MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: webhookSecret, MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: "7" }
-  ],
-  [
-    "WARN",
-    /trusts 0\.0\.0\.0\/0 and ::\/0: any client there/,
-    { MUSIC_TRUSTED_PROXIES: "127.0.0.1, 0.0.0.0/0,::/0" }
-  ],
-  ["WARN", /is not a setting; did you mean MUSIC_DATABASE_PATH/, { MUSIC_DATABSE_PATH: "x" }],
-  ["WARN", /is not a setting$/, { MUSIC_FAVOURITE_COLOUR_OF_ALL: "blue" }],
-  ["WARN", /^MUSIC_BIND_FILE has no effect: only secrets are read from files/, { MUSIC_BIND_FILE: "/run/b" }],
-  ["WARN", /^MUSIC_GITHUB_TOKN_FILE .*MUSIC_GITHUB_TOKEN_FILE/, { MUSIC_GITHUB_TOKN_FILE: "/run/token" }],
-  [
-    "FAIL",
-    /^MUSIC_IAM_URL must be an https URL .* without user/,
-    { MUSIC_IAM_URL: "https://me:hidden-word@iam.example" }
-  ],
-  [
-    "FAIL",
-    /^MUSIC_IAM_APP_SECRET must be ask_ and 43 characters/,
-    { MUSIC_IAM_APP_SECRET: "ask_hidden-word" }
-  ],
-  [
-    "FAIL",
-    /^MUSIC_IAM_APP_SECRET/,
-    { MUSIC_IAM_APP_SECRET: "", MUSIC_IAM_APP_SECRET_FILE: join(scratch, "absent") }
-  ],
-  ["FAIL", /^HTTPS_PROXY/, { HTTPS_PROXY: "socks5://hidden-word@127.0.0.1:1080" }]
+const settings = [
+  warns("settings", /looks like an example/, {
+    MUSIC_IAM_WEBHOOK_SECRET: "example-webhook-secret-0123456789abcdef"
+  }),
+  warns("settings", /looks like an example/, { MUSIC_IAM_WEBHOOK_SECRET: "1234".repeat(10) }),
+  warns("settings", /hold the same secret$/, { MUSIC_IAM_WEBHOOK_SECRET: appSecret }),
+  warns("settings", /hold the same secret$/, {
+    MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: webhookSecret,
+    MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: "7"
+  }),
+  warns("settings", /trusts 0\.0\.0\.0\/0 and ::\/0: any client/, {
+    MUSIC_TRUSTED_PROXIES: "127.0.0.1, 0.0.0.0/0,::/0"
+  }),
+  warns("settings", /is not a setting; did you mean MUSIC_DATABASE_PATH/, { MUSIC_DATABSE_PATH: "x" }),
+  warns("settings", /is not a setting$/, { MUSIC_FAVOURITE_COLOUR_OF_ALL: "blue" }),
+  warns("settings", /^MUSIC_BIND_FILE .*only secrets are read from files/, { MUSIC_BIND_FILE: "/run/b" }),
+  warns("settings", /^MUSIC_GITHUB_TOKN_FILE .*MUSIC_GITHUB_TOKEN_FILE/, {
+    MUSIC_GITHUB_TOKN_FILE: "/run/token"
+  }),
+  fails("settings", /^MUSIC_IAM_URL must be .* without user/, {
+    MUSIC_IAM_URL: "https://me:hidden-word@iam.example"
+  }),
+  fails("settings", /^MUSIC_IAM_APP_SECRET must be ask_/, { MUSIC_IAM_APP_SECRET: "ask_hidden-word" }),
+  fails("settings", /^MUSIC_IAM_APP_SECRET/, {
+    MUSIC_IAM_APP_SECRET: "",
+    MUSIC_IAM_APP_SECRET_FILE: join(scratch, "absent")
+  }),
+  fails("settings", /^HTTPS_PROXY/, { HTTPS_PROXY: "socks5://hidden-word@127.0.0.1:1080" })
 ]
 
 describe("music-backend check", () => {
   it.scopedLive("passes a working installation; stores, files and creates nothing", function* () {
-    const { checks, exit, notPassed, skipped, status, world } = yield* checked(set({}))
+    const { checks, exit, notPassed, skipped, status, world } = yield* checked({})
     expect([notPassed, skipped.map(({ name }) => name)]).toEqual([[], ["server"]])
     expect([status, exit]).toEqual(["PASS", 0])
     expect(world.tables.received()).toMatchObject({ stored: 0, rejected: 4 })
@@ -355,9 +290,10 @@ describe("music-backend check", () => {
   })
 
   it.scopedLive("finds a missing setting, and skips only the checks that need it", function* () {
-    const { checks, exit, notPassed, skipped } = yield* checked(
-      set({ MUSIC_TING_URL: "", MUSIC_GITHUB_REPOSITORY: "" })
-    )
+    const { checks, exit, notPassed, skipped } = yield* checked({
+      MUSIC_TING_URL: "",
+      MUSIC_GITHUB_REPOSITORY: ""
+    })
     expect(notPassed).toMatchObject([
       { name: "settings", found: "MUSIC_TING_URL is required" },
       { name: "settings", found: expect.stringContaining("MUSIC_GITHUB_REPOSITORY is required when") }
@@ -403,12 +339,7 @@ describe("music-backend check", () => {
 })
 
 describe.concurrent("music-backend check finds", () => {
-  for (const [line, verdict, found, seed, clock] of [
-    ...files,
-    ...postgresServers,
-    ...upstreams,
-    ...addresses
-  ])
+  for (const { clock, found, line, seed, status: verdict } of misconfigurations)
     it.scopedLive(`${line}: ${found}`, function* () {
       const { exit, notPassed, status } = yield* checked(seed, clock)
       expect(notPassed).toEqual([
@@ -417,11 +348,11 @@ describe.concurrent("music-backend check finds", () => {
       expect([status, exit]).toEqual([verdict, verdict === "FAIL" ? 1 : 0])
     })
 
-  for (const [status, found, changes] of settings)
-    it.live(`in the settings: ${found}`, function* () {
-      const { exit, notPassed } = yield* check({ ...soundSettings, ...changes })
-      expect(notPassed.filter(({ name }) => name === "settings")).toEqual([
-        { name: "settings", status, found: expect.stringMatching(found), fix: expect.stringMatching(/\w/) }
+  for (const { found, line: name, seed, status } of settings)
+    it.live(`${name}: ${found}`, function* () {
+      const { exit, notPassed } = yield* check({ ...soundSettings, ...seed })
+      expect(notPassed.filter((one) => one.name === name)).toEqual([
+        { name, status, found: expect.stringMatching(found), fix: expect.stringMatching(/\w/) }
       ])
       // Nothing answers at the addresses of these settings.
       expect(exit).toBe(1)
