@@ -156,24 +156,3 @@ describe("music-backend as a process", () => {
     }
   })
 })
-
-/** The text of all modules that a run of the entry can load. */
-const reachable = (entry: string): string => {
-  const seen = new Map<string, string>()
-  const queue = [join(root, entry)]
-  for (let file = queue.pop(); file !== undefined; file = queue.pop()) {
-    if (seen.has(file)) continue
-    const text = readFileSync(file, "utf8")
-    seen.set(file, text)
-    for (const [, target = ""] of text.matchAll(/(?:from|import)\s*\(?\s*"(\.[^"]+\.js)"/g))
-      queue.push(join(file, "..", target))
-  }
-  return [...seen.values()].join("\n")
-}
-
-it("The bundle of the server contains neither the sandbox nor the command line", () => {
-  const server = reachable("dist/main.js")
-  expect(server).toContain("MUSIC_IAM_URL")
-  expect(server).not.toMatch(/\/_sandbox\/|Wizard Mode/)
-  expect(reachable(program)).toContain("/_sandbox/")
-})

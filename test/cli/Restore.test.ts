@@ -109,8 +109,3 @@ it.effect("on PostgreSQL backup and restore name the commands to run, without th
     expect(err.endsWith(`music-backend ${last}`)).toBe(true)
   }
 })
-
-it.effect("restore takes a file or --finish, and not both", function* () {
-  for (const args of [[], ["a.sqlite", "--finish"], ["--finish", "--verify"], ["--finish", "--overwrite"]])
-    expect([args, (yield* run(["restore", ...args], {})).exit]).toEqual([args, 64])
-})
