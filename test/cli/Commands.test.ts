@@ -171,6 +171,9 @@ it.live("Each refusal has its exit code, and its reason with the next step", fun
     ["deliveries discard report:rep_filed", 1, /is delivered: nothing to discard/],
     ["deliveries discard report:rep_failed --reason ", 64, /--reason/],
     ["deliveries list --state failed --discarded", 64, /--discarded/],
+    ["restore a.sqlite --finish", 64, /--finish/],
+    ["restore --finish --verify", 64, /--finish/],
+    ["restore --finish --overwrite", 64, /--finish/],
     ["recipients show si:lyra", 1, /si:lyra was never registered here/]
   ]
   for (const [line, exit, err] of refusals)

@@ -105,8 +105,10 @@ describe("A batch for the table service", () => {
     for (const [bad, code] of [
       [{ ...record(0), json: "{broken" }, "bad_json"],
       [{ ...record(0), recordId: "not-a-uuid" }, "invalid"]
-    ] as const)
-      expect(yield* Effect.flip(tables.write([bad, record(1)]))).toMatchObject({ _tag: "Refused", code })
+    ] as const) {
+      const failure = yield* Effect.flip(tables.write([bad, record(1)]))
+      expect([failure._tag, failure._tag === "Refused" && failure.code]).toEqual(["Refused", code])
+    }
   })
 
   it.scoped("is not sent when it is empty", function* () {
