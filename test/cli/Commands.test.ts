@@ -7,9 +7,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
-import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
 import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
-import { openStore, rawQuery, sampleEvent, sampleReport } from "../layers/store/Stores.ts"
+import { openStore, rawQuery, sampleEvent, sampleReport, withStore } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
 const scratch = mkdtempSync(join(tmpdir(), "music-cli-"))
@@ -18,8 +17,9 @@ afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 const at = Date.parse("2026-11-21T07:30:00Z")
 const plane = "0199b000-0000-7000-8000-00000000000e"
 const issue = { number: 57, url: "https://github.com/harbor/music/issues/57" }
+const trackerSettings = { MUSIC_GITHUB_TOKEN: "token", MUSIC_GITHUB_REPOSITORY: "harbor/music" }
 
-const freshPlace = Effect.sync(() => join(mkdtempSync(join(scratch, "db-")), "music.sqlite"))
+const freshPlace = () => join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
 
 /** Leases the one delivery that is due and ends it. */
 const settle = ({ deliveries }: StoreService, update: (now: number) => DeliveryUpdate) =>
@@ -35,81 +35,68 @@ const settle = ({ deliveries }: StoreService, update: (now: number) => DeliveryU
     if (delivery !== undefined) yield* deliveries.update(delivery.id, delivery.fence, update(at + 1_000))
   })
 
+const awkward = {
+  message: "Red \u001b[31m and \u202eturned\u202c\nsecond line",
+  pr: null,
+  attachments: [{ name: "a\u0007.log", content: "one\ntwo" }],
+  context: null
+}
+
 /** A database with a filed report, one whose delivery failed, one without a delivery, and one of a testing plane. */
 const makeTemplate = Effect.gen(function* () {
-  const place = yield* freshPlace
-  yield* Effect.scoped(
-    Effect.gen(function* () {
-      const store = yield* openStore(place)
-      const add = (id: string, change: Parameters<typeof sampleReport>[0], deliver: boolean) =>
-        store.reports.admit(sampleReport({ id, keyDigest: id, ...change }), deliver)
-      yield* add("rep_filed", { createdAt: at, reporter: Verified({ publicId: "si:deejay" }) }, true)
-      yield* settle(store, (now) =>
-        DeliveryUpdate.Delivered({ at: now, issue: Option.some(issue), sweepAt: Option.none() })
-      )
-      yield* add("rep_failed", { createdAt: at + 1 }, true)
-      yield* settle(store, (now) => DeliveryUpdate.Failed({ at: now, failure: "422 validation_failed" }))
-      yield* add(
-        "rep_alone",
-        {
-          createdAt: at + 2,
-          content: {
-            message: "Red \u001b[31m and \u202eturned\u202c\nsecond line",
-            pr: null,
-            attachments: [{ name: "a\u0007.log", content: "one\ntwo" }],
-            context: null
-          }
-        },
-        false
-      )
-      yield* add("rep_plane", { createdAt: at + 3, plane }, false)
-      yield* store.webhooks.receive(sampleEvent({ receivedAt: at, data: '{"changed_fields":[]}' }), [])
-      yield* store.recipients.activate({
-        plane: "production",
-        organisation: "acme",
-        organisationUuid: "0199a0aa-0000-7000-8000-000000000001",
-        publicId: "si:deejay",
-        subscriptionId: "sub_1"
-      })
-    })
-  ).pipe(Effect.orDie)
+  const place = freshPlace()
+  const store = yield* openStore(place)
+  const add = (id: string, change: Parameters<typeof sampleReport>[0], deliver: boolean) =>
+    store.reports.admit(sampleReport({ id, keyDigest: id, ...change }), deliver)
+  yield* add("rep_filed", { createdAt: at, reporter: Verified({ publicId: "si:deejay" }) }, true)
+  yield* settle(store, (now) =>
+    DeliveryUpdate.Delivered({ at: now, issue: Option.some(issue), sweepAt: Option.none() })
+  )
+  yield* add("rep_failed", { createdAt: at + 1 }, true)
+  yield* settle(store, (now) => DeliveryUpdate.Failed({ at: now, failure: "422 validation_failed" }))
+  yield* add("rep_alone", { createdAt: at + 2, content: awkward }, false)
+  yield* add("rep_plane", { createdAt: at + 3, plane }, false)
+  yield* store.webhooks.receive(sampleEvent({ receivedAt: at, data: '{"changed_fields":[]}' }), [])
+  yield* store.recipients.activate({
+    plane: "production",
+    organisation: "acme",
+    organisationUuid: "0199a0aa-0000-7000-8000-000000000001",
+    publicId: "si:deejay",
+    subscriptionId: "sub_1"
+  })
   return place
-})
+}).pipe(Effect.scoped, Effect.orDie)
 
 let template: string | undefined
 
-/** A copy of that database, which is made once: making it takes longer than most tests. */
+/** A copy of that database, which is made once, and `music-backend` with it. */
 const furnished = Effect.gen(function* () {
   template ??= yield* makeTemplate
-  const place = yield* freshPlace
+  const place = freshPlace()
   copyFileSync(template, place)
-  return { place, environment: { MUSIC_DATABASE_PATH: place } }
+  const command = (line: string, more: Readonly<Record<string, string>> = {}) =>
+    run(line.split(" "), { MUSIC_DATABASE_PATH: place, ...more })
+  return { place, command, json: (line: string) => Effect.map(command(`${line} --json`), ({ json }) => json) }
 })
 
 describe("music-backend reports", () => {
-  it.live("lists them in aligned columns, newest first, with control characters escaped", function* () {
-    const { environment } = yield* furnished
-    const { err, exit, out } = yield* run(["reports", "list", "--plane", "production"], environment)
-    expect(out.split("\n")).toEqual([
-      "ID          CREATED               ISSUE  DELIVERY   REPORTER   MESSAGE",
-      "rep_alone   2026-11-21T07:30:00Z  -      -          c:ana      Red \\x1b[31m and \\u202eturned\\u202c second line",
-      "rep_failed  2026-11-21T07:30:00Z  -      failed     c:ana      Playback stops after a seek.",
-      "rep_filed   2026-11-21T07:30:00Z  #57    delivered  si:deejay  Playback stops after a seek."
+  it.live("lists them, newest first, with control characters escaped, and pages with --after", function* () {
+    const { command, json } = yield* furnished
+    const { err, exit, out } = yield* command("reports list --plane production")
+    expect([exit, err, out.split("\n").map((line) => line.split(/ {2,}/)[0])]).toEqual([
+      0,
+      "",
+      ["ID", "rep_alone", "rep_failed", "rep_filed"]
     ])
-    expect(err).toBe("")
-    expect(exit).toBe(0)
-  })
-
-  it.live("pages with --after, and as JSON with next", function* () {
-    const { environment } = yield* furnished
-    const first = yield* run(["reports", "list", "--limit", "3"], environment)
+    expect(out).toContain("Red \\x1b[31m and \\u202eturned\\u202c second line")
+    const first = yield* command("reports list --limit 3")
     const [, after = ""] = /More results: --after (\S+)/.exec(first.err) ?? []
-    const second = yield* run(["reports", "list", "--limit", "3", "--after", after, "--json"], environment)
-    expect(second.json).toEqual({
+    const time = "2026-11-21T07:30:00.000Z"
+    expect(yield* json(`reports list --limit 3 --after ${after}`)).toEqual({
       items: [
         {
           id: "rep_filed",
-          created_at: "2026-11-21T07:30:00.000Z",
+          created_at: time,
           plane: "production",
           reporter: "si:deejay",
           source: "cli",
@@ -123,8 +110,8 @@ describe("music-backend reports", () => {
             state: "delivered",
             attempts: 0,
             looks: 0,
-            created_at: "2026-11-21T07:30:00.000Z",
-            available_at: "2026-11-21T07:30:00.000Z",
+            created_at: time,
+            available_at: time,
             sent_at: null,
             last_failure: null,
             discarded_at: null,
@@ -136,292 +123,167 @@ describe("music-backend reports", () => {
       ],
       next: null
     })
-    const bad = yield* run(["reports", "list", "--after", "nonsense"], environment)
-    expect(bad.exit).toBe(64)
-    expect(bad.err).toMatch(
-      /^music-backend: the cursor of --after does not belong to this list\. Use the cursor /
-    )
+    expect((yield* command("reports list --after nonsense")).exit).toBe(64)
   })
 
-  it.live("shows a report with its content, on a terminal and as JSON", function* () {
-    const { environment } = yield* furnished
-    const shown = yield* run(["reports", "show", "rep_alone"], environment)
-    expect(shown.out).toBe(
-      [
-        "id        rep_alone",
-        "created   2026-11-21T07:30:00Z",
-        "reporter  c:ana",
-        "source    cli",
-        "plane     production",
-        "request   req_1",
-        "issue     not filed",
-        "delivery  none",
-        "",
-        "Message",
-        "  Red \\x1b[31m and \\u202eturned\\u202c",
-        "  second line",
-        "",
-        "Attachment a\\x07.log, 7 B",
-        "  one",
-        "  two"
-      ].join("\n")
-    )
-    const { json, out } = yield* run(["reports", "show", "rep_alone", "--json"], environment)
+  it.live("shows a report with its content, on a terminal and as JSON; exports whole reports", function* () {
+    const { command } = yield* furnished
+    const shown = yield* command("reports show rep_alone")
+    expect(shown.out).toMatch(/^issue +not filed\ndelivery +none$/m)
+    expect(shown.out).toContain("Message\n  Red \\x1b[31m and \\u202eturned\\u202c\n  second line\n")
+    expect(shown.out).toContain("Attachment a\\x07.log, 7 B\n  one\n  two")
+    const { json, out } = yield* command("reports show rep_alone --json")
     expect(out).toMatch(/^[\x20-\x7e\n]*$/)
-    expect(json).toMatchObject({
-      id: "rep_alone",
-      message: "Red \u001b[31m and \u202eturned\u202c\nsecond line",
-      attachments: [{ name: "a\u0007.log", content: "one\ntwo" }],
-      context: null,
-      delivery: null
-    })
-    const missing = yield* run(["reports", "show", "rep_none"], environment)
-    expect([missing.exit, missing.err]).toEqual([
-      1,
-      "music-backend: no report rep_none. Find it with music-backend reports list."
-    ])
-  })
-
-  it.live("exports whole reports, one JSON object a line", function* () {
-    const { environment } = yield* furnished
-    const { err, out } = yield* run(["reports", "export", "--plane", "production"], environment)
-    const lines = out.split("\n").map((line): unknown => JSON.parse(line))
-    expect(lines).toMatchObject([
+    const { message, attachments } = awkward
+    expect(json).toMatchObject({ id: "rep_alone", message, attachments, context: null, delivery: null })
+    const exported = yield* command("reports export --plane production")
+    expect(exported.out.split("\n").map((line): unknown => JSON.parse(line))).toMatchObject([
       { id: "rep_alone" },
       { id: "rep_failed" },
       { id: "rep_filed", context: { os: "linux" } }
     ])
-    expect(err).toBe("3 reports written")
+    expect(exported.err).toBe("3 reports written")
   })
 
-  it.live("retries a failed delivery, creates a missing one, and explains each refusal", function* () {
-    const { environment } = yield* furnished
-    const failed = yield* run(["reports", "retry", "rep_failed"], environment)
+  it.live("retries a failed delivery, and creates a missing one", function* () {
+    const { command, json } = yield* furnished
+    const failed = yield* command("reports retry rep_failed")
     expect([failed.exit, failed.out]).toEqual([0, "rep_failed is due now (unknown)"])
     expect(failed.err).toContain("MUSIC_GITHUB_TOKEN is not set here")
-    const alone = yield* run(["reports", "retry", "rep_alone", "--json"], environment)
     // An earlier delivery that retention deleted may have filed it.
-    expect(alone.json).toMatchObject({ id: "report:rep_alone", state: "unknown", attempts: 0 })
-    const filed = yield* run(["reports", "retry", "rep_filed"], environment)
-    expect([filed.exit, filed.err]).toEqual([
-      1,
-      `music-backend: rep_filed is filed already. See ${issue.url}.`
-    ])
-    const testing = yield* run(["reports", "retry", "rep_plane"], environment)
-    expect([testing.exit, testing.err]).toEqual([
-      1,
-      "music-backend: rep_plane belongs to a testing plane and is never filed. Choose a report of production."
-    ])
+    expect(yield* json("reports retry rep_alone")).toMatchObject({
+      id: "report:rep_alone",
+      state: "unknown",
+      attempts: 0
+    })
   })
 })
 
-describe("music-backend deliveries", () => {
-  it.live("lists and shows them, retries all failed ones, and discards one for good", function* () {
-    const { environment } = yield* furnished
-    const listed = yield* run(["deliveries", "list", "--state", "failed"], environment)
-    expect(listed.out.split("\n")).toEqual([
-      "ID                 CREATED               STATE   SENT  NEXT  LAST FAILURE",
-      "report:rep_failed  2026-11-21T07:30:00Z  failed  0     -     422 validation_failed"
+it.live("Each refusal has its exit code, and its reason with the next step", function* () {
+  const { command } = yield* furnished
+  const refusals: ReadonlyArray<readonly [line: string, exit: number, err: RegExp]> = [
+    ["reports show rep_none", 1, /no report rep_none\. Find it with music-backend reports list\.$/],
+    ["reports retry rep_filed", 1, /rep_filed is filed already\. See https:\S+57\.$/],
+    ["reports retry rep_plane", 1, /a testing plane and is never filed/],
+    ["deliveries retry", 64, /ids or --failed are required/],
+    ["deliveries retry report:rep_none", 1, /no delivery report:rep_none\. Find it with/],
+    ["deliveries retry report:rep_filed", 1, /report:rep_filed is delivered: nothing to retry/],
+    ["deliveries discard report:rep_filed", 1, /is delivered: nothing to discard/],
+    ["deliveries discard report:rep_failed --reason ", 64, /--reason/],
+    ["deliveries list --state failed --discarded", 64, /--discarded/],
+    ["restore a.sqlite --finish", 64, /--finish/],
+    ["restore --finish --verify", 64, /--finish/],
+    ["restore --finish --overwrite", 64, /--finish/],
+    ["recipients show si:lyra", 1, /si:lyra was never registered here/]
+  ]
+  for (const [line, exit, err] of refusals)
+    expect([line, yield* command(line)]).toMatchObject([
+      line,
+      { exit, out: "", err: expect.stringMatching(err) }
     ])
-    const shown = yield* run(["deliveries", "show", "report:rep_failed", "--json"], environment)
-    expect(shown.json).toMatchObject({
-      id: "report:rep_failed",
-      state: "failed",
-      last_failure: "422 validation_failed",
-      finished_at: "2026-11-21T07:30:01.000Z"
-    })
-    const retried = yield* run(["deliveries", "retry", "--failed"], {
-      ...environment,
-      MUSIC_GITHUB_TOKEN: "token",
-      MUSIC_GITHUB_REPOSITORY: "harbor/music"
-    })
+})
+
+describe("music-backend deliveries", () => {
+  const failed = { id: "report:rep_failed", state: "failed", last_failure: "422 validation_failed" }
+
+  it.live("lists and shows them, and retries all failed ones", function* () {
+    const { command, json } = yield* furnished
+    const finished = { ...failed, attempts: 0, finished_at: "2026-11-21T07:30:01.000Z" }
+    expect(yield* json("deliveries list --state failed")).toMatchObject({ items: [finished] })
+    expect(yield* json("deliveries show report:rep_failed")).toMatchObject(finished)
+    const retried = yield* command("deliveries retry --failed", trackerSettings)
     expect([retried.out, retried.err]).toEqual([
       "report:rep_failed is due now (unknown)",
       "A running server sends it within 30 seconds."
     ])
-    const discarded = yield* run(
-      ["deliveries", "discard", "report:rep_failed", "--reason", "seen by hand"],
-      environment
-    )
-    expect(discarded.out).toBe(
-      "report:rep_failed is discarded and will not be tried again. Its report is kept."
-    )
-    const after = yield* run(["deliveries", "show", "report:rep_failed"], environment)
-    expect(after.out).toMatch(/^state +discarded$/m)
-    expect(after.out).toMatch(/^last failure +seen by hand$/m)
   })
 
-  it.live("says until when and why the tracker is paused, where a delivery waits for it", function* () {
-    const { environment, place } = yield* furnished
-    const list = run(["deliveries", "list"], environment)
-    const now = Date.now()
-    const paused = (trouble: { readonly until: number; readonly failure: string }) =>
-      Effect.scoped(
-        Effect.flatMap(openStore(place), ({ destinations }) =>
-          destinations.failed("tracker", {
-            now,
-            pausedUntil: trouble.until,
-            stopped: false,
-            failure: trouble.failure
-          })
-        )
-      )
-    yield* paused({ until: now + 600_000, failure: "rate limit" })
-    expect((yield* list).err).toBe("")
-    yield* run(["deliveries", "retry", "report:rep_failed"], environment)
-    const end = new Date(now + 600_000).toISOString().replace(/\.\d+/, "")
-    const { err, out } = yield* list
-    expect(err.trim()).toBe(`The tracker is paused until ${end}: rate limit.`)
-    expect(out).toMatch(new RegExp(`^report:rep_failed .* ${end} `, "m"))
-    expect((yield* run(["deliveries", "show", "report:rep_failed"], environment)).out).toMatch(
-      new RegExp(`^next +${end}$`, "m")
-    )
+  it.live("discards one for good: only a retry by its id brings it back", function* () {
+    const { command, json } = yield* furnished
+    const discard = "deliveries discard report:rep_failed --reason by-hand"
+    expect((yield* command(discard)).out).toContain("Its report is kept")
+    const retried = yield* command("deliveries retry --failed")
+    expect([retried.exit, retried.out, retried.err]).toEqual([0, "", "No deliveries failed."])
 
-    const until = yield* Effect.scoped(
-      Effect.flatMap(openStore(place), ({ destinations }) => {
-        const pace = { now: now - 1_000, spacing: 1_000, hourly: 1 }
-        return Effect.zipRight(
-          destinations.reserveWrite("tracker", pace),
-          destinations.reserveWrite("tracker", { ...pace, now })
-        )
-      })
-    )
-    const withTracker = {
-      ...environment,
-      MUSIC_GITHUB_TOKEN: "token",
-      MUSIC_GITHUB_REPOSITORY: "harbor/music"
+    const discarded = {
+      ...failed,
+      last_failure: "by-hand",
+      discarded_at: expect.stringMatching(/^\d{4}-.*Z$/)
     }
-    expect((yield* run(["deliveries", "retry", "report:rep_failed"], withTracker)).err).toMatch(
-      /^The tracker is paused until .*: the writes of this hour are used up/
-    )
-    const hour = new Date(until).toISOString().replace(/\.\d+/, "")
-    expect((yield* list).err).toContain(`paused until ${hour}: the writes of this hour are used up`)
+    expect(yield* json("deliveries list --state failed")).toEqual({ items: [], next: null })
+    expect(yield* json("deliveries list --discarded")).toMatchObject({ items: [discarded] })
+    expect((yield* command("deliveries list")).out).toMatch(/^report:rep_failed .* discarded /m)
+    expect((yield* command("reports list")).out).toMatch(/^rep_failed .* discarded /m)
+    expect(yield* json("check")).toMatchObject({
+      checks: expect.arrayContaining([expect.objectContaining({ name: "deliveries", status: "PASS" })])
+    })
+    expect((yield* command("deliveries retry report:rep_failed")).exit).toBe(0)
+    expect(yield* json("deliveries show report:rep_failed")).toMatchObject({
+      state: "unknown",
+      discarded_at: null
+    })
   })
 
   it.live(
-    "ends the tracker's pause after refused settings with a retry, and says when another pause ends",
+    "says until when and why the tracker is paused; a retry ends a pause after refused settings",
     function* () {
-      const { environment, place } = yield* furnished
-      const withTracker = {
-        ...environment,
-        MUSIC_GITHUB_TOKEN: "token",
-        MUSIC_GITHUB_REPOSITORY: "harbor/music"
-      }
+      const { command, place } = yield* furnished
       const now = Date.now()
-      const end = new Date(now + 300_000).toISOString().replace(/\.\d+/, "")
-      const pausedBy = (failure: string, stopped: boolean) =>
-        Effect.scoped(
-          Effect.flatMap(openStore(place), ({ destinations }) =>
-            destinations.failed("tracker", { now, pausedUntil: now + 300_000, stopped, failure })
-          )
+      const inTenMinutes = now + 600_000
+      const text = (millis: number) => new Date(millis).toISOString().replace(/\.\d+/, "")
+      const pause = (failure: string, stopped: boolean) =>
+        withStore(place, ({ destinations }) =>
+          destinations.failed("tracker", { now, pausedUntil: inTenMinutes, stopped, failure })
         )
-      yield* pausedBy("rate limit", false)
-      for (const command of [
-        ["deliveries", "retry", "report:rep_failed"],
-        ["reports", "retry", "rep_failed"]
-      ])
-        expect((yield* run(command, withTracker)).err).toBe(`The tracker is paused until ${end}: rate limit.`)
-      yield* pausedBy("refused: 401 bad_credentials", true)
-      expect((yield* run(["deliveries", "list"], environment)).err).toContain("401 bad_credentials")
-      expect((yield* run(["deliveries", "retry", "report:rep_failed"], withTracker)).err).toBe(
-        "A running server sends it within 30 seconds."
-      )
-      expect((yield* run(["deliveries", "list"], environment)).err).toBe("")
+      const errorOf = (line: string) => Effect.map(command(line, trackerSettings), ({ err }) => err.trim())
+      const retry = "deliveries retry report:rep_failed"
+
+      yield* pause("rate limit", false)
+      expect(yield* errorOf("deliveries list")).toBe("")
+      const paused = `The tracker is paused until ${text(inTenMinutes)}: rate limit.`
+      for (const line of [retry, "reports retry rep_failed", "deliveries list"])
+        expect([line, yield* errorOf(line)]).toEqual([line, paused])
+      for (const line of ["deliveries list", "deliveries show report:rep_failed"])
+        expect((yield* command(line)).out).toContain(text(inTenMinutes))
+
+      yield* pause("refused: 401 bad_credentials", true)
+      expect(yield* errorOf("deliveries list")).toContain("401 bad_credentials")
+      expect(yield* errorOf(retry)).toBe("A running server sends it within 30 seconds.")
+      expect(yield* errorOf("deliveries list")).toBe("")
+
+      const until = yield* withStore(place, ({ destinations }) => {
+        const reserve = (when: number) =>
+          destinations.reserveWrite("tracker", { now: when, spacing: 1_000, hourly: 1 })
+        return Effect.zipRight(reserve(now - 1_000), reserve(now))
+      })
+      for (const line of [retry, "deliveries list"])
+        expect(yield* errorOf(line)).toContain(
+          `paused until ${text(until)}: the writes of this hour are used up`
+        )
     }
   )
-
-  it.live("retries a discarded delivery only by its id, and lists it apart from failed ones", function* () {
-    const { environment } = yield* furnished
-    yield* run(["deliveries", "discard", "report:rep_failed", "--reason", "filed by hand"], environment)
-    const retried = yield* run(["deliveries", "retry", "--failed"], environment)
-    expect([retried.exit, retried.out, retried.err]).toEqual([0, "", "No deliveries failed."])
-
-    const failed = yield* run(["deliveries", "list", "--state", "failed"], environment)
-    expect([failed.out, failed.err]).toEqual(["", "No deliveries."])
-    const discarded = yield* run(["deliveries", "list", "--discarded"], environment)
-    const { out: all } = yield* run(["deliveries", "list"], environment)
-    expect(discarded.out.split("\n")).toEqual([
-      "ID                 CREATED               STATE      SENT  NEXT  LAST FAILURE",
-      "report:rep_failed  2026-11-21T07:30:00Z  discarded  0     -     filed by hand"
-    ])
-    expect(all).toContain("\nreport:rep_failed  2026-11-21T07:30:00Z  discarded ")
-    const both = yield* run(["deliveries", "list", "--state", "failed", "--discarded"], environment)
-    expect([both.exit, both.out]).toEqual([64, ""])
-    const reports = yield* run(["reports", "list"], environment)
-    expect(reports.out).toMatch(/^rep_failed .* - +discarded +c:ana /m)
-    const report = yield* run(["reports", "show", "rep_failed"], environment)
-    expect(report.out).toMatch(/^delivery +discarded, 0 sent \(report:rep_failed\)$/m)
-    const asJson = yield* run(["deliveries", "show", "report:rep_failed", "--json"], environment)
-    expect(asJson.json).toMatchObject({
-      state: "failed",
-      discarded_at: expect.stringMatching(/^\d{4}-.*Z$/),
-      last_failure: "filed by hand"
-    })
-
-    const { json: checks } = yield* run(["check", "--json"], environment)
-    expect(checks).toMatchObject({
-      checks: expect.arrayContaining([expect.objectContaining({ name: "deliveries", status: "PASS" })])
-    })
-
-    const named = yield* run(["deliveries", "retry", "report:rep_failed"], environment)
-    expect([named.exit, named.out]).toEqual([0, "report:rep_failed is due now (unknown)"])
-    const { json } = yield* run(["deliveries", "show", "report:rep_failed", "--json"], environment)
-    expect(json).toMatchObject({ state: "unknown", discarded_at: null })
-  })
-
-  it.live("explains each refusal", function* () {
-    const { environment } = yield* furnished
-    const attempts = [
-      { args: ["retry"], exit: 64, err: /ids or --failed are required/ },
-      { args: ["retry", "report:rep_none"], exit: 1, err: /no delivery report:rep_none\. Find it with/ },
-      {
-        args: ["retry", "report:rep_filed"],
-        exit: 1,
-        err: /report:rep_filed is delivered: nothing to retry/
-      },
-      { args: ["discard", "report:rep_filed"], exit: 1, err: /is delivered: nothing to discard/ },
-      { args: ["discard", "report:rep_failed", "--reason", " "], exit: 64, err: /--reason is empty/ }
-    ]
-    for (const { args, err, exit } of attempts) {
-      const ran = yield* run(["deliveries", ...args], environment)
-      expect(ran.err).toMatch(err)
-      expect([ran.exit, ran.out]).toEqual([exit, ""])
-    }
-  })
 })
 
-describe("music-backend webhooks and recipients", () => {
-  it.live("list the received webhooks, and the registrations of an actor", function* () {
-    const { environment } = yield* furnished
-    const listed = yield* run(["webhooks", "list"], environment)
-    expect(listed.out).toMatch(
-      /^RECEIVED +EVENT +TYPE +ABOUT\n2026-11-21T07:30:00Z +0199a0c4-\S+ +organization/
-    )
-    const asJson = yield* run(["webhooks", "list", "--json"], environment)
-    expect(asJson.json).toMatchObject({
-      items: [
-        {
-          plane: "production",
-          received_at: "2026-11-21T07:30:00.000Z",
-          aggregate: { type: "organization_membership", version: 4 },
-          data: { changed_fields: [] }
-        }
-      ],
-      next: null
-    })
-    const shown = yield* run(["recipients", "show", "si:deejay"], environment)
-    expect(shown.out).toMatch(
-      /^ORGANISATION +PLANE +STATE +CHANGED +SUBSCRIPTION\nacme +production +active +\S+Z +sub_1$/
-    )
-    const other = yield* run(["recipients", "show", "si:lyra"], environment)
-    expect([other.exit, other.out]).toEqual([1, ""])
-    expect(other.err).toMatch(/^music-backend: si:lyra was never registered here/)
+it.live("webhooks and recipients list what arrived, and the registrations of an actor", function* () {
+  const { command, json } = yield* furnished
+  expect(yield* json("webhooks list")).toMatchObject({
+    items: [
+      {
+        plane: "production",
+        received_at: "2026-11-21T07:30:00.000Z",
+        aggregate: { type: "organization_membership", version: 4 },
+        data: { changed_fields: [] }
+      }
+    ],
+    next: null
   })
+  const shown = yield* command("recipients show si:deejay")
+  expect(shown.out).toMatch(/^acme +production +active +\S+Z +sub_1$/m)
 })
 
 describe("music-backend with a database", () => {
   it.live("reports a missing database, creates none, and names the next step", function* () {
-    const place = yield* freshPlace
+    const place = freshPlace()
     const { err, exit } = yield* run(["reports", "list"], { MUSIC_DATABASE_PATH: place })
     expect([exit, err]).toEqual([
       69,
@@ -432,79 +294,54 @@ describe("music-backend with a database", () => {
 
   it.live("reports a bad address as that setting, and needs no other setting", function* () {
     const { err, exit } = yield* run(["deliveries", "list"], { MUSIC_DATABASE_URL: "mysql://x:secret@y/z" })
-    expect(exit).toBe(78)
-    expect(err).toMatch(
-      /^music-backend: MUSIC_DATABASE_URL: must be an address .* See music-backend config\.$/
-    )
+    expect([exit, err]).toEqual([
+      78,
+      expect.stringMatching(
+        /^music-backend: MUSIC_DATABASE_URL: must be an address .* See music-backend config\.$/
+      )
+    ])
     expect(err).not.toContain("secret")
   })
 
   it.live("migrates an older version only on request, and names both versions", function* () {
-    const { environment, place } = yield* furnished
-    const current = yield* run(["migrate"], environment)
-    expect([current.exit, current.out]).toEqual([
-      0,
-      `SQLite database ${place} is at ${latestMigration} already`
-    ])
+    const migrate = (place: string) =>
+      Effect.map(run(["migrate", "--json"], { MUSIC_DATABASE_PATH: place }), ({ json }) => json)
+    const made = freshPlace()
+    const { to, ...rest } = (yield* migrate(made)) as { readonly to: number }
+    expect(rest).toEqual({ database: `SQLite database ${made}`, from: 0, migrated: true })
+    expect(yield* migrate(made)).toMatchObject({ from: to, to, migrated: false })
 
-    const old = yield* freshPlace
-    const script = readFileSync(
-      new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url),
-      "utf8"
-    )
-    yield* rawQuery(old, script)
-    const there = { MUSIC_DATABASE_PATH: old }
-    const refused = yield* run(["reports", "list"], there)
+    const old = freshPlace()
+    const first = new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url)
+    yield* rawQuery(old, readFileSync(first, "utf8"))
+    const refused = yield* run(["reports", "list"], { MUSIC_DATABASE_PATH: old })
     expect(refused.exit).toBe(69)
     expect(refused.err).toMatch(/older schema .*\(1, needed \d+\)\. Run music-backend migrate, or/)
-    const checked = yield* run(["check", "--json"], there)
-    expect(checked.json).toMatchObject({
-      checks: expect.arrayContaining([expect.objectContaining({ name: "database", status: "WARN" })])
-    })
-    const migrated = yield* run(["migrate"], there)
-    expect([migrated.exit, migrated.out]).toEqual([
-      0,
-      `SQLite database ${old}: migrated from 1, now at ${latestMigration}`
-    ])
-
-    const made = yield* freshPlace
-    const asJson = yield* run(["migrate", "--json"], { MUSIC_DATABASE_PATH: made })
-    expect(asJson.json).toEqual({
-      database: `SQLite database ${made}`,
-      from: 0,
-      to: latestMigration,
-      migrated: true
-    })
+    expect(yield* migrate(old)).toMatchObject({ from: 1, to, migrated: true })
   })
 
   it.live("backs up, verifies and restores, and replaces nothing without --overwrite", function* () {
-    const { environment, place } = yield* furnished
+    const { command, json, place } = yield* furnished
     const copy = `${place}.backup`
-    const made = yield* run(["backup", copy, "--json"], environment)
-    expect(made.json).toMatchObject({ file: copy, schema: latestMigration, rows: { reports: 4 } })
-    const again = yield* run(["backup", copy], environment)
-    expect([again.exit, again.err]).toEqual([
-      69,
-      `music-backend: the file ${copy} exists already. Choose another name, or add --overwrite.`
-    ])
-    const verified = yield* run(["restore", copy, "--verify"], {})
-    expect(verified.exit).toBe(0)
-    expect(verified.out).toMatch(
-      /^This backup is complete and can be restored\.\nfile +\S+\nsize +\S+ kB\nschema +\d+\nrows +.*4 reports/
-    )
+    expect(yield* json(`backup ${copy}`)).toMatchObject({ file: copy, rows: { reports: 4 } })
+    const again = yield* command(`backup ${copy}`)
+    expect([again.exit, again.err]).toEqual([69, expect.stringMatching(/exists already.*--overwrite\.$/)])
+    const verified = yield* command(`restore ${copy} --verify`)
+    expect([verified.exit, verified.out]).toEqual([0, expect.stringMatching(/^rows +.*4 reports/m)])
 
-    yield* run(["deliveries", "discard", "report:rep_failed", "--reason", "after the copy"], environment)
-    const refused = yield* run(["restore", copy], environment)
-    expect(refused.exit).toBe(69)
-    const restored = yield* run(["restore", copy, "--overwrite", "--json"], environment)
-    expect(restored.json).toMatchObject({ file: place, before: expect.stringContaining(place) })
-    const { json } = yield* run(["deliveries", "show", "report:rep_failed", "--json"], environment)
-    expect(json).toMatchObject({ last_failure: "422 validation_failed" })
+    yield* command("deliveries discard report:rep_failed --reason later")
+    expect((yield* command(`restore ${copy}`)).exit).toBe(69)
+    expect(yield* json(`restore ${copy} --overwrite`)).toMatchObject({
+      file: place,
+      before: expect.stringContaining(place)
+    })
+    expect(yield* json("deliveries show report:rep_failed")).toMatchObject({
+      last_failure: "422 validation_failed"
+    })
 
     writeFileSync(copy, "not a database")
-    const damaged = yield* run(["restore", copy, "--verify"], {})
-    expect(damaged.exit).toBe(1)
-    expect(damaged.err).toMatch(/^music-backend: .*\. [A-Z].*\.$/)
+    const damaged = yield* command(`restore ${copy} --verify`)
+    expect([damaged.exit, damaged.err]).toEqual([1, expect.stringMatching(/^music-backend: .*\. [A-Z].*\.$/)])
   })
 })
 
@@ -519,32 +356,24 @@ describe("music-backend config and openapi", () => {
     // A rare variable appears when it is set, with its credentials unseen.
     const rare = yield* run(["config"], { ...environment, HTTPS_PROXY: `http://user:${secret}@proxy` })
     expect(rare.out).toMatch(/^HTTPS_PROXY +set +environment/m)
-    expect(rare.out).not.toContain("sssss")
     const { err, exit, out } = yield* run(["config"], environment)
-    expect(out.split("\n")).toHaveLength(settingEntries.filter(({ rare }) => !rare).length + 1)
-    expect(out).toMatch(/^MUSIC_IAM_APP_SECRET +set +environment +this application's secret at IAM$/m)
-    expect(out).toMatch(/^MUSIC_IAM_URL +bad: must be an https URL/m)
-    expect(out).toMatch(/^MUSIC_ORG_ID +acme +environment/m)
-    expect(out).toMatch(/^MUSIC_MIN_CLI +0\.1\.0 +default/m)
-    expect(out).toMatch(/^MUSIC_GITHUB_TOKEN +unset +- +/m)
-    expect(out).not.toContain("sssss")
-    expect(err).toContain("The server does not start with these settings")
-    expect(exit).toBe(0)
+    expect(out.split("\n")).toHaveLength(settingEntries.filter((entry) => !entry.rare).length + 1)
+    for (const line of [
+      /^MUSIC_IAM_APP_SECRET +set +environment /m,
+      /^MUSIC_IAM_URL +bad: must be an https URL/m,
+      /^MUSIC_ORG_ID +acme +environment/m,
+      /^MUSIC_MIN_CLI +0\.1\.0 +default/m,
+      /^MUSIC_GITHUB_TOKEN +unset +- +/m
+    ])
+      expect(out).toMatch(line)
+    expect(rare.out + out).not.toContain("sssss")
+    expect([exit, err]).toEqual([0, expect.stringContaining("The server does not start with these settings")])
 
-    const changed = yield* run(["config", "--changed", "--json"], environment)
-    expect(changed.json).toMatchObject({
+    const { json } = yield* run(["config", "--changed", "--json"], environment)
+    const entry = { source: "environment", file: null, default: null, required: true, problem: null }
+    expect(json).toMatchObject({
       items: expect.arrayContaining([
-        {
-          name: "MUSIC_IAM_APP_SECRET",
-          value: null,
-          source: "environment",
-          file: null,
-          default: null,
-          required: true,
-          secret: true,
-          problem: null,
-          meaning: "this application's secret at IAM"
-        },
+        expect.objectContaining({ ...entry, name: "MUSIC_IAM_APP_SECRET", value: null, secret: true }),
         expect.objectContaining({ name: "MUSIC_TING_URL", source: "unset", problem: "is required" })
       ]),
       next: null

@@ -1,64 +1,66 @@
 /** Runs the command line in this process, with a given environment, and records its output. */
+import { execFileSync } from "node:child_process"
+import { createServer, type Socket } from "node:net"
 import * as Effect from "effect/Effect"
 import { runCommand } from "../../src/cli/Program.ts"
 import { Screen, type ScreenService } from "../../src/cli/Screen.ts"
 import { CliEnvironment } from "../../src/cli/Environment.ts"
 import type { Environment } from "../../src/layers/settings/Settings.ts"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
+import type { Kind } from "../layers/store/Stores.ts"
+import { root } from "../support/Process.ts"
+
+/** The bundle of the program, below `root`. */
+export const program = "dist/cli.js"
+export const build = () => {
+  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
+}
 
 export interface Run {
   readonly exit: number
   readonly out: string
   readonly err: string
-  /** The lines of progress. */
-  readonly progress: ReadonlyArray<string>
   /** Standard output as JSON. */
   readonly json: unknown
-}
-
-export interface Terminal {
-  readonly colours?: boolean
-  readonly columns?: number
 }
 
 /** Runs `music-backend` with these arguments. */
 export const run = (
   args: ReadonlyArray<string>,
   environment: Environment,
-  { colours = false, columns }: Terminal = {}
+  screen: Partial<ScreenService> = {}
 ): Effect.Effect<Run> =>
   Effect.gen(function* () {
-    const out: Array<string> = []
-    const err: Array<string> = []
-    const progress: Array<string> = []
-    const kept = (lines: Array<string>) => (text: string) =>
-      Effect.sync(() => {
-        lines.push(text)
-      })
-    const screen: ScreenService = {
-      colours,
-      columns,
-      watched: true,
-      out: kept(out),
-      err: kept(err),
-      progress: kept(progress)
-    }
+    const lines = { out: new Array<string>(), err: new Array<string>() }
+    const kept = (name: keyof typeof lines) => (text: string) =>
+      Effect.sync(() => void lines[name].push(text))
     const exit = yield* runCommand(args).pipe(
-      Effect.provideService(Screen, screen),
+      Effect.provideService(Screen, {
+        colours: false,
+        columns: undefined,
+        watched: true,
+        out: kept("out"),
+        err: kept("err"),
+        progress: () => Effect.void,
+        ...screen
+      }),
       // `--env-file` adds to it.
       Effect.provideService(CliEnvironment, { ...environment })
     )
-    const text = out.join("\n")
+    const out = lines.out.join("\n")
     return {
       exit,
-      out: text,
-      err: err.join("\n"),
-      progress,
+      out,
+      err: lines.err.join("\n"),
       get json(): unknown {
-        return JSON.parse(text)
+        return JSON.parse(out)
       }
     }
   })
+
+/** The environment that names this database. */
+export const environmentOf = ({ name }: Kind, place: string): Record<string, string> =>
+  name === "SQLite" ? { MUSIC_DATABASE_PATH: place } : { MUSIC_DATABASE_URL: place }
 
 /** An environment that configures every upstream of a world. */
 export const wholeEnvironment = (
@@ -70,3 +72,34 @@ export const wholeEnvironment = (
   MUSIC_DATABASE_PATH: place.databasePath,
   ...upstreamEnvironment(world)
 })
+
+/** A port of another program until the scope closes, which says `greeting` and ends, or accepts connections and says nothing. */
+export const tcpServer = (greeting?: string) =>
+  Effect.acquireRelease(
+    Effect.async<{
+      readonly port: number
+      readonly connections: () => number
+      readonly close: () => void
+    }>((resume) => {
+      const sockets = new Set<Socket>()
+      const server = createServer((socket) => {
+        sockets.add(socket)
+        socket.on("error", () => undefined)
+        if (greeting !== undefined) socket.end(greeting)
+      })
+      server.listen(0, "127.0.0.1", () => {
+        const address = server.address()
+        resume(
+          Effect.succeed({
+            port: typeof address === "object" && address !== null ? address.port : 0,
+            connections: () => sockets.size,
+            close: () => {
+              for (const socket of sockets) socket.destroy()
+              server.close()
+            }
+          })
+        )
+      })
+    }),
+    ({ close }) => Effect.sync(close)
+  )

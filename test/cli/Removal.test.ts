@@ -1,29 +1,29 @@
+/** Removing reports and discarding deliveries, one or by filter, beside a running server. */
 import { randomBytes } from "node:crypto"
 import { existsSync, readFileSync } from "node:fs"
-import { describe, expect } from "vitest"
+import { beforeAll, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
-import pg from "pg"
-import {
-  Anonymous,
-  DeliveryUpdate,
-  type StoreService,
-  Unverified,
-  Verified
-} from "../../src/services/Store.ts"
-import { onBoth, postgres, sampleLease, sampleReport } from "../layers/store/Stores.ts"
-import { run } from "./Harness.ts"
+import { Anonymous, DeliveryUpdate, type Reporter, Unverified, Verified } from "../../src/services/Store.ts"
+import { onBoth, postgres, sampleLease, sampleReport, withPgClient } from "../layers/store/Stores.ts"
+import { start } from "../support/Process.ts"
+import { awaited } from "../support/Waiting.ts"
+import { build, environmentOf, program, run } from "./Harness.ts"
 
+beforeAll(build)
+
+const hour = 3_600_000
 const secret = "Anna Person, 7 Harbor Street"
 const issue = { number: 57, url: "https://github.com/harbor/music/issues/57" }
-const personal = (id: string) =>
+const anna = Verified({ publicId: "c:anna-person" })
+
+const personal = (id: string, reporter: Reporter = anna) =>
   sampleReport({
     id,
     keyDigest: `key of ${id}`,
     createdAt: Date.now() - 60_000,
-    reporter: Verified({ publicId: "c:anna-person" }),
+    reporter,
     content: {
       message: `My address is ${secret}.`,
       pr: null,
@@ -33,229 +33,308 @@ const personal = (id: string) =>
     }
   })
 
-const lease = ({ deliveries }: StoreService) =>
-  Effect.flatMap(
-    deliveries.lease({
-      ...sampleLease(),
-      kinds: ["report"],
-      now: Date.now(),
-      leaseUntil: Date.now() + 60_000
-    }),
-    ([leased]) => (leased === undefined ? Effect.dieMessage("nothing is due") : Effect.succeed(leased))
-  )
+/** A report of `flood`, as the bound counts it. */
+const bytesEach = 3_056
 
-onBoth("music-backend reports remove", ({ freshPath, name, openStore, rawQuery }) => {
-  const environmentOf = (place: string): Record<string, string> =>
-    name === "SQLite" ? { MUSIC_DATABASE_PATH: place } : { MUSIC_DATABASE_URL: place }
+/** Id, reporter, hours of age. */
+type Row = readonly [id: string, reporter: Reporter, age: number]
+const flood: ReadonlyArray<Row> = [
+  ["rep_a1", Anonymous(), 1],
+  ["rep_a2", Anonymous(), 30],
+  ["rep_u1", Unverified(), 2],
+  ["rep_v1", Verified({ publicId: "c:ana" }), 1],
+  ["rep_v2", Verified({ publicId: "c:ana" }), 30],
+  ["rep_v3", Verified({ publicId: "c:eva" }), 1]
+]
 
-  it.scopedLive(
-    "deletes content and reporter beside a running server; a repetition gets its old answer and is neither stored nor filed",
-    function* () {
+const due = (count: number) => sampleLease({ count, now: Date.now(), leaseUntil: Date.now() + hour })
+
+onBoth("Removing reports", (kind) => {
+  const { freshPath, name, openStore, rawQuery } = kind
+  const isSqlite = name === "SQLite"
+
+  const opened = (rows: ReadonlyArray<Row>) =>
+    Effect.gen(function* () {
       const place = yield* freshPath
-      const environment = environmentOf(place)
       const store = yield* openStore(place)
-      const { deliveries, reports } = store
-      yield* reports.admit(personal("rep_1"), true)
-      const removed = yield* run(["reports", "remove", "rep_1", "--reason", "request 12"], environment)
-      expect([removed.exit, removed.err, removed.out.split("\n")]).toEqual([
-        0,
-        "",
-        [
-          "removed  rep_1: its content and its reporter are deleted from this database",
-          "remains  no issue: it was never sent to the tracker",
-          ...(name === "SQLite"
-            ? []
-            : [
-                "files    the database's files hold the old row until you run in it, at a quiet time: VACUUM FULL reports"
-              ]),
-          "backups  those from before hold it until they are deleted"
-        ]
-      ])
-
-      // The old answer, to the same person and to readers whom IAM did not verify; their names do not come back.
-      for (const reporter of [Verified({ publicId: "c:anna-person" }), Unverified(), Anonymous()]) {
-        const again = yield* reports.admit(
-          { ...personal("rep_2"), keyDigest: "key of rep_1", reporter },
+      for (const [id, reporter, age] of rows)
+        yield* store.reports.admit(
+          sampleReport({
+            id,
+            keyDigest: `key of ${id}`,
+            reporter,
+            createdAt: Date.now() - age * hour,
+            content: { message: "x".repeat(2_000), pr: null, attachments: [], context: null },
+            ...(reporter._tag === "Verified" ? {} : { network: "a" })
+          }),
           true
         )
-        expect(again).toMatchObject({ _tag: "Replayed", report: { id: "rep_1" } })
-      }
-      // The key stays bound to that content, for every reporter.
-      for (const reporter of [Verified({ publicId: "c:anna-person" }), Unverified(), Anonymous()]) {
-        const other = { ...personal("rep_2"), keyDigest: "key of rep_1", contentDigest: "other", reporter }
-        expect((yield* reports.admit(other, true))._tag).toBe("Conflict")
-      }
-      const shown = yield* run(["reports", "show", "rep_1"], environment)
-      expect([shown.exit, shown.out]).toEqual([0, expect.stringMatching(/^removed +\S+Z: request 12$/m)])
-      const { out: lines } = yield* run(["reports", "export"], environment)
-      const nameless = { id: "rep_1", reporter: null, request_id: null, removed: { reason: "request 12" } }
-      expect(JSON.parse(lines)).toMatchObject({ ...nameless, message: null, attachments: [] })
-      const { json } = yield* run(["reports", "show", "rep_1", "--json"], environment)
-      expect(json).toMatchObject({ ...nameless, message: null })
-      const listed = yield* run(["reports", "list"], environment)
-      expect(listed.out).toMatch(/ - +removed: request 12$/)
-      const asUnverified = ["reports", "list", "--reporter", "unverified", "--json"]
-      expect((yield* run(asUnverified, environment)).json).toMatchObject({ items: [] })
-      yield* reports.admit(
-        sampleReport({ id: "rep_4", keyDigest: "key of rep_4", reporter: Unverified() }),
-        false
+      /** `reason` is put behind `--reason`. */
+      const command = (line: string, reason?: string) =>
+        run(
+          [...line.split(" "), ...(reason === undefined ? [] : ["--reason", reason])],
+          environmentOf(kind, place)
+        )
+      const left = Effect.map(
+        rawQuery(
+          place,
+          "SELECT id FROM reports WHERE id NOT IN (SELECT id FROM report_removals) ORDER BY id"
+        ),
+        (found) => found.map(({ id }) => id)
       )
-      expect((yield* run(asUnverified, environment)).json).toMatchObject({ items: [{ id: "rep_4" }] })
-      for (const { out } of [removed, shown, listed]) expect(out).not.toMatch(/Anna|anna/)
-      expect(lines).not.toMatch(/Anna|anna/)
-
-      // Nothing is filed, not even by a retry.
-      for (const args of [
-        ["reports", "retry", "rep_1"],
-        ["deliveries", "retry", "report:rep_1"]
-      ])
-        expect((yield* run(args, environment)).exit).toBe(1)
-      expect(yield* deliveries.lease({ ...sampleLease(), now: Date.now() + 86_400_000 })).toEqual([])
-      expect(yield* deliveries.counts).toEqual([])
-
-      const twice = yield* run(["reports", "remove", "rep_1", "--reason", "again"], environment)
-      expect([twice.exit, twice.err]).toEqual([
-        1,
-        expect.stringMatching(/^music-backend: rep_1 was removed at \S+Z: request 12\. Its content/)
-      ])
-
-      // The total equals the rows, and stays so when retention removes the row; the record stays.
-      const [sum] = yield* rawQuery(
-        place,
-        `SELECT SUM(${name === "SQLite" ? "LENGTH(CAST(content AS BLOB))" : "OCTET_LENGTH(content)"} + 1000) AS bytes FROM reports`
+      const lease = Effect.flatMap(store.deliveries.lease(due(1)), ([leased]) =>
+        leased === undefined ? Effect.dieMessage("nothing is due") : Effect.succeed(leased)
       )
-      expect(yield* reports.storedBytes).toBe(Number(sum?.bytes))
-      expect(yield* store.retention.reports(Date.now())).toBe(2)
-      expect(yield* reports.storedBytes).toBe(0)
-      const later = yield* run(["reports", "show", "rep_1"], environment)
-      expect([later.exit, later.err]).toEqual([1, expect.stringContaining("rep_1 was removed at")])
+      const update = ({ fence, id }: Effect.Effect.Success<typeof lease>, change: DeliveryUpdate) =>
+        store.deliveries.update(id, fence, change)
+      const filed = () =>
+        DeliveryUpdate.Delivered({ at: Date.now(), issue: Option.some(issue), sweepAt: Option.none() })
+      /** The total equals the rows. */
+      const counted = Effect.gen(function* () {
+        const length = isSqlite ? "LENGTH(CAST(content AS BLOB))" : "OCTET_LENGTH(content)"
+        const [sum] = yield* rawQuery(place, `SELECT SUM(${length} + 1000) AS bytes FROM reports`)
+        expect(yield* store.reports.storedBytes).toBe(Number(sum?.bytes))
+      })
+      return { place, store, command, left, lease, update, filed, counted }
+    })
 
-      if (name === "SQLite")
-        for (const file of [place, `${place}-wal`])
-          expect([file, existsSync(file) && readFileSync(file).includes(secret)]).toEqual([file, false])
+  it.scopedLive("deletes content and reporter; a repetition is neither stored nor filed", function* () {
+    const { command, counted, place, store } = yield* opened([])
+    const { deliveries, reports } = store
+    yield* reports.admit(personal("rep_1"), true)
+    const removed = yield* command("reports remove rep_1", "request 12")
+    expect([removed.exit, removed.err]).toEqual([0, ""])
+    expect(removed.out).toContain("remains  no issue: it was never sent to the tracker")
+    expect(removed.out.includes("VACUUM FULL reports")).toBe(!isSqlite)
+
+    // The old answer, to the same person and to readers whom IAM did not verify; their names do not come back. The key stays bound.
+    for (const reporter of [anna, Unverified(), Anonymous()]) {
+      const again = { ...personal("rep_2", reporter), keyDigest: "key of rep_1" }
+      expect(yield* reports.admit(again, true)).toMatchObject({ _tag: "Replayed", report: { id: "rep_1" } })
+      const other = yield* reports.admit({ ...again, contentDigest: "other" }, true)
+      expect(other._tag).toBe("Conflict")
     }
-  )
+    const shown = yield* command("reports show rep_1 --json")
+    const nameless = { id: "rep_1", reporter: null, request_id: null, removed: { reason: "request 12" } }
+    expect(shown.json).toMatchObject({ ...nameless, message: null, attachments: [] })
+    const exported = yield* command("reports export")
+    expect(exported.json).toMatchObject({ ...nameless, message: null, attachments: [] })
+    const listed = yield* command("reports list")
+    expect(listed.out).toMatch(/removed: request 12$/)
+    for (const { out } of [removed, shown, exported, listed]) expect(out).not.toMatch(/Anna|anna/)
+    const unverified = "reports list --reporter unverified --json"
+    expect((yield* command(unverified)).json).toMatchObject({ items: [] })
 
-  it.scopedLive("refuses a report that is being filed, and names the issue of one that was", function* () {
-    const place = yield* freshPath
-    const environment = environmentOf(place)
-    const store = yield* openStore(place)
+    // Nothing is filed, not even by a retry.
+    for (const line of ["reports retry rep_1", "deliveries retry report:rep_1"])
+      expect((yield* command(line)).exit).toBe(1)
+    expect(yield* deliveries.lease({ ...sampleLease(), now: Date.now() + 24 * hour })).toEqual([])
+    expect(yield* deliveries.counts).toEqual([])
+    const twice = yield* command("reports remove rep_1", "again")
+    expect([twice.exit, twice.err]).toEqual([1, expect.stringMatching(/removed at \S+Z: request 12\./)])
+
+    // Retention removes the row; the record stays.
+    yield* counted
+    expect(yield* store.retention.reports(Date.now())).toBe(1)
+    expect(yield* reports.storedBytes).toBe(0)
+    const later = yield* command("reports show rep_1")
+    expect([later.exit, later.err]).toEqual([1, expect.stringContaining("rep_1 was removed at")])
+    if (isSqlite)
+      for (const file of [place, `${place}-wal`])
+        expect([file, existsSync(file) && readFileSync(file).includes(secret)]).toEqual([file, false])
+  })
+
+  it.scopedLive("refuses a report that is being filed; names the issue of one that was", function* () {
+    const { command, filed, lease, store, update } = yield* opened([])
     yield* store.reports.admit(personal("rep_1"), true)
-    const { fence, id } = yield* lease(store)
-    yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: Date.now() }))
-    const remove = ["reports", "remove", "rep_1", "--reason", "request 12", "--json"]
-    const refused = yield* run(remove, environment)
-    expect([refused.exit, refused.err]).toEqual([
-      1,
-      "music-backend: rep_1 is being filed at this moment: nothing was removed. Try again in a minute."
-    ])
+    const first = yield* lease
+    yield* update(first, DeliveryUpdate.Sending({ at: Date.now() }))
+    const refused = yield* command("reports remove rep_1", "request 12")
+    expect([refused.exit, refused.err]).toEqual([1, expect.stringContaining("nothing was removed")])
     expect(Option.map(yield* store.reports.find("rep_1"), ({ content }) => content.message)).toEqual(
       Option.some(`My address is ${secret}.`)
     )
-    yield* store.deliveries.update(
-      id,
-      fence,
-      DeliveryUpdate.Delivered({ at: Date.now(), issue: Option.some(issue), sweepAt: Option.none() })
-    )
-    const removed = yield* run(remove, environment)
-    expect(removed.json).toMatchObject({
+    yield* update(first, filed())
+    expect((yield* command("reports remove rep_1 --json", "request 12")).json).toMatchObject({
       id: "rep_1",
       status: "filed",
       issue,
-      delivery: { state: "delivered", finished_at: expect.stringMatching(/Z$/) },
+      delivery: { state: "delivered" },
       removed: { reason: "request 12" },
       remains: `the issue ${issue.url}: delete it in the tracker`,
-      vacuum: name === "SQLite" ? null : "VACUUM FULL reports"
+      vacuum: isSqlite ? null : "VACUUM FULL reports"
     })
 
     // An unknown outcome: the issue may exist, and is found by the reference in its text.
     yield* store.reports.admit(personal("rep_3"), true)
-    const second = yield* lease(store)
-    yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: Date.now() }))
-    yield* store.deliveries.update(
-      second.id,
-      second.fence,
-      DeliveryUpdate.Unknown({ availableAt: Date.now(), failure: "lost", searches: 0 })
-    )
-    const lost = yield* run(["reports", "remove", "rep_3", "--reason", "request 13"], environment)
+    const second = yield* lease
+    yield* update(second, DeliveryUpdate.Sending({ at: Date.now() }))
+    yield* update(second, DeliveryUpdate.Unknown({ availableAt: Date.now(), failure: "lost", searches: 0 }))
+    const lost = yield* command("reports remove rep_3", "request 13")
     expect(lost.out).toContain(`search the tracker for rep_3-${personal("rep_3").marker}`)
+  })
+
+  it.scopedLive("a dry run counts what all filters select together, and changes nothing", function* () {
+    const { command, left, place } = yield* opened(flood)
+    const counts = [
+      ["--anonymous", 3],
+      ["--anonymous --since 24h", 2],
+      ["--anonymous --reporter unverified", 1],
+      ["--reporter c:ana", 2],
+      ["--reporter c:ana --since 24h", 1],
+      ["--reporter c:ana --anonymous", 0],
+      ["--since 100h", 6]
+    ] as const
+    for (const [filters, reports] of counts) {
+      const { json } = yield* command(`reports remove ${filters} --dry-run --json`)
+      expect([filters, json]).toMatchObject([filters, { dry_run: true, reports, bytes: reports * bytesEach }])
+    }
+    const discarded = yield* command("deliveries discard --anonymous --dry-run --json")
+    expect(discarded.json).toEqual({ dry_run: true, deliveries: 3, bytes: 3 * bytesEach })
+
+    // Without a filter and an id, with both, or without a reason it is a usage error.
+    for (const [line, reason] of [
+      ["reports remove", "x"],
+      ["reports remove --dry-run"],
+      ["reports remove rep_a1 --anonymous", "x"],
+      ["reports remove rep_a1 --dry-run"],
+      ["reports remove --anonymous"],
+      ["reports remove --anonymous", " "],
+      ["reports remove --since yesterday", "x"],
+      ["deliveries discard"],
+      ["deliveries discard report:rep_a1 --anonymous"]
+    ] as const)
+      expect([line, (yield* command(line, reason)).exit]).toEqual([line, 64])
+    expect((yield* left).length).toBe(6)
+    expect(yield* rawQuery(place, "SELECT id FROM deliveries WHERE state <> 'waiting'")).toEqual([])
+  })
+
+  it.scopedLive("removes all that the filter selects, which the server counts no more", function* () {
+    const { command, left, place, store } = yield* opened(flood)
+    const before = yield* store.reports.storedBytes
+    const removed = yield* command("reports remove --anonymous --json", "a flood")
+    expect([removed.exit, removed.json]).toEqual([
+      0,
+      {
+        dry_run: false,
+        reports: 3,
+        bytes: 3 * bytesEach,
+        being_filed: [],
+        remains: [],
+        vacuum: isSqlite ? null : "VACUUM FULL reports"
+      }
+    ])
+    expect(yield* left).toEqual(["rep_v1", "rep_v2", "rep_v3"])
+    expect(yield* store.reports.storedBytes).toBeLessThan(before - 3 * 1_900)
+    expect(yield* rawQuery(place, "SELECT holder FROM room_holders WHERE plane = ''")).toEqual([])
+    const again = sampleReport({ id: "rep_again", keyDigest: "key of rep_a1", reporter: Anonymous() })
+    expect(yield* store.reports.admit(again, true)).toMatchObject({
+      _tag: "Replayed",
+      report: { id: "rep_a1" }
+    })
+    const twice = yield* command("reports remove --anonymous --json", "a flood")
+    expect(twice.json).toMatchObject({ reports: 0, bytes: 0 })
+    const leased = yield* store.deliveries.lease(due(10))
+    expect(leased.map(({ subject }) => subject).sort()).toEqual(["rep_v1", "rep_v2", "rep_v3"])
+  })
+
+  it.scopedLive("names what remains in the tracker, and what is being filed", function* () {
+    const { command, filed, lease, left, update } = yield* opened(flood)
+    const first = yield* lease
+    const sending = yield* lease
+    yield* update(first, filed())
+    const { err, exit, out } = yield* command("reports remove --since 100h", "a flood")
+    expect([exit, err]).toEqual([1, expect.stringContaining(`being filed: ${sending.subject}`)])
+    expect(out).toContain(`of ${first.subject} the issue ${issue.url}: delete it in the tracker`)
+    expect(yield* left).toEqual([sending.subject])
+  })
+
+  it.scopedLive("discards the deliveries of the selected reports, which are kept", function* () {
+    const { command, left, place, store } = yield* opened(flood)
+    yield* store.deliveries.discard("report:rep_a1", Date.now(), "by hand")
+    const discarded = yield* command("deliveries discard --anonymous", "a flood")
+    expect([discarded.exit, discarded.out]).toEqual([0, expect.stringContaining("of 2 reports")])
+    expect((yield* left).length).toBe(6)
+    const rows = yield* rawQuery(
+      place,
+      "SELECT id, last_failure FROM deliveries WHERE discarded_at IS NOT NULL ORDER BY id"
+    )
+    expect(rows.map((row) => Object.values(row))).toEqual([
+      ["report:rep_a1", "by hand"],
+      ["report:rep_a2", "a flood"],
+      ["report:rep_u1", "a flood"]
+    ])
+  })
+
+  it.scopedLive("a removal that was killed is repeated, and removes the rest", function* () {
+    const many = Array.from({ length: 300 }, (_, index): Row => [`rep_${index}`, Anonymous(), 1])
+    const { command, counted, left, place } = yield* opened(many)
+    const removals = Effect.map(rawQuery(place, "SELECT COUNT(*) AS count FROM report_removals"), ([row]) =>
+      Number(row?.count)
+    )
+    const args = ["reports", "remove", "--anonymous", "--reason", "a flood"]
+    const { child, ended } = start(process.execPath, [program, ...args], environmentOf(kind, place))
+    yield* awaited("the first removals", removals, (count) => count > 0)
+    child.kill("SIGKILL")
+    yield* Effect.promise(() => ended)
+    const done = yield* removals
+    const { exit, json } = yield* command("reports remove --anonymous --json", "a flood")
+    expect([exit, json]).toEqual([0, expect.objectContaining({ reports: 300 - done })])
+    expect([yield* removals, yield* left]).toEqual([300, []])
+    yield* counted
   })
 })
 
 it.scopedLive("reports remove names an issue that is filed while it waits, on Postgres", function* () {
   const place = yield* postgres.freshPath
-  const store = yield* postgres.openStore(place)
-  yield* store.reports.admit(personal("rep_1"), true)
-  const worker = yield* Effect.acquireRelease(
-    Effect.promise(async () => {
-      const client = new pg.Client({ connectionString: place })
-      await client.connect()
-      return client
-    }),
-    (client) => Effect.promise(() => client.end())
-  )
-  yield* Effect.promise(() =>
-    worker.query(`BEGIN;
-        UPDATE deliveries SET state = 'delivered', attempts = 1, finished_at = 1;
-        UPDATE reports SET issue_number = ${issue.number}, issue_url = '${issue.url}'`)
-  )
-  const removing = yield* Effect.fork(
-    run(["reports", "remove", "rep_1", "--reason", "request 14"], { MUSIC_DATABASE_URL: place })
-  )
-  // On a connection of its own: a transaction sees the activity of its first look only.
-  yield* postgres
-    .rawQuery(
-      place,
-      "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    .pipe(Effect.delay("20 millis"), Effect.repeat({ until: ({ length }) => length === 1 }))
-  yield* Effect.promise(() => worker.query("COMMIT"))
-  const { exit, out } = yield* Fiber.join(removing)
+  const { reports } = yield* postgres.openStore(place)
+  yield* reports.admit(personal("rep_1"), true)
+  const waiting =
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+  const { exit, out } = yield* withPgClient(place, async (worker) => {
+    await worker.query(`BEGIN;
+      UPDATE deliveries SET state = 'delivered', attempts = 1, finished_at = 1;
+      UPDATE reports SET issue_number = ${issue.number}, issue_url = '${issue.url}'`)
+    const remove = ["reports", "remove", "rep_1", "--reason", "request 14"]
+    const removing = Effect.runPromise(run(remove, { MUSIC_DATABASE_URL: place }))
+    // On a connection of its own: a transaction sees the activity of its first look only.
+    const lock = awaited("the lock", postgres.rawQuery(place, waiting), ({ length }) => length === 1)
+    await Effect.runPromise(lock)
+    await worker.query("COMMIT")
+    return removing
+  })
   expect([exit, out]).toEqual([0, expect.stringContaining(`the issue ${issue.url}: delete it`)])
 })
 
-/** Whether the files of the table, as they are on the disk, hold the text. */
-const filesHold = (place: string, text: string) =>
-  Effect.map(
+it.scopedLive("on Postgres the named statement removes the old row from the files", function* () {
+  // New, so that the reports are in their order in its files.
+  const place = yield* postgres.emptyPath
+  const { reports } = yield* postgres.openStore(place)
+  // Without repetitions, which Postgres would compress; and one at the end, so that the file is not cut.
+  for (const [id, text] of [
+    ["rep_1", secret],
+    ["rep_2", "Playback stops."]
+  ] as const) {
+    const report = personal(id)
+    const message = `${text} ${randomBytes(6_000).toString("base64")}`
+    yield* reports.admit({ ...report, content: { ...report.content, message, attachments: [] } }, false)
+  }
+  /** Whether the files of the table, as they are on the disk, hold the text. */
+  const filesHold = Effect.map(
     postgres.rawQuery(
       place,
       `CHECKPOINT;
-       SELECT BOOL_OR(POSITION('${text}'::bytea IN pg_read_binary_file(pg_relation_filepath(file))) > 0) AS holds
+       SELECT BOOL_OR(POSITION('${secret}'::bytea IN pg_read_binary_file(pg_relation_filepath(file))) > 0) AS holds
        FROM pg_class, LATERAL (VALUES (oid::regclass), (reltoastrelid::regclass)) AS files (file)
        WHERE oid = 'reports'::regclass`
     ),
     ([row]) => row?.holds
   )
-
-describe("music-backend reports remove, on Postgres", () => {
-  it.scopedLive("names the statement that removes the old row from the files", function* () {
-    // New, so that the reports are in their order in its files.
-    const place = yield* postgres.emptyPath
-    const { reports } = yield* postgres.openStore(place)
-    // Without repetitions, which Postgres would compress; and one at the end, so that the file is not cut.
-    for (const [id, text] of [
-      ["rep_1", secret],
-      ["rep_2", "Playback stops."]
-    ] as const)
-      yield* reports.admit(
-        {
-          ...personal(id),
-          content: {
-            ...personal(id).content,
-            message: `${text} ${randomBytes(6_000).toString("base64")}`,
-            attachments: []
-          }
-        },
-        false
-      )
-    const removed = yield* run(["reports", "remove", "rep_1", "--reason", "request 12"], {
-      MUSIC_DATABASE_URL: place
-    })
-    // Not enough: it frees the place, and does not overwrite it.
-    yield* postgres.rawQuery(place, "VACUUM reports")
-    expect(yield* filesHold(place, secret)).toBe(true)
-    const [, statement = ""] = /^files .*: (.+)$/m.exec(removed.out) ?? []
-    yield* postgres.rawQuery(place, statement)
-    expect(yield* filesHold(place, secret)).toBe(false)
-  })
+  const remove = ["reports", "remove", "rep_1", "--reason", "request 12"]
+  const { out } = yield* run(remove, { MUSIC_DATABASE_URL: place })
+  // Not enough: it frees the place, and does not overwrite it.
+  yield* postgres.rawQuery(place, "VACUUM reports")
+  expect(yield* filesHold).toBe(true)
+  yield* postgres.rawQuery(place, /^files .*: (.+)$/m.exec(out)?.[1] ?? "")
+  expect(yield* filesHold).toBe(false)
 })

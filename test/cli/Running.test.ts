@@ -1,4 +1,4 @@
-import { describe, expect } from "vitest"
+import { expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -12,56 +12,46 @@ import { postgres, sampleReport } from "../layers/store/Stores.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
 import { awaited } from "../support/Waiting.ts"
 
-describe("music-backend beside a running server", () => {
-  it.scopedLive("reports the server as ready; a retried report is filed at once", function* () {
-    const place = yield* postgres.freshPath
-    // Stored while no tracker was set, so it has no delivery.
-    yield* postgres.withStore(place, ({ reports }) =>
-      reports.admit(sampleReport({ id: "rep_1", createdAt: Date.now() }), false)
-    )
-    const world = yield* startUpstreams(Date.now)
-    const settings = {
-      ...settingsFor(world, {
-        bind: { host: "127.0.0.1", port: 0 },
-        databasePath: "",
-        logLevel: LogLevel.None,
-        logFormat: "json"
-      }),
-      databaseUrl: Option.some(Redacted.make(place))
-    }
-    const context = yield* Layer.build(Backend.pipe(Layer.provide(Layer.succeed(Settings, settings))))
-    const { url } = yield* Effect.provide(Listening, context)
-    const environment = {
-      ...wholeEnvironment(world, { port: Number(new URL(url).port), databasePath: "" }),
-      MUSIC_DATABASE_URL: place
-    }
+it.scopedLive("Beside a running server: check finds it; a retried report is filed at once", function* () {
+  const place = yield* postgres.freshPath
+  // Stored while no tracker was set, so it has no delivery.
+  const report = sampleReport({ id: "rep_1", createdAt: Date.now() })
+  yield* postgres.withStore(place, ({ reports }) => reports.admit(report, false))
+  const world = yield* startUpstreams(Date.now)
+  const settings = {
+    ...settingsFor(world, {
+      bind: { host: "127.0.0.1", port: 0 },
+      databasePath: "",
+      logLevel: LogLevel.None,
+      logFormat: "json"
+    }),
+    databaseUrl: Option.some(Redacted.make(place))
+  }
+  const context = yield* Layer.build(Backend.pipe(Layer.provide(Layer.succeed(Settings, settings))))
+  const { url } = yield* Effect.provide(Listening, context)
+  const environment = {
+    ...wholeEnvironment(world, { port: Number(new URL(url).port), databasePath: "" }),
+    MUSIC_DATABASE_URL: place
+  }
 
-    const checked = yield* run(["check"], environment)
-    expect(checked.out).toMatch(/^PASS +database +Postgres database 127\.0\.0\.1:\d+\/\w+, schema \d+$/m)
-    expect(checked.out).toMatch(/^PASS +server +runs at 127\.0\.0\.1:\d+ and is ready$/m)
-    expect(checked.exit).toBe(0)
+  const checked = yield* run(["check"], environment)
+  expect(checked.out).toMatch(/^PASS +database +Postgres database 127\.0\.0\.1:\d+\/\w+, schema \d+$/m)
+  expect(checked.out).toMatch(/^PASS +server +runs at 127\.0\.0\.1:\d+ and is ready$/m)
+  expect(checked.exit).toBe(0)
+  const other = { MUSIC_IAM_URL: world.ting.url, MUSIC_ORG_ID: "harbor" }
+  const foreign = yield* run(["check"], { ...environment, ...other })
+  expect(foreign.out).toMatch(
+    /^FAIL +server +the server at \S+ runs with another MUSIC_IAM_URL, MUSIC_ORG_ID\n +-> restart it/m
+  )
+  expect(foreign.exit).toBe(1)
 
-    const other = yield* startUpstreams(Date.now)
-    const foreign = yield* run(["check"], {
-      ...environment,
-      MUSIC_IAM_URL: other.iam.url,
-      MUSIC_ORG_ID: "harbor"
-    })
-    expect(foreign.out).toMatch(
-      /^FAIL +server +the server at 127\.0\.0\.1:\d+ runs with another MUSIC_IAM_URL, MUSIC_ORG_ID\n +-> restart it/m
-    )
-    expect(foreign.exit).toBe(1)
-
-    const retried = yield* run(["reports", "retry", "rep_1"], environment)
-    expect([retried.exit, retried.out]).toEqual([0, "rep_1 is due now (unknown)"])
-    const filed = yield* awaited(
-      "the filed report",
-      run(["reports", "list", "--status", "filed", "--json"], environment),
-      ({ json }) => JSON.stringify(json).includes("rep_1")
-    )
-    expect(filed.json).toMatchObject({
-      items: [{ id: "rep_1", issue: { number: 1 }, delivery: { state: "delivered" } }]
-    })
-    expect(world.tracker.issues("harbor/music")).toHaveLength(1)
-  })
+  expect((yield* run(["reports", "retry", "rep_1"], environment)).exit).toBe(0)
+  const filed = yield* awaited(
+    "the filed report",
+    run(["reports", "list", "--status", "filed", "--json"], environment),
+    ({ json }) => JSON.stringify(json).includes("rep_1")
+  )
+  const item = { id: "rep_1", issue: { number: 1 }, delivery: { state: "delivered" } }
+  expect(filed.json).toMatchObject({ items: [item] })
+  expect(world.tracker.issues("harbor/music")).toHaveLength(1)
 })

@@ -1,141 +1,129 @@
 import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
-import { parts } from "../../src/Backend.ts"
-import { adminServer } from "../../src/layers/observability/AdminServer.ts"
 import { toEnvelope } from "../../src/schema/Envelope.ts"
 import { Internal, MethodNotAllowed, NotFound } from "../../src/schema/Failure.ts"
 import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
-import { Store, type StoreService } from "../../src/services/Store.ts"
 import { calls, keyed } from "../http/SandboxCalls.ts"
-import { keptConsole } from "../support/Sandbox.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
-import { anyPort, startObserved } from "./Observed.ts"
-import { parseRaw, raw } from "../http/support.ts"
-import { rawServer } from "../layers/upstream/Simulated.ts"
+import { startObserved } from "./Observed.ts"
+import { headersOf, RawConnection } from "../world/RawHttp.ts"
 
-const ask = (url: string, method = "GET") =>
+const ask = (url: string, init: RequestInit = {}) =>
   Effect.promise(async () => {
-    const answer = await fetch(url, { method })
-    return { status: answer.status, headers: answer.headers, text: await answer.text() }
+    const { headers, status, text } = await fetch(url, init).then(async (answer) => ({
+      status: answer.status,
+      headers: Object.fromEntries(answer.headers),
+      text: await answer.text()
+    }))
+    return { status, headers, text }
   })
 
-/** The real store, except that storing a report waits for `wait`. */
-const delayedReports = (wait: Effect.Effect<void>): typeof parts.store =>
-  Layer.map(parts.store, (context) => {
-    const store = Context.get(context, Store)
-    const admit: StoreService["reports"]["admit"] = (report, deliver) =>
-      Effect.zipRight(wait, store.reports.admit(report, deliver))
-    return Context.add(context, Store, { ...store, reports: { ...store.reports, admit } })
-  })
-
-/** An admin server whose log is kept. */
-const quietServer = (metrics: Effect.Effect<string>) =>
-  adminServer({ host: "127.0.0.1", port: 0 }, metrics).pipe(Effect.withConsole(keptConsole().console))
+const ownId = expect.stringMatching(/^req_[0-9a-f]{32}$/)
 
 describe("The admin server", () => {
   it.scopedLive("answers GET and HEAD of two paths only, with a well-formed request id", function* () {
-    const { admin, base, log } = yield* startObserved({ settings: { adminBind: anyPort } })
+    const { admin, base, log } = yield* startObserved()
     const metrics = yield* ask(`${admin}/metrics?name=x`)
-    expect([metrics.status, metrics.headers.get("content-type")]).toEqual([
-      200,
-      "text/plain; version=0.0.4; charset=utf-8"
-    ])
+    expect(metrics.status).toBe(200)
     expect(metrics.text).toContain("# TYPE music_store_up gauge")
-    expect(Object.fromEntries(metrics.headers)).toMatchObject(securityHeaders)
-    expect((yield* ask(`${admin}/metrics`, "HEAD")).text).toBe("")
+    const contentType = "text/plain; version=0.0.4; charset=utf-8"
+    expect(metrics.headers).toMatchObject({ ...securityHeaders, "content-type": contentType })
+    expect((yield* ask(`${admin}/metrics`, { method: "HEAD" })).text).toBe("")
     expect(JSON.parse((yield* ask(`${admin}/healthz`)).text)).toMatchObject({ status: "ok" })
-    const others = [
-      ["/metrics", "POST"],
-      ["/healthz", "DELETE"],
-      ["/", "GET"],
-      ["/metrics/", "GET"],
-      ["/api/v1/version", "GET"],
-      ["/nowhere", "PUT"]
-    ] as const
-    const answers = yield* Effect.forEach(others, ([path, method]) => ask(`${admin}${path}`, method))
-    expect(answers.map(({ status }) => status)).toEqual([405, 405, 404, 404, 404, 404])
-    for (const { headers, status, text } of answers) {
-      expect(JSON.parse(text)).toEqual(
-        toEnvelope(status === 405 ? new MethodNotAllowed({}) : new NotFound({}))
-      )
-      expect(headers.get("content-type")).toBe("application/json")
-      expect(headers.get("cache-control")).toBe("no-store")
-      expect(Object.fromEntries(headers)).toMatchObject(securityHeaders)
-      expect(headers.get("x-request-id")).toMatch(/^req_[0-9a-f]{32}$/)
-      expect(headers.get("allow")).toBe(status === 405 ? "GET, HEAD" : null)
+    for (const [path, method, failure] of [
+      ["/metrics", "POST", new MethodNotAllowed({})],
+      ["/healthz", "DELETE", new MethodNotAllowed({})],
+      ["/", "GET", new NotFound({})],
+      ["/metrics/", "GET", new NotFound({})],
+      ["/api/v1/version", "GET", new NotFound({})],
+      ["/nowhere", "PUT", new NotFound({})]
+    ] as const) {
+      const { headers, status, text } = yield* ask(`${admin}${path}`, { method })
+      expect([path, JSON.parse(text)]).toEqual([path, toEnvelope(failure)])
+      expect(status).toBe(failure._tag === "NotFound" ? 404 : 405)
+      expect(headers).toMatchObject({
+        ...securityHeaders,
+        "content-type": "application/json",
+        "cache-control": "no-store",
+        "x-request-id": ownId
+      })
+      expect(headers.allow).toBe(status === 405 ? "GET, HEAD" : undefined)
     }
-    expect(metrics.headers.get("x-request-id")).toMatch(/^req_[0-9a-f]{32}$/)
     for (const [given, kept] of [
       ["scrape-0001", "scrape-0001"],
-      ["short", expect.stringMatching(/^req_[0-9a-f]{32}$/)],
-      [`oat_${"a".repeat(43)}`, expect.stringMatching(/^req_[0-9a-f]{32}$/)]
-    ] as const) {
-      const answer = yield* Effect.promise(() =>
-        fetch(`${admin}/nowhere`, { headers: { "x-request-id": given } })
-      )
-      expect(answer.headers.get("x-request-id")).toEqual(kept)
+      ["short", ownId],
+      [`oat_${"a".repeat(43)}`, ownId]
+    ]) {
+      const { headers } = yield* ask(`${admin}/nowhere`, { headers: { "x-request-id": given } })
+      expect(headers["x-request-id"]).toEqual(kept)
     }
     expect((yield* ask(`${base}/metrics`)).status).toBe(404)
     expect(log.filter((line) => line.includes("not authenticated"))).toEqual([])
   })
 
-  it.scopedLive.each<[string, string, number]>([
-    ["no HTTP", "garbage\r\n\r\n", 400],
-    ["two framings", "GET /healthz HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400],
-    ["oversized headers", `GET /healthz HTTP/1.1\r\nX: ${"x".repeat(17_000)}\r\n\r\n`, 431]
-  ])("refuses %s with the envelope, and ends the connection", function* ([, text, status]) {
-    const url = yield* quietServer(Effect.succeed(""))
-    const answer = parseRaw(yield* raw({ port: Number(new URL(url).port) }, text))
-    expect([answer.status, JSON.parse(answer.text)]).toMatchObject([
-      status,
-      { error: { code: "invalid_input" } }
-    ])
-    expect(answer.headers).toMatchObject({
-      ...securityHeaders,
-      "cache-control": "no-store",
-      connection: "close"
-    })
-    expect(answer.headers["x-request-id"]).toMatch(/^req_[0-9a-f]{32}$/)
+  it.scopedLive("refuses malformed HTTP with the envelope, and ends the connection", function* () {
+    const { admin } = yield* startObserved()
+    for (const [text, status] of [
+      ["garbage\r\n\r\n", 400],
+      ["GET /healthz HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400],
+      [`GET /healthz HTTP/1.1\r\nX: ${"x".repeat(17_000)}\r\n\r\n`, 431]
+    ] as const) {
+      const { answers, fault } = yield* Effect.promise(async () => {
+        const connection = await RawConnection.open(Number(new URL(admin).port))
+        return connection.exchange({ pieces: [Buffer.from(text)], methods: ["GET"], last: true })
+      })
+      const [answer = { status: 0, headers: [], body: Buffer.alloc(0) }] = answers
+      expect([answers.length, fault, answer.status]).toEqual([1, undefined, status])
+      expect(JSON.parse(answer.body.toString())).toMatchObject({ error: { code: "invalid_input" } })
+      const expected = {
+        ...securityHeaders,
+        "cache-control": "no-store",
+        connection: "close",
+        "x-request-id": ownId
+      }
+      for (const [name, value] of Object.entries(expected)) expect(headersOf(answer, name)).toEqual([value])
+    }
   })
 
   it.scopedLive("answers a defect with 500 and the envelope, and logs it under the request id", function* () {
-    const { console, lines } = keptConsole()
-    const url = yield* adminServer({ host: "127.0.0.1", port: 0 }, Effect.dieMessage("a defect")).pipe(
-      Effect.withConsole(console)
-    )
-    const { headers, status, text } = yield* ask(`${url}/metrics`)
+    const { admin, log } = yield* startObserved({
+      change: (store) => ({ ...store, backups: { ...store.backups, last: Effect.dieMessage("a defect") } })
+    })
+    const { headers, status, text } = yield* ask(`${admin}/metrics`)
     expect([status, JSON.parse(text)]).toEqual([500, toEnvelope(new Internal({}))])
-    const log = lines.join("\n")
-    expect(log).toContain("a defect")
-    expect(log).toContain(headers.get("x-request-id") ?? "none")
+    const lines = log.filter((line) => line.includes("a defect"))
+    expect(lines.join()).toContain(headers["x-request-id"])
   })
 
   it.scopedLive("does not start the server when its address is in use, and names the address", function* () {
-    const port = Number(new URL((yield* rawServer(() => {})).url).port)
-    const failure = yield* startObserved({
-      settings: { adminBind: Option.some({ host: "127.0.0.1", port }) }
-    }).pipe(Effect.flip)
+    const taken = new URL((yield* startObserved()).admin)
+    const adminBind = Option.some({ host: taken.hostname, port: Number(taken.port) })
+    const failure = yield* Effect.flip(startObserved({ settings: { adminBind } }))
     expect(failure).toMatchObject({ _tag: "AdminListenFailed" })
-    expect(failure.reason).toContain(`cannot listen on 127.0.0.1:${port}`)
+    expect(failure.reason).toContain(`cannot listen on ${taken.host}`)
   })
 
   it.scopedLive("answers while the API drains, and closes after it", function* () {
     const scope = yield* Scope.make()
     const reached = yield* Effect.makeLatch(false)
     const release = yield* Effect.makeLatch(false)
-    const server = yield* Scope.extend(
-      startObserved({
-        settings: { adminBind: anyPort },
-        parts: { store: delayedReports(Effect.zipRight(reached.open, release.await)) }
-      }),
-      scope
-    )
+    const server = yield* startObserved({
+      change: (store) => ({
+        ...store,
+        reports: {
+          ...store.reports,
+          admit: (report, deliver) =>
+            Effect.zipRight(
+              reached.open,
+              Effect.zipRight(release.await, store.reports.admit(report, deliver))
+            )
+        }
+      })
+    }).pipe(Scope.extend(scope))
     const { get, post } = calls(server)
     const last = yield* Effect.fork(post("/api/v1/reports", { message: "The player stops." }, keyed()))
     yield* reached.await
@@ -145,15 +133,12 @@ describe("The admin server", () => {
       until: Option.match({ onNone: () => true, onSome: ({ status }) => status !== 200 })
     })
     const samples = parse(yield* scrape(server.admin))
-    expect([
-      sum(samples, "music_check", { check: "serving", state: "failed" }),
-      sum(samples, "music_http_requests_in_flight")
-    ]).toEqual([1, 1])
+    expect(sum(samples, "music_check", { check: "serving", state: "failed" })).toBe(1)
+    expect(sum(samples, "music_http_requests_in_flight")).toBe(1)
     yield* release.open
     expect((yield* last).status).toBe(200)
     yield* closing
-    expect(
-      Exit.isFailure(yield* Effect.exit(Effect.tryPromise(() => fetch(`${server.admin}/healthz`))))
-    ).toBe(true)
+    const after = yield* Effect.exit(Effect.tryPromise(() => fetch(`${server.admin}/healthz`)))
+    expect(Exit.isFailure(after)).toBe(true)
   })
 })

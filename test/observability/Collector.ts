@@ -3,15 +3,14 @@ import type { IncomingHttpHeaders } from "node:http"
 import * as Effect from "effect/Effect"
 import { rawServer } from "../layers/upstream/Simulated.ts"
 
-interface Value {
-  readonly stringValue?: string
-  readonly intValue?: string | number
-  readonly doubleValue?: number
-  readonly boolValue?: boolean
-}
 interface KeyValue {
   readonly key: string
-  readonly value: Value
+  readonly value: {
+    readonly stringValue?: string
+    readonly intValue?: string | number
+    readonly doubleValue?: number
+    readonly boolValue?: boolean
+  }
 }
 
 export interface Span {
@@ -46,29 +45,23 @@ export const attributesOf = (attributes: ReadonlyArray<KeyValue>): Readonly<Reco
     ])
   )
 
-export const startCollector = () =>
-  Effect.suspend(() => {
-    const received: Array<Received> = []
-    const server = rawServer((request, response) => {
-      const chunks: Array<Buffer> = []
-      request.on("data", (chunk: Buffer) => chunks.push(chunk))
-      request.on("end", () => {
-        received.push({ path: request.url ?? "", headers: request.headers, body: Buffer.concat(chunks) })
-        response.writeHead(200, { "content-type": "application/json" }).end("{}")
-      })
-    })
-    return Effect.map(server, ({ url }) => ({ url, received }))
+export const startCollector = () => {
+  const received: Array<Received> = []
+  const server = rawServer(async (request, response) => {
+    const body = Buffer.concat(await request.toArray())
+    received.push({ path: request.url ?? "", headers: request.headers, body })
+    response.writeHead(200, { "content-type": "application/json" }).end("{}")
   })
+  return Effect.map(server, ({ url }) => ({ url, received }))
+}
 
-const tracesIn = (received: ReadonlyArray<Received>): ReadonlyArray<Traces> =>
+const resourcesIn = (received: ReadonlyArray<Received>) =>
   received
     .filter(({ path }) => path === "/v1/traces")
-    .map(({ body }): Traces => JSON.parse(body.toString("utf8")))
+    .flatMap(({ body }) => (JSON.parse(body.toString("utf8")) as Traces).resourceSpans)
 
 export const spansIn = (received: ReadonlyArray<Received>): ReadonlyArray<Span> =>
-  tracesIn(received).flatMap(({ resourceSpans }) =>
-    resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans))
-  )
+  resourcesIn(received).flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans))
 
 export const resourceIn = (received: ReadonlyArray<Received>) =>
-  attributesOf(tracesIn(received)[0]?.resourceSpans[0]?.resource.attributes ?? [])
+  attributesOf(resourcesIn(received)[0]?.resource.attributes ?? [])

@@ -1,7 +1,6 @@
 /** The real server against the simulators, with settings of the test; keeps its log. */
-import { mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
 import { join } from "node:path"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
@@ -9,7 +8,9 @@ import * as Option from "effect/Option"
 import { Admin, makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
 import { type OtlpTarget, Settings, type SettingsValues } from "../../src/services/Settings.ts"
+import { Store, type StoreService } from "../../src/services/Store.ts"
 import { keptConsole } from "../support/Sandbox.ts"
+import { temporaryFolder } from "../world/SqliteTemplate.ts"
 
 /** The settings of one signal that goes to a collector of the tests. */
 export const otlpTo = (url: string): OtlpTarget => ({
@@ -22,19 +23,12 @@ export const otlpTo = (url: string): OtlpTarget => ({
 
 export const everything = { parentBased: true, ratio: 1 }
 
-const scratch = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-observed-"))),
-  (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
-)
-
-export const anyPort = Option.some({ host: "127.0.0.1", port: 0 })
-
-/** `otlp` is the base address of a collector. */
 export const startObserved = (
   options: {
+    /** The base address of a collector. */
     readonly otlp?: string
     readonly settings?: Partial<SettingsValues>
-    readonly parts?: Partial<typeof parts>
+    readonly change?: (store: StoreService) => StoreService
   } = {}
 ) =>
   Effect.gen(function* () {
@@ -42,7 +36,7 @@ export const startObserved = (
     const world = yield* startUpstreams(() => Date.now())
     const settings = settingsFor(world, {
       bind: { host: "127.0.0.1", port: 0 },
-      databasePath: join(yield* scratch, "music.sqlite"),
+      databasePath: join(yield* temporaryFolder, "music.sqlite"),
       logLevel: LogLevel.Info,
       logFormat: "json"
     })
@@ -54,9 +48,13 @@ export const startObserved = (
         intervalMillis: 5_000
       }))
     }
+    const adminBind = Option.some({ host: "127.0.0.1", port: 0 })
+    const store: typeof parts.store = Layer.map(parts.store, (context) =>
+      Context.add(context, Store, (options.change ?? ((same) => same))(Context.get(context, Store)))
+    )
     const context = yield* Layer.build(
-      makeBackend({ ...parts, ...options.parts }).pipe(
-        Layer.provide(Layer.succeed(Settings, { ...settings, openTelemetry, ...options.settings }))
+      makeBackend({ ...parts, store }).pipe(
+        Layer.provide(Layer.succeed(Settings, { ...settings, adminBind, openTelemetry, ...options.settings }))
       )
     ).pipe(Effect.withConsole(console))
     const { url } = yield* Effect.provide(Listening, context)

@@ -6,7 +6,6 @@ import { afterAll, describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { checkSettings } from "../../../src/layers/diagnostics/SettingsCheck.ts"
 import { type Environment, readSettings } from "../../../src/layers/settings/Settings.ts"
 import { settingEntries } from "../../../src/layers/settings/SettingsTable.ts"
 import { testApplicationSecret, testEnvironment } from "../../support/Settings.ts"
@@ -25,27 +24,21 @@ const fileOf = (content: string): string => {
 
 const secrets = settingEntries.filter(({ secret }) => secret === true).map(({ name }) => name)
 
+const sampleOf = (name: string): string => {
+  const table = /^MUSIC_(.*)_TABLE_KEY$/.exec(name)?.[1]?.toLowerCase().replaceAll("_", "")
+  if (table !== undefined) return `table-music${table}-${"a".repeat(32)}`
+  return /proxy$/i.test(name)
+    ? `http://user:hidden-${name.slice(0, -6).toLowerCase()}@proxy.example:3128/`
+    : `authorization=Bearer%20${name.toLowerCase()}`
+}
+
 /** A valid text of each secret. */
 const samples: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(secrets.map((name) => [name, sampleOf(name)])),
   ...testEnvironment,
   MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: "p".repeat(40),
   MUSIC_DATABASE_URL: "postgres://music:hidden@db.example/music",
-  MUSIC_GITHUB_TOKEN: "ghp_hidden",
-  ...Object.fromEntries(
-    [
-      ["BACKEND", "musicbackend"],
-      ["CLIDAEMON", "musicclidaemon"],
-      ["FRONTEND_ANALYTICS", "musicfrontendanalytics"],
-      ["FRONTEND_EVENTS", "musicfrontendevents"]
-    ].map(([name, table]) => [`MUSIC_${name}_TABLE_KEY`, `table-${table}-${"a".repeat(32)}`])
-  ),
-  https_proxy: "http://user:hidden-https@proxy.example:3128/",
-  HTTPS_PROXY: "http://user:hidden-https@proxy.example:3128/",
-  http_proxy: "http://user:hidden-http@proxy.example:3128/",
-  HTTP_PROXY: "http://user:hidden-http@proxy.example:3128/",
-  OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20hidden",
-  OTEL_EXPORTER_OTLP_TRACES_HEADERS: "authorization=Bearer%20traces",
-  OTEL_EXPORTER_OTLP_METRICS_HEADERS: "authorization=Bearer%20metrics"
+  MUSIC_GITHUB_TOKEN: "ghp_hidden"
 }
 
 const others: Environment = {
@@ -56,17 +49,10 @@ const others: Environment = {
   OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318"
 }
 
-const inVariables: Environment = { ...others, ...samples }
-
-const inFiles = (lineEnd: string): Environment => ({
-  ...others,
-  ...Object.fromEntries(
-    secrets.flatMap((name) => [
-      [name, ""],
-      [`${name}_FILE`, fileOf(`${samples[name]}${lineEnd}`)]
-    ])
-  )
-})
+const inFiles = (lineEnd: string): Environment => {
+  const files = secrets.map((name) => [`${name}_FILE`, fileOf(`${samples[name]}${lineEnd}`)])
+  return { ...others, ...Object.fromEntries([...secrets.map((name) => [name, ""]), ...files]) }
+}
 
 const problemOf = (given: Environment): string | undefined =>
   readSettings({ ...testEnvironment, MUSIC_IAM_APP_SECRET: "", ...given }).problems.find(
@@ -77,12 +63,10 @@ describe("A secret in a file", () => {
   it.each(["", "\n", "\r\n"])("is the value of its setting, without one final line end (%j)", (lineEnd) => {
     const read = readSettings(inFiles(lineEnd))
     expect(read.problems).toEqual([])
-    expect(read).toEqual(readSettings(inVariables))
-    const { databaseUrl, iam, openTelemetry } = read.settings
+    expect(read).toEqual(readSettings({ ...others, ...samples }))
+    const { databaseUrl, iam } = read.settings
     expect(Redacted.value(iam.applicationSecret)).toBe(testApplicationSecret)
     expect(Redacted.value(Option.getOrThrow(databaseUrl))).toContain("hidden")
-    const header = Option.getOrThrow(openTelemetry.traces).headers.get("authorization")
-    expect(header === undefined ? undefined : Redacted.value(header)).toBe("Bearer traces")
   })
 
   it("may be a link to a file in a linked folder, as Kubernetes mounts it", () => {
@@ -109,57 +93,33 @@ describe("A secret in a file", () => {
     ["is no regular file", pipe],
     // Root reads every file.
     ...(process.getuid?.() === 0 ? [] : [["cannot be read by this user", unreadable] as const])
-  ])("that %s is a problem of its setting, which names the variable and not the path", (reason, path) => {
-    const environment = { MUSIC_IAM_APP_SECRET_FILE: path }
-    expect(problemOf(environment)).toBe(`the file of MUSIC_IAM_APP_SECRET_FILE ${reason}`)
+  ])("that %s is a problem of its setting, which does not name the path", (reason, path) => {
+    const problem = `the file of MUSIC_IAM_APP_SECRET_FILE ${reason}`
+    expect(problemOf({ MUSIC_IAM_APP_SECRET_FILE: path })).toBe(problem)
   })
 
-  it("is refused by the same rule as in a variable, and its content is not quoted", () => {
-    expect(problemOf({ MUSIC_IAM_APP_SECRET_FILE: fileOf(`${testApplicationSecret}\n\n`) })).toBe(
-      "must be ask_ and 43 characters of A-Z, a-z, 0-9, _ and -; it is in the file of MUSIC_IAM_APP_SECRET_FILE"
+  it("is refused by the same rule as in a variable, and beside the same secret in a variable", () => {
+    const doubled = { MUSIC_IAM_APP_SECRET_FILE: fileOf(`${testApplicationSecret}\n\n`) }
+    expect(problemOf(doubled)).toMatch(
+      /^must be ask_ and 43 .*; it is in the file of MUSIC_IAM_APP_SECRET_FILE$/
     )
-  })
-
-  it("is refused beside the same secret in a variable", () => {
-    const path = fileOf(testApplicationSecret)
-    expect(problemOf({ MUSIC_IAM_APP_SECRET: testApplicationSecret, MUSIC_IAM_APP_SECRET_FILE: path })).toBe(
-      "is set, and MUSIC_IAM_APP_SECRET_FILE too: remove one of them"
-    )
-  })
-
-  it.live(
-    "is shown by config as the name of its file, and a name that leads nowhere is not shown",
-    function* () {
-      const environment: Environment = { ...inFiles("\n"), MUSIC_GITHUB_TOKEN_FILE: "ghp_in_the_wrong_place" }
-      const text = yield* run(["config"], environment)
-      expect(text.out).toMatch(new RegExp(`MUSIC_IAM_APP_SECRET +set +file ${folder}/secret-\\d+ `))
-      expect(text.out).toContain("the file of MUSIC_GITHUB_TOKEN_FILE does not exist")
-      const { json, out } = yield* run(["config", "--changed", "--json"], environment)
-      expect(json).toMatchObject({
-        items: expect.arrayContaining([
-          expect.objectContaining({
-            name: "MUSIC_DATABASE_URL",
-            source: "file",
-            file: environment.MUSIC_DATABASE_URL_FILE,
-            value: null
-          })
-        ])
-      })
-      for (const secret of [...secrets.map((name) => samples[name] ?? name), "ghp_in_the_wrong_place"])
-        expect([text.out, text.err, out].filter((shown) => shown.includes(secret))).toEqual([])
+    const both = {
+      MUSIC_IAM_APP_SECRET: testApplicationSecret,
+      MUSIC_IAM_APP_SECRET_FILE: fileOf(testApplicationSecret)
     }
-  )
+    expect(problemOf(both)).toBe("is set, and MUSIC_IAM_APP_SECRET_FILE too: remove one of them")
+  })
 
-  it("is known to check, which warns of a file for a setting that is no secret", () => {
-    const environment = inFiles("\n")
-    const { problems } = readSettings(environment)
-    expect(checkSettings(environment, problems)).toMatchObject([
-      { status: "PASS", found: expect.stringMatching(/^14 set/) }
-    ])
-    const wrong = { ...environment, MUSIC_BIND_FILE: "/run/bind", MUSIC_GITHUB_TOKN_FILE: "/run/token" }
-    expect(checkSettings(wrong, problems).slice(1)).toMatchObject([
-      { status: "WARN", found: "MUSIC_BIND_FILE has no effect: only secrets are read from files" },
-      { status: "WARN", fix: "rename it to MUSIC_GITHUB_TOKEN_FILE" }
-    ])
+  it.live("is shown by config as the name of its file; a name that leads nowhere is not shown", function* () {
+    const environment: Environment = { ...inFiles("\n"), MUSIC_GITHUB_TOKEN_FILE: "ghp_in_the_wrong_place" }
+    const text = yield* run(["config"], environment)
+    expect(text.out).toMatch(new RegExp(`MUSIC_IAM_APP_SECRET +set +file ${folder}/secret-\\d+ `))
+    expect(text.out).toContain("the file of MUSIC_GITHUB_TOKEN_FILE does not exist")
+    const { json, out } = yield* run(["config", "--changed", "--json"], environment)
+    const file = environment.MUSIC_DATABASE_URL_FILE
+    const shown = { name: "MUSIC_DATABASE_URL", source: "file", file, value: null }
+    expect(json).toMatchObject({ items: expect.arrayContaining([expect.objectContaining(shown)]) })
+    for (const secret of [...secrets.map((name) => samples[name] ?? name), "ghp_in_the_wrong_place"])
+      expect([text.out, text.err, out].filter((printed) => printed.includes(secret))).toEqual([])
   })
 })

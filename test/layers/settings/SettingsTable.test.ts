@@ -1,8 +1,8 @@
 import { execFileSync } from "node:child_process"
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { describe, expect, it } from "@effect/vitest"
+import { afterAll, describe, expect, it } from "@effect/vitest"
 import { renderApiPage, renderEnvExample } from "../../../scripts/settings/documents.ts"
 import { readSettings } from "../../../src/layers/settings/Settings.ts"
 import { settingEntries } from "../../../src/layers/settings/SettingsTable.ts"
@@ -11,7 +11,6 @@ import { testEnvironment } from "../../support/Settings.ts"
 const text = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), "utf8")
 
 const own = settingEntries.filter(({ name }) => name.startsWith("MUSIC_"))
-const standard = settingEntries.filter(({ name }) => name.startsWith("OTEL_"))
 
 describe("The table of settings", () => {
   it("is the source of .env.example and docs/api.md; npm run settings writes them", () => {
@@ -21,16 +20,8 @@ describe("The table of settings", () => {
 
   it("holds the defaults of absent settings", () => {
     const defaults = Object.fromEntries(settingEntries.map((entry) => [entry.name, entry.default]))
-    for (const given of [
-      testEnvironment,
-      { ...testEnvironment, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318" }
-    ])
-      expect(readSettings({ ...defaults, ...given })).toEqual(readSettings(given))
-  })
-
-  it("requires exactly the settings that the tests set", () => {
-    const required = own.filter((entry) => entry.required === true).map(({ name }) => name)
-    expect(required).toEqual(Object.keys(testEnvironment))
+    const given = { ...testEnvironment, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318" }
+    expect(readSettings({ ...defaults, ...given })).toEqual(readSettings(given))
   })
 
   // Every text is a path.
@@ -44,16 +35,6 @@ describe("The table of settings", () => {
       expect(problems.length).toBe(1 + partner)
     }
   )
-
-  it("agrees with docs/observability.md on OpenTelemetry's variables", () => {
-    const page = text("docs/observability.md")
-    for (const entry of standard.filter(
-      ({ name }) => !/_(?:TRACES|METRICS)_(?!EXPORTER|SAMPLER)/.test(name)
-    )) {
-      expect(page).toContain(`\`${entry.name}\``)
-      expect(page).toContain(entry.default ?? entry.name)
-    }
-  })
 })
 
 /** All characters that a shell interprets. */
@@ -74,20 +55,14 @@ const filledIn = (): string =>
 const recipes = [...text(".env.example").matchAll(/^# {3}(.+)$/gm)].map(([, line = ""]) => line)
 const recipeWith = (words: string): string => recipes.find((line) => line.includes(words)) ?? ""
 
-const inFolder = <A>(use: (run: (script: string) => string, folder: string) => A): A => {
-  const folder = mkdtempSync(join(tmpdir(), "music-environment-"))
-  const run = (script: string) =>
-    execFileSync("sh", ["-c", script], {
-      cwd: folder,
-      encoding: "utf8",
-      env: { PATH: process.env.PATH ?? "" },
-      stdio: ["ignore", "pipe", "pipe"]
-    })
-  try {
-    return use(run, folder)
-  } finally {
-    rmSync(folder, { recursive: true, force: true })
-  }
+const folder = mkdtempSync(join(tmpdir(), "music-environment-"))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+/** Runs a recipe beside this `.env`. */
+const run = (environmentFile: string, script: string) => {
+  writeFileSync(join(folder, ".env"), environmentFile)
+  const env = { PATH: process.env.PATH ?? "" }
+  return execFileSync("sh", ["-c", script], { cwd: folder, encoding: "utf8", env, stdio: "pipe" })
 }
 
 const settingsIn = (lines: ReadonlyArray<string>) =>
@@ -98,35 +73,24 @@ const settingsIn = (lines: ReadonlyArray<string>) =>
   )
 
 describe("The recipe of .env.example", () => {
-  it("sets the required settings alone: a later default is no line to correct", () =>
-    inFolder((run, folder) => {
-      writeFileSync(join(folder, ".env"), text(".env.example"))
-      const required = settingEntries.filter((entry) => entry.required === true).map(({ name }) => [name, ""])
-      expect(settingsIn(run(recipeWith("npm start").replace("npm start", "env -0")).split("\0"))).toEqual(
-        Object.fromEntries(required)
-      )
-    }))
+  const start = recipeWith("npm start").replace("npm start", "env -0")
 
-  it("passes every value to the process as written, shell characters included", () =>
-    inFolder((run, folder) => {
-      writeFileSync(join(folder, ".env"), filledIn())
-      const recipe = recipeWith("npm start")
-      expect(recipe).toContain(". ./.env")
-      expect(settingsIn(run(recipe.replace("npm start", "env -0")).split("\0"))).toEqual(values)
-    }))
+  it("sets the required settings alone: a later default is no line to correct", () => {
+    const required = settingEntries.filter((entry) => entry.required === true).map(({ name }) => [name, ""])
+    const set = settingsIn(run(text(".env.example"), start).split("\0"))
+    expect(set).toEqual(Object.fromEntries(required))
+  })
 
-  it("writes a file for docker --env-file without quotes and without what the image sets, readable by its owner only", () =>
-    inFolder((run, folder) => {
-      writeFileSync(join(folder, ".env"), filledIn())
-      run(recipeWith("docker.env"))
-      const { MUSIC_BIND: _bind, MUSIC_DATABASE_PATH: _path, ...others } = values
-      expect(settingsIn(readFileSync(join(folder, "docker.env"), "utf8").split("\n"))).toEqual(others)
-      expect(run("ls -l docker.env")).toMatch(/^-rw-------/)
-    }))
+  it("passes every value to the process as written, shell characters included", () => {
+    expect(start).toContain(". ./.env")
+    expect(settingsIn(run(filledIn(), start).split("\0"))).toEqual(values)
+  })
 
-  it("is repeated in the README", () => {
-    expect(recipeWith("npm start")).not.toBe("")
-    for (const line of recipes.filter((each) => !each.includes("docker")))
-      expect(text("README.md")).toContain(line)
+  it("writes a file for docker --env-file without quotes and without what the image sets, readable by its owner only", () => {
+    run(filledIn(), recipeWith("docker.env"))
+    const { MUSIC_BIND: _bind, MUSIC_DATABASE_PATH: _path, ...others } = values
+    const file = join(folder, "docker.env")
+    expect(settingsIn(readFileSync(file, "utf8").split("\n"))).toEqual(others)
+    expect(statSync(file).mode & 0o777).toBe(0o600)
   })
 })

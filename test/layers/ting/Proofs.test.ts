@@ -1,6 +1,5 @@
-import { assert, describe } from "vitest"
+import { expect } from "vitest"
 import { it } from "../../world/Test.ts"
-import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { startTing } from "../../../sandbox/upstreams/Ting.ts"
 import type { Plane } from "../../../src/services/Plane.ts"
@@ -54,22 +53,19 @@ const tingWorld = Effect.gen(function* () {
   }
 })
 
-describe("with a new proof for each attempt", () => {
-  it.scoped("a ting whose answer was lost is replayed when it is sent again", function* () {
-    const { register, send, server } = yield* tingWorld
-    const first = yield* register()
-    deepStrictEqual(yield* register(), first)
-    server.fail({ path: "/v1/tings", fault: { kind: "drop-after" } })
-    assert.include(yield* Effect.flip(send()), { _tag: "Unknown", dependency: "ting" })
-    assert.isTrue((yield* send()).replayed)
-    assert.lengthOf(server.accepted("production"), 1)
-  })
+it.scoped("A ting whose answer was lost is replayed, with a new proof, when it is sent again", function* () {
+  const { register, send, server } = yield* tingWorld
+  expect(yield* register()).toEqual(yield* register())
+  server.fail({ path: "/v1/tings", fault: { kind: "drop-after" } })
+  expect(yield* Effect.flip(send())).toMatchObject({ _tag: "Unknown", dependency: "ting" })
+  expect((yield* send()).replayed).toBe(true)
+  expect(server.accepted("production").length).toBe(1)
+})
 
-  it.scoped("a testing plane has its own registrations and tings", function* () {
-    const { register, send, server, testing } = yield* tingWorld
-    yield* register(testing)
-    yield* send(testing)
-    assert.lengthOf(server.accepted(testing.environmentId), 1)
-    assert.include(yield* Effect.flip(send()), { code: "recipient_not_registered" })
-  })
+it.scoped("A testing plane has its own registrations and tings", function* () {
+  const { register, send, server, testing } = yield* tingWorld
+  yield* register(testing)
+  yield* send(testing)
+  expect(server.accepted(testing.environmentId).length).toBe(1)
+  expect(yield* Effect.flip(send())).toMatchObject({ code: "recipient_not_registered" })
 })

@@ -1,20 +1,14 @@
 import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as MetricState from "effect/MetricState"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
-import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
-import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
-import { Settings } from "../../../src/services/Settings.ts"
-import { Tracker } from "../../../src/services/Tracker.ts"
 import { testSettings } from "../../support/Settings.ts"
-import { issuesPath, repository, simulatedTracker } from "./Simulated.ts"
+import { issuesPath, repository, simulatedTracker, trackerOf } from "./Simulated.ts"
 
 const marker = "report-ref: rep_1-0011"
 const now = Date.parse("2026-11-21T10:00:00Z")
@@ -23,12 +17,7 @@ const hour = 3_600_000
 const start = Effect.gen(function* () {
   yield* TestClock.setTime(now)
   const { github, settings } = yield* simulatedTracker()
-  const tracker = Context.get(
-    yield* Layer.build(
-      Layer.provide(TrackerFromSettings, Layer.merge(UndiciTransport, Layer.succeed(Settings, settings)))
-    ),
-    Tracker
-  )
+  const tracker = yield* trackerOf(settings)
   const add = (body: string, login = "harbor-bot") => github.addIssue(repository, { login, title: "x", body })
   const numbers = (since = now - hour) =>
     Effect.map(tracker.findByMarker(marker, since), (found) => found.map(({ number }) => number))
@@ -48,69 +37,42 @@ const start = Effect.gen(function* () {
   return { add, close, github, lists, numbers, tracker }
 })
 
-/** The metric of the token's end, in seconds. */
-const tokenEnd = () =>
-  Metric.unsafeSnapshot().flatMap(({ metricKey: { name }, metricState }) =>
-    name === "music_tracker_token_expires_timestamp_seconds" && MetricState.isGaugeState(metricState)
-      ? [Number(metricState.value)]
-      : []
-  )
-
-describe("The end of the token", () => {
-  it.scoped("is read from every answer, a refusal too", function* () {
-    const { github, tracker } = yield* start
-    const answerWith = (status: number, end: string) =>
-      github.fail({
-        method: "POST",
-        path: issuesPath,
-        fault: {
-          kind: "reply",
-          reply: {
-            status,
-            body: { number: 1, html_url: "https://github.com/harbor/music/issues/1" },
-            headers: { "github-authentication-token-expiration": end }
-          }
-        }
-      })
-    answerWith(201, "2026-12-21 07:27:00 UTC")
-    yield* tracker.file({ title: "one", body: marker })
-    expect(tokenEnd()).toEqual([Date.parse("2026-12-21T07:27:00Z") / 1_000])
-    answerWith(403, "2026-12-24 10:00:00 +0200")
-    yield* Effect.flip(tracker.file({ title: "one", body: marker }))
-    expect(tokenEnd()).toEqual([Date.parse("2026-12-24T08:00:00Z") / 1_000])
-  })
+it.scoped("The end of the token is read from every answer, a refusal too", function* () {
+  const { github, tracker } = yield* start
+  for (const [status, end, instant] of [
+    [201, "2026-12-21 07:27:00 UTC", "2026-12-21T07:27:00Z"],
+    [403, "2026-12-24 10:00:00 +0200", "2026-12-24T08:00:00Z"]
+  ] as const) {
+    const body = { number: 1, html_url: "https://github.com/harbor/music/issues/1" }
+    const headers = { "github-authentication-token-expiration": end }
+    github.fail({ method: "POST", path: issuesPath, fault: faults.status(status, body, headers) })
+    yield* Effect.exit(tracker.file({ title: "one", body: marker }))
+    const shown = Metric.unsafeSnapshot().flatMap(({ metricKey: { name }, metricState }) =>
+      name === "music_tracker_token_expires_timestamp_seconds" && MetricState.isGaugeState(metricState)
+        ? [Number(metricState.value)]
+        : []
+    )
+    expect(shown).toEqual([Date.parse(instant) / 1_000])
+  }
 })
 
 describe("A search for a marker", () => {
-  it.scoped(
-    "finds issues with the marker on its own line, lowest number first, closed ones too",
-    function* () {
-      const { add, github, numbers, tracker } = yield* start
-      add(`quoted: ${marker}`)
-      add(`first\r\n\r\n${marker}\r\n`)
-      add(`${marker}9`)
-      add(`${marker}\nan edit below`)
-      const found = yield* tracker.findByMarker(marker, now)
-      expect(found.map(({ number }) => number)).toEqual([2, 4])
-      const issue = github.issues(repository).find(({ number }) => number === 2)
-      if (issue !== undefined) issue.state = "closed"
-      expect(yield* numbers()).toEqual([2, 4])
-      expect(found[0]?.url).toMatch(/^https?:\/\/.+\/harbor\/music\/issues\/2$/)
-    }
-  )
-
-  it.scoped("skips pull requests, and distinguishes issues of other accounts from our own", function* () {
-    const { add, github, lists, numbers, tracker } = yield* start
+  it.scoped("finds issues with the marker on its own line, closed ones too, and knows our own", function* () {
+    const { add, github, lists, tracker } = yield* start
+    add(`quoted: ${marker}`)
+    add(`first\r\n\r\n${marker}\r\n`)
+    add(`${marker}9`)
+    add(`${marker}\nan edit below`, "somebody")
     github.addPullRequest(repository, { login: "harbor-bot", body: marker })
-    add("something else")
-    expect(yield* numbers()).toEqual([])
-    add(marker, "somebody")
     add(marker, "Harbor-Bot")
+    for (const issue of github.issues(repository)) if (issue.number === 2) issue.state = "closed"
     const found = yield* tracker.findByMarker(marker, now)
     expect(found.map(({ number, own }) => [number, own])).toEqual([
-      [3, false],
-      [4, true]
+      [2, true],
+      [4, false],
+      [6, true]
     ])
+    expect(found[0]?.url).toMatch(/^https?:\/\/.+\/harbor\/music\/issues\/2$/)
     expect(lists().some(({ query }) => query.has("creator"))).toBe(false)
   })
 
@@ -151,20 +113,20 @@ describe("A search for a marker", () => {
     expect(yield* numbers()).toEqual([1])
   })
 
+  const page = (number: number) => ({
+    number,
+    html_url: `https://github.com/harbor/music/issues/${number}`,
+    created_at: new Date(now).toISOString(),
+    body: null
+  })
+
   it.scoped("reads at most 100 pages, and fails for a longer list", function* () {
     const { add, github, lists, numbers } = yield* start
     add(marker)
-    const page = [
-      {
-        number: 2,
-        html_url: "https://github.com/harbor/music/issues/2",
-        created_at: new Date(now).toISOString()
-      }
-    ]
-    const more = faults.status(200, page, { link: `<${github.url}${issuesPath}?page=1>; rel="next"` })
+    const link = `<${github.url}${issuesPath}?page=1>; rel="next"`
+    const more = faults.status(200, [page(2)], { link })
     github.fail({ path: issuesPath, fault: more, times: 99 })
-    expect(yield* numbers()).toEqual([1])
-    expect(lists().length).toBe(100)
+    expect([yield* numbers(), lists().length]).toEqual([[1], 100])
     github.fail({ path: issuesPath, fault: more, times: 100 })
     expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "SearchTooLong" })
     expect(lists().length).toBe(200)
@@ -173,13 +135,7 @@ describe("A search for a marker", () => {
   it.scoped("never leaves the host, even when a page links elsewhere", function* () {
     const { github, lists, numbers } = yield* start
     const link = `<https://elsewhere.example/issues?page=2>; rel="next", <${github.url}/x>; rel="last"`
-    const issue = {
-      number: 1,
-      html_url: "https://github.com/harbor/music/issues/1",
-      created_at: new Date(now).toISOString(),
-      body: null
-    }
-    github.fail({ path: issuesPath, fault: faults.status(200, [issue], { link }) })
+    github.fail({ path: issuesPath, fault: faults.status(200, [page(1)], { link }) })
     expect(yield* numbers()).toEqual([])
     expect(lists().map(({ query }) => query.get("page"))).toEqual([null, "2"])
   })
@@ -195,16 +151,13 @@ describe("A search for a marker", () => {
   })
 })
 
-describe("A moved repository", () => {
-  it.scoped("accepts issues through a 307, and is reported when a search receives a 301", function* () {
-    const { github, numbers, tracker } = yield* start
-    github.move(repository, "harbor/tunes")
-    const issue = yield* tracker.file({ title: "[report] x", body: marker })
-    expect(issue.number).toBe(1)
-    expect(github.issues("harbor/tunes").length).toBe(1)
-    expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "Refused", status: 301, code: "moved" })
-    expect(Option.getOrElse(yield* tracker.trouble, () => "")).toContain("moved")
-  })
+it.scoped("A moved repository accepts issues through a 307, and is reported by a search's 301", function* () {
+  const { github, numbers, tracker } = yield* start
+  github.move(repository, "harbor/tunes")
+  expect((yield* tracker.file({ title: "[report] x", body: marker })).number).toBe(1)
+  expect(github.issues("harbor/tunes").length).toBe(1)
+  expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "Refused", status: 301, code: "moved" })
+  expect(Option.getOrElse(yield* tracker.trouble, () => "")).toContain("moved")
 })
 
 describe("A duplicate that refuses comments", () => {
@@ -212,15 +165,11 @@ describe("A duplicate that refuses comments", () => {
 
   it.scoped("is closed nevertheless, and the refusal is returned", function* () {
     const { add, close, github } = yield* start
-    add(marker)
-    add(marker)
+    for (const body of [marker, marker]) add(body)
     github.fail({ path: comments, fault: faults.status(403, { message: "locked" }) })
     expect(Option.map(yield* close(2, 1), ({ code }) => code)).toEqual(Option.some("permission"))
-    expect(github.issues(repository)[1]).toMatchObject({
-      state: "closed",
-      stateReason: "not_planned",
-      comments: []
-    })
+    const closed = { state: "closed", stateReason: "not_planned", comments: [] }
+    expect(github.issues(repository)[1]).toMatchObject(closed)
   })
 
   it.scoped.each([
@@ -229,28 +178,15 @@ describe("A duplicate that refuses comments", () => {
     [502, "<html>", "Unknown"]
   ] as const)("stays open for another reason: %i", function* ([status, body, tag]) {
     const { add, close, github } = yield* start
-    add(marker)
-    add(marker)
+    for (const text of [marker, marker]) add(text)
     github.fail({ path: comments, fault: faults.status(status, body) })
     expect((yield* Effect.flip(close(2, 1)))._tag).toBe(tag)
     expect(github.issues(repository)[1]?.state).toBe("open")
   })
 })
 
-describe("Without a token", () => {
-  it.scoped("the tracker is off, without a problem", () =>
-    Effect.gen(function* () {
-      const tracker = yield* Tracker
-      expect(tracker.enabled).toBe(false)
-      expect(Option.isNone(yield* tracker.trouble)).toBe(true)
-      expect((yield* Effect.flip(tracker.file({ title: "x", body: "x" })))._tag).toBe("NotExecuted")
-    }).pipe(
-      Effect.provide(
-        Layer.provide(
-          TrackerFromSettings,
-          Layer.merge(UndiciTransport, Layer.succeed(Settings, testSettings()))
-        )
-      )
-    )
-  )
+it.scoped("Without a token the tracker is off, without a problem", function* () {
+  const tracker = yield* trackerOf(testSettings())
+  expect([tracker.enabled, Option.isNone(yield* tracker.trouble)]).toEqual([false, true])
+  expect((yield* Effect.flip(tracker.file({ title: "x", body: "x" })))._tag).toBe("NotExecuted")
 })
