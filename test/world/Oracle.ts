@@ -99,7 +99,7 @@ const methodOf = ({ body, method }: Sent) => method ?? (body === undefined ? "GE
 const pathOf = ({ path }: Sent) => (path.split("?")[0] ?? "").replace(/^\/webhook\/$/, "/webhook")
 
 /** What is wrong with an answer by the published contract; nothing where it has no such call. */
-export const contractProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => {
+const contractProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => {
   const call = `${methodOf(sent)} ${pathOf(sent)}`
   const key = `${call} ${answer.status}`
   const known = validators()
@@ -140,6 +140,15 @@ const envelopeProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => 
 const credential = /(?:oat|ort|oac|obo|ask)_[A-Za-z0-9_-]{16,}/
 const credentials = new RegExp(credential, "g")
 const givesTokens = (sent: Sent) => /^\/api\/v1\/auth\/(?:login|refresh)$/.test(pathOf(sent))
+
+/** What no answer may show, whatever was sent before it. */
+export const answerProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => [
+  ...contractProblems(sent, answer),
+  ...envelopeProblems(sent, answer),
+  ...(credential.test(answer.text) && !(givesTokens(sent) && isSuccess(answer))
+    ? [`${methodOf(sent)} ${pathOf(sent)} ${answer.status} ${codeOf(answer)} has a credential`]
+    : [])
+]
 
 /** The most of these times that lie within one such span; the times are in order. */
 export const mostWithin = (times: ReadonlyArray<number>, span: number): number => {
@@ -353,10 +362,7 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
     },
     answered: (sent, answer) => {
       open -= 1
-      for (const problem of [...contractProblems(sent, answer), ...envelopeProblems(sent, answer)])
-        seen.add(problem)
-      if (credential.test(answer.text) && !(givesTokens(sent) && isSuccess(answer)))
-        seen.add(`${methodOf(sent)} ${pathOf(sent)} ${answer.status} ${codeOf(answer)} has a credential`)
+      for (const problem of answerProblems(sent, answer)) seen.add(problem)
       if (isSuccess(answer) && methodOf(sent) === "POST") acknowledge(sent, answer)
     },
     allowEnd: (token) => allowEnd(token),
