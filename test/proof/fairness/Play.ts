@@ -1,9 +1,7 @@
 /** Plays every scenario, and compares what each kind of client got with its bounds. */
-import { trackerProblems } from "../../world/Oracle.ts"
 import type { Play } from "../Suite.ts"
-import { minute } from "./Ledger.ts"
 import { type Bound, type Scenario, scenarios, type Size } from "./Scenarios.ts"
-import { openWorld, type World } from "./World.ts"
+import { minute, openWorld, type World } from "./World.ts"
 
 /** Clients of the largest kinds in a full run. */
 const fullCount = 3_000
@@ -27,11 +25,11 @@ const patienceOf = (bounds: ReadonlyArray<Bound>, kind: string, group: string): 
 const measure = (
   bound: Bound,
   bounds: ReadonlyArray<Bound>,
-  { ledger }: World,
+  { ledger, mostCallsOf }: World,
   facts: Readonly<Record<string, number>>
 ): readonly [what: string, value: number] => {
   if ("callsOf" in bound)
-    return [`calls to IAM of ${bound.callsOf.join(", ")} in a minute`, ledger.mostIamCalls(bound.callsOf)]
+    return [`calls to IAM of ${bound.callsOf.join(", ")} in a minute`, mostCallsOf(bound.callsOf)]
   if ("fact" in bound) return [bound.fact, facts[bound.fact] ?? Number.NaN]
   const row = ledger.rowOf(bound.of, bound.group, patienceOf(bounds, bound.of, bound.group))
   return [`${bound.of}, ${bound.group}: ${bound.measure}`, row?.[bound.measure] ?? Number.NaN]
@@ -48,7 +46,7 @@ export const playScenario = async (
     const { faults, ledger, oracle, settings, time, upstreams } = world
     const { facts, from, until } = scenario.play(world, size)
     await time.runUntil(from)
-    ledger.measureFromNow()
+    world.measureFromNow()
     await time.runUntil(until)
     faults.heal()
     const broken: Array<string> = []
@@ -59,11 +57,10 @@ export const playScenario = async (
     }
     const bounds = scenario.bounds.filter((bound) => !(size.isFull && "onlyInSlice" in bound))
     for (const bound of bounds) demand(...measure(bound, bounds, world, facts?.() ?? {}), bound)
-    if (scenario.iamRefuses !== true) demand("refusals of IAM", ledger.refusedByIam(), { most: 0 })
-    demand("calls to one path of IAM", ledger.mostIamCalls(), { most: settings.iam.callsPerMinute })
-    demand("lost sessions of honest clients", ledger.lostSessions(), { most: 0 })
-    for (const problem of [...trackerProblems(upstreams.calls), ...oracle.problems()])
-      broken.push(`${scenario.name} (seed ${seed}): ${problem}`)
+    if (scenario.iamRefuses !== true) demand("refusals of IAM", world.refusedByIam(), { most: 0 })
+    demand("calls to one path of IAM", world.mostCallsOf(), { most: settings.iam.callsPerMinute })
+    demand("lost sessions of honest clients", ledger.lost.size, { most: 0 })
+    for (const problem of oracle.problems()) broken.push(`${scenario.name} (seed ${seed}): ${problem}`)
     const figures = {
       scenarios: 1,
       "simulated minutes": Math.round(until / minute),

@@ -1,9 +1,7 @@
 /** Who calls whom, and what each kind of client must get. */
-import { answer } from "../../world/Faults.ts"
 import { requests, type Sent } from "../../world/Driver.ts"
-import { commandLine, daemon, makeClient, page, reporter, second, telemetryOf } from "./Clients.ts"
-import { type Group, minute, type Row } from "./Ledger.ts"
-import { type Latency, start, tokensOf, type World } from "./World.ts"
+import { commandLine, daemon, makeClient, page, reporter, telemetryOf } from "./Clients.ts"
+import { type Group, type Latency, minute, type Row, second, start, tokensOf, type World } from "./World.ts"
 import type { WorldOptions } from "../../world/World.ts"
 
 /** How large a scenario is played. */
@@ -90,17 +88,17 @@ const looping = (
   start(async () => {
     const session = await world.sessionOf(kind, actor, from)
     const send = () => request(session?.access ?? "")
-    if (session !== undefined) await world.loop(kind, actor, pause, from, send, at)
+    if (session !== undefined) await world.loop(kind, pause, from, send, at)
   })
 
 /** Clients that repeat at once what was refused, or ask all the time. */
 const loops = (world: World, many: number, pause: number): void =>
   times(many, (index) => {
     const dead = requests.refresh(world.invent("ort", "loop"), world.newKey())
-    start(() => world.loop("loop", `dead${index}`, pause, addressAt(12, index), () => dead))
+    start(() => world.loop("loop", pause, addressAt(12, index), () => dead))
     const spent = world.invent("oac", "loop")
     const logIn = () => requests.login(spent, world.newKey())
-    start(() => world.loop("loop", `spent${index}`, pause, addressAt(13, index), logIn))
+    start(() => world.loop("loop", pause, addressAt(13, index), logIn))
     looping(world, "poller", `c:poller${index}`, addressAt(14, index), pause, requests.me)
   })
 
@@ -121,7 +119,7 @@ const strangers = (
     if (prefix === "ort") return requests.refresh(credential, world.newKey())
     return prefix === "oac" ? requests.login(credential, world.newKey()) : requests.plane(credential)
   }
-  start(() => world.loop(kind, kind, pause, () => addressOf(index), request, from))
+  start(() => world.loop(kind, pause, () => addressOf(index), request, from))
 }
 
 /** Another /64 each time, of one /48. */
@@ -133,7 +131,7 @@ const testers = (world: World, count: number): void => {
     start(async () => {
       const client = makeClient(world, identity("tester", 17, index))
       await world.time.sleep(index * 3 * second)
-      await client.every(30 * second, () => client.perform("plane", () => requests.plane(secret)))
+      await client.every(30 * second, () => client.perform("use", () => requests.plane(secret)))
     })
   )
 }
@@ -145,11 +143,11 @@ const reporters = (world: World, count: number, period: number): void =>
 const flooders = (world: World, count: number, pause: number): void =>
   times(count, (index) => {
     const report = () => requests.report(`nonsense ${world.newKey()}`, world.newKey())
-    start(() => world.loop("flooder", `flooder${index}`, pause, addressAt(20, index), report, minute))
+    start(() => world.loop("flooder", pause, addressAt(20, index), report, minute))
   })
 
 const floodOfTelemetry = (world: World, pause: number): void =>
-  start(() => world.loop("flooder", "telemetry", pause, "192.0.2.88", () => telemetryOf(40, 1_000), minute))
+  start(() => world.loop("flooder", pause, "192.0.2.88", () => telemetryOf(40, 1_000), minute))
 
 const bound =
   (group: Group) =>
@@ -235,7 +233,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       times(people, (index) => page(world, identity("page", 0, index, address), index * 1.6 * second))
       looping(world, "runaway", "c:runaway", address, 20, requests.me, from)
       const dead = requests.refresh(world.invent("ort", "loop"), world.newKey())
-      start(() => world.loop("loop", "dead", second, address, () => dead))
+      start(() => world.loop("loop", second, address, () => dead))
       return { from: from + 45 * second, until: from + lasting(size, 1.5, 10) }
     },
     bounds: [
@@ -270,26 +268,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
     ]
   },
   {
-    // A first token from each address.
-    name: "logins with invented tokens",
-    play: (world, size) => {
-      const until = lasting(size, 4, 20)
-      daemons(world)
-      visitors(world, 15 * second, until)
-      strangers(world, "stranger", 300, (index) => addressAt(16, index), ["oac"])
-      return { from: 2 * minute, until }
-    },
-    bounds: [
-      ofSession("daemon", "served", { least: 0.999 }),
-      ...isServed("daemon"),
-      ...evenly(),
-      ...isServed("command line"),
-      ofSession("command line", "served", { least: 0.99 }),
-      ofSession("command line", "p99Wait", { most: 120 }),
-      { callsOf: ["stranger"], most: 94 }
-    ]
-  },
-  {
     // Beside clients of a testing plane.
     name: "guesses of testing secrets",
     play: (world, size) => {
@@ -312,7 +290,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       reporters(world, count, Math.max(3 * minute, count * 40 * second))
       flooders(world, part(size, 10), (size.isFull ? 2 : 4) * second)
       const report = () => requests.report(`one flooder ${world.newKey()}`, world.newKey())
-      start(() => world.loop("one flooder", "flooder", 2 * second, "192.0.2.77", report, minute))
+      start(() => world.loop("one flooder", 2 * second, "192.0.2.77", report, minute))
       const stored = () => world.ledger.servedAtOnce("reporter")
       const filed = () =>
         world.upstreams
@@ -352,36 +330,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
     ]
   },
   {
-    // More than the table service takes.
-    name: "telemetry at the bound of the spool",
-    settings: { telemetry: { spoolBytes: 2_000_000 } },
-    play: (world, size) => {
-      const until = lasting(size, 5, 15)
-      daemons(world, 20)
-      times(part(size, 15), (index) => {
-        const client = makeClient(world, identity("sender", 21, index))
-        start(() => client.every(minute, () => client.telemetry(10)))
-      })
-      floodOfTelemetry(world, second)
-      const away = answer("before", 503, { error: { code: "unavailable" } })
-      world.faults.plan({ path: "ingest", times: Number.POSITIVE_INFINITY, fault: away })
-      world.time.after(until / 2, world.faults.heal)
-      return { from: minute, until }
-    },
-    bounds: [...wellServed("daemon"), ...evenly(), ofUse("sender", "served", { least: 0.99 })]
-  },
-  {
-    // One sender beside daemons.
-    name: "tings at full speed",
-    play: (world, size) => {
-      daemons(world)
-      const send = (token: string) => requests.ting(token, `c:sender/${world.newKey()}`)
-      looping(world, "sender", "c:sender", addressAt(22, 0), 200, send, minute)
-      return { from: minute, until: lasting(size, 4, 15) }
-    },
-    bounds: [...wellServed("daemon"), ...evenly(), { callsOf: ["sender"], most: 30 }]
-  },
-  {
     // Each of them asks and refreshes all the time.
     name: "one actor with very many logins",
     play: (world, size) => {
@@ -394,7 +342,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
           let session = await world.sessionOf("hoarder", "c:hoarder", address)
           if (session === undefined) return
           const me = () => requests.me(session?.access ?? "")
-          start(() => world.loop("hoarder", `login${index}`, 20 * second, address, me))
+          start(() => world.loop("hoarder", 20 * second, address, me))
           for (;;) {
             await world.time.sleep(15 * second)
             const refresh = requests.refresh(session.refresh, world.newKey())
@@ -449,7 +397,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
           times(3, () => world.callFromElsewhere("/oauth/introspect"))
         )
       )
-      const facts = () => ({ "IAM 429": world.ledger.refusedByIam() })
+      const facts = () => ({ "IAM 429": world.refusedByIam() })
       return { from: minute, until: lasting(size, 6, 15), facts }
     },
     bounds: [
