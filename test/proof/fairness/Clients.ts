@@ -1,5 +1,4 @@
 /** Honest clients. They do what docs/client.md asks for: one session, refreshed a minute before its end, the same key for the same call, and no call before the time that a refusal gives. */
-import { randomUUID } from "node:crypto"
 import {
   type Answer,
   bodyOf,
@@ -105,7 +104,6 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
       const key = newKey()
       await perform("use", () => requests.report(`verified ${name} ${key}`, key, access))
     },
-    telemetry: (events: number) => perform("use", () => telemetryOf(events)),
     logOut: () => {
       const { refresh: token = "" } = session ?? {}
       const key = newKey()
@@ -121,15 +119,6 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
     }
   }
 }
-
-export const telemetryOf = (events: number, bytes = 0): Sent =>
-  requests.telemetry(
-    Array.from({ length: events }, () => ({
-      id: randomUUID(),
-      type: "playback",
-      ...(bytes === 0 ? {} : { text: "x".repeat(bytes) })
-    }))
-  )
 
 /** A client that logs in at a time, and what it does then. */
 const after = (
@@ -166,12 +155,11 @@ export const commandLine = (world: World, identity: Identity, at: number): void 
     await client.logOut()
   })
 
-/** A page: logs in, asks who it is every three minutes, and sends telemetry. */
+/** A page: logs in, and asks who it is every minute. */
 export const page = (world: World, identity: Identity, loginAt: number): void =>
-  after(world, identity, loginAt, async ({ every, keepSession, me, telemetry }) => {
+  after(world, identity, loginAt, async ({ every, keepSession, me }) => {
     start(() => keepSession())
-    start(() => every(3 * minute, me))
-    start(() => every(minute, () => telemetry(2)))
+    await every(minute, me)
   })
 
 /** A person with a session who reports a fault from time to time. */

@@ -57,11 +57,8 @@ export interface Row {
   readonly p99Wait: number
   /** Of the calls at the time of their `Retry-After`, those that were served. */
   readonly onTime: number
-  /** How evenly the served operations are spread over the clients: Jain's index, and the client with the least to that with the most. */
+  /** How evenly the served operations are spread over the clients: Jain's index. */
   readonly jain: number
-  readonly leastToMost: number
-  /** Operations that were served by their first request. */
-  readonly atOnce: number
 }
 
 const sumOf = (values: ReadonlyArray<number>) => values.reduce((total, value) => total + value, 0)
@@ -123,9 +120,7 @@ const makeLedger = (now: () => number) => {
         served: partOf(ended, served),
         p99Wait: (late[Math.min(late.length - 1, Math.floor(late.length * 0.99))] ?? 0) / second,
         onTime: partOf(onTime, onTime.filter(Boolean)),
-        jain: sumOf(counts) ** 2 / Math.max(1, counts.length * sumOf(counts.map((one) => one * one))),
-        leastToMost: Math.min(...counts) / Math.max(1, ...counts),
-        atOnce: ended.filter(isAtOnce).length
+        jain: sumOf(counts) ** 2 / Math.max(1, counts.length * sumOf(counts.map((one) => one * one)))
       }
     },
     /** From now on. What ended before was the way to the start; what is open counts from its first request. */
@@ -152,11 +147,11 @@ export const openWorld = async (seed: number, { latency, settings = {} }: Option
     ...(latency === undefined ? {} : { latency: { back: latency } })
   })
   const { random, time, upstreams } = world
-  const { controls, handle } = upstreams.iam
+  const { controls } = upstreams.iam
   const ledger = makeLedger(time.now)
   /** The kind of client that presented, or was given, a credential. */
   const owners = new Map<string, string>()
-  let [foreign, keys, measuredFrom] = [0, 0, 0]
+  let [keys, measuredFrom] = [0, 0]
 
   const own = (credential: string, kind: string): string => {
     owners.set(credential, kind)
@@ -221,20 +216,6 @@ export const openWorld = async (seed: number, { latency, settings = {} }: Option
         // In step with the ends of its own calls it would always be first.
         await time.sleep(pause * (0.5 + random.next()))
       }
-    },
-    /** A call of another instance of the application, which this one does not know of. */
-    callFromElsewhere: (path: string): void => {
-      foreign += 1
-      const authorization = `Basic ${Buffer.from(`music:${foreign}`).toString("base64")}`
-      handle({
-        at: time.now(),
-        method: "POST",
-        path: `/api/v1${path}`,
-        query: new URLSearchParams(),
-        headers: new Map([["authorization", [authorization]]]),
-        body: Buffer.from(""),
-        status: undefined
-      })
     }
   }
 }
