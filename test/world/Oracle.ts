@@ -137,7 +137,7 @@ const envelopeProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => 
 }
 
 /** The form of IAM's credentials. */
-const credential = /(?:oat|ort|oac|obo|ask)_[A-Za-z0-9_-]{16,}/
+const credential = /(?:oat|ort|oac|obo|ask)_[A-Za-z0-9_-]{28,}/
 const credentials = new RegExp(credential, "g")
 const givesTokens = (sent: Sent) => /^\/api\/v1\/auth\/(?:login|refresh)$/.test(pathOf(sent))
 
