@@ -62,7 +62,6 @@ export interface WorldOptions {
   readonly tables?: ReadonlyArray<TableName>
   /** Workers that deliver, with other limits than those of production; default: none. */
   readonly delivery?: Partial<DeliveryLimits>
-  readonly bounds?: Bounds
   readonly latency?: Latency
   /** IAM's requests a minute for one application and path; default: those of its contract. */
   readonly iamLimit?: number
@@ -119,21 +118,21 @@ class Running extends Context.Tag("test/world/Running")<
   { readonly send: Instance["send"]; readonly store: StoreService; readonly port: number }
 >() {}
 
-/** The way of a request without sockets: order of checks, limits and envelope are the real ones, and a request costs no connection. */
-const serverWith = (bounds: Bounds, sockets: boolean) =>
-  Layer.scoped(
-    Running,
-    Effect.gen(function* () {
-      const listener = yield* makePipeline
-      const port = sockets ? (yield* serveNode(listener, bounds.connections)).port : 0
-      return { send: inMemory(listener), store: yield* Store, port }
-    })
-  ).pipe(Layer.provide(requestLimits(bounds)))
-
 /** A process that is never late: the delay of its event loop is the machine's time. */
 const neverLate: Bounds = {
   startDelay: () => ({ isOverloaded: () => false, mean: () => 0, stop: () => undefined })
 }
+
+/** The way of a request without sockets: order of checks, limits and envelope are the real ones, and a request costs no connection. */
+const serverWith = (sockets: boolean) =>
+  Layer.scoped(
+    Running,
+    Effect.gen(function* () {
+      const listener = yield* makePipeline
+      const port = sockets ? (yield* serveNode(listener)).port : 0
+      return { send: inMemory(listener), store: yield* Store, port }
+    })
+  ).pipe(Layer.provide(requestLimits(neverLate)))
 
 const withoutDelivery = Layer.succeed(DeliveryHealth, {
   checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
@@ -266,7 +265,7 @@ const startInstance = ({
     transport: Layer.succeed(UpstreamTransport, { send: upstreams.sendFrom(caller) }),
     store,
     delivery: options.delivery === undefined ? withoutDelivery : deliveryWith(options.delivery),
-    server: serverWith({ ...neverLate, ...options.bounds }, options.sockets === true)
+    server: serverWith(options.sockets === true)
   }).pipe(Layer.provide(Layer.succeed(Settings, settings)))
 
   const run = <A, E>(effect: Effect.Effect<A, E>) =>
