@@ -1,6 +1,6 @@
 /** Sends generated requests over several connections to one world, and compares every answer and every row with the laws. */
 import * as FastCheck from "effect/FastCheck"
-import { refused, writeMessage } from "../../world/Inputs.ts"
+import { writeMessage } from "../../world/Inputs.ts"
 import { headersOf, type RawAnswer, RawConnection } from "../../world/RawHttp.ts"
 import type { Outcome } from "../Suite.ts"
 import { codeOf } from "../../world/Driver.ts"
@@ -32,7 +32,7 @@ const enoughForAll = 50_000
 /** Reports of an hour from one address, and more. */
 const overQuota = 75
 
-/** Codes that input alone does not reach: they need a consent, a state of Ting, a race or a stop. */
+/** Codes that input alone does not reach: they need a consent, another plane, a state of Ting, a race, a used key or a stop. */
 const beyondInput = [
   "reconsent_required",
   "permission_denied",
@@ -40,6 +40,8 @@ const beyondInput = [
   "temporarily_rate_limited",
   "recipient_not_registered",
   "required_delivery_not_enabled",
+  "idempotency_conflict",
+  "plane_mismatch",
   "idempotency_in_progress",
   "idempotency_response_expired"
 ]
@@ -67,8 +69,6 @@ const missing = (seen: ReadonlyMap<string, number>, each: boolean): ReadonlyArra
   })
 
 const credential = /(?:oat|ort|oac|obo|ask|github_pat)_[A-Za-z0-9_-]{16,}|table-[A-Za-z0-9_-]{16,}/
-const conflict = refused("use case", 409, "idempotency_conflict")
-const keyed = ["auth.login", "auth.refresh", "auth.logout", "reports.submit", "tings.send"]
 
 export const fuzz = async ({ count, log, people, seed }: FuzzOptions): Promise<Outcome> => {
   const broken = new Map<string, string>()
@@ -153,8 +153,7 @@ export const fuzz = async ({ count, log, people, seed }: FuzzOptions): Promise<O
   }
 
   /** Sends the requests of one connection after another, some without waiting, some twice. */
-  const sendAll = async (recipes: ReadonlyArray<Recipe>): Promise<ReadonlyArray<Draft>> => {
-    const sent: Array<Draft> = []
+  const sendAll = async (recipes: ReadonlyArray<Recipe>): Promise<void> => {
     let connection = await connect()
     const flush = async (drafts: ReadonlyArray<Draft>) => {
       for (let waiting = drafts; waiting.length > 0; ) {
@@ -166,7 +165,6 @@ export const fuzz = async ({ count, log, people, seed }: FuzzOptions): Promise<O
     try {
       for (const given of recipes) {
         const draft = make(given)
-        sent.push(draft)
         const fits = given.pipelined && !draft.isSyntax && pipeline.length < longestPipeline
         if (!fits || pipeline.at(-1)?.message.last === true) {
           await flush(pipeline)
@@ -179,19 +177,6 @@ export const fuzz = async ({ count, log, people, seed }: FuzzOptions): Promise<O
     } finally {
       connection.close()
     }
-    return sent
-  }
-
-  /** A used key with other content is a conflict, and spends nothing. */
-  const sendConflict = async (first: Draft): Promise<void> => {
-    const { body, changes, operation, recipe: given } = first
-    if (!given.conflict || !keyed.includes(operation?.id ?? "") || changes.length > 0) return
-    // A text that is no token ends no session, so its key is not used.
-    if (operation?.id === "auth.logout" && !/"o[ar]t_/.test(String(body))) return
-    const other = makeDraft(given, first.index, seed, world, "other content")
-    await send(await connect(), [{ ...other, outcome: conflict, message: { ...other.message, last: true } }])
-    const spends = operation?.id === "auth.refresh" || operation?.id === "auth.logout"
-    if (spends && other.session !== undefined) world.keepSession(other.session)
   }
 
   const sendBatch = async (batch: ReadonlyArray<Recipe>): Promise<void> => {
@@ -200,10 +185,7 @@ export const fuzz = async ({ count, log, people, seed }: FuzzOptions): Promise<O
     )
     // All of them end before fast-check tries a smaller batch.
     const ended = await Promise.allSettled(lanes.filter(({ length }) => length > 0).map(sendAll))
-    for (const lane of ended) {
-      if (lane.status === "rejected") throw lane.reason
-      for (const draft of lane.value) await sendConflict(draft)
-    }
+    for (const lane of ended) if (lane.status === "rejected") throw lane.reason
   }
 
   /** Sends batches until so many requests were sent, and shrinks the first that breaks a law. */

@@ -228,7 +228,7 @@ export const checkAnswer = (draft: Draft, answer: RawAnswer): ReadonlyArray<stri
     // What was not read belongs to no call, and the documents have examples of credentials.
     ...(method === "HEAD" || (documents.includes(judged.path) && answer.status < 400)
       ? []
-      : answerProblems(isUnread ? { path: "" } : toSent(draft), given)),
+      : answerProblems(isUnread && answer.status >= 400 ? { path: "" } : toSent(draft), given)),
     ...laws.flatMap((law) => [...law(judged)])
   ]
 }

@@ -47,30 +47,13 @@ export interface Recipe {
   /** Sent without waiting for the answer before; in so many pieces. */
   readonly pipelined: boolean
   readonly pieces: number
-  /** The same bytes once more; the same key with other content, or a delivery of a testing environment that was never made. */
+  /** The same bytes once more. */
   readonly twice: boolean
-  readonly conflict: boolean
 }
 
-/** Ranges of code points: letters, combining marks, invisible characters, the other planes. */
-const ranges: ReadonlyArray<readonly [number, number]> = [
-  [0x20, 0x3f],
-  [0x41, 0x7e],
-  [0x80, 0x24f],
-  [0x300, 0x36f],
-  [0x590, 0x6ff],
-  [0x200b, 0x206f],
-  [0x3040, 0x9fff],
-  [0xe000, 0xffff],
-  [0x1_0000, 0x3_134f],
-  [0xe_0000, 0x10_ffff]
-]
 const { constantFrom: pick } = FastCheck
-const character = FastCheck.oneof(
-  ...ranges.map(([min, max]) => FastCheck.integer({ min, max }).map((point) => String.fromCodePoint(point)))
-)
 /** Well-formed text of all planes. */
-const textOf = (maxLength: number) => FastCheck.string({ unit: character, maxLength })
+const textOf = (maxLength: number) => FastCheck.string({ unit: "grapheme", maxLength })
 
 const anyJson: FastCheck.Arbitrary<unknown> = FastCheck.letrec((tie) => ({
   node: FastCheck.oneof(
@@ -190,7 +173,6 @@ export const plain = (operation: Operation | undefined, more: Partial<Recipe> = 
   pipelined: false,
   pieces: 1,
   twice: false,
-  conflict: false,
   ...more
 })
 
@@ -287,8 +269,7 @@ const recipeOf = (operation: Operation | undefined, target: string): FastCheck.A
     place: one,
     pipelined: FastCheck.boolean(),
     pieces: pick(1, 1, 1, 1, 2, 5),
-    twice: rarely(25),
-    conflict: rarely(10)
+    twice: rarely(25)
   })
 }
 

@@ -102,11 +102,7 @@ const delivery = (recipe: Recipe, index: number, world: World, canary: string) =
     eventId,
     data: { canary, more: `${recipe.place}` }
   })
-  // A key of a testing environment that was never issued.
-  const text = recipe.conflict
-    ? body.toString().replace(/"[A-Za-z0-9]{32}"/, `"${"0".repeat(32)}"`)
-    : body.toString()
-  return { eventId, text }
+  return { eventId, text: body.toString() }
 }
 
 const signatureOf = (
@@ -139,24 +135,8 @@ const compatible = (inputs: ReadonlyArray<Input>, taken: ReadonlyArray<string>):
   })
 }
 
-/** `other content`: under the key of this recipe's first request. */
-export type Variant = "as it is" | "other content"
-
-const withOtherContent = ({ operation, value }: Recipe): unknown => {
-  // A login, refresh and logout has another token each time.
-  if (operation?.id === "reports.submit")
-    return { ...(value as Node), message: `${marks.word} Other content.` }
-  return operation?.id === "tings.send" ? { ...(value as Node), data: { other: 1 } } : value
-}
-
-export const makeDraft = (
-  recipe: Recipe,
-  index: number,
-  seed: number,
-  world: World,
-  variant: Variant = "as it is"
-): Draft => {
-  const { operation, plane } = recipe
+export const makeDraft = (recipe: Recipe, index: number, seed: number, world: World): Draft => {
+  const { operation, plane, value } = recipe
   const id = operation?.id ?? ""
   const isDelivery = id === "webhooks.receive"
   const spends = id === "auth.refresh" || id === "auth.logout"
@@ -199,22 +179,14 @@ export const makeDraft = (
     outcomes.push(recipe.target.startsWith("/nothing") ? refused("path", 404, "not_found") : open("limits"))
   // The body as text.
   const signed = isDelivery ? delivery(recipe, index, world, makeCanary("body", index)) : undefined
-  if (isDelivery && recipe.conflict) outcomes.push(open("bearer"))
-  const value: unknown = variant === "other content" ? withOtherContent(recipe) : recipe.value
   let text = value === undefined ? undefined : (signed?.text ?? fill(JSON.stringify(value)))
-  if (variant === "other content") outcomes.push(refused("use case", 409, "idempotency_conflict"))
   const { bodyCase } = recipe
-  if (bodyCase !== undefined && variant === "as it is" && isNode(value)) {
+  if (bodyCase !== undefined && isNode(value)) {
     text = fill(JSON.stringify({ ...value, [bodyCase.member]: bodyCase.value(facts) }))
     // In a testing plane an SLT may be a test public id.
     outcomes.push(id === "auth.login" && plane === "testing" ? open("schema") : bodyCase.outcome)
     changes.push(bodyCase.name)
-  } else if (
-    recipe.edit !== undefined &&
-    variant === "as it is" &&
-    text !== undefined &&
-    operation !== undefined
-  ) {
+  } else if (recipe.edit !== undefined && text !== undefined && operation !== undefined) {
     const before = text
     text = fill(JSON.stringify(applyEdit(isDelivery ? JSON.parse(text) : value, recipe.edit)))
     outcomes.push(isDelivery && text !== before ? open("size") : judge(operation, text))
@@ -251,7 +223,8 @@ export const makeDraft = (
   }
   const apply = (input: Input): void => {
     const changed = input.change(message, facts)
-    if (changed === undefined) return
+    // A path without its first slash is none.
+    if (changed === undefined || changed.target.startsWith("%")) return
     const outcome = outcomeOf(input, facts, message)
     message = changed
     const isJudgedBySignature =
@@ -261,8 +234,7 @@ export const makeDraft = (
     outcomes.push(isJudgedBySignature ? open("JSON") : outcome)
     changes.push(input.name)
   }
-  const inputs =
-    variant === "as it is" ? compatible(recipe.inputs, bodyCase === undefined ? [] : ["text", "value"]) : []
+  const inputs = compatible(recipe.inputs, bodyCase === undefined ? [] : ["text", "value"])
   const isOfBody = ({ name, parts }: Input) => parts.includes("text") && !name.includes("after its signature")
   const isFrame = ({ parts }: Input) => parts.includes("framing")
   for (const input of inputs) if (isOfBody(input)) apply(input)

@@ -90,6 +90,10 @@ const failedFor = (code: string, calls: string): string => `200 ting.error ${cod
 const recordedFor = (code: string, calls: string): string =>
   `200 ting.error ${code} ${calls}; spent → 200 ting.error ${code}`
 
+/** Under its own code, after one call. */
+const recordedAs = (...codes: ReadonlyArray<string>): Cells =>
+  Object.fromEntries(codes.map((code) => [code, recordedFor(code, "×1")]))
+
 const registering = (repeated: string, limit: string): Cells => ({
   silent: failedFor("dependency_unavailable", "×1"),
   ...sameFor(["refused", "broken", "busy", "later"], failedFor("dependency_unavailable", repeated)),
@@ -166,10 +170,9 @@ export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> =
       except: {
         "401 invalid_client": recordedFor("dependency_misconfigured", "×1 (catalogue ×2)"),
         "own credential": recordedFor("dependency_misconfigured", "×1"),
-        forbidden: recordedFor("forbidden", "×1"),
+        ...recordedAs("forbidden"),
         "404 not_found": recordedFor("reconsent_required", "×1 (catalogue ×2)"),
-        idempotency_conflict: recordedFor("idempotency_conflict", "×1"),
-        idempotency_response_expired: recordedFor("idempotency_response_expired", "×1"),
+        ...recordedAs("idempotency_conflict", "idempotency_response_expired"),
         invalid_subject_token: recordedFor("unauthenticated", "×1")
       }
     }),
@@ -177,10 +180,7 @@ export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> =
       after: "spent, registered",
       except: {
         "own credential": recordedFor("dependency_misconfigured", "×1"),
-        invalid_input: recordedFor("invalid_input", "×1"),
-        permission_denied: recordedFor("permission_denied", "×1"),
-        test_context_mismatch: recordedFor("test_context_mismatch", "×1"),
-        payload_too_large: recordedFor("payload_too_large", "×1")
+        ...recordedAs("invalid_input", "permission_denied", "test_context_mismatch", "payload_too_large")
       },
       second: "200 ×2 (proof ×2); spent, registered"
     })
@@ -365,7 +365,7 @@ export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
         ...duplicates,
         later: "waiting ×6 (create ×2, list ×9)",
         // A comment is a courtesy: its answer is not read, and its refusal is logged.
-        ...sameFor(["truncated JSON †", "wrong types †", "302", "permission", "content"], closed)
+        ...sameFor(["wrong types †", "302", "permission", "content"], closed)
       }
     },
     {
