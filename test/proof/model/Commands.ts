@@ -239,27 +239,6 @@ const crossedRefresh = bySession(
   }
 )
 
-/** The key of another program's login with a short-lived token of one's own, or its spent token under a key of one's own. */
-const crossedLogin = byProgram(
-  2,
-  "the login of another is repeated with the own",
-  { other: who, what: constantFrom("key", "slt") },
-  async ({ resident, stage }, { other, what }) => {
-    const theirs = stage.resident(other).logins.get(stage.planeOf(resident))
-    if (theirs === undefined || other === resident.name) return "there are no two logins"
-    if (what === "slt" && stage.stateOf(resident).slts.get(theirs.slt)?.spent !== true)
-      return "the token is not spent"
-    const slt = what === "slt" ? theirs.slt : stage.mint(resident)
-    if (slt === undefined) return "has no organisation"
-    const key = what === "slt" ? stage.newKey() : (theirs.key ?? derivedKey("login", theirs.slt))
-    const answers = await stage.send([requests.login(slt, key, stage.secretOf(resident))])
-    const given = tokensOf(answers[0])
-    if (given !== undefined && (what === "slt" || given.actor.public_id !== resident.actor))
-      stage.law.breakWith(`a crossed login gave the session of ${other}`)
-    return statuses(answers)
-  }
-)
-
 const wrongPlane = bySession(
   2,
   "the tokens are sent to the other plane",
@@ -318,29 +297,27 @@ const killServer = command(
   ({ world }, { server }) => world.instances.filter(({ isAlive }) => isAlive())[server]?.kill()
 )
 
+/** `lasts`: until it is mended. A false "inactive" is kept for the introspection of a token that was just issued. */
 const fault = command(
-  18,
+  20,
   "plan a fault",
   {
     path: constantFrom<PathName | "any">("any", "any", "tokens", "introspect", "introspect", ...iamAndTing),
     after: integer({ min: 0, max: 6 }),
-    name: constantFrom(...outages, ...ofOneCall)
+    name: constantFrom(...outages, ...outages, ...ofOneCall),
+    lasts: integer({ min: 1, max: 5 }).map((number) => number === 5)
   },
-  ({ law, world }, { after, name, path }) =>
-    world.faults.plan(
-      // A false "inactive" is kept for the introspection of a token that was just issued.
-      name === "inactive"
-        ? { path: "introspect", fault: faults.inactive, when: law.isCompleting }
-        : { path, after, fault: faults[name] }
-    )
-)
-
-const outage = command(
-  3,
-  "fails from now on",
-  { path: constantFrom<PathName>(...iamAndTing, "introspect"), name: constantFrom(...outages) },
-  ({ world }, { name, path }) =>
-    world.faults.plan({ path, times: Number.POSITIVE_INFINITY, fault: faults[name] })
+  ({ law, world }, { after, lasts, name, path }) => {
+    const isLasting = lasts && path !== "any" && outages.includes(name)
+    if (name === "inactive")
+      world.faults.plan({ path: "introspect", fault: faults.inactive, when: law.isCompleting })
+    else
+      world.faults.plan({
+        path,
+        fault: faults[name],
+        ...(isLasting ? { times: Number.POSITIVE_INFINITY } : { after })
+      })
+  }
 )
 
 const mend = command(3, "all upstreams work again", {}, ({ world }) => world.faults.heal())
@@ -357,7 +334,7 @@ const settle = command(4, "all faults end, and each program tries again", {}, (s
 /** Any command, by its weight. */
 export const anyCommand: FastCheck.Arbitrary<Command> = FastCheck.oneof(
   ...[login, me, subscribe, ting, together, logout],
-  ...[sameRefresh, stolenRefresh, crossedRefresh, crossedLogin, wrongPlane],
+  ...[sameRefresh, stolenRefresh, crossedRefresh, wrongPlane],
   ...[wait, revokeLogin, revokeAccess, moveOrganisation, restart, killServer],
-  ...[fault, outage, mend, clientFault, settle]
+  ...[fault, mend, clientFault, settle]
 )

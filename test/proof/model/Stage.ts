@@ -23,7 +23,7 @@ export type Name = (typeof names)[number]
 const actors: Readonly<Record<Name, string>> = { A: "si:deejay", B: "si:deejay", C: "si:lyra", D: "c:ana" }
 
 /** The key of an operation on a credential (docs/client.md, "Keys, for clients in other languages"). */
-export const derivedKey = (operation: "login" | "refresh", credential: string): string =>
+export const derivedKey = (operation: "refresh", credential: string): string =>
   createHash("sha256").update(`music-client/v1\n${operation}\n${credential}`).digest("hex")
 
 /** Milliseconds from the death of a server to the start of the next one. */
