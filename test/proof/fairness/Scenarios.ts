@@ -3,7 +3,7 @@ import { requests, type Sent } from "../../world/Driver.ts"
 import { faults } from "../../world/Faults.ts"
 import type { WorldOptions } from "../../world/World.ts"
 import { commandLine, daemon, makeClient, page, reporter } from "./Clients.ts"
-import { type Group, type Latency, minute, type Row, second, start, tokensOf, type World } from "./World.ts"
+import { type Group, minute, type Row, second, start, tokensOf, type World } from "./World.ts"
 
 /** How large a scenario is played. */
 export interface Size {
@@ -19,7 +19,6 @@ export type Demand = readonly [what: string, value: () => number, least: number,
 export interface Scenario {
   readonly name: string
   readonly settings?: WorldOptions["settings"]
-  readonly latency?: Latency
   /** IAM refuses calls here, because another instance makes them too. */
   readonly iamRefuses?: boolean
   /** Starts the clients; returns when to measure from and until, in milliseconds from the start, and what is demanded then. */
@@ -333,26 +332,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
           ...evenDaemons(world, { onTime: 0.8, wait: 75, even: 0.9 }),
           // 40 logins, as fast as they come here, 30 refreshes at once and then 10, and 11 reads before it is busy.
           callsOf(world, ["hoarder"], 91)
-        ]
-      }
-    }
-  },
-  {
-    // IAM answers after seconds, so the places of waiting requests count.
-    name: "a slow upstream",
-    latency: ({ path, upstream }) => (upstream !== "iam" ? 0 : path === "introspect" ? 7_500 : 1_000),
-    play: (world, size) => {
-      daemons(world)
-      // More sessions of one address than its places serve, and more calls of each than a credential's places.
-      times(12, (index) => looping(world, "hog", `c:hog${index}`, "192.0.2.90", 140, requests.me, minute))
-      return {
-        from: minute,
-        until: lasting(size, 2.5, 6),
-        demands: [
-          // The sessions of the address use the budget up, so reads of others wait for a call that ends.
-          ...wellServed(world, "daemon", { onTime: 0, wait: 90 }),
-          // One address holds at most 100 of the 400 places, so others find one at once.
-          ["daemons without a place", () => world.ledger.countOf("daemon", "overloaded"), 0, 0]
         ]
       }
     }

@@ -132,19 +132,15 @@ const makeLedger = (now: () => number) => {
   }
 }
 
-export type Latency = (call: UpstreamCall) => number
-
 interface Options {
-  readonly latency?: Latency
   readonly settings?: Worlds.WorldOptions["settings"]
 }
 
-export const openWorld = async (seed: number, { latency, settings = {} }: Options = {}) => {
+export const openWorld = async (seed: number, { settings = {} }: Options = {}) => {
   const world = await Worlds.openWorld({
     seed,
     delivery: {},
-    settings: { logLevel: LogLevel.None, ...settings },
-    ...(latency === undefined ? {} : { latency: { back: latency } })
+    settings: { logLevel: LogLevel.None, ...settings }
   })
   const { random, time, upstreams } = world
   const { controls } = upstreams.iam
