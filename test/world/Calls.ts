@@ -23,18 +23,9 @@ export interface Preparation {
   readonly name: string
 }
 
-/** What a caller must have. */
-export type Need = "session" | "refresh token" | "short-lived token" | "signature" | "nothing"
-
 export interface Call {
   /** In docs/openapi.json. */
   readonly operation: string
-  readonly method: "GET" | "POST"
-  readonly path: string
-  readonly needs: Need
-  /** It carries an idempotency key, which its repetition must carry too. */
-  readonly hasKey: boolean
-  readonly plane: "production" | "testing"
   /** The paths of the upstreams, in the order of their first calls, without those of the work that follows. */
   readonly calls: ReadonlyArray<PathName>
   readonly prepare: (preparation: Preparation) => Subject
@@ -266,8 +257,15 @@ const telemetry = ({ name, world }: Preparation): Subject => {
   }
 }
 
-const webhook = ({ world }: Preparation): Subject => {
-  const { iam, seeded } = world.upstreams
+/** A request that leaves nothing behind. */
+const plain =
+  (request: (world: World) => Sent) =>
+  (given: Preparation): Subject => ({
+    request: request(given.world),
+    state: nothing,
+    problems: noProblems
+  })
+const webhook = plain(({ upstreams: { iam, seeded } }) => {
   const id = seeded.production.organizations.acme
   const { body, headers } = iam.controls.buildWebhook(production, {
     appId: "music",
@@ -276,107 +274,37 @@ const webhook = ({ world }: Preparation): Subject => {
     organizationId: id,
     data: {}
   })
-  return {
-    request: { method: "POST", path: "/webhook/", headers: { ...json, ...headers }, body: Buffer.from(body) },
-    state: nothing,
-    problems: noProblems
-  }
-}
-
-const get = (path: string) => (): Subject => ({ request: { path }, state: nothing, problems: noProblems })
-
-const describePlane = ({ world }: Preparation): Subject => ({
-  request: requests.plane(world.upstreams.seeded.environment.musicSecret),
-  state: nothing,
-  problems: noProblems
+  return { method: "POST", path: "/webhook/", headers: { ...json, ...headers }, body: Buffer.from(body) }
 })
+const get = (path: string) => plain(() => ({ path }))
 
-const row = (
-  operation: string,
-  [method, path]: readonly ["GET" | "POST", string],
-  facts: Partial<Pick<Call, "needs" | "hasKey" | "plane" | "calls">>,
-  prepare: Call["prepare"]
-): Call => ({
+const row = (operation: string, calls: ReadonlyArray<PathName>, prepare: Call["prepare"]): Call => ({
   operation,
-  method,
-  path,
-  needs: "nothing",
-  hasKey: false,
-  plane: "production",
-  calls: [],
-  ...facts,
+  calls,
   prepare
 })
 
-const posting = (path: string) => ["POST", path] as const
-const getting = (path: string) => ["GET", path] as const
-
 export const calls = {
-  login: row(
-    "auth.login",
-    posting("/api/v1/auth/login"),
-    {
-      needs: "short-lived token",
-      hasKey: true,
-      calls: ["tokens", "catalogue", "introspect", "proof", "registration"]
-    },
-    login
-  ),
-  refresh: row(
-    "auth.refresh",
-    posting("/api/v1/auth/refresh"),
-    { needs: "refresh token", hasKey: true, calls: ["tokens", "introspect"] },
-    refresh
-  ),
-  logout: row(
-    "auth.logout",
-    posting("/api/v1/auth/logout"),
-    { needs: "refresh token", hasKey: true, calls: ["revoke"] },
-    logout
-  ),
-  me: row("auth.me", getting("/api/v1/auth/me"), { needs: "session", calls: ["introspect"] }, me),
-  "me in a testing environment": row(
-    "auth.me",
-    getting("/api/v1/auth/me"),
-    { needs: "session", plane: "testing", calls: ["context", "introspect"] },
-    meInTesting
-  ),
+  login: row("auth.login", ["tokens", "catalogue", "introspect", "proof", "registration"], login),
+  refresh: row("auth.refresh", ["tokens", "introspect"], refresh),
+  logout: row("auth.logout", ["revoke"], logout),
+  me: row("auth.me", ["introspect"], me),
+  "me in a testing environment": row("auth.me", ["context", "introspect"], meInTesting),
   "iam in a testing environment": row(
     "descriptors.iam",
-    getting("/api/v1/iam"),
-    { plane: "testing", calls: ["context"] },
-    describePlane
+    ["context"],
+    plain(({ upstreams }) => requests.plane(upstreams.seeded.environment.musicSecret))
   ),
-  subscription: row(
-    "tings.subscribe",
-    posting("/api/v1/ting/subscription"),
-    { needs: "session", calls: ["introspect", "catalogue", "proof", "registration"] },
-    subscription
-  ),
-  ting: row(
-    "tings.send",
-    posting("/api/v1/tings"),
-    { needs: "session", calls: ["introspect", "catalogue", "proof", "ting"] },
-    ting
-  ),
-  "report with a bearer": row(
-    "reports.submit",
-    posting("/api/v1/reports"),
-    { needs: "session", hasKey: true, calls: ["introspect"] },
-    reportOf(true)
-  ),
-  "report without a bearer": row(
-    "reports.submit",
-    posting("/api/v1/reports"),
-    { hasKey: true },
-    reportOf(false)
-  ),
-  telemetry: row("telemetry.accept", posting("/api/v1/telemetry"), {}, telemetry),
-  webhook: row("webhooks.receive", posting("/webhook"), { needs: "signature" }, webhook),
-  iam: row("descriptors.iam", getting("/api/v1/iam"), {}, get("/api/v1/iam")),
-  version: row("descriptors.version", getting("/api/v1/version"), {}, get("/api/v1/version")),
-  healthz: row("system.healthz", getting("/healthz"), {}, get("/healthz")),
-  readyz: row("system.readyz", getting("/readyz"), {}, get("/readyz"))
+  subscription: row("tings.subscribe", ["introspect", "catalogue", "proof", "registration"], subscription),
+  ting: row("tings.send", ["introspect", "catalogue", "proof", "ting"], ting),
+  "report with a bearer": row("reports.submit", ["introspect"], reportOf(true)),
+  "report without a bearer": row("reports.submit", [], reportOf(false)),
+  telemetry: row("telemetry.accept", [], telemetry),
+  webhook: row("webhooks.receive", [], webhook),
+  iam: row("descriptors.iam", [], get("/api/v1/iam")),
+  version: row("descriptors.version", [], get("/api/v1/version")),
+  healthz: row("system.healthz", [], get("/healthz")),
+  readyz: row("system.readyz", [], get("/readyz"))
 } as const satisfies Readonly<Record<string, Call>>
 
 export type CallName = keyof typeof calls

@@ -85,7 +85,6 @@ export const faults = {
   refused: { kind: "refused" },
   "lost before": { kind: "lost", when: "before" },
   "lost after": { kind: "lost", when: "after" },
-  "lost within": { kind: "lost", when: "within" },
   "hang before": { kind: "hang", when: "before" },
   "hang after": { kind: "hang", when: "after" },
   "500 before": ofIam("before", iamFaults.internalError()),

@@ -3,31 +3,19 @@
  * acknowledged is stored once and delivered at most once; a session is ended only by its owner; no credential is where it does not belong;
  * each answer fits the published contract; calls to IAM and writes to the tracker stay within their limits.
  */
-import { readFileSync } from "node:fs"
-import { createRequire } from "node:module"
+import { existsSync, readFileSync } from "node:fs"
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js"
 import ajvFormats from "ajv-formats"
+import Database from "better-sqlite3"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { type Answer, bodyOf, codeOf, fieldsOf, isSuccess, refusalOf, type Sent } from "./Driver.ts"
 import type { UpstreamCall, Upstreams } from "./Upstreams.ts"
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** The part of the untyped driver that is used for reading. */
-interface Driver {
-  new (
-    path: string,
-    options: { readonly readonly: boolean }
-  ): {
-    readonly prepare: (statement: string) => { readonly all: () => ReadonlyArray<Row> }
-    readonly close: () => void
-  }
-}
-const Sqlite = createRequire(import.meta.url)("better-sqlite3") as Driver
-
 /** Reads rows of a SQLite file beside the servers that use it. */
 export const rowsOf = (path: string, statement: string): ReadonlyArray<Row> => {
-  const database = new Sqlite(path, { readonly: true })
+  const database = new Database(path)
   try {
     return database.prepare(statement).all()
   } finally {
@@ -35,23 +23,13 @@ export const rowsOf = (path: string, statement: string): ReadonlyArray<Row> => {
   }
 }
 
-interface DocumentedResponse {
-  readonly content?: { readonly "application/json"?: { readonly schema: object } }
-}
 interface Document {
-  readonly paths: Readonly<
-    Record<
-      string,
-      Readonly<
-        Record<
-          string,
-          { readonly operationId: string; readonly responses: Readonly<Record<string, DocumentedResponse>> }
-        >
-      >
-    >
-  >
+  readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly responses: Responses }>>>>
   readonly components: object
 }
+type Responses = Readonly<
+  Record<string, { readonly content?: { readonly "application/json"?: { readonly schema: object } } }>
+>
 
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
@@ -99,7 +77,7 @@ const methodOf = ({ body, method }: Sent) => method ?? (body === undefined ? "GE
 const pathOf = ({ path }: Sent) => (path.split("?")[0] ?? "").replace(/^\/webhook\/$/, "/webhook")
 
 /** What is wrong with an answer by the published contract; nothing where it has no such call. */
-export const contractProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => {
+const contractProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => {
   const call = `${methodOf(sent)} ${pathOf(sent)}`
   const key = `${call} ${answer.status}`
   const known = validators()
@@ -137,12 +115,21 @@ const envelopeProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => 
 }
 
 /** The form of IAM's credentials. */
-const credential = /(?:oat|ort|oac|obo|ask)_[A-Za-z0-9_-]{16,}/
+const credential = /(?:oat|ort|oac|obo|ask)_[A-Za-z0-9_-]{28,}/
 const credentials = new RegExp(credential, "g")
 const givesTokens = (sent: Sent) => /^\/api\/v1\/auth\/(?:login|refresh)$/.test(pathOf(sent))
 
+/** What no answer may show, whatever was sent before it. */
+export const answerProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => [
+  ...contractProblems(sent, answer),
+  ...envelopeProblems(sent, answer),
+  ...(credential.test(answer.text) && !(givesTokens(sent) && isSuccess(answer))
+    ? [`${methodOf(sent)} ${pathOf(sent)} ${answer.status} ${codeOf(answer)} has a credential`]
+    : [])
+]
+
 /** The most of these times that lie within one such span; the times are in order. */
-export const mostWithin = (times: ReadonlyArray<number>, span: number): number => {
+const mostWithin = (times: ReadonlyArray<number>, span: number): number => {
   let most = 0
   let first = 0
   for (let last = 0; last < times.length; last += 1) {
@@ -168,7 +155,7 @@ export const mostIamCalls = (calls: Iterable<UpstreamCall>): number => {
 }
 
 /** GitHub's secondary limits (issue-tracker.md 3): requests that create content. */
-export const trackerProblems = (calls: ReadonlyArray<UpstreamCall>): ReadonlyArray<string> => {
+const trackerProblems = (calls: ReadonlyArray<UpstreamCall>): ReadonlyArray<string> => {
   const writes = calls
     .filter(({ seen, upstream }) => upstream === "tracker" && seen.method !== "GET")
     .map(({ at }) => at)
@@ -179,17 +166,14 @@ export const trackerProblems = (calls: ReadonlyArray<UpstreamCall>): ReadonlyArr
   ]
 }
 
+/** Where credentials are searched; a record is one that was delivered to a table. */
 const places = ["log", "issue", "row", "record"] as const
-/** Where texts are searched; a record is one that was delivered to a table. */
-export type Place = (typeof places)[number]
 
 export interface Oracle {
   readonly asked: (sent: Sent) => void
   readonly answered: (sent: Sent, answer: Answer) => void
   /** The end of this token's session is intended: its owner, the admin or an attacker ends it. */
   readonly allowEnd: (token: string) => void
-  /** A text that belongs to no log, issue or row, such as a canary, or a name where a report is nameless. */
-  readonly forbid: (text: string, places: ReadonlyArray<Place>) => void
   /** Sessions of IAM that ended although nobody intended it. */
   readonly endedSessions: () => ReadonlyArray<string>
   /** All that is broken now. `isQuiet`: nothing waits any more, so all that was acknowledged must have been delivered. */
@@ -212,7 +196,6 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
   const { controls } = upstreams.iam
   const seen = new Set<string>()
   const allowed = new Set<string>()
-  const forbidden: Array<{ readonly text: string; readonly places: ReadonlyArray<string> }> = []
   const reports = new Set<string>()
   const events = new Set<string>()
   const webhooks = new Set<string>()
@@ -302,7 +285,7 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
     return [...once("the issue of report", due, refs, least), ...once("event", events, rows, least)]
   }
 
-  const texts = (): Readonly<Record<Place, string>> => ({
+  const texts = (): Readonly<Record<(typeof places)[number], string>> => ({
     log: logs.join("\n"),
     issue: upstreams
       .issues()
@@ -310,34 +293,24 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
       .join("\n"),
     record: JSON.stringify(upstreams.rows().map(({ metadata, record }) => [metadata, record])),
     row: ["", "-wal"]
-      .map((end) => {
-        try {
-          return readFileSync(`${database}${end}`, "latin1")
-        } catch {
-          return ""
-        }
-      })
+      .map((end) => `${database}${end}`)
+      .map((file) => (existsSync(file) ? readFileSync(file, "latin1") : ""))
       .join("\n")
   })
 
-  /** Credentials in any place, and what was forbidden there. */
+  /** Credentials in any place. */
   const leaks = (): ReadonlyArray<string> => {
     const found = texts()
     const minted = new Set(upstreams.minted())
     const others = [...minted].filter((each) => !credential.test(each))
-    const within = (text: string) => [
-      ...[...new Set(text.match(credentials))].filter((each) => minted.has(each)),
-      ...others.filter((each) => text.includes(each))
-    ]
-    return places.flatMap((place) => [
-      ...within(found[place])
+    return places.flatMap((place) =>
+      [
+        ...[...new Set(found[place].match(credentials))].filter((each) => minted.has(each)),
+        ...others.filter((each) => found[place].includes(each))
+      ]
         .slice(0, mostOfOneKind)
-        .map((each) => `a ${place} has the credential ${each.slice(0, 8)}…`),
-      ...forbidden
-        .filter((each) => each.places.includes(place) && found[place].includes(each.text))
-        .slice(0, mostOfOneKind)
-        .map(({ text }) => `a ${place} has ${text}`)
-    ])
+        .map((each) => `a ${place} has the credential ${each.slice(0, 8)}…`)
+    )
   }
 
   return {
@@ -353,14 +326,10 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
     },
     answered: (sent, answer) => {
       open -= 1
-      for (const problem of [...contractProblems(sent, answer), ...envelopeProblems(sent, answer)])
-        seen.add(problem)
-      if (credential.test(answer.text) && !(givesTokens(sent) && isSuccess(answer)))
-        seen.add(`${methodOf(sent)} ${pathOf(sent)} ${answer.status} ${codeOf(answer)} has a credential`)
+      for (const problem of answerProblems(sent, answer)) seen.add(problem)
       if (isSuccess(answer) && methodOf(sent) === "POST") acknowledge(sent, answer)
     },
     allowEnd: (token) => allowEnd(token),
-    forbid: (text, places) => void forbidden.push({ text, places }),
     endedSessions,
     problems: ({ isQuiet = false } = {}) => {
       const most = mostIamCalls(upstreams.calls)

@@ -155,3 +155,22 @@ export const makeSimulatedTime = (startAt: number): SimulatedTime => {
     }
   }
 }
+
+const wait = (milliseconds: number) => new Promise<void>((resolve) => void setTimeout(resolve, milliseconds))
+
+/** The time of the machine, for worlds with sockets. */
+export const machineTime: SimulatedTime = {
+  clock: Clock.make(),
+  now: Date.now,
+  elapsed: () => Math.floor(performance.now()),
+  after: (milliseconds, run) => {
+    const timer = setTimeout(run, milliseconds)
+    return () => clearTimeout(timer)
+  },
+  sleep: wait,
+  jump: () => undefined,
+  touch: () => undefined,
+  hold: (promise) => promise,
+  complete: (promise) => promise,
+  runUntil: (elapsed) => wait(elapsed - performance.now())
+}

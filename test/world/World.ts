@@ -1,6 +1,6 @@
 /**
  * The whole service in memory: instances made by `makeBackend` over one database file, the simulated upstreams, one clock, one seed and one
- * set of faults. Requests come without sockets. What every play must keep, the oracle checks.
+ * set of faults. Requests come without sockets, unless a suite needs their bytes. What every play must keep, the oracle checks.
  */
 import type { RequestListener } from "node:http"
 import * as Clock from "effect/Clock"
@@ -18,6 +18,7 @@ import { inject } from "light-my-request"
 import { makeBackend, parts } from "../../src/Backend.ts"
 import { makePipeline } from "../../src/http/middleware/Pipeline.ts"
 import { type Bounds, requestLimits } from "../../src/http/Server.ts"
+import { serveNode } from "../../src/http/transport/NodeServer.ts"
 import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
 import type { DeliveryLimits } from "../../src/layers/delivery/DeliveryLimits.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
@@ -29,7 +30,7 @@ import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
 import { type SettingsOverrides, testSettings } from "../support/Settings.ts"
-import { makeSimulatedTime, scheduler, type SimulatedTime } from "./Time.ts"
+import { machineTime, makeSimulatedTime, scheduler, type SimulatedTime } from "./Time.ts"
 import { seeded } from "./Arbitraries.ts"
 import { type Answer, connectionLost, type Sent } from "./Driver.ts"
 import { makeFaults } from "./Faults.ts"
@@ -61,7 +62,6 @@ export interface WorldOptions {
   readonly tables?: ReadonlyArray<TableName>
   /** Workers that deliver, with other limits than those of production; default: none. */
   readonly delivery?: Partial<DeliveryLimits>
-  readonly bounds?: Bounds
   readonly latency?: Latency
   /** IAM's requests a minute for one application and path; default: those of its contract. */
   readonly iamLimit?: number
@@ -71,14 +71,19 @@ export interface WorldOptions {
   readonly steady?: boolean
   /** Milliseconds from the death of an instance to the start of the next one; default: none follows. */
   readonly restartAfter?: number
+  /** Each instance also listens on a port of loopback, and the time is the machine's. */
+  readonly sockets?: boolean
+  /** Receives the lines of the log, which are not kept then. */
+  readonly readLog?: (line: string) => void
 }
 
 /** One server process in memory. */
 export interface Instance extends Caller {
   /** Sends a request as a client with this address. Rejects when the process dies meanwhile. */
   readonly send: (address: string, request: Sent) => Promise<Answer>
-  /** The store of this instance, which starts it. */
+  /** The store of this instance, which starts it, and the port of one with sockets. */
   readonly store: () => Promise<StoreService>
+  readonly port: () => Promise<number>
   /** The process dies at once: no request is answered, no call to an upstream begins or ends. */
   readonly kill: () => void
   /** Ends it as a stop does, or what is left of a killed one. */
@@ -110,20 +115,24 @@ const inMemory =
 
 class Running extends Context.Tag("test/world/Running")<
   Running,
-  { readonly send: Instance["send"]; readonly store: StoreService }
+  { readonly send: Instance["send"]; readonly store: StoreService; readonly port: number }
 >() {}
-
-/** The way of a request without sockets: order of checks, limits and envelope are the real ones, and a request costs no connection. */
-const inMemoryServer = (bounds: Bounds) =>
-  Layer.scoped(
-    Running,
-    Effect.zipWith(makePipeline, Store, (listener, store) => ({ send: inMemory(listener), store }))
-  ).pipe(Layer.provide(requestLimits(bounds)))
 
 /** A process that is never late: the delay of its event loop is the machine's time. */
 const neverLate: Bounds = {
   startDelay: () => ({ isOverloaded: () => false, mean: () => 0, stop: () => undefined })
 }
+
+/** The way of a request without sockets: order of checks, limits and envelope are the real ones, and a request costs no connection. */
+const serverWith = (sockets: boolean) =>
+  Layer.scoped(
+    Running,
+    Effect.gen(function* () {
+      const listener = yield* makePipeline
+      const port = sockets ? (yield* serveNode(listener)).port : 0
+      return { send: inMemory(listener), store: yield* Store, port }
+    })
+  ).pipe(Layer.provide(requestLimits(neverLate)))
 
 const withoutDelivery = Layer.succeed(DeliveryHealth, {
   checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
@@ -256,7 +265,7 @@ const startInstance = ({
     transport: Layer.succeed(UpstreamTransport, { send: upstreams.sendFrom(caller) }),
     store,
     delivery: options.delivery === undefined ? withoutDelivery : deliveryWith(options.delivery),
-    server: inMemoryServer({ ...neverLate, ...options.bounds })
+    server: serverWith(options.sockets === true)
   }).pipe(Layer.provide(Layer.succeed(Settings, settings)))
 
   const run = <A, E>(effect: Effect.Effect<A, E>) =>
@@ -287,6 +296,7 @@ const startInstance = ({
       return answer
     },
     store: async () => (await running()).store,
+    port: async () => (await running()).port,
     close: async () => {
       await built
       await run(Scope.close(scope, Exit.void))
@@ -299,7 +309,7 @@ const startInstance = ({
 /** Opens a world; `close` ends all that it began. */
 export const openWorld = async (options: WorldOptions = {}) => {
   const { instances: size = 1, latency, iamLimit, seed = 1 } = options
-  const time = makeSimulatedTime(beginning)
+  const time = options.sockets === true ? machineTime : makeSimulatedTime(beginning)
   const random = seeded(seed)
   const faults = makeFaults<UpstreamCall>()
   const upstreams = makeUpstreams({
@@ -340,7 +350,7 @@ export const openWorld = async (options: WorldOptions = {}) => {
       onKilled: () => {
         if (options.restartAfter !== undefined) time.after(options.restartAfter, () => start(given))
       },
-      log: (line) => void logs.push(line)
+      log: options.readLog ?? ((line) => void logs.push(line))
     })
     all.push(instance)
     return instance

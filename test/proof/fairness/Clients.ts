@@ -1,5 +1,4 @@
 /** Honest clients. They do what docs/client.md asks for: one session, refreshed a minute before its end, the same key for the same call, and no call before the time that a refusal gives. */
-import { randomUUID } from "node:crypto"
 import {
   type Answer,
   bodyOf,
@@ -9,10 +8,7 @@ import {
   retryAfterOf,
   type Sent
 } from "../../world/Driver.ts"
-import { minute, type OperationName } from "./Ledger.ts"
-import { resultOf, start, type Tokens, tokensOf, type World } from "./World.ts"
-
-export const second = 1_000
+import { type Group, minute, second, start, type Tokens, type World } from "./World.ts"
 
 /** Milliseconds before the end of an access token at which it is refreshed. */
 const refreshBefore = minute
@@ -28,33 +24,25 @@ export interface Identity {
 }
 
 export const makeClient = (world: World, { address, kind, name }: Identity) => {
-  const { ledger, mint, newKey, own, random, send, time } = world
+  const { ledger, mint, newKey, ownTokens, random, send, time } = world
   const actor = `c:${name}`
   let session: (Tokens & { readonly expiresAt: number }) | undefined
   let refreshing: Promise<void> | undefined
 
   /** Performs an operation until it is served or refused for good. */
-  const perform = async (operation: OperationName, request: () => Sent): Promise<Answer> => {
-    const recorded = ledger.begin(kind, name, operation)
-    for (let onTime = false; ; onTime = true) {
+  const perform = async (group: Group, request: () => Sent): Promise<Answer> => {
+    const operation = ledger.begin(kind, name, group)
+    for (;;) {
       const answer = await send(address, request())
-      recorded.attempted(resultOf(answer), onTime)
-      const isOver = isSuccess(answer) || (answer.status !== 429 && answer.status !== 503)
-      if (isOver) {
-        recorded.ended(isSuccess(answer))
-        // A call whose access token ended while its refresh waits is refused, and loses nothing.
-        if (codeOf(answer) === "unauthenticated" && operation === "refresh") ledger.sessionLost(kind, name)
-        return answer
-      }
+      if (ledger.attempted(operation, answer)) return answer
       await time.sleep((retryAfterOf(answer) ?? defaultPause) * second + random.below(lateness))
     }
   }
 
   const keep = (answer: Answer): void => {
-    const tokens = tokensOf(answer)
-    if (tokens === undefined) return
-    for (const token of Object.values(tokens)) own(token, kind)
-    session = { ...tokens, expiresAt: time.now() + Number(bodyOf(answer).expires_in) * second }
+    const tokens = ownTokens(answer, kind)
+    if (tokens !== undefined)
+      session = { ...tokens, expiresAt: time.now() + Number(bodyOf(answer).expires_in) * second }
   }
 
   /** With another short-lived token when one has expired. */
@@ -62,7 +50,7 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
     for (;;) {
       const slt = mint(actor, kind)
       const key = newKey()
-      const answer = await perform("login", () => requests.login(slt, key))
+      const answer = await perform("session", () => requests.login(slt, key))
       if (isSuccess(answer)) return keep(answer)
     }
   }
@@ -70,8 +58,9 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
   const refresh = (): Promise<void> => {
     const { refresh: token = "" } = session ?? {}
     const key = newKey()
-    refreshing ??= perform("refresh", () => requests.refresh(token, key)).then((answer) => {
+    refreshing ??= perform("session", () => requests.refresh(token, key)).then((answer) => {
       refreshing = undefined
+      if (codeOf(answer) === "unauthenticated") ledger.lost.add(`${kind} ${name}`)
       keep(answer)
     })
     return refreshing
@@ -85,11 +74,11 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
 
   /** One after another: a client that waits for the time it was given makes no other call with its session meanwhile. */
   let previous: Promise<unknown> = Promise.resolve()
-  const signed = (operation: OperationName, request: (token: string) => Sent): Promise<unknown> => {
+  const signed = (request: (token: string) => Sent): Promise<unknown> => {
     previous = previous.then(async () => {
       await token()
       // A repetition uses the token of its time.
-      await perform(operation, () => request(session?.access ?? ""))
+      await perform("use", () => request(session?.access ?? ""))
     })
     return previous
   }
@@ -105,21 +94,20 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
         await refresh()
       }
     },
-    me: () => signed("me", (access) => requests.me(access)),
+    me: () => signed((access) => requests.me(access)),
     ting: () => {
       const key = `${actor}/${newKey()}`
-      return signed("ting", (access) => requests.ting(access, key))
+      return signed((access) => requests.ting(access, key))
     },
     report: async () => {
       const access = await token()
       const key = newKey()
-      await perform("report", () => requests.report(`verified ${name} ${key}`, key, access))
+      await perform("use", () => requests.report(`verified ${name} ${key}`, key, access))
     },
-    telemetry: (events: number) => perform("telemetry", () => telemetryOf(events)),
     logOut: () => {
       const { refresh: token = "" } = session ?? {}
       const key = newKey()
-      return perform("logout", () => requests.logout(token, key))
+      return perform("session", () => requests.logout(token, key))
     },
     /** Repeats with pauses for ever, from a random moment of the first period on. */
     every: async (period: number, act: () => Promise<unknown>): Promise<never> => {
@@ -131,15 +119,6 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
     }
   }
 }
-
-export const telemetryOf = (events: number, bytes = 0): Sent =>
-  requests.telemetry(
-    Array.from({ length: events }, () => ({
-      id: randomUUID(),
-      type: "playback",
-      ...(bytes === 0 ? {} : { text: "x".repeat(bytes) })
-    }))
-  )
 
 /** A client that logs in at a time, and what it does then. */
 const after = (
@@ -176,12 +155,11 @@ export const commandLine = (world: World, identity: Identity, at: number): void 
     await client.logOut()
   })
 
-/** A page: logs in, asks who it is every three minutes, and sends telemetry. */
+/** A page: logs in, and asks who it is every minute. */
 export const page = (world: World, identity: Identity, loginAt: number): void =>
-  after(world, identity, loginAt, async ({ every, keepSession, me, telemetry }) => {
+  after(world, identity, loginAt, async ({ every, keepSession, me }) => {
     start(() => keepSession())
-    start(() => every(3 * minute, me))
-    start(() => every(minute, () => telemetry(2)))
+    await every(minute, me)
   })
 
 /** A person with a session who reports a fault from time to time. */

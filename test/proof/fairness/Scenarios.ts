@@ -1,10 +1,9 @@
 /** Who calls whom, and what each kind of client must get. */
-import { answer } from "../../world/Faults.ts"
 import { requests, type Sent } from "../../world/Driver.ts"
-import { commandLine, daemon, makeClient, page, reporter, second, telemetryOf } from "./Clients.ts"
-import { type Group, minute, type Row } from "./Ledger.ts"
-import { type Latency, start, tokensOf, type World } from "./World.ts"
+import { faults } from "../../world/Faults.ts"
 import type { WorldOptions } from "../../world/World.ts"
+import { commandLine, daemon, makeClient, page, reporter } from "./Clients.ts"
+import { type Group, minute, type Row, second, start, tokensOf, type World } from "./World.ts"
 
 /** How large a scenario is played. */
 export interface Size {
@@ -14,42 +13,19 @@ export interface Size {
   readonly isFull: boolean
 }
 
-interface Limits {
-  readonly least?: number
-  readonly most?: number
-}
-
-export type Bound = Limits &
-  (
-    | {
-        readonly of: string
-        readonly group: Group
-        readonly measure: keyof Row
-        /** In a full run the value follows from the number of clients. */
-        readonly onlyInSlice?: boolean
-      }
-    /** Calls to one path of IAM in any minute that these kinds cause together. */
-    | { readonly callsOf: ReadonlyArray<string> }
-    /** A number that the scenario itself measures. */
-    | { readonly fact: string }
-  )
+/** A value at the end of a play, and its bounds. NaN, of what never happened, keeps none. */
+export type Demand = readonly [what: string, value: () => number, least: number, most: number]
 
 export interface Scenario {
   readonly name: string
   readonly settings?: WorldOptions["settings"]
-  readonly latency?: Latency
   /** IAM refuses calls here, because another instance makes them too. */
   readonly iamRefuses?: boolean
-  /** Starts the clients; returns when to measure from and until, in milliseconds from the start, and what else is measured. */
+  /** Starts the clients; returns when to measure from and until, in milliseconds from the start, and what is demanded then. */
   readonly play: (
     world: World,
     size: Size
-  ) => {
-    readonly from: number
-    readonly until: number
-    readonly facts?: () => Readonly<Record<string, number>>
-  }
-  readonly bounds: ReadonlyArray<Bound>
+  ) => { readonly from: number; readonly until: number; readonly demands: ReadonlyArray<Demand> }
 }
 
 /** An address of a documentation network and its neighbours; all are different. */
@@ -90,17 +66,17 @@ const looping = (
   start(async () => {
     const session = await world.sessionOf(kind, actor, from)
     const send = () => request(session?.access ?? "")
-    if (session !== undefined) await world.loop(kind, actor, pause, from, send, at)
+    if (session !== undefined) await world.loop(kind, pause, from, send, at)
   })
 
 /** Clients that repeat at once what was refused, or ask all the time. */
 const loops = (world: World, many: number, pause: number): void =>
   times(many, (index) => {
     const dead = requests.refresh(world.invent("ort", "loop"), world.newKey())
-    start(() => world.loop("loop", `dead${index}`, pause, addressAt(12, index), () => dead))
+    start(() => world.loop("loop", pause, addressAt(12, index), () => dead))
     const spent = world.invent("oac", "loop")
     const logIn = () => requests.login(spent, world.newKey())
-    start(() => world.loop("loop", `spent${index}`, pause, addressAt(13, index), logIn))
+    start(() => world.loop("loop", pause, addressAt(13, index), logIn))
     looping(world, "poller", `c:poller${index}`, addressAt(14, index), pause, requests.me)
   })
 
@@ -121,7 +97,7 @@ const strangers = (
     if (prefix === "ort") return requests.refresh(credential, world.newKey())
     return prefix === "oac" ? requests.login(credential, world.newKey()) : requests.plane(credential)
   }
-  start(() => world.loop(kind, kind, pause, () => addressOf(index), request, from))
+  start(() => world.loop(kind, pause, () => addressOf(index), request, from))
 }
 
 /** Another /64 each time, of one /48. */
@@ -133,7 +109,7 @@ const testers = (world: World, count: number): void => {
     start(async () => {
       const client = makeClient(world, identity("tester", 17, index))
       await world.time.sleep(index * 3 * second)
-      await client.every(30 * second, () => client.perform("plane", () => requests.plane(secret)))
+      await client.every(30 * second, () => client.perform("use", () => requests.plane(secret)))
     })
   )
 }
@@ -145,45 +121,59 @@ const reporters = (world: World, count: number, period: number): void =>
 const flooders = (world: World, count: number, pause: number): void =>
   times(count, (index) => {
     const report = () => requests.report(`nonsense ${world.newKey()}`, world.newKey())
-    start(() => world.loop("flooder", `flooder${index}`, pause, addressAt(20, index), report, minute))
+    start(() => world.loop("flooder", pause, addressAt(20, index), report, minute))
   })
-
-const floodOfTelemetry = (world: World, pause: number): void =>
-  start(() => world.loop("flooder", "telemetry", pause, "192.0.2.88", () => telemetryOf(40, 1_000), minute))
-
-const bound =
-  (group: Group) =>
-  (of: string, measure: keyof Row, limits: Limits & { readonly onlyInSlice?: boolean }): Bound => ({
-    of,
-    group,
-    measure,
-    ...limits
-  })
-const ofSession = bound("session")
-const ofUse = bound("use")
 
 // Bounds of `served`, `onTime`, sessions and calls follow from docs/api.md ("The budget for IAM"); those of waits and equality were measured.
 
-/** A client that holds a session keeps it, and refreshes it before the access token ends. */
-const keepsSessions = (of: string): ReadonlyArray<Bound> => [
-  ofSession(of, "served", { least: 0.999 }),
-  ofSession(of, "p99Wait", { most: 60 })
-]
+interface Limits {
+  /** Least parts: of all operations, and of the calls at the time that a refusal gave. */
+  readonly served?: number
+  readonly onTime?: number
+  /** Equal clients get equal parts; what is left is the time at which each begins. */
+  readonly even?: number
+  /** The most seconds that an operation waits, after which it counts as refused. */
+  readonly wait?: number
+}
 
-/** Calls of a known client with few of them are served, and at the time given where they are refused. */
-const isServed = (of: string): ReadonlyArray<Bound> => [
-  ofUse(of, "served", { least: 0.999 }),
-  ofUse(of, "p99Wait", { most: 60 }),
-  ofUse(of, "onTime", { least: 0.9 })
-]
+/** Seconds: an answer may take as long, and so may the longest `Retry-After`, 15 minutes. */
+const patience = { least: 30, most: 16 * 60 } as const
 
-/** Equal clients get equal parts; what is left is the time at which each begins. */
-const evenly = (least = 0.8): ReadonlyArray<Bound> => [
-  ofUse("daemon", "jain", { least }),
-  ofUse("daemon", "leastToMost", { least: 0.25 })
-]
+const gets = (
+  { ledger }: World,
+  kind: string,
+  group: Group,
+  { even = 0, onTime = 0, served = 0.999, wait = 60 }: Limits = {}
+): ReadonlyArray<Demand> => {
+  const most = Math.max(patience.least, Math.min(patience.most, wait)) * second
+  const demand = (measure: keyof Row, least: number, limit = Number.POSITIVE_INFINITY): Demand => [
+    `${kind}, ${group}: ${measure}`,
+    () => ledger.rowOf(kind, group, most)?.[measure] ?? Number.NaN,
+    least,
+    limit
+  ]
+  return [
+    demand("served", served),
+    demand("p99Wait", 0, wait),
+    demand("onTime", onTime),
+    demand("jain", even)
+  ]
+}
 
-const wellServed = (of: string): ReadonlyArray<Bound> => [...keepsSessions(of), ...isServed(of)]
+/** A client that holds a session keeps it, and refreshes it before the access token ends; its calls are served at the time given. */
+const wellServed = (world: World, kind: string, use: Limits = {}): ReadonlyArray<Demand> => [
+  ...gets(world, kind, "session"),
+  ...gets(world, kind, "use", { onTime: 0.9, ...use })
+]
+const evenDaemons = (world: World, use: Limits = {}) => wellServed(world, "daemon", { even: 0.8, ...use })
+
+/** Calls to one path of IAM in any minute that these kinds cause together. */
+const callsOf = (world: World, kinds: ReadonlyArray<string>, most: number): Demand => [
+  `calls to IAM of ${kinds.join(", ")} in a minute`,
+  () => world.mostCallsOf(kinds),
+  0,
+  most
+]
 
 export const scenarios: ReadonlyArray<Scenario> = [
   {
@@ -192,19 +182,20 @@ export const scenarios: ReadonlyArray<Scenario> = [
       const until = lasting(size, 4, 20)
       daemons(world)
       visitors(world, 10 * second, until)
-      loops(world, part(size, 150), size.isFull ? 500 : second)
+      loops(world, part(size, 150), second)
       const addresses = part(size, 8, 40)
-      const addressOf = (index: number) => addressAt(15, index % addresses)
-      strangers(world, "stranger", size.isFull ? 250 : 500, addressOf, ["oat", "ort"], 0)
-      return { from: minute, until }
-    },
-    bounds: [
-      ...wellServed("daemon"),
-      ...wellServed("command line"),
-      ...evenly(0.85),
-      // Known credentials with many calls stop at 85 % - 20 % of 110, newcomers in any case at 10 % more.
-      { callsOf: ["loop", "poller", "stranger"], most: 82 }
-    ]
+      strangers(world, "stranger", 500, (index) => addressAt(15, index % addresses), ["oat", "ort"], 0)
+      return {
+        from: minute,
+        until,
+        demands: [
+          ...evenDaemons(world, { even: 0.85 }),
+          ...wellServed(world, "command line"),
+          // Known credentials with many calls stop at 85 % - 20 % of 110, newcomers in any case at 10 % more.
+          callsOf(world, ["loop", "poller", "stranger"], 82)
+        ]
+      }
+    }
   },
   {
     // More than IAM's limit serves: their reads wait, their sessions do not.
@@ -213,16 +204,14 @@ export const scenarios: ReadonlyArray<Scenario> = [
       const count = part(size, 1.6, 190)
       const from = count * 0.8 * second + 10 * second
       daemons(world, count, 0.8 * second, from)
-      return { from, until: from + lasting(size, 5, 30) }
-    },
-    bounds: [
-      ...keepsSessions("daemon"),
-      ofUse("daemon", "served", { least: 0.99 }),
-      ofUse("daemon", "onTime", { least: 0.9 }),
       // They wait in turn, so the longest wait follows from their number.
-      ofUse("daemon", "p99Wait", { most: 150, onlyInSlice: true }),
-      ...evenly()
-    ]
+      const wait = size.isFull ? Number.POSITIVE_INFINITY : 150
+      return {
+        from,
+        until: from + lasting(size, 4, 30),
+        demands: evenDaemons(world, { served: 0.99, wait })
+      }
+    }
   },
   {
     // An office: pages, a runaway session and a dead token in a loop.
@@ -235,16 +224,19 @@ export const scenarios: ReadonlyArray<Scenario> = [
       times(people, (index) => page(world, identity("page", 0, index, address), index * 1.6 * second))
       looping(world, "runaway", "c:runaway", address, 20, requests.me, from)
       const dead = requests.refresh(world.invent("ort", "loop"), world.newKey())
-      start(() => world.loop("loop", "dead", second, address, () => dead))
-      return { from: from + 45 * second, until: from + lasting(size, 1.5, 10) }
-    },
-    bounds: [
-      // A session has 600 of the address's 1,200 requests, however often it is refused.
-      ...isServed("page"),
-      ...isServed("daemon"),
-      // IAM's refusal of a refresh token is repeated for 10 minutes without a call.
-      { callsOf: ["loop"], most: 1 }
-    ]
+      start(() => world.loop("loop", second, address, () => dead))
+      return {
+        from: from + 45 * second,
+        until: from + lasting(size, 1.5, 10),
+        demands: [
+          // A session has 600 of the address's 1,200 requests, however often it is refused.
+          ...gets(world, "page", "use", { onTime: 0.9 }),
+          ...gets(world, "daemon", "use", { onTime: 0.9 }),
+          // IAM's refusal of a refresh token is repeated for 10 minutes without a call.
+          callsOf(world, ["loop"], 1)
+        ]
+      }
+    }
   },
   {
     // Invented credentials from very many addresses.
@@ -257,49 +249,19 @@ export const scenarios: ReadonlyArray<Scenario> = [
       strangers(world, "stranger", 500, ipv4, ["oat"])
       strangers(world, "stranger", 500, ipv4, ["ort"])
       strangers(world, "site", 400, oneSite, ["oat", "ort", "oac"])
-      return { from: 2 * minute, until }
-    },
-    bounds: [
-      ...wellServed("daemon"),
-      ...wellServed("command line"),
-      ...evenly(),
-      // Newcomers stop at 50 % of the budget.
-      { callsOf: ["stranger", "site"], most: 66 },
-      // Suspects: one site has 8 %, and six refusals before it is suspect.
-      { callsOf: ["site"], most: 16 }
-    ]
-  },
-  {
-    // A first token from each address.
-    name: "logins with invented tokens",
-    play: (world, size) => {
-      const until = lasting(size, 4, 20)
-      daemons(world)
-      visitors(world, 15 * second, until)
-      strangers(world, "stranger", 300, (index) => addressAt(16, index), ["oac"])
-      return { from: 2 * minute, until }
-    },
-    bounds: [
-      ofSession("daemon", "served", { least: 0.999 }),
-      ...isServed("daemon"),
-      ...evenly(),
-      ...isServed("command line"),
-      ofSession("command line", "served", { least: 0.99 }),
-      ofSession("command line", "p99Wait", { most: 120 }),
-      { callsOf: ["stranger"], most: 94 }
-    ]
-  },
-  {
-    // Beside clients of a testing plane.
-    name: "guesses of testing secrets",
-    play: (world, size) => {
-      daemons(world, 20)
-      testers(world, part(size, 60, 5))
-      strangers(world, "guesser", 400, () => "203.0.113.9", ["ask"], 0)
-      strangers(world, "guesser", 500, (index) => addressAt(18, index % size.count), ["ask"])
-      return { from: minute, until: lasting(size, 4, 15) }
-    },
-    bounds: [...isServed("tester"), ...wellServed("daemon"), ...evenly(), { callsOf: ["guesser"], most: 66 }]
+      return {
+        from: 2 * minute,
+        until,
+        demands: [
+          ...evenDaemons(world),
+          ...wellServed(world, "command line"),
+          // Newcomers stop at 50 % of the budget.
+          callsOf(world, ["stranger", "site"], 66),
+          // Suspects: one site has 8 %, and six refusals before it is suspect.
+          callsOf(world, ["site"], 16)
+        ]
+      }
+    }
   },
   {
     // Anonymous ones beside people who report.
@@ -312,74 +274,34 @@ export const scenarios: ReadonlyArray<Scenario> = [
       reporters(world, count, Math.max(3 * minute, count * 40 * second))
       flooders(world, part(size, 10), (size.isFull ? 2 : 4) * second)
       const report = () => requests.report(`one flooder ${world.newKey()}`, world.newKey())
-      start(() => world.loop("one flooder", "flooder", 2 * second, "192.0.2.77", report, minute))
+      start(() => world.loop("one flooder", 2 * second, "192.0.2.77", report, minute))
       const stored = () => world.ledger.servedAtOnce("reporter")
-      const filed = () =>
-        world.upstreams
-          .issues()
-          .filter(({ createdAt }) => createdAt >= began + minute)
-          .filter(({ body, title }) => `${title} ${body}`.includes("verified reporter")).length
+      const isVerified = ({ body, createdAt, title }: ReturnType<World["upstreams"]["issues"]>[number]) =>
+        createdAt >= began + minute && `${title} ${body}`.includes("verified reporter")
+      const filed = () => world.upstreams.issues().filter(isVerified).length
       let waiting = 0
       start(async () => {
-        await world.time.sleep(minute)
         for (;;) {
           await world.time.sleep(10 * second)
-          waiting = Math.max(waiting, stored() - filed())
+          if (world.time.elapsed() > minute) waiting = Math.max(waiting, stored() - filed())
         }
       })
       return {
         from: minute,
         // The slice lasts until the tracker's writes of an hour would be used up, at one a second.
         until: lasting(size, 12, 40),
-        facts: () => ({
-          "issues filed": world.upstreams.issues().length,
-          "reports stored of one address": world.ledger.countOf("one flooder", "served"),
-          "verified reports filed, part": stored() === 0 ? 0 : Math.min(1, filed() / stored()),
-          "verified reports waiting at once": waiting
-        })
+        demands: [
+          ...gets(world, "reporter", "use", { wait: 0 }),
+          ["reports stored at once", stored, 1, Number.POSITIVE_INFINITY],
+          // 60 at once or in the hour, and what is refilled in the run.
+          ["reports of one address", () => world.ledger.countOf("one flooder", "served"), 0, 100],
+          ["issues filed", () => world.upstreams.issues().length, 200, Number.POSITIVE_INFINITY],
+          // A verified report overtakes all others, and a part of the hour is kept for it: only those of the last seconds wait.
+          ["verified reports filed, part", () => Math.min(1, filed() / stored()), 0.95, 1],
+          ["verified reports waiting at once", () => waiting, 0, 3]
+        ]
       }
-    },
-    bounds: [
-      ofUse("reporter", "atOnce", { least: 1 }),
-      ofUse("reporter", "served", { least: 0.999 }),
-      ofUse("reporter", "p99Wait", { most: 0 }),
-      // 60 at once or in the hour, and what is refilled in the run.
-      { fact: "reports stored of one address", most: 100 },
-      { fact: "issues filed", least: 200 },
-      // A verified report overtakes all others, and a part of the hour is kept for it: only those of the last seconds wait.
-      { fact: "verified reports filed, part", least: 0.95 },
-      { fact: "verified reports waiting at once", most: 3 }
-    ]
-  },
-  {
-    // More than the table service takes.
-    name: "telemetry at the bound of the spool",
-    settings: { telemetry: { spoolBytes: 2_000_000 } },
-    play: (world, size) => {
-      const until = lasting(size, 5, 15)
-      daemons(world, 20)
-      times(part(size, 15), (index) => {
-        const client = makeClient(world, identity("sender", 21, index))
-        start(() => client.every(minute, () => client.telemetry(10)))
-      })
-      floodOfTelemetry(world, second)
-      const away = answer("before", 503, { error: { code: "unavailable" } })
-      world.faults.plan({ path: "ingest", times: Number.POSITIVE_INFINITY, fault: away })
-      world.time.after(until / 2, world.faults.heal)
-      return { from: minute, until }
-    },
-    bounds: [...wellServed("daemon"), ...evenly(), ofUse("sender", "served", { least: 0.99 })]
-  },
-  {
-    // One sender beside daemons.
-    name: "tings at full speed",
-    play: (world, size) => {
-      daemons(world)
-      const send = (token: string) => requests.ting(token, `c:sender/${world.newKey()}`)
-      looping(world, "sender", "c:sender", addressAt(22, 0), 200, send, minute)
-      return { from: minute, until: lasting(size, 4, 15) }
-    },
-    bounds: [...wellServed("daemon"), ...evenly(), { callsOf: ["sender"], most: 30 }]
+    }
   },
   {
     // Each of them asks and refreshes all the time.
@@ -394,7 +316,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
           let session = await world.sessionOf("hoarder", "c:hoarder", address)
           if (session === undefined) return
           const me = () => requests.me(session?.access ?? "")
-          start(() => world.loop("hoarder", `login${index}`, 20 * second, address, me))
+          start(() => world.loop("hoarder", 20 * second, address, me))
           for (;;) {
             await world.time.sleep(15 * second)
             const refresh = requests.refresh(session.refresh, world.newKey())
@@ -402,40 +324,17 @@ export const scenarios: ReadonlyArray<Scenario> = [
           }
         })
       )
-      return { from: minute, until: minute + logins * 1.5 * second + lasting(size, 4, 15) }
-    },
-    bounds: [
-      ...keepsSessions("daemon"),
-      ofUse("daemon", "served", { least: 0.999 }),
-      // Essential calls go first: while its logins and refreshes come in a burst, some promises are kept late.
-      ofUse("daemon", "onTime", { least: 0.8 }),
-      ofUse("daemon", "p99Wait", { most: 75 }),
-      ...evenly(0.9),
-      // 40 logins, as fast as they come here, 30 refreshes at once and then 10, and 11 reads before it is busy.
-      { callsOf: ["hoarder"], most: 91 }
-    ]
-  },
-  {
-    // IAM answers after seconds, so the places of waiting requests count.
-    name: "a slow upstream",
-    latency: ({ path, upstream }) => (upstream !== "iam" ? 0 : path === "introspect" ? 7_500 : 1_000),
-    play: (world, size) => {
-      daemons(world)
-      // More sessions of one address than its places serve, and more calls of each than a credential's places.
-      times(12, (index) => looping(world, "hog", `c:hog${index}`, "192.0.2.90", 140, requests.me, minute))
-      const facts = () => ({
-        "daemons refused without a place": world.ledger.countOf("daemon", "overloaded")
-      })
-      return { from: minute, until: lasting(size, 2.5, 6), facts }
-    },
-    bounds: [
-      ...keepsSessions("daemon"),
-      ofUse("daemon", "served", { least: 0.999 }),
-      // The sessions of the address use the budget up, so reads of others wait for a call that ends.
-      ofUse("daemon", "p99Wait", { most: 90 }),
-      // One address holds at most 100 of the 400 places, so others find one at once.
-      { fact: "daemons refused without a place", most: 0 }
-    ]
+      return {
+        from: minute,
+        until: minute + logins * 1.5 * second + lasting(size, 4, 15),
+        demands: [
+          // Essential calls go first: while its logins and refreshes come in a burst, some promises are kept late.
+          ...evenDaemons(world, { onTime: 0.8, wait: 75, even: 0.9 }),
+          // 40 logins, as fast as they come here, 30 refreshes at once and then 10, and 11 reads before it is busy.
+          callsOf(world, ["hoarder"], 91)
+        ]
+      }
+    }
   },
   {
     // Another instance uses IAM's limit up.
@@ -443,28 +342,26 @@ export const scenarios: ReadonlyArray<Scenario> = [
     iamRefuses: true,
     play: (world, size) => {
       daemons(world)
-      // For two minutes the other instance makes all of IAM's calls of this path.
-      times(240, (index) =>
-        world.time.after(2 * minute + index * 500, () =>
-          times(3, () => world.callFromElsewhere("/oauth/introspect"))
-        )
-      )
-      const facts = () => ({ "IAM 429": world.ledger.refusedByIam() })
-      return { from: minute, until: lasting(size, 6, 15), facts }
-    },
-    bounds: [
-      ofSession("daemon", "served", { least: 0.999 }),
-      ofUse("daemon", "served", { least: 0.99 }),
-      // The two minutes, and the reads that waited for their end.
-      ofUse("daemon", "p99Wait", { most: 180 }),
-      ...evenly(),
-      // One try in five seconds for the two minutes, and the first refusal of each pause.
-      { fact: "IAM 429", most: 30 }
-    ]
+      const fault = faults["429 before"]
+      const refuse = () => world.faults.plan({ path: "introspect", times: Number.POSITIVE_INFINITY, fault })
+      world.time.after(2 * minute, refuse)
+      world.time.after(4 * minute, world.faults.heal)
+      return {
+        from: minute,
+        until: lasting(size, 6, 15),
+        demands: [
+          // The two minutes, and the reads that waited for their end.
+          ...gets(world, "daemon", "session", { wait: 180 }),
+          ...gets(world, "daemon", "use", { served: 0.99, wait: 180, even: 0.8 }),
+          // One try in five seconds for the two minutes, and the first refusal of each pause.
+          ["IAM 429", world.refusedByIam, 1, 30]
+        ]
+      }
+    }
   },
   {
     name: "all of them at once",
-    settings: { telemetry: { spoolBytes: 2_000_000 }, reportsBytes: 2_000_000 },
+    settings: { reportsBytes: 2_000_000 },
     play: (world, size) => {
       const until = lasting(size, 4, 30)
       daemons(world, 40)
@@ -476,22 +373,21 @@ export const scenarios: ReadonlyArray<Scenario> = [
       testers(world, 1)
       loops(world, part(size, 300), second)
       const ipv4 = (index: number) => addressAt(16, index % size.count)
-      strangers(world, "stranger", second, ipv4, ["oat"])
-      strangers(world, "stranger", second, ipv4, ["ort"])
+      strangers(world, "stranger", second, ipv4, ["oat", "ort"])
       strangers(world, "stranger", second, oneSite, ["oac"])
       strangers(world, "stranger", second, () => "203.0.113.9", ["ask"])
       flooders(world, part(size, 30), 10 * second)
-      floodOfTelemetry(world, 5 * second)
-      return { from: 2 * minute, until }
-    },
-    bounds: [
-      ...wellServed("daemon"),
-      ...wellServed("command line"),
-      ...evenly(),
-      ...isServed("page"),
-      ofUse("reporter", "served", { least: 0.999 }),
-      ...isServed("tester"),
-      { callsOf: ["loop", "poller", "stranger"], most: 94 }
-    ]
+      return {
+        from: 2 * minute,
+        until,
+        demands: [
+          ...evenDaemons(world),
+          ...wellServed(world, "command line"),
+          ...["page", "tester"].flatMap((kind) => gets(world, kind, "use", { onTime: 0.9 })),
+          ...gets(world, "reporter", "use", { wait: patience.most }),
+          callsOf(world, ["loop", "poller", "stranger"], 94)
+        ]
+      }
+    }
   }
 ]

@@ -1,23 +1,27 @@
-/** A world that has all kinds of clients, and knows which of them caused each call to IAM. */
+/** A world that has all kinds of clients: what each of them wanted and got, and which of them caused each call to IAM. */
 import * as LogLevel from "effect/LogLevel"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
 import { addActor } from "../../world/Calls.ts"
-import { type Answer, bodyOf, codeOf, isSuccess, requests, type Sent } from "../../world/Driver.ts"
+import {
+  type Answer,
+  bodyOf,
+  codeOf,
+  isSuccess,
+  requests,
+  retryAfterOf,
+  type Sent
+} from "../../world/Driver.ts"
+import { mostIamCalls } from "../../world/Oracle.ts"
 import type { UpstreamCall } from "../../world/Upstreams.ts"
 import * as Worlds from "../../world/World.ts"
-import { makeLedger } from "./Ledger.ts"
+
+export const second = 1_000
+export const minute = 60_000
 
 export interface Tokens {
   readonly access: string
   readonly refresh: string
 }
-
-/** The credentials in a text. */
-const credentialsIn = (text: string): ReadonlyArray<string> =>
-  text.match(/(?:oat|ort|oac|ask)_[A-Za-z0-9_-]{43}/g) ?? []
-
-export const resultOf = (answer: Answer): string =>
-  isSuccess(answer) ? "served" : (codeOf(answer) ?? String(answer.status))
 
 export const tokensOf = (answer: Answer): Tokens | undefined => {
   const { access_token, refresh_token } = bodyOf(answer)
@@ -29,51 +33,133 @@ export const tokensOf = (answer: Answer): Tokens | undefined => {
 /** Runs beside everything else. */
 export const start = (run: () => Promise<unknown>): void => void run()
 
-export type Latency = (call: UpstreamCall) => number
+/** Operations that keep a session, and those that use it. */
+export type Group = "session" | "use"
 
-export const openWorld = async (
-  seed: number,
-  {
-    latency,
-    settings = {}
-  }: { readonly latency?: Latency; readonly settings?: Worlds.WorldOptions["settings"] } = {}
-) => {
-  /** The kind of client that presented, or was given, a credential. */
-  const owners = new Map<string, string>()
-  const onHandled = (
-    call: UpstreamCall,
-    reply: { readonly status: number; readonly body?: unknown }
-  ): void => {
-    if (call.upstream !== "iam") return
-    const presented = [...credentialsIn(call.seen.body.toString()), call.plane]
-    const kind = presented.map((credential) => owners.get(credential)).find((owner) => owner !== undefined)
-    if (kind !== undefined)
-      for (const issued of credentialsIn(JSON.stringify(reply.body ?? ""))) owners.set(issued, kind)
-    ledger.iamCalled({
-      at: call.at,
-      kind: kind ?? "service",
-      path: `${call.plane} ${call.path}`,
-      status: reply.status
-    })
+/** What an honest client wants; it may take several requests. */
+interface Operation {
+  readonly kind: string
+  readonly client: string
+  readonly group: Group
+  readonly at: number
+  attempts: number
+  /** Whether each call at the time that the refusal before it gave was served. */
+  onTime: Array<boolean>
+  /** Set when it was served, or the client gave up. */
+  end?: { readonly at: number; readonly isServed: boolean }
+}
+
+/** What one kind of client got for one group of its operations. Parts are from 0 to 1, waits in seconds. */
+export interface Row {
+  /** Of the operations, those that were not given up and, at the end, not open for longer than the patience. */
+  readonly served: number
+  /** Of those that were refused at first: from the first request until the service. */
+  readonly p99Wait: number
+  /** Of the calls at the time of their `Retry-After`, those that were served. */
+  readonly onTime: number
+  /** How evenly the served operations are spread over the clients: Jain's index. */
+  readonly jain: number
+}
+
+const sumOf = (values: ReadonlyArray<number>) => values.reduce((total, value) => total + value, 0)
+/** 1 of none. */
+const partOf = (all: ReadonlyArray<unknown>, some: ReadonlyArray<unknown>): number =>
+  all.length === 0 ? 1 : some.length / all.length
+
+const makeLedger = (now: () => number) => {
+  let operations: Array<Operation> = []
+  let results = new Map<string, number>()
+  const waits: Array<number> = []
+  const lost = new Set<string>()
+
+  const ofKind = (kind: string, group: Group) =>
+    operations.filter((one) => one.kind === kind && one.group === group)
+  const isAtOnce = ({ attempts, end }: Operation) => end?.isServed === true && attempts === 1
+  const count = (kind: string, result: string) =>
+    void results.set(`${kind} ${result}`, (results.get(`${kind} ${result}`) ?? 0) + 1)
+  const noteAnswer = (kind: string, answer: Answer) =>
+    count(kind, isSuccess(answer) ? "served" : (codeOf(answer) ?? String(answer.status)))
+
+  return {
+    begin: (kind: string, client: string, group: Group): Operation => {
+      const operation: Operation = { kind, client, group, at: now(), attempts: 0, onTime: [] }
+      operations.push(operation)
+      return operation
+    },
+    /** Whether the operation is over. */
+    attempted: (operation: Operation, answer: Answer): boolean => {
+      noteAnswer(operation.kind, answer)
+      if (operation.attempts > 0) operation.onTime.push(isSuccess(answer))
+      operation.attempts += 1
+      const isOver = answer.status !== 429 && answer.status !== 503
+      if (isOver) operation.end = { at: now(), isServed: isSuccess(answer) }
+      else waits.push(retryAfterOf(answer) ?? Number.NaN)
+      return isOver
+    },
+    noteAnswer,
+    /** Answers to a kind since the measurement began: `served`, or the code of a refusal. */
+    countOf: (kind: string, result: string) => results.get(`${kind} ${result}`) ?? 0,
+    /** Seconds that honest clients were asked to wait. */
+    waits,
+    lost,
+    servedAtOnce: (kind: string) => ofKind(kind, "use").filter(isAtOnce).length,
+    /** Of a kind that did nothing, nothing is known. `patience`: milliseconds after which an open operation counts as refused. */
+    rowOf: (kind: string, group: Group, patience: number): Row | undefined => {
+      const all = ofKind(kind, group)
+      const ended = all.filter(({ at, end }) => end !== undefined || now() - at > patience)
+      if (ended.length === 0) return undefined
+      const served = ended.filter(({ end }) => end?.isServed === true)
+      const late = served.filter((one) => !isAtOnce(one)).map(({ at, end }) => (end?.at ?? at) - at)
+      late.sort((one, other) => one - other)
+      const onTime = all.flatMap((one) => one.onTime)
+      // A client whose only operation has just begun has no share yet.
+      const shares = new Map(ended.map(({ client }) => [client, 0]))
+      for (const { client } of served) shares.set(client, (shares.get(client) ?? 0) + 1)
+      const counts = [...shares.values()]
+      return {
+        served: partOf(ended, served),
+        p99Wait: (late[Math.min(late.length - 1, Math.floor(late.length * 0.99))] ?? 0) / second,
+        onTime: partOf(onTime, onTime.filter(Boolean)),
+        jain: sumOf(counts) ** 2 / Math.max(1, counts.length * sumOf(counts.map((one) => one * one)))
+      }
+    },
+    /** From now on. What ended before was the way to the start; what is open counts from its first request. */
+    measureFromNow: () => {
+      results = new Map()
+      operations = operations.filter(({ end }) => end === undefined)
+      for (const operation of operations) operation.onTime = []
+    }
   }
+}
+
+interface Options {
+  readonly settings?: Worlds.WorldOptions["settings"]
+}
+
+export const openWorld = async (seed: number, { settings = {} }: Options = {}) => {
   const world = await Worlds.openWorld({
     seed,
     delivery: {},
-    settings: { logLevel: LogLevel.None, ...settings },
-    observers: [{ onHandled }],
-    ...(latency === undefined ? {} : { latency: { back: latency } })
+    settings: { logLevel: LogLevel.None, ...settings }
   })
   const { random, time, upstreams } = world
-  const { controls, handle } = upstreams.iam
+  const { controls } = upstreams.iam
   const ledger = makeLedger(time.now)
-  let foreign = 0
-  let keys = 0
+  /** The kind of client that presented, or was given, a credential. */
+  const owners = new Map<string, string>()
+  let [keys, measuredFrom] = [0, 0]
 
-  /** Names the kind of client that a credential belongs to. */
   const own = (credential: string, kind: string): string => {
     owners.set(credential, kind)
     return credential
   }
+  const ownTokens = (answer: Answer, kind: string): Tokens | undefined => {
+    const tokens = tokensOf(answer)
+    for (const token of Object.values(tokens ?? {})) own(token, kind)
+    return tokens
+  }
+  const kindOf = ({ form, plane }: UpstreamCall) =>
+    [...form.values(), plane].map((credential) => owners.get(credential)).find((kind) => kind !== undefined)
   /** A short-lived token of an actor of the organisation. */
   const mint = (actor: string, kind: string): string =>
     own(controls.mintSlt(production, { appId: "music", actor: addActor(world, actor) }), kind)
@@ -86,9 +172,23 @@ export const openWorld = async (
   return {
     ...world,
     ledger,
-    own,
+    ownTokens,
     mint,
     newKey,
+    measureFromNow: () => {
+      measuredFrom = time.now()
+      ledger.measureFromNow()
+    },
+    /** The most calls of these kinds to one path of IAM in any minute; of all kinds without names. */
+    mostCallsOf: (kinds?: ReadonlyArray<string>) =>
+      mostIamCalls(
+        upstreams.calls.filter(
+          (call) =>
+            call.at >= measuredFrom && (kinds === undefined || kinds.includes(kindOf(call) ?? "service"))
+        )
+      ),
+    refusedByIam: () =>
+      upstreams.calls.filter(({ status, upstream }) => upstream === "iam" && status === 429).length,
     /** Credentials that no one was given; IAM's calls for them count for the kind. */
     invent: (prefix: "oat" | "ort" | "oac" | "ask", kind: string): string =>
       own(`${prefix}_${random.text(43)}`, kind),
@@ -96,11 +196,10 @@ export const openWorld = async (
     secretFor: (kind: string): string => own(upstreams.seeded.environment.musicSecret, kind),
     /** A session of an actor that does not mind its manners; undefined when the login was refused. */
     sessionOf: async (kind: string, actor: string, address: string): Promise<Tokens | undefined> =>
-      tokensOf(await world.send(address, requests.login(mint(actor, kind), newKey()))),
+      ownTokens(await world.send(address, requests.login(mint(actor, kind), newKey())), kind),
     /** Sends for ever, from a time on, from one address or another one each time; `pause`: mean milliseconds between two requests. */
     loop: async (
       kind: string,
-      name: string,
       pause: number,
       address: string | (() => string),
       request: () => Sent,
@@ -109,24 +208,10 @@ export const openWorld = async (
       await time.sleep(at + random.below(pause))
       for (;;) {
         const from = typeof address === "string" ? address : address()
-        start(async () => ledger.sent(kind, name, resultOf(await world.send(from, request()))))
+        start(async () => ledger.noteAnswer(kind, await world.send(from, request())))
         // In step with the ends of its own calls it would always be first.
         await time.sleep(pause * (0.5 + random.next()))
       }
-    },
-    /** A call of another instance of the application, which this one does not know of. */
-    callFromElsewhere: (path: string): void => {
-      foreign += 1
-      const authorization = `Basic ${Buffer.from(`music:${foreign}`).toString("base64")}`
-      handle({
-        at: time.now(),
-        method: "POST",
-        path: `/api/v1${path}`,
-        query: new URLSearchParams(),
-        headers: new Map([["authorization", [authorization]]]),
-        body: Buffer.from(""),
-        status: undefined
-      })
     }
   }
 }

@@ -1,218 +1,215 @@
-/** What the service said about each request, to be compared with what it kept and with what it did at the upstreams. */
+/**
+ * What the service said about each request, to be compared with what it kept and did: a refused request leaves nothing, an accepted one is
+ * kept once, as it was sent. That what was acknowledged is there once, and no credential anywhere, is the oracle's.
+ */
+import { createHash } from "node:crypto"
+import { readFileSync } from "node:fs"
+import { bodyOf, fieldsOf } from "../../world/Driver.ts"
+import { rowsOf } from "../../world/Oracle.ts"
 import type { RawAnswer } from "../../world/RawHttp.ts"
-import { findCanaries } from "./Canary.ts"
-import { deliveredDigest, fieldsOf, type Kept, recordDigest, reportDigest, tingDigest, uuid } from "./Kept.ts"
-import { jsonOf } from "./Laws.ts"
-import { type Draft, planeOf, storyOf, valuesIn } from "./Requests.ts"
+import { toAnswer } from "./Laws.ts"
+import { type Draft, findCanaries, planeOf, storyOf, valuesIn } from "./Requests.ts"
+import type { World } from "./World.ts"
 
-type Problem = readonly [kind: string, text: string]
+type Fields = Readonly<Record<string, unknown>>
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** The order of names has no meaning. */
+const sorted = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(sorted)
+  if (!isFields(value)) return value
+  const members = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1))
+  return members.map(([name, member]) => [name, sorted(member)])
+}
+
+const digest = (...values: ReadonlyArray<unknown>): string =>
+  createHash("sha256")
+    .update(JSON.stringify(sorted(values)))
+    .digest("base64")
+
+/** Everything of a report that a person sent. */
+const reportDigest = ({ attachments, context, message, pr }: Fields) =>
+  digest(message, pr ?? null, attachments ?? [], context ?? null)
+
+/** Of a delivery's body, in production's envelope or in that of a testing plane. */
+const deliveryDigest = ({ data, event_type, test }: Fields) => {
+  if (!isFields(test)) return digest(event_type, data)
+  return digest(isFields(test.metadata) ? test.metadata.event_type : undefined, test.data)
+}
+
+const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** An id that names the record is not part of its content. */
+const recordDigest = ({ id, ...others }: Fields) =>
+  digest(typeof id === "string" && !uuid.test(id) ? { id, ...others } : others)
+
+/** A ting as it was asked for, or as Ting has it. */
+const tingDigest = ({ data, metadata, type }: Fields, recipient: unknown) =>
+  digest(type, data, metadata ?? {}, recipient)
 
 /** The caller did not opt out, and the plane is production (docs/api.md, "POST /api/v1/telemetry"). */
 const isRecorded = (draft: Draft): boolean => {
-  const [preference = "on", ...more] = valuesIn(draft, "x-music-telemetry").map((value) => value.trim())
+  const preference = valuesIn(draft, "x-music-telemetry").map((value) => value.trim())
+  const refusals = ["dnt", "sec-gpc"].flatMap((name) => valuesIn(draft, name))
   return (
-    preference === "on" &&
-    more.length === 0 &&
-    !["dnt", "sec-gpc"].some((name) => valuesIn(draft, name).length > 0) &&
-    planeOf(draft) === "production"
+    planeOf(draft) === "production" &&
+    refusals.length === 0 &&
+    (preference.length === 0 || preference.join() === "on")
   )
 }
 
-/** Digests of the events that hold the text of their request: by id, and of those without one. Undefined: redacted. */
-interface Events {
-  readonly byId: Map<string, string | undefined>
-  readonly others: Array<string | undefined>
+/** What is kept in one place: digests by their ids there. */
+type Contents<Digest> = Map<string, Map<string, Digest>>
+
+const put = <Digest>(contents: Contents<Digest>, place: string, id: string, value: Digest): void => {
+  const known = contents.get(place) ?? new Map<string, Digest>()
+  contents.set(place, known.set(id, known.get(id) ?? value))
 }
 
-const addEvents = (draft: Draft, known: Events): void => {
-  // The body was accepted, so it fits its schema.
-  const { events } = fieldsOf(String(draft.body)) as {
-    readonly events: ReadonlyArray<Readonly<Record<string, unknown>>>
+/** Reads everything, while nothing is in flight. */
+const readKept = ({ database, planes, upstreams }: World) => {
+  const kept: Contents<string> = new Map()
+  const texts: Array<readonly [where: string, text: string]> = []
+  const keepRecord = (id: unknown, json: string) => {
+    const [first] = findCanaries(json)
+    if (first !== undefined) put(kept, `events ${first.index}`, String(id), recordDigest(fieldsOf(json)))
   }
-  for (const event of events) {
-    if (!findCanaries(JSON.stringify(event)).some(({ index }) => index === draft.index)) continue
-    const digest = draft.isChanged ? undefined : recordDigest(event)
-    if (typeof event.id === "string" && uuid.test(event.id)) {
-      const id = event.id.toLowerCase()
-      if (!known.byId.has(id)) known.byId.set(id, digest)
-    } else known.others.push(digest)
+  for (const { record, record_id } of upstreams.rows()) {
+    texts.push(["a record", JSON.stringify(record)])
+    keepRecord(record_id, JSON.stringify(record))
   }
+  // A record that waits for its acknowledgement is perhaps delivered already, under the same id.
+  for (const { json, record_id } of rowsOf(database, "SELECT record_id, json FROM spool"))
+    keepRecord(record_id, String(json))
+  for (const { content, id } of rowsOf(database, "SELECT id, content FROM reports"))
+    put(kept, `report ${id}`, "", reportDigest(fieldsOf(String(content))))
+  for (const { data, event_id, event_type } of rowsOf(database, "SELECT * FROM webhook_inbox"))
+    put(kept, `webhook ${event_id}`, "", digest(event_type, JSON.parse(String(data))))
+  for (const [name, plane] of Object.entries(planes))
+    for (const ting of upstreams.ting.controls.accepted(plane))
+      put(kept, `ting ${name} ${ting.key}`, ting.id, tingDigest({ ...ting }, ting.for))
+  for (const { form, path, status = 0 } of upstreams.calls) {
+    const token = form.get("slt") ?? form.get("refresh_token") ?? form.get("token")
+    const isDone = (path === "tokens" || path === "revoke") && status >= 200 && status < 300
+    if (isDone) put(kept, `${path} ${token}`, "", "")
+  }
+  for (const { body, title } of upstreams.issues()) texts.push(["an issue", `${title}\n${body}`])
+  // Every byte, also of free pages.
+  for (const file of [database, `${database}-wal`])
+    texts.push(["the bytes of the database", readFileSync(file, "latin1")])
+  return { kept, texts }
 }
 
-const tokenNames: Readonly<Record<string, string>> = {
-  "auth.login": "slt",
-  "auth.refresh": "refresh_token",
-  "auth.logout": "token"
+const tokenNames: Readonly<Record<string, readonly [path: string, name: string]>> = {
+  "auth.login": ["tokens", "slt"],
+  "auth.refresh": ["tokens", "refresh_token"],
+  "auth.logout": ["revoke", "token"]
 }
 
-/** What a request asks an upstream for: the token that it spends, or the plane and key of its ting. */
+/** What a request asks an upstream for: a token that is spent or revoked, or a ting. */
 const actOf = (draft: Draft): string | undefined => {
   const { body, operation } = draft
   const fields = fieldsOf(String(body))
-  const value = fields[operation?.id === "tings.send" ? "key" : (tokenNames[operation?.id ?? ""] ?? "")]
-  if (typeof value !== "string") return undefined
-  return operation?.id === "tings.send" ? `${planeOf(draft)} ${value}` : value
+  if (operation?.id === "tings.send") return `ting ${planeOf(draft)} ${fields.key}`
+  const [path, name = ""] = tokenNames[operation?.id ?? ""] ?? []
+  return path === undefined ? undefined : `${path} ${fields[name]}`
 }
 
 export class Ledger {
   readonly accepted = new Set<number>()
   readonly refused = new Set<number>()
-  /** Requests without an answer: what they asked for is done once or not at all. */
-  private unanswered = 0
-  private readonly again = new Set<number>()
+  /** What must be there; without a digest in any form, because it was redacted or changed on the way. */
+  private readonly due: Contents<string | undefined> = new Map()
+  /** What may be there: of requests without an answer, and tokens that are none. */
   private readonly perhaps = new Set<string>()
-  private readonly refusedActs = new Map<string, string>()
-  private readonly acceptedActs = new Set<string>()
-  /** Tokens of the accepted requests that IAM has to exchange, or to revoke. */
-  private readonly due = { spent: new Set<string>(), revoked: new Set<string>() }
-  private readonly tings = new Map<string, string | undefined>()
-  private readonly reports = new Map<string, string | undefined>()
-  private readonly deliveries = new Map<string, string | undefined>()
-  private readonly events = new Map<number, Events>()
   private readonly stories = new Map<number | string, string>()
 
+  /** A request without an answer, which is perhaps sent again. */
   noteUnanswered(draft: Draft): void {
-    this.unanswered += 1
-    this.noteUnknown(draft)
-  }
-
-  /** A request that is sent again because its connection ended first: the server perhaps did it before, too. */
-  noteAgain(draft: Draft): void {
-    this.again.add(draft.index)
-    this.noteUnknown(draft)
-  }
-
-  private noteUnknown(draft: Draft): void {
-    const act = actOf(draft)
-    if (act !== undefined) this.perhaps.add(act)
+    this.perhaps.add(actOf(draft) ?? "")
+    this.perhaps.add(`events ${draft.index}`)
   }
 
   note(draft: Draft, answer: RawAnswer): void {
     const { index } = draft
     this.stories.set(index, storyOf(draft))
     const act = actOf(draft)
+    if (act !== undefined && !this.due.has(act)) this.stories.set(act, `${storyOf(draft)}: ${answer.status}`)
     if (answer.status >= 300) {
       this.refused.add(index)
-      if (act !== undefined) this.refusedActs.set(act, storyOf(draft))
       return
     }
     this.accepted.add(index)
-    if (draft.message.method !== "POST") return
-    if (act !== undefined) this.noteAct(draft, act)
-    this.noteContent(draft, answer)
+    // What was changed on the way is perhaps something else.
+    if (draft.isSyntax) this.noteUnanswered(draft)
+    if (draft.message.method === "POST") this.noteContent(draft, answer, act)
   }
 
-  /** What an accepted request does at IAM or Ting. */
-  private noteAct({ body, isChanged, operation, session }: Draft, act: string): void {
-    if (operation?.id === "tings.send") {
-      this.tings.set(act, isChanged ? undefined : tingDigest(fieldsOf(String(body)), session?.actor))
-      return
+  private noteContent(draft: Draft, answer: RawAnswer, act = ""): void {
+    const { body, index, operation, session } = draft
+    const fields = fieldsOf(String(body))
+    const keep = (place: string, id: string, value: string) => {
+      put(this.due, place, id, draft.isChanged ? undefined : value)
+      this.stories.set(place, storyOf(draft))
     }
-    this.acceptedActs.add(act)
-    if (operation?.id !== "auth.logout") this.due.spent.add(act)
-    else if (act === session?.access || act === session?.refresh) this.due.revoked.add(act)
-  }
-
-  private keep(own: Map<string, string | undefined>, id: string, draft: Draft, digest: string): void {
-    own.set(id, draft.isChanged ? undefined : digest)
-    this.stories.set(id, storyOf(draft))
-  }
-
-  private noteContent(draft: Draft, answer: RawAnswer): void {
-    const { index, isSyntax, operation } = draft
-    const value = jsonOf(answer)
-    const fields = fieldsOf(String(draft.body))
-    if (operation?.id === "reports.submit" && typeof value === "object" && value !== null && "id" in value)
-      this.keep(this.reports, String(value.id), draft, reportDigest(fields))
-    if (operation?.id === "webhooks.receive")
-      for (const id of valuesIn(draft, "x-silicon-iam-event-id"))
-        this.keep(this.deliveries, id.trim(), draft, deliveredDigest(fields))
-    if (operation?.id === "telemetry.accept" && !isSyntax) {
-      const before = this.events.get(index) ?? { byId: new Map(), others: [] }
-      if (isRecorded(draft)) addEvents(draft, before)
-      this.events.set(index, before)
-    }
-  }
-
-  /** What is kept of refused requests, lost or changed of accepted ones, or there twice: a kind and a text each. */
-  *compare(kept: Kept, ownSlts: ReadonlySet<string>, people: ReadonlyArray<string>): Generator<Problem> {
-    for (const { index, place, where } of kept.canaries.values())
-      if (this.refused.has(index) && !this.accepted.has(index))
-        yield [
-          `stored ${where}`,
-          `${this.stories.get(index)}: was refused, and ${where} has its text (${place})`
-        ]
-      else if (place === "h" || place === "p")
-        yield [`stored ${where} ${place}`, `${this.stories.get(index)}: ${where} has its text (${place})`]
-    for (const found of kept.credentials)
-      yield ["stored credential", `the database has a credential: ${found}`]
-    for (const [kind, own, all] of [
-      ["report", this.reports, kept.reports],
-      ["event", this.deliveries, kept.deliveries]
-    ] as const) {
-      for (const [id, digest] of own)
-        if (!all.has(id))
-          yield [`lost ${kind}`, `${this.stories.get(id)}: was accepted, and its ${kind} is not stored`]
-        else if (digest !== undefined && all.get(id) !== digest)
-          yield [`changed ${kind}`, `${this.stories.get(id)}: its ${kind} is not stored as it was sent`]
-      if (all.size > own.size + this.unanswered)
-        yield [`${kind}s`, `${all.size} ${kind}s are stored, and ${own.size} were accepted`]
-    }
-    yield* this.compareEvents(kept)
-    yield* this.compareActs(kept, ownSlts)
-    yield* this.compareTings(kept)
-    for (const recipient of kept.registered)
-      if (!people.includes(recipient.replace(/^\S+ /, "")))
-        yield ["registered", `Ting has the recipient ${recipient}, who sent no request`]
-  }
-
-  private *compareEvents({ records }: Kept): Generator<Problem> {
-    for (const [index, { byId, others }] of this.events) {
-      const expected = [...byId.values(), ...others]
-      const found = records.get(index) ?? []
-      // An event without a UUID is another one each time.
-      const most = expected.length + (this.again.has(index) ? others.length : 0)
-      const story = this.stories.get(index)
-      if (found.length < expected.length || found.length > most)
-        yield [
-          "telemetry",
-          `${story}: brought ${expected.length} telemetry events, and ${found.length} are stored`
-        ]
-      else if (
-        !expected.includes(undefined) &&
-        (!expected.every((digest) => digest !== undefined && found.includes(digest)) ||
-          !found.every((digest) => expected.includes(digest)))
-      )
-        yield ["changed telemetry", `${story}: an event is not stored as it was sent`]
+    switch (operation?.id) {
+      case "tings.send":
+        keep(act, String(bodyOf(toAnswer(answer)).id), tingDigest(fields, session?.actor))
+        break
+      case "auth.login":
+      case "auth.refresh":
+        keep(act, "", "")
+        break
+      case "auth.logout":
+        if (fields.token === session?.access || fields.token === session?.refresh) keep(act, "", "")
+        else this.perhaps.add(act)
+        break
+      case "reports.submit":
+        keep(`report ${bodyOf(toAnswer(answer)).id}`, "", reportDigest(fields))
+        break
+      case "webhooks.receive":
+        for (const id of valuesIn(draft, "x-silicon-iam-event-id"))
+          keep(`webhook ${id.trim()}`, "", deliveryDigest(fields))
+        break
+      case "telemetry.accept":
+        this.stories.set(`events ${index}`, storyOf(draft))
+        // The body was accepted, so it fits its schema.
+        for (const event of isRecorded(draft) ? (fields.events as ReadonlyArray<Fields>) : [])
+          if (findCanaries(JSON.stringify(event)).some((found) => found.index === index)) {
+            const id =
+              typeof event.id === "string" && uuid.test(event.id) ? event.id.toLowerCase() : undefined
+            // An event without a UUID is another one each time.
+            keep(`events ${index}`, id ?? `${this.due.get(`events ${index}`)?.size}`, recordDigest(event))
+          }
+        break
+      default:
     }
   }
 
-  private whyNot(act: string): string {
-    const story = this.refusedActs.get(act)
-    return story === undefined ? "no request asked for it" : `${story}: was refused`
-  }
-
-  private *compareActs(kept: Kept, ownSlts: ReadonlySet<string>): Generator<Problem> {
-    for (const verb of ["spent", "revoked"] as const) {
-      for (const token of kept[verb])
-        if (!this.acceptedActs.has(token) && !ownSlts.has(token) && !this.perhaps.has(token))
-          yield [`IAM ${verb}`, `${this.whyNot(token)}, and IAM ${verb} its ${token.slice(0, 4)} token`]
-      for (const token of this.due[verb])
-        if (!kept[verb].has(token))
-          yield [`IAM not ${verb}`, `IAM has not ${verb} an ${token.slice(0, 4)} token that was accepted`]
+  /** What is kept of refused requests, and what is lost, changed or there without need of accepted ones. */
+  *compare(world: World): Generator<string> {
+    const { kept, texts } = readKept(world)
+    for (const [where, text] of texts)
+      for (const { index, place } of findCanaries(text)) {
+        const isRefused = this.refused.has(index) && !this.accepted.has(index)
+        if (isRefused || place === "h" || place === "p")
+          yield `${this.stories.get(index)}: ${isRefused ? "was refused, and " : ""}${where} has its text (${place})`
+      }
+    for (const [place, own] of this.due) {
+      const found = [...(kept.get(place)?.values() ?? [])].sort()
+      const expected = [...own.values()]
+      const isAsSent = expected.includes(undefined) || expected.sort().join() === found.join()
+      if (!this.perhaps.has(place) && (found.length !== own.size || !isAsSent))
+        yield `${this.stories.get(place)}: of ${own.size} ${place.slice(0, 80)}, ${found.length} are kept${isAsSent ? "" : ", in another form"}`
     }
-  }
-
-  private *compareTings({ tings }: Kept): Generator<Problem> {
-    for (const [slot, digests] of tings) {
-      const expected = this.tings.get(slot)
-      if (!this.tings.has(slot) && !this.perhaps.has(slot))
-        yield ["ting", `${this.whyNot(slot)}, and Ting has its ting ${slot.slice(0, 80)}`]
-      if (digests.length > 1) yield ["tings", `Ting has ${digests.length} tings ${slot.slice(0, 80)}`]
-      else if (expected !== undefined && digests[0] !== expected)
-        yield ["changed ting", `Ting has other content of ${slot.slice(0, 80)}`]
-    }
-    for (const slot of this.tings.keys())
-      if (!tings.has(slot)) yield ["lost ting", `Ting has no ting ${slot.slice(0, 80)}`]
+    for (const place of kept.keys())
+      if (!this.due.has(place) && !this.perhaps.has(place))
+        yield `${this.stories.get(place)}: was not accepted, and ${place.slice(0, 80)} is kept`
+    for (const plane of Object.values(world.planes))
+      for (const { for: recipient } of world.upstreams.ting.controls.grants(plane))
+        if (!world.people.includes(recipient))
+          yield `Ting has the recipient ${recipient}, who sent no request`
   }
 }

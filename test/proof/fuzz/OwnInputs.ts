@@ -2,7 +2,7 @@
 import { accepted, type Input, type Message, open, refused } from "../../world/Inputs.ts"
 import { operations } from "./Contract.ts"
 
-const boundOf = (id: string | undefined): number =>
+const boundOf = (id: string): number =>
   operations.find((operation) => operation.id === id)?.body?.maxBytes ?? 0
 
 /** One byte below the bound of a body, at it and above it, with a declared length and in chunks. */
@@ -53,24 +53,4 @@ export const sharedAddress: Input = {
   })
 }
 
-/** Forms in which proxies name an address. */
-const addresses: ReadonlyArray<Input> = [
-  ...[
-    (address: string) => `junk, ${address}`,
-    (address: string) => `${address}, 127.0.0.1`,
-    (address: string) => (address.includes(":") ? `[${address}]:443` : `${address}:4711`),
-    (address: string) => (address.includes(":") ? address : `::ffff:${address}`)
-  ].map(
-    (write, at): Input => ({
-      name: `${forwarded} in form ${at}`,
-      parts: [forwarded],
-      outcome: accepted,
-      change: (message) => ({
-        ...message,
-        headers: message.headers.map(([name, value]) => [name, name === forwarded ? write(value) : value])
-      })
-    })
-  )
-]
-
-export const ownInputs: ReadonlyArray<Input> = [...bodySizes, changedDelivery, sharedAddress, ...addresses]
+export const ownInputs: ReadonlyArray<Input> = [...bodySizes, changedDelivery, sharedAddress]

@@ -1,7 +1,7 @@
 /** A recipe becomes a request with live credentials, and the answer that docs/api.md promises for it. */
 import { signWebhook } from "../../../sandbox/upstreams/Iam.ts"
+import { organisation } from "../../world/Calls.ts"
 import {
-  accepted,
   combine,
   type Facts,
   type Input,
@@ -13,10 +13,27 @@ import {
   valuesOf,
   writeMessage
 } from "../../world/Inputs.ts"
-import { makeCanary } from "./Canary.ts"
 import type { Operation } from "./Contract.ts"
-import { type Edit, fillRawJson, marks, type Recipe } from "./Recipes.ts"
-import type { LiveSession, World } from "./World.ts"
+import { type Edit, marks, type Recipe } from "./Recipes.ts"
+import { type LiveSession, type PlaneName, webOrigin, type World } from "./World.ts"
+
+/** Where a request has a text: values of its body, names of its fields, its headers, its target. */
+export type Place = "body" | "name" | "header" | "path"
+
+/** A text that occurs nowhere else and names its request and place, so that a copy is found. It fits into every place. */
+const makeCanary = (place: Place, index: number): string =>
+  `zqx7${place[0]}${index.toString(36).padStart(6, "0")}7xqz`
+
+/** The beginning or the end of a canary. */
+export const canaryPart = /zqx7|7xqz/i
+
+/** Every canary of a text, each once: the first letter of its place, and its request. */
+export const findCanaries = (text: string) => {
+  const found = new Map<string, { readonly place: string; readonly index: number }>()
+  for (const [whole, place = "", index = ""] of text.matchAll(/zqx7([bnhp])([0-9a-z]{6})7xqz/gi))
+    found.set(whole, { place: place.toLowerCase(), index: Number.parseInt(index.toLowerCase(), 36) })
+  return [...found.values()]
+}
 
 export interface Draft {
   readonly index: number
@@ -37,119 +54,36 @@ export interface Draft {
 export const valuesIn = ({ message }: Draft, name: string): ReadonlyArray<string> => valuesOf(message, name)
 
 /** The plane that its header selects. */
-export const planeOf = (draft: Draft): "production" | "testing" =>
+export const planeOf = (draft: Draft): PlaneName =>
   valuesIn(draft, "x-testing-environment-key").length > 0 ? "testing" : "production"
 
 type Node = Readonly<Record<string, unknown>>
 const isNode = (value: unknown): value is Node =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-type Path = ReadonlyArray<string | number>
-
-const pathsOf = (value: unknown, path: Path = []): ReadonlyArray<readonly [Path, unknown]> => [
-  [path, value],
-  ...(typeof value === "object" && value !== null
-    ? Object.entries(value).flatMap(([name, member]) =>
-        pathsOf(member, [...path, Array.isArray(value) ? Number(name) : name])
-      )
-    : [])
-]
-
-const changeAt = (value: unknown, [step, ...rest]: Path, change: (node: unknown) => unknown): unknown => {
-  if (step === undefined) return change(value)
-  if (Array.isArray(value))
-    return value.map((item, at) => (at === step ? changeAt(item, rest, change) : item))
-  return isNode(value)
-    ? Object.fromEntries(
-        Object.entries(value).map(([name, member]) => [
-          name,
-          name === step ? changeAt(member, rest, change) : member
-        ])
-      )
-    : value
-}
-
-/** Which nodes an edit is for, and what it makes of one. */
-const edits: Readonly<
-  Record<
-    Edit["kind"],
-    readonly [fits: (node: unknown, path: Path) => boolean, change: (node: unknown, edit: Edit) => unknown]
-  >
-> = {
-  replace: [(_, path) => path.length > 0, (_, { value }) => value],
-  "leave out": [
-    (node) => isNode(node) && Object.keys(node).length > 0,
-    (node, { at }) => {
-      const members = Object.entries(node as Node)
-      const left = Math.floor(at * members.length)
-      return Object.fromEntries(members.filter((_each, position) => position !== left))
-    }
-  ],
-  add: [
-    isNode,
-    (node, { name, value }) => Object.fromEntries([...Object.entries(node as Node), [name, value]])
-  ],
-  wrap: [
-    (node) => typeof node === "string",
-    (node, { value }) => (typeof value === "string" ? `${value.slice(0, 12)}${String(node)}\u200b` : [node])
-  ],
-  "upper case": [
-    (node) => typeof node === "string" && !node.startsWith("@raw"),
-    (node) => String(node).toUpperCase()
-  ]
-}
-
-const applyEdit = (value: unknown, edit: Edit): unknown => {
-  const [fits, change] = edits[edit.kind]
-  const fitting = pathsOf(value).filter(([path, node]) => fits(node, path))
-  const [path] = fitting[Math.floor(edit.at * fitting.length)] ?? []
-  return path === undefined ? value : changeAt(value, path, (node) => change(node, edit))
-}
-
-/** Why a value is no strict JSON (docs/api.md, "Request bodies"), however it is written. */
-const isStrict = (value: unknown, depth = 0): boolean => {
-  if (typeof value === "number") return Number.isFinite(value)
-  if (typeof value !== "object" || value === null) return true
-  return (
-    depth < 64 &&
-    !Object.keys(value).includes("__proto__") &&
-    Object.values(value).every((member) => isStrict(member, depth + 1))
+/** The body with one node changed, in the order in which JSON is written. */
+const applyEdit = (body: unknown, { at, name, value }: Edit): unknown => {
+  let nodes = 0
+  JSON.stringify(body, (_, node) => {
+    nodes += 1
+    return node
+  })
+  // The first is the whole body.
+  const chosen = 1 + Math.floor(at * (nodes - 1))
+  let position = -1
+  return JSON.parse(
+    JSON.stringify(body, (_, node) => {
+      position += 1
+      if (position !== chosen) return node
+      return name !== undefined && isNode(node) ? { ...node, [name]: value } : value
+    })
   )
 }
 
-/** The rules of a body that only the prose has. */
-const fitsProse = (id: string, body: Node): boolean => {
-  if (id === "reports.submit") {
-    const length = [...String(body.message).trim()].length
-    const pr = body.pr ?? undefined
-    return (
-      length >= 10 &&
-      length <= 20_000 &&
-      Buffer.byteLength(JSON.stringify(body.context ?? null)) <= 32_768 &&
-      (pr === undefined || URL.canParse(String(pr)))
-    )
-  }
-  return (
-    id !== "tings.send" || (Buffer.byteLength(String(body.key)) <= 200 && !/\p{Cc}/u.test(String(body.key)))
-  )
-}
-
-/** Members whose value decides more than whether the body fits. */
-const meaningful = ["slt", "refresh_token", "token", "type", "key", "pr", "table"]
-
-/** What the schema and the prose say about an edited body. */
-const judge = (operation: Operation, text: string, before: string): Outcome => {
-  if (operation.id === "webhooks.receive") return accepted
-  // Both were written by this suite.
-  const [value, original] = [JSON.parse(text) as unknown, JSON.parse(before) as unknown]
-  if (!isStrict(value)) return refused("JSON", 400, "invalid_input")
-  if (operation.body?.validate(value) !== true || !isNode(value) || !fitsProse(operation.id, value))
-    return refused("schema", 400, "invalid_input")
-  const differs = meaningful.some(
-    (name) => JSON.stringify(value[name]) !== JSON.stringify(isNode(original) ? original[name] : undefined)
-  )
-  return differs ? open("use case") : accepted
-}
+/** The schema refuses an edited body; of one that fits, the prose of docs/api.md decides. */
+const judge = ({ body }: Operation, text: string): Outcome =>
+  // The text was written by this suite.
+  body?.validate(JSON.parse(text)) === true ? open("schema") : refused("schema", 400, "invalid_input")
 
 const hex = (index: number, length: number): string => index.toString(16).padStart(length, "0")
 
@@ -168,11 +102,7 @@ const delivery = (recipe: Recipe, index: number, world: World, canary: string) =
     eventId,
     data: { canary, more: `${recipe.place}` }
   })
-  // A key of a testing environment that was never issued.
-  const text = recipe.conflict
-    ? body.toString().replace(/"[A-Za-z0-9]{32}"/, `"${"0".repeat(32)}"`)
-    : body.toString()
-  return { eventId, text }
+  return { eventId, text: body.toString() }
 }
 
 const signatureOf = (
@@ -205,30 +135,14 @@ const compatible = (inputs: ReadonlyArray<Input>, taken: ReadonlyArray<string>):
   })
 }
 
-/** `other content`: under the key of this recipe's first request. */
-export type Variant = "as it is" | "other content"
-
-const withOtherContent = ({ operation, value }: Recipe): unknown => {
-  // A login, refresh and logout has another token each time.
-  if (operation?.id === "reports.submit")
-    return { ...(value as Node), message: `${marks.word} Other content.` }
-  return operation?.id === "tings.send" ? { ...(value as Node), data: { other: 1 } } : value
-}
-
-export const makeDraft = async (
-  recipe: Recipe,
-  index: number,
-  seed: number,
-  world: World,
-  variant: Variant = "as it is"
-): Promise<Draft> => {
-  const { operation, plane } = recipe
+export const makeDraft = (recipe: Recipe, index: number, seed: number, world: World): Draft => {
+  const { operation, plane, value } = recipe
   const id = operation?.id ?? ""
   const isDelivery = id === "webhooks.receive"
   const spends = id === "auth.refresh" || id === "auth.logout"
   const isSigned = operation?.bearer === "required" || (operation?.bearer === "optional" && recipe.signed)
   const session = spends
-    ? await world.takeSession(plane, index)
+    ? world.takeSession(plane, index)
     : isSigned
       ? world.sessionOf(plane, index)
       : undefined
@@ -240,7 +154,7 @@ export const makeDraft = async (
     access: session?.access ?? "oat_",
     testingSecret: world.testingSecret,
     otherSecrets: [environment.tingSecret, production.musicSecret, environment.rootKey],
-    webOrigin: world.webOrigin,
+    webOrigin,
     word: (place) => makeCanary(place, index),
     now: Math.floor(Date.now() / 1_000),
     place: recipe.place
@@ -248,15 +162,16 @@ export const makeDraft = async (
   let ids = 0
   const nextId = () => `${hex(index, 8)}-0000-4000-8000-${hex(ids++, 12)}`
   const fill = (text: string): string =>
-    fillRawJson(text)
+    text
       .replaceAll(marks.uuid, nextId)
       .replaceAll(marks.word, makeCanary("body", index))
       .replaceAll("@name@", makeCanary("name", index))
       .replaceAll(marks.actor, facts.actor)
       .replaceAll(marks.refresh, session?.refresh ?? "")
-      .replaceAll(marks.access, session?.access ?? world.testingSecret)
+      // IAM's own events are stored as they are.
+      .replaceAll(marks.access, session?.access ?? (isDelivery ? "" : world.testingSecret))
       .replaceAll(marks.slt, slt)
-  const slt = id === "auth.login" ? world.mintSlt(plane, world.people[index % world.people.length] ?? "") : ""
+  const slt = id === "auth.login" ? world.mintSlt(plane, index) : ""
 
   const outcomes: Array<Outcome> = []
   const changes: Array<string> = []
@@ -264,29 +179,18 @@ export const makeDraft = async (
     outcomes.push(recipe.target.startsWith("/nothing") ? refused("path", 404, "not_found") : open("limits"))
   // The body as text.
   const signed = isDelivery ? delivery(recipe, index, world, makeCanary("body", index)) : undefined
-  if (isDelivery && recipe.conflict) outcomes.push(open("bearer"))
-  const value: unknown = variant === "other content" ? withOtherContent(recipe) : recipe.value
   let text = value === undefined ? undefined : (signed?.text ?? fill(JSON.stringify(value)))
-  if (variant === "other content") outcomes.push(refused("use case", 409, "idempotency_conflict"))
   const { bodyCase } = recipe
-  if (bodyCase !== undefined && variant === "as it is" && isNode(value)) {
+  if (bodyCase !== undefined && isNode(value)) {
     text = fill(JSON.stringify({ ...value, [bodyCase.member]: bodyCase.value(facts) }))
     // In a testing plane an SLT may be a test public id.
     outcomes.push(id === "auth.login" && plane === "testing" ? open("schema") : bodyCase.outcome)
     changes.push(bodyCase.name)
-  } else if (
-    recipe.edits.length > 0 &&
-    variant === "as it is" &&
-    text !== undefined &&
-    operation !== undefined
-  ) {
+  } else if (recipe.edit !== undefined && text !== undefined && operation !== undefined) {
     const before = text
-    const base: unknown = isDelivery ? JSON.parse(text) : value
-    text = fill(JSON.stringify(recipe.edits.reduce(applyEdit, base)))
-    outcomes.push(isDelivery && text !== before ? open("size") : judge(operation, text, before))
-    changes.push(
-      ...recipe.edits.map((edit) => `${edit.kind} ${edit.name} ${JSON.stringify(edit.value).slice(0, 60)}`)
-    )
+    text = fill(JSON.stringify(applyEdit(isDelivery ? JSON.parse(text) : value, recipe.edit)))
+    outcomes.push(isDelivery && text !== before ? open("size") : judge(operation, text))
+    changes.push(`edited: ${JSON.stringify(recipe.edit).slice(0, 80)}`)
   }
 
   let message: Message = {
@@ -306,10 +210,7 @@ export const makeDraft = async (
         ? [["X-Testing-Environment-Key", world.testingSecret] as const]
         : []),
       ...(isSigned && session !== undefined
-        ? [
-            ["Authorization", `Bearer ${session.access}`] as const,
-            ["X-Org-ID", session.organisation] as const
-          ]
+        ? [["Authorization", `Bearer ${session.access}`] as const, ["X-Org-ID", organisation] as const]
         : []),
       ...(text === undefined ? [] : [["Content-Type", "application/json"] as const])
     ],
@@ -322,7 +223,8 @@ export const makeDraft = async (
   }
   const apply = (input: Input): void => {
     const changed = input.change(message, facts)
-    if (changed === undefined) return
+    // A path without its first slash is none.
+    if (changed === undefined || changed.target.startsWith("%")) return
     const outcome = outcomeOf(input, facts, message)
     message = changed
     const isJudgedBySignature =
@@ -332,8 +234,7 @@ export const makeDraft = async (
     outcomes.push(isJudgedBySignature ? open("JSON") : outcome)
     changes.push(input.name)
   }
-  const inputs =
-    variant === "as it is" ? compatible(recipe.inputs, bodyCase === undefined ? [] : ["text", "value"]) : []
+  const inputs = compatible(recipe.inputs, bodyCase === undefined ? [] : ["text", "value"])
   const isOfBody = ({ name, parts }: Input) => parts.includes("text") && !name.includes("after its signature")
   const isFrame = ({ parts }: Input) => parts.includes("framing")
   for (const input of inputs) if (isOfBody(input)) apply(input)
@@ -371,7 +272,7 @@ export const makeDraft = async (
     body: end === -1 ? message.body : message.verbatim?.subarray(end + 4),
     outcome,
     isSyntax,
-    isChanged: isSyntax || (recipe.edits.length > 0 && /(?:oat|ask)_[A-Za-z0-9_-]{28}/.test(String(text))),
+    isChanged: isSyntax || (recipe.edit !== undefined && /(?:oat|ask)_[A-Za-z0-9_-]{28}/.test(String(text))),
     session,
     changes
   }

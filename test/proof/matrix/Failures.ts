@@ -47,18 +47,12 @@ const swapTypes = (value: unknown): unknown => {
   return typeof value === "string" ? value.length : String(value)
 }
 
-const textOf = ({ body }: Reply): string => (body === undefined ? "" : JSON.stringify(body))
 const altered = (id: string, group: string, alter: (own: Reply, now: number) => Reply): Failure =>
   failure(id, group, { kind: "alter", alter })
 const withHeaders = (own: Reply, headers: Headers): Reply => ({
   ...own,
   headers: { ...own.headers, ...headers }
 })
-const json = { "content-type": "application/json" }
-
-/** More bytes than the service reads of an answer (identity-service.md 1, notification-service.md 1; ours for the others). */
-const tooLarge = 4 * 1024 * 1024 + 1
-
 const dated = (seconds: number) => (own: Reply, now: number) =>
   withHeaders(own, { date: new Date(now + seconds * 1_000).toUTCString() })
 
@@ -71,10 +65,6 @@ const onTheWay: ReadonlyArray<Failure> = [
   ...twice("502 HTML", "broken", html(502)),
   ...twice("200 HTML", "broken", html(200)),
   failure("418", "broken", html(418)("before")),
-  altered("truncated JSON †", "broken†", (own) => ({
-    ...withHeaders(own, json),
-    body: textOf(own).slice(0, Math.floor(textOf(own).length / 2)) || "{"
-  })),
   altered("wrong types †", "broken†", (own) => ({
     ...own,
     body: own.body === undefined ? { body: 1 } : swapTypes(own.body)
@@ -84,12 +74,6 @@ const onTheWay: ReadonlyArray<Failure> = [
   altered("Date 90 s ahead", "clock", dated(90)),
   altered("Date 90 s behind", "clock", dated(-90))
 ]
-
-const oversized = altered("oversized †", "broken†", (own) => {
-  const body = Buffer.alloc(tooLarge, " ")
-  body.write(textOf(own) || "{}")
-  return { ...withHeaders(own, json), body }
-})
 
 const limits = (code: string): ReadonlyArray<Failure> =>
   (
@@ -103,24 +87,23 @@ const limits = (code: string): ReadonlyArray<Failure> =>
 
 const seconds = { "retry-after": "5" }
 
-/** A refusal of the contract, under its own code. */
+/** A refusal of the contract, under its own code, where the group has no other name. */
 const refusal = (status: number, code: string, group: string = code): Failure =>
   failure(`${status} ${code}`, group, error(status, code)("before"))
 
+const refusals = (group: string, ...codes: ReadonlyArray<readonly [status: number, code: string]>) =>
+  codes.map(([status, code]) => refusal(status, code, group))
+
 const iamAlways: ReadonlyArray<Failure> = [
-  oversized,
   ...twice("500 internal_error", "broken", error(500, "internal_error")),
   failure("403 HTML", "broken", html(403)("before")),
   altered("version v2 †", "broken†", (own) => withHeaders(own, { "silicon-iam-api-version": "v2" })),
   failure("503 server_overloaded", "busy", error(503, "server_overloaded", seconds)("before")),
   ...twice("503 service_unavailable", "later", error(503, "service_unavailable", seconds)),
   ...limits("rate_limited"),
-  refusal(401, "invalid_client", "own credential"),
-  refusal(401, "unauthenticated", "own credential"),
+  ...refusals("own credential", [401, "invalid_client"], [401, "unauthenticated"]),
   refusal(403, "forbidden"),
-  refusal(404, "not_found", "odd"),
-  refusal(410, "api_version_sunset", "odd"),
-  refusal(422, "validation_failed", "odd")
+  ...refusals("odd", [404, "not_found"], [410, "api_version_sunset"], [422, "validation_failed"])
 ]
 
 const iamKeyed: ReadonlyArray<Failure> = [
@@ -130,17 +113,13 @@ const iamKeyed: ReadonlyArray<Failure> = [
 ]
 
 const tingAlways: ReadonlyArray<Failure> = [
-  oversized,
   ...twice("503 storage_unavailable", "broken", error(503, "storage_unavailable")),
   failure("503 proof_verification_uncertain", "broken", error(503, "proof_verification_uncertain")("before")),
   failure("503 dependency_unavailable", "busy", error(503, "dependency_unavailable", seconds)("before")),
   ...twice("503 storage_unavailable, 5 s", "later", error(503, "storage_unavailable", seconds)),
   ...limits("temporarily_rate_limited"),
-  refusal(401, "invalid_proof", "proof"),
-  refusal(401, "proof_expired", "proof"),
-  refusal(401, "proof_consumed", "proof"),
-  refusal(401, "session_expired", "own credential"),
-  refusal(401, "authentication_required", "own credential"),
+  ...refusals("proof", [401, "invalid_proof"], [401, "proof_expired"], [401, "proof_consumed"]),
+  ...refusals("own credential", [401, "session_expired"], [401, "authentication_required"]),
   refusal(400, "test_context_required", "own credential"),
   refusal(400, "invalid_input"),
   refusal(403, "permission_denied"),
@@ -149,14 +128,11 @@ const tingAlways: ReadonlyArray<Failure> = [
 ]
 
 const tablesAlways: ReadonlyArray<Failure> = [
-  oversized,
   ...twice("500 ingest_unavailable", "broken", error(500, "ingest_unavailable")),
   refusal(404, "not_found", "broken"),
   ...twice("503 ingest_unavailable", "later", error(503, "ingest_unavailable", seconds)),
   ...limits("rate_limited"),
-  refusal(400, "bad_json", "batch"),
-  refusal(400, "invalid_batch", "batch"),
-  refusal(400, "batch_too_large", "batch")
+  ...refusals("batch", [400, "bad_json"], [400, "invalid_batch"], [400, "batch_too_large"])
 ]
 
 const limited = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
@@ -202,9 +178,12 @@ const ofPath: Partial<Record<PathName, ReadonlyArray<Failure>>> = {
   tokens: [
     ...iamKeyed,
     refusal(400, "invalid_request", "odd"),
-    refusal(400, "invalid_grant", "their credential"),
-    refusal(400, "refresh_token_reuse", "their credential"),
-    refusal(401, "invalid_token", "their credential")
+    ...refusals(
+      "their credential",
+      [400, "invalid_grant"],
+      [400, "refresh_token_reuse"],
+      [401, "invalid_token"]
+    )
   ],
   introspect: [
     refusal(400, "invalid_request", "odd"),
@@ -215,8 +194,7 @@ const ofPath: Partial<Record<PathName, ReadonlyArray<Failure>>> = {
     ...iamKeyed,
     refusal(400, "unsupported_header", "odd"),
     refusal(400, "invalid_subject_token"),
-    refusal(403, "obo_subject_token_forbidden", "forbidden"),
-    refusal(403, "obo_organization_not_authorized", "forbidden")
+    ...refusals("forbidden", [403, "obo_subject_token_forbidden"], [403, "obo_organization_not_authorized"])
   ],
   ting: [
     refusal(403, "recipient_not_registered"),
@@ -239,10 +217,7 @@ export const failuresOf = (path: PathName): ReadonlyArray<Failure> => {
 
 /** What can happen to a whole upstream at once. */
 export const wholeFailures: ReadonlyArray<Failure> = [
-  failure("connection refused", "refused", { kind: "refused" }),
-  failure("hang", "silent", { kind: "hang", when: "before" }),
-  failure("reset", "broken", { kind: "lost", when: "before" }),
-  failure("502 HTML", "broken", html(502)("before")),
+  ...onTheWay.filter(({ id }) => ["connection refused", "hang", "reset", "502 HTML"].includes(id)),
   { id: "clock 90 s ahead", group: "clock", fault: 90_000 },
   { id: "clock 90 s behind", group: "clock", fault: -90_000 }
 ]

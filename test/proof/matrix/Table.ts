@@ -26,18 +26,19 @@ export interface Column {
   readonly second: string
 }
 
+/** The same cell for several groups. */
+const sameFor = (groups: ReadonlyArray<string>, cell: string): Cells =>
+  Object.fromEntries(groups.map((group) => [group, cell]))
+
 const unavailable = "503 dependency_unavailable"
 
 /** api.md, "Refusals of IAM" and "Retries". */
 const iam: Cells = {
   refused: `${unavailable} ×3`,
   silent: `${unavailable} ×3`,
-  "silent†": `${unavailable} ×3`,
   broken: `${unavailable} ×3`,
-  "broken†": `${unavailable} ×3`,
   busy: `${unavailable}, 5 s ×3`,
   later: `${unavailable}, 5 s ×3`,
-  "later†": `${unavailable}, 5 s ×3`,
   limit: "429 rate_limited, 7 s ×1",
   "limit bare": "429 rate_limited, 1 s ×1",
   "limit long": "429 rate_limited, 60 s ×1",
@@ -66,12 +67,9 @@ const ting: Cells = {
   refused: `${unavailable} ×3 (proof ×3)`,
   // A call to Ting may take 15 s of the request's 25.
   silent: `${unavailable} ×2 (proof ×2)`,
-  "silent†": `${unavailable} ×2 (proof ×2)`,
   broken: `${unavailable} ×3 (proof ×3)`,
-  "broken†": `${unavailable} ×3 (proof ×3)`,
   busy: `${unavailable}, 5 s ×3 (proof ×3)`,
   later: `${unavailable}, 5 s ×3 (proof ×3)`,
-  "later†": `${unavailable}, 5 s ×3 (proof ×3)`,
   limit: "429 temporarily_rate_limited, 7 s ×1",
   "limit bare": "429 temporarily_rate_limited, 1 s ×1",
   "limit long": "429 temporarily_rate_limited, 3600 s ×1",
@@ -92,51 +90,33 @@ const failedFor = (code: string, calls: string): string => `200 ting.error ${cod
 const recordedFor = (code: string, calls: string): string =>
   `200 ting.error ${code} ${calls}; spent → 200 ting.error ${code}`
 
+/** Under its own code, after one call. */
+const recordedAs = (...codes: ReadonlyArray<string>): Cells =>
+  Object.fromEntries(codes.map((code) => [code, recordedFor(code, "×1")]))
+
+const registering = (repeated: string, limit: string): Cells => ({
+  silent: failedFor("dependency_unavailable", "×1"),
+  ...sameFor(["refused", "broken", "busy", "later"], failedFor("dependency_unavailable", repeated)),
+  ...sameFor(["limit", "limit bare", "limit long"], failedFor(limit, "×1"))
+})
 /** The list is fetched at the begin of a login, and again by each attempt to register. */
 const loginEndpoints: Cells = {
-  refused: failedFor("dependency_unavailable", "×3"),
-  silent: failedFor("dependency_unavailable", "×1"),
-  broken: failedFor("dependency_unavailable", "×3"),
-  busy: failedFor("dependency_unavailable", "×3"),
-  later: failedFor("dependency_unavailable", "×3"),
-  limit: failedFor("rate_limited", "×1"),
-  "limit bare": failedFor("rate_limited", "×1"),
-  "limit long": failedFor("rate_limited", "×1"),
+  ...registering("×3", "rate_limited"),
   odd: failedFor("dependency_unavailable", "×2")
 }
 const loginProof: Cells = {
-  refused: failedFor("dependency_unavailable", "×2"),
-  silent: failedFor("dependency_unavailable", "×1"),
-  "silent†": failedFor("dependency_unavailable", "×1"),
-  broken: failedFor("dependency_unavailable", "×2"),
-  "broken†": failedFor("dependency_unavailable", "×2"),
-  busy: failedFor("dependency_unavailable", "×2"),
-  later: failedFor("dependency_unavailable", "×2"),
-  "later†": failedFor("dependency_unavailable", "×2"),
-  limit: failedFor("rate_limited", "×1"),
-  "limit bare": failedFor("rate_limited", "×1"),
-  "limit long": failedFor("rate_limited", "×1"),
+  ...registering("×2", "rate_limited"),
   odd: failedFor("dependency_unavailable", "×1"),
   idempotency_in_progress: failedFor("idempotency_in_progress", "×6")
 }
 const loginRegister: Cells = {
-  refused: failedFor("dependency_unavailable", "×2 (proof ×2)"),
-  silent: failedFor("dependency_unavailable", "×1"),
-  "silent†": failedFor("dependency_unavailable", "×1"),
-  broken: failedFor("dependency_unavailable", "×2 (proof ×2)"),
-  "broken†": failedFor("dependency_unavailable", "×2 (proof ×2)"),
-  busy: failedFor("dependency_unavailable", "×2 (proof ×2)"),
-  later: failedFor("dependency_unavailable", "×2 (proof ×2)"),
-  "later†": failedFor("dependency_unavailable", "×2 (proof ×2)"),
-  proof: failedFor("dependency_unavailable", "×2 (proof ×2)"),
-  limit: failedFor("temporarily_rate_limited", "×1"),
-  "limit bare": failedFor("temporarily_rate_limited", "×1"),
-  "limit long": failedFor("temporarily_rate_limited", "×1")
+  ...registering("×2 (proof ×2)", "temporarily_rate_limited"),
+  proof: failedFor("dependency_unavailable", "×2 (proof ×2)")
 }
 
 /** api.md, "POST /api/v1/reports": a verdict on the token is the answer; everything else stores the report as unverified, after one call. */
 const reporter: Cells = {
-  ...Object.fromEntries(Object.keys(iam).map((group) => [group, "200 unverified ×1"])),
+  ...sameFor(Object.keys(iam), "200 unverified ×1"),
   forbidden: "403 forbidden ×1",
   inactive: "401 unauthenticated ×1"
 }
@@ -154,69 +134,56 @@ const read = (path: PathName, well = "200 ×1"): Omit<Column, "rules"> => ({
   second: well.replace("×1", "×2")
 })
 
+/** A testing secret that IAM refused is refused for 30 s without a call. */
+const selecting: Column = {
+  ...read("context"),
+  rules: iam,
+  except: { "own credential": "401 testing_secret_invalid ×1 → 401 testing_secret_invalid" }
+}
+
+const ofLogin = (path: PathName, rules: Cells, more: Partial<Column> = {}): Column => ({
+  path,
+  rules,
+  before: "spent",
+  after: "spent",
+  well: "200 ×1; spent, registered",
+  second: "200 ×2; spent, registered",
+  ...more
+})
+
 export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> = {
   login: [
-    {
-      path: "tokens",
-      rules: { ...iam, ...polledWithinBudget, "their credential": "401 slt_rejected ×1" },
-      before: "unspent",
-      after: "spent",
-      well: "200 ×1; spent, registered",
-      second: "200 ×2; spent, registered"
-    },
-    {
-      path: "introspect",
-      rules: justIssued,
-      before: "spent",
-      after: "spent",
-      well: "200 ×1; spent, registered",
-      second: "200 ×2; spent, registered"
-    },
-    {
-      path: "catalogue",
-      rules: loginEndpoints,
-      before: "spent",
-      after: "spent",
+    ofLogin(
+      "tokens",
+      { ...iam, ...polledWithinBudget, "their credential": "401 slt_rejected ×1" },
+      { before: "unspent" }
+    ),
+    ofLogin("introspect", justIssued),
+    ofLogin("catalogue", loginEndpoints, {
       except: {
         "own credential": recordedFor("dependency_misconfigured", "×2"),
         forbidden: recordedFor("forbidden", "×2"),
         "404 not_found": recordedFor("reconsent_required", "×2")
-      },
-      well: "200 ×1; spent, registered",
-      second: "200 ×2; spent, registered"
-    },
-    {
-      path: "proof",
-      rules: loginProof,
-      before: "spent",
-      after: "spent",
+      }
+    }),
+    ofLogin("proof", loginProof, {
       except: {
         "401 invalid_client": recordedFor("dependency_misconfigured", "×1 (catalogue ×2)"),
         "own credential": recordedFor("dependency_misconfigured", "×1"),
-        forbidden: recordedFor("forbidden", "×1"),
+        ...recordedAs("forbidden"),
         "404 not_found": recordedFor("reconsent_required", "×1 (catalogue ×2)"),
-        idempotency_conflict: recordedFor("idempotency_conflict", "×1"),
-        idempotency_response_expired: recordedFor("idempotency_response_expired", "×1"),
+        ...recordedAs("idempotency_conflict", "idempotency_response_expired"),
         invalid_subject_token: recordedFor("unauthenticated", "×1")
-      },
-      well: "200 ×1; spent, registered",
-      second: "200 ×2; spent, registered"
-    },
-    {
-      path: "registration",
-      rules: loginRegister,
-      before: "spent",
+      }
+    }),
+    ofLogin("registration", loginRegister, {
       after: "spent, registered",
       except: {
         "own credential": recordedFor("dependency_misconfigured", "×1"),
-        invalid_input: recordedFor("invalid_input", "×1"),
-        permission_denied: recordedFor("permission_denied", "×1"),
-        test_context_mismatch: recordedFor("test_context_mismatch", "×1"),
-        payload_too_large: recordedFor("payload_too_large", "×1")
+        ...recordedAs("invalid_input", "permission_denied", "test_context_mismatch", "payload_too_large")
       },
-      well: "200 ×1; spent, registered",
       second: "200 ×2 (proof ×2); spent, registered"
-    }
+    })
   ],
   refresh: [
     {
@@ -250,25 +217,14 @@ export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> =
   ],
   me: [{ ...read("introspect"), rules: iam, except: refusedAgain }],
   "me in a testing environment": [
-    {
-      ...read("context"),
-      rules: iam,
-      // A testing secret that IAM refused is refused for 30 s without a call.
-      except: { "own credential": "401 testing_secret_invalid ×1 → 401 testing_secret_invalid" }
-    },
+    selecting,
     {
       ...read("introspect"),
       rules: { ...iam, "401 unauthenticated": "401 testing_secret_invalid ×1" },
       except: refusedAgain
     }
   ],
-  "iam in a testing environment": [
-    {
-      ...read("context"),
-      rules: iam,
-      except: { "own credential": "401 testing_secret_invalid ×1 → 401 testing_secret_invalid" }
-    }
-  ],
+  "iam in a testing environment": [selecting],
   subscription: [
     { ...read("introspect", "200 ×1; registered"), rules: iam, except: refusedAgain },
     { ...read("catalogue", "200 ×1; registered"), rules: endpoints },
@@ -326,7 +282,6 @@ const search = (beside: (searches: number) => string): Cells => {
     silent: `leased ×2 (${beside(2)})`,
     broken: unknown(5),
     "302": stopped,
-    "302 †": stopped,
     later: unknown(4),
     limit: unknown(4),
     "limit bare": unknown(1),
@@ -344,11 +299,8 @@ const notDisclosed = "delivered ×1 (create ×1, list ×1)"
 const shipping = (records: number): Cells => ({
   refused: `waiting ${records} ×6`,
   silent: `waiting ${records} ×3`,
-  "silent†": `waiting ${records} ×3`,
   broken: `waiting ${records} ×6`,
-  "broken†": `waiting ${records} ×6`,
   later: `waiting ${records} ×5`,
-  "later†": `waiting ${records} ×5`,
   limit: `waiting ${records} ×5`,
   "limit bare": `waiting ${records} ×6`,
   "limit long": `waiting ${records} ×1`,
@@ -356,6 +308,16 @@ const shipping = (records: number): Cells => ({
   batch: `refused ${records} ×${2 * records - 1}`,
   clock: `delivered ${records} ×1`
 })
+
+const closed = "delivered ×1 (create ×2, list ×4)"
+const duplicates: Cells = {
+  ...sameFor(["refused", "broken"], "waiting ×6 (create ×2, list ×9)"),
+  silent: "leased ×3 (create ×2, list ×6)",
+  limit: "waiting ×5 (create ×2, list ×8)",
+  ...sameFor(["limit bare", "limit long"], "waiting ×1 (create ×2, list ×4)"),
+  "own credential": "waiting, stopped ×1 (create ×2, list ×4)",
+  clock: closed
+}
 
 export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
   "report delivery": [
@@ -370,7 +332,6 @@ export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
         broken: "unknown ×1 (list ×2)",
         "broken†": "delivered ×1 (list ×1)",
         "302": "waiting, stopped ×1",
-        "302 †": "waiting, stopped ×1",
         later: "unknown ×1 (list ×2)",
         "later†": "delivered ×1 (list ×1)",
         limit: "waiting ×5 (list ×4)",
@@ -392,7 +353,6 @@ export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
       cells: {
         ...search((searches) => `create ×1, list ×${searches}`),
         "302": notDisclosed,
-        "302 †": notDisclosed,
         permission: notDisclosed,
         content: notDisclosed
       }
@@ -402,47 +362,22 @@ export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
     {
       path: "comment",
       cells: {
-        refused: "waiting ×6 (create ×2, list ×9)",
-        silent: "leased ×3 (create ×2, list ×6)",
-        "silent†": "leased ×3 (create ×2, list ×6)",
-        broken: "waiting ×6 (create ×2, list ×9)",
-        "broken†": "waiting ×6 (create ×2, list ×9)",
-        // A comment is a courtesy: its answer is not read, and its refusal is logged.
-        "truncated JSON †": "delivered ×1 (create ×2, list ×4)",
-        "wrong types †": "delivered ×1 (create ×2, list ×4)",
-        "302": "delivered ×1 (create ×2, list ×4)",
-        "302 †": "delivered ×1 (create ×2, list ×4)",
+        ...duplicates,
         later: "waiting ×6 (create ×2, list ×9)",
-        "later†": "waiting ×6 (create ×2, list ×9)",
-        limit: "waiting ×5 (create ×2, list ×8)",
-        "limit bare": "waiting ×1 (create ×2, list ×4)",
-        "limit long": "waiting ×1 (create ×2, list ×4)",
-        "own credential": "waiting, stopped ×1 (create ×2, list ×4)",
-        permission: "delivered ×1 (create ×2, list ×4)",
-        content: "delivered ×1 (create ×2, list ×4)",
-        clock: "delivered ×1 (create ×2, list ×4)"
+        // A comment is a courtesy: its answer is not read, and its refusal is logged.
+        ...sameFor(["wrong types †", "302", "permission", "content"], closed)
       }
     },
     {
       path: "close",
       cells: {
-        refused: "waiting ×6 (create ×2, list ×9)",
-        silent: "leased ×3 (create ×2, list ×6)",
+        ...duplicates,
         "silent†": "delivered ×1 (create ×2, list ×5)",
-        broken: "waiting ×6 (create ×2, list ×9)",
         "broken†": "delivered ×1 (create ×2, list ×5)",
-        // An issue that cannot be closed is skipped, and its sweep is listed as failed.
-        "302": "failed ×1 (create ×2, list ×4) → failed",
-        "302 †": "failed ×1 (create ×2, list ×4) → failed",
         later: "waiting ×5 (create ×2, list ×8)",
         "later†": "delivered ×1 (create ×2, list ×5)",
-        limit: "waiting ×5 (create ×2, list ×8)",
-        "limit bare": "waiting ×1 (create ×2, list ×4)",
-        "limit long": "waiting ×1 (create ×2, list ×4)",
-        "own credential": "waiting, stopped ×1 (create ×2, list ×4)",
-        permission: "failed ×1 (create ×2, list ×4) → failed",
-        content: "failed ×1 (create ×2, list ×4) → failed",
-        clock: "delivered ×1 (create ×2, list ×4)"
+        // An issue that cannot be closed is skipped, and its sweep is listed as failed.
+        ...sameFor(["302", "permission", "content"], "failed ×1 (create ×2, list ×4) → failed")
       }
     }
   ],
@@ -450,44 +385,28 @@ export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
   "own telemetry": [{ path: "ingest", cells: shipping(1) }]
 }
 
-export const workCellOf = (
-  { cells }: WorkColumn,
-  { group, id }: Pick<Failure, "group" | "id">
-): string | undefined => cells[id] ?? cells[group]
+/** An upstream that has done its work is the same as one that has not, where nothing else is written. */
+const findCell = (cells: Cells, { group, id }: Pick<Failure, "group" | "id">): string | undefined =>
+  cells[id] ?? cells[id.replace(" †", "")] ?? cells[group] ?? cells[group.replace("†", "")]
+
+export const workCellOf = ({ cells }: WorkColumn, failure: Pick<Failure, "group" | "id">) =>
+  findCell(cells, failure)
+
+const down = (cell: string): Cells => sameFor(["refused", "silent", "broken"], cell)
 
 /** What a whole upstream's failure leads to, where the operation needs it. */
-export const whole: Partial<Readonly<Record<CallName, Partial<Readonly<Record<UpstreamName, Cells>>>>>> = {
+const whole: Partial<Readonly<Record<CallName, Partial<Readonly<Record<UpstreamName, Cells>>>>>> = {
   login: {
-    iam: {
-      // The list of Ting's endpoints is fetched beside the login.
-      refused: `${unavailable} ×4; unspent`,
-      silent: `${unavailable} ×4; unspent`,
-      broken: `${unavailable} ×4; unspent`,
-      clock: recordedFor("dependency_misconfigured", "×5")
-    },
+    // The list of Ting's endpoints is fetched beside the login.
+    iam: { ...down(`${unavailable} ×4; unspent`), clock: recordedFor("dependency_misconfigured", "×5") },
     ting: {
-      refused: "200 ting.error dependency_unavailable ×2 (proof ×2); spent",
+      ...down("200 ting.error dependency_unavailable ×2 (proof ×2); spent"),
       silent: "200 ting.error dependency_unavailable ×1; spent",
-      broken: "200 ting.error dependency_unavailable ×2 (proof ×2); spent",
       clock: "200 ×1; spent, registered"
     }
   },
-  refresh: {
-    iam: {
-      refused: `${unavailable} ×3; unspent`,
-      silent: `${unavailable} ×3; unspent`,
-      broken: `${unavailable} ×3; unspent`,
-      clock: "200 ×2; spent"
-    }
-  },
-  logout: {
-    iam: {
-      refused: `${unavailable} ×3; live`,
-      silent: `${unavailable} ×3; live`,
-      broken: `${unavailable} ×3; live`,
-      clock: "204 ×1; ended"
-    }
-  },
+  refresh: { iam: { ...down(`${unavailable} ×3; unspent`), clock: "200 ×2; spent" } },
+  logout: { iam: { ...down(`${unavailable} ×3; live`), clock: "204 ×1; ended" } },
   me: { iam: { ...iam, clock: "200 ×1" } },
   "me in a testing environment": { iam: { ...iam, clock: "200 ×2" } },
   "iam in a testing environment": { iam: { ...iam, clock: "200 ×1" } },
@@ -499,34 +418,19 @@ export const whole: Partial<Readonly<Record<CallName, Partial<Readonly<Record<Up
     iam: { ...iam, clock: "502 dependency_misconfigured ×4" },
     ting: { ...ting, clock: "200 ×1; delivered" }
   },
-  "report with a bearer": {
-    iam: {
-      refused: "200 unverified ×1; stored",
-      silent: "200 unverified ×1; stored",
-      broken: "200 unverified ×1; stored",
-      clock: "200 ×1; stored"
-    }
-  }
+  "report with a bearer": { iam: { ...down("200 unverified ×1; stored"), clock: "200 ×1; stored" } }
 }
 
 /** The answer where the failing upstream is not needed. */
-export const unaffected: Readonly<Record<CallName, string>> = {
+const unaffected: Partial<Readonly<Record<CallName, string>>> = {
   login: "200 ×0; spent, registered",
   refresh: "200 ×0; spent",
   logout: "204 ×0; ended",
-  me: "200 ×0",
-  "me in a testing environment": "200 ×0",
-  "iam in a testing environment": "200 ×0",
   subscription: "200 ×0; registered",
   ting: "200 ×0; delivered",
   "report with a bearer": "200 ×0; stored",
   "report without a bearer": "200 ×0; stored",
-  telemetry: "204 ×0; waiting 1",
-  webhook: "200 ×0",
-  iam: "200 ×0",
-  version: "200 ×0",
-  healthz: "200 ×0",
-  readyz: "200 ×0"
+  telemetry: "204 ×0; waiting 1"
 }
 
 export const wholeCellOf = (
@@ -535,18 +439,18 @@ export const wholeCellOf = (
   group: string
 ): string | undefined => {
   const cells = whole[operation]?.[upstream]
-  return cells === undefined ? unaffected[operation] : cells[group]
+  return cells === undefined ? (unaffected[operation] ?? "200 ×0") : cells[group]
 }
 
-const withState = (cell: string, state: string): string => (state === "" ? cell : `${cell}; ${state}`)
-
 /** The cell of a failure; undefined when the table has none, which is a fault of the table. */
-export const cellOf = (column: Column, { group, id }: Pick<Failure, "group" | "id">): string | undefined => {
-  if (group === "clock") return column.well
-  const exception = column.except?.[id] ?? column.except?.[group]
-  if (exception !== undefined) return exception
-  const rule = column.rules[id] ?? column.rules[group]
-  return rule === undefined ? undefined : withState(rule, group.endsWith("†") ? column.after : column.before)
+export const cellOf = (column: Column, failure: Pick<Failure, "group" | "id">): string | undefined => {
+  if (failure.group === "clock") return column.well
+  const rule = findCell(column.rules, failure)
+  const state = failure.group.endsWith("†") ? column.after : column.before
+  return (
+    findCell(column.except ?? {}, failure) ??
+    (rule === undefined || state === "" ? rule : `${rule}; ${state}`)
+  )
 }
 
 /** Whether the failing call is repeated, so that the request succeeds when only the first call fails. */

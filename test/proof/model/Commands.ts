@@ -3,9 +3,8 @@ import * as FastCheck from "effect/FastCheck"
 import type { StoredSession } from "../../../client/stores/SessionStore.ts"
 import { requests } from "../../world/Driver.ts"
 import { type FaultName, faults, type PathName, pathNames, paths } from "../../world/Faults.ts"
-import { derivedKey } from "./OtherLanguage.ts"
 import { clientFaults } from "./Programs.ts"
-import { type Name, names, type Resident, type Stage, textOf, tokensOf } from "./Stage.ts"
+import { derivedKey, type Name, names, type Resident, type Stage, textOf, tokensOf } from "./Stage.ts"
 
 const { boolean, constantFrom, integer, record } = FastCheck
 
@@ -15,20 +14,23 @@ type Command = FastCheck.AsyncCommand<Stage, undefined>
 /** A command, and how often it is chosen. Where `mayEnd`, a program may be without its session afterwards. */
 const command = <Facts>(
   weight: number,
+  says: string,
   facts: Arbitraries<Facts>,
-  says: (facts: Facts) => string,
   does: (stage: Stage, facts: Facts) => unknown,
   mayEnd = false
 ) => ({
   weight,
-  arbitrary: (record(facts) as FastCheck.Arbitrary<Facts>).map(
-    (chosen): Command => ({
+  arbitrary: (record(facts) as FastCheck.Arbitrary<Facts>).map((chosen): Command => {
+    const text = `${says} ${JSON.stringify(chosen)}`
+    return {
       check: () => true,
-      run: (stage) => stage.play(says(chosen), () => does(stage, chosen), mayEnd),
-      toString: () => says(chosen)
-    })
-  )
+      run: (stage) => stage.play(text, () => does(stage, chosen), mayEnd),
+      toString: () => text
+    }
+  })
 })
+
+const who = constantFrom(...names)
 
 interface Acting {
   readonly stage: Stage
@@ -36,23 +38,20 @@ interface Acting {
   readonly stored: StoredSession | undefined
 }
 
-const who = constantFrom(...names)
-type By<Facts> = Facts & { readonly by: Name }
-
 /** A command of one program. */
-const byProgram = <Facts = object>(
+const byProgram = <Facts>(
   weight: number,
+  says: string,
   facts: Arbitraries<Facts>,
-  says: (facts: By<Facts>) => string,
-  does: (acting: Acting, facts: By<Facts>) => unknown,
+  does: (acting: Acting, facts: Facts) => unknown,
   mayEnd = false
 ) =>
-  command<By<Facts>>(
+  command<{ readonly by: Name; readonly chosen: Facts }>(
     weight,
-    { ...facts, by: who } as Arbitraries<By<Facts>>,
     says,
-    (stage, chosen) => {
-      const resident = stage.resident(chosen.by)
+    { by: who, chosen: record(facts) as FastCheck.Arbitrary<Facts> },
+    (stage, { by, chosen }) => {
+      const resident = stage.resident(by)
       return does({ stage, resident, stored: stage.storedOf(resident) }, chosen)
     },
     mayEnd
@@ -61,11 +60,11 @@ const byProgram = <Facts = object>(
 /** The same of a program that has a session. */
 const bySession = <Facts>(
   weight: number,
+  says: string,
   facts: Arbitraries<Facts>,
-  says: (facts: By<Facts>) => string,
-  does: (acting: Acting & { readonly stored: StoredSession }, facts: By<Facts>) => unknown
+  does: (acting: Acting & { readonly stored: StoredSession }, facts: Facts) => unknown
 ) =>
-  byProgram(weight, facts, says, ({ stored, ...acting }, chosen) =>
+  byProgram(weight, says, facts, ({ stored, ...acting }, chosen) =>
     stored === undefined ? "has no session" : does({ ...acting, stored }, chosen)
   )
 
@@ -99,10 +98,10 @@ const ofOneCall: ReadonlyArray<FaultName> = [
   "inactive"
 ]
 
-const login = byProgram<{ readonly slt: "new" | "same" | "public id" }>(
+const login = byProgram(
   5,
+  "logs in with a token",
   { slt: constantFrom("new", "new", "same", "public id") },
-  ({ by, slt }) => `${by} logs in with a ${slt} token`,
   async ({ resident, stage }, { slt }) => {
     const known = resident.logins.get(stage.planeOf(resident))
     if (slt === "same" && known !== undefined)
@@ -114,56 +113,32 @@ const login = byProgram<{ readonly slt: "new" | "same" | "public id" }>(
   }
 )
 
-const me = byProgram(
-  12,
-  {},
-  ({ by }) => `${by} asks who it is`,
-  async ({ resident, stage }) => textOf(await stage.me(resident))
+const me = byProgram(12, "asks who it is", {}, async ({ resident, stage }) =>
+  textOf(await stage.me(resident))
 )
 
-const session = byProgram(
-  1,
-  {},
-  ({ by }) => `${by} reads its session`,
-  async ({ resident, stage }) => {
-    const outcome = await stage.call(resident, ({ session: read }) => read())
-    const found = outcome?.ok === true ? outcome.value?.actor.public_id : undefined
-    if (found !== undefined && found !== resident.actor)
-      stage.law.breakWith(`${resident.name} finds the session of another actor`)
-    return textOf(outcome)
-  }
+const subscribe = byProgram(2, "subscribes", {}, async ({ resident, stage }) =>
+  textOf(await stage.signed(resident, (caller) => caller.subscribe()))
 )
 
-const subscribe = byProgram(
-  2,
-  {},
-  ({ by }) => `${by} subscribes`,
-  async ({ resident, stage }) => textOf(await stage.signed(resident, (caller) => caller.subscribe()))
-)
+const ting = byProgram(4, "sends a ting", { again: boolean() }, async ({ resident, stage }, { again }) => {
+  const plane = stage.planeOf(resident)
+  if (!again || resident.ting === undefined) resident.ting = `${resident.name}/${stage.newKey()}`
+  const key = resident.ting
+  const full = `${resident.actor}/${key}`
+  stage.tings.set(`${plane} ${full}`, resident.actor)
+  const outcome = await stage.signed(resident, (caller) => caller.ting(key))
+  const { accepted } = stage.world.upstreams.ting.controls
+  const count = accepted(plane).filter((one) => one.key === full).length
+  if (count > 1) stage.law.breakWith(`the ting ${key} was accepted ${count} times`)
+  if (outcome?.ok === true && count === 0) stage.law.breakWith(`the ting ${key} is lost`)
+  return textOf(outcome)
+})
 
-const ting = byProgram<{ readonly again: boolean }>(
-  4,
-  { again: boolean() },
-  ({ again, by }) => `${by} sends ${again ? "the same ting again" : "a ting"}`,
-  async ({ resident, stage }, { again }) => {
-    const plane = stage.planeOf(resident)
-    if (!again || resident.ting === undefined) resident.ting = `${resident.name}/${stage.newKey()}`
-    const key = resident.ting
-    const full = `${resident.actor}/${key}`
-    stage.tings.set(`${plane} ${full}`, resident.actor)
-    const outcome = await stage.signed(resident, (caller) => caller.ting(key))
-    const { accepted } = stage.world.upstreams.ting.controls
-    const count = accepted(plane).filter((one) => one.key === full).length
-    if (count > 1) stage.law.breakWith(`the ting ${key} was accepted ${count} times`)
-    if (outcome?.ok === true && count === 0) stage.law.breakWith(`the ting ${key} is lost`)
-    return textOf(outcome)
-  }
-)
-
-const together = byProgram<{ readonly callers: number }>(
+const together = byProgram(
   6,
+  "several callers ask at once",
   { callers: integer({ min: 2, max: 5 }) },
-  ({ by, callers }) => `${callers} callers of ${by} ask at once`,
   async ({ resident, stage, stored }, { callers }) => {
     const others = stage.residents.filter(
       ({ isTesting, machine }) => machine === resident.machine && isTesting === resident.isTesting
@@ -179,10 +154,10 @@ const together = byProgram<{ readonly callers: number }>(
   }
 )
 
-const logout = byProgram<{ readonly forget: boolean }>(
+const logout = byProgram(
   3,
+  "logs out",
   { forget: boolean() },
-  ({ by, forget }) => `${by} ${forget ? "forgets its session" : "logs out"}`,
   async ({ resident, stage, stored }, { forget }) => {
     const { law } = stage
     // A refresh in flight may find that the pair was spent too long ago, and clear it: then nothing is left to revoke.
@@ -198,10 +173,10 @@ const logout = byProgram<{ readonly forget: boolean }>(
 )
 
 /** The refresh of the stored session as the client would send it, by several callers at once over both servers. */
-const sameRefresh = bySession<{ readonly callers: number }>(
+const sameRefresh = bySession(
   4,
+  "several callers at once refresh the session, and keep nothing",
   { callers: integer({ min: 1, max: 4 }) },
-  ({ by, callers }) => `${callers} callers at once refresh the session of ${by}, and keep nothing`,
   async ({ resident, stage, stored }, { callers }) => {
     const { law } = stage
     const answers = await stage.send(
@@ -216,27 +191,11 @@ const sameRefresh = bySession<{ readonly callers: number }>(
   }
 )
 
-const allRefresh = command(
-  2,
-  {},
-  () => "all sessions are refreshed at once under their own keys, and nothing is kept",
-  async (stage) => {
-    // Twice each: once through each server.
-    const sent = stage.residents.flatMap((resident) => {
-      const stored = resident.name === "B" ? undefined : stage.storedOf(resident)
-      return stored === undefined
-        ? []
-        : [stage.ownRefresh(resident, stored), stage.ownRefresh(resident, stored)]
-    })
-    return statuses(await stage.send(sent))
-  }
-)
-
 /** An attacker, or a broken client: another key than the derived one. */
-const stolenRefresh = bySession<{ readonly token: "stored" | "spent" }>(
+const stolenRefresh = bySession(
   1,
+  "an attacker refreshes under another key with the token",
   { token: constantFrom("stored", "spent") },
-  ({ by, token }) => `an attacker refreshes with the ${token} token of ${by} under another key`,
   async ({ resident, stage, stored }, { token }) => {
     const family = stage.law.familyOf(stored.refresh_token)
     const spent = [...stage.stateOf(resident).refreshTokens].find(
@@ -250,10 +209,10 @@ const stolenRefresh = bySession<{ readonly token: "stored" | "spent" }>(
 )
 
 /** The refresh token of one program under a key that another one has used. */
-const crossedRefresh = bySession<{ readonly other: Name }>(
+const crossedRefresh = bySession(
   2,
+  "the refresh token is sent under a key of another",
   { other: who },
-  ({ by, other }) => `the refresh token of ${by} is sent under a key of ${other}`,
   async ({ resident, stage, stored }, facts) => {
     const { law } = stage
     const other = stage.resident(facts.other)
@@ -280,34 +239,10 @@ const crossedRefresh = bySession<{ readonly other: Name }>(
   }
 )
 
-/** The key of another program's login with a short-lived token of one's own, or its spent token under a key of one's own. */
-const crossedLogin = byProgram<{ readonly other: Name; readonly what: "key" | "slt" }>(
-  2,
-  { other: who, what: constantFrom("key", "slt") },
-  ({ by, other, what }) =>
-    what === "key"
-      ? `a new short-lived token of ${by} is sent under the login key of ${other}`
-      : `the spent short-lived token of ${other} is sent under a key of ${by}`,
-  async ({ resident, stage }, { by, other, what }) => {
-    const theirs = stage.resident(other).logins.get(stage.planeOf(resident))
-    if (theirs === undefined || other === by) return "there are no two logins"
-    if (what === "slt" && stage.stateOf(resident).slts.get(theirs.slt)?.spent !== true)
-      return "the token is not spent"
-    const slt = what === "slt" ? theirs.slt : stage.mint(resident)
-    if (slt === undefined) return "has no organisation"
-    const key = what === "slt" ? stage.newKey() : (theirs.key ?? derivedKey("login", theirs.slt))
-    const answers = await stage.send([requests.login(slt, key, stage.secretOf(resident))])
-    const given = tokensOf(answers[0])
-    if (given !== undefined && (what === "slt" || given.actor.public_id !== resident.actor))
-      stage.law.breakWith(`a crossed login gave the session of ${other}`)
-    return statuses(answers)
-  }
-)
-
 const wrongPlane = bySession(
   2,
+  "the tokens are sent to the other plane",
   {},
-  ({ by }) => `the tokens of ${by} are sent to the other plane`,
   async ({ resident, stage, stored: { refresh_token } }) => {
     const key = derivedKey("refresh", refresh_token)
     const secret = stage.secretOf(resident, true)
@@ -321,38 +256,25 @@ const wrongPlane = bySession(
   }
 )
 
-const wait = command<{ readonly seconds: number }>(
-  14,
-  { seconds: constantFrom(...spans) },
-  ({ seconds }) => (seconds < minute ? `${seconds} s pass` : `${seconds / minute} minutes pass`),
-  (stage, { seconds }) => stage.world.time.jump(seconds * 1_000)
+const wait = command(14, "time passes", { seconds: constantFrom(...spans) }, (stage, { seconds }) =>
+  stage.world.time.jump(seconds * 1_000)
 )
 
-const revokeLogin = bySession(
-  1,
-  {},
-  ({ by }) => `the admin revokes the login of ${by}`,
-  ({ stage, stored }) => {
-    stage.world.oracle.allowEnd(stored.refresh_token)
-    const family = stage.law.familyOf(stored.refresh_token)
-    if (family?.status === "active") family.status = "revoked"
-  }
-)
+const revokeLogin = bySession(1, "the admin revokes the login", {}, ({ stage, stored }) => {
+  stage.world.oracle.allowEnd(stored.refresh_token)
+  const family = stage.law.familyOf(stored.refresh_token)
+  if (family?.status === "active") family.status = "revoked"
+})
 
-const revokeAccess = bySession(
-  5,
-  {},
-  ({ by }) => `the access token of ${by} ends early`,
-  ({ resident, stage, stored }) => {
-    const token = stage.stateOf(resident).accessTokens.get(stored.access_token)
-    if (token !== undefined) token.revoked = true
-  }
-)
+const revokeAccess = bySession(5, "the access token ends early", {}, ({ resident, stage, stored }) => {
+  const token = stage.stateOf(resident).accessTokens.get(stored.access_token)
+  if (token !== undefined) token.revoked = true
+})
 
-const moveOrganisation = byProgram<{ readonly joins: boolean }>(
+const moveOrganisation = byProgram(
   2,
+  "changes its organisations",
   { joins: boolean() },
-  ({ by, joins }) => `${by} ${joins ? "is in its organisations again" : "leaves its organisations"}`,
   ({ resident, stage }, { joins }) => {
     const plane = stage.planeOf(resident)
     const all = [...stage.stateOf(resident).memberships.values()]
@@ -363,77 +285,56 @@ const moveOrganisation = byProgram<{ readonly joins: boolean }>(
   }
 )
 
-const restart = byProgram<{ readonly switches: boolean }>(
-  4,
-  { switches: boolean() },
-  ({ by, switches }) => (switches ? `${by} starts again in the other plane` : `program ${by} is killed`),
-  ({ resident, stage }, { switches }) => {
-    if (switches) resident.isTesting = !resident.isTesting
-    stage.restartProgram(resident)
-  }
-)
+const restart = byProgram(4, "is killed", { switches: boolean() }, ({ resident, stage }, { switches }) => {
+  if (switches) resident.isTesting = !resident.isTesting
+  stage.restartProgram(resident)
+})
 
-const killServer = command<{ readonly server: number }>(
+const killServer = command(
   3,
+  "a server is killed",
   { server: integer({ min: 0, max: 1 }) },
-  ({ server }) => `server ${server} is killed`,
   ({ world }, { server }) => world.instances.filter(({ isAlive }) => isAlive())[server]?.kill()
 )
 
-const fault = command<{
-  readonly path: PathName | "any"
-  readonly after: number
-  readonly name: FaultName
-}>(
-  18,
+/** `lasts`: until it is mended. A false "inactive" is kept for the introspection of a token that was just issued. */
+const fault = command(
+  20,
+  "plan a fault",
   {
     path: constantFrom<PathName | "any">("any", "any", "tokens", "introspect", "introspect", ...iamAndTing),
     after: integer({ min: 0, max: 6 }),
-    name: constantFrom(...outages, ...ofOneCall)
+    name: constantFrom(...outages, ...outages, ...ofOneCall),
+    lasts: integer({ min: 1, max: 5 }).map((number) => number === 5)
   },
-  ({ after, name, path }) => `plan: ${name}, at call ${after + 1} from now to ${path}`,
-  ({ law, world }, { after, name, path }) =>
-    world.faults.plan(
-      // A false "inactive" is kept for the introspection of a token that was just issued.
-      name === "inactive"
-        ? { path: "introspect", fault: faults.inactive, when: law.isCompleting }
-        : { path, after, fault: faults[name] }
-    )
+  ({ law, world }, { after, lasts, name, path }) => {
+    const isLasting = lasts && path !== "any" && outages.includes(name)
+    if (name === "inactive")
+      world.faults.plan({ path: "introspect", fault: faults.inactive, when: law.isCompleting })
+    else
+      world.faults.plan({
+        path,
+        fault: faults[name],
+        ...(isLasting ? { times: Number.POSITIVE_INFINITY } : { after })
+      })
+  }
 )
 
-const outage = command<{ readonly path: PathName; readonly name: FaultName }>(
-  3,
-  { path: constantFrom<PathName>(...iamAndTing, "introspect"), name: constantFrom(...outages) },
-  ({ name, path }) => `${path} fails from now on: ${name}`,
-  ({ world }, { name, path }) =>
-    world.faults.plan({ path, times: Number.POSITIVE_INFINITY, fault: faults[name] })
-)
+const mend = command(3, "all upstreams work again", {}, ({ world }) => world.faults.heal())
 
-const mend = command(
-  3,
-  {},
-  () => "all upstreams work again",
-  ({ world }) => world.faults.heal()
-)
-
-const clientFault = byProgram<{ readonly after: number; readonly name: (typeof clientFaults)[number] }>(
+const clientFault = byProgram(
   8,
+  "plan a fault of the client",
   { after: integer({ min: 0, max: 2 }), name: constantFrom(...clientFaults) },
-  ({ after, by, name }) => `plan for ${by}: ${name}, after ${after} others`,
   ({ resident }, { after, name }) => resident.program.plan(name, after)
 )
 
-const settle = command(
-  4,
-  {},
-  () => "all faults end, and each program tries again",
-  (stage) => stage.settle()
-)
+const settle = command(4, "all faults end, and each program tries again", {}, (stage) => stage.settle())
 
 /** Any command, by its weight. */
 export const anyCommand: FastCheck.Arbitrary<Command> = FastCheck.oneof(
-  ...[login, me, session, subscribe, ting, together, logout],
-  ...[sameRefresh, allRefresh, stolenRefresh, crossedRefresh, crossedLogin, wrongPlane],
+  ...[login, me, subscribe, ting, together, logout],
+  ...[sameRefresh, stolenRefresh, crossedRefresh, wrongPlane],
   ...[wait, revokeLogin, revokeAccess, moveOrganisation, restart, killServer],
-  ...[fault, outage, mend, clientFault, settle]
+  ...[fault, mend, clientFault, settle]
 )

@@ -16,13 +16,10 @@ const disbelief = 60_000
 const completion = 1_000
 
 /**
- * The documented limits that excuse a lost session.
- * `tooLate`: an answer that is not fetched within 10 minutes is lost (client.md, "Too late").
- * `attacked`: a consumed token under a different key ends the whole family (identity-service.md 5); an attacker did that.
- * `misjudged`: an inactive answer about a pair that the instance received more than a minute ago is a verdict (api.md, login and refresh).
- * `withoutOrganisation`: a refresh without one has spent its token, and the new pair is withheld (durability.md, "Limits").
+ * The documented limits that excuse a lost session: an answer that is not fetched within 10 minutes, a consumed token under another key, an
+ * inactive answer about a pair that the instance received more than a minute ago, and a refresh without an organisation.
  */
-export type Excuse = "tooLate" | "attacked" | "misjudged" | "withoutOrganisation"
+export type Excuse = "too late" | "attacked" | "misjudged" | "without organisation"
 
 /** The slot of one machine in one plane. */
 export interface Holder {
@@ -32,9 +29,7 @@ export interface Holder {
   readonly sessions: Set<string>
 }
 
-const readGrant = (
-  reply: Reply | undefined
-): { readonly access: string; readonly refresh: string } | undefined => {
+const readGrant = (reply: Reply | undefined) => {
   if (reply?.status !== 200) return undefined
   const { access_token, refresh_token }: Readonly<Record<string, unknown>> = Object(reply.body)
   return { access: String(access_token), refresh: String(refresh_token) }
@@ -170,10 +165,10 @@ export const makeLaw = (world: () => World) => {
   const excuseFor = ({ refresh_token }: StoredSession): Excuse | undefined => {
     const family = familyOf(refresh_token)
     if (family === undefined) return undefined
-    if (isTooLate(spentAt.get(refresh_token))) return "tooLate"
+    if (isTooLate(spentAt.get(refresh_token))) return "too late"
     if (attacked.has(family.id)) return "attacked"
     if (misjudged.has(family.id)) return "misjudged"
-    return isMember(family) ? undefined : "withoutOrganisation"
+    return isMember(family) ? undefined : "without organisation"
   }
 
   return {
@@ -200,7 +195,7 @@ export const makeLaw = (world: () => World) => {
     /** Without an organisation a session cannot be used, but it is not lost. */
     isLost: (session: StoredSession) => {
       const excuse = excuseFor(session)
-      return excuse !== undefined && excuse !== "withoutOrganisation"
+      return excuse !== undefined && excuse !== "without organisation"
     },
     isLive: ({ refresh_token }: StoredSession) => {
       const family = familyOf(refresh_token)
@@ -209,9 +204,8 @@ export const makeLaw = (world: () => World) => {
     /** A holder has a session of one of its own logins, in its plane. */
     checkStored: ({ name, sessions }: Holder, session: StoredSession) => {
       const family = familyOf(session.refresh_token)
-      if (family === undefined || family !== familyOf(session.access_token))
-        breakWith(`${name} stored a pair of two logins`)
-      else if (!sessions.has(family.session.id)) breakWith(`${name} stored a session of another login`)
+      const isOwn = family !== undefined && family === familyOf(session.access_token)
+      if (!isOwn || !sessions.has(family.session.id)) breakWith(`${name} stored a session of another login`)
       else if (session.actor.public_id !== family.actor) breakWith(`${name} stored the name of another actor`)
       else if (planeOf(family) !== (session.testing_environment_id ?? production))
         breakWith(`${name} stored a session of another plane`)

@@ -1,10 +1,7 @@
-/** Plays generated sequences: a slice in this process, a full run in as many processes as there are processors. */
-import { fork } from "node:child_process"
+/** Plays generated sequences until something breaks, and shrinks that. */
 import { createHash } from "node:crypto"
-import { availableParallelism } from "node:os"
-import { fileURLToPath } from "node:url"
 import * as FastCheck from "effect/FastCheck"
-import type { Outcome, Play, PlayOptions } from "../Suite.ts"
+import type { Play } from "../Suite.ts"
 import { anyCommand } from "./Commands.ts"
 import { type Name, type Stage, withStage } from "./Stage.ts"
 
@@ -38,19 +35,9 @@ const figuresOf = ({ law, world }: Stage, commands: number) => ({
   rotations: law.rotations()
 })
 
-const sumOf = (outcomes: ReadonlyArray<Outcome>): Outcome => {
-  const figures: Record<string, number> = {}
-  for (const [name, value] of outcomes.flatMap((outcome) => Object.entries(outcome.figures)))
-    figures[name] = (figures[name] ?? 0) + value
-  return { figures, broken: outcomes.flatMap(({ broken }) => broken) }
-}
-
-type Part = Pick<PlayOptions, "seed" | "replay"> & { readonly count: number }
-
-/** Plays until something breaks, and shrinks that. */
-export const playPart = async ({ count, replay, seed }: Part): Promise<Outcome> => {
+export const play: Play = async ({ count = full, replay, seed }) => {
   digestHere()
-  const played: Array<Outcome> = []
+  const figures: Record<string, number> = {}
   let failed = false
   const [path, replayPath] = replay ?? []
   const commands = FastCheck.commands([anyCommand], {
@@ -69,45 +56,18 @@ export const playPart = async ({ count, replay, seed }: Part): Promise<Outcome> 
         failed = true
         throw error
       }
-      if (!failed) played.push({ figures: figuresOf(stage, [...chosen].length), broken: [] })
+      if (failed) return
+      for (const [name, value] of Object.entries(figuresOf(stage, [...chosen].length)))
+        figures[name] = (figures[name] ?? 0) + value
     })
   )
   const details = await FastCheck.check(property, {
     seed,
     numRuns: count,
-    ...(path === undefined ? {} : { path })
+    ...(path === undefined ? {} : { path, numRuns: 1 })
   })
-  const broken = details.failed ? [(await FastCheck.asyncDefaultReportMessage(details)) ?? ""] : []
-  return sumOf([...played, { figures: {}, broken }])
-}
-
-const worker = "model worker"
-
-const playInProcess = (part: Part) =>
-  new Promise<Outcome>((resolve, reject) => {
-    const child = fork(fileURLToPath(import.meta.url), [worker], {
-      // Most objects live as long as one sequence.
-      execArgv: ["--import", "tsx", "--max-semi-space-size=64"]
-    })
-    child.on("message", resolve)
-    child.on("exit", (code) => reject(new Error(`a worker ended with ${code}`)))
-    child.send(part)
-  })
-
-if (process.argv[2] === worker)
-  process.on("message", (part: Part) =>
-    playPart(part).then((outcome) => process.send?.(outcome, () => process.exit()))
-  )
-
-export const play: Play = async ({ count = full, replay, seed }) => {
-  if (replay !== undefined) return playPart({ seed, count: 1, replay })
-  const parts = availableParallelism()
-  return sumOf(
-    await Promise.all(
-      Array.from({ length: parts }, (_, index) =>
-        // The first part is that of the slice.
-        playInProcess({ seed: seed + index * 1_000_003, count: Math.ceil(count / parts) })
-      )
-    )
-  )
+  return {
+    figures,
+    broken: details.failed ? [(await FastCheck.asyncDefaultReportMessage(details)) ?? ""] : []
+  }
 }

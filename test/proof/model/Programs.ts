@@ -1,19 +1,17 @@
-/** The programs that hold sessions: the real client, and one of another language that follows docs/client.md. */
+/** The programs that hold sessions, which are the real client, and the session stores of their machines. */
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
-import * as Option from "effect/Option"
 import { Jitter } from "../../../client/calls/Retry.ts"
 import type { MusicFailure } from "../../../client/failures/Failures.ts"
 import { makeMusicClient } from "../../../client/MusicClient.ts"
-import type { SessionStore, StoredSession } from "../../../client/stores/SessionStore.ts"
+import { SessionStoreError } from "../../../client/failures/StoreFailures.ts"
+import { processLock, type SessionStore, type StoredSession } from "../../../client/stores/SessionStore.ts"
 import { fetchTransport } from "../../../client/transport/FetchTransport.ts"
-import type { Me, SessionInfo } from "../../../client/Types.ts"
+import type { Me } from "../../../client/Types.ts"
 import { scheduler, type SimulatedTime } from "../../world/Time.ts"
 import { type Answer, connectionLost, type Sent } from "../../world/Driver.ts"
-import { type Machine, never, type StoreUser } from "./Machine.ts"
-import { makeOtherLanguage } from "./OtherLanguage.ts"
 
-/** How a call ended, in both languages. */
+/** How a call ended. */
 export type Outcome<A> =
   | { readonly ok: true; readonly value: A }
   | {
@@ -21,14 +19,12 @@ export type Outcome<A> =
       readonly code: string
       /** Of `logged_out`. */
       readonly reason?: string | undefined
-      readonly retryAfterSeconds?: number | undefined
     }
 
 /** The calls that the sequences make. */
 export interface Caller {
   readonly login: (slt: string, key?: string) => Promise<Outcome<unknown>>
   readonly logout: (forget: boolean) => Promise<Outcome<unknown>>
-  readonly session: () => Promise<Outcome<Pick<SessionInfo, "actor"> | undefined>>
   readonly me: () => Promise<Outcome<Me>>
   readonly subscribe: () => Promise<Outcome<unknown>>
   readonly ting: (key: string) => Promise<Outcome<unknown>>
@@ -40,6 +36,64 @@ const exchangeFaults = ["request lost", "answer lost", "killed before", "killed 
 const saveFaults = ["save fails", "killed before save", "killed after save"] as const
 export const clientFaults = [...exchangeFaults, ...saveFaults]
 export type ClientFault = (typeof clientFaults)[number]
+
+/** The program that uses the store. */
+interface StoreUser {
+  /** Aborted when the program dies. */
+  readonly end: AbortSignal
+  /** What happens to the next save; it is over then. */
+  readonly takeSaveFault: () => "save fails" | "killed before save" | "killed after save" | undefined
+  readonly kill: () => void
+}
+
+export interface Machine {
+  /** The stored session of each slot. */
+  readonly slots: ReadonlyMap<string, StoredSession>
+  readonly storeFor: (user: StoreUser) => SessionStore
+}
+
+/** What a dead program waits for. */
+const never = <A>() => new Promise<A>(() => undefined)
+
+export const makeMachine = (): Machine => {
+  const slots = new Map<string, StoredSession>()
+  const { acquire } = processLock()
+
+  const storeFor: Machine["storeFor"] = (user) => {
+    const whileAlive = async <A>(run: () => A | Promise<A>): Promise<A> =>
+      user.end.aborted ? never<A>() : run()
+    const save: SessionStore["save"] = (slot, session, replaced) =>
+      whileAlive(() => {
+        const fault = user.takeSaveFault()
+        if (fault === "save fails") throw new SessionStoreError({ reason: "no_space" })
+        if (fault === "killed before save") user.kill()
+        if (user.end.aborted) return never<void>()
+        if (replaced !== undefined && (slots.get(slot)?.refresh_token ?? null) !== replaced)
+          throw new SessionStoreError({ reason: "locked" })
+        slots.set(slot, session)
+        if (fault === undefined) return undefined
+        user.kill()
+        return never<void>()
+      })
+    return {
+      load: (slot) => whileAlive(() => slots.get(slot)),
+      save,
+      clear: (slot) => whileAlive(() => void slots.delete(slot)),
+      probe: () => whileAlive(() => undefined),
+      lock: {
+        acquire: (slot, signal) =>
+          whileAlive(async () => {
+            const release = await acquire(slot, AbortSignal.any([signal, user.end]))
+            // The operating system ends what a dead program holds.
+            if (user.end.aborted) await release()
+            user.end.addEventListener("abort", () => void release())
+            return release
+          })
+      }
+    }
+  }
+  return { slots, storeFor }
+}
 
 export interface Program {
   readonly caller: Caller
@@ -58,21 +112,18 @@ export interface ProgramOptions {
   readonly machine: Machine
   /** The testing secret, or null in production. */
   readonly testingKey: string | null
-  readonly isOtherLanguage: boolean
   /** Sends a request to one of the servers. */
   readonly reach: (request: Sent) => Promise<Answer>
 }
 
 const baseUrl = "https://music.test"
 
-const outcomeOfFailure = ({ code, details, retryAfterSeconds }: MusicFailure): Outcome<never> => {
-  const reason =
-    typeof details === "object" && details !== null && "reason" in details ? details.reason : undefined
-  return { ok: false, code, reason: typeof reason === "string" ? reason : undefined, retryAfterSeconds }
+const outcomeOfFailure = ({ code, details }: MusicFailure): Outcome<never> => {
+  const { reason } = Object(details)
+  return { ok: false, code, reason: typeof reason === "string" ? reason : undefined }
 }
 
-/** The real client. */
-const realCaller = (
+const makeCaller = (
   { testingKey, time }: ProgramOptions,
   store: SessionStore,
   fetch: typeof globalThis.fetch
@@ -99,7 +150,6 @@ const realCaller = (
   return {
     login: (slt, key) => run(client.login(slt, key === undefined ? {} : { idempotencyKey: key })),
     logout: (forget) => run(client.logout({ forget })),
-    session: () => run(Effect.map(client.session, Option.getOrUndefined)),
     me: () => run(client.me()),
     subscribe: () => run(client.subscribe()),
     ting: (key) => run(client.ting({ type: tingType, key, data: { n: 1 } }))
@@ -125,7 +175,7 @@ const fetchThrough =
   }
 
 export const startProgram = (options: ProgramOptions): Program => {
-  const { isOtherLanguage, machine, reach, testingKey, time } = options
+  const { machine, reach } = options
   const end = new AbortController()
   let faults: ReadonlyArray<{ readonly kind: ClientFault; left: number }> = []
   const killed = new Promise<never>((_, reject) => {
@@ -156,11 +206,8 @@ export const startProgram = (options: ProgramOptions): Program => {
   }
 
   const user: StoreUser = { end: end.signal, kill, takeSaveFault: () => take(saveFaults) }
-  const store = machine.storeFor(user)
   return {
-    caller: isOtherLanguage
-      ? makeOtherLanguage({ store, time, testingKey, exchange })
-      : realCaller(options, store, fetchThrough(exchange)),
+    caller: makeCaller(options, machine.storeFor(user), fetchThrough(exchange)),
     kill,
     killed,
     plan: (kind, after) => {

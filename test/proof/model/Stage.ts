@@ -2,19 +2,29 @@
 import { createHash } from "node:crypto"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
 import type { StoredSession } from "../../../client/stores/SessionStore.ts"
-import type { Me } from "../../../client/Types.ts"
 import { type Answer, requests, type Sent } from "../../world/Driver.ts"
 import { openWorld, type World } from "../../world/World.ts"
 import { type Holder, makeLaw, replayWindow, type Law } from "./Law.ts"
-import { type Machine, makeMachine } from "./Machine.ts"
-import { derivedKey } from "./OtherLanguage.ts"
-import { type Caller, Killed, type Outcome, type Program, startProgram, storedIn } from "./Programs.ts"
+import {
+  type Caller,
+  Killed,
+  type Machine,
+  makeMachine,
+  type Outcome,
+  type Program,
+  startProgram,
+  storedIn
+} from "./Programs.ts"
 
-/** A and B are two programs of one machine. D is not written with the client. */
+/** A and B are two programs of one machine. */
 export const names = ["A", "B", "C", "D"] as const
 export type Name = (typeof names)[number]
 
 const actors: Readonly<Record<Name, string>> = { A: "si:deejay", B: "si:deejay", C: "si:lyra", D: "c:ana" }
+
+/** The key of an operation on a credential (docs/client.md, "Keys, for clients in other languages"). */
+export const derivedKey = (operation: "refresh", credential: string): string =>
+  createHash("sha256").update(`music-client/v1\n${operation}\n${credential}`).digest("hex")
 
 /** Milliseconds from the death of a server to the start of the next one. */
 const restartAfter = 1_000
@@ -112,7 +122,6 @@ export class Stage {
       time,
       machine,
       testingKey: isTesting ? upstreams.seeded.environment.musicSecret : null,
-      isOtherLanguage: name === "D",
       reach: (request) => this.reach(`192.0.2.${names.indexOf(name) + 1}`, request)
     })
   }
@@ -154,7 +163,7 @@ export class Stage {
       const outcome = await time.complete(
         Promise.race([run(resident.program.caller), resident.program.killed])
       )
-      if (resident.name !== "D" && time.now() - began > longestCall)
+      if (time.now() - began > longestCall)
         this.law.breakWith(`a call of ${resident.name} lasted ${time.now() - began} ms`)
       if (!outcome.ok && outcome.code === "client_defect") this.law.breakWith("a defect of the client")
       return outcome
@@ -199,18 +208,14 @@ export class Stage {
     return outcome
   }
 
-  private checkMe(resident: Resident, { actor, session_id, testing_environment_id }: Me): void {
-    const { plane, sessions } = this.holderOf(resident)
-    const { name } = resident
-    if (actor.public_id !== resident.actor) this.law.breakWith(`${name} is answered as ${actor.public_id}`)
-    if (!sessions.has(session_id)) this.law.breakWith(`${name} uses a session of another login`)
-    if ((testing_environment_id ?? production) !== plane)
-      this.law.breakWith(`${name} is answered from another plane`)
-  }
-
   async me(resident: Resident) {
     const outcome = await this.signed(resident, (caller) => caller.me())
-    if (outcome?.ok === true) this.checkMe(resident, outcome.value)
+    if (outcome?.ok !== true) return outcome
+    const { actor, session_id, testing_environment_id } = outcome.value
+    const { plane, sessions } = this.holderOf(resident)
+    const isOwn = actor.public_id === resident.actor && sessions.has(session_id)
+    if (!isOwn || (testing_environment_id ?? production) !== plane)
+      this.law.breakWith(`${resident.name} is answered as ${JSON.stringify(outcome.value)}`)
     return outcome
   }
 
@@ -246,17 +251,14 @@ export class Stage {
 
   /** A short-lived token; none without an organisation. */
   mint(resident: Resident): string | undefined {
-    const { actor } = resident
-    if (!this.isMember(resident)) return undefined
-    return this.controls.mintSlt(this.planeOf(resident), { appId: "music", actor })
+    const minted = { appId: "music", actor: resident.actor }
+    return this.isMember(resident) ? this.controls.mintSlt(this.planeOf(resident), minted) : undefined
   }
 
   /** The login with which a sequence begins. */
-  begin(name: Name): Promise<void> {
+  async begin(name: Name): Promise<void> {
     const resident = this.resident(name)
-    return this.play(`${name} logs in`, async () =>
-      textOf(await this.login(resident, this.mint(resident) ?? ""))
-    )
+    await this.play(`${name} logs in`, () => this.login(resident, this.mint(resident) ?? ""))
   }
 
   /** One step of the story, with what it says of itself; throws when a promise is broken. Where `mayEnd`, a program may be without its session afterwards. */
@@ -293,11 +295,6 @@ export class Stage {
     if (broken.length > 0) throw new Error([...broken, ...this.story].join("\n  "))
   }
 
-  private async wait(milliseconds: number) {
-    const { time } = this.world
-    await time.complete(time.sleep(milliseconds))
-  }
-
   /** Once everything works, each program gets its login and its session. */
   async settle() {
     this.world.faults.heal()
@@ -316,31 +313,30 @@ export class Stage {
     const session = slts.get(login.slt)?.session
     const family = [...families.values()].find((one) => one.session === session)
     if (family === undefined) return
-    const at = law.spentAt(login.slt)
+    const at = law.spentAt(login.slt) ?? Number.POSITIVE_INFINITY
     for (let attempt = 0; attempt < settling.attempts; attempt++) {
       const outcome = await this.login(resident, login.slt)
       if (outcome?.ok === true) return
-      if (family.status !== "active" || (at !== undefined && world.time.now() - at >= replayWindow)) return
-      this.story.push(`    ${resident.name} repeats its login: ${textOf(outcome)}`)
-      if (outcome?.ok === false && outcome.code === "slt_rejected")
+      if (family.status !== "active" || world.time.now() - at >= replayWindow) return
+      if (outcome?.code === "slt_rejected")
         return law.breakWith(`the login of ${resident.name} is refused, while IAM honours its session`)
       if (!this.isMember(resident)) return
-      await this.wait(settling.pause)
+      await world.time.complete(world.time.sleep(settling.pause))
     }
     law.breakWith(`${resident.name} cannot obtain the session of its login`)
   }
 
   private async settleSession(resident: Resident) {
+    const { law, world } = this
     let last: Outcome<unknown> | undefined
     for (let attempt = 0; attempt < settling.attempts; attempt++) {
       const stored = this.storedOf(resident)
       if (stored === undefined) return
       last = await this.me(resident)
-      if (last?.ok === true) return
-      if (!this.law.isLive(stored) || this.law.excuseFor(stored) !== undefined) return
-      await this.wait(settling.pause)
+      if (last?.ok === true || !law.isLive(stored) || law.excuseFor(stored) !== undefined) return
+      await world.time.complete(world.time.sleep(settling.pause))
     }
-    this.law.breakWith(`${resident.name} cannot use its session, which IAM honours: ${textOf(last)}`)
+    law.breakWith(`${resident.name} cannot use its session, which IAM honours: ${textOf(last)}`)
   }
 }
 
