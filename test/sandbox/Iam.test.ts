@@ -10,7 +10,6 @@ import {
   jsonType,
   key,
   outcome,
-  send,
   start,
   startBench,
   textAt
@@ -21,7 +20,6 @@ beforeEach(() => {
   bench = startBench()
 })
 
-const endpoints = "/obo-access/applications/ting/endpoints"
 const stranger = { authorization: basic("music", "ask_wrong") }
 const sha = "a".repeat(64)
 const versions = (value: string) => ({ authorization: "", "silicon-iam-supported-api-versions": value })
@@ -67,17 +65,6 @@ describe("The simulated IAM answers", () => {
     expect(outcome(await bench.production.call(method, path, headers, body))).toBe(expected)
   })
 
-  it("invalid_client to credentials that are missing, malformed, repeated or wrong", async () => {
-    const { musicSecret, tingSecret } = bench.seeded.production
-    const good = basic("music", musicSecret)
-    const malformed = ["", "Basic !!!!", `Bearer ${musicSecret}`, good.replace(/=+$/, "")]
-    const wrong = [basic("Music", musicSecret), basic("music", `${musicSecret}x`), basic("music", tingSecret)]
-    for (const authorization of [...malformed, ...wrong, [good, good]])
-      expect(outcome(await send(bench.handle, "GET", `/api/v1${endpoints}`, { authorization }))).toBe(
-        "401 invalid_client"
-      )
-  })
-
   it("a selector of a testing application with byte-identical credentials only", async () => {
     const { musicSecret, tingSecret } = bench.seeded.environment
     const good = basic("music", musicSecret)
@@ -93,17 +80,11 @@ describe("The simulated IAM answers", () => {
       expect(await context(good, authorization)).toBe("401 invalid_client")
   })
 
-  it("429 to the 121st request in 60 s on one path, with the remaining time", async () => {
-    const ask = (client = bench.production, path = endpoints) => client.call("GET", path)
+  it("429 to the 121st request in 60 s on one path", async () => {
+    const ask = () => bench.production.call("GET", "/obo-access/applications/ting/endpoints")
     for (let count = 0; count < 120; count += 1) expect((await ask()).status).toBe(200)
-    bench.clock.time += 10_500
-    const blocked = await ask()
-    expect(outcome(blocked)).toBe("429 rate_limited")
-    expect(blocked.headers).toMatchObject({ "retry-after": "50", "ratelimit-reset": "50" })
-    expect((await ask(bench.production, endpoints.replace("ting", "music"))).status).toBe(200)
-    expect((await ask(bench.testing)).status).toBe(200)
-    bench.clock.time += 49_499
-    expect((await ask()).status).toBe(429)
+    bench.clock.time += 59_999
+    expect(await ask()).toMatchObject({ status: 429, headers: { "retry-after": "1" } })
     bench.clock.time += 1
     expect((await ask()).status).toBe(200)
   })
@@ -160,20 +141,6 @@ describe("An exchange is checked", () => {
     bench.clock.time += 30_000
     expect(await asked()).toBe("201")
     expect(await asked({ bytes: "other" })).toBe("409 idempotency_conflict")
-  })
-
-  it.each([
-    ["org_id", { org_id: "AC" }],
-    ["subject_token", { subject_token: "x".repeat(31) }],
-    ["audience", { audience: "tos>ting" }],
-    ["endpoint_id", { endpoint_id: "Tings" }],
-    ["request.method", { request: { method: "post", body_sha256: sha } }],
-    ["request.body_sha256", { request: { method: "POST", body_sha256: sha.toUpperCase() } }],
-    ["metadata", { metadata: { text: "x".repeat(16_385) } }]
-  ])("by its grammar: 422 names %s (%o)", async (field, body) => {
-    const answer = await bench.production.exchange({ subject: await bench.accessOf(), body })
-    expect(outcome(answer)).toBe("422 validation_failed")
-    expect(answer.body).toMatchObject({ error: { details: { fields: [{ field }] } } })
   })
 
   it("by a canonical signature, within 60 s in both directions", async () => {
