@@ -14,6 +14,7 @@ import { startUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpst
 import { freePort, root } from "../support/Process.ts"
 import { waitFor } from "../support/Waiting.ts"
 import { it } from "../world/Test.ts"
+import { collect } from "./Shell.ts"
 
 const run = promisify(execFile)
 const path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -70,15 +71,6 @@ const startInside = (inside: Inside, words: ReadonlyArray<string>): ChildProcess
   )
 }
 
-const ended = (child: ChildProcess): Promise<{ readonly code: number | null; readonly output: string }> => {
-  let output = ""
-  for (const stream of [child.stdout, child.stderr])
-    stream?.on("data", (chunk: Buffer) => {
-      output += chunk.toString("utf8")
-    })
-  return new Promise((resolve) => child.once("close", (code) => resolve({ code, output })))
-}
-
 /** The Dockerfile as data: the stages with their instructions. */
 const stages: Array<Array<Instruction>> = []
 const recipe = readFileSync(join(root, "Dockerfile"), "utf8")
@@ -118,7 +110,7 @@ const execute = async (instructions: ReadonlyArray<Instruction>, folder: string,
     if (name === "RUN" && !rest.startsWith("npm ci ")) {
       const mounts = [`${build.modules}:${workingFolder}/node_modules`]
       const inside = { folder, workingFolder, mounts, system: build.system }
-      const { code, output } = await ended(startInside(inside, ["sh", "-c", rest]))
+      const { code, output } = await collect(startInside(inside, ["sh", "-c", rest]))
       expect(code, output).toBe(0)
     }
   }
@@ -179,10 +171,10 @@ describe("The image", () => {
           }
         }
         const check = wordsOf(textOf("HEALTHCHECK").replace(/^.*?CMD /, ""))
-        const health = () => ended(startInside(inside, check))
+        const health = () => collect(startInside(inside, check))
         expect(await health()).toMatchObject({ code: 1 })
         const server = startInside(inside, wordsOf(textOf("CMD")))
-        const end = ended(server)
+        const end = collect(server)
         await waitFor(async () => expect(await health()).toMatchObject({ code: 0 }))
         const [pid = ""] = (await readFile(`/proc/${server.pid}/task/${server.pid}/children`, "utf8")).split(
           " "

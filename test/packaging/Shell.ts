@@ -1,10 +1,11 @@
 /** The commands of the documents, run as a reader does: in a folder, with the variables that the text names. */
+import type { ChildProcess } from "node:child_process"
+import { once } from "node:events"
 import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
-import type { SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
-import { upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
+import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 import { type Running, root, start } from "../support/Process.ts"
 
 /** Commands that another part of CI runs. */
@@ -84,6 +85,17 @@ export const interrupt = (running: Running) =>
     const { code } = await running.ended
     if (code !== 0) throw new Error(`exit ${code}\n${running.output()}`)
   })
+
+/** What a program prints until its end. */
+export const collect = async (child: ChildProcess): Promise<{ code: number | null; output: string }> => {
+  let output = ""
+  for (const stream of [child.stdout, child.stderr])
+    stream?.on("data", (chunk: Buffer) => {
+      output += chunk.toString("utf8")
+    })
+  const [code] = await once(child, "close")
+  return { code, output }
+}
 
 /** The URL of a server that listens. */
 export const listening = ({ says }: Running) =>
