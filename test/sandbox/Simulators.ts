@@ -1,7 +1,10 @@
 /** Requests to the simulators, in memory: any header, any number of times; and an IAM with clients of it. */
-import { makeIam, seedIam, signExchange } from "../../sandbox/upstreams/Iam.ts"
+import { signExchange } from "../../sandbox/upstreams/Iam.ts"
 import { sha256 } from "../../sandbox/upstreams/iam/Identifiers.ts"
 import type { Handle, Reply } from "../../sandbox/upstreams/Simulator.ts"
+import { makeFaults } from "../world/Faults.ts"
+import { makeSimulatedTime } from "../world/Time.ts"
+import { makeUpstreams } from "../world/Upstreams.ts"
 
 export type HeaderMap = Readonly<Record<string, string | ReadonlyArray<string>>>
 
@@ -46,25 +49,21 @@ export const jsonType = { "content-type": "application/json" }
 /** 2026-09-25T10:15:30Z, the time of the contract's vectors, seconds. */
 export const start = 1_790_331_330
 
-export interface Exchange {
-  readonly subject?: string
-  readonly key?: string
-  readonly orgId?: string | null
-  readonly endpointId?: string
+export interface Exchange
+  extends Partial<
+    Record<"subject" | "key" | "endpointId" | "path" | "bytes" | "timestamp" | "orgId", string>
+  > {
   readonly metadata?: unknown
-  readonly path?: string
-  readonly bytes?: string
-  readonly timestamp?: string
   /** Replaces headers; an empty value removes one. */
   readonly headers?: HeaderMap
   readonly body?: object
 }
 
-/** A seeded IAM with a clock that only the test moves, and clients of it in production and by an application selector. */
+/** The simulators of the shared world, with a clock that only the test moves, and clients of IAM in production and by an application selector. */
 export const startBench = () => {
-  const clock = { time: start * 1_000 }
-  const { controls, handle } = makeIam({ now: () => clock.time })
-  const seeded = seedIam(controls)
+  const time = makeSimulatedTime(start * 1_000)
+  const { iam, seeded, tables, ting, tracker } = makeUpstreams({ time, faults: makeFaults(), observers: [] })
+  const { controls, handle } = iam
   const clientOf = (musicSecret: string, isSelected: boolean) => {
     const as = (appId: string, secret: string) => {
       const authorization = basic(appId, secret)
@@ -81,7 +80,7 @@ export const startBench = () => {
       login,
       exchange: (given: Exchange) => {
         const idempotencyKey = given.key ?? key("attempt")
-        const timestamp = given.timestamp ?? String(Math.floor(clock.time / 1_000))
+        const timestamp = given.timestamp ?? String(Math.floor(time.now() / 1_000))
         const bodySha256 = sha256(given.bytes ?? "{}")
         const path = given.path ?? "/v1/tings"
         const headers: HeaderMap = {
@@ -114,10 +113,7 @@ export const startBench = () => {
   const { environment, production } = seeded
   const music = clientOf(production.musicSecret, false)
   return {
-    controls,
-    handle,
-    seeded,
-    clock,
+    ...{ controls, handle, seeded, tables, time, ting, tracker },
     production: music,
     testing: clientOf(environment.musicSecret, true),
     /** Logs an actor in to music in production; resolves to its access token. */

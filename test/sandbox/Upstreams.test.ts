@@ -1,40 +1,24 @@
 /** The orders of checks of the simulated Ting, table service and tracker. */
 import { randomUUID } from "node:crypto"
 import { beforeEach, describe, expect, it } from "vitest"
-import { makeTables } from "../../sandbox/upstreams/Tables.ts"
-import { makeTing } from "../../sandbox/upstreams/Ting.ts"
-import { makeTracker } from "../../sandbox/upstreams/Tracker.ts"
+import { trackerToken } from "../world/Upstreams.ts"
 import { type HeaderMap, jsonType, key, outcome, send, startBench, textAt } from "./Simulators.ts"
 
 describe("The simulated Ting", () => {
-  const iamUrl = "http://iam.test"
   let bench: ReturnType<typeof startBench>
-  let ting: ReturnType<typeof makeTing>
   beforeEach(() => {
     bench = startBench()
-    ting = makeTing({
-      now: () => bench.clock.time,
-      iamUrl,
-      appSecret: bench.seeded.production.tingSecret,
-      fetch: async (url, init) => {
-        const headers = Object.fromEntries(new Headers(init?.headers))
-        const path = String(url).slice(iamUrl.length)
-        const reply = await send(bench.handle, init?.method ?? "GET", path, headers, String(init?.body ?? ""))
-        return new Response(JSON.stringify(reply.body), { status: reply.status })
-      }
-    })
-    ting.controls.registerType("production", "music", "music.track.ready")
   })
 
   const invalid = "400 invalid_input"
   const tings = "/v1/tings"
   const subscriptions = "/v1/subscriptions"
-  const good = { org_id: "acme", type: "music.track.ready", for: "si:deejay", key: "si:deejay/1", data: {} }
+  const good = { org_id: "acme", type: "music.trigger.fired", for: "si:deejay", key: "si:deejay/1", data: {} }
   const sample = (change: object = {}) => JSON.stringify({ ...good, ...change })
   const registration = (change: object = {}) =>
     JSON.stringify({ org_id: "acme", app_id: "music", for: "si:deejay", ...change })
   const bare = async (body: string, headers: HeaderMap = jsonType, path = tings) =>
-    outcome(await send(ting.handle, "POST", path, headers, body))
+    outcome(await send(bench.ting.handle, "POST", path, headers, body))
   let proofs = 0
   /** IAM's answer with a proof for these bytes. */
   const exchange = async (client: typeof bench.production, subject: string, path: string, bytes: string) => {
@@ -69,7 +53,7 @@ describe("The simulated Ting", () => {
     expect(await proved(tings, sample({ data: { more: 1 } }))).toBe("409 idempotency_conflict")
     expect(await proved(tings, sample({ org_id: "zenith" }))).toBe("401 invalid_proof")
     const late = await prove(tings, sample())
-    bench.clock.time += 60_000
+    bench.time.jump(60_000)
     expect(await carry(tings, sample(), late)).toBe("401 proof_expired")
   })
 
@@ -103,13 +87,12 @@ describe("The simulated Ting", () => {
 })
 
 it("The simulated table service checks metadata, key, size and form; it knows a record for 300 s", async () => {
-  let clock = 1_758_700_800_000
-  const tables = makeTables({ now: () => clock })
+  const { tables, time } = startBench()
   const [key, other] = [tables.createTable("musicbackend"), tables.createTable("other")]
   const record_id = "01990c6e-5f0a-4c1e-8d3b-2a4f6b8c0d1e"
   const nil = "00000000-0000-0000-0000-000000000000"
   const entry = (change: object = {}) => {
-    const metadata = { record_id, table_id: "musicbackend", event_ts_ms: clock }
+    const metadata = { record_id, table_id: "musicbackend", event_ts_ms: time.now() }
     return { key, metadata, record: { type: "t", data: {} }, ...change }
   }
   const post = async (records: ReadonlyArray<unknown>, headers: HeaderMap = {}, padding = "") => {
@@ -128,9 +111,9 @@ it("The simulated table service checks metadata, key, size and form; it knows a 
   expect(await ingest({ record })).toBe(`size_exceeded ${record_id}`)
   expect(await ingest({ record: [] })).toBe(`invalid ${record_id}`)
   expect(await ingest()).toBe("stored")
-  clock += 299_999
+  time.jump(299_999)
   expect(await ingest({ key: other })).toBe(`duplicate ${record_id}`)
-  clock += 1
+  time.jump(1)
   expect(await ingest()).toBe("stored")
   expect(outcome(await post([], { "user-agent": "" }))).toBe("403")
   expect(outcome(await post([], { "content-type": "text/plain" }))).toBe("400 bad_json")
@@ -139,40 +122,35 @@ it("The simulated table service checks metadata, key, size and form; it knows a 
 })
 
 it("The simulated tracker checks the head, the token, the repository, the rights and the issue", async () => {
-  let clock = Date.parse("2026-09-24T08:15:31.400Z")
-  const tracker = makeTracker({
-    now: () => clock,
-    repositories: ["harbor/music"],
-    tokens: [
-      { token: "bot", login: "harbor-bot", rights: "write" },
-      { token: "reader", login: "reader", rights: "read" },
-      { token: "stranger", login: "stranger", rights: "none" }
-    ]
-  })
+  const { time, tracker } = startBench()
   const issues = "/repos/harbor/music/issues"
   const as = (token: string, agent = "music/0.1.0") => ({
     ...{ authorization: `Bearer ${token}`, accept: "application/vnd.github+json" },
     ...{ "x-github-api-version": "2022-11-28", "user-agent": agent, ...jsonType }
   })
-  const list = async (query: string, headers: HeaderMap = as("bot")) =>
+  const bot = as(trackerToken)
+  const list = async (query: string, headers: HeaderMap = bot) =>
     send(tracker.handle, "GET", `${issues}?${query}`, headers)
-  const file = async (content: object, headers: HeaderMap = as("bot")) =>
+  const file = async (content: object, headers: HeaderMap = bot) =>
     (await send(tracker.handle, "POST", issues, headers, JSON.stringify(content))).status
   expect((await list("", as("wrong", ""))).status).toBe(403)
   expect((await list("", as("wrong"))).status).toBe(401)
-  expect((await list("", as("stranger"))).status).toBe(404)
+  tracker.setRights(trackerToken, "none")
+  expect((await list("state=any")).status).toBe(404)
+  tracker.setRights(trackerToken, "read")
   expect((await list("state=any")).status).toBe(422)
-  expect(await file({}, as("reader"))).toBe(403)
+  expect(await file({})).toBe(403)
+  tracker.setRights(trackerToken, "write")
   expect(await file({ title: "😀".repeat(257) })).toBe(422)
   expect(await file({ title: "x", body: "é".repeat(65_537) })).toBe(422)
   expect(await file({ title: "😀".repeat(256), body: "é".repeat(65_536) })).toBe(201)
-  clock += 1_000
+  time.jump(1_000)
   expect(await file({ title: "second" })).toBe(201)
   // `since` is that of the last update, inclusive to the second.
   for (const [query, numbers] of [
     ["state=all", [2, 1]],
     ["state=all&direction=asc", [1, 2]],
-    ["state=all&since=2026-09-24T08:15:32Z", [2]]
+    ["state=all&since=2026-09-25T10:15:31Z", [2]]
   ] as const)
     expect((await list(query)).body).toMatchObject(numbers.map((number) => ({ number })))
   tracker.archive("harbor/music")
