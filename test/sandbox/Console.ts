@@ -12,7 +12,6 @@ export interface Tab {
   readonly events: Array<string>
   state: State | undefined
   readonly actions: Map<number, ActionRecord>
-  ended: boolean
   readonly close: () => void
 }
 
@@ -24,7 +23,7 @@ export const openTab = (url: string) =>
       const response = await fetch(`${url}/events`, { signal: stop.signal })
       expect(response.headers.get("content-type")).toBe("text/event-stream")
       const close = () => stop.abort()
-      const tab: Tab = { events: [], state: undefined, actions: new Map(), ended: false, close }
+      const tab: Tab = { events: [], state: undefined, actions: new Map(), close }
       const take = (part: string) => {
         const [, name, data = ""] = /^event: (\w+)\ndata: (.*)$/.exec(part) ?? []
         if (name === undefined) return
@@ -44,10 +43,8 @@ export const openTab = (url: string) =>
           for (const part of parts) take(part)
         }
       }
-      const end = () => {
-        tab.ended = true
-      }
-      void read().then(end, end)
+      // It ends with the tab or with the console.
+      void read().catch(() => undefined)
       return tab
     }),
     (tab) => Effect.sync(() => tab.close())

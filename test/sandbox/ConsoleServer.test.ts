@@ -1,14 +1,10 @@
 /** The console as a server: its stream of events, what it keeps, and whom it refuses. */
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Scope from "effect/Scope"
 import { describe, expect } from "vitest"
 import { eventually } from "../support/Waiting.ts"
 import { it } from "../world/Test.ts"
 import { openTab, send, startTestConsole } from "./Console.ts"
 
-const clock = { kind: "advanceClock", milliseconds: 1 } as const
-const nobody = { session: null, org: null }
 const invented = { kind: "login", plane: "production", slt: "oac_invented" } as const
 
 describe("The stream of events", () => {
@@ -29,31 +25,6 @@ describe("The stream of events", () => {
       expect([...second.actions.keys()]).toEqual([...tab.actions.keys()])
     }
   )
-
-  it.live("ends with the console, which the service can reach until it has stopped itself", function* () {
-    const scope = yield* Scope.make()
-    const { act, log, tab } = yield* Scope.extend(startTestConsole, scope)
-    // The service sends the spans of this action to the console while it stops.
-    yield* act(invented)
-    yield* Scope.close(scope, Exit.void)
-    yield* eventually("the end of the stream", () => tab.ended)
-    expect(log.filter((line) => line.includes("OpenTelemetry"))).toEqual([])
-  })
-
-  it.scopedLive("is bounded: 32 tabs, and the last 200 actions, whose long texts are cut", function* () {
-    const { act, tab, url } = yield* startTestConsole
-    const long = yield* act({ kind: "report", ...nobody, message: "\n".repeat(60_000) })
-    const requestBody = expect.stringMatching(/\[cut: \d+ bytes/)
-    expect(long.exchange).toMatchObject({ isCut: true, requestBody })
-    let last = 0
-    for (let count = 0; count < 220; count += 1) last = (yield* act(clock)).id
-    yield* eventually("the last action", () => tab.actions.has(last))
-    const fresh = yield* openTab(url)
-    yield* eventually("the kept actions", () => fresh.actions.has(last))
-    expect([fresh.actions.size, Math.min(...fresh.actions.keys())]).toEqual([200, last - 199])
-    for (let count = 2; count < 32; count += 1) yield* openTab(url)
-    expect((yield* send(`${url}/events`)).status).toBe(503)
-  })
 })
 
 const json = { "content-type": "application/json" }
