@@ -83,6 +83,9 @@ describe("The console", () => {
       }
     }
     expect((yield* from("/actions", url, mint)).status).toBe(200)
+    // Without the type of JSON a page could send it unasked.
+    const plain = { method: "POST", headers: { "content-type": "text/plain" }, body: mint }
+    expect((yield* send(`${url}/actions`, plain)).status).toBe(415)
     for (const origin of [base, base.replace("127.0.0.1", "localhost")]) {
       expect((yield* from("/actions", origin, mint)).status).toBe(403)
       expect((yield* events(origin)).status).toBe(403)
