@@ -76,8 +76,9 @@ describe("The console", () => {
       send(`${url}${path}`, { method: "POST", headers: { ...json, origin }, body })
     const events = (origin: string) => send(`${url}/events`, { headers: { origin } })
     for (const origin of ["https://evil.example", "null", "http://127.0.0.1", `${url}.evil.example`]) {
-      const [act, slt] = [yield* from("/actions", origin, mint), yield* from("/slt", origin, person)]
-      for (const { headers, status } of [act, slt, yield* events(origin)]) {
+      const asked = [from("/actions", origin, mint), from("/slt", origin, person), events(origin)]
+      for (const answer of asked) {
+        const { headers, status } = yield* answer
         expect([origin, status]).toEqual([origin, 403])
         expect(headers).not.toHaveProperty("access-control-allow-origin")
       }
