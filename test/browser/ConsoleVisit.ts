@@ -1,53 +1,39 @@
 /** A visit to the console of a sandbox of its own, in Chromium, with what went wrong on the way. */
 import type { Socket } from "node:net"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import { expect } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core"
+import { expect } from "vitest"
 import { type LoopbackServer, listenOnLoopback } from "../../sandbox/console/LoopbackServer.ts"
 import { startSandboxWithConsole } from "../../sandbox/RunWithConsole.ts"
 import { openPage, type Visit } from "./Visit.ts"
 
 interface ConsoleVisit extends Visit {
-  /** Ends all connections, and refuses new ones until `restore`. */
-  readonly cut: () => void
-  readonly restore: () => void
+  /** Ends all connections and refuses new ones, or no longer does. */
+  readonly cut: (isCut: boolean) => void
 }
 
 /** The console's socket, which a test can cut. */
-const severable = (listener: LoopbackServer) => {
+const startConsole = Effect.gen(function* () {
   const sockets = new Set<Socket>()
   let isCut = false
-  const wrapped: LoopbackServer = {
+  const listener = yield* listenOnLoopback
+  const severable: LoopbackServer = {
     url: listener.url,
     answerWith: (handler) =>
       listener.answerWith((request, response) => {
         sockets.add(request.socket)
-        if (!isCut) return handler(request, response)
-        return Effect.sync(() => request.socket.destroy())
+        return isCut ? Effect.sync(() => request.socket.destroy()) : handler(request, response)
       })
   }
-  return {
-    wrapped,
-    cut: () => {
-      isCut = true
-      for (const socket of sockets) socket.destroy()
-    },
-    restore: () => {
-      isCut = false
-    }
+  const listen = Effect.succeed(severable)
+  const { consoleUrl } = yield* startSandboxWithConsole({ port: 0, logLevel: LogLevel.None, listen })
+  const cut = (now: boolean) => {
+    isCut = now
+    for (const socket of now ? sockets : []) socket.destroy()
   }
-}
-
-const startConsole = Effect.gen(function* () {
-  const { wrapped, ...control } = severable(yield* listenOnLoopback)
-  const { consoleUrl } = yield* startSandboxWithConsole({
-    port: 0,
-    logLevel: LogLevel.None,
-    listen: Effect.succeed(wrapped)
-  })
-  return { url: consoleUrl, ...control }
+  return { url: consoleUrl, cut }
 }).pipe(Effect.provide(NodeFileSystem.layer))
 
 interface VisitOptions extends BrowserContextOptions {
@@ -57,27 +43,19 @@ interface VisitOptions extends BrowserContextOptions {
   readonly mayFail?: boolean
 }
 
-/** What a browser remembers that has seen the tour. */
-const seen = (origin: string) => ({
-  cookies: [],
-  origins: [{ origin, localStorage: [{ name: "music-sandbox-tour", value: "seen" }] }]
-})
-
 /** After each visit: no error in the browser, and no request to another origin. */
 export const visitWith =
   (browser: () => Browser) => (options: VisitOptions, use: (visit: ConsoleVisit) => Promise<void>) =>
     Effect.gen(function* () {
-      const { url, ...control } = yield* startConsole
+      const { cut, url } = yield* startConsole
       const { mayFail = false, tour = false, ...rest } = options
-      const profile = {
-        viewport: { width: 1440, height: 900 },
-        ...(tour ? {} : { storageState: seen(url) }),
-        ...rest
-      }
+      const localStorage = [{ name: "music-sandbox-tour", value: "seen" }]
+      const storageState = { cookies: [], origins: [{ origin: url, localStorage }] }
+      const profile = { viewport: { width: 1440, height: 900 }, ...(tour ? {} : { storageState }), ...rest }
       yield* Effect.promise(() =>
         openPage(browser(), url, "", profile, async (visit) => {
           await visit.page.getByRole("heading", { name: "Callers" }).waitFor()
-          await use({ ...visit, ...control })
+          await use({ ...visit, cut })
           if (!mayFail) expect(visit.complaints).toEqual([])
           expect([...new Set(visit.asked.map((address) => new URL(address).origin))]).toEqual([url])
         })
@@ -87,23 +65,27 @@ export const visitWith =
 export const button = (page: Page, name: string | RegExp): Locator =>
   page.getByRole("button", { name }).first()
 
+/** Presses it. */
+export const press = (page: Page, name: string | RegExp): Promise<void> => button(page, name).click()
+
 /** The heading and result of the action that is shown in full. */
 export const shown = (page: Page): Locator => page.locator("#shown-title")
 
-/** The sentence on what the shown action shows. */
-export const lesson = (page: Page): Locator => page.locator(".lesson")
+/** Waits for the sentence on what the shown action shows. */
+export const teaches = (page: Page, text: string): Promise<void> =>
+  page.locator(".lesson").filter({ hasText: text }).waitFor()
+
+export const arrivals = (page: Page, name: "Inbox" | "Issues" | "Rows"): Locator =>
+  page.getByRole("region", { name }).getByRole("listitem")
 
 export const logIn = async (page: Page, actor = "si:deejay"): Promise<void> => {
-  await button(page, `Get SLT, for ${actor}`).click()
-  await button(page, `Log in, as ${actor}`).click()
+  await press(page, `Get SLT, for ${actor}`)
+  await press(page, `Log in, as ${actor}`)
   await page.locator(".session.active", { hasText: actor }).waitFor()
   await shown(page).filter({ hasText: "200" }).filter({ hasText: "Log in" }).waitFor()
 }
 
-export const sendTing = async (page: Page): Promise<void> => {
-  await button(page, "Send ting").click()
-  await shown(page).filter({ hasText: "ting" }).waitFor()
+export const sendReport = async (page: Page): Promise<void> => {
+  await page.getByRole("tab", { name: "Report" }).click()
+  await press(page, "Send report")
 }
-
-export const inbox = (page: Page): Locator =>
-  page.getByRole("region", { name: "Inbox" }).getByRole("listitem")

@@ -8,30 +8,22 @@
  * - The repository has one commit, with the files of this clone.
  */
 import { execFileSync } from "node:child_process"
+import { once } from "node:events"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { createInterface } from "node:readline"
-import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest"
 import { version } from "../../src/schema/Release.ts"
-import { scripts } from "./Blocks.ts"
 import { root } from "../support/Process.ts"
 import { waitFor } from "../support/Waiting.ts"
 import { type Debian, startDebian } from "./Debian.ts"
+import { scripts } from "./Shell.ts"
 
-const [
-  install = "",
-  prepare = "",
-  start = "",
-  caddy = "",
-  nginx = "",
-  upgrade = "",
-  rollBack = "",
-  ...others
-] = scripts("operations.md: On Debian with systemd")
+const blocks = scripts("operations.md: On Debian with systemd")
+const [install = "", prepare = "", start = "", caddy = "", nginx = "", upgrade = "", rollBack = ""] = blocks
 const name = "music.localhost"
 const clone = "/usr/local/src/music-backend"
-const minutes = 60_000
+vi.setConfig({ testTimeout: 30 * 60_000, hookTimeout: 15 * 60_000 })
 
 /** $1: this clone; $2: a repository with its files, also those that are not committed yet. */
 const makeRepository = `
@@ -69,7 +61,6 @@ const follow = (block: string, more: Readonly<Record<string, string>> = {}) =>
       )
       throw new Error(`${error.message}\n${logs}`)
     })
-const write = (file: string, text: string) => operate(`printf %s '${text}' > ${file}`)
 const musicBackend =
   "runuser -u music-backend -- music-backend --env-file /etc/music-backend/music-backend.env"
 const messages = async (): Promise<ReadonlyArray<string>> =>
@@ -89,112 +80,88 @@ beforeAll(async () => {
   execFileSync("sh", ["-c", commit], { cwd: join(shared, "repository") })
   execFileSync("sh", ["-ec", makeCertificates, "sh", shared, name], { stdio: "pipe" })
   debian = await startDebian(shared, [name])
-}, 15 * minutes)
+})
 afterAll(async () => {
   await debian?.remove()
   rmSync(shared, { recursive: true, force: true })
 })
 
 describe("The commands of Deploy on a fresh Debian", () => {
-  it(
-    "install and start a server that passes its check, and that systemd starts again after a kill",
-    async () => {
-      expect(others).toEqual([])
-      await follow(install)
-      await follow(prepare)
-      const upstreams = debian.beside([
-        process.execPath,
-        "--import",
-        "tsx",
-        "test/packaging/DebianUpstreams.ts"
-      ])
-      if (upstreams.stdout === null) throw new Error("no output")
-      const { value: line } = await createInterface(upstreams.stdout)[Symbol.asyncIterator]().next()
-      const settings: Readonly<Record<string, string>> = JSON.parse(line)
-      await write("/etc/music-backend/credentials/iam-app-secret", settings.MUSIC_IAM_APP_SECRET ?? "")
-      await write(
-        "/etc/music-backend/credentials/iam-webhook-secret",
-        settings.MUSIC_IAM_WEBHOOK_SECRET ?? ""
-      )
-      const file = "/etc/music-backend/music-backend.env"
-      await operate(
-        `sed -i "s|https://iam.example|${settings.MUSIC_IAM_URL}|; s|https://ting.example|${settings.MUSIC_TING_URL}|" ${file}`
-      )
-      await operate(`echo MUSIC_LOG_CLIENT_ADDRESS=on >> ${file}`)
+  it("install and start a server that passes its check, and that systemd starts again after a kill", async () => {
+    expect(blocks).toHaveLength(7)
+    await follow(install)
+    await follow(prepare)
+    const program = [process.execPath, "--import", "tsx", "test/packaging/DebianUpstreams.ts"]
+    const [line] = await once(debian.beside(program), "data")
+    const settings: Readonly<Record<string, string>> = JSON.parse(String(line))
+    const credentials = "/etc/music-backend/credentials"
+    await operate(`printf %s '${settings.MUSIC_IAM_APP_SECRET}' > ${credentials}/iam-app-secret
+        printf %s '${settings.MUSIC_IAM_WEBHOOK_SECRET}' > ${credentials}/iam-webhook-secret`)
+    const file = "/etc/music-backend/music-backend.env"
+    await operate(
+      `sed -i "s|https://iam.example|${settings.MUSIC_IAM_URL}|; s|https://ting.example|${settings.MUSIC_TING_URL}|" ${file}`
+    )
+    await operate(`echo MUSIC_LOG_CLIENT_ADDRESS=on >> ${file}`)
 
-      expect(await follow(start)).toMatch(/^PASS +server +runs at /m)
-      expect(await operate("systemctl status --no-pager music-backend")).toContain("active (running)")
-      await operate("systemctl kill --signal KILL music-backend")
-      await waitFor(async () =>
-        expect(await operate("systemctl show --property NRestarts,ActiveState music-backend")).toMatch(
-          /NRestarts=1\nActiveState=active/
-        )
+    expect(await follow(start)).toMatch(/^PASS +server +runs at /m)
+    expect(await operate("systemctl status --no-pager music-backend")).toContain("active (running)")
+    await operate("systemctl kill --signal KILL music-backend")
+    await waitFor(async () =>
+      expect(await operate("systemctl show --property NRestarts,ActiveState music-backend")).toMatch(
+        /NRestarts=1\nActiveState=active/
       )
-      await operate("curl --retry 60 --retry-delay 1 --retry-all-errors http://127.0.0.1:8787/readyz")
-      await waitFor(async () => expect((await journal()).match(/"Listening"/g)).toHaveLength(2))
-    },
-    30 * minutes
-  )
+    )
+    await operate("curl --retry 60 --retry-delay 1 --retry-all-errors http://127.0.0.1:8787/readyz")
+    await waitFor(async () => expect((await journal()).match(/"Listening"/g)).toHaveLength(2))
+  })
 
-  it(
-    "put Caddy in front, which ends TLS and passes the address of the client",
-    async () => {
-      const authorities = "/var/lib/caddy/.local/share/caddy/pki/authorities/local"
-      await operate(`install -D --mode 644 /srv/root.crt /usr/local/share/ca-certificates/test.crt && update-ca-certificates
+  it("put Caddy in front, which ends TLS and passes the address of the client", async () => {
+    const authorities = "/var/lib/caddy/.local/share/caddy/pki/authorities/local"
+    await operate(`install -D --mode 644 /srv/root.crt /usr/local/share/ca-certificates/test.crt && update-ca-certificates
         runuser -u caddy -- mkdir -p ${authorities}
         install --owner caddy --mode 600 /srv/root.crt /srv/root.key ${authorities}`)
-      await follow(caddy)
-      await report("message-1", "127.0.0.2")
-      expect(await messages()).toEqual(["message-1"])
-    },
-    10 * minutes
-  )
+    await follow(caddy)
+    await report("message-1", "127.0.0.2")
+    expect(await messages()).toEqual(["message-1"])
+  })
 
-  it(
-    "put nginx in its place",
-    async () => {
-      await operate(
-        "install -D --mode 600 --target-directory /etc/ssl/music-backend /srv/fullchain.pem /srv/privkey.pem"
-      )
-      await follow(nginx)
-      expect(await operate(`curl --silent --head https://${name}/readyz`)).toMatch(/^server: nginx/im)
-      await report("message-2", "127.0.0.3")
-    },
-    10 * minutes
-  )
+  it("put nginx in its place", async () => {
+    await operate(
+      "install -D --mode 600 --target-directory /etc/ssl/music-backend /srv/fullchain.pem /srv/privkey.pem"
+    )
+    await follow(nginx)
+    expect(await operate(`curl --silent --head https://${name}/readyz`)).toMatch(/^server: nginx/im)
+    await report("message-2", "127.0.0.3")
+  })
 
-  it(
-    "back up, upgrade to a new commit, and roll back to the backup",
-    async () => {
-      const manifest = join(shared, "repository/package.json")
-      writeFileSync(
-        manifest,
-        readFileSync(manifest, "utf8").replace(`"version": "${version}"`, '"version": "99.0.0"')
+  it("back up, upgrade to a new commit, and roll back to the backup", async () => {
+    const manifest = join(shared, "repository/package.json")
+    writeFileSync(
+      manifest,
+      readFileSync(manifest, "utf8").replace(`"version": "${version}"`, '"version": "99.0.0"')
+    )
+    execFileSync("sh", ["-c", commit], { cwd: join(shared, "repository") })
+    const runs = async () =>
+      (await operate(`curl --silent --fail https://${name}/api/v1/version`)).replace(
+        /.*"version":"([^"]+)".*/s,
+        "$1"
       )
-      execFileSync("sh", ["-c", commit], { cwd: join(shared, "repository") })
-      const runs = async () =>
-        (await operate(`curl --silent --fail https://${name}/api/v1/version`)).replace(
-          /.*"version":"([^"]+)".*/s,
-          "$1"
-        )
-      const ready = () =>
-        operate("curl --silent --retry 60 --retry-delay 1 --retry-all-errors http://127.0.0.1:8787/readyz")
-      expect(await runs()).toBe(version)
-      await follow(upgrade)
-      await ready()
-      expect(await runs()).toBe("99.0.0")
-      await report("message-3", "127.0.0.4")
-      expect((await messages()).toSorted()).toEqual(["message-1", "message-2", "message-3"])
-      const [backup = "", ...more] = (await operate("ls /var/lib/music-backend/backups/*")).trim().split("\n")
-      expect(more).toEqual([])
-      await follow(rollBack, { BACKUP: backup })
-      await ready()
-      expect(await runs()).toBe(version)
-      expect((await messages()).toSorted()).toEqual(["message-1", "message-2"])
-      expect(await operate("systemctl is-failed music-backend music-backend-backup || true")).not.toContain(
-        "failed"
-      )
-    },
-    30 * minutes
-  )
+    const ready = () =>
+      operate("curl --silent --retry 60 --retry-delay 1 --retry-all-errors http://127.0.0.1:8787/readyz")
+    expect(await runs()).toBe(version)
+    await follow(upgrade)
+    await ready()
+    expect(await runs()).toBe("99.0.0")
+    await report("message-3", "127.0.0.4")
+    expect((await messages()).toSorted()).toEqual(["message-1", "message-2", "message-3"])
+    const [backup = "", ...more] = (await operate("ls /var/lib/music-backend/backups/*")).trim().split("\n")
+    expect(more).toEqual([])
+    await follow(rollBack, { BACKUP: backup })
+    await ready()
+    expect(await runs()).toBe(version)
+    expect((await messages()).toSorted()).toEqual(["message-1", "message-2"])
+    expect(await operate("systemctl is-failed music-backend music-backend-backup || true")).not.toContain(
+      "failed"
+    )
+  })
 })

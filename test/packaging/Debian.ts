@@ -2,14 +2,16 @@
  * A fresh Debian 13 that runs its own systemd as process 1, in namespaces of its own. Needs root, mmdebstrap and a Debian mirror.
  * It has a loopback of its own and no other network; `apt-get` and `npm` of an operator's shell alone use the network of this machine.
  */
-import { type ChildProcess, execFile, spawn } from "node:child_process"
+import { type ChildProcess, execFile, spawn, type SpawnOptions } from "node:child_process"
 import { once } from "node:events"
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, rmdir, statfs, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import type { Readable } from "node:stream"
 import { promisify } from "node:util"
 import { root } from "../support/Process.ts"
 import { waitFor } from "../support/Waiting.ts"
+import { collect } from "./Shell.ts"
 
 const run = promisify(execFile)
 const path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -18,8 +20,8 @@ const gibibyte = 2 ** 30
 export interface Debian {
   /** Runs commands as root in a shell; fails with the output of all of them when one fails. */
   readonly operate: (script: string, environment?: Readonly<Record<string, string>>) => Promise<string>
-  /** Starts a program of this machine that sees only the loopback inside. It ends with the system at the latest. */
-  readonly beside: (words: ReadonlyArray<string>) => ChildProcess
+  /** Starts a program of this machine that sees only the loopback inside, and ends with the system; returns its output. */
+  readonly beside: (words: ReadonlyArray<string>) => Readable
   /** Ends all processes inside and removes every file. */
   readonly remove: () => Promise<void>
 }
@@ -77,14 +79,8 @@ const install = async (folder: string) => {
   const mirror = await findMirror()
   const system = join(folder, "system")
   // Its mounts end with it.
-  const words = [
-    "--mount",
-    "--propagation",
-    "private",
-    "mmdebstrap",
-    "--variant=minbase",
-    `--aptopt=${options}`
-  ]
+  const namespace = ["--mount", "--propagation", "private"]
+  const words = [...namespace, "mmdebstrap", "--variant=minbase", `--aptopt=${options}`]
   const packages = ["--include=systemd,systemd-sysv,dbus", "trixie", system, mirror]
   await run("unshare", [...words, ...packages], { timeout: 600_000 }).catch((error) => {
     throw new Error(
@@ -116,16 +112,6 @@ const removeCgroup = async (folder: string): Promise<void> => {
   await rmdir(folder)
 }
 
-const collect = async (child: ChildProcess) => {
-  let output = ""
-  for (const stream of [child.stdout, child.stderr])
-    stream?.on("data", (chunk: Buffer) => {
-      output += chunk.toString("utf8")
-    })
-  const [code] = await once(child, "close")
-  return { code, output }
-}
-
 /** Installs and boots it. `shared` is seen inside as /srv, read-only; `hosts` are names that lead to its loopback. */
 export const startDebian = async (shared: string, hosts: ReadonlyArray<string>): Promise<Debian> => {
   const { bavail, bsize } = await statfs("/dev/shm")
@@ -151,12 +137,8 @@ export const startDebian = async (shared: string, hosts: ReadonlyArray<string>):
       DEBIAN_FRONTEND: "noninteractive",
       ...(await npmSettings())
     }
-    const container = keep(
-      spawn("sh", ["-c", boot, "sh", cgroup, system, shared], {
-        env: { PATH: path },
-        stdio: ["ignore", "pipe", "pipe"]
-      })
-    )
+    const piped = { env: { PATH: path }, stdio: ["ignore", "pipe", "pipe"] } satisfies SpawnOptions
+    const container = keep(spawn("sh", ["-c", boot, "sh", cgroup, system, shared], piped))
     const ended = collect(container).then(({ output }) =>
       Promise.reject(new Error(`the system ended: ${output}`))
     )
@@ -173,13 +155,12 @@ export const startDebian = async (shared: string, hosts: ReadonlyArray<string>):
     }
     await Promise.race([ended, waitFor(() => operate("systemctl is-active multi-user.target"))])
     const init = await findInit()
-    const beside = (words: ReadonlyArray<string>) =>
-      keep(
-        spawn("setpriv", ["--pdeathsig", "KILL", "nsenter", "--target", init, "--net", ...words], {
-          cwd: root,
-          stdio: ["ignore", "pipe", "inherit"]
-        })
-      )
+    const beside = (words: ReadonlyArray<string>) => {
+      const all = ["--pdeathsig", "KILL", "nsenter", "--target", init, "--net", ...words]
+      const child = spawn("setpriv", all, { cwd: root, stdio: ["ignore", "pipe", "inherit"] })
+      keep(child)
+      return child.stdout
+    }
     return { operate, beside, remove }
   } catch (error) {
     await remove()

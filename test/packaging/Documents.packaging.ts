@@ -1,111 +1,51 @@
 /** Runs the commands of the documents that start the service, or work beside it: the sandbox, a server of one's own, its database. */
 import { execFileSync } from "node:child_process"
 import {
+  chmodSync,
   copyFileSync,
+  existsSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   readdirSync,
-  rmSync,
   statSync,
   symlinkSync,
   writeFileSync
 } from "node:fs"
-import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { beforeAll, describe, expect } from "vitest"
-import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
-import type * as Scope from "effect/Scope"
-import {
-  type SimulatedUpstreams,
-  startUpstreams,
-  upstreamEnvironment
-} from "../../sandbox/SimulatedUpstreams.ts"
+import { expect } from "vitest"
+import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { freePort, root } from "../support/Process.ts"
-import { scriptOf, scripts } from "./Blocks.ts"
-import { startDebianPostgres } from "./DebianPostgres.ts"
-import { background, type Desk, run, type Started } from "./Shell.ts"
-
-beforeAll(() => {
-  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
-})
-
-const scoped = (title: string, test: () => Effect.Effect<void, unknown, Scope.Scope>) =>
-  it.scopedLive(title, test)
-
-const temporaryFolder = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-documents-"))),
-  (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
-)
-
-const starting = (script: string, desk: Desk) =>
-  Effect.acquireRelease(
-    Effect.sync(() => background(script, desk)),
-    ({ ended, kill }) => Effect.sync(kill).pipe(Effect.zipRight(Effect.promise(() => ended)))
-  )
-
-const does = <A>(what: () => Promise<A>) => Effect.promise(what)
-const running = (script: string, desk: Desk) => does(() => run(script, desk))
-
-const interrupted = (started: Started) =>
-  Effect.map(does(started.interrupt), ({ code }) => expect(code).toBe(0))
-
-/** The URL of a server that listens. */
-const listening = (started: Started) =>
-  Effect.map(
-    does(() => started.says(/"Listening".*?"url":"(http:[^"]+)"/)),
-    ([, url = ""]) => url
-  )
+import { it } from "../world/Test.ts"
+import {
+  background,
+  interrupt,
+  listening,
+  required,
+  run,
+  scriptOf,
+  scripts,
+  temporaryFolder
+} from "./Shell.ts"
 
 const mode = (file: string) => (statSync(file).mode & 0o777).toString(8)
+const settings = Effect.map(
+  startUpstreams(() => Date.now()),
+  required
+)
 
-/** What a clone has after `npm ci`. */
-const cloned = Effect.map(temporaryFolder, (folder) => {
+/** What a clone has after `npm ci`, and `music-backend` as an installed package has it. */
+const installed = Effect.map(temporaryFolder, (folder) => {
   for (const name of ["package.json", ".env.example"]) copyFileSync(join(root, name), join(folder, name))
   for (const name of ["src", "sandbox", "scripts", "dist", "node_modules"])
     symlinkSync(join(root, name), join(folder, name))
-  return folder
-})
-
-/** `music-backend` as an installed package has it, and a place for backups. */
-const installed = Effect.map(temporaryFolder, (folder) => {
-  for (const name of ["bin", "backups"]) mkdirSync(join(folder, name))
+  mkdirSync(join(folder, "bin"))
   symlinkSync(join(root, "dist/cli.js"), join(folder, "bin/music-backend"))
-  return { folder, path: `${join(folder, "bin")}:${process.env.PATH}`, backups: join(folder, "backups") }
-})
-
-/** A reader fills in the settings, each within its quotes. */
-const fillIn = (file: string, values: Readonly<Record<string, string>>) =>
-  writeFileSync(
-    file,
-    Object.entries(values).reduce(
-      (text, [name, value]) => text.replace(new RegExp(`^(?:# )?${name}='.*'$`, "m"), `${name}='${value}'`),
-      readFileSync(file, "utf8")
-    )
-  )
-
-const required = (world: SimulatedUpstreams) => {
-  const { MUSIC_IAM_APP_SECRET, MUSIC_IAM_URL, MUSIC_IAM_WEBHOOK_SECRET, MUSIC_TING_URL } =
-    upstreamEnvironment(world)
-  return {
-    MUSIC_IAM_APP_SECRET: MUSIC_IAM_APP_SECRET ?? "",
-    MUSIC_IAM_URL: MUSIC_IAM_URL ?? "",
-    MUSIC_IAM_WEBHOOK_SECRET: MUSIC_IAM_WEBHOOK_SECRET ?? "",
-    MUSIC_TING_URL: MUSIC_TING_URL ?? ""
-  }
-}
-
-const world = startUpstreams(() => Date.now())
-
-/** An environment with the four required settings, on a free port and a database of its own. */
-const settings = Effect.gen(function* () {
-  const port = yield* does(freePort)
-  return { ...required(yield* world), MUSIC_BIND: `127.0.0.1:${port}` }
+  return { folder, path: `${join(folder, "bin")}:${process.env.PATH}` }
 })
 
 const report = (base: string) =>
-  does(async () => {
+  Effect.promise(async () => {
     const answer = await fetch(`${base}/api/v1/reports`, {
       method: "POST",
       headers: { "content-type": "application/json", "idempotency-key": "report-000000000000001" },
@@ -114,133 +54,131 @@ const report = (base: string) =>
     expect(answer.status).toBe(200)
   })
 
-describe("The sandbox", () => {
-  scoped("starts, prints its addresses, and shows a ting that arrives", () =>
-    Effect.gen(function* () {
-      const start = scriptOf("README.md: Try it")
-      expect(scriptOf("getting-started.md: Start the sandbox")).toBe(start)
-      const sandbox = yield* starting(start, { folder: root, environment: {} })
-      const address = (line: string) =>
-        Effect.map(
-          does(() => sandbox.says(new RegExp(`^ +${line} +(http:\\S+)$`, "m"))),
-          ([, url = ""]) => url
-        )
-      const [, page = ""] = yield* does(() => sandbox.says(/^Open (http:\S+) /m))
-      expect((yield* does(() => fetch(page))).headers.get("content-type")).toMatch(/^text\/html/)
-      const environment = {
-        BASE: yield* address("server"),
-        IAM: yield* address("identity \\(IAM\\)"),
-        TING: yield* address("notifications")
-      }
-      const desk = { folder: root, environment }
-      const [login = "", ting = "", bug = "", ...others] = scripts("getting-started.md: The same with curl")
-      expect(others).toEqual([])
-      const { out } = yield* running([login, ting, ting, bug].join("\n"), desk)
-      const [me, sent, , again] = out.split("\n")
-      expect(me).toContain('"public_id":"si:deejay"')
-      expect(sent).toContain('"replayed":false')
-      expect(again).toContain('"replayed":true')
-      expect(out.match(/"si:deejay\/curl\/1"/g)?.length).toBeGreaterThanOrEqual(3)
-      expect(out).toMatch(/"id":"rep_\w+","status":"stored"/)
-      yield* interrupted(sandbox)
-    })
-  )
+it.scopedLive("The sandbox starts, prints its addresses, and shows a ting that arrives", function* () {
+  const start = scriptOf("README.md: Try it")
+  expect(scriptOf("getting-started.md: Start the sandbox")).toBe(start)
+  const sandbox = yield* background(start, { folder: root, environment: {} })
+  const address = async (line: string) => (await sandbox.says(new RegExp(`^ +${line} +(http:\\S+)$`, "m")))[1]
+  const environment = yield* Effect.promise(async () => {
+    const [, page = ""] = await sandbox.says(/^Open (http:\S+) /m)
+    expect((await fetch(page)).headers.get("content-type")).toMatch(/^text\/html/)
+    const [BASE, IAM] = [await address("server"), await address("identity \\(IAM\\)")]
+    return { BASE, IAM, TING: await address("notifications") }
+  })
+  const [login = "", ting = "", bug = "", ...others] = scripts("getting-started.md: The same with curl")
+  expect(others).toEqual([])
+  const out = yield* run([login, ting, ting, bug].join("\n"), { folder: root, environment })
+  expect(out).toContain('"public_id":"si:deejay"')
+  expect(out).toMatch(/"replayed":false[\s\S]*"replayed":true/)
+  expect(out).toMatch(/"id":"rep_\w+","status":"stored"/)
+  yield* interrupt(sandbox)
 })
 
-describe("A server of one's own", () => {
-  scoped("starts with npm and without, from a file of settings that only its owner can read", () =>
-    Effect.gen(function* () {
-      const folder = yield* cloned
-      const desk = { folder, environment: {} }
-      const [copy = "", start = ""] = scripts("README.md: Run it")
-      yield* running(copy, desk)
-      expect(mode(join(folder, ".env"))).toBe("600")
-      fillIn(join(folder, ".env"), yield* settings)
-      for (const script of [start, scriptOf("operations.md: Start")]) {
-        const server = yield* starting(script, desk)
-        const base = yield* listening(server)
-        expect((yield* does(() => fetch(`${base}/readyz`))).status).toBe(200)
-        yield* interrupted(server)
-      }
-    })
+it.scopedLive("A server starts with npm and without, from settings of its owner alone", function* () {
+  const { folder } = yield* installed
+  const desk = { folder, environment: {} }
+  const [copy = "", start = ""] = scripts("README.md: Run it")
+  yield* run(copy, desk)
+  const file = join(folder, ".env")
+  expect(mode(file)).toBe("600")
+  // A reader fills in the settings, each within its quotes.
+  const filled = Object.entries(yield* settings).reduce(
+    (text, [name, value]) => text.replace(new RegExp(`^(?:# )?${name}='.*'$`, "m"), `${name}='${value}'`),
+    readFileSync(file, "utf8")
   )
-
-  scoped("is checked, read and backed up while it runs", () =>
-    Effect.gen(function* () {
-      const folder = yield* cloned
-      const { backups, path } = yield* installed
-      const environment = { ...(yield* settings), PATH: path }
-      const desk = { folder, environment, instead: { "/backups": backups } }
-      const server = yield* starting("exec music-backend serve", desk)
-      yield* report(yield* listening(server))
-      const { out } = yield* running(scriptOf("README.md: Operate it"), desk)
-      expect(out).toMatch(/^PASS +server +runs at /m)
-      expect(out).toMatch(/^rep_\w+ /m)
-      const [copy = ""] = scripts("operations.md: Backup")
-      yield* running(copy, desk)
-      const files = readdirSync(backups)
-      expect(files).toEqual([expect.stringMatching(/^music-\d{4}-\d\d-\d\d\.sqlite$/), "music.sqlite"])
-      expect(files.map((name) => mode(join(backups, name)))).toEqual(["600", "600"])
-    })
-  )
-
-  scoped("has metrics for Prometheus, and sends traces to a collector", () =>
-    Effect.gen(function* () {
-      const folder = yield* cloned
-      const metrics = `127.0.0.1:${yield* does(freePort)}`
-      const desk = {
-        folder,
-        environment: yield* settings,
-        instead: { "127.0.0.1:9464": metrics }
-      }
-      const [start = "", scrape = ""] = scripts("observability.md: Prometheus and Grafana")
-      const first = yield* starting(start, desk)
-      yield* listening(first)
-      expect((yield* running(scrape, desk)).out).toMatch(
-        /^music_build_info\{version="[^"]+",build="[0-9a-f]{12}"\} 1$/m
-      )
-      yield* interrupted(first)
-      const second = yield* starting(scriptOf("observability.md: Traces"), desk)
-      yield* listening(second)
-      yield* interrupted(second)
-    })
-  )
+  writeFileSync(file, filled)
+  for (const script of [start, scriptOf("operations.md: Start")]) {
+    const server = yield* background(script, desk)
+    const base = yield* listening(server)
+    expect((yield* Effect.promise(() => fetch(`${base}/readyz`))).status).toBe(200)
+    yield* interrupt(server)
+  }
 })
 
-describe("A PostgreSQL database", () => {
-  scoped("is dumped, and restored into the same database", () =>
-    Effect.gen(function* () {
-      const postgres = yield* Effect.acquireRelease(does(startDebianPostgres), ({ stop }) => does(stop))
-      yield* does(async () => {
-        await postgres.administer("postgres", "CREATE ROLE music LOGIN", "CREATE DATABASE music OWNER music")
-        await postgres.administer("music", "ALTER SCHEMA public OWNER TO music")
-      })
-      const { folder, path } = yield* installed
-      const environment = {
-        ...(yield* settings),
-        PATH: `${postgres.programs}:${path}`,
-        MUSIC_DATABASE_URL: `postgres://music@${postgres.host}/music`
-      }
-      const desk = { folder, environment, instead: { "db.example": postgres.host } }
-      const serve = starting("exec music-backend serve", desk)
-      const reports = Effect.map(
-        running("music-backend reports list --json", desk),
-        ({ out }): number => JSON.parse(out).items.length
-      )
+it.scopedLive("A server is checked, read, measured and backed up while it runs", function* () {
+  const { folder, path } = yield* installed
+  const backups = join(folder, "backups")
+  mkdirSync(backups)
+  const metrics = `127.0.0.1:${yield* Effect.promise(freePort)}`
+  const environment = {
+    ...(yield* settings),
+    MUSIC_BIND: `127.0.0.1:${yield* Effect.promise(freePort)}`,
+    MUSIC_ADMIN_BIND: metrics,
+    PATH: path
+  }
+  const instead = { "/backups": backups, "127.0.0.1:9464": metrics }
+  const desk = { folder, environment, instead }
+  const server = yield* background("exec music-backend serve", desk)
+  yield* report(yield* listening(server))
+  const out = yield* run(scriptOf("README.md: Operate it"), desk)
+  expect(out).toMatch(/^PASS +server +runs at /m)
+  expect(out).toMatch(/^rep_\w+ /m)
+  const [, scrape = ""] = scripts("observability.md: Prometheus and Grafana")
+  expect(yield* run(scrape, desk)).toMatch(/^music_build_info\{version="[^"]+",build="[0-9a-f]{12}"\} 1$/m)
+  const [copy = ""] = scripts("operations.md: Backup")
+  yield* run(copy, desk)
+  const files = readdirSync(backups)
+  expect(files).toEqual([expect.stringMatching(/^music-\d{4}-\d\d-\d\d\.sqlite$/), "music.sqlite"])
+  expect(files.map((name) => mode(join(backups, name)))).toEqual(["600", "600"])
+})
 
-      const first = yield* serve
-      yield* report(yield* listening(first))
-      const [, dump = ""] = scripts("operations.md: Backup")
-      yield* running(dump, desk)
-      expect(mode(join(folder, "music.dump"))).toBe("600")
-      yield* interrupted(first)
-
-      yield* does(() => postgres.administer("music", "DELETE FROM deliveries", "DELETE FROM reports"))
-      expect(yield* reports).toBe(0)
-      yield* running(scriptOf("operations.md: Restore"), desk)
-      expect(yield* reports).toBe(1)
-      expect(readdirSync(folder)).not.toContain("music.dump.sql")
-      yield* interrupted(yield* Effect.tap(serve, listening))
-    })
+/** A PostgreSQL with the tools of its version: the server of the packages has no pg_dump, and Debian's refuses a later server. */
+const startPostgres = Effect.gen(function* () {
+  const versions = "/usr/lib/postgresql"
+  const [version = ""] = (existsSync(versions) ? readdirSync(versions) : []).sort(
+    (one, other) => +other - +one
   )
+  const programs = join(versions, version, "bin")
+  const folder = yield* temporaryFolder
+  chmodSync(folder, 0o777)
+  const port = yield* Effect.promise(freePort)
+  // The server refuses to run as root.
+  const as = process.getuid?.() === 0 ? ["runuser", "-u", "postgres", "--"] : ["env"]
+  const operate = (program: string, ...parameters: ReadonlyArray<string>) => {
+    const [first = "", ...rest] = [...as, join(programs, program), ...parameters]
+    execFileSync(first, rest, { cwd: folder, stdio: "ignore" })
+  }
+  const data = join(folder, "data")
+  const options = `-p ${port} -c listen_addresses=127.0.0.1 -c fsync=off -k ${folder}`
+  operate("initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-sync")
+  yield* Effect.acquireRelease(
+    Effect.sync(() => operate("pg_ctl", "-D", data, "-o", options, "-w", "-l", join(folder, "log"), "start")),
+    () => Effect.sync(() => operate("pg_ctl", "-D", data, "-m", "fast", "stop"))
+  )
+  const host = `127.0.0.1:${port}`
+  const administer = (database: string, statement: string) =>
+    operate("psql", "-v", "ON_ERROR_STOP=1", "-c", statement, `postgres://postgres@${host}/${database}`)
+  return { programs, host, administer }
+})
+
+it.scopedLive("A PostgreSQL database is dumped, and restored into the same database", function* () {
+  const { administer, host, programs } = yield* startPostgres
+  administer("postgres", "CREATE ROLE music LOGIN")
+  administer("postgres", "CREATE DATABASE music OWNER music")
+  administer("music", "ALTER SCHEMA public OWNER TO music")
+  const { folder, path } = yield* installed
+  const environment = {
+    ...(yield* settings),
+    PATH: `${programs}:${path}`,
+    MUSIC_DATABASE_URL: `postgres://music@${host}/music`
+  }
+  const desk = { folder, environment, instead: { "db.example": host } }
+  const serve = background("exec music-backend serve", desk)
+  const reports = Effect.map(
+    run("music-backend reports list --json", desk),
+    (out) => (out.match(/rep_\w+/g) ?? []).length
+  )
+  const first = yield* serve
+  yield* report(yield* listening(first))
+  const [, dump = ""] = scripts("operations.md: Backup")
+  yield* run(dump, desk)
+  expect(mode(join(folder, "music.dump"))).toBe("600")
+  yield* interrupt(first)
+  administer("music", "DELETE FROM deliveries; DELETE FROM reports")
+  expect(yield* reports).toBe(0)
+  yield* run(scriptOf("operations.md: Restore"), desk)
+  expect(yield* reports).toBe(1)
+  const again = yield* serve
+  yield* listening(again)
+  yield* interrupt(again)
 })

@@ -3,21 +3,28 @@
  * its own, as process 1, read-only, without root. Needs root for the mounts. The libraries of this system are the base images.
  */
 import { type ChildProcess, execFile, spawn } from "node:child_process"
+import { readFileSync } from "node:fs"
 import { cp, lstat, mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { basename, join } from "node:path"
 import { promisify } from "node:util"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Scope from "effect/Scope"
-import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, describe, expect } from "vitest"
 import { startUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 import { freePort, root } from "../support/Process.ts"
 import { waitFor } from "../support/Waiting.ts"
-import { type Instruction, pairsOf, readRecipe, wordsOf } from "./Recipe.ts"
+import { it } from "../world/Test.ts"
+import { collect } from "./Shell.ts"
 
 const run = promisify(execFile)
 const path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+interface Instruction {
+  readonly name: string
+  /** The words `--from=build` of COPY. */
+  readonly flags: Readonly<Record<string, string>>
+  readonly rest: string
+}
 
 interface Inside {
   readonly folder: string
@@ -64,18 +71,21 @@ const startInside = (inside: Inside, words: ReadonlyArray<string>): ChildProcess
   )
 }
 
-const ended = (child: ChildProcess): Promise<{ readonly code: number | null; readonly output: string }> => {
-  let output = ""
-  for (const stream of [child.stdout, child.stderr])
-    stream?.on("data", (chunk: Buffer) => {
-      output += chunk.toString("utf8")
-    })
-  return new Promise((resolve) => child.once("close", (code) => resolve({ code, output })))
+/** The Dockerfile as data: the stages with their instructions. */
+const stages: Array<Array<Instruction>> = []
+const recipe = readFileSync(join(root, "Dockerfile"), "utf8")
+  .replace(/^#.*\n/gm, "")
+  .replace(/\\\n\s*/g, " ")
+for (const line of recipe.split("\n")) {
+  const [, name = "", flags = "", rest = ""] = /^(\w+)\s+((?:--[\w-]+=\S+\s+)*)(.*)$/.exec(line) ?? []
+  const pairs = [...flags.matchAll(/--([\w-]+)=(\S+)/g)].map(([, flag, value]) => [flag, value])
+  if (name === "FROM") stages.push([])
+  else if (name !== "") stages.at(-1)?.push({ name, flags: Object.fromEntries(pairs), rest })
 }
-
-const { stages } = readRecipe()
 const final = stages.at(-1) ?? []
 const textOf = (name: string): string => final.find((instruction) => instruction.name === name)?.rest ?? ""
+/** The words of an instruction in the form of JSON. */
+const wordsOf = (text: string): ReadonlyArray<string> => JSON.parse(text)
 const build = { modules: join(root, "node_modules"), system: ["usr", "bin", "lib", "lib64", "sbin"] }
 
 /** Executes the instructions that change files. `npm ci` and the compilation of the addon were done by the installation of this clone. */
@@ -100,7 +110,7 @@ const execute = async (instructions: ReadonlyArray<Instruction>, folder: string,
     if (name === "RUN" && !rest.startsWith("npm ci ")) {
       const mounts = [`${build.modules}:${workingFolder}/node_modules`]
       const inside = { folder, workingFolder, mounts, system: build.system }
-      const { code, output } = await ended(startInside(inside, ["sh", "-c", rest]))
+      const { code, output } = await collect(startInside(inside, ["sh", "-c", rest]))
       expect(code, output).toBe(0)
     }
   }
@@ -141,41 +151,41 @@ describe("The image", () => {
     expect(owners.filter(({ mode, uid }) => uid !== 0 || (mode & 0o022) !== 0)).toEqual([])
   })
 
-  it("serves with a read-only root and without rights, is healthy by its own check, and ends with 0 at SIGTERM as process 1", async () => {
-    const scope = Effect.runSync(Scope.make())
-    const world = await Effect.runPromise(
-      Scope.extend(
-        startUpstreams(() => Date.now()),
-        scope
-      )
-    )
-    const [environment = {}] = final.filter(({ name }) => name === "ENV").map(pairsOf)
-    const inside: Inside = {
-      folder: image,
-      system: ["lib", "lib64", "usr/lib", "usr/lib64"],
-      workingFolder: textOf("WORKDIR"),
-      mounts: [`${join(image, "data")}:/data`],
-      user: textOf("USER"),
-      readOnly: true,
-      environment: {
-        ...environment,
-        ...upstreamEnvironment(world),
-        MUSIC_BIND: `0.0.0.0:${await freePort()}`
-      }
+  it.scopedLive(
+    "serves read-only and without rights, is healthy, and ends with 0 at SIGTERM as process 1",
+    function* () {
+      const world = yield* startUpstreams(Date.now)
+      const pairs = [...textOf("ENV").matchAll(/(\w+)=(?:"([^"]*)"|(\S+))/g)]
+      yield* Effect.promise(async () => {
+        const inside: Inside = {
+          folder: image,
+          system: ["lib", "lib64", "usr/lib", "usr/lib64"],
+          workingFolder: textOf("WORKDIR"),
+          mounts: [`${join(image, "data")}:/data`],
+          user: textOf("USER"),
+          readOnly: true,
+          environment: {
+            ...Object.fromEntries(pairs.map(([, name, quoted, bare]) => [name, quoted ?? bare ?? ""])),
+            ...upstreamEnvironment(world),
+            MUSIC_BIND: `0.0.0.0:${await freePort()}`
+          }
+        }
+        const check = wordsOf(textOf("HEALTHCHECK").replace(/^.*?CMD /, ""))
+        const health = () => collect(startInside(inside, check))
+        expect(await health()).toMatchObject({ code: 1 })
+        const server = startInside(inside, wordsOf(textOf("CMD")))
+        const end = collect(server)
+        await waitFor(async () => expect(await health()).toMatchObject({ code: 0 }))
+        const [pid = ""] = (await readFile(`/proc/${server.pid}/task/${server.pid}/children`, "utf8")).split(
+          " "
+        )
+        expect(await readFile(`/proc/${pid}/status`, "utf8")).toMatch(/^Uid:\t10001\t10001\t10001\t10001$/m)
+        process.kill(Number(pid), "SIGTERM")
+        const { code, output } = await end
+        expect(output).toContain('"pid":1,')
+        expect(code, output).toBe(0)
+        expect(await readdir(join(image, "data"))).toEqual(["music.sqlite", "music.sqlite-lock"])
+      })
     }
-    const check = wordsOf(textOf("HEALTHCHECK").replace(/^.*?CMD /, ""))
-    const health = () => ended(startInside(inside, check))
-    expect(await health()).toMatchObject({ code: 1 })
-    const server = startInside(inside, wordsOf(textOf("CMD")))
-    const end = ended(server)
-    await waitFor(async () => expect(await health()).toMatchObject({ code: 0 }))
-    const [pid = ""] = (await readFile(`/proc/${server.pid}/task/${server.pid}/children`, "utf8")).split(" ")
-    expect(await readFile(`/proc/${pid}/status`, "utf8")).toMatch(/^Uid:\t10001\t10001\t10001\t10001$/m)
-    process.kill(Number(pid), "SIGTERM")
-    const { code, output } = await end
-    expect(output).toContain('"pid":1,')
-    expect(code, output).toBe(0)
-    expect(await readdir(join(image, "data"))).toEqual(["music.sqlite", "music.sqlite-lock"])
-    await Effect.runPromise(Scope.close(scope, Exit.void))
-  })
+  )
 })

@@ -4,57 +4,47 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from "node:f
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, expect, it } from "vitest"
 import { version } from "../../src/schema/Release.ts"
 import { root } from "../support/Process.ts"
 
 const run = promisify(execFile)
 const install = (target: string) => run(process.execPath, ["scripts/install.mjs", target], { cwd: root })
+const runs = async (target: string) => {
+  const { stdout } = await run(process.execPath, [join(target, "dist/cli.js"), "version"])
+  expect(stdout.startsWith(`${version} (build `)).toBe(true)
+}
 
 let folder: string
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "music-install-"))
-  await run(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-describe("An installation", () => {
-  it("runs by itself, and the next one replaces it as a whole and keeps the one before", async () => {
-    const target = join(folder, "music-backend")
-    await install(target)
-    const { stdout } = await run(process.execPath, [join(target, "dist/cli.js"), "version"])
-    expect(stdout.startsWith(`${version} (build `)).toBe(true)
-    await writeFile(join(target, "dist/chunks/old.js"), "")
-    await install(target)
-    expect(await readdir(join(target, "dist/chunks"))).not.toContain("old.js")
-    expect(await readdir(join(`${target}.previous`, "dist/chunks"))).toContain("old.js")
-    expect((await readdir(folder)).toSorted()).toEqual(["music-backend", "music-backend.previous"])
-    // A repetition changes nothing: the version before stays.
-    await install(target)
-    expect(await readdir(join(`${target}.previous`, "dist/chunks"))).toContain("old.js")
-    expect((await readdir(folder)).toSorted()).toEqual(["music-backend", "music-backend.previous"])
-  })
+it("An installation is replaced as a whole; the one before stays, and an interrupted one is repaired", async () => {
+  const target = join(folder, "music-backend")
+  await install(target)
+  await runs(target)
+  await writeFile(join(target, "dist/chunks/old.js"), "")
+  await install(target)
+  // A repetition changes nothing: the version before stays.
+  await install(target)
+  expect(await readdir(join(target, "dist/chunks"))).not.toContain("old.js")
+  expect(await readdir(join(`${target}.previous`, "dist/chunks"))).toContain("old.js")
+  expect((await readdir(folder)).toSorted()).toEqual(["music-backend", "music-backend.previous"])
+  // Interrupted between its renames.
+  await rm(`${target}.previous`, { recursive: true })
+  await rename(target, `${target}.previous`)
+  await mkdir(`${target}.next`)
+  await install(target)
+  await runs(target)
+})
 
-  it("repairs one that was interrupted between its renames", async () => {
-    const target = join(folder, "interrupted")
-    await install(target)
-    await rename(target, `${target}.previous`)
-    await mkdir(`${target}.next`)
-    await install(target)
-    const { stdout } = await run(process.execPath, [join(target, "dist/cli.js"), "version"])
-    expect(stdout.startsWith(`${version} (build `)).toBe(true)
-    await rm(target, { recursive: true })
-    await rm(`${target}.previous`, { recursive: true })
-  })
-
-  it("leaves a folder alone that holds something else", async () => {
-    const foreign = join(folder, "foreign")
-    await mkdir(foreign)
-    await writeFile(join(foreign, "kept"), "kept")
-    await expect(install(foreign)).rejects.toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining("holds something else")
-    })
-    expect(await readFile(join(foreign, "kept"), "utf8")).toBe("kept")
-  })
+it("An installation leaves a folder alone that holds something else", async () => {
+  const foreign = join(folder, "foreign")
+  await mkdir(foreign)
+  await writeFile(join(foreign, "kept"), "kept")
+  const stderr = expect.stringContaining("holds something else")
+  await expect(install(foreign)).rejects.toMatchObject({ code: 1, stderr })
+  expect(await readFile(join(foreign, "kept"), "utf8")).toBe("kept")
 })

@@ -1,95 +1,117 @@
-/** Runs the commands of a document as a reader does: in a folder, with the variables that the text names. */
-import { type ChildProcess, spawn } from "node:child_process"
+/** The commands of the documents, run as a reader does: in a folder, with the variables that the text names. */
+import type { ChildProcess } from "node:child_process"
 import { once } from "node:events"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import * as Effect from "effect/Effect"
+import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
+import { type Running, root, start } from "../support/Process.ts"
+
+/** Commands that another part of CI runs. */
+const elsewhere = new Set(["npm ci", "npm test", "npm cit", "npm run sandbox -- --walk"])
+
+/** A block without its comments and without the commands that run elsewhere. */
+const remaining = (block: string): string =>
+  block
+    .split("\n")
+    .map((line) => line.replace(/(^| +)#.*$/, "").split(" && "))
+    .map((commands) => commands.filter((command) => !elsewhere.has(command.trim())).join(" && "))
+    .filter((line) => line.trim() !== "")
+    .join("\n")
+
+/** The commands below a heading, as in "operations.md: Backup", one script for each block. */
+export const scripts = (place: string): ReadonlyArray<string> => {
+  const [document = "", heading = ""] = place.split(": ")
+  const text = readFileSync(join(root, document === "README.md" ? document : `docs/${document}`), "utf8")
+  const section = text.split(/^#+ /m).find((part) => part.startsWith(`${heading}\n`)) ?? ""
+  const blocks = [...section.matchAll(/^```sh\n([\s\S]*?)^```/gm)]
+  return blocks.map(([, block = ""]) => remaining(block)).filter((script) => script !== "")
+}
+
+/** The only script of a place. */
+export const scriptOf = (place: string): string => {
+  const [script = "", ...others] = scripts(place)
+  if (script === "" || others.length > 0) throw new Error(`${place} has ${others.length} other scripts`)
+  return script
+}
 
 export interface Desk {
   readonly folder: string
-  readonly environment: Readonly<Record<string, string>>
+  readonly environment: Readonly<Record<string, string | undefined>>
   /** Places that a document can only name by example, and those of the test: folders, hosts, ports. */
   readonly instead?: Readonly<Record<string, string>>
 }
 
-export interface Ended {
-  readonly code: number | null
-  readonly out: string
-  readonly err: string
+const signal = ({ child }: Running, name: NodeJS.Signals) => {
+  // The group of the terminal; it may have ended.
+  if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, name)
 }
 
-export interface Started {
-  /** Waits until the output matches; fails when the commands end before. */
-  readonly says: (pattern: RegExp) => Promise<RegExpExecArray>
-  /** Ctrl-C: the terminal sends SIGINT to all programs of the command. */
-  readonly interrupt: () => Promise<Ended>
-  readonly ended: Promise<Ended>
-  /** For a test that failed: nothing is left behind. */
-  readonly kill: () => void
+/** Starts commands as in a terminal: the first that fails ends the others, and Ctrl-C ends the command and not the shell. */
+const open = (script: string, { environment, folder, instead = {} }: Desk): Running => {
+  const commands = Object.entries(instead).reduce(
+    (text, [example, own]) => text.replaceAll(example, own),
+    script
+  )
+  const given = Object.entries(environment).map(([name, value = ""]) => [name, value])
+  return start("setsid", ["sh", "-ec", `trap : INT\ncd '${folder}'\n${commands}`], Object.fromEntries(given))
 }
 
-const commandsOf = (script: string, { instead = {} }: Desk): string =>
-  Object.entries(instead).reduce((text, [example, own]) => text.replaceAll(example, own), script)
-
-const signal = ({ pid }: ChildProcess, name: NodeJS.Signals) => {
-  if (pid === undefined) return
-  try {
-    process.kill(-pid, name)
-  } catch {
-    // It has ended.
-  }
-}
-
-/** As in a terminal, Ctrl-C ends the command and not the shell; `-e`: the first command that fails ends the others. */
-const terminal = (commands: string) => ["-ec", `trap : INT\n${commands}`]
-
-/** Starts commands that run until they are interrupted. */
-export const background = (script: string, desk: Desk): Started => {
-  const child = spawn("sh", terminal(commandsOf(script, desk)), {
-    cwd: desk.folder,
-    env: {
-      PATH: process.env.PATH,
-      HOME: process.env.HOME,
-      npm_config_update_notifier: "false",
-      ...desk.environment
-    },
-    stdio: ["ignore", "pipe", "pipe"],
-    detached: true
+/** Runs commands that must succeed; returns their output. */
+export const run = (script: string, desk: Desk) =>
+  Effect.promise(async () => {
+    const { ended, output } = open(script, desk)
+    const { code } = await ended
+    if (code !== 0) throw new Error(`exit ${code} of\n${script}\n${output()}`)
+    return output()
   })
-  const text = { out: "", err: "" }
-  const waiting = new Set<() => void>()
-  const keep = (name: "out" | "err") => (chunk: Buffer) => {
-    text[name] += chunk.toString("utf8")
-    for (const check of waiting) check()
-  }
-  child.stdout.on("data", keep("out"))
-  child.stderr.on("data", keep("err"))
-  const ended = once(child, "close").then(([code]): Ended => ({ code, ...text }))
-  const says = (pattern: RegExp) =>
-    new Promise<RegExpExecArray>((resolve, reject) => {
-      const check = () => {
-        const found = pattern.exec(text.out) ?? pattern.exec(text.err)
-        if (found === null) return
-        waiting.delete(check)
-        resolve(found)
-      }
-      waiting.add(check)
-      check()
-      void ended.then(({ code, err, out }) =>
-        reject(new Error(`ended with ${code} before it said ${pattern}:\n${out}${err}`))
-      )
+
+/** Starts commands that run until they are interrupted, at the latest by the end of the scope. */
+export const background = (script: string, desk: Desk) =>
+  Effect.acquireRelease(
+    Effect.sync(() => open(script, desk)),
+    (running) =>
+      Effect.promise(() => {
+        signal(running, "SIGKILL")
+        return running.ended
+      })
+  )
+
+/** Ctrl-C: the terminal sends SIGINT to all programs of the command. */
+export const interrupt = (running: Running) =>
+  Effect.promise(async () => {
+    signal(running, "SIGINT")
+    const { code } = await running.ended
+    if (code !== 0) throw new Error(`exit ${code}\n${running.output()}`)
+  })
+
+/** What a program prints until its end. */
+export const collect = async (child: ChildProcess): Promise<{ code: number | null; output: string }> => {
+  let output = ""
+  for (const stream of [child.stdout, child.stderr])
+    stream?.on("data", (chunk: Buffer) => {
+      output += chunk.toString("utf8")
     })
-  return {
-    says,
-    ended,
-    interrupt: () => {
-      signal(child, "SIGINT")
-      return ended
-    },
-    kill: () => signal(child, "SIGKILL")
-  }
+  const [code] = await once(child, "close")
+  return { code, output }
 }
 
-/** Runs commands that must succeed, and returns their output. */
-export const run = async (script: string, desk: Desk): Promise<Ended> => {
-  const result = await background(script, desk).ended
-  if (result.code !== 0) throw new Error(`exit ${result.code} of\n${script}\n${result.out}${result.err}`)
-  return result
+/** The URL of a server that listens. */
+export const listening = ({ says }: Running) =>
+  Effect.map(
+    Effect.promise(() => says(/"Listening".*?"url":"(http:[^"]+)"/)),
+    ([, url = ""]) => url
+  )
+
+export const temporaryFolder = Effect.acquireRelease(
+  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-packaging-"))),
+  (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
+)
+
+/** The four required settings, for a server at a free port. */
+export const required = (world: SimulatedUpstreams): Readonly<Record<string, string>> => {
+  const names = ["MUSIC_IAM_APP_SECRET", "MUSIC_IAM_URL", "MUSIC_IAM_WEBHOOK_SECRET", "MUSIC_TING_URL"]
+  const all = upstreamEnvironment(world)
+  return Object.fromEntries([["MUSIC_BIND", "127.0.0.1:0"], ...names.map((name) => [name, all[name] ?? ""])])
 }

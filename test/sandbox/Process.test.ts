@@ -37,18 +37,13 @@ describe("npm run sandbox", () => {
     }
   })
 
-  it("shows its options with --help, and exits with 0", async () => {
-    const { ended, output } = sandbox("--help")
-    expect(await ended).toEqual({ code: 0, signal: null })
-    expect(output()).toMatch(/^Usage: npm run sandbox -- .*\n +--walk .*\n +--debug .*\n +--help .*\n$/)
+  it.each([
+    [["--help"], 0],
+    [["--wlak"], 64],
+    [["--help", "--wlak"], 64]
+  ])("shows its options at %j, and exits with %i", async (flags, code) => {
+    const { ended, output } = sandbox(...flags)
+    expect(await ended).toEqual({ code, signal: null })
+    expect(output()).toMatch(/^Usage: /)
   })
-
-  it.each([["--wlak"], ["--help", "--wlak"]])(
-    "refuses an unknown option with 64 (%s %s)",
-    async (...flags) => {
-      const { ended, output } = sandbox(...flags)
-      expect(await ended).toEqual({ code: 64, signal: null })
-      expect(output()).toMatch(/^Usage: /)
-    }
-  )
 })

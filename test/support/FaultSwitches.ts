@@ -12,6 +12,12 @@ export interface Held {
   readonly release: Effect.Effect<void>
 }
 
+interface Rule<Method extends string> {
+  readonly method: Method
+  readonly when: Moment
+  left: number
+}
+
 export interface FaultSwitches<Method extends string> {
   /** Fails the next `times` calls; default 1. */
   readonly failNext: (
@@ -24,79 +30,53 @@ export interface FaultSwitches<Method extends string> {
   readonly calls: (method: Method) => Effect.Effect<number>
 }
 
-export interface Gate<Method extends string> {
-  readonly count: (method: Method) => Effect.Effect<void>
+export const makeFaultSwitches = <Method extends string>() => {
+  const counts = new Map<Method, number>()
+  const faults: Array<Rule<Method> & { readonly failure: UpstreamFailure }> = []
+  const holds: Array<Rule<Method> & { readonly paused: Effect.Effect<void> }> = []
+
+  const take = <R extends Rule<Method>>(rules: ReadonlyArray<R>, method: Method, when: Moment) => {
+    const rule = rules.find((each) => each.method === method && each.when === when && each.left > 0)
+    if (rule !== undefined) rule.left -= 1
+    return rule
+  }
+  const count = (method: Method) => Effect.sync(() => counts.set(method, (counts.get(method) ?? 0) + 1))
   /** Applies the pauses and faults of one moment to a call. `around` wraps the pause. */
-  readonly pass: (
+  const pass = (
     method: Method,
     when: Moment,
-    around?: (paused: Effect.Effect<void>) => Effect.Effect<void>
-  ) => Effect.Effect<void, UpstreamFailure>
-  /** Counts a call and applies the pauses and faults of both moments. */
-  readonly through: (
-    method: Method
-  ) => <A>(call: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
-}
-
-export const makeFaultSwitches = <Method extends string>(): FaultSwitches<Method> & {
-  readonly gate: Gate<Method>
-} => {
-  const counts = new Map<Method, number>()
-  const faults: Array<{ method: Method; when: Moment; failure: UpstreamFailure; left: number }> = []
-  const holds: Array<{
-    method: Method
-    when: Moment
-    arrived: Deferred.Deferred<void>
-    released: Deferred.Deferred<void>
-  }> = []
-
-  const takeHold = (method: Method, when: Moment) => {
-    const at = holds.findIndex((hold) => hold.method === method && hold.when === when)
-    return at < 0 ? undefined : holds.splice(at, 1)[0]
-  }
-
-  const takeFault = (method: Method, when: Moment) => {
-    const fault = faults.find((entry) => entry.method === method && entry.when === when && entry.left > 0)
-    if (fault !== undefined) fault.left -= 1
-    return fault?.failure
-  }
-
-  const pass: Gate<Method>["pass"] = (method, when, around = (paused) => paused) =>
+    around: (paused: Effect.Effect<void>) => Effect.Effect<void> = (paused) => paused
+  ): Effect.Effect<void, UpstreamFailure> =>
     Effect.gen(function* () {
-      const hold = takeHold(method, when)
-      if (hold !== undefined)
-        yield* around(
-          Effect.zipRight(Deferred.succeed(hold.arrived, undefined), Deferred.await(hold.released))
-        )
-      const failure = takeFault(method, when)
-      if (failure !== undefined) return yield* Effect.fail(failure)
+      const hold = take(holds, method, when)
+      if (hold !== undefined) yield* around(hold.paused)
+      const fault = take(faults, method, when)
+      if (fault !== undefined) return yield* Effect.fail(fault.failure)
     })
+  /** Counts a call and applies the pauses and faults of both moments. */
+  const through =
+    (method: Method) =>
+    <A>(call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
+      Effect.all([count(method), pass(method, "before")]).pipe(
+        Effect.zipRight(call),
+        Effect.tap(() => pass(method, "after"))
+      )
 
-  const count = (method: Method) => Effect.sync(() => counts.set(method, (counts.get(method) ?? 0) + 1))
-
-  return {
+  const switches: FaultSwitches<Method> = {
     failNext: (method, failure, { times = 1, when = "before" } = {}) =>
       Effect.sync(() => faults.push({ method, when, failure, left: times })),
     hold: (method, when = "before") =>
       Effect.gen(function* () {
         const arrived = yield* Deferred.make<void>()
         const released = yield* Deferred.make<void>()
-        holds.push({ method, when, arrived, released })
+        const paused = Effect.zipRight(Deferred.succeed(arrived, undefined), Deferred.await(released))
+        holds.push({ method, when, left: 1, paused })
         return {
           arrived: Deferred.await(arrived),
           release: Effect.asVoid(Deferred.succeed(released, undefined))
         }
       }),
-    calls: (method) => Effect.sync(() => counts.get(method) ?? 0),
-    gate: {
-      count,
-      pass,
-      through: (method) => (call) =>
-        count(method).pipe(
-          Effect.zipRight(pass(method, "before")),
-          Effect.zipRight(call),
-          Effect.tap(() => pass(method, "after"))
-        )
-    }
+    calls: (method) => Effect.sync(() => counts.get(method) ?? 0)
   }
+  return { ...switches, gate: { count, pass, through } }
 }

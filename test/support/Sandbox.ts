@@ -1,38 +1,15 @@
 /** The sandbox for end-to-end tests: the real server and all simulators on loopback, its log kept instead of printed. */
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import type * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
 import { startSandbox } from "../../sandbox/Run.ts"
 import { startSandboxWithConsole } from "../../sandbox/RunWithConsole.ts"
+import { consoleInto } from "../world/InMemory.ts"
 
 /** A console that records its output. */
 export const keptConsole = () => {
   const lines: Array<string> = []
-  const keep = (...parts: ReadonlyArray<unknown>) => {
-    // The lines of one turn of the event loop arrive together.
-    lines.push(...parts.map(String).join(" ").split("\n"))
-  }
-  const kept = (...parts: ReadonlyArray<unknown>) => Effect.sync(() => keep(...parts))
-  const console: Console.Console = {
-    ...Effect.runSync(Effect.console),
-    debug: kept,
-    error: kept,
-    info: kept,
-    log: kept,
-    trace: kept,
-    warn: kept,
-    unsafe: {
-      ...globalThis.console,
-      debug: keep,
-      error: keep,
-      info: keep,
-      log: keep,
-      trace: keep,
-      warn: keep
-    }
-  }
-  return { lines, console }
+  return { lines, console: consoleInto((line) => void lines.push(line)) }
 }
 
 /** Keeps the log, everything at debug level; `log` holds one JSON text a line. */

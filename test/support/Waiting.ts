@@ -43,20 +43,16 @@ export const awaited = <A, E, R>(
   what: string,
   effect: Effect.Effect<A, E, R>,
   holds: (value: A) => boolean
-): Effect.Effect<A, E, R> =>
-  Effect.suspend(() => {
-    const end = performance.now() + patience
-    const attempt: Effect.Effect<A, E, R> = Effect.flatMap(effect, (value) =>
-      holds(value)
-        ? Effect.succeed(value)
-        : performance.now() > end
-          ? Effect.dieMessage(`not in time: ${what}`)
-          : Effect.zipRight(realPause, attempt)
-    )
-    return attempt
-  })
-
-const realPause = Effect.promise(() => new Promise((wake) => setTimeout(wake, 20)))
+): Effect.Effect<A, E, R> => {
+  const pause = Effect.promise(() => new Promise((wake) => setTimeout(wake, 20)))
+  const attempt = (end: number): Effect.Effect<A, E, R> =>
+    Effect.flatMap(effect, (value) => {
+      if (holds(value)) return Effect.succeed(value)
+      if (performance.now() > end) return Effect.dieMessage(`not in time: ${what}`)
+      return Effect.zipRight(pause, attempt(end))
+    })
+  return Effect.suspend(() => attempt(performance.now() + patience))
+}
 
 /**
  * Repeats a measurement in milliseconds, each in a scope of its own, until one is below the limit, five times at most. Returns the

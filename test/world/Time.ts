@@ -53,6 +53,75 @@ const turn = () => new Promise<void>((resolve) => void setImmediate(resolve))
 
 const hasImmediates = () => process.getActiveResourcesInfo().includes("Immediate")
 
+const clockOf = (
+  now: () => number,
+  nanos: () => bigint,
+  sleep: (milliseconds: number) => Effect.Effect<void>
+): Clock.Clock => ({
+  [Clock.ClockTypeId]: Clock.ClockTypeId,
+  unsafeCurrentTimeMillis: now,
+  unsafeCurrentTimeNanos: nanos,
+  currentTimeMillis: Effect.sync(now),
+  currentTimeNanos: Effect.sync(nanos),
+  sleep: (duration) => Effect.suspend(() => sleep(Duration.toMillis(duration)))
+})
+
+/** A wall clock that a test steps, as an operator or NTP does. Monotonic time and sleeps use the underlying clock. */
+export const makeSteppedClock = Effect.clockWith((below) =>
+  Effect.sync(() => {
+    let offset = 0
+    const now = () => below.unsafeCurrentTimeMillis() + offset
+    return {
+      clock: clockOf(
+        now,
+        () => below.unsafeCurrentTimeNanos(),
+        (milliseconds) => below.sleep(Duration.millis(milliseconds))
+      ),
+      /** Moves the wall clock by some milliseconds. */
+      step: (milliseconds: number): void => {
+        offset += milliseconds
+      }
+    }
+  })
+)
+
+/**
+ * A clock that only its owner moves, and whose steps end when the owner says so. Effect's TestClock spends several real milliseconds on
+ * each step, until all fibers have suspended three times in a row.
+ */
+export const makeManualClock = (startAt: number) => {
+  let now = startAt
+  const sleeps = new Set<{ readonly at: number; readonly wake: () => void }>()
+  const sleep = (milliseconds: number) =>
+    Effect.async<void>((resume) => {
+      const at = now + milliseconds
+      if (at <= now) return resume(Effect.void)
+      const entry = { at, wake: () => resume(Effect.void) }
+      sleeps.add(entry)
+      return Effect.sync(() => sleeps.delete(entry))
+    })
+  return {
+    clock: clockOf(
+      () => now,
+      () => BigInt(Math.round(now * 1_000_000)),
+      sleep
+    ),
+    /** Milliseconds since the epoch. */
+    now: () => now,
+    /** Wakes everything that is due by then, in one step. Time may also go back. */
+    setTime: (millis: number): void => {
+      now = millis
+      for (const entry of sleeps)
+        if (entry.at <= now) {
+          sleeps.delete(entry)
+          entry.wake()
+        }
+    },
+    /** When the sleeps end that have not ended. */
+    dueTimes: (): ReadonlyArray<number> => [...sleeps].map(({ at }) => at)
+  }
+}
+
 export const makeSimulatedTime = (startAt: number): SimulatedTime => {
   let timers = Tree.empty<TimerKey, () => void>(byTime)
   let at = startAt
@@ -100,19 +169,12 @@ export const makeSimulatedTime = (startAt: number): SimulatedTime => {
   const now = () => Math.floor(at)
   const nanos = () => BigInt(Math.round(at * 1_000)) * 1_000n
 
-  const clock: Clock.Clock = {
-    [Clock.ClockTypeId]: Clock.ClockTypeId,
-    unsafeCurrentTimeMillis: now,
-    unsafeCurrentTimeNanos: nanos,
-    currentTimeMillis: Effect.sync(now),
-    currentTimeNanos: Effect.sync(nanos),
-    sleep: (duration) =>
-      Effect.async<void>((resume) => {
-        const milliseconds = Duration.toMillis(duration)
-        if (!Number.isFinite(milliseconds)) return
-        return Effect.sync(after(milliseconds, () => resume(Effect.void)))
-      })
-  }
+  const clock = clockOf(now, nanos, (milliseconds) =>
+    Effect.async<void>((resume) => {
+      if (!Number.isFinite(milliseconds)) return
+      return Effect.sync(after(milliseconds, () => resume(Effect.void)))
+    })
+  )
 
   return {
     clock,

@@ -2,14 +2,15 @@
  * The four upstreams: the real simulators in memory behind one function that sends, with latency and faults. Every call is told to the
  * observers. The types of a request and its end are those of the port `UpstreamTransport`.
  */
-import { makeIam, production, seedIam } from "../../sandbox/upstreams/Iam.ts"
+import { makeIam, production } from "../../sandbox/upstreams/Iam.ts"
 import { encodeReply, type Handle, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
 import { makeTables } from "../../sandbox/upstreams/Tables.ts"
 import { makeTing } from "../../sandbox/upstreams/Ting.ts"
 import { makeTracker } from "../../sandbox/upstreams/Tracker.ts"
-import { testApplicationSecret, testWebhookSecret } from "../support/Settings.ts"
+import { seedTestIam } from "../support/SeededIam.ts"
 import type { SimulatedTime } from "./Time.ts"
 import { type Fault, type Faults, type PathName, pathOf, type UpstreamName } from "./Faults.ts"
+import { answered, type OutgoingRequest, seenAt } from "./InMemory.ts"
 
 export const origins: Readonly<Record<UpstreamName, string>> = {
   iam: "https://iam.test",
@@ -58,16 +59,6 @@ export interface Latency {
   readonly back?: (call: UpstreamCall) => number
 }
 
-interface OutgoingRequest {
-  readonly origin: string
-  readonly path: string
-  readonly method: "GET" | "POST" | "PATCH"
-  readonly headers: Readonly<Record<string, string>>
-  readonly body: string | Uint8Array | undefined
-  readonly maxResponseBytes: number
-  readonly deadlineAt: number
-}
-
 type Delivery =
   | {
       readonly _tag: "Answered"
@@ -79,19 +70,6 @@ type Delivery =
   | { readonly _tag: "Lost"; readonly code: string; readonly withinResponse: boolean }
   | { readonly _tag: "TooLarge" }
   | { readonly _tag: "Late" }
-
-const seenAt = (at: number, { body, headers, method, origin, path }: OutgoingRequest): Seen => {
-  const { pathname, searchParams } = new URL(path, origin)
-  return {
-    at,
-    method,
-    path: pathname,
-    query: searchParams,
-    headers: new Map(Object.entries(headers).map(([name, value]) => [name, [value]])),
-    body: Buffer.from(body ?? ""),
-    status: undefined
-  }
-}
 
 /** The testing secret of a call in a testing plane. */
 const planeOf = ({ "x-testing-application": selector }: Readonly<Record<string, string>>): string =>
@@ -111,10 +89,7 @@ export interface UpstreamsOptions {
 export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: UpstreamsOptions) => {
   const nowAt = (upstream: UpstreamName) => () => time.now() + faults.skewOf(upstream)
   const iam = makeIam({ now: nowAt("iam"), ...(iamLimit === undefined ? {} : { rateLimit: iamLimit }) })
-  const seeded = seedIam(iam.controls, {
-    musicSecret: testApplicationSecret,
-    webhookSecret: testWebhookSecret
-  })
+  const seeded = seedTestIam(iam.controls)
   const ting = makeTing({
     now: nowAt("ting"),
     iamUrl: origins.iam,
@@ -160,19 +135,8 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
   const calls: Array<UpstreamCall> = []
 
   const encode = ({ seen, upstream }: UpstreamCall, reply: Reply, mostBytes: number): Delivery => {
-    const { body, headers } = encodeReply(reply, {
-      date: new Date(nowAt(upstream)()).toUTCString(),
-      ...simulators[upstream].decorate(seen)
-    })
-    if (body.length > mostBytes) return { _tag: "TooLarge" }
-    return {
-      _tag: "Answered",
-      status: reply.status,
-      headers: Object.fromEntries(
-        Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])
-      ),
-      body
-    }
+    const delivery = answered(reply, nowAt(upstream)(), simulators[upstream].decorate(seen))
+    return delivery.body.length > mostBytes ? { _tag: "TooLarge" } : delivery
   }
 
   /** Runs at once without a pause, so that a call in no time takes no turn of the simulation. */

@@ -2,9 +2,7 @@
  * The whole service in memory: instances made by `makeBackend` over one database file, the simulated upstreams, one clock, one seed and one
  * set of faults. Requests come without sockets, unless a suite needs their bytes. What every play must keep, the oracle checks.
  */
-import type { RequestListener } from "node:http"
 import * as Clock from "effect/Clock"
-import type * as Console from "effect/Console"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -14,7 +12,6 @@ import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
-import { inject } from "light-my-request"
 import { makeBackend, parts } from "../../src/Backend.ts"
 import { makePipeline } from "../../src/http/middleware/Pipeline.ts"
 import { type Bounds, requestLimits } from "../../src/http/Server.ts"
@@ -34,6 +31,7 @@ import { machineTime, makeSimulatedTime, scheduler, type SimulatedTime } from ".
 import { seeded } from "./Arbitraries.ts"
 import { type Answer, connectionLost, type Sent } from "./Driver.ts"
 import { makeFaults } from "./Faults.ts"
+import { consoleInto, inMemory } from "./InMemory.ts"
 import { makeOracle, type Oracle } from "./Oracle.ts"
 import { migratedFile } from "./SqliteTemplate.ts"
 import {
@@ -90,29 +88,6 @@ export interface Instance extends Caller {
   readonly close: () => Promise<void>
 }
 
-/** Node's `complete` says that the whole request has arrived, which the library's requests do not say. */
-const completing =
-  (listener: RequestListener): RequestListener =>
-  (message, response) => {
-    Object.defineProperty(message, "complete", { get: () => message.readableEnded })
-    listener(message, response)
-  }
-
-const inMemory =
-  (listener: RequestListener): Instance["send"] =>
-  async (address, { body, headers, method, path }) => {
-    const answer = await inject(completing(listener), {
-      // The library's names of methods; any text is sent.
-      method: (method ?? (body === undefined ? "GET" : "POST")) as "GET",
-      url: path,
-      remoteAddress: address,
-      headers: { host: "127.0.0.1", ...headers },
-      ...(body === undefined ? {} : { payload: body })
-    })
-    const received = Object.entries(answer.headers).map(([name, value]) => [name, String(value)])
-    return { status: answer.statusCode, headers: Object.fromEntries(received), text: answer.payload }
-  }
-
 class Running extends Context.Tag("test/world/Running")<
   Running,
   { readonly send: Instance["send"]; readonly store: StoreService; readonly port: number }
@@ -166,21 +141,6 @@ const settingsOf = (
     iam: { url: origins.iam, ...settings.iam },
     ting: { url: origins.ting, ...settings.ting }
   })
-}
-
-/** Receives the lines of the log. */
-const consoleInto = (write: (line: string) => void): Console.Console => {
-  const read = (...values: ReadonlyArray<unknown>) => {
-    for (const line of values.map(String).join(" ").split("\n")) write(line)
-  }
-  const reading = (...values: ReadonlyArray<unknown>) => Effect.sync(() => read(...values))
-  const plain = Effect.runSync(Effect.console)
-  const loud = ["debug", "error", "info", "log", "trace", "warn"] as const
-  return {
-    ...plain,
-    ...Object.fromEntries(loud.map((name) => [name, reading])),
-    unsafe: { ...plain.unsafe, ...Object.fromEntries(loud.map((name) => [name, read])) }
-  }
 }
 
 /** Time waits for each access of the store, because Postgres answers in the machine's time. What waits for work is no access. */
