@@ -6,10 +6,10 @@ import * as TestClock from "effect/TestClock"
 import { bodiesArriving, httpRequestsInFlight } from "../../src/services/Metrics.ts"
 import { eventually, settle, until } from "../support/Waiting.ts"
 import { it, sharing } from "../world/Test.ts"
-import { bounds } from "./Inputs.ts"
 import {
   type Answer,
   backend,
+  bounds,
   type CallName,
   goodRequests,
   openPeer,

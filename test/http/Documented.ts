@@ -1,6 +1,7 @@
 /** The published document, and a check of real answers against its schemas. */
 import { createConfig, lintFromString } from "@redocly/openapi-core"
 import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
+import type { CallName } from "./support.ts"
 
 interface Media {
   readonly schema: unknown
@@ -61,6 +62,14 @@ export const callsOf = ({ paths }: Document): ReadonlyArray<Call> =>
   Object.entries(paths).flatMap(([path, item]) =>
     Object.entries(item).map(([method, operation]) => ({ ...operation, method: method.toUpperCase(), path }))
   )
+
+export const parametersOf = ({ components }: Document, { parameters }: Call): ReadonlyArray<Parameter> =>
+  parameters.flatMap((given) =>
+    "name" in given ? [given] : (components.parameters[given.$ref.replace(/.*\//, "")] ?? [])
+  )
+
+/** The last part of an operation's id. */
+export const nameOf = (id: string): CallName => id.replace(/.*\./, "") as CallName
 
 export interface RealAnswer {
   readonly operationId: string

@@ -17,6 +17,7 @@ import type * as Tracer from "effect/Tracer"
 import { Listening, makeBackend, parts } from "../../src/Backend.ts"
 import { type Bounds, httpServerWith } from "../../src/http/Server.ts"
 import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
+import { bodyLimits } from "../../src/schema/BodyLimits.ts"
 import type { Failure } from "../../src/schema/Failure.ts"
 import { backendTable, clientTables } from "../../src/schema/Telemetry.ts"
 import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
@@ -38,7 +39,7 @@ import * as SimulatedTables from "../support/SimulatedTables.ts"
 import { type SettingsOverrides, testSettings } from "../support/Settings.ts"
 import * as TestStore from "../support/TestStore.ts"
 import { start, withoutDelivery } from "../support/UseCaseLayers.ts"
-import { iamUrl, makeUpstreams, tingUrl, type Upstreams } from "./Upstreams.ts"
+import { iamUrl, makeUpstreams, tingUrl } from "./Upstreams.ts"
 
 export const idempotencyKey = "0123456789abcdef"
 
@@ -341,21 +342,20 @@ export const call = ({ port }: { readonly port: number }, sent: Sent): Effect.Ef
   sendTo(port, sent)
 
 /** The body of every error. */
-export interface ErrorBody {
-  readonly error: {
-    readonly code: string
-    readonly message: string
-    readonly hint: string
-    readonly retryable: boolean
-    readonly details?: {
-      readonly fields?: ReadonlyArray<{ readonly path: string; readonly problem: string }>
-    }
+interface ErrorBody {
+  readonly code: string
+  readonly message: string
+  readonly hint: string
+  readonly retryable: boolean
+  readonly details?: {
+    readonly fields?: ReadonlyArray<{ readonly path: string; readonly problem: string }>
   }
 }
 
 export const json = (answer: Answer): unknown => JSON.parse(answer.text)
 // Tests assert the parts that they read.
-export const errorOf = (answer: Answer): ErrorBody["error"] => (JSON.parse(answer.text) as ErrorBody).error
+export const errorOf = (answer: Answer): ErrorBody =>
+  (JSON.parse(answer.text) as { readonly error: ErrorBody }).error
 /** The status of a success, the code of a failure. */
 export const outcomeOf = (answer: Answer): number | string =>
   answer.status < 400 ? answer.status : errorOf(answer).code
@@ -526,6 +526,20 @@ export const goodRequests = ({ login, upstreams }: Pick<Backend, "login" | "upst
     } satisfies Record<string, Sent>
   })
 
+/** Calls with a body, and its bound in bytes. */
+export const bounds = {
+  login: bodyLimits.small,
+  refresh: bodyLimits.small,
+  logout: bodyLimits.small,
+  subscribe: bodyLimits.small,
+  send: bodyLimits.ting,
+  submit: bodyLimits.report,
+  accept: bodyLimits.telemetry,
+  receive: bodyLimits.webhook
+} as const
+export const withKeys: ReadonlyArray<CallName> = ["login", "refresh", "logout", "submit"]
+export const withPlane: ReadonlyArray<CallName> = ["iam", "accept", ...withKeys, "me", "subscribe", "send"]
+
 export type Good = Effect.Effect.Success<ReturnType<typeof goodRequests>>
 export type CallName = keyof Good
 
@@ -542,9 +556,3 @@ export const withHeaders =
       )
     )
   })
-
-export const withBody =
-  (body: string | Uint8Array): Change =>
-  (sent) => ({ ...sent, body })
-
-export type { Upstreams }
