@@ -93,7 +93,10 @@ sharing(sharedOnSocket())("A body", (it) => {
     const good = yield* goodRequests(server)
     const chunked = { "transfer-encoding": "chunked" }
     const untyped = { "content-type": undefined }
-    for (const [name, headers, chunks, outcome] of [
+    type Headers = Readonly<Record<string, string | undefined>>
+    const rows: ReadonlyArray<
+      readonly ["login" | "subscribe", Headers, ReadonlyArray<string> | undefined, outcome: number | string]
+    > = [
       ["login", untyped, undefined, "invalid_input"],
       ["login", { "content-length": "0", ...untyped }, undefined, "invalid_input"],
       ["login", chunked, [], "invalid_input"],
@@ -103,10 +106,12 @@ sharing(sharedOnSocket())("A body", (it) => {
       ["subscribe", { ...chunked, ...untyped }, [], 200],
       ["subscribe", { ...chunked, ...untyped }, ["{}"], "unsupported_media_type"],
       ["subscribe", chunked, [" "], "invalid_input"]
-    ] as const) {
+    ]
+    for (const [name, headers, chunks, outcome] of rows) {
       const { body: _, ...sent } = good[name]
       const empty = withHeaders(headers)({ ...sent, ...(chunks === undefined ? {} : { chunks }) })
-      expect([name, headers, outcomeOf(yield* server.send(empty))]).toEqual([name, headers, outcome])
+      const answer = yield* server.send(empty)
+      expect([name, headers, outcomeOf(answer)]).toEqual([name, headers, outcome])
     }
   })
 

@@ -9,7 +9,6 @@ import { until } from "../support/Waiting.ts"
 import { it } from "../world/Test.ts"
 import {
   type Answer,
-  type Backend,
   backend,
   goodRequests,
   makeGate,
