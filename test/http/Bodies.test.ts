@@ -6,8 +6,8 @@ import * as TestClock from "effect/TestClock"
 import { bodiesArriving, httpRequestsInFlight } from "../../src/services/Metrics.ts"
 import { eventually, settle, until } from "../support/Waiting.ts"
 import { it, sharing } from "../world/Test.ts"
+import type { Answer } from "../world/Driver.ts"
 import {
-  type Answer,
   backend,
   bounds,
   goodRequests,

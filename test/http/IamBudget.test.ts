@@ -6,7 +6,8 @@ import { iamFaults, production } from "../../sandbox/upstreams/Iam.ts"
 import { advanceClockDuring } from "../support/UseCaseLayers.ts"
 import type { SettingsOverrides } from "../support/Settings.ts"
 import { it } from "../world/Test.ts"
-import { type Answer, inMemory, json, outcomeOf, requests, type Sent } from "./support.ts"
+import type { Answer } from "../world/Driver.ts"
+import { inMemory, json, outcomeOf, requests, type Sent } from "./support.ts"
 import { paths, refusal } from "./Upstreams.ts"
 
 const strange = (kind: string, at: number) => `${kind}_${String(at).padStart(43, "x")}`

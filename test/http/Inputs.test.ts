@@ -25,8 +25,8 @@ import { RawConnection } from "../world/RawHttp.ts"
 import { it as single, sharing } from "../world/Test.ts"
 import { callsOf, freshDocument, nameOf, parametersOf } from "./Documented.ts"
 import { expectEnvelope } from "./Envelope.ts"
+import type { Answer } from "../world/Driver.ts"
 import {
-  type Answer,
   type Backend,
   backend,
   type CallName,

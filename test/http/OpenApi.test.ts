@@ -19,8 +19,8 @@ import {
   parametersOf,
   type RealAnswer
 } from "./Documented.ts"
+import type { Answer } from "../world/Driver.ts"
 import {
-  type Answer,
   type Backend,
   bearer,
   bounds,
@@ -324,7 +324,7 @@ describe("The codes of the document", () => {
       const elsewhere = controls.buildWebhook(environment.environmentId, event)
       const lower = Object.entries(elsewhere.headers).map(([name, value]) => [name.toLowerCase(), value])
       yield* ask(server, ["receive"], (sent) =>
-        withHeaders(Object.fromEntries(lower))({ ...sent, body: elsewhere.body })
+        withHeaders(Object.fromEntries(lower))({ ...sent, body: String(elsewhere.body) })
       )
 
       // A server that is busy, limited, full, broken, or ends.

@@ -7,8 +7,8 @@ import { MethodNotAllowed } from "../../src/schema/Failure.ts"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
 import { until } from "../support/Waiting.ts"
 import { it } from "../world/Test.ts"
+import type { Answer } from "../world/Driver.ts"
 import {
-  type Answer,
   backend,
   goodRequests,
   makeGate,
@@ -17,7 +17,6 @@ import {
   parseRaw,
   raw,
   type Sent,
-  sendTo,
   textOf,
   used
 } from "./support.ts"
@@ -204,6 +203,6 @@ describe("Connections", () => {
     // The end of a paused stream is not seen; a write to the closed connection is.
     yield* until(() => stalled.socket.destroyed)
     expect(reading.closed()).toBe(false)
-    expect((yield* sendTo(server.port, health, false)).status).toBe(200)
+    expect((yield* server.send(health)).status).toBe(200)
   })
 })

@@ -4,8 +4,8 @@ import * as TestClock from "effect/TestClock"
 import { RateLimited } from "../../src/schema/Failure.ts"
 import { makeQuota } from "../../src/services/Quota.ts"
 import { it } from "../world/Test.ts"
+import type { Answer } from "../world/Driver.ts"
 import {
-  type Answer,
   type Backend,
   goodRequests,
   inMemory,

@@ -1,5 +1,4 @@
 /** The real backend over upstreams in memory, in memory itself or on a socket. A test sees which use cases are reached, and may replace what one does. */
-import { Agent, request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http"
 import { connect } from "node:net"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -39,9 +38,9 @@ import * as SimulatedTables from "../support/SimulatedTables.ts"
 import { type SettingsOverrides, testSettings } from "../support/Settings.ts"
 import * as TestStore from "../support/TestStore.ts"
 import { start, withoutDelivery } from "../support/UseCaseLayers.ts"
+import type { Answer } from "../world/Driver.ts"
+import { RawConnection } from "../world/RawHttp.ts"
 import { iamUrl, makeUpstreams, tingUrl } from "./Upstreams.ts"
-
-export const idempotencyKey = "0123456789abcdef"
 
 /** Run in a use case before it. One that returns a value replaces the use case. */
 type During = Record<string, Effect.Effect<unknown, Failure>>
@@ -70,18 +69,12 @@ export interface Options extends Bounds {
   readonly iamLimit?: number
 }
 
-export interface Answer {
-  readonly status: number
-  readonly headers: IncomingHttpHeaders
-  readonly text: string
-}
-
 export interface Sent {
   readonly method?: string
   readonly path: string
   /** A list of values repeats a header. */
   readonly headers?: Readonly<Record<string, string | ReadonlyArray<string>>>
-  readonly body?: string | Uint8Array
+  readonly body?: string
   /** On a socket only: chunks instead of a declared length. */
   readonly chunks?: ReadonlyArray<string | Uint8Array>
   /** In memory only: the address of the client. */
@@ -241,56 +234,43 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
     return { context, reached, lines, during, upstreams, drain, login, recorded, stores, store: switches }
   })
 
-export interface RecordedEvent {
+interface RecordedEvent {
   readonly event: string
   readonly error_code: string | null
   readonly context: Readonly<Record<string, unknown>>
 }
 
-type Made = Effect.Effect.Success<ReturnType<typeof makeWith>>
-
-export interface Backend extends Omit<Made, "context"> {
+export interface Backend extends Omit<Effect.Effect.Success<ReturnType<typeof makeWith>>, "context"> {
   /** 0 in memory. */
   readonly port: number
   readonly send: (sent: Sent) => Effect.Effect<Answer>
 }
 
-/** Reuses connections: opening one takes longer than most requests. */
-const agent = new Agent({ keepAlive: true })
-
-/** Sends over a socket. */
-export const sendTo = (port: number, sent: Sent, by: Agent | false = agent): Effect.Effect<Answer> =>
-  Effect.async((resume) => {
-    const { body, chunks, headers, path } = sent
-    const declared = body === undefined ? {} : { "content-length": Buffer.byteLength(body) }
-    const request = httpRequest({
-      host: "127.0.0.1",
-      port,
-      method: methodOf(sent),
-      path,
-      agent: by,
-      // Node takes lists of values, and does not change them.
-      headers: { ...declared, ...headers } as OutgoingHttpHeaders
-    })
-    request.on("error", (error) => resume(Effect.die(error)))
-    request.on("response", (response) => {
-      const received: Array<Buffer> = []
-      response.on("data", (part: Buffer) => received.push(part))
-      response.on("error", (error) => resume(Effect.die(error)))
-      response.on("end", () =>
-        resume(
-          Effect.succeed({
-            status: response.statusCode ?? 0,
-            headers: response.headers,
-            text: Buffer.concat(received).toString("utf8")
-          })
-        )
-      )
-    })
-    for (const chunk of chunks ?? []) request.write(chunk)
-    request.end(body)
-    return Effect.sync(() => request.destroy())
-  })
+/** Sends on a connection of its own. */
+const sendTo = (port: number, { chunks, ...sent }: Sent): Effect.Effect<Answer> =>
+  Effect.acquireUseRelease(
+    Effect.promise(() => RawConnection.open(port)),
+    (connection) =>
+      Effect.promise(async () => {
+        const headers = {
+          ...(chunks === undefined ? {} : { "transfer-encoding": "chunked" }),
+          ...sent.headers
+        }
+        const method = methodOf({ ...sent, ...(chunks === undefined ? {} : { chunks }) })
+        const parts = (chunks ?? []).map((chunk) => Buffer.from(chunk)).filter(({ length }) => length > 0)
+        const framed = [
+          ...parts.map((part) => [`${part.length.toString(16)}\r\n`, part, "\r\n"]),
+          ["0\r\n\r\n"]
+        ]
+        const body = chunks === undefined ? [] : framed.flat().map((part) => Buffer.from(part))
+        const bytes = Buffer.concat([Buffer.from(textOf({ ...sent, headers, method })), ...body])
+        const { answers, fault } = await connection.exchange({ pieces: [bytes], methods: [method] })
+        const [answer] = answers
+        if (answer === undefined) throw new Error(fault ?? "no answer")
+        return { ...answer, headers: Object.fromEntries(answer.headers), text: answer.body.toString() }
+      }),
+    (connection) => Effect.sync(() => connection.close())
+  )
 
 const methodOf = ({ body, chunks, method }: Sent): string =>
   method ?? (body === undefined && chunks === undefined ? "GET" : "POST")
@@ -306,20 +286,16 @@ export const backend = (options: Options = {}) =>
 export const inMemory = (options: Options = {}) =>
   Effect.map(makeWith(options, inMemoryServer(options)), ({ context, ...made }): Backend => {
     const server = Context.get(context, InMemoryServer)
-    return {
-      ...made,
-      port: 0,
-      send: ({ body, from = "127.0.0.1", headers, path, ...sent }) =>
-        Effect.promise(() =>
-          server.send(from, {
-            method: methodOf({ path, ...sent, ...(body === undefined ? {} : { body }) }),
-            path,
-            // A list of values repeats a header, as on a socket.
-            headers: { ...headers } as Record<string, string>,
-            ...(body === undefined ? {} : { body: Buffer.from(body) })
-          })
-        )
-    }
+    const send = ({ body, from = "127.0.0.1", headers, ...sent }: Sent) =>
+      Effect.promise(() =>
+        server.send(from, {
+          ...sent,
+          // A list of values repeats a header, as on a socket.
+          headers: { ...headers } as Record<string, string>,
+          ...(body === undefined ? {} : { body: Buffer.from(body) })
+        })
+      )
+    return { ...made, port: 0, send }
   })
 
 export class Shared extends Context.Tag("test/http/Shared")<Shared, Backend>() {}
@@ -336,10 +312,6 @@ export const shared = Effect.tap(Shared, (server) =>
     server.upstreams.clearFaults()
   })
 )
-
-/** Sends to a server of another kind. */
-export const call = ({ port }: { readonly port: number }, sent: Sent): Effect.Effect<Answer> =>
-  sendTo(port, sent)
 
 /** The body of every error. */
 interface ErrorBody {
@@ -368,15 +340,18 @@ export const requestLines = ({ lines }: Pick<Backend, "lines">): ReadonlyArray<L
   lines.filter(({ message }) => message === "Request")
 
 /** The bytes of a request. */
-export const textOf = ({ body = "", headers = {}, method = "GET", path }: Sent): string =>
-  [
-    `${method} ${path} HTTP/1.1`,
-    "Host: a",
-    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
-    ...(body === "" ? [] : [`Content-Length: ${Buffer.byteLength(body)}`]),
-    "",
-    body
-  ].join("\r\n")
+export const textOf = ({ body = "", headers = {}, method = "GET", path }: Sent): string => {
+  const hasLength = body === "" || "content-length" in headers
+  const given = {
+    host: "a",
+    ...(hasLength ? {} : { "content-length": `${Buffer.byteLength(body)}` }),
+    ...headers
+  }
+  const lines = Object.entries(given).flatMap(([name, values]) =>
+    [values].flat().map((value) => `${name}: ${value}`)
+  )
+  return [`${method} ${path} HTTP/1.1`, ...lines, "", body].join("\r\n")
+}
 
 /** Writes bytes on a socket of its own and reads until the server closes it. */
 export const raw = ({ port }: { readonly port: number }, text: string | Uint8Array): Effect.Effect<string> =>
@@ -450,7 +425,6 @@ export const openPeer = (port: number, text: string) =>
   )
 
 export const jsonHeaders = { "content-type": "application/json" }
-export const keyed = { ...jsonHeaders, "idempotency-key": idempotencyKey }
 
 export const bearer = (token: string) => ({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
 
