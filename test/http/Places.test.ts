@@ -108,27 +108,4 @@ describe("While an upstream hangs", () => {
       yield* end(waiting)
     }).pipe(bounded(3, 2, 2, 2))
   )
-
-  it.scoped("calls beyond Ting's places are refused at once, and calls to IAM are served", () =>
-    Effect.gen(function* () {
-      const server = yield* prepare()
-      const { expectFull, login, outcome, send, upstreams } = server
-      const { subscribe } = yield* goodRequests(server)
-      const { access_token, refresh_token } = yield* login()
-      upstreams.seen.length = 0
-      for (const path of ["/v1/tings", "/v1/subscriptions"]) upstreams.fail({ path, fault: hang })
-      const ting = (key: string) => requests.send(access_token, `si:deejay/${key}`)
-      const waiting = yield* server.occupy("ting", [ting("1"), ting("2")])
-      yield* expectFull("ting", ting("3"))
-      yield* expectFull("ting", subscribe)
-      expect(upstreams.asked(paths.proof)).toHaveLength(2)
-      expect(yield* outcome(requests.me(access_token))).toBe(200)
-      expect(yield* outcome(requests.refresh(refresh_token))).toBe(200)
-      const later = requests.login(server.slt())
-      expect(json(yield* send(later))).toMatchObject({ ting: { subscribed: false, error: "overloaded" } })
-      yield* server.end(waiting)
-      // A retry of the login under its key registers.
-      expect(json(yield* send(later))).toMatchObject({ ting: { subscribed: true } })
-    }).pipe(bounded(4, 2))
-  )
 })
