@@ -58,20 +58,23 @@ const begin = () => {
   }
 }
 
+const lost = (code: string, withinResponse: boolean) => ({ _tag: "Lost", code, withinResponse })
+
 describe("A request of the connection pool", () => {
-  it("was not sent when the connection was never made, and may have arrived when the same error comes later", () => {
-    const unconnected = begin()
+  it("was not sent without a connection, and may have arrived when the same error comes later", () => {
+    const requests = [begin(), begin(), begin()] as const
+    const [unconnected, connected, answering] = requests
     unconnected.fail("EHOSTUNREACH")
-    expect(unconnected.deliveries).toEqual([{ _tag: "NotSent", code: "EHOSTUNREACH" }])
-    const connected = begin()
     connected.start()
     connected.fail("EHOSTUNREACH")
-    expect(connected.deliveries).toEqual([{ _tag: "Lost", code: "EHOSTUNREACH", withinResponse: false }])
-    const answering = begin()
     answering.start()
     answering.respond(200)
     answering.fail("ECONNRESET")
-    expect(answering.deliveries).toEqual([{ _tag: "Lost", code: "ECONNRESET", withinResponse: true }])
+    expect(requests.flatMap(({ deliveries }) => deliveries)).toEqual([
+      { _tag: "NotSent", code: "EHOSTUNREACH" },
+      lost("EHOSTUNREACH", false),
+      lost("ECONNRESET", true)
+    ])
   })
 
   it("is ended by its caller, also before it has a connection, and settles no more", () => {
@@ -102,15 +105,5 @@ describe("A request of the connection pool", () => {
       { _tag: "Answered", status: 200, headers: { link: "<a>, <b>" }, body: Buffer.from("1234567890") }
     ])
     expect(deadlines()).toBe(0)
-  })
-
-  it("stops at the first byte beyond the bound", () => {
-    const { aborts, data, deliveries, respond, start } = begin()
-    start()
-    respond(200)
-    data("12345678901")
-    data("more")
-    expect(deliveries).toEqual([{ _tag: "TooLarge" }])
-    expect(aborts.length).toBe(1)
   })
 })

@@ -1,8 +1,6 @@
 import type { ServerResponse } from "node:http"
 import { describe, expect } from "vitest"
-import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
@@ -12,7 +10,6 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import type * as TestServices from "effect/TestServices"
-import * as Tracer from "effect/Tracer"
 import { faults, type Reply } from "../../../sandbox/upstreams/Simulator.ts"
 import { envelopeFailure } from "../../../src/layers/upstream/ErrorEnvelope.ts"
 import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
@@ -279,49 +276,18 @@ describe("An answer is bounded in bytes", () => {
   })
 })
 
-describe("Secrets", () => {
-  scoped("stay out of spans, logs and failures", function* () {
-    const told: Array<string> = []
-    const tracer = Tracer.make({
-      span: (name, parent, context, links, startTime, kind) => {
-        const attributes = new Map<string, unknown>()
-        return {
-          _tag: "Span",
-          spanId: "0123456789abcdef",
-          traceId: "0123456789abcdef0123456789abcdef",
-          sampled: true,
-          name,
-          parent,
-          context,
-          links: [...links],
-          kind,
-          attributes,
-          status: { _tag: "Started", startTime },
-          attribute: (key, value) => void attributes.set(key, value),
-          event: (...event) => void told.push(String(event)),
-          addLinks: () => {},
-          // Exporters read the failure of an exit, never the value.
-          end: (_, exit) => {
-            told.push(JSON.stringify([...attributes]))
-            if (Exit.isFailure(exit)) told.push(Cause.pretty(exit.cause, { renderErrorCause: true }))
-          }
-        }
-      },
-      context: (run) => run()
-    })
-    const logger = Logger.make(({ cause, message }) => void told.push(JSON.stringify([message, cause])))
-    const server = yield* answering(() => ({ status: 200, body: { not: "hidden-answer" } }))
-    server.fail({ fault: faults.status(400, envelope("invalid_grant")) })
-    server.fail({ fault: { kind: "drop" } })
-    const failed = yield* Effect.replicateEffect(failureOf(server.url), 3).pipe(
-      Effect.withTracer(tracer),
-      Effect.withTracerEnabled(true),
-      Logger.withMinimumLogLevel(LogLevel.All),
-      Effect.provide(Logger.replace(Logger.defaultLogger, logger))
-    )
-    expect(failed.map(({ _tag }) => _tag)).toEqual(["Refused", "Unknown", "Unknown"])
-    // Of each call the attributes and the failure of its span, and a line of the log that is an event of it, too.
-    expect(told.length).toBeGreaterThanOrEqual(12)
-    expect(JSON.stringify([failed, told]) + failed.map(String).join()).not.toContain("hidden")
-  })
+// Spans, too: test/observability/Trace.test.ts.
+scoped("Secrets stay out of the log and of failures", function* () {
+  const told: Array<string> = []
+  const logger = Logger.make(({ cause, message }) => void told.push(JSON.stringify([message, cause])))
+  const server = yield* answering(() => ({ status: 200, body: { not: "hidden-answer" } }))
+  server.fail({ fault: faults.status(400, envelope("invalid_grant")) })
+  server.fail({ fault: { kind: "drop" } })
+  const failed = yield* Effect.replicateEffect(failureOf(server.url), 3).pipe(
+    Logger.withMinimumLogLevel(LogLevel.All),
+    Effect.provide(Logger.replace(Logger.defaultLogger, logger))
+  )
+  expect(failed.map(({ _tag }) => _tag)).toEqual(["Refused", "Unknown", "Unknown"])
+  expect(told.length).toBeGreaterThanOrEqual(3)
+  expect(JSON.stringify([failed, told]) + failed.map(String).join()).not.toContain("hidden")
 })
