@@ -287,40 +287,23 @@ const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
     ...odd([latin1("ask_é"), ""], badSelector)
   ],
   "x-request-id": [
-    ...[7, 8, 128, 129].map(
-      (length): Shape => [
-        `${length} characters`,
-        (facts) => filled(length, word(facts).slice(4, 12)),
-        accepted
-      ]
-    ),
+    ...[7, 8, 128, 129].map((length): Shape => {
+      const value = (facts: Facts) => filled(length, word(facts).slice(4, 12))
+      return [`${length} characters`, value, accepted]
+    }),
     ["a space", (facts) => `${word(facts)} x`, accepted],
-    ["a slash", (facts) => `${word(facts)}/`, accepted],
     ["Latin-1", (facts) => `${word(facts)}\u00e9`, accepted],
-    ["a credential", `oat_${"A".repeat(43)}`, accepted],
-    ...odd(["__proto__", ""], accepted)
+    ...odd([`oat_${"A".repeat(43)}`, "__proto__", ""], accepted)
   ],
   "x-music-client-version": [
-    ...odd(["0.0.1", "0.1.0", "0.1.0-rc.1", "0.1", "v0.0.1", "0.0.1-", "0.0.1, 0.0.1", ""], accepted),
-    ...odd(["99999999999999999999.0.0", "0.0.99999999999999999999"], accepted),
-    ...[57, 58, 59].map(
-      (length): Shape => [`a pre-release of ${length}`, `0.0.0-${"a".repeat(length)}`, accepted]
-    ),
+    ...odd(["0.0.1", "0.1.0-rc.1", "0.1", "v0.0.1", "0.0.1-", "99999999999999999999.0.0", ""], accepted),
+    ...odd([`0.0.0-${"a".repeat(58)}`, `0.0.0-${"a".repeat(59)}`], accepted),
     ["a word", (facts) => `0.0.1 ${word(facts)}`, accepted]
   ],
   "x-music-source": [...odd(["cli", "CLI", "__proto__", ""], accepted), ["a word", word, accepted]],
-  "x-music-telemetry": [...odd(["on", "off", "ON", "on, on", ""], accepted), ["a word", word, accepted]],
+  "x-music-telemetry": [...odd(["on", "off", "ON", ""], accepted), ["a word", word, accepted]],
   traceparent: [
-    ...odd(
-      [
-        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
-        "-".repeat(3_000),
-        ""
-      ],
-      accepted
-    ),
+    ...odd([`00-${"0".repeat(32)}-00f067aa0ba902b7-01`, "-".repeat(3_000), ""], accepted),
     ["a word", (facts) => `00-${word(facts)}-00f067aa0ba902b7-01`, accepted]
   ],
   origin: [
@@ -332,26 +315,15 @@ const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
     ...odd(["null", ""], foreignOrigin)
   ],
   "content-type": [
-    ...odd(
-      ["application/json; charset=utf-8", 'application/json;charset="UTF-8"', "Application/JSON"],
-      accepted
+    ...["; charset=utf-8", ';charset="UTF-8"', ' ; charset="utf-8"'].map(
+      (parameter): Shape => [parameter, `application/json${parameter}`, accepted]
     ),
-    ...odd(
-      [
-        "application/json; charset=iso-8859-1",
-        "application/json; charset=utf-16",
-        "application/jsonp",
-        "xapplication/json",
-        "text/plain",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=application/json",
-        "application/vnd.api+json",
-        "application/json, application/json",
-        "application/json text/plain",
-        ""
-      ],
-      badType
+    ...["; charset=iso-8859-1", "; charset=utf-8; x=y", "p", ", application/json", " text/plain"].map(
+      (more): Shape => [`${more} after it`, `application/json${more}`, badType]
     ),
+    ...odd(["Application/JSON"], accepted),
+    ...odd(["xapplication/json", "text/plain", "application/x-www-form-urlencoded", ""], badType),
+    ...odd(["multipart/form-data; boundary=application/json", "application/vnd.api+json"], badType),
     ["another type", (facts) => `${word(facts)}/json`, badType],
     // A parameter without meaning may be refused or ignored.
     ["a parameter", (facts) => `application/json; ${word(facts)}`, open("media type")],
@@ -463,24 +435,19 @@ const headerInputs: ReadonlyArray<Input> = Object.entries(documented).flatMap(([
 /** Headers without a meaning here. */
 const extraHeaders: ReadonlyArray<readonly [string, string]> = [
   ["Cookie", "session=zqx; __proto__=1"],
-  ["Sec-GPC", "1"],
   ["Expect", "100-continue"],
   ["Expect", "200-ok"],
   ["TE", "trailers, deflate;q=0.5"],
   ["Range", "bytes=0-1"],
   ["If-None-Match", "*"],
-  ["If-Modified-Since", "Wed, 21 Oct 2015 07:28:00 GMT"],
   ["X-HTTP-Method-Override", "DELETE"],
   ["X-Original-URL", "/readyz"],
   ["__proto__", "polluted"],
   ["Accept", "application/xml"],
-  ["Accept-Encoding", "gzip;q=0, *;q=0"],
-  ["Upgrade", "h2c"],
-  ["X-Org-ID-", "acme"],
-  ["Access-Control-Request-Method", "POST"]
+  ["Upgrade", "h2c"]
 ]
 
-const connectionValues = ["close", "Close, keep-alive", "keep-alive", "Upgrade", "x-org-id, close"]
+const connectionValues = ["close", "keep-alive", "Upgrade", "x-org-id, close"]
 
 const hostOutcome =
   (count: number): Input["outcome"] =>
@@ -553,19 +520,15 @@ const notFound = refused("path", 404, "not_found")
 const paths: ReadonlyArray<readonly [string, (path: string, word: string) => string]> = [
   ["a slash before", (path) => `/${path}`],
   ["a slash after", (path) => `${path}/`],
-  ["two slashes after", (path) => `${path}//`],
   ["upper case", (path) => path.toUpperCase()],
   ["a percent code", (path) => path.replace(/.$/, (last) => `%${last.charCodeAt(0).toString(16)}`)],
   ["a coded slash", (path) => path.replace(/\/(?=[^/]+$)/, "%2F")],
-  ["a dot before", (path) => `/.${path}`],
   ["a way up before", (path, word) => `/${word}/..${path}`],
   ["a way up after", (path, word) => `${path}/../${word}`],
   ["a parameter", (path, word) => `${path};${word}`],
   ["a coded NUL", (path) => `${path}%00`],
   ["a coded header", (path) => `${path}%0d%0aX-Injected:%201`],
   ["a word", (_, word) => `/${word}`],
-  ["a word in the API", (_, word) => `/api/v1/${word}`],
-  ["__proto__", () => "/__proto__"],
   ["constructor", () => "/constructor"],
   ["3,000 characters", (path) => `${path}/${"a".repeat(3_000)}`]
 ]
@@ -795,13 +758,10 @@ const cut = (bytes: Buffer, place: number) => bytes.subarray(0, Math.floor(place
 const firstLines: ReadonlyArray<(method: string, target: string, word: string) => string> = [
   (method, target) => `${method}  ${target} HTTP/1.1`,
   (method, target) => `${method} ${target} HTTP/2.0`,
-  (method, target) => `${method} ${target} HTTP/1.2`,
   (method, target) => `${method} ${target} http/1.1`,
   (method, target) => `${method} ${target}`,
   (method, target, word) => `${method} ${target} ${word} HTTP/1.1`,
-  (method, target) => `${method} ${target}\0 HTTP/1.1`,
   (method) => `${method} /${latin1("日本")} HTTP/1.1`,
-  (_, __, word) => word,
   () => "PRI * HTTP/2.0",
   () => "\u0016\u0003\u0001\u0002\u0000"
 ]
@@ -812,12 +772,9 @@ const headerLines: ReadonlyArray<(word: string) => string> = [
   () => "X-Space : x",
   () => ": no name",
   (word) => `X-Nul: a\0${word}`,
-  (word) => `X-Bell: \u0007${word}`,
   (word) => `X-Return: a\r${word}`,
   () => " X-Folded: start",
-  () => "X-Name\u00e9: x",
-  () => "X(Paren): x",
-  () => "\u0001: x"
+  () => "X-Name\u00e9: x"
 ]
 
 const withHead = (message: Message, change: (head: string) => string): Buffer => {
@@ -948,181 +905,127 @@ type Measure = (text: string) => number
 const codePoints: Measure = (given) => [...given].length
 const utf8: Measure = (given) => Buffer.byteLength(given)
 
-/** Characters of 1 to 4 bytes of UTF-8, the last of two UTF-16 units. */
-const units: ReadonlyArray<string> = ["x", "é", "語", "𝄞"]
-const ascii: ReadonlyArray<string> = ["x"]
+const own = ({ word: make }: Facts): string => make("body")
 
 /** A text that begins with `start` where it fits, made of one character, of an exact length under a measure. */
 const textOfLength = (length: number, start: string, unit: string, measure: Measure): string => {
   const head = measure(start) <= length ? start : ""
-  const room = Math.max(0, length - measure(head))
+  const room = length - measure(head)
   const count = Math.floor(room / measure(unit))
   return head + unit.repeat(count) + "x".repeat(room - count * measure(unit))
 }
 
-interface Bound {
-  readonly call: string
-  readonly name: string
-  readonly member: string
-  readonly side: "least" | "most"
-  readonly at: number
-  readonly units: ReadonlyArray<string>
-  readonly inside: Outcome
-  readonly outside: Outcome
-  readonly value: (length: number, unit: string, facts: Facts) => unknown
-}
+/** A value of a length, made of one character. */
+type Sized = (length: number, unit: string, facts: Facts) => unknown
 
-const own = ({ word: make }: Facts): string => make("body")
-const nested = (levels: number): unknown => {
+const sized =
+  (start: (facts: Facts) => string, measure = codePoints): Sized =>
+  (length, unit, facts) =>
+    textOfLength(length, start(facts), unit, measure)
+const plain = sized(() => "")
+const inObject: Sized = (length, unit) => ({ text: textOfLength(length, "", unit, utf8) })
+const many =
+  (item: (facts: Facts, at: number) => unknown): Sized =>
+  (length, _, facts) =>
+    Array.from({ length }, (_each, at) => item(facts, at))
+const attached =
+  (measured: "name" | "content"): Sized =>
+  (length, unit, facts) => [{ name: "a.log", content: own(facts), [measured]: plain(length, unit, facts) }]
+const nested: Sized = (levels) => {
   let value: unknown = 1
   for (let level = 0; level < levels; level += 1) value = { a: value }
   return value
 }
-const list = (length: number, item: (at: number) => unknown) => Array.from({ length }, (_, at) => item(at))
-const attachment = (name: string, content: string) => [{ name, content }]
-const badToken = refused("use case", 401, "unauthenticated")
-
-const bound = (
-  call: string,
-  name: string,
-  side: Bound["side"],
-  at: number,
-  value: Bound["value"],
-  more: Partial<Bound> = {}
-): Bound => ({
-  call,
-  name,
-  member: name,
-  side,
-  at,
-  units: ascii,
-  inside: accepted,
-  outside: badShape,
-  value,
-  ...more
-})
-const message = (length: number, unit: string, facts: Facts) =>
-  textOfLength(length, own(facts), unit, codePoints)
-const named = (length: number, unit: string, facts: Facts) =>
-  attachment(textOfLength(length, "", unit, codePoints), own(facts))
-const pull = (length: number) => {
+const pull: Sized = (length) => {
   const [start, end] = ["https://github.com/harbor/", "/pull/1"]
   return `${start}${"m".repeat(length - start.length - end.length)}${end}`
 }
-const plain = (start: string) => (length: number, unit: string) =>
-  textOfLength(length, start, unit, codePoints)
-const unknownType = { units, inside: refused("use case", 404, "not_found") }
-const unknownSlt = { inside: refused("use case", 401, "slt_rejected") }
-const tooDeep = { outside: deepJson, member: "data" }
 
-const bounds: ReadonlyArray<Bound> = [
-  bound("reports.submit", "message", "least", 10, message, { units }),
-  bound("reports.submit", "message", "most", 20_000, message, { units }),
-  bound("reports.submit", "attachments", "most", 5, (length, _, facts) =>
-    list(length, (at) => ({ name: `${at}.log`, content: own(facts) }))
-  ),
-  bound("reports.submit", "attachment name", "least", 1, named, { member: "attachments", units }),
-  bound("reports.submit", "attachment name", "most", 120, named, { member: "attachments", units }),
-  bound(
-    "reports.submit",
-    "attachment content",
-    "most",
-    100_000,
-    (length, unit, facts) => attachment("a.log", textOfLength(length, own(facts), unit, codePoints)),
-    { member: "attachments", units }
-  ),
-  bound(
-    "reports.submit",
-    "context",
-    "most",
-    32_768,
-    (length, unit) => ({ text: textOfLength(length - '{"text":""}'.length, "", unit, utf8) }),
-    { units }
-  ),
-  bound("reports.submit", "pr", "most", 500, pull, { inside: refused("use case", 400, "invalid_input") }),
-  bound("reports.submit", "levels", "most", 63, nested, { ...tooDeep, member: "context" }),
-  bound("tings.send", "type", "least", 1, plain(""), unknownType),
-  bound("tings.send", "type", "most", 255, plain(""), unknownType),
-  bound(
-    "tings.send",
-    "key",
-    "most",
-    200,
-    (length, unit, facts) => textOfLength(length, `${facts.actor}/${own(facts)}`, unit, utf8),
-    { units }
-  ),
-  bound("tings.send", "levels", "most", 63, nested, tooDeep),
-  bound(
-    "tings.send",
-    "data",
-    "most",
-    261_000,
-    (length, unit) => ({ text: textOfLength(length, "", unit, utf8) }),
-    {
-      units,
-      // The fields that the service adds decide near the bound.
-      outside: open("use case")
-    }
-  ),
-  bound("telemetry.accept", "events", "least", 1, (length, _, facts) =>
-    list(length, () => ({ canary: own(facts) }))
-  ),
-  bound("telemetry.accept", "events", "most", 40, (length, _, facts) =>
-    list(length, () => ({ canary: own(facts) }))
-  ),
-  bound("telemetry.accept", "levels", "most", 61, (length) => [{ a: nested(length) }], {
-    ...tooDeep,
-    member: "events"
-  }),
-  bound("auth.login", "slt", "least", 1, plain(""), unknownSlt),
-  bound("auth.login", "slt", "most", 8_192, plain(""), unknownSlt),
-  bound("auth.refresh", "refresh_token", "most", 8_192, plain("ort_"), {
-    inside: badToken,
-    outside: badToken
-  }),
-  bound("auth.logout", "token", "most", 4_096, plain("ort_"), { outside: accepted })
+const ofUse = (status: number, code: string) => refused("use case", status, code)
+const badToken = ofUse(401, "unauthenticated")
+const badSlt = ofUse(401, "slt_rejected")
+const unknownType = ofUse(404, "not_found")
+const badValue = ofUse(400, "invalid_input")
+
+/** The member, what is bounded, the bound, a value of a length; the outcomes within it (accepted) and beyond it (the wrong shape). */
+type Bound = readonly [
+  member: string,
+  side: "least" | "most",
+  at: number,
+  value: Sized,
+  inside?: Outcome,
+  outside?: Outcome
 ]
 
-const atBounds: ReadonlyArray<BodyCase> = bounds.flatMap((row) =>
-  [row.at - 1, row.at, row.at + 1].flatMap((length) =>
-    row.units.map((unit) => ({
-      name: `${row.name} of ${length} ${unit} where the bound is ${row.at}`,
-      call: row.call,
-      member: row.member,
-      value: (facts) => row.value(length, unit, facts),
-      outcome: (row.side === "least" ? length >= row.at : length <= row.at) ? row.inside : row.outside
-    }))
+const bounds: Readonly<Record<string, ReadonlyArray<Bound>>> = {
+  "reports.submit": [
+    ["message", "least", 10, sized(own)],
+    ["message", "most", 20_000, sized(own)],
+    ["attachments", "most", 5, many((facts, at) => ({ name: `${at}.log`, content: own(facts) }))],
+    ["attachments", "least", 1, attached("name")],
+    ["attachments", "most", 120, attached("name")],
+    ["attachments", "most", 100_000, attached("content")],
+    ["context", "most", 32_768 - '{"text":""}'.length, inObject],
+    ["pr", "most", 500, pull, badValue],
+    ["context", "most", 63, nested, accepted, deepJson]
+  ],
+  "tings.send": [
+    ["type", "least", 1, plain, unknownType],
+    ["type", "most", 255, plain, unknownType],
+    ["key", "most", 200, sized((facts) => `${facts.actor}/${own(facts)}`, utf8)],
+    ["data", "most", 63, nested, accepted, deepJson],
+    // The fields that the service adds decide near the bound.
+    ["data", "most", 261_000, inObject, accepted, open("use case")]
+  ],
+  "telemetry.accept": [
+    ["events", "least", 1, many((facts) => ({ canary: own(facts) }))],
+    ["events", "most", 40, many((facts) => ({ canary: own(facts) }))],
+    ["events", "most", 61, (...given) => [{ a: nested(...given) }], accepted, deepJson]
+  ],
+  "auth.login": [
+    ["slt", "least", 1, plain, badSlt],
+    ["slt", "most", 8_192, plain, badSlt]
+  ],
+  "auth.refresh": [["refresh_token", "most", 8_192, sized(() => "ort_"), badToken, badToken]],
+  "auth.logout": [["token", "most", 4_096, sized(() => "ort_"), accepted, accepted]]
+}
+
+/** Characters of 1 to 4 bytes of UTF-8, the last of two UTF-16 units. A credential has the first only. */
+const unitsOf = (call: string): ReadonlyArray<string> =>
+  call.startsWith("auth.") ? ["x"] : ["x", "é", "語", "𝄞"]
+
+const atBounds = Object.entries(bounds).flatMap(([call, rows]) =>
+  rows.flatMap(([member, side, at, value, inside = accepted, outside = badShape]) =>
+    [at - 1, at, at + 1].flatMap((length) =>
+      unitsOf(call).map((unit): BodyCase => {
+        const outcome = (side === "least" ? length >= at : length <= at) ? inside : outside
+        const name = `${member} of ${length} ${unit} where the bound is ${at}`
+        return { name, call, member, value: (facts) => value(length, unit, facts), outcome }
+      })
+    )
   )
 )
 
 /** Values that fit the type of their member, and mean something else. */
 const otherValues: ReadonlyArray<readonly [call: string, member: string, value: Value, outcome: Outcome]> = [
-  ["tings.send", "type", "music.trigger.unknown", refused("use case", 404, "not_found")],
-  ["tings.send", "type", "constructor", refused("use case", 404, "not_found")],
-  ["tings.send", "type", "music.trigger.fired ", refused("use case", 404, "not_found")],
-  ["tings.send", "key", (facts) => `si:somebody/${own(facts)}`, refused("use case", 400, "invalid_input")],
-  [
-    "tings.send",
-    "key",
-    (facts) => `${facts.actor.toUpperCase()}/${own(facts)}`,
-    refused("use case", 400, "invalid_input")
-  ],
-  ["tings.send", "key", ({ actor }) => actor, refused("use case", 400, "invalid_input")],
+  ["tings.send", "type", "music.trigger.unknown", unknownType],
+  ["tings.send", "type", "constructor", unknownType],
+  ["tings.send", "type", "music.trigger.fired ", unknownType],
+  ["tings.send", "key", (facts) => `si:somebody/${own(facts)}`, badValue],
+  ["tings.send", "key", (facts) => `${facts.actor.toUpperCase()}/${own(facts)}`, badValue],
+  ["tings.send", "key", ({ actor }) => actor, badValue],
   ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}\u0085`, badShape],
-  ...["musicbackend", "__proto__", "constructor", "users", "musicclidaemon "].map(
-    (table) => ["telemetry.accept", "table", table, refused("use case", 400, "invalid_input")] as const
+  ...["musicbackend", "__proto__", "users", "musicclidaemon "].map(
+    (table) => ["telemetry.accept", "table", table, badValue] as const
   ),
   ...["github.com/other/music/pull/1", "example.com/harbor/music/pull/1"].map(
-    (url) => ["reports.submit", "pr", `https://${url}`, refused("use case", 400, "invalid_input")] as const
+    (url) => ["reports.submit", "pr", `https://${url}`, badValue] as const
   ),
-  ...["https://github.com/harbor/music/pull/0", "https://github.com:99999/harbor/music/pull/1"].map(
-    (url) => ["reports.submit", "pr", url, badShape] as const
-  ),
-  ...["http://github.com/harbor/music/pull/1", "javascript:alert(1)"].map(
+  ...["https://github.com/harbor/music/pull/0", "http://github.com/harbor/music/pull/1", "javascript:1"].map(
     (url) => ["reports.submit", "pr", url, badShape] as const
   ),
   ["reports.submit", "message", "\u3000\n 123456789 \t", badShape],
-  ["auth.login", "slt", (facts) => `oac_${filled(43, own(facts))}`, refused("use case", 401, "slt_rejected")],
+  ["auth.login", "slt", (facts) => `oac_${filled(43, own(facts))}`, badSlt],
   ["auth.login", "slt", "oac_ with a space", badShape],
   ["auth.refresh", "refresh_token", (facts) => `ort_${filled(43, own(facts))}`, badToken],
   ["auth.refresh", "refresh_token", ({ access }) => access, badToken],
@@ -1133,13 +1036,14 @@ const otherValues: ReadonlyArray<readonly [call: string, member: string, value: 
 
 export const bodyCases: ReadonlyArray<BodyCase> = [
   ...atBounds,
-  ...otherValues.map(
-    ([call, member, value, outcome], at): BodyCase => ({
-      name: `${member}: ${typeof value === "string" ? JSON.stringify(value) : `another, ${at}`}`,
+  ...otherValues.map(([call, member, value, outcome], at): BodyCase => {
+    const name = `${member}: ${typeof value === "string" ? JSON.stringify(value) : `another, ${at}`}`
+    return {
+      name,
       call,
       member,
       value: (facts) => (typeof value === "string" ? value : value(facts)),
       outcome
-    })
-  )
+    }
+  })
 ]
