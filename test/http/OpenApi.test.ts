@@ -87,12 +87,6 @@ describe("The OpenAPI document", () => {
       }
     }
   )
-
-  it.scoped("is served as JSON", function* () {
-    const answer = yield* (yield* inMemory()).send({ path: "/openapi.json" })
-    expect([answer.status, answer.headers["content-type"]]).toEqual([200, "application/json"])
-    expect(json(answer)).toEqual(JSON.parse(JSON.stringify(document)))
-  })
 })
 
 /** Headers of the document that are not sent: the plane selector, the opt-out and the origin. */

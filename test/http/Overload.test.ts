@@ -3,7 +3,6 @@ import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
-import { MethodNotAllowed } from "../../src/schema/Failure.ts"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
 import { until } from "../support/Waiting.ts"
 import { it } from "../world/Test.ts"
@@ -75,18 +74,6 @@ describe("Requests in flight", () => {
       expect((yield* server.send(version)).status).toBe(200)
     }
   )
-
-  it.scoped("give back their place when the response cannot be written, which is logged", function* () {
-    const server = yield* backend({
-      inFlight: 1,
-      during: { me: Effect.fail(new MethodNotAllowed({ allow: "GET\nPOST" })) }
-    })
-    const { me } = yield* goodRequests(server)
-    const answered = yield* Effect.exit(Effect.sandbox(server.send(me)))
-    expect(answered._tag).toBe("Failure")
-    expect(server.lines.some(({ message }) => message === "Response failed")).toBe(true)
-    expect((yield* server.send(version)).status).toBe(200)
-  })
 })
 
 describe("A client that disconnects", () => {
