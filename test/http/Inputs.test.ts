@@ -218,17 +218,16 @@ const byName = (name: string): Input => {
   if (found === undefined) throw new Error(name)
   return found
 }
-const size = (name: string, step: "declared length" | "size", framing: Message["framing"]): Input => ({
-  name,
-  parts: [],
-  outcome: refused(step, 413, "payload_too_large"),
-  change: (message) => ({
+const long = (name: string, step: "declared length" | "size", framing: Message["framing"]): Input => {
+  const surplus = Buffer.alloc(600_000, " ")
+  const change = ({ body = Buffer.of(), ...message }: Message) => ({
     ...message,
     framing,
-    body: Buffer.concat([message.body ?? Buffer.of(), Buffer.alloc(600_000, " ")]),
+    body: Buffer.concat([body, surplus]),
     last: true
   })
-})
+  return { name, parts: [], outcome: refused(step, 413, "payload_too_large"), change }
+}
 
 /** A fault of every check, in the order of docs/api.md ("Order of checks"). */
 const faults: ReadonlyArray<Input | readonly [Condition, status: number, code: string]> = [
@@ -238,12 +237,12 @@ const faults: ReadonlyArray<Input | readonly [Condition, status: number, code: s
   ["draining", 503, "shutting_down"],
   ["overloaded", 503, "overloaded"],
   byName('content-type: "text/plain"'),
-  size("too long", "declared length", { kind: "raw", lines: ["Content-Length: 600000"], bytes: Buffer.of() }),
+  long("too long", "declared length", { kind: "raw", lines: ["Content-Length: 600000"], bytes: Buffer.of() }),
   byName("idempotency-key: 15 characters"),
   byName("authorization: 27 characters"),
   byName('x-org-id: "ACME"'),
   byName('x-testing-environment-key: ""'),
-  size("too long in chunks", "size", { kind: "chunked", extension: "", trailer: "" }),
+  long("too long in chunks", "size", { kind: "chunked", extension: "", trailer: "" }),
   byName("body: a byte order mark"),
   byName('body: {"constructor":{"prototype":{}}}'),
   ["limited", 429, "rate_limited"],

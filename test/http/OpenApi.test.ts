@@ -18,7 +18,7 @@ import {
   parametersOf,
   type RealAnswer
 } from "./Documented.ts"
-import { bounds, inMemory, json } from "./support.ts"
+import { bounds } from "./support.ts"
 
 const document = freshDocument()
 const calls = callsOf(document)
@@ -125,6 +125,8 @@ describe("The examples of the document", () => {
         text
       )
     const answers: Array<RealAnswer> = []
+    const served: unknown = yield* Effect.promise(async () => (await fetch(`${base}/openapi.json`)).json())
+    expect(served).toEqual(document)
     // In an order in which each call succeeds: a refresh spends the session that the others use.
     const last = ["auth.refresh", "auth.logout"]
     const first = ["auth.login"]

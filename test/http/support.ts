@@ -76,7 +76,7 @@ export interface Sent {
   readonly headers?: Readonly<Record<string, string | ReadonlyArray<string>>>
   readonly body?: string
   /** On a socket only: chunks instead of a declared length. */
-  readonly chunks?: ReadonlyArray<string | Uint8Array>
+  readonly chunks?: ReadonlyArray<string>
   /** In memory only: the address of the client. */
   readonly from?: string
 }
@@ -121,14 +121,16 @@ const recorder = (lines: Array<LogLine>) =>
     })
   })
 
-class Inside extends Context.Tag("test/http/Inside")<
-  Inside,
-  {
-    readonly drain: Context.Tag.Service<Drain>
-    readonly events: BackendTelemetry
-    readonly sessions: Sessions
-  }
->() {}
+class Inside extends Context.Tag("test/http/Inside")<Inside, Effect.Effect.Success<typeof insides>>() {}
+const insides = Effect.all({ drain: Drain, events: BackendTelemetry, sessions: Sessions })
+
+const prepared: RequestInfo = {
+  requestId: "prepared",
+  source: "unknown",
+  recording: false,
+  clientNetwork: "192.0.2.99",
+  deadlineAt: Number.POSITIVE_INFINITY
+}
 
 const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
   Effect.gen(function* () {
@@ -155,10 +157,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
       spyOn(Webhooks, watch),
       spyOn(Readiness, watch)
     )
-    const inside = Layer.effect(
-      Inside,
-      Effect.all({ drain: Drain, events: BackendTelemetry, sessions: Sessions })
-    )
+    const inside = Layer.effect(Inside, insides)
     const stores = options.stores ?? (yield* Layer.build(TestStore.layer))
     const store = Context.get(stores, Store)
     const settings = testSettings({
@@ -197,22 +196,14 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
 
     let keys = 0
     /** A session of a person, made past the HTTP server. */
-    const login = (actor = "si:deejay", from = "192.0.2.99") =>
+    const login = (actor = "si:deejay") =>
       Effect.suspend(() => {
         keys += 1
         const slt = upstreams.iam.controls.mintSlt(production, { appId: "music", actor })
-        return sessions.login(Production(), {
-          slt: Redacted.make(slt),
-          key: Redacted.make(`prepared-key-${String(keys).padStart(8, "0")}`)
-        })
+        const key = `prepared-key-${String(keys).padStart(8, "0")}`
+        return sessions.login(Production(), { slt: Redacted.make(slt), key: Redacted.make(key) })
       }).pipe(
-        Effect.provideService(RequestContext, {
-          requestId: "prepared",
-          source: "unknown",
-          recording: false,
-          clientNetwork: from,
-          deadlineAt: Number.POSITIVE_INFINITY
-        }),
+        Effect.provideService(RequestContext, prepared),
         Logger.withMinimumLogLevel(LogLevel.None),
         Effect.orDie
       )
@@ -247,24 +238,13 @@ export interface Backend extends Omit<Effect.Effect.Success<ReturnType<typeof ma
 }
 
 /** Sends on a connection of its own. */
-const sendTo = (port: number, { chunks, ...sent }: Sent): Effect.Effect<Answer> =>
+const sendTo = (port: number, sent: Sent): Effect.Effect<Answer> =>
   Effect.acquireUseRelease(
     Effect.promise(() => RawConnection.open(port)),
     (connection) =>
       Effect.promise(async () => {
-        const headers = {
-          ...(chunks === undefined ? {} : { "transfer-encoding": "chunked" }),
-          ...sent.headers
-        }
-        const method = methodOf({ ...sent, ...(chunks === undefined ? {} : { chunks }) })
-        const parts = (chunks ?? []).map((chunk) => Buffer.from(chunk)).filter(({ length }) => length > 0)
-        const framed = [
-          ...parts.map((part) => [`${part.length.toString(16)}\r\n`, part, "\r\n"]),
-          ["0\r\n\r\n"]
-        ]
-        const body = chunks === undefined ? [] : framed.flat().map((part) => Buffer.from(part))
-        const bytes = Buffer.concat([Buffer.from(textOf({ ...sent, headers, method })), ...body])
-        const { answers, fault } = await connection.exchange({ pieces: [bytes], methods: [method] })
+        const pieces = [Buffer.from(textOf(sent))]
+        const { answers, fault } = await connection.exchange({ pieces, methods: [methodOf(sent)] })
         const [answer] = answers
         if (answer === undefined) throw new Error(fault ?? "no answer")
         return { ...answer, headers: Object.fromEntries(answer.headers), text: answer.body.toString() }
@@ -340,17 +320,21 @@ export const requestLines = ({ lines }: Pick<Backend, "lines">): ReadonlyArray<L
   lines.filter(({ message }) => message === "Request")
 
 /** The bytes of a request. */
-export const textOf = ({ body = "", headers = {}, method = "GET", path }: Sent): string => {
-  const hasLength = body === "" || "content-length" in headers
-  const given = {
-    host: "a",
-    ...(hasLength ? {} : { "content-length": `${Buffer.byteLength(body)}` }),
-    ...headers
-  }
-  const lines = Object.entries(given).flatMap(([name, values]) =>
+export const textOf = ({ headers = {}, ...sent }: Sent): string => {
+  const { body = "", chunks } = sent
+  const framing =
+    chunks !== undefined
+      ? { "transfer-encoding": "chunked" }
+      : body === ""
+        ? {}
+        : { "content-length": `${Buffer.byteLength(body)}` }
+  const lines = Object.entries({ host: "a", ...framing, ...headers }).flatMap(([name, values]) =>
     [values].flat().map((value) => `${name}: ${value}`)
   )
-  return [`${method} ${path} HTTP/1.1`, ...lines, "", body].join("\r\n")
+  const filled = chunks?.filter((chunk) => chunk !== "") ?? []
+  const written = filled.map((chunk) => `${Buffer.byteLength(chunk).toString(16)}\r\n${chunk}\r\n`)
+  const content = chunks === undefined ? body : `${written.join("")}0\r\n\r\n`
+  return [`${methodOf(sent)} ${sent.path} HTTP/1.1`, ...lines, "", content].join("\r\n")
 }
 
 /** Writes bytes on a socket of its own and reads until the server closes it. */
@@ -382,17 +366,13 @@ export const makeGate = Effect.gen(function* () {
   const entered = yield* Deferred.make<void>()
   const released = yield* Deferred.make<void>()
   const state = { finished: false, interrupted: false }
+  const note = (end: keyof typeof state) => () =>
+    Effect.sync(() => {
+      state[end] = true
+    })
   const body = Effect.zipRight(Deferred.succeed(entered, undefined), Deferred.await(released)).pipe(
-    Effect.tap(() =>
-      Effect.sync(() => {
-        state.finished = true
-      })
-    ),
-    Effect.onInterrupt(() =>
-      Effect.sync(() => {
-        state.interrupted = true
-      })
-    )
+    Effect.tap(note("finished")),
+    Effect.onInterrupt(note("interrupted"))
   )
   return { entered: Deferred.await(entered), release: Deferred.succeed(released, undefined), body, state }
 })
