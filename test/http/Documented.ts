@@ -1,5 +1,4 @@
 /** The published document, and a check of real answers against its schemas. */
-import { createConfig, lintFromString } from "@redocly/openapi-core"
 import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import type { CallName } from "./support.ts"
 
@@ -70,29 +69,3 @@ export const parametersOf = ({ components }: Document, { parameters }: Call): Re
 
 /** The last part of an operation's id. */
 export const nameOf = (id: string): CallName => id.replace(/.*\./, "") as CallName
-
-export interface RealAnswer {
-  readonly operationId: string
-  readonly status: number
-  readonly name: string
-  readonly body: unknown
-}
-
-/**
- * The problems of real answers under the document's own schemas. Each answer replaces an example, so the linter that
- * checks examples checks it. Fields that the schema does not name are problems too.
- */
-export const misfits = async (answers: ReadonlyArray<RealAnswer>): Promise<ReadonlyArray<string>> => {
-  const document = freshDocument()
-  const calls = callsOf(document)
-  const undocumented: Array<string> = []
-  for (const { operationId, status, name, body } of answers) {
-    const call = calls.find((each) => each.operationId === operationId)
-    const media = call?.responses[String(status)]?.content?.["application/json"]
-    if (media === undefined) undocumented.push(`${operationId} ${status} ${name}: is not documented`)
-    else media.examples = { ...media.examples, [name]: { value: body } }
-  }
-  const config = await createConfig({ rules: { "no-invalid-media-type-examples": "error" } })
-  const problems = await lintFromString({ source: JSON.stringify(document), config })
-  return [...undocumented, ...problems.map(({ message, location }) => `${location[0]?.pointer}: ${message}`)]
-}

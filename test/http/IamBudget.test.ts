@@ -32,8 +32,6 @@ const prepare = ({ iam, ...settings }: SettingsOverrides = {}) =>
     const slt = (actor = "si:deejay") => upstreams.iam.controls.mintSlt(production, { appId: "music", actor })
     const login = (from: string, actor?: string) =>
       Effect.map(ask(from, requests.login(slt(actor))), tokensOf)
-    // The catalogue is fetched in parallel with the first login, and cached.
-    const calls = () => upstreams.seen.filter(({ path }) => !path.includes("/obo-access/")).length
     /** Sends unknown tokens until one is rate limited; how many were not. */
     const countGuesses = (most: number) =>
       Effect.gen(function* () {
@@ -42,7 +40,7 @@ const prepare = ({ iam, ...settings }: SettingsOverrides = {}) =>
             return at
         return most
       })
-    return { ...server, ask, calls, countGuesses, login, outcome, slt }
+    return { ...server, ask, countGuesses, login, outcome, slt }
   })
 
 describe("The budget of calls to IAM", () => {
@@ -63,51 +61,6 @@ describe("The budget of calls to IAM", () => {
     yield* TestClock.adjust("1 seconds")
     expect(yield* outcome(stranger, me)).toBe(200)
     expect(upstreams.seen.filter(({ status }) => status === 429)).toEqual([])
-  })
-
-  it.scoped("does not pay twice for a refused refresh token; its address can still log in", function* () {
-    const { calls, login, outcome } = yield* prepare()
-    const { refresh_token } = yield* login(stranger)
-    const refresh = Effect.suspend(() => outcome(stranger, requests.refresh(refresh_token)))
-    expect(yield* refresh).toBe(200)
-    const before = calls()
-    for (let at = 0; at < 12; at += 1) {
-      expect(yield* refresh).toBe("unauthenticated")
-      yield* TestClock.adjust("5 seconds")
-    }
-    expect(calls() - before).toBe(1)
-    for (const actor of ["si:lyra", "si:deejay"])
-      expect(yield* outcome(stranger, requests.me((yield* login(stranger, actor)).access_token))).toBe(200)
-    for (const [seconds, called] of [
-      [539, 0],
-      [1, 1]
-    ] as const) {
-      yield* TestClock.adjust(`${seconds} seconds`)
-      const again = calls()
-      expect([yield* refresh, calls() - again]).toEqual(["unauthenticated", called])
-    }
-  })
-
-  it.scoped("answers what it knows to be refused also when newcomers have used their share", function* () {
-    const { calls, login, outcome, slt } = yield* prepare({ iam: { callsPerMinute: 10 } })
-    const strangers = (from: string, at: number) =>
-      Effect.all([
-        outcome(from, requests.me(strange("oat", at))),
-        outcome(from, requests.refresh(strange("ort", at))),
-        outcome(from, requests.testing(strange("ask", at)))
-      ])
-    const verdicts = ["unauthenticated", "unauthenticated", "testing_secret_invalid"]
-    expect(yield* strangers(stranger, 1)).toEqual(verdicts)
-    for (let at = 2; at < 10; at += 1) yield* strangers(`198.51.100.${at}`, at)
-    expect(yield* strangers(stranger, 99)).toEqual(["rate_limited", "rate_limited", "rate_limited"])
-    const before = calls()
-    expect([yield* strangers(stranger, 1), calls()]).toEqual([verdicts, before])
-    // A login has precedence over unknown tokens, except from a network with a refused login.
-    expect(yield* outcome(stranger, requests.login(slt()))).toBe(200)
-    expect(yield* outcome(neighbour, requests.login("nonsense"))).toBe("slt_rejected")
-    expect(yield* outcome(neighbour, requests.login(slt()))).toBe("rate_limited")
-    yield* TestClock.adjust("1 minutes")
-    yield* login(neighbour)
   })
 
   it.scoped("gives an address 8 more calls after six refused credentials", function* () {

@@ -299,35 +299,27 @@ single.scoped(
 const attachment = { name: "a", content: "b" }
 const message = "x".repeat(10)
 
+const unknown = "is not a known field"
+const hidden = "(name not shown)"
+
 /** Bodies that do not fit: the call, the body, and all problems by path. */
 const misfits: ReadonlyArray<readonly [CallName, unknown, Readonly<Record<string, string>>]> = [
   ["login", {}, { slt: "is missing" }],
-  ["login", { slt: "a", for: canary }, { for: "is not a known field" }],
-  ["login", { slt: "a", [`oat_${canary.repeat(3)}`]: 1 }, { "(name not shown)": "is not a known field" }],
-  ["login", { slt: "a", "\u001b[31mred": 1 }, { "(name not shown)": "is not a known field" }],
-  ["login", { slt: "a", ["x".repeat(64)]: 1 }, { ["x".repeat(64)]: "is not a known field" }],
-  ["login", { slt: "a", ["x".repeat(65)]: 1 }, { "(name not shown)": "is not a known field" }],
+  ["login", { slt: "a", for: canary }, { for: unknown }],
+  ["login", { slt: "a", [`oat_${canary.repeat(3)}`]: 1, "\u001b[31mred": 1 }, { [hidden]: unknown }],
+  ["login", { slt: "a", ["x".repeat(64)]: 1 }, { ["x".repeat(64)]: unknown }],
+  ["login", { slt: "a", ["x".repeat(65)]: 1 }, { [hidden]: unknown }],
   ["login", { slt: `${canary} ` }, { slt: "must be 1 to 8192 visible ASCII characters" }],
-  ["login", { slt: [canary] }, { slt: "must be a string" }],
   ["refresh", { refresh_token: null }, { refresh_token: "must be a string" }],
   ["subscribe", [], { body: "must be an object" }],
   ["send", { type: "", key: "k", data: [] }, { type: "must be 1 to 255", data: "must be any JSON object" }],
-  [
-    "send",
-    { type: 1, for: "a", org_id: "b" },
-    { for: "known field", org_id: "known field", type: "a string", key: "is missing", data: "is missing" }
-  ],
+  ["send", { type: 1, for: "a", data: {} }, { for: unknown, type: "a string", key: "is missing" }],
   ["accept", { table: canary, events: [] }, { events: "must hold 1 to 40 events" }],
   ["accept", { table: "t", events: canary }, { events: "must be an array" }],
   ["accept", { table: "t", events: [{}, canary] }, { "events.1": "must be an object" }],
-  ["submit", { message: `  ${"x".repeat(9)} ` }, { message: "10 to 20,000 characters after trimming" }],
-  ["submit", { message, pr: canary }, { pr: "must be the https URL of a pull request" }],
+  ["submit", { message: "  short ", pr: canary }, { message: "10 to 20,000", pr: "URL of a pull request" }],
   ["submit", { message, attachments: Array(6).fill(attachment) }, { attachments: "at most 5 item(s)" }],
-  [
-    "submit",
-    { message, attachments: [{ ...attachment, size: canary }] },
-    { "attachments.0.size": "is not a known field" }
-  ]
+  ["submit", { message, attachments: [{ ...attachment, size: canary }] }, { "attachments.0.size": unknown }]
 ]
 
 sharing(sharedInMemory())("A body", (it) => {
@@ -423,14 +415,5 @@ sharing(sharedInMemory())("The selector of a testing plane", (it) => {
     }
     const recorded = (yield* server.recorded).map(({ context }) => context.route ?? "webhook")
     expect(new Set(recorded)).toEqual(new Set(["/api/v1/version", "webhook", "/webhook"]))
-  })
-
-  it.effect("that is unknown, or another's, is refused", function* () {
-    const server = yield* shared
-    const { environment, production } = server.upstreams.seeded
-    for (const secret of [environment.rootKey, environment.tingSecret, production.musicSecret]) {
-      const headers = { "x-testing-environment-key": secret }
-      expect(outcomeOf(yield* server.send({ path: "/api/v1/iam", headers }))).toBe("testing_secret_invalid")
-    }
   })
 })

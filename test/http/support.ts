@@ -38,6 +38,7 @@ import * as SimulatedTables from "../support/SimulatedTables.ts"
 import { type SettingsOverrides, testSettings } from "../support/Settings.ts"
 import * as TestStore from "../support/TestStore.ts"
 import { start, withoutDelivery } from "../support/UseCaseLayers.ts"
+import { until } from "../support/Waiting.ts"
 import type { Answer } from "../world/Driver.ts"
 import { RawConnection } from "../world/RawHttp.ts"
 import { iamUrl, makeUpstreams, tingUrl } from "./Upstreams.ts"
@@ -337,17 +338,6 @@ export const textOf = ({ headers = {}, ...sent }: Sent): string => {
   return [`${methodOf(sent)} ${sent.path} HTTP/1.1`, ...lines, "", content].join("\r\n")
 }
 
-/** Writes bytes on a socket of its own and reads until the server closes it. */
-export const raw = ({ port }: { readonly port: number }, text: string | Uint8Array): Effect.Effect<string> =>
-  Effect.async((resume) => {
-    const socket = connect(port, "127.0.0.1", () => socket.write(text))
-    const received: Array<Buffer> = []
-    socket.on("data", (part) => received.push(part))
-    socket.on("error", () => {})
-    socket.on("close", () => resume(Effect.succeed(Buffer.concat(received).toString("utf8"))))
-    return Effect.sync(() => socket.destroy())
-  })
-
 /** An answer read by `raw`. */
 export const parseRaw = (text: string): Answer => {
   const [head = "", ...rest] = text.split("\r\n\r\n")
@@ -378,11 +368,11 @@ export const makeGate = Effect.gen(function* () {
 })
 
 /** A connection for bytes of the test's choice, which keeps what it receives. */
-export const openPeer = (port: number, text: string) =>
+export const openPeer = (port: number, text: string | Uint8Array, allowHalfOpen = true) =>
   Effect.acquireRelease(
     Effect.sync(() => {
       const received = { text: "", closed: false }
-      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true })
+      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen })
       socket.write(text)
       socket.on("data", (part) => {
         received.text += part.toString()
@@ -402,6 +392,17 @@ export const openPeer = (port: number, text: string) =>
       }
     }),
     ({ socket }) => Effect.sync(() => socket.destroy())
+  )
+
+/** Writes bytes on a socket of its own and reads until the server closes it. */
+export const raw = ({ port }: { readonly port: number }, text: string | Uint8Array): Effect.Effect<string> =>
+  Effect.scoped(
+    Effect.flatMap(openPeer(port, text, false), (peer) =>
+      Effect.map(
+        until(() => peer.socket.closed),
+        () => peer.text()
+      )
+    )
   )
 
 export const jsonHeaders = { "content-type": "application/json" }
@@ -480,16 +481,11 @@ export const goodRequests = ({ login, upstreams }: Pick<Backend, "login" | "upst
     } satisfies Record<string, Sent>
   })
 
+const { report: submit, small, telemetry: accept, ting: send, webhook: receive } = bodyLimits
 /** Calls with a body, and its bound in bytes. */
 export const bounds = {
-  login: bodyLimits.small,
-  refresh: bodyLimits.small,
-  logout: bodyLimits.small,
-  subscribe: bodyLimits.small,
-  send: bodyLimits.ting,
-  submit: bodyLimits.report,
-  accept: bodyLimits.telemetry,
-  receive: bodyLimits.webhook
+  ...{ login: small, refresh: small, logout: small, subscribe: small },
+  ...{ send, submit, accept, receive }
 } as const
 export const withKeys: ReadonlyArray<CallName> = ["login", "refresh", "logout", "submit"]
 export const withPlane: ReadonlyArray<CallName> = ["iam", "accept", ...withKeys, "me", "subscribe", "send"]

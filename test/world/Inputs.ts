@@ -854,7 +854,7 @@ export const headInputs: ReadonlyArray<Input> = [...headerInputs, ...otherHeader
 
 // Values of the body
 
-/** One member of a valid body in another form. */
+/** One member of a valid body in another form. What fits the schema, and what does not, is in test/schema/Requests.test.ts. */
 export interface BodyCase {
   readonly name: string
   /** The operation id. */
@@ -864,45 +864,8 @@ export interface BodyCase {
   readonly outcome: Outcome
 }
 
-type Measure = (text: string) => number
-const codePoints: Measure = (given) => [...given].length
-const utf8: Measure = (given) => Buffer.byteLength(given)
-
 const own = ({ word: make }: Facts): string => make("body")
-
-/** A text that begins with `start` where it fits, made of one character, of an exact length under a measure. */
-const textOfLength = (length: number, start: string, unit: string, measure: Measure): string => {
-  const head = measure(start) <= length ? start : ""
-  const room = length - measure(head)
-  const count = Math.floor(room / measure(unit))
-  return head + unit.repeat(count) + "x".repeat(room - count * measure(unit))
-}
-
-/** A value of a length, made of one character. */
-type Sized = (length: number, unit: string, facts: Facts) => unknown
-
-const sized =
-  (start: (facts: Facts) => string, measure = codePoints): Sized =>
-  (length, unit, facts) =>
-    textOfLength(length, start(facts), unit, measure)
-const plain = sized(() => "")
-const inObject: Sized = (length, unit) => ({ text: textOfLength(length, "", unit, utf8) })
-const many =
-  (item: (facts: Facts, at: number) => unknown): Sized =>
-  (length, _, facts) =>
-    Array.from({ length }, (_each, at) => item(facts, at))
-const attached =
-  (measured: "name" | "content"): Sized =>
-  (length, unit, facts) => [{ name: "a.log", content: own(facts), [measured]: plain(length, unit, facts) }]
-const nested: Sized = (levels) => {
-  let value: unknown = 1
-  for (let level = 0; level < levels; level += 1) value = { a: value }
-  return value
-}
-const pull: Sized = (length) => {
-  const [start, end] = ["https://github.com/harbor/", "/pull/1"]
-  return `${start}${"m".repeat(length - start.length - end.length)}${end}`
-}
+const nested = (levels: number): unknown => (levels === 0 ? 1 : { a: nested(levels - 1) })
 
 const ofUse = (status: number, code: string) => refused("use case", status, code)
 const badToken = ofUse(401, "unauthenticated")
@@ -910,103 +873,54 @@ const badSlt = ofUse(401, "slt_rejected")
 const unknownType = ofUse(404, "not_found")
 const badValue = ofUse(400, "invalid_input")
 
-/** The member, what is bounded, the bound, a value of a length; the outcomes within it (accepted) and beyond it (the wrong shape). */
-type Bound = readonly [
-  member: string,
-  side: "least" | "most",
-  at: number,
-  value: Sized,
-  inside?: Outcome,
-  outside?: Outcome
-]
+/** The call, the member, its name, a value, the outcome. */
+type Row = readonly [call: string, member: string, value: Value | object, outcome: Outcome]
 
-const bounds: Readonly<Record<string, ReadonlyArray<Bound>>> = {
-  "reports.submit": [
-    ["message", "least", 10, sized(own)],
-    ["message", "most", 20_000, sized(own)],
-    ["attachments", "most", 5, many((facts, at) => ({ name: `${at}.log`, content: own(facts) }))],
-    ["attachments", "least", 1, attached("name")],
-    ["attachments", "most", 120, attached("name")],
-    ["attachments", "most", 100_000, attached("content")],
-    ["context", "most", 32_768 - '{"text":""}'.length, inObject],
-    ["pr", "most", 500, pull, badValue],
-    ["context", "most", 63, nested, accepted, deepJson]
-  ],
-  "tings.send": [
-    ["type", "least", 1, plain, unknownType],
-    ["type", "most", 255, plain, unknownType],
-    ["key", "most", 200, sized((facts) => `${facts.actor}/${own(facts)}`, utf8)],
-    ["data", "most", 63, nested, accepted, deepJson],
-    // The fields that the service adds decide near the bound.
-    ["data", "most", 261_000, inObject, accepted, open("use case")]
-  ],
-  "telemetry.accept": [
-    ["events", "least", 1, many((facts) => ({ canary: own(facts) }))],
-    ["events", "most", 40, many((facts) => ({ canary: own(facts) }))],
-    ["events", "most", 61, (...given) => [{ a: nested(...given) }], accepted, deepJson]
-  ],
-  "auth.login": [
-    ["slt", "least", 1, plain, badSlt],
-    ["slt", "most", 8_192, plain, badSlt]
-  ],
-  "auth.refresh": [["refresh_token", "most", 8_192, sized(() => "ort_"), badToken, badToken]],
-  "auth.logout": [["token", "most", 4_096, sized(() => "ort_"), accepted, accepted]]
-}
-
-/** Characters of 1 to 4 bytes of UTF-8, the last of two UTF-16 units. A credential has the first only. */
-const unitsOf = (call: string): ReadonlyArray<string> =>
-  call.startsWith("auth.") ? ["x"] : ["x", "é", "語", "𝄞"]
-
-const atBounds = Object.entries(bounds).flatMap(([call, rows]) =>
-  rows.flatMap(([member, side, at, value, inside = accepted, outside = badShape]) =>
-    [at - 1, at, at + 1].flatMap((length) =>
-      unitsOf(call).map((unit): BodyCase => {
-        const outcome = (side === "least" ? length >= at : length <= at) ? inside : outside
-        const name = `${member} of ${length} ${unit} where the bound is ${at}`
-        return { name, call, member, value: (facts) => value(length, unit, facts), outcome }
-      })
-    )
-  )
-)
-
-/** Values that fit the type of their member, and mean something else. */
-const otherValues: ReadonlyArray<readonly [call: string, member: string, value: Value, outcome: Outcome]> = [
-  ["tings.send", "type", "music.trigger.unknown", unknownType],
-  ["tings.send", "type", "constructor", unknownType],
-  ["tings.send", "type", "music.trigger.fired ", unknownType],
+const rows: ReadonlyArray<Row> = [
+  ...["music.trigger.unknown", "constructor", "music.trigger.fired ", "t".repeat(255)].map(
+    (type): Row => ["tings.send", "type", type, unknownType]
+  ),
   ["tings.send", "key", (facts) => `si:somebody/${own(facts)}`, badValue],
   ["tings.send", "key", (facts) => `${facts.actor.toUpperCase()}/${own(facts)}`, badValue],
   ["tings.send", "key", ({ actor }) => actor, badValue],
-  ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}\u0085`, badShape],
+  ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}`.padEnd(200, "k"), accepted],
+  ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}`.padEnd(201, "k"), badShape],
+  ["tings.send", "data", { text: "x".repeat(260_000) }, accepted],
   ...["musicbackend", "__proto__", "users", "musicclidaemon "].map(
-    (table) => ["telemetry.accept", "table", table, badValue] as const
+    (table): Row => ["telemetry.accept", "table", table, badValue]
   ),
   ...["github.com/other/music/pull/1", "example.com/harbor/music/pull/1"].map(
-    (url) => ["reports.submit", "pr", `https://${url}`, badValue] as const
+    (url): Row => ["reports.submit", "pr", `https://${url}`, badValue]
   ),
-  ...["https://github.com/harbor/music/pull/0", "http://github.com/harbor/music/pull/1", "javascript:1"].map(
-    (url) => ["reports.submit", "pr", url, badShape] as const
-  ),
+  ["reports.submit", "pr", "javascript:alert(1)", badShape],
   ["reports.submit", "message", "\u3000\n 123456789 \t", badShape],
+  ["reports.submit", "message", (facts) => own(facts) + "𝄞".repeat(15_000), accepted],
+  ["reports.submit", "message", (facts) => own(facts).padEnd(40_001, "x"), badShape],
   ["auth.login", "slt", (facts) => `oac_${filled(43, own(facts))}`, badSlt],
   ["auth.login", "slt", "oac_ with a space", badShape],
   ["auth.refresh", "refresh_token", (facts) => `ort_${filled(43, own(facts))}`, badToken],
   ["auth.refresh", "refresh_token", ({ access }) => access, badToken],
   ["auth.refresh", "refresh_token", "", badToken],
   ["auth.logout", "token", "", accepted],
-  ["auth.logout", "token", (facts) => `oat_${filled(43, own(facts))}`, accepted]
+  ["auth.logout", "token", (facts) => `oat_${filled(43, own(facts))}`, accepted],
+  ...(
+    [
+      ["reports.submit", "context", 63],
+      ["tings.send", "data", 63],
+      ["telemetry.accept", "events", 62]
+    ] as const
+  ).flatMap(([call, member, most]) =>
+    [most, most + 1].map((levels): Row => {
+      const value = member === "events" ? [nested(levels)] : (nested(levels) as object)
+      return [call, member, value, levels === most ? accepted : deepJson]
+    })
+  )
 ]
 
-export const bodyCases: ReadonlyArray<BodyCase> = [
-  ...atBounds,
-  ...otherValues.map(([call, member, value, outcome], at): BodyCase => {
-    const name = `${member}: ${typeof value === "string" ? JSON.stringify(value) : `another, ${at}`}`
-    return {
-      name,
-      call,
-      member,
-      value: (facts) => (typeof value === "string" ? value : value(facts)),
-      outcome
-    }
-  })
-]
+export const bodyCases: ReadonlyArray<BodyCase> = rows.map(([call, member, given, outcome], at) => ({
+  name: `${member}: value ${at}`,
+  call,
+  member,
+  value: (facts) => (typeof given === "function" ? given(facts) : given),
+  outcome
+}))

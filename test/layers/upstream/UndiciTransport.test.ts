@@ -92,18 +92,4 @@ describe("A request of the connection pool", () => {
     expect([...waiting.deliveries, ...running.deliveries]).toEqual([])
     expect([waiting.deadlines(), running.deadlines()]).toEqual([0, 0])
   })
-
-  it("ignores informational responses and joins repeated headers", () => {
-    const { data, deadlines, deliveries, end, respond, start } = begin()
-    start()
-    respond(103, { link: "</early>" })
-    respond(200, { link: ["<a>", "<b>"] })
-    data("12345")
-    data("67890")
-    end()
-    expect(deliveries).toEqual([
-      { _tag: "Answered", status: 200, headers: { link: "<a>, <b>" }, body: Buffer.from("1234567890") }
-    ])
-    expect(deadlines()).toBe(0)
-  })
 })
