@@ -82,29 +82,18 @@ sharing(sharedInMemory({ settings: { minCli } }))("X-Music-Client-Version", (it)
   it.effect("concerns every response under /api/v1, and no other response", function* () {
     const server = yield* shared
     const good = yield* goodRequests(server)
-    const sent: ReadonlyArray<readonly [Sent, number]> = [
-      [good.version, 200],
-      [good.logout, 204],
-      [{ ...good.version, method: "HEAD" }, 200],
-      [{ ...good.version, method: "OPTIONS" }, 204],
-      [{ path: "/api/v1/auth/me" }, 401],
-      [{ path: "/api/v1/nope" }, 404],
-      [{ path: good.login.path }, 405],
-      [{ ...good.login, body: "{" }, 400],
-      [good.healthz, 200],
-      [good.receive, 200],
-      [{ path: "/openapi.json" }, 200],
-      [{ path: "/docs" }, 200],
-      [{ path: "/nope" }, 404]
+    const sent: ReadonlyArray<Sent> = [
+      ...Object.values(good),
+      ...["HEAD", "OPTIONS"].map((method) => ({ ...good.version, method })),
+      ...["/api/v1/auth/me", "/api/v1/nope", good.login.path, "/openapi.json", "/docs", "/nope"].map(
+        (path) => ({ path })
+      ),
+      { ...good.login, body: "{" }
     ]
-    for (const [one, status] of sent) {
-      const answer = yield* server.send(withHeaders({ "x-music-client-version": "1.1.9" })(one))
+    for (const one of sent) {
+      const { headers } = yield* server.send(withHeaders({ "x-music-client-version": "1.1.9" })(one))
       const expected = one.path.startsWith("/api/v1/") ? minCli : undefined
-      expect([one.path, answer.status, answer.headers["x-music-min-cli"]]).toEqual([
-        one.path,
-        status,
-        expected
-      ])
+      expect([one.path, headers["x-music-min-cli"]]).toEqual([one.path, expected])
     }
   })
 })
