@@ -5,12 +5,10 @@ import * as Effect from "effect/Effect"
 import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { placeholders } from "../../src/http/openapi/Examples.ts"
-import { failureStatus } from "../../src/schema/Envelope.ts"
-import { type FailureCode, failureClasses, failureTable } from "../../src/schema/Failure.ts"
+import { failureTable } from "../../src/schema/Failure.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { it } from "../world/Test.ts"
-import { type Call, callsOf, freshDocument, nameOf, parametersOf } from "./Documented.ts"
-import { bounds } from "./support.ts"
+import { type Call, callsOf, freshDocument, parametersOf } from "./Documented.ts"
 
 const document = freshDocument()
 const calls = callsOf(document)
@@ -42,43 +40,6 @@ describe("The OpenAPI document", () => {
     // It belongs to no call.
     expect(Object.keys(failureTable).filter((code) => !named.has(code))).toEqual(["method_not_allowed"])
   })
-
-  it.each(calls.map((each) => [each.operationId, each] as const))(
-    "describes %s: its parameters, bound and headers",
-    (id, call) => {
-      const { path, requestBody, responses } = call
-      const bound = bounds[nameOf(id) as keyof typeof bounds] ?? 0
-      expect(requestBody?.["x-max-bytes"] ?? 0).toBe(bound)
-      const versioned = path.startsWith("/api/v1/")
-      const parameters = parametersOf(document, call)
-      for (const { description, name, schema } of parameters)
-        expect([name, description, schema.examples?.length]).toEqual([name, expect.stringMatching(/\w/), 1])
-      expect(parameters.some(({ name }) => name === "X-Music-Client-Version")).toBe(versioned)
-      for (const [status, { content, description, headers }] of Object.entries(responses)) {
-        const listed = Object.keys(content?.["application/json"].examples ?? {}) as ReadonlyArray<FailureCode>
-        // A request counts before its bearer is checked; the webhook counts only its forged deliveries.
-        const counts = path === "/webhook" ? status === "429" : "429" in responses
-        const failed = Number(status) >= 400
-        const wanted = {
-          "X-Request-Id": true,
-          "X-Music-Min-Cli": versioned,
-          RateLimit: counts,
-          "RateLimit-Policy": counts,
-          "Retry-After": status === "429" || status === "503" || listed.includes("idempotency_in_progress"),
-          "WWW-Authenticate": listed.includes("unauthenticated"),
-          ...(failed ? {} : { "Cache-Control": id.startsWith("auth.") })
-        }
-        const present = Object.keys(wanted).map((name) => [name, name in headers])
-        expect([status, Object.fromEntries(present)]).toEqual([status, wanted])
-        for (const code of failed ? listed : [])
-          expect([code, failureStatus(new failureClasses[code]({})), description]).toEqual([
-            code,
-            Number(status),
-            expect.stringContaining(code)
-          ])
-      }
-    }
-  )
 })
 
 /** Headers of the document that are not sent: the plane selector, the opt-out and the origin. */

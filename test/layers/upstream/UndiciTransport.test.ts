@@ -9,41 +9,27 @@ const begin = () => {
   const aborts: Array<Error> = []
   let handler: Undici.Dispatcher.DispatchHandler = {}
   let deadlines = 0
+  const none = { pause: () => {}, resume: () => {} }
   const controller: Undici.Dispatcher.DispatchController = {
-    aborted: false,
-    paused: false,
-    reason: null,
-    abort: (reason) => void aborts.push(reason),
-    pause: () => {},
-    resume: () => {}
+    ...{ aborted: false, paused: false, reason: null, ...none },
+    abort: (reason) => void aborts.push(reason)
   }
-  const send = makeSend(
-    {
-      dispatch: (_, given) => {
-        handler = given
-        return true
-      }
-    },
-    {
-      add: () => {
-        deadlines += 1
-        return () => {
-          deadlines -= 1
-        }
-      }
+  const dispatch = (_: unknown, given: Undici.Dispatcher.DispatchHandler) => {
+    handler = given
+    return true
+  }
+  const add = () => {
+    deadlines += 1
+    return () => {
+      deadlines -= 1
     }
-  )
-  const cancel = send(
-    {
-      origin: "http://iam.example",
-      path: "/",
-      method: "GET",
-      headers: {},
-      body: undefined,
-      maxResponseBytes: 10,
-      deadlineAt: 0
-    },
-    (delivery) => void deliveries.push(delivery)
+  }
+  const request = { origin: "http://iam.example", path: "/", method: "GET", headers: {} } as const
+  const cancel = makeSend({ dispatch }, { add })(
+    { ...request, body: undefined, maxResponseBytes: 10, deadlineAt: 0 },
+    (delivery) => {
+      deliveries.push(delivery)
+    }
   )
   return {
     deliveries,
@@ -51,9 +37,7 @@ const begin = () => {
     cancel,
     deadlines: () => deadlines,
     start: () => handler.onRequestStart?.(controller, undefined),
-    respond: (status: number, headers = {}) => handler.onResponseStart?.(controller, status, headers),
-    data: (text: string) => handler.onResponseData?.(controller, Buffer.from(text)),
-    end: () => handler.onResponseEnd?.(controller, {}),
+    respond: (status: number) => handler.onResponseStart?.(controller, status, {}),
     fail: (code: string) => handler.onResponseError?.(controller, Object.assign(new Error(), { code }))
   }
 }
