@@ -248,7 +248,6 @@ const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
     ["8189 characters", bearerOf(8_189), badBearer],
     ["another token", bearerOf(43), deadBearer],
     ["a character more", ({ access }) => `Bearer ${access}.`, deadBearer],
-    ["a character less", ({ access }) => `Bearer ${access.slice(0, -1)}`, deadBearer],
     ["a refresh token", ofLength(40, "Bearer ort_"), badBearer],
     ["another scheme", (facts) => `Basic ${Buffer.from(`a:${word(facts)}`).toString("base64")}`, badScheme],
     ["UTF-8", (facts) => latin1(`Bearer oat_${filled(40, word(facts))}é`), badBearer],
@@ -280,17 +279,12 @@ const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
     ...odd([latin1("ask_é"), ""], badSelector)
   ],
   "x-request-id": [
-    ...[7, 8, 128, 129].map((length): Shape => {
-      const value = (facts: Facts) => filled(length, word(facts).slice(4, 12))
-      return [`${length} characters`, value, accepted]
-    }),
-    ["a space", (facts) => `${word(facts)} x`, accepted],
+    ["8 characters", (facts) => word(facts).padEnd(12, "k").slice(4, 12), accepted],
     ["Latin-1", (facts) => `${word(facts)}\u00e9`, accepted],
-    ...odd([`oat_${"A".repeat(43)}`, "__proto__", ""], accepted)
+    ...odd(["x".repeat(128), "x".repeat(129), `oat_${"A".repeat(43)}`, "__proto__", ""], accepted)
   ],
   "x-music-client-version": [
-    ...odd(["0.0.1", "0.1.0-rc.1", "0.1", "v0.0.1", "0.0.1-", "99999999999999999999.0.0", ""], accepted),
-    ...odd([`0.0.0-${"a".repeat(58)}`, `0.0.0-${"a".repeat(59)}`], accepted),
+    ...odd(["0.0.1", "0.1.0-rc.1", "v0.0.1", "99999999999999999999.0.0", ""], accepted),
     ["a word", (facts) => `0.0.1 ${word(facts)}`, accepted]
   ],
   "x-music-source": [...odd(["cli", "CLI", "__proto__", ""], accepted), ["a word", word, accepted]],
@@ -301,7 +295,6 @@ const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
   ],
   origin: [
     ["a path", ({ webOrigin }) => `${webOrigin}/`, foreignOrigin],
-    ["upper case", ({ webOrigin }) => webOrigin.toUpperCase(), foreignOrigin],
     ["a longer host", ({ webOrigin }) => `${webOrigin}.evil.example`, foreignOrigin],
     ["another host", (facts) => `http://${word(facts)}.example`, foreignOrigin],
     ["two in one", ({ webOrigin }) => `${webOrigin}, ${webOrigin}`, foreignOrigin],
@@ -427,12 +420,10 @@ const extraHeaders: ReadonlyArray<readonly [string, string]> = [
   ["Expect", "100-continue"],
   ["Expect", "200-ok"],
   ["TE", "trailers, deflate;q=0.5"],
-  ["Range", "bytes=0-1"],
   ["If-None-Match", "*"],
   ["X-HTTP-Method-Override", "DELETE"],
   ["X-Original-URL", "/readyz"],
   ["__proto__", "polluted"],
-  ["Accept", "application/xml"],
   ["Upgrade", "h2c"]
 ]
 
@@ -573,17 +564,7 @@ export const lineInputs: ReadonlyArray<Input> = [
   ...["http://127.0.0.1", "HTTP://evil.example:80", "https://127.0.0.1"].map((origin) =>
     line(`target at ${origin}`, accepted, ({ target }) => ({ target: origin + target }))
   ),
-  line("target with a user", open("transport"), ({ target }) => ({
-    target: `http://user@127.0.0.1${target}`,
-    last: true,
-    halfClose: true
-  })),
-  line("HTTP/1.0", accepted, () => ({ version: "1.0", last: true })),
-  line("HTTP/1.0 without a Host", accepted, (message) => ({
-    ...withHeader(message, "Host"),
-    version: "1.0",
-    last: true
-  }))
+  line("HTTP/1.0", accepted, () => ({ version: "1.0", last: true }))
 ]
 
 // Bytes of the body
@@ -643,11 +624,7 @@ export const bodyInputs: ReadonlyArray<Input> = [
   text("white space around", accepted, (body) =>
     Buffer.concat([Buffer.from(" \r\n\t"), body, Buffer.from("\n \t\r")])
   ),
-  text("a vertical tab before", badJson, (body) => Buffer.concat([bytesOf(0x0b), body])),
   text("a trailing comma", badJson, (body) => Buffer.from(body.toString().replace(/}$/, ",}"))),
-  text("single quotes", badJson, (body) =>
-    body.includes('"') ? Buffer.from(body.toString().replaceAll('"', "'")) : undefined
-  ),
   text("cut short", badJson, (body, { place }) =>
     body.subarray(0, 1 + Math.floor(place * (body.length - 1.01)))
   ),
@@ -716,8 +693,8 @@ const frame = (
 })
 
 const perhaps = open("transport")
-const raw = (lines: ReadonlyArray<string>, bytes: Buffer): Pick<Message, "framing"> => ({
-  framing: { kind: "raw", lines, bytes }
+const raw = (lines: ReadonlyArray<string>, bytes: Buffer) => ({
+  framing: { kind: "raw", lines, bytes } as const
 })
 const oneChunk = (body: Buffer, size = body.length.toString(16)): Buffer =>
   Buffer.concat([Buffer.from(`${size}${crlf}`), body, Buffer.from(`${crlf}0${crlf}${crlf}`)])
@@ -743,22 +720,6 @@ const withHead = (message: Message, change: (head: string) => string): Buffer =>
   return Buffer.concat([Buffer.from(head, "latin1"), bytes.subarray(end)])
 }
 
-/** A body without its end: the lines of its framing, and what is sent of it. */
-const cuts: ReadonlyArray<
-  readonly [
-    name: string,
-    lines: (length: number, place: number) => ReadonlyArray<string>,
-    change: (body: Buffer, place: number) => Buffer
-  ]
-> = [
-  [
-    "a length that is too long",
-    (length, place) => lengthOf(length + 1 + Math.floor(place * 50)),
-    (body) => body
-  ],
-  ["a body cut short", (length) => lengthOf(length), cut],
-  ["a chunk cut short", () => chunkedLine, (body, place) => cut(oneChunk(body), place)]
-]
 const lengthOf = (length: number) => [`Content-Length: ${length}`]
 
 const twoFramings: ReadonlyArray<readonly [string, (length: number) => ReadonlyArray<string>]> = [
@@ -783,11 +744,12 @@ export const frameInputs: ReadonlyArray<Input> = [
   frame("chunks with long extensions", perhaps, () => ({
     framing: { kind: "chunked", extension: `;${"x".repeat(500)}`, trailer: "" }
   })),
-  ...cuts.map(([name, lines, change]) =>
-    frame(`${name}, then the end`, perhaps, (_, body, { place }) => ({
-      ...raw(lines(body.length, place), change(body, place)),
-      halfClose: true
-    }))
+  ...["a body", "a chunk"].map((name) =>
+    frame(`${name} cut short, then the end`, perhaps, (_, body, { place }) => {
+      const whole = name === "a body" ? raw(lengthOf(body.length), body) : raw(chunkedLine, oneChunk(body))
+      const { bytes, lines } = whole.framing
+      return { ...raw(lines, cut(bytes, place)), halfClose: true }
+    })
   ),
   frame("a length that is too short", perhaps, (_, body, { place }) =>
     raw([`Content-Length: ${cut(body, place).length}`], body)
@@ -837,11 +799,6 @@ export const frameInputs: ReadonlyArray<Input> = [
   frame("empty lines before", accepted, (message) => ({
     verbatim: Buffer.concat([Buffer.from("\r\n\r\n"), writeMessage(message)])
   })),
-  frame("random bytes", perhaps, (_, __, { place }) => {
-    const random = (_each: unknown, at: number) => Math.floor(place * 1e9 + at * at * 7_919) % 256
-    const bytes = Array.from({ length: 1 + Math.floor(place * 300) }, random)
-    return { verbatim: Buffer.from(bytes), halfClose: true }
-  }),
   frame("a byte of the request changed", perhaps, (message, _, { place }) => {
     const bytes = Buffer.from(writeMessage(message))
     const at = Math.floor(place * bytes.length)

@@ -2,8 +2,6 @@ import type { ServerResponse } from "node:http"
 import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as Logger from "effect/Logger"
-import * as LogLevel from "effect/LogLevel"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -274,20 +272,4 @@ describe("An answer is bounded in bytes", () => {
     const atLimit = yield* rawServer((_, response) => write(response, [ofLength(largestAnswer)]))
     expect(yield* askOf(atLimit.url)).toEqual({ ok: true })
   })
-})
-
-// Spans, too: test/observability/Trace.test.ts.
-scoped("Secrets stay out of the log and of failures", function* () {
-  const told: Array<string> = []
-  const logger = Logger.make(({ cause, message }) => void told.push(JSON.stringify([message, cause])))
-  const server = yield* answering(() => ({ status: 200, body: { not: "hidden-answer" } }))
-  server.fail({ fault: faults.status(400, envelope("invalid_grant")) })
-  server.fail({ fault: { kind: "drop" } })
-  const failed = yield* Effect.replicateEffect(failureOf(server.url), 3).pipe(
-    Logger.withMinimumLogLevel(LogLevel.All),
-    Effect.provide(Logger.replace(Logger.defaultLogger, logger))
-  )
-  expect(failed.map(({ _tag }) => _tag)).toEqual(["Refused", "Unknown", "Unknown"])
-  expect(told.length).toBeGreaterThanOrEqual(3)
-  expect(JSON.stringify([failed, told]) + failed.map(String).join()).not.toContain("hidden")
 })
