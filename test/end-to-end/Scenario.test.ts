@@ -5,10 +5,8 @@ import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { StepFailed } from "../../sandbox/HttpExchange.ts"
 import { makeScenario } from "../../sandbox/Scenario.ts"
-import { faults } from "../../sandbox/upstreams/Simulator.ts"
-import { runScenario } from "../../sandbox/ScenarioRunner.ts"
 import { rawQuery } from "../layers/store/Stores.ts"
-import { keptConsole, startTestSandbox } from "../support/Sandbox.ts"
+import { startTestSandbox } from "../support/Sandbox.ts"
 
 describe("The scenario, against the real server over HTTP", () => {
   it.scopedLive(
@@ -36,19 +34,4 @@ describe("The scenario, against the real server over HTTP", () => {
       ])
     }
   )
-
-  it.scopedLive("a failed step ends the run, and shows its request and response", function* () {
-    const { world, base } = yield* startTestSandbox
-    world.iam.fail({
-      path: "/api/v1/app-auth/tokens",
-      times: Number.POSITIVE_INFINITY,
-      fault: faults.status(400, { error: { code: "invalid_grant", message: "refused" } })
-    })
-    const { console, lines } = keptConsole()
-    expect(yield* Effect.withConsole(runScenario(world, base), console)).toBe(false)
-    const printed = lines.join("\n")
-    for (const part of [`> POST ${base}/api/v1/auth/login`, "< 401", "slt_rejected"])
-      expect(printed).toContain(part)
-    expect(printed).not.toContain("ask who I am")
-  })
 })

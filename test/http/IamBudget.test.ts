@@ -102,16 +102,6 @@ describe("The budget of calls to IAM", () => {
     expect(yield* off.outcome(stranger, requests.login(off.slt()))).toBe(200)
   })
 
-  it.scoped("does not count a call that never reached IAM", function* () {
-    const { outcome, upstreams } = yield* prepare({ iam: { callsPerMinute: 10 } })
-    upstreams.fail({ fault: { kind: "unsent" } })
-    // Three attempts each: more than the share of newcomers, and more than the whole budget.
-    for (let at = 0; at < 4; at += 1) {
-      const answer = outcome(neighbour, requests.me(strange("oat", at)))
-      expect(yield* advanceClockDuring(answer)).toBe("dependency_unavailable")
-    }
-  })
-
   it.scoped(
     "spends no token while the introspection fails, serves the first request after it, and pauses for IAM's 429",
     function* () {

@@ -323,16 +323,11 @@ const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
   "x-silicon-iam-event-id": odd(["01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e", ""], badSignature),
   "x-silicon-iam-timestamp": [
     ["400 s ago", ({ now }) => String(now - 400), badSignature],
-    ["in 400 s", ({ now }) => String(now + 400), badSignature],
     ["a zero before", ({ now }) => `0${now}`, badSignature],
-    ["a fraction", ({ now }) => `${now}.0`, badSignature],
     ...odd(["1e9", "-1", ""], badSignature)
   ],
-  "x-silicon-iam-key-version": odd(["0", "2", "01", "1.0", "1e0", ""], badSignature),
-  "x-silicon-iam-signature": [
-    ...odd([`v1=${"0".repeat(64)}`, `v1=${"0".repeat(63)}`, `v2=${"0".repeat(64)}`], badSignature),
-    ...odd([`v1=${"é".repeat(64)}`, ""], badSignature)
-  ]
+  "x-silicon-iam-key-version": odd(["0", "2", "01", "1e0", ""], badSignature),
+  "x-silicon-iam-signature": odd([`v1=${"0".repeat(64)}`, `v1=${"é".repeat(64)}`, ""], badSignature)
 }
 
 interface Documented {

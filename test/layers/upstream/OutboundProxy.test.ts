@@ -29,7 +29,6 @@ const ways: ReadonlyArray<readonly [entry: string, url: string, way: string]> = 
   ["none.example", "https://127.0.0.1.example", "https"],
   ["iam.example", "https://iam.example", "direct"],
   ["IAM.example", "https://iam.EXAMPLE", "direct"],
-  ["iam.example", "https://eu.iam.example", "direct"],
   [".iam.example", "https://iam.example", "direct"],
   ["*.iam.example", "https://eu.iam.example", "direct"],
   ["iam.example", "https://notiam.example", "https"],
@@ -38,10 +37,8 @@ const ways: ReadonlyArray<readonly [entry: string, url: string, way: string]> = 
   ["10.0.0.0/8", "https://10.1.2.3", "direct"],
   ["10.0.0.0/8", "https://11.1.2.3", "https"],
   ["10.0.0.0/99", "https://10.1.2.3", "https"],
-  ["10.1.2.3", "https://10.1.2.3:8443", "direct"],
   ["fd00::/8", "https://[fd00::1]", "direct"],
   ["[fd00::]/8", "https://[fd00::1]", "direct"],
-  ["[fd00::]/8", "https://iam.example", "https"],
   ["[fd00::]/8", "https://[fe80::1]", "https"],
   ["[fd00::1]:443", "https://[fd00::1]", "direct"],
   ["*", "https://iam.example", "direct"]

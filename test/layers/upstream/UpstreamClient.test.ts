@@ -72,13 +72,8 @@ const failures: ReadonlyArray<readonly [name: string, Reply, wanted: object]> = 
     "a refusal has the code and all fields of the envelope",
     { status: 409, body: envelope("idempotency_in_progress"), headers: { "retry-after": "3" } },
     {
-      _tag: "Refused",
-      dependency: "ting",
-      status: 409,
-      code: "idempotency_in_progress",
-      requestId: "req-1",
-      retryAfterSeconds: 3,
-      answeredAt: 1_790_331_330_000
+      ...{ _tag: "Refused", dependency: "ting", status: 409, code: "idempotency_in_progress" },
+      ...{ requestId: "req-1", retryAfterSeconds: 3, answeredAt: 1_790_331_330_000 }
     }
   ],
   [
@@ -86,9 +81,9 @@ const failures: ReadonlyArray<readonly [name: string, Reply, wanted: object]> = 
     {
       status: 403,
       body: { error: { code: "forbidden", message: "no" } },
-      headers: { "x-request-id": "0199a0c4-5e2b" }
+      headers: { "x-request-id": "id-2" }
     },
-    { _tag: "Refused", requestId: "0199a0c4-5e2b" }
+    { _tag: "Refused", requestId: "id-2" }
   ],
   [
     "a 503 does not say that nothing was done; its seconds are kept",
