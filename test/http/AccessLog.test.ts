@@ -73,7 +73,11 @@ describe("The log line of a request", () => {
         { ...good.receive, body: "{}" },
         { status: 401, plane: "unverified" }
       ],
-      [withHeaders({ "x-music-client-version": "secret" })(good.version), { source: "unknown" }]
+      [withHeaders({ "x-music-client-version": "secret" })(good.version), { source: "unknown" }],
+      ...(["daemon", "web", "CLI"] as const).map((source): readonly [Sent, object] => [
+        withHeaders({ "x-music-source": source })(good.version),
+        { source: source === "CLI" ? "unknown" : source }
+      ])
     ]
     for (const [one, fields, level] of sent) {
       server.lines.length = 0
@@ -92,7 +96,6 @@ describe("The log line of a request", () => {
 
 /** Trusted proxies, the peer, what it forwards, and the address as it is logged, which is as the limits count it. */
 const addresses: ReadonlyArray<readonly [string, string, string | undefined, string | undefined]> = [
-  ["", "203.0.113.9", undefined, "203.0.113.9"],
   ["", "203.0.113.9", "10.0.0.1", "203.0.113.9"],
   ["10.0.0.0/8", "203.0.113.9", "198.51.100.1", "203.0.113.9"],
   ["10.0.0.0/8", "10.0.0.2", "192.0.2.7, 198.51.100.1, 10.0.0.3", "198.51.100.1"],

@@ -13,7 +13,6 @@ const close = "Connection: close\r\n\r\n"
 /** Bytes behind a request, the status, and the path of `details.fields`. */
 const refused = [
   ["garbage\r\n\r\n", "400"],
-  ["\u0016\u0003\u0001\u0002\u0000\u0001", "400"],
   ["CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "404"],
   [`${get}X: ${"x".repeat(17_000)}\r\n\r\n`, "431"],
   [`${webhookHead("1.1")}${chunked}zz\r\n`, "400"],

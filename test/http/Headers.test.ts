@@ -30,16 +30,6 @@ sharing(sharedInMemory())("Headers about the caller", (it) => {
     expect((yield* server.recorded).length).toBe(allowing.length)
   })
 
-  it.effect("X-Music-Source is cli, daemon or web, or unknown", function* () {
-    const server = yield* shared
-    const { logout } = yield* goodRequests(server)
-    for (const source of ["cli", "daemon", "web", "CLI", "", "robot", ["cli", "web"], undefined]) {
-      yield* server.send(withHeaders({ "x-music-source": source })(logout))
-      const known = ["cli", "daemon", "web"].find((name) => name === source) ?? "unknown"
-      expect([source, server.reached.at(-1)?.info.source]).toEqual([source, known])
-    }
-  })
-
   it.effect("X-Request-Id is kept when it is well-formed and no credential", function* () {
     const server = yield* shared
     const { logout } = yield* goodRequests(server)

@@ -35,7 +35,6 @@ const ways: ReadonlyArray<readonly [entry: string, url: string, way: string]> = 
   ["iam.example:443", "https://iam.example", "direct"],
   ["iam.example:8443", "https://iam.example", "https"],
   ["10.0.0.0/8", "https://10.1.2.3", "direct"],
-  ["10.0.0.0/8", "https://11.1.2.3", "https"],
   ["10.0.0.0/99", "https://10.1.2.3", "https"],
   ["fd00::/8", "https://[fd00::1]", "direct"],
   ["[fd00::]/8", "https://[fd00::1]", "direct"],
