@@ -485,7 +485,7 @@ const paths: ReadonlyArray<readonly [string, (path: string, word: string) => str
   ["a slash after", (path) => `${path}/`],
   ["upper case", (path) => path.toUpperCase()],
   ["a percent code", (path) => path.replace(/.$/, (last) => `%${last.charCodeAt(0).toString(16)}`)],
-  ["a coded slash", (path) => path.replace(/\/(?=[^/]+$)/, "%2F")],
+  ["a coded slash", (path) => path.replace(/(?<=.)\/(?=[^/]+$)/, "%2F")],
   ["a way up before", (path, word) => `/${word}/..${path}`],
   ["a way up after", (path, word) => `${path}/../${word}`],
   ["a parameter", (path, word) => `${path};${word}`],
