@@ -51,18 +51,24 @@ const login = (base: string, slt: string) =>
   })
 
 describe("The process", () => {
-  it.scopedLive("names its build in the log and the metrics, as the command line does", function* () {
-    const { server: process_ } = yield* running("build.sqlite", [process.execPath, ...server], {
-      MUSIC_ADMIN_BIND: "127.0.0.1:0"
+  it.scopedLive("says at its start its build, and what is misspelt", function* () {
+    const { server: process_ } = yield* running("build.sqlite", undefined, {
+      MUSIC_ADMIN_BIND: "127.0.0.1:0",
+      MUSIC_RATE_LIMITS: "hidden",
+      // Of a client.
+      MUSIC_URL: "hidden"
     })
-    const shown = execFileSync(process.execPath, ["dist/cli.js", "version"], {
-      cwd: root,
-      encoding: "utf8"
-    })
+    const command = [process.execPath, ["dist/cli.js", "version"], { cwd: root, encoding: "utf8" }] as const
+    const shown = execFileSync(...command)
     const [, version, build] = /^(\S+) \(build ([0-9a-f]{12})\)\n$/.exec(shown) ?? []
     const [, url = ""] = yield* Effect.promise(() => process_.says(/"Metrics served".*?"url":"(http:[^"]+)"/))
-    expect(process_.output()).toContain(`"Starting","version":"${version}","build":"${build}"`)
+    const output = process_.output()
+    expect(output).toContain(`"Starting","version":"${version}","build":"${build}"`)
     expect((yield* call(url)).text).toContain(`music_build_info{version="${version}",build="${build}"} 1`)
+    const warnings = output.split("\n").filter((line) => line.includes('"level":"warn"'))
+    const wanted = "MUSIC_RATE_LIMITS is not a setting; did you mean MUSIC_RATE_LIMIT?"
+    expect(warnings).toEqual([expect.stringContaining(wanted)])
+    expect(output).not.toContain("hidden")
   })
 
   it.live("lists all bad settings at once, without their values, and exits with 78", () =>
@@ -72,12 +78,7 @@ describe("The process", () => {
         MUSIC_TING_URL: "http://hidden.example",
         MUSIC_IAM_APP_SECRET: "ask_hidden",
         MUSIC_IAM_WEBHOOK_SECRET_FILE: join(folder, "absent"),
-        MUSIC_DATABASE_URL: "postgres://music:hid#den@db.example/music",
-        MUSIC_WEB_ORIGINS: "https://a.example,https://b.example/hidden,https://c.example",
-        MUSIC_TRUSTED_PROXIES: "10.0.0.0/8, 10.1.0.0/16, hidden.example",
-        MUSIC_TING_TYPES: "music.trigger.fired,hidden",
-        OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318",
-        OTEL_EXPORTER_OTLP_HEADERS: "a=b,hidden"
+        MUSIC_DATABASE_URL: "postgres://music:hid#den@db.example/music"
       })
       expect((await ended).code).toBe(78)
       const problems = [
@@ -86,42 +87,15 @@ describe("The process", () => {
         ["MUSIC_IAM_APP_SECRET", "must be ask_ and 43 characters"],
         ["MUSIC_IAM_URL", "is required"],
         ["MUSIC_IAM_WEBHOOK_SECRET", "the file of MUSIC_IAM_WEBHOOK_SECRET_FILE does not exist"],
-        ["MUSIC_TING_TYPES", "entry 2 does not fit"],
-        ["MUSIC_TING_URL", "must be an https URL"],
-        ["MUSIC_TRUSTED_PROXIES", "entry 3 does not fit"],
-        ["MUSIC_WEB_ORIGINS", "entry 2 does not fit"],
-        ["OTEL_EXPORTER_OTLP_HEADERS", "entry 2 does not fit"]
+        ["MUSIC_TING_URL", "must be an https URL"]
       ] as const
       const lines = output().trim().split("\n").sort()
-      expect(lines.map((line) => line.split(": ").slice(0, 2).join(": "))).toEqual(
-        problems.map(([name]) => `music-backend: ${name}`)
-      )
+      const said = problems.map(([name]) => expect.stringContaining(`music-backend: ${name}: `))
+      expect(lines).toEqual(said)
       for (const [at, [, reason]] of problems.entries()) expect(lines[at]).toContain(reason)
       expect(output()).not.toMatch(/hid(?:#|den)/)
     })
   )
-
-  it.scopedLive("warns of misspelt settings at its start, and not of a client's variables", function* () {
-    const { server: process_ } = yield* running("misspelt.sqlite", [process.execPath, ...server], {
-      MUSIC_RATE_LIMITS: "hidden",
-      MUSIC_BIND_FILE: "hidden",
-      MUSIC_FAVOURITE_COLOUR_OF_ALL: "hidden",
-      MUSIC_TEST_APP_SECRET: "hidden",
-      MUSIC_URL: "hidden",
-      MUSIC_TABLES_URLS: ""
-    })
-    const warnings = process_
-      .output()
-      .split("\n")
-      .filter((line) => line.includes('"level":"warn"'))
-      .map((line) => JSON.parse(line) as { readonly message: string })
-    expect(warnings.map(({ message }) => message)).toEqual([
-      "MUSIC_BIND_FILE has no effect: only secrets are read from files",
-      "MUSIC_FAVOURITE_COLOUR_OF_ALL is not a setting",
-      "MUSIC_RATE_LIMITS is not a setting; did you mean MUSIC_RATE_LIMIT?"
-    ])
-    expect(process_.output()).not.toContain("hidden")
-  })
 
   it.scopedLive(
     "counts a repeated signal as the same one, and ends at once at a second one a second later",

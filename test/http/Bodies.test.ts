@@ -4,35 +4,33 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as TestClock from "effect/TestClock"
 import { bodiesArriving, httpRequestsInFlight } from "../../src/services/Metrics.ts"
-import { eventually, settle, until } from "../support/Waiting.ts"
+import { eventually, until } from "../support/Waiting.ts"
 import { it, sharing } from "../world/Test.ts"
-import { bounds } from "./Inputs.ts"
+import type { Answer } from "../world/Driver.ts"
 import {
-  type Answer,
   backend,
-  type CallName,
+  bounds,
   goodRequests,
   openPeer,
   outcomeOf,
   type Sent,
   shared,
-  textOf,
   sharedOnSocket,
-  used,
+  textOf,
   withHeaders
 } from "./support.ts"
 
 const inChunks = (body: string): ReadonlyArray<string> => {
   const size = Math.ceil(body.length / 7)
-  return Array.from({ length: 7 }, (_, at) => body.slice(at * size, (at + 1) * size)).filter(
-    (part) => part !== ""
-  )
+  return Array.from({ length: 7 }, (_, at) => body.slice(at * size, (at + 1) * size))
 }
 
-const expectTooLarge = (answer: Answer) => {
-  expect([outcomeOf(answer), answer.headers.connection]).toEqual(["payload_too_large", "close"])
-  expect(answer.headers["x-request-id"]).toBeDefined()
-}
+const expectTooLarge = ({ headers, ...answer }: Answer) =>
+  expect([outcomeOf({ headers, ...answer }), headers.connection, headers["x-request-id"]]).toEqual([
+    "payload_too_large",
+    "close",
+    expect.any(String)
+  ])
 
 sharing(sharedOnSocket())("A body", (it) => {
   it.effect(
@@ -48,15 +46,13 @@ sharing(sharedOnSocket())("A body", (it) => {
           const declared = yield* server.send({ ...sent, body: whole })
           const chunked = yield* server.send({ ...sent, chunks: inChunks(whole) })
           if (more === 1) {
-            expectTooLarge(declared)
-            expectTooLarge(chunked)
+            for (const answer of [declared, chunked]) expectTooLarge(answer)
             expect([name, server.reached]).toEqual([name, []])
             continue
           }
           // A padded delivery is one whose signature fails.
           const status = name === "receive" ? 401 : name === "logout" || name === "accept" ? 204 : 200
           expect([name, declared.status, chunked.status]).toEqual([name, status, status])
-          expect([name, used(server).filter((one) => one !== "authenticate").length]).toEqual([name, 2])
         }
       }
     }
@@ -83,48 +79,37 @@ sharing(sharedOnSocket())("A body", (it) => {
     const server = yield* shared
     const { receive } = yield* goodRequests(server)
     const { body, ...sent } = receive
-    expect(
-      (yield* server.send({ ...sent, chunks: [...Buffer.from(body)].map((byte) => Buffer.of(byte)) })).status
-    ).toBe(200)
+    expect((yield* server.send({ ...sent, chunks: [...body] })).status).toBe(200)
     expect(server.reached.at(-1)?.useCase).toBe("receive")
     for (const changed of [`${body} `, body.replace("{", "{ ")])
-      expect(outcomeOf(yield* server.send({ ...receive, body: changed }))).toBe("webhook_signature_invalid")
-    // Neither may be read as the other: each header is sent once.
-    const twice = withHeaders({ "x-silicon-iam-event-id": ["a", "b"] })(receive)
-    expect(outcomeOf(yield* server.send(twice))).toBe("webhook_signature_invalid")
+      expect(outcomeOf(yield* server.send({ ...sent, body: changed }))).toBe("webhook_signature_invalid")
   })
 
-  it.effect("may be empty only of a subscription: with and without a length, and in no chunks", function* () {
+  it.effect("may be empty only of a subscription, however its length is said", function* () {
     const server = yield* shared
     const good = yield* goodRequests(server)
-    for (const name of ["login", "subscribe"] as const)
-      for (const [headers, chunks] of [
-        [{ "content-type": undefined }, undefined],
-        [{}, undefined],
-        [{ "content-length": "0", "content-type": undefined }, undefined],
-        [{ "transfer-encoding": "chunked" }, []],
-        ...(name === "login"
-          ? []
-          : [[{ "transfer-encoding": "chunked", "content-type": undefined }, []] as const])
-      ] as const) {
-        const { body: _, ...sent } = good[name]
-        const empty = withHeaders(headers)({ ...sent, ...(chunks === undefined ? {} : { chunks }) })
-        const answer = yield* server.send(empty)
-        expect([name, headers, outcomeOf(answer)]).toEqual([
-          name,
-          headers,
-          name === "login" ? "invalid_input" : 200
-        ])
-      }
-    for (const body of [" ", "null", "[]"])
-      expect(outcomeOf(yield* server.send({ ...good.subscribe, body }))).toBe("invalid_input")
-    const untyped = withHeaders({ "content-type": undefined })({
-      ...good.subscribe,
-      body: "",
-      chunks: ["{}"]
-    })
-    const { body: _, ...typeless } = untyped
-    expect(outcomeOf(yield* server.send(typeless))).toBe("unsupported_media_type")
+    const chunked = { "transfer-encoding": "chunked" }
+    const untyped = { "content-type": undefined }
+    type Headers = Readonly<Record<string, string | undefined>>
+    const rows: ReadonlyArray<
+      readonly ["login" | "subscribe", Headers, ReadonlyArray<string> | undefined, outcome: number | string]
+    > = [
+      ["login", untyped, undefined, "invalid_input"],
+      ["login", { "content-length": "0", ...untyped }, undefined, "invalid_input"],
+      ["login", chunked, [], "invalid_input"],
+      ["subscribe", untyped, undefined, 200],
+      ["subscribe", {}, undefined, 200],
+      ["subscribe", { "content-length": "0", ...untyped }, undefined, 200],
+      ["subscribe", { ...chunked, ...untyped }, [], 200],
+      ["subscribe", { ...chunked, ...untyped }, ["{}"], "unsupported_media_type"],
+      ["subscribe", chunked, [" "], "invalid_input"]
+    ]
+    for (const [name, headers, chunks, outcome] of rows) {
+      const { body: _, ...sent } = good[name]
+      const empty = withHeaders(headers)({ ...sent, ...(chunks === undefined ? {} : { chunks }) })
+      const answer = yield* server.send(empty)
+      expect([name, headers, outcomeOf(answer)]).toEqual([name, headers, outcome])
+    }
   })
 
   it.scoped("that the client cuts off is 400, and no use case runs", function* () {
@@ -138,15 +123,15 @@ sharing(sharedOnSocket())("A body", (it) => {
   })
 })
 
-/** A request that stops in the middle of its body. */
-const stalled = (port: number, sent: Sent, from = "203.0.113.1") =>
-  Effect.map(
-    openPeer(
-      port,
-      textOf(withHeaders({ "x-forwarded-for": from })(sent)).slice(0, 1 - String(sent.body).length)
-    ),
-    (peer) => ({ ...peer, finish: () => peer.write(String(sent.body).slice(1)) })
-  )
+/** A request that stops after the first byte of its body. */
+const stalled = (port: number, sent: Sent, from = "203.0.113.1") => {
+  const body = String(sent.body)
+  const text = textOf(withHeaders({ "x-forwarded-for": from })(sent))
+  return Effect.map(openPeer(port, text.slice(0, 1 - body.length)), (peer) => ({
+    ...peer,
+    finish: () => peer.write(body.slice(1))
+  }))
+}
 
 type Stalled = Effect.Effect.Success<ReturnType<typeof stalled>>
 
@@ -161,19 +146,18 @@ describe("A stalled body", () => {
     "takes no place among the requests in flight, and is 408 at the request's deadline",
     function* () {
       const server = yield* backend({ inFlight: 1, settings: { requestDeadlineSeconds: 10 } })
-      const { login, submit, ...good } = yield* goodRequests(server)
+      const { login, receive, submit } = yield* goodRequests(server)
       const first = yield* stalled(server.port, submit)
       yield* arriving(1)
       yield* TestClock.adjust("6 seconds")
-      const second = yield* stalled(server.port, good.receive)
+      const second = yield* stalled(server.port, receive)
       const slow = yield* stalled(server.port, submit)
       yield* arriving(3)
       expect((yield* server.send(login)).status).toBe(200)
       yield* TestClock.adjust("3999 millis")
       slow.finish()
       yield* until(() => slow.answered())
-      expect(slow.answer().status).toBe(200)
-      expect([first.answered(), second.answered()]).toEqual([false, false])
+      expect([slow.answer().status, first.answered(), second.answered()]).toEqual([200, false, false])
       yield* TestClock.adjust("1 millis")
       yield* until(() => first.text().endsWith("}}"))
       expect([first.answer().status, outcomeOf(first.answer())]).toEqual([408, "invalid_input"])
@@ -192,34 +176,26 @@ describe("A stalled body", () => {
       expect([second.answer().status, levels()]).toEqual([408, [0, 0]])
       expect(server.lines.filter(({ fields }) => fields.status === 408)).toHaveLength(2)
       // The duration begins with the head.
-      expect(server.lines.find(({ fields }) => fields.route === "/api/v1/reports")?.fields.duration_ms).toBe(
-        3_999
-      )
+      const line = server.lines.find(({ fields }) => fields.route === "/api/v1/reports")
+      expect(line?.fields.duration_ms).toBe(3_999)
     }
   )
 
   it.scoped("gives back its places, however it ends", function* () {
-    const server = yield* backend({ inFlight: 2, bodies: { all: 3, address: 2 }, settings: proxied })
-    const good = yield* goodRequests(server)
-    const names: ReadonlyArray<CallName> = ["submit", "accept", "receive", "login", "refresh"]
-    const endings = [
+    const server = yield* backend({ inFlight: 1, bodies: { all: 1, address: 1 } })
+    const { receive, submit } = yield* goodRequests(server)
+    for (const end of [
       ({ socket }: Stalled) => socket.resetAndDestroy(),
       ({ socket }: Stalled) => socket.end(),
-      ({ finish }: Stalled) => finish(),
-      () => undefined
-    ]
-    for (let at = 0; at < 20; at += 1) {
-      const slow = yield* stalled(server.port, good[names[at % 5] ?? "submit"], `203.0.113.${at % 3}`)
-      if (at % 3 !== 0) yield* eventually("a body arriving", () => levels()[1] !== 0)
-      endings[at % 4]?.(slow)
-    }
-    // The last ones may start to arrive only now.
-    for (let at = 0; at < 100 && (at < 3 || levels()[1] !== 0); at += 1) {
-      yield* settle
-      yield* TestClock.adjust("25 seconds")
-    }
-    yield* eventually("nothing in flight", () => levels().every((level) => level === 0))
-    expect((yield* server.send(good.submit)).status).toBe(200)
+      ({ finish }: Stalled) => finish()
+    ])
+      for (const sent of [receive, submit]) {
+        const slow = yield* stalled(server.port, sent)
+        yield* arriving(1)
+        end(slow)
+        yield* eventually("nothing in flight", () => levels().every((level) => level === 0))
+      }
+    expect((yield* server.send(submit)).status).toBe(200)
     expect(server.lines.filter(({ level }) => level === "ERROR")).toEqual([])
   })
 
@@ -234,15 +210,11 @@ describe("A stalled body", () => {
       yield* arriving(Math.min(at + 2, 4))
     }
     yield* until(() => many[0]?.text().endsWith("}}") === true)
-    const [first] = many
-    expect(first?.answer()).toMatchObject({
-      status: 503,
-      headers: { connection: "close", "retry-after": "1" }
-    })
+    const headers = { connection: "close", "retry-after": "1" }
+    expect(many[0]?.answer()).toMatchObject({ status: 503, headers })
     expect(many.map(({ answered }) => answered())).toEqual([true, false, false, false])
-    expect((yield* server.send(withHeaders({ "x-forwarded-for": "2001:db8:1:2::99" })(login))).status).toBe(
-      200
-    )
+    const last = withHeaders({ "x-forwarded-for": "2001:db8:1:2::99" })(login)
+    expect((yield* server.send(last)).status).toBe(200)
     other.finish()
     yield* until(() => other.answered())
     expect(other.answer().status).toBe(200)

@@ -1,41 +1,35 @@
-/** The published document, and a check of real answers against its schemas. */
-import { createConfig, lintFromString } from "@redocly/openapi-core"
+/** The published document, as far as tests read it. */
 import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
+import type { CallName } from "./support.ts"
 
-interface Media {
-  readonly schema: unknown
-  examples?: Record<string, { readonly value?: unknown; readonly $ref?: string }>
+interface Content {
+  readonly "application/json": {
+    readonly examples?: Readonly<Record<string, { readonly value?: unknown }>>
+  }
 }
 
-export interface Parameter {
+interface Parameter {
   readonly name: string
   readonly description?: string
-  readonly required?: boolean
   readonly schema: { readonly examples?: ReadonlyArray<unknown> }
+}
+
+interface Response {
+  readonly description: string
+  readonly headers: Readonly<Record<string, unknown>>
+  readonly content?: Content
 }
 
 interface Operation {
   readonly operationId: string
-  readonly summary: string
-  readonly description: string
   readonly security: ReadonlyArray<Readonly<Record<string, unknown>>>
   readonly parameters: ReadonlyArray<Parameter | { readonly $ref: string }>
   readonly requestBody?: {
-    readonly description?: string
     readonly "x-max-bytes"?: number
     readonly required?: boolean
-    readonly content: { readonly "application/json": Media }
+    readonly content: Content
   }
-  readonly responses: Readonly<
-    Record<
-      string,
-      {
-        readonly description: string
-        readonly headers: Readonly<Record<string, unknown>>
-        readonly content?: { readonly "application/json": Media }
-      }
-    >
-  >
+  readonly responses: Readonly<Record<string, Response>>
 }
 
 export interface Call extends Operation {
@@ -44,14 +38,8 @@ export interface Call extends Operation {
 }
 
 interface Document {
-  readonly openapi: string
-  readonly tags: ReadonlyArray<{ readonly description?: string }>
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
-  readonly components: {
-    readonly parameters: Readonly<Record<string, Parameter>>
-    readonly schemas: Readonly<Record<string, object>>
-    readonly securitySchemes: Readonly<Record<string, object>>
-  }
+  readonly components: { readonly parameters: Readonly<Record<string, Parameter>> }
 }
 
 /** A copy that a test may change. */
@@ -62,28 +50,10 @@ export const callsOf = ({ paths }: Document): ReadonlyArray<Call> =>
     Object.entries(item).map(([method, operation]) => ({ ...operation, method: method.toUpperCase(), path }))
   )
 
-export interface RealAnswer {
-  readonly operationId: string
-  readonly status: number
-  readonly name: string
-  readonly body: unknown
-}
+export const parametersOf = ({ components }: Document, { parameters }: Call): ReadonlyArray<Parameter> =>
+  parameters.flatMap((given) =>
+    "name" in given ? [given] : (components.parameters[given.$ref.replace(/.*\//, "")] ?? [])
+  )
 
-/**
- * The problems of real answers under the document's own schemas. Each answer replaces an example, so the linter that
- * checks examples checks it. Fields that the schema does not name are problems too.
- */
-export const misfits = async (answers: ReadonlyArray<RealAnswer>): Promise<ReadonlyArray<string>> => {
-  const document = freshDocument()
-  const calls = callsOf(document)
-  const undocumented: Array<string> = []
-  for (const { operationId, status, name, body } of answers) {
-    const call = calls.find((each) => each.operationId === operationId)
-    const media = call?.responses[String(status)]?.content?.["application/json"]
-    if (media === undefined) undocumented.push(`${operationId} ${status} ${name}: is not documented`)
-    else media.examples = { ...media.examples, [name]: { value: body } }
-  }
-  const config = await createConfig({ rules: { "no-invalid-media-type-examples": "error" } })
-  const problems = await lintFromString({ source: JSON.stringify(document), config })
-  return [...undocumented, ...problems.map(({ message, location }) => `${location[0]?.pointer}: ${message}`)]
-}
+/** The last part of an operation's id. */
+export const nameOf = (id: string): CallName => id.replace(/.*\./, "") as CallName

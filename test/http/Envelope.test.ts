@@ -13,9 +13,10 @@ import {
   TemporarilyRateLimited,
   Unauthenticated
 } from "../../src/schema/Failure.ts"
+import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
 import { sharing } from "../world/Test.ts"
 import { expectEnvelope } from "./Envelope.ts"
-import { goodRequests, json, type Sent, shared, sharedInMemory } from "./support.ts"
+import { goodRequests, json, type Sent, shared, sharedInMemory, withHeaders } from "./support.ts"
 
 sharing(sharedInMemory())("An answer", (it) => {
   it.effect("of a failed use case is the envelope under the failure's status", function* () {
@@ -53,21 +54,13 @@ sharing(sharedInMemory())("An answer", (it) => {
 
   it.effect("to a defect is 500 without its text, which is logged under the request id", function* () {
     const server = yield* shared
-    const { login } = yield* goodRequests(server)
-    const defects = [
-      new Error("the secret detail"),
-      "the secret detail",
-      null,
-      { _tag: "NotFound", message: "the secret detail" },
-      toEnvelope(new Unauthenticated())
-    ]
-    for (const defect of defects) {
+    const { accept, login, me } = yield* goodRequests(server)
+    const named = withHeaders({ "x-request-id": "find-me-here" })
+    const object = { _tag: "NotFound", message: "the secret detail" }
+    for (const defect of [new Error("the secret detail"), "the secret detail", null, object]) {
       server.during.login = Effect.die(defect)
       server.lines.length = 0
-      const answer = yield* server.send({
-        ...login,
-        headers: { ...login.headers, "x-request-id": "find-me-here" }
-      })
+      const answer = yield* server.send(named(login))
       expectEnvelope(answer, 500, "internal")
       expect(answer.headers["x-request-id"]).toBe("find-me-here")
       expect(answer.text).not.toContain("secret detail")
@@ -75,66 +68,44 @@ sharing(sharedInMemory())("An answer", (it) => {
       expect(line?.fields.request_id).toBe("find-me-here")
       if (defect instanceof Error) expect(line?.cause).toContain("the secret detail")
     }
-  })
-
-  it.effect("that does not fit its schema is a defect", function* () {
-    const server = yield* shared
-    const { me } = yield* goodRequests(server)
-    server.during.me = Effect.succeed({ authenticated: true, org_id: "Not An Organisation" })
-    expectEnvelope(yield* server.send(me), 500, "internal")
-    expect(server.lines.some(({ level }) => level === "ERROR")).toBe(true)
-  })
-
-  it.effect("of a failure that its call does not declare has its own code, and is logged", function* () {
-    const server = yield* shared
-    const { accept } = yield* goodRequests(server)
+    // A failure that its call does not declare has its own code; an answer that does not fit its schema is a defect.
+    server.lines.length = 0
     server.during.accept = Effect.fail(new NotReady({}))
     expectEnvelope(yield* server.send(accept), 503, "not_ready")
     expect(server.lines.some(({ level, fields }) => level === "WARN" && fields.code === "not_ready")).toBe(
       true
     )
+    server.lines.length = 0
+    server.during.me = Effect.succeed({ authenticated: true, org_id: "Not An Organisation" })
+    expectEnvelope(yield* server.send(me), 500, "internal")
+    expect(server.lines.some(({ level }) => level === "ERROR")).toBe(true)
   })
 
-  it.effect(
-    "has its status, a request id, and the security headers; credentials and errors are not stored",
-    function* () {
-      const server = yield* shared
-      const good = yield* goodRequests(server)
-      const page = { "content-security-policy": expect.stringContaining("sha256-") }
-      const cases: ReadonlyArray<readonly [Sent, number, object?]> = [
-        ...Object.entries(good).map(([name, sent]): readonly [Sent, number] => [
-          sent,
-          name === "logout" || name === "accept" ? 204 : 200
-        ]),
-        [{ path: "/openapi.json" }, 200],
-        [{ path: "/openapi.json", headers: { "if-none-match": "*" } }, 304],
-        [{ path: "/docs" }, 200, page],
-        [{ method: "OPTIONS", path: "/api/v1/version" }, 204],
-        [{ path: "/nope" }, 404],
-        [{ method: "DELETE", path: "/healthz" }, 405],
-        [{ method: "PUT", path: "/api/v1/auth/login" }, 405],
-        [{ method: "POST", path: "/api/v1/auth/refresh" }, 400],
-        [{ path: "/api/v1/auth/me" }, 401]
-      ]
-      const noStore = ["login", "refresh", "logout", "me"].map((name) => `/api/v1/auth/${name}`)
-      for (const [sent, status, others] of cases) {
-        const { headers, ...answer } = yield* server.send(sent)
-        expect([sent.path, answer.status]).toEqual([sent.path, status])
-        expect([sent.path, headers]).toMatchObject([
-          sent.path,
-          {
-            "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-            "cross-origin-resource-policy": "cross-origin",
-            "referrer-policy": "no-referrer",
-            "x-content-type-options": "nosniff",
-            "x-frame-options": "DENY",
-            "x-request-id": expect.stringMatching(/^req_[0-9a-f]{32}$/),
-            ...others
-          }
-        ])
-        for (const name of ["server", "x-powered-by"]) expect(headers).not.toHaveProperty(name)
-        if (status >= 400 || noStore.includes(sent.path)) expect(headers["cache-control"]).toBe("no-store")
-      }
+  it.effect("has a request id and the security headers; credentials and errors are not stored", function* () {
+    const server = yield* shared
+    const good = yield* goodRequests(server)
+    const sent: ReadonlyArray<Sent> = [
+      ...Object.values(good),
+      ...["/openapi.json", "/docs", "/nope", "/api/v1/auth/me"].map((path) => ({ path })),
+      { path: "/openapi.json", headers: { "if-none-match": "*" } },
+      { method: "OPTIONS", path: "/api/v1/version" },
+      { method: "DELETE", path: "/healthz" },
+      { method: "POST", path: "/api/v1/auth/refresh" }
+    ]
+    const page = { "content-security-policy": expect.stringContaining("sha256-") }
+    const noStore = [good.login, good.refresh, good.logout, good.me].map(({ path }) => path)
+    for (const one of sent) {
+      const { headers, status } = yield* server.send(one)
+      expect([one.path, headers]).toMatchObject([
+        one.path,
+        {
+          ...securityHeaders,
+          "x-request-id": expect.stringMatching(/^req_[0-9a-f]{32}$/),
+          ...(one.path === "/docs" ? page : {}),
+          ...(status >= 400 || noStore.includes(one.path) ? { "cache-control": "no-store" } : {})
+        }
+      ])
+      for (const name of ["server", "x-powered-by"]) expect(headers).not.toHaveProperty(name)
     }
-  )
+  })
 })

@@ -1,7 +1,8 @@
 import { expect } from "vitest"
 import { type FailureCode, failureTable } from "../../src/schema/Failure.ts"
 import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
-import { type Answer, errorOf } from "./support.ts"
+import type { Answer } from "../world/Driver.ts"
+import { errorOf } from "./support.ts"
 
 /** The form of every error. */
 export const expectEnvelope = (answer: Answer, status: number, code: string): void => {

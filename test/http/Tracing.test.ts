@@ -4,31 +4,24 @@ import * as Option from "effect/Option"
 import * as Tracer from "effect/Tracer"
 import { Unauthenticated } from "../../src/schema/Failure.ts"
 import { it } from "../world/Test.ts"
-import { goodRequests, inMemory, withHeaders } from "./support.ts"
+import { goodRequests, inMemory } from "./support.ts"
 
-interface Seen {
-  readonly name: string
-  readonly traceId: string
-  readonly parentId: string | undefined
-  readonly attributes: Map<string, unknown>
+interface Recorded extends Tracer.Span {
   ended?: string
 }
 
-const recorder = (seen: Array<Seen>) =>
+const recorder = (spans: Array<Recorded>) =>
   Tracer.make({
     span: (name, parent, context, links, startTime, kind) => {
       const attributes = new Map<string, unknown>()
-      const traceId = Option.match(parent, { onNone: () => "new", onSome: (span) => span.traceId })
-      const one: Seen = { name, traceId, parentId: Option.getOrUndefined(parent)?.spanId, attributes }
-      seen.push(one)
-      return {
+      const span: Recorded = {
         _tag: "Span",
         name,
-        spanId: `span-${seen.length}`,
-        traceId,
+        spanId: `span-${spans.length}`,
+        traceId: Option.match(parent, { onNone: () => "new", onSome: (outer) => outer.traceId }),
         parent,
         context,
-        links,
+        links: [...links],
         sampled: true,
         kind,
         status: { _tag: "Started", startTime },
@@ -37,9 +30,11 @@ const recorder = (seen: Array<Seen>) =>
         event: () => {},
         addLinks: () => {},
         end: (_, { _tag }) => {
-          one.ended = _tag
+          span.ended = _tag
         }
       }
+      spans.push(span)
+      return span
     },
     context: (run) => run()
   })
@@ -48,74 +43,44 @@ const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
 const spanId = "00f067aa0ba902b7"
 const traceparent = `00-${traceId}-${spanId}-01`
 
-describe("Tracing", () => {
-  it.scoped("continues the caller's trace when spans are exported", function* () {
-    const seen: Array<Seen> = []
-    const server = yield* inMemory({
-      tracer: recorder(seen),
-      during: { login: Effect.withSpan(Effect.void, "inside") }
-    })
-    const { login } = yield* goodRequests(server)
-    seen.length = 0
-    yield* server.send(withHeaders({ traceparent })(login))
-    expect(seen.slice(0, 2).map((span) => [span.name, span.traceId])).toEqual([
-      ["POST /api/v1/auth/login", traceId],
-      [expect.stringMatching(/./), traceId]
-    ])
-    expect(seen.find(({ name }) => name === "inside")?.traceId).toBe(traceId)
-    expect(seen[0]?.parentId).toBe(spanId)
-    expect(Object.fromEntries(seen[0]?.attributes ?? [])).toMatchObject({
-      "http.request.method": "POST",
-      "http.route": "/api/v1/auth/login",
-      "http.response.status_code": 200,
-      "url.scheme": "http"
-    })
+// A trace with its caller and its upstreams: test/observability/Trace.test.ts.
+describe("The span of a request", () => {
+  it.scoped("begins a new trace for a malformed traceparent; an unknown path is no name", function* () {
+    const spans: Array<Recorded> = []
+    const server = yield* inMemory({ tracer: recorder(spans) })
+    const malformed = [
+      traceparent.toUpperCase(),
+      traceparent.replace(traceId, "0".repeat(32)),
+      traceparent.replace(spanId, "0".repeat(16)),
+      traceparent.replace("00-", "ff-"),
+      `${traceparent}-more`,
+      `${traceparent}, ${traceparent}`
+    ]
+    const path = "/secret/path"
+    for (const sent of malformed) yield* server.send({ path, headers: { traceparent: sent } })
+    const found = spans.map(({ name, parent }) => [name, Option.isNone(parent)])
+    expect(found).toEqual(malformed.map(() => ["GET", true]))
+    for (const sent of [traceparent, `01${traceparent.slice(2)}`]) {
+      yield* server.send({ path, method: "PROPFIND", headers: { traceparent: sent } })
+      expect([spans.at(-1)?.name, spans.at(-1)?.traceId]).toEqual(["HTTP", traceId])
+    }
   })
 
-  it.scoped(
-    "starts a new trace for a malformed traceparent, and names an unknown path by its method",
-    function* () {
-      const seen: Array<Seen> = []
-      const server = yield* inMemory({ tracer: recorder(seen) })
-      const malformed = [
-        traceparent.toUpperCase(),
-        traceparent.replace(traceId, "0".repeat(32)),
-        traceparent.replace(spanId, "0".repeat(16)),
-        traceparent.replace("00-", "ff-"),
-        `${traceparent}-more`,
-        `${traceparent}, ${traceparent}`
-      ]
-      for (const sent of malformed)
-        yield* server.send({ path: "/secret/path", headers: { traceparent: sent } })
-      expect(seen.map(({ name, parentId }) => [name, parentId])).toEqual(
-        malformed.map(() => ["GET", undefined])
-      )
-      yield* server.send({ path: "/healthz", headers: { traceparent: traceparent.replace("00-", "01-") } })
-      expect(seen.at(-1)?.parentId).toBe(spanId)
-      yield* server.send({ path: "/secret/path", method: "PROPFIND" })
-      expect(seen.at(-1)?.name).toBe("HTTP")
-    }
-  )
-
-  it.scoped("marks the span as an error only from status 500 on", function* () {
-    const seen: Array<Seen> = []
-    const server = yield* inMemory({
-      tracer: recorder(seen),
-      during: { authenticate: Effect.fail(new Unauthenticated()), login: Effect.die("x") }
-    })
+  it.scoped("is an error only from status 500 on", function* () {
+    const spans: Array<Recorded> = []
+    const during = { login: Effect.die("x"), authenticate: Effect.fail(new Unauthenticated()) }
+    const server = yield* inMemory({ tracer: recorder(spans), during })
     const { login, me } = yield* goodRequests(server)
-    yield* server.send(me)
-    yield* server.send(login)
-    const ends = seen
-      .filter(({ name }) => name === `GET ${me.path}` || name === `POST ${login.path}`)
-      .map((span) => [
-        span.attributes.get("music.failure.code"),
-        span.attributes.get("error.type"),
-        span.ended
+    for (const sent of [me, login]) yield* server.send(sent)
+    const ends = spans
+      .filter(({ attributes }) => attributes.has("http.route"))
+      .map(({ attributes, ended }) => [
+        ended,
+        ...["http.response.status_code", "music.failure.code", "error.type"].map((key) => attributes.get(key))
       ])
     expect(ends).toEqual([
-      ["unauthenticated", undefined, "Success"],
-      ["internal", "internal", "Failure"]
+      ["Success", 401, "unauthenticated", undefined],
+      ["Failure", 500, "internal", "internal"]
     ])
   })
 })

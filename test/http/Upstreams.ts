@@ -1,12 +1,10 @@
 /** IAM and Ting in memory, on the clock of the test. A test says by path what becomes of a call. */
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Runtime from "effect/Runtime"
 import { makeIam, production } from "../../sandbox/upstreams/Iam.ts"
 import { encodeReply, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
-import { makeTing, type TingCode } from "../../sandbox/upstreams/Ting.ts"
-import { errorReply } from "../../sandbox/upstreams/ting/Errors.ts"
-import type { Delivery, OutgoingRequest, Send } from "../../src/layers/upstream/UpstreamTransport.ts"
+import { makeTing } from "../../sandbox/upstreams/Ting.ts"
+import type { Delivery, Send } from "../../src/layers/upstream/UpstreamTransport.ts"
 import { monotonicMillis } from "../../src/services/MonotonicTime.ts"
 import { seenAt } from "../support/InMemoryTransport.ts"
 import { seedTestIam } from "../support/SeededIam.ts"
@@ -23,22 +21,15 @@ export const paths = {
   context: "/api/v1/application/testing-context"
 } as const
 
+/** A reply in place of the upstream's own; no connection; no answer until the deadline. */
 export type Fault =
   | { readonly kind: "reply"; readonly reply: Reply }
-  /** The answer of the upstream, changed. */
-  | { readonly kind: "alter"; readonly alter: (own: Reply) => Reply }
-  /** The connection is lost before an answer; the upstream has not seen the call. */
-  | { readonly kind: "drop" }
   | { readonly kind: "unsent" }
   | { readonly kind: "hang" }
-  /** A fault of this program. */
-  | { readonly kind: "throw" }
-  /** The call is executed when the effect has ended. */
-  | { readonly kind: "hold"; readonly until: Effect.Effect<unknown> }
 
 export interface Rule {
   /** Default: every path of IAM and Ting. */
-  readonly path?: string | undefined
+  readonly path?: string
   /** Default: until the faults are cleared. */
   readonly times?: number
   readonly fault: Fault
@@ -48,8 +39,6 @@ export const refusal = (status: number, code: string): Fault => ({
   kind: "reply",
   reply: { status, body: { error: { code, message: code } } }
 })
-
-export const tingRefusal = (code: TingCode): Fault => ({ kind: "reply", reply: errorReply(code) })
 
 export const makeUpstreams = (rateLimit: number) =>
   Effect.gen(function* () {
@@ -67,7 +56,7 @@ export const makeUpstreams = (rateLimit: number) =>
       iamUrl,
       appSecret: seeded.production.tingSecret,
       fetch: (url, init) => {
-        const asked: OutgoingRequest = {
+        const asked = {
           origin: iamUrl,
           path: String(url).slice(iamUrl.length),
           method: init?.method === "GET" ? "GET" : "POST",
@@ -75,7 +64,7 @@ export const makeUpstreams = (rateLimit: number) =>
           body: typeof init?.body === "string" ? init.body : undefined,
           maxResponseBytes: Number.POSITIVE_INFINITY,
           deadlineAt: Number.POSITIVE_INFINITY
-        }
+        } as const
         const { body, status } = iam.handle(seenAt(now(), asked))
         return Promise.resolve(new Response(JSON.stringify(body), { status }))
       }
@@ -93,45 +82,26 @@ export const makeUpstreams = (rateLimit: number) =>
       return rule?.fault
     }
 
-    const deliver = (
-      request: OutgoingRequest,
-      call: Seen,
-      fault: Fault | undefined
-    ): Effect.Effect<Delivery> => {
-      const execute = Effect.promise(async () => {
-        const isIam = request.origin === iamUrl
-        const own = await (isIam ? iam.handle(call) : ting.handle(call))
-        const reply = fault?.kind === "alter" ? fault.alter(own) : own
-        call.status = reply.status
-        return answerOf(isIam ? iam.decorate(call) : ting.decorate(), reply)
-      })
-      switch (fault?.kind) {
-        case "reply":
-          return Effect.succeed(answerOf({}, fault.reply))
-        case "drop":
-          return Effect.succeed({ _tag: "Lost", code: "ECONNRESET", withinResponse: false })
-        case "unsent":
-          return Effect.succeed({ _tag: "NotSent", code: "ECONNREFUSED" })
-        case "hang":
-          return Effect.flatMap(monotonicMillis, (from) =>
-            Effect.delay(Effect.succeed<Delivery>({ _tag: "Late" }), request.deadlineAt - from)
-          )
-        case "hold":
-          return Effect.zipRight(fault.until, execute)
-        default:
-          return execute
-      }
+    const execute = async (call: Seen, isIam: boolean): Promise<Delivery> => {
+      const reply = await (isIam ? iam.handle(call) : ting.handle(call))
+      call.status = reply.status
+      return answerOf(isIam ? iam.decorate(call) : ting.decorate(), reply)
     }
 
     const send: Send = (request, settle) => {
       const call = seenAt(now(), request)
       seen.push(call)
       const fault = takeFault(call.path)
-      if (fault?.kind === "throw") throw new Error("a fault of this program")
-      const fiber = Runtime.runFork(runtime)(
-        Effect.map(deliver(request, call, fault), (delivery) => settle(delivery))
+      const late = Effect.flatMap(monotonicMillis, (from) =>
+        Effect.delay(Effect.succeed<Delivery>({ _tag: "Late" }), request.deadlineAt - from)
       )
-      return () => Runtime.runFork(runtime)(Fiber.interruptFork(fiber))
+      const delivery = {
+        reply: () => Effect.succeed(answerOf({}, fault?.kind === "reply" ? fault.reply : { status: 500 })),
+        unsent: () => Effect.succeed<Delivery>({ _tag: "NotSent", code: "ECONNREFUSED" }),
+        hang: () => late,
+        none: () => Effect.promise(() => execute(call, request.origin === iamUrl))
+      }[fault?.kind ?? "none"]()
+      return Runtime.runCallback(runtime)(Effect.map(delivery, (delivered) => settle(delivered)))
     }
 
     return {
@@ -149,5 +119,3 @@ export const makeUpstreams = (rateLimit: number) =>
       }
     }
   })
-
-export type Upstreams = Effect.Effect.Success<ReturnType<typeof makeUpstreams>>

@@ -1,26 +1,12 @@
 import { expect } from "vitest"
+import type { Answer } from "../world/Driver.ts"
 import { sharing } from "../world/Test.ts"
-import {
-  type Answer,
-  goodRequests,
-  jsonHeaders,
-  outcomeOf,
-  shared,
-  sharedInMemory,
-  used,
-  withHeaders
-} from "./support.ts"
+import { goodRequests, jsonHeaders, outcomeOf, shared, sharedInMemory, used, withHeaders } from "./support.ts"
 
 const origin = "https://music.example"
 const others = [
-  "https://evil.example",
-  `${origin}.evil.example`,
-  `${origin}/`,
-  `${origin}:8443`,
-  "https://MUSIC.example",
-  "http://music.example",
-  "null",
-  ""
+  ...["https://evil.example", `${origin}.evil.example`, `${origin}/`, `${origin}:8443`],
+  ...["https://MUSIC.example", "http://music.example", "null", ""]
 ]
 
 const corsHeaders = ({ headers }: Answer) =>
@@ -32,46 +18,43 @@ const preflight = (path: string, from: string) => ({
   headers: { origin: from, "access-control-request-method": "POST" }
 })
 
-const telemetry = (table: string, headers: Record<string, string> = {}) => ({
-  method: "POST",
-  path: "/api/v1/telemetry",
-  headers: { ...jsonHeaders, ...headers },
-  body: JSON.stringify({ table, events: [{ type: "x" }] })
-})
+const telemetry = (table: string, from?: string) =>
+  withHeaders({ ...jsonHeaders, origin: from })({
+    method: "POST",
+    path: "/api/v1/telemetry",
+    body: JSON.stringify({ table, events: [{ type: "x" }] })
+  })
 
-sharing(sharedInMemory({ settings: { webOrigins: [origin, "https://other.example"] } }))(
-  "Web origins",
-  (it) => {
-    it.effect("lets a configured origin read every answer under /api/v1, including errors", function* () {
-      const server = yield* shared
-      const good = yield* goodRequests(server)
-      for (const [sent, outcome] of [
-        [good.version, 200],
-        [good.me, 200],
-        [good.login, 200],
-        [telemetry("musicfrontendevents"), 204],
-        [telemetry("musicclidaemon"), "origin_not_allowed"],
-        [{ path: "/api/v1/nope" }, "not_found"],
-        [{ path: "/api/v1/auth/login" }, "method_not_allowed"],
-        [{ path: "/api/v1/auth/me" }, "unauthenticated"]
-      ] as const) {
-        const answer = yield* server.send(withHeaders({ origin })(sent))
-        expect([sent.path, outcomeOf(answer)]).toEqual([sent.path, outcome])
-        expect(answer.headers).toMatchObject({
-          "access-control-allow-origin": origin,
-          "access-control-expose-headers":
-            "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, X-Music-Min-Cli",
-          vary: "Origin"
-        })
-        expect(answer.headers["access-control-allow-credentials"]).toBeUndefined()
-      }
-    })
+const settings = { webOrigins: [origin, "https://other.example"] }
 
-    it.effect("answers a preflight with the path's methods and the headers", function* () {
-      const server = yield* shared
-      const answer = yield* server.send(preflight("/api/v1/tings", origin))
-      expect(answer.status).toBe(204)
+sharing(sharedInMemory({ settings }))("Web origins", (it) => {
+  it.effect("a configured one reads every answer under /api/v1, and may ask before", function* () {
+    const server = yield* shared
+    const good = yield* goodRequests(server)
+    for (const [sent, outcome] of [
+      [good.version, 200],
+      [good.me, 200],
+      [good.login, 200],
+      [telemetry("musicfrontendevents"), 204],
+      [telemetry("musicclidaemon"), "origin_not_allowed"],
+      [{ path: "/api/v1/nope" }, "not_found"],
+      [{ path: good.login.path }, "method_not_allowed"],
+      [{ path: good.me.path }, "unauthenticated"]
+    ] as const) {
+      const answer = yield* server.send(withHeaders({ origin })(sent))
+      expect([sent.path, outcomeOf(answer)]).toEqual([sent.path, outcome])
       expect(answer.headers).toMatchObject({
+        "access-control-allow-origin": origin,
+        "access-control-expose-headers":
+          "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, X-Music-Min-Cli",
+        vary: "Origin"
+      })
+      expect(answer.headers).not.toHaveProperty("access-control-allow-credentials")
+    }
+    const answer = yield* server.send(preflight("/api/v1/tings", origin))
+    expect(answer).toMatchObject({
+      status: 204,
+      headers: {
         "access-control-allow-origin": origin,
         "access-control-allow-methods": "POST, OPTIONS",
         "access-control-allow-headers":
@@ -79,53 +62,51 @@ sharing(sharedInMemory({ settings: { webOrigins: [origin, "https://other.example
         "access-control-max-age": "600",
         allow: "POST, OPTIONS",
         vary: "Origin"
-      })
-      const unasked = yield* server.send({ method: "OPTIONS", path: "/api/v1/tings", headers: { origin } })
-      expect(corsHeaders(unasked)).toEqual(["access-control-allow-origin", "access-control-expose-headers"])
-      expect(outcomeOf(yield* server.send(preflight("/api/v1/nope", origin)))).toBe("not_found")
-    })
-
-    it.effect("serves other origins, and other paths, without its headers", function* () {
-      const server = yield* shared
-      const { login } = yield* goodRequests(server)
-      for (const other of others) {
-        const answer = yield* server.send(withHeaders({ origin: other })(login))
-        expect([other, answer.status, corsHeaders(answer)]).toEqual([other, 200, []])
-        const asked = yield* server.send(preflight("/api/v1/tings", other))
-        expect([other, asked.status, corsHeaders(asked)]).toEqual([other, 204, []])
       }
-      for (const path of ["/healthz", "/openapi.json", "/webhook"])
-        expect([path, corsHeaders(yield* server.send(preflight(path, origin)))]).toEqual([path, []])
     })
+    const unasked = yield* server.send({ method: "OPTIONS", path: "/api/v1/tings", headers: { origin } })
+    expect(corsHeaders(unasked)).toEqual(["access-control-allow-origin", "access-control-expose-headers"])
+    expect(outcomeOf(yield* server.send(preflight("/api/v1/nope", origin)))).toBe("not_found")
+  })
 
-    it.effect("may send telemetry to the web tables only, and other origins to none", function* () {
-      const server = yield* shared
-      for (const table of ["musicfrontendanalytics", "musicfrontendevents"])
-        expect((yield* server.send(telemetry(table, { origin }))).status).toBe(204)
-      expect(used(server)).toEqual(["accept", "accept"])
-      const refused = [
-        [origin, "musicclidaemon"],
-        ...others.map((other) => [other, "musicfrontendevents"])
-      ] as const
-      for (const [from = "", table = ""] of refused)
-        expect([from, outcomeOf(yield* server.send(telemetry(table, { origin: from })))]).toEqual([
-          from,
-          "origin_not_allowed"
-        ])
-      expect(used(server)).toEqual(["accept", "accept"])
-    })
-  }
-)
+  it.effect("others, and other paths, are served without its headers", function* () {
+    const server = yield* shared
+    const { login } = yield* goodRequests(server)
+    for (const other of others) {
+      const answer = yield* server.send(withHeaders({ origin: other })(login))
+      const asked = yield* server.send(preflight("/api/v1/tings", other))
+      const found = [
+        answer.status,
+        corsHeaders(answer),
+        answer.headers.vary,
+        asked.status,
+        corsHeaders(asked)
+      ]
+      expect([other, ...found]).toEqual([other, 200, [], "Origin", 204, []])
+    }
+    for (const path of ["/healthz", "/openapi.json", "/webhook"])
+      expect([path, corsHeaders(yield* server.send(preflight(path, origin)))]).toEqual([path, []])
+  })
+
+  it.effect("may send telemetry to the web tables only, and others to none", function* () {
+    const server = yield* shared
+    for (const table of ["musicfrontendanalytics", "musicfrontendevents"])
+      expect(outcomeOf(yield* server.send(telemetry(table, origin)))).toBe(204)
+    const refused = others.map((other) => telemetry("musicfrontendevents", other))
+    for (const sent of [telemetry("musicclidaemon", origin), ...refused])
+      expect([sent, outcomeOf(yield* server.send(sent))]).toEqual([sent, "origin_not_allowed"])
+    expect(used(server)).toEqual(["accept", "accept"])
+  })
+})
 
 sharing(sharedInMemory())("Without configured origins", (it) => {
   it.effect("there are no headers, and no telemetry with an Origin", function* () {
     const server = yield* shared
     const answer = yield* server.send({ path: "/api/v1/version", headers: { origin } })
     expect([answer.status, corsHeaders(answer), answer.headers.vary]).toEqual([200, [], undefined])
-    expect(outcomeOf(yield* server.send(telemetry("musicfrontendevents", { origin })))).toBe(
-      "origin_not_allowed"
-    )
+    const refused = telemetry("musicfrontendevents", origin)
+    expect(outcomeOf(yield* server.send(refused))).toBe("origin_not_allowed")
     for (const table of ["musicclidaemon", "musicfrontendevents"])
-      expect((yield* server.send(telemetry(table))).status).toBe(204)
+      expect(outcomeOf(yield* server.send(telemetry(table)))).toBe(204)
   })
 })

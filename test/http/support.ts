@@ -1,5 +1,4 @@
 /** The real backend over upstreams in memory, in memory itself or on a socket. A test sees which use cases are reached, and may replace what one does. */
-import { Agent, request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http"
 import { connect } from "node:net"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -17,6 +16,7 @@ import type * as Tracer from "effect/Tracer"
 import { Listening, makeBackend, parts } from "../../src/Backend.ts"
 import { type Bounds, httpServerWith } from "../../src/http/Server.ts"
 import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
+import { bodyLimits } from "../../src/schema/BodyLimits.ts"
 import type { Failure } from "../../src/schema/Failure.ts"
 import { backendTable, clientTables } from "../../src/schema/Telemetry.ts"
 import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
@@ -38,9 +38,10 @@ import * as SimulatedTables from "../support/SimulatedTables.ts"
 import { type SettingsOverrides, testSettings } from "../support/Settings.ts"
 import * as TestStore from "../support/TestStore.ts"
 import { start, withoutDelivery } from "../support/UseCaseLayers.ts"
-import { iamUrl, makeUpstreams, tingUrl, type Upstreams } from "./Upstreams.ts"
-
-export const idempotencyKey = "0123456789abcdef"
+import { until } from "../support/Waiting.ts"
+import type { Answer } from "../world/Driver.ts"
+import { RawConnection } from "../world/RawHttp.ts"
+import { iamUrl, makeUpstreams, tingUrl } from "./Upstreams.ts"
 
 /** Run in a use case before it. One that returns a value replaces the use case. */
 type During = Record<string, Effect.Effect<unknown, Failure>>
@@ -69,20 +70,14 @@ export interface Options extends Bounds {
   readonly iamLimit?: number
 }
 
-export interface Answer {
-  readonly status: number
-  readonly headers: IncomingHttpHeaders
-  readonly text: string
-}
-
 export interface Sent {
   readonly method?: string
   readonly path: string
   /** A list of values repeats a header. */
   readonly headers?: Readonly<Record<string, string | ReadonlyArray<string>>>
-  readonly body?: string | Uint8Array
+  readonly body?: string
   /** On a socket only: chunks instead of a declared length. */
-  readonly chunks?: ReadonlyArray<string | Uint8Array>
+  readonly chunks?: ReadonlyArray<string>
   /** In memory only: the address of the client. */
   readonly from?: string
 }
@@ -127,14 +122,16 @@ const recorder = (lines: Array<LogLine>) =>
     })
   })
 
-class Inside extends Context.Tag("test/http/Inside")<
-  Inside,
-  {
-    readonly drain: Context.Tag.Service<Drain>
-    readonly events: BackendTelemetry
-    readonly sessions: Sessions
-  }
->() {}
+class Inside extends Context.Tag("test/http/Inside")<Inside, Effect.Effect.Success<typeof insides>>() {}
+const insides = Effect.all({ drain: Drain, events: BackendTelemetry, sessions: Sessions })
+
+const prepared: RequestInfo = {
+  requestId: "prepared",
+  source: "unknown",
+  recording: false,
+  clientNetwork: "192.0.2.99",
+  deadlineAt: Number.POSITIVE_INFINITY
+}
 
 const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
   Effect.gen(function* () {
@@ -161,10 +158,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
       spyOn(Webhooks, watch),
       spyOn(Readiness, watch)
     )
-    const inside = Layer.effect(
-      Inside,
-      Effect.all({ drain: Drain, events: BackendTelemetry, sessions: Sessions })
-    )
+    const inside = Layer.effect(Inside, insides)
     const stores = options.stores ?? (yield* Layer.build(TestStore.layer))
     const store = Context.get(stores, Store)
     const settings = testSettings({
@@ -203,22 +197,14 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
 
     let keys = 0
     /** A session of a person, made past the HTTP server. */
-    const login = (actor = "si:deejay", from = "192.0.2.99") =>
+    const login = (actor = "si:deejay") =>
       Effect.suspend(() => {
         keys += 1
         const slt = upstreams.iam.controls.mintSlt(production, { appId: "music", actor })
-        return sessions.login(Production(), {
-          slt: Redacted.make(slt),
-          key: Redacted.make(`prepared-key-${String(keys).padStart(8, "0")}`)
-        })
+        const key = `prepared-key-${String(keys).padStart(8, "0")}`
+        return sessions.login(Production(), { slt: Redacted.make(slt), key: Redacted.make(key) })
       }).pipe(
-        Effect.provideService(RequestContext, {
-          requestId: "prepared",
-          source: "unknown",
-          recording: false,
-          clientNetwork: from,
-          deadlineAt: Number.POSITIVE_INFINITY
-        }),
+        Effect.provideService(RequestContext, prepared),
         Logger.withMinimumLogLevel(LogLevel.None),
         Effect.orDie
       )
@@ -240,56 +226,32 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
     return { context, reached, lines, during, upstreams, drain, login, recorded, stores, store: switches }
   })
 
-export interface RecordedEvent {
+interface RecordedEvent {
   readonly event: string
   readonly error_code: string | null
   readonly context: Readonly<Record<string, unknown>>
 }
 
-type Made = Effect.Effect.Success<ReturnType<typeof makeWith>>
-
-export interface Backend extends Omit<Made, "context"> {
+export interface Backend extends Omit<Effect.Effect.Success<ReturnType<typeof makeWith>>, "context"> {
   /** 0 in memory. */
   readonly port: number
   readonly send: (sent: Sent) => Effect.Effect<Answer>
 }
 
-/** Reuses connections: opening one takes longer than most requests. */
-const agent = new Agent({ keepAlive: true })
-
-/** Sends over a socket. */
-export const sendTo = (port: number, sent: Sent, by: Agent | false = agent): Effect.Effect<Answer> =>
-  Effect.async((resume) => {
-    const { body, chunks, headers, path } = sent
-    const declared = body === undefined ? {} : { "content-length": Buffer.byteLength(body) }
-    const request = httpRequest({
-      host: "127.0.0.1",
-      port,
-      method: methodOf(sent),
-      path,
-      agent: by,
-      // Node takes lists of values, and does not change them.
-      headers: { ...declared, ...headers } as OutgoingHttpHeaders
-    })
-    request.on("error", (error) => resume(Effect.die(error)))
-    request.on("response", (response) => {
-      const received: Array<Buffer> = []
-      response.on("data", (part: Buffer) => received.push(part))
-      response.on("error", (error) => resume(Effect.die(error)))
-      response.on("end", () =>
-        resume(
-          Effect.succeed({
-            status: response.statusCode ?? 0,
-            headers: response.headers,
-            text: Buffer.concat(received).toString("utf8")
-          })
-        )
-      )
-    })
-    for (const chunk of chunks ?? []) request.write(chunk)
-    request.end(body)
-    return Effect.sync(() => request.destroy())
-  })
+/** Sends on a connection of its own. */
+const sendTo = (port: number, sent: Sent): Effect.Effect<Answer> =>
+  Effect.acquireUseRelease(
+    Effect.promise(() => RawConnection.open(port)),
+    (connection) =>
+      Effect.promise(async () => {
+        const pieces = [Buffer.from(textOf(sent))]
+        const { answers, fault } = await connection.exchange({ pieces, methods: [methodOf(sent)] })
+        const [answer] = answers
+        if (answer === undefined) throw new Error(fault ?? "no answer")
+        return { ...answer, headers: Object.fromEntries(answer.headers), text: answer.body.toString() }
+      }),
+    (connection) => Effect.sync(() => connection.close())
+  )
 
 const methodOf = ({ body, chunks, method }: Sent): string =>
   method ?? (body === undefined && chunks === undefined ? "GET" : "POST")
@@ -305,20 +267,16 @@ export const backend = (options: Options = {}) =>
 export const inMemory = (options: Options = {}) =>
   Effect.map(makeWith(options, inMemoryServer(options)), ({ context, ...made }): Backend => {
     const server = Context.get(context, InMemoryServer)
-    return {
-      ...made,
-      port: 0,
-      send: ({ body, from = "127.0.0.1", headers, path, ...sent }) =>
-        Effect.promise(() =>
-          server.send(from, {
-            method: methodOf({ path, ...sent, ...(body === undefined ? {} : { body }) }),
-            path,
-            // A list of values repeats a header, as on a socket.
-            headers: { ...headers } as Record<string, string>,
-            ...(body === undefined ? {} : { body: Buffer.from(body) })
-          })
-        )
-    }
+    const send = ({ body, from = "127.0.0.1", headers, ...sent }: Sent) =>
+      Effect.promise(() =>
+        server.send(from, {
+          ...sent,
+          // A list of values repeats a header, as on a socket.
+          headers: { ...headers } as Record<string, string>,
+          ...(body === undefined ? {} : { body: Buffer.from(body) })
+        })
+      )
+    return { ...made, port: 0, send }
   })
 
 export class Shared extends Context.Tag("test/http/Shared")<Shared, Backend>() {}
@@ -336,26 +294,21 @@ export const shared = Effect.tap(Shared, (server) =>
   })
 )
 
-/** Sends to a server of another kind. */
-export const call = ({ port }: { readonly port: number }, sent: Sent): Effect.Effect<Answer> =>
-  sendTo(port, sent)
-
 /** The body of every error. */
-export interface ErrorBody {
-  readonly error: {
-    readonly code: string
-    readonly message: string
-    readonly hint: string
-    readonly retryable: boolean
-    readonly details?: {
-      readonly fields?: ReadonlyArray<{ readonly path: string; readonly problem: string }>
-    }
+interface ErrorBody {
+  readonly code: string
+  readonly message: string
+  readonly hint: string
+  readonly retryable: boolean
+  readonly details?: {
+    readonly fields?: ReadonlyArray<{ readonly path: string; readonly problem: string }>
   }
 }
 
 export const json = (answer: Answer): unknown => JSON.parse(answer.text)
 // Tests assert the parts that they read.
-export const errorOf = (answer: Answer): ErrorBody["error"] => (JSON.parse(answer.text) as ErrorBody).error
+export const errorOf = (answer: Answer): ErrorBody =>
+  (JSON.parse(answer.text) as { readonly error: ErrorBody }).error
 /** The status of a success, the code of a failure. */
 export const outcomeOf = (answer: Answer): number | string =>
   answer.status < 400 ? answer.status : errorOf(answer).code
@@ -368,26 +321,22 @@ export const requestLines = ({ lines }: Pick<Backend, "lines">): ReadonlyArray<L
   lines.filter(({ message }) => message === "Request")
 
 /** The bytes of a request. */
-export const textOf = ({ body = "", headers = {}, method = "GET", path }: Sent): string =>
-  [
-    `${method} ${path} HTTP/1.1`,
-    "Host: a",
-    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
-    ...(body === "" ? [] : [`Content-Length: ${Buffer.byteLength(body)}`]),
-    "",
-    body
-  ].join("\r\n")
-
-/** Writes bytes on a socket of its own and reads until the server closes it. */
-export const raw = ({ port }: { readonly port: number }, text: string | Uint8Array): Effect.Effect<string> =>
-  Effect.async((resume) => {
-    const socket = connect(port, "127.0.0.1", () => socket.write(text))
-    const received: Array<Buffer> = []
-    socket.on("data", (part) => received.push(part))
-    socket.on("error", () => {})
-    socket.on("close", () => resume(Effect.succeed(Buffer.concat(received).toString("utf8"))))
-    return Effect.sync(() => socket.destroy())
-  })
+export const textOf = ({ headers = {}, ...sent }: Sent): string => {
+  const { body = "", chunks } = sent
+  const framing =
+    chunks !== undefined
+      ? { "transfer-encoding": "chunked" }
+      : body === ""
+        ? {}
+        : { "content-length": `${Buffer.byteLength(body)}` }
+  const lines = Object.entries({ host: "a", ...framing, ...headers }).flatMap(([name, values]) =>
+    [values].flat().map((value) => `${name}: ${value}`)
+  )
+  const filled = chunks?.filter((chunk) => chunk !== "") ?? []
+  const written = filled.map((chunk) => `${Buffer.byteLength(chunk).toString(16)}\r\n${chunk}\r\n`)
+  const content = chunks === undefined ? body : `${written.join("")}0\r\n\r\n`
+  return [`${methodOf(sent)} ${sent.path} HTTP/1.1`, ...lines, "", content].join("\r\n")
+}
 
 /** An answer read by `raw`. */
 export const parseRaw = (text: string): Answer => {
@@ -407,27 +356,23 @@ export const makeGate = Effect.gen(function* () {
   const entered = yield* Deferred.make<void>()
   const released = yield* Deferred.make<void>()
   const state = { finished: false, interrupted: false }
+  const note = (end: keyof typeof state) => () =>
+    Effect.sync(() => {
+      state[end] = true
+    })
   const body = Effect.zipRight(Deferred.succeed(entered, undefined), Deferred.await(released)).pipe(
-    Effect.tap(() =>
-      Effect.sync(() => {
-        state.finished = true
-      })
-    ),
-    Effect.onInterrupt(() =>
-      Effect.sync(() => {
-        state.interrupted = true
-      })
-    )
+    Effect.tap(note("finished")),
+    Effect.onInterrupt(note("interrupted"))
   )
   return { entered: Deferred.await(entered), release: Deferred.succeed(released, undefined), body, state }
 })
 
 /** A connection for bytes of the test's choice, which keeps what it receives. */
-export const openPeer = (port: number, text: string) =>
+export const openPeer = (port: number, text: string | Uint8Array, allowHalfOpen = true) =>
   Effect.acquireRelease(
     Effect.sync(() => {
       const received = { text: "", closed: false }
-      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true })
+      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen })
       socket.write(text)
       socket.on("data", (part) => {
         received.text += part.toString()
@@ -449,8 +394,18 @@ export const openPeer = (port: number, text: string) =>
     ({ socket }) => Effect.sync(() => socket.destroy())
   )
 
+/** Writes bytes on a socket of its own and reads until the server closes it. */
+export const raw = ({ port }: { readonly port: number }, text: string | Uint8Array): Effect.Effect<string> =>
+  Effect.scoped(
+    Effect.flatMap(openPeer(port, text, false), (peer) =>
+      Effect.map(
+        until(() => peer.socket.closed),
+        () => peer.text()
+      )
+    )
+  )
+
 export const jsonHeaders = { "content-type": "application/json" }
-export const keyed = { ...jsonHeaders, "idempotency-key": idempotencyKey }
 
 export const bearer = (token: string) => ({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
 
@@ -526,6 +481,15 @@ export const goodRequests = ({ login, upstreams }: Pick<Backend, "login" | "upst
     } satisfies Record<string, Sent>
   })
 
+const { report: submit, small, telemetry: accept, ting: send, webhook: receive } = bodyLimits
+/** Calls with a body, and its bound in bytes. */
+export const bounds = {
+  ...{ login: small, refresh: small, logout: small, subscribe: small },
+  ...{ send, submit, accept, receive }
+} as const
+export const withKeys: ReadonlyArray<CallName> = ["login", "refresh", "logout", "submit"]
+export const withPlane: ReadonlyArray<CallName> = ["iam", "accept", ...withKeys, "me", "subscribe", "send"]
+
 export type Good = Effect.Effect.Success<ReturnType<typeof goodRequests>>
 export type CallName = keyof Good
 
@@ -542,9 +506,3 @@ export const withHeaders =
       )
     )
   })
-
-export const withBody =
-  (body: string | Uint8Array): Change =>
-  (sent) => ({ ...sent, body })
-
-export type { Upstreams }

@@ -29,7 +29,14 @@ export type Step = (typeof steps)[number]
 
 export type Outcome =
   | { readonly kind: "accepted" }
-  | { readonly kind: "refused"; readonly step: Step; readonly status: number; readonly code: string }
+  | {
+      readonly kind: "refused"
+      readonly step: Step
+      readonly status: number
+      readonly code: string
+      /** The path and a part of the problem of the first of `details.fields`. */
+      readonly says: readonly [path: string, problem: string] | undefined
+    }
   /** 204 with `Allow`, before any later check. */
   | { readonly kind: "options"; readonly step: "method" }
   /** From this step on any documented answer is right; at `transport` also none, or a second one. */
@@ -37,12 +44,12 @@ export type Outcome =
 
 export const accepted: Outcome = { kind: "accepted" }
 export const open = (step: Step): Outcome => ({ kind: "open", step })
-export const refused = (step: Step, status: number, code: string): Outcome => ({
-  kind: "refused",
-  step,
-  status,
-  code
-})
+export const refused = (
+  step: Step,
+  status: number,
+  code: string,
+  says?: readonly [path: string, problem: string]
+): Outcome => ({ kind: "refused", step, status, code, says })
 
 /** The answer to a request with several inputs. */
 export const combine = (outcomes: ReadonlyArray<Outcome>): Outcome => {
@@ -174,9 +181,14 @@ const filled = (length: number, start: string): string => start.slice(0, length)
 const malformedHead = refused("transport", 400, "invalid_input")
 const keyMissing = refused("idempotency key", 400, "idempotency_key_required")
 const badKey = refused("idempotency key", 400, "idempotency_key_invalid")
-const badBearer = refused("bearer shape", 401, "unauthenticated")
+const bearerThat = (problem: string) =>
+  refused("bearer shape", 401, "unauthenticated", ["Authorization", problem])
+const badBearer = bearerThat("access token after the scheme")
+const badScheme = bearerThat("the scheme `Bearer`")
 const deadBearer = refused("bearer", 401, "unauthenticated")
-const badOrganisation = refused("organisation shape", 400, "invalid_input")
+const organisationThat = (problem: string) =>
+  refused("organisation shape", 400, "invalid_input", ["X-Org-ID", problem])
+const badOrganisation = organisationThat("must be 3 to 50 of a-z, 0-9, underscore and hyphen")
 const notMember = refused("membership", 403, "forbidden")
 const badSelector = refused("selector shape", 401, "testing_secret_invalid")
 const deadSelector = refused("plane", 401, "testing_secret_invalid")
@@ -202,18 +214,13 @@ const atTelemetry =
 const foreignOrigin = atTelemetry(refused("use case", 403, "origin_not_allowed"))
 
 const word = ({ word: make }: Facts): string => make("header")
+/** A word of a length after a beginning. */
 const ofLength =
-  (length: number): Value =>
+  (length: number, start = ""): Value =>
   (facts) =>
-    filled(length, word(facts))
-const bearerOf =
-  (length: number): Value =>
-  (facts) =>
-    `Bearer oat_${filled(length, word(facts))}`
-const secretOf =
-  (length: number): Value =>
-  (facts) =>
-    `ask_${filled(length, word(facts))}`
+    start + filled(length, word(facts))
+const bearerOf = (length: number) => ofLength(length, "Bearer oat_")
+const secretOf = (length: number) => ofLength(length, "ask_")
 const odd = <A extends string>(texts: ReadonlyArray<A>, outcome: Input["outcome"]): ReadonlyArray<Shape> =>
   texts.map((text) => [JSON.stringify(text.slice(0, 40)), text, outcome] as const)
 
@@ -230,11 +237,10 @@ const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
     ["a delete character", (facts) => `${word(facts)}\u007f`, malformedHead]
   ],
   authorization: [
-    ["no scheme", (facts) => `oat_${word(facts)}`, badBearer],
-    ["a scheme in lower case", ({ access }) => `bearer ${access}`, badBearer],
-    ["a scheme in upper case", ({ access }) => `BEARER ${access}`, badBearer],
+    ["no scheme", (facts) => `oat_${word(facts)}`, badScheme],
+    ["a scheme in upper case", ({ access }) => `BEARER ${access}`, badScheme],
     ["two spaces", ({ access }) => `Bearer  ${access}`, badBearer],
-    ["a tab", ({ access }) => `Bearer\t${access}`, badBearer],
+    ["a tab", ({ access }) => `Bearer\t${access}`, badScheme],
     ["two in one", ({ access }) => `Bearer ${access}, Bearer ${access}`, badBearer],
     ["27 characters", bearerOf(27), badBearer],
     ["28 characters", bearerOf(28), deadBearer],
@@ -242,12 +248,12 @@ const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
     ["8189 characters", bearerOf(8_189), badBearer],
     ["another token", bearerOf(43), deadBearer],
     ["a character more", ({ access }) => `Bearer ${access}.`, deadBearer],
-    ["a character less", ({ access }) => `Bearer ${access.slice(0, -1)}`, deadBearer],
-    ["a refresh token", (facts) => `Bearer ort_${filled(40, word(facts))}`, badBearer],
-    ["a word", (facts) => `Bearer ${word(facts)}`, badBearer],
-    ["another scheme", (facts) => `Basic ${Buffer.from(`a:${word(facts)}`).toString("base64")}`, badBearer],
+    ["a refresh token", ofLength(40, "Bearer ort_"), badBearer],
+    ["another scheme", (facts) => `Basic ${Buffer.from(`a:${word(facts)}`).toString("base64")}`, badScheme],
     ["UTF-8", (facts) => latin1(`Bearer oat_${filled(40, word(facts))}é`), badBearer],
-    ...odd(["", "Bearer", "Bearer null"], badBearer)
+    ["a letter before the token", ({ access }) => `Bearer x${access}`, badBearer],
+    ...odd([""], badScheme),
+    ...odd(["Bearer", "Bearer null"], badBearer)
   ],
   "x-org-id": [
     ["2 characters", ofLength(2), badOrganisation],
@@ -273,71 +279,37 @@ const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
     ...odd([latin1("ask_é"), ""], badSelector)
   ],
   "x-request-id": [
-    ...[7, 8, 128, 129].map(
-      (length): Shape => [
-        `${length} characters`,
-        (facts) => filled(length, word(facts).slice(4, 12)),
-        accepted
-      ]
-    ),
-    ["a space", (facts) => `${word(facts)} x`, accepted],
-    ["a slash", (facts) => `${word(facts)}/`, accepted],
+    ["8 characters", (facts) => word(facts).padEnd(12, "k").slice(4, 12), accepted],
     ["Latin-1", (facts) => `${word(facts)}\u00e9`, accepted],
-    ["a credential", `oat_${"A".repeat(43)}`, accepted],
-    ...odd(["__proto__", ""], accepted)
+    ...odd(["x".repeat(128), "x".repeat(129), `oat_${"A".repeat(43)}`, "__proto__", ""], accepted)
   ],
   "x-music-client-version": [
-    ...odd(["0.0.1", "0.1.0", "0.1.0-rc.1", "0.1", "v0.0.1", "0.0.1-", "0.0.1, 0.0.1", ""], accepted),
-    ...odd(["99999999999999999999.0.0", "0.0.99999999999999999999"], accepted),
-    ...[57, 58, 59].map(
-      (length): Shape => [`a pre-release of ${length}`, `0.0.0-${"a".repeat(length)}`, accepted]
-    ),
+    ...odd(["0.0.1", "0.1.0-rc.1", "v0.0.1", "99999999999999999999.0.0", ""], accepted),
     ["a word", (facts) => `0.0.1 ${word(facts)}`, accepted]
   ],
   "x-music-source": [...odd(["cli", "CLI", "__proto__", ""], accepted), ["a word", word, accepted]],
-  "x-music-telemetry": [...odd(["on", "off", "ON", "on, on", ""], accepted), ["a word", word, accepted]],
+  "x-music-telemetry": [...odd(["on", "off", "ON", ""], accepted), ["a word", word, accepted]],
   traceparent: [
-    ...odd(
-      [
-        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
-        "-".repeat(3_000),
-        ""
-      ],
-      accepted
-    ),
+    ...odd([`00-${"0".repeat(32)}-00f067aa0ba902b7-01`, "-".repeat(3_000), ""], accepted),
     ["a word", (facts) => `00-${word(facts)}-00f067aa0ba902b7-01`, accepted]
   ],
   origin: [
     ["a path", ({ webOrigin }) => `${webOrigin}/`, foreignOrigin],
-    ["upper case", ({ webOrigin }) => webOrigin.toUpperCase(), foreignOrigin],
     ["a longer host", ({ webOrigin }) => `${webOrigin}.evil.example`, foreignOrigin],
     ["another host", (facts) => `http://${word(facts)}.example`, foreignOrigin],
     ["two in one", ({ webOrigin }) => `${webOrigin}, ${webOrigin}`, foreignOrigin],
     ...odd(["null", ""], foreignOrigin)
   ],
   "content-type": [
-    ...odd(
-      ["application/json; charset=utf-8", 'application/json;charset="UTF-8"', "Application/JSON"],
-      accepted
+    ...["; charset=utf-8", ';charset="UTF-8"', ' ; charset="utf-8"'].map(
+      (parameter): Shape => [parameter, `application/json${parameter}`, accepted]
     ),
-    ...odd(
-      [
-        "application/json; charset=iso-8859-1",
-        "application/json; charset=utf-16",
-        "application/jsonp",
-        "text/json",
-        "text/plain",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
-        "application/vnd.api+json",
-        "application/json, application/json",
-        "application/json text/plain",
-        ""
-      ],
-      badType
+    ...["; charset=iso-8859-1", "; charset=utf-8; x=y", "p", ", application/json", " text/plain"].map(
+      (more): Shape => [`${more} after it`, `application/json${more}`, badType]
     ),
+    ...odd(["Application/JSON"], accepted),
+    ...odd(["xapplication/json", "text/plain", "application/x-www-form-urlencoded", ""], badType),
+    ...odd(["multipart/form-data; boundary=application/json", "application/vnd.api+json"], badType),
     ["another type", (facts) => `${word(facts)}/json`, badType],
     // A parameter without meaning may be refused or ignored.
     ["a parameter", (facts) => `application/json; ${word(facts)}`, open("media type")],
@@ -348,24 +320,14 @@ const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
     ...odd(["br", "gzip, identity"], badType),
     ...odd([""], open("media type"))
   ],
-  "x-silicon-iam-event-id": [
-    ["a word", word, badSignature],
-    ...odd(["01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e", ""], badSignature)
-  ],
+  "x-silicon-iam-event-id": odd(["01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e", ""], badSignature),
   "x-silicon-iam-timestamp": [
     ["400 s ago", ({ now }) => String(now - 400), badSignature],
-    ["in 400 s", ({ now }) => String(now + 400), badSignature],
     ["a zero before", ({ now }) => `0${now}`, badSignature],
-    ["a sign", ({ now }) => `+${now}`, badSignature],
-    ["a fraction", ({ now }) => `${now}.0`, badSignature],
     ...odd(["1e9", "-1", ""], badSignature)
   ],
-  "x-silicon-iam-key-version": odd(["0", "2", "01", "-1", "1.0", "1e0", ""], badSignature),
-  "x-silicon-iam-signature": [
-    ...odd([`v1=${"0".repeat(64)}`, `v1=${"0".repeat(63)}`, `v2=${"0".repeat(64)}`], badSignature),
-    ...odd([`v1=${"é".repeat(64)}`, ""], badSignature),
-    ["a word", word, badSignature]
-  ]
+  "x-silicon-iam-key-version": odd(["0", "2", "01", "1e0", ""], badSignature),
+  "x-silicon-iam-signature": odd([`v1=${"0".repeat(64)}`, `v1=${"é".repeat(64)}`, ""], badSignature)
 }
 
 interface Documented {
@@ -376,7 +338,8 @@ interface Documented {
   readonly present?: boolean
 }
 
-const anonymous: Input["outcome"] = ({ call }) => (call?.bearer === "optional" ? accepted : badBearer)
+const anonymous: Input["outcome"] = ({ call }) =>
+  call?.bearer === "optional" ? accepted : bearerThat("is missing")
 const ofDelivery: Documented = { missing: badSignature, twice: badSignature, present: true }
 const describing: Documented = { missing: accepted, twice: accepted }
 /** Without a type, a body that may be absent is judged when it has arrived. */
@@ -387,21 +350,26 @@ const untyped: Input["outcome"] = ({ call }, { framing }) =>
 
 const documented: Readonly<Record<string, Documented>> = {
   "idempotency-key": { missing: keyMissing, twice: badKey, present: true },
-  authorization: { missing: anonymous, twice: badBearer, present: true },
-  "x-org-id": { missing: badOrganisation, twice: badOrganisation, present: true },
+  authorization: { missing: anonymous, twice: bearerThat("exactly once"), present: true },
+  "x-org-id": {
+    missing: organisationThat("is required together with Authorization"),
+    twice: badOrganisation,
+    present: true
+  },
   "x-testing-environment-key": { missing: inProduction, twice: badSelector },
-  "x-request-id": describing,
-  "x-music-client-version": describing,
-  "x-music-source": describing,
-  "x-music-telemetry": describing,
+  ...Object.fromEntries(
+    ["request-id", "music-client-version", "music-source", "music-telemetry"].map((name) => [
+      `x-${name}`,
+      describing
+    ])
+  ),
   traceparent: describing,
   origin: { missing: accepted, twice: foreignOrigin },
   "content-type": { missing: untyped, twice: badType, present: true },
   "content-encoding": { missing: accepted, twice: open("media type"), present: true },
-  "x-silicon-iam-event-id": ofDelivery,
-  "x-silicon-iam-timestamp": ofDelivery,
-  "x-silicon-iam-key-version": ofDelivery,
-  "x-silicon-iam-signature": ofDelivery
+  ...Object.fromEntries(
+    ["event-id", "timestamp", "key-version", "signature"].map((name) => [`x-silicon-iam-${name}`, ofDelivery])
+  )
 }
 
 /** Whether the request may have the header, or has it. */
@@ -435,6 +403,7 @@ const headerInputs: ReadonlyArray<Input> = Object.entries(documented).flatMap(([
     ),
     input("left out", header.missing, () => []),
     input("twice", header.twice, (message) => [...own(message), ...own(message), "x", "x"].slice(0, 2)),
+    input("and an empty one", header.twice, (message) => [...own(message), "", ""].slice(0, 2)),
     input("name in another case", accepted, own, name.toUpperCase()),
     input("spaces around", accepted, (message) => own(message).map((value) => ` \t ${value} \t `))
   ]
@@ -443,85 +412,56 @@ const headerInputs: ReadonlyArray<Input> = Object.entries(documented).flatMap(([
 /** Headers without a meaning here. */
 const extraHeaders: ReadonlyArray<readonly [string, string]> = [
   ["Cookie", "session=zqx; __proto__=1"],
-  ["DNT", "1"],
-  ["Sec-GPC", "1"],
   ["Expect", "100-continue"],
   ["Expect", "200-ok"],
-  ["TE", "trailers, deflate;q=0.5"],
-  ["Range", "bytes=0-1"],
   ["If-None-Match", "*"],
-  ["If-Match", '"x"'],
-  ["If-Modified-Since", "Wed, 21 Oct 2015 07:28:00 GMT"],
   ["X-HTTP-Method-Override", "DELETE"],
   ["X-Original-URL", "/readyz"],
-  ["Forwarded", "for=1.2.3.4"],
   ["__proto__", "polluted"],
-  ["constructor", "polluted"],
-  ["Accept", "application/xml"],
-  ["Accept-Encoding", "gzip;q=0, *;q=0"],
-  ["Upgrade", "h2c"],
-  ["Upgrade", "websocket"],
-  ["Via", "1.1 proxy"],
-  ["X-Org-ID-", "acme"],
-  ["Access-Control-Request-Method", "POST"]
+  ["Upgrade", "h2c"]
 ]
 
-const connectionValues = [
-  "close",
-  "Close, keep-alive",
-  "keep-alive",
-  "Upgrade",
-  "TE, close",
-  "x-org-id, close"
-]
+const connectionValues = ["close", "keep-alive", "Upgrade", "x-org-id, close"]
 
 const hostOutcome =
   (count: number): Input["outcome"] =>
   (_, { version }) =>
-    count === 1 || version === "1.0" ? accepted : refused("host", 400, "invalid_input")
+    count === 1 || version === "1.0"
+      ? accepted
+      : refused("host", 400, "invalid_input", ["Host", "must be sent exactly once"])
+
+const adding = (message: Message, ...headers: Message["headers"]): Message => ({
+  ...message,
+  headers: [...message.headers, ...headers]
+})
 
 const otherHeaders: ReadonlyArray<Input> = [
-  ...extraHeaders.map(
-    ([name, value]): Input => ({
-      name: `${name}: ${value}`,
-      parts: ["extra"],
-      outcome: accepted,
-      change: (message) => ({ ...message, headers: [...message.headers, [name, value]] })
+  ...extraHeaders.map((header): Input => {
+    const change = (message: Message) => adding(message, header)
+    return { name: header.join(": "), parts: ["extra"], outcome: accepted, change }
+  }),
+  ...connectionValues.map((value): Input => {
+    const upgrade = value === "Upgrade" ? [["Upgrade", "websocket"] as const] : []
+    const change = (message: Message) => ({
+      ...adding(withHeader(message, "Connection", value), ...upgrade),
+      last: true
     })
-  ),
-  ...connectionValues.map(
-    (value): Input => ({
-      name: `Connection: ${value}`,
-      parts: ["connection", "extra"],
-      outcome: accepted,
-      change: (message) => ({
-        ...withHeader(message, "Connection", value),
-        last: true,
-        ...(value === "Upgrade"
-          ? { headers: [...message.headers, ["Connection", value], ["Upgrade", "websocket"]] }
-          : {})
-      })
-    })
-  ),
-  ...[[], ["", ""], ["a.example", "evil.example"], [""], ["evil.example"]].map(
-    (hosts): Input => ({
+    return { name: `Connection: ${value}`, parts: ["connection", "extra"], outcome: accepted, change }
+  }),
+  ...[[], ["", ""], ["a.example", "evil.example"], [""], ["evil.example"]].map((hosts): Input => {
+    const change = (message: Message) => withHeader(message, "Host", ...hosts)
+    return {
       name: `Host: ${JSON.stringify(hosts)}`,
       parts: ["host"],
       outcome: hostOutcome(hosts.length),
-      change: (message) => withHeader(message, "Host", ...hosts)
-    })
-  ),
-  ...[100, 900].map(
-    (count): Input => ({
-      name: `${count} headers`,
-      parts: ["size of the head"],
-      outcome: accepted,
-      change: (message) => ({
-        ...message,
-        headers: [...message.headers, ...Array.from({ length: count }, (_, at) => [`X-${at}`, "v"] as const)]
-      })
-    })
-  ),
+      change
+    }
+  }),
+  ...[100, 900].map((count): Input => {
+    const headers = Array.from({ length: count }, (_, at) => [`X-${at}`, "v"] as const)
+    const change = (message: Message) => adding(message, ...headers)
+    return { name: `${count} headers`, parts: ["size of the head"], outcome: accepted, change }
+  }),
   ...[4_000, 12_000, 16_384, 40_000, 200_000].map(
     (size): Input => ({
       name: `a header of ${size} bytes`,
@@ -529,8 +469,7 @@ const otherHeaders: ReadonlyArray<Input> = [
       parts: ["size of the head", "line"],
       outcome: size < 16_384 ? accepted : refused("transport", 431, "invalid_input"),
       change: (message, facts) => ({
-        ...message,
-        headers: [...message.headers, ["X-Long", word(facts) + "v".repeat(size)]],
+        ...adding(message, ["X-Long", word(facts) + "v".repeat(size)]),
         last: true
       })
     })
@@ -544,19 +483,13 @@ const notFound = refused("path", 404, "not_found")
 const paths: ReadonlyArray<readonly [string, (path: string, word: string) => string]> = [
   ["a slash before", (path) => `/${path}`],
   ["a slash after", (path) => `${path}/`],
-  ["two slashes after", (path) => `${path}//`],
   ["upper case", (path) => path.toUpperCase()],
   ["a percent code", (path) => path.replace(/.$/, (last) => `%${last.charCodeAt(0).toString(16)}`)],
-  ["a coded slash", (path) => path.replace(/\/(?=[^/]+$)/, "%2F")],
-  ["a dot before", (path) => `/.${path}`],
+  ["a coded slash", (path) => path.replace(/(?<=.)\/(?=[^/]+$)/, "%2F")],
   ["a way up before", (path, word) => `/${word}/..${path}`],
   ["a way up after", (path, word) => `${path}/../${word}`],
   ["a parameter", (path, word) => `${path};${word}`],
-  ["a coded NUL", (path) => `${path}%00`],
-  ["a coded header", (path) => `${path}%0d%0aX-Injected:%201`],
   ["a word", (_, word) => `/${word}`],
-  ["a word in the API", (_, word) => `/api/v1/${word}`],
-  ["__proto__", () => "/__proto__"],
   ["constructor", () => "/constructor"],
   ["3,000 characters", (path) => `${path}/${"a".repeat(3_000)}`]
 ]
@@ -608,14 +541,12 @@ export const lineInputs: ReadonlyArray<Input> = [
       })
   ),
   ...paths.map(([name, change]) =>
-    line(
-      `path with ${name}`,
-      (_, { target }) => (target === "/webhook/" ? accepted : notFound),
-      ({ target }, { call, word: make }) => {
-        const changed = change(target, make("path"))
-        return call === undefined || changed === target ? undefined : { target: changed }
-      }
-    )
+    line(`path with ${name}`, notFound, ({ target }, { call, word: make }) => {
+      const changed = change(target, make("path"))
+      // That is the other spelling of its path.
+      const isServed = changed === target || changed === "/webhook/"
+      return call === undefined || isServed ? undefined : { target: changed }
+    })
   ),
   ...["?$", "?", "?a=$&a=2", "#$", "?__proto__[x]=1", "?x=/../$"].map((query) =>
     line(`target with ${query}`, accepted, ({ target }, { word: make }) => ({
@@ -625,22 +556,18 @@ export const lineInputs: ReadonlyArray<Input> = [
   ...["http://127.0.0.1", "HTTP://evil.example:80", "https://127.0.0.1"].map((origin) =>
     line(`target at ${origin}`, accepted, ({ target }) => ({ target: origin + target }))
   ),
-  line("target with a user", open("transport"), ({ target }) => ({
-    target: `http://user@127.0.0.1${target}`,
-    last: true,
-    halfClose: true
-  })),
-  line("HTTP/1.0", accepted, () => ({ version: "1.0", last: true })),
-  line("HTTP/1.0 without a Host", accepted, (message) => ({
-    ...withHeader(message, "Host"),
-    version: "1.0",
-    last: true
-  }))
+  line("HTTP/1.0", accepted, () => ({ version: "1.0", last: true }))
 ]
 
 // Bytes of the body
 
-const badJson = refused("JSON", 400, "invalid_input")
+const jsonThat = (problem: string) => refused("JSON", 400, "invalid_input", ["body", problem])
+const badJson = jsonThat("is not valid JSON")
+const noObject = jsonThat("must be an object")
+const badUtf8 = jsonThat("is not valid UTF-8")
+const deepJson = jsonThat("nests deeper than 64 levels")
+const protoKey = jsonThat("holds a __proto__ key")
+const surrogate = jsonThat("holds a lone surrogate")
 const badShape = refused("schema", 400, "invalid_input")
 
 const bytesOf = (...values: ReadonlyArray<number>) => Buffer.from(values)
@@ -660,18 +587,19 @@ const text = (
   }
 })
 
+const withText = ["reports.submit", "tings.send", "telemetry.accept", "webhooks.receive"]
+
 /** Puts bytes into the last text of the body that has the request's own word, where everything is allowed. */
-const inText = (name: string, outcome: Outcome, bytes: Buffer | string): Input =>
-  text(name, outcome, (body, { call, word: make }) => {
-    const at = ["reports.submit", "tings.send", "telemetry.accept", "webhooks.receive"].includes(
-      call?.id ?? ""
-    )
-      ? body.lastIndexOf(make("body"))
-      : -1
-    return at === -1
-      ? undefined
-      : Buffer.concat([body.subarray(0, at), Buffer.from(bytes), body.subarray(at)])
-  })
+const inText = (outcome: Outcome, bytes: Buffer | string): Input =>
+  text(
+    `${typeof bytes === "string" ? JSON.stringify(bytes) : bytes.toString("hex")} in a text`,
+    outcome,
+    (body, { call, word: make }) => {
+      const at = withText.includes(call?.id ?? "") ? body.lastIndexOf(make("body")) : -1
+      const parts = [body.subarray(0, at), Buffer.from(bytes), body.subarray(at)]
+      return at === -1 ? undefined : Buffer.concat(parts)
+    }
+  )
 
 const another = (value: Value, outcome: Input["outcome"]): Input => ({
   ...text(typeof value === "string" ? value.slice(0, 40) : "a word", outcome, (_, facts) =>
@@ -688,17 +616,13 @@ export const bodyInputs: ReadonlyArray<Input> = [
   text("white space around", accepted, (body) =>
     Buffer.concat([Buffer.from(" \r\n\t"), body, Buffer.from("\n \t\r")])
   ),
-  text("a vertical tab before", badJson, (body) => Buffer.concat([bytesOf(0x0b), body])),
   text("a trailing comma", badJson, (body) => Buffer.from(body.toString().replace(/}$/, ",}"))),
-  text("single quotes", badJson, (body) =>
-    body.includes('"') ? Buffer.from(body.toString().replaceAll('"', "'")) : undefined
-  ),
   text("cut short", badJson, (body, { place }) =>
     body.subarray(0, 1 + Math.floor(place * (body.length - 1.01)))
   ),
   text(
     "empty",
-    ({ call }) => (call?.body?.required === true ? badJson : accepted),
+    ({ call }) => (call?.body?.required === true ? jsonThat("is empty") : accepted),
     () => Buffer.alloc(0)
   ),
   text("UTF-16", badJson, (body) => Buffer.from(body.toString(), "utf16le")),
@@ -706,13 +630,17 @@ export const bodyInputs: ReadonlyArray<Input> = [
     const name = /^\{("[^"]*"):/.exec(body.toString())?.[1]
     return name === undefined ? undefined : Buffer.from(`{${name}:null,${body.toString().slice(1)}`)
   }),
-  ...["null", "[]", "0", '""', "[[]]", "NaN", "undefined", "[".repeat(15_000)].map((value) =>
-    another(value, badJson)
-  ),
-  another(({ word: make }) => `"${make("body")}"`, badJson),
+  ...["NaN", "undefined", "]]]]", '"\\'].map((value) => another(value, badJson)),
+  ...["null", "[]", "0", '""', "[[]]"].map((value) => another(value, noObject)),
+  another(({ word: make }) => `"${make("body")}"`, noObject),
   another("{}", ({ call }) => (call?.id === "tings.subscribe" ? accepted : badShape)),
-  another('{"__proto__":{"x":1}}', badJson),
-  another('{"\\u005f_proto__":{"x":1}}', badJson),
+  ...["[".repeat(15_000), `["\\"]",${"[".repeat(64)}${"]".repeat(65)}`].map((value) =>
+    another(value, deepJson)
+  ),
+  ...['{"__proto__":{"x":1}}', '{"\\u005f_proto__":{"x":1}}'].map((value) => another(value, protoKey)),
+  ...['{"a":[1e309]}', "-1e400", "9".repeat(400)].map((value) =>
+    another(value, jsonThat("holds a number that is too large"))
+  ),
   another('{"constructor":{"prototype":{}}}', badShape),
   {
     name: "body: gzip",
@@ -723,27 +651,18 @@ export const bodyInputs: ReadonlyArray<Input> = [
         ? undefined
         : { ...withHeader(message, "Content-Encoding", "gzip"), body: gzipSync(message.body) }
   },
-  text("gzip without its name", badJson, (body) => gzipSync(body)),
-  inText("a high surrogate", badJson, "\\ud800"),
-  inText("a low surrogate", badJson, "\\uDC00x"),
-  inText("surrogates reversed", badJson, "\\udc00\\ud800"),
-  inText("a surrogate as bytes", badJson, bytesOf(0xed, 0xa0, 0x80)),
-  inText("the byte FF", badJson, bytesOf(0xff)),
-  inText("an overlong form", badJson, bytesOf(0xc0, 0x80)),
-  inText("a cut character", badJson, bytesOf(0xf0, 0x9f, 0x8e)),
-  inText("a character above U+10FFFF", badJson, bytesOf(0xf4, 0x90, 0x80, 0x80)),
-  inText("a continuation", badJson, bytesOf(0x80)),
-  inText("NUL", badJson, bytesOf(0)),
-  inText("an escape character", badJson, bytesOf(0x1b)),
-  inText("a line feed", badJson, "\n"),
-  inText("an unknown escape", badJson, "\\x41"),
-  inText("a short escape", badJson, "\\u12"),
-  inText("an escaped NUL", accepted, "\\u0000"),
-  inText("an escaped pair", accepted, "\\ud834\\udd1e"),
-  inText("escaped quotes", accepted, '\\/\\"\\\\'),
-  inText("joiners", accepted, "\u200b\u200d\u2060\ufeff"),
-  inText("directions", accepted, "\u202e\u2066"),
-  inText("tags", accepted, "\u{e0041}\u{e007f}")
+  text("gzip without its name", badUtf8, (body) => gzipSync(body)),
+  ...["\\ud800", "\\uDC00x", "\\udc00\\ud800"].map((escape) => inText(surrogate, escape)),
+  // A surrogate, FF, an overlong form, a cut character, one above U+10FFFF, a continuation.
+  ...["eda080", "ff", "c080", "f09f8e", "f4908080", "80"].map((hex) =>
+    inText(badUtf8, Buffer.from(hex, "hex"))
+  ),
+  // Control characters, and escapes that are unknown or too short.
+  ...["\0", "\x1b", "\n", "\\x41", "\\u12"].map((given) => inText(badJson, given)),
+  // Escapes, joiners, directions, tags.
+  ...["\\u0000", "\\ud834\\udd1e", '\\/\\"\\\\[{', "\u200b\u200d\ufeff", "\u202e\u2066", "\u{e0041}"].map(
+    (given) => inText(accepted, given)
+  )
 ]
 
 // Framing
@@ -766,41 +685,24 @@ const frame = (
 })
 
 const perhaps = open("transport")
-const raw = (lines: ReadonlyArray<string>, bytes: Buffer): Pick<Message, "framing"> => ({
-  framing: { kind: "raw", lines, bytes }
+const raw = (lines: ReadonlyArray<string>, bytes: Buffer) => ({
+  framing: { kind: "raw", lines, bytes } as const
 })
 const oneChunk = (body: Buffer, size = body.length.toString(16)): Buffer =>
   Buffer.concat([Buffer.from(`${size}${crlf}`), body, Buffer.from(`${crlf}0${crlf}${crlf}`)])
 const chunkedLine = ["Transfer-Encoding: chunked"]
 const cut = (bytes: Buffer, place: number) => bytes.subarray(0, Math.floor(place * bytes.length))
 
-/** The first line of the request in another form. */
-const firstLines: ReadonlyArray<(method: string, target: string, word: string) => string> = [
-  (method, target) => `${method}  ${target} HTTP/1.1`,
-  (method, target) => `${method} ${target} HTTP/2.0`,
-  (method, target) => `${method} ${target} HTTP/1.2`,
-  (method, target) => `${method} ${target} http/1.1`,
-  (method, target) => `${method} ${target}`,
-  (method, target, word) => `${method} ${target} ${word} HTTP/1.1`,
-  (method, target) => `${method} ${target}\0 HTTP/1.1`,
-  (method) => `${method} /${latin1("日本")} HTTP/1.1`,
-  (_, __, word) => word,
-  () => "PRI * HTTP/2.0",
-  () => "\u0016\u0003\u0001\u0002\u0000"
+/** The first line of the request in another form: of its method, its target and a word. */
+const firstLines = [
+  ...["$method  $target HTTP/1.1", "$method $target HTTP/2.0", "$method $target http/1.1", "$method $target"],
+  ...["$method $target $word HTTP/1.1", `$method /${latin1("日本")} HTTP/1.1`, "PRI * HTTP/2.0"],
+  "\u0016\u0003\u0001\u0002\u0000"
 ]
 
-const headerLines: ReadonlyArray<(word: string) => string> = [
-  () => "No-Colon",
-  () => "Space Before : x",
-  () => "X-Space : x",
-  () => ": no name",
-  (word) => `X-Nul: a\0${word}`,
-  (word) => `X-Bell: \u0007${word}`,
-  (word) => `X-Return: a\r${word}`,
-  () => " X-Folded: start",
-  () => "X-Name\u00e9: x",
-  () => "X(Paren): x",
-  () => "\u0001: x"
+const headerLines = [
+  ...["No-Colon", "Space Before : x", "X-Space : x", ": no name", "X-Nul: a\0$word", "X-Return: a\r$word"],
+  ...[" X-Folded: start", "X-Name\u00e9: x"]
 ]
 
 const withHead = (message: Message, change: (head: string) => string): Buffer => {
@@ -809,6 +711,15 @@ const withHead = (message: Message, change: (head: string) => string): Buffer =>
   const head = change(bytes.subarray(0, end).toString("latin1"))
   return Buffer.concat([Buffer.from(head, "latin1"), bytes.subarray(end)])
 }
+
+const lengthOf = (length: number) => [`Content-Length: ${length}`]
+
+const twoFramings: ReadonlyArray<readonly [string, (length: number) => ReadonlyArray<string>]> = [
+  ["two lengths", (length) => [...lengthOf(length), ...lengthOf(length + 1)]],
+  ["a length twice", (length) => [...lengthOf(length), ...lengthOf(length)]],
+  ["a length, then chunks", (length) => [...lengthOf(length), ...chunkedLine]],
+  ["chunks, then a length", (length) => [...chunkedLine, ...lengthOf(length)]]
+]
 
 export const frameInputs: ReadonlyArray<Input> = [
   ...["", ";a=b", ';name="quoted"'].flatMap((extension) =>
@@ -825,31 +736,18 @@ export const frameInputs: ReadonlyArray<Input> = [
   frame("chunks with long extensions", perhaps, () => ({
     framing: { kind: "chunked", extension: `;${"x".repeat(500)}`, trailer: "" }
   })),
-  frame("a length that is too long, then the end", perhaps, (_, body, { place }) => ({
-    ...raw([`Content-Length: ${body.length + 1 + Math.floor(place * 50)}`], body),
-    halfClose: true
-  })),
-  frame("a body cut short, then the end", perhaps, (_, body, { place }) => ({
-    ...raw([`Content-Length: ${body.length}`], cut(body, place)),
-    halfClose: true
-  })),
-  frame("a chunk cut short, then the end", perhaps, (_, body, { place }) => ({
-    ...raw(chunkedLine, cut(oneChunk(body), place)),
-    halfClose: true
-  })),
+  ...["a body", "a chunk"].map((name) =>
+    frame(`${name} cut short, then the end`, perhaps, (_, body, { place }) => {
+      const whole = name === "a body" ? raw(lengthOf(body.length), body) : raw(chunkedLine, oneChunk(body))
+      const { bytes, lines } = whole.framing
+      return { ...raw(lines, cut(bytes, place)), halfClose: true }
+    })
+  ),
   frame("a length that is too short", perhaps, (_, body, { place }) =>
     raw([`Content-Length: ${cut(body, place).length}`], body)
   ),
-  ...[0, 1].map((more) =>
-    frame(`two lengths, ${more} apart`, malformedHead, (_, body) =>
-      raw([`Content-Length: ${body.length}`, `Content-Length: ${body.length + more}`], body)
-    )
-  ),
-  frame("a length, then chunks", malformedHead, (_, body) =>
-    raw([`Content-Length: ${body.length}`, ...chunkedLine], oneChunk(body))
-  ),
-  frame("chunks, then a length", malformedHead, (_, body) =>
-    raw([...chunkedLine, `Content-Length: ${body.length}`], oneChunk(body))
+  ...twoFramings.map(([name, lines]) =>
+    frame(name, malformedHead, (_, body) => raw(lines(body.length), oneChunk(body)))
   ),
   ...["-1", "+5", "0x10", "1e3", "5, 5", "", "99999999999999999999", "5 5", "NaN"].map((length) =>
     frame(`the length ${length}`, malformedHead, (_, body) => raw([`Content-Length: ${length}`], body))
@@ -866,9 +764,9 @@ export const frameInputs: ReadonlyArray<Input> = [
       halfClose: true
     }))
   ),
-  ...headerLines.map((make) =>
-    frame(`the line ${JSON.stringify(make("…"))}`, malformedHead, (message, _, facts) => ({
-      lines: [...message.lines, make(word(facts))]
+  ...headerLines.map((given) =>
+    frame(`the line ${JSON.stringify(given)}`, malformedHead, (message, _, facts) => ({
+      lines: [...message.lines, given.replace("$word", word(facts))]
     }))
   ),
   ...(
@@ -880,30 +778,18 @@ export const frameInputs: ReadonlyArray<Input> = [
   ).map(([name, change]) =>
     frame(name, perhaps, (message) => ({ verbatim: withHead(message, change), halfClose: true }))
   ),
-  ...firstLines.map((make) =>
-    frame(
-      `the first line ${JSON.stringify(make("GET", "/", "…"))}`,
-      perhaps,
-      (message, _, { word: made }) => ({
-        verbatim: withHead(
-          message,
-          (head) => make(message.method, message.target, made("path")) + head.slice(head.indexOf("\r\n"))
-        ),
+  ...firstLines.map((given) =>
+    frame(`the first line ${JSON.stringify(given)}`, perhaps, (message, _, { word: made }) => {
+      const { method, target } = message
+      const first = given.replace("$method", method).replace("$target", target).replace("$word", made("path"))
+      return {
+        verbatim: withHead(message, (head) => first + head.slice(head.indexOf("\r\n"))),
         halfClose: true
-      })
-    )
+      }
+    })
   ),
   frame("empty lines before", accepted, (message) => ({
     verbatim: Buffer.concat([Buffer.from("\r\n\r\n"), writeMessage(message)])
-  })),
-  frame("random bytes", perhaps, (_, __, { place }) => ({
-    verbatim: Buffer.from(
-      Array.from(
-        { length: 1 + Math.floor(place * 300) },
-        (_each, at) => Math.floor(place * 1e9 + at * at * 7_919) % 256
-      )
-    ),
-    halfClose: true
   })),
   frame("a byte of the request changed", perhaps, (message, _, { place }) => {
     const bytes = Buffer.from(writeMessage(message))
@@ -917,7 +803,7 @@ export const headInputs: ReadonlyArray<Input> = [...headerInputs, ...otherHeader
 
 // Values of the body
 
-/** One member of a valid body in another form. */
+/** One member of a valid body in another form. What fits the schema, and what does not, is in test/schema/Requests.test.ts. */
 export interface BodyCase {
   readonly name: string
   /** The operation id. */
@@ -927,202 +813,63 @@ export interface BodyCase {
   readonly outcome: Outcome
 }
 
-type Measure = (text: string) => number
-const codePoints: Measure = (given) => [...given].length
-const utf8: Measure = (given) => Buffer.byteLength(given)
-
-/** Characters of 1 to 4 bytes of UTF-8, the last of two UTF-16 units. */
-const units: ReadonlyArray<string> = ["x", "é", "語", "𝄞"]
-const ascii: ReadonlyArray<string> = ["x"]
-
-/** A text that begins with `start` where it fits, made of one character, of an exact length under a measure. */
-const textOfLength = (length: number, start: string, unit: string, measure: Measure): string => {
-  const head = measure(start) <= length ? start : ""
-  const room = Math.max(0, length - measure(head))
-  const count = Math.floor(room / measure(unit))
-  return head + unit.repeat(count) + "x".repeat(room - count * measure(unit))
-}
-
-interface Bound {
-  readonly call: string
-  readonly name: string
-  readonly member: string
-  readonly side: "least" | "most"
-  readonly at: number
-  readonly units: ReadonlyArray<string>
-  readonly inside: Outcome
-  readonly outside: Outcome
-  readonly value: (length: number, unit: string, facts: Facts) => unknown
-}
-
 const own = ({ word: make }: Facts): string => make("body")
-const nested = (levels: number): unknown => {
-  let value: unknown = 1
-  for (let level = 0; level < levels; level += 1) value = { a: value }
-  return value
-}
-const list = (length: number, item: (at: number) => unknown) => Array.from({ length }, (_, at) => item(at))
-const attachment = (name: string, content: string) => [{ name, content }]
-const badToken = refused("use case", 401, "unauthenticated")
+const nested = (levels: number): unknown => (levels === 0 ? 1 : { a: nested(levels - 1) })
 
-const bound = (
-  call: string,
-  name: string,
-  side: Bound["side"],
-  at: number,
-  value: Bound["value"],
-  more: Partial<Bound> = {}
-): Bound => ({
-  call,
-  name,
-  member: name,
-  side,
-  at,
-  units: ascii,
-  inside: accepted,
-  outside: badShape,
-  value,
-  ...more
-})
-const message = (length: number, unit: string, facts: Facts) =>
-  textOfLength(length, own(facts), unit, codePoints)
-const named = (length: number, unit: string, facts: Facts) =>
-  attachment(textOfLength(length, "", unit, codePoints), own(facts))
-const pull = (length: number) => {
-  const [start, end] = ["https://github.com/harbor/", "/pull/1"]
-  return `${start}${"m".repeat(length - start.length - end.length)}${end}`
-}
-const plain = (start: string) => (length: number, unit: string) =>
-  textOfLength(length, start, unit, codePoints)
-const unknownType = { units, inside: refused("use case", 404, "not_found") }
-const unknownSlt = { inside: refused("use case", 401, "slt_rejected") }
-const tooDeep = { outside: badJson, member: "data" }
+const ofUse = (status: number, code: string) => refused("use case", status, code)
+const badToken = ofUse(401, "unauthenticated")
+const badSlt = ofUse(401, "slt_rejected")
+const unknownType = ofUse(404, "not_found")
+const badValue = ofUse(400, "invalid_input")
 
-const bounds: ReadonlyArray<Bound> = [
-  bound("reports.submit", "message", "least", 10, message, { units }),
-  bound("reports.submit", "message", "most", 20_000, message, { units }),
-  bound("reports.submit", "attachments", "most", 5, (length, _, facts) =>
-    list(length, (at) => ({ name: `${at}.log`, content: own(facts) }))
-  ),
-  bound("reports.submit", "attachment name", "least", 1, named, { member: "attachments", units }),
-  bound("reports.submit", "attachment name", "most", 120, named, { member: "attachments", units }),
-  bound(
-    "reports.submit",
-    "attachment content",
-    "most",
-    100_000,
-    (length, unit, facts) => attachment("a.log", textOfLength(length, own(facts), unit, codePoints)),
-    { member: "attachments", units }
-  ),
-  bound(
-    "reports.submit",
-    "context",
-    "most",
-    32_768,
-    (length, unit) => ({ text: textOfLength(length - '{"text":""}'.length, "", unit, utf8) }),
-    { units }
-  ),
-  bound("reports.submit", "pr", "most", 500, pull, { inside: refused("use case", 400, "invalid_input") }),
-  bound("reports.submit", "levels", "most", 63, nested, { ...tooDeep, member: "context" }),
-  bound("tings.send", "type", "least", 1, plain(""), unknownType),
-  bound("tings.send", "type", "most", 255, plain(""), unknownType),
-  bound(
-    "tings.send",
-    "key",
-    "most",
-    200,
-    (length, unit, facts) => textOfLength(length, `${facts.actor}/${own(facts)}`, unit, utf8),
-    { units }
-  ),
-  bound("tings.send", "levels", "most", 63, nested, tooDeep),
-  bound(
-    "tings.send",
-    "data",
-    "most",
-    261_000,
-    (length, unit) => ({ text: textOfLength(length, "", unit, utf8) }),
-    {
-      units,
-      // The fields that the service adds decide near the bound.
-      outside: open("use case")
-    }
-  ),
-  bound("telemetry.accept", "events", "least", 1, (length, _, facts) =>
-    list(length, () => ({ canary: own(facts) }))
-  ),
-  bound("telemetry.accept", "events", "most", 40, (length, _, facts) =>
-    list(length, () => ({ canary: own(facts) }))
-  ),
-  bound("telemetry.accept", "levels", "most", 61, (length) => [{ a: nested(length) }], {
-    ...tooDeep,
-    member: "events"
-  }),
-  bound("auth.login", "slt", "least", 1, plain(""), unknownSlt),
-  bound("auth.login", "slt", "most", 8_192, plain(""), unknownSlt),
-  bound("auth.refresh", "refresh_token", "most", 8_192, plain("ort_"), {
-    inside: badToken,
-    outside: badToken
-  }),
-  bound("auth.logout", "token", "most", 4_096, plain("ort_"), { outside: accepted })
-]
+/** The call, the member, its name, a value, the outcome. */
+type Row = readonly [call: string, member: string, value: Value | object, outcome: Outcome]
 
-const atBounds: ReadonlyArray<BodyCase> = bounds.flatMap((row) =>
-  [row.at - 1, row.at, row.at + 1].flatMap((length) =>
-    row.units.map((unit) => ({
-      name: `${row.name} of ${length} ${unit} where the bound is ${row.at}`,
-      call: row.call,
-      member: row.member,
-      value: (facts) => row.value(length, unit, facts),
-      outcome: (row.side === "least" ? length >= row.at : length <= row.at) ? row.inside : row.outside
-    }))
-  )
-)
-
-/** Values that fit the type of their member, and mean something else. */
-const otherValues: ReadonlyArray<readonly [call: string, member: string, value: Value, outcome: Outcome]> = [
-  ["tings.send", "type", "music.trigger.unknown", refused("use case", 404, "not_found")],
-  ["tings.send", "type", "constructor", refused("use case", 404, "not_found")],
-  ["tings.send", "type", "music.trigger.fired ", refused("use case", 404, "not_found")],
-  ["tings.send", "key", (facts) => `si:somebody/${own(facts)}`, refused("use case", 400, "invalid_input")],
-  [
-    "tings.send",
-    "key",
-    (facts) => `${facts.actor.toUpperCase()}/${own(facts)}`,
-    refused("use case", 400, "invalid_input")
-  ],
-  ["tings.send", "key", ({ actor }) => actor, refused("use case", 400, "invalid_input")],
-  ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}\u0085`, badShape],
-  ...["musicbackend", "__proto__", "constructor", "users", "musicclidaemon "].map(
-    (table) => ["telemetry.accept", "table", table, refused("use case", 400, "invalid_input")] as const
+const rows: ReadonlyArray<Row> = [
+  ...["music.trigger.unknown", "constructor", "music.trigger.fired ", "t".repeat(255)].map(
+    (type): Row => ["tings.send", "type", type, unknownType]
+  ),
+  ["tings.send", "key", (facts) => `si:somebody/${own(facts)}`, badValue],
+  ["tings.send", "key", (facts) => `${facts.actor.toUpperCase()}/${own(facts)}`, badValue],
+  ["tings.send", "key", ({ actor }) => actor, badValue],
+  ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}`.padEnd(200, "k"), accepted],
+  ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}`.padEnd(201, "k"), badShape],
+  ["tings.send", "data", { text: "x".repeat(260_000) }, accepted],
+  ...["musicbackend", "__proto__", "users", "musicclidaemon "].map(
+    (table): Row => ["telemetry.accept", "table", table, badValue]
   ),
   ...["github.com/other/music/pull/1", "example.com/harbor/music/pull/1"].map(
-    (url) => ["reports.submit", "pr", `https://${url}`, refused("use case", 400, "invalid_input")] as const
+    (url): Row => ["reports.submit", "pr", `https://${url}`, badValue]
   ),
-  ...["https://github.com/harbor/music/pull/0", "https://github.com:99999/harbor/music/pull/1"].map(
-    (url) => ["reports.submit", "pr", url, badShape] as const
-  ),
-  ...["http://github.com/harbor/music/pull/1", "javascript:alert(1)"].map(
-    (url) => ["reports.submit", "pr", url, badShape] as const
-  ),
+  ["reports.submit", "pr", "javascript:alert(1)", badShape],
   ["reports.submit", "message", "\u3000\n 123456789 \t", badShape],
-  ["auth.login", "slt", (facts) => `oac_${filled(43, own(facts))}`, refused("use case", 401, "slt_rejected")],
+  ["reports.submit", "message", (facts) => own(facts) + "𝄞".repeat(15_000), accepted],
+  ["reports.submit", "message", (facts) => own(facts).padEnd(40_001, "x"), badShape],
+  ["auth.login", "slt", (facts) => `oac_${filled(43, own(facts))}`, badSlt],
   ["auth.login", "slt", "oac_ with a space", badShape],
   ["auth.refresh", "refresh_token", (facts) => `ort_${filled(43, own(facts))}`, badToken],
   ["auth.refresh", "refresh_token", ({ access }) => access, badToken],
   ["auth.refresh", "refresh_token", "", badToken],
   ["auth.logout", "token", "", accepted],
-  ["auth.logout", "token", (facts) => `oat_${filled(43, own(facts))}`, accepted]
-]
-
-export const bodyCases: ReadonlyArray<BodyCase> = [
-  ...atBounds,
-  ...otherValues.map(
-    ([call, member, value, outcome], at): BodyCase => ({
-      name: `${member}: ${typeof value === "string" ? JSON.stringify(value) : `another, ${at}`}`,
-      call,
-      member,
-      value: (facts) => (typeof value === "string" ? value : value(facts)),
-      outcome
+  ["auth.logout", "token", (facts) => `oat_${filled(43, own(facts))}`, accepted],
+  ...(
+    [
+      ["reports.submit", "context", 63],
+      ["tings.send", "data", 63],
+      ["telemetry.accept", "events", 62]
+    ] as const
+  ).flatMap(([call, member, most]) =>
+    [most, most + 1].map((levels): Row => {
+      const value = member === "events" ? [nested(levels)] : (nested(levels) as object)
+      return [call, member, value, levels === most ? accepted : deepJson]
     })
   )
 ]
+
+export const bodyCases: ReadonlyArray<BodyCase> = rows.map(([call, member, given, outcome], at) => ({
+  name: `${member}: value ${at}`,
+  call,
+  member,
+  value: (facts) => (typeof given === "function" ? given(facts) : given),
+  outcome
+}))

@@ -1,4 +1,5 @@
 /** HTTP/1.1 by bytes: a strict parser of answers (RFC 9112; every deviation is a fault of the server), and a connection that sends anything. */
+import { once } from "node:events"
 import { connect, type Socket } from "node:net"
 
 export interface RawAnswer {
@@ -123,21 +124,11 @@ export class RawConnection {
   }
 
   /** `from`: a loopback address of the client's own. */
-  static open(port: number, from = "127.0.0.1"): Promise<RawConnection> {
-    return new Promise((resolve, reject) => {
-      const socket = connect({
-        port,
-        host: "127.0.0.1",
-        localAddress: from,
-        allowHalfOpen: true,
-        noDelay: true
-      })
-      socket.once("error", reject)
-      socket.once("connect", () => {
-        socket.off("error", reject)
-        resolve(new RawConnection(socket))
-      })
-    })
+  static async open(port: number, from = "127.0.0.1"): Promise<RawConnection> {
+    const address = { port, host: "127.0.0.1", localAddress: from }
+    const socket = connect({ ...address, allowHalfOpen: true, noDelay: true })
+    await once(socket, "connect")
+    return new RawConnection(socket)
   }
 
   get isOpen(): boolean {
@@ -145,13 +136,8 @@ export class RawConnection {
   }
 
   /** Sends the pieces, and reads until each of the methods has its answer or the server ends the connection. */
-  async exchange({
-    halfClose = false,
-    last = false,
-    methods,
-    pieces,
-    unfinished = false
-  }: Exchange): Promise<Exchanged> {
+  async exchange(given: Exchange): Promise<Exchanged> {
+    const { halfClose = false, last = false, methods, pieces, unfinished = false } = given
     const answers: Array<RawAnswer> = []
     if (this.received.length > 0) return { answers, fault: "bytes without a request" }
     let fault: string | undefined

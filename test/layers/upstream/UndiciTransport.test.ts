@@ -9,41 +9,27 @@ const begin = () => {
   const aborts: Array<Error> = []
   let handler: Undici.Dispatcher.DispatchHandler = {}
   let deadlines = 0
+  const none = { pause: () => {}, resume: () => {} }
   const controller: Undici.Dispatcher.DispatchController = {
-    aborted: false,
-    paused: false,
-    reason: null,
-    abort: (reason) => void aborts.push(reason),
-    pause: () => {},
-    resume: () => {}
+    ...{ aborted: false, paused: false, reason: null, ...none },
+    abort: (reason) => void aborts.push(reason)
   }
-  const send = makeSend(
-    {
-      dispatch: (_, given) => {
-        handler = given
-        return true
-      }
-    },
-    {
-      add: () => {
-        deadlines += 1
-        return () => {
-          deadlines -= 1
-        }
-      }
+  const dispatch = (_: unknown, given: Undici.Dispatcher.DispatchHandler) => {
+    handler = given
+    return true
+  }
+  const add = () => {
+    deadlines += 1
+    return () => {
+      deadlines -= 1
     }
-  )
-  const cancel = send(
-    {
-      origin: "http://iam.example",
-      path: "/",
-      method: "GET",
-      headers: {},
-      body: undefined,
-      maxResponseBytes: 10,
-      deadlineAt: 0
-    },
-    (delivery) => void deliveries.push(delivery)
+  }
+  const request = { origin: "http://iam.example", path: "/", method: "GET", headers: {} } as const
+  const cancel = makeSend({ dispatch }, { add })(
+    { ...request, body: undefined, maxResponseBytes: 10, deadlineAt: 0 },
+    (delivery) => {
+      deliveries.push(delivery)
+    }
   )
   return {
     deliveries,
@@ -51,27 +37,28 @@ const begin = () => {
     cancel,
     deadlines: () => deadlines,
     start: () => handler.onRequestStart?.(controller, undefined),
-    respond: (status: number, headers = {}) => handler.onResponseStart?.(controller, status, headers),
-    data: (text: string) => handler.onResponseData?.(controller, Buffer.from(text)),
-    end: () => handler.onResponseEnd?.(controller, {}),
+    respond: (status: number) => handler.onResponseStart?.(controller, status, {}),
     fail: (code: string) => handler.onResponseError?.(controller, Object.assign(new Error(), { code }))
   }
 }
 
+const lost = (code: string, withinResponse: boolean) => ({ _tag: "Lost", code, withinResponse })
+
 describe("A request of the connection pool", () => {
-  it("was not sent when the connection was never made, and may have arrived when the same error comes later", () => {
-    const unconnected = begin()
+  it("was not sent without a connection, and may have arrived when the same error comes later", () => {
+    const requests = [begin(), begin(), begin()] as const
+    const [unconnected, connected, answering] = requests
     unconnected.fail("EHOSTUNREACH")
-    expect(unconnected.deliveries).toEqual([{ _tag: "NotSent", code: "EHOSTUNREACH" }])
-    const connected = begin()
     connected.start()
     connected.fail("EHOSTUNREACH")
-    expect(connected.deliveries).toEqual([{ _tag: "Lost", code: "EHOSTUNREACH", withinResponse: false }])
-    const answering = begin()
     answering.start()
     answering.respond(200)
     answering.fail("ECONNRESET")
-    expect(answering.deliveries).toEqual([{ _tag: "Lost", code: "ECONNRESET", withinResponse: true }])
+    expect(requests.flatMap(({ deliveries }) => deliveries)).toEqual([
+      { _tag: "NotSent", code: "EHOSTUNREACH" },
+      lost("EHOSTUNREACH", false),
+      lost("ECONNRESET", true)
+    ])
   })
 
   it("is ended by its caller, also before it has a connection, and settles no more", () => {
@@ -88,29 +75,5 @@ describe("A request of the connection pool", () => {
     expect(running.aborts.length).toBe(1)
     expect([...waiting.deliveries, ...running.deliveries]).toEqual([])
     expect([waiting.deadlines(), running.deadlines()]).toEqual([0, 0])
-  })
-
-  it("ignores informational responses and joins repeated headers", () => {
-    const { data, deadlines, deliveries, end, respond, start } = begin()
-    start()
-    respond(103, { link: "</early>" })
-    respond(200, { link: ["<a>", "<b>"] })
-    data("12345")
-    data("67890")
-    end()
-    expect(deliveries).toEqual([
-      { _tag: "Answered", status: 200, headers: { link: "<a>, <b>" }, body: Buffer.from("1234567890") }
-    ])
-    expect(deadlines()).toBe(0)
-  })
-
-  it("stops at the first byte beyond the bound", () => {
-    const { aborts, data, deliveries, respond, start } = begin()
-    start()
-    respond(200)
-    data("12345678901")
-    data("more")
-    expect(deliveries).toEqual([{ _tag: "TooLarge" }])
-    expect(aborts.length).toBe(1)
   })
 })
