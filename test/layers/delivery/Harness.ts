@@ -72,11 +72,11 @@ interface SimulatedIssue {
 
 const makeTracker = (now: () => number) => {
   const state = {
-    issues: new Array<SimulatedIssue>(),
+    issues: [] as SimulatedIssue[],
     filing: makeScript(),
     searching: makeScript<UpstreamFailure | SearchTooLong>(),
-    sent: new Array<{ readonly at: number; readonly body: string }>(),
-    searches: new Array<{ readonly at: number; readonly since: number }>(),
+    sent: [] as { readonly at: number; readonly body: string }[],
+    searches: [] as { readonly at: number; readonly since: number }[],
     /** Calls of `file` that run, at most so far, and when the last one was interrupted. */
     running: 0,
     most: 0,

@@ -4,7 +4,7 @@ import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
-import { type SpoolEntry, type TelemetrySpool, tableDestination } from "../../../src/services/Store.ts"
+import type { SpoolEntry, TelemetrySpool } from "../../../src/services/Store.ts"
 import { NotExecuted, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { sampleSpoolLease } from "../store/Stores.ts"
@@ -133,23 +133,6 @@ describe("Telemetry", () => {
     expect([tables.stored(), yield* health, levels("ERROR")]).toEqual([kept.toSorted(), "ok", 1])
   })
 
-  it.scoped(
-    "probes a table that a clock a day ahead closed, and then keeps the usual distance",
-    function* () {
-      const { now, offerSome, pass, sizes, start, store, tables } = yield* makeWorld
-      tables.retired.add("musicclidaemon")
-      const at = now() + 24 * hour
-      const trouble = { now: at, pausedUntil: at + 300_000, stopped: true, failure: "unauthorized" }
-      yield* store.destinations.failed(tableDestination("musicclidaemon"), trouble)
-      yield* offerSome(1)
-      yield* start("tables", { limits: rarePolling })
-      yield* pass(299)
-      expect(sizes()).toEqual([1])
-      yield* pass(32)
-      expect(sizes()).toEqual([1, 1])
-    }
-  )
-
   it.scoped("is kept through an outage, with attempts at growing intervals of at most 30 s", function* () {
     const { counts, levels, offerSome, pass, start, tables } = yield* makeWorld
     const ids = yield* offerSome(3)
@@ -167,17 +150,6 @@ describe("Telemetry", () => {
     tables.script.always({})
     yield* pass(40)
     expect(tables.stored()).toEqual(ids)
-  })
-
-  it.scoped("of a refused batch is the end of an outage", function* () {
-    const { offerBroken, pass, start, store, tables } = yield* makeWorld
-    yield* offerBroken
-    tables.script.next(outage)
-    yield* start("tables")
-    yield* pass(0)
-    expect((yield* store.destinations.find("tables")).failures).toBe(1)
-    yield* pass(3)
-    expect((yield* store.destinations.find("tables")).failures).toBe(0)
   })
 
   it.scoped("waits as the service asks, in all processes and across restarts", function* () {
@@ -198,17 +170,6 @@ describe("Telemetry", () => {
     expect(next - asked).toBeGreaterThanOrEqual(60_000)
     expect(next - asked).toBeLessThanOrEqual(62_000)
     expect([tables.stored().length, tables.copies()]).toEqual([301, 0])
-  })
-
-  it.scoped("fails once for all processes that meet an outage at the same time", function* () {
-    const { offerSome, pass, start, store, tables } = yield* makeWorld
-    tables.script.next(...[500, 510, 520].map((takes) => ({ ...outage, takes })))
-    yield* offerSome(600)
-    for (let process = 0; process < 3; process += 1) yield* start("tables")
-    yield* pass(0.6)
-    expect([tables.batches.length, (yield* store.destinations.find("tables")).failures]).toEqual([3, 1])
-    yield* pass(5)
-    expect([tables.stored().length, tables.copies()]).toEqual([600, 0])
   })
 
   it.scoped("stays when it is off", function* () {
@@ -292,24 +253,6 @@ describe("The lease of telemetry", () => {
     yield* pass(6)
     expect(tables.batches.length).toBe(2)
     expect(yield* counts()).toMatchObject({ duplicates: 3, waiting: 0 })
-  })
-
-  it.scoped("leaves a slow database the time to settle before another process may lease", function* () {
-    const { counts, now, offerSome, pass, slowly, start, tables } = yield* makeWorld
-    let takes = 2_500
-    yield* offerSome(1)
-    tables.script.next(hanging)
-    const from = now()
-    yield* start("tables", { instead: slowly(() => takes) })
-    yield* pass(2.6)
-    takes = 0
-    yield* pass(6)
-    expect(tables.batches.length).toBe(1)
-    yield* pass(6)
-    const ended = (tables.batches[1]?.at ?? Number.POSITIVE_INFINITY) - from
-    expect(ended).toBeGreaterThan(9_000)
-    expect(ended).toBeLessThan(12_000)
-    expect(yield* counts()).toMatchObject({ delivered: 1 })
   })
 
   it.scoped("that a slow database uses up in part or in whole sends in time, or nothing", function* () {

@@ -129,18 +129,6 @@ describe("A lease", () => {
     expect([tracker.sent.length, tracker.interruptedAt, yield* states]).toEqual([1, 0, { delivered: 1 }])
   })
 
-  it.scoped("that another process has taken ends the work", function* () {
-    const { admit, now, pass, start, states, store, tracker } = yield* makeHarness
-    yield* admit()
-    tracker.filing.next(hanging)
-    yield* start("tracker")
-    yield* pass(1)
-    yield* store.deliveries.lease(sampleLease({ now: now() + 11_000, owner: "other" }))
-    yield* pass(6)
-    expect(tracker.interruptedAt).toBeGreaterThan(0)
-    expect(yield* states).toEqual({ leased: 1 })
-  })
-
   it.scoped.each([
     ["ends", 0, false],
     ["is taken by another process on a clock stepped back", -hour, true],
@@ -278,22 +266,6 @@ describe("A worker", () => {
     yield* admit()
     yield* pass(0.5)
     expect([tracker.sent.length, yield* states]).toEqual([1, { delivered: 1, waiting: 50 }])
-  })
-
-  it.scoped("begins nothing in a pause that another process caused during its lease", function* () {
-    const { admit, delivery, now, pass, start, states, store, tracker } = yield* makeHarness
-    const report = yield* admit()
-    let leases = 0
-    const instead = leasing(() => {
-      const trouble = { now: now(), pausedUntil: now() + 20_000, stopped: false, failure: "rate limit" }
-      return leases++ === 0 ? store.destinations.failed("tracker", trouble) : Effect.void
-    })
-    yield* start("tracker", { instead })
-    yield* pass(19)
-    expect([tracker.sent.length, yield* states]).toEqual([0, { waiting: 1 }])
-    expect((yield* delivery(report)).attempts).toBe(0)
-    yield* pass(2)
-    expect(yield* states).toEqual({ delivered: 1 })
   })
 })
 

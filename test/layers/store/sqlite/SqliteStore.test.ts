@@ -1,15 +1,5 @@
 /** What a caller sees of a SQLite file that is locked, full, moved, damaged or of somebody else. */
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  truncateSync,
-  writeFileSync
-} from "node:fs"
+import { chmodSync, existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { assert, describe } from "vitest"
 import { it } from "../../../world/Test.ts"
@@ -109,23 +99,6 @@ describe("The file of a store", () => {
 })
 
 describe("A file that cannot be used is refused, as", () => {
-  const text = "this is a text file, and long enough to have a header\n".repeat(50)
-  const replaceByFolder = (path: string) => {
-    rmSync(path)
-    mkdirSync(path)
-  }
-  const damages: ReadonlyArray<readonly [string, string, (path: string) => void]> = [
-    ["corrupt", "a text", (path) => writeFileSync(path, text)],
-    ["corrupt", "damaged", (path) => writeFileSync(path, readFileSync(path).fill(0xa5, 100))],
-    ["corrupt", "truncated", (path) => truncateSync(path, 4096 * 3)],
-    ["not_openable", "a folder", replaceByFolder]
-  ]
-  it.scoped.each(damages)("%s: %s", function* ([kind, , damage]) {
-    const path = yield* usedPath
-    damage(path)
-    assert.strictEqual(yield* refusal(path), kind)
-  })
-
   it.scoped.each(["CREATE TABLE theirs (id INTEGER)", "PRAGMA application_id = 252006675"])(
     "foreign, without a change: %s",
     function* (mark) {
