@@ -194,16 +194,4 @@ describe("Shared commits", () => {
     assert.isTrue(yield* Fiber.join(writing))
     deepStrictEqual(yield* rawQuery(path, "SELECT plane FROM webhook_inbox"), [{ plane: "production" }])
   })
-
-  it.scoped("of SQLite: 64 callers that write one after the other share them", function* () {
-    const path = yield* sqlite.freshPath
-    const { webhooks } = yield* sqlite.openStore(path)
-    const before = commitsInLog(path)
-    const caller = (caller: number) =>
-      Effect.forEach(numbers(10), (index) =>
-        webhooks.receive(sampleEvent({ eventId: `${caller} ${index}` }), [])
-      )
-    yield* Effect.forEach(numbers(64), caller, all)
-    assert.isAtMost(commitsInLog(path) - before, 20)
-  })
 })
