@@ -183,9 +183,6 @@ export const openUnmigrated = (place: string) =>
     { migrate: false }
   )
 
-/** The queries and changes of an operator's command. */
-export const openQueries = (place: string) => Effect.map(openUnmigrated(place), makeOperatorQueries)
-
 /** What the command `restore` does at its end. */
 export const reconcile = (place: string) =>
   Effect.scoped(Effect.flatMap(openUnmigrated(place), finishRestore))
