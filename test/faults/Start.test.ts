@@ -8,7 +8,7 @@ import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { folder, postgres, withStore } from "../layers/store/Stores.ts"
-import { pooler } from "../support/Pooler.ts"
+import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { scalar } from "./Databases.ts"
 import { bundleBefore, refuse } from "./Processes.ts"
 
@@ -101,7 +101,7 @@ describe.concurrent("A start on a damaged database", () => {
 
 describe("A start behind a pooler in transaction mode", () => {
   it.scopedLive("ends at once, with reason and fix", function* () {
-    const url = yield* pooler(yield* postgres.freshPath, "transaction")
+    const { url } = yield* pgProxy(yield* postgres.freshPath, { movesSessions: true })
     const { code, output } = yield* refuse({ MUSIC_DATABASE_URL: url })
     assert.strictEqual(code, 69)
     assert.match(output, /shares sessions between transactions.*pool_mode = session/)

@@ -3,11 +3,9 @@ import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
 import type { Held } from "./FaultSwitches.ts"
-import { migratedFile } from "../world/SqliteTemplate.ts"
-import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
+import { sqliteStore } from "../world/SqliteTemplate.ts"
 
 type Repository = Exclude<keyof StoreService, "check" | "wakeups" | "retention">
 /** Like `recipients.activate`. */
@@ -42,13 +40,7 @@ const wrapped = Layer.effectContext(
     let hanging: Effect.Effect<void> | undefined
     let failing = false
 
-    const takeHold = (method: string): Effect.Effect<void> => {
-      const found = holds.get(method) ?? Effect.void
-      holds.delete(method)
-      return found
-    }
-
-    const watched = <A extends object>(name: Repository, repository: A): A =>
+    const watched = <A extends object>(name: string, repository: A): A =>
       new Proxy(repository, {
         get: (target, property, receiver) => {
           const member: unknown = Reflect.get(target, property, receiver)
@@ -59,24 +51,19 @@ const wrapped = Layer.effectContext(
               seen.set(method, [...(seen.get(method) ?? []), args])
               if (broken.has(method)) return Effect.fail(unavailable)
               const call: Effect.Effect<unknown, StoreUnavailable> = Reflect.apply(member, target, args)
-              return Effect.zipRight(takeHold(method), call)
+              const held = holds.get(method) ?? Effect.void
+              holds.delete(method)
+              return Effect.zipRight(held, call)
             })
         }
       })
 
+    const { check, isFailing, retention, wakeups, ...repositories } = store
+    const all = Object.entries(repositories).map(([name, repository]) => [name, watched(name, repository)])
     return Context.make(Store, {
       ...store,
-      recipients: watched("recipients", store.recipients),
-      loginOutcomes: watched("loginOutcomes", store.loginOutcomes),
-      sessionDigests: watched("sessionDigests", store.sessionDigests),
-      reports: watched("reports", store.reports),
-      webhooks: watched("webhooks", store.webhooks),
-      spool: watched("spool", store.spool),
-      planes: watched("planes", store.planes),
-      deliveries: watched("deliveries", store.deliveries),
-      check: Effect.suspend(() =>
-        broken.has("check") ? Effect.fail(unavailable) : (hanging ?? store.check)
-      ),
+      ...Object.fromEntries(all),
+      check: Effect.suspend(() => (broken.has("check") ? Effect.fail(unavailable) : (hanging ?? check))),
       isFailing: () => failing
     }).pipe(
       Context.add(StoreSwitches, {
@@ -108,10 +95,5 @@ const wrapped = Layer.effectContext(
 
 export const layer: Layer.Layer<Store | StoreSwitches> = Layer.provide(
   wrapped,
-  Layer.orDie(
-    Layer.scoped(
-      Store,
-      Effect.flatMap(migratedFile, (path) => Effect.flatMap(openDatabase(path), makeStore))
-    )
-  )
+  Layer.orDie(Layer.scoped(Store, sqliteStore))
 )

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
+import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 
 /** A folder that is removed with the scope. */
@@ -27,3 +28,8 @@ export const migratedFile: Effect.Effect<string, never, Scope.Scope> = Effect.ge
   writeFileSync(file, schema)
   return file
 })
+
+/** A store on such a file. */
+export const sqliteStore = Effect.flatMap(migratedFile, (path) =>
+  Effect.flatMap(openDatabase(path), makeStore)
+)

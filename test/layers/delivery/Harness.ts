@@ -17,18 +17,14 @@ import { DeliveryHealth } from "../../../src/services/DeliveryHealth.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../../src/services/Store.ts"
 import { type TableRecord, Tables, type TablesService } from "../../../src/services/Tables.ts"
-import {
-  type IssueDraft,
-  type SearchTooLong,
-  Tracker,
-  type TrackerService
-} from "../../../src/services/Tracker.ts"
+import { type SearchTooLong, Tracker, type TrackerService } from "../../../src/services/Tracker.ts"
 import { Refused, type UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
+import { makeManualClock } from "../../support/ManualClock.ts"
 import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
-import { freshPath, openQueries, openStore, rawQuery } from "../store/Stores.ts"
-import { makeSimulatedClock, nextTurns } from "./SimulatedClock.ts"
+import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
 
-const startOfTime = Date.parse("2026-11-21T10:00:00Z")
+export const hour = 3_600_000
+export const day = 24 * hour
 
 /** How a call ends, after so many milliseconds or never. A failure that `arrives` has its effect all the same. */
 export interface Outcome<E = UpstreamFailure> {
@@ -52,25 +48,22 @@ const makeScript = <E = UpstreamFailure>() => {
       const value = failure === undefined || arrives ? Option.some(effect()) : Option.none()
       const answer = failure === undefined ? Effect.orDie(value) : Effect.fail(failure)
       const end: Effect.Effect<A, E> = defect ? Effect.die("a mistake") : answer
-      return takes === 0
-        ? end
-        : Effect.zipRight(takes === Number.POSITIVE_INFINITY ? Effect.never : Effect.sleep(takes), end)
+      if (takes === 0) return end
+      return Effect.zipRight(takes === Number.POSITIVE_INFINITY ? Effect.never : Effect.sleep(takes), end)
     })
-  return {
-    play,
-    next: (...outcomes: ReadonlyArray<Outcome<E>>) => {
-      coming = outcomes
-    },
-    always: (outcome: Outcome<E>) => {
-      coming = []
-      standing = outcome
-    }
+  const next = (...outcomes: ReadonlyArray<Outcome<E>>) => {
+    coming = outcomes
   }
+  const always = (outcome: Outcome<E>) => {
+    coming = []
+    standing = outcome
+  }
+  return { play, next, always }
 }
 
-export interface SimulatedIssue {
+interface SimulatedIssue {
   readonly number: number
-  body: string
+  readonly body: string
   readonly isOurs: boolean
   readonly at: number
   open: boolean
@@ -78,16 +71,12 @@ export interface SimulatedIssue {
 }
 
 const makeTracker = (now: () => number) => {
-  const issues: Array<SimulatedIssue> = []
-  const [filing, searching] = [makeScript(), makeScript<UpstreamFailure | SearchTooLong>()]
-  const sent: Array<{ readonly at: number; readonly draft: IssueDraft }> = []
-  const searches: Array<{ readonly at: number; readonly since: number }> = []
   const state = {
-    issues,
-    filing,
-    searching,
-    sent,
-    searches,
+    issues: [] as SimulatedIssue[],
+    filing: makeScript(),
+    searching: makeScript<UpstreamFailure | SearchTooLong>(),
+    sent: [] as { readonly at: number; readonly body: string }[],
+    searches: [] as { readonly at: number; readonly since: number }[],
     /** Calls of `file` that run, at most so far, and when the last one was interrupted. */
     running: 0,
     most: 0,
@@ -96,8 +85,8 @@ const makeTracker = (now: () => number) => {
     lag: 0,
     closing: (_: number): { readonly failure?: UpstreamFailure; readonly uncommented?: Refused } => ({}),
     add: (body: string, isOurs = true) => {
-      const issue = { number: issues.length + 1, body, isOurs, at: now(), open: true, comments: 0 }
-      issues.push(issue)
+      const issue = { number: state.issues.length + 1, body, isOurs, at: now(), open: true, comments: 0 }
+      state.issues.push(issue)
       return issue
     }
   }
@@ -108,14 +97,14 @@ const makeTracker = (now: () => number) => {
   const service: TrackerService = {
     enabled: true,
     trouble: Effect.succeed(Option.none()),
-    file: (draft) =>
+    file: ({ body }) =>
       Effect.acquireUseRelease(
         Effect.sync(() => {
-          sent.push({ at: now(), draft })
+          state.sent.push({ at: now(), body })
           state.running += 1
           state.most = Math.max(state.most, state.running)
         }),
-        () => filing.play(() => answerOf(state.add(draft.body))),
+        () => state.filing.play(() => answerOf(state.add(body))),
         (_, exit) =>
           Effect.sync(() => {
             state.running -= 1
@@ -124,18 +113,18 @@ const makeTracker = (now: () => number) => {
       ),
     findByMarker: (marker, since) =>
       Effect.suspend(() => {
-        searches.push({ at: now(), since })
-        return searching.play(() =>
-          issues
+        state.searches.push({ at: now(), since })
+        return state.searching.play(() =>
+          state.issues
             .filter(({ at, body }) => body.includes(marker) && at >= since && at + state.lag <= now())
             .map((issue) => ({ ...answerOf(issue), open: issue.open, own: issue.isOurs }))
         )
       }),
-    closeDuplicate: (duplicate) =>
+    closeDuplicate: ({ number }) =>
       Effect.suspend(() => {
-        const { failure, uncommented } = state.closing(duplicate.number)
+        const { failure, uncommented } = state.closing(number)
         if (failure !== undefined) return Effect.fail(failure)
-        const issue = issues[duplicate.number - 1]
+        const issue = state.issues[number - 1]
         if (issue !== undefined) Object.assign(issue, { open: false, comments: uncommented ? 0 : 1 })
         return Effect.succeed(Option.fromNullable(uncommented))
       })
@@ -168,29 +157,33 @@ const makeTables = (now: () => number) => {
     }
     return { duplicates, refused }
   }
+  const invalid = new Refused({ dependency: "tables", status: 400, code: "invalid" })
   const service: TablesService = {
     open: new Set(["musicclidaemon", "musicbackend"] as const),
     write: (records) =>
       Effect.suspend(() => {
         batches.push({ at: now(), records })
-        return records.some(({ json }) => json.startsWith("{broken"))
+        const isInvalid = records.some(({ json }) => json.startsWith("{broken"))
+        return isInvalid
           ? Effect.zipRight(
               script.play(() => undefined),
-              new Refused({ dependency: "tables", status: 400, code: "invalid" })
+              invalid
             )
           : script.play(() => write(records))
       })
   }
-  const stored = (table: TableName) =>
-    [...rows]
-      .filter(([, row]) => row.table === table)
-      .map(([id]) => id)
-      .toSorted()
+  const stored = (table: TableName = "musicclidaemon") =>
+    [...rows].flatMap(([id, row]) => (row.table === table ? [id] : [])).toSorted()
   return { batches, retired, script, service, stored, copies: () => copies }
 }
 
+/** In these turns of the event loop, every runnable fiber reaches its next wait. */
+const nextTurns = Effect.promise(async () => {
+  for (let turn = 0; turn < 40; turn += 1) await new Promise((wake) => setImmediate(wake))
+})
+
 /** Functions that replace some of a process's store. */
-export type Instead = {
+type Instead = {
   readonly [K in keyof StoreService]?: (real: StoreService[K]) => Partial<StoreService[K]>
 }
 
@@ -198,64 +191,78 @@ interface Given {
   readonly settings?: SettingsOverrides
   readonly limits?: Partial<DeliveryLimits>
   readonly instead?: Instead
-  /** A process has the world's store, or a connection of its own, which is not woken by others. */
-  readonly store?: StoreService
+  /** A connection of its own, which is not woken by others; default: the world's store. */
+  readonly alone?: boolean
+}
+
+/** The store of a process, until it is dead. */
+const mortalStore = (real: StoreService, instead: Instead, isDead: () => boolean): StoreService => {
+  const nouns = Object.entries(real).filter(([name, noun]) => typeof noun === "object" && name !== "wakeups")
+  const mortal = nouns.map(([name, noun]) => {
+    const given: object = { ...noun, ...Reflect.get(instead, name)?.(noun) }
+    const proxy = new Proxy(given, {
+      get: (target, operation) => {
+        const member: unknown = Reflect.get(target, operation)
+        if (typeof member !== "function") return member
+        return (...values: ReadonlyArray<unknown>) =>
+          isDead() ? Effect.die("the process is gone") : Reflect.apply(member, target, values)
+      }
+    })
+    return [name, proxy]
+  })
+  return { ...real, ...Object.fromEntries(mortal) }
+}
+
+const trackerSettings = {
+  token: Redacted.make("token"),
+  owner: "harbor",
+  repository: "music",
+  url: "http://127.0.0.1:1",
+  reconcileSeconds: [5, 15, 40]
 }
 
 export const makeHarness = Effect.gen(function* () {
-  const clock = yield* makeSimulatedClock(startOfTime)
-  const { now } = clock
+  const { clock, dueTimes, now, setTime } = makeManualClock(Date.parse("2026-11-21T10:00:00Z"))
+  yield* Effect.withClockScoped(clock)
   const path = yield* freshPath
-  const store: StoreService = yield* openStore(path)
-  const queries = yield* openQueries(path)
+  const store = yield* openStore(path)
+  const { deliveries, reports } = store
   const tracker = makeTracker(now)
   const tables = makeTables(now)
   const lines: Array<{ readonly level: string; readonly text: string }> = []
   const logger = Logger.make(({ cause, logLevel, message }) => {
     lines.push({ level: logLevel.label, text: JSON.stringify(message) + Cause.pretty(cause) })
   })
-  const pass = (seconds: number) => Effect.suspend(() => clock.passUntil(now() + seconds * 1_000, nextTurns))
+
+  /** Moves from one due time to the next, and settles after each. */
+  const pass = (seconds: number) =>
+    Effect.gen(function* () {
+      const end = now() + seconds * 1_000
+      yield* nextTurns
+      for (;;) {
+        const due = dueTimes().filter((at) => at > now() && at < end)
+        setTime(Math.min(end, ...due))
+        yield* nextTurns
+        if (due.length === 0) return
+      }
+    })
 
   /** The workers of one process, for the tracker, for the tables or for neither. */
   const start = (
     work: "tracker" | "tables" | "neither",
-    { instead = {}, limits = {}, settings = {}, store: own = store }: Given = {}
+    { alone = false, instead = {}, limits = {}, settings = {} }: Given = {}
   ) =>
     Effect.gen(function* () {
       let dead = false
-      const replaced = { ...own }
-      for (const [name, noun] of Object.entries(own)) {
-        if (typeof noun !== "object" || name === "wakeups") continue
-        const given: object = { ...noun, ...Reflect.get(instead, name)?.(noun) }
-        const mortal = new Proxy(given, {
-          get: (target, operation) => {
-            const member: unknown = Reflect.get(target, operation)
-            return typeof member === "function"
-              ? (...values: ReadonlyArray<unknown>) =>
-                  dead ? Effect.die("the process is gone") : Reflect.apply(member, target, values)
-              : member
-          }
-        })
-        Object.assign(replaced, { [name]: mortal })
-      }
-      const target = {
-        token: Redacted.make("token"),
-        owner: "harbor",
-        repository: "music",
-        url: "http://127.0.0.1:1",
-        reconcileSeconds: [5, 15, 40]
-      }
-      const values = testSettings({ tracker: Option.some(target), ...settings })
+      const own = mortalStore(alone ? yield* openStore(path) : store, instead, () => dead)
+      const open = new Set(work === "tables" ? tables.service.open : [])
       const scope = yield* Scope.make()
       const context = yield* deliveryWith(limits).pipe(
         Layer.provide([
-          Layer.succeed(Store, replaced),
-          Layer.succeed(Settings, values),
+          Layer.succeed(Store, own),
+          Layer.succeed(Settings, testSettings({ tracker: Option.some(trackerSettings), ...settings })),
           Layer.succeed(Tracker, { ...tracker.service, enabled: work === "tracker" }),
-          Layer.succeed(Tables, {
-            ...tables.service,
-            open: new Set(work === "tables" ? tables.service.open : [])
-          })
+          Layer.succeed(Tables, { ...tables.service, open })
         ]),
         Layer.buildWithScope(scope),
         Effect.provide(Logger.replace(Logger.defaultLogger, logger)),
@@ -271,32 +278,54 @@ export const makeHarness = Effect.gen(function* () {
           yield* pass(1)
         yield* Fiber.join(closing)
       })
+      /** Ends at once: no later write reaches the database. */
+      const kill = Effect.suspend(() => {
+        dead = true
+        return stop
+      })
       return {
-        checks: Context.get(context, DeliveryHealth).checks,
+        health: Effect.map(
+          Context.get(context, DeliveryHealth).checks,
+          (all) => all[work === "tables" ? work : "tracker"]
+        ),
         stop,
-        /** Ends at once: no later write reaches the database. */
-        kill: Effect.suspend(() => {
-          dead = true
-          return stop
-        })
+        kill
       }
     })
 
+  let count = 0
+  const admit = (change: Parameters<typeof sampleReport>[0] = {}) =>
+    Effect.suspend(() => {
+      const id = `rep_${count++}`
+      const report = sampleReport({ id, keyDigest: id, createdAt: now(), ...change })
+      return Effect.as(reports.admit(report, true), report)
+    })
+  const find = (id: string) => Effect.map(deliveries.find(id), Option.getOrThrow)
   return {
     now,
-    setTime: clock.setTime,
+    setTime,
+    pass,
     path,
     store,
-    queries,
     tracker: tracker.state,
     tables,
     lines,
-    levels: (level: string) => lines.filter((line) => line.level === level).length,
     start,
-    pass,
-    /** Removes a delivery whose report still exists, as an earlier version did. */
-    forget: (id: string) => rawQuery(path, `DELETE FROM deliveries WHERE id = '${id}'`)
+    levels: (level: string) => lines.filter((line) => line.level === level).length,
+    admit,
+    admitSome: (size: number) => Effect.replicateEffect(admit(), size),
+    find,
+    delivery: ({ id }: { readonly id: string }) => find(`report:${id}`),
+    /** The number of its issue. */
+    filed: ({ id }: { readonly id: string }) =>
+      Effect.map(
+        reports.find(id),
+        (found) => Option.getOrThrow(found).issue.pipe(Option.getOrUndefined)?.number
+      ),
+    issues: () => tracker.state.issues.map(({ comments, open }) => `${open ? "open" : "closed"} ${comments}`),
+    /** Deliveries by state. */
+    states: Effect.map(deliveries.counts, (counts) =>
+      Object.fromEntries(counts.map((row) => [row.state, row.count]))
+    )
   }
 })
-
-export type Harness = Effect.Effect.Success<typeof makeHarness>

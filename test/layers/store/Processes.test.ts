@@ -58,21 +58,6 @@ onBoth("Processes that share a store", (kind) => {
     )
   })
 
-  it.scoped("fill a bound together, and no further", function* () {
-    const { each } = yield* together(kind)
-    const offered = yield* each(40, ({ spool }, index) =>
-      spool.offer([sampleEntry(`${index}`)], { limitBytes: 250 })
-    )
-    assert.strictEqual(offered.filter((admission) => admission === "accepted").length, 25)
-    const bytes = Buffer.byteLength(JSON.stringify(sampleReport().content)) + 1_000
-    const limit = bytes * 7
-    const room = { unboundUpTo: limit, reporter: limit, network: limit, all: limit, withNewcomers: limit }
-    const admitted = yield* each(20, ({ reports }, index) =>
-      reports.admit(sampleReport({ id: `${index}`, keyDigest: `${index}` }), true, room)
-    )
-    assert.strictEqual(admitted.filter(({ _tag }) => _tag === "Stored").length, 7)
-  })
-
   it.scoped(
     "see each transition of a destination once, and keep its pace together, also after a restart",
     function* () {

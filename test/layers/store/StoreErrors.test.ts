@@ -86,12 +86,3 @@ it("the innermost code counts; a missing socket is an unreachable server, a malf
   expect([isLocked(known), isConnectionLost(known)]).toEqual([false, false])
   expect(translated(new StoreUnavailable({ problem: { kind: "gone" } })).database).toBe("Database x")
 })
-
-it("a failed migration has the reason and the fix of its cause; a schema that is too old names the command", () => {
-  const problem = { kind: "migration_failed", reason: { kind: "full", code: "SQLITE_FULL" } } as const
-  const failed = new StoreUnavailable({ database: "Database x", problem })
-  expect(failed.summary).toMatch(/is full: .* \(SQLITE_FULL\)$/)
-  expect(failed.fix).toBe("free space on its disk")
-  const older = new StoreUnavailable({ problem: { kind: "older_schema", found: 2, known: 4 } })
-  expect(older.reason).toMatch(/\(2, needed 4\): run music-backend migrate/)
-})

@@ -21,6 +21,7 @@ import { makeStore } from "../../../src/layers/store/repositories/Repositories.t
 import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import { databaseFromSettings, StoreFromSettings } from "../../../src/layers/store/StoreFromSettings.ts"
 import { Drain } from "../../../src/services/Drain.ts"
+import type { OperatorQueriesService } from "../../../src/services/OperatorQueries.ts"
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
 import { Store, type StoreService, type StoreUnavailable } from "../../../src/services/Store.ts"
 import { migratedFile, temporaryFolder } from "../../world/SqliteTemplate.ts"
@@ -33,9 +34,10 @@ type Row = Record<string, unknown>
 /** Limits that a test lowers; SQLite knows the wait for a lock only. */
 export type OpenOptions = Pick<PgOptions, "connections" | "lockWait" | "notify" | "timeouts">
 
-/** A store, and the connection that it uses. */
+/** A store, the connection that it uses, and an operator's queries on it. */
 export interface Opened extends StoreService {
   readonly sql: SqlClient
+  readonly queries: OperatorQueriesService
 }
 
 /** One of the two databases; a place is a file path or the URL of a Postgres database. */
@@ -62,7 +64,10 @@ export interface Kind {
 
 const opened = <R>(database: Effect.Effect<OpenedDatabase, StoreUnavailable, R>) =>
   Effect.flatMap(database, (found) =>
-    Effect.map(makeStore(found), (store): Opened => ({ ...store, sql: found.sql }))
+    Effect.map(
+      makeStore(found),
+      (store): Opened => ({ ...store, sql: found.sql, queries: makeOperatorQueries(found) })
+    )
   )
 
 const kind = (given: Omit<Kind, "freshStore" | "withStore">): Kind => ({
@@ -177,9 +182,6 @@ export const openUnmigrated = (place: string) =>
       : { databasePath: place, databaseUrl: Option.none() },
     { migrate: false }
   )
-
-/** The queries and changes of an operator's command. */
-export const openQueries = (place: string) => Effect.map(openUnmigrated(place), makeOperatorQueries)
 
 /** What the command `restore` does at its end. */
 export const reconcile = (place: string) =>

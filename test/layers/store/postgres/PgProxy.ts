@@ -1,6 +1,7 @@
-/** A proxy between a store and its Postgres that can cut, freeze or slow connections, or lose the answer to a commit. */
+/** A proxy between a store and its Postgres that can cut, freeze or slow connections, lose the answer to a commit, or move sessions. */
 import { once } from "node:events"
 import { createServer, connect as dial, type Socket } from "node:net"
+import { setTimeout as sleep } from "node:timers/promises"
 import * as Effect from "effect/Effect"
 
 export interface PgProxy {
@@ -17,7 +18,25 @@ export interface PgProxy {
   readonly loseNextCommit: Effect.Effect<void>
   /** Requests that followed an answer, so far: statements that are sent together count once. */
   readonly roundTrips: () => number
+  /** The first message of the last connection, which names the parameters. */
+  readonly startup: () => string
 }
+
+/** A client and the session of the server that it has now. */
+interface Link {
+  readonly near: Socket
+  far: Socket
+  isAnswered: boolean
+  /** Logged in, and in no transaction. */
+  isIdle: boolean
+  isLost: boolean
+  /** Ends when all answers so far are forwarded. */
+  forwarded: Promise<void>
+}
+
+/** The end of an answer outside of a transaction. */
+const ready = Buffer.from("Z\0\0\0\x05I")
+const isReady = (chunk: Buffer) => chunk.subarray(-ready.length).equals(ready)
 
 const listening = async (port: number, accept: (socket: Socket) => void) => {
   const server = createServer(accept).listen(port, "127.0.0.1")
@@ -25,112 +44,116 @@ const listening = async (port: number, accept: (socket: Socket) => void) => {
   return server
 }
 
-export const pgProxy = (address: string) =>
+const forward = async ({ forwarded, near }: Link, chunk: Buffer, due: number) => {
+  await forwarded
+  const wait = due - performance.now()
+  if (wait > 0) await sleep(wait)
+  near.write(chunk)
+}
+
+const makeProxy = async (address: string, movesSessions: boolean) => {
+  const target = new URL(address)
+  const links = new Set<Link>()
+  let frozen = false
+  let losing = false
+  let delay = 0
+  let roundTrips = 0
+  let startup = ""
+  const sockets = () => [...links].flatMap(({ far, near }) => [near, far])
+
+  const accept = (near: Socket) => {
+    const link: Link = {
+      near,
+      far: dial(Number(target.port), target.hostname),
+      isAnswered: true,
+      isIdle: false,
+      isLost: false,
+      forwarded: Promise.resolve()
+    }
+    const { far } = link
+    const end = (socket: Socket) => () => {
+      const broken = [...links].find((one) => one.near === socket || one.far === socket)
+      if (broken === undefined) return
+      links.delete(broken)
+      broken.near.destroy()
+      broken.far.destroy()
+    }
+    links.add(link)
+    for (const socket of [near, far]) socket.on("error", end(socket)).on("close", end(socket))
+    near.once("data", (chunk) => {
+      startup = chunk.toString("latin1")
+    })
+    near.on("data", (chunk) => {
+      if (losing && chunk.includes("COMMIT\0")) {
+        losing = false
+        link.isLost = true
+      }
+      if (link.isAnswered) roundTrips += 1
+      link.isAnswered = false
+      link.isIdle = false
+      link.far.write(chunk)
+    })
+    far.on("data", (chunk) => {
+      const owner = [...links].find((one) => one.far === far)
+      if (owner === undefined) return
+      if (owner.isLost) return end(far)()
+      owner.isAnswered = true
+      owner.isIdle = isReady(chunk)
+      // The sessions change places before the client can send again.
+      const other = [...links].find((one) => one !== owner && one.isIdle)
+      if (movesSessions && owner.isIdle && other !== undefined) {
+        owner.far = other.far
+        other.far = far
+      }
+      owner.forwarded = forward(owner, chunk, performance.now() + delay)
+    })
+    if (frozen) for (const socket of [near, far]) socket.pause()
+  }
+
+  let server = await listening(0, accept)
+  const bound = server.address()
+  const port = typeof bound === "object" && bound !== null ? bound.port : 0
+  return {
+    url: Object.assign(new URL(address), { port: String(port) }).href,
+    cut: async () => {
+      const closed = once(server, "close")
+      server.close()
+      for (const socket of sockets()) socket.destroy()
+      await closed
+    },
+    freeze: () => {
+      frozen = true
+      for (const socket of sockets()) socket.pause()
+    },
+    repair: async () => {
+      if (frozen) for (const socket of sockets()) socket.resume()
+      frozen = false
+      if (!server.listening) server = await listening(port, accept)
+    },
+    lose: () => {
+      losing = true
+    },
+    slow: (millis: number) => {
+      delay = millis
+    },
+    roundTrips: () => roundTrips,
+    startup: () => startup
+  }
+}
+
+/** Until the scope closes. One that `movesSessions` is a pooler in transaction mode. */
+export const pgProxy = (address: string, { movesSessions = false } = {}) =>
   Effect.map(
     Effect.acquireRelease(
-      Effect.promise(async () => {
-        const target = new URL(address)
-        const pairs = new Set<readonly [Socket, Socket]>()
-        let frozen = false
-        let losing = false
-        let delay = 0
-        let roundTrips = 0
-
-        const accept = (near: Socket) => {
-          const far = dial(Number(target.port), target.hostname)
-          const pair = [near, far] as const
-          pairs.add(pair)
-          let lost = false
-          let answered = true
-          /** Answers that are not due yet, in order. */
-          const late: Array<{ readonly chunk: Buffer; readonly due: number }> = []
-          const forward = (): void => {
-            for (;;) {
-              const next = late[0]
-              if (next === undefined) return
-              const wait = next.due - performance.now()
-              if (wait > 0) {
-                setTimeout(forward, wait)
-                return
-              }
-              near.write(next.chunk)
-              late.shift()
-            }
-          }
-          const end = () => {
-            pairs.delete(pair)
-            near.destroy()
-            far.destroy()
-          }
-          for (const socket of pair) socket.on("error", end).on("close", end)
-          near.on("data", (chunk) => {
-            if (losing && chunk.includes("COMMIT\0")) {
-              losing = false
-              lost = true
-            }
-            if (answered) roundTrips += 1
-            answered = false
-            far.write(chunk)
-          })
-          far.on("data", (chunk) => {
-            answered = true
-            if (lost) end()
-            else {
-              late.push({ chunk, due: performance.now() + delay })
-              if (late.length === 1) forward()
-            }
-          })
-          if (frozen) pause(pair)
-        }
-        const pause = (pair: readonly [Socket, Socket]) => {
-          for (const socket of pair) socket.pause()
-        }
-
-        let server = await listening(0, accept)
-        const bound = server.address()
-        const port = typeof bound === "object" && bound !== null ? bound.port : 0
-        const url = new URL(address)
-        url.port = String(port)
-
-        const cut = async () => {
-          const closed = once(server, "close")
-          server.close()
-          for (const [near, far] of pairs) {
-            near.destroy()
-            far.destroy()
-          }
-          await closed
-        }
-        return {
-          url: url.href,
-          cut,
-          freeze: () => {
-            frozen = true
-            for (const pair of pairs) pause(pair)
-          },
-          repair: async () => {
-            if (frozen) for (const pair of pairs) for (const socket of pair) socket.resume()
-            frozen = false
-            if (!server.listening) server = await listening(port, accept)
-          },
-          lose: () => {
-            losing = true
-          },
-          slow: (millis: number) => {
-            delay = millis
-          },
-          roundTrips: () => roundTrips
-        }
-      }),
+      Effect.promise(() => makeProxy(address, movesSessions)),
       ({ cut, repair }) => Effect.promise(() => repair().then(cut))
     ),
-    ({ cut, freeze, lose, repair, roundTrips, slow, url }): PgProxy => ({
-      url,
+    ({ cut, freeze, lose, repair, slow, ...proxy }): PgProxy => ({
+      ...proxy,
       cut: Effect.promise(cut),
       freeze: Effect.sync(freeze),
       repair: Effect.promise(repair),
       slow: (millis) => Effect.sync(() => slow(millis)),
-      loseNextCommit: Effect.sync(lose),
-      roundTrips
+      loseNextCommit: Effect.sync(lose)
     })
   )

@@ -9,7 +9,6 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { productionId } from "../../../../src/services/Plane.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
-import { pooler } from "../../../support/Pooler.ts"
 import {
   postgres,
   sampleEntry,
@@ -19,7 +18,7 @@ import {
   sampleSpoolLease,
   withPgClient
 } from "../Stores.ts"
-import { pgProxy } from "./PgProxy.ts"
+import { type PgProxy, pgProxy } from "./PgProxy.ts"
 
 const { emptyPath, freshPath, openStore, rawQuery } = postgres
 
@@ -27,6 +26,8 @@ const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
 const activate = ({ recipients }: StoreService) => recipients.activate({ ...ana, organisationUuid: "uuid" })
 const isActive = ({ recipients }: StoreService) => recipients.isActive(ana)
 const offer = ({ spool }: StoreService) => spool.offer([sampleEntry("a")], { limitBytes: 100 })
+const admit = ({ reports }: StoreService) =>
+  Effect.map(reports.admit(sampleReport(), true), ({ _tag }) => _tag)
 const many = (store: StoreService, count: number) =>
   Effect.all(
     Array.from({ length: count }, () => isActive(store)),
@@ -54,113 +55,89 @@ const short = {
 }
 
 describe("A connection to Postgres", () => {
-  const names = [
-    "application_name",
-    "default_transaction_isolation",
-    "default_transaction_read_only",
-    "idle_in_transaction_session_timeout",
-    "lock_timeout",
-    "statement_timeout",
-    "synchronous_commit"
-  ]
-  const shown = ({ sql }: Effect.Effect.Success<ReturnType<typeof openStore>>) =>
-    Effect.map(
-      sql<{
-        readonly setting: string
-      }>`SELECT setting FROM pg_settings WHERE ${sql.in("name", names)} ORDER BY name`,
-      (rows) => rows.map(({ setting }) => setting)
-    )
-  const expected = ["music-backend", "read committed", "off", "15000", "2000", "10000", "on"]
-
   it.scopedLive("commits to the disk, in bounded time, whatever the server's defaults", function* () {
     const url = yield* emptyPath
-    const alter = `ALTER DATABASE ${databaseOf(url)} SET`
-    yield* rawQuery(
-      url,
-      `${alter} synchronous_commit = off;
-      ${alter} default_transaction_isolation = 'serializable';
-      ${alter} default_transaction_read_only = on`
-    )
-    deepStrictEqual(yield* shown(yield* openStore(url)), expected)
-  })
-
-  it.scopedLive("keeps that when the server changes them later, and follows stricter ones", function* () {
-    const url = yield* emptyPath
-    const setting = (store: Effect.Effect.Success<ReturnType<typeof openStore>>) =>
-      Effect.map(shown(store), (all) => all.at(-1))
-    const store = yield* openStore(url, { connections: 1 })
-    yield* isActive(store)
-    const system = (change: string) =>
-      Effect.zipRight(rawQuery(url, `ALTER SYSTEM ${change}`), rawQuery(url, "SELECT pg_reload_conf()"))
-    yield* Effect.acquireRelease(system("SET synchronous_commit = off"), () =>
-      system("RESET synchronous_commit")
-    )
-    // Another session shows when the change has taken effect.
-    yield* rawQuery(url, "SELECT current_setting('synchronous_commit') AS value").pipe(
-      Effect.delay("20 millis"),
-      Effect.repeat({ until: ([row]) => row?.value === "off" })
-    )
-    assert.strictEqual(yield* setting(store), "on")
-    for (const wait of ["local", "remote_apply"]) {
-      yield* rawQuery(url, `ALTER DATABASE ${databaseOf(url)} SET synchronous_commit = ${wait}`)
-      assert.strictEqual(yield* setting(yield* openStore(url)), wait)
+    const alter = (setting: string) =>
+      rawQuery(inject("postgres").server, `ALTER DATABASE ${databaseOf(url)} SET ${setting}`)
+    yield* alter("synchronous_commit = off")
+    yield* alter("default_transaction_isolation = 'serializable'")
+    yield* alter("default_transaction_read_only = on")
+    const proxy = yield* pgProxy(url)
+    const limits = ["idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout"]
+    const modes = ["default_transaction_isolation", "default_transaction_read_only", "synchronous_commit"]
+    const shown = ({ sql }: Effect.Effect.Success<ReturnType<typeof openStore>>) =>
+      Effect.map(
+        sql<{ readonly name: string; readonly setting: string }>`
+          SELECT name, setting FROM pg_settings WHERE ${sql.in("name", [...limits, ...modes])}`,
+        (rows) => Object.fromEntries(rows.map(({ name, setting }) => [name, setting]))
+      )
+    const expected = {
+      idle_in_transaction_session_timeout: "15000",
+      lock_timeout: "2000",
+      statement_timeout: "10000",
+      default_transaction_isolation: "read committed",
+      default_transaction_read_only: "off",
+      synchronous_commit: "on"
+    }
+    deepStrictEqual(yield* shown(yield* openStore(proxy.url)), expected)
+    // A pooler such as pgbouncer refuses parameters that it does not know.
+    assert.notMatch(proxy.startup(), /options|_timeout|synchronous|default_/)
+    for (const stricter of ["local", "remote_apply"]) {
+      yield* alter(`synchronous_commit = ${stricter}`)
+      const kept = yield* shown(yield* openStore(url))
+      deepStrictEqual(kept, { ...expected, synchronous_commit: stricter })
     }
   })
 
-  it.scopedLive("behind a pooler in session mode is the same, and is woken", function* () {
-    const url = yield* pooler(yield* emptyPath, "session")
-    const store = yield* openStore(url)
-    const other = yield* openStore(url)
-    deepStrictEqual(yield* shown(store), expected)
-    const woken = yield* Effect.fork(other.wakeups.spool)
-    yield* offer(store)
-    yield* Fiber.join(woken)
-  })
-
-  it.scopedLive("shares what a pooler or a setting gives", function* () {
-    yield* many(yield* openStore(yield* pooler(yield* freshPath, "session", { room: 2 })), 30)
-    const url = yield* freshPath
-    yield* many(yield* openStore(url, { connections: 2 }), 20)
-    const [row] = yield* rawQuery(
-      url,
-      `SELECT count(*) AS count FROM pg_stat_activity WHERE datname = current_database()
-        AND application_name = 'music-backend' AND query NOT LIKE '%LISTEN%'`
-    )
-    assert.strictEqual(row?.count, 2)
+  it.scopedLive("is one of as many as the setting gives; waits for one are counted", function* () {
+    const place = yield* freshPath
+    const store = yield* openStore(place, { connections: 2 })
+    const pool = Effect.sync(() => Option.getOrThrow(store.usage.pool()))
+    yield* withPgClient(place, async (client) => {
+      await client.query("BEGIN; LOCK TABLE recipients IN ACCESS EXCLUSIVE MODE")
+      const waiting = Effect.runPromise(many(store, 5))
+      const busy = await Effect.runPromise(
+        Effect.repeat(Effect.zipLeft(pool, Effect.sleep(5)), {
+          until: (use) => use.used === 2 && use.waiting === 3
+        })
+      )
+      assert.deepStrictEqual(busy, { limit: 2, used: 2, idle: 0, waiting: 3 })
+      await client.query("COMMIT")
+      await waiting
+    })
+    assert.deepInclude(yield* pool, { used: 0, waiting: 0 })
   })
 })
 
 describe("A Postgres that cannot be used", () => {
-  type Change = Partial<Pick<URL, "password" | "pathname" | "port" | "search">>
-  const cases: ReadonlyArray<readonly [string, Change]> = [
+  const cases: ReadonlyArray<
+    readonly [string, Partial<Pick<URL, "password" | "pathname" | "port" | "search">>]
+  > = [
     ["login_refused", { password: "secret" }],
     ["login_refused", { password: "" }],
     ["no_such_database", { pathname: "/missing" }],
     ["unreachable", { port: "1" }],
     ["no_tls", { search: "sslmode=require" }]
   ]
-  for (const [kind, change] of cases)
-    it.scopedLive(`is refused as ${kind}: ${JSON.stringify(change)}`, function* () {
-      const url = Object.assign(new URL(yield* freshPath), change).href
-      assert.strictEqual(yield* kindOf(Effect.scoped(openStore(url)), url), kind)
-    })
+  it.scopedLive.each(cases)("is refused as %s: %o", function* ([kind, change]) {
+    const url = Object.assign(new URL(yield* freshPath), change).href
+    assert.strictEqual(yield* kindOf(Effect.scoped(openStore(url)), url), kind)
+  })
 
-  const servers = [
-    ["server_too_old", "13.9", 130_009, "UTF8"],
-    ["wrong_encoding", "14.0", 140_000, "LATIN1"]
-  ] as const
-  for (const [kind, version, number, encoding] of servers)
-    it.scopedLive(`is refused as ${kind}`, function* () {
-      const place = yield* emptyPath
-      yield* rawQuery(
-        place,
-        `CREATE FUNCTION public.current_setting(name TEXT) RETURNS TEXT LANGUAGE sql AS $$
-          SELECT CASE name WHEN 'server_version' THEN '${version}' WHEN 'server_version_num' THEN '${number}'
-            WHEN 'server_encoding' THEN '${encoding}' END $$`
-      )
-      const url = `${place}?options=${encodeURIComponent("-c search_path=public,pg_catalog")}`
-      assert.strictEqual(yield* kindOf(Effect.scoped(openStore(url)), url), kind)
-    })
+  it.scopedLive.each([
+    ["server_too_old", 130_009, "UTF8"],
+    ["wrong_encoding", 140_000, "LATIN1"]
+  ] as const)("is refused as %s", function* ([kind, number, encoding]) {
+    const place = yield* emptyPath
+    yield* rawQuery(
+      place,
+      `CREATE FUNCTION public.current_setting(name TEXT) RETURNS TEXT LANGUAGE sql AS $$
+        SELECT CASE name WHEN 'server_version' THEN '13.9' WHEN 'server_version_num' THEN '${number}'
+          WHEN 'server_encoding' THEN '${encoding}' END $$`
+    )
+    const url = `${place}?options=${encodeURIComponent("-c search_path=public,pg_catalog")}`
+    assert.strictEqual(yield* kindOf(Effect.scoped(openStore(url)), url), kind)
+  })
 
   it.scopedLive("as its address names a missing file says so without the address", function* () {
     const url = `${yield* freshPath}?sslrootcert=/secret/root.crt`
@@ -169,54 +146,33 @@ describe("A Postgres that cannot be used", () => {
     assert.notInclude(reason, "secret")
   })
 
-  for (const mode of ["transaction", "statement"] as const)
-    for (const size of [1, 2])
-      it.scopedLive(`as a pooler in ${mode} mode moves sessions (${size}) is refused`, function* () {
-        const url = yield* pooler(yield* freshPath, mode, { size })
-        assert.strictEqual(yield* kindOf(Effect.scoped(openStore(url)), url), "shared_sessions")
-      })
-
-  it.scopedLive("as a pooler refuses a parameter of the address says so", function* () {
-    const url = `${yield* pooler(yield* freshPath, "session")}?options=-c%20geqo%3Doff&statement_timeout=100`
-    const { problem } = yield* Effect.flip(Effect.scoped(openStore(url)))
-    assert.strictEqual(problem.kind, "parameter_refused")
+  it.scopedLive("as a pooler in transaction mode moves sessions is refused", function* () {
+    const { url } = yield* pgProxy(yield* freshPath, { movesSessions: true })
+    assert.strictEqual(yield* kindOf(Effect.scoped(openStore(url)), url), "shared_sessions")
   })
 })
 
 describe("A Postgres that becomes unavailable", () => {
-  const attempts = (store: StoreService) => [
-    store.check,
-    activate(store),
-    Effect.asVoid(isActive(store)),
-    Effect.asVoid(offer(store))
+  const outages: ReadonlyArray<
+    readonly [string, (proxy: PgProxy) => Effect.Effect<void>, ReadonlyArray<string>]
+  > = [
+    ["fails every call at once", ({ cut }) => cut, ["unreachable"]],
+    ["silently fails calls after the timeout", ({ freeze }) => freeze, ["timed_out", "unreachable"]]
   ]
-  const usedAgain = (store: StoreService) =>
-    Effect.gen(function* () {
-      assert.isTrue(yield* isActive(store))
-      yield* activate(store)
-      assert.strictEqual(yield* offer(store), "accepted")
-    })
-
-  it.scopedLive("fails every call at once, and is used again when it is back", function* () {
-    const proxy = yield* pgProxy(yield* freshPath)
-    const store = yield* openStore(proxy.url)
-    yield* activate(store)
-    yield* proxy.cut
-    for (const attempt of attempts(store))
-      assert.strictEqual(yield* kindOf(attempt, proxy.url), "unreachable")
-    yield* proxy.repair
-    yield* usedAgain(store)
-  })
-
-  it.scopedLive("silently fails calls after the timeout, and is used again when it answers", function* () {
+  it.scopedLive.each(outages)("%s, and is used again when it is back", function* ([, begin, kinds]) {
     const proxy = yield* pgProxy(yield* freshPath)
     const store = yield* openStore(proxy.url, { connections: 1, timeouts: short })
-    yield* activate(store)
-    yield* proxy.freeze
-    for (const attempt of attempts(store))
-      assert.include(["timed_out", "unreachable"], yield* kindOf(attempt, proxy.url))
+    const attempts = [
+      store.check,
+      activate(store),
+      Effect.asVoid(isActive(store)),
+      Effect.asVoid(offer(store))
+    ]
+    yield* Effect.all(attempts)
+    yield* begin(proxy)
+    for (const attempt of attempts) assert.include(kinds, yield* kindOf(attempt, proxy.url))
     yield* proxy.repair
-    yield* usedAgain(store)
+    yield* Effect.all(attempts)
   })
 
   it.scopedLive("in the middle of a transaction keeps none of it, and no connection is lost", function* () {
@@ -229,26 +185,23 @@ describe("A Postgres that becomes unavailable", () => {
       CREATE TRIGGER ends BEFORE INSERT ON deliveries FOR EACH ROW EXECUTE FUNCTION ends()`
     )
     for (let index = 0; index < 3; index += 1)
-      assert.strictEqual(yield* kindOf(store.reports.admit(sampleReport(), true), url), "unreachable")
+      assert.strictEqual(yield* kindOf(admit(store), url), "unreachable")
     deepStrictEqual(yield* store.reports.find("rep_1"), Option.none())
     yield* activate(store)
   })
 
-  it.scopedLive(
-    "after a commit but before its answer keeps it, and a repeated write is harmless",
-    function* () {
-      const proxy = yield* pgProxy(yield* freshPath)
-      const store = yield* openStore(proxy.url)
-      yield* proxy.loseNextCommit
-      assert.strictEqual(yield* kindOf(store.reports.admit(sampleReport(), true), proxy.url), "unreachable")
-      assert.strictEqual((yield* store.reports.admit(sampleReport(), true))._tag, "Replayed")
-      yield* proxy.loseNextCommit
-      yield* Effect.flip(offer(store))
-      assert.strictEqual(yield* offer(store), "accepted")
-      const [counts] = yield* store.spool.counts
-      deepStrictEqual([counts?.accepted, counts?.duplicates, counts?.waiting], [2, 1, 1])
-    }
-  )
+  it.scopedLive("after a commit but before its answer keeps it; a repeated write is harmless", function* () {
+    const proxy = yield* pgProxy(yield* freshPath)
+    const store = yield* openStore(proxy.url)
+    yield* proxy.loseNextCommit
+    assert.strictEqual(yield* kindOf(admit(store), proxy.url), "unreachable")
+    assert.strictEqual(yield* admit(store), "Replayed")
+    yield* proxy.loseNextCommit
+    yield* Effect.flip(offer(store))
+    assert.strictEqual(yield* offer(store), "accepted")
+    const [counts] = yield* store.spool.counts
+    deepStrictEqual([counts?.accepted, counts?.duplicates, counts?.waiting], [2, 1, 1])
+  })
 })
 
 describe("Accesses of Postgres", () => {
@@ -265,7 +218,7 @@ describe("Accesses of Postgres", () => {
         isActive: yield* counted(isActive(store)),
         activate: yield* counted(activate(store)),
         receive: yield* counted(store.webhooks.receive(sampleEvent(), [])),
-        admit: yield* counted(store.reports.admit(sampleReport(), true)),
+        admit: yield* counted(admit(store)),
         offer: yield* counted(offer(store))
       },
       { isActive: 1, activate: 1, receive: 3, admit: 4, offer: 4 }
@@ -276,9 +229,9 @@ describe("Accesses of Postgres", () => {
     const url = yield* emptyPath
     const store = yield* openStore(url, { connections: 1 })
     yield* rawQuery(url, "ALTER TABLE deliveries RENAME TO elsewhere")
-    assert.strictEqual(yield* kindOf(store.reports.admit(sampleReport(), true), url), "failed")
+    assert.strictEqual(yield* kindOf(admit(store), url), "failed")
     yield* rawQuery(url, "ALTER TABLE elsewhere RENAME TO deliveries")
-    assert.strictEqual((yield* store.reports.admit(sampleReport(), true))._tag, "Stored")
+    assert.strictEqual(yield* admit(store), "Stored")
   })
 
   it.scopedLive("that deadlock are repeated", function* () {
@@ -333,26 +286,6 @@ describe("Accesses of Postgres", () => {
     assert.strictEqual((yield* deliveries.lease(sampleLease({ count: 1, concurrency: 1 }))).length, 1)
     assert.strictEqual((yield* deliveries.counts)[0]?.count, 1)
   })
-
-  it.scopedLive("that wait for one of its connections are counted", function* () {
-    const place = yield* freshPath
-    const { destinations, usage } = yield* openStore(place)
-    const pool = Effect.sync(() => Option.getOrThrow(usage.pool()))
-    const { limit } = yield* pool
-    yield* withPgClient(place, async (client) => {
-      await client.query("BEGIN; LOCK TABLE destinations IN ACCESS EXCLUSIVE MODE")
-      const finding = Array.from({ length: limit + 3 }, () => Effect.runPromise(destinations.find("tracker")))
-      const busy = await Effect.runPromise(
-        Effect.repeat(Effect.zipLeft(pool, Effect.sleep(5)), {
-          until: ({ used, waiting }) => used === limit && waiting === 3
-        })
-      )
-      assert.deepStrictEqual(busy, { limit, used: limit, idle: 0, waiting: 3 })
-      await client.query("COMMIT")
-      await Promise.all(finding)
-    })
-    assert.deepInclude(yield* pool, { used: 0, waiting: 0 })
-  })
 })
 
 describe("A listener", () => {
@@ -389,90 +322,66 @@ describe("A listener", () => {
 
 describe("A role of Postgres", () => {
   const superuser = () => inject("postgres").server
-  const makeRole = Effect.gen(function* () {
+
+  it.scopedLive("with few connections: accesses share them, and listening gives up its one", function* () {
     const administrator = yield* emptyPath
     const role = `music_${randomUUID().replaceAll("-", "")}`
-    yield* rawQuery(
-      administrator,
-      `CREATE ROLE ${role} LOGIN PASSWORD 'music';
-      ALTER DATABASE ${databaseOf(administrator)} OWNER TO ${role}`
-    )
+    const say = (statement: string) => rawQuery(administrator, statement)
+    yield* say(`CREATE ROLE ${role} LOGIN PASSWORD 'music'`)
+    yield* say(`ALTER DATABASE ${databaseOf(administrator)} OWNER TO ${role}`)
     const url = Object.assign(new URL(administrator), { username: role, password: "music" }).href
-    const limit = (count: number) => rawQuery(administrator, `ALTER ROLE ${role} CONNECTION LIMIT ${count}`)
+    const limit = (count: number) => say(`ALTER ROLE ${role} CONNECTION LIMIT ${count}`)
     const sessions = (what: string, where: string) =>
-      rawQuery(administrator, `SELECT ${what} FROM pg_stat_activity WHERE usename = '${role}' AND ${where}`)
-    // A migration needs a second connection. Limits do not hold for superusers.
+      say(`SELECT ${what} FROM pg_stat_activity WHERE usename = '${role}' AND ${where}`)
+    const listening = "query LIKE '%LISTEN%'"
+    // A migration needs a second connection.
     yield* Effect.scoped(openStore(url))
     yield* Effect.repeat(sessions("pid", "true"), { until: (rows) => rows.length === 0 })
-    const terminate = (where: string) => sessions("pg_terminate_backend(pid)", where)
-    return { url, limit, sessions, terminate }
-  })
-  const notify = { pause: 20 }
-  const listening = "query LIKE '%LISTEN%'"
-
-  it.scopedLive("with one connection: all accesses wait for it, and listening gives it up", function* () {
-    const { limit, sessions, terminate, url } = yield* makeRole
     yield* limit(2)
-    const store = yield* openStore(url, { notify })
+    const store = yield* openStore(url, { notify: { pause: 20 }, timeouts: { connect: 1_500 } })
     yield* Effect.fork(store.wakeups.spool)
     yield* Effect.repeat(sessions("pid", listening), { until: (rows) => rows.length === 1 })
     yield* many(store, 40)
     yield* limit(1)
-    yield* terminate(`NOT ${listening}`)
+    yield* sessions("pg_terminate_backend(pid)", `NOT ${listening}`)
     // The first access after it may meet the broken connection.
     yield* Effect.eventually(many(store, 1))
     yield* many(store, 40)
     assert.strictEqual((yield* sessions("pid", listening)).length, 0)
-    assert.strictEqual(yield* offer(store), "accepted")
+    yield* limit(0)
+    yield* sessions("pg_terminate_backend(pid)", "true")
+    assert.include(["unreachable", "too_many_connections"], yield* kindOf(many(store, 1), url))
+    assert.strictEqual(yield* kindOf(many(store, 1), url), "too_many_connections")
+    const waiting = yield* Effect.fork(many(store, 5))
+    yield* Effect.sleep(100)
+    yield* limit(1)
+    yield* Fiber.join(waiting)
   })
 
-  it.scopedLive(
-    "with none for a while: an access waits until one is given, and fails after the bound",
-    function* () {
-      const { limit, terminate, url } = yield* makeRole
-      yield* limit(3)
-      const hurried = yield* openStore(url, { notify, timeouts: { connect: 1_500 } })
-      const store = yield* openStore(url, { notify })
-      yield* limit(0)
-      yield* terminate("true")
-      // The first access may meet the broken connection.
-      assert.include(["unreachable", "too_many_connections"], yield* kindOf(many(hurried, 1), url))
-      assert.strictEqual(yield* kindOf(many(hurried, 1), url), "too_many_connections")
-      const waiting = yield* Effect.fork(many(store, 5))
-      yield* Effect.sleep(100)
-      yield* limit(1)
-      yield* Fiber.join(waiting)
-    }
-  )
-
-  it.scopedLive(
-    "made by the recipe of docs/postgresql.md can do all a server needs, and nothing else",
-    function* () {
-      const page = readFileSync(new URL("../../../../docs/postgresql.md", import.meta.url), "utf8")
-      const section = page.split(/^##+ /m).find((text) => text.startsWith("Role and database")) ?? ""
-      const name = `music_${randomUUID().replaceAll("-", "")}`
-      const recipe = [...section.matchAll(/^```sql\n(.*?)^```$/gms)].map(([, script = ""]) =>
-        script.replaceAll("music", name)
-      )
-      deepStrictEqual(recipe.length, 2)
-      const inside = Object.assign(new URL(superuser()), { pathname: `/${name}` }).href
-      const url = Object.assign(new URL(inside), { username: name, password: "secret" }).href
-      yield* Effect.addFinalizer(() =>
-        rawQuery(superuser(), `DROP DATABASE IF EXISTS ${name} WITH (FORCE);\nDROP ROLE IF EXISTS ${name}`)
-      )
-      // One statement each: CREATE DATABASE runs outside of transactions.
-      for (const [at, script] of recipe.entries()) yield* rawQuery(at === 0 ? superuser() : inside, script)
-      yield* (yield* openStore(url)).check
-      const [rights] = yield* rawQuery(
-        superuser(),
-        `SELECT rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls,
-          has_database_privilege('public', '${name}', 'CONNECT') AS others
-        FROM pg_roles WHERE rolname = '${name}'`
-      )
-      deepStrictEqual(new Set(Object.values(rights ?? {})), new Set([false]))
-      // The way of a restore.
-      yield* rawQuery(url, "DROP SCHEMA public CASCADE;\nCREATE SCHEMA public")
-      yield* openStore(url)
-    }
-  )
+  it.scopedLive("made by docs/postgresql.md can do all a server needs, and nothing else", function* () {
+    const page = readFileSync(new URL("../../../../docs/postgresql.md", import.meta.url), "utf8")
+    const section = page.split(/^##+ /m).find((text) => text.startsWith("Role and database")) ?? ""
+    const name = `music_${randomUUID().replaceAll("-", "")}`
+    const [outside = "", inside = ""] = [...section.matchAll(/^```sql\n(.*?)^```$/gms)].map(
+      ([, script = ""]) => script.replaceAll("music", name)
+    )
+    const place = Object.assign(new URL(superuser()), { pathname: `/${name}` }).href
+    const url = Object.assign(new URL(place), { username: name, password: "secret" }).href
+    yield* Effect.addFinalizer(() =>
+      rawQuery(superuser(), `DROP DATABASE IF EXISTS ${name} WITH (FORCE);\nDROP ROLE IF EXISTS ${name}`)
+    )
+    yield* rawQuery(superuser(), outside)
+    yield* rawQuery(place, inside)
+    yield* (yield* openStore(url)).check
+    const [rights] = yield* rawQuery(
+      superuser(),
+      `SELECT rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls,
+        has_database_privilege('public', '${name}', 'CONNECT') AS others
+      FROM pg_roles WHERE rolname = '${name}'`
+    )
+    deepStrictEqual(new Set(Object.values(rights ?? {})), new Set([false]))
+    // The way of a restore.
+    yield* rawQuery(url, "DROP SCHEMA public CASCADE;\nCREATE SCHEMA public")
+    yield* openStore(url)
+  })
 })

@@ -14,7 +14,7 @@ import {
   Unverified,
   Verified
 } from "../../../../src/services/Store.ts"
-import { type Kind, onBoth, openQueries, sampleReport } from "../Stores.ts"
+import { type Kind, onBoth, sampleReport } from "../Stores.ts"
 import { byName, day, DeliveryModel, hour } from "./DeliveryModel.ts"
 
 const ana = Verified({ publicId: "c:ana" })
@@ -25,56 +25,44 @@ const reporter = fc.constantFrom<Reporter>(Anonymous(), Unverified(), ana)
 const kinds = fc.constantFrom(["report", "sweep"] as const, ["report", "sweep"] as const, ["sweep"] as const)
 const name = fc.constantFrom("tracker", "tracker", "tables")
 const delay = fc.constantFrom(0, 5_000, 60_000, hour)
-const tag = <T extends string>(value: T) => fc.constant(value)
+const tagged = <Tag extends string, A>(tag: Tag, model: { [K in keyof A]: fc.Arbitrary<A[K]> }) =>
+  fc.record({ _tag: fc.constant(tag), ...model })
+const outcomes = ["Delivered", "Waiting", "Unknown", "Failed", "dies"] as const
+const removals = ["reports", "anonymousReports", "deliveries"] as const
+const often = <A>(weight: number, arbitrary: fc.Arbitrary<A>) => ({ weight, arbitrary })
 
-const update = fc.record({
-  _tag: tag("Update"),
-  lease,
-  // A send is a part of most histories; with `dies` no outcome follows.
-  sends: fc.boolean(),
-  outcome: fc.constantFrom(
-    "Delivered" as const,
-    "Waiting" as const,
-    "Unknown" as const,
-    "Failed" as const,
-    "dies" as const
-  ),
-  delay,
-  searches: fc.nat(3),
-  sweeps: fc.boolean()
-})
 const command = fc.oneof(
-  { weight: 2, arbitrary: fc.record({ _tag: tag("Admit"), reporter }) },
-  { weight: 1, arbitrary: fc.record({ _tag: tag("Replay"), which, hasQuota: fc.boolean() }) },
-  {
-    weight: 6,
-    arbitrary: fc.record({
-      _tag: tag("Lease"),
+  often(2, tagged("Admit", { reporter })),
+  often(1, tagged("Replay", { which, hasQuota: fc.boolean() })),
+  often(
+    6,
+    tagged("Lease", {
       kinds,
       count: fc.integer({ min: 1, max: 3 }),
       concurrency: fc.integer({ min: 1, max: 5 }),
       ordinary: fc.boolean()
     })
-  },
-  { weight: 7, arbitrary: update },
-  { weight: 1, arbitrary: fc.record({ _tag: tag("Extend"), lease, delay }) },
-  { weight: 2, arbitrary: fc.record({ _tag: tag("Retry"), which, onlyFailed: fc.boolean() }) },
-  { weight: 1, arbitrary: fc.record({ _tag: tag("Discard"), which }) },
-  {
-    weight: 1,
-    arbitrary: fc.record({
-      _tag: tag("Clean"),
-      what: fc.constantFrom("reports" as const, "anonymousReports" as const, "deliveries" as const),
-      age: fc.constantFrom(0, 1_000, 60_000)
+  ),
+  often(
+    7,
+    // A send is a part of most histories; with `dies` no outcome follows.
+    tagged("Update", {
+      lease,
+      sends: fc.boolean(),
+      outcome: fc.constantFrom(...outcomes),
+      delay,
+      searches: fc.nat(3),
+      sweeps: fc.boolean()
     })
-  },
-  { weight: 3, arbitrary: fc.record({ _tag: tag("Fail"), name, stopped: fc.boolean(), delay }) },
-  { weight: 2, arbitrary: fc.record({ _tag: tag("Answer"), name, wrote: fc.boolean() }) },
-  { weight: 1, arbitrary: fc.record({ _tag: tag("Resume") }) },
-  {
-    weight: 4,
-    arbitrary: fc.record({ _tag: tag("Reserve"), name, hourly: fc.integer({ min: 1, max: 4 }) })
-  }
+  ),
+  often(1, tagged("Extend", { lease, delay })),
+  often(2, tagged("Retry", { which, onlyFailed: fc.boolean() })),
+  often(1, tagged("Discard", { which })),
+  often(1, tagged("Clean", { what: fc.constantFrom(...removals), age: fc.constantFrom(0, 1_000, 60_000) })),
+  often(3, tagged("Fail", { name, stopped: fc.boolean(), delay })),
+  often(2, tagged("Answer", { name, wrote: fc.boolean() })),
+  often(1, tagged("Resume", {})),
+  often(4, tagged("Reserve", { name, hourly: fc.integer({ min: 1, max: 4 }) }))
 )
 const step = fc.record({
   command,
@@ -134,77 +122,63 @@ const play = (store: StoreService, { leases, model }: Played, { command }: Step,
       case "Update": {
         const held = leases[command.lease]
         if (held === undefined) return
-        const { fence, id } = held
-        const failure = `failure at ${now}`
-        const availableAt = now + command.delay
-        const updates = {
-          Delivered: DeliveryUpdate.Delivered({
-            at: now,
-            issue: command.searches === 0 ? Option.none() : Option.some(issueOf(command.searches)),
-            sweepAt: command.sweeps ? Option.some(availableAt) : Option.none()
-          }),
-          Waiting: DeliveryUpdate.Waiting({ availableAt, failure }),
-          Unknown: DeliveryUpdate.Unknown({ availableAt, failure, searches: command.searches }),
-          Failed: DeliveryUpdate.Failed({ at: now, failure })
-        }
-        const sending = DeliveryUpdate.Sending({ at: now })
-        for (const change of [
-          ...(command.sends ? [sending] : []),
-          ...(command.outcome === "dies" ? [] : [updates[command.outcome]])
-        ])
-          same(yield* deliveries.update(id, fence, change), model.update(id, fence, change))
+        const { delay, outcome, searches, sends, sweeps } = command
+        const pending = { availableAt: now + delay, failure: `failure at ${now}` }
+        const issue = searches === 0 ? Option.none() : Option.some(issueOf(searches))
+        const sweepAt = sweeps ? Option.some(now + delay) : Option.none()
+        const changes = {
+          Delivered: [DeliveryUpdate.Delivered({ at: now, issue, sweepAt })],
+          Waiting: [DeliveryUpdate.Waiting(pending)],
+          Unknown: [DeliveryUpdate.Unknown({ ...pending, searches })],
+          Failed: [DeliveryUpdate.Failed({ at: now, failure: pending.failure })],
+          dies: []
+        }[outcome]
+        for (const change of [...(sends ? [DeliveryUpdate.Sending({ at: now })] : []), ...changes])
+          same(
+            yield* deliveries.update(held.id, held.fence, change),
+            model.update(held.id, held.fence, change)
+          )
         return
       }
       case "Extend": {
         const held = leases[command.lease]
         if (held === undefined) return
-        const until = now + command.delay
-        return same(
-          yield* deliveries.extend(held.id, held.fence, until),
-          model.extend(held.id, held.fence, until)
-        )
+        const given = [held.id, held.fence, now + command.delay] as const
+        return same(yield* deliveries.extend(...given), model.extend(...given))
       }
       case "Retry": {
         const id = idAt(command.which)
         return same(yield* deliveries.retry(id, now, command), model.retry(id, now, command.onlyFailed))
       }
       case "Discard": {
-        const id = idAt(command.which)
-        return same(yield* deliveries.discard(id, now, "spam"), model.discard(id, now, "spam"))
+        const given = [idAt(command.which), now, "spam"] as const
+        return same(yield* deliveries.discard(...given), model.discard(...given))
       }
       case "Clean": {
         const before = now - command.age
-        const removed = yield* retention[command.what](before)
-        return same(
-          removed,
+        const isAnonymous = command.what === "anonymousReports"
+        const expected =
           command.what === "deliveries"
             ? model.removeDeliveries(before)
-            : model.removeReports(before, command.what === "anonymousReports")
-        )
+            : model.removeReports(before, isAnonymous)
+        return same(yield* retention[command.what](before), expected)
       }
       case "Fail": {
-        const trouble = {
-          now,
-          pausedUntil: now + command.delay,
-          stopped: command.stopped,
-          failure: `failure at ${now}`
-        }
-        return same(yield* destinations.failed(command.name, trouble), model.failed(command.name, trouble))
+        const { delay, name, stopped } = command
+        const trouble = { now, pausedUntil: now + delay, stopped, failure: `failure at ${now}` }
+        return same(yield* destinations.failed(name, trouble), model.failed(name, trouble))
       }
-      case "Answer":
-        return same(
-          yield* destinations.answered(command.name, { now, wrote: command.wrote }),
-          model.answered(command.name, command.wrote)
-        )
+      case "Answer": {
+        const { name, wrote } = command
+        return same(yield* destinations.answered(name, { now, wrote }), model.answered(name, wrote))
+      }
       case "Resume":
         yield* destinations.resumeTracker(now)
         return model.resume(now)
       case "Reserve": {
-        const pace = { now, spacing: 1_000, hourly: command.hourly }
-        return same(
-          yield* destinations.reserveWrite(command.name, pace),
-          model.reserveWrite(command.name, pace)
-        )
+        const { hourly, name } = command
+        const pace = { now, spacing: 1_000, hourly }
+        return same(yield* destinations.reserveWrite(name, pace), model.reserveWrite(name, pace))
       }
     }
   })
@@ -265,7 +239,7 @@ const run = (kind: Kind, steps: ReadonlyArray<Step>) =>
     const path = yield* kind.freshPath
     const one = yield* kind.openStore(path)
     const other = yield* kind.openStore(path)
-    const queries = yield* openQueries(path)
+    const { queries } = one
     const played: Played = { model: new DeliveryModel(), leases: [] }
     let now = 30 * day
     for (const next of steps) {
@@ -278,82 +252,49 @@ const run = (kind: Kind, steps: ReadonlyArray<Step>) =>
   }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
 
 type Command = Step["command"]
-const next = (command: Command, change: Partial<Step> = {}): Step => ({
-  command,
-  wait: 0,
-  isAhead: false,
-  process: 0,
-  reads: true,
-  ...change
-})
-const admitted = next({ _tag: "Admit", reporter: ana })
-const leased: Command = {
-  _tag: "Lease",
-  kinds: ["report", "sweep"],
-  count: 1,
-  concurrency: 4,
-  ordinary: true
+const update = { _tag: "Update", lease: 0, sends: true, delay: 0, searches: 3, sweeps: false } as const
+const words: Readonly<Record<string, Command>> = {
+  admit: { _tag: "Admit", reporter: ana },
+  lease: { _tag: "Lease", kinds: ["report", "sweep"], count: 1, concurrency: 4, ordinary: true },
+  lost: { ...update, outcome: "Unknown" },
+  lostFor5s: { ...update, outcome: "Unknown", delay: 5_000 },
+  refused: { ...update, outcome: "Waiting" },
+  refusedFor60s: { ...update, outcome: "Waiting", delay: 60_000 },
+  dies: { ...update, outcome: "dies" },
+  discard: { _tag: "Discard", which: 0 },
+  retry: { _tag: "Retry", which: 0, onlyFailed: false },
+  retryFailed: { _tag: "Retry", which: 0, onlyFailed: true },
+  stop: { _tag: "Fail", name: "tracker", stopped: true, delay: 60_000 },
+  resume: { _tag: "Resume" },
+  reserve: { _tag: "Reserve", name: "tracker", hourly: 4 }
 }
-type Update = Extract<Command, { readonly _tag: "Update" }>
-const updated = (outcome: Update["outcome"], change: Partial<Update> = {}): Step =>
-  next({ _tag: "Update", lease: 0, sends: true, outcome, delay: 0, searches: 3, sweeps: false, ...change })
-const reserved: Command = { _tag: "Reserve", name: "tracker", hourly: 4 }
 
-/** Histories that random ones seldom reach. */
-const examples: ReadonlyArray<ReadonlyArray<Step>> = [
+/** Histories that random ones seldom reach. `+15` is 15 s later, `!` on a clock that is a day ahead, `'` by the other process. */
+const examples = [
   // A holder that dies while it sends again voids the searches for the earlier attempt, and one that dies while it searches does not.
-  [admitted, next(leased), updated("Unknown"), next(leased), updated("dies"), next(leased, { wait: 15_000 })],
-  [admitted, next(leased), updated("Unknown"), next(leased), next(leased, { wait: 15_000, process: 1 })],
+  "admit lease lost lease dies lease+15",
+  "admit lease lost lease lease+15'",
   // A refused second attempt keeps the time of the first, whose outcome is unknown.
-  [
-    admitted,
-    next(leased),
-    updated("Unknown"),
-    next(leased, { wait: 1_000 }),
-    updated("Waiting"),
-    next(leased)
-  ],
+  "admit lease lost lease+1 refused lease",
   // A clock that was a day ahead: its send, its planned search, its report, and its reservations.
-  [admitted, next(leased, { isAhead: true }), { ...updated("dies"), isAhead: true }, next(leased)],
-  [
-    admitted,
-    next(leased, { isAhead: true }),
-    { ...updated("Unknown", { delay: 5_000 }), isAhead: true },
-    next(leased)
-  ],
-  [
-    { ...admitted, isAhead: true },
-    next(leased, { isAhead: true }),
-    { ...updated("dies"), isAhead: true },
-    next(leased)
-  ],
-  [next(reserved, { isAhead: true }), next(reserved), next(reserved), next(reserved, { wait: 7_000 })],
+  "admit lease! dies! lease",
+  "admit lease! lostFor5s! lease",
+  "admit! lease! dies! lease",
+  "reserve! reserve reserve reserve+7",
   // An operator's retries of a discarded and of a refused delivery search first.
-  [
-    admitted,
-    next({ _tag: "Discard", which: 0 }),
-    next({ _tag: "Retry", which: 0, onlyFailed: true }),
-    next({ _tag: "Retry", which: 0, onlyFailed: false }),
-    next({ _tag: "Retry", which: 0, onlyFailed: false }),
-    next(leased)
-  ],
-  [
-    admitted,
-    next(leased),
-    updated("Waiting", { delay: 60_000 }),
-    next({ _tag: "Retry", which: 0, onlyFailed: false }),
-    next(leased)
-  ],
+  "admit discard retryFailed retry retry lease",
+  "admit lease refusedFor60s retry lease",
   // The end of a tracker's pause makes due what waited for it.
-  [
-    admitted,
-    next(leased),
-    updated("Waiting", { delay: 60_000 }),
-    next({ _tag: "Fail", name: "tracker", stopped: true, delay: 60_000 }),
-    next({ _tag: "Resume" }),
-    next(leased)
-  ]
-]
+  "admit lease refusedFor60s stop resume lease"
+].map((history) =>
+  history.split(" ").map((word): Step => {
+    const [, name = "", wait = "0"] = /^(\w+?)(?:\+(\d+))?[!']*$/.exec(word) ?? []
+    const command = words[name]
+    if (command === undefined) throw new Error(word)
+    const process = word.includes("'") ? 1 : 0
+    return { command, wait: Number(wait) * 1_000, isAhead: word.includes("!"), process, reads: true }
+  })
+)
 
 onBoth("The law of deliveries and destinations", (kind) => {
   it("holds after every step of any sequence of operations of two processes", () =>
@@ -363,7 +304,7 @@ onBoth("The law of deliveries and destinations", (kind) => {
       ),
       {
         numRuns: examples.length + (kind.name === "SQLite" ? 40 : 6),
-        examples: examples.map((steps) => [[...steps]])
+        examples: examples.map((steps) => [steps])
       }
     ))
 })

@@ -12,7 +12,6 @@ import { Unverified, Verified } from "../../../../src/services/Store.ts"
 import {
   type Kind,
   onBoth,
-  openQueries,
   sampleEntry,
   sampleEvent,
   sampleLease,
@@ -23,9 +22,8 @@ import {
 /** A store and the operator queries on one database. */
 const opened = (kind: Kind) =>
   Effect.gen(function* () {
-    const place = yield* kind.freshPath
-    const store = yield* kind.openStore(place)
-    const queries = yield* openQueries(place)
+    const store = yield* kind.openStore(yield* kind.freshPath)
+    const { queries } = store
     const first = (limit: number): PageRequest => ({ limit, after: Option.none() })
     /** A list without filters, or with some. */
     const list = (name: "reports" | "deliveries" | "webhooks" | "recipients" | "refusals") => {
@@ -45,7 +43,7 @@ const opened = (kind: Kind) =>
           page
         )
     }
-    return { ...store, queries, list, first }
+    return { ...store, list, first }
   })
 
 const idOf = (item: object): string => {

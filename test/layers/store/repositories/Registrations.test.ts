@@ -186,7 +186,7 @@ const outage = LoginOutcome.Registration({
 const refusal = LoginOutcome.Refusal({ reason: "no_organization" })
 const outcomes = [success, failure, outage, refusal]
 
-onBoth("The outcome of a login", ({ emptyPath, freshStore, openStore, rawQuery }) => {
+onBoth("The outcome of a login", ({ freshStore }) => {
   it.scoped("is returned as it was recorded; the first lasting one stays", function* () {
     const { loginOutcomes } = yield* freshStore
     const pairs = outcomes.flatMap((earlier) => outcomes.map((later) => [earlier, later] as const))
@@ -208,21 +208,6 @@ onBoth("The outcome of a login", ({ emptyPath, freshStore, openStore, rawQuery }
     deepStrictEqual(yield* loginOutcomes.find(key(1)), Option.none())
     yield* loginOutcomes.record(key(1), productionId, failure)
     deepStrictEqual(yield* loginOutcomes.find(key(1)), Option.some(failure))
-  })
-
-  it.scoped("is the registration that an earlier version writes over a refusal", function* () {
-    const path = yield* emptyPath
-    const { loginOutcomes } = yield* openStore(path)
-    for (const digit of [1, 2]) yield* loginOutcomes.record(key(digit), productionId, refusal)
-    // The statement of version 4, which does not know the column `refusal`.
-    yield* rawQuery(
-      path,
-      `UPDATE login_outcomes SET subscribed = 1, subscription_id = 'sub_1', transient = 0
-        WHERE upstream_key = '${key(1)}';
-      UPDATE login_outcomes SET error = 'forbidden', transient = 0 WHERE upstream_key = '${key(2)}'`
-    )
-    deepStrictEqual(yield* loginOutcomes.find(key(1)), Option.some(success))
-    deepStrictEqual(yield* loginOutcomes.find(key(2)), Option.some(failure))
   })
 })
 

@@ -1,17 +1,85 @@
+/** Which report a key stands for, and the parts of the room that one reporter, one network and newcomers may fill. */
 import { assert } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as fc from "effect/FastCheck"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import * as TestContext from "effect/TestContext"
+import { roomOf } from "../../../../src/services/ReportCapacity.ts"
 import {
   Anonymous,
   ReportAdmission,
-  type Reporter,
+  type StoreService,
   Unverified,
   Verified
 } from "../../../../src/services/Store.ts"
-import { onBoth, sampleLease, sampleReport } from "../Stores.ts"
+import { type Kind, onBoth, sampleLease, sampleReport } from "../Stores.ts"
+
+type Admitted = ReturnType<typeof sampleReport>
+
+const ana = Verified({ publicId: "c:ana" })
+const eva = Verified({ publicId: "c:eva" })
+const reporters = { ana, eva, anonymous: Anonymous(), unverified: Unverified() }
+
+/** An admission, or the limit that refused it. */
+const answerOf = (admission: ReportAdmission) =>
+  admission._tag === "Full" ? admission.limit : admission._tag
+
+const contentOf = (message: string) => ({ message, pr: null, attachments: [], context: null })
+/** The counted size of a report with this message. */
+const bytesOf = (message: string) => Buffer.byteLength(JSON.stringify(contentOf(message))) + 1_000
+
+/** Reports under one key, each "reporter content"; then the result of the last one: an admission, and for a replay the report and its reporter afterwards. */
+const underOneKey: Readonly<Record<string, ReadonlyArray<string>>> = {
+  "the same content by the same reporter": [
+    "ana A, ana A: Replayed rep_1 ana",
+    "anonymous A, anonymous A: Replayed rep_1 anonymous",
+    "unverified A, unverified A: Replayed rep_1 unverified"
+  ],
+  "the same content, and one of both is unverified": [
+    "unverified A, ana A: Replayed rep_1 ana",
+    "ana A, unverified A: Replayed rep_1 ana",
+    "unverified A, anonymous A: Replayed rep_1 unverified",
+    "anonymous A, unverified A: Replayed rep_1 anonymous"
+  ],
+  "the same content by another reporter": [
+    "ana A, eva A: Stored",
+    "ana A, anonymous A: Stored",
+    "anonymous A, ana A: Stored"
+  ],
+  "other content by the same reporter": [
+    "ana A, ana B: Conflict",
+    "anonymous A, anonymous B: Conflict",
+    "unverified A, unverified B: Conflict"
+  ],
+  "other content by another reporter": [
+    "ana A, eva B: Stored",
+    "ana A, anonymous B: Stored",
+    "ana A, unverified B: Stored",
+    "anonymous A, ana B: Stored",
+    "anonymous A, unverified B: Stored",
+    "unverified A, ana B: Stored",
+    "unverified A, anonymous B: Stored"
+  ],
+  "several candidates: the reporter's own report first, then a verified one, then the oldest": [
+    "ana A, eva A, eva A: Replayed rep_2 eva",
+    "ana A, anonymous A, anonymous A: Replayed rep_2 anonymous",
+    "anonymous A, ana A, unverified A: Replayed rep_2 ana",
+    "ana A, eva A, unverified A: Replayed rep_1 ana"
+  ],
+  "an unverified report of the same content before a conflict with the reporter's own": [
+    "unverified A, ana B, ana A: Replayed rep_1 ana",
+    "unverified A, ana B, ana A, ana B: Replayed rep_2 ana",
+    "unverified A, ana B, ana A, ana C: Conflict"
+  ],
+  "an unverified report that a verified reporter has repeated": [
+    "unverified A, ana A, eva A: Stored",
+    "unverified A, ana A, ana A: Replayed rep_1 ana",
+    "unverified A, ana A, eva A, unverified A: Replayed rep_1 ana"
+  ]
+}
 
 onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
   it.scoped("a report is read as it was stored, also after a restart", function* () {
@@ -20,120 +88,41 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
     const expected = { ...content, issue: Option.none() }
     const admission = yield* withStore(path, ({ reports }) => reports.admit(sampleReport(), false))
     deepStrictEqual(admission, ReportAdmission.Stored({ report: expected }))
-    yield* withStore(path, ({ reports }) =>
-      Effect.gen(function* () {
-        deepStrictEqual(yield* reports.find("rep_1"), Option.some(expected))
-        deepStrictEqual(yield* reports.find("rep_2"), Option.none())
-        const absent = { message: "Only a message.", pr: null, attachments: [], context: null }
-        yield* reports.admit(sampleReport({ id: "rep_3", keyDigest: "3", content: absent }), false)
-        deepStrictEqual(
-          Option.map(yield* reports.find("rep_3"), (found) => found.content),
-          Option.some(absent)
-        )
-        deepStrictEqual(
-          yield* reports.admit(sampleReport({ id: "rep_2" }), false),
-          ReportAdmission.Replayed({ report: expected, movedUp: false })
-        )
-      })
-    )
+    const { reports } = yield* openStore(path)
+    deepStrictEqual(yield* reports.find("rep_1"), Option.some(expected))
+    deepStrictEqual(yield* reports.find("rep_2"), Option.none())
+    const plain = sampleReport({ id: "rep_3", keyDigest: "3", content: contentOf("Only a message.") })
+    yield* reports.admit(plain, false)
+    deepStrictEqual(Option.getOrThrow(yield* reports.find("rep_3")).content, plain.content)
+    const again = yield* reports.admit(sampleReport({ id: "rep_2" }), false)
+    deepStrictEqual(again, ReportAdmission.Replayed({ report: expected, movedUp: false }))
   })
 
-  const reporters: Readonly<Record<string, Reporter>> = {
-    ana: Verified({ publicId: "c:ana" }),
-    eva: Verified({ publicId: "c:eva" }),
-    anonymous: Anonymous(),
-    unverified: Unverified()
-  }
-  /** Reports under one key, each "reporter content"; then the result of the last one: an admission, and for a replay the report and its reporter afterwards. */
-  const cases: Readonly<Record<string, ReadonlyArray<readonly [reports: string, expected: string]>>> = {
-    "the same content by the same reporter": [
-      ["ana A, ana A", "Replayed rep_1 ana"],
-      ["anonymous A, anonymous A", "Replayed rep_1 anonymous"],
-      ["unverified A, unverified A", "Replayed rep_1 unverified"]
-    ],
-    "the same content, and one of both is unverified": [
-      ["unverified A, ana A", "Replayed rep_1 ana"],
-      ["ana A, unverified A", "Replayed rep_1 ana"],
-      ["unverified A, anonymous A", "Replayed rep_1 unverified"],
-      ["anonymous A, unverified A", "Replayed rep_1 anonymous"]
-    ],
-    "the same content by another reporter": [
-      ["ana A, eva A", "Stored"],
-      ["ana A, anonymous A", "Stored"],
-      ["anonymous A, ana A", "Stored"]
-    ],
-    "other content by the same reporter": [
-      ["ana A, ana B", "Conflict"],
-      ["anonymous A, anonymous B", "Conflict"],
-      ["unverified A, unverified B", "Conflict"]
-    ],
-    "other content by another reporter": [
-      ["ana A, eva B", "Stored"],
-      ["ana A, anonymous B", "Stored"],
-      ["ana A, unverified B", "Stored"],
-      ["anonymous A, ana B", "Stored"],
-      ["anonymous A, unverified B", "Stored"],
-      ["unverified A, ana B", "Stored"],
-      ["unverified A, anonymous B", "Stored"]
-    ],
-    "several candidates: the reporter's own report first, then a verified one, then the oldest": [
-      ["ana A, eva A, eva A", "Replayed rep_2 eva"],
-      ["ana A, anonymous A, anonymous A", "Replayed rep_2 anonymous"],
-      ["anonymous A, ana A, unverified A", "Replayed rep_2 ana"],
-      ["ana A, eva A, unverified A", "Replayed rep_1 ana"]
-    ],
-    "an unverified report of the same content before a conflict with the reporter's own": [
-      ["unverified A, ana B, ana A", "Replayed rep_1 ana"],
-      ["unverified A, ana B, ana A, ana B", "Replayed rep_2 ana"],
-      ["unverified A, ana B, ana A, ana C", "Conflict"]
-    ],
-    "an unverified report that a verified reporter has repeated": [
-      ["unverified A, ana A, eva A", "Stored"],
-      ["unverified A, ana A, ana A", "Replayed rep_1 ana"],
-      ["unverified A, ana A, eva A, unverified A", "Replayed rep_1 ana"]
-    ]
-  }
-
-  for (const [name, some] of Object.entries(cases))
-    it.scoped(`under one key, ${name}`, function* () {
-      const { reports } = yield* freshStore
-      for (const [given, expected] of some) {
-        const id = (index: number) => `${given} rep_${index}`
-        const admissions = yield* Effect.forEach(given.split(", "), (pair, index) => {
-          const [who = "", contentDigest = ""] = pair.split(" ")
-          const reporter = reporters[who] ?? Anonymous()
-          return reports.admit(
-            sampleReport({
-              id: id(index + 1),
-              createdAt: index,
-              keyDigest: given,
-              reporter,
-              contentDigest
-            }),
-            false
-          )
-        })
-        const last = admissions.at(-1)
-        const [answer, of, who = ""] = expected.split(" ")
-        assert.strictEqual(last?._tag, answer, given)
-        const lastId = id(admissions.length)
-        if (last?._tag === "Replayed") {
-          assert.strictEqual(last.report.id, `${given} ${of}`)
-          deepStrictEqual(last.report.reporter, reporters[who])
-          deepStrictEqual(yield* reports.find(last.report.id), Option.some(last.report))
-        } else assert.strictEqual(Option.isSome(yield* reports.find(lastId)), answer === "Stored", given)
-      }
-    })
-
-  it.scoped("under one key, the oldest candidate is the one that was created first", function* () {
+  it.scoped.each(Object.entries(underOneKey))("under one key, %s", function* ([, rows]) {
     const { reports } = yield* freshStore
-    for (const [id, publicId, createdAt] of [
-      ["rep_1", "c:ana", 2_000],
-      ["rep_2", "c:eva", 1_000]
-    ] as const)
-      yield* reports.admit(sampleReport({ id, createdAt, reporter: Verified({ publicId }) }), false)
-    const admission = yield* reports.admit(sampleReport({ id: "rep_3", reporter: Unverified() }), false)
-    assert.strictEqual(admission._tag === "Replayed" && admission.report.id, "rep_2")
+    for (const row of rows) {
+      const [given = "", expected = ""] = row.split(": ")
+      const admissions = yield* Effect.forEach(given.split(", "), (pair, index) => {
+        const [who = "", contentDigest = ""] = pair.split(" ")
+        const reporter = reporters[who as keyof typeof reporters]
+        const id = `${given} rep_${index + 1}`
+        return reports.admit(
+          sampleReport({ id, createdAt: index, keyDigest: given, reporter, contentDigest }),
+          false
+        )
+      })
+      const last = admissions.at(-1)
+      const [answer, of, who] = expected.split(" ")
+      assert.strictEqual(last?._tag, answer, given)
+      if (last?._tag === "Replayed") {
+        assert.strictEqual(last.report.id, `${given} ${of}`)
+        deepStrictEqual(last.report.reporter, reporters[who as keyof typeof reporters])
+        deepStrictEqual(yield* reports.find(last.report.id), Option.some(last.report))
+      } else {
+        const found = yield* reports.find(`${given} rep_${admissions.length}`)
+        assert.strictEqual(Option.isSome(found), answer === "Stored", given)
+      }
+    }
   })
 
   it.scoped(
@@ -142,18 +131,19 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
       const { deliveries, reports } = yield* freshStore
       const admissions = yield* Effect.forEach(
         [
-          [{ id: "rep_1" }, true],
+          [{ id: "rep_1", createdAt: 2_000 }, true],
           [{ id: "rep_2", plane: "env-1" }, false],
           [{ id: "rep_3", keyDigest: "other" }, false],
           [{ id: "rep_4" }, true],
-          [{ id: "rep_5", contentDigest: "other" }, true]
+          [{ id: "rep_5", contentDigest: "other" }, true],
+          [{ id: "rep_6", reporter: eva, createdAt: 1_000 }, false],
+          // The oldest candidate is the one that was created first.
+          [{ id: "rep_7", reporter: Unverified() }, true]
         ] as const,
         ([change, delivered]) => reports.admit(sampleReport(change), delivered)
       )
-      deepStrictEqual(
-        admissions.map(({ _tag }) => _tag),
-        ["Stored", "Stored", "Stored", "Replayed", "Conflict"]
-      )
+      const answers = admissions.map((one) => (one._tag === "Replayed" ? one.report.id : one._tag))
+      deepStrictEqual(answers, ["Stored", "Stored", "Stored", "rep_1", "Conflict", "Stored", "rep_6"])
       const leased = yield* deliveries.lease(sampleLease())
       deepStrictEqual(
         leased.map(({ subject }) => subject),
@@ -182,29 +172,19 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
     assert.strictEqual(row?.partial, 0)
   })
 
-  /** The counted size of a report with this message. */
-  const contentOf = (message: string) => ({ message, pr: null, attachments: [], context: null })
-  const bytesOf = (message: string) => Buffer.byteLength(JSON.stringify(contentOf(message))) + 1_000
-
   it.scoped("beyond the bound nothing new is stored, and what is known is replayed", function* () {
     const { deliveries, reports } = yield* freshStore
-    const admit = (id: string, limit: number, message = "short", hasQuota = true) =>
-      Effect.map(
-        reports.admit(
-          sampleReport({ id, keyDigest: id, content: contentOf(message), contentDigest: message }),
-          true,
-          { unboundUpTo: limit, reporter: limit, network: limit, all: limit, withNewcomers: limit },
-          hasQuota
-        ),
-        (admission) => (admission._tag === "Full" ? admission.limit : admission._tag)
-      )
+    const admit = (id: string, all: number, message = "short", hasQuota = true) => {
+      const report = sampleReport({ id, keyDigest: id, content: contentOf(message), contentDigest: message })
+      const room = { unboundUpTo: all, reporter: all, network: all, all, withNewcomers: all }
+      return Effect.map(reports.admit(report, true, room, hasQuota), answerOf)
+    }
     const limit = bytesOf("short") * 2
     const answers = yield* Effect.forEach(["one", "two", "three"], (id) => admit(id, limit))
     deepStrictEqual(answers, ["Stored", "Stored", "room"])
     assert.strictEqual(yield* reports.storedBytes, limit)
     deepStrictEqual(yield* deliveries.counts, [{ kind: "report", state: "waiting", count: 2 }])
-    deepStrictEqual(yield* admit("one", 0), "Replayed")
-    deepStrictEqual(yield* admit("one", 0, "other"), "Conflict")
+    deepStrictEqual([yield* admit("one", 0), yield* admit("one", 0, "other")], ["Replayed", "Conflict"])
     const message = "ärger 🎵"
     const room = limit + bytesOf(message)
     deepStrictEqual(yield* admit("three", room, message, false), "room", "without quota nothing is new")
@@ -213,4 +193,192 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
     assert.isTrue(yield* reports.knowsKey(sampleReport({ keyDigest: "three" })))
     assert.isFalse(yield* reports.knowsKey(sampleReport({ keyDigest: "three", plane: "env-1" })))
   })
+})
+
+const whole = 200_000
+const room = roomOf(whole)
+
+interface Sent extends Partial<Pick<Admitted, "reporter" | "plane">> {
+  readonly id: string
+  readonly key?: string
+  readonly bytes: number
+  readonly network?: string | undefined
+}
+
+/** A report that counts as so many bytes. */
+const send = ({ reports }: StoreService, { bytes, id, key = id, ...of }: Sent) => {
+  const content = contentOf("x".repeat(bytes - bytesOf("")))
+  const report = { id, keyDigest: key, content, contentDigest: String(bytes), reporter: Anonymous(), ...of }
+  return Effect.map(reports.admit(sampleReport(report), false, room), answerOf)
+}
+
+onBoth("The parts of the room", ({ freshPath, freshStore, openStore, rawQuery }) => {
+  it.scoped("bind a network and a reporter from half of it on; a fifth stays for newcomers", function* () {
+    const store = yield* freshStore
+    const [a, b, c] = [{ network: "a" }, { network: "b" }, { network: "c" }]
+    const [ofAna, ofEva] = [{ reporter: ana }, { reporter: eva }]
+    const rows: ReadonlyArray<readonly [id: string, bytes: number, of: Partial<Sent>, answer: string]> = [
+      ["a1", 50_000, a, "Stored"],
+      ["a2", 50_000, a, "Stored"],
+      // Half of the room is used: a fiftieth for each network, a tenth for each reporter, in each plane.
+      ["a3", 1_100, a, "network"],
+      ["b1", 4_001, b, "network"],
+      ["b1", 4_000, b, "Stored"],
+      ["b2", 1_100, { ...b, reporter: Unverified() }, "network"],
+      ["v1", 9_000, ofAna, "Stored"],
+      ["v2", 11_001, ofAna, "reporter"],
+      ["v2", 10_000, ofAna, "Stored"],
+      ["v5", 1_100, ofAna, "reporter"],
+      ["v3", 20_000, { ...ofAna, plane: "testing" }, "Stored"],
+      ["v4", 17_000, {}, "Stored"],
+      // Four fifths are used.
+      ["c1", 1_100, c, "room"],
+      ["c2", 1_100, {}, "room"],
+      ["c3", 1_100, ofAna, "room"],
+      ["e1", 19_000, ofEva, "Stored"],
+      ["e2", 1_100, ofEva, "room"],
+      // What is stored is replayed whatever room is left.
+      ["a1", 50_000, a, "Replayed"],
+      ["e1", 19_000, ofEva, "Replayed"]
+    ]
+    for (const [id, bytes, of, answer] of rows)
+      deepStrictEqual([id, yield* send(store, { id, bytes, ...of })], [id, answer])
+  })
+
+  it.scoped("hold for concurrent reports of two processes", function* () {
+    const path = yield* freshPath
+    const stores = [yield* openStore(path), yield* openStore(path)]
+    for (const store of stores.slice(0, 1)) yield* send(store, { id: "old", bytes: 100_000, reporter: eva })
+    const answers = yield* Effect.forEach(
+      Array.from({ length: 48 }, (_, index) => index),
+      (index) => {
+        const of = index % 4 < 2 ? { bytes: 1_900, network: "a" } : { bytes: 9_000, reporter: ana }
+        const store = stores[index % 2]
+        return store === undefined ? Effect.die("there are two") : send(store, { id: `${index}`, ...of })
+      },
+      { concurrency: "unbounded" }
+    )
+    const stored = answers.flatMap((answer, index) => (answer === "Stored" ? [index % 4 < 2] : []))
+    deepStrictEqual(stored.toSorted(), [false, false, true, true])
+  })
+
+  it.scoped("a replay names its reporter only within the reporter's part, and answers always", function* () {
+    const store = yield* freshStore
+    yield* send(store, { id: "old", bytes: 100_000, reporter: eva })
+    const reporterOf = (id: string) =>
+      Effect.map(store.reports.find(id), (found) => Option.getOrThrow(found).reporter._tag)
+    // During an outage of the identity service: one network, and then one reporter, at most their parts.
+    for (let turn = 0; turn < 8; turn += 1) {
+      const sent = { id: `u${turn}`, bytes: 4_000, network: "a" }
+      const answer = yield* send(store, { ...sent, reporter: Unverified() })
+      deepStrictEqual(answer, turn <= 5 ? "Stored" : "network")
+      if (answer === "Stored") deepStrictEqual(yield* send(store, { ...sent, reporter: ana }), "Replayed")
+    }
+    deepStrictEqual([yield* reporterOf("u4"), yield* reporterOf("u5")], ["Verified", "Unverified"])
+  })
+
+  it.scoped("count neither removed reports nor those of retention, and keep no digest", function* () {
+    const path = yield* freshPath
+    const store = yield* openStore(path)
+    yield* send(store, { id: "v", bytes: 40_000, reporter: ana })
+    yield* send(store, { id: "a", bytes: 60_000, network: "a" })
+    deepStrictEqual(yield* send(store, { id: "a2", bytes: 1_100, network: "a" }), "network")
+    for (const id of ["v", "a"]) yield* store.queries.removeReport(id, "a flood", 2_000)
+    const held = rawQuery(path, "SELECT * FROM room_holders")
+    deepStrictEqual(yield* held, [])
+    deepStrictEqual(yield* send(store, { id: "a2", bytes: 60_000, network: "a" }), "Stored")
+    assert.strictEqual(yield* store.retention.reports(9_000), 3)
+    deepStrictEqual([yield* held, yield* store.reports.storedBytes], [[], 0])
+  })
+})
+
+const people: ReadonlyArray<Omit<Sent, "id" | "bytes">> = [
+  { reporter: ana },
+  { reporter: eva },
+  { reporter: ana, plane: "testing" },
+  { network: "a" },
+  { reporter: Unverified(), network: "a" },
+  { network: "b" },
+  { reporter: Unverified(), network: "b" },
+  {}
+]
+const who = fc.nat(people.length - 1)
+const bytes = fc.integer({ min: 1_100, max: 30_000 })
+const step = fc.oneof(
+  { weight: 8, arbitrary: fc.record({ _tag: fc.constant("Send" as const), who, bytes }) },
+  // Another sender repeats an earlier report.
+  { weight: 3, arbitrary: fc.record({ _tag: fc.constant("Repeat" as const), of: fc.nat(), who }) },
+  { weight: 1, arbitrary: fc.record({ _tag: fc.constant("Remove" as const), of: fc.nat() }) },
+  { weight: 1, arbitrary: fc.record({ _tag: fc.constant("Clean" as const), before: fc.nat(60) }) }
+)
+type Step = typeof step extends fc.Arbitrary<infer A> ? A : never
+
+const run = ({ freshPath, name, openStore, rawQuery }: Kind, steps: ReadonlyArray<Step>) =>
+  Effect.gen(function* () {
+    const path = yield* freshPath
+    const store = yield* openStore(path)
+    const size = name === "SQLite" ? "LENGTH(CAST(content AS BLOB))" : "OCTET_LENGTH(content)"
+    /** The sums of the rows themselves. */
+    const sums = rawQuery(
+      path,
+      `SELECT CASE WHEN reporter LIKE 'verified:%' THEN plane ELSE '' END AS plane,
+        CASE WHEN reporter LIKE 'verified:%' THEN reporter ELSE network END AS holder, SUM(${size} + 1000) AS bytes
+      FROM reports GROUP BY 1, 2 ORDER BY 1, 2`
+    ).pipe(Effect.map((rows) => rows.map((row) => ({ ...row, bytes: Number(row.bytes) }))))
+    const sent: Array<Sent> = []
+    for (const [at, one] of steps.entries()) {
+      const id = `rep_${at}`
+      const earlier = (index: number) => sent[index % Math.max(1, sent.length)]
+      const before = yield* sums
+      if (one._tag === "Send") {
+        const report = { ...people[one.who], id, bytes: one.bytes }
+        sent.push(report)
+        yield* send(store, report)
+      } else if (one._tag === "Clean")
+        yield* rawQuery(path, `DELETE FROM reports WHERE id = 'rep_${one.before}'`)
+      else {
+        const report = earlier(one.of)
+        if (report !== undefined && one._tag === "Remove")
+          yield* store.queries.removeReport(report.id, "a flood", at)
+        else if (report !== undefined && one._tag === "Repeat") {
+          const { plane = "production" } = report
+          const by = { network: undefined, reporter: Anonymous(), ...people[one.who] }
+          yield* send(store, { ...report, ...by, plane: by.plane ?? plane, id, key: report.id })
+        }
+      }
+      const after = yield* sums
+      const held = after.filter((row) => "holder" in row && row.holder !== null)
+      assert.deepStrictEqual<unknown>(
+        yield* rawQuery(path, "SELECT plane, holder, bytes FROM room_holders ORDER BY plane, holder"),
+        held
+      )
+      const total = yield* store.reports.storedBytes
+      assert.strictEqual(
+        total,
+        after.reduce((sum, row) => sum + row.bytes, 0)
+      )
+      assert.isAtMost(total, room.withNewcomers)
+      for (const row of held) {
+        const { bytes, holder, plane }: Record<string, unknown> & { bytes: number } = row
+        const same = (other: Record<string, unknown>) => other.plane === plane && other.holder === holder
+        const was = before.find(same)?.bytes ?? 0
+        if (bytes > was && total > room.unboundUpTo && (plane === "" || was > 0))
+          assert.isAtMost(bytes, plane === "" ? room.network : room.reporter)
+        if (bytes > was && was > 0 && one._tag === "Send") assert.isAtMost(total, room.all)
+      }
+      // A newcomer always finds room while there is some.
+      const newcomer = { id: `new_${at}`, bytes: 1_100, reporter: Verified({ publicId: `c:new${at}` }) }
+      deepStrictEqual(yield* send(store, newcomer), total + newcomer.bytes > whole ? "room" : "Stored")
+      yield* rawQuery(path, `DELETE FROM reports WHERE id = 'new_${at}'`)
+    }
+  }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
+
+onBoth("The law of the parts", (kind) => {
+  it("holds after every step of any sequence of reports, repetitions and removals", () =>
+    fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 40 }), (steps) =>
+        Effect.runPromise(run(kind, steps))
+      ),
+      { numRuns: kind.name === "SQLite" ? 25 : 6 }
+    ))
 })

@@ -1,43 +1,263 @@
-/** What the law of conservation does not reach: large batches, room for clients, refusals, and clocks that were ahead. */
+/** The spool against its rules in memory, and what the law does not reach: large batches, room for clients, refusals, fast clocks. */
 import { assert } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as fc from "effect/FastCheck"
+import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
-import type { SpoolCounts, SpoolEntry, TelemetrySpool } from "../../../../src/services/Store.ts"
-import { onBoth, sampleEntry, sampleSpoolLease } from "../Stores.ts"
+import * as TestContext from "effect/TestContext"
+import type { TableName } from "../../../../src/schema/Telemetry.ts"
+import type { SpoolCounts, SpoolEntry, StoreService, TelemetrySpool } from "../../../../src/services/Store.ts"
+import { type Kind, onBoth, sampleEntry, sampleSpoolLease } from "../Stores.ts"
 
 const day = 86_400_000
-const roomy = { limitBytes: 1_000_000 }
-const none = {
-  accepted: 0,
-  delivered: 0,
-  duplicates: 0,
-  expired: 0,
-  refused: 0,
-  waiting: 0,
-  waitingBytes: 0
-}
-const entries = (...ids: ReadonlyArray<string>) => ids.map((id) => sampleEntry(id))
-const own = (id: string) => sampleEntry(id, { table: "musicbackend" })
-const numbered = (count: number) => Array.from({ length: count }, (_, index) => `id-${index}`)
+const none = { accepted: 0, delivered: 0, duplicates: 0, expired: 0, refused: 0, waiting: 0, waitingBytes: 0 }
 const ids = (some: ReadonlyArray<SpoolEntry>) => some.map(({ recordId }) => recordId)
+type Settled = Parameters<TelemetrySpool["settle"]>[0]
+type Bound = Parameters<TelemetrySpool["offer"]>[1]
 
-const settle = (spool: TelemetrySpool, change: Partial<Parameters<TelemetrySpool["settle"]>[0]>) =>
-  spool.settle({ owner: "worker", now: 3_000, delivered: [], duplicates: [], refused: [], ...change })
+const tables: ReadonlyArray<TableName> = ["musicclidaemon", "musicfrontendevents"]
+const leaseMillis = 50
+const remembered = 100
 
-const counted = (spool: TelemetrySpool, expected: Partial<SpoolCounts>) =>
+const id = fc.integer({ min: 0, max: 11 }).map(String)
+const some = fc.uniqueArray(id)
+const owner = fc.constantFrom("one", "other")
+const entry = fc.record({
+  recordId: id,
+  table: fc.constantFrom(...tables),
+  bytes: fc.integer({ min: 1, max: 30 })
+})
+const offer = fc.record({
+  entries: fc.array(entry, { minLength: 1, maxLength: 6 }),
+  bound: fc.record(
+    {
+      limitBytes: fc.integer({ min: 20, max: 200 }),
+      share: fc.constantFrom(...tables),
+      wholeBytes: fc.integer({ min: 40, max: 250 })
+    },
+    { requiredKeys: ["limitBytes"] }
+  )
+})
+const tagged = <Tag extends string, A>(tag: Tag, model: { [K in keyof A]: fc.Arbitrary<A[K]> }) =>
+  fc.record({ _tag: fc.constant(tag), ...model })
+const operation = fc.oneof(
+  // Several of them run concurrently.
+  tagged("Offer", { offers: fc.array(offer, { minLength: 1, maxLength: 4 }) }),
+  tagged("Lease", {
+    owner,
+    count: fc.integer({ min: 1, max: 5 }),
+    bytes: fc.integer({ min: 1, max: 80 }),
+    open: fc.subarray([...tables])
+  }),
+  tagged("Settle", { owner, delivered: some, duplicates: some, refused: some }),
+  tagged("Release", { owner, some }),
+  tagged("Expire", { age: fc.integer({ min: 0, max: 120 }) }),
+  tagged("Restart", {})
+)
+type Operation = typeof operation extends fc.Arbitrary<infer A> ? A : never
+type Step = { readonly wait: number; readonly operation: Operation }
+
+interface Held {
+  readonly entry: SpoolEntry
+  owner: string | undefined
+  until: number
+}
+
+/** The spool's rules in memory. */
+class Model {
+  readonly waiting = new Map<string, Held>()
+  readonly delivered = new Map<string, number>()
+  readonly totals = new Map<TableName, { -readonly [K in keyof typeof none]: number }>()
+
+  private total(table: TableName) {
+    const total = this.totals.get(table) ?? { ...none }
+    this.totals.set(table, total)
+    return total
+  }
+
+  offer(entries: ReadonlyArray<SpoolEntry>, { limitBytes, share, wholeBytes }: Bound) {
+    const fresh = new Map<string, SpoolEntry>()
+    for (const one of entries)
+      if (!this.waiting.has(one.recordId) && !this.delivered.has(one.recordId) && !fresh.has(one.recordId))
+        fresh.set(one.recordId, one)
+    const sumOf = (all: Iterable<SpoolEntry>, of?: TableName) =>
+      [...all].reduce((sum, { bytes, table }) => sum + (of === undefined || table === of ? bytes : 0), 0)
+    const held = [...this.waiting.values()].map((one) => one.entry)
+    const added = sumOf(fresh.values(), share)
+    if (added > 0 && sumOf(held, share) + added > limitBytes) return "full"
+    const whole = sumOf(held) + sumOf(fresh.values())
+    if (wholeBytes !== undefined && fresh.size > 0 && whole > wholeBytes) return "full"
+    for (const one of entries) {
+      const total = this.total(one.table)
+      total.accepted += 1
+      if (fresh.get(one.recordId) === one) {
+        total.waiting += 1
+        total.waitingBytes += one.bytes
+        this.waiting.set(one.recordId, { entry: one, owner: undefined, until: 0 })
+      } else total.duplicates += 1
+    }
+    return "accepted"
+  }
+
+  lease(by: string, count: number, bytes: number, open: ReadonlyArray<TableName>, now: number) {
+    const taken: Array<SpoolEntry> = []
+    let sum = 0
+    for (const held of this.waiting.values()) {
+      if (taken.length === count) break
+      if (!open.includes(held.entry.table) || (held.owner !== undefined && held.until > now)) continue
+      sum += held.entry.bytes
+      if (taken.length > 0 && sum > bytes) break
+      Object.assign(held, { owner: by, until: now + leaseMillis })
+      taken.push(held.entry)
+    }
+    return taken
+  }
+
+  private leave(recordId: string, end: "delivered" | "duplicates" | "refused" | "expired") {
+    const held = this.waiting.get(recordId)
+    if (held === undefined) return
+    this.waiting.delete(recordId)
+    const total = this.total(held.entry.table)
+    total[end] += 1
+    total.waiting -= 1
+    total.waitingBytes -= held.entry.bytes
+  }
+
+  settle({ now, owner, ...ends }: Settled) {
+    const all = { ...ends, refused: ends.refused.map(({ recordId }) => recordId) }
+    for (const end of ["delivered", "duplicates", "refused"] as const)
+      for (const recordId of all[end]) {
+        if (this.waiting.get(recordId)?.owner !== owner) continue
+        this.leave(recordId, end)
+        if (end !== "refused") this.delivered.set(recordId, now)
+      }
+  }
+
+  release(by: string, recordIds: ReadonlyArray<string>) {
+    for (const recordId of recordIds) {
+      const held = this.waiting.get(recordId)
+      if (held?.owner === by) held.owner = undefined
+    }
+  }
+
+  expire(acceptedBefore: number, deliveredBefore: number, now: number) {
+    for (const [recordId, held] of [...this.waiting])
+      if (held.entry.acceptedAt < acceptedBefore && (held.owner === undefined || held.until <= now))
+        this.leave(recordId, "expired")
+    for (const [recordId, at] of [...this.delivered])
+      if (at < deliveredBefore) this.delivered.delete(recordId)
+  }
+
+  counts(): ReadonlyArray<SpoolCounts> {
+    return [...this.totals].toSorted().map(([table, total]) => ({ table, ...total }))
+  }
+}
+
+const apply = ({ spool }: StoreService, model: Model, operation: Operation, now: number) =>
   Effect.gen(function* () {
-    deepStrictEqual(yield* spool.counts, [{ table: "musicclidaemon", ...none, ...expected }])
+    switch (operation._tag) {
+      case "Offer": {
+        const json = `{"at":${now},"text":"ä \\"quoted\\""}`
+        const offers = operation.offers.map(({ bound, entries }) => ({
+          bound,
+          entries: entries.map((one): SpoolEntry => ({ ...one, eventAt: now, json, acceptedAt: now }))
+        }))
+        const admissions = yield* Effect.forEach(
+          offers,
+          ({ bound, entries }) => spool.offer(entries, bound),
+          { concurrency: "unbounded" }
+        )
+        const expected = offers.map(({ bound, entries }) => model.offer(entries, bound))
+        return deepStrictEqual(admissions, expected)
+      }
+      case "Lease": {
+        const { bytes, count, open, owner } = operation
+        const lease = { owner, count, bytes, tables: new Set(open), now, leaseUntil: now + leaseMillis }
+        return deepStrictEqual(yield* spool.lease(lease), model.lease(owner, count, bytes, open, now))
+      }
+      case "Settle": {
+        const refused = operation.refused.map((recordId) => ({ recordId, code: "invalid" }))
+        const settled = { ...operation, now, refused }
+        yield* spool.settle(settled)
+        return model.settle(settled)
+      }
+      case "Release":
+        yield* spool.release(operation.owner, operation.some)
+        return model.release(operation.owner, operation.some)
+      case "Expire": {
+        const [acceptedBefore, deliveredBefore] = [now - operation.age, now - remembered]
+        yield* spool.expire({ acceptedBefore, deliveredBefore, deliveredAtMost: 1_000_000 })
+        return model.expire(acceptedBefore, deliveredBefore, now)
+      }
+    }
   })
 
-onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery }) => {
+const run = (kind: Kind, steps: ReadonlyArray<Step>) =>
+  Effect.gen(function* () {
+    const path = yield* kind.freshPath
+    const model = new Model()
+    const open = Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      return { store: yield* Scope.extend(kind.openStore(path), scope), close: Scope.close(scope, Exit.void) }
+    })
+    let opened = yield* open
+    let now = 1_000
+    for (const { operation, wait } of steps) {
+      now += wait
+      yield* TestClock.setTime(now)
+      if (operation._tag === "Restart") {
+        yield* opened.close
+        opened = yield* open
+      }
+      yield* apply(opened.store, model, operation, now)
+      const counts = yield* opened.store.spool.counts
+      deepStrictEqual(counts, model.counts())
+      for (const { accepted, delivered, duplicates, expired, refused, waiting } of counts)
+        assert.strictEqual(accepted, delivered + duplicates + expired + refused + waiting)
+    }
+    yield* opened.close
+    const rows = yield* kind.rawQuery(
+      path,
+      `SELECT table_name AS "table", COUNT(*) AS waiting, SUM(bytes) AS "waitingBytes" FROM spool GROUP BY 1 ORDER BY 1`
+    )
+    const expected = model.counts().filter(({ waiting }) => waiting > 0)
+    assert.deepStrictEqual<unknown>(
+      rows,
+      expected.map(({ table, waiting, waitingBytes }) => ({ table, waiting, waitingBytes }))
+    )
+  }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
+
+const roomy = { limitBytes: 1_000_000 }
+const entries = (...recordIds: ReadonlyArray<string>) => recordIds.map((recordId) => sampleEntry(recordId))
+const own = (recordId: string) => sampleEntry(recordId, { table: "musicbackend" })
+const numbered = (count: number) => Array.from({ length: count }, (_, index) => `id-${index}`)
+const settle = (spool: TelemetrySpool, change: Partial<Settled>) =>
+  spool.settle({ owner: "worker", now: 3_000, delivered: [], duplicates: [], refused: [], ...change })
+const counted = (spool: TelemetrySpool, expected: Partial<SpoolCounts>) =>
+  Effect.map(spool.counts, (counts) =>
+    deepStrictEqual(counts, [{ table: "musicclidaemon", ...none, ...expected }])
+  )
+
+onBoth("TelemetrySpool", (kind) => {
+  const { freshPath, freshStore, openStore, rawQuery } = kind
+
+  it("accepted = delivered + duplicates + expired + refused + waiting, after any sequence", () =>
+    fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.record({ wait: fc.nat(40), operation }), { minLength: 1, maxLength: 40 }),
+        (steps) => Effect.runPromise(run(kind, steps))
+      ),
+      { numRuns: kind.name === "SQLite" ? 30 : 8 }
+    ))
+
   it.scoped("takes batches larger than a statement, expires them all, and accepts them again", function* () {
     const { spool } = yield* freshStore
     const many = numbered(1_100)
     const half = many.slice(0, 550)
-    yield* spool.offer(entries(...many), roomy)
-    yield* spool.offer(entries(...many), roomy)
+    yield* Effect.repeatN(spool.offer(entries(...many), roomy), 1)
     deepStrictEqual(ids(yield* spool.lease(sampleSpoolLease({ count: 550 }))), half)
     yield* settle(spool, { delivered: half })
     const expire = (before: number) =>
@@ -48,13 +268,7 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery }) => {
     yield* expire(5_000)
     yield* counted(spool, { ...shipped, expired: 550 })
     yield* spool.offer(entries(...many), roomy)
-    yield* counted(spool, {
-      ...shipped,
-      accepted: 3_300,
-      expired: 550,
-      waiting: 1_100,
-      waitingBytes: 11_000
-    })
+    yield* counted(spool, { ...shipped, accepted: 3_300, expired: 550, waiting: 1_100, waitingBytes: 11_000 })
   })
 
   it.scoped("remembers the newest delivered ids, as many as it is told", function* () {
@@ -63,7 +277,7 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery }) => {
     yield* spool.offer(entries(...many), roomy)
     yield* spool.lease(sampleSpoolLease())
     yield* settle(spool, { now: 3_000, delivered: many.slice(0, 1_200) })
-    for (const id of many.slice(1_200)) yield* settle(spool, { now: 4_000, delivered: [id] })
+    for (const recordId of many.slice(1_200)) yield* settle(spool, { now: 4_000, delivered: [recordId] })
     const keep = (deliveredAtMost: number) =>
       Effect.zipRight(
         spool.expire({ acceptedBefore: 0, deliveredBefore: 0, deliveredAtMost }),
@@ -76,80 +290,61 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery }) => {
     yield* counted(spool, { ...repeated, waiting: 1_200, waitingBytes: 12_000 })
   })
 
-  it.scoped(
-    "drops own events for a client's, oldest first, no more than needed and no leased one",
-    function* () {
-      const { spool } = yield* freshStore
-      // On Postgres, background work of the database does not use the test's clock.
-      const leaseUntil = Date.now() + 600_000
-      yield* TestClock.setTime(leaseUntil - 600_000)
-      yield* spool.offer([own("o1"), ...entries("a"), own("o2"), own("o3")], roomy)
-      const lease = (change: object) =>
-        Effect.map(spool.lease(sampleSpoolLease({ leaseUntil, ...change })), ids)
-      deepStrictEqual(yield* lease({ tables: new Set(["musicbackend"]), count: 1 }), ["o1"])
-      assert.strictEqual(yield* spool.offer(entries("b"), { limitBytes: 40 }), "accepted")
-      deepStrictEqual(yield* lease({}), ["a", "o3", "b"])
-      const [backend] = yield* spool.counts
-      deepStrictEqual([backend?.expired, backend?.waiting], [1, 2])
-      assert.strictEqual(yield* spool.offer(entries("c"), { limitBytes: 40 }), "full")
-    }
-  )
-
-  it.scoped(
-    "lists refused records with the service's code, and only the newest refusal of each",
-    function* () {
-      const path = yield* freshPath
-      const { spool } = yield* openStore(path)
-      const changed = { table: "musicbackend", eventAt: 950, bytes: 12 } as const
-      for (const [change, code, now] of [
-        [{}, "invalid", 3_000],
-        [changed, "unauthorized", 4_000]
-      ] as const) {
-        yield* spool.offer([sampleEntry("a", change), sampleEntry("b")], roomy)
-        yield* spool.lease(sampleSpoolLease())
-        yield* settle(spool, { now, delivered: ["b"], refused: [{ recordId: "a", code }] })
-      }
-      deepStrictEqual(yield* rawQuery(path, "SELECT * FROM spool_refused"), [
-        {
-          record_id: "a",
-          table_name: "musicbackend",
-          code: "unauthorized",
-          event_at: 950,
-          bytes: 12,
-          refused_at: 4_000
-        }
-      ])
-    }
-  )
-
-  it.scoped("leases again what a clock a day ahead leased, whose holder settles nothing", function* () {
+  it.scoped("drops own events for a client's, oldest first, as needed and no leased one", function* () {
     const { spool } = yield* freshStore
-    const now = 30 * day
-    const ship = (at: number, owner: string) =>
-      Effect.map(spool.lease(sampleSpoolLease({ now: at, leaseUntil: at + 12_000, owner })), ids)
-    yield* spool.offer(entries("a"), roomy)
-    deepStrictEqual(yield* ship(now + day, "ahead"), ["a"])
-    deepStrictEqual(yield* ship(now, "other"), ["a"])
-    yield* settle(spool, { owner: "ahead", now, delivered: ["a"] })
-    yield* counted(spool, { accepted: 1, waiting: 1, waitingBytes: 10 })
-    deepStrictEqual(yield* ship(now + 11_999, "third"), [])
-    deepStrictEqual(yield* ship(now + 12_000, "third"), ["a"])
+    // On Postgres, background work of the database does not use the test's clock.
+    const leaseUntil = Date.now() + 600_000
+    yield* TestClock.setTime(leaseUntil - 600_000)
+    yield* spool.offer([own("o1"), ...entries("a"), own("o2"), own("o3")], roomy)
+    const lease = (change: object) =>
+      Effect.map(spool.lease(sampleSpoolLease({ leaseUntil, ...change })), ids)
+    deepStrictEqual(yield* lease({ tables: new Set(["musicbackend"]), count: 1 }), ["o1"])
+    assert.strictEqual(yield* spool.offer(entries("b"), { limitBytes: 40 }), "accepted")
+    deepStrictEqual(yield* lease({}), ["a", "o3", "b"])
+    const [backend] = yield* spool.counts
+    deepStrictEqual([backend?.expired, backend?.waiting], [1, 2])
+    assert.strictEqual(yield* spool.offer(entries("c"), { limitBytes: 40 }), "full")
   })
 
-  it.scoped("expires what a clock a day ahead leased, and makes room with it", function* () {
+  it.scoped("lists the newest refusal of each refused record, with the service's code", function* () {
+    const path = yield* freshPath
+    const { spool } = yield* openStore(path)
+    const changed = { table: "musicbackend", eventAt: 950, bytes: 12 } as const
+    for (const [change, code, now] of [
+      [{}, "invalid", 3_000],
+      [changed, "unauthorized", 4_000]
+    ] as const) {
+      yield* spool.offer([sampleEntry("a", change), sampleEntry("b")], roomy)
+      yield* spool.lease(sampleSpoolLease())
+      yield* settle(spool, { now, delivered: ["b"], refused: [{ recordId: "a", code }] })
+    }
+    const found = yield* rawQuery(
+      path,
+      "SELECT record_id, table_name, code, bytes, refused_at FROM spool_refused"
+    )
+    deepStrictEqual(found.map(Object.values), [["a", "musicbackend", "unauthorized", 12, 4_000]])
+  })
+
+  it.scoped("leases and expires what a clock a day ahead leased, whose holder settles nothing", function* () {
     const { spool } = yield* freshStore
     const now = 30 * day
     yield* TestClock.setTime(now)
-    yield* spool.offer([own("own"), ...entries("a")], roomy)
-    yield* spool.lease(sampleSpoolLease({ now: now + day }))
+    const ship = (at: number, by: string) =>
+      Effect.map(spool.lease(sampleSpoolLease({ now: at, leaseUntil: at + 12_000, owner: by })), ids)
+    yield* spool.offer(entries("a"), roomy)
+    deepStrictEqual([yield* ship(now + day, "ahead"), yield* ship(now, "other")], [["a"], ["a"]])
+    yield* settle(spool, { owner: "ahead", now, delivered: ["a"] })
+    yield* counted(spool, { accepted: 1, waiting: 1, waitingBytes: 10 })
+    deepStrictEqual([yield* ship(now + 11_999, "third"), yield* ship(now + 12_000, "third")], [[], ["a"]])
+    // It makes room for a client's, too.
+    yield* spool.offer([own("own")], roomy)
+    yield* ship(now + day, "ahead")
     assert.strictEqual(yield* spool.offer(entries("b"), { limitBytes: 20 }), "accepted")
     yield* spool.expire({ acceptedBefore: now, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
-    deepStrictEqual(
-      (yield* spool.counts).map(({ expired, waiting }) => [expired, waiting]),
-      [
-        [1, 0],
-        [2, 0]
-      ]
-    )
+    const expired = (yield* spool.counts).map((row) => [row.expired, row.waiting])
+    deepStrictEqual(expired, [
+      [1, 0],
+      [2, 0]
+    ])
   })
 })

@@ -1,15 +1,5 @@
 /** What a caller sees of a SQLite file that is locked, full, moved, damaged or of somebody else. */
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  truncateSync,
-  writeFileSync
-} from "node:fs"
+import { chmodSync, existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { assert, describe } from "vitest"
 import { it } from "../../../world/Test.ts"
@@ -80,10 +70,7 @@ describe("The file of a store", () => {
     const { sql, usage } = yield* openStore(yield* freshPath)
     const names = ["journal_mode", "synchronous", "foreign_keys", "temp_store"]
     const pragmas = yield* Effect.forEach(names, (name) =>
-      Effect.map(
-        sql.unsafe<Record<string, unknown>>(`PRAGMA ${name}`).withoutTransform,
-        ([row]) => row?.[name]
-      )
+      Effect.map(sql.unsafe<object>(`PRAGMA ${name}`), ([row]) => Object.values(row ?? {})[0])
     )
     // 2 is FULL; of the last one MEMORY: no write depends on room in a temporary folder.
     assert.deepStrictEqual(pragmas, ["wal", 2, 1, 2])
@@ -112,31 +99,6 @@ describe("The file of a store", () => {
 })
 
 describe("A file that cannot be used is refused, as", () => {
-  const text = "this is a text file, and long enough to have a header\n".repeat(50)
-  const damages: ReadonlyArray<readonly [string, string, (path: string) => void]> = [
-    ["corrupt", "a text", (path) => writeFileSync(path, text)],
-    ["corrupt", "damaged", (path) => writeFileSync(path, readFileSync(path).fill(0xa5, 100))],
-    ["corrupt", "truncated", (path) => truncateSync(path, 4096 * 3)],
-    [
-      "not_openable",
-      "a folder",
-      (path) => {
-        rmSync(path)
-        mkdirSync(path)
-      }
-    ]
-  ]
-  it.scoped.each(damages)("%s: %s", function* ([kind, , damage]) {
-    const path = yield* usedPath
-    damage(path)
-    assert.strictEqual(yield* refusal(path), kind)
-  })
-
-  it.scoped("not_openable: a path that leads through a file", function* () {
-    const path = join(yield* freshPath, "music.sqlite")
-    assert.strictEqual(yield* refusal(path), "not_openable")
-  })
-
   it.scoped.each(["CREATE TABLE theirs (id INTEGER)", "PRAGMA application_id = 252006675"])(
     "foreign, without a change: %s",
     function* (mark) {
@@ -187,13 +149,47 @@ describe("While a store runs", () => {
     assert.isTrue(yield* isActive(store))
     yield* store.check
     assert.strictEqual(yield* Fiber.join(writing), "locked")
-    assert.isFalse(yield* isActive(store, "c:eva"))
+    assert.deepStrictEqual([yield* isActive(store, "c:eva"), store.isFailing()], [false, true])
     const waiting = yield* Effect.fork(activate(patient, "c:eva"))
     yield* Effect.sleep(40)
     yield* Scope.close(scope, Exit.void)
     yield* Fiber.join(waiting)
     assert.isTrue(yield* isActive(store, "c:eva"))
+    yield* activate(store)
+    assert.isFalse(store.isFailing())
   })
+
+  it.scoped("a refused write counts until a probe succeeds, whatever else succeeds", function* () {
+    const path = yield* freshPath
+    const store = yield* openStore(path)
+    yield* store.sql.unsafe("PRAGMA query_only = ON")
+    assert.strictEqual(yield* kindOf(activate(store), path), "read_only")
+    yield* store.sql.unsafe("PRAGMA query_only = OFF")
+    yield* isActive(store)
+    yield* activate(store)
+    assert.isTrue(store.isFailing())
+    yield* store.check
+    assert.isFalse(store.isFailing())
+  })
+
+  it.scoped(
+    "a corruption that a read meets fails every later check and write; a bad row does not",
+    function* () {
+      const path = yield* usedPath
+      const store = yield* openStore(path)
+      const report = sampleReport()
+      yield* store.reports.admit(report, true)
+      yield* rawQuery(path, "UPDATE reports SET content = 'no JSON'")
+      assert.strictEqual(yield* kindOf(store.reports.find(report.id), path), "row_malformed")
+      yield* store.check
+      const other = yield* rawClient(path)
+      yield* other.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
+      writeFileSync(path, readFileSync(path).fill(0xa5, 4096))
+      yield* other.unsafe("PRAGMA user_version = 1")
+      for (const attempt of [isActive(store), store.check, activate(store)])
+        assert.strictEqual(yield* kindOf(Effect.asVoid(attempt), path), "corrupt")
+    }
+  )
 
   it.scoped("it is unready while large writes fail, even when a small probe succeeds", function* () {
     const path = yield* freshPath
