@@ -62,7 +62,7 @@ describe("A call ends in time", () => {
       client.report(report, short),
       client.session()
     ])
-      expect(await inTime(call)).toMatchObject({ ok: false, error })
+      expect(await inTime<unknown>(call)).toMatchObject({ ok: false, error })
     expect(await inTime(client.logout(short))).toMatchObject({ ok: false, error: { retryable: true } })
     expect(requests).toEqual([])
   })
