@@ -575,7 +575,7 @@ describe("A fetch of the program's own", () => {
 
 const now = Date.parse("2026-11-22T15:00:00Z")
 const own = { date: "Sun, 22 Nov 2026 14:00:00 GMT" }
-it.each<readonly [string, number | undefined, object?, number?]>([
+it.each<[string, number | undefined, object?, number?]>([
   ["0", 0],
   [" 120 ", 120],
   ["9".repeat(400), Number.MAX_SAFE_INTEGER],
@@ -587,7 +587,7 @@ it.each<readonly [string, number | undefined, object?, number?]>([
   // Rounded up: a retry is never too early.
   ["Sun, 22 Nov 2026 15:00:01 GMT", 1, {}, now + 1],
   ...["", "-5", "1.5", "1e3", "5s", "in May 5", "120, 120", "2026-11-22T15:01:00Z"].map(
-    (text) => [text, undefined] as const
+    (text): [string, undefined] => [text, undefined]
   ),
   ["Sun, 99 Nov 2026 15:01:00 GMT", undefined],
   ["Sun, 22 Nov 2026 15:01:00", undefined]
