@@ -12,7 +12,6 @@ export interface TestBench extends Bench {
   readonly commands: Commands
   /** The server itself, without the proxy. */
   readonly server: string
-  readonly preflights: () => number
   readonly close: () => Promise<void>
 }
 
@@ -69,7 +68,6 @@ export const startTestBench = async (
     // Each name has its own parameters, which a call through a name cannot show to the type checker.
     command: async (name, ...parameters) =>
       (commands[name] as (...given: ReadonlyArray<unknown>) => never)(...parameters),
-    preflights: proxy.preflights,
     close: async () => {
       await proxy.close()
       await Effect.runPromise(Scope.close(scope, Exit.void))
