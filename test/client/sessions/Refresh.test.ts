@@ -8,13 +8,13 @@ import {
   loggedIn,
   makeClient,
   makeService,
-  minute,
   never,
   pairOf,
   storeWith
 } from "../support/ClientWorld.ts"
 
 const second = 1_000
+const minute = 60 * second
 const day = 86_400 * second
 
 /** The lifetime in seconds, a step of the wall clock, and time that passes on both clocks. */

@@ -19,7 +19,6 @@ import { examples } from "../../../src/http/openapi/Examples.ts"
 
 /** Milliseconds after which the access tokens of the service have expired. */
 export const life = 1_800_000
-export const minute = 60_000
 
 export type Answer = () => Response | Promise<Response>
 export type Headers = Readonly<Record<string, string>>
@@ -99,12 +98,6 @@ export const makeService = (first = 1) => {
         delete answers[call]
         return answer()
       }
-    },
-    /** Holds the answers to a call until the test lets them go. */
-    hold: (call: string) => {
-      const { open, opened } = gate<Response>()
-      answers[call] = () => opened
-      return open
     }
   }
 }
@@ -160,25 +153,17 @@ export interface Method {
   readonly run: (client: MusicClient, options?: RequestOptions) => Promise<Result<unknown>>
 }
 
-/** Every call that is a request and changes no session. */
-export const readers = {
+/** Every call that is a request. A refresh belongs to another call. */
+export const methods: Readonly<Record<string, Method>> = {
   me: { path: "me", run: (client, options) => client.me(options) },
   subscribe: { path: "subscription", run: (client, options) => client.subscribe(options) },
-  ting: {
-    path: "tings",
-    run: (client, options) => client.ting({ type: "t", key: "k", data: {} }, options)
-  },
+  ting: { path: "tings", run: (client, options) => client.ting({ type: "t", key: "k", data: {} }, options) },
   report: { path: "reports", run: (client, options) => client.report({ message: "m" }, options) },
   iam: { path: "iam", run: (client, options) => client.iam(options) },
   version: { path: "version", run: (client, options) => client.version(options) },
   healthz: { path: "healthz", run: (client, options) => client.healthz(options) },
   readyz: { path: "readyz", run: (client, options) => client.readyz(options) },
-  request: { path: "x", run: (client, options) => client.request("POST", "/x", options) }
-} satisfies Readonly<Record<string, Method>>
-
-/** And those that change one. A refresh belongs to a call: `refreshed` has its failure. */
-export const methods: Readonly<Record<string, Method>> = {
-  ...readers,
+  request: { path: "x", run: (client, options) => client.request("POST", "/x", options) },
   login: { path: "login", run: (client, options) => client.login("oac_2", options) },
   logout: { path: "logout", run: (client, options) => client.logout(options) }
 }
