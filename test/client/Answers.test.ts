@@ -9,7 +9,7 @@ import * as Schema from "effect/Schema"
 import { describe, expect, it } from "vitest"
 import { MusicClient as EffectClient } from "../../client/effect.ts"
 import { clientErrorTable } from "../../client/failures/ErrorTable.ts"
-import { createMusicClient, type PromiseClientOptions } from "../../client/index.ts"
+import { createMusicClient, memorySessionStore, type PromiseClientOptions } from "../../client/index.ts"
 import { Api } from "../../src/http/Api.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
 import { Envelope } from "../../src/schema/Envelope.ts"
@@ -21,6 +21,7 @@ import {
   json,
   life,
   loggedIn,
+  loginOf,
   makeClient,
   makeService,
   type Method,
@@ -140,29 +141,18 @@ describe("A success", () => {
     await FastCheck.assert(property, runs)
   })
 
-  it("is a session that is stored, loaded by another client, refreshed and revoked", async () => {
-    const stored = new Map<string, string>()
-    const sessionStore = storeWith(() => ({
-      load: async (slot) => JSON.parse(stored.get(slot) ?? "null") ?? undefined,
-      save: async (slot, session) => void stored.set(slot, JSON.stringify(session)),
-      clear: async (slot) => void stored.delete(slot)
-    }))
-    const lifetime = FastCheck.oneof(
-      FastCheck.constant(life / 1_000),
-      FastCheck.double({ noNaN: true, noDefaultInfinity: true })
-    )
+  it("is a session whatever it gains, and however long it lives", async () => {
+    const lifetime = FastCheck.double({ noNaN: true, noDefaultInfinity: true })
     const values = [addedMembers, FastCheck.string(), lifetime] as const
     const property = FastCheck.asyncProperty(...values, async (added, word, expires_in) => {
-      const { again, answers, client, pass } = await loggedIn({ sessionStore })
-      const login = { ...pairOf(1, { expires_in }), ting: { subscribed: true } }
-      answers.login = () => later(grow(login, added, word))
+      const { again, answers, client, pass } = await loggedIn({ sessionStore: memorySessionStore() })
+      answers.login = () => later(grow(loginOf(1, { expires_in }), added, word))
       answers.refresh = () => later(grow(pairOf(2), added, word))
       expect(await client.login("oac_2")).toMatchObject({ ok: true, value: { actor: { type: word } } })
-      const other = again()
-      const expires_at = expect.stringMatching(/Z$/)
-      expect(await other.session()).toMatchObject({ value: { actor: { type: word }, expires_at } })
+      const value = { actor: { type: word }, expires_at: expect.stringMatching(/Z$/) }
+      expect(await again().session()).toMatchObject({ value })
       pass(life)
-      expect(await other.me()).toMatchObject({ ok: true })
+      expect(await again().me()).toMatchObject({ ok: true })
       expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
     })
     await FastCheck.assert(property, runs)
@@ -206,7 +196,7 @@ const unexpected = (reason: string, more: object = {}) => ({
 describe("An answer outside the contract", () => {
   const responses: ReadonlyArray<readonly [string, unknown]> = [
     ...passed.map(([name, operation]) => [name, examples[operation].response] as const),
-    ["login", { ...pairOf(2), ting: { subscribed: true } }],
+    ["login", loginOf(2)],
     ["refresh", pairOf(2)]
   ]
   it.each(responses)("fails for good: %s with a member missing or of another kind", async (name, good) => {
@@ -325,11 +315,8 @@ describe("A failure of the service", () => {
     const added = { retry_window: { from: 1 }, quota: [1, 2], note: null }
     const known: Readonly<Record<string, unknown>> = {
       fields: [{ path: "org", problem: "is unknown", rule: "exists" }],
-      reason: "organization_not_granted",
-      dependency: "iam",
-      upstream_code: "x",
-      upstream_request_id: "y",
-      checks: { database: "asleep" }
+      checks: { database: "asleep" },
+      ...{ reason: "r", dependency: "iam", upstream_code: "x", upstream_request_id: "y" }
     }
     const read = async (details: unknown) =>
       (await readyzOf(failure(403, "forbidden", {}, { details }))).error?.details
@@ -339,8 +326,6 @@ describe("A failure of the service", () => {
       for (const wrong of values.filter((other) => kindOf(other) !== kindOf(value)))
         expect(await read({ ...known, ...added, [name]: wrong })).toEqual({ ...others, ...added })
     }
-    for (const wrong of [{ fields: [{ path: 1, problem: "p" }] }, { checks: { database: 1 } }])
-      expect(await read({ ...wrong, ...added })).toEqual(added)
     for (const none of [null, 1, "text", [1]]) expect(await read(none)).toBeUndefined()
   })
 })
@@ -381,26 +366,21 @@ describe("A 401 that is not the service's own", () => {
 
 const bytes = (text: string) => new TextEncoder().encode(text)
 
-/** No service, half a service, another service. */
+/** No service, half a service, another service; but no status with which the service itself ends a session, or answers a logout. */
 const anyAnswer = FastCheck.record({
   body: FastCheck.oneof(
     FastCheck.uint8Array({ maxLength: 200 }),
     FastCheck.json().map(bytes),
     FastCheck.record(
       {
-        code: FastCheck.oneof(
-          FastCheck.jsonValue(),
-          FastCheck.constantFrom("unauthenticated", "idempotency_response_expired", ...clientCodes)
-        ),
+        code: FastCheck.constantFrom("unauthenticated", "idempotency_response_expired", ...clientCodes),
         message: FastCheck.oneof(FastCheck.jsonValue(), FastCheck.string()),
         hint: FastCheck.oneof(FastCheck.jsonValue(), FastCheck.string()),
-        retryable: FastCheck.oneof(FastCheck.jsonValue(), FastCheck.boolean()),
-        details: FastCheck.jsonValue()
+        retryable: FastCheck.oneof(FastCheck.jsonValue(), FastCheck.boolean())
       },
       { requiredKeys: [] }
     ).map((error) => bytes(JSON.stringify({ error })))
   ),
-  // The statuses with which the service itself ends a session, or answers a logout, are left out.
   status: FastCheck.integer({ min: 200, max: 599 }).filter((status) => ![204, 401, 409].includes(status))
 }).map(
   ({ body, status }) =>
@@ -490,7 +470,7 @@ describe("A body", () => {
       new Response(JSON.stringify(value).replace('"type":', `"deep":${deep},"type":`))
     answers.me = withDeep(examples["auth.me"].response)
     expect(await client.me()).toMatchObject(kept)
-    answers.login = withDeep({ ...pairOf(2), ting: { subscribed: true } })
+    answers.login = withDeep(loginOf(2))
     expect(await client.login("oac_2")).toMatchObject(kept)
     answers.me = () => new Response(`{"error":${deep}}`, { status: 400 })
     expect(await client.me()).toMatchObject(unexpected("outside_contract"))
@@ -521,39 +501,28 @@ describe("A body", () => {
   })
 })
 
-describe("A fetch of the program's own", () => {
-  const whole = JSON.stringify(examples["system.readyz"].response)
-  const readyzBy = (fetch: () => unknown) =>
-    // Programs without a type checker may pass any function.
-    createMusicClient({ ...defaults, fetch: fetch as unknown as typeof globalThis.fetch }).readyz()
-  it.each([
-    undefined,
-    7,
-    { status: 200 },
-    { status: 200, headers: null, text: async () => whole },
-    { status: 200, headers: new Headers(), text: async () => undefined },
-    { status: 200, headers: new Headers(), text: () => Promise.reject(new Error("gone")) },
-    { headers: new Headers(), text: async () => whole }
-  ])("may return what is no response: %o", async (value) => {
-    const { error } = await readyzBy(async () => value)
-    expect(["transport_failed", "unexpected_answer"]).toContain(error?.code)
-  })
-
-  it.each([undefined, "gone", new Error("gone"), new DOMException("x", "AbortError")])(
-    "may reject with %s, or throw it; the error carries it, but not in JSON",
-    async (reason) => {
-      const throwing = () => {
-        throw reason
-      }
-      for (const fetch of [() => Promise.reject(reason), throwing]) {
-        const { error } = await readyzBy(fetch)
-        const facts = { code: "transport_failed", retryable: true, details: { reason: "network" } }
-        expect(error).toMatchObject(facts)
-        expect(error?.cause).toBe(reason)
-        expect(JSON.stringify(error)).not.toContain("gone")
-      }
-    }
+const throwing = (reason: unknown) => () => {
+  throw reason
+}
+it.each<[unknown, string, () => unknown]>([
+  ...[undefined, 7, { status: 200 }, { headers: new Headers(), text: async () => "{}" }].map(
+    (value): [unknown, string, () => unknown] => [value, "returns", async () => value]
+  ),
+  ...[undefined, "gone", new DOMException("gone", "AbortError")].flatMap(
+    (reason): Array<[unknown, string, () => unknown]> => [
+      [reason, "rejects with", () => Promise.reject(reason)],
+      [reason, "throws", throwing(reason)]
+    ]
   )
+])("A fetch of the program's own that fails is a result: %s (it %s)", async (given, way, fetch) => {
+  // Programs without a type checker may pass any function.
+  const client = createMusicClient({ ...defaults, fetch: fetch as unknown as typeof globalThis.fetch })
+  const { error } = await client.readyz()
+  expect(["transport_failed", "unexpected_answer"]).toContain(error?.code)
+  if (way === "returns") return
+  expect(error).toMatchObject({ code: "transport_failed", retryable: true, details: { reason: "network" } })
+  expect(error?.cause).toBe(given)
+  expect(JSON.stringify(error)).not.toContain("gone")
 })
 
 const now = Date.parse("2026-11-22T15:00:00Z")
@@ -569,11 +538,9 @@ it.each<[string, number | undefined, object?, number?]>([
   ["Sunday, 22-Nov-26 14:00:30 GMT", 30, own],
   // Rounded up: a retry is never too early.
   ["Sun, 22 Nov 2026 15:00:01 GMT", 1, {}, now + 1],
-  ...["", "-5", "1.5", "1e3", "5s", "in May 5", "120, 120", "2026-11-22T15:01:00Z"].map(
+  ...["", "-5", "1.5", "1e3", "5s", "120, 120", "2026-11-22T15:01:00Z", "Sun, 99 Nov 2026 15:01:00 GMT"].map(
     (text): [string, undefined] => [text, undefined]
-  ),
-  ["Sun, 99 Nov 2026 15:01:00 GMT", undefined],
-  ["Sun, 22 Nov 2026 15:01:00", undefined]
+  )
 ])("The header Retry-After: %s is %s seconds (%o)", async (value, seconds, headers = {}, at = now) => {
   const response = failure(503, "overloaded", { "retry-after": value, ...headers })
   const { error } = await readyzOf(response, { clock: { now: () => at, monotonic: () => 0 } })
@@ -584,10 +551,7 @@ const address = { policy: "address", remaining: 59, resetSeconds: 1 }
 it.each<readonly [string, ReadonlyArray<object>]>([
   ['"address";r=59;t=1, "b";r=0;t=42', [address, { policy: "b", remaining: 0, resetSeconds: 42 }]],
   ['"address"; pk=:cGs=:; t=1; r=59;note="a,b"', [address]],
-  ...["", ",", "limit=60, reset=1", 'address";r=59;t=1', '"address";r=59', '"address";t=1'].map(
-    (text) => [text, []] as const
-  ),
-  ...['"address";r=-1;t=1', '"address";r=1.5;t=1', `"a";r=${"9".repeat(400)};t=1`, '"";r=59;t=1'].map(
+  ...["", "limit=60, reset=1", '"a";r=59', '"a";t=1', '"a";r=-1;t=1', '"a";r=1.5;t=1', '"";r=59;t=1'].map(
     (text) => [text, []] as const
   )
 ])("The header RateLimit: %s is read or left out", async (ratelimit, expected) => {

@@ -8,6 +8,7 @@ import {
   json,
   life,
   loggedIn,
+  loginOf,
   makeClient,
   never,
   pairOf,
@@ -20,7 +21,7 @@ describe("The keys of login, refresh and logout", () => {
   it("are frozen digests of a credential, one for each operation", async () => {
     const token = "ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"
     const { answers, client, keys, pass } = makeClient()
-    answers.login = () => json({ ...pairOf(1, { refresh_token: token }), ting: { subscribed: true } })
+    answers.login = () => json(loginOf(1, { refresh_token: token }))
     answers.refresh = () => json(pairOf(2, { refresh_token: token }))
     await client.login("oac_1")
     pass(life)

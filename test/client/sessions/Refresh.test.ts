@@ -6,6 +6,7 @@ import {
   json,
   life,
   loggedIn,
+  loginOf,
   makeClient,
   makeService,
   never,
@@ -28,7 +29,7 @@ it.each<readonly [string, boolean, number, number, number]>([
   ["after the machine slept", true, 1_800, day, 0]
 ])("An access token is refreshed %s (%s)", async (_, refreshes, expires_in, stepped, passed) => {
   const { answers, calls, client, pass, requests, step } = makeClient()
-  answers.login = () => json({ ...pairOf(1, { expires_in }), ting: { subscribed: true } })
+  answers.login = () => json(loginOf(1, { expires_in }))
   await client.login("oac_1")
   requests.length = 0
   step(stepped)

@@ -7,7 +7,7 @@ import {
   life,
   loggedIn,
   makeClient,
-  pairOf,
+  loginOf,
   storeWith,
   testingKey
 } from "../support/ClientWorld.ts"
@@ -116,7 +116,7 @@ describe("The key of a ting", () => {
     const { client, once, requests } = await loggedIn({ sessionStore })
     const other = makeClient({ sessionStore })
     const actor = { type: "silicon", public_id: "si:other" }
-    other.answers.login = () => json({ ...pairOf(50, { actor }), ting: { subscribed: true } })
+    other.answers.login = () => json(loginOf(50, { actor }))
     once("tings", async () => {
       await other.client.login("oac_2")
       return failure(401, "unauthenticated")

@@ -43,6 +43,12 @@ export const pairOf = (generation: number, change: object = {}) => ({
   ...change
 })
 
+/** The answer to a login. */
+export const loginOf = (generation: number, change: object = {}) => ({
+  ...pairOf(generation, change),
+  ting: { subscribed: true }
+})
+
 /** The answers to calls that change nothing, by the last part of their path. */
 const responses: Readonly<Record<string, unknown>> = {
   me: examples["auth.me"].response,
@@ -70,10 +76,6 @@ export const makeService = (first = 1) => {
   const answers: Record<string, Answer> = {}
   const requests: Array<RecordedRequest> = []
   let generation = first - 1
-  const nextPair = () => {
-    generation += 1
-    return pairOf(generation)
-  }
   const fetch: typeof globalThis.fetch = async (input, init) => {
     const path = new URL(String(input)).pathname
     const call = path.slice(path.lastIndexOf("/") + 1)
@@ -81,8 +83,9 @@ export const makeService = (first = 1) => {
     requests.push({ call, url: String(input), method, headers, body: String(init?.body ?? ""), init })
     const given = answers[call]
     if (given !== undefined) return given()
-    if (call === "login") return json({ ...nextPair(), ting: { subscribed: true } })
-    if (call === "refresh") return json(nextPair())
+    if (call === "login" || call === "refresh") generation += 1
+    if (call === "login") return json(loginOf(generation))
+    if (call === "refresh") return json(pairOf(generation))
     if (call === "logout" || call === "telemetry") return new Response(null, { status: 204 })
     return json(responses[call] ?? {})
   }
