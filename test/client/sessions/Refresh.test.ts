@@ -173,18 +173,6 @@ describe("A new pair that cannot be saved", () => {
     expect(calls()).toEqual(["refresh", "me", "me"])
   })
 
-  it("is refreshed at once when it has expired before it is saved", async () => {
-    const { broken, calls, client, keys, pass } = await breakable()
-    pass(life)
-    broken.save = true
-    await client.me()
-    pass(life)
-    broken.save = false
-    expect(await client.me()).toMatchObject({ ok: true })
-    expect(calls()).toEqual(["refresh", "refresh", "me"])
-    expect(keys()[0]).not.toBe(keys()[1])
-  })
-
   it("is kept also when the store cannot be read", async () => {
     const { answers, broken, calls, client, pass, refresh } = await breakable()
     answers.refresh = () => {
