@@ -65,34 +65,14 @@ export const main = async () => {
 }
 `
 
-const effectProgram = `
-import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import { MusicClient } from "music-client/effect"
-
-const layer = MusicClient.layer({ baseUrl: "https://music.example", source: "daemon", telemetry: true }).pipe(
-  Layer.provide(FetchHttpClient.layer)
-)
-const program = Effect.gen(function* () {
-  const client = yield* MusicClient
-  const { actor } = yield* client.me()
-  // @ts-expect-error no such field
-  void actor.no_such_field
-  return actor.public_id
-}).pipe(Effect.catchTag("LoggedOut", () => Effect.succeed("nobody")))
-
-export const main = (): Promise<string> => Effect.runPromise(program.pipe(Effect.provide(layer)))
-`
-
-const effect = ["effect", "@effect/platform"]
 const nodenext = { module: "nodenext" }
 const bundler = { module: "esnext", moduleResolution: "bundler" }
+const exact = { exactOptionalPropertyTypes: true }
 
 /** How programs are compiled: the ending of a file selects its module format. */
 it.each<readonly [string, string, ReadonlyArray<string>, ReadonlyArray<string>, object]>([
   ["ES modules and CommonJS", promiseProgram, ["mts", "cts"], [], nodenext],
-  ["exact types", promiseProgram, ["mts"], [], { ...nodenext, exactOptionalPropertyTypes: true }],
+  ["exact types", promiseProgram, ["mts"], [], { ...nodenext, ...exact }],
   ["a bundler", promiseProgram, ["ts"], [], bundler],
   [
     "a resolver without exports",
@@ -107,28 +87,22 @@ it.each<readonly [string, string, ReadonlyArray<string>, ReadonlyArray<string>, 
     ["mts"],
     ["@types", "undici-types"],
     { ...nodenext, lib: ["es2022"], types: ["node"] }
-  ],
-  [
-    "its own effect",
-    effectProgram,
-    ["mts", "cts"],
-    effect,
-    { ...nodenext, exactOptionalPropertyTypes: true }
-  ],
-  ["its own effect and a bundler", effectProgram, ["ts"], effect, bundler]
+  ]
 ])("A project with %s type-checks", async (_, program, endings, installed, options) => {
   expect(await check(program, endings, installed, options)).toBe("")
 })
 
-it("A wrong program is found", async () => {
-  const program = `import { noSuchName } from "music-client"\n`
-  expect(await check(program, ["cts"], [], nodenext)).toContain("noSuchName")
-})
-
-it("The example daemon type-checks", async () => {
+it.each([
+  [["mts", "cts"], { ...nodenext, ...exact }],
+  [["ts"], bundler]
+])("The example daemon type-checks beside its own effect (%j, %j)", async (endings, options) => {
   const daemon = await readFile(join(root, "examples/effect-daemon.ts"), "utf8")
-  const installed = ["effect", "@effect", "@types"]
-  const errors = await check(daemon, ["ts"], installed, { ...nodenext, types: ["node"] })
+  // A line that is wrong shows that the types of the client are known.
+  const program = `${daemon}\n// @ts-expect-error no such tag\nEffect.catchTag(fireTrigger(""), "NoSuchTag", () => Effect.void)\n`
+  const errors = await check(program, endings, ["effect", "@effect", "@types"], {
+    ...options,
+    types: ["node"]
+  })
   // The platform package for Node has declarations that need others; only ours and Effect's are checked.
   const own = errors.split("\n").filter((line) => !line.startsWith("node_modules/@effect/platform-node"))
   expect(own).toEqual([""])
