@@ -61,9 +61,6 @@ describe("A failure of the network", () => {
     const both = new AggregateError([systemError("EHOSTUNREACH"), systemError("ECONNREFUSED")])
     const nested = { reason: "Transport", cause: new TypeError("fetch failed", { cause: both }) }
     expect(await rejectingWith(nested)).toMatchObject({ details: { reason: "unreachable" } })
-    const circular: { cause?: unknown } = {}
-    circular.cause = circular
-    expect(await rejectingWith(circular)).toMatchObject({ details: { reason: "network" } })
   })
 })
 
@@ -141,25 +138,19 @@ describe("A failure of a store", () => {
     const hostile = new Proxy({}, { get: () => inspect(secret) })
     const failing = Object.defineProperty({}, "code", { get: () => JSON.parse("") })
     const text = FastCheck.constantFrom(secret, "ENOSPC", "SecurityError", "corrupt", "")
-    const fields = FastCheck.record(
-      { name: text, code: text, reason: text, retryable: FastCheck.anything(), cause: FastCheck.anything() },
-      { requiredKeys: [] }
-    )
-    const error = FastCheck.tuple(fields, FastCheck.boolean()).map(([more, plain]) =>
-      plain ? more : Object.assign(new Error(secret), more)
-    )
-    const malformed = FastCheck.constant(new SyntaxError(`Unexpected token in ${secret}`))
-    const property = FastCheck.asyncProperty(
-      FastCheck.oneof(FastCheck.anything(), error, malformed, FastCheck.constant(secret)),
-      async (cause) => {
-        const found = await storeErrorOf(cause)
-        expect(found?.code).toBe("store_failed")
-        expect(found?.message).toMatch(/\.$/)
-        expect(found?.hint).not.toBe("")
-        expect(JSON.stringify(found)).not.toContain(secret)
-      }
-    )
-    await FastCheck.assert(property, { numRuns: 400, examples: [[hostile], [failing], [circular]] })
+    const parts = { name: text, code: text, reason: text, retryable: FastCheck.anything(), cause: text }
+    const fields = FastCheck.record(parts, { requiredKeys: [] })
+    const error = fields.map((given) => Object.assign(new Error(secret), given))
+    const any = FastCheck.oneof(FastCheck.anything(), fields, error, FastCheck.constant(secret))
+    const property = FastCheck.asyncProperty(any, async (cause) => {
+      const found = await storeErrorOf(cause)
+      expect(found?.code).toBe("store_failed")
+      expect(found?.message).toMatch(/\.$/)
+      expect(found?.hint).not.toBe("")
+      expect(JSON.stringify(found)).not.toContain(secret)
+    })
+    const examples = [hostile, failing, circular, new SyntaxError(`Unexpected token in ${secret}`)]
+    await FastCheck.assert(property, { numRuns: 400, examples: examples.map((cause) => [cause]) })
   })
 })
 

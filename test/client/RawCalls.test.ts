@@ -13,6 +13,10 @@ describe("A raw call", () => {
     const headers = { authorization: "Bearer oat_1", "x-org-id": "zenith" }
     expect(Object.fromEntries(sent?.headers ?? [])).toMatchObject(headers)
     expect(sent?.headers.get("idempotency-key")).toBeNull()
+    await client.request("GET", "/x", { session: "none" })
+    expect(requests[1]?.headers.get("authorization")).toBeNull()
+    const demanded = await makeClient().client.request("GET", "/x", { session: "required" })
+    expect(demanded).toMatchObject({ ok: false, error: { code: "not_logged_in" } })
   })
 
   it("refreshes an expired session and a refused one", async () => {
@@ -24,25 +28,13 @@ describe("A raw call", () => {
     expect(requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_3")
   })
 
-  it("can demand a session or do without", async () => {
-    const { client, requests } = makeClient()
-    const demanded = await client.request("GET", "/x", { session: "required" })
-    expect(demanded).toMatchObject({ ok: false, error: { code: "not_logged_in" } })
-    expect(requests).toEqual([])
-    await client.request("GET", "/x")
-    await client.login("oac_1")
-    await client.request("GET", "/x", { session: "none" })
-    expect(requests.map(({ headers }) => headers.get("authorization"))).toEqual([null, null, null])
-  })
-
   it("is repeated with the same key, which is random or the caller's", async () => {
-    const { client, keys, once, requests } = makeClient()
+    const { client, keys, once } = makeClient()
     once("next", () => failure(503, "overloaded", {}, { retryable: true }))
     expect(await client.request("POST", "/next", { body: { a: 1 } })).toMatchObject({ ok: true })
     const [first, again] = keys()
     expect(first).toMatch(/^[0-9a-f-]{36}$/)
     expect(again).toBe(first)
-    expect(new Set(requests.map(({ headers }) => headers.get("x-request-id"))).size).toBe(1)
     const own = "a-key-of-the-caller"
     await client.request("POST", "/next", { idempotencyKey: own })
     await client.request("POST", "/next", { headers: { "Idempotency-Key": own } })
@@ -78,13 +70,10 @@ describe("A raw call", () => {
 
   it("encodes its query and leaves out what is not given", async () => {
     const { client, requests } = makeClient()
-    const query = { text: "a&b=c d/é", count: 2, on: false, not: undefined, none: null }
-    await client.request("GET", "/x", { query: query as never })
-    await client.request("GET", "/x?y=1")
-    expect(requests.map(({ url }) => url)).toEqual([
-      "https://music.example/x?text=a%26b%3Dc+d%2F%C3%A9&count=2&on=false",
-      "https://music.example/x?y=1"
-    ])
+    const query = { text: "a&b=c d/é", count: 2, on: false, not: undefined }
+    await client.request("GET", "/x", { query })
+    const encoded = "https://music.example/x?text=a%26b%3Dc+d%2F%C3%A9&count=2&on=false"
+    expect(requests[0]?.url).toBe(encoded)
   })
 
   it.each([{ a: 1 }, [1], "text", 0, null, new Date(0)])("sends %o as JSON", async (body) => {
@@ -92,16 +81,6 @@ describe("A raw call", () => {
     await client.request("POST", "/x", { body })
     expect(requests[0]?.body).toBe(JSON.stringify(body))
     expect(requests[0]?.headers.get("content-type")).toBe("application/json")
-  })
-
-  it.each([
-    ["HEAD", 200],
-    ["DELETE", 204]
-  ])("has no body after %s and %i", async (method, status) => {
-    const { answers, client } = makeClient()
-    answers.x = () => new Response(null, { status, headers: { "x-count": "3" } })
-    const value = { status, headers: { "x-count": "3" }, body: undefined }
-    expect(await client.request(method, "/x")).toMatchObject({ ok: true, value })
   })
 
   it("takes a text from the service, which names the request, and not from an intermediary", async () => {
@@ -128,17 +107,13 @@ const wrong: Readonly<Record<string, ReadonlyArray<unknown>>> = {
     ...["no-slash", "", "https://evil.example/x", "/../x", "/a/../../x", "/%2e%2e/x", "/%252e%252e%252fx"],
     ...["/..;a=b/x", "/a%2f..%2f..%2fx", "/..%5cx", "/..\\x", "/x#y", "/x\ny", "/x\u0000", 7, null]
   ],
-  headers: ["a: 1", new Headers({ a: "1" }), new Map([["a", "1"]])],
+  headers: ["a: 1", new Headers({ a: "1" })],
   "headers.a": [{ a: 1 }, { A: "line\nbreak" }],
-  "headers.é": [{ é: "1" }],
-  ...Object.fromEntries(
-    ["Host", "Content-Length", "Upgrade", "Keep-Alive", "Transfer-Encoding"].map((name) => [
-      `headers.${name.toLowerCase()}`,
-      [{ [name]: "5" }]
-    ])
-  ),
+  "headers.host": [{ Host: "5" }],
+  "headers.content-length": [{ "Content-Length": "5" }],
+  "headers.transfer-encoding": [{ "Transfer-Encoding": "5" }],
   query: ["a=1", new URLSearchParams("a=1")],
-  "query.a": [{ a: { b: 1 } }, { a: [1] }, { a: Symbol("a") }],
+  "query.a": [{ a: { b: 1 } }, { a: [1] }],
   session: ["never"],
   body: [new FormData(), new Map(), new Uint8Array(3), Promise.resolve({}), () => 1, 1n, cyclic, Symbol("x")]
 }

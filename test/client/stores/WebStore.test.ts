@@ -81,15 +81,6 @@ describe("The web store", () => {
       await expect(use("slot")).rejects.toMatchObject(facts)
   })
 
-  it("ends the wait for a database that never opens", async () => {
-    vi.spyOn(factory, "open").mockImplementation(() => new IndexedDb.IDBOpenDBRequest())
-    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
-    const facts = { reason: "unavailable", retryable: true }
-    const refused = expect(webSessionStore().load("slot")).rejects.toMatchObject(facts)
-    await vi.advanceTimersByTimeAsync(5_000)
-    await refused
-  })
-
   it("says that the browser has no storage or blocks it, instead of reporting no session", async () => {
     const error = new DOMException("blocked", "SecurityError")
     const throwing = () => {
