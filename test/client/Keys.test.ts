@@ -91,14 +91,6 @@ describe("A call with a random key", () => {
     expect(result.error).toMatchObject({ code: "aborted", requestId, details: { idempotencyKey }, hint })
   })
 
-  it("repeats the call with a key that was named", async () => {
-    const { client, keys } = makeClient()
-    const idempotencyKey = "0123456789abcdef"
-    expect(await client.report(draft, { idempotencyKey })).toMatchObject({ ok: true })
-    expect(await client.login("si:deejay", { idempotencyKey })).toMatchObject({ ok: true })
-    expect(keys()).toEqual([idempotencyKey, idempotencyKey])
-  })
-
   it("does not name it when the service refused, nor a key that the caller has or that is derived", async () => {
     const given = { idempotencyKey: "0123456789abcdef" }
     const refused = makeClient()

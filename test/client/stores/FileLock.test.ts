@@ -123,13 +123,10 @@ describe("The lock of a dead owner is taken", () => {
     await takeOver({ staleMilliseconds: 80 })
   })
 
-  it.each(["", lostHost.slice(0, 20), "null", '{"pid":1e999,"host":"x"}', "x".repeat(10_000)])(
-    "from a file that is torn, empty or foreign: %s",
-    async (text) => {
-      await writeFile(path(), text)
-      await takeOver({ staleMilliseconds: 30 })
-    }
-  )
+  it.each(["", lostHost.slice(0, 20), "null", "x".repeat(10_000)])("from a torn file: %s", async (text) => {
+    await writeFile(path(), text)
+    await takeOver({ staleMilliseconds: 30 })
+  })
 
   it("after 3 s by a process that comes later than the last heartbeat, and after 2 s when no name was written", async () => {
     const late = async (slot: string, text: string, deadline: number) => {
