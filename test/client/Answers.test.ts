@@ -233,18 +233,6 @@ describe("An answer outside the contract", () => {
         )
     }
   )
-
-  it.each([
-    ["https://music.example/base/readyz", "Use https://music.example/base as baseUrl."],
-    ["https://music.example/sign-in", /^Check baseUrl/],
-    ["https://evil.example/readyz", /^Check baseUrl/],
-    ["javascript:0", /^Check baseUrl/]
-  ] as const)("that redirects to %s names the right address where it can", async (location, hint) => {
-    const response = new Response("<html>", { status: 301, headers: { location } })
-    const result = await readyzOf(response, { baseUrl: "http://music.example/base" })
-    expect(result).toMatchObject(unexpected("redirect", { retryable: false }))
-    expect(result.error?.hint).toMatch(hint)
-  })
 })
 
 describe("A failure of the service", () => {

@@ -10,7 +10,6 @@ import { createMusicClient } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
 import { root } from "../support/Process.ts"
 import { type Built, buildClient, makeConsumer } from "./support/Built.ts"
-import { startFaultProxy } from "./support/FaultProxy.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
 
 const life = 1_800_000
@@ -78,17 +77,10 @@ it("A CommonJS program requires each entry point", async () => {
     const options = { baseUrl, source: "cli", telemetry: false, sessionStore }
     const layer = MusicClient.layer(options).pipe(Layer.provide(FetchHttpClient.layer))
     const me = Effect.flatMap(MusicClient, (client) => client.me()).pipe(Effect.provide(layer))
-    const main = async () => {
-      const { ok } = await createMusicClient(options).login(slt)
-      const { actor } = await Effect.runPromise(me)
-      const resolved = ["music-client", "music-client/node", "music-client/effect"].map((name) => require.resolve(name))
-      process.stdout.write(JSON.stringify([ok, actor, resolved.every((path) => path.endsWith(".cjs"))]))
-    }
-    main()`
+    createMusicClient(options).login(slt).then(() => Effect.runPromise(me)).then(({ actor }) => console.log(actor.public_id))`
   )
   const ended = await run(["program.cjs", `${bench.base}/commonjs`, bench.commands.slt()])
-  expect(ended).toMatchObject({ code: 0, err: "" })
-  expect(JSON.parse(ended.out)).toEqual([true, { type: "silicon", public_id: "si:deejay" }, true])
+  expect(ended).toEqual({ code: 0, err: "", out: "si:deejay\n" })
 })
 
 describe("Programs that share a session", () => {
@@ -167,19 +159,5 @@ describe("The examples run unchanged", () => {
     for (const [, due] of fired) expect(bench.commands.tings(`si:deejay/daemon/${due}`)).toBe(1)
     expect(bench.commands.attempts("examples", "/api/v1/telemetry")).toBeGreaterThan(0)
     expect(await cli(["logout"])).toMatchObject({ code: 0 })
-  })
-
-  it("the command line distinguishes an outage from a logout by its exit code, and keeps the session", async () => {
-    const gate = await startFaultProxy(bench.server)
-    // A session belongs to its address, so the login uses the address that fails later.
-    const environment = { MUSIC_URL: `${gate.url}/away`, MUSIC_PATIENCE: "300" }
-    const login = ["login", bench.commands.slt()]
-    expect(await cli(login, { ...environment, MUSIC_PATIENCE: "30000" })).toMatchObject({ code: 0 })
-    const kept = await sessions()
-    expect(kept).toHaveLength(1)
-    await gate.close()
-    const err = expect.stringContaining("transport_failed")
-    expect(await cli(["status"], environment)).toMatchObject({ code: 5, out: "", err })
-    expect(await sessions()).toEqual(kept)
   })
 })

@@ -131,22 +131,6 @@ describe("The promise client in Chromium", () => {
       expect(await inPage(page, away)).toMatchObject({ details: { reason: "network" } })
     }))
 
-  it("shows one tab's writes to the next holder of the lock", () =>
-    withPages(`${origin}/`, async (...tabs) => {
-      // Each adds one under the lock; a tab that reads an old value would overwrite the other's.
-      const adding = `(async () => {
-        const store = Kit.webSessionStore()
-        for (let round = 0; round < 40; round += 1) {
-          const release = await store.lock.acquire("counted", new AbortController().signal)
-          await store.save("counted", { count: ((await store.load("counted"))?.count ?? 0) + 1 })
-          await release()
-        }
-      })()`
-      await Promise.all(tabs.map((tab) => inPage(tab, adding)))
-      for (const tab of tabs)
-        expect(await inPage(tab, `Kit.webSessionStore().load("counted")`)).toEqual({ count: 80 })
-    }))
-
   it("sends its last events when the page is closed", () =>
     withPages(`${origin}/`, async (page) => {
       const event = `"musicfrontendevents", { type: "page.left", data: {} }`

@@ -246,16 +246,9 @@ describe("The options of a client", () => {
     expect(requests[0]?.headers.get("x-testing-environment-key")).toBe(testingKey)
   })
 
-  const names = [
-    ...["baseUrl", "source", "version", "telemetry", "testingKey", "sessionStore", "lock", "org", "clock"],
-    ...["attemptMilliseconds", "telemetryQueueLimit", "telemetryIntervalMilliseconds", "onEvent", "fetch"],
-    ...["random", "throwOnError"]
-  ]
-  it.each(["all", ...names])("never throw, whatever %s is", async (option) => {
+  it("never throw, whatever they are", async () => {
     for (const value of values) {
-      const good = { ...defaults, deadlineMilliseconds: 100, fetch: makeService().fetch }
-      const given = option === "all" ? value : { ...good, [option]: value }
-      const client = createMusicClient(given as PromiseClientOptions & { readonly throwOnError: false })
+      const client = createMusicClient(value as PromiseClientOptions & { readonly throwOnError: false })
       for (const call of callsOf(client)) expectSound(await call.catch((error: unknown) => error))
       expectSound(client.telemetry.record("musicclidaemon", {}))
       expectSound(await client.status())

@@ -80,15 +80,6 @@ it("An empty project installs one package, downloads nothing else, and runs it",
 })
 
 describe("In a clone", () => {
-  it("the build leaves a foreign folder alone", async () => {
-    const foreign = join(made.folder, "foreign")
-    await mkdir(foreign)
-    await writeFile(join(foreign, "kept"), "")
-    const script = join(clone, "scripts/build-client.mjs")
-    await expect(run(process.execPath, [script, "--out", foreign])).rejects.toMatchObject({ code: 1 })
-    expect(await readdir(foreign)).toEqual(["kept"])
-  })
-
   it("npm pack of the client builds it first, from nothing older", async () => {
     const folder = join(clone, "dist/client")
     await writeFile(join(folder, "chunks/stale.js"), "")

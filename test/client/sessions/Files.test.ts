@@ -90,18 +90,6 @@ describe("A session file is refused and kept, and nothing is sent:", () => {
   })
 })
 
-it("A spoiled session that another program has repaired is not healed again", async () => {
-  const { path } = await changed(async () => undefined)
-  const good = await readFile(path, "utf8")
-  await writeFile(path, "")
-  const lock = {
-    acquire: () => writeFile(path, good).then(() => openLock.acquire("", new AbortController().signal))
-  }
-  const { client, events } = makeClient({ sessionStore: storeOfFolder(), lock })
-  expect(await client.login("oac_1")).toMatchObject({ ok: true, value: { healed: false } })
-  expect(events).toEqual([])
-})
-
 describe("A broken lock", () => {
   /** Two programs with one file, each of which always gets the lock. */
   const programs = async (sessionStore = storeOfFolder()) => {

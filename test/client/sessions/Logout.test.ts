@@ -18,9 +18,8 @@ import {
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }))
 afterEach(() => void vi.useRealTimers())
 
-/** Milliseconds for which a logout that forgets waits for a lock, or for a load. */
+/** Milliseconds for which a logout that forgets waits for a lock. */
 const lockWait = 400
-const loadWait = 300
 
 /** A client of a store, and how often it has asked for the lock. */
 const clientOf = (
@@ -97,20 +96,6 @@ describe("Forgetting a session", () => {
     expect(await stored()).toBeNull()
   })
 
-  it.each([denied, never])("removes what cannot be read, within a second (%s)", async (answer) => {
-    const { sessionStore, stored } = await started()
-    let loads = 0
-    const load = () => {
-      loads += 1
-      return answer()
-    }
-    const logout = makeClient({ sessionStore: { ...sessionStore, load } }).client.logout(forget)
-    await expect.poll(() => loads).toBe(1)
-    await vi.advanceTimersByTimeAsync(loadWait)
-    expect(await logout).toMatchObject({ ok: true, value: { revoked: false } })
-    expect(await stored()).toBeNull()
-  })
-
   it("revokes it all the same when the store cannot be written, and says that it is still there", async () => {
     const { sessionStore } = await started()
     const { client, events, requests } = clientOf({ ...sessionStore, clear: denied }, { acquire: denied })
@@ -177,18 +162,5 @@ describe("A forgotten session does not come back", () => {
     expect(await stored()).toBeNull()
     expect(events.filter(({ type }) => type === "logged_out")).toHaveLength(1)
     expect(await client.status()).toEqual({ state: "logged_out", reason: "not_logged_in" })
-  })
-
-  it("but a login at the same time as the logout of another program stays", async () => {
-    const { call, proceed, sessionStore, stored } = await refreshing()
-    const second = clientOf(sessionStore, undefined, makeService(50))
-    await second.forgetWithoutLock()
-    const login = second.client.login("oac_2")
-    proceed()
-    expect(await login).toMatchObject({ ok: true })
-    await call
-    expect(await stored()).toMatchObject({ org_id: "acme" })
-    expect(await second.client.me()).toMatchObject({ ok: true })
-    expect(second.requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_50")
   })
 })

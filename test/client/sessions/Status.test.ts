@@ -8,7 +8,6 @@ import {
   loggedIn,
   makeClient,
   loginOf,
-  storeWith,
   testingKey
 } from "../support/ClientWorld.ts"
 
@@ -22,14 +21,6 @@ describe("session()", () => {
     now += life
     await client.me()
     expect(await client.session()).toMatchObject({ value: { expires_at: "2026-11-22T09:00:00.000Z" } })
-  })
-
-  it("has no token, and a copy of the stored session", async () => {
-    const { client } = await loggedIn()
-    const result = await client.session()
-    expect(JSON.stringify(result)).not.toMatch(/oat_|ort_/)
-    Object.assign(result.value?.actor ?? {}, { public_id: "si:other" })
-    expect(await client.session()).toMatchObject({ value: { actor: { public_id: "si:deejay" } } })
   })
 })
 
@@ -71,22 +62,6 @@ describe("status()", () => {
 })
 
 describe("A session belongs to one plane and server:", () => {
-  it("its slot names the plane and no secret", async () => {
-    const slots: Array<string> = []
-    const sessionStore = storeWith(({ load }) => ({
-      load: (slot) => {
-        slots.push(slot)
-        return load(slot)
-      }
-    }))
-    const others = [{}, { testingKey }, { baseUrl: "https://other.example" }]
-    for (const other of others) await makeClient({ sessionStore, ...other }).client.session()
-    expect(slots.map((slot) => slot.replace(/-[0-9a-f]{32}$/, ""))).toEqual([
-      ...["production", "testing", "production"]
-    ])
-    expect(new Set(slots).size).toBe(3)
-  })
-
   it("a client of a testing plane takes none of production from the service", async () => {
     const { client } = makeClient({ testingKey })
     const error = { code: "unexpected_answer", details: { reason: "other_plane" } }
