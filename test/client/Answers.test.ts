@@ -1,13 +1,9 @@
 /** Reading answers: those of the contract, those of a later service with everything that may be added, and those that are none. */
-import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as Arbitrary from "effect/Arbitrary"
-import * as Effect from "effect/Effect"
 import * as FastCheck from "effect/FastCheck"
-import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { describe, expect, it } from "vitest"
-import { MusicClient as EffectClient } from "../../client/effect.ts"
 import { clientErrorTable } from "../../client/failures/ErrorTable.ts"
 import { createMusicClient, memorySessionStore, type PromiseClientOptions } from "../../client/index.ts"
 import { Api } from "../../src/http/Api.ts"
@@ -23,7 +19,6 @@ import {
   loggedIn,
   loginOf,
   makeClient,
-  makeService,
   type Method,
   methods,
   pairOf
@@ -334,38 +329,6 @@ describe("A 401 that is not the service's own", () => {
 
 const bytes = (text: string) => new TextEncoder().encode(text)
 
-/** No service, half a service, another service; but no status with which the service itself ends a session, or answers a logout. */
-const anyAnswer = FastCheck.record({
-  body: FastCheck.oneof(
-    FastCheck.uint8Array({ maxLength: 200 }),
-    FastCheck.json().map(bytes),
-    FastCheck.constantFrom("unauthenticated", "idempotency_response_expired", ...clientCodes).map((code) =>
-      bytes(JSON.stringify({ error: { code, message: "m", hint: "h", retryable: false } }))
-    )
-  ),
-  status: FastCheck.integer({ min: 200, max: 599 }).filter((status) => ![204, 401, 409].includes(status))
-}).map(
-  ({ body, status }) =>
-    () =>
-      new Response([205, 304].includes(status) ? null : body, { status })
-)
-
-// A raw call takes any JSON.
-it.each(kindNames.filter((name) => name !== "request"))(
-  "Any other answer is a failure, never a defect, and keeps the session: %s",
-  async (name) => {
-    const { client, provoke, run } = await about(name)
-    const property = FastCheck.asyncProperty(anyAnswer, async (answer) => {
-      provoke(answer)
-      const result = await run()
-      expect(result).toMatchObject({ ok: false })
-      expect(result.error?.code).not.toBe("client_defect")
-      expect(await client.session()).toMatchObject(kept)
-    })
-    await FastCheck.assert(property, { numRuns: 40 })
-  }
-)
-
 /** A body that never ends, and whether the client gave it up. */
 const endless = (status: number, begin = "[") => {
   const state = { cancelled: false, bytes: 0 }
@@ -429,29 +392,6 @@ describe("A body", () => {
     expect(await client.session()).toMatchObject(kept)
     answers.me = () => new Response(`{"error":${deep}}`, { status: 400 })
     expect(await client.me()).toMatchObject(unexpected("outside_contract"))
-  })
-
-  it("of the same kinds is a failure of the Effect client, never a defect", async () => {
-    const { answers, fetch } = makeService()
-    const layer = EffectClient.layer(defaults).pipe(
-      Layer.provide(FetchHttpClient.layer.pipe(Layer.provide(Layer.succeed(FetchHttpClient.Fetch, fetch))))
-    )
-    const { response, state } = endless(200)
-    const bodies: ReadonlyArray<readonly [string, Answer]> = [
-      ["too_large", response],
-      ["incomplete", broken(401)],
-      ["outside_contract", () => new Response("[]")]
-    ]
-    const reasons = Effect.flatMap(EffectClient, (client) =>
-      Effect.forEach(bodies, ([_, answer]) => {
-        answers.readyz = answer
-        return Effect.flip(client.readyz())
-      })
-    )
-    expect(await Effect.runPromise(Effect.provide(reasons, layer))).toMatchObject(
-      bodies.map(([reason]) => ({ _tag: "UnexpectedAnswer", details: { reason } }))
-    )
-    expect(state.cancelled).toBe(true)
   })
 })
 

@@ -101,17 +101,6 @@ describe("A failure of a store", () => {
     }
   )
 
-  it.each([
-    ["QuotaExceededError", "no_space", true],
-    ["SecurityError", "permission", false],
-    ["VersionError", "unavailable", false],
-    ["NotFoundError", "misconfigured", false],
-    ["InvalidStateError", "unavailable", true],
-    ["AbortError", "locked", true]
-  ])("of a browser, %s, has the reason %s (retryable: %s)", async (name, reason, retryable) => {
-    expect(await storeErrorOf(new DOMException("m", name))).toMatchObject({ retryable, details: { reason } })
-  })
-
   it("is found among the causes of a store's own error, which the error carries", async () => {
     const wrapped = new Error("cannot save", { cause: new Error(secret, { cause: systemError("ENOSPC") }) })
     const error = await storeErrorOf(wrapped)

@@ -7,7 +7,6 @@ import {
   life,
   loggedIn,
   makeClient,
-  makeService,
   never,
   openLock,
   pairOf,
@@ -22,11 +21,7 @@ afterEach(() => void vi.useRealTimers())
 const lockWait = 400
 
 /** A client of a store, and how often it has asked for the lock. */
-const clientOf = (
-  sessionStore: SessionStore,
-  lock = sessionStore.lock ?? openLock,
-  service = makeService()
-) => {
+const clientOf = (sessionStore: SessionStore, lock = sessionStore.lock ?? openLock) => {
   const asked = { times: 0 }
   const counted: typeof lock = {
     acquire: (slot, signal) => {
@@ -34,7 +29,7 @@ const clientOf = (
       return lock.acquire(slot, signal)
     }
   }
-  const world = makeClient({ sessionStore, lock: counted }, service)
+  const world = makeClient({ sessionStore, lock: counted })
   return {
     ...world,
     /** A logout during which the timers pass both waits for a lock that another holds. */

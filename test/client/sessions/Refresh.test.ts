@@ -127,12 +127,11 @@ describe("A refused refresh", () => {
 describe("A new pair that cannot be saved", () => {
   /** A client of a store whose parts can be broken, and of a service that rotates once and answers a repetition with 409. */
   const breakable = async (probe: { readonly probe?: () => Promise<void> } = { probe: async () => {} }) => {
-    const broken = { save: false, load: false }
+    const broken = { save: false }
     const disk = () => Promise.reject(new Error("disk"))
     const inner = memorySessionStore()
     const sessionStore = storeWith(
-      ({ load, save }) => ({
-        load: (slot) => (broken.load ? disk() : load(slot)),
+      ({ save }) => ({
         save: (slot, session) => (broken.save ? disk() : save(slot, session)),
         ...probe
       }),
@@ -140,14 +139,13 @@ describe("A new pair that cannot be saved", () => {
     )
     const world = await loggedIn({ sessionStore })
     const asked = new Set<string | null>()
-    const refresh = () => {
+    world.answers.refresh = () => {
       const key = world.keys().at(-1) ?? null
       if (asked.has(key)) return failure(409, "idempotency_response_expired")
       asked.add(key)
       return json(pairOf(asked.size + 10))
     }
-    world.answers.refresh = refresh
-    return { ...world, broken, inner, refresh }
+    return { ...world, broken, inner }
   }
   const storeFailed = { ok: false, error: { code: "store_failed" } }
 
@@ -161,20 +159,6 @@ describe("A new pair that cannot be saved", () => {
     broken.save = false
     expect(await client.me()).toMatchObject({ ok: true })
     expect(calls()).toEqual(["refresh", "me", "me"])
-  })
-
-  it("is kept also when the store cannot be read", async () => {
-    const { answers, broken, calls, client, pass, refresh } = await breakable()
-    answers.refresh = () => {
-      broken.load = true
-      return refresh()
-    }
-    pass(life)
-    expect(await client.me()).toMatchObject(storeFailed)
-    broken.load = false
-    pass(660 * second)
-    expect(await client.me()).toMatchObject({ ok: true })
-    expect(calls()).toEqual(["refresh", "me"])
   })
 
   it("is dropped when another client has saved a session since", async () => {

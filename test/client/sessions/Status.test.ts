@@ -1,15 +1,7 @@
 /** What `session` and `status` say, and the keys of tings. */
 import { describe, expect, it } from "vitest"
 import { memorySessionStore } from "../../../client/index.ts"
-import {
-  failure,
-  json,
-  life,
-  loggedIn,
-  makeClient,
-  loginOf,
-  testingKey
-} from "../support/ClientWorld.ts"
+import { failure, json, life, loggedIn, makeClient, loginOf, testingKey } from "../support/ClientWorld.ts"
 
 const loggedOut = (reason: string) => ({ state: "logged_out", reason })
 

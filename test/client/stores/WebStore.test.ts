@@ -2,7 +2,7 @@
 import * as IndexedDb from "fake-indexeddb"
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { processLock, type WebLocks, webSessionStore } from "../../../client/index.ts"
-import { loggedIn, makeClient, storedSession } from "../support/ClientWorld.ts"
+import { loggedIn, storedSession } from "../support/ClientWorld.ts"
 
 const stored = storedSession("slot")
 const { signal } = new AbortController()
@@ -90,37 +90,6 @@ describe("The web store", () => {
     const locks: WebLocks = { request: () => Promise.reject(error) }
     await expect(webSessionStore({ locks }).lock?.acquire("slot", signal)).rejects.toMatchObject(refused)
   })
-})
-
-it("A page whose origin is not allowed, and one that lost its connection, are told apart by one probe", async () => {
-  vi.stubGlobal("document", { visibilityState: "visible" })
-  vi.stubGlobal("location", { origin: "https://page.example" })
-  /** A server as a page of another origin sees it, which loses the first calls. */
-  const page = (allowed: boolean, lost = 0) => {
-    const seen: Array<string> = []
-    const { service } = makeClient()
-    let left = lost
-    const { client } = makeClient({
-      source: "web",
-      fetch: async (url, init) => {
-        const mode = init?.mode ?? "call"
-        seen.push(mode)
-        if (mode === "no-cors") return new Response(null, { status: 200 })
-        if (mode === "call") left -= 1
-        const isLost = !allowed || (mode === "call" && left >= 0)
-        return isLost ? Promise.reject(new TypeError("Failed to fetch")) : service.fetch(url, init)
-      }
-    })
-    return { client, seen }
-  }
-  const refused = page(false)
-  const hint = expect.stringContaining("MUSIC_WEB_ORIGINS")
-  for (const call of [refused.client.version(), refused.client.iam()])
-    expect(await call).toMatchObject({ error: { retryable: false, hint, details: { reason: "cors" } } })
-  expect(refused.seen.toSorted()).toEqual(["call", "call", "cors", "no-cors"])
-  const allowed = page(true, 1)
-  expect(await allowed.client.version()).toMatchObject({ ok: true })
-  expect(allowed.seen.toSorted()).toEqual(["call", "call", "cors"])
 })
 
 it("The lock of one program is granted in order; a waiter that gives up does not block the next", async () => {
