@@ -49,19 +49,6 @@ describe("A raw call", () => {
       }
     }
   )
-
-  it("takes a text from the service, which names the request, and not from an intermediary", async () => {
-    const { answers, client, pass } = makeClient()
-    answers.x = () => new Response("<html>", { headers: { "x-request-id": "a-request" } })
-    expect(await client.request("GET", "/x")).toMatchObject({ ok: true, value: { body: "<html>" } })
-    answers.x = () => {
-      // No time is left for another attempt.
-      pass(60_000)
-      return new Response("<html>")
-    }
-    const error = { code: "unexpected_answer", details: { reason: "not_json" } }
-    expect(await client.request("GET", "/x")).toMatchObject({ ok: false, error })
-  })
 })
 
 const cyclic: Record<string, unknown> = {}

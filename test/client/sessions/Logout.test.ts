@@ -84,13 +84,6 @@ describe("Forgetting a session", () => {
     expect([requests.length, events]).toEqual([1, []])
   })
 
-  it("does not wait for a lock that another holds", async () => {
-    const { sessionStore, stored } = await started()
-    const { forgetWithoutLock } = clientOf(sessionStore, { acquire: never })
-    expect(await forgetWithoutLock()).toMatchObject(ended(true))
-    expect(await stored()).toBeNull()
-  })
-
   it("revokes it all the same when the store cannot be written, and says that it is still there", async () => {
     const { sessionStore } = await started()
     const { client, events, requests } = clientOf({ ...sessionStore, clear: denied }, { acquire: denied })
