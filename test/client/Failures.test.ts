@@ -56,12 +56,6 @@ describe("A failure of the network", () => {
     expect(error).toMatchObject({ retryable, details: { reason } })
     expect(error?.message).toContain(code)
   })
-
-  it("is found among the causes, and among the errors of several addresses", async () => {
-    const both = new AggregateError([systemError("EHOSTUNREACH"), systemError("ECONNREFUSED")])
-    const nested = { reason: "Transport", cause: new TypeError("fetch failed", { cause: both }) }
-    expect(await rejectingWith(nested)).toMatchObject({ details: { reason: "unreachable" } })
-  })
 })
 
 it("A request sends no cookie, stores no answer and follows no redirect", async () => {

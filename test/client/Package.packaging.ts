@@ -4,7 +4,7 @@ import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/pr
 import { builtinModules } from "node:module"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, expect, it } from "vitest"
 import { root } from "../support/Process.ts"
 import { type Built, scratch } from "./support/Built.ts"
 
@@ -79,70 +79,65 @@ it("An empty project installs one package, downloads nothing else, and runs it",
   expect(JSON.parse(stdout)).toMatchObject([{ ok: true, value: null }, away])
 })
 
-describe("In a clone", () => {
-  it("npm pack of the client builds it first, from nothing older", async () => {
-    const folder = join(clone, "dist/client")
-    await writeFile(join(folder, "chunks/stale.js"), "")
-    await rm(join(folder, "index.js"))
-    const paths = await packedPaths(folder)
-    const endings = ["js", "js.map", "cjs", "cjs.map", "d.ts", "d.cts"]
-    const entries = ["index", "node", "effect"].flatMap((name) =>
-      endings.map((ending) => `${name}.${ending}`)
-    )
-    const others = ["README.md", "LICENSE", "THIRD-PARTY-LICENSES", "examples/promise-cli.mjs"]
-    expect(paths).toEqual(expect.arrayContaining([...entries, ...others]))
-    expect(paths).not.toContain("chunks/stale.js")
-    const kinds = [
-      /^(?:index|node|effect|chunks\/[\w-]+)\.c?js(?:\.map)?$/,
-      /^(?:(?:client|src)\/)?[\w/-]+\.d\.c?ts$/,
-      /^(?:package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES)$/,
-      /^examples\/[\w/-]+\.(?:ts|mjs|html|md)$/
-    ]
-    expect(await strangers(folder, paths, kinds)).toEqual([])
-    const readme = await readFile(join(folder, "README.md"), "utf8")
-    const links = [...readme.matchAll(/\]\((?!https?:|#)([^)#]*)/g)].map(([, path = ""]) => path)
-    expect(links.filter((path) => !paths.includes(path))).toEqual([])
-    const manifest = await jsonOf(join(folder, "package.json"))
-    expect(manifest.dependencies).toBeUndefined()
-    // A program's own later patch version fits, so npm installs no second one.
-    for (const name of ["effect", "@effect/platform"]) {
-      expect(manifest.peerDependencies[name]).toMatch(/^\^\d+\.\d+\.\d+$/)
-      expect(manifest.peerDependenciesMeta[name]).toEqual({ optional: true })
-    }
-    expect(manifest.version).toBe((await jsonOf(join(root, "package.json"))).version)
-  })
+it("In a clone npm pack of the client builds it first, from nothing older", async () => {
+  const folder = join(clone, "dist/client")
+  await writeFile(join(folder, "chunks/stale.js"), "")
+  await rm(join(folder, "index.js"))
+  const paths = await packedPaths(folder)
+  const endings = ["js", "js.map", "cjs", "cjs.map", "d.ts", "d.cts"]
+  const entries = ["index", "node", "effect"].flatMap((name) => endings.map((ending) => `${name}.${ending}`))
+  const others = ["README.md", "LICENSE", "THIRD-PARTY-LICENSES", "examples/promise-cli.mjs"]
+  expect(paths).toEqual(expect.arrayContaining([...entries, ...others]))
+  expect(paths).not.toContain("chunks/stale.js")
+  const kinds = [
+    /^(?:index|node|effect|chunks\/[\w-]+)\.c?js(?:\.map)?$/,
+    /^(?:(?:client|src)\/)?[\w/-]+\.d\.c?ts$/,
+    /^(?:package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES)$/,
+    /^examples\/[\w/-]+\.(?:ts|mjs|html|md)$/
+  ]
+  expect(await strangers(folder, paths, kinds)).toEqual([])
+  const readme = await readFile(join(folder, "README.md"), "utf8")
+  const links = [...readme.matchAll(/\]\((?!https?:|#)([^)#]*)/g)].map(([, path = ""]) => path)
+  expect(links.filter((path) => !paths.includes(path))).toEqual([])
+  const manifest = await jsonOf(join(folder, "package.json"))
+  expect(manifest.dependencies).toBeUndefined()
+  // A program's own later patch version fits, so npm installs no second one.
+  for (const name of ["effect", "@effect/platform"]) {
+    expect(manifest.peerDependencies[name]).toMatch(/^\^\d+\.\d+\.\d+$/)
+    expect(manifest.peerDependenciesMeta[name]).toEqual({ optional: true })
+  }
+  expect(manifest.version).toBe((await jsonOf(join(root, "package.json"))).version)
+})
 
-  it("npm pack of the server builds it first, from nothing older, without the client and without libraries", async () => {
-    const chunks = join(clone, "dist/chunks")
-    await mkdir(chunks, { recursive: true })
-    for (const old of [join(chunks, "chunk-OLD.js"), join(clone, "dist/old.js")]) await writeFile(old, "")
-    const paths = await packedPaths(clone)
-    expect(paths).toEqual(expect.arrayContaining(["dist/main.js", "dist/cli.js", "docs/client.md"]))
-    expect(
-      paths.filter((path) => /OLD|old\.js|client\/|\.ts$/.test(path) && path.startsWith("dist"))
-    ).toEqual([])
-    expect(await strangers(clone, paths, [/^(?:dist|docs|examples|ops|scripts)\/|^[^/]+$/])).toEqual([])
-    // What was built needs only the SQLite addon at run time.
-    const served = join(made.folder, "served")
-    const modules = join(served, "node_modules")
-    await cp(join(clone, "dist"), join(served, "dist"), { recursive: true })
-    await cp(join(root, "package.json"), join(served, "package.json"))
-    await mkdir(modules)
-    for (const name of ["better-sqlite3", "bindings", "file-uri-to-path"])
-      await symlink(join(root, "node_modules", name), join(modules, name))
-    const version = await run(process.execPath, ["dist/cli.js", "--version"], { cwd: served })
-    expect(version.stdout).toMatch(/\d+\.\d+\.\d+/)
-    // The whole program is loaded before it reads its settings.
-    const started = run(process.execPath, ["dist/main.js"], { cwd: served, env: { PATH: process.env.PATH } })
-    await expect(started).rejects.toMatchObject({ code: 78 })
-    // And the chunks that are loaded on demand. The samples of /docs are text that names the client.
-    const importing = /\bimport\b(?:[\w$*{}\s,]*\bfrom\s*|\s*\(?\s*)["'](?:node:)?((?:@[\w-]+\/)?\w[\w.-]*)/g
-    const wanted = new Set<string>()
-    for (const path of await readdir(join(served, "dist"), { recursive: true }))
-      if (path.endsWith(".js") && !path.startsWith("client"))
-        for (const [, name = ""] of (await readFile(join(served, "dist", path), "utf8")).matchAll(importing))
-          wanted.add(name)
-    const own = [...builtinModules, "music-client"]
-    expect([...wanted].filter((name) => !own.includes(name))).toEqual(["better-sqlite3"])
-  })
+it("npm pack of the server builds it first, from nothing older, without the client and without libraries", async () => {
+  const chunks = join(clone, "dist/chunks")
+  await mkdir(chunks, { recursive: true })
+  for (const old of [join(chunks, "chunk-OLD.js"), join(clone, "dist/old.js")]) await writeFile(old, "")
+  const paths = await packedPaths(clone)
+  expect(paths).toEqual(expect.arrayContaining(["dist/main.js", "dist/cli.js", "docs/client.md"]))
+  const built = /^dist\/(?:(?:main|cli|chunks\/(?!.*OLD)[\w-]+)\.js(?:\.map)?|sources\.sha256)$/
+  expect(paths.filter((path) => path.startsWith("dist") && !built.test(path))).toEqual([])
+  expect(await strangers(clone, paths, [/^(?:dist|docs|examples|ops|scripts)\/|^[^/]+$/])).toEqual([])
+  // What was built needs only the SQLite addon at run time.
+  const served = join(made.folder, "served")
+  const modules = join(served, "node_modules")
+  await cp(join(clone, "dist"), join(served, "dist"), { recursive: true })
+  await cp(join(root, "package.json"), join(served, "package.json"))
+  await mkdir(modules)
+  for (const name of ["better-sqlite3", "bindings", "file-uri-to-path"])
+    await symlink(join(root, "node_modules", name), join(modules, name))
+  const version = await run(process.execPath, ["dist/cli.js", "--version"], { cwd: served })
+  expect(version.stdout).toMatch(/\d+\.\d+\.\d+/)
+  // The whole program is loaded before it reads its settings.
+  const started = run(process.execPath, ["dist/main.js"], { cwd: served, env: { PATH: process.env.PATH } })
+  await expect(started).rejects.toMatchObject({ code: 78 })
+  // And the chunks that are loaded on demand. The samples of /docs are text that names the client.
+  const importing = /\bimport\b(?:[\w$*{}\s,]*\bfrom\s*|\s*\(?\s*)["'](?:node:)?((?:@[\w-]+\/)?\w[\w.-]*)/g
+  const wanted = new Set<string>()
+  for (const path of await readdir(join(served, "dist"), { recursive: true }))
+    if (path.endsWith(".js") && !path.startsWith("client"))
+      for (const [, name = ""] of (await readFile(join(served, "dist", path), "utf8")).matchAll(importing))
+        wanted.add(name)
+  const own = [...builtinModules, "music-client"]
+  expect([...wanted].filter((name) => !own.includes(name))).toEqual(["better-sqlite3"])
 })

@@ -191,15 +191,13 @@ describe("A new pair that cannot be saved", () => {
 
 const loggedOut = (reason: string) => ({ state: "logged_out", reason })
 
-describe("session()", () => {
-  it("says when the access token ends, and a later end after a refresh", async () => {
-    let now = Date.parse("2026-11-22T08:00:00Z")
-    const { client } = makeClient({ clock: { now: () => now, monotonic: () => now } })
-    expect(await client.login("oac_1")).toMatchObject({ value: { expires_at: "2026-11-22T08:30:00.000Z" } })
-    now += life
-    await client.me()
-    expect(await client.session()).toMatchObject({ value: { expires_at: "2026-11-22T09:00:00.000Z" } })
-  })
+it("session() says when the access token ends, and a later end after a refresh", async () => {
+  let now = Date.parse("2026-11-22T08:00:00Z")
+  const { client } = makeClient({ clock: { now: () => now, monotonic: () => now } })
+  expect(await client.login("oac_1")).toMatchObject({ value: { expires_at: "2026-11-22T08:30:00.000Z" } })
+  now += life
+  await client.me()
+  expect(await client.session()).toMatchObject({ value: { expires_at: "2026-11-22T09:00:00.000Z" } })
 })
 
 describe("status()", () => {
@@ -239,13 +237,11 @@ describe("status()", () => {
   })
 })
 
-describe("A session belongs to one plane and server:", () => {
-  it("a client of a testing plane takes none of production from the service", async () => {
-    const { client } = makeClient({ testingKey })
-    const error = { code: "unexpected_answer", details: { reason: "other_plane" } }
-    expect(await client.login("si:deejay")).toMatchObject({ ok: false, error })
-    expect(await client.session()).toMatchObject({ ok: true, value: null })
-  })
+it("A client of a testing plane takes none of production from the service", async () => {
+  const { client } = makeClient({ testingKey })
+  const error = { code: "unexpected_answer", details: { reason: "other_plane" } }
+  expect(await client.login("si:deejay")).toMatchObject({ ok: false, error })
+  expect(await client.session()).toMatchObject({ ok: true, value: null })
 })
 
 describe("The key of a ting", () => {

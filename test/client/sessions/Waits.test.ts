@@ -110,26 +110,24 @@ describe("A call that waits for the lock", () => {
   })
 })
 
-describe("A login with a received session", () => {
-  /** A client of a disk that is full until the test says otherwise. */
-  const full = () => {
-    const disk = { isFull: true }
-    const sessionStore = storeWith(({ save }) => ({
-      save: (slot, session) => (disk.isFull ? Promise.reject(new Error("disk")) : save(slot, session))
-    }))
-    return { ...makeClient({ sessionStore }), disk }
-  }
+/** A client of a disk that is full until the test says otherwise. */
+const full = () => {
+  const disk = { isFull: true }
+  const sessionStore = storeWith(({ save }) => ({
+    save: (slot, session) => (disk.isFull ? Promise.reject(new Error("disk")) : save(slot, session))
+  }))
+  return { ...makeClient({ sessionStore }), disk }
+}
 
-  it("that cannot be saved names the fix; the same token then returns the same login", async () => {
-    const { calls, client, disk, keys } = full()
-    const hint = expect.stringMatching(/same token.*10 minutes/)
-    const error = { code: "store_failed", retryable: true, hint }
-    expect(await client.login("oac_1")).toMatchObject({ ok: false, error })
-    disk.isFull = false
-    expect(await client.login("oac_1")).toMatchObject({ ok: true })
-    expect(calls()).toEqual(["login", "login"])
-    expect(keys()[0]).toBe(keys()[1])
-  })
+it("A received session that cannot be saved names the fix; the same token then returns the same login", async () => {
+  const { calls, client, disk, keys } = full()
+  const hint = expect.stringMatching(/same token.*10 minutes/)
+  const error = { code: "store_failed", retryable: true, hint }
+  expect(await client.login("oac_1")).toMatchObject({ ok: false, error })
+  disk.isFull = false
+  expect(await client.login("oac_1")).toMatchObject({ ok: true })
+  expect(calls()).toEqual(["login", "login"])
+  expect(keys()[0]).toBe(keys()[1])
 })
 
 describe("A report", () => {

@@ -144,10 +144,3 @@ describe("The lock of a dead owner is taken", () => {
     }
   })
 })
-
-it.each([0, Number.NaN])("A wrong staleMilliseconds rejects each use: %o", async (staleMilliseconds) => {
-  const named = { reason: "misconfigured", message: expect.stringContaining("staleMilliseconds") }
-  await expect(acquire({ staleMilliseconds })).rejects.toMatchObject(named)
-  const store = fileSessionStore({ directory: made.folder, staleMilliseconds })
-  await expect(store.load("slot")).rejects.toMatchObject(named)
-})

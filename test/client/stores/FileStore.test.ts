@@ -129,12 +129,4 @@ describe("A failure of the file store", () => {
         await expect(use()).rejects.toMatchObject({ ...refused, message })
     }
   )
-
-  it("of a folder that is a file names the folder, in every use", async () => {
-    const directory = join(made.folder, "file")
-    await writeFile(directory, "")
-    const path = expect.stringContaining(directory)
-    for (const use of usesOf(storeOf(directory)))
-      await expect(use()).rejects.toMatchObject({ ...refused, path })
-  })
 })
