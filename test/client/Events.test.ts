@@ -100,6 +100,8 @@ describe("A listener", () => {
   ])("that %s never affects a call", async (_, listen) => {
     const made = makeClient({ onEvent: (event) => listen(event, made.client) })
     const { client, once, pass, requests } = made
+    once("healthz", () => json(examples["system.healthz"].response, { ratelimit: '"a";r=1;t=2' }))
+    expect((await client.healthz()).metadata?.rateLimits).toMatchObject([{ policy: "a", remaining: 1 }])
     expect(await client.login(slt)).toMatchObject({ ok: true, value: { actor: { public_id: "si:deejay" } } })
     pass(life)
     once("me", () => failure(403, "forbidden"))
