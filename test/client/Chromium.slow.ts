@@ -1,17 +1,17 @@
+/** The promise client in a page of a real browser. */
 import { once } from "node:events"
-import { readFileSync } from "node:fs"
-import { readdir } from "node:fs/promises"
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
+import { readdir, readFile } from "node:fs/promises"
+import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { join } from "node:path"
+import { build } from "esbuild"
 import type { Browser, BrowserContext, Page } from "playwright-core"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { browserPatience, launchChromium } from "../browser/Chromium.ts"
 import { root } from "../support/Process.ts"
 import { scenarios } from "./suite/Scenarios.ts"
 import { type Built, buildClient } from "./support/Built.ts"
-import { suiteScript } from "./support/SuiteScript.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
-import { browserPatience, launchChromium } from "../browser/Chromium.ts"
 
 /** Allowed by the sandbox's server. */
 const origin = "http://localhost:5173"
@@ -25,27 +25,37 @@ let chromium: Browser
 let browser: BrowserContext
 const pages = createServer()
 
+/** A script that puts the scenarios and the browser bundle on the global object. */
+const suiteScript = async (): Promise<string> => {
+  const contents = `
+    import * as Kit from ${JSON.stringify(join(built.folder, "index.js"))}
+    import { scenarios } from ${JSON.stringify(join(root, "test/client/suite/Scenarios.ts"))}
+    Object.assign(globalThis, { Kit, scenarios })`
+  const { outputFiles } = await build({
+    stdin: { contents, resolveDir: root },
+    bundle: true,
+    write: false,
+    format: "iife",
+    target: "es2022"
+  })
+  return outputFiles[0]?.text ?? ""
+}
+
 /** Serves the page from loopback, where a browser lets it talk to loopback; resolves to the port. */
-const serve = async (script: string): Promise<number> => {
-  const shipped = (await readdir(built.folder, { recursive: true })).filter((name) => name.endsWith(".js"))
-  const files: Readonly<Record<string, readonly [type: string, text: string]>> = {
-    "/": ["text/html", "<!doctype html><title>page</title><script src=/suite.js></script>"],
-    "/suite.js": ["text/javascript", script],
-    "/examples/browser/index.html": [
-      "text/html",
-      readFileSync(join(root, "examples/browser/index.html"), "utf8")
-    ],
-    ...Object.fromEntries(
-      shipped.map((name) => [
-        `/dist/client/${name}`,
-        ["text/javascript", readFileSync(join(built.folder, name), "utf8")] as const
-      ])
-    )
-  }
-  pages.on("request", (request: IncomingMessage, response: ServerResponse) => {
-    const [type, text] = files[new URL(request.url ?? "/", origin).pathname] ?? ["text/plain", ""]
-    response.writeHead(200, { "content-type": type })
-    response.end(text)
+const serve = async (): Promise<number> => {
+  const files = new Map([
+    ["/", "<!doctype html><title>page</title><script src=/suite.js></script>"],
+    ["/suite.js", await suiteScript()]
+  ])
+  const example = "/examples/browser/index.html"
+  files.set(example, await readFile(join(root, example), "utf8"))
+  for (const name of await readdir(built.folder, { recursive: true }))
+    if (name.endsWith(".js"))
+      files.set(`/dist/client/${name}`, await readFile(join(built.folder, name), "utf8"))
+  pages.on("request", (request, response) => {
+    const { pathname } = new URL(request.url ?? "/", origin)
+    response.writeHead(200, { "content-type": pathname.endsWith(".js") ? "text/javascript" : "text/html" })
+    response.end(files.get(pathname) ?? "")
   })
   pages.listen(0, "127.0.0.1")
   await once(pages, "listening")
@@ -55,12 +65,10 @@ const serve = async (script: string): Promise<number> => {
 beforeAll(async () => {
   built = await buildClient({ types: false })
   bench = await startTestBench({ thorough: false, page: true })
-  port = await serve(await suiteScript(join(built.folder, "index.js")))
+  port = await serve()
   // The one origin that the server allows, wherever the page is really served.
-  chromium = await launchChromium([
-    `--host-resolver-rules=MAP localhost:5173 127.0.0.1:${port}`,
-    "--no-proxy-server"
-  ])
+  const rules = `--host-resolver-rules=MAP localhost:5173 127.0.0.1:${port}`
+  chromium = await launchChromium([rules, "--no-proxy-server"])
   browser = await chromium.newContext()
   browser.setDefaultTimeout(browserPatience)
   await browser.exposeFunction("command", (name: keyof typeof bench.commands, parameters: never) =>
@@ -76,119 +84,73 @@ afterAll(async () => {
 })
 
 const inPage = <A>(page: Page, expression: string): Promise<A> => page.evaluate(expression)
-/** The bench as a page reaches it. */
-const benchInPage = () => `({
-  base: ${JSON.stringify(bench.base)}, thorough: false, page: true,
-  command: (name, ...parameters) => globalThis.command(name, parameters)
-})`
 
-const opened = async (): Promise<Page> => {
-  const page = await browser.newPage()
-  await page.goto(`${origin}/`)
-  return page
+/** Plays a test in pages of an address; they are closed at its end. */
+const withPages = async (address: string, test: (...pages: [Page, Page]) => Promise<unknown>) => {
+  const opened: [Page, Page] = [await browser.newPage(), await browser.newPage()]
+  for (const page of opened) await page.goto(address)
+  await test(...opened)
+  for (const page of opened) await page.close()
 }
 
 describe("The promise client in Chromium", () => {
-  for (const { name } of scenarios) {
-    it(name, async () => {
-      const page = await opened()
-      await inPage(page, `suite.run(${JSON.stringify(name)}, ${benchInPage()})`)
-      await page.close()
+  it.each(scenarios.map(({ name }) => name))("%s", (name) =>
+    withPages(`${origin}/`, (page) => {
+      const environment = `{ base: ${JSON.stringify(bench.base)}, thorough: false, page: true, command: (name, ...given) => command(name, given) }`
+      return inPage(
+        page,
+        `scenarios.find(({ name }) => name === ${JSON.stringify(name)}).run(${environment}, Kit)`
+      )
     })
-  }
+  )
 
   const client = (lane: string, telemetry = false) =>
     `Kit.createMusicClient({ baseUrl: ${JSON.stringify(`${bench.base}/${lane}`)}, source: "web",
        telemetry: ${telemetry}, sessionStore: Kit.webSessionStore() })`
 
-  it("refreshes once in two tabs", async () => {
-    const [first, second] = [await opened(), await opened()]
-    const slt = JSON.stringify(bench.commands.slt())
-    expect(await inPage(first, `${client("tabs")}.login(${slt})`)).toMatchObject({ ok: true })
-    bench.commands.advance(life)
-    const many = `{ const client = ${client("tabs")}; Promise.all([client.me(), client.me(), client.me()]) }`
-    const results = await Promise.all([
-      inPage<Array<object>>(first, many),
-      inPage<Array<object>>(second, many)
-    ])
-    for (const result of results.flat()) expect(result).toMatchObject({ ok: true })
-    expect(bench.commands.attempts("tabs", refresh)).toBe(1)
-    await first.close()
-    await second.close()
-  })
+  it("refreshes once in two tabs", () =>
+    withPages(`${origin}/`, async (...tabs) => {
+      const slt = JSON.stringify(bench.commands.slt())
+      expect(await inPage(tabs[0], `${client("tabs")}.login(${slt})`)).toMatchObject({ ok: true })
+      bench.commands.advance(life)
+      const many = `{ const client = ${client("tabs")}; Promise.all([client.me(), client.me(), client.me()]) }`
+      const results = await Promise.all(tabs.map((tab) => inPage<Array<object>>(tab, many)))
+      for (const result of results.flat()) expect(result).toMatchObject({ ok: true })
+      expect(bench.commands.attempts("tabs", refresh)).toBe(1)
+    }))
 
-  it("says that the service does not allow the page's origin, at once and with the setting's name", async () => {
-    const page = await browser.newPage()
+  it("says that the service does not allow the page's origin, at once and with the setting's name", () =>
     // The same page under an origin that the server does not allow.
-    await page.goto(`http://127.0.0.1:${port}/`)
-    const refused = await inPage<object>(page, `${client("origin")}.version()`)
-    expect(refused).toMatchObject({
-      ok: false,
-      error: {
-        code: "transport_failed",
-        retryable: false,
-        details: { reason: "cors" },
-        hint: expect.stringContaining("MUSIC_WEB_ORIGINS")
-      }
-    })
-    // A lost connection is none of that: the first call of an allowed page is repeated.
-    const allowed = await opened()
-    await bench.command("fault", { lane: "first", path: "/api/v1/version", kind: "cut-before", times: 1 })
-    expect(await inPage<object>(allowed, `${client("first")}.version()`)).toMatchObject({ ok: true })
-    await allowed.close()
-    // The first attempt's failure: the call itself is repeated until its deadline.
-    const away = `new Promise((resolve) => Kit.createMusicClient({ baseUrl: "http://127.0.0.1:1", source: "web",
-       telemetry: false, onEvent: ({ type, error }) => type === "response" && resolve(error) }).version())`
-    expect(await inPage<object>(page, away)).toMatchObject({ details: { reason: "network" } })
-    await page.close()
-  })
+    withPages(`http://127.0.0.1:${port}/`, async (page) => {
+      const hint = expect.stringContaining("MUSIC_WEB_ORIGINS")
+      const error = { code: "transport_failed", retryable: false, details: { reason: "cors" }, hint }
+      expect(await inPage(page, `${client("origin")}.version()`)).toMatchObject({ ok: false, error })
+      // The first attempt's failure: the call itself is repeated until its deadline.
+      const away = `new Promise((resolve) => Kit.createMusicClient({ baseUrl: "http://127.0.0.1:1", source: "web",
+         telemetry: false, onEvent: ({ type, error }) => type === "response" && resolve(error) }).version())`
+      expect(await inPage(page, away)).toMatchObject({ details: { reason: "network" } })
+    }))
 
-  it("shows one tab's writes to the next holder of the lock", async () => {
-    const tabs = [await opened(), await opened()]
-    const rounds = 40
-    // Each adds one under the lock; a tab that reads an old value would overwrite the other's.
-    const adding = `(async () => {
-      const store = Kit.webSessionStore()
-      for (let round = 0; round < ${rounds}; round += 1) {
-        const release = await store.lock.acquire("counted", new AbortController().signal)
-        await store.save("counted", { count: ((await store.load("counted"))?.count ?? 0) + 1 })
-        await release()
-      }
-    })()`
-    await Promise.all(tabs.map((tab) => inPage(tab, adding)))
-    for (const tab of tabs) {
-      expect(await inPage(tab, `Kit.webSessionStore().load("counted")`)).toEqual({
-        count: tabs.length * rounds
-      })
-      await tab.close()
-    }
-  })
-
-  it("sends its last events when the page is closed", async () => {
-    const page = await opened()
-    const id = await inPage<string>(
-      page,
-      `{ globalThis.client = ${client("gone", true)};
-         client.telemetry.record("musicfrontendevents", { type: "page.left", data: {} }).value.id }`
-    )
-    await page.goto("about:blank")
-    await expect.poll(() => bench.commands.rows("musicfrontendevents", id)).toBe(1)
-    await page.close()
-  })
+  it("sends its last events when the page is closed", () =>
+    withPages(`${origin}/`, async (page) => {
+      const event = `"musicfrontendevents", { type: "page.left", data: {} }`
+      const record = `{ globalThis.client = ${client("gone", true)}; client.telemetry.record(${event}).value.id }`
+      const id = await inPage<string>(page, record)
+      await page.goto("about:blank")
+      await expect.poll(() => bench.commands.rows("musicfrontendevents", id)).toBe(1)
+    }))
 })
 
-describe("The example page", () => {
-  it("logs in, notifies and logs out", async () => {
-    const page = await browser.newPage()
-    await page.goto(`${origin}/examples/browser/index.html?server=${bench.base}/example`)
-    await expect.poll(() => page.textContent("#state")).toBe("logged_out")
+it("The example page logs in, notifies and logs out", async () => {
+  await withPages(`${origin}/examples/browser/index.html?server=${bench.base}/example`, async (page) => {
+    const shows = (place: string, text: string) => expect.poll(() => page.textContent(place)).toBe(text)
+    await shows("#state", "logged_out")
     await page.fill("[name=slt]", bench.commands.slt())
     await page.click("text=Log in")
-    await expect.poll(() => page.textContent("#state")).toBe("signed in as si:deejay")
+    await shows("#state", "signed in as si:deejay")
     await page.click("#ting")
-    await expect.poll(() => page.textContent("#message")).toBe("Sent.")
+    await shows("#message", "Sent.")
     await page.click("#logout")
-    await expect.poll(() => page.textContent("#state")).toBe("logged_out")
-    await page.close()
+    await shows("#state", "logged_out")
   })
 })

@@ -1,7 +1,7 @@
 /** The client's types and its table of calls, compared with the contract of the service. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
-import { describe, expect, expectTypeOf, it } from "vitest"
+import { expect, expectTypeOf, it } from "vitest"
 import { type EndpointFailures, type EndpointName, endpoints } from "../../client/calls/Endpoints.ts"
 import { clientErrorTable } from "../../client/failures/ErrorTable.ts"
 import type * as Plain from "../../client/Types.ts"
@@ -40,80 +40,50 @@ interface Contract {
 }
 
 /** The codes that an endpoint and its middleware declare. */
-type Declared<Endpoint> = Endpoint extends HttpApiEndpoint.HttpApiEndpoint.Any
-  ? HttpApiEndpoint.HttpApiEndpoint.Error<Endpoint> extends infer Failure
-    ? Failure extends { readonly code: infer Code }
-      ? Code
-      : never
-    : never
-  : never
+type Declared<Endpoint extends HttpApiEndpoint.HttpApiEndpoint.Any> = Extract<
+  HttpApiEndpoint.HttpApiEndpoint.Error<Endpoint>,
+  { readonly code: string }
+>["code"]
 type AllDeclared = { readonly [Name in EndpointName]: Declared<Contract[Name]> }
 
-describe("The table of calls", () => {
-  it("has a row for every call of the contract but the webhook, and no further row", () => {
-    const contract: Array<string> = []
-    HttpApi.reflect(Api, {
-      onGroup: () => {},
-      onEndpoint: ({ endpoint, group }) => {
-        if (group.identifier !== "webhooks") contract.push(`${endpoint.method} ${endpoint.path}`)
-      }
-    })
-    const rows = Object.values(endpoints).map(({ method, path }) => `${method} ${path}`)
-    expect(rows.toSorted()).toEqual(contract.toSorted())
+it("The table of calls has a row for every call of the contract but the webhook, and no further row", () => {
+  const contract: Array<string> = []
+  HttpApi.reflect(Api, {
+    onGroup: () => {},
+    onEndpoint: ({ endpoint, group }) => {
+      if (group.identifier !== "webhooks") contract.push(`${endpoint.method} ${endpoint.path}`)
+    }
   })
-
-  it("names exactly the failures that the contract and its middleware declare", () => {
-    expectTypeOf<keyof Contract>().toEqualTypeOf<EndpointName>()
-    expectTypeOf<{ readonly [Name in EndpointName]: EndpointFailures[Name] }>().toEqualTypeOf<AllDeclared>()
-    // These are real codes, also of the middleware: a missing or a further one would be found.
-    expectTypeOf<"slt_rejected" | "idempotency_key_required">().toExtend<AllDeclared["login"]>()
-    expectTypeOf<Exclude<EndpointFailures["login"], "slt_rejected">>().not.toEqualTypeOf<
-      AllDeclared["login"]
-    >()
-    expectTypeOf<EndpointFailures["iam"] | "spool_full">().not.toEqualTypeOf<AllDeclared["iam"]>()
-  })
-
-  it("shares no code between the service and the client: a program could not distinguish them", () => {
-    expect(Object.keys(failureTable).filter((code) => Object.hasOwn(clientErrorTable, code))).toEqual([])
-  })
+  const rows = Object.values(endpoints).map(({ method, path }) => `${method} ${path}`)
+  expect(rows.toSorted()).toEqual(contract.toSorted())
 })
 
-describe("The plain types", () => {
-  it("hold the values of the service's schemas", () => {
-    expectTypeOf<Me>().toExtend<Plain.Me>()
-    expectTypeOf<Plain.TingOutcome>().toEqualTypeOf<TingOutcome>()
-    expectTypeOf<Plain.Subscription>().toEqualTypeOf<Subscription>()
-    expectTypeOf<Plain.Ting>().toEqualTypeOf<Ting>()
-    expectTypeOf<Report>().toExtend<Plain.Report>()
-    expectTypeOf<Descriptors.IamDescriptor>().toExtend<Plain.IamDescriptor>()
-    expectTypeOf<Descriptors.Version>().toExtend<Plain.Version>()
-    expectTypeOf<Health.Health>().toExtend<Plain.Health>()
-    expectTypeOf<Health.Readiness>().toExtend<Plain.Readiness>()
-    expectTypeOf<Plain.ClientTable>().toEqualTypeOf<ClientTable>()
-    expectTypeOf<Details>().toExtend<Plain.ErrorDetails>()
-  })
+it("Each call names exactly the failures that the contract and its middleware declare", () => {
+  expectTypeOf<keyof Contract>().toEqualTypeOf<EndpointName>()
+  expectTypeOf<{ readonly [Name in EndpointName]: EndpointFailures[Name] }>().toEqualTypeOf<AllDeclared>()
+  // These are real codes, also of the middleware.
+  expectTypeOf<"slt_rejected" | "idempotency_key_required">().toExtend<AllDeclared["login"]>()
+  // A program could not distinguish a code that the service and the client share.
+  expect(Object.keys(failureTable).filter((code) => Object.hasOwn(clientErrorTable, code))).toEqual([])
+})
 
-  it("have the same members", () => {
-    expectTypeOf<keyof Plain.Me>().toEqualTypeOf<keyof Me>()
-    expectTypeOf<keyof Plain.Report>().toEqualTypeOf<keyof Report>()
-    expectTypeOf<keyof Plain.IamDescriptor>().toEqualTypeOf<keyof Descriptors.IamDescriptor>()
-    expectTypeOf<keyof Plain.Version>().toEqualTypeOf<keyof Descriptors.Version>()
-    expectTypeOf<keyof Plain.Health>().toEqualTypeOf<keyof Health.Health>()
-    expectTypeOf<keyof Plain.Readiness>().toEqualTypeOf<keyof Health.Readiness>()
-    expectTypeOf<keyof Plain.TingRequest>().toEqualTypeOf<keyof TingRequest>()
-    expectTypeOf<keyof Plain.ReportRequest>().toEqualTypeOf<keyof ReportRequest>()
-    type Open = "data" | "metadata"
-    expectTypeOf<Omit<Plain.TingRequest, Open>>().toExtend<Omit<TingRequest, Open>>()
-    expectTypeOf<Omit<Plain.ReportRequest, "context">>().toExtend<Omit<ReportRequest, "context">>()
-  })
-
-  it("distinguish errors by their code", () => {
-    type Of<Code> = Extract<Plain.MusicError, { readonly code: Code }>
-    expectTypeOf<Of<"rate_limited">["status"]>().toEqualTypeOf<429>()
-    expectTypeOf<Of<"unexpected_answer">["status"]>().toEqualTypeOf<number>()
-    expectTypeOf<Of<"logged_out">["retryable"]>().toEqualTypeOf<false>()
-    expectTypeOf<Of<"logged_out">["details"]["reason"]>().toEqualTypeOf<Plain.LoggedOutReason>()
-  })
+it("The plain types hold the values of the service's schemas", () => {
+  expectTypeOf<Me>().toExtend<Plain.Me>()
+  expectTypeOf<Plain.TingOutcome>().toEqualTypeOf<TingOutcome>()
+  expectTypeOf<Plain.Subscription>().toEqualTypeOf<Subscription>()
+  expectTypeOf<Plain.Ting>().toEqualTypeOf<Ting>()
+  expectTypeOf<Report>().toExtend<Plain.Report>()
+  expectTypeOf<Descriptors.IamDescriptor>().toExtend<Plain.IamDescriptor>()
+  expectTypeOf<Descriptors.Version>().toExtend<Plain.Version>()
+  expectTypeOf<Health.Health>().toExtend<Plain.Health>()
+  expectTypeOf<Health.Readiness>().toExtend<Plain.Readiness>()
+  expectTypeOf<Plain.ClientTable>().toEqualTypeOf<ClientTable>()
+  expectTypeOf<Details>().toExtend<Plain.ErrorDetails>()
+  expectTypeOf<keyof Plain.TingRequest>().toEqualTypeOf<keyof TingRequest>()
+  expectTypeOf<keyof Plain.ReportRequest>().toEqualTypeOf<keyof ReportRequest>()
+  type Open = "data" | "metadata"
+  expectTypeOf<Omit<Plain.TingRequest, Open>>().toExtend<Omit<TingRequest, Open>>()
+  expectTypeOf<Omit<Plain.ReportRequest, "context">>().toExtend<Omit<ReportRequest, "context">>()
 })
 
 it("The client knows the version of the release", () => {

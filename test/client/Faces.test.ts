@@ -15,9 +15,7 @@ beforeAll(async () => {
 })
 afterAll(() => bench.close())
 
-describe("The promise client", () => {
-  for (const { name, run } of scenarios) it(name, () => run(bench, Client))
-})
+it.each(scenarios)("The promise client: $name", ({ run }) => run(bench, Client))
 
 const clientOn = (lane: string) =>
   Layer.suspend(() =>

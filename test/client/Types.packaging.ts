@@ -1,8 +1,8 @@
 /** The declarations of the package, in projects that have nothing else installed, and beside a program's own effect. */
 import { execFile } from "node:child_process"
-import { cp, writeFile } from "node:fs/promises"
+import { readFile, writeFile } from "node:fs/promises"
 import { join } from "node:path"
-import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, expect, it } from "vitest"
 import { root } from "../support/Process.ts"
 import { type Built, buildClient, makeConsumer } from "./support/Built.ts"
 
@@ -12,24 +12,26 @@ beforeAll(async () => {
 })
 afterAll(() => built.remove())
 
-const compiler = join(root, "node_modules/typescript/bin/tsc")
-
-/** Type-checks files of a separate project, including the declarations of its libraries; resolves to the errors. */
-const check = async (project: Built, files: ReadonlyArray<string>, options: object): Promise<string> => {
-  const compilerOptions = {
-    strict: true,
-    skipLibCheck: false,
-    target: "es2022",
-    lib: ["es2022", "dom"],
-    types: [],
-    noEmit: true,
-    ...options
-  }
+/** Type-checks a program in a project of its own, including the declarations of its libraries; resolves to the errors. */
+const check = async (
+  program: string,
+  endings: ReadonlyArray<string>,
+  installed: ReadonlyArray<string>,
+  given: object
+) => {
+  const project = await makeConsumer(built, installed)
+  const files = endings.map((ending) => `program.${ending}`)
+  for (const file of files) await writeFile(join(project.folder, file), program)
   const config = join(project.folder, "tsconfig.json")
+  const strict = { strict: true, skipLibCheck: false, noEmit: true }
+  const compilerOptions = { ...strict, target: "es2022", lib: ["es2022", "dom"], types: [], ...given }
   await writeFile(config, JSON.stringify({ compilerOptions, files }))
-  return new Promise((resolve) => {
+  const compiler = join(root, "node_modules/typescript/bin/tsc")
+  const errors = await new Promise<string>((resolve) => {
     execFile(process.execPath, [compiler, "-p", config], (_, out, err) => resolve(out + err))
   })
+  await project.remove()
+  return errors
 }
 
 const promiseProgram = `
@@ -55,97 +57,53 @@ export const main = async () => {
   void sent
   // @ts-expect-error the organisation and the recipient come from the session
   await client.ting({ type: "t", key: "k", data: {}, for: "si:deejay" })
-  // @ts-expect-error no such source
-  createMusicClient({ baseUrl: "https://music.example", source: "tv", telemetry: true })
   createMusicClient({
-    baseUrl: "https://music.example", source: "cli", telemetry: false,
+    // @ts-expect-error no such source
+    baseUrl: "https://music.example", source: "tv", telemetry: false,
     sessionStore: fileSessionStore({ directory: "music" })
   })
 }
 `
 
-const effectProgram = `
-import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import { MusicClient } from "music-client/effect"
-
-const layer = MusicClient.layer({ baseUrl: "https://music.example", source: "daemon", telemetry: true }).pipe(
-  Layer.provide(FetchHttpClient.layer)
-)
-const program = Effect.gen(function* () {
-  const client = yield* MusicClient
-  const { actor } = yield* client.me()
-  // @ts-expect-error no such field
-  void actor.no_such_field
-  return actor.public_id
-}).pipe(Effect.catchTag("LoggedOut", () => Effect.succeed("nobody")))
-
-export const main = (): Promise<string> => Effect.runPromise(program.pipe(Effect.provide(layer)))
-`
+const nodenext = { module: "nodenext" }
+const bundler = { module: "esnext", moduleResolution: "bundler" }
+const exact = { exactOptionalPropertyTypes: true }
 
 /** How programs are compiled: the ending of a file selects its module format. */
-const settings = [
-  ["ES modules and CommonJS, nodenext", ["mts", "cts"], { module: "nodenext" }],
-  ["CommonJS, node16", ["cts"], { module: "node16" }],
-  ["a bundler", ["ts"], { module: "esnext", moduleResolution: "bundler" }]
-] as const
-const old = [
-  "a resolver without exports",
-  ["ts"],
-  { module: "commonjs", moduleResolution: "node10" }
-] as const
-
-const checkProgram = async (
-  program: string,
-  endings: ReadonlyArray<string>,
-  options: object,
-  installed: ReadonlyArray<string>
-): Promise<void> => {
-  const project = await makeConsumer(built, installed)
-  const files = endings.map((ending) => `program.${ending}`)
-  for (const file of files) await writeFile(join(project.folder, file), program)
-  for (const exactOptionalPropertyTypes of [true, false])
-    expect(await check(project, files, { ...options, exactOptionalPropertyTypes })).toBe("")
-  await project.remove()
-}
-
-describe("A consumer's project with nothing else installed", () => {
-  it.concurrent.each([...settings, old])("type-checks %s", (_, endings, options) =>
-    checkProgram(promiseProgram, endings, options, [])
-  )
-
-  it("fails the check for a wrong program", async () => {
-    const project = await makeConsumer(built, [])
-    await writeFile(join(project.folder, "wrong.cts"), `import { noSuchName } from "music-client"\n`)
-    expect(await check(project, ["wrong.cts"], { module: "nodenext" })).toContain("noSuchName")
-    await project.remove()
-  })
+it.each<readonly [string, string, ReadonlyArray<string>, ReadonlyArray<string>, object]>([
+  ["ES modules and CommonJS", promiseProgram, ["mts", "cts"], [], nodenext],
+  ["exact types", promiseProgram, ["mts"], [], { ...nodenext, ...exact }],
+  ["a bundler", promiseProgram, ["ts"], [], bundler],
+  [
+    "a resolver without exports",
+    promiseProgram,
+    ["ts"],
+    [],
+    { module: "commonjs", moduleResolution: "node10" }
+  ],
+  [
+    "no types of browsers",
+    promiseProgram,
+    ["mts"],
+    ["@types", "undici-types"],
+    { ...nodenext, lib: ["es2022"], types: ["node"] }
+  ]
+])("A project with %s type-checks", async (_, program, endings, installed, options) => {
+  expect(await check(program, endings, installed, options)).toBe("")
 })
 
-describe("A Node project without the types of browsers", () => {
-  it("type-checks", async () => {
-    const project = await makeConsumer(built, ["@types", "undici-types"])
-    await writeFile(join(project.folder, "program.mts"), promiseProgram)
-    const options = { module: "nodenext", lib: ["es2022"], types: ["node"] }
-    expect(await check(project, ["program.mts"], options)).toBe("")
-    await project.remove()
+it.each([
+  [["mts", "cts"], { ...nodenext, ...exact }],
+  [["ts"], bundler]
+])("The example daemon type-checks beside its own effect (%j, %j)", async (endings, options) => {
+  const daemon = await readFile(join(root, "examples/effect-daemon.ts"), "utf8")
+  // A line that is wrong shows that the types of the client are known.
+  const program = `${daemon}\n// @ts-expect-error no such tag\nEffect.catchTag(fireTrigger(""), "NoSuchTag", () => Effect.void)\n`
+  const errors = await check(program, endings, ["effect", "@effect", "@types"], {
+    ...options,
+    types: ["node"]
   })
-})
-
-describe("A consumer's project with its own effect", () => {
-  it.concurrent.each(settings)("type-checks %s", (_, endings, options) =>
-    checkProgram(effectProgram, endings, options, ["effect", "@effect/platform"])
-  )
-
-  it("type-checks the example daemon", async () => {
-    const project = await makeConsumer(built, ["effect", "@effect", "@types"])
-    await cp(join(root, "examples/effect-daemon.ts"), join(project.folder, "daemon.ts"))
-    const errors = await check(project, ["daemon.ts"], { module: "nodenext", types: ["node"] })
-    // The platform package for Node has declarations that need others; only ours and Effect's are checked.
-    expect(
-      errors.split("\n").filter((line) => !line.startsWith("node_modules/@effect/platform-node"))
-    ).toEqual([""])
-    await project.remove()
-  })
+  // The platform package for Node has declarations that need others; only ours and Effect's are checked.
+  const own = errors.split("\n").filter((line) => !line.startsWith("node_modules/@effect/platform-node"))
+  expect(own).toEqual([""])
 })

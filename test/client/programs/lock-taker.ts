@@ -1,8 +1,6 @@
-// Takes the lock of a folder and holds it until it is killed (a thread: until a message); or takes it again and again and saves a session each
-// time. Prints a line when it holds the lock or has saved.
-import { once } from "node:events"
+// Takes the lock of a folder and holds it until it is killed; or takes it again and again and saves a session each time. Prints a line
+// when it holds the lock or has saved.
 import { setTimeout as sleep } from "node:timers/promises"
-import { parentPort, workerData } from "node:worker_threads"
 import { fileSessionStore, type StoredSession } from "../../../client/node.ts"
 
 interface Order {
@@ -13,22 +11,14 @@ interface Order {
   readonly session?: StoredSession
 }
 
-const order: Order = workerData ?? JSON.parse(process.argv[2] ?? "")
+const order: Order = JSON.parse(process.argv[2] ?? "")
 const { deadlineMilliseconds, session, slot } = order
 const store = fileSessionStore(order)
 
 do {
   const release = await store.lock?.acquire(slot, AbortSignal.timeout(deadlineMilliseconds))
-  if (session !== undefined) {
-    await store.probe?.(slot, session)
-    await store.save(slot, session)
-    process.stdout.write("saved\n")
-  } else if (parentPort === null) {
-    process.stdout.write("held\n")
-    await sleep(deadlineMilliseconds)
-  } else {
-    parentPort.postMessage("held")
-    await once(parentPort, "message")
-  }
+  if (session !== undefined) await store.save(slot, session)
+  process.stdout.write("held or saved\n")
+  if (session === undefined) await sleep(deadlineMilliseconds)
   await release?.()
 } while (session !== undefined)

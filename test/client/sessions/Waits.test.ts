@@ -1,7 +1,6 @@
 /** Every call ends at its deadline, whatever store and lock do, and says what it waited for; no token is spent meanwhile, and nothing received is lost. */
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { memorySessionStore, type SessionLock } from "../../../client/index.ts"
-import { waitFor } from "../../support/Waiting.ts"
 import {
   failure,
   gate,
@@ -20,18 +19,20 @@ const heldLock: SessionLock = { acquire: never }
 
 /** A logged-in client of a store whose parts can be stopped. */
 const stoppable = async () => {
-  const stopped: Partial<Record<"load" | "save" | "probe" | "clear" | "release", boolean>> = {}
+  const stopped: { part?: "load" | "save" | "probe" | "clear" | "release" } = {}
+  const unless = <A>(part: typeof stopped.part, run: () => Promise<A>) =>
+    stopped.part === part ? never() : run()
   const sessionStore = storeWith((inner) => ({
-    load: (slot) => (stopped.load === true ? never() : inner.load(slot)),
-    save: (slot, session) => (stopped.save === true ? never() : inner.save(slot, session)),
-    clear: (slot) => (stopped.clear === true ? never() : inner.clear(slot)),
-    probe: () => (stopped.probe === true ? never() : Promise.resolve()),
+    load: (slot) => unless("load", () => inner.load(slot)),
+    save: (slot, session) => unless("save", () => inner.save(slot, session)),
+    clear: (slot) => unless("clear", () => inner.clear(slot)),
+    probe: () => unless("probe", () => Promise.resolve()),
     lock: {
       acquire: async (slot, signal) => {
         const release = await inner.lock?.acquire(slot, signal)
         return async () => {
           await release?.()
-          if (stopped.release === true) await never()
+          await unless("release", () => Promise.resolve())
         }
       }
     }
@@ -39,11 +40,12 @@ const stoppable = async () => {
   const now = () => performance.now()
   const world = makeClient({ sessionStore, deadlineMilliseconds: 300, clock: { now, monotonic: now } })
   expect(await world.client.login("oac_1", { deadlineMilliseconds: 30_000 })).toMatchObject({ ok: true })
+  world.requests.length = 0
   return { ...world, stopped }
 }
 
 /** The result of a call, which came in time: below the 30 s of a call without a deadline. */
-const inTime = async <A>(call: Promise<A>): Promise<A> => {
+const inTime = async (call: Promise<unknown>): Promise<unknown> => {
   const begun = performance.now()
   const result = await call
   expect(performance.now() - begun).toBeLessThan(25_000)
@@ -53,57 +55,39 @@ const inTime = async <A>(call: Promise<A>): Promise<A> => {
 describe("A call ends in time", () => {
   it("when the store does not load, and says that it did not answer", async () => {
     const { client, requests, stopped } = await stoppable()
-    requests.length = 0
-    stopped.load = true
+    stopped.part = "load"
     const error = { code: "store_failed", retryable: true, details: { reason: "unavailable" } }
-    for (const call of [
-      client.me(short),
-      client.login("oac_2", short),
-      client.report(report, short),
-      client.session()
-    ])
+    for (const call of [client.me(short), client.login("oac_2", short), client.report(report, short)])
       expect(await inTime(call)).toMatchObject({ ok: false, error })
+    expect(await inTime(client.session())).toMatchObject({ ok: false, error })
     expect(await inTime(client.logout(short))).toMatchObject({ ok: false, error: { retryable: true } })
     expect(requests).toEqual([])
   })
 
-  it("when the store does not save a login; a later one is saved", async () => {
+  it("when the store does not save a login, or does not clear; a later login is saved", async () => {
     const { client, stopped } = await stoppable()
-    stopped.save = true
+    stopped.part = "clear"
+    expect(await inTime(client.logout(short))).toMatchObject({ ok: false })
+    stopped.part = "save"
     expect(await inTime(client.login("oac_2", short))).toMatchObject({ error: { code: "timed_out" } })
-    stopped.save = false
+    delete stopped.part
     await expect.poll(async () => (await client.login("oac_2")).ok).toBe(true)
   })
 
-  it.each(["save", "probe", "release"] as const)(
-    "when the %s of a refresh hangs; a later call refreshes",
-    async (part) => {
-      const { answers, client, stopped } = await stoppable()
-      // The session of this client has expired: the service says so.
-      answers.me = () => {
-        delete answers.me
-        return new Response(
-          JSON.stringify({ error: { code: "unauthenticated", message: "m", hint: "h", retryable: false } }),
-          { status: 401 }
-        )
-      }
-      stopped[part] = true
-      const result = await inTime(client.me())
-      if (part !== "release") expect(result).toMatchObject({ ok: false })
-      stopped[part] = false
-      await expect.poll(async () => (await client.me()).ok).toBe(true)
-    }
-  )
-
-  it("when the store does not clear", async () => {
-    const { client, stopped } = await stoppable()
-    stopped.clear = true
-    expect(await inTime(client.logout(short))).toMatchObject({ ok: false })
+  it.each(["save", "probe", "release"] as const)("when the %s of a refresh hangs", async (part) => {
+    const { client, once, stopped } = await stoppable()
+    // The session of this client has expired: the service says so.
+    once("me", () => failure(401, "unauthenticated"))
+    stopped.part = part
+    const result = await inTime(client.me())
+    if (part !== "release") expect(result).toMatchObject({ ok: false })
+    delete stopped.part
+    await expect.poll(async () => (await client.me()).ok).toBe(true)
   })
 })
 
 describe("A call that waits for the lock", () => {
-  it("says so, also when it waits for a refresh that waits", async () => {
+  it("says so, also when it waits for a refresh that waits, and ends at once when it is aborted", async () => {
     const sessionStore = memorySessionStore()
     const { service } = await loggedIn({ sessionStore })
     const second = makeClient({ sessionStore, lock: heldLock }, service)
@@ -112,15 +96,10 @@ describe("A call that waits for the lock", () => {
     const later = { deadlineMilliseconds: 1_000 }
     const calls = [second.client.me(later), second.client.logout(later), second.client.login("oac_2", later)]
     const error = { code: "timed_out", requestId: null, hint: expect.stringContaining("lock") }
-    for (const call of calls) expect(await inTime<unknown>(call)).toMatchObject({ error })
+    for (const call of calls) expect(await inTime(call)).toMatchObject({ error })
+    const aborted = await second.client.login("oac_2", { signal: AbortSignal.timeout(20) })
+    expect(aborted).toMatchObject({ ok: false, error: { code: "aborted" } })
     expect(service.requests).toEqual([])
-  })
-
-  it("ends at once when it is aborted", async () => {
-    const { client, requests } = makeClient({ lock: heldLock })
-    const result = await client.login("oac_1", { signal: AbortSignal.timeout(20) })
-    expect(result).toMatchObject({ ok: false, error: { code: "aborted" } })
-    expect(requests).toEqual([])
   })
 
   it("releases a lock that is granted after the deadline", async () => {
@@ -129,67 +108,26 @@ describe("A call that waits for the lock", () => {
     await client.login("oac_1", { deadlineMilliseconds: 20 })
     await new Promise<void>((released) => open(async () => released()))
   })
-
-  it("logs in once the lock of a dead holder is granted after 15 s", async () => {
-    const { open, opened } = gate<() => Promise<void>>()
-    let asked = 0
-    const acquire = () => {
-      asked += 1
-      return opened
-    }
-    const { calls, client, pass } = makeClient({ lock: { acquire } })
-    const login = client.login("oac_1")
-    await expect.poll(() => asked).toBe(1)
-    pass(15_000)
-    open(() => Promise.resolve())
-    expect(await login).toMatchObject({ ok: true })
-    expect(calls()).toEqual(["login"])
-  })
 })
 
-describe("A login with a received session", () => {
-  /** A client of a disk that is full until the test says otherwise. */
-  const full = () => {
-    const disk = { isFull: true }
-    const sessionStore = storeWith(({ save }) => ({
-      save: (slot, session) => (disk.isFull ? Promise.reject(new Error("disk")) : save(slot, session))
-    }))
-    return { ...makeClient({ sessionStore }), disk }
-  }
+/** A client of a disk that is full until the test says otherwise. */
+const full = () => {
+  const disk = { isFull: true }
+  const sessionStore = storeWith(({ save }) => ({
+    save: (slot, session) => (disk.isFull ? Promise.reject(new Error("disk")) : save(slot, session))
+  }))
+  return { ...makeClient({ sessionStore }), disk }
+}
 
-  it("that cannot be saved names the fix; the same token then returns the same login", async () => {
-    const { calls, client, disk, keys } = full()
-    const hint = expect.stringMatching(/same token.*10 minutes/)
-    const error = { code: "store_failed", retryable: true, hint }
-    expect(await client.login("oac_1")).toMatchObject({ ok: false, error })
-    disk.isFull = false
-    expect(await client.login("oac_1")).toMatchObject({ ok: true })
-    expect(calls()).toEqual(["login", "login"])
-    expect(keys()[0]).toBe(keys()[1])
-  })
-
-  it("with a test public id names its key when the save fails", async () => {
-    const { client, disk, keys } = full()
-    const { error } = await client.login("si:deejay")
-    expect(error?.hint).toContain(`idempotencyKey ${keys()[0]}`)
-    disk.isFull = false
-    expect(await client.login("si:deejay", { idempotencyKey: keys()[0] ?? "" })).toMatchObject({ ok: true })
-    expect(new Set(keys()).size).toBe(1)
-  })
-
-  it("saves the session also when the call is aborted at that moment", async () => {
-    const controller = new AbortController()
-    const sessionStore = storeWith(({ save }) => ({
-      save: async (slot, session) => {
-        controller.abort()
-        await new Promise((resolve) => setImmediate(resolve))
-        return save(slot, session)
-      }
-    }))
-    const { client } = makeClient({ sessionStore })
-    await client.login("oac_1", { signal: controller.signal })
-    await waitFor(async () => expect(await client.session()).toMatchObject({ value: { org_id: "acme" } }))
-  })
+it("A received session that cannot be saved names the fix; the same token then returns the same login", async () => {
+  const { calls, client, disk, keys } = full()
+  const hint = expect.stringMatching(/same token.*10 minutes/)
+  const error = { code: "store_failed", retryable: true, hint }
+  expect(await client.login("oac_1")).toMatchObject({ ok: false, error })
+  disk.isFull = false
+  expect(await client.login("oac_1")).toMatchObject({ ok: true })
+  expect(calls()).toEqual(["login", "login"])
+  expect(keys()[0]).toBe(keys()[1])
 })
 
 describe("A report", () => {
@@ -221,17 +159,14 @@ describe("A report", () => {
   })
 })
 
-describe("A program that was suspended while another one broke its lock", () => {
-  it("does not clear the session of a later login at the end of its logout", async () => {
-    const sessionStore = memorySessionStore()
-    const first = await loggedIn({ sessionStore, lock: openLock })
-    const second = makeClient({ sessionStore, lock: openLock }, first.service)
-    const answer = first.hold("logout")
-    const logout = first.client.logout()
-    await expect.poll(() => first.calls().at(-1)).toBe("logout")
+it("A program whose lock was broken does not clear the session of a later login", async () => {
+  const sessionStore = memorySessionStore()
+  const first = await loggedIn({ sessionStore, lock: openLock })
+  const second = makeClient({ sessionStore, lock: openLock }, first.service)
+  first.answers.logout = async () => {
     await second.client.login("oac_2")
-    answer(new Response(null, { status: 204 }))
-    expect(await logout).toMatchObject({ ok: true, value: { revoked: true } })
-    expect(await second.client.session()).toMatchObject({ value: { org_id: "acme" } })
-  })
+    return new Response(null, { status: 204 })
+  }
+  expect(await first.client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
+  expect(await second.client.session()).toMatchObject({ value: { org_id: "acme" } })
 })

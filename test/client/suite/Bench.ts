@@ -1,5 +1,6 @@
-/** The commands of the core suite to its environment. Arguments and results are plain data, so that a page can send them. */
+/** The environment of the core suite. Arguments and results of its commands are plain data, so that a page can send them. */
 import type * as Client from "../../../client/index.ts"
+import type { Commands } from "../support/TestBench.ts"
 
 /** `after`: the server has acted, only its answer is lost or replaced. */
 export type FaultKind =
@@ -23,28 +24,6 @@ export interface FaultRule {
   /** Default 1. */
   readonly times?: number
   readonly milliseconds?: number
-}
-
-/** Name, arguments and result of every command. */
-export interface Commands {
-  /** A short-lived token. */
-  readonly slt: (actor?: string) => string
-  readonly testingKey: () => string
-  readonly fault: (rule: FaultRule) => void
-  readonly clear: (lane: string) => void
-  /** How many requests of a lane and path arrived at the proxy. */
-  readonly attempts: (lane: string, path: string) => number
-  /** One header of every such request. */
-  readonly headers: (lane: string, path: string, name: string) => ReadonlyArray<string | null>
-  /** Moves the clock of the server and the identity service. */
-  readonly advance: (milliseconds: number) => void
-  /** State of the family that a token belongs to, and how many of its refresh tokens were spent. */
-  readonly family: (token: string) => { readonly status: string; readonly rotations: number }
-  readonly revoke: (token: string) => void
-  /** Tings accepted under a key. */
-  readonly tings: (key: string) => number
-  /** How many rows of a table have this record id. */
-  readonly rows: (table: string, id: string) => number
 }
 
 export interface Bench {

@@ -35,60 +35,56 @@ let lanes = 0
 /** Milliseconds of a delayed request: longer than the attempts of the scenarios with delays, and than a test needs to do something meanwhile. */
 const delay = 2_600
 
-export interface Lane {
-  readonly name: string
-  readonly client: MusicClient
-  /** Moves this client's clocks. */
-  readonly pass: (milliseconds: number) => void
-  readonly stored: () => Promise<StoredSession | undefined>
-  readonly fault: (kind: FaultKind, path: string, times?: number) => Promise<void>
-  readonly clear: () => Promise<void>
-  readonly login: () => Promise<void>
-  /** Another client of the same store, lane and clock, as after a restart of the program. */
-  readonly restarted: (options?: Partial<PromiseClientOptions>) => MusicClient
-}
+/** Reached only by calls that fail for another reason than a slow machine. */
+export const patient = { deadlineMilliseconds: 120_000 }
 
-export const makeLane = (bench: Bench, kit: Kit, given: Partial<PromiseClientOptions> = {}): Lane => {
+export const makeLane = (bench: Bench, kit: Kit, given: Partial<PromiseClientOptions> = {}) => {
   lanes += 1
   const name = `lane-${lanes}-${kit.newIdempotencyKey().slice(0, 8)}`
   let offset = 0
-  let slot = ""
+  let saved = { slot: "", refresh_token: "" }
   const inner = given.sessionStore ?? (bench.page ? kit.webSessionStore() : kit.memorySessionStore())
-  const sessionStore = {
-    ...inner,
-    load: (asked: string) => {
-      slot = asked
-      return inner.load(asked)
-    }
-  }
   const options: PromiseClientOptions = {
     baseUrl: `${bench.base}/${name}`,
     source: "web",
     telemetry: false,
-    // Reached only by calls that fail for another reason than a slow machine.
-    deadlineMilliseconds: 120_000,
+    ...patient,
     random: () => 0,
     clock: { now: () => Date.now() + offset, monotonic: () => performance.now() + offset },
     ...given,
-    sessionStore
+    sessionStore: {
+      ...inner,
+      save: (slot, session, replaced) => {
+        saved = session
+        return inner.save(slot, session, replaced)
+      }
+    }
   }
-  const client = kit.createMusicClient(options)
+  const client: MusicClient = kit.createMusicClient(options)
   return {
     name,
     client,
-    pass: (milliseconds) => {
+    /** Moves this client's clocks. */
+    pass: (milliseconds: number) => {
       offset += milliseconds
     },
-    stored: async () => (await inner.load(slot)) as StoredSession | undefined,
-    fault: (kind, path, times = 1) =>
+    stored: async () => (await inner.load(saved.slot)) as StoredSession | undefined,
+    /** What the identity service knows of the session that was saved last. */
+    family: () => bench.command("family", saved.refresh_token),
+    revoke: () => bench.command("revoke", saved.refresh_token),
+    fault: (kind: FaultKind, path: string, times = 1) =>
       bench.command("fault", { lane: name, path, kind, times, milliseconds: delay }),
     clear: () => bench.command("clear", name),
+    attempts: (path: string) => bench.command("attempts", name, path),
+    headers: (path: string, header: string) => bench.command("headers", name, path, header),
     login: async () => {
       // A longer timeout than the client under test has, so that a busy machine does not start with many retries.
       const slowClient = kit.createMusicClient({ ...options, attemptMilliseconds: 60_000 })
       succeeded(await slowClient.login(await bench.command("slt")), "login")
     },
-    restarted: (more = {}) => kit.createMusicClient({ ...options, ...more })
+    /** Another client of the same store, lane and clock, as after a restart of the program. */
+    restarted: (more: Partial<PromiseClientOptions> = {}): MusicClient =>
+      kit.createMusicClient({ ...options, ...more })
   }
 }
 

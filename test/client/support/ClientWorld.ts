@@ -19,7 +19,6 @@ import { examples } from "../../../src/http/openapi/Examples.ts"
 
 /** Milliseconds after which the access tokens of the service have expired. */
 export const life = 1_800_000
-export const minute = 60_000
 
 export type Answer = () => Response | Promise<Response>
 export type Headers = Readonly<Record<string, string>>
@@ -42,6 +41,12 @@ export const pairOf = (generation: number, change: object = {}) => ({
   org_ids: ["acme"],
   testing_environment_id: null,
   ...change
+})
+
+/** The answer to a login. */
+export const loginOf = (generation: number, change: object = {}) => ({
+  ...pairOf(generation, change),
+  ting: { subscribed: true }
 })
 
 /** The answers to calls that change nothing, by the last part of their path. */
@@ -71,10 +76,6 @@ export const makeService = (first = 1) => {
   const answers: Record<string, Answer> = {}
   const requests: Array<RecordedRequest> = []
   let generation = first - 1
-  const nextPair = () => {
-    generation += 1
-    return pairOf(generation)
-  }
   const fetch: typeof globalThis.fetch = async (input, init) => {
     const path = new URL(String(input)).pathname
     const call = path.slice(path.lastIndexOf("/") + 1)
@@ -82,8 +83,9 @@ export const makeService = (first = 1) => {
     requests.push({ call, url: String(input), method, headers, body: String(init?.body ?? ""), init })
     const given = answers[call]
     if (given !== undefined) return given()
-    if (call === "login") return json({ ...nextPair(), ting: { subscribed: true } })
-    if (call === "refresh") return json(nextPair())
+    if (call === "login" || call === "refresh") generation += 1
+    if (call === "login") return json(loginOf(generation))
+    if (call === "refresh") return json(pairOf(generation))
     if (call === "logout" || call === "telemetry") return new Response(null, { status: 204 })
     return json(responses[call] ?? {})
   }
@@ -99,12 +101,6 @@ export const makeService = (first = 1) => {
         delete answers[call]
         return answer()
       }
-    },
-    /** Holds the answers to a call until the test lets them go. */
-    hold: (call: string) => {
-      const { open, opened } = gate<Response>()
-      answers[call] = () => opened
-      return open
     }
   }
 }
@@ -160,25 +156,17 @@ export interface Method {
   readonly run: (client: MusicClient, options?: RequestOptions) => Promise<Result<unknown>>
 }
 
-/** Every call that is a request and changes no session. */
-export const readers = {
+/** Every call that is a request. A refresh belongs to another call. */
+export const methods: Readonly<Record<string, Method>> = {
   me: { path: "me", run: (client, options) => client.me(options) },
   subscribe: { path: "subscription", run: (client, options) => client.subscribe(options) },
-  ting: {
-    path: "tings",
-    run: (client, options) => client.ting({ type: "t", key: "k", data: {} }, options)
-  },
+  ting: { path: "tings", run: (client, options) => client.ting({ type: "t", key: "k", data: {} }, options) },
   report: { path: "reports", run: (client, options) => client.report({ message: "m" }, options) },
   iam: { path: "iam", run: (client, options) => client.iam(options) },
   version: { path: "version", run: (client, options) => client.version(options) },
   healthz: { path: "healthz", run: (client, options) => client.healthz(options) },
   readyz: { path: "readyz", run: (client, options) => client.readyz(options) },
-  request: { path: "x", run: (client, options) => client.request("POST", "/x", options) }
-} satisfies Readonly<Record<string, Method>>
-
-/** And those that change one. A refresh belongs to a call: `refreshed` has its failure. */
-export const methods: Readonly<Record<string, Method>> = {
-  ...readers,
+  request: { path: "x", run: (client, options) => client.request("POST", "/x", options) },
   login: { path: "login", run: (client, options) => client.login("oac_2", options) },
   logout: { path: "logout", run: (client, options) => client.logout(options) }
 }

@@ -1,0 +1,282 @@
+/** When a session is refreshed, what callers get of a failed refresh, that no new pair is lost, and what `session` and `status` say. */
+import { describe, expect, it } from "vitest"
+import { memorySessionStore } from "../../../client/index.ts"
+import {
+  failure,
+  json,
+  life,
+  loggedIn,
+  loginOf,
+  makeClient,
+  makeService,
+  pairOf,
+  storeWith,
+  testingKey
+} from "../support/ClientWorld.ts"
+
+const second = 1_000
+const day = 86_400 * second
+
+/** The lifetime in seconds, a step of the wall clock, and time that passes on both clocks. */
+it.each<readonly [string, boolean, number, number, number]>([
+  ["a minute before its end", true, 1_800, 0, 1_741 * second],
+  ["no sooner", false, 1_800, 0, 1_739 * second],
+  ["in the last tenth of a short life", true, 100, 0, 91 * second],
+  ["no sooner in a short life", false, 100, 0, 89 * second],
+  ["also when the wall clock was set back", true, 1_800, -day, 1_790 * second],
+  ["not because the wall clock was set back", false, 1_800, -day, 0],
+  ["after the machine slept", true, 1_800, day, 0]
+])("An access token is refreshed %s (%s)", async (_, refreshes, expires_in, stepped, passed) => {
+  const { answers, calls, client, pass, requests, step } = makeClient()
+  answers.login = () => json(loginOf(1, { expires_in }))
+  await client.login("oac_1")
+  requests.length = 0
+  step(stepped)
+  pass(passed)
+  for (const _ of [1, 2]) expect(await client.me()).toMatchObject({ ok: true })
+  expect(calls()).toEqual(refreshes ? ["refresh", "me", "me"] : ["me", "me"])
+})
+
+it("Another program with the same store knows the age of a token; a time in the future is none", async () => {
+  const { again, calls, pass, requests, step } = await loggedIn({ sessionStore: memorySessionStore() })
+  await again().me()
+  pass(1_790 * second)
+  await again().me()
+  expect(calls()).toEqual(["me", "refresh", "me"])
+  requests.length = 0
+  step(-day)
+  await again().me()
+  expect(calls()).toEqual(["refresh", "me"])
+})
+
+describe("A refused refresh", () => {
+  /** A client whose token has expired, while the service limits refreshes. */
+  const limited = async (seconds: string, age = life) => {
+    const world = await loggedIn()
+    const { answers, pass } = world
+    answers.refresh = () => failure(429, "rate_limited", { "retry-after": seconds }, { retryable: true })
+    pass(age)
+    return world
+  }
+  const limitFor = (retryAfterSeconds: number) => ({
+    ok: false,
+    error: { code: "rate_limited", retryAfterSeconds }
+  })
+
+  it("is shared by all callers, and repeated after Retry-After, not before", async () => {
+    const { answers, calls, client, pass } = await limited("60")
+    const results = await Promise.all(Array.from({ length: 50 }, () => client.me()))
+    for (const result of results) expect(result).toMatchObject(limitFor(60))
+    pass(20 * second)
+    expect(await client.me()).toMatchObject(limitFor(40))
+    delete answers.refresh
+    // The limit ends 10 ms before the deadline of 30 s: the service would count the request, and its answer would be late.
+    pass(10_010)
+    expect(await client.me()).toMatchObject(limitFor(30))
+    expect(calls()).toEqual(["refresh"])
+    pass(30 * second)
+    expect(await client.me()).toMatchObject({ ok: true })
+    expect(calls()).toEqual(["refresh", "refresh", "me"])
+  })
+
+  it("is not repeated before Retry-After when it was early, and calls continue", async () => {
+    const { calls, client, pass } = await limited("45", life - 59 * second)
+    for (let count = 0; count < 6; count += 1) {
+      expect(await client.me()).toMatchObject({ ok: true })
+      pass(7 * second)
+    }
+    expect(calls().filter((call) => call === "refresh")).toHaveLength(1)
+  })
+
+  it("for another reason is not repeated for 5 s when it was early, and calls continue", async () => {
+    const { answers, calls, client, pass } = await loggedIn()
+    answers.refresh = () => new Response("<html>", { status: 401 })
+    pass(life - 30 * second)
+    for (const milliseconds of [0, 4_999, 1]) {
+      pass(milliseconds)
+      expect(await client.me()).toMatchObject({ ok: true })
+    }
+    expect(calls()).toEqual(["refresh", "me", "me", "refresh", "me"])
+  })
+
+  it("does not block a new login", async () => {
+    // Longer than the lifetime of the new token.
+    const { answers, calls, client, pass } = await limited("3600")
+    await client.me()
+    delete answers.refresh
+    expect(await client.login("oac_2")).toMatchObject({ ok: true })
+    pass(life)
+    expect(await client.me()).toMatchObject({ ok: true })
+    expect(calls()).toEqual(["refresh", "login", "refresh", "me"])
+  })
+
+  it("is repeated once for callers with a later deadline", async () => {
+    const { calls, client, once, pass } = await loggedIn()
+    once("refresh", () => {
+      pass(30 * second)
+      return failure(503, "dependency_unavailable", {}, { retryable: true })
+    })
+    pass(life)
+    const deadlines = [30_000, ...Array<number>(50).fill(90_000)]
+    const [first, ...others] = await Promise.all(
+      deadlines.map((deadlineMilliseconds) => client.me({ deadlineMilliseconds }))
+    )
+    expect(first).toMatchObject({ ok: false, error: { code: "dependency_unavailable" } })
+    for (const result of others) expect(result).toMatchObject({ ok: true })
+    expect(calls().filter((call) => call === "refresh")).toHaveLength(2)
+  })
+})
+
+describe("A new pair that cannot be saved", () => {
+  /** A client of a store whose parts can be broken, and of a service that rotates once and answers a repetition with 409. */
+  const breakable = async (probe: { readonly probe?: () => Promise<void> } = { probe: async () => {} }) => {
+    const broken = { save: false }
+    const disk = () => Promise.reject(new Error("disk"))
+    const inner = memorySessionStore()
+    const sessionStore = storeWith(
+      ({ save }) => ({
+        save: (slot, session) => (broken.save ? disk() : save(slot, session)),
+        ...probe
+      }),
+      inner
+    )
+    const world = await loggedIn({ sessionStore })
+    const asked = new Set<string | null>()
+    world.answers.refresh = () => {
+      const key = world.keys().at(-1) ?? null
+      if (asked.has(key)) return failure(409, "idempotency_response_expired")
+      asked.add(key)
+      return json(pairOf(asked.size + 10))
+    }
+    return { ...world, broken, inner }
+  }
+  const storeFailed = { ok: false, error: { code: "store_failed" } }
+
+  it("is kept after an early refresh, and saved as soon as the store works again", async () => {
+    const { broken, calls, client, pass } = await breakable()
+    pass(life - 30 * second)
+    broken.save = true
+    expect(await client.me()).toMatchObject({ ok: true })
+    pass(660 * second)
+    expect(await client.me()).toMatchObject(storeFailed)
+    broken.save = false
+    expect(await client.me()).toMatchObject({ ok: true })
+    expect(calls()).toEqual(["refresh", "me", "me"])
+  })
+
+  it("is dropped when another client has saved a session since", async () => {
+    const { broken, calls, client, inner, pass, requests } = await breakable()
+    pass(life)
+    broken.save = true
+    await client.me()
+    broken.save = false
+    const other = makeClient({ sessionStore: inner }, makeService(100))
+    other.pass(life)
+    await other.client.login("oac_2")
+    requests.length = 0
+    expect(await client.me()).toMatchObject({ ok: true })
+    expect(calls()).toEqual(["me"])
+    expect(requests[0]?.headers.get("authorization")).toBe("Bearer oat_100")
+  })
+
+  it("is prevented by the probe of the store: no rotation begins", async () => {
+    const { broken, calls, client, pass } = await breakable({})
+    broken.save = true
+    pass(life)
+    expect(await client.me()).toMatchObject(storeFailed)
+    expect(calls()).toEqual([])
+    broken.save = false
+    expect(await client.me()).toMatchObject({ ok: true })
+    expect(calls()).toEqual(["refresh", "me"])
+  })
+})
+
+const loggedOut = (reason: string) => ({ state: "logged_out", reason })
+
+it("session() says when the access token ends, and a later end after a refresh", async () => {
+  let now = Date.parse("2026-11-22T08:00:00Z")
+  const { client } = makeClient({ clock: { now: () => now, monotonic: () => now } })
+  expect(await client.login("oac_1")).toMatchObject({ value: { expires_at: "2026-11-22T08:30:00.000Z" } })
+  now += life
+  await client.me()
+  expect(await client.session()).toMatchObject({ value: { expires_at: "2026-11-22T09:00:00.000Z" } })
+})
+
+describe("status()", () => {
+  it.each([
+    [401, "unauthenticated", "revoked"],
+    [409, "idempotency_response_expired", "lost"]
+  ])("says after %i %s that the session is over, once for all callers", async (status, code, reason) => {
+    const sessionStore = memorySessionStore()
+    const { answers, client, events, pass } = await loggedIn({ sessionStore })
+    answers.refresh = () => failure(status, code)
+    pass(life)
+    const error = { code: "logged_out", details: { reason }, hint: expect.stringContaining("og in") }
+    for (const result of await Promise.all([client.me(), client.me()]))
+      expect(result).toMatchObject({ ok: false, error })
+    expect(events.filter(({ type }) => type === "logged_out")).toMatchObject([{ reason }])
+    for (const _ of [1, 2]) expect(await client.status()).toEqual(loggedOut(reason))
+    // A client that did not see the end knows only that there is no session.
+    const second = makeClient({ sessionStore })
+    expect(await second.client.status()).toEqual(loggedOut("not_logged_in"))
+    await second.client.login("oac_2")
+    expect(await client.session()).toMatchObject({ value: { org_id: "acme" } })
+    await second.client.logout()
+    expect(await client.status()).toEqual(loggedOut("not_logged_in"))
+  })
+
+  it("says that new tokens are refused while the session stays, and unknown during an outage", async () => {
+    const { answers, client, events } = await loggedIn()
+    answers.me = () => failure(401, "unauthenticated")
+    for (const _ of [1, 2]) expect(await client.status()).toEqual(loggedOut("refused"))
+    expect(events.filter(({ type }) => type === "logged_out")).toMatchObject([{ reason: "refused" }])
+    expect(await client.session()).toMatchObject({ value: { org_id: "acme" } })
+    answers.me = () => failure(503, "dependency_unavailable", { "retry-after": "60" })
+    const error = { code: "dependency_unavailable", retryAfterSeconds: 60 }
+    expect(await client.status()).toMatchObject({ state: "unknown", error })
+    delete answers.me
+    expect(await client.status()).toMatchObject({ state: "authenticated" })
+  })
+})
+
+it("A client of a testing plane takes none of production from the service", async () => {
+  const { client } = makeClient({ testingKey })
+  const error = { code: "unexpected_answer", details: { reason: "other_plane" } }
+  expect(await client.login("si:deejay")).toMatchObject({ ok: false, error })
+  expect(await client.session()).toMatchObject({ ok: true, value: null })
+})
+
+describe("The key of a ting", () => {
+  it.each([
+    ["trigger/7", "si:deejay/trigger/7"],
+    ["si:deejay/trigger/7", "si:deejay/trigger/7"],
+    // The service refuses another's key.
+    ["si:other/trigger", "si:other/trigger"],
+    ["c:bob/trigger", "c:bob/trigger"],
+    ["si:x/trigger", "si:deejay/si:x/trigger"],
+    ["", ""],
+    [7, 7]
+  ])("%j is sent as %j", async (key, sent) => {
+    const { client, requests } = await loggedIn()
+    await client.ting({ type: "t", key: key as string, data: {} })
+    expect(JSON.parse(requests[0]?.body ?? "").key).toEqual(sent)
+  })
+
+  it("follows the actor of a session that another program replaced during the call", async () => {
+    const sessionStore = memorySessionStore()
+    const { client, once, requests } = await loggedIn({ sessionStore })
+    const other = makeClient({ sessionStore })
+    const actor = { type: "silicon", public_id: "si:other" }
+    other.answers.login = () => json(loginOf(50, { actor }))
+    once("tings", async () => {
+      await other.client.login("oac_2")
+      return failure(401, "unauthenticated")
+    })
+    expect(await client.ting({ type: "t", key: "x", data: {} })).toMatchObject({ ok: true })
+    const sent = requests.map(({ body, headers }) => [headers.get("authorization"), JSON.parse(body).key])
+    expect(sent).toEqual([
+      ["Bearer oat_1", "si:deejay/x"],
+      ["Bearer oat_50", "si:other/x"]
+    ])
+  })
+})
