@@ -1,31 +1,7 @@
 /** Crash points and how each is provoked. A write of the store that is missing here fails a test. */
 import type { DeliveryUpdate } from "../../src/services/Store.ts"
-import type { Random } from "./Random.ts"
-
-/** How a run reaches a crash point; see Provocations.ts. */
-export type Provocation =
-  | "login"
-  | "report"
-  | "telemetry"
-  | "webhook"
-  | "start"
-  | "revoked grant"
-  | "new plane"
-  | "slow tracker"
-  | "limited tracker"
-  | "lost answer"
-  | "invalid report"
-  | "tables down"
-  | "two issues"
-  | "stop with a report"
-  | "stop with telemetry"
-  | "executed at IAM"
-  | "executed at Ting"
-  | "executed at the tracker"
-  | "executed at the tables"
-  | "retry by an operator"
-  | "discard by an operator"
-  | `call ${string}`
+import type { Random } from "../world/Arbitraries.ts"
+import type { Provocation } from "./Provocations.ts"
 
 export interface Point {
   /** Passed to the process, and part of a failure's message. */
@@ -145,8 +121,10 @@ export const splitRandomly = (
   random: Random,
   hands: number
 ): ReadonlyArray<ReadonlyArray<Point>> => {
-  const shuffled = random.shuffled(points)
+  const shuffled = points
+    .map((point) => ({ point, rank: random.next() }))
+    .sort((one, other) => one.rank - other.rank)
   return Array.from({ length: hands }, (_, hand) =>
-    shuffled.filter((_point, index) => index % hands === hand)
+    shuffled.filter((_point, index) => index % hands === hand).map(({ point }) => point)
   )
 }

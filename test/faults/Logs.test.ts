@@ -1,16 +1,13 @@
 /** The log of the real process: its lines, and targets that do not take them. */
 import { execFileSync } from "node:child_process"
-import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import { beforeAll, describe, expect } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
-import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
-import { folder } from "../layers/store/Stores.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
-import { freePort, root, start } from "../support/Process.ts"
+import { environmentOf, freePort, killedWithScope, root, start, upstreams, urlOf } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
-import { environmentOf, killedWithScope } from "./Processes.ts"
+import { newPath } from "./Databases.ts"
 
 beforeAll(() => {
   execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
@@ -28,8 +25,7 @@ const startServer = (entry: Entry, environment: Readonly<Record<string, string>>
 
 const settings = (more: Readonly<Record<string, string>>) =>
   Effect.gen(function* () {
-    const world = yield* startUpstreams(() => Date.now())
-    return { ...environmentOf(world), MUSIC_DATABASE_PATH: join(yield* folder, "music.sqlite"), ...more }
+    return { ...environmentOf(yield* upstreams), MUSIC_DATABASE_PATH: yield* newPath, ...more }
   })
 
 describe.concurrent("The log of a server", () => {
@@ -40,10 +36,10 @@ describe.concurrent("The log of a server", () => {
         MUSIC_TRUSTED_PROXIES: "127.0.0.1",
         MUSIC_LOG_CLIENT_ADDRESS: "on"
       })
-      const { child, ended, output, says } = yield* startServer(entry, environment)
-      const [, base = ""] = yield* Effect.promise(() => says(/"Listening".*?"url":"(http:[^"]+)"/))
-      yield* call(`${base}/healthz`)
-      yield* call(`${base}/readyz`)
+      const server = yield* startServer(entry, environment)
+      const { child, ended, output } = server
+      const base = yield* Effect.promise(() => urlOf(server))
+      for (const probe of ["healthz", "readyz"]) yield* call(`${base}/${probe}`)
       yield* call(`${base}/api/v1/version`, { headers: { "x-forwarded-for": "203.0.113.7" } })
       const signal = entry === "serve" ? "SIGHUP" : "SIGTERM"
       child.kill(signal)

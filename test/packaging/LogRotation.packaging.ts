@@ -6,14 +6,12 @@ import { assert, beforeAll, describe } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
-import { bundleBefore, environmentOf, startProcess, stop } from "../faults/Processes.ts"
-import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { folder } from "../layers/store/Stores.ts"
-import { freePort, root } from "../support/Process.ts"
 import { requireProgram } from "../support/Programs.ts"
 import { awaited } from "../support/Waiting.ts"
+import { bundleBefore, environmentOf, freePort, root, startProcess, stop, upstreams } from "../world/Fleet.ts"
 
-bundleBefore()
+beforeAll(bundleBefore)
 
 const example = readFileSync(join(root, "ops/logrotate/music-backend"), "utf8")
 
@@ -27,7 +25,7 @@ describe("A log that is appended to a file", () => {
   it.scopedLive("continues at the beginning of the emptied file", function* () {
     const place = yield* folder
     const file = join(place, "server.log")
-    const world = yield* startUpstreams(() => Date.now())
+    const world = yield* upstreams
     const port = yield* Effect.promise(freePort)
     const environment = {
       ...environmentOf(world),

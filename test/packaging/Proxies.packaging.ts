@@ -7,13 +7,13 @@ import * as Effect from "effect/Effect"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { settings } from "../../src/layers/settings/SettingsTable.ts"
 import { bodyLimits } from "../../src/schema/BodyLimits.ts"
-import { bundleBefore, serve } from "../faults/Processes.ts"
+import { bundleBefore, serve } from "../world/Fleet.ts"
 import { folder } from "../layers/store/Stores.ts"
 import { requireProgram } from "../support/Programs.ts"
 import { eventually } from "../support/Waiting.ts"
 import { type Answer, ask, askPlainly, proxies, type Sent, startProxy } from "./Proxies.ts"
 
-bundleBefore()
+beforeAll(bundleBefore)
 
 const codeOf = ({ body }: Answer): string | undefined => /^\{"error":\{"code":"(\w+)"/.exec(body)?.[1]
 
