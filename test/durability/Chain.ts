@@ -53,7 +53,6 @@ export const playChain = async (parts: {
   }
   const scene: Scene = {
     world,
-    database,
     load,
     instance: () => current ?? live(""),
     refusing: () => {

@@ -123,42 +123,23 @@ const watchPostgres = async (): Promise<void> => {
 export const watchDrivers = async (): Promise<void> =>
   process.env.MUSIC_DATABASE_URL === undefined ? watchSqlite() : await watchPostgres()
 
-/** What an instance tells of its leases. */
-export interface Diary {
-  readonly owner: (owner: string) => void
-  readonly delivered: () => void
-}
-
+/** Tells the names under which the instance takes leases. */
 export const watchedStore =
-  ({ delivered, owner }: Diary) =>
+  (tell: (owner: string) => void) =>
   <E, R>(store: Layer.Layer<Store, E, R>): Layer.Layer<Store, E, R> =>
     Layer.map(store, (context) => {
       const service = Context.get(context, Store)
       const { deliveries, spool } = service
-      const leased = <Request extends { readonly owner: string }, A>(lease: (request: Request) => A) => {
-        return (request: Request): A => {
-          owner(request.owner)
+      const told =
+        <Request extends { readonly owner: string }, A>(lease: (request: Request) => A) =>
+        (request: Request): A => {
+          tell(request.owner)
           return lease(request)
         }
-      }
       return Context.add(context, Store, {
         ...service,
-        deliveries: {
-          ...deliveries,
-          lease: leased(deliveries.lease),
-          update: (id, fence, update) =>
-            Effect.tap(deliveries.update(id, fence, update), (isHeld) =>
-              Effect.sync(() => isHeld && update._tag === "Delivered" && delivered())
-            )
-        },
-        spool: {
-          ...spool,
-          lease: leased(spool.lease),
-          settle: (result) =>
-            Effect.tap(spool.settle(result), () =>
-              Effect.sync(() => result.delivered.length + result.duplicates.length > 0 && delivered())
-            )
-        }
+        deliveries: { ...deliveries, lease: told(deliveries.lease) },
+        spool: { ...spool, lease: told(spool.lease) }
       })
     })
 

@@ -56,10 +56,9 @@ const control = Layer.effectDiscard(
   })
 )
 
-const diary = { owner: (owner: string) => report({ owner }), delivered: () => report({ delivered: true }) }
 const watched = {
   ...parts,
-  store: Layer.provideMerge(control, watchedStore(diary)(parts.store)),
+  store: Layer.provideMerge(control, watchedStore((owner) => report({ owner }))(parts.store)),
   tracker: watchedTracker(parts.tracker),
   delivery: deliveryWith(options.bounds ?? {})
 }

@@ -21,8 +21,6 @@ export interface Instance {
   readonly log: () => string
   /** Names under which it holds leases. */
   readonly owners: ReadonlySet<string>
-  /** Times of its deliveries by `performance.now()`. */
-  readonly deliveries: ReadonlyArray<number>
   /** Calls a method of its store. Never resolves when the instance dies. */
   readonly call: (method: string, ...parameters: ReadonlyArray<unknown>) => Promise<unknown>
   /** Ends it and caches its compiled code for the next instances. */
@@ -31,10 +29,9 @@ export interface Instance {
   readonly stop: () => void
 }
 
-/** From an instance: a name under which it takes leases, a delivery that was made now, the answer to a call. */
+/** From an instance: a name under which it takes leases, or the answer to a call. */
 export interface Told {
   readonly owner?: string
-  readonly delivered?: true
   readonly id?: number
   readonly result?: unknown
   readonly error?: string
@@ -83,12 +80,10 @@ export const startInstance = (
   const ask = (message: object) => child.send(message, () => undefined)
 
   const owners = new Set<string>()
-  const deliveries: Array<number> = []
   const answers = new Map<number, (message: Told) => void>()
   let calls = 0
   child.on("message", (message: Told) => {
     if (message.owner !== undefined) owners.add(message.owner)
-    if (message.delivered) deliveries.push(performance.now())
     if (message.id !== undefined) answers.get(message.id)?.(message)
   })
   return {
@@ -97,7 +92,6 @@ export const startInstance = (
     isDead: () => child.exitCode !== null || child.signalCode !== null,
     log: () => output().slice(-1_500),
     owners,
-    deliveries,
     call: (method, ...parameters) =>
       new Promise((resolve, reject) => {
         calls += 1

@@ -11,24 +11,10 @@ export interface Point {
 
 /** Methods of the store that only read. All others write. */
 export const reads: ReadonlySet<string> = new Set([
-  "recipients.isActive",
-  "loginOutcomes.find",
-  "sessionDigests.find",
-  "reports.find",
-  "reports.knowsKey",
-  "reports.storedBytes",
-  "spool.counts",
-  "planes.findByKeyDigest",
-  "deliveries.nextDueAt",
-  "deliveries.find",
-  "deliveries.counts",
-  "deliveries.oldestOpen",
-  "destinations.find",
-  "backups.last",
-  "destinations.pauses",
-  "destinations.writesFullUntil",
-  "usage.size",
-  "usage.pool"
+  ...["recipients.isActive", "loginOutcomes.find", "sessionDigests.find", "planes.findByKeyDigest"],
+  ...["reports.find", "reports.knowsKey", "reports.storedBytes", "spool.counts", "backups.last"],
+  ...["deliveries.nextDueAt", "deliveries.find", "deliveries.counts", "deliveries.oldestOpen"],
+  ...["destinations.find", "destinations.pauses", "destinations.writesFullUntil", "usage.size", "usage.pool"]
 ])
 
 const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
@@ -39,23 +25,34 @@ const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
   Failed: "invalid report"
 }
 
+/** Writes that no request causes at once: the parent calls them. */
+const called = [
+  ...["sessionDigests.nameActor", "sessionDigests.forgetToken", "sessionDigests.forgetLogin"],
+  ...[
+    "deliveries.retry",
+    "deliveries.discard",
+    "spool.expire",
+    "destinations.resumeTracker",
+    "iamCalls.leave",
+    "retention.reports"
+  ],
+  ...["retention.anonymousReports", "retention.webhooks", "retention.deliveries", "retention.recipients"],
+  ...["retention.loginOutcomes", "retention.sessionDigests", "retention.refusals"]
+]
+
 /** Methods that write; `deliveries.update` once for each kind of update. */
 export const writes: Readonly<Record<string, Provocation>> = {
   "recipients.activate": "login",
   "recipients.deactivate": "revoked grant",
   "loginOutcomes.record": "login",
   "sessionDigests.remember": "login",
-  "sessionDigests.nameActor": "call sessionDigests.nameActor",
-  "sessionDigests.forgetToken": "call sessionDigests.forgetToken",
-  "sessionDigests.forgetLogin": "call sessionDigests.forgetLogin",
   "reports.admit": "report",
   "webhooks.receive": "webhook",
   "spool.offer": "telemetry",
   "spool.lease": "telemetry",
   "spool.settle": "telemetry",
   "spool.release": "tables down",
-  // Both are done by one call, in transactions of their own.
-  "spool.expire": "call spool.expire",
+  // Done by one call, in a transaction of its own.
   "spool.forget": "call spool.expire",
   "planes.remember": "new plane",
   "deliveries.lease": "report",
@@ -63,22 +60,11 @@ export const writes: Readonly<Record<string, Provocation>> = {
   ...Object.fromEntries(
     Object.entries(updates).map(([update, provocation]) => [`deliveries.update:${update}`, provocation])
   ),
-  "deliveries.retry": "retry by an operator",
-  "deliveries.discard": "discard by an operator",
   "destinations.failed": "limited tracker",
   "destinations.answered": "report",
   "destinations.reserveWrite": "report",
-  "destinations.resumeTracker": "call destinations.resumeTracker",
-  "iamCalls.leave": "call iamCalls.leave",
   "iamCalls.take": "start",
-  "retention.reports": "call retention.reports",
-  "retention.anonymousReports": "call retention.anonymousReports",
-  "retention.webhooks": "call retention.webhooks",
-  "retention.deliveries": "call retention.deliveries",
-  "retention.recipients": "call retention.recipients",
-  "retention.loginOutcomes": "call retention.loginOutcomes",
-  "retention.sessionDigests": "call retention.sessionDigests",
-  "retention.refusals": "call retention.refusals"
+  ...Object.fromEntries(called.map((method): [string, Provocation] => [method, `call ${method}`]))
 }
 
 /** Before the first statement of the write, before its commit, and after the commit before the caller gets the result. */
@@ -88,12 +74,12 @@ const inTransactions = (method: string, provocation: Provocation): ReadonlyArray
   moments.map((moment) => ({ name: `${method} ${moment}`, provocation }))
 
 /** Calls of upstreams that are not already enclosed by two writes of the store, as a filing and a shipment are. */
-const aroundCalls: ReadonlyArray<Point> = [
-  { name: "tracker.findByMarker before", provocation: "lost answer" },
-  { name: "tracker.findByMarker after", provocation: "lost answer" },
-  { name: "tracker.closeDuplicate before", provocation: "two issues" },
-  { name: "tracker.closeDuplicate after", provocation: "two issues" }
-]
+const aroundCalls: ReadonlyArray<Point> = ["before", "after"].flatMap(
+  (moment): ReadonlyArray<Point> => [
+    { name: `tracker.findByMarker ${moment}`, provocation: "lost answer" },
+    { name: `tracker.closeDuplicate ${moment}`, provocation: "two issues" }
+  ]
+)
 
 /** The upstream has executed the request and not answered yet. The parent kills the process, because only it can observe that. */
 const executed: ReadonlyArray<Point> = (

@@ -3,7 +3,6 @@ import { repositoryName } from "../../sandbox/SimulatedUpstreams.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { failures, secondaryLimit, type TrackerFailure } from "../../sandbox/upstreams/tracker/Failures.ts"
 import { type Simulators, until } from "../world/Fleet.ts"
-import { type TestDatabase, text } from "./Databases.ts"
 import type { Instance } from "./Instances.ts"
 import type { Load, Story } from "./Load.ts"
 
@@ -12,7 +11,6 @@ export const ingestPath = "/api/ingest"
 
 export interface Scene {
   readonly world: Simulators
-  readonly database: TestDatabase
   readonly load: Load
   /** The running instance. */
   readonly instance: () => Instance
@@ -23,44 +21,6 @@ export interface Scene {
 /** Fails the next filing; comments are posted under other paths. */
 const failFiling = ({ tracker }: Simulators, failure: TrackerFailure): void =>
   tracker.fail({ ...filings, fault: failures[failure] })
-
-const notWanted = "not wanted"
-
-/** An operator's call about a failed delivery, until it is carried out: the process may die during it. */
-const operate = async (
-  { database, instance, load, refusing, world }: Scene,
-  method: string,
-  isDone: (delivery: { readonly state: string; readonly failure: string }) => boolean,
-  ...more: ReadonlyArray<unknown>
-) => {
-  const readFailed = async () => {
-    const [row] = await database.rows(
-      `SELECT id FROM deliveries WHERE state = 'failed' AND last_failure <> '${notWanted}' LIMIT 1`
-    )
-    return text(row?.id)
-  }
-  failFiling(world, "spammed")
-  refusing()
-  await load.report()
-  // Another report may have received the refusal, and another operator may have handled it.
-  const id = await until("a report failed", async () => (await readFailed()) !== "").then(
-    readFailed,
-    () => ""
-  )
-  if (id === "") return
-  const done = async () => {
-    const [row] = await database.rows(`SELECT state, last_failure FROM deliveries WHERE id = '${id}'`)
-    return isDone({ state: text(row?.state), failure: text(row?.last_failure) })
-  }
-  const attempt = async () => {
-    if (await done()) return true
-    const current = instance()
-    if ((await current.ready) === undefined) return false
-    await Promise.race([current.call(method, id, Date.now(), ...more), current.died])
-    return done()
-  }
-  await until("an operator's call was carried out", attempt, { every: 100, within: 120_000 })
-}
 
 /** Ends the instance once the upstream's counter rises, before the upstream answers. */
 const endWhen = async (
@@ -174,13 +134,7 @@ const acts = {
     "telemetry",
     ({ tables }) => tables.fail({ path: ingestPath, fault: hang }),
     ({ tables }) => tables.received().batches
-  ),
-  "retry by an operator": {
-    beside: (scene) => operate(scene, "deliveries.retry", ({ state }) => state !== "failed")
-  },
-  "discard by an operator": {
-    beside: (scene) => operate(scene, "deliveries.discard", ({ failure }) => failure === notWanted, notWanted)
-  }
+  )
 } satisfies Readonly<Record<string, Act>>
 
 /** How a run reaches a crash point: by an act, or by a call of a method of the store. */
@@ -188,6 +142,8 @@ export type Provocation = keyof typeof acts | `call ${string}`
 
 /** Parameters that concern no row; for most removals a bound: nothing in a run is that old. */
 const harmless: Readonly<Record<string, ReadonlyArray<unknown>>> = {
+  "deliveries.retry": ["no delivery", 1],
+  "deliveries.discard": ["no delivery", 1, "not wanted"],
   "spool.expire": [{ acceptedBefore: 1, deliveredBefore: 1, deliveredAtMost: 1_000_000 }],
   "iamCalls.leave": ["no process", []],
   "sessionDigests.nameActor": ["no login", "no actor"]

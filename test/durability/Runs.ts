@@ -42,15 +42,20 @@ export interface RunOptions {
   readonly seconds?: number
 }
 
-/** Kills at every crash point, on both databases. */
-const crash = async ({ file, server }: Prepared, { log = () => undefined, seed }: RunOptions) => {
-  const chains = [sqliteDatabase, () => postgresDatabase(server)].flatMap((open, index) =>
+/** Kills at every crash point, on both databases or, in a slice, on one of them. */
+const crash = async (
+  { file, server }: Prepared,
+  { log = () => undefined, seed }: RunOptions,
+  isSlice: boolean
+) => {
+  const chains = [sqliteDatabase, () => postgresDatabase(server)].flatMap((open, index) => {
+    const points = running.filter((_, at) => !isSlice || (at + seed) % 2 === index)
     // A different order on each database.
-    splitRandomly(running, seeded(seed + index * 1_000), hands).map((hand, at) => ({
+    return splitRandomly(points, seeded(seed + index * 1_000), hands).map((hand, at) => ({
       open,
       points: at === 0 ? [...migrating, ...hand] : hand
     }))
-  )
+  })
   const played = await Promise.all(
     chains.map(async ({ open, points }) => {
       const database = await open()
@@ -62,7 +67,7 @@ const crash = async ({ file, server }: Prepared, { log = () => undefined, seed }
     })
   )
   const sum = (name: string) => played.reduce((total, { figures }) => total + (figures[name] ?? 0), 0)
-  const places = 2 * (running.length + migrating.length)
+  const places = chains.reduce((total, { points }) => total + points.length, 0)
   const broken = played.flatMap((one) => one.broken)
   if (sum("crashes") !== places) broken.push(`${sum("crashes")} processes died at ${places} places`)
   return {
@@ -82,7 +87,11 @@ const storm = async ({ file, server }: Prepared, options: RunOptions): Promise<V
   }
 }
 
-const parts = { crashes: crash, storm } as const
+const parts = {
+  slice: (prepared: Prepared, options: RunOptions) => crash(prepared, options, true),
+  crashes: (prepared: Prepared, options: RunOptions) => crash(prepared, options, false),
+  storm
+} as const
 export type Part = keyof typeof parts
 
 /** Verdicts; a failure names its seed and places. */

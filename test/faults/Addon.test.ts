@@ -76,8 +76,6 @@ describe.concurrent("Without SQLite's addon", () => {
     writeFileSync(path, "")
     for (const [folder, code, entry, ...args] of [
       [without, "ERR_MODULE_NOT_FOUND", "dist/main.js"],
-      [without, "ERR_MODULE_NOT_FOUND", "dist/cli.js", "backup", "copy"],
-      [broken, "ERR_DLOPEN_FAILED", "dist/cli.js", "serve"],
       [broken, "ERR_DLOPEN_FAILED", "dist/cli.js", "migrate"]
     ] as const) {
       const ended = yield* run(join(folder, entry), args, environment)

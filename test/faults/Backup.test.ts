@@ -6,19 +6,12 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { assert, beforeAll, describe } from "vitest"
 import { run } from "../cli/Harness.ts"
-import {
-  postgres,
-  rawClient,
-  rawQuery,
-  sampleEntry,
-  sampleReport,
-  withStore
-} from "../layers/store/Stores.ts"
+import { rawClient, rawQuery, sampleEntry, withStore } from "../layers/store/Stores.ts"
 import { eventually } from "../support/Waiting.ts"
-import { bundleBefore, kill, root, serve, start, upstreams } from "../world/Fleet.ts"
+import { bundleBefore, kill, root, serve, start } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { garble, newPath, scalar, spoolLawHolds } from "./Databases.ts"
-import { issues, telemetry } from "./Server.ts"
+import { telemetry } from "./Server.ts"
 
 beforeAll(bundleBefore)
 
@@ -198,64 +191,4 @@ describe("A restore", () => {
       assert.strictEqual(yield* waitingIn(damaged), 3)
     }
   )
-})
-
-describe("A waiting report in a backup that is restored", () => {
-  it.scopedLive.each([
-    { name: "was filed since: is found, and not filed again", isFiled: true, searches: 1 },
-    { name: "was not filed since: is filed after all searches", isFiled: false, searches: 2 }
-  ])("$name", function* ({ isFiled, searches }) {
-    const path = yield* newPath
-    const admitted = sampleReport({ createdAt: Date.now() - 20 * 60_000 })
-    yield* withStore(path, ({ reports }) => reports.admit(admitted, true))
-    yield* done(path, "backup", `${path}.backup`)
-    const world = yield* upstreams
-    /** Serves until the report is delivered. */
-    const serveOnce = Effect.scoped(
-      Effect.gen(function* () {
-        const { server } = yield* serve(
-          { MUSIC_DATABASE_PATH: path, MUSIC_TRACKER_RECONCILE_SECONDS: "1,2" },
-          { world }
-        )
-        yield* Effect.promise(() => server.says(/Report filed/))
-      })
-    )
-    if (isFiled) yield* serveOnce
-    yield* done(path, "restore", `${path}.backup`, "--overwrite")
-    yield* serveOnce
-    assert.strictEqual(issues({ world }), 1)
-    const asked = world.tracker.seen.filter(({ method, path }) => method === "GET" && /issues$/.test(path))
-    assert.isAtLeast(asked.length, searches)
-    const kinds = yield* rawQuery(path, "SELECT kind || ' ' || state AS kind FROM deliveries ORDER BY kind")
-    deepStrictEqual(
-      kinds.map(({ kind }) => kind),
-      isFiled ? ["report delivered"] : ["report delivered", "sweep waiting"]
-    )
-  })
-})
-
-describe("The restore command for PostgreSQL", () => {
-  /** Tables of the second version, as its dump has them. */
-  const dump = readFileSync(new URL("../layers/store/migrations/fixtures/0002.sql", import.meta.url), "utf8")
-    .replaceAll(/^--.*$/gm, "")
-    .split(/;$/m)
-    .filter((statement) => /^\s*CREATE|INSERT INTO (?:"?migrations|reports|deliveries)/.test(statement))
-    .join(";\n")
-    .replace("created_at datetime", "created_at TIMESTAMP WITH TIME ZONE")
-    .replace("sequence INTEGER PRIMARY KEY", "sequence BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
-
-  it.scopedLive("empties the database first, so that no newer table prevents the next upgrade", function* () {
-    const url = yield* postgres.emptyPath
-    yield* Effect.scoped(postgres.openStore(url))
-    yield* postgres.rawQuery(url, "CREATE TABLE of_a_later_version (id TEXT NOT NULL PRIMARY KEY)")
-    const { err, out } = yield* run(["restore", "music.dump"], { MUSIC_DATABASE_URL: url })
-    const emptying = Array.from((err + out).matchAll(/--command='([^']*)'/g), ([, statement]) => statement)
-    assert.isAtLeast(emptying.length, 1)
-    yield* postgres.rawQuery(url, `${emptying.join(";\n")};\n${dump}`)
-    deepStrictEqual(yield* postgres.rawQuery(url, "SELECT to_regclass('of_a_later_version') AS later"), [
-      { later: null }
-    ])
-    const store = yield* postgres.openStore(url)
-    yield* store.check
-  })
 })

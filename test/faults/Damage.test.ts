@@ -10,19 +10,9 @@ import { awaited, eventually } from "../support/Waiting.ts"
 import { bundleBefore, environmentOf, freePort, serve, stop } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { garble, newPath, readFromSqlite } from "./Databases.ts"
-import {
-  away,
-  expectRound,
-  filed,
-  keptWhole,
-  shipped,
-  signIn,
-  type Target,
-  telemetry,
-  untilReady,
-  unwritable,
-  webhook
-} from "./Server.ts"
+import * as Server from "./Server.ts"
+
+const { expectRound, filed, keptWhole, shipped, signIn, telemetry, untilReady, webhook } = Server
 
 beforeAll(bundleBefore)
 
@@ -36,7 +26,7 @@ const place = Effect.gen(function* () {
     MUSIC_ADMIN_BIND: `127.0.0.1:${adminPort}`
   }
   const metrics = Effect.map(scrape(`http://127.0.0.1:${adminPort}`), parse)
-  const check = ({ world }: Target) => run(["check"], { ...environmentOf(world), ...environment })
+  const check = ({ world }: Server.Target) => run(["check"], { ...environmentOf(world), ...environment })
   return { environment, path, metrics, check }
 })
 const failedServer = /^FAIL {2}server +runs at \S+, but is not ready: database failed/m
@@ -76,7 +66,7 @@ describe.concurrent("A damaged disk", () => {
       )
       assert.strictEqual(sum(samples, "music_store_up"), 1)
       assert.isAbove(sum(samples, "music_store_writes_failed_total"), 1)
-      yield* expectRound(first, signed, unwritable)
+      yield* expectRound(first, signed, Server.unwritable)
       assert.match(first.server.output(), /Database unavailable.*(?:SQLITE_IOERR|SQLITE_FULL)/)
       // The limit is the server's alone: the check itself can write.
       const checked = yield* check(first)
@@ -119,7 +109,7 @@ describe.concurrent("A damaged disk", () => {
       yield* signIn(served)
       yield* untilReady(served, 503)
       // What it accepted now would be missing in the backup that is restored.
-      yield* expectRound(served, signed, away)
+      yield* expectRound(served, signed, Server.away)
       const said = server.output().match(/^.*The database is corrupt.*$/gm) ?? []
       assert.strictEqual(said.length, 1, said.join("\n"))
       assert.match(said[0] ?? "", /"level":"error".*restore a backup.*\(SQLITE_CORRUPT/i)

@@ -8,24 +8,14 @@ import { assert, beforeAll, describe } from "vitest"
 import { run } from "../cli/Harness.ts"
 import { folder } from "../layers/store/Stores.ts"
 import { eventually } from "../support/Waiting.ts"
-import {
-  bundleBefore,
-  environmentOf,
-  kill,
-  refuse,
-  type Running,
-  type Served,
-  serve,
-  startProcess,
-  stop,
-  upstreams,
-  urlOf
-} from "../world/Fleet.ts"
+import * as Fleet from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { newPath } from "./Databases.ts"
 import { expectRound, loginInFlight, report, signIn, untilReady } from "./Server.ts"
 
-beforeAll(bundleBefore)
+const { environmentOf, refuse, serve, stop } = Fleet
+
+beforeAll(Fleet.bundleBefore)
 
 /** Names another server that serves, and says what to do. */
 const inUse =
@@ -33,14 +23,14 @@ const inUse =
 const waiting = /"Waiting for the earlier server to stop"/
 
 const on = (path: string) => serve({ MUSIC_DATABASE_PATH: path })
-const startOn = (path: string, { world }: Pick<Served, "world">, more = {}) =>
-  startProcess({ ...environmentOf(world), MUSIC_DATABASE_PATH: path, ...more })
-const codeOf = ({ ended }: Running) =>
+const startOn = (path: string, { world }: Pick<Fleet.Served, "world">, more = {}) =>
+  Fleet.startProcess({ ...environmentOf(world), MUSIC_DATABASE_PATH: path, ...more })
+const codeOf = ({ ended }: Fleet.Running) =>
   Effect.map(
     Effect.promise(() => ended),
     ({ code }) => code
   )
-const killed = ({ server }: Served) => Effect.promise(() => kill(server))
+const killed = ({ server }: Fleet.Served) => Effect.promise(() => Fleet.kill(server))
 
 /** A server that stops, which a login at a hanging IAM delays until `seconds` have passed, and one that starts beside it. */
 const stopping = (path: string, seconds: number) =>
@@ -129,7 +119,7 @@ describe("A second server on one SQLite file", () => {
     assert.isNull(first.server.child.exitCode)
     assert.strictEqual((yield* Fiber.join(first.answer)).status, 503)
     assert.strictEqual((yield* Fiber.join(first.stopped)).code, 0)
-    yield* untilReady({ ...first, base: yield* Effect.promise(() => urlOf(second)) })
+    yield* untilReady({ ...first, base: yield* Effect.promise(() => Fleet.urlOf(second)) })
     assert.match((yield* refuse({ MUSIC_DATABASE_PATH: path })).output, inUse)
   })
 
@@ -171,7 +161,7 @@ describe("A second server on one SQLite file", () => {
 describe("Servers that start at the same moment on one SQLite file", () => {
   it.scopedLive.each([1, 2, 3])("exactly one serves (round %i)", function* () {
     const path = join(yield* folder, "new", "deep", "music.sqlite")
-    const world = yield* upstreams
+    const world = yield* Fleet.upstreams
     const servers = yield* Effect.all([1, 2, 3].map(() => startOn(path, { world })))
     const outcomes = yield* Effect.promise(() =>
       Promise.all(

@@ -1,46 +1,24 @@
 /** Databases that fail under a running server: what each call answers meanwhile, and that nothing acknowledged is lost or done twice. */
 import { randomUUID } from "node:crypto"
-import { renameSync, rmSync, statSync } from "node:fs"
+import { renameSync, rmSync } from "node:fs"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import pg from "pg"
 import { assert, describe } from "vitest"
-import { call } from "../../sandbox/HttpExchange.ts"
 import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
-import { run } from "../cli/Harness.ts"
 import { postgres, rawClient } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { awaited, settle } from "../support/Waiting.ts"
 import { it } from "../world/Test.ts"
-import {
-  garble,
-  newPath,
-  readFromPostgres,
-  readFromSqlite,
-  restartablePostgres,
-  scalar
-} from "./Databases.ts"
-import {
-  away,
-  everyCall,
-  expectRecovery,
-  expectRound,
-  type Fault,
-  filed,
-  healthy,
-  keptWhole,
-  outage,
-  report,
-  type Server,
-  signIn,
-  startServer,
-  untilReady,
-  unwritable
-} from "./Server.ts"
+import { newPath, readFromPostgres, readFromSqlite, scalar } from "./Databases.ts"
+import * as Server from "./Server.ts"
+
+const { away, expectRecovery, expectRound, filed, healthy, keptWhole, signIn, unwritable } = Server
+type Fault = Server.Fault
 
 /** Milliseconds; up to 11 s in production. Calls of a database that answers must be done within them also on a slow machine. */
 const timeouts = { connect: 5_000, statement: 5_000, lock: 1_000, answer: 5_500, close: 500 }
@@ -49,13 +27,13 @@ const sqliteAt = (path: string) =>
   Effect.gen(function* () {
     // A lock timeout in milliseconds, shorter than production's 5 s.
     const database = yield* openDatabase(path, { lockWait: 200 })
-    const server = yield* startServer(makeStore(database))
+    const server = yield* Server.startServer(makeStore(database))
     return { server, sql: database.sql, path, readNumber: readFromSqlite(path) }
   })
 const onSqlite = Effect.flatMap(newPath, sqliteAt)
 
 const postgresAt = (url: string, change: Parameters<typeof openPostgres>[1] = {}, settings = {}) =>
-  startServer(
+  Server.startServer(
     Effect.flatMap(
       openPostgres(Redacted.make(url), { timeouts, lockWait: 2_000, notify: { pause: 100 }, ...change }),
       makeStore
@@ -93,8 +71,12 @@ const lockTables = (url: string) =>
     return client
   })
 
+/** Ends every other session of the database. */
+const endSessions =
+  "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
 type Outages = Readonly<
-  Record<string, Effect.Effect<Fault & { readonly server: Server }, unknown, Scope.Scope>>
+  Record<string, Effect.Effect<Fault & { readonly server: Server.Server }, unknown, Scope.Scope>>
 >
 
 const ofSqlite: Outages = {
@@ -139,17 +121,15 @@ const ofSqlite: Outages = {
 }
 
 const ofPostgres: Outages = {
-  "stopped and started": Effect.flatMap(restartablePostgres, ({ start, stop, url }) =>
-    onPostgres(url, { begin: stop, end: start, ...silent })
-  ),
-  "read-only as a standby": Effect.flatMap(restartablePostgres, ({ promote, standBy, url }) =>
-    onPostgres(url, {
-      begin: standBy,
-      end: promote,
-      says: unwritable,
-      reason: /is read-only for this process/
-    })
-  ),
+  "read-only, like a standby": Effect.map(postgres.emptyPath, (url) => {
+    const set = (value: string) =>
+      postgres.rawQuery(
+        url,
+        `ALTER DATABASE ${new URL(url).pathname.slice(1)} SET default_transaction_read_only = ${value};\n${endSessions}`
+      )
+    const reason = /is read-only for this process/
+    return { url, begin: set("on"), end: set("off"), says: unwritable, reason }
+  }).pipe(Effect.flatMap(({ url, ...fault }) => onPostgres(url, fault))),
   "refusing connections": behindProxy(({ cut, repair }) => ({ begin: cut, end: repair }), silent),
   silent: behindProxy(({ freeze, repair }) => ({ begin: freeze, end: repair }), silent),
   "slow: each answer comes 50 ms late": behindProxy(({ slow }) => ({ begin: slow(50), end: slow(0) }), {
@@ -165,38 +145,13 @@ const ofPostgres: Outages = {
       says: away,
       reason: /is locked by another process/
     })
-  }),
-  "out of connections but three": Effect.gen(function* () {
-    const owner = yield* postgres.emptyPath
-    const role = `role_${randomUUID().slice(0, 8)}`
-    const say = (statement: string) => postgres.rawQuery(owner, statement)
-    const database = new URL(owner).pathname.slice(1)
-    yield* say(`CREATE ROLE ${role} LOGIN PASSWORD 'few';\nALTER DATABASE ${database} OWNER TO ${role}`)
-    yield* Effect.addFinalizer(() =>
-      say(`REASSIGN OWNED BY ${role} TO postgres;\nDROP OWNED BY ${role};\nDROP ROLE ${role}`)
-    )
-    const url = Object.assign(new URL(owner), { username: role, password: "few" }).href
-    const sessions = `FROM pg_stat_activity WHERE usename = '${role}'`
-    const begin = Effect.gen(function* () {
-      yield* say(`ALTER ROLE ${role} CONNECTION LIMIT 3;\nSELECT pg_terminate_backend(pid) ${sessions}`)
-      yield* settle
-      yield* untilReady(opened.server)
-    })
-    const end = say(`ALTER ROLE ${role} CONNECTION LIMIT -1`)
-    const opened: Fault & { readonly server: Server } = yield* onPostgres(
-      url,
-      { begin, end, says: healthy },
-      url,
-      owner
-    )
-    return opened
   })
 }
 
 const played = (outages: Outages) =>
   it.scopedLive.each(Object.keys(outages))("%s", function* (name) {
     const { server, ...fault } = yield* outages[name] ?? Effect.dieMessage(name)
-    yield* outage(server, fault)
+    yield* Server.outage(server, fault)
   })
 
 describe("A SQLite database that fails under a running server, and recovers without its restart:", () => {
@@ -207,42 +162,19 @@ describe.concurrent("A PostgreSQL database that fails under a running server, an
   played(ofPostgres)
 })
 
-/** Overwrites every page but the first, and makes the server read them again. */
-const corrupt = (path: string) =>
-  Effect.gen(function* () {
-    const other = yield* rawClient(path)
-    yield* other.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
-    garble(path, 4096, statSync(path).size - 4096)
-    yield* other.unsafe("PRAGMA user_version = 1")
-  }).pipe(Effect.scoped)
-
-describe("A SQLite database that cannot recover under a running server", () => {
-  it.scopedLive.each([
-    {
-      name: "without its write-ahead log, keeps acknowledged writes for a restart",
-      begin: (path: string) => Effect.sync(() => rmSync(`${path}-wal`)),
-      reason: undefined
-    },
-    { name: "corrupt, is replaced by a backup", begin: corrupt, reason: /is corrupt/ }
-  ])("$name", function* ({ begin, reason }) {
+describe("A SQLite database that loses its write-ahead log under a running server", () => {
+  it.scopedLive("keeps acknowledged writes for a restart", function* () {
     const path = yield* newPath
-    const command = (name: string, ...more: ReadonlyArray<string>) =>
-      Effect.map(run([name, `${path}.copy`, ...more], { MUSIC_DATABASE_PATH: path }), ({ err, exit }) =>
-        deepStrictEqual([exit, err], [0, ""])
-      )
     yield* Effect.scoped(
       Effect.gen(function* () {
         const { server } = yield* sqliteAt(path)
         const signed = yield* signIn(server)
         yield* expectRound(server, signed)
         yield* filed(server, 1)
-        yield* command("backup")
-        yield* begin(path)
+        rmSync(`${path}-wal`)
         yield* expectRound(server, signed, away)
-        assert.isTrue(reason === undefined || server.log.some((line) => reason.test(line)))
       })
     )
-    if (reason !== undefined) yield* command("restore", "--overwrite")
     const { readNumber, server } = yield* sqliteAt(path)
     yield* expectRecovery(server, yield* signIn(server))
     yield* keptWhole(readNumber, { reports: 2, events: 2 })
@@ -268,7 +200,7 @@ describe.concurrent("A PostgreSQL database that holds a call for longer than a r
     yield* Effect.addFinalizer(() => proxy.repair)
     yield* proxy.freeze
     // The second half waits for connections, and for the transaction of earlier telemetry.
-    const [first, kept] = yield* Effect.all([everyCall(server, signed), report(server, key)], {
+    const [first, kept] = yield* Effect.all([Server.everyCall(server, signed), Server.report(server, key)], {
       concurrency: "unbounded"
     })
     deepStrictEqual(first.round, away)
@@ -276,7 +208,7 @@ describe.concurrent("A PostgreSQL database that holds a call for longer than a r
     yield* expectRound(server, signed, away)
     yield* proxy.repair
     yield* expectRecovery(server, signed)
-    assert.strictEqual((yield* report(server, key)).status, 200)
+    assert.strictEqual((yield* Server.report(server, key)).status, 200)
     // What went on without its request is done once; a report that waited for the read of its key was never begun.
     yield* filed(server, 3)
     // Telemetry that waited for the transaction of others at its deadline was never begun.
@@ -286,60 +218,19 @@ describe.concurrent("A PostgreSQL database that holds a call for longer than a r
     yield* keptWhole(readNumber, { reports: 3, events })
   })
 
-  it.scopedLive("locked: answers at the request's deadline, and recovers", function* () {
-    const url = yield* postgres.emptyPath
-    const options = { timeouts: { lock: 50 }, lockWait: endless }
-    const server = yield* postgresAt(url, options, { requestDeadlineSeconds })
-    const signed = yield* signIn(server)
-    yield* Effect.acquireUseRelease(
-      lockTables(url),
-      () => expectRound(server, signed, away),
-      (client) => Effect.promise(() => client.end())
-    )
-    yield* expectRecovery(server, signed)
-  })
-
   it.scopedLive("with cut connections: fails only the requests in flight", function* () {
     const url = yield* postgres.emptyPath
     const server = yield* postgresAt(url)
     const signed = yield* signIn(server)
-    const others = "datname = current_database() AND pid <> pg_backend_pid()"
-    const end = `SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${others}`
     for (let round = 0; round < 2; round += 1) {
       yield* expectRound(server, signed)
-      const cut = yield* postgres.rawQuery(url, end)
+      const cut = yield* postgres.rawQuery(url, endSessions)
       // The disconnect must reach this process first.
       const left = `SELECT COUNT(*) FROM pg_stat_activity WHERE pid = ANY ('{${cut.map(({ pid }) => pid).join()}}')`
       yield* awaited("the end of all sessions", readFromPostgres(url)(left), (count) => count === 0)
       yield* settle
+      yield* Server.untilReady(server)
     }
     yield* expectRound(server, signed)
-  })
-
-  it.scopedLive("late: leaves servers that wait ready, and not one whose accesses ended", function* () {
-    const proxy = yield* pgProxy(yield* postgres.freshPath)
-    const servers = yield* Effect.forEach([80_000, 80_000, 2_500], (patience) =>
-      postgresAt(proxy.url, { timeouts: { connect: patience, answer: patience, close: 500 } })
-    )
-    const probe = Effect.forEach(
-      servers,
-      ({ base }) =>
-        Effect.map(
-          call(`${base}/readyz`),
-          ({ status, text }) => `${status} ${/"database":"(\w+)"/.exec(text)?.[1]}`
-        ),
-      { concurrency: "unbounded" }
-    )
-    const until = (...wanted: ReadonlyArray<string>) =>
-      awaited(wanted.join(), probe, (answers) => {
-        assert.isTrue(answers.slice(0, 2).every((answer) => answer.startsWith("200")))
-        return answers.join() === wanted.join()
-      })
-    yield* until("200 ok", "200 ok", "200 ok")
-    yield* Effect.addFinalizer(() => proxy.repair)
-    yield* proxy.freeze
-    yield* until("200 degraded", "200 degraded", "503 failed")
-    yield* proxy.repair
-    yield* until("200 ok", "200 ok", "200 ok")
   })
 })

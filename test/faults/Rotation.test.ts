@@ -1,8 +1,7 @@
 /** The steps of docs/operations.md, "Rotate a secret", with servers as processes. */
 import { randomUUID } from "node:crypto"
-import { readFileSync } from "node:fs"
 import * as Effect from "effect/Effect"
-import { beforeAll, describe, expect, inject } from "vitest"
+import { beforeAll, describe, expect } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
@@ -14,11 +13,6 @@ import { newPath } from "./Databases.ts"
 import { filed, login, report, shipped, signIn, telemetry, webhook } from "./Server.ts"
 
 beforeAll(bundleBefore)
-
-const page = readFileSync(new URL("../../docs/operations.md", import.meta.url), "utf8")
-const section = page.split(/^## /m).find((text) => text.startsWith("Rotate a secret")) ?? ""
-/** The statements for the database's role. */
-const statements = (/^```sql\n(.*?)^```$/ms.exec(section)?.[1] ?? "").trim().split("\n")
 
 const statusOf = <E>(exchange: Effect.Effect<{ readonly status: number }, E>) =>
   Effect.map(exchange, ({ status }) => status)
@@ -113,44 +107,6 @@ describe("A secret that is rotated", () => {
       yield* Effect.promise(() => after.server.says(/"The tracker refuses our settings/))
       yield* stop(after.server)
       yield* filed(yield* started({ MUSIC_GITHUB_TOKEN: world.tracker.addToken("harbor-bot", "write") }), 3)
-    }
-  )
-
-  it.scopedLive(
-    "of the database: a second role bridges the change, and owns nothing afterwards",
-    function* () {
-      const world = yield* upstreams
-      const superuser = inject("postgres").server
-      const [role, bridge] = [`music_${randomUUID().slice(0, 8)}`, `bridge_${randomUUID().slice(0, 8)}`]
-      const say = (statement: string) => postgres.rawQuery(superuser, statement)
-      const start = (username: string, password: string) => {
-        const url = Object.assign(new URL(superuser), { username, password, pathname: `/${role}` })
-        return serve({ MUSIC_DATABASE_URL: url.href }, { world })
-      }
-      const [open = "", change = "", close = ""] = statements.map((text) =>
-        text.replace("music_bridge", bridge).replace(/\bmusic\b/, role)
-      )
-      yield* say(`CREATE ROLE ${role} LOGIN PASSWORD 'old'`)
-      yield* say(`CREATE DATABASE ${role} OWNER ${role};\nREVOKE ALL ON DATABASE ${role} FROM PUBLIC`)
-      yield* Effect.addFinalizer(() =>
-        say(`DROP DATABASE ${role} WITH (FORCE);\nDROP ROLE IF EXISTS ${bridge};\nDROP ROLE ${role}`)
-      )
-      const work = (...servers: ReadonlyArray<Served>) =>
-        Effect.map(
-          Effect.forEach(servers, (server) => statusOf(report(server))),
-          (all) => expect(all).toEqual(servers.map(() => 200))
-        )
-      const before = yield* start(role, "old")
-      yield* say(open)
-      const between = yield* start(bridge, "another")
-      yield* work(before, between)
-      yield* stop(before.server)
-      yield* say(change)
-      const after = yield* start(role, "new")
-      yield* work(between, after)
-      yield* stop(between.server)
-      yield* say(close)
-      yield* work(after)
     }
   )
 })

@@ -8,20 +8,14 @@ import { call } from "../../sandbox/HttpExchange.ts"
 import { postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { bestOf, eventually } from "../support/Waiting.ts"
-import {
-  bundleBefore,
-  connection,
-  environmentOf,
-  serve,
-  startProcess,
-  stop,
-  upstreams
-} from "../world/Fleet.ts"
+import * as Fleet from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { newPath, scalar, spoolLawHolds } from "./Databases.ts"
 import { filed, loginInFlight, report, shipped, signIn, type Target, telemetry } from "./Server.ts"
 
-beforeAll(bundleBefore)
+const { connection, environmentOf, serve, startProcess, stop, upstreams } = Fleet
+
+beforeAll(Fleet.bundleBefore)
 
 /** The end of an upstream that hangs is near, and the grace period is far, so that they can be told apart on a slow machine. */
 const patient = { MUSIC_REQUEST_DEADLINE_SECONDS: "5", MUSIC_SHUTDOWN_GRACE_SECONDS: "120" }
@@ -129,18 +123,6 @@ describe.concurrent("A server that receives SIGTERM", () => {
     assert.match(served.server.output(), /"level":"warn","message":"Stopped","complete":false/)
   })
 
-  it.scopedLive("exits with 0 in time with a silent PostgreSQL during a delivery", function* () {
-    const proxy = yield* pgProxy(yield* postgres.emptyPath)
-    const served = yield* serve({ ...hasty, MUSIC_DATABASE_URL: proxy.url })
-    yield* hangInDelivery(served)
-    yield* proxy.freeze
-    const inFlight = yield* Effect.fork(Effect.either(report(served)))
-    yield* Effect.sleep(50)
-    assert.strictEqual((yield* stop(served.server)).code, 0)
-    assert.include(served.server.output(), ranOut)
-    yield* Fiber.join(inFlight)
-  })
-
   it.scopedLive("stops at once during its start", function* () {
     const path = yield* newPath
     yield* withStore(path, ({ check }) => check)
@@ -161,30 +143,20 @@ describe.concurrent("A server that receives SIGTERM", () => {
 })
 
 describe.concurrent("A server on a PostgreSQL that is away", () => {
-  const waiting = Effect.gen(function* () {
+  it.scopedLive("waits for it, ends at a signal meanwhile, and starts when it answers", function* () {
     const proxy = yield* pgProxy(yield* postgres.freshPath)
     yield* proxy.cut
-    const server = yield* startProcess({ ...environmentOf(yield* upstreams), MUSIC_DATABASE_URL: proxy.url })
-    yield* Effect.promise(() => server.says(/"Waiting for the database"/))
-    return { proxy, server }
-  })
-
-  it.scopedLive("waits for it, and starts when it answers", function* () {
-    const { proxy, server } = yield* waiting
-    assert.match(server.output(), /does not answer \(ECONNREFUSED\)/)
+    const environment = { ...environmentOf(yield* upstreams), MUSIC_DATABASE_URL: proxy.url }
+    const servers = yield* Effect.replicateEffect(startProcess(environment), 2)
+    for (const { says } of servers) yield* Effect.promise(() => says(/"Waiting for the database"/))
+    const [one, other] = servers
+    if (one === undefined || other === undefined) throw new Error("no servers")
+    assert.strictEqual((yield* stop(other)).code, 0)
+    assert.notMatch(other.output(), /"Listening"/)
+    assert.match(one.output(), /does not answer \(ECONNREFUSED\)/)
     yield* proxy.repair
-    yield* Effect.promise(() => server.says(/"Listening"/))
-    assert.match(
-      server.output(),
-      /"The database answers".*"Database opened".*Postgres database 127\.0\.0\.1/s
-    )
-    assert.strictEqual((yield* stop(server)).code, 0)
-    assert.notInclude(server.output(), new URL(proxy.url).password)
-  })
-
-  it.scopedLive("ends at a signal while it waits", function* () {
-    const { server } = yield* waiting
-    assert.strictEqual((yield* stop(server)).code, 0)
-    assert.notMatch(server.output(), /"Listening"/)
+    yield* Effect.promise(() => one.says(/"The database answers".*"Database opened".*"Listening"/s))
+    assert.strictEqual((yield* stop(one)).code, 0)
+    assert.notInclude(one.output(), new URL(proxy.url).password)
   })
 })

@@ -53,30 +53,18 @@ const laterRows = [
     ...{ table_name: "musicmobile", accepted: 2, delivered: 0, duplicates: 0, expired: 0, refused: 1 },
     ...{ waiting: 1, waiting_bytes: 2 }
   }),
-  insert("spool_refused", {
-    ...{ record_id: "refused later", table_name: "musicmobile", code: "quarantined" },
-    ...{ event_at: 1, bytes: 2, refused_at: 1 }
-  }),
   delivery("digest", "later", "waiting"),
   delivery("digest", "held", "leased", { leased_from: "deferred", lease_owner: "later", lease_until: 2 }),
   delivery("report", "deferred", "deferred"),
-  delivery("digest", "failed", "failed", { attempts: 1, finished_at: 2 }),
   insert("reports", {
     ...{ id: "later", plane: "production", key_digest: "later", content_digest: "later" },
     ...{ reporter: "application:acme", source: "kiosk", request_id: "later", created_at: 1, marker: "later" },
     content: '{"message":"m","pr":null,"attachments":[],"context":null,"severity":3}'
   }),
   delivery("report", "later", "waiting"),
-  insert("destinations", {
-    ...{ name: "table musicmobile", failures: 3, stopped: 2, paused_until: 1, changed_at: 1 }
-  }),
   insert("webhook_inbox", {
     ...{ plane: "production", event_id: "later", event_type: "badge.awarded.v7", occurred_at: "soon" },
     ...{ aggregate_type: "badge", aggregate_id: "later", aggregate_version: 1, data: "[]", received_at: 1 }
-  }),
-  insert("login_outcomes", {
-    ...{ upstream_key: "later", plane: "production", subscribed: 0, refusal: "suspended" },
-    ...{ transient: 2, recorded_at: 1 }
   })
 ]
 
@@ -95,10 +83,8 @@ const untouched = ({ say }: Place) =>
   Effect.forEach(
     [
       "record_id, table_name, bytes FROM spool WHERE table_name = 'musicmobile'",
-      "record_id, code FROM spool_refused WHERE table_name = 'musicmobile'",
       "accepted, expired, refused, waiting FROM spool_counts WHERE table_name = 'musicmobile'",
-      "id, state, leased_from, fence FROM deliveries WHERE kind = 'digest' OR state = 'deferred' ORDER BY id",
-      "failures, stopped FROM destinations WHERE name = 'table musicmobile'"
+      "id, state, leased_from, fence FROM deliveries WHERE kind = 'digest' OR state = 'deferred' ORDER BY id"
     ],
     (rows) => say(`SELECT ${rows}`)
   )
