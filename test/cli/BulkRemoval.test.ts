@@ -13,7 +13,7 @@ import {
   Verified
 } from "../../src/services/Store.ts"
 import { type Kind, onBoth, sampleLease, sampleReport } from "../layers/store/Stores.ts"
-import { root, start } from "../support/Process.ts"
+import { root, start } from "../world/Fleet.ts"
 import { awaited } from "../support/Waiting.ts"
 import { run } from "./Harness.ts"
 

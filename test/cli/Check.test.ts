@@ -23,7 +23,7 @@ import { readSettings } from "../../src/layers/settings/Settings.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { postgres, rawClient, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
-import { freePort, root } from "../support/Process.ts"
+import { freePort, root } from "../world/Fleet.ts"
 import { until } from "../support/Waiting.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
 

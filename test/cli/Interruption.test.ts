@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { rawQuery, withStore } from "../layers/store/Stores.ts"
-import { type Running, root, start } from "../support/Process.ts"
+import { type Running, root, start } from "../world/Fleet.ts"
 
 const program = "dist/cli.js"
 const scratch = mkdtempSync(join(tmpdir(), "music-interruption-"))

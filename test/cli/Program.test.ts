@@ -9,7 +9,7 @@ import { CliEnvironment } from "../../src/cli/Environment.ts"
 import { runCommand } from "../../src/cli/Program.ts"
 import { Screen, type ScreenService } from "../../src/cli/Screen.ts"
 import { folder } from "../layers/store/Stores.ts"
-import { root, start } from "../support/Process.ts"
+import { root, start } from "../world/Fleet.ts"
 import { run as runWhole, type Terminal } from "./Harness.ts"
 
 const program = "dist/cli.js"

@@ -1,7 +1,7 @@
 /** The alert rules, under the cases that are written for Prometheus' own tool. */
 import { spawnSync } from "node:child_process"
 import { beforeAll, describe, expect, it } from "vitest"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 import { requireProgram } from "../support/Programs.ts"
 
 describe("The alert rules", () => {

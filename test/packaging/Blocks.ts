@@ -1,7 +1,7 @@
 /** The fenced shell blocks of the documents. */
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 
 /** Commands that another part of CI runs. */
 const elsewhere = new Set(["npm ci", "npm test", "npm cit", "npm run sandbox -- --walk"])

@@ -15,7 +15,7 @@ import { createInterface } from "node:readline"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { version } from "../../src/schema/Release.ts"
 import { scripts } from "./Blocks.ts"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 import { waitFor } from "../support/Waiting.ts"
 import { type Debian, startDebian } from "./Debian.ts"
 

@@ -8,7 +8,7 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, rmdir, statfs, writeFile 
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 import { waitFor } from "../support/Waiting.ts"
 
 const run = promisify(execFile)

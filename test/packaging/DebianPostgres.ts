@@ -5,7 +5,7 @@ import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import pg from "pg"
-import { freePort } from "../support/Process.ts"
+import { freePort } from "../world/Fleet.ts"
 import { waitFor } from "../support/Waiting.ts"
 
 const versions = "/usr/lib/postgresql"

@@ -22,7 +22,7 @@ import {
   startUpstreams,
   upstreamEnvironment
 } from "../../sandbox/SimulatedUpstreams.ts"
-import { freePort, root } from "../support/Process.ts"
+import { freePort, root } from "../world/Fleet.ts"
 import { scriptOf, scripts } from "./Blocks.ts"
 import { startDebianPostgres } from "./DebianPostgres.ts"
 import { background, type Desk, run, type Started } from "./Shell.ts"

@@ -12,7 +12,7 @@ import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { startUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
-import { freePort, root } from "../support/Process.ts"
+import { freePort, root } from "../world/Fleet.ts"
 import { waitFor } from "../support/Waiting.ts"
 import { type Instruction, pairsOf, readRecipe, wordsOf } from "./Recipe.ts"
 

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { authorityFile } from "../support/Egress.ts"
-import { freePort, type Running, root, start } from "../support/Process.ts"
+import { freePort, type Running, root, start } from "../world/Fleet.ts"
 import { waitFor } from "../support/Waiting.ts"
 
 interface Place {

@@ -1,7 +1,7 @@
 /** The Dockerfile as data: its build arguments, and its stages with their instructions. */
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 
 export interface Instruction {
   /** In upper case, such as COPY. */

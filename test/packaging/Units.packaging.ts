@@ -2,7 +2,7 @@
 import { execFileSync, spawnSync } from "node:child_process"
 import { join } from "node:path"
 import { beforeAll, describe, expect, it } from "vitest"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 import { requireProgram } from "../support/Programs.ts"
 
 const folder = join(root, "ops/systemd")

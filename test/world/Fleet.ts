@@ -145,7 +145,7 @@ export const startBundle = (
 ): Running => start(process.execPath, [...flags, boot, file], environment, { channel: true })
 
 /** The log line of a server that listens, in either format; the group is its URL. */
-const listening = /Listening[^]*?\burl"?: ?["'](http:\/\/[^"']+)/
+const listening = /Listening[\s\S]*?\burl"?: ?["'](http:\/\/[^"']+)/
 export const urlOf = async ({ says }: Running): Promise<string> => (await says(listening))[1] ?? ""
 
 export const kill = ({ child, ended }: Running) => {
@@ -189,6 +189,20 @@ export const environmentOf = (world: SimulatedUpstreams): Environment => ({
   MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: "",
   MUSIC_FRONTEND_EVENTS_TABLE_KEY: "",
   MUSIC_TRACKER_RECONCILE_SECONDS: "1",
+  MUSIC_LOG_FORMAT: "json"
+})
+
+/** The least that a server needs. */
+export const environmentFor = (
+  world: SimulatedUpstreams,
+  options: { readonly port: number; readonly databasePath: string }
+): Environment => ({
+  MUSIC_BIND: `127.0.0.1:${options.port}`,
+  MUSIC_DATABASE_PATH: options.databasePath,
+  MUSIC_IAM_URL: world.iam.url,
+  MUSIC_TING_URL: world.ting.url,
+  MUSIC_IAM_APP_SECRET: world.seeded.production.musicSecret,
+  MUSIC_IAM_WEBHOOK_SECRET: world.seeded.production.webhookSecret,
   MUSIC_LOG_FORMAT: "json"
 })
 

@@ -1,7 +1,7 @@
 /** The scenarios and the browser bundle as one script for a page. */
 import { join } from "node:path"
 import { build } from "esbuild"
-import { root } from "../../support/Process.ts"
+import { root } from "../../world/Fleet.ts"
 
 /** A script that puts `suite` on the global object: the names of the scenarios, and one that runs them. */
 export const suiteScript = async (bundle: string): Promise<string> => {
