@@ -6,7 +6,6 @@ import Database from "better-sqlite3"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { Store } from "../../src/services/Store.ts"
 import { Tracker } from "../../src/services/Tracker.ts"
 import type { InstanceOptions } from "./Instances.ts"
 
@@ -122,26 +121,6 @@ const watchPostgres = async (): Promise<void> => {
 
 export const watchDrivers = async (): Promise<void> =>
   process.env.MUSIC_DATABASE_URL === undefined ? watchSqlite() : await watchPostgres()
-
-/** Tells the names under which the instance takes leases. */
-export const watchedStore =
-  (tell: (owner: string) => void) =>
-  <E, R>(store: Layer.Layer<Store, E, R>): Layer.Layer<Store, E, R> =>
-    Layer.map(store, (context) => {
-      const service = Context.get(context, Store)
-      const { deliveries, spool } = service
-      const told =
-        <Request extends { readonly owner: string }, A>(lease: (request: Request) => A) =>
-        (request: Request): A => {
-          tell(request.owner)
-          return lease(request)
-        }
-      return Context.add(context, Store, {
-        ...service,
-        deliveries: { ...deliveries, lease: told(deliveries.lease) },
-        spool: { ...spool, lease: told(spool.lease) }
-      })
-    })
 
 const around = <A, E, R>(name: string, call: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.sync(() => dieAt(`${name} before`)).pipe(

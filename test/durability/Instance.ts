@@ -12,7 +12,7 @@ import { exitAfterGracePeriod, exitOnSecondSignal } from "../../src/layers/proce
 import { reportStartupError } from "../../src/layers/process/StartupErrors.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
-import { options, watchDrivers, watchedStore, watchedTracker } from "./Crash.ts"
+import { options, watchDrivers, watchedTracker } from "./Crash.ts"
 import type { Told } from "./Instances.ts"
 
 const report = (message: Told): void => {
@@ -58,7 +58,7 @@ const control = Layer.effectDiscard(
 
 const watched = {
   ...parts,
-  store: Layer.provideMerge(control, watchedStore((owner) => report({ owner }))(parts.store)),
+  store: Layer.provideMerge(control, parts.store),
   tracker: watchedTracker(parts.tracker),
   delivery: deliveryWith(options.bounds ?? {})
 }

@@ -19,8 +19,6 @@ export interface Instance {
   readonly isDead: () => boolean
   /** The last part of its output. */
   readonly log: () => string
-  /** Names under which it holds leases. */
-  readonly owners: ReadonlySet<string>
   /** Calls a method of its store. Never resolves when the instance dies. */
   readonly call: (method: string, ...parameters: ReadonlyArray<unknown>) => Promise<unknown>
   /** Ends it and caches its compiled code for the next instances. */
@@ -29,10 +27,9 @@ export interface Instance {
   readonly stop: () => void
 }
 
-/** From an instance: a name under which it takes leases, or the answer to a call. */
+/** From an instance: the answer to a call. */
 export interface Told {
-  readonly owner?: string
-  readonly id?: number
+  readonly id: number
   readonly result?: unknown
   readonly error?: string
 }
@@ -79,19 +76,14 @@ export const startInstance = (
   // The instance may have just died.
   const ask = (message: object) => child.send(message, () => undefined)
 
-  const owners = new Set<string>()
   const answers = new Map<number, (message: Told) => void>()
   let calls = 0
-  child.on("message", (message: Told) => {
-    if (message.owner !== undefined) owners.add(message.owner)
-    if (message.id !== undefined) answers.get(message.id)?.(message)
-  })
+  child.on("message", (message: Told) => answers.get(message.id)?.(message))
   return {
     ready: urlOf(running).catch(() => undefined),
     died: ended,
     isDead: () => child.exitCode !== null || child.signalCode !== null,
     log: () => output().slice(-1_500),
-    owners,
     call: (method, ...parameters) =>
       new Promise((resolve, reject) => {
         calls += 1
