@@ -14,7 +14,7 @@ import { postgres, rawClient } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { awaited, settle } from "../support/Waiting.ts"
 import { it } from "../world/Test.ts"
-import { newPath, readFromPostgres, readFromSqlite, scalar } from "./Databases.ts"
+import { newPath, readFromPostgres, readFromSqlite, scalar, standbyPostgres } from "./Databases.ts"
 import * as Server from "./Server.ts"
 
 const { away, expectRecovery, expectRound, filed, healthy, keptWhole, signIn, unwritable } = Server
@@ -121,15 +121,14 @@ const ofSqlite: Outages = {
 }
 
 const ofPostgres: Outages = {
-  "read-only, like a standby": Effect.map(postgres.emptyPath, (url) => {
-    const set = (value: string) =>
-      postgres.rawQuery(
-        url,
-        `ALTER DATABASE ${new URL(url).pathname.slice(1)} SET default_transaction_read_only = ${value};\n${endSessions}`
-      )
-    const reason = /is read-only for this process/
-    return { url, begin: set("on"), end: set("off"), says: unwritable, reason }
-  }).pipe(Effect.flatMap(({ url, ...fault }) => onPostgres(url, fault))),
+  "read-only as a standby": Effect.flatMap(standbyPostgres, ({ promote, standBy, url }) =>
+    onPostgres(url, {
+      begin: standBy,
+      end: promote,
+      says: unwritable,
+      reason: /is read-only for this process/
+    })
+  ),
   "refusing connections": behindProxy(({ cut, repair }) => ({ begin: cut, end: repair }), silent),
   silent: behindProxy(({ freeze, repair }) => ({ begin: freeze, end: repair }), silent),
   "slow: each answer comes 50 ms late": behindProxy(({ slow }) => ({ begin: slow(50), end: slow(0) }), {
