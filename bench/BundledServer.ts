@@ -1,5 +1,5 @@
 /** The production bundle as a separate process, for the programs that measure it. */
-import { freePort, start, type Running } from "../test/support/Process.ts"
+import { freePort, start, type Running } from "../test/world/Fleet.ts"
 
 export interface BundledServer {
   readonly url: string

@@ -10,7 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Supervisor from "effect/Supervisor"
 import * as RuntimeFlags from "effect/RuntimeFlags"
 import * as RuntimeFlagsPatch from "effect/RuntimeFlagsPatch"
-import { root } from "../test/support/Process.ts"
+import { root } from "../test/world/Fleet.ts"
 
 interface Operation {
   readonly fiber: unknown

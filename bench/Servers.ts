@@ -7,8 +7,7 @@ import { join } from "node:path"
 import { setTimeout as pause } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../sandbox/SimulatedUpstreams.ts"
-import { bundle } from "../test/durability/Fleet.ts"
-import { freePort, root } from "../test/support/Process.ts"
+import { bundle, freePort, root } from "../test/world/Fleet.ts"
 
 export const serverNames = ["ours", "peer", "raw"] as const
 export type ServerName = (typeof serverNames)[number]

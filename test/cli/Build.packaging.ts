@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { promisify } from "node:util"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { version } from "../../src/schema/Release.ts"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 
 const run = promisify(execFile)
 

@@ -21,7 +21,7 @@ import type * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { postgres, rawClient, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
-import { freePort, root } from "../support/Process.ts"
+import { freePort, root } from "../world/Fleet.ts"
 import { until } from "../support/Waiting.ts"
 import { build, program, run, tcpServer, wholeEnvironment } from "./Harness.ts"
 

@@ -1,14 +1,13 @@
 /** Plays many crashes on one database: each process dies at another crash point, and the last one finishes all work. */
 import { setTimeout as pause } from "node:timers/promises"
-import { insistAt, makeWork, until } from "./Client.ts"
+import { seeded } from "../world/Arbitraries.ts"
+import { startSimulators, until } from "../world/Fleet.ts"
 import type { TestDatabase } from "./Databases.ts"
-import { type Death, type Instance, quick, startInstance } from "./Fleet.ts"
+import { type Death, type Instance, insistAt, makeWork, quick, startInstance } from "./Instances.ts"
 import { isQuiet, judge, type Verdict, whatWaits } from "./Laws.ts"
 import { emptyLedger, makeLoad } from "./Load.ts"
 import type { Point } from "./Points.ts"
 import { actOf, type Scene } from "./Provocations.ts"
-import { seeded } from "./Random.ts"
-import { environmentOf, startSimulators } from "./Simulators.ts"
 
 /** Milliseconds within which a process reaches its crash point, and within which the last one finishes. */
 const attemptTimeout = 8_000
@@ -16,7 +15,6 @@ const mostTries = 4
 const longestEnd = 30_000
 /** Milliseconds for which a client retries: longer than a whole chain on a busy machine. */
 const timeoutMillis = 300_000
-
 /** One process in so many receives a request of every kind. */
 const everythingIn = 16
 
@@ -26,42 +24,24 @@ export const playChain = async (parts: {
   readonly database: TestDatabase
   readonly points: ReadonlyArray<Point>
   readonly seed: number
-  /** Runs the instances at low priority: what is timed runs beside them. */
-  readonly modest?: boolean
-  readonly log?: (line: string) => void
+  readonly log: (line: string) => void
 }): Promise<Verdict> => {
-  const { database, instanceFile, modest = false, points, seed, log = () => undefined } = parts
+  const { database, instanceFile, log, points, seed } = parts
   const random = seeded(seed)
   const world = await startSimulators()
-  const environment = {
-    ...environmentOf(world),
-    ...database.environment,
-    MUSIC_REQUEST_DEADLINE_SECONDS: "5"
-  }
+  const environment = { ...database.environment, MUSIC_REQUEST_DEADLINE_SECONDS: "5" }
   const ledger = emptyLedger()
   let url: string | undefined
   let current: Instance | undefined
   let refusable = 0
   let crashes = 0
-  const insist = insistAt(() => url, timeoutMillis, random.next)
+  const insist = insistAt(() => url, timeoutMillis)
   const load = makeLoad(world, insist, ledger, random)
   const broken: Array<string> = []
   const { begin, failures } = makeWork()
-  const scene: Scene = {
-    world,
-    database,
-    load,
-    instance: () => {
-      if (current === undefined) throw new Error("no instance was started yet")
-      return current
-    },
-    refusing: () => {
-      refusable += 1
-    }
-  }
 
   const live = (crashAt: string): Instance => {
-    const started = startInstance(instanceFile, environment, { ...quick, modest, crashAt })
+    const started = startInstance(instanceFile, world, environment, { ...quick, crashAt })
     current = started
     void started.ready.then((address) => {
       if (current === started) url = address
@@ -70,6 +50,14 @@ export const playChain = async (parts: {
       if (current === started) url = undefined
     })
     return started
+  }
+  const scene: Scene = {
+    world,
+    load,
+    instance: () => current ?? live(""),
+    refusing: () => {
+      refusable += 1
+    }
   }
 
   /** Runs one process with a crash point. Its death is undefined when it did not end in time. */
@@ -98,7 +86,7 @@ export const playChain = async (parts: {
     for (let lives = 1; death?.code === 0 && lives < mostTries; lives += 1)
       ({ death, life } = await liveUntil(point))
     if (death?.signal !== "SIGKILL") {
-      broken.push(`${point.name} was not reached (${JSON.stringify(death)}): ${life.log().slice(-1500)}`)
+      broken.push(`${point.name} was not reached (${JSON.stringify(death)}): ${life.log()}`)
       life.kill()
       await life.died
     } else crashes += 1
@@ -110,20 +98,14 @@ export const playChain = async (parts: {
     world.tracker.setListLag(0)
     const last = live("")
     begin(load.everything())
-    try {
-      if ((await last.ready) === undefined) throw new Error(`the last instance did not start: ${last.log()}`)
-      broken.push(...(await failures()))
-      await until("everything was delivered", () => isQuiet(database, { sweeps: true }), {
-        within: longestEnd
-      }).catch(async () =>
-        broken.push(`still waiting: ${await whatWaits(database)}; ${last.log().slice(-1500)}`)
-      )
-      const repairable = points.some(({ provocation }) => provocation === "two issues")
-      return await judge({ world, database, insist, ledger, refusable, repairable })
-    } finally {
-      last.kill()
-      await last.died
-    }
+    if ((await last.ready) === undefined) throw new Error(`the last instance did not start: ${last.log()}`)
+    broken.push(...(await failures()))
+    const delivered = () => isQuiet(database, { sweeps: true })
+    await until("everything was delivered", delivered, { within: longestEnd }).catch(async () =>
+      broken.push(`still waiting: ${await whatWaits(database)}; ${last.log()}`)
+    )
+    const repairable = points.some(({ provocation }) => provocation === "two issues")
+    return judge({ world, database, insist, ledger, refusable, repairable })
   }
 
   try {
@@ -136,6 +118,7 @@ export const playChain = async (parts: {
     }
   } finally {
     current?.kill()
+    await current?.died
     await world.close()
   }
 }

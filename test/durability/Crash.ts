@@ -2,23 +2,23 @@
  * Kills this process at a crash point. Transactions are observed at the database drivers, so the server needs no hooks.
  * The statements name the store's operation.
  */
-import { createRequire } from "node:module"
+import Database from "better-sqlite3"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { Store } from "../../src/services/Store.ts"
-import { Tables } from "../../src/services/Tables.ts"
 import { Tracker } from "../../src/services/Tracker.ts"
+import type { InstanceOptions } from "./Instances.ts"
 
-const armed = process.env.DURABILITY_CRASH_AT ?? ""
-const atShutdown = " at shutdown"
+/** JSON, because an environment variable is a string. */
+export const options: InstanceOptions = JSON.parse(process.env.DURABILITY_OPTIONS ?? "{}")
+const armed = options.crashAt ?? ""
 let stopping = false
 process.on("SIGTERM", () => {
   stopping = true
 })
 
 const dieAt = (place: string): void => {
-  if (armed !== place && !(stopping && armed === `${place}${atShutdown}`)) return
+  if (armed !== place && !(stopping && armed === `${place} at shutdown`)) return
   process.kill(process.pid, "SIGKILL")
   // Blocks the thread until the signal arrives.
   for (;;) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000)
@@ -30,8 +30,6 @@ const methodOf = (operation: string): string =>
     ? "planes.remember"
     : `${operation.charAt(0).toLowerCase()}${operation.slice(1)}`
 
-type Ended = () => void
-
 /** The operation that a statement names: in a comment, or, for each write of a shared commit of SQLite, by its savepoint. */
 const named = /^\/\* (\S+) \*\/|^SAVEPOINT "(\S+)"/
 const begins = /^(?:\/\* \S+ \*\/ )?BEGIN\b/
@@ -42,7 +40,7 @@ const watchTransactions = () => {
   let operations: ReadonlyArray<string> = []
 
   /** Handles the crash points before a statement; the result handles those after it. */
-  return (statement: unknown): Ended => {
+  return (statement: unknown): (() => void) => {
     if (typeof statement !== "string" || armed === "") return () => undefined
     const begin = begins.test(statement)
     if (begin) operations = []
@@ -64,7 +62,7 @@ const watchTransactions = () => {
 
 type Method = (this: unknown, ...parameters: Array<unknown>) => unknown
 
-// The drivers' types do not cover patching: the two casts below are that boundary.
+// The drivers' types do not cover patching: this cast is that boundary.
 const patch = (target: object, name: string, wrap: (original: Method) => Method): void => {
   const original = Reflect.get(target, name) as Method
   Reflect.set(target, name, wrap(original))
@@ -73,11 +71,8 @@ const patch = (target: object, name: string, wrap: (original: Method) => Method)
 const watchSqlite = (): void => {
   // The server has one connection.
   const passing = watchTransactions()
-  const driver = createRequire(import.meta.url)(process.env.DURABILITY_SQLITE ?? "better-sqlite3") as {
-    readonly prototype: object
-  }
   patch(
-    driver.prototype,
+    Database.prototype,
     "prepare",
     (prepare) =>
       function (...parameters) {
@@ -112,15 +107,14 @@ const watchPostgres = async (): Promise<void> => {
         const passing = connections.get(this) ?? watchTransactions()
         connections.set(this, passing)
         const ended = passing(parameters[0])
-        const last = parameters.length - 1
-        const callback = parameters[last]
+        const callback = parameters.at(-1)
         if (typeof callback !== "function") return Reflect.apply(query, this, parameters)
         const answered = (...answer: Array<unknown>) => {
           // A failed commit does not count.
           if (answer[0] === null || answer[0] === undefined) ended()
           return Reflect.apply(callback, undefined, answer)
         }
-        return Reflect.apply(query, this, [...parameters.slice(0, last), answered])
+        return Reflect.apply(query, this, [...parameters.slice(0, -1), answered])
       }
   )
 }
@@ -128,79 +122,18 @@ const watchPostgres = async (): Promise<void> => {
 export const watchDrivers = async (): Promise<void> =>
   process.env.MUSIC_DATABASE_URL === undefined ? watchSqlite() : await watchPostgres()
 
-const at = (place: string) => Effect.sync(() => dieAt(place))
-
-const around =
-  (name: string) =>
-  <A, E, R>(call: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-    at(`${name} before`).pipe(
-      Effect.zipRight(call),
-      Effect.tap(() => at(`${name} after`))
-    )
-
-/** Events of an instance, by which the parent tracks the leases of each instance. */
-export interface Diary {
-  readonly owner: (owner: string) => void
-  readonly delivered: (count: number) => void
-}
-
-export const watchedStore =
-  ({ delivered, owner }: Diary) =>
-  <E, R>(store: Layer.Layer<Store, E, R>): Layer.Layer<Store, E, R> =>
-    Layer.map(store, (context) => {
-      const service = Context.get(context, Store)
-      const { deliveries, spool } = service
-      return Context.add(context, Store, {
-        ...service,
-        deliveries: {
-          ...deliveries,
-          lease: (request) => {
-            owner(request.owner)
-            return deliveries.lease(request)
-          },
-          update: (id, fence, update) =>
-            deliveries.update(id, fence, update).pipe(
-              Effect.tap((held) =>
-                Effect.sync(() => {
-                  if (held && update._tag === "Delivered") delivered(1)
-                })
-              )
-            )
-        },
-        spool: {
-          ...spool,
-          lease: (request) => {
-            owner(request.owner)
-            return spool.lease(request)
-          },
-          settle: (result) =>
-            Effect.tap(spool.settle(result), () =>
-              Effect.sync(() => {
-                const count = result.delivered.length + result.duplicates.length
-                if (count > 0) delivered(count)
-              })
-            )
-        }
-      })
-    })
+const around = <A, E, R>(name: string, call: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.sync(() => dieAt(`${name} before`)).pipe(
+    Effect.zipRight(call),
+    Effect.tap(() => Effect.sync(() => dieAt(`${name} after`)))
+  )
 
 export const watchedTracker = <E, R>(tracker: Layer.Layer<Tracker, E, R>): Layer.Layer<Tracker, E, R> =>
   Layer.map(tracker, (context) => {
     const service = Context.get(context, Tracker)
     return Context.add(context, Tracker, {
       ...service,
-      file: (draft) => around("tracker.file")(service.file(draft)),
-      findByMarker: (marker, since) => around("tracker.findByMarker")(service.findByMarker(marker, since)),
-      closeDuplicate: (copy, original) =>
-        around("tracker.closeDuplicate")(service.closeDuplicate(copy, original))
-    })
-  })
-
-export const watchedTables = <E, R>(tables: Layer.Layer<Tables, E, R>): Layer.Layer<Tables, E, R> =>
-  Layer.map(tables, (context) => {
-    const service = Context.get(context, Tables)
-    return Context.add(context, Tables, {
-      ...service,
-      write: (records) => around("tables.write")(service.write(records))
+      findByMarker: (...given) => around("tracker.findByMarker", service.findByMarker(...given)),
+      closeDuplicate: (...given) => around("tracker.closeDuplicate", service.closeDuplicate(...given))
     })
   })

@@ -1,9 +1,10 @@
 /** Requests of clients and of IAM, and a ledger of what was acknowledged. */
 import { randomUUID } from "node:crypto"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import type { Insist, Request } from "./Client.ts"
-import type { Random } from "./Random.ts"
-import type { Simulators } from "./Simulators.ts"
+import type { Random } from "../world/Arbitraries.ts"
+import { type Answer, bodyOf, requests, type Sent } from "../world/Driver.ts"
+import type { Simulators } from "../world/Fleet.ts"
+import type { Insist } from "./Instances.ts"
 
 export const table = "musicclidaemon"
 
@@ -11,8 +12,6 @@ interface Session {
   readonly actor: string
   readonly token: string
 }
-
-export const bearer = ({ token }: Session) => ({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
 
 export const emptyLedger = () => ({
   /** Started requests, and those of them with a final answer. */
@@ -30,20 +29,17 @@ export const emptyLedger = () => ({
 })
 export type Ledger = ReturnType<typeof emptyLedger>
 
+const newKey = () => `key-${randomUUID()}`
+
 export const makeLoad = (world: Simulators, client: Insist, ledger: Ledger, random: Random) => {
   const { controls } = world.iam
 
-  const insist = async (request: Request | (() => Request), status: number) => {
+  const insist = async (request: Sent | (() => Sent), status: number): Promise<Answer> => {
     ledger.sent += 1
-    const { body } = await client(request, status)
+    const answer = await client(request, status)
     ledger.acknowledged += 1
-    return body
+    return answer
   }
-  const keyed = (path: string, body: unknown): Request => ({
-    path: `/api/v1/${path}`,
-    headers: { "idempotency-key": `key-${randomUUID()}` },
-    body
-  })
 
   /** Of a new Silicon of acme. */
   const login = async (): Promise<Session> => {
@@ -51,19 +47,17 @@ export const makeLoad = (world: Simulators, client: Insist, ledger: Ledger, rand
     controls.addActor(production, actor)
     controls.addMembership(production, actor, "acme")
     const slt = controls.mintSlt(production, { appId: "music", actor })
-    const { access_token, ting } = JSON.parse(await insist(keyed("auth/login", { slt }), 200))
-    const session = { actor, token: access_token }
+    const answer = await insist(requests.login(slt, newKey()), 200)
+    const session = { actor, token: String(bodyOf(answer).access_token) }
     ledger.sessions.push(session)
     // A login succeeds while Ting fails. The client then subscribes, as the response suggests.
-    if (ting.subscribed !== true)
-      await insist({ path: "/api/v1/ting/subscription", headers: bearer(session), body: {} }, 200)
+    if (!answer.text.includes('"subscribed":true')) await insist(requests.subscribe(session.token), 200)
     return session
   }
 
-  const sendTing = async (session: Session, status: number): Promise<string> => {
-    const key = `${session.actor}/${randomUUID()}`
-    const body = { type: "music.trigger.fired", key, data: { trigger: random.below(10) } }
-    await insist({ path: "/api/v1/tings", headers: bearer(session), body }, status)
+  const sendTing = async ({ actor, token }: Session, status: number): Promise<string> => {
+    const key = `${actor}/${randomUUID()}`
+    await insist(requests.ting(token, key, { trigger: random.below(10) }), status)
     return key
   }
 
@@ -77,21 +71,21 @@ export const makeLoad = (world: Simulators, client: Insist, ledger: Ledger, rand
 
   const report = async (): Promise<void> => {
     const message = `Playback stops after a seek near the end of track ${random.below(1000)}.`
-    ledger.reports.add(JSON.parse(await insist(keyed("reports", { message }), 200)).id)
+    ledger.reports.add(String(bodyOf(await insist(requests.report(message, newKey()), 200)).id))
   }
 
   const telemetry = async (ids: ReadonlyArray<string>): Promise<void> => {
     const events = ids.map((id) => ({ id, type: "playback.track.started", data: { track: 1 }, metadata: {} }))
-    await insist({ path: "/api/v1/telemetry", body: { table, events } }, 204)
+    await insist(requests.telemetry(events, table), 204)
     for (const id of ids) ledger.events.add(id)
   }
 
   /** Like IAM: sends the same event until it is acknowledged, with a new signature each time; so often. */
   const webhook = async (event: ReturnType<typeof controls.events.membershipUpdated>, times = 1) => {
     const eventId = randomUUID()
-    const request = (): Request => {
+    const request = (): Sent => {
       const { body, headers } = controls.buildWebhook(production, { ...event, eventId })
-      return { path: "/webhook/", headers, body: body.toString("utf8") }
+      return { method: "POST", path: "/webhook/", headers, body }
     }
     for (let time = 0; time < times; time += 1) await insist(request, 200)
     ledger.webhooks.add(eventId)
@@ -108,9 +102,7 @@ export const makeLoad = (world: Simulators, client: Insist, ledger: Ledger, rand
   /** A request of a testing plane that the server has not seen yet. */
   const newPlane = async (): Promise<void> => {
     const { environmentId } = controls.addEnvironment({ orgId: "acme", name: "crash" })
-    const { secret } = controls.importApp(environmentId, "music")
-    const headers = { "x-testing-environment-key": secret }
-    await insist({ method: "GET", path: "/api/v1/iam", headers }, 200)
+    await insist(requests.plane(controls.importApp(environmentId, "music").secret), 200)
   }
 
   const stories = {
@@ -130,9 +122,8 @@ export const makeLoad = (world: Simulators, client: Insist, ledger: Ledger, rand
     webhook: () => webhook(controls.events.membershipUpdated(production, "si:lyra", "acme"), 2)
   }
 
-  /** One request of every kind in random order; resolves when all are acknowledged. */
-  const everything = (): Promise<unknown> =>
-    Promise.all(random.shuffled(Object.values(stories)).map((story) => story()))
+  /** One request of every kind; resolves when all are acknowledged. */
+  const everything = (): Promise<unknown> => Promise.all(Object.values(stories).map((story) => story()))
 
   return { everything, newPlane, report, stories, tingWithoutRecipient }
 }

@@ -1,31 +1,7 @@
 /** Crash points and how each is provoked. A write of the store that is missing here fails a test. */
 import type { DeliveryUpdate } from "../../src/services/Store.ts"
-import type { Random } from "./Random.ts"
-
-/** How a run reaches a crash point; see Provocations.ts. */
-export type Provocation =
-  | "login"
-  | "report"
-  | "telemetry"
-  | "webhook"
-  | "start"
-  | "revoked grant"
-  | "new plane"
-  | "slow tracker"
-  | "limited tracker"
-  | "lost answer"
-  | "invalid report"
-  | "tables down"
-  | "two issues"
-  | "stop with a report"
-  | "stop with telemetry"
-  | "executed at IAM"
-  | "executed at Ting"
-  | "executed at the tracker"
-  | "executed at the tables"
-  | "retry by an operator"
-  | "discard by an operator"
-  | `call ${string}`
+import type { Random } from "../world/Arbitraries.ts"
+import type { Provocation } from "./Provocations.ts"
 
 export interface Point {
   /** Passed to the process, and part of a failure's message. */
@@ -35,24 +11,10 @@ export interface Point {
 
 /** Methods of the store that only read. All others write. */
 export const reads: ReadonlySet<string> = new Set([
-  "recipients.isActive",
-  "loginOutcomes.find",
-  "sessionDigests.find",
-  "reports.find",
-  "reports.knowsKey",
-  "reports.storedBytes",
-  "spool.counts",
-  "planes.findByKeyDigest",
-  "deliveries.nextDueAt",
-  "deliveries.find",
-  "deliveries.counts",
-  "deliveries.oldestOpen",
-  "destinations.find",
-  "backups.last",
-  "destinations.pauses",
-  "destinations.writesFullUntil",
-  "usage.size",
-  "usage.pool"
+  ...["recipients.isActive", "loginOutcomes.find", "sessionDigests.find", "planes.findByKeyDigest"],
+  ...["reports.find", "reports.knowsKey", "reports.storedBytes", "spool.counts", "backups.last"],
+  ...["deliveries.nextDueAt", "deliveries.find", "deliveries.counts", "deliveries.oldestOpen"],
+  ...["destinations.find", "destinations.pauses", "destinations.writesFullUntil", "usage.size", "usage.pool"]
 ])
 
 const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
@@ -63,23 +25,34 @@ const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
   Failed: "invalid report"
 }
 
+/** Writes that no request causes at once: the parent calls them. */
+const called = [
+  ...["sessionDigests.nameActor", "sessionDigests.forgetToken", "sessionDigests.forgetLogin"],
+  ...[
+    "deliveries.retry",
+    "deliveries.discard",
+    "spool.expire",
+    "destinations.resumeTracker",
+    "iamCalls.leave",
+    "retention.reports"
+  ],
+  ...["retention.anonymousReports", "retention.webhooks", "retention.deliveries", "retention.recipients"],
+  ...["retention.loginOutcomes", "retention.sessionDigests", "retention.refusals"]
+]
+
 /** Methods that write; `deliveries.update` once for each kind of update. */
 export const writes: Readonly<Record<string, Provocation>> = {
   "recipients.activate": "login",
   "recipients.deactivate": "revoked grant",
   "loginOutcomes.record": "login",
   "sessionDigests.remember": "login",
-  "sessionDigests.nameActor": "call sessionDigests.nameActor",
-  "sessionDigests.forgetToken": "call sessionDigests.forgetToken",
-  "sessionDigests.forgetLogin": "call sessionDigests.forgetLogin",
   "reports.admit": "report",
   "webhooks.receive": "webhook",
   "spool.offer": "telemetry",
   "spool.lease": "telemetry",
   "spool.settle": "telemetry",
   "spool.release": "tables down",
-  // Both are done by one call, in transactions of their own.
-  "spool.expire": "call spool.expire",
+  // Done by one call, in a transaction of its own.
   "spool.forget": "call spool.expire",
   "planes.remember": "new plane",
   "deliveries.lease": "report",
@@ -87,22 +60,11 @@ export const writes: Readonly<Record<string, Provocation>> = {
   ...Object.fromEntries(
     Object.entries(updates).map(([update, provocation]) => [`deliveries.update:${update}`, provocation])
   ),
-  "deliveries.retry": "retry by an operator",
-  "deliveries.discard": "discard by an operator",
   "destinations.failed": "limited tracker",
   "destinations.answered": "report",
   "destinations.reserveWrite": "report",
-  "destinations.resumeTracker": "call destinations.resumeTracker",
-  "iamCalls.leave": "call iamCalls.leave",
   "iamCalls.take": "start",
-  "retention.reports": "call retention.reports",
-  "retention.anonymousReports": "call retention.anonymousReports",
-  "retention.webhooks": "call retention.webhooks",
-  "retention.deliveries": "call retention.deliveries",
-  "retention.recipients": "call retention.recipients",
-  "retention.loginOutcomes": "call retention.loginOutcomes",
-  "retention.sessionDigests": "call retention.sessionDigests",
-  "retention.refusals": "call retention.refusals"
+  ...Object.fromEntries(called.map((method): [string, Provocation] => [method, `call ${method}`]))
 }
 
 /** Before the first statement of the write, before its commit, and after the commit before the caller gets the result. */
@@ -112,12 +74,12 @@ const inTransactions = (method: string, provocation: Provocation): ReadonlyArray
   moments.map((moment) => ({ name: `${method} ${moment}`, provocation }))
 
 /** Calls of upstreams that are not already enclosed by two writes of the store, as a filing and a shipment are. */
-const aroundCalls: ReadonlyArray<Point> = [
-  { name: "tracker.findByMarker before", provocation: "lost answer" },
-  { name: "tracker.findByMarker after", provocation: "lost answer" },
-  { name: "tracker.closeDuplicate before", provocation: "two issues" },
-  { name: "tracker.closeDuplicate after", provocation: "two issues" }
-]
+const aroundCalls: ReadonlyArray<Point> = ["before", "after"].flatMap(
+  (moment): ReadonlyArray<Point> => [
+    { name: `tracker.findByMarker ${moment}`, provocation: "lost answer" },
+    { name: `tracker.closeDuplicate ${moment}`, provocation: "two issues" }
+  ]
+)
 
 /** The upstream has executed the request and not answered yet. The parent kills the process, because only it can observe that. */
 const executed: ReadonlyArray<Point> = (
@@ -145,8 +107,10 @@ export const splitRandomly = (
   random: Random,
   hands: number
 ): ReadonlyArray<ReadonlyArray<Point>> => {
-  const shuffled = random.shuffled(points)
+  const shuffled = points
+    .map((point) => ({ point, rank: random.next() }))
+    .sort((one, other) => one.rank - other.rank)
   return Array.from({ length: hands }, (_, hand) =>
-    shuffled.filter((_point, index) => index % hands === hand)
+    shuffled.filter((_point, index) => index % hands === hand).map(({ point }) => point)
   )
 }

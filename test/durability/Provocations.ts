@@ -1,16 +1,16 @@
 /** Leads an instance to its crash point, by faults of upstreams and by actions beside the load. */
+import { repositoryName } from "../../sandbox/SimulatedUpstreams.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { failures, secondaryLimit, type TrackerFailure } from "../../sandbox/upstreams/tracker/Failures.ts"
-import { until } from "./Client.ts"
-import { type TestDatabase, text } from "./Databases.ts"
-import type { Instance } from "./Fleet.ts"
+import { type Simulators, until } from "../world/Fleet.ts"
+import type { Instance } from "./Instances.ts"
 import type { Load, Story } from "./Load.ts"
-import type { Provocation } from "./Points.ts"
-import { ingestPath, issuesPath, repository, type Simulators } from "./Simulators.ts"
+
+export const filings = { method: "POST", path: `/repos/${repositoryName}/issues` } as const
+export const ingestPath = "/api/ingest"
 
 export interface Scene {
   readonly world: Simulators
-  readonly database: TestDatabase
   readonly load: Load
   /** The running instance. */
   readonly instance: () => Instance
@@ -18,67 +18,16 @@ export interface Scene {
   readonly refusing: () => void
 }
 
-/** An operator's call may need several instances until it succeeds. */
-const acrossCrashes = { every: 100, within: 120_000 }
-
-const filings = { method: "POST", path: issuesPath } as const
-
 /** Fails the next filing; comments are posted under other paths. */
 const failFiling = ({ tracker }: Simulators, failure: TrackerFailure): void =>
   tracker.fail({ ...filings, fault: failures[failure] })
 
-/** Repeats an operator's call until it has succeeded: the process may die during it. */
-const operate = async (
-  { instance }: Scene,
-  done: () => Promise<boolean>,
-  call: (of: Instance) => Promise<unknown>
-) =>
-  until(
-    "an operator's call was carried out",
-    async () => {
-      if (await done()) return true
-      const current = instance()
-      if ((await current.ready) === undefined) return false
-      await Promise.race([call(current), current.died])
-      return await done()
-    },
-    acrossCrashes
-  )
-
-const notWanted = "not wanted"
-
-/** A failed delivery that no operator has discarded; makes the tracker refuse a report for it. */
-const failedDelivery = async (scene: Scene): Promise<string | undefined> => {
-  const { database, load, refusing, world } = scene
-  const readFailed = async () => {
-    const [row] = await database.rows(
-      `SELECT id FROM deliveries WHERE state = 'failed' AND last_failure <> '${notWanted}' LIMIT 1`
-    )
-    return text(row?.id)
-  }
-  failFiling(world, "spammed")
-  refusing()
-  await load.report()
-  // Another report may have received the refusal, and another operator may have handled it.
-  const found = until("a report failed", async () => (await readFailed()) !== "")
-  return found.then(readFailed, () => undefined)
-}
-
-const deliveryOf = async ({ database }: Scene, id: string) => {
-  const [row] = await database.rows(`SELECT state, last_failure FROM deliveries WHERE id = '${id}'`)
-  return { state: text(row?.state), failure: text(row?.last_failure) }
-}
-
-const seenTimes = (
-  simulator: { readonly seen: ReadonlyArray<{ readonly path: string }> },
-  path: string | RegExp
-) =>
-  simulator.seen.filter((request) =>
-    typeof path === "string" ? request.path === path : path.test(request.path)
-  ).length
-
 /** Ends the instance once the upstream's counter rises, before the upstream answers. */
-const endWhen = async ({ instance }: Scene, count: () => number, end: (victim: Instance) => void) => {
+const endWhen = async (
+  { instance }: Scene,
+  count: () => number,
+  end: (victim: Instance) => void
+): Promise<void> => {
   const victim = instance()
   // Requests of its predecessor may arrive until then.
   await victim.ready
@@ -90,8 +39,7 @@ const endWhen = async ({ instance }: Scene, count: () => number, end: (victim: I
   )
 }
 
-const killWhen = (scene: Scene, done: () => number) => endWhen(scene, done, (victim) => victim.kill())
-const stopWhen = (scene: Scene, begun: () => number) => endWhen(scene, begun, (victim) => victim.stop())
+const issuesOf = ({ tracker }: Simulators) => tracker.issues(repositoryName)
 
 interface Act {
   /** The requests that the instance receives. */
@@ -102,7 +50,27 @@ interface Act {
   readonly beside?: (scene: Scene) => Promise<unknown>
 }
 
-const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
+/** An upstream executes the request and does not answer; the instance is killed, or stopped, meanwhile. */
+const atHanging = (
+  story: Story,
+  hang: (world: Simulators) => void,
+  count: (world: Simulators) => number,
+  end: "kill" | "stop" = "kill"
+): Act => ({
+  story,
+  before: ({ world }) => hang(world),
+  beside: (scene) =>
+    endWhen(
+      scene,
+      () => count(scene.world),
+      (victim) => victim[end]()
+    )
+})
+
+const hang = { kind: "hang-after" } as const
+const hangTracker = ({ tracker }: Simulators) => tracker.fail({ ...filings, fault: hang })
+
+const acts = {
   login: { story: "login" },
   report: { story: "report" },
   telemetry: { story: "telemetry" },
@@ -138,68 +106,44 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
     beside: async ({ instance, world }) => {
       const victim = instance()
       await until("a report was filed twice", () => {
-        const bodies = world.tracker.issues(repository).map(({ body, state }) => `${state} ${body}`)
+        const bodies = issuesOf(world).map(({ body, state }) => `${state} ${body}`)
         return victim.isDead() || new Set(bodies).size < bodies.length
       }).catch(() => undefined)
       world.tracker.setListLag(0)
     }
   },
-  "stop with a report": {
-    story: "report",
-    before: ({ world }) => world.tracker.fail({ ...filings, fault: { kind: "hang-after" } }),
-    beside: (scene) => stopWhen(scene, () => scene.world.tracker.issues(repository).length)
-  },
-  "stop with telemetry": {
-    story: "telemetry",
-    before: ({ world }) => world.tables.fail({ path: ingestPath, fault: { kind: "hang" } }),
-    beside: (scene) => stopWhen(scene, () => seenTimes(scene.world.tables, ingestPath))
-  },
-  "executed at IAM": {
-    story: "login",
-    before: ({ world }) => world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "hang-after" } }),
-    beside: (scene) => killWhen(scene, () => scene.world.iam.controls.plane(production).families.size)
-  },
-  "executed at Ting": {
-    story: "login",
-    before: ({ world }) => world.ting.fail({ path: "/v1/tings", fault: { kind: "hang-after" } }),
-    beside: (scene) => killWhen(scene, () => scene.world.ting.accepted(production).length)
-  },
-  "executed at the tracker": {
-    story: "report",
-    before: ({ world }) => world.tracker.fail({ ...filings, fault: { kind: "hang-after" } }),
-    beside: (scene) => killWhen(scene, () => scene.world.tracker.issues(repository).length)
-  },
-  "executed at the tables": {
-    story: "telemetry",
-    before: ({ world }) => world.tables.fail({ path: ingestPath, fault: { kind: "hang-after" } }),
-    beside: (scene) => killWhen(scene, () => scene.world.tables.received().batches)
-  },
-  "retry by an operator": {
-    beside: async (scene) => {
-      const id = await failedDelivery(scene)
-      if (id === undefined) return
-      await operate(
-        scene,
-        async () => (await deliveryOf(scene, id)).state !== "failed",
-        (current) => current.call("deliveries.retry", id, Date.now())
-      )
-    }
-  },
-  "discard by an operator": {
-    beside: async (scene) => {
-      const id = await failedDelivery(scene)
-      if (id === undefined) return
-      await operate(
-        scene,
-        async () => (await deliveryOf(scene, id)).failure === notWanted,
-        (current) => current.call("deliveries.discard", id, Date.now(), notWanted)
-      )
-    }
-  }
-}
+  "stop with a report": atHanging("report", hangTracker, (world) => issuesOf(world).length, "stop"),
+  "stop with telemetry": atHanging(
+    "telemetry",
+    ({ tables }) => tables.fail({ path: ingestPath, fault: { kind: "hang" } }),
+    ({ tables }) => tables.seen.filter(({ path }) => path === ingestPath).length,
+    "stop"
+  ),
+  "executed at IAM": atHanging(
+    "login",
+    ({ iam }) => iam.fail({ path: "/api/v1/app-auth/tokens", fault: hang }),
+    ({ iam }) => iam.controls.plane(production).families.size
+  ),
+  "executed at Ting": atHanging(
+    "login",
+    ({ ting }) => ting.fail({ path: "/v1/tings", fault: hang }),
+    ({ ting }) => ting.accepted(production).length
+  ),
+  "executed at the tracker": atHanging("report", hangTracker, (world) => issuesOf(world).length),
+  "executed at the tables": atHanging(
+    "telemetry",
+    ({ tables }) => tables.fail({ path: ingestPath, fault: hang }),
+    ({ tables }) => tables.received().batches
+  )
+} satisfies Readonly<Record<string, Act>>
+
+/** How a run reaches a crash point: by an act, or by a call of a method of the store. */
+export type Provocation = keyof typeof acts | `call ${string}`
 
 /** Parameters that concern no row; for most removals a bound: nothing in a run is that old. */
 const harmless: Readonly<Record<string, ReadonlyArray<unknown>>> = {
+  "deliveries.retry": ["no delivery", 1],
+  "deliveries.discard": ["no delivery", 1, "not wanted"],
   "spool.expire": [{ acceptedBefore: 1, deliveredBefore: 1, deliveredAtMost: 1_000_000 }],
   "iamCalls.leave": ["no process", []],
   "sessionDigests.nameActor": ["no login", "no actor"]

@@ -16,7 +16,7 @@ import {
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
 import { startCollector } from "../observability/Collector.ts"
 import { authorityFile, refusingPostgres, tlsFront, tunnelProxy, type Tunnels } from "../support/Egress.ts"
-import { root, start } from "../support/Process.ts"
+import { root, start } from "../world/Fleet.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-egress-"))
 

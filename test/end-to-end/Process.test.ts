@@ -7,7 +7,7 @@ import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
-import { environmentFor, type Running, root, start } from "../support/Process.ts"
+import { environmentFor, type Running, root, start } from "../world/Fleet.ts"
 import { until } from "../support/Waiting.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-process-"))

@@ -3,14 +3,11 @@ import { execFileSync } from "node:child_process"
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { describe, expect } from "vitest"
-import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
-import { beforeAll } from "vitest"
-import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
+import { beforeAll, describe, expect } from "vitest"
 import { postgres } from "../layers/store/Stores.ts"
-import { root, start } from "../support/Process.ts"
-import { environmentOf, killedWithScope } from "./Processes.ts"
+import { environmentOf, killedWithScope, root, start, stop, upstreams, urlOf } from "../world/Fleet.ts"
+import { it } from "../world/Test.ts"
 import { report } from "./Server.ts"
 
 /** The bundles without any package beside them. */
@@ -50,29 +47,26 @@ const run = (file: string, args: ReadonlyArray<string>, environment: Readonly<Re
 
 describe.concurrent("Without SQLite's addon", () => {
   it.scopedLive("server and commands work on Postgres", function* () {
-    const world = yield* startUpstreams(() => Date.now())
-    const url = yield* postgres.emptyPath
-    const environment = { ...environmentOf(world), MUSIC_DATABASE_URL: url }
+    const environment = { ...environmentOf(yield* upstreams), MUSIC_DATABASE_URL: yield* postgres.emptyPath }
     const cli = join(without, "dist/cli.js")
-    const { child, ended, output, says } = yield* killedWithScope(() =>
+    const server = yield* killedWithScope(() =>
       start(process.execPath, [join(without, "dist/main.js")], environment)
     )
-    const [, base = ""] = yield* Effect.promise(() => says(/"Listening".*?"url":"(http:[^"]+)"/))
-    const [starting = ""] = output().split("\n")
+    const base = yield* Effect.promise(() => urlOf(server))
+    const [starting = ""] = server.output().split("\n")
     expect(JSON.parse(starting)).toMatchObject({ message: "Starting", database_connections: 10 })
     expect((yield* report({ base })).status).toBe(200)
     const listed = yield* run(cli, ["reports", "list", "--json"], environment)
     expect([listed.code, JSON.parse(listed.output).items.length]).toEqual([0, 1])
     const backup = yield* run(cli, ["backup", "copy.dump"], environment)
     expect([backup.code, backup.output]).toEqual([69, expect.stringContaining("Run: (umask 077 && pg_dump ")])
-    child.kill("SIGTERM")
-    expect((yield* Effect.promise(() => ended)).code).toBe(0)
+    expect((yield* stop(server)).code).toBe(0)
   })
 
   it.scopedLive("server and commands on SQLite end with 69, one line and its fix", function* () {
-    const world = yield* startUpstreams(() => Date.now())
     const path = join(without, "data/music.sqlite")
-    const environment = { ...environmentOf(world), MUSIC_DATABASE_PATH: path, MUSIC_LOG_LEVEL: "error" }
+    const settings = { MUSIC_DATABASE_PATH: path, MUSIC_LOG_LEVEL: "error" }
+    const environment = { ...environmentOf(yield* upstreams), ...settings }
     const line = (code: string) =>
       new RegExp(
         `^music-backend: SQLite database ${path} cannot be opened: its driver better-sqlite3 does not load \\(${code}\\)[.:] [Rr]un npm rebuild better-sqlite3 .*\n$`
@@ -82,8 +76,6 @@ describe.concurrent("Without SQLite's addon", () => {
     writeFileSync(path, "")
     for (const [folder, code, entry, ...args] of [
       [without, "ERR_MODULE_NOT_FOUND", "dist/main.js"],
-      [without, "ERR_MODULE_NOT_FOUND", "dist/cli.js", "backup", "copy"],
-      [broken, "ERR_DLOPEN_FAILED", "dist/cli.js", "serve"],
       [broken, "ERR_DLOPEN_FAILED", "dist/cli.js", "migrate"]
     ] as const) {
       const ended = yield* run(join(folder, entry), args, environment)

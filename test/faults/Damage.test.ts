@@ -1,43 +1,35 @@
 /** SQLite under a server as a process: a disk that is full for its process alone, and overwritten pages of one table. */
-import { closeSync, openSync, statSync, writeSync } from "node:fs"
-import { join } from "node:path"
-import { deepStrictEqual } from "@effect/vitest/utils"
+import { statSync } from "node:fs"
 import * as Effect from "effect/Effect"
-import { assert, describe } from "vitest"
+import { assert, beforeAll, describe } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { run } from "../cli/Harness.ts"
-import { folder, rawClient } from "../layers/store/Stores.ts"
+import { rawClient } from "../layers/store/Stores.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
-import { freePort } from "../support/Process.ts"
 import { awaited, eventually } from "../support/Waiting.ts"
+import { bundleBefore, environmentOf, freePort, serve, stop } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
-import { readFromSqlite } from "./Databases.ts"
-import { bundleBefore, environmentOf, serve, stop } from "./Processes.ts"
-import {
-  away,
-  everyCall,
-  healthy,
-  issues,
-  keptWhole,
-  signIn,
-  telemetry,
-  unwritable,
-  webhook
-} from "./Server.ts"
+import { garble, newPath, readFromSqlite } from "./Databases.ts"
+import * as Server from "./Server.ts"
 
-bundleBefore()
+const { expectRound, filed, keptWhole, shipped, signIn, telemetry, untilReady, webhook } = Server
 
-/** Settings of a server with metrics on a new database. */
+beforeAll(bundleBefore)
+
+/** Settings of a server with metrics on a new database, the metrics, and the command that checks it. */
 const place = Effect.gen(function* () {
-  const path = join(yield* folder, "music.sqlite")
+  const path = yield* newPath
   const [port, adminPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
   const environment = {
     MUSIC_DATABASE_PATH: path,
     MUSIC_BIND: `127.0.0.1:${port}`,
     MUSIC_ADMIN_BIND: `127.0.0.1:${adminPort}`
   }
-  return { environment, path, metrics: Effect.map(scrape(`http://127.0.0.1:${adminPort}`), parse) }
+  const metrics = Effect.map(scrape(`http://127.0.0.1:${adminPort}`), parse)
+  const check = ({ world }: Server.Target) => run(["check"], { ...environmentOf(world), ...environment })
+  return { environment, path, metrics, check }
 })
+const failedServer = /^FAIL {2}server +runs at \S+, but is not ready: database failed/m
 
 /** Blocks of 512 bytes: the size of a new database and its log after a round of calls on a slow machine, and a little more. */
 const blocks = 2_000
@@ -46,12 +38,11 @@ describe.concurrent("A damaged disk", () => {
   it.scopedLive(
     "that is full fails what does not fit, loses no acknowledged write, and has room after a start",
     function* () {
-      const { environment, metrics, path } = yield* place
+      const { check, environment, metrics, path } = yield* place
       const first = yield* serve(environment, { shell: `ulimit -f ${blocks};` })
-      const { world } = first
       const signed = yield* signIn(first)
-      deepStrictEqual((yield* everyCall(first, signed)).round, healthy)
-      yield* eventually("an issue", () => issues({ world }) === 1)
+      yield* expectRound(first, signed)
+      yield* filed(first, 1)
       let events = 1
       let answer = yield* telemetry(first)
       for (; answer.status === 204 && events < 100; answer = yield* telemetry(first)) events += 1
@@ -71,24 +62,24 @@ describe.concurrent("A damaged disk", () => {
       const samples = yield* awaited(
         "the failed check",
         metrics,
-        (some) => sum(some, "music_check", failed) === 1
+        (all) => sum(all, "music_check", failed) === 1
       )
-      deepStrictEqual(sum(samples, "music_store_up"), 1)
+      assert.strictEqual(sum(samples, "music_store_up"), 1)
       assert.isAbove(sum(samples, "music_store_writes_failed_total"), 1)
-      deepStrictEqual((yield* everyCall(first, signed)).round, unwritable)
+      yield* expectRound(first, signed, Server.unwritable)
       assert.match(first.server.output(), /Database unavailable.*(?:SQLITE_IOERR|SQLITE_FULL)/)
       // The limit is the server's alone: the check itself can write.
-      const checked = yield* run(["check"], { ...environmentOf(world), ...environment })
-      assert.match(checked.out, /^FAIL {2}server +runs at \S+, but is not ready: database failed/m)
+      const checked = yield* check(first)
+      assert.match(checked.out, failedServer)
       assert.strictEqual(checked.exit, 1)
       assert.strictEqual((yield* stop(first.server)).code, 0)
       assert.isBelow(statSync(path).size, blocks * 512 + 1)
       yield* keptWhole(readFromSqlite(path), { reports: 1, events })
 
-      const second = yield* serve(environment, { world })
-      deepStrictEqual((yield* everyCall(second, signed)).round, healthy)
-      yield* eventually("two issues", () => issues({ world }) === 2)
-      yield* eventually("every event", () => world.tables.rows("musicclidaemon").length === events + 1)
+      const second = yield* serve(environment, first)
+      yield* expectRound(second, signed)
+      yield* filed(second, 2)
+      yield* eventually("every event", () => shipped(second) === events + 1)
       yield* keptWhole(readFromSqlite(path), { reports: 2, events: events + 1 })
     }
   )
@@ -96,15 +87,14 @@ describe.concurrent("A damaged disk", () => {
   it.scopedLive(
     "with a corrupt table makes the server not ready until its end, says so once, and check names the table",
     function* () {
-      const { environment, metrics, path } = yield* place
+      const { check, environment, metrics, path } = yield* place
       // No call may end by its deadline on a busy machine.
       const patient = { MUSIC_REQUEST_DEADLINE_SECONDS: "60", MUSIC_SHUTDOWN_GRACE_SECONDS: "62" }
       const served = yield* serve({ ...environment, ...patient })
-      const { base, server, world } = served
-      const check = run(["check"], { ...environmentOf(world), ...environment })
+      const { server } = served
       const signed = yield* signIn(served)
-      deepStrictEqual((yield* everyCall(served, signed)).round, healthy)
-      const before = yield* check
+      yield* expectRound(served, signed)
+      const before = yield* check(served)
       assert.strictEqual(before.exit, 0, before.out)
       assert.match(before.out, /^PASS {2}integrity /m)
 
@@ -113,23 +103,20 @@ describe.concurrent("A damaged disk", () => {
       const roots = yield* other<{ readonly rootpage: number }>`
       SELECT rootpage FROM sqlite_master WHERE tbl_name = 'recipients' AND rootpage > 0`
       yield* other.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
-      const descriptor = openSync(path, "r+")
-      for (const { rootpage } of roots)
-        writeSync(descriptor, Buffer.alloc(4_096, 0xa5), 0, 4_096, (rootpage - 1) * 4_096)
-      closeSync(descriptor)
+      for (const { rootpage } of roots) garble(path, (rootpage - 1) * 4_096, 4_096)
       yield* other.unsafe("PRAGMA user_version = 1")
       // A login succeeds without its note; the failed write shows the corruption.
       yield* signIn(served)
-      yield* awaited("unreadiness", call(`${base}/readyz`), ({ status }) => status === 503)
+      yield* untilReady(served, 503)
       // What it accepted now would be missing in the backup that is restored.
-      deepStrictEqual((yield* everyCall(served, signed)).round, away)
+      yield* expectRound(served, signed, Server.away)
       const said = server.output().match(/^.*The database is corrupt.*$/gm) ?? []
       assert.strictEqual(said.length, 1, said.join("\n"))
       assert.match(said[0] ?? "", /"level":"error".*restore a backup.*\(SQLITE_CORRUPT/i)
       assert.strictEqual(sum(yield* metrics, "music_store_corrupt"), 1)
-      const after = yield* check
+      const after = yield* check(served)
       assert.match(after.out, /^FAIL {2}integrity +damaged: recipients$/m)
-      assert.match(after.out, /^FAIL {2}server +runs at \S+, but is not ready: database failed/m)
+      assert.match(after.out, failedServer)
       assert.strictEqual(after.exit, 1)
       assert.strictEqual((yield* stop(server)).code, 0)
     }

@@ -1,11 +1,13 @@
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+/** The databases of these tests, read over connections of their own, and damaged. */
+import { chmodSync, closeSync, openSync, writeFileSync, writeSync } from "node:fs"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import { embeddedPostgres } from "../support/Postgres.ts"
-import { freePort } from "../support/Process.ts"
-import { postgres, rawQuery } from "../layers/store/Stores.ts"
+import { freePort, scratch } from "../world/Fleet.ts"
+import { folder, postgres, rawQuery } from "../layers/store/Stores.ts"
+
+export const newPath = Effect.map(folder, (place) => join(place, "music.sqlite"))
 
 /** Reads one number from the database over a connection of its own. */
 export type ReadNumber = (statement: string) => Effect.Effect<number>
@@ -18,6 +20,11 @@ export const readFromSqlite =
   (statement) =>
     Effect.map(scalar(path, statement), Number)
 
+export const readFromPostgres =
+  (url: string): ReadNumber =>
+  (text) =>
+    Effect.map(postgres.rawQuery(url, text), ([row]) => Number(Object.values(row ?? {})[0]))
+
 /** Counts tables whose sums are inconsistent with each other or with the rows (`Spool.counts`). */
 export const brokenSums = `
   SELECT COUNT(*) AS broken FROM spool_counts c
@@ -27,58 +34,51 @@ export const brokenSums = `
 
 export const spoolLawHolds = (path: string) => Effect.map(scalar(path, brokenSums), (broken) => broken === 0)
 
-export const readFromPostgres =
-  (url: string): ReadNumber =>
-  (text) =>
-    Effect.map(postgres.rawQuery(url, text), ([row]) => Number(Object.values(row ?? {})[0]))
+/** Overwrites a part of a file with invalid bytes. */
+export const garble = (path: string, from: number, length: number) => {
+  const descriptor = openSync(path, "r+")
+  writeSync(descriptor, Buffer.alloc(length, 0xa5), 0, length, from)
+  closeSync(descriptor)
+}
 
-/** A server that can be stopped and started again on the same port and data; removed with the scope. */
-export const restartablePostgres = Effect.acquireRelease(
-  Effect.promise(async () => {
-    const EmbeddedPostgres = await embeddedPostgres()
-    const folder = mkdtempSync(join(tmpdir(), "music-faults-postgres-"))
-    // The server's own account must reach its data inside.
-    chmodSync(folder, 0o755)
-    const port = await freePort()
-    const server = new EmbeddedPostgres({
-      databaseDir: join(folder, "data"),
-      user: "postgres",
-      password: "postgres",
-      port,
-      persistent: true,
-      createPostgresUser: process.getuid?.() === 0,
-      initdbFlags: ["--locale=C", "--encoding=UTF8", "--no-sync"],
-      postgresFlags: ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1"],
-      onLog: () => undefined
-    })
-    await server.initialise()
-    await server.start()
-    return { folder, server, url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres` }
-  }),
-  ({ folder, server }) =>
+/** A server that can become a standby, on the same port and data; removed with the scope. */
+export const standbyPostgres = Effect.gen(function* () {
+  const EmbeddedPostgres = yield* Effect.promise(embeddedPostgres)
+  const { path: place, remove } = scratch()
+  // The server's own account must reach its data inside.
+  chmodSync(place, 0o755)
+  const port = yield* Effect.promise(freePort)
+  const server = new EmbeddedPostgres({
+    databaseDir: join(place, "data"),
+    user: "postgres",
+    password: "postgres",
+    port,
+    persistent: true,
+    createPostgresUser: process.getuid?.() === 0,
+    initdbFlags: ["--locale=C", "--encoding=UTF8", "--no-sync"],
+    postgresFlags: ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1"],
+    onLog: () => undefined
+  })
+  yield* Effect.addFinalizer(() =>
     Effect.promise(async () => {
       await server.stop()
-      rmSync(folder, { recursive: true, force: true })
+      remove()
     })
-).pipe(
-  Effect.map(({ folder, server, url }) => {
-    const answers = postgres
-      .rawQuery(url, "SELECT 1")
-      .pipe(Effect.sandbox, Effect.retry({ schedule: Schedule.spaced("50 millis"), times: 2_000 }))
-    const stop = Effect.promise(() => server.stop())
-    return {
-      url,
-      stop,
-      start: Effect.promise(() => server.start()),
-      /** Restarts as a standby, which refuses writes until it is promoted. */
-      standBy: Effect.gen(function* () {
-        yield* stop
-        writeFileSync(join(folder, "data", "standby.signal"), "")
-        // The package waits until the server takes writes.
-        void server.start().catch(() => undefined)
-        yield* answers
-      }),
-      promote: postgres.rawQuery(url, "SELECT pg_promote()")
-    }
-  })
-)
+  )
+  yield* Effect.promise(() => server.initialise().then(() => server.start()))
+  const url = `postgres://postgres:postgres@127.0.0.1:${port}/postgres`
+  return {
+    url,
+    /** Restarts as a standby, which refuses writes until it is promoted. */
+    standBy: Effect.gen(function* () {
+      yield* Effect.promise(() => server.stop())
+      writeFileSync(join(place, "data", "standby.signal"), "")
+      // The package waits until the server takes writes.
+      void server.start().catch(() => undefined)
+      yield* postgres
+        .rawQuery(url, "SELECT 1")
+        .pipe(Effect.sandbox, Effect.retry({ schedule: Schedule.spaced("50 millis"), times: 2_000 }))
+    }),
+    promote: postgres.rawQuery(url, "SELECT pg_promote()")
+  }
+})

@@ -1,38 +1,24 @@
 /** Databases that fail under a running server: what each call answers meanwhile, and that nothing acknowledged is lost or done twice. */
 import { randomUUID } from "node:crypto"
-import { closeSync, openSync, renameSync, rmSync, statSync, writeSync } from "node:fs"
-import { join } from "node:path"
+import { renameSync, rmSync } from "node:fs"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import pg from "pg"
 import { assert, describe } from "vitest"
-import { call } from "../../sandbox/HttpExchange.ts"
 import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
-import { run } from "../cli/Harness.ts"
-import { folder, postgres, rawClient } from "../layers/store/Stores.ts"
-import { type PgProxy, pgProxy } from "../layers/store/postgres/PgProxy.ts"
-import { awaited, eventually, settle } from "../support/Waiting.ts"
+import { postgres, rawClient } from "../layers/store/Stores.ts"
+import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
+import { awaited, settle } from "../support/Waiting.ts"
 import { it } from "../world/Test.ts"
-import { readFromPostgres, readFromSqlite, restartablePostgres, scalar } from "./Databases.ts"
-import {
-  away,
-  everyCall,
-  expectRecovery,
-  type Fault,
-  healthy,
-  issues,
-  keptWhole,
-  outage,
-  report,
-  type Server,
-  signIn,
-  startServer,
-  unwritable
-} from "./Server.ts"
+import { newPath, readFromPostgres, readFromSqlite, scalar, standbyPostgres } from "./Databases.ts"
+import * as Server from "./Server.ts"
+
+const { away, expectRecovery, expectRound, filed, healthy, keptWhole, signIn, unwritable } = Server
+type Fault = Server.Fault
 
 /** Milliseconds; up to 11 s in production. Calls of a database that answers must be done within them also on a slow machine. */
 const timeouts = { connect: 5_000, statement: 5_000, lock: 1_000, answer: 5_500, close: 500 }
@@ -41,13 +27,13 @@ const sqliteAt = (path: string) =>
   Effect.gen(function* () {
     // A lock timeout in milliseconds, shorter than production's 5 s.
     const database = yield* openDatabase(path, { lockWait: 200 })
-    const server = yield* startServer(makeStore(database))
+    const server = yield* Server.startServer(makeStore(database))
     return { server, sql: database.sql, path, readNumber: readFromSqlite(path) }
   })
-const onSqlite = Effect.flatMap(folder, (place) => sqliteAt(join(place, "music.sqlite")))
+const onSqlite = Effect.flatMap(newPath, sqliteAt)
 
 const postgresAt = (url: string, change: Parameters<typeof openPostgres>[1] = {}, settings = {}) =>
-  startServer(
+  Server.startServer(
     Effect.flatMap(
       openPostgres(Redacted.make(url), { timeouts, lockWait: 2_000, notify: { pause: 100 }, ...change }),
       makeStore
@@ -55,23 +41,23 @@ const postgresAt = (url: string, change: Parameters<typeof openPostgres>[1] = {}
     settings
   )
 
-const behindProxy = Effect.gen(function* () {
-  const url = yield* postgres.emptyPath
-  const proxy = yield* pgProxy(url)
-  return { proxy, server: yield* postgresAt(proxy.url), readNumber: readFromPostgres(url) }
-})
+/** A server on a PostgreSQL, and how a row of the table ends it. */
+const onPostgres = (url: string, rest: Omit<Fault, "readNumber">, through = url, owner = url) =>
+  Effect.map(postgresAt(through), (server) => ({ server, readNumber: readFromPostgres(owner), ...rest }))
 
-const through = (
-  begin: (proxy: PgProxy) => Effect.Effect<void>,
-  end: (proxy: PgProxy) => Effect.Effect<void>,
+type Proxy = Effect.Effect.Success<ReturnType<typeof pgProxy>>
+
+const behindProxy = (
+  change: (proxy: Proxy) => Pick<Fault, "begin" | "end">,
   rest: Pick<Fault, "says" | "reason">
 ) =>
-  Effect.map(behindProxy, ({ proxy, ...opened }) => ({
-    ...opened,
-    ...rest,
-    begin: begin(proxy),
-    end: end(proxy)
-  }))
+  Effect.gen(function* () {
+    const url = yield* postgres.emptyPath
+    const proxy = yield* pgProxy(url)
+    return yield* onPostgres(url, { ...rest, ...change(proxy) }, proxy.url)
+  })
+
+const silent = { says: away, reason: /Postgres database \S+ does not answer/ }
 
 /** Locks every table that is written, until the connection of the other program ends. */
 const lockTables = (url: string) =>
@@ -85,9 +71,13 @@ const lockTables = (url: string) =>
     return client
   })
 
-type Play = Fault & { readonly server: Server }
+/** Ends every other session of the database. */
+const endSessions =
+  "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
-type Outages = Readonly<Record<string, Effect.Effect<Play, unknown, Scope.Scope>>>
+type Outages = Readonly<
+  Record<string, Effect.Effect<Fault & { readonly server: Server.Server }, unknown, Scope.Scope>>
+>
 
 const ofSqlite: Outages = {
   "full: refuses large writes, accepts small ones": Effect.map(onSqlite, ({ path, sql, ...opened }) => ({
@@ -131,89 +121,36 @@ const ofSqlite: Outages = {
 }
 
 const ofPostgres: Outages = {
-  "stopped and started": Effect.gen(function* () {
-    const { start, stop, url } = yield* restartablePostgres
-    return {
-      server: yield* postgresAt(url),
-      readNumber: readFromPostgres(url),
-      begin: stop,
-      end: start,
-      says: away,
-      reason: /Postgres database 127\.0\.0\.1:\d+\/postgres does not answer/
-    }
-  }),
-  "read-only as a standby": Effect.gen(function* () {
-    const { promote, standBy, url } = yield* restartablePostgres
-    return {
-      server: yield* postgresAt(url),
-      readNumber: readFromPostgres(url),
+  "read-only as a standby": Effect.flatMap(standbyPostgres, ({ promote, standBy, url }) =>
+    onPostgres(url, {
       begin: standBy,
       end: promote,
       says: unwritable,
       reason: /is read-only for this process/
-    }
+    })
+  ),
+  "refusing connections": behindProxy(({ cut, repair }) => ({ begin: cut, end: repair }), silent),
+  silent: behindProxy(({ freeze, repair }) => ({ begin: freeze, end: repair }), silent),
+  "slow: each answer comes 50 ms late": behindProxy(({ slow }) => ({ begin: slow(50), end: slow(0) }), {
+    says: healthy
   }),
-  "refusing connections": through(
-    ({ cut }) => cut,
-    ({ repair }) => repair,
-    { says: away, reason: /Postgres database \S+ does not answer/ }
-  ),
-  silent: through(
-    ({ freeze }) => freeze,
-    ({ repair }) => repair,
-    { says: away, reason: /Postgres database \S+ does not answer/ }
-  ),
-  "slow: each answer comes 50 ms late": through(
-    ({ slow }) => slow(50),
-    ({ slow }) => slow(0),
-    { says: healthy }
-  ),
-  "locked by another program": Effect.gen(function* () {
-    const url = yield* postgres.emptyPath
+  "locked by another program": Effect.flatMap(postgres.emptyPath, (url) => {
     let locked: pg.Client | undefined
-    return {
-      server: yield* postgresAt(url),
-      readNumber: readFromPostgres(url),
+    return onPostgres(url, {
       begin: Effect.map(lockTables(url), (client) => {
         locked = client
       }),
       end: Effect.promise(async () => locked?.end()),
       says: away,
       reason: /is locked by another process/
-    }
-  }),
-  "out of connections but three": Effect.gen(function* () {
-    const owner = yield* postgres.emptyPath
-    const role = `role_${randomUUID().slice(0, 8)}`
-    const say = (statement: string) => postgres.rawQuery(owner, statement)
-    const { pathname } = new URL(owner)
-    yield* say(
-      `CREATE ROLE ${role} LOGIN PASSWORD 'few';\nALTER DATABASE ${pathname.slice(1)} OWNER TO ${role}`
-    )
-    yield* Effect.addFinalizer(() =>
-      say(`REASSIGN OWNED BY ${role} TO postgres;\nDROP OWNED BY ${role};\nDROP ROLE ${role}`)
-    )
-    const url = Object.assign(new URL(owner), { username: role, password: "few" }).href
-    const server = yield* postgresAt(url)
-    const sessions = `FROM pg_stat_activity WHERE usename = '${role}'`
-    return {
-      server,
-      readNumber: readFromPostgres(owner),
-      begin: Effect.gen(function* () {
-        yield* say(`ALTER ROLE ${role} CONNECTION LIMIT 3;\nSELECT pg_terminate_backend(pid) ${sessions}`)
-        yield* settle
-        yield* awaited("readiness", call(`${server.base}/readyz`), ({ status }) => status === 200)
-      }),
-      end: say(`ALTER ROLE ${role} CONNECTION LIMIT -1`),
-      says: healthy
-    }
+    })
   })
 }
 
 const played = (outages: Outages) =>
   it.scopedLive.each(Object.keys(outages))("%s", function* (name) {
     const { server, ...fault } = yield* outages[name] ?? Effect.dieMessage(name)
-    yield* outage(server, fault)
+    yield* Server.outage(server, fault)
   })
 
 describe("A SQLite database that fails under a running server, and recovers without its restart:", () => {
@@ -224,45 +161,19 @@ describe.concurrent("A PostgreSQL database that fails under a running server, an
   played(ofPostgres)
 })
 
-/** Overwrites every page but the first, and makes the server read them again. */
-const corrupt = (path: string) =>
-  Effect.gen(function* () {
-    const other = yield* rawClient(path)
-    yield* other.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
-    const bytes = Buffer.alloc(statSync(path).size - 4096, 0xa5)
-    const descriptor = openSync(path, "r+")
-    writeSync(descriptor, bytes, 0, bytes.length, 4096)
-    closeSync(descriptor)
-    yield* other.unsafe("PRAGMA user_version = 1")
-  }).pipe(Effect.scoped)
-
-describe("A SQLite database that cannot recover under a running server", () => {
-  it.scopedLive.each([
-    {
-      name: "without its write-ahead log, keeps acknowledged writes for a restart",
-      begin: (path: string) => Effect.sync(() => rmSync(`${path}-wal`)),
-      reason: undefined
-    },
-    { name: "corrupt, is replaced by a backup", begin: corrupt, reason: /is corrupt/ }
-  ])("$name", function* ({ begin, reason }) {
-    const path = join(yield* folder, "music.sqlite")
-    const command = (name: string, ...more: ReadonlyArray<string>) =>
-      Effect.map(run([name, `${path}.copy`, ...more], { MUSIC_DATABASE_PATH: path }), ({ err, exit }) =>
-        deepStrictEqual([exit, err], [0, ""])
-      )
+describe("A SQLite database that loses its write-ahead log under a running server", () => {
+  it.scopedLive("keeps acknowledged writes for a restart", function* () {
+    const path = yield* newPath
     yield* Effect.scoped(
       Effect.gen(function* () {
         const { server } = yield* sqliteAt(path)
         const signed = yield* signIn(server)
-        deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
-        yield* eventually("an issue", () => issues(server) === 1)
-        yield* command("backup")
-        yield* begin(path)
-        deepStrictEqual((yield* everyCall(server, signed)).round, away)
-        assert.isTrue(reason === undefined || server.log.some((line) => reason.test(line)))
+        yield* expectRound(server, signed)
+        yield* filed(server, 1)
+        rmSync(`${path}-wal`)
+        yield* expectRound(server, signed, away)
       })
     )
-    if (reason !== undefined) yield* command("restore", "--overwrite")
     const { readNumber, server } = yield* sqliteAt(path)
     yield* expectRecovery(server, yield* signIn(server))
     yield* keptWhole(readNumber, { reports: 2, events: 2 })
@@ -272,33 +183,33 @@ describe("A SQLite database that cannot recover under a running server", () => {
 describe.concurrent("A PostgreSQL database that holds a call for longer than a request may last", () => {
   // Only the deadline can end a call before the test ends.
   const endless = 600_000
-  const patient = { connect: endless, statement: endless, lock: endless, answer: endless, close: 500 }
   /** Seconds: a deadline that calls of a database that answers keep also on a slow machine. */
   const requestDeadlineSeconds = 12
 
   it.scopedLive("silent: answers at the request's deadline, and does once what went on", function* () {
     const url = yield* postgres.emptyPath
     const proxy = yield* pgProxy(url)
+    const patient = { connect: endless, statement: endless, lock: endless, answer: endless, close: 500 }
     const options = { timeouts: patient, lockWait: endless, connections: 2 }
     const server = yield* postgresAt(proxy.url, options, { requestDeadlineSeconds })
     const signed = yield* signIn(server)
     const key = { "idempotency-key": randomUUID() }
-    deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
+    yield* expectRound(server, signed)
     // Also when the test fails here: the server's end waits for the database.
     yield* Effect.addFinalizer(() => proxy.repair)
     yield* proxy.freeze
     // The second half waits for connections, and for the transaction of earlier telemetry.
-    const [first, kept] = yield* Effect.all([everyCall(server, signed), report(server, key)], {
+    const [first, kept] = yield* Effect.all([Server.everyCall(server, signed), Server.report(server, key)], {
       concurrency: "unbounded"
     })
     deepStrictEqual(first.round, away)
     deepStrictEqual([kept.status, kept.headers.get("retry-after")], [503, "2"])
-    deepStrictEqual((yield* everyCall(server, signed)).round, away)
+    yield* expectRound(server, signed, away)
     yield* proxy.repair
     yield* expectRecovery(server, signed)
-    assert.strictEqual((yield* report(server, key)).status, 200)
+    assert.strictEqual((yield* Server.report(server, key)).status, 200)
     // What went on without its request is done once; a report that waited for the read of its key was never begun.
-    yield* eventually("every report is filed", () => issues(server) === 3)
+    yield* filed(server, 3)
     // Telemetry that waited for the transaction of others at its deadline was never begun.
     const readNumber = readFromPostgres(url)
     const events = yield* readNumber("SELECT accepted FROM spool_counts WHERE table_name = 'musicclidaemon'")
@@ -306,64 +217,19 @@ describe.concurrent("A PostgreSQL database that holds a call for longer than a r
     yield* keptWhole(readNumber, { reports: 3, events })
   })
 
-  it.scopedLive("locked: answers at the request's deadline, and recovers", function* () {
-    const url = yield* postgres.emptyPath
-    const options = { timeouts: { lock: 50 }, lockWait: endless }
-    const server = yield* postgresAt(url, options, { requestDeadlineSeconds })
-    const signed = yield* signIn(server)
-    yield* Effect.acquireUseRelease(
-      lockTables(url),
-      () => Effect.map(everyCall(server, signed), ({ round }) => deepStrictEqual(round, away)),
-      (client) => Effect.promise(() => client.end())
-    )
-    yield* expectRecovery(server, signed)
-  })
-
   it.scopedLive("with cut connections: fails only the requests in flight", function* () {
     const url = yield* postgres.emptyPath
     const server = yield* postgresAt(url)
     const signed = yield* signIn(server)
-    const others = "datname = current_database() AND pid <> pg_backend_pid()"
-    const end = `SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE ${others}`
     for (let round = 0; round < 2; round += 1) {
-      deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
-      const cut = yield* postgres.rawQuery(url, end)
+      yield* expectRound(server, signed)
+      const cut = yield* postgres.rawQuery(url, endSessions)
       // The disconnect must reach this process first.
       const left = `SELECT COUNT(*) FROM pg_stat_activity WHERE pid = ANY ('{${cut.map(({ pid }) => pid).join()}}')`
       yield* awaited("the end of all sessions", readFromPostgres(url)(left), (count) => count === 0)
       yield* settle
+      yield* Server.untilReady(server)
     }
-    deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
-  })
-
-  it.scopedLive("late: leaves servers that wait ready, and not one whose accesses ended", function* () {
-    const proxy = yield* pgProxy(yield* postgres.freshPath)
-    /** Milliseconds for an answer. */
-    const serving = (patience: number) =>
-      postgresAt(proxy.url, { timeouts: { connect: patience, answer: patience, close: 500 } })
-    const servers = [yield* serving(80_000), yield* serving(80_000), yield* serving(2_500)]
-    const probe = Effect.forEach(
-      servers,
-      ({ base }) =>
-        Effect.map(call(`${base}/readyz`), ({ status, text }) => {
-          const [, database = ""] = /"database":"(\w+)"/.exec(text) ?? []
-          return `${status} ${database}`
-        }),
-      { concurrency: "unbounded" }
-    )
-    const seen = new Set<string>()
-    const until = (...wanted: ReadonlyArray<string>) =>
-      awaited(wanted.join(), probe, (answers) => {
-        for (const answer of answers.slice(0, 2)) seen.add(answer)
-        return answers.join() === wanted.join()
-      })
-    yield* until("200 ok", "200 ok", "200 ok")
-    seen.clear()
-    yield* Effect.addFinalizer(() => proxy.repair)
-    yield* proxy.freeze
-    yield* until("200 degraded", "200 degraded", "503 failed")
-    assert.isTrue([...seen].every((answer) => answer.startsWith("200")))
-    yield* proxy.repair
-    yield* until("200 ok", "200 ok", "200 ok")
+    yield* expectRound(server, signed)
   })
 })

@@ -1,41 +1,41 @@
 /** The steps of docs/operations.md, "Rotate a secret", with servers as processes. */
 import { randomUUID } from "node:crypto"
-import { readFileSync } from "node:fs"
-import { join } from "node:path"
 import * as Effect from "effect/Effect"
-import { describe, expect, inject } from "vitest"
+import { beforeAll, describe, expect } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
-import { mintSlt, startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
+import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import { folder, postgres, rawQuery } from "../layers/store/Stores.ts"
+import { postgres, rawQuery } from "../layers/store/Stores.ts"
 import { eventually } from "../support/Waiting.ts"
+import { bundleBefore, type Served, serve, stop, upstreams } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
-import { bundleBefore, type Served, serve, stop } from "./Processes.ts"
-import { issues, report, signIn, telemetry, webhook } from "./Server.ts"
+import { newPath } from "./Databases.ts"
+import { filed, login, report, shipped, signIn, telemetry, webhook } from "./Server.ts"
 
-bundleBefore()
+beforeAll(bundleBefore)
 
-const page = readFileSync(new URL("../../docs/operations.md", import.meta.url), "utf8")
-const section = page.split(/^## /m).find((text) => text.startsWith("Rotate a secret")) ?? ""
-/** The statements for the database's role. */
-const statements = (/^```sql\n(.*?)^```$/ms.exec(section)?.[1] ?? "").trim().split("\n")
+const statusOf = <E>(exchange: Effect.Effect<{ readonly status: number }, E>) =>
+  Effect.map(exchange, ({ status }) => status)
 
-const upstreams = startUpstreams(() => Date.now())
-const file = Effect.map(folder, (path) => ({ MUSIC_DATABASE_PATH: join(path, "music.sqlite") }))
-const shared = Effect.map(postgres.emptyPath, (url) => ({ MUSIC_DATABASE_URL: url }))
-const status = <E>(exchange: Effect.Effect<{ readonly status: number }, E>) =>
-  Effect.map(exchange, (answer) => answer.status)
+/** Upstreams, and servers with them on one database of their own. */
+const place = (kind: "SQLite" | "PostgreSQL") =>
+  Effect.gen(function* () {
+    const world = yield* upstreams
+    const database =
+      kind === "SQLite"
+        ? { MUSIC_DATABASE_PATH: yield* newPath }
+        : { MUSIC_DATABASE_URL: yield* postgres.emptyPath }
+    return { world, database, started: (more = {}) => serve({ ...database, ...more }, { world }) }
+  })
 
 describe("A secret that is rotated", () => {
   it.scopedLive(
     "of webhooks: a server with both versions accepts every delivery, one without refuses",
     function* () {
-      const world = yield* upstreams
-      const place = yield* shared
+      const { started, world } = yield* place("PostgreSQL")
       const { webhookKeyVersion: version, webhookSecret } = world.seeded.production
       const secret = randomUUID()
       const renewed = {
-        ...place,
         MUSIC_IAM_WEBHOOK_SECRET: secret,
         MUSIC_IAM_WEBHOOK_KEY_VERSION: String(version + 1)
       }
@@ -43,127 +43,70 @@ describe("A secret that is rotated", () => {
         MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: webhookSecret,
         MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: String(version)
       }
-      const old = yield* serve(place, { world })
-      const both = yield* serve({ ...renewed, ...previous }, { world })
+      const [old, both] = [yield* started(), yield* started({ ...renewed, ...previous })]
       const deliver = (...servers: ReadonlyArray<Served>) =>
-        Effect.forEach(servers, (server) => status(webhook(server)))
+        Effect.forEach(servers, (server) => statusOf(webhook(server)))
       expect(yield* deliver(old, both)).toEqual([200, 200])
       world.iam.controls.setWebhook(production, "music", { url: `${both.base}/webhook/`, secret })
-      const last = yield* serve(renewed, { world })
-      expect(yield* deliver(old, both, last)).toEqual([401, 200, 200])
+      expect(yield* deliver(old, both, yield* started(renewed))).toEqual([401, 200, 200])
     }
   )
 
   it.scopedLive(
     "of the application: what is refused spends nothing, and succeeds after the restart",
     function* () {
-      const world = yield* upstreams
-      const place = yield* file
-      const before = yield* serve(place, { world })
+      const { started, world } = yield* place("SQLite")
+      const before = yield* started()
       const headers = yield* signIn(before)
-      const body = { slt: mintSlt(world) }
+      const slt = mintSlt(world)
       const key = { "idempotency-key": "the-login-0123456789" }
-      const login = ({ base }: Served) =>
-        call(`${base}/api/v1/auth/login`, { method: "POST", body, headers: key })
-      const me = ({ base }: Served) => status(call(`${base}/api/v1/auth/me`, { headers }))
+      const me = ({ base }: Served) => statusOf(call(`${base}/api/v1/auth/me`, { headers }))
       const renewed = world.iam.controls.rotateSecret(production, "music")
-      const refused = yield* login(before)
+      const refused = yield* login(before, slt, key)
       expect([refused.status, JSON.parse(refused.text).error.code]).toEqual([502, "dependency_misconfigured"])
-      expect([yield* me(before), yield* status(report(before))]).toEqual([502, 200])
+      expect([yield* me(before), yield* statusOf(report(before))]).toEqual([502, 200])
       yield* stop(before.server)
-      const after = yield* serve({ ...place, MUSIC_IAM_APP_SECRET: renewed }, { world })
-      expect([yield* status(login(after)), yield* me(after)]).toEqual([200, 200])
+      const after = yield* started({ MUSIC_IAM_APP_SECRET: renewed })
+      expect([yield* statusOf(login(after, slt, key)), yield* me(after)]).toEqual([200, 200])
     }
   )
 
   it.scopedLive(
     "of a table: its events are accepted meanwhile, and shipped once after the restart",
     function* () {
-      const world = yield* upstreams
-      const place = yield* file
-      const rows = () => world.tables.rows("musicclidaemon").length
-      const before = yield* serve(place, { world })
+      const { database, started, world } = yield* place("SQLite")
+      const before = yield* started()
       const renewed = world.tables.rotateKey("musicclidaemon")
-      expect(yield* status(telemetry(before))).toBe(204)
+      expect(yield* statusOf(telemetry(before))).toBe(204)
       yield* Effect.promise(() => before.server.says(/musicclidaemon.*key/))
-      expect(rows()).toBe(0)
+      expect(shipped(before)).toBe(0)
       yield* stop(before.server)
       // As if the 5 minutes until the next probe of the key had passed.
-      yield* rawQuery(place.MUSIC_DATABASE_PATH, "UPDATE destinations SET paused_until = 0")
-      const after = yield* serve({ ...place, MUSIC_CLIDAEMON_TABLE_KEY: renewed }, { world })
-      expect(yield* status(telemetry(after))).toBe(204)
-      yield* eventually("both events", () => rows() === 2)
+      yield* rawQuery(database.MUSIC_DATABASE_PATH ?? "", "UPDATE destinations SET paused_until = 0")
+      const after = yield* started({ MUSIC_CLIDAEMON_TABLE_KEY: renewed })
+      expect(yield* statusOf(telemetry(after))).toBe(204)
+      yield* eventually("both events", () => shipped(after) === 2)
     }
   )
 
   it.scopedLive(
-    "of the tracker: both tokens work at once, and no report waits or is filed twice",
+    "of the tracker: both tokens work at once, no report waits or is filed twice, and a restart files what was refused",
     function* () {
-      const world = yield* upstreams
-      const place = yield* shared
-      const before = yield* serve(place, { world })
-      expect(yield* status(report(before))).toBe(200)
-      yield* eventually("the first issue", () => issues({ world }) === 1)
+      const { started, world } = yield* place("PostgreSQL")
+      const before = yield* started()
+      expect(yield* statusOf(report(before))).toBe(200)
+      yield* filed(before, 1)
       const token = world.tracker.addToken("harbor-bot", "write")
-      const after = yield* serve({ ...place, MUSIC_GITHUB_TOKEN: token }, { world })
+      const after = yield* started({ MUSIC_GITHUB_TOKEN: token })
       yield* stop(before.server)
       world.tracker.revokeToken(world.trackerToken)
-      expect(yield* status(report(after))).toBe(200)
-      yield* eventually("the second issue", () => issues({ world }) === 2)
-    }
-  )
-
-  it.scopedLive(
-    "of the tracker: a restart with another token files what the old one could not",
-    function* () {
-      const world = yield* upstreams
-      const place = yield* file
-      const before = yield* serve(place, { world })
-      world.tracker.revokeToken(world.trackerToken)
-      expect(yield* status(report(before))).toBe(200)
-      yield* Effect.promise(() => before.server.says(/"The tracker refuses our settings/))
-      yield* stop(before.server)
-      const token = world.tracker.addToken("harbor-bot", "write")
-      yield* serve({ ...place, MUSIC_GITHUB_TOKEN: token }, { world })
-      yield* eventually("the issue", () => issues({ world }) === 1)
-    }
-  )
-
-  it.scopedLive(
-    "of the database: a second role bridges the change, and owns nothing afterwards",
-    function* () {
-      const world = yield* upstreams
-      const superuser = inject("postgres").server
-      const [role, bridge] = [`music_${randomUUID().slice(0, 8)}`, `bridge_${randomUUID().slice(0, 8)}`]
-      const say = (statement: string) => postgres.rawQuery(superuser, statement)
-      const start = (username: string, password: string) => {
-        const url = Object.assign(new URL(superuser), { username, password, pathname: `/${role}` })
-        return serve({ MUSIC_DATABASE_URL: url.href }, { world })
-      }
-      const [open = "", change = "", close = ""] = statements.map((text) =>
-        text.replace("music_bridge", bridge).replace(/\bmusic\b/, role)
-      )
-      yield* say(`CREATE ROLE ${role} LOGIN PASSWORD 'old'`)
-      yield* say(`CREATE DATABASE ${role} OWNER ${role};\nREVOKE ALL ON DATABASE ${role} FROM PUBLIC`)
-      yield* Effect.addFinalizer(() =>
-        say(`DROP DATABASE ${role} WITH (FORCE);\nDROP ROLE IF EXISTS ${bridge};\nDROP ROLE ${role}`)
-      )
-      const works = (...servers: ReadonlyArray<Served>) =>
-        Effect.map(
-          Effect.forEach(servers, (server) => status(report(server))),
-          (all) => expect(all).toEqual(servers.map(() => 200))
-        )
-      const before = yield* start(role, "old")
-      yield* say(open)
-      const between = yield* start(bridge, "another")
-      yield* works(before, between)
-      yield* stop(before.server)
-      yield* say(change)
-      const after = yield* start(role, "new")
-      yield* works(between, after)
-      yield* stop(between.server)
-      yield* say(close)
-      yield* works(after)
+      expect(yield* statusOf(report(after))).toBe(200)
+      yield* filed(after, 2)
+      world.tracker.revokeToken(token)
+      expect(yield* statusOf(report(after))).toBe(200)
+      yield* Effect.promise(() => after.server.says(/"The tracker refuses our settings/))
+      yield* stop(after.server)
+      yield* filed(yield* started({ MUSIC_GITHUB_TOKEN: world.tracker.addToken("harbor-bot", "write") }), 3)
     }
   )
 })

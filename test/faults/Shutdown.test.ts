@@ -1,30 +1,21 @@
 /** Stops of the real process by SIGTERM, while something hangs. The rules of a drain in one process are tested in test/http/Drain.test.ts. */
-import { randomUUID } from "node:crypto"
 import { renameSync } from "node:fs"
-import { join } from "node:path"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import { assert, describe } from "vitest"
+import { assert, beforeAll, describe } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
-import { mintSlt, startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
-import { folder, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
+import { postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { bestOf, eventually } from "../support/Waiting.ts"
+import * as Fleet from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
-import { scalar, spoolLawHolds } from "./Databases.ts"
-import {
-  bundleBefore,
-  connection,
-  environmentOf,
-  type Served,
-  serve,
-  startProcess,
-  stop
-} from "./Processes.ts"
-import { issues, report, signIn, telemetry } from "./Server.ts"
+import { newPath, scalar, spoolLawHolds } from "./Databases.ts"
+import { filed, loginInFlight, report, shipped, signIn, type Target, telemetry } from "./Server.ts"
 
-bundleBefore()
+const { connection, environmentOf, serve, startProcess, stop, upstreams } = Fleet
+
+beforeAll(Fleet.bundleBefore)
 
 /** The end of an upstream that hangs is near, and the grace period is far, so that they can be told apart on a slow machine. */
 const patient = { MUSIC_REQUEST_DEADLINE_SECONDS: "5", MUSIC_SHUTDOWN_GRACE_SECONDS: "120" }
@@ -35,45 +26,32 @@ const ranOut = "not everything was finished within MUSIC_SHUTDOWN_GRACE_SECONDS"
 
 const serving = (environment: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
-    const path = join(yield* folder, "music.sqlite")
+    const path = yield* newPath
     return { path, ...(yield* serve({ MUSIC_DATABASE_PATH: path, ...environment })) }
   })
 
-const tokens = "/api/v1/app-auth/tokens"
-
-/** A login that is at IAM. */
-const loginInFlight = ({ base, world }: Pick<Served, "base" | "world">) =>
-  Effect.gen(function* () {
-    const headers = { "idempotency-key": randomUUID() }
-    const body = { slt: mintSlt(world) }
-    const login = yield* Effect.fork(call(`${base}/api/v1/auth/login`, { method: "POST", body, headers }))
-    yield* eventually("the login at IAM", () => world.iam.seen.some(({ path }) => path === tokens))
-    return login
-  })
+const writtenTo = (port: number, text: string) =>
+  Effect.tap(connection(port), ({ socket }) => Effect.sync(() => socket.write(text)))
 
 /** Leaves a report at a tracker that does not answer. */
-const hangInDelivery = ({ base, world }: Pick<Served, "base" | "world">) =>
+const hangInDelivery = (target: Target) =>
   Effect.gen(function* () {
-    world.tracker.fail({ path: "/repos/harbor/music/issues", method: "POST", fault: { kind: "hang" } })
-    assert.strictEqual((yield* report({ base })).status, 200)
-    yield* eventually("a report at the tracker", () =>
-      world.tracker.seen.some(({ method }) => method === "POST")
-    )
+    const { tracker } = target.world
+    tracker.fail({ path: /issues$/, method: "POST", fault: { kind: "hang" } })
+    assert.strictEqual((yield* report(target)).status, 200)
+    yield* eventually("a report at the tracker", () => tracker.seen.some(({ method }) => method === "POST"))
   })
 
 describe.concurrent("A server that receives SIGTERM", () => {
   it.scopedLive("refuses late requests, finishes those in flight, and exits with 0", function* () {
     const served = yield* serving()
-    const { port, server, world } = served
-    const probe = yield* connection(port)
-    const late = yield* connection(port)
-    probe.socket.write("GET /readyz HTTP/1.1\r\nHost: a\r\n")
-    late.socket.write("GET /api/v1/version HTTP/1.1\r\nHost: a\r\n")
-    world.iam.fail({ path: tokens, fault: { kind: "delay", milliseconds: 3_000 } })
-    const inFlight = yield* loginInFlight(served)
+    const { port, server } = served
+    const probe = yield* writtenTo(port, "GET /readyz HTTP/1.1\r\nHost: a\r\n")
+    const late = yield* writtenTo(port, "GET /api/v1/version HTTP/1.1\r\nHost: a\r\n")
+    const inFlight = yield* loginInFlight(served, { kind: "delay", milliseconds: 3_000 })
     const stoppedAt = performance.now()
     const stopping = yield* Effect.fork(stop(server))
-    yield* eventually("the drain", () => server.output().includes('"Stopping"'))
+    yield* Effect.promise(() => server.says(/"Stopping"/))
     const ended = new Map<typeof probe, number>()
     for (const one of [probe, late]) {
       one.socket.once("close", () => ended.set(one, performance.now()))
@@ -105,20 +83,14 @@ describe.concurrent("A server that receives SIGTERM", () => {
       world.tables.fail({ fault: { kind: "hang" }, times: 100 })
       assert.strictEqual((yield* telemetry(served)).status, 204)
       yield* hangInDelivery(served)
-      yield* eventually("a batch at the tables", () =>
-        world.tables.seen.some(({ method }) => method === "POST")
-      )
+      yield* eventually("a batch", () => world.tables.seen.some(({ method }) => method === "POST"))
       const last = (yield* call(`${base}/api/v1/version`)).headers.get("x-request-id") ?? "none"
       for (const upstream of [world.iam, world.ting]) upstream.fail({ fault: { kind: "hang" }, times: 100 })
       const login = yield* loginInFlight(served)
       const me = yield* Effect.fork(Effect.either(call(`${base}/api/v1/auth/me`, { headers: signed })))
-      const half = yield* connection(port)
-      half.socket.write("GET / HT")
-      const slow = yield* connection(port)
-      slow.socket.write(
-        "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-      )
-      yield* connection(port)
+      const post = "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+      for (const begun of ["", "GET / HT", `${post}Content-Length: 100\r\n\r\n{`])
+        yield* writtenTo(port, begun)
       yield* Effect.sleep(100)
       assert.strictEqual((yield* stop(server)).code, 0)
       assert.notInclude(server.output(), ranOut)
@@ -137,8 +109,8 @@ describe.concurrent("A server that receives SIGTERM", () => {
 
       for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
       yield* serve({ MUSIC_DATABASE_PATH: path }, { world })
-      yield* eventually("one issue", () => issues({ world }) === 1)
-      yield* eventually("one row", () => world.tables.rows("musicclidaemon").length === 1)
+      yield* filed(served, 1)
+      yield* eventually("one row", () => shipped(served) === 1)
     }
   )
 
@@ -151,25 +123,13 @@ describe.concurrent("A server that receives SIGTERM", () => {
     assert.match(served.server.output(), /"level":"warn","message":"Stopped","complete":false/)
   })
 
-  it.scopedLive("exits with 0 in time with a silent PostgreSQL during a delivery", function* () {
-    const proxy = yield* pgProxy(yield* postgres.emptyPath)
-    const served = yield* serve({ ...hasty, MUSIC_DATABASE_URL: proxy.url })
-    yield* hangInDelivery(served)
-    yield* proxy.freeze
-    const inFlight = yield* Effect.fork(Effect.either(report(served)))
-    yield* Effect.sleep(50)
-    assert.strictEqual((yield* stop(served.server)).code, 0)
-    assert.include(served.server.output(), ranOut)
-    yield* Fiber.join(inFlight)
-  })
-
   it.scopedLive("stops at once during its start", function* () {
-    const path = join(yield* folder, "music.sqlite")
+    const path = yield* newPath
     yield* withStore(path, ({ check }) => check)
     const other = yield* rawClient(path)
     yield* other.unsafe("BEGIN EXCLUSIVE")
     const stopping = Effect.gen(function* () {
-      const environment = environmentOf(yield* startUpstreams(() => Date.now()))
+      const environment = environmentOf(yield* upstreams)
       const server = yield* startProcess({ ...environment, MUSIC_DATABASE_PATH: path })
       // By then it waits for the lock or has not reached it; the rule applies to both.
       yield* Effect.sleep(600)
@@ -183,31 +143,20 @@ describe.concurrent("A server that receives SIGTERM", () => {
 })
 
 describe.concurrent("A server on a PostgreSQL that is away", () => {
-  const waiting = Effect.gen(function* () {
+  it.scopedLive("waits for it, ends at a signal meanwhile, and starts when it answers", function* () {
     const proxy = yield* pgProxy(yield* postgres.freshPath)
     yield* proxy.cut
-    const environment = environmentOf(yield* startUpstreams(() => Date.now()))
-    const server = yield* startProcess({ ...environment, MUSIC_DATABASE_URL: proxy.url })
-    yield* Effect.promise(() => server.says(/"Waiting for the database"/))
-    return { proxy, server }
-  })
-
-  it.scopedLive("waits for it, and starts when it answers", function* () {
-    const { proxy, server } = yield* waiting
-    assert.match(server.output(), /does not answer \(ECONNREFUSED\)/)
+    const environment = { ...environmentOf(yield* upstreams), MUSIC_DATABASE_URL: proxy.url }
+    const servers = yield* Effect.replicateEffect(startProcess(environment), 2)
+    for (const { says } of servers) yield* Effect.promise(() => says(/"Waiting for the database"/))
+    const [one, other] = servers
+    if (one === undefined || other === undefined) throw new Error("no servers")
+    assert.strictEqual((yield* stop(other)).code, 0)
+    assert.notMatch(other.output(), /"Listening"/)
+    assert.match(one.output(), /does not answer \(ECONNREFUSED\)/)
     yield* proxy.repair
-    yield* Effect.promise(() => server.says(/"Listening"/))
-    assert.match(
-      server.output(),
-      /"The database answers".*"Database opened".*Postgres database 127\.0\.0\.1/s
-    )
-    assert.strictEqual((yield* stop(server)).code, 0)
-    assert.notInclude(server.output(), new URL(proxy.url).password)
-  })
-
-  it.scopedLive("ends at a signal while it waits", function* () {
-    const { server } = yield* waiting
-    assert.strictEqual((yield* stop(server)).code, 0)
-    assert.notMatch(server.output(), /"Listening"/)
+    yield* Effect.promise(() => one.says(/"The database answers".*"Database opened".*"Listening"/s))
+    assert.strictEqual((yield* stop(one)).code, 0)
+    assert.notInclude(one.output(), new URL(proxy.url).password)
   })
 })

@@ -1,37 +1,32 @@
 /** A process of this version on a database that a later version shares and has migrated. */
-import { join } from "node:path"
-import { assert, describe } from "vitest"
-import { it } from "../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
+import { assert, beforeAll, describe } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { run } from "../cli/Harness.ts"
-import { folder, postgres, rawQuery } from "../layers/store/Stores.ts"
-import { bundleBefore, metricsUrl, refuse, serve, stop } from "./Processes.ts"
-import { everyCall, healthy, issues, signIn } from "./Server.ts"
+import { postgres, rawQuery } from "../layers/store/Stores.ts"
 import { eventually } from "../support/Waiting.ts"
+import { bundleBefore, metricsUrl, refuse, serve, stop } from "../world/Fleet.ts"
+import { it } from "../world/Test.ts"
+import { newPath } from "./Databases.ts"
+import { expectRound, filed, shipped, signIn } from "./Server.ts"
 
-bundleBefore()
-
-type Row = Readonly<Record<string, unknown>>
+beforeAll(bundleBefore)
 
 interface Place {
   readonly environment: Readonly<Record<string, string>>
-  readonly say: (statement: string) => Effect.Effect<ReadonlyArray<Row>, unknown>
+  readonly say: (statement: string) => Effect.Effect<ReadonlyArray<Readonly<Record<string, unknown>>>>
   /** Why a second server does not start. */
   readonly refused: string
 }
 
 const places: Readonly<Record<string, Effect.Effect<Place, never, Scope.Scope>>> = {
-  SQLite: Effect.map(folder, (folder) => {
-    const path = join(folder, "music.sqlite")
-    return {
-      environment: { MUSIC_DATABASE_PATH: path },
-      say: (text) => rawQuery(path, text),
-      refused: "in use by another server"
-    }
-  }),
+  SQLite: Effect.map(newPath, (path) => ({
+    environment: { MUSIC_DATABASE_PATH: path },
+    say: (text) => rawQuery(path, text),
+    refused: "in use by another server"
+  })),
   PostgreSQL: Effect.map(postgres.emptyPath, (url) => ({
     environment: { MUSIC_DATABASE_URL: url },
     say: (text) => postgres.rawQuery(url, text),
@@ -39,55 +34,45 @@ const places: Readonly<Record<string, Effect.Effect<Place, never, Scope.Scope>>>
   }))
 }
 
+type Values = Readonly<Record<string, string | number>>
+const insert = (table: string, values: Values) =>
+  `INSERT INTO ${table} (${Object.keys(values)}) VALUES (${Object.values(values).map((value) => (typeof value === "string" ? `'${value}'` : value))})`
+const delivery = (kind: string, subject: string, state: string, more: Values = {}) =>
+  insert("deliveries", {
+    ...{ id: `${kind}:${subject}`, kind, subject, state },
+    ...{ attempts: 0, available_at: 1, looks: 0, fence: 0, created_at: 1 },
+    ...more
+  })
+
 /** Rows of a later version with the same schema: unknown tables, kinds, states and reporters. */
 const laterRows = [
-  `INSERT INTO spool (record_id, table_name, event_at, json, bytes, accepted_at)
-   VALUES ('later', 'musicmobile', 1, '{}', 2, 1)`,
-  `INSERT INTO spool_counts
-     (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)
-   VALUES ('musicmobile', 2, 0, 0, 0, 1, 1, 2)`,
-  `INSERT INTO spool_refused (record_id, table_name, code, event_at, bytes, refused_at)
-   VALUES ('refused later', 'musicmobile', 'quarantined', 1, 2, 1)`,
-  `INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
-   VALUES ('digest:later', 'digest', 'later', 'waiting', 0, 1, 0, 0, 1)`,
-  `INSERT INTO deliveries
-     (id, kind, subject, state, leased_from, attempts, available_at, looks, fence, lease_owner, lease_until, created_at)
-   VALUES ('digest:held', 'digest', 'held', 'leased', 'deferred', 0, 1, 0, 0, 'later', 2, 1)`,
-  `INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
-   VALUES ('report:deferred', 'report', 'deferred', 'deferred', 0, 1, 0, 0, 1)`,
-  `INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at, finished_at)
-   VALUES ('digest:failed', 'digest', 'failed', 'failed', 1, 1, 0, 0, 1, 2)`,
-  `INSERT INTO reports
-     (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
-   VALUES ('later', 'production', 'later', 'later', 'application:acme',
-     '{"message":"m","pr":null,"attachments":[],"context":null,"severity":3}', 'kiosk', 'later', 1, 'later')`,
-  `INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
-   VALUES ('report:later', 'report', 'later', 'waiting', 0, 1, 0, 0, 1)`,
-  `INSERT INTO destinations (name, failures, stopped, paused_until, changed_at)
-   VALUES ('table musicmobile', 3, 2, 1, 1)`,
-  `INSERT INTO webhook_inbox
-     (plane, event_id, event_type, occurred_at, aggregate_type, aggregate_id, aggregate_version, data, received_at)
-   VALUES ('production', 'later', 'badge.awarded.v7', 'soon', 'badge', 'later', 1, '[]', 1)`,
-  `INSERT INTO login_outcomes (upstream_key, plane, subscribed, refusal, transient, recorded_at)
-   VALUES ('later', 'production', 0, 'suspended', 2, 1)`
+  insert("spool", {
+    ...{ record_id: "later", table_name: "musicmobile", event_at: 1, json: "{}", bytes: 2, accepted_at: 1 }
+  }),
+  insert("spool_counts", {
+    ...{ table_name: "musicmobile", accepted: 2, delivered: 0, duplicates: 0, expired: 0, refused: 1 },
+    ...{ waiting: 1, waiting_bytes: 2 }
+  }),
+  delivery("digest", "later", "waiting"),
+  delivery("digest", "held", "leased", { leased_from: "deferred", lease_owner: "later", lease_until: 2 }),
+  delivery("report", "deferred", "deferred"),
+  insert("reports", {
+    ...{ id: "later", plane: "production", key_digest: "later", content_digest: "later" },
+    ...{ reporter: "application:acme", source: "kiosk", request_id: "later", created_at: 1, marker: "later" },
+    content: '{"message":"m","pr":null,"attachments":[],"context":null,"severity":3}'
+  }),
+  delivery("report", "later", "waiting"),
+  insert("webhook_inbox", {
+    ...{ plane: "production", event_id: "later", event_type: "badge.awarded.v7", occurred_at: "soon" },
+    ...{ aggregate_type: "badge", aggregate_id: "later", aggregate_version: 1, data: "[]", received_at: 1 }
+  })
 ]
 
+const tables =
+  "spool spool_counts spool_delivered spool_refused deliveries reports webhook_inbox recipients login_outcomes destinations destination_writes known_planes"
 /** A migration of a later version: columns with a default, a table, and the row of the migration. */
 const laterSchema = [
-  ...[
-    "spool",
-    "spool_counts",
-    "spool_delivered",
-    "spool_refused",
-    "deliveries",
-    "reports",
-    "webhook_inbox",
-    "recipients",
-    "login_outcomes",
-    "destinations",
-    "destination_writes",
-    "known_planes"
-  ].map((table) => `ALTER TABLE ${table} ADD COLUMN shade TEXT NOT NULL DEFAULT 'blue'`),
+  ...tables.split(" ").map((table) => `ALTER TABLE ${table} ADD COLUMN shade TEXT NOT NULL DEFAULT 'blue'`),
   "CREATE TABLE badges (id TEXT NOT NULL PRIMARY KEY)",
   "INSERT INTO badges (id) VALUES ('later')",
   "INSERT INTO migrations (migration_id, name) VALUES (9999, 'badges')"
@@ -95,34 +80,29 @@ const laterSchema = [
 
 /** Rows that only the later version may change. */
 const untouched = ({ say }: Place) =>
-  Effect.all([
-    say("SELECT record_id, table_name, bytes FROM spool WHERE table_name = 'musicmobile'"),
-    say("SELECT record_id, code FROM spool_refused WHERE table_name = 'musicmobile'"),
-    say("SELECT accepted, expired, refused, waiting FROM spool_counts WHERE table_name = 'musicmobile'"),
-    say(`SELECT id, state, leased_from, fence, available_at FROM deliveries
-         WHERE kind = 'digest' OR state = 'deferred' ORDER BY id`),
-    say("SELECT failures, stopped FROM destinations WHERE name = 'table musicmobile'")
-  ])
+  Effect.forEach(
+    [
+      "record_id, table_name, bytes FROM spool WHERE table_name = 'musicmobile'",
+      "accepted, expired, refused, waiting FROM spool_counts WHERE table_name = 'musicmobile'",
+      "id, state, leased_from, fence FROM deliveries WHERE kind = 'digest' OR state = 'deferred' ORDER BY id"
+    ],
+    (rows) => say(`SELECT ${rows}`)
+  )
 
 describe.concurrent("A process beside a later version", () => {
-  for (const [name, makePlace] of Object.entries(places))
-    it.scopedLive(`continues, and does not change rows of unknown kinds, on ${name}`, function* () {
+  it.scopedLive.each(Object.entries(places))(
+    "continues, and does not change rows of unknown kinds, on %s",
+    function* ([, makePlace]) {
       const place = yield* makePlace
-      const environment = {
-        ...place.environment,
-        MUSIC_ADMIN_BIND: "127.0.0.1:0"
-      }
-      const served = yield* serve(environment)
+      const served = yield* serve({ ...place.environment, MUSIC_ADMIN_BIND: "127.0.0.1:0" })
       const signed = yield* signIn(served)
-      const shipped = () => served.world.tables.rows("musicclidaemon").length
-      const url = yield* metricsUrl(served)
-      const metrics = Effect.map(call(url), ({ text }) => text)
+      const metrics = Effect.map(call(yield* metricsUrl(served)), ({ text }) => text)
       /** Every call, and its background effects. */
       const works = (times: number) =>
         Effect.gen(function* () {
-          deepStrictEqual((yield* everyCall(served, signed)).round, healthy)
-          yield* eventually("the report filed", () => issues(served) === times)
-          yield* eventually("the event shipped", () => shipped() === times)
+          yield* expectRound(served, signed)
+          yield* filed(served, times)
+          yield* eventually("the event shipped", () => shipped(served) === times)
         })
 
       yield* works(1)
@@ -133,17 +113,16 @@ describe.concurrent("A process beside a later version", () => {
       assert.match(scraped, /music_store_up 1\b/)
       assert.match(scraped, /music_spool_bytes\{table="musicmobile"\} 2\b/)
 
-      const lists = [
+      for (const [noun, shown] of [
         ["deliveries", /digest:later .*waiting/],
         ["reports", /later .*application:acme/],
         ["webhooks", /badge\.awarded\.v7/]
-      ] as const
-      for (const [noun, shown] of lists) {
-        const { err, exit, out } = yield* run([noun, "list"], place.environment)
-        deepStrictEqual([exit, err], [0, ""])
-        assert.match(out, shown)
-        assert.strictEqual((yield* run([noun, "list", "--json"], place.environment)).exit, 0)
-      }
+      ] as const)
+        for (const more of [[], ["--json"]]) {
+          const { err, exit, out } = yield* run([noun, "list", ...more], place.environment)
+          deepStrictEqual([exit, err], [0, ""])
+          if (more.length === 0) assert.match(out, shown)
+        }
       for (const command of ["retry", "discard"]) {
         const { err, exit } = yield* run(["deliveries", command, "digest:later"], place.environment)
         assert.strictEqual(exit, 1)
@@ -169,5 +148,6 @@ describe.concurrent("A process beside a later version", () => {
       assert.include(listed.err, "newer schema")
       yield* works(4)
       assert.strictEqual((yield* stop(served.server)).code, 0)
-    })
+    }
+  )
 })

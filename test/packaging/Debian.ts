@@ -9,7 +9,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { Readable } from "node:stream"
 import { promisify } from "node:util"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 import { waitFor } from "../support/Waiting.ts"
 import { collect } from "./Shell.ts"
 

@@ -6,7 +6,7 @@ import { join } from "node:path"
 import { promisify } from "node:util"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { version } from "../../src/schema/Release.ts"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 
 const run = promisify(execFile)
 const install = (target: string) => run(process.execPath, ["scripts/install.mjs", target], { cwd: root })

@@ -1,7 +1,7 @@
 /** The sandbox as a person starts it: a process of its own. */
 import { createServer, type Server } from "node:net"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { start } from "../support/Process.ts"
+import { start } from "../world/Fleet.ts"
 
 const sandbox = (...parameters: ReadonlyArray<string>) =>
   start(process.execPath, ["--import", "tsx", "sandbox/main.ts", ...parameters], {})

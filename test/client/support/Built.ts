@@ -4,7 +4,7 @@ import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { root } from "../../support/Process.ts"
+import { root } from "../../world/Fleet.ts"
 
 export interface Built {
   readonly folder: string

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url"
 import { assert } from "vitest"
 import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
-import { start } from "../../support/Process.ts"
+import { start } from "../../world/Fleet.ts"
 
 const program = fileURLToPath(new URL("./SearchProgram.ts", import.meta.url))
 const marker = "report-ref: rep_1-0011"

@@ -1,16 +1,20 @@
 /** The server as a process of its own, the measurements of what it holds, and what every attack on it has and gets. */
-import { fork } from "node:child_process"
 import { once } from "node:events"
-import { fileURLToPath } from "node:url"
-import type { Random } from "../../durability/Random.ts"
-import { scratch } from "../../durability/Scratch.ts"
-import { environmentOf, type Simulators } from "../../durability/Simulators.ts"
-import { root } from "../../support/Process.ts"
+import type { Random } from "../../world/Arbitraries.ts"
+import {
+  type Environment,
+  environmentOf,
+  kill,
+  scratch,
+  type Simulators,
+  startBundle,
+  urlOf
+} from "../../world/Fleet.ts"
 
 export interface AttackContext {
   readonly server: AttackedServer
   /** A further server against the same upstreams, with further settings. It stops after the attack. */
-  readonly start: (environment: Readonly<Record<string, string>>) => Promise<AttackedServer>
+  readonly start: (environment: Environment) => Promise<AttackedServer>
   /** Seeded for this attack: the same seed plays the same attack. */
   readonly random: Random
   /** Connections of a flood. */
@@ -36,71 +40,47 @@ export interface AttackedServer {
   readonly port: number
   /** Whether its log is for programs. */
   readonly logsJson: boolean
-  /** The lines of its log. */
   readonly lines: () => ReadonlyArray<string>
   readonly holdings: () => Promise<Holdings>
   /** Undefined while it runs; afterwards how it ended. */
   readonly ended: () => string | undefined
-  readonly stop: () => Promise<void>
+  readonly stop: () => Promise<unknown>
 }
-
-const gauge = fileURLToPath(new URL("./Gauge.mjs", import.meta.url))
 
 /** Request limits as in production; the budget for IAM is large, because it is no subject of these attacks. */
 const defaults = { MUSIC_RATE_LIMIT: "on", MUSIC_IAM_CALLS_PER_MINUTE: "10000" }
 
-/** Starts `src/main.ts` against the upstreams. It ends with this process. */
 export const startAttackedServer = async (
+  file: string,
   world: Simulators,
-  environment: Readonly<Record<string, string>> = {}
+  environment: Environment = {}
 ): Promise<AttackedServer> => {
   const folder = scratch()
-  const child = fork("src/main.ts", {
-    cwd: root,
-    silent: true,
-    execArgv: ["--expose-gc", "--import", "tsx", "--import", gauge],
-    env: {
-      PATH: process.env.PATH,
-      ...environmentOf(world),
-      ...defaults,
-      MUSIC_DATABASE_PATH: `${folder.path}/music.sqlite`,
-      ...environment
-    }
-  })
-  let log = ""
-  let ended: string | undefined
-  const closed = once(child, "close").then(([code, signal]) => {
-    ended = `code ${code}, signal ${signal}: ${log.slice(-2_000)}`
+  const place = { MUSIC_DATABASE_PATH: `${folder.path}/music.sqlite` }
+  const running = startBundle(file, { ...environmentOf(world), ...defaults, ...place, ...environment }, [
+    "--expose-gc"
+  ])
+  const { child, output } = running
+  let end: string | undefined
+  const ended = running.ended.then(({ code, signal }) => {
+    end = `code ${code}, signal ${signal}: ${output().slice(-2_000)}`
     folder.remove()
-  })
-  let port = 0
-  await new Promise<void>((resolve, reject) => {
-    const keep = (part: string) => {
-      log += part
-      if (port === 0) port = Number(/\burl"?: ?["']http:\/\/127\.0\.0\.1:(\d+)/.exec(log)?.[1] ?? 0)
-      if (port !== 0) resolve()
-    }
-    for (const stream of [child.stdout, child.stderr]) stream?.setEncoding("utf8").on("data", keep)
-    void closed.then(() => reject(new Error(`The server did not start: ${ended}`)))
   })
   return {
     pid: child.pid ?? 0,
-    port,
+    port: Number(new URL(await urlOf(running)).port),
     logsJson: environment.MUSIC_LOG_FORMAT !== "pretty",
-    lines: () => log.split("\n").slice(0, -1),
+    lines: () => output().split("\n").slice(0, -1),
     holdings: async () => {
-      if (child.connected) child.send("holdings")
+      if (child.connected) child.send({ asks: "holdings" })
       const [holdings]: ReadonlyArray<Holdings> = await Promise.race([
         once(child, "message"),
-        closed.then(() => [])
+        ended.then(() => [])
       ])
-      if (holdings === undefined) throw new Error(`The server ended: ${ended}`)
+      if (holdings === undefined) throw new Error(`The server ended: ${end}`)
       return holdings
     },
-    ended: () => ended,
-    stop: async () => {
-      child.kill("SIGKILL")
-      await closed
-    }
+    ended: () => end,
+    stop: () => kill(running)
   }
 }

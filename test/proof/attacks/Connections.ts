@@ -61,20 +61,6 @@ const crowd = (name: string, limit: number, of: (count: number) => number, from:
   }
 })
 
-/** Opens and closes connections as fast as it can, also by a reset. */
-const churn: Attack = {
-  name: "connections that open and close",
-  play: async ({ count, random, server }) => {
-    for (let round = 0; round < 5; round += 1)
-      for (const { socket } of await openMany(server, count, () => `127.0.4.${1 + random.below(20)}`)) {
-        if (random.below(2) === 0) socket.write(probe.slice(0, random.below(probe.length)))
-        if (random.below(2) === 0) socket.resetAndDestroy()
-        else socket.destroy()
-      }
-    return honestFrom(server, "127.0.4.1")
-  }
-}
-
 /** Bytes that the process may hold for clients that do not read; the kernel's buffers do not count. */
 const unreadSlack = 96 * 1024 ** 2
 
@@ -250,7 +236,6 @@ export const connectionAttacks: ReadonlyArray<Attack> = [
     (count) => Math.min(count * 2 + 400, limits.all + 400),
     (at) => `127.0.3.${1 + Math.floor(at / 400)}`
   ),
-  churn,
   unread,
   bodies,
   crumbs,

@@ -1,12 +1,10 @@
-/** Plays all attacks: those on identity in memory, then the others against a server that honest clients use meanwhile. */
+/** Plays all attacks against a server that honest clients use meanwhile. */
 import { mintSlt } from "../../../sandbox/SimulatedUpstreams.ts"
-import { until } from "../../durability/Client.ts"
-import { seeded } from "../../durability/Random.ts"
-import { startSimulators } from "../../durability/Simulators.ts"
+import { seeded } from "../../world/Arbitraries.ts"
+import { bundle, type Environment, startSimulators, until } from "../../world/Fleet.ts"
 import type { Play } from "../Suite.ts"
 import { type Attack, type AttackedServer, type Holdings, startAttackedServer } from "./AttackedServer.ts"
 import { connectionAttacks } from "./Connections.ts"
-import { playIdentity } from "./Identity.ts"
 import { honestAddresses, monotonic, startProbes, type Verdict } from "./Probes.ts"
 import { syntaxAttacks } from "./Syntax.ts"
 import { textAttacks } from "./Texts.ts"
@@ -50,11 +48,12 @@ const checkLog = (server: AttackedServer): ReadonlyArray<string> =>
 
 /** Those apart begin first and end last; the others are played in this order. */
 export const play: Play = async ({ count = fullCount, log, seed }) => {
-  const broken = [...(await playIdentity(seed, count))]
+  const broken: Array<string> = []
+  const { file, remove } = await bundle()
   const world = await startSimulators()
   const servers: Array<AttackedServer> = []
-  const startServer = async (environment: Readonly<Record<string, string>> = {}) => {
-    const server = await startAttackedServer(world, environment)
+  const startServer = async (environment: Environment = {}) => {
+    const server = await startAttackedServer(file, world, environment)
     servers.push(server)
     return server
   }
@@ -76,7 +75,7 @@ export const play: Play = async ({ count = fullCount, log, seed }) => {
 
     const playOne = async (attack: Attack, at: number): Promise<void> => {
       const own: Array<AttackedServer> = []
-      const start = async (environment: Readonly<Record<string, string>>) => {
+      const start = async (environment: Environment) => {
         const started = await startServer(environment)
         own.push(started)
         probes.watch(started)
@@ -132,5 +131,6 @@ export const play: Play = async ({ count = fullCount, log, seed }) => {
     end()
     await Promise.all(servers.map((server) => server.stop()))
     await world.close()
+    remove()
   }
 }

@@ -13,7 +13,6 @@ import { once } from "node:events"
 import { readFileSync } from "node:fs"
 import { setTimeout as pause } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
-import { root } from "../../support/Process.ts"
 import type { AttackedServer } from "./AttackedServer.ts"
 import { ask, textOf } from "./Wire.ts"
 
@@ -174,7 +173,7 @@ const judge = (own: ReadonlyArray<Probe>, control: ReadonlyArray<Probe>, isWhole
 
 /** Starts the honest client. `accessToken`: of a session that no attack ends. */
 export const startProbes = async (control: AttackedServer, accessToken: string) => {
-  const child = fork(program, { cwd: root, execArgv: ["--import", "tsx"] })
+  const child = fork(program, { execArgv: ["--import", "tsx"] })
   await once(child, "message")
   const send = (order: Order) => child.send(order)
   const all: Array<Probe> = []

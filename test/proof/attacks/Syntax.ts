@@ -1,7 +1,7 @@
 /** Attacks with the syntax of HTTP: two readings of one message, floods of headers and chunks, other protocols, text that answers could repeat. */
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { root } from "../../support/Process.ts"
+import { root } from "../../world/Fleet.ts"
 import { securityHeadersOfEveryAnswer } from "../../support/SecurityHeaders.ts"
 import type { RawAnswer } from "../../world/RawHttp.ts"
 import type { Attack, AttackedServer } from "./AttackedServer.ts"
@@ -95,9 +95,9 @@ const ambiguous: Readonly<Record<string, (size: number) => string>> = {
   "a bare LF": (size) => `${length(size)}X: a\n${chunked}`,
   "a NUL": (size) => `${length(size)}X: a\u0000\r\n${chunked}`
 }
-const badCodings = ["chunked, identity", "xchunked", "chunked;q=1", "chunked chunked", "gzip, chunked, gzip"]
-const badLengths = ["+5", "-5", "0x5", "5 5", "5, 6", "", "5;", "1e2", "٥", "5\u0000", `${2 ** 64}1`]
-const badChunks = ["g\r\n", "-1\r\n", "0x1\r\na", "1 \r\na", "\r\n", `${"f".repeat(16)}1\r\n`, "1\na\n"]
+const badCodings = ["identity", "\u0000chunked", "chunked;q=1", "chunked chunked", "gzip, chunked, gzip"]
+const badLengths = ["+5", "0x5", "5, 6", "", "٥", "5\u0000", `${2 ** 64}1`]
+const badChunks = ["g\r\n", "0x1\r\na", "1 \r\na", `${"f".repeat(16)}1\r\n`, "1\na\n"]
 const short = lastChunk + hidden
 const long = chunkOf(hidden)
 
@@ -110,7 +110,7 @@ const framings = (): ReadonlyArray<Shape> =>
       ])
     ),
     ...Object.fromEntries([
-      ...[...badCodings, "identity", "\u0000chunked"].map((value) => [
+      ...badCodings.map((value) => [
         `the coding ${JSON.stringify(value)}`,
         `${post}${coding(value)}\r\n${lastChunk}${hidden}`
       ]),
@@ -156,50 +156,10 @@ const nested = (): ReadonlyArray<Shape> => {
   )
 }
 
-const upgrade =
-  "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
-const oddTargets = [
-  ..."http://other.example/healthz http://user:password@other.example:1/healthz //other.example/healthz".split(
-    " "
-  ),
-  ..."/healthz#fragment /..%2fhealthz /%00 /%0d%0aSet-Cookie:%20a=b /healthz%20HTTP/1.1%0d%0aX:%20y * ?".split(
-    " "
-  ),
-  ...["/?".padEnd(15_000, "a&"), `/${"../".repeat(4_000)}`, `/${"%25".repeat(4_000)}`]
-]
-const badTargets = ["/health z", "/healthz\t", "", "\\healthz", "/\u0000", `/${"a".repeat(17_000)}`]
-const badVersions = "HTTP/1.2 HTTP/3.0 HTTP/9.9 http/1.1 HTTP/1.1x HTTP/11 ICE/1.1".split(" ")
-
-const protocols = (): ReadonlyArray<Shape> => [
-  ...refused({
-    "the preface of HTTP/2": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\u0000\u0000\u0000\u0004",
-    "a TLS hello": `\u0016\u0003\u0001\u0002\u0000\u0001\u0000\u0001\u00fc\u0003\u0003${"\u0007".repeat(500)}`,
-    SSH: "SSH-2.0-OpenSSH_9.0\r\n",
-    "a request of a proxy protocol": `PROXY TCP4 1.2.3.4 1.2.3.4 1 2\r\n${get("/healthz")}`,
-    "HTTP/0.9": "GET /healthz\r\n\r\n",
-    CONNECT: `CONNECT db.internal:5432 HTTP/1.1\r\n${host}\r\n${hidden}`,
-    ...Object.fromEntries(badVersions.map((version) => [version, get("/healthz", version)])),
-    ...Object.fromEntries(
-      badTargets.map((target) => [`the target ${JSON.stringify(target.slice(0, 40))}`, get(target)])
-    )
-  }),
-  ...["h2c", "websocket", "TLS/1.0"].map(
-    (name): Shape => [
-      `an upgrade to ${name}`,
-      `GET /healthz HTTP/1.1\r\n${host}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: ${name}\r\n${upgrade}`
-    ]
-  ),
-  ...oddTargets.map((target): Shape => [`the target ${target.slice(0, 40)}`, get(target)])
-]
-
 const withHeaders = (lines: string) => `GET /healthz HTTP/1.1\r\n${host}${lines}\r\n`
 const chunks = (body: string) => `${post}${chunked}\r\n${body}`
 
 const floods = (): ReadonlyArray<Shape> => [
-  ["16 KiB of empty headers", withHeaders("a:\r\n".repeat(3_900))],
-  ["repeated ids", withHeaders("X-Request-Id: 0123456789\r\n".repeat(600))],
-  ["repeated cookies", withHeaders("Cookie: a=b\r\n".repeat(1_200))],
-  ["two hosts", withHeaders(host)],
   // Node counts names and values only.
   ["15,000 headers", withHeaders("a:\r\n".repeat(15_000))],
   ["a long name", withHeaders(`${"x".repeat(15_000)}: y\r\n`)],
@@ -228,40 +188,6 @@ const floods = (): ReadonlyArray<Shape> => [
     "trailers of 40 KB": chunks(`${chunkOf("{}")}0\r\n${`a: ${"b".repeat(40)}\r\n`.repeat(1_000)}\r\n`)
   })
 ]
-
-/** Bytes that end lines, names and messages. */
-const edges = [..."\n\r\u0000 \t:,;0-\u00ff", "\r\n", "chunked", "\r\n\r\n", "HTTP/1.1", "\r\n "]
-
-/** Well-formed messages with a few wrong bytes: whatever they mean, every answer is a correct one, and none too many. */
-const mutated: Attack["play"] = async ({ count, random, server }) => {
-  const seeds = [
-    get("/healthz"),
-    get("/api/v1/version"),
-    `${post}${length(2)}\r\n{}`,
-    chunks(`${chunkOf("{}")}${lastChunk}`),
-    `OPTIONS /api/v1/tings HTTP/1.1\r\n${host}Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n\r\n`
-  ]
-  const texts = Array.from({ length: count }, () => {
-    let text = `${seeds[random.below(seeds.length)]}${seeds[random.below(seeds.length)]}`
-    for (let edit = 0; edit <= random.below(4); edit += 1) {
-      const place = random.below(text.length)
-      text =
-        text.slice(0, place) + (edges[random.below(edges.length)] ?? "") + text.slice(place + random.below(3))
-    }
-    return text
-  })
-  return inGroups(texts, 20, async (text, at) => {
-    const from = `127.0.8.${1 + (at % 200)}`
-    const { answers, faults } = await exchange(server, text, from, { ending: true })
-    // An inserted line break may make one message more, and its refusal one answer more.
-    const all = [
-      ...answers.flatMap(wrongIn),
-      ...faults,
-      ...(answers.length > 5 ? [`${answers.length} answers`] : [])
-    ]
-    return all.map((fault) => `message ${at}: ${fault}; sent ${JSON.stringify(text)}`)
-  })
-}
 
 /** Requests at once that every client may send on one connection, those of a flood, and the answers that a flood may get at most. */
 const [few, flooding, mostAnswered] = [20, 2_000, 500]
@@ -334,9 +260,7 @@ const injected = async (server: AttackedServer, from: string): Promise<ReadonlyA
 export const syntaxAttacks: ReadonlyArray<Attack> = [
   { name: "two framings in one message", play: playShapes(framings) },
   { name: "a request inside a request", play: playShapes(nested) },
-  { name: "other protocols and targets", play: playShapes(protocols) },
   { name: "floods of headers, chunks and trailers", play: playShapes(floods) },
-  { name: "messages with wrong bytes", play: mutated },
   { name: "floods of requests on one connection", play: pipelined },
   { name: "values that are repeated", play: ({ server }) => injected(server, "127.0.10.1") },
   {

@@ -119,17 +119,13 @@ const last = `GET /healthz HTTP/1.1\r\nHost: music.example\r\nX-Request-Id: ${se
 
 /**
  * Sends bytes, and after their first answer one more request that ends the connection: all answers before that one belong to the
- * bytes. `isClosed` says whether the bytes ended the connection. `ending`: the last request follows at once, and then the end of the
- * client's bytes, for bytes that may be no complete request.
+ * bytes. `isClosed` says whether the bytes ended the connection.
  */
-export const exchange = async (target: Target, bytes: string, from: string, { ending = false } = {}) => {
+export const exchange = async (target: Target, bytes: string, from: string) => {
   const line = await open(target, { from })
-  if (ending) line.socket.end(bytes + last, "latin1")
-  else {
-    line.socket.write(bytes, "latin1")
-    await line.answered()
-    if (!line.isClosed()) line.socket.write(last)
-  }
+  line.socket.write(bytes, "latin1")
+  await line.answered()
+  if (!line.isClosed()) line.socket.write(last)
   const isEnded = await line.closed()
   line.socket.destroy()
   const { answers, faults } = line.read()

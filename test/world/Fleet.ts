@@ -1,0 +1,295 @@
+/** Real servers as processes: bundled once, started, waited for, killed; their environment, their simulated upstreams, and calls to them. */
+import { type ChildProcess, spawn } from "node:child_process"
+import { randomInt } from "node:crypto"
+import { once } from "node:events"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { createRequire } from "node:module"
+import { connect, createServer, type Socket } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { setTimeout as pause } from "node:timers/promises"
+import { fileURLToPath } from "node:url"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Scope from "effect/Scope"
+import { build } from "esbuild"
+import {
+  type SimulatedUpstreams,
+  startUpstreams,
+  upstreamEnvironment
+} from "../../sandbox/SimulatedUpstreams.ts"
+
+export const root = fileURLToPath(new URL("../../", import.meta.url))
+const main = join(root, "src/main.ts")
+const boot = fileURLToPath(new URL("./boot.mjs", import.meta.url))
+const addon = createRequire(import.meta.url).resolve("better-sqlite3")
+
+export type Environment = Readonly<Record<string, string>>
+
+/** A new folder, removed at the latest when this process ends. */
+export const scratch = (): { readonly path: string; readonly remove: () => void } => {
+  const path = mkdtempSync(join(tmpdir(), "music-fleet-"))
+  const remove = () => {
+    process.off("exit", remove)
+    rmSync(path, { recursive: true, force: true })
+  }
+  process.once("exit", remove)
+  return { path, remove }
+}
+
+/** By entry. Not the bundle in `dist`, which other tests build at the same time. */
+const bundled = new Map<string, Promise<string>>()
+
+const makeBundle = async (entry: string): Promise<string> => {
+  const { outputFiles } = await build({
+    entryPoints: [entry],
+    write: false,
+    bundle: true,
+    minifyWhitespace: true,
+    minifySyntax: true,
+    platform: "node",
+    target: "node20",
+    format: "cjs",
+    legalComments: "none",
+    // Loads the addon with require: in a script from cached code, import() never settles.
+    supported: { "dynamic-import": false },
+    define: { "import.meta.url": "__url" },
+    banner: { js: 'const __url = require("node:url").pathToFileURL(__filename).href' },
+    plugins: [
+      {
+        name: "addon",
+        setup: (plugin) =>
+          plugin.onResolve({ filter: /^(?:better-sqlite3|pg-native)$/ }, ({ path }) => ({
+            path: path === "better-sqlite3" ? addon : path,
+            external: true
+          }))
+      }
+    ],
+    logLevel: "error"
+  })
+  return outputFiles[0]?.text ?? ""
+}
+
+/** Bundles with the options of scripts/build.mjs into one CommonJS script, whose compiled code can be cached. */
+export const bundle = async (
+  entry = main
+): Promise<{ readonly file: string; readonly remove: () => void }> => {
+  const text = bundled.get(entry) ?? makeBundle(entry)
+  bundled.set(entry, text)
+  const { path, remove } = scratch()
+  const file = join(path, "bundle.cjs")
+  writeFileSync(file, await text)
+  return { file, remove }
+}
+
+/** The server of `bundleBefore`. */
+let server = ""
+
+/** For `beforeAll`: writes the server into a temporary folder, which the returned function removes. */
+export const bundleBefore = async (): Promise<() => void> => {
+  const { file, remove } = await bundle()
+  server = file
+  return remove
+}
+
+export interface Running {
+  readonly child: ChildProcess
+  readonly output: () => string
+  /** Resolves when the output matches; rejects when the process ends before. */
+  readonly says: (pattern: RegExp) => Promise<RegExpExecArray>
+  readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>
+}
+
+/** Starts a program; only what `environment` names is set, beside the path. With a channel it takes and sends messages. */
+export const start = (
+  command: string,
+  parameters: ReadonlyArray<string>,
+  environment: Environment,
+  { channel = false } = {}
+): Running => {
+  const child = spawn(command, parameters, {
+    cwd: root,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment },
+    stdio: ["ignore", "pipe", "pipe", ...(channel ? ["ipc" as const] : [])]
+  })
+  let text = ""
+  const waiting = new Set<() => void>()
+  const keep = (chunk: Buffer) => {
+    text += chunk.toString("utf8")
+    for (const check of waiting) check()
+  }
+  child.stdout?.on("data", keep)
+  child.stderr?.on("data", keep)
+  // "close" comes after the last output, "exit" may come before it.
+  const ended = once(child, "close").then(([code, signal]) => ({ code, signal }))
+  const says = (pattern: RegExp) =>
+    new Promise<RegExpExecArray>((resolve, reject) => {
+      const check = () => {
+        const found = pattern.exec(text)
+        if (found === null) return
+        waiting.delete(check)
+        resolve(found)
+      }
+      waiting.add(check)
+      check()
+      void ended.then(() => reject(new Error(`ended before it said ${pattern}:\n${text}`)))
+    })
+  return { child, output: () => text, says, ended }
+}
+
+/** Starts a bundle with a channel; `flags` are Node's. */
+export const startBundle = (
+  file: string,
+  environment: Environment,
+  flags: ReadonlyArray<string> = []
+): Running => start(process.execPath, [...flags, boot, file], environment, { channel: true })
+
+/** The log line of a server that listens, in either format; the group is its URL. */
+const listening = /Listening[\s\S]*?\burl"?: ?["'](http:\/\/[^"']+)/
+export const urlOf = async ({ says }: Running): Promise<string> => (await says(listening))[1] ?? ""
+
+export const kill = ({ child, ended }: Running) => {
+  child.kill("SIGKILL")
+  return ended
+}
+
+/** Below the ports that systems give to connections and to listeners on port 0, so that no other process gets it meanwhile. */
+const reservable = { from: 10_000, to: 32_000 }
+
+const isFree = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const listener = createServer()
+    listener.once("error", () => resolve(false))
+    listener.listen(port, "127.0.0.1", () => listener.close(() => resolve(true)))
+  })
+
+/** A port that is free now, for a server that cannot say which port it was given. */
+export const freePort = async (): Promise<number> => {
+  const port = randomInt(reservable.from, reservable.to)
+  return (await isFree(port)) ? port : freePort()
+}
+
+export interface Simulators extends SimulatedUpstreams {
+  readonly close: () => Promise<void>
+}
+
+export const upstreams = startUpstreams(() => Date.now())
+
+/** The simulated upstreams in this process, without a scope. */
+export const startSimulators = async (): Promise<Simulators> => {
+  const scope = await Effect.runPromise(Scope.make())
+  const world = await Effect.runPromise(Scope.extend(upstreams, scope))
+  return { ...world, close: () => Effect.runPromise(Scope.close(scope, Exit.void)) }
+}
+
+/** Every part of a server, on a port that the system chooses: tracker, one client's table, own telemetry. */
+export const environmentOf = (world: SimulatedUpstreams): Environment => ({
+  MUSIC_BIND: "127.0.0.1:0",
+  ...upstreamEnvironment(world),
+  MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: "",
+  MUSIC_FRONTEND_EVENTS_TABLE_KEY: "",
+  MUSIC_TRACKER_RECONCILE_SECONDS: "1",
+  MUSIC_LOG_FORMAT: "json"
+})
+
+/** The least that a server needs. */
+export const environmentFor = (
+  world: SimulatedUpstreams,
+  options: { readonly port: number; readonly databasePath: string }
+): Environment => ({
+  MUSIC_BIND: `127.0.0.1:${options.port}`,
+  MUSIC_DATABASE_PATH: options.databasePath,
+  MUSIC_IAM_URL: world.iam.url,
+  MUSIC_TING_URL: world.ting.url,
+  MUSIC_IAM_APP_SECRET: world.seeded.production.musicSecret,
+  MUSIC_IAM_WEBHOOK_SECRET: world.seeded.production.webhookSecret,
+  MUSIC_LOG_FORMAT: "json"
+})
+
+export const killedWithScope = (run: () => Running) =>
+  Effect.acquireRelease(Effect.sync(run), (running) => Effect.promise(() => kill(running)))
+
+/** Starts the server of `bundleBefore` like an operator. `shell` runs before, for example to set a limit. Killed with the scope. */
+export const startProcess = (environment: Environment, shell = "") =>
+  killedWithScope(() =>
+    start("sh", ["-c", `${shell} exec "$@"`, "sh", process.execPath, boot, server], environment)
+  )
+
+export interface Served {
+  readonly world: SimulatedUpstreams
+  readonly base: string
+  readonly port: number
+  readonly server: Running
+}
+
+/** A server that listens, with a world of its own by default. */
+export const serve = (
+  environment: Environment,
+  options: { readonly world?: SimulatedUpstreams; readonly shell?: string } = {}
+) =>
+  Effect.gen(function* () {
+    const world = options.world ?? (yield* upstreams)
+    const running = yield* startProcess({ ...environmentOf(world), ...environment }, options.shell)
+    const base = yield* Effect.promise(() => urlOf(running))
+    const served: Served = { world, base, port: Number(new URL(base).port), server: running }
+    return served
+  })
+
+/** The URL of the metrics of a server whose settings have an MUSIC_ADMIN_BIND. */
+export const metricsUrl = ({ server: { says } }: Pick<Served, "server">) =>
+  Effect.map(
+    Effect.promise(() => says(/"Metrics served".*?"url":"(http:[^"]+)"/)),
+    ([, url = ""]) => url
+  )
+
+/** A server that must not start. The output is without the log records before its error. */
+export const refuse = (environment: Environment, shell = "") =>
+  Effect.gen(function* () {
+    const world = yield* upstreams
+    const { ended, output } = yield* startProcess({ ...environmentOf(world), ...environment }, shell)
+    const { code } = yield* Effect.promise(() => ended)
+    return { code, output: output().replaceAll(/^\{.*\}\n/gm, "") }
+  })
+
+/** Stops the server with SIGTERM. Returns its exit code and the milliseconds it took. */
+export const stop = ({ child, ended }: Running, signal: NodeJS.Signals = "SIGTERM") =>
+  Effect.promise(async () => {
+    const startedAt = performance.now()
+    child.kill(signal)
+    const { code } = await ended
+    return { code, took: performance.now() - startedAt }
+  })
+
+/** A raw connection; closed with the scope. */
+export const connection = (port: number) =>
+  Effect.acquireRelease(
+    Effect.promise(
+      () =>
+        new Promise<{ readonly socket: Socket; readonly text: () => string }>((resolve, reject) => {
+          let text = ""
+          const socket = connect(port, "127.0.0.1", () => {
+            socket.off("error", reject)
+            socket.on("error", () => undefined)
+            resolve({ socket, text: () => text })
+          })
+          socket.on("error", reject)
+          socket.on("data", (part) => {
+            text += part.toString()
+          })
+        })
+    ),
+    ({ socket }) => Effect.sync(() => socket.destroy())
+  )
+
+/** Polls until the condition holds. The description is part of the error otherwise. */
+export const until = async (
+  description: string,
+  holds: () => boolean | Promise<boolean>,
+  { every = 20, within = 15_000 } = {}
+): Promise<void> => {
+  const end = performance.now() + within
+  while (!(await holds())) {
+    if (performance.now() > end) throw new Error(`not within ${within} ms: ${description}`)
+    await pause(every)
+  }
+}
