@@ -20,8 +20,8 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     // These need a browser: npm run test:slow.
     exclude: ["test/browser/**"],
-    globalSetup: ["test/support/PostgresServer.ts"],
-    setupFiles: ["test/support/Turns.ts"],
+    globalSetup: ["test/world/PostgresServer.ts"],
+    setupFiles: ["test/world/Turns.ts"],
     // For a machine with a quarter of a core; no test waits this long on purpose.
     testTimeout: 300_000,
     hookTimeout: 300_000,

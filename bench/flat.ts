@@ -18,8 +18,8 @@ import { makeOperatorQueries } from "../src/layers/store/repositories/OperatorQu
 import { makeStore } from "../src/layers/store/repositories/Repositories.ts"
 import { DeliveryUpdate } from "../src/services/Store.ts"
 import { bundle, environmentOf, scratch, type Simulators, startSimulators } from "../test/world/Fleet.ts"
-import { freshDatabase, startPostgres } from "../test/support/Postgres.ts"
-import { type DialectName, fill, openRaw, volumesOf } from "../test/support/BulkRows.ts"
+import { freshDatabase, startPostgres } from "../test/world/Postgres.ts"
+import { type DialectName, fill, openRaw, volumesOf } from "../test/world/BulkRows.ts"
 import { type BundledServer, startServer } from "./BundledServer.ts"
 import { makeCalls, send, type Sent } from "./Calls.ts"
 

@@ -10,7 +10,7 @@ import { hostileKinds } from "../../bench/HostileBodies.ts"
 import type { Outgoing } from "../../bench/Requests.ts"
 import { startServer } from "../faults/Server.ts"
 import { folder, openStore } from "../layers/store/Stores.ts"
-import { cpuMillisDuring } from "../support/CpuTime.ts"
+import { cpuMillisDuring } from "../world/CpuTime.ts"
 
 const requests = 3
 const rounds = 4

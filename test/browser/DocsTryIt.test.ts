@@ -5,7 +5,7 @@ import axe from "axe-core"
 import * as Effect from "effect/Effect"
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core"
 import { callsOf, freshDocument } from "../http/Documented.ts"
-import { startTestSandboxWithConsole } from "../support/Sandbox.ts"
+import { startTestSandboxWithConsole } from "../world/Sandbox.ts"
 import { launchChromium } from "./Chromium.ts"
 import { openPage, type Visit } from "./Visit.ts"
 

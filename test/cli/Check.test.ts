@@ -22,7 +22,7 @@ import * as TestClock from "effect/TestClock"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { postgres, rawClient, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
 import { freePort, root } from "../world/Fleet.ts"
-import { until } from "../support/Waiting.ts"
+import { until } from "../world/Waiting.ts"
 import { build, program, run, tcpServer, wholeEnvironment } from "./Harness.ts"
 
 const scratch = mkdtempSync(join(tmpdir(), "music-check-"))
@@ -72,15 +72,13 @@ const check = (environment: Changes, more: ReadonlyArray<string> = []) =>
     return { exit, status, checks, skipped: having("SKIP"), notPassed: having("FAIL", "WARN") }
   })
 
-type Changed = Changes | void
+type Spoil<Result> = (world: SimulatedUpstreams, environment: Changes) => Result
 
 /** What makes a working installation wrong: settings, or an effect that may return some. */
 type Seed =
   | Changes
-  | ((
-      world: SimulatedUpstreams,
-      environment: Changes
-    ) => Changed | Effect.Effect<Changed, never, Scope.Scope>)
+  | Spoil<void>
+  | Spoil<Changes | Effect.Effect<Changes, never, Scope.Scope> | Effect.Effect<void, never, Scope.Scope>>
 
 const checked = (seed: Seed, clock: () => number = Date.now) =>
   Effect.gen(function* () {

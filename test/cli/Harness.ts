@@ -8,7 +8,7 @@ import { CliEnvironment } from "../../src/cli/Environment.ts"
 import type { Environment } from "../../src/layers/settings/Settings.ts"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 import type { Kind } from "../layers/store/Stores.ts"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 
 /** The bundle of the program, below `root`. */
 export const program = "dist/cli.js"
@@ -31,7 +31,7 @@ export const run = (
   screen: Partial<ScreenService> = {}
 ): Effect.Effect<Run> =>
   Effect.gen(function* () {
-    const lines = { out: new Array<string>(), err: new Array<string>() }
+    const lines: Record<"out" | "err", Array<string>> = { out: [], err: [] }
     const kept = (name: keyof typeof lines) => (text: string) =>
       Effect.sync(() => void lines[name].push(text))
     const exit = yield* runCommand(args).pipe(

@@ -6,8 +6,8 @@ import { afterAll, beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { rawQuery, withStore } from "../layers/store/Stores.ts"
-import { type Running, start } from "../support/Process.ts"
-import { waitFor } from "../support/Waiting.ts"
+import { type Running, start } from "../world/Fleet.ts"
+import { waitFor } from "../world/Waiting.ts"
 import { build, program, tcpServer } from "./Harness.ts"
 
 const scratch = mkdtempSync(join(tmpdir(), "music-interruption-"))

@@ -7,7 +7,7 @@ import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { folder, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 import { build, program } from "./Harness.ts"
 
 beforeAll(build)

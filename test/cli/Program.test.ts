@@ -5,7 +5,7 @@ import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { folder } from "../layers/store/Stores.ts"
-import { root, start } from "../support/Process.ts"
+import { root, start } from "../world/Fleet.ts"
 import { build, program, run } from "./Harness.ts"
 
 beforeAll(build)

@@ -7,8 +7,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Anonymous, DeliveryUpdate, type Reporter, Unverified, Verified } from "../../src/services/Store.ts"
 import { onBoth, postgres, sampleLease, sampleReport, withPgClient } from "../layers/store/Stores.ts"
-import { start } from "../support/Process.ts"
-import { awaited } from "../support/Waiting.ts"
+import { start } from "../world/Fleet.ts"
+import { awaited } from "../world/Waiting.ts"
 import { build, environmentOf, program, run } from "./Harness.ts"
 
 beforeAll(build)

@@ -10,7 +10,7 @@ import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts
 import { Settings } from "../../src/services/Settings.ts"
 import { postgres, sampleReport } from "../layers/store/Stores.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
-import { awaited } from "../support/Waiting.ts"
+import { awaited } from "../world/Waiting.ts"
 
 it.scopedLive("Beside a running server: check finds it; a retried report is filed at once", function* () {
   const place = yield* postgres.freshPath

@@ -8,7 +8,7 @@ import { build } from "esbuild"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { createMusicClient } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 import { type Built, buildClient, makeConsumer } from "./support/Built.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
 

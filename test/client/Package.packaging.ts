@@ -5,7 +5,7 @@ import { builtinModules } from "node:module"
 import { join } from "node:path"
 import { promisify } from "node:util"
 import { afterAll, beforeAll, expect, it } from "vitest"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 import { type Built, scratch } from "./support/Built.ts"
 
 const run = promisify(execFile)

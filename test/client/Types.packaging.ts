@@ -3,7 +3,7 @@ import { execFile } from "node:child_process"
 import { readFile, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { afterAll, beforeAll, expect, it } from "vitest"
-import { root } from "../support/Process.ts"
+import { root } from "../world/Fleet.ts"
 import { type Built, buildClient, makeConsumer } from "./support/Built.ts"
 
 let built: Built

@@ -1,7 +1,7 @@
 /** The databases of a run, and a way to read their rows beside the server. */
 import { join } from "node:path"
 import pg from "pg"
-import { freshDatabase } from "../support/Postgres.ts"
+import { freshDatabase } from "../world/Postgres.ts"
 import { type Environment, scratch } from "../world/Fleet.ts"
 import { type Row, rowsOf } from "../world/Oracle.ts"
 

@@ -23,7 +23,7 @@ export const emptyLedger = () => ({
   webhooks: new Set<string>(),
   tings: new Set<string>(),
   /** Each of a person of its own. */
-  sessions: new Array<Session>(),
+  sessions: [] as Array<Session>,
   /** People whose registration must be inactive in the end. */
   removed: new Set<string>()
 })

@@ -1,7 +1,7 @@
 import * as Effect from "effect/Effect"
 import { expect } from "vitest"
 import { Store } from "../../src/services/Store.ts"
-import * as TestStore from "../support/TestStore.ts"
+import * as TestStore from "../world/TestStore.ts"
 import { it } from "../world/Test.ts"
 import { reads, writes } from "./Points.ts"
 

@@ -1,5 +1,5 @@
 /** What one seed plays: every crash point on both databases, and a storm over several instances on one PostgreSQL. */
-import { startPostgres } from "../support/Postgres.ts"
+import { startPostgres } from "../world/Postgres.ts"
 import { seeded } from "../world/Arbitraries.ts"
 import { bundle, startSimulators } from "../world/Fleet.ts"
 import { playChain } from "./Chain.ts"

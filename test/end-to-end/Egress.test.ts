@@ -15,7 +15,7 @@ import {
 } from "../../sandbox/SimulatedUpstreams.ts"
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
 import { startCollector } from "../observability/Collector.ts"
-import { authorityFile, refusingPostgres, tlsFront, tunnelProxy, type Tunnels } from "../support/Egress.ts"
+import { authorityFile, refusingPostgres, tlsFront, tunnelProxy, type Tunnels } from "../world/Egress.ts"
 import { root, start } from "../world/Fleet.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-egress-"))

@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { environmentFor, type Running, root, start } from "../world/Fleet.ts"
-import { until } from "../support/Waiting.ts"
+import { until } from "../world/Waiting.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-process-"))
 const server = ["dist/main.js"]

@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import { StepFailed } from "../../sandbox/HttpExchange.ts"
 import { makeScenario } from "../../sandbox/Scenario.ts"
 import { rawQuery } from "../layers/store/Stores.ts"
-import { startTestSandbox } from "../support/Sandbox.ts"
+import { startTestSandbox } from "../world/Sandbox.ts"
 
 describe("The scenario, against the real server over HTTP", () => {
   it.scopedLive(

@@ -3,7 +3,7 @@ import { chmodSync, closeSync, openSync, writeFileSync, writeSync } from "node:f
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
-import { embeddedPostgres } from "../support/Postgres.ts"
+import { embeddedPostgres } from "../world/Postgres.ts"
 import { freePort, scratch } from "../world/Fleet.ts"
 import { folder, postgres, rawQuery } from "../layers/store/Stores.ts"
 

@@ -8,9 +8,9 @@ import { assert } from "vitest"
 import { Notifications } from "../../src/services/Notifications.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { type StoreMethod, StoreSwitches } from "../support/TestStore.ts"
-import { callerKey, inRequest, production, scenario, signedIn } from "../support/UseCaseLayers.ts"
+import { SimulatedIam } from "../world/SimulatedIam.ts"
+import { type StoreMethod, StoreSwitches } from "../world/TestStore.ts"
+import { callerKey, inRequest, production, scenario, signedIn } from "../world/UseCaseLayers.ts"
 
 const login = Effect.gen(function* () {
   yield* signedIn()

@@ -2,7 +2,7 @@ import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
 import { Unauthenticated } from "../../src/schema/Failure.ts"
-import { until } from "../support/Waiting.ts"
+import { until } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import { backend, goodRequests, inMemory, raw, requestLines, type Sent, withHeaders } from "./support.ts"
 

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as TestClock from "effect/TestClock"
 import { bodiesArriving, httpRequestsInFlight } from "../../src/services/Metrics.ts"
-import { eventually, until } from "../support/Waiting.ts"
+import { eventually, until } from "../world/Waiting.ts"
 import { it, sharing } from "../world/Test.ts"
 import type { Answer } from "../world/Driver.ts"
 import {

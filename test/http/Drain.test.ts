@@ -9,7 +9,7 @@ import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { version } from "../../src/schema/Release.ts"
 import { bodiesArriving } from "../../src/services/Metrics.ts"
-import { settle, until } from "../support/Waiting.ts"
+import { settle, until } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import {
   type Backend,

@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { nestingLimit } from "../../src/schema/BodyLimits.ts"
-import { testWebhookSecret } from "../support/Settings.ts"
+import { testWebhookSecret } from "../world/Settings.ts"
 import {
   bodyCases,
   bodyInputs,

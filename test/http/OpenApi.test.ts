@@ -6,7 +6,7 @@ import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { placeholders } from "../../src/http/openapi/Examples.ts"
 import { failureTable } from "../../src/schema/Failure.ts"
-import { startTestSandbox } from "../support/Sandbox.ts"
+import { startTestSandbox } from "../world/Sandbox.ts"
 import { it } from "../world/Test.ts"
 import { type Call, callsOf, freshDocument, parametersOf } from "./Documented.ts"
 

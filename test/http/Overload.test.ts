@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
-import { settle, until } from "../support/Waiting.ts"
+import { settle, until } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import type { Answer } from "../world/Driver.ts"
 import {

@@ -6,8 +6,8 @@ import { encodeReply, type Reply, type Seen } from "../../sandbox/upstreams/Simu
 import { makeTing } from "../../sandbox/upstreams/Ting.ts"
 import type { Delivery, Send } from "../../src/layers/upstream/UpstreamTransport.ts"
 import { monotonicMillis } from "../../src/services/MonotonicTime.ts"
-import { seenAt } from "../support/InMemoryTransport.ts"
-import { seedTestIam } from "../support/SeededIam.ts"
+import { seenAt } from "../world/InMemoryTransport.ts"
+import { seedTestIam } from "../world/SeededIam.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 
 export const iamUrl = "https://iam.test"

@@ -12,7 +12,7 @@ import { startCollector } from "./Collector.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { everything, otlpTo, startObserved } from "./Observed.ts"
 import { rawServer } from "../layers/upstream/Simulated.ts"
-import { until } from "../support/Waiting.ts"
+import { until } from "../world/Waiting.ts"
 
 /** A server that exports to this address until `end`. */
 const exporting = (url: string, change: Partial<OtlpTarget> = {}, signals = ["traces", "metrics"]) =>

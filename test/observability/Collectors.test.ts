@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { StoreUnavailable } from "../../src/services/Store.ts"
-import { makeSteppedClock } from "../support/SteppedClock.ts"
+import { makeSteppedClock } from "../world/Time.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { startObserved } from "./Observed.ts"
 

@@ -10,7 +10,7 @@ import { metrics } from "../../src/services/Metrics.ts"
 import { calls, keyed } from "../http/SandboxCalls.ts"
 import { parse, type Sample, scrape, since, sum } from "./Exposition.ts"
 import { startObserved } from "./Observed.ts"
-import { awaited, until } from "../support/Waiting.ts"
+import { awaited, until } from "../world/Waiting.ts"
 
 /** The operations of a dependency, and the calls that the simulator sees for them. */
 const operations = [

@@ -9,7 +9,7 @@ import { Admin, makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
 import { type OtlpTarget, Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
-import { keptConsole } from "../support/Sandbox.ts"
+import { keptConsole } from "../world/Sandbox.ts"
 import { temporaryFolder } from "../world/SqliteTemplate.ts"
 
 /** The settings of one signal that goes to a collector of the tests. */

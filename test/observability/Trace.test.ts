@@ -9,7 +9,7 @@ import { calls, keyed } from "../http/SandboxCalls.ts"
 import { attributesOf, resourceIn, type Span, spansIn, startCollector } from "./Collector.ts"
 import { scrape } from "./Exposition.ts"
 import { startObserved } from "./Observed.ts"
-import { until } from "../support/Waiting.ts"
+import { until } from "../world/Waiting.ts"
 
 const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
 const callerSpan = "00f067aa0ba902b7"

@@ -10,7 +10,7 @@ import { join } from "node:path"
 import type { Readable } from "node:stream"
 import { promisify } from "node:util"
 import { root } from "../world/Fleet.ts"
-import { waitFor } from "../support/Waiting.ts"
+import { waitFor } from "../world/Waiting.ts"
 import { collect } from "./Shell.ts"
 
 const run = promisify(execFile)

@@ -15,7 +15,7 @@ import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { expect } from "vitest"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
-import { freePort, root } from "../support/Process.ts"
+import { freePort, root } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import {
   background,

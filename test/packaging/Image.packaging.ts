@@ -12,7 +12,7 @@ import * as Effect from "effect/Effect"
 import { afterAll, beforeAll, describe, expect } from "vitest"
 import { startUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 import { freePort, root } from "../world/Fleet.ts"
-import { waitFor } from "../support/Waiting.ts"
+import { waitFor } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import { collect } from "./Shell.ts"
 

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
-import { type Running, root, start } from "../support/Process.ts"
+import { type Running, root, start } from "../world/Fleet.ts"
 
 /** Commands that another part of CI runs. */
 const elsewhere = new Set(["npm ci", "npm test", "npm cit", "npm run sandbox -- --walk"])

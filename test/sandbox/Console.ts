@@ -3,8 +3,8 @@ import { request as sendRequest } from "node:http"
 import * as Effect from "effect/Effect"
 import { expect } from "vitest"
 import type { Action, ActionRecord, Call, Refusal, Session, State } from "../../sandbox/console/Protocol.ts"
-import { startTestSandboxWithConsole } from "../support/Sandbox.ts"
-import { awaited, eventually } from "../support/Waiting.ts"
+import { startTestSandboxWithConsole } from "../world/Sandbox.ts"
+import { awaited, eventually } from "../world/Waiting.ts"
 
 /** One tab: what the stream of events has brought so far. */
 export interface Tab {

@@ -1,7 +1,7 @@
 /** The console as a server: its stream of events, what it keeps, and whom it refuses. */
 import * as Effect from "effect/Effect"
 import { describe, expect } from "vitest"
-import { eventually } from "../support/Waiting.ts"
+import { eventually } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import { openTab, send, startTestConsole } from "./Console.ts"
 

@@ -1,7 +1,7 @@
 /** The exit code of the scenario, as the processes that the documents name. */
 import { execFileSync } from "node:child_process"
 import { beforeAll, expect, it } from "vitest"
-import { root, start } from "../support/Process.ts"
+import { root, start } from "../world/Fleet.ts"
 
 beforeAll(() => {
   execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })

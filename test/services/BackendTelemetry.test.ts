@@ -22,10 +22,10 @@ import { Sessions } from "../../src/services/Sessions.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Webhooks } from "../../src/services/Webhooks.ts"
-import { testSettings } from "../support/Settings.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
-import * as SimulatedTables from "../support/SimulatedTables.ts"
-import * as TestStore from "../support/TestStore.ts"
+import { testSettings } from "../world/Settings.ts"
+import { SimulatedIam } from "../world/SimulatedIam.ts"
+import * as SimulatedTables from "../world/SimulatedTables.ts"
+import * as TestStore from "../world/TestStore.ts"
 import {
   bearer,
   callerKey,
@@ -35,7 +35,7 @@ import {
   signedIn,
   start,
   type UseCaseOptions
-} from "../support/UseCaseLayers.ts"
+} from "../world/UseCaseLayers.ts"
 import { it } from "../world/Test.ts"
 
 const options: UseCaseOptions = { tables: [...clientTables, backendTable] }

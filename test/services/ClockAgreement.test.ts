@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { compareReadings, makeAgreedTime } from "../../src/services/ClockAgreement.ts"
-import { makeSteppedClock } from "../support/SteppedClock.ts"
+import { makeSteppedClock } from "../world/Time.ts"
 
 const minute = 60_000
 const hour = 60 * minute

@@ -3,8 +3,8 @@ import { expect } from "vitest"
 import { requestedScopes } from "../../src/schema/Identity.ts"
 import { version } from "../../src/schema/Release.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { production, scenariosWith } from "../support/UseCaseLayers.ts"
+import { SimulatedIam } from "../world/SimulatedIam.ts"
+import { production, scenariosWith } from "../world/UseCaseLayers.ts"
 
 const settings = { minCli: "0.7.0", organisation: "harbor", iam: { url: "https://iam.example" } }
 scenariosWith({ settings })("The descriptors name the versions, a login, and the plane", function* () {

@@ -15,7 +15,7 @@ import {
   Unverified,
   Verified
 } from "../../src/services/Store.ts"
-import { cpuMillisOf } from "../support/CpuTime.ts"
+import { cpuMillisOf } from "../world/CpuTime.ts"
 import { disguised, hostile, publicId, secret } from "./text/HostileText.ts"
 import { betrays, names, problemsOf, readBody, readingsOf } from "./text/IssueReader.ts"
 

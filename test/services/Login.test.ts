@@ -10,10 +10,10 @@ import { Sessions } from "../../src/services/Sessions.ts"
 import type { TokenGrant } from "../../src/services/Iam.ts"
 import { LoginOutcome } from "../../src/services/Store.ts"
 import { Unknown, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
-import { isLive, login } from "../support/Logins.ts"
-import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
-import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
-import { StoreSwitches } from "../support/TestStore.ts"
+import { isLive, login } from "../world/Logins.ts"
+import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
+import { SimulatedTing, tingRefusal } from "../world/SimulatedTing.ts"
+import { StoreSwitches } from "../world/TestStore.ts"
 import {
   advanceClockDuring,
   callerKey,
@@ -22,7 +22,7 @@ import {
   production,
   scenario,
   unreachable
-} from "../support/UseCaseLayers.ts"
+} from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
 const deejay = { organisation: "acme", publicId: "si:deejay" }

@@ -14,10 +14,10 @@ import { Sessions } from "../../src/services/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Ting } from "../../src/services/Ting.ts"
 import { TingOnBehalf } from "../../src/services/TingOnBehalf.ts"
-import { fired, prepared, settle } from "../support/Sending.ts"
-import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
-import { tingRefusal } from "../support/SimulatedTing.ts"
-import { StoreSwitches } from "../support/TestStore.ts"
+import { fired, prepared, settle } from "../world/Sending.ts"
+import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
+import { tingRefusal } from "../world/SimulatedTing.ts"
+import { StoreSwitches } from "../world/TestStore.ts"
 import {
   advanceClockDuring,
   inRequest,
@@ -26,7 +26,7 @@ import {
   scenario,
   signedIn,
   unreachable
-} from "../support/UseCaseLayers.ts"
+} from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
 const read = (body: Uint8Array | undefined): unknown => JSON.parse(new TextDecoder().decode(body))

@@ -10,7 +10,7 @@ import { randomRootKey, randomToken, randomWebhookSecret } from "../../sandbox/u
 import { composeIssue } from "../../src/services/IssueDraft.ts"
 import { redactReport } from "../../src/services/Redaction.ts"
 import { Anonymous, type ReportContent, type StoredReport } from "../../src/services/Store.ts"
-import { startTestSandbox } from "../support/Sandbox.ts"
+import { startTestSandbox } from "../world/Sandbox.ts"
 import { from as letters } from "./text/HostileText.ts"
 import { betrays } from "./text/IssueReader.ts"
 

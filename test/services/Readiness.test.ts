@@ -9,7 +9,7 @@ import { NotReady } from "../../src/schema/Failure.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Readiness } from "../../src/services/Readiness.ts"
-import * as TestStore from "../support/TestStore.ts"
+import * as TestStore from "../world/TestStore.ts"
 import { type Body, it, toEffect } from "../world/Test.ts"
 
 type Check = "ok" | "degraded" | "off"

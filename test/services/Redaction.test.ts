@@ -2,7 +2,7 @@
 import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
 import { redact, redactedText, redactJson, redactReport } from "../../src/services/Redaction.ts"
-import { cpuMillisOf } from "../support/CpuTime.ts"
+import { cpuMillisOf } from "../world/CpuTime.ts"
 import { secret } from "./text/HostileText.ts"
 
 const glue = FastCheck.oneof(

@@ -8,9 +8,9 @@ import { scopes } from "../../src/schema/Identity.ts"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
 import type { Plane } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
-import { isLive, login, loginAs, unknownToken } from "../support/Logins.ts"
-import { iamRefusal, type Login, SimulatedIam } from "../support/SimulatedIam.ts"
-import { callerKey, inRequest, production, scenario } from "../support/UseCaseLayers.ts"
+import { isLive, login, loginAs, unknownToken } from "../world/Logins.ts"
+import { iamRefusal, type Login, SimulatedIam } from "../world/SimulatedIam.ts"
+import { callerKey, inRequest, production, scenario } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
 const refresh = (token: string, key = callerKey("refresh"), plane: Plane = production) =>

@@ -8,9 +8,9 @@ import type { ReportRequest } from "../../src/schema/Report.ts"
 import { digestOf } from "../../src/services/Digest.ts"
 import { DeliveryUpdate, Store, Verified } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
-import type { SettingsOverrides } from "../support/Settings.ts"
-import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
-import { admitted, message, submit } from "../support/Submitting.ts"
+import type { SettingsOverrides } from "../world/Settings.ts"
+import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
+import { admitted, message, submit } from "../world/Submitting.ts"
 import {
   bearer,
   callerKey,
@@ -19,7 +19,7 @@ import {
   scenariosWith,
   signedIn,
   unreachable
-} from "../support/UseCaseLayers.ts"
+} from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
 const tracker = {

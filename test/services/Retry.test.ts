@@ -12,7 +12,7 @@ import { recurWithin } from "../../src/services/MonotonicTime.ts"
 import { RequestContext } from "../../src/services/RequestContext.ts"
 import { Retry, type RetryPolicy } from "../../src/services/Retry.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
-import { makeSteppedClock } from "../support/SteppedClock.ts"
+import { makeSteppedClock } from "../world/Time.ts"
 import { it } from "../world/Test.ts"
 
 const notExecuted = new NotExecuted({ dependency: "iam", reason: "connection refused" })

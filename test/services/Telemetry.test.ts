@@ -5,8 +5,8 @@ import { clientTables, type TelemetryRequest } from "../../src/schema/Telemetry.
 import type { Plane } from "../../src/services/Plane.ts"
 import { Store } from "../../src/services/Store.ts"
 import { eventTime, Telemetry } from "../../src/services/Telemetry.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { StoreSwitches } from "../support/TestStore.ts"
+import { SimulatedIam } from "../world/SimulatedIam.ts"
+import { StoreSwitches } from "../world/TestStore.ts"
 import {
   inRequest,
   production,
@@ -14,7 +14,7 @@ import {
   scenariosWith,
   start,
   type UseCaseOptions
-} from "../support/UseCaseLayers.ts"
+} from "../world/UseCaseLayers.ts"
 
 const id = "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e"
 const day = 86_400_000

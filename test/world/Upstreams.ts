@@ -7,7 +7,7 @@ import { encodeReply, type Handle, type Reply, type Seen } from "../../sandbox/u
 import { makeTables } from "../../sandbox/upstreams/Tables.ts"
 import { makeTing } from "../../sandbox/upstreams/Ting.ts"
 import { makeTracker } from "../../sandbox/upstreams/Tracker.ts"
-import { seedTestIam } from "../support/SeededIam.ts"
+import { seedTestIam } from "./SeededIam.ts"
 import type { SimulatedTime } from "./Time.ts"
 import { type Fault, type Faults, type PathName, pathOf, type UpstreamName } from "./Faults.ts"
 import { answered, type OutgoingRequest, seenAt } from "./InMemory.ts"

@@ -1,7 +1,7 @@
 /** Every call of the API in a world without faults: it answers, calls the upstreams that its row names, and breaks no law. */
 import { readFileSync } from "node:fs"
 import { describe, expect, inject, it } from "vitest"
-import { freshDatabase } from "../support/Postgres.ts"
+import { freshDatabase } from "./Postgres.ts"
 import { callNames, calls, registerSender } from "./Calls.ts"
 import { bodyOf, isSuccess, type Sent } from "./Driver.ts"
 import { faults } from "./Faults.ts"

@@ -4,7 +4,7 @@ import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
 import { mintSlt } from "../../../sandbox/SimulatedUpstreams.ts"
-import { startTestSandboxWith } from "../../support/Sandbox.ts"
+import { startTestSandboxWith } from "../../world/Sandbox.ts"
 import type { Bench, FaultRule } from "../suite/Bench.ts"
 import { startFaultProxy } from "./FaultProxy.ts"
 

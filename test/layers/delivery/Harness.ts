@@ -19,8 +19,8 @@ import { Store, type StoreService } from "../../../src/services/Store.ts"
 import { type TableRecord, Tables, type TablesService } from "../../../src/services/Tables.ts"
 import { type SearchTooLong, Tracker, type TrackerService } from "../../../src/services/Tracker.ts"
 import { Refused, type UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
-import { makeManualClock } from "../../support/ManualClock.ts"
-import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
+import { makeManualClock } from "../../world/Time.ts"
+import { type SettingsOverrides, testSettings } from "../../world/Settings.ts"
 import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
 
 export const hour = 3_600_000

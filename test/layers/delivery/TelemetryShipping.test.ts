@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
 import type { SpoolEntry, TelemetrySpool } from "../../../src/services/Store.ts"
 import { NotExecuted, Unknown } from "../../../src/services/UpstreamFailure.ts"
-import { makeSteppedClock } from "../../support/SteppedClock.ts"
+import { makeSteppedClock } from "../../world/Time.ts"
 import { sampleSpoolLease } from "../store/Stores.ts"
 import { hour, makeHarness } from "./Harness.ts"
 

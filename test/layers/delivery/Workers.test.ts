@@ -9,7 +9,7 @@ import {
   StoreUnavailable
 } from "../../../src/services/Store.ts"
 import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
-import { makeSteppedClock } from "../../support/SteppedClock.ts"
+import { makeSteppedClock } from "../../world/Time.ts"
 import { sampleLease } from "../store/Stores.ts"
 import { day, hour, makeHarness } from "./Harness.ts"
 

@@ -11,7 +11,7 @@ import { requestedScopes } from "../../../src/schema/Identity.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { form, iamOver, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
 import { type Fault, faults } from "../../../sandbox/upstreams/Simulator.ts"
-import { until } from "../../support/Waiting.ts"
+import { until } from "../../world/Waiting.ts"
 
 const path = "/oauth/introspect"
 

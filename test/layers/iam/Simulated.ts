@@ -12,9 +12,9 @@ import { Iam, type UpstreamKey } from "../../../src/services/Iam.ts"
 import { type Plane, Production } from "../../../src/services/Plane.ts"
 import { RequestContext } from "../../../src/services/RequestContext.ts"
 import { Settings } from "../../../src/services/Settings.ts"
-import { seedTestIam, testingPlaneOf } from "../../support/SeededIam.ts"
-import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
-import * as TestStore from "../../support/TestStore.ts"
+import { seedTestIam, testingPlaneOf } from "../../world/SeededIam.ts"
+import { type SettingsOverrides, testSettings } from "../../world/Settings.ts"
+import * as TestStore from "../../world/TestStore.ts"
 import { simulated } from "../upstream/Simulated.ts"
 
 /** Milliseconds; the time of the contract's vectors. */

@@ -9,7 +9,7 @@ import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
 import { header, iamWorld, inRequest, key, reply } from "./Simulated.ts"
-import { until } from "../../support/Waiting.ts"
+import { until } from "../../world/Waiting.ts"
 
 const path = "/application/testing-context"
 const unknownSecret = Redacted.make(`ask_${"z".repeat(43)}`)

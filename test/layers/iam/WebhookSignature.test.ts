@@ -9,7 +9,7 @@ import * as TestClock from "effect/TestClock"
 import { expect } from "vitest"
 import { sha256 } from "../../../src/services/Digest.ts"
 import type { IamService } from "../../../src/services/Iam.ts"
-import { testWebhookSecret } from "../../support/Settings.ts"
+import { testWebhookSecret } from "../../world/Settings.ts"
 import { sharing } from "../../world/Test.ts"
 import { iamOver, startTime } from "./Simulated.ts"
 

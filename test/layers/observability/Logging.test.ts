@@ -5,8 +5,8 @@ import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
 import { LoggingLive } from "../../../src/layers/observability/Logging.ts"
 import { Settings } from "../../../src/services/Settings.ts"
-import { keptConsole } from "../../support/Sandbox.ts"
-import { testSettings } from "../../support/Settings.ts"
+import { keptConsole } from "../../world/Sandbox.ts"
+import { testSettings } from "../../world/Settings.ts"
 
 /** What the program logs with these settings. */
 const written = (logLevel: LogLevel.LogLevel, logFormat: "json" | "pretty", program: Effect.Effect<void>) =>

@@ -8,7 +8,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { type Environment, readSettings } from "../../../src/layers/settings/Settings.ts"
 import { settingEntries } from "../../../src/layers/settings/SettingsTable.ts"
-import { testApplicationSecret, testEnvironment } from "../../support/Settings.ts"
+import { testApplicationSecret, testEnvironment } from "../../world/Settings.ts"
 import { run } from "../../cli/Harness.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-secrets-"))

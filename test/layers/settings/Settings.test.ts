@@ -4,7 +4,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { type Environment, readSettings } from "../../../src/layers/settings/Settings.ts"
 import type { SettingsValues } from "../../../src/services/Settings.ts"
-import { testEnvironment, testWebhookSecret } from "../../support/Settings.ts"
+import { testEnvironment, testWebhookSecret } from "../../world/Settings.ts"
 
 const problemsOf = (given: Environment) => readSettings({ ...testEnvironment, ...given }).problems
 const badNames = (given: Environment) => problemsOf(given).map(({ name }) => name)

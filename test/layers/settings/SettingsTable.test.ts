@@ -6,7 +6,7 @@ import { afterAll, describe, expect, it } from "@effect/vitest"
 import { renderApiPage, renderEnvExample } from "../../../scripts/settings/documents.ts"
 import { readSettings } from "../../../src/layers/settings/Settings.ts"
 import { settingEntries } from "../../../src/layers/settings/SettingsTable.ts"
-import { testEnvironment } from "../../support/Settings.ts"
+import { testEnvironment } from "../../world/Settings.ts"
 
 const text = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), "utf8")
 

@@ -11,7 +11,7 @@ import { roomOf } from "../../../src/services/ReportCapacity.ts"
 import type { UpstreamKey } from "../../../src/services/Iam.ts"
 import type { OperatorQueriesService, Page, PageRequest } from "../../../src/services/OperatorQueries.ts"
 import { DeliveryUpdate, LoginOutcome, type StoreService } from "../../../src/services/Store.ts"
-import { fill, volumesOf } from "../../support/BulkRows.ts"
+import { fill, volumesOf } from "../../world/BulkRows.ts"
 import {
   type Kind,
   postgres,

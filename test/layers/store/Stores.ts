@@ -25,7 +25,7 @@ import type { OperatorQueriesService } from "../../../src/services/OperatorQueri
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
 import { Store, type StoreService, type StoreUnavailable } from "../../../src/services/Store.ts"
 import { migratedFile, temporaryFolder } from "../../world/SqliteTemplate.ts"
-import { freshDatabase } from "../../support/Postgres.ts"
+import { freshDatabase } from "../../world/Postgres.ts"
 
 export { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "./Samples.ts"
 

@@ -17,9 +17,9 @@ import { version } from "../../../src/schema/Release.ts"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
 import { type TableRecord, Tables } from "../../../src/services/Tables.ts"
-import { testSettings } from "../../support/Settings.ts"
+import { testSettings } from "../../world/Settings.ts"
 import { simulated } from "../upstream/Simulated.ts"
-import { until } from "../../support/Waiting.ts"
+import { until } from "../../world/Waiting.ts"
 
 const ids = Array.from({ length: 4 }, (_, index) => `01990c6e-5f0a-7c1e-8d3b-00000000000${index}`)
 const record = (index: number, table: TableName = "musicbackend"): TableRecord => ({

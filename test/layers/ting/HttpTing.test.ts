@@ -10,7 +10,7 @@ import { version } from "../../../src/schema/Release.ts"
 import type { Proof } from "../../../src/services/Iam.ts"
 import { answering } from "../upstream/Simulated.ts"
 import { tingOver } from "./Simulated.ts"
-import { until } from "../../support/Waiting.ts"
+import { until } from "../../world/Waiting.ts"
 
 const proof = (path: string): Proof => ({
   bearer: Redacted.make(`obo_${"p".repeat(43)}`),

@@ -6,7 +6,7 @@ import { parts } from "../../../src/Backend.ts"
 import { HttpTing } from "../../../src/layers/ting/HttpTing.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Ting } from "../../../src/services/Ting.ts"
-import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
+import { type SettingsOverrides, testSettings } from "../../world/Settings.ts"
 
 export const tingOver = (url: string, overrides: SettingsOverrides["ting"] = {}) =>
   Layer.build(

@@ -7,7 +7,7 @@ import * as MetricState from "effect/MetricState"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
-import { testSettings } from "../../support/Settings.ts"
+import { testSettings } from "../../world/Settings.ts"
 import { issuesPath, repository, simulatedTracker, trackerOf } from "./Simulated.ts"
 
 const marker = "report-ref: rep_1-0011"

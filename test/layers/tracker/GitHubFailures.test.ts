@@ -7,7 +7,7 @@ import { faults, headerOf } from "../../../sandbox/upstreams/Simulator.ts"
 import { version } from "../../../src/schema/Release.ts"
 import { issuesPath, settingsAt, token, trackerOf } from "./Simulated.ts"
 import { answering } from "../upstream/Simulated.ts"
-import { until } from "../../support/Waiting.ts"
+import { until } from "../../world/Waiting.ts"
 
 const draft = { title: "[report] It stops", body: "text" }
 const issue = { number: 57, url: "https://github.com/harbor/music/issues/57" }

@@ -9,7 +9,7 @@ import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { parts } from "../../../src/Backend.ts"
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
-import { testSettings } from "../../support/Settings.ts"
+import { testSettings } from "../../world/Settings.ts"
 import { simulated } from "../upstream/Simulated.ts"
 
 export const token = "github_pat_A1b2C3d4E5f6G7h8I9j0"

@@ -13,7 +13,7 @@ import {
   UpstreamTransport
 } from "../../../src/layers/upstream/UpstreamTransport.ts"
 import { unsafeMonotonicMillis } from "../../../src/services/MonotonicTime.ts"
-import { tunnelProxy } from "../../support/Egress.ts"
+import { tunnelProxy } from "../../world/Egress.ts"
 import { rawServer } from "./Simulated.ts"
 
 const http = Option.some(Redacted.make("http://proxy.music.test:1"))

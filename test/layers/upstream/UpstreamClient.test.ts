@@ -17,7 +17,7 @@ import { readJson } from "../../../src/layers/upstream/UpstreamResponse.ts"
 import { UpstreamTransport } from "../../../src/layers/upstream/UpstreamTransport.ts"
 import { version } from "../../../src/schema/Release.ts"
 import { upstreamRequests } from "../../../src/services/Metrics.ts"
-import { until } from "../../support/Waiting.ts"
+import { until } from "../../world/Waiting.ts"
 import { type Body, it, toEffect } from "../../world/Test.ts"
 import { answering, rawServer } from "./Simulated.ts"
 

@@ -75,9 +75,15 @@ const expectNothing = async (name: string, request: Sent, verdict: string) => {
   expect([name, verdictOf(await ask(first, request)), effects()]).toEqual([name, verdict, before])
 }
 
-const readsBearer = ({ needs, path }: Call) => needs === "session" || path === "/api/v1/reports"
-const readsPlane = ({ path }: Call) => path.startsWith("/api/v1/") && path !== "/api/v1/version"
-const productive = callNames.map((name) => calls[name]).filter(({ plane }) => plane === "production")
+const takesCredential = ({ calls: asked, operation }: Call) =>
+  operation.startsWith("auth.") || asked.includes("introspect")
+const readsBearer = (call: Call) =>
+  call.operation === "reports.submit" ||
+  (takesCredential(call) && !/login|refresh|logout/.test(call.operation))
+const readsPlane = ({ operation }: Call) => !/^(?:webhooks|system)\.|\.version$/.test(operation)
+const productive: ReadonlyArray<Call> = callNames
+  .map((name): Call => calls[name])
+  .filter(({ calls: asked }) => !asked.includes("context"))
 
 /** A valid request of a new caller, with other headers. */
 const changed = (call: Call, headers: Sent["headers"]): Sent => {
@@ -146,7 +152,7 @@ describe("A credential in the wrong place", () => {
       "auth.login": "401 slt_rejected",
       "auth.logout": "204"
     }
-    for (const call of productive.filter(({ needs }) => /session|token/.test(needs)))
+    for (const call of productive.filter(takesCredential))
       await expectNothing(
         call.operation,
         changed(call, selecting(testingSecret)),

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { root } from "../../world/Fleet.ts"
-import { securityHeadersOfEveryAnswer } from "../../support/SecurityHeaders.ts"
+import { securityHeadersOfEveryAnswer } from "../../world/Driver.ts"
 import type { RawAnswer } from "../../world/RawHttp.ts"
 import type { Attack, AttackedServer } from "./AttackedServer.ts"
 import { exchange, header, textOf } from "./Wire.ts"

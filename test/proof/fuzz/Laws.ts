@@ -1,5 +1,5 @@
 /** The laws of one answer beside those of the oracle: docs/api.md and RFC 9110, without the code of the service. */
-import { securityHeadersOfEveryAnswer } from "../../support/SecurityHeaders.ts"
+import { securityHeadersOfEveryAnswer } from "../../world/Driver.ts"
 import { type Answer, bodyOf, codeOf, type Sent } from "../../world/Driver.ts"
 import { answerProblems } from "../../world/Oracle.ts"
 import { headersOf, type RawAnswer } from "../../world/RawHttp.ts"

@@ -15,7 +15,7 @@ import {
   Unknown,
   type UpstreamFailure
 } from "../../../../src/services/UpstreamFailure.ts"
-import { makeManualClock } from "../../../support/ManualClock.ts"
+import { makeManualClock } from "../../../world/Time.ts"
 import { inRequest, production } from "../Simulated.ts"
 
 export const tokens: Counted = { plane: "production", path: "/app-auth/tokens" }

@@ -14,8 +14,8 @@ import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { productionId } from "../../../../src/services/Plane.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
-import { testSettings } from "../../../support/Settings.ts"
-import { awaited } from "../../../support/Waiting.ts"
+import { testSettings } from "../../../world/Settings.ts"
+import { awaited } from "../../../world/Waiting.ts"
 import {
   folder,
   freshPath,

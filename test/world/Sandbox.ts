@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
 import { startSandbox } from "../../sandbox/Run.ts"
 import { startSandboxWithConsole } from "../../sandbox/RunWithConsole.ts"
-import { consoleInto } from "../world/InMemory.ts"
+import { consoleInto } from "./InMemory.ts"
 
 /** A console that records its output. */
 export const keptConsole = () => {

@@ -2,7 +2,7 @@
 import type { InMemoryIam } from "../../sandbox/upstreams/Iam.ts"
 import type { Now } from "../../sandbox/upstreams/Simulator.ts"
 import type { Send } from "../../src/layers/upstream/UpstreamTransport.ts"
-import { answered, seenAt } from "../world/InMemory.ts"
+import { answered, seenAt } from "./InMemory.ts"
 
 export { seenAt }
 

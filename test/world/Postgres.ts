@@ -4,7 +4,7 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:f
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import pg from "pg"
-import { freePort } from "../world/Fleet.ts"
+import { freePort } from "./Fleet.ts"
 
 export interface PostgresServer {
   /** Connects as superuser to the database `postgres`. */

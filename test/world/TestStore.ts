@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
 import type { Held } from "./FaultSwitches.ts"
-import { sqliteStore } from "../world/SqliteTemplate.ts"
+import { sqliteStore } from "./SqliteTemplate.ts"
 
 type Repository = Exclude<keyof StoreService, "check" | "wakeups" | "retention">
 /** Like `recipients.activate`. */

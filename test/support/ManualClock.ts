@@ -1,1 +1,0 @@
-export { makeManualClock } from "../world/Time.ts"

@@ -1,1 +1,0 @@
-export { securityHeadersOfEveryAnswer } from "../world/Driver.ts"

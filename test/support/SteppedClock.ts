@@ -1,1 +1,0 @@
-export { makeSteppedClock } from "../world/Time.ts"
