@@ -8,7 +8,8 @@ import * as Option from "effect/Option"
 import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
 import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
-import { openStore, rawQuery, sampleEvent, sampleReport, withStore } from "../layers/store/Stores.ts"
+import { sampleEvent, sampleReport } from "../layers/store/Samples.ts"
+import { openStore, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
 const scratch = mkdtempSync(join(tmpdir(), "music-cli-"))

@@ -3,7 +3,8 @@ import { expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { Anonymous, type Reporter, Verified } from "../../src/services/Store.ts"
-import { onBoth, sampleReport } from "../layers/store/Stores.ts"
+import { sampleReport } from "../layers/store/Samples.ts"
+import { onBoth } from "../layers/store/Stores.ts"
 import { environmentOf, run } from "./Harness.ts"
 
 onBoth("music-backend check", (kind) => {

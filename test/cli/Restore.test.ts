@@ -3,13 +3,13 @@ import { join } from "node:path"
 import { expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
+import { sampleReport } from "../layers/store/Samples.ts"
 import {
   folder,
   freshPath,
   openStore,
   postgres,
   rawQuery,
-  sampleReport,
   sqlite,
   withStore
 } from "../layers/store/Stores.ts"

@@ -1,7 +1,8 @@
 import { expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
-import { onBoth, sampleEntry, sampleSpoolLease } from "../layers/store/Stores.ts"
+import { sampleEntry, sampleSpoolLease } from "../layers/store/Samples.ts"
+import { onBoth } from "../layers/store/Stores.ts"
 import { environmentOf, run } from "./Harness.ts"
 
 const at = Date.parse("2026-11-21T07:30:00Z")

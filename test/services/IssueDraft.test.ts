@@ -52,8 +52,7 @@ const everywhere = (text: string, other = "x"): ReadonlyArray<Content> => [
   { context: { [other]: [other, { deep: text }] } },
   { context: { [text]: other } },
   { context: { deep: [{ [text]: [text] }] } },
-  { message: JSON.stringify({ [other]: text }) },
-  { message: JSON.stringify(JSON.stringify({ text })) }
+  { message: JSON.stringify({ [other]: text }) }
 ]
 
 const edge = FastCheck.constantFrom(" ", "\n", "\t", '"', "(", "/", "=", ",", "\r\n")
@@ -69,7 +68,7 @@ const hidden = FastCheck.record({
   others: FastCheck.array(hostile, { minLength: 4, maxLength: 4 }),
   edges: FastCheck.array(edge, { minLength: 4, maxLength: 4 }),
   kind: FastCheck.nat(3),
-  place: FastCheck.nat(9),
+  place: FastCheck.nat(8),
   size: FastCheck.constantFrom(fullSize, shortSize)
 }).chain(({ edges, id, kind, one, others, place, size }) =>
   FastCheck.tuple(written(one.text), written(id)).map(([credential, name]) => {

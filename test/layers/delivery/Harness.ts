@@ -21,7 +21,8 @@ import { type SearchTooLong, Tracker, type TrackerService } from "../../../src/s
 import { Refused, type UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { makeManualClock } from "../../world/Time.ts"
 import { type SettingsOverrides, testSettings } from "../../world/Settings.ts"
-import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
+import { sampleReport } from "../store/Samples.ts"
+import { freshPath, openStore } from "../store/Stores.ts"
 
 export const hour = 3_600_000
 export const day = 24 * hour

@@ -7,7 +7,7 @@ import type { TableName } from "../../../src/schema/Telemetry.ts"
 import type { SpoolEntry, TelemetrySpool } from "../../../src/services/Store.ts"
 import { NotExecuted, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { makeSteppedClock } from "../../world/Time.ts"
-import { sampleSpoolLease } from "../store/Stores.ts"
+import { sampleSpoolLease } from "../store/Samples.ts"
 import { hour, makeHarness } from "./Harness.ts"
 
 const dependency = "tables"

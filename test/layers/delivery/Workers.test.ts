@@ -10,7 +10,7 @@ import {
 } from "../../../src/services/Store.ts"
 import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { makeSteppedClock } from "../../world/Time.ts"
-import { sampleLease } from "../store/Stores.ts"
+import { sampleLease } from "../store/Samples.ts"
 import { day, hour, makeHarness } from "./Harness.ts"
 
 const away = Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))

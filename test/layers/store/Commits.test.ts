@@ -8,16 +8,8 @@ import * as Exit from "effect/Exit"
 import * as fc from "effect/FastCheck"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
-import {
-  type Kind,
-  onBoth,
-  postgres,
-  rawQuery,
-  sampleEntry,
-  sampleEvent,
-  sampleReport,
-  sqlite
-} from "./Stores.ts"
+import { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"
+import { type Kind, onBoth, postgres, rawQuery, sqlite } from "./Stores.ts"
 
 const numbers = (length: number) => Array.from({ length }, (_, index) => index)
 const all = { concurrency: "unbounded" } as const

@@ -6,7 +6,8 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type { StoreService } from "../../../src/services/Store.ts"
-import { type Kind, onBoth, sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "./Stores.ts"
+import { sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "./Samples.ts"
+import { type Kind, onBoth } from "./Stores.ts"
 
 const all = { concurrency: "unbounded" } as const
 const times = (count: number) => Array.from({ length: count }, (_, index) => index)

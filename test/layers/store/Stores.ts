@@ -27,8 +27,6 @@ import { Store, type StoreService, type StoreUnavailable } from "../../../src/se
 import { migratedFile, temporaryFolder } from "../../world/SqliteTemplate.ts"
 import { freshDatabase } from "../../world/Postgres.ts"
 
-export { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "./Samples.ts"
-
 type Row = Record<string, unknown>
 
 /** Limits that a test lowers; SQLite knows the wait for a lock only. */

@@ -4,7 +4,8 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { DeliveryUpdate, type StoreService } from "../../../../src/services/Store.ts"
-import { onBoth, reconcile, sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "../Stores.ts"
+import { sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "../Samples.ts"
+import { onBoth, reconcile } from "../Stores.ts"
 
 const failure = "no answer"
 const issue = Option.some({ number: 57, url: "https://github.com/harbor/music/issues/57" })

@@ -7,7 +7,8 @@ import * as Option from "effect/Option"
 import type { UpstreamKey } from "../../../../src/services/Iam.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
 import { LoginOutcome, type StoreService } from "../../../../src/services/Store.ts"
-import { type Kind, onBoth, openUnmigrated, sampleEvent, sampleReport } from "../Stores.ts"
+import { sampleEvent, sampleReport } from "../Samples.ts"
+import { type Kind, onBoth, openUnmigrated } from "../Stores.ts"
 
 /** One SQL file for each migration: a database of that version, with rows in every table. */
 const fixtures = new URL("./fixtures/", import.meta.url)

@@ -9,15 +9,8 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { productionId } from "../../../../src/services/Plane.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
-import {
-  postgres,
-  sampleEntry,
-  sampleEvent,
-  sampleLease,
-  sampleReport,
-  sampleSpoolLease,
-  withPgClient
-} from "../Stores.ts"
+import { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "../Samples.ts"
+import { postgres, withPgClient } from "../Stores.ts"
 import { type PgProxy, pgProxy } from "./PgProxy.ts"
 
 const { emptyPath, freshPath, openStore, rawQuery } = postgres

@@ -14,7 +14,8 @@ import {
   Unverified,
   Verified
 } from "../../../../src/services/Store.ts"
-import { type Kind, onBoth, sampleReport } from "../Stores.ts"
+import { sampleReport } from "../Samples.ts"
+import { type Kind, onBoth } from "../Stores.ts"
 import { byName, day, DeliveryModel, hour } from "./DeliveryModel.ts"
 
 const ana = Verified({ publicId: "c:ana" })

@@ -9,15 +9,8 @@ import {
   type PageRequest
 } from "../../../../src/services/OperatorQueries.ts"
 import { Unverified, Verified } from "../../../../src/services/Store.ts"
-import {
-  type Kind,
-  onBoth,
-  sampleEntry,
-  sampleEvent,
-  sampleLease,
-  sampleReport,
-  sampleSpoolLease
-} from "../Stores.ts"
+import { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "../Samples.ts"
+import { type Kind, onBoth } from "../Stores.ts"
 
 /** A store and the operator queries on one database. */
 const opened = (kind: Kind) =>

@@ -8,7 +8,8 @@ import * as TestClock from "effect/TestClock"
 import type { UpstreamKey } from "../../../../src/services/Iam.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
 import { LoginOutcome, type StoreService } from "../../../../src/services/Store.ts"
-import { onBoth, sampleEvent } from "../Stores.ts"
+import { sampleEvent } from "../Samples.ts"
+import { onBoth } from "../Stores.ts"
 
 const uuid = "0199a0aa-0000-7000-8000-000000000001"
 const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }

@@ -15,7 +15,8 @@ import {
   Unverified,
   Verified
 } from "../../../../src/services/Store.ts"
-import { type Kind, onBoth, sampleLease, sampleReport } from "../Stores.ts"
+import { sampleLease, sampleReport } from "../Samples.ts"
+import { type Kind, onBoth } from "../Stores.ts"
 
 type Admitted = ReturnType<typeof sampleReport>
 

@@ -6,7 +6,8 @@ import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { productionId } from "../../../../src/services/Plane.ts"
 import { DeliveryUpdate } from "../../../../src/services/Store.ts"
-import { onBoth, sampleLease, sampleReport } from "../Stores.ts"
+import { sampleLease, sampleReport } from "../Samples.ts"
+import { onBoth } from "../Stores.ts"
 
 /** Rows of each table, with the column of its age; `at` is also part of the key. */
 const insertions = {

@@ -5,7 +5,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import type { SessionDigests, StoredToken } from "../../../../src/services/Store.ts"
-import { onBoth, sampleEvent } from "../Stores.ts"
+import { sampleEvent } from "../Samples.ts"
+import { onBoth } from "../Stores.ts"
 
 const first = { login: "first", actor: "ana" }
 const second = { login: "second", actor: undefined }

@@ -10,7 +10,8 @@ import * as TestClock from "effect/TestClock"
 import * as TestContext from "effect/TestContext"
 import type { TableName } from "../../../../src/schema/Telemetry.ts"
 import type { SpoolCounts, SpoolEntry, StoreService, TelemetrySpool } from "../../../../src/services/Store.ts"
-import { type Kind, onBoth, sampleEntry, sampleSpoolLease } from "../Stores.ts"
+import { sampleEntry, sampleSpoolLease } from "../Samples.ts"
+import { type Kind, onBoth } from "../Stores.ts"
 
 const day = 86_400_000
 const none = { accepted: 0, delivered: 0, duplicates: 0, expired: 0, refused: 0, waiting: 0, waitingBytes: 0 }

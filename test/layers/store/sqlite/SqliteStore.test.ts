@@ -16,16 +16,8 @@ import { productionId } from "../../../../src/services/Plane.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
 import { testSettings } from "../../../world/Settings.ts"
 import { awaited } from "../../../world/Waiting.ts"
-import {
-  folder,
-  freshPath,
-  openStore,
-  rawClient,
-  rawQuery,
-  sampleReport,
-  storeOf,
-  withStore
-} from "../Stores.ts"
+import { sampleReport } from "../Samples.ts"
+import { folder, freshPath, openStore, rawClient, rawQuery, storeOf, withStore } from "../Stores.ts"
 
 const modeOf = (path: string) => statSync(path).mode & 0o777
 const activate = ({ recipients }: StoreService, publicId = "c:ana") =>
