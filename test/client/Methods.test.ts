@@ -1,5 +1,5 @@
 /** One table over the methods and the options: no value of a program without a type checker throws, rejects, is a defect or is sent. */
-import { describe, expect, expectTypeOf, it, vi } from "vitest"
+import { describe, expect, expectTypeOf, it } from "vitest"
 import {
   createMusicClient,
   isMusicClientError,
@@ -147,8 +147,8 @@ describe("A client with throwOnError", () => {
     const { answers, client } = start()
     await client.login("oac_1")
     const headers = { "retry-after": "60", "x-request-id": "the-id-1" }
-    vi.resetModules()
-    const other = await import("../../client/index.ts")
+    const copy = "../../client/failures/ErrorGuards.ts?copy"
+    const other: { readonly isMusicClientError: typeof isMusicClientError } = await import(copy)
     expect(other.isMusicClientError).not.toBe(isMusicClientError)
     for (const { path, run } of Object.values(methods)) {
       answers[path] = () => failure(503, "shutting_down", headers, { retryable: true })

@@ -38,10 +38,10 @@ const takeGenerators = <R>(tester: vitest.Vitest.Tester<R>): Tester<R> =>
 
 /** Under Effect's test clock, or under the real one (`live`); `scoped` releases at the end of the test what the test acquired. */
 export const it = Object.assign(test.extend({}), {
-  effect: takeGenerators(vitest.it.effect),
-  scoped: takeGenerators(vitest.it.scoped),
-  live: takeGenerators(vitest.it.live),
-  scopedLive: takeGenerators(vitest.it.scopedLive)
+  effect: takeGenerators(vitest.effect),
+  scoped: takeGenerators(vitest.scoped),
+  live: takeGenerators(vitest.live),
+  scopedLive: takeGenerators(vitest.scopedLive)
 })
 
 export interface SharedIt<R> {

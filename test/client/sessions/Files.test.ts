@@ -2,6 +2,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import { memorySessionStore, type SessionStore } from "../../../client/index.ts"
 import { fileSessionStore } from "../../../client/node.ts"
 import { type Built, scratch } from "../support/Built.ts"
 import {
@@ -91,18 +92,20 @@ describe("A session file is refused and kept, and nothing is sent:", () => {
 })
 
 describe("A broken lock", () => {
-  /** Two programs with one file, each of which always gets the lock. */
-  const programs = async (sessionStore = storeOfFolder()) => {
+  /** Two programs with one session, each of which always gets the lock. */
+  const programs = async (one: SessionStore, other: SessionStore) => {
     const service = makeService()
-    const first = await loggedIn({ sessionStore, lock: openLock }, service)
-    const second = makeClient({ sessionStore: storeOfFolder(), lock: openLock }, service)
+    const first = await loggedIn({ sessionStore: one, lock: openLock }, service)
+    const second = makeClient({ sessionStore: other, lock: openLock }, service)
     const sameSession = async () =>
       expect((await first.client.session()).value).toEqual((await second.client.session()).value)
     return { first, sameSession, second, service }
   }
 
   it("lets two refreshes run with one key, and both programs continue with the session", async () => {
-    const { first, sameSession, second, service } = await programs()
+    // In memory: of two saves of a file at the same moment one may fail, and is repeated.
+    const shared = memorySessionStore()
+    const { first, sameSession, second, service } = await programs(shared, shared)
     const refreshes = () => service.requests.filter(({ call }) => call === "refresh")
     const spentUnder = new Map<string, string | null>()
     const together = gate<void>()
@@ -139,7 +142,7 @@ describe("A broken lock", () => {
       }),
       inner
     )
-    const { first, sameSession, second, service } = await programs(sessionStore)
+    const { first, sameSession, second, service } = await programs(sessionStore, storeOfFolder())
     suspended = async () => {
       suspended = async () => {}
       second.pass(life)
