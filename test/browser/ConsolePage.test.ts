@@ -39,6 +39,8 @@ describe("The controls", () => {
       await page.waitForFunction('document.activeElement.ariaLabel === "Get SLT, for si:deejay"')
       await tabTo(page, /^Send ting$/, "Space")
       await arrivals(page, "Inbox").waitFor()
+      // The key sends the shown action again, and the ting arrives before its answer is shown.
+      await teaches(page, "IAM issued a proof")
       await page.keyboard.press("r")
       await teaches(page, "Nothing is done twice")
       await page.keyboard.press("?")
