@@ -70,8 +70,10 @@ const hidden = FastCheck.record({
   kind: FastCheck.nat(3),
   place: FastCheck.nat(8),
   size: FastCheck.constantFrom(fullSize, shortSize)
-}).chain(({ edges, id, kind, one, others, place, size }) =>
-  FastCheck.tuple(written(one.text), written(id)).map(([credential, name]) => {
+}).chain(({ edges, id, kind, one, others, place, size }) => {
+  // JSON in a message writes a disguise again, and what is written three times no person reads.
+  const way = place === 8 ? FastCheck.constant : written
+  return FastCheck.tuple(way(one.text), way(id)).map(([credential, name]) => {
     const parts = [others[0], edges[0], credential, edges[1], others[1], edges[2], name, edges[3], others[2]]
     const text = parts.join("")
     const content = { ...reportOf().content, ...everywhere(text, others[3])[place] }
@@ -79,7 +81,7 @@ const hidden = FastCheck.record({
       kind === 0 ? Unverified() : kind === 1 ? Anonymous() : Verified({ publicId: id })
     return { content, core: one.core, id, reporter, size }
   })
-)
+})
 
 describe("An issue", () => {
   it("acts on nobody, names no reporter and shows no credential, and is not changed when it is cleaned again", () => {
