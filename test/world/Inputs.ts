@@ -343,10 +343,11 @@ const anonymous: Input["outcome"] = ({ call }) =>
 const ofDelivery: Documented = { missing: badSignature, twice: badSignature, present: true }
 const describing: Documented = { missing: accepted, twice: accepted }
 /** Without a type, a body that may be absent is judged when it has arrived. */
-const untyped: Input["outcome"] = ({ call }, { framing }) =>
-  call?.body?.required === false && framing.kind === "chunked"
-    ? refused("size", 415, "unsupported_media_type")
-    : badType
+const untyped: Input["outcome"] = ({ call }, { body, framing }) => {
+  if (call?.body?.required !== false) return badType
+  if (body?.length === 0) return accepted
+  return framing.kind === "chunked" ? refused("size", 415, "unsupported_media_type") : badType
+}
 
 const documented: Readonly<Record<string, Documented>> = {
   "idempotency-key": { missing: keyMissing, twice: badKey, present: true },
