@@ -72,6 +72,8 @@ const put = <Digest>(contents: Contents<Digest>, place: string, id: string, valu
 const readKept = ({ database, planes, upstreams }: World) => {
   const kept: Contents<string> = new Map()
   const texts: Array<readonly [where: string, text: string]> = []
+  /** The request whose text a report has. */
+  const senders = new Map<string, number>()
   const keepRecord = (id: unknown, json: string) => {
     const [first] = findCanaries(json)
     if (first !== undefined) put(kept, `events ${first.index}`, String(id), recordDigest(fieldsOf(json)))
@@ -83,8 +85,10 @@ const readKept = ({ database, planes, upstreams }: World) => {
   // A record that waits for its acknowledgement is perhaps delivered already, under the same id.
   for (const { json, record_id } of rowsOf(database, "SELECT record_id, json FROM spool"))
     keepRecord(record_id, String(json))
-  for (const { content, id } of rowsOf(database, "SELECT id, content FROM reports"))
+  for (const { content, id } of rowsOf(database, "SELECT id, content FROM reports")) {
     put(kept, `report ${id}`, "", reportDigest(fieldsOf(String(content))))
+    for (const { index } of findCanaries(String(content))) senders.set(`report ${id}`, index)
+  }
   for (const { data, event_id, event_type } of rowsOf(database, "SELECT * FROM webhook_inbox"))
     put(kept, `webhook ${event_id}`, "", digest(event_type, JSON.parse(String(data))))
   for (const [name, plane] of Object.entries(planes))
@@ -99,7 +103,7 @@ const readKept = ({ database, planes, upstreams }: World) => {
   // Every byte, also of free pages.
   for (const file of [database, `${database}-wal`])
     texts.push(["the bytes of the database", readFileSync(file, "latin1")])
-  return { kept, texts }
+  return { kept, senders, texts }
 }
 
 const tokenNames: Readonly<Record<string, readonly [path: string, name: string]>> = {
@@ -129,7 +133,7 @@ export class Ledger {
   /** A request without an answer, which is perhaps sent again. */
   noteUnanswered(draft: Draft): void {
     this.perhaps.add(actOf(draft) ?? "")
-    this.perhaps.add(`events ${draft.index}`)
+    for (const kind of ["events", "report"]) this.perhaps.add(`${kind} ${draft.index}`)
   }
 
   note(draft: Draft, answer: RawAnswer): void {
@@ -190,7 +194,7 @@ export class Ledger {
 
   /** What is kept of refused requests, and what is lost, changed or there without need of accepted ones. */
   *compare(world: World): Generator<string> {
-    const { kept, texts } = readKept(world)
+    const { kept, senders, texts } = readKept(world)
     for (const [where, text] of texts)
       for (const { index, place } of findCanaries(text)) {
         const isRefused = this.refused.has(index) && !this.accepted.has(index)
@@ -204,9 +208,12 @@ export class Ledger {
       if (!this.perhaps.has(place) && (found.length !== own.size || !isAsSent))
         yield `${this.stories.get(place)}: of ${own.size} ${place.slice(0, 80)}, ${found.length} are kept${isAsSent ? "" : ", in another form"}`
     }
-    for (const place of kept.keys())
-      if (!this.due.has(place) && !this.perhaps.has(place))
-        yield `${this.stories.get(place)}: was not accepted, and ${place.slice(0, 80)} is kept`
+    for (const place of kept.keys()) {
+      const sender = senders.get(place) ?? place
+      const isUnknown = this.perhaps.has(place) || this.perhaps.has(`report ${sender}`)
+      if (!this.due.has(place) && !isUnknown)
+        yield `${this.stories.get(place) ?? this.stories.get(sender) ?? sender}: was not accepted, and ${place.slice(0, 80)} is kept`
+    }
     for (const plane of Object.values(world.planes))
       for (const { for: recipient } of world.upstreams.ting.controls.grants(plane))
         if (!world.people.includes(recipient))
