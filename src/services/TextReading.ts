@@ -42,6 +42,8 @@ const isAlphanumeric = (code: number): boolean =>
   (code >= 0x30 && code <= 0x39) || ((code | 0x20) >= 0x61 && (code | 0x20) <= 0x7a)
 /** Digits, `;`, `?` and the like: the parameters of a terminal sequence. */
 const isParameter = (code: number): boolean => code >= 0x30 && code <= 0x3f
+/** A space, `!`, `$` and the like: behind the parameters, before the end. `(` begins a sequence of its own. */
+const isIntermediate = (code: number): boolean => code >= 0x20 && code <= 0x2f && code !== 0x28
 
 /** Every code takes at least three characters, and a character at most two. */
 const isCode = (start: number, end: number): boolean => end - start > 2
@@ -252,10 +254,13 @@ class Reader {
   /** Removes a sequence such as `ESC[01;31m`. Its escape character may be written as `^[` or `\e`, or be lost before a colour. */
   private endSequence(code: number): void {
     let places = 2
+    while (places < 40 && isIntermediate(this.back(places))) places += 1
+    const hasIntermediate = places > 2
     while (places < 40 && isParameter(this.back(places))) places += 1
     const [first, before] = [this.back(places), this.back(places + 1)]
     if (before === escape && (first === bracket || first === 0x28)) this.pop(places + 1)
-    else if (first === bracket) {
+    // Without the escape character itself a space is more likely one between words.
+    else if (first === bracket && !hasIntermediate) {
       const mark = this.back(places + 2)
       const isWritten = (before === bracket && mark === 0x5e) || (before === 0x65 && mark === backslash)
       if (isWritten) this.pop(places + 2)

@@ -30,6 +30,8 @@ const ofTokens: Readonly<Record<string, (token: string) => string>> = {
   "256 colours": (token) => halves(token, "\u001b[38;5;196m"),
   "true colours": (token) => halves(token, "\u001b[38;2;255;0;0m"),
   "a moved cursor": (token) => halves(token, "\u001b[0G"),
+  "a sequence with a space, of the cursor's shape": (token) => halves(token, "\u001b[1 q"),
+  "a sequence with a mark, of a reset": (token) => halves(token, "\u001b[!p"),
   tput: (token) => halves(token, "\u001b(B\u001b[m"),
   "colours without the escape character": (token) => `[01;31m[K${token.slice(0, 4)}[m[K${token.slice(4)}`,
   "cat -v": (token) => halves(token, "^[[01;31m^[[K"),
