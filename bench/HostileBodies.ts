@@ -40,9 +40,12 @@ const shortTextsOf = (count: number, plain: boolean): Readonly<Record<string, st
 
 const hidden = "a\\u0062 &#99; %64 é \\\\ &amp; %25 o\\u200bat "
 
+/** Codes that end each other, and a form of a digit: each reader of such a text reads it in another way. */
+const ambiguous = "\u00b2\\\\x75 "
+
 /** A text of these marks, or a plain one that is as long on the wire. */
-const long = (characters: number, plain: boolean): string => {
-  const text = hidden.repeat(Math.ceil(characters / hidden.length)).slice(0, characters)
+const long = (characters: number, plain: boolean, marks = hidden): string => {
+  const text = marks.repeat(Math.ceil(characters / marks.length)).slice(0, characters)
   return plain ? "a".repeat(Buffer.byteLength(JSON.stringify(text)) - 2) : text
 }
 
@@ -60,6 +63,9 @@ const shortTexts = (address: string, plain: boolean): Outgoing =>
 
 const longText = (address: string, plain: boolean): Outgoing =>
   telemetry(address, [{ text: long(53_000, plain) }])
+
+const ambiguousText = (address: string, plain: boolean): Outgoing =>
+  telemetry(address, [{ text: long(41_000, plain, ambiguous) }])
 
 /** A name that marks each of the values after it as a possible credential. */
 const longHeaderName = (address: string, plain: boolean): Outgoing =>
@@ -117,6 +123,15 @@ export const hostileKinds: ReadonlyArray<HostileKind> = [
     ratio: 6,
     status: 204,
     request: longText,
+    prepare: nothing,
+    spread: false
+  },
+  {
+    name: "telemetry, 60 KB of codes that are read in three ways",
+    bound: 20,
+    ratio: 4,
+    status: 204,
+    request: ambiguousText,
     prepare: nothing,
     spread: false
   },

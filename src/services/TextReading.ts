@@ -106,6 +106,15 @@ interface Manner {
 }
 const letterOrDigit = /[A-Za-z0-9]/
 
+/** What a reader has read: characters, and where in the source each starts and ends. */
+interface Stacks {
+  readonly codes: Array<number>
+  readonly starts: Array<number>
+  readonly ends: Array<number>
+}
+/** The stacks of the last text, for the next one: large ones take longer to make than to fill. A body bounds how large they become. */
+const kept: Array<Stacks> = []
+
 class Reader {
   /** Whether another reader reads the text in another way. */
   isAmbiguous = false
@@ -123,12 +132,12 @@ class Reader {
   /** Such commands, which a terminal does not print. They are read after all other text. */
   private readonly aside: Array<readonly [code: number, start: number, end: number]> = []
 
-  /** `units`: how many it reads, so that the stacks need not grow, which would take half of the time. */
-  constructor(manner: Manner, units: number) {
+  /** What the stacks hold does not count. */
+  constructor(manner: Manner, { codes, ends, starts }: Stacks) {
     this.manner = manner
-    this.codes = new Array(units)
-    this.starts = new Array(units)
-    this.ends = new Array(units)
+    this.codes = codes
+    this.starts = starts
+    this.ends = ends
   }
 
   /** The character so many places from the top, which is 1. */
@@ -412,25 +421,32 @@ const readOpenReferences = (given: Reading, reader: Reader): void => {
 /** Text of which a reader may see something else than what is written. */
 const encoded = /[^\t\n -~]|[\\%&]|\^\[\[|\[[\d;]*[mK]/
 
-/** The text as its readers decode it; none when that is the text itself. */
+/** The text as its readers decode it; none when that is the text itself. The positions hold until the next text is read. */
 export const readText = (text: string): ReadonlyArray<Reading> => {
   if (!encoded.test(text)) return []
   let isAmbiguous = false
   let hasForms = false
+  let used = 0
+  const nextStacks = (): Stacks => {
+    const stacks = kept[used] ?? { codes: [], starts: [], ends: [] }
+    kept[used] = stacks
+    used += 1
+    return stacks
+  }
   const readAs = (manner: Manner) => {
-    const passTo = (units: number, feed: (reader: Reader) => void): Reading => {
-      const reader = new Reader(manner, units)
+    const pass = (feed: (reader: Reader) => void): Reading => {
+      const reader = new Reader(manner, nextStacks())
       feed(reader)
       isAmbiguous ||= reader.isAmbiguous
       hasForms ||= reader.hasForms
       return reader.finish()
     }
-    const reading = passTo(text.length, (reader) => {
+    const reading = pass((reader) => {
       for (let at = 0; at < text.length; at += 1) reader.read(text.charCodeAt(at), at, at + 1)
     })
     return reading.text.search(openReference) < 0
       ? reading
-      : passTo(reading.text.length, (reader) => readOpenReferences(reading, reader))
+      : pass((reader) => readOpenReferences(reading, reader))
   }
   const readings = [readAs({})]
   if (isAmbiguous) readings.push(readAs({ separate: true }))
