@@ -27,6 +27,7 @@ import { Sessions } from "./Sessions.ts"
 import { Settings } from "./Settings.ts"
 import {
   Anonymous,
+  ReportAdmission,
   type ReportContent,
   type Reporter,
   Store,
@@ -145,9 +146,12 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           }
           const keyed = { plane: planeId(plane), keyDigest: digestOf(key) }
           const admission = yield* Effect.gen(function* () {
+            const isKnown = yield* store.reports.knowsKey(keyed)
+            // A refused one costs neither a digest of its content nor a transaction.
+            if (makeRefusal !== undefined && !isKnown) return ReportAdmission.Full({ limit: "room" })
             // Neither a refused report nor a repetition is redacted, which is most of a report's work. A new one is redacted here:
             // inside the transaction all others would wait for it.
-            if (makeRefusal === undefined && !(yield* store.reports.knowsKey(keyed))) redact()
+            if (!isKnown) redact()
             return yield* store.reports.admit(
               {
                 ...keyed,

@@ -48,7 +48,7 @@ const anyone = "192.0.2.1"
 
 describe("Reports", () => {
   it.scoped("without a verified reporter are limited to ten a minute of an address", function* () {
-    const { outcome, send, signIn, unverified } = yield* prepare()
+    const { outcome, send, signIn, store, unverified } = yield* prepare()
     const signed = yield* signIn()
     const sent = Array.from({ length: 11 }, () => report(anyone))
     const answers = yield* Effect.forEach(sent, send)
@@ -58,6 +58,8 @@ describe("Reports", () => {
       "ratelimit-policy": '"address";q=1200;w=60, "reports";q=10;w=60',
       ratelimit: expect.stringMatching(/, "reports";r=0;t=60$/)
     })
+    // For the refused one nothing is written.
+    expect(yield* store.seen("reports.admit")).toHaveLength(10)
     expect(yield* outcome(report(anyone, 0, signed))).toBe(200)
     expect((yield* send(sent[0] ?? report(anyone))).text).toContain('"replayed":true')
     expect(yield* unverified(report(anyone, 0, signed))).toBe("rate_limited")
