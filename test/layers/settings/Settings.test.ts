@@ -122,6 +122,16 @@ describe("Settings", () => {
     expect([badNames(grace("61")), badNames(grace("62"))]).toEqual([["MUSIC_SHUTDOWN_GRACE_SECONDS"], []])
   })
 
+  it("name the place of the bad entry of a list, without its value", () => {
+    for (const [name, list] of [
+      ["MUSIC_TRUSTED_PROXIES", "10.0.0.0/8, hidden.example, ::1"],
+      ["MUSIC_WEB_ORIGINS", "https://a.example,https://hidden.example/"]
+    ] as const) {
+      const problem = expect.stringMatching(/^(?!.*hidden).*; entry 2 does not fit$/)
+      expect(problemsOf({ [name]: list })).toMatchObject([{ problem }])
+    }
+  })
+
   it("read the standard variables of a proxy, first those in lower case", () => {
     const { except, http, https } = read({
       HTTP_PROXY: "proxy.example:3128",
