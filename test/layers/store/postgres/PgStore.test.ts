@@ -11,7 +11,7 @@ import { productionId } from "../../../../src/services/Plane.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
 import { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "../Samples.ts"
 import { postgres, withPgClient } from "../Stores.ts"
-import { type PgProxy, pgProxy } from "./PgProxy.ts"
+import { pgProxy } from "./PgProxy.ts"
 
 const { emptyPath, freshPath, openStore, rawQuery } = postgres
 
@@ -138,36 +138,9 @@ describe("A Postgres that cannot be used", () => {
     assert.strictEqual(problem.kind, "address_unreadable")
     assert.notInclude(reason, "secret")
   })
-
-  it.scopedLive("as a pooler in transaction mode moves sessions is refused", function* () {
-    const { url } = yield* pgProxy(yield* freshPath, { movesSessions: true })
-    assert.strictEqual(yield* kindOf(Effect.scoped(openStore(url)), url), "shared_sessions")
-  })
 })
 
 describe("A Postgres that becomes unavailable", () => {
-  const outages: ReadonlyArray<
-    readonly [string, (proxy: PgProxy) => Effect.Effect<void>, ReadonlyArray<string>]
-  > = [
-    ["fails every call at once", ({ cut }) => cut, ["unreachable"]],
-    ["silently fails calls after the timeout", ({ freeze }) => freeze, ["timed_out", "unreachable"]]
-  ]
-  it.scopedLive.each(outages)("%s, and is used again when it is back", function* ([, begin, kinds]) {
-    const proxy = yield* pgProxy(yield* freshPath)
-    const store = yield* openStore(proxy.url, { connections: 1, timeouts: short })
-    const attempts = [
-      store.check,
-      activate(store),
-      Effect.asVoid(isActive(store)),
-      Effect.asVoid(offer(store))
-    ]
-    yield* Effect.all(attempts)
-    yield* begin(proxy)
-    for (const attempt of attempts) assert.include(kinds, yield* kindOf(attempt, proxy.url))
-    yield* proxy.repair
-    yield* Effect.all(attempts)
-  })
-
   it.scopedLive("in the middle of a transaction keeps none of it, and no connection is lost", function* () {
     const url = yield* emptyPath
     const store = yield* openStore(url, { connections: 1 })
@@ -216,15 +189,6 @@ describe("Accesses of Postgres", () => {
       },
       { isActive: 1, activate: 1, receive: 3, admit: 4, offer: 4 }
     )
-  })
-
-  it.scopedLive("store nothing when a statement fails whose answer was not waited for", function* () {
-    const url = yield* emptyPath
-    const store = yield* openStore(url, { connections: 1 })
-    yield* rawQuery(url, "ALTER TABLE deliveries RENAME TO elsewhere")
-    assert.strictEqual(yield* kindOf(admit(store), url), "failed")
-    yield* rawQuery(url, "ALTER TABLE elsewhere RENAME TO deliveries")
-    assert.strictEqual(yield* admit(store), "Stored")
   })
 
   it.scopedLive("that deadlock are repeated", function* () {
