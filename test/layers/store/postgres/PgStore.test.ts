@@ -13,7 +13,7 @@ import { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease }
 import { postgres, withPgClient } from "../Stores.ts"
 import { pgProxy } from "./PgProxy.ts"
 
-const { emptyPath, freshPath, openStore, rawQuery } = postgres
+const { emptyPath, freshPath, openStore, ownPath, rawQuery } = postgres
 
 const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
 const activate = ({ recipients }: StoreService) => recipients.activate({ ...ana, organisationUuid: "uuid" })
@@ -49,7 +49,7 @@ const short = {
 
 describe("A connection to Postgres", () => {
   it.scopedLive("commits to the disk, in bounded time, whatever the server's defaults", function* () {
-    const url = yield* emptyPath
+    const url = yield* ownPath
     const alter = (setting: string) =>
       rawQuery(inject("postgres").server, `ALTER DATABASE ${databaseOf(url)} SET ${setting}`)
     yield* alter("synchronous_commit = off")
@@ -121,7 +121,7 @@ describe("A Postgres that cannot be used", () => {
     ["server_too_old", 130_009, "UTF8"],
     ["wrong_encoding", 140_000, "LATIN1"]
   ] as const)("is refused as %s", function* ([kind, number, encoding]) {
-    const place = yield* emptyPath
+    const place = yield* ownPath
     yield* rawQuery(
       place,
       `CREATE FUNCTION public.current_setting(name TEXT) RETURNS TEXT LANGUAGE sql AS $$
@@ -142,7 +142,7 @@ describe("A Postgres that cannot be used", () => {
 
 describe("A Postgres that becomes unavailable", () => {
   it.scopedLive("in the middle of a transaction keeps none of it, and no connection is lost", function* () {
-    const url = yield* emptyPath
+    const url = yield* ownPath
     const store = yield* openStore(url, { connections: 1 })
     yield* rawQuery(
       url,
@@ -230,7 +230,7 @@ describe("Accesses of Postgres", () => {
   })
 
   it.scopedLive("lease no more deliveries than requested, whatever plan the server chooses", function* () {
-    const url = yield* emptyPath
+    const url = yield* ownPath
     // Only a nested loop remains, which runs the inner side once for each row of the outer one.
     const others = "hashjoin mergejoin hashagg sort material memoize bitmapscan indexscan".split(" ")
     yield* rawQuery(

@@ -310,11 +310,16 @@ onBoth("TelemetrySpool", (kind) => {
     const [backend] = yield* spool.counts
     deepStrictEqual([backend?.expired, backend?.waiting], [1, 2])
     assert.strictEqual(yield* spool.offer(entries("c"), { limitBytes: 40 }), "full")
-    // What a clock a day ahead leased is dropped, too.
+    // What a clock a day ahead leased is dropped and expires, too.
     const ahead = leaseUntil + day
     deepStrictEqual(yield* lease({ now: ahead, leaseUntil: ahead + 12_000 }), ["o1", "a", "o3", "b"])
     assert.strictEqual(yield* spool.offer(entries("c"), { limitBytes: 40 }), "accepted")
-    deepStrictEqual((yield* spool.counts)[0]?.expired, 2)
+    yield* spool.expire({ acceptedBefore: leaseUntil, deliveredBefore: 0, deliveredAtMost: 1_000 })
+    const left = (yield* spool.counts).map(({ expired, waiting }) => [expired, waiting])
+    deepStrictEqual(left, [
+      [3, 0],
+      [3, 0]
+    ])
   })
 
   it.scoped("lists the newest refusal of each refused record, with the service's code", function* () {
