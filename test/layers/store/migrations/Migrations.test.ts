@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { assert } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
@@ -8,7 +8,7 @@ import type { UpstreamKey } from "../../../../src/services/Iam.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
 import { LoginOutcome, type StoreService } from "../../../../src/services/Store.ts"
 import { sampleEvent, sampleReport } from "../Samples.ts"
-import { type Kind, onBoth } from "../Stores.ts"
+import { type Kind, onBoth, openUnmigrated } from "../Stores.ts"
 
 /** One SQL file for each migration: a database of that version, with rows in every table. */
 const fixtures = new URL("./fixtures/", import.meta.url)
@@ -218,6 +218,7 @@ it("Every released migration has a fixture", () => {
 onBoth("Migrations", (kind) => {
   const { emptyPath, freshPath, openStore, rawQuery, withStore } = kind
   const open = (path: string) => withStore(path, check)
+  const openOnly = (path: string) => Effect.scoped(openUnmigrated(path))
 
   it.scoped.each(versions)(
     "version %i migrates to the current schema with all its rows",
@@ -266,6 +267,24 @@ onBoth("Migrations", (kind) => {
     yield* Effect.forEach(stores, check)
     deepStrictEqual(yield* appliedTo(kind, path), versions)
   })
+
+  it.scoped(
+    "without the right to migrate, an older database is refused with the command, and kept",
+    function* () {
+      const path = yield* databaseOf(kind, 1)
+      const before = yield* schemaOf(kind, path)
+      const { reason } = yield* Effect.flip(openOnly(path))
+      assertNames(reason, path)
+      assert.include(reason, `(1, needed ${latest}): run music-backend migrate`)
+      deepStrictEqual(yield* schemaOf(kind, path), before)
+      yield* open(path)
+      yield* openOnly(path)
+      const fresh = yield* emptyPath
+      assertNames((yield* Effect.flip(openOnly(fresh))).reason, fresh)
+      if (kind.name === "SQLite") assert.isFalse(existsSync(fresh))
+      else deepStrictEqual(yield* rawQuery(fresh, "SELECT * FROM pg_tables WHERE schemaname = 'public'"), [])
+    }
+  )
 
   it.scoped("a failed migration changes nothing; the check fails when migrations are missing", function* () {
     const path = yield* databaseOf(kind, latest - 1)
