@@ -86,18 +86,6 @@ describe("Telemetry", () => {
     expect(lines.some(({ text }) => text.includes(bad))).toBe(true)
   })
 
-  it.scoped("counts as duplicates what the service has already after a lost answer", function* () {
-    const { counts, offerSome, pass, start, tables } = yield* makeWorld
-    const ids = yield* offerSome(2)
-    tables.script.next(lostAfter)
-    yield* start("tables")
-    yield* pass(5)
-    expect(tables.stored()).toEqual(ids)
-    expect(yield* counts()).toMatchObject({ delivered: 0, duplicates: 2, waiting: 0 })
-    const [one, other, ...further] = tables.batches.map(({ records }) => records)
-    expect([one, further]).toEqual([other, []])
-  })
-
   it.scoped("of one batch is settled by the results of its records", function* () {
     const { counts, entry, levels, offer, offerSome, pass, start, tables } = yield* makeWorld
     tables.retired.add("musicclidaemon")

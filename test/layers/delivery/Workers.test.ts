@@ -8,7 +8,7 @@ import {
   type StoreService,
   StoreUnavailable
 } from "../../../src/services/Store.ts"
-import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
+import { Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { makeSteppedClock } from "../../world/Time.ts"
 import { sampleLease } from "../store/Samples.ts"
 import { day, hour, makeHarness } from "./Harness.ts"
@@ -41,21 +41,6 @@ describe("Two processes", () => {
     yield* start("tracker", { alone: true })
     yield* pass(17)
     expect([tracker.sent.length, tracker.most, yield* states]).toEqual([7, 1, { delivered: 7 }])
-  })
-
-  it.scoped("share a pause, also with one that starts later", function* () {
-    const { admitSome, pass, start, states, tracker } = yield* makeHarness
-    tracker.filing.next({
-      failure: new NotExecuted({ dependency, reason: "rate limit", retryAfterSeconds: 90 })
-    })
-    yield* start("tracker", { alone: true })
-    yield* admitSome(2)
-    yield* pass(20)
-    yield* start("tracker", { alone: true })
-    yield* pass(68)
-    expect(tracker.sent.length).toBe(1)
-    yield* pass(12)
-    expect(yield* states).toEqual({ delivered: 2, waiting: 1 })
   })
 
   it.scoped("of which one is slow: its late outcome is refused, and what it sent is found", function* () {

@@ -110,16 +110,4 @@ describe("resolvePlane", () => {
         assert.lengthOf(asked(path), 1 + 2 * at + more)
       }
   })
-
-  it.scoped("separates two planes", function* () {
-    const { iam, testing, world } = yield* iamWorld()
-    const second = world.addEnvironment({ orgId: "acme", name: "second" })
-    const secret = Redacted.make(world.importApp(second.environmentId, "music").secret)
-    yield* iam.resolvePlane(testing.secret)
-    assert.include(yield* iam.resolvePlane(secret), { environmentId: second.environmentId })
-    world.deleteEnvironment(second.environmentId)
-    yield* TestClock.adjust("1 minutes")
-    assert.include(yield* Effect.flip(iam.resolvePlane(secret)), { _tag: "Refused" })
-    assert.include(yield* iam.resolvePlane(testing.secret), { environmentId: testing.environmentId })
-  })
 })

@@ -62,7 +62,7 @@ type Write = typeof write extends fc.Arbitrary<infer A> ? A : never
 
 const play = (kind: Kind, writes: ReadonlyArray<Write>) =>
   Effect.gen(function* () {
-    const path = yield* kind.emptyPath
+    const path = yield* kind.ownPath
     const { sessionDigests, webhooks } = yield* kind.openStore(path)
     for (const actor of failures)
       yield* sessionDigests.remember("production", { login: actor, actor }, [

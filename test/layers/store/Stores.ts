@@ -45,6 +45,8 @@ export interface Kind {
   readonly emptyPath: Effect.Effect<string, never, Scope.Scope>
   /** A place for a store. */
   readonly freshPath: Effect.Effect<string, never, Scope.Scope>
+  /** The same when the test changes the schema or its settings. */
+  readonly ownPath: Effect.Effect<string, never, Scope.Scope>
   /** Open until the scope closes. */
   readonly openStore: (
     place: string,
@@ -90,6 +92,7 @@ export const sqlite: Kind = kind({
   name: "SQLite",
   emptyPath: sqlitePath,
   freshPath: migratedFile,
+  ownPath: migratedFile,
   openStore: (path, { lockWait = 5_000 } = {}) => opened(openDatabase(path, { lockWait })),
   rawQuery: (path, script) =>
     Effect.scoped(
@@ -101,13 +104,14 @@ export const sqlite: Kind = kind({
     ).pipe(Effect.orDie)
 })
 
-const emptyPlace = Effect.map(
-  Effect.acquireRelease(
-    Effect.promise(() => freshDatabase(inject("postgres").server)),
-    ({ drop }) => Effect.promise(drop)
-  ),
-  ({ url }) => url
-)
+const ownPlace = (template?: string) =>
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.promise(() => freshDatabase(inject("postgres").server, template)),
+      ({ drop }) => Effect.promise(drop)
+    ),
+    ({ url }) => url
+  )
 
 /** Databases that are no longer in use. They are removed with their server. */
 const free: Array<string> = []
@@ -121,7 +125,7 @@ const clean = (url: string) =>
     await client.query(`SET session_replication_role = replica; ${rows[0]?.clean ?? ""}`)
   })
 
-/** A used database is emptied, which is faster than creating one. A test that changes the schema takes `emptyPath`. */
+/** A used database is emptied, which is faster than creating one. A test that changes the schema takes `ownPath`. */
 const cleanPlace = Effect.acquireRelease(
   Effect.suspend(() => {
     const used = free.pop()
@@ -156,7 +160,8 @@ export const withPgClient = <A>(url: string, use: (client: pg.Client) => Promise
 
 export const postgres: Kind = kind({
   name: "Postgres",
-  emptyPath: emptyPlace,
+  emptyPath: ownPlace(),
+  ownPath: Effect.suspend(() => ownPlace(inject("postgres").template)),
   freshPath: cleanPlace,
   // Background work of the store uses the real clock.
   openStore: (url, options) =>

@@ -5,7 +5,7 @@ import type * as Scope from "effect/Scope"
 import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { SpoolEntry, TelemetrySpool } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { all, count as countRows, first, inChunks, lock, runInChunks } from "../Query.ts"
+import { all, first, inChunks, lock, runInChunks } from "../Query.ts"
 import { isOneOf, knownTables, Table, Whole } from "./Rows.ts"
 import { makeOffer } from "./SpoolAdmission.ts"
 import { makeCounts, notLeased, RemovedRow } from "./SpoolRows.ts"
@@ -26,7 +26,8 @@ const EntryRow = Schema.Struct({
 /** Decoders of rows. */
 const entryRows = all(EntryRow)
 const removedRows = all(RemovedRow)
-const sequences = all(Schema.Struct({ sequence: Whole }))
+const oldEntries = all(Schema.Struct({ sequence: Whole, acceptedAt: Whole }))
+const oldDeliveries = all(Schema.Struct({ deliveredAt: Whole }))
 const candidates = all(Schema.Struct({ sequence: Whole, bytes: Whole }))
 const bySequence = (one: { readonly sequence: number }, other: { readonly sequence: number }): number =>
   one.sequence - other.sequence
@@ -81,17 +82,17 @@ export const makeTelemetrySpool = (
           refused_at = excluded.refused_at`
     )
 
-  const expireSome = (acceptedBefore: number) =>
+  const expireSome = (acceptedBefore: number) => (acceptedFrom: number) =>
     Effect.clockWith((clock) =>
       write("Spool.expire", function* () {
         yield* lock("spool")
         const now = clock.unsafeCurrentTimeMillis()
         // Leased entries will be settled, and must not be counted twice. Records of a table that only a later version knows
         // are left to that version.
-        const old = yield* sequences(sql`
-          SELECT sequence FROM spool
-          WHERE accepted_at < ${acceptedBefore} AND ${isOneOf(sql, "table_name", knownTables)}
-            AND ${notLeased(sql, now, latestDueTime(now))}
+        const old = yield* oldEntries(sql`
+          SELECT sequence, accepted_at FROM spool
+          WHERE accepted_at >= ${acceptedFrom} AND accepted_at < ${acceptedBefore}
+            AND ${isOneOf(sql, "table_name", knownTables)} AND ${notLeased(sql, now, latestDueTime(now))}
           ORDER BY accepted_at LIMIT ${expiryBatch} ${skipLocked}`)
         const rows = yield* inChunks(old, (some) =>
           removedRows(sql`
@@ -102,18 +103,20 @@ export const makeTelemetrySpool = (
             RETURNING record_id, table_name, event_at, bytes`)
         )
         yield* countRemoved(rows, "expired")
-        return rows.length
+        return old.map(({ acceptedAt }) => acceptedAt)
       })
     )
 
-  const forgetSome = (deliveredBefore: number) =>
+  const forgetSome = (deliveredBefore: number) => (deliveredFrom: number) =>
     write("Spool.forget", function* () {
       yield* lock("spool")
-      return yield* countRows(sql`
+      const rows = yield* oldDeliveries(sql`
           DELETE FROM spool_delivered WHERE record_id IN (
-            SELECT record_id FROM spool_delivered WHERE delivered_at < ${deliveredBefore}
+            SELECT record_id FROM spool_delivered
+            WHERE delivered_at >= ${deliveredFrom} AND delivered_at < ${deliveredBefore}
             ORDER BY delivered_at LIMIT ${expiryBatch})
-          RETURNING record_id`)
+          RETURNING delivered_at`)
+      return rows.map(({ deliveredAt }) => deliveredAt)
     })
 
   /** Delivery time of the oldest of the newest `atMost` ids. Reads the index no further than that. */
@@ -127,13 +130,20 @@ export const makeTelemetrySpool = (
       )
     )
 
-  /** Requests run between two batches. */
-  const repeatBatches = <E>(some: Effect.Effect<number, E>): Effect.Effect<void, E> =>
-    some.pipe(
-      Effect.zipLeft(Effect.yieldNow()),
-      Effect.repeat({ while: (removed) => removed === expiryBatch }),
-      Effect.asVoid
-    )
+  /**
+   * Removes batches, whose times `some` returns, and lets requests run between two. Each begins where the last one ended: Postgres
+   * reads index entries of removed rows again for as long as an older snapshot may see them.
+   */
+  const repeatBatches = <E>(some: (from: number) => Effect.Effect<ReadonlyArray<number>, E>) =>
+    Effect.gen(function* () {
+      let from = 0
+      for (;;) {
+        const times = yield* some(from)
+        yield* Effect.yieldNow()
+        if (times.length < expiryBatch) return
+        from = Math.max(from, ...times)
+      }
+    })
 
   return Effect.map(makeOffer(database, wakeUp), (offer) => ({
     offer: (entries, bound) => offer({ entries, bound }),

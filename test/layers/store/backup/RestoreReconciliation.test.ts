@@ -1,4 +1,4 @@
-import { assert } from "vitest"
+import { assert, expect } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -27,81 +27,50 @@ const reach = (store: StoreService, id: string, ...updates: ReadonlyArray<Delive
 const sending = DeliveryUpdate.Sending({ at: 3_000 })
 
 onBoth("After a restore", ({ freshPath, openStore, rawQuery }) => {
-  it.scoped("each unfiled report counts as sent once more, and no other row changes", function* () {
+  it.scoped("each unfiled report counts as sent once more, and no session is known", function* () {
     const place = yield* freshPath
     const store = yield* openStore(place)
+    const { Delivered, Failed, Unknown, Waiting } = DeliveryUpdate
+    const later = { availableAt: 99_000, failure }
     yield* reach(store, "leased")
     yield* reach(store, "sending", sending)
-    yield* reach(
-      store,
-      "unknown",
-      sending,
-      DeliveryUpdate.Unknown({ availableAt: 99_000, failure, searches: 2 })
-    )
-    yield* reach(store, "refused", sending, DeliveryUpdate.Waiting({ availableAt: 99_000, failure }))
-    yield* reach(store, "failed", sending, DeliveryUpdate.Failed({ at: 4_000, failure }))
-    yield* reach(
-      store,
-      "filed",
-      sending,
-      DeliveryUpdate.Delivered({ at: 4_000, issue, sweepAt: Option.some(99_000) })
-    )
+    yield* reach(store, "unknown", sending, Unknown({ ...later, searches: 2 }))
+    yield* reach(store, "refused", sending, Waiting(later))
+    yield* reach(store, "failed", sending, Failed({ at: 4_000, failure }))
+    yield* reach(store, "filed", sending, Delivered({ at: 4_000, issue, sweepAt: Option.some(99_000) }))
+    yield* reach(store, "deferred", Waiting(later))
+    yield* rawQuery(place, "UPDATE deliveries SET state = 'deferred' WHERE subject = 'deferred'")
     yield* store.reports.admit(sampleReport({ id: "waiting", keyDigest: "waiting", createdAt: 1_000 }), true)
     const untouched = Effect.forEach(["report:filed", "sweep:filed"], store.deliveries.find)
     const before = yield* untouched
     yield* store.spool.offer([sampleEntry("waiting")], { limitBytes: 1_000 })
-
-    assert.strictEqual(yield* reconcile(place), 6)
-    const rows = yield* Effect.forEach(
-      ["leased", "sending", "unknown", "refused", "failed", "waiting"],
-      (id) => Effect.map(store.deliveries.find(`report:${id}`), Option.getOrThrow)
-    )
-    deepStrictEqual(
-      rows.map(({ attempts, availableAt, searches, sentAt, state, subject }) => [
-        subject,
-        state,
-        attempts,
-        searches,
-        availableAt,
-        Option.getOrNull(sentAt)
-      ]),
-      [
-        ["leased", "unknown", 1, 0, 1_000, 1_000],
-        ["sending", "unknown", 2, 0, 1_000, 1_000],
-        ["unknown", "unknown", 2, 0, 1_000, 1_000],
-        ["refused", "unknown", 2, 0, 1_000, 1_000],
-        ["failed", "failed", 2, 0, 1_000, 1_000],
-        ["waiting", "unknown", 1, 0, 1_000, 1_000]
-      ]
-    )
-    deepStrictEqual(yield* untouched, before)
-    // Telemetry is shipped as if for the first time.
-    deepStrictEqual(
-      (yield* store.spool.lease(sampleSpoolLease())).map(({ recordId }) => recordId),
-      ["waiting"]
-    )
-  })
-
-  it.scoped("a delivery in a state of a later version keeps the state and is marked", function* () {
-    const place = yield* freshPath
-    const store = yield* openStore(place)
-    yield* reach(store, "deferred", DeliveryUpdate.Waiting({ availableAt: 9_000, failure }))
-    yield* rawQuery(place, "UPDATE deliveries SET state = 'deferred'")
-    yield* reconcile(place)
-    const { attempts, sentAt, state } = Option.getOrThrow(yield* store.deliveries.find("report:deferred"))
-    deepStrictEqual([state, attempts, sentAt], ["deferred", 1, Option.some(1_000)])
-  })
-
-  it.scoped("no session has a digest, and the holder of an earlier lease can write nothing", function* () {
-    const place = yield* freshPath
-    const store = yield* openStore(place)
-    const login = { login: "login", actor: undefined }
-    yield* store.sessionDigests.remember("production", login, [
+    yield* store.sessionDigests.remember("production", { login: "login", actor: undefined }, [
       { digest: "digest", kind: "access", endsAt: Number.MAX_SAFE_INTEGER }
     ])
-    yield* reach(store, "leased")
-    yield* reconcile(place)
-    deepStrictEqual(yield* rawQuery(place, "SELECT digest FROM session_digests"), [])
-    assert.isFalse(yield* store.deliveries.update("report:leased", 1, sending))
+
+    assert.strictEqual(yield* reconcile(place), 7)
+    const expected = [
+      ["leased", "unknown", 1],
+      ["sending", "unknown", 2],
+      ["unknown", "unknown", 2],
+      ["refused", "unknown", 2],
+      ["failed", "failed", 2],
+      ["waiting", "unknown", 1],
+      // That of a later version keeps its state.
+      ["deferred", "deferred", 1]
+    ] as const
+    for (const [id, state, attempts] of expected) {
+      const row = Option.getOrThrow(yield* store.deliveries.find(`report:${id}`))
+      const marked = { searches: 0, availableAt: 1_000, sentAt: Option.some(1_000) }
+      expect(row).toMatchObject({ subject: id, state, attempts, ...marked })
+    }
+    deepStrictEqual(yield* untouched, before)
+    // Telemetry is shipped as if for the first time.
+    const shipped = yield* store.spool.lease(sampleSpoolLease())
+    deepStrictEqual([shipped.length, yield* rawQuery(place, "SELECT digest FROM session_digests")], [1, []])
+    // A holder can write nothing, also when its lease began after the backup.
+    yield* store.deliveries.lease(sampleLease())
+    for (const id of ["report:leased", "report:waiting"])
+      assert.isFalse(yield* store.deliveries.update(id, 1, sending), id)
   })
 })

@@ -11,9 +11,9 @@ import { productionId } from "../../../../src/services/Plane.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
 import { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "../Samples.ts"
 import { postgres, withPgClient } from "../Stores.ts"
-import { type PgProxy, pgProxy } from "./PgProxy.ts"
+import { pgProxy } from "./PgProxy.ts"
 
-const { emptyPath, freshPath, openStore, rawQuery } = postgres
+const { emptyPath, freshPath, openStore, ownPath, rawQuery } = postgres
 
 const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
 const activate = ({ recipients }: StoreService) => recipients.activate({ ...ana, organisationUuid: "uuid" })
@@ -49,7 +49,7 @@ const short = {
 
 describe("A connection to Postgres", () => {
   it.scopedLive("commits to the disk, in bounded time, whatever the server's defaults", function* () {
-    const url = yield* emptyPath
+    const url = yield* ownPath
     const alter = (setting: string) =>
       rawQuery(inject("postgres").server, `ALTER DATABASE ${databaseOf(url)} SET ${setting}`)
     yield* alter("synchronous_commit = off")
@@ -121,7 +121,7 @@ describe("A Postgres that cannot be used", () => {
     ["server_too_old", 130_009, "UTF8"],
     ["wrong_encoding", 140_000, "LATIN1"]
   ] as const)("is refused as %s", function* ([kind, number, encoding]) {
-    const place = yield* emptyPath
+    const place = yield* ownPath
     yield* rawQuery(
       place,
       `CREATE FUNCTION public.current_setting(name TEXT) RETURNS TEXT LANGUAGE sql AS $$
@@ -138,38 +138,11 @@ describe("A Postgres that cannot be used", () => {
     assert.strictEqual(problem.kind, "address_unreadable")
     assert.notInclude(reason, "secret")
   })
-
-  it.scopedLive("as a pooler in transaction mode moves sessions is refused", function* () {
-    const { url } = yield* pgProxy(yield* freshPath, { movesSessions: true })
-    assert.strictEqual(yield* kindOf(Effect.scoped(openStore(url)), url), "shared_sessions")
-  })
 })
 
 describe("A Postgres that becomes unavailable", () => {
-  const outages: ReadonlyArray<
-    readonly [string, (proxy: PgProxy) => Effect.Effect<void>, ReadonlyArray<string>]
-  > = [
-    ["fails every call at once", ({ cut }) => cut, ["unreachable"]],
-    ["silently fails calls after the timeout", ({ freeze }) => freeze, ["timed_out", "unreachable"]]
-  ]
-  it.scopedLive.each(outages)("%s, and is used again when it is back", function* ([, begin, kinds]) {
-    const proxy = yield* pgProxy(yield* freshPath)
-    const store = yield* openStore(proxy.url, { connections: 1, timeouts: short })
-    const attempts = [
-      store.check,
-      activate(store),
-      Effect.asVoid(isActive(store)),
-      Effect.asVoid(offer(store))
-    ]
-    yield* Effect.all(attempts)
-    yield* begin(proxy)
-    for (const attempt of attempts) assert.include(kinds, yield* kindOf(attempt, proxy.url))
-    yield* proxy.repair
-    yield* Effect.all(attempts)
-  })
-
   it.scopedLive("in the middle of a transaction keeps none of it, and no connection is lost", function* () {
-    const url = yield* emptyPath
+    const url = yield* ownPath
     const store = yield* openStore(url, { connections: 1 })
     yield* rawQuery(
       url,
@@ -218,15 +191,6 @@ describe("Accesses of Postgres", () => {
     )
   })
 
-  it.scopedLive("store nothing when a statement fails whose answer was not waited for", function* () {
-    const url = yield* emptyPath
-    const store = yield* openStore(url, { connections: 1 })
-    yield* rawQuery(url, "ALTER TABLE deliveries RENAME TO elsewhere")
-    assert.strictEqual(yield* kindOf(admit(store), url), "failed")
-    yield* rawQuery(url, "ALTER TABLE elsewhere RENAME TO deliveries")
-    assert.strictEqual(yield* admit(store), "Stored")
-  })
-
   it.scopedLive("that deadlock are repeated", function* () {
     const url = yield* freshPath
     yield* rawQuery(url, `ALTER DATABASE ${databaseOf(url)} SET deadlock_timeout = '20ms'`)
@@ -266,7 +230,7 @@ describe("Accesses of Postgres", () => {
   })
 
   it.scopedLive("lease no more deliveries than requested, whatever plan the server chooses", function* () {
-    const url = yield* emptyPath
+    const url = yield* ownPath
     // Only a nested loop remains, which runs the inner side once for each row of the outer one.
     const others = "hashjoin mergejoin hashagg sort material memoize bitmapscan indexscan".split(" ")
     yield* rawQuery(

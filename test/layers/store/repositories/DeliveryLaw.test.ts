@@ -267,7 +267,9 @@ const words: Readonly<Record<string, Command>> = {
   retryFailed: { _tag: "Retry", which: 0, onlyFailed: true },
   stop: { _tag: "Fail", name: "tracker", stopped: true, delay: 60_000 },
   resume: { _tag: "Resume" },
-  reserve: { _tag: "Reserve", name: "tracker", hourly: 4 }
+  reserve: { _tag: "Reserve", name: "tracker", hourly: 4 },
+  cleanReports: { _tag: "Clean", what: "reports", age: 0 },
+  cleanDeliveries: { _tag: "Clean", what: "deliveries", age: 0 }
 }
 
 /** Histories that random ones seldom reach. `+15` is 15 s later, `!` on a clock that is a day ahead, `'` by the other process. */
@@ -286,7 +288,9 @@ const examples = [
   "admit discard retryFailed retry retry lease",
   "admit lease refusedFor60s retry lease",
   // The end of a tracker's pause makes due what waited for it.
-  "admit lease refusedFor60s stop resume lease"
+  "admit lease refusedFor60s stop resume lease",
+  // A report is kept while it is not filed, and the delivery of one that never will be for as long as its report.
+  "admit cleanReports+1 discard cleanDeliveries+1 cleanReports+1 cleanDeliveries"
 ].map((history) =>
   history.split(" ").map((word): Step => {
     const [, name = "", wait = "0"] = /^(\w+?)(?:\+(\d+))?[!']*$/.exec(word) ?? []
