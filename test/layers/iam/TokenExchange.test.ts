@@ -89,7 +89,8 @@ describe("exchange", () => {
     const odd = "!~/+=.,:".repeat(1_024).slice(4)
     const long = { access_token: `oat_${odd}`, refresh_token: `ort_${odd}` }
     simulator.fail({ fault: reply({ ...grant, ...long, actor: null, org_id: null, later: {} }) })
-    simulator.fail({ fault: reply({ ...grant, org_id: "acme" }) })
+    const scope = " self.profile.read  self.identity.read self.profile.read"
+    simulator.fail({ fault: reply({ ...grant, org_id: "acme", scope }) })
     const exchange = iam.exchange(production, Redacted.make("oac"), key("login"))
     assert.lengthOf(Redacted.value((yield* exchange).accessToken), 8192)
     const bound = yield* exchange
