@@ -162,7 +162,13 @@ describe("The summary of refusals", () => {
       }
     })
     const { me, submit } = yield* goodRequests(server)
-    yield* server.send({ ...submit, from: "198.51.100.1" })
+    const ofReports = yield* server.send({ ...submit, from: "198.51.100.1" })
+    expect(quotasOf(ofReports)).toEqual([
+      "rate_limited",
+      "6",
+      expect.stringMatching(/^"address";r=0;t=60, .*"reports";r=0;t=60$/),
+      expect.stringMatching(/^"address";q=1;w=60, .*"reports";q=10;w=60$/)
+    ])
     yield* server.send({ ...me, from: "198.51.100.2" })
     // The address with the number n is refused n times.
     for (let at = 1; at <= 12; at += 1)

@@ -47,22 +47,6 @@ const reasonOf = ({ text }: Answer) => /"reason":"([a-z]+)"/.exec(text)?.[1]
 const anyone = "192.0.2.1"
 
 describe("Reports", () => {
-  it.scoped("without a verified reporter are limited to ten a minute of an address", function* () {
-    const { outcome, send, signIn, unverified } = yield* prepare()
-    const signed = yield* signIn()
-    const sent = Array.from({ length: 11 }, () => report(anyone))
-    const answers = yield* Effect.forEach(sent, send)
-    expect(answers.map(outcomeOf)).toEqual([...Array(10).fill(200), "rate_limited"])
-    expect(answers.at(-1)?.headers).toMatchObject({
-      "retry-after": "6",
-      "ratelimit-policy": '"address";q=1200;w=60, "reports";q=10;w=60',
-      ratelimit: expect.stringMatching(/, "reports";r=0;t=60$/)
-    })
-    expect(yield* outcome(report(anyone, 0, signed))).toBe(200)
-    expect((yield* send(sent[0] ?? report(anyone))).text).toContain('"replayed":true')
-    expect(yield* unverified(report(anyone, 0, signed))).toBe("rate_limited")
-  })
-
   it.scoped("of others are stored after floods of four networks and of an account", function* () {
     const { flood, lines, outcome, send, signIn, store } = yield* prepare()
     const first = report(anyone, 3)
