@@ -5,9 +5,17 @@ import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import { embeddedPostgres } from "../world/Postgres.ts"
 import { freePort, scratch } from "../world/Fleet.ts"
-import { folder, postgres, rawQuery } from "../layers/store/Stores.ts"
+import { folder, postgres, rawQuery, storeOf } from "../layers/store/Stores.ts"
+import { type SettingsOverrides, testSettings } from "../world/Settings.ts"
 
 export const newPath = Effect.map(folder, (place) => join(place, "music.sqlite"))
+
+/** Why a server does not start on a database: the sentences of its line, from its store in this process. */
+export const refusalOf = (settings: SettingsOverrides) =>
+  Effect.map(
+    Effect.flip(Effect.scoped(storeOf(testSettings(settings)))),
+    ({ fix, summary }) => `${summary}. ${fix.charAt(0).toUpperCase()}${fix.slice(1)}.`
+  )
 
 /** Reads one number from the database over a connection of its own. */
 export type ReadNumber = (statement: string) => Effect.Effect<number>

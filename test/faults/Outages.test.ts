@@ -52,7 +52,7 @@ const behindProxy = (
   rest: Pick<Fault, "says" | "reason">
 ) =>
   Effect.gen(function* () {
-    const url = yield* postgres.emptyPath
+    const url = yield* postgres.freshPath
     const proxy = yield* pgProxy(url)
     return yield* onPostgres(url, { ...rest, ...change(proxy) }, proxy.url)
   })
@@ -134,7 +134,7 @@ const ofPostgres: Outages = {
   "slow: each answer comes 50 ms late": behindProxy(({ slow }) => ({ begin: slow(50), end: slow(0) }), {
     says: healthy
   }),
-  "locked by another program": Effect.flatMap(postgres.emptyPath, (url) => {
+  "locked by another program": Effect.flatMap(postgres.freshPath, (url) => {
     let locked: pg.Client | undefined
     return onPostgres(url, {
       begin: Effect.map(lockTables(url), (client) => {
@@ -187,7 +187,7 @@ describe.concurrent("A PostgreSQL database that holds a call for longer than a r
   const requestDeadlineSeconds = 12
 
   it.scopedLive("silent: answers at the request's deadline, and does once what went on", function* () {
-    const url = yield* postgres.emptyPath
+    const url = yield* postgres.freshPath
     const proxy = yield* pgProxy(url)
     const patient = { connect: endless, statement: endless, lock: endless, answer: endless, close: 500 }
     const options = { timeouts: patient, lockWait: endless, connections: 2 }
@@ -218,7 +218,7 @@ describe.concurrent("A PostgreSQL database that holds a call for longer than a r
   })
 
   it.scopedLive("with cut connections: fails only the requests in flight", function* () {
-    const url = yield* postgres.emptyPath
+    const url = yield* postgres.freshPath
     const server = yield* postgresAt(url)
     const signed = yield* signIn(server)
     for (let round = 0; round < 2; round += 1) {

@@ -43,37 +43,6 @@ const hangInDelivery = (target: Target) =>
   })
 
 describe.concurrent("A server that receives SIGTERM", () => {
-  it.scopedLive("refuses late requests, finishes those in flight, and exits with 0", function* () {
-    const served = yield* serving()
-    const { port, server } = served
-    const probe = yield* writtenTo(port, "GET /readyz HTTP/1.1\r\nHost: a\r\n")
-    const late = yield* writtenTo(port, "GET /api/v1/version HTTP/1.1\r\nHost: a\r\n")
-    const inFlight = yield* loginInFlight(served, { kind: "delay", milliseconds: 3_000 })
-    const stoppedAt = performance.now()
-    const stopping = yield* Effect.fork(stop(server))
-    yield* Effect.promise(() => server.says(/"Stopping"/))
-    const ended = new Map<typeof probe, number>()
-    for (const one of [probe, late]) {
-      one.socket.once("close", () => ended.set(one, performance.now()))
-      one.socket.write("\r\n")
-    }
-    yield* eventually("the end of both connections", () => ended.size === 2)
-    // A server waits 1 s for the rest of a head. On a machine that took longer for the steps above, there is no answer.
-    for (const [one, answer] of [
-      [probe, /^HTTP\/1\.1 503 .*connection: close.*"code":"not_ready".*"serving":"failed"/is],
-      [late, /^HTTP\/1\.1 503 .*connection: close.*"code":"shutting_down"/is]
-    ] as const)
-      if (one.text() === "") assert.isAtLeast((ended.get(one) ?? 0) - stoppedAt, 1_000)
-      else assert.match(one.text(), answer)
-    const answer = yield* Fiber.join(inFlight)
-    deepStrictEqual([answer.status, answer.headers.get("connection")], [200, "close"])
-    assert.strictEqual((yield* Fiber.join(stopping)).code, 0)
-    assert.match(
-      server.output(),
-      /"Stopped","complete":true,"duration_ms":\d+,"requests_finished":1,"requests_cut":0\}\s*$/
-    )
-  })
-
   it.scopedLive(
     "exits with 0 in time when every upstream and some clients hang, releases its leases and stores its own telemetry; the next server delivers",
     function* () {
@@ -94,6 +63,8 @@ describe.concurrent("A server that receives SIGTERM", () => {
       yield* Effect.sleep(100)
       assert.strictEqual((yield* stop(server)).code, 0)
       assert.notInclude(server.output(), ranOut)
+      const [ended = ""] = server.output().match(/^.*"message":"Stopped".*$/m) ?? []
+      assert.match(ended, /"complete":true,.*"requests_finished":[1-9]\d*,"requests_cut":0/, ended)
       const { status, text } = yield* Fiber.join(login)
       deepStrictEqual([status, /"dependency":"iam"/.test(text)], [503, true])
       yield* Fiber.join(me)

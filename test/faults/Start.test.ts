@@ -5,17 +5,20 @@ import { createServer } from "node:net"
 import { join } from "node:path"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import { assert, beforeAll, describe } from "vitest"
 import { run } from "../cli/Harness.ts"
 import { folder, postgres, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { bundleBefore, refuse, serve, stop } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
-import { newPath, scalar } from "./Databases.ts"
+import { newPath, refusalOf, scalar } from "./Databases.ts"
 import { expectRound, filed, signIn } from "./Server.ts"
 
 beforeAll(bundleBefore)
 
+/** By the process: its exit code and its one line. */
 const expectRefusal = (environment: Readonly<Record<string, string>>, says: RegExp, shell = "") =>
   Effect.map(refuse(environment, shell), ({ code, output }) => {
     assert.strictEqual(code, 69)
@@ -28,7 +31,6 @@ const link = (name: string) => (place: string) => {
   return "link"
 }
 const paths: Readonly<Record<string, string | ((place: string) => string | Promise<string>)>> = {
-  "below /proc": "/proc/music/music.sqlite",
   "in /proc": "/proc/music.sqlite",
   "a folder": ".",
   "below a file": (place) => {
@@ -51,22 +53,26 @@ const paths: Readonly<Record<string, string | ((place: string) => string | Promi
   "1,000 folders": `${"folders/".repeat(1_000)}music.sqlite`
 }
 
-describe.concurrent("A start with a database path that cannot be", () => {
-  it.scopedLive.each(Object.entries(paths))(
-    "ends with 69 and one line, and leaves nothing: %s",
-    function* ([, given]) {
-      const place = yield* folder
-      const name = yield* Effect.promise(async () => (typeof given === "string" ? given : given(place)))
-      const before = readdirSync(place)
-      yield* expectRefusal(
-        { MUSIC_DATABASE_PATH: name.startsWith("/") ? name : `${place}/${name}` },
-        /^music-backend: SQLite database \S+ cannot be opened, read or written(?: \(\w+\))?\. Set MUSIC_DATABASE_PATH .*\n$/,
-        // A start that spins ends, after so many seconds of processor time.
-        "ulimit -t 30;"
-      )
-      deepStrictEqual(readdirSync(place), before)
-    }
-  )
+const unusable =
+  /^SQLite database \S+ cannot be opened, read or written(?: \(\w+\))?\. Set MUSIC_DATABASE_PATH .*$/
+const corrupt =
+  /^SQLite database \S+ is corrupt, or not a database \(SQLITE_\w+\)\. Restore a backup with music-backend restore.*$/
+const line = (text: RegExp) => new RegExp(`^music-backend: ${text.source.slice(1, -1)}\n$`)
+
+describe("A database path that cannot be", () => {
+  it.scopedLive.each(Object.entries(paths))("is refused, and leaves nothing: %s", function* ([, given]) {
+    const place = yield* folder
+    const name = yield* Effect.promise(async () => (typeof given === "string" ? given : given(place)))
+    const before = readdirSync(place)
+    const databasePath = name.startsWith("/") ? name : `${place}/${name}`
+    assert.match(yield* refusalOf({ databasePath }), unusable)
+    deepStrictEqual(readdirSync(place), before)
+  })
+
+  it.scopedLive("below /proc ends a start with 69 and one line", function* () {
+    // A start that spins ends, after so many seconds of processor time.
+    yield* expectRefusal({ MUSIC_DATABASE_PATH: "/proc/music/music.sqlite" }, line(unusable), "ulimit -t 30;")
+  })
 })
 
 const page = 4_096
@@ -82,22 +88,31 @@ const damages: Readonly<Record<string, (bytes: Buffer, root: number) => Buffer>>
   "the migrations": (bytes, root) => overwrite(bytes, (root - 1) * page, root * page)
 }
 
-describe.concurrent("A start on a damaged database", () => {
-  it.scopedLive.each(Object.entries(damages))(
-    "ends with 69 and the advice to restore a backup, in one line without a stack: %s",
-    function* ([, damage]) {
+describe("A damaged database", () => {
+  const damagedBy = (damage: (bytes: Buffer, root: number) => Buffer) =>
+    Effect.gen(function* () {
       const path = yield* newPath
       yield* withStore(path, ({ check }) => check)
       const root = yield* scalar(path, "SELECT rootpage FROM sqlite_master WHERE name = 'migrations'")
-      const damaged = damage(readFileSync(path), Number(root))
-      writeFileSync(path, damaged)
-      yield* expectRefusal(
-        { MUSIC_DATABASE_PATH: path },
-        /^music-backend: SQLite database \S+ is corrupt, or not a database \(SQLITE_\w+\)\. Restore a backup with music-backend restore.*\n$/
-      )
-      assert.isTrue(readFileSync(path).equals(damaged), "the file is as it was")
+      const bytes = damage(readFileSync(path), Number(root))
+      writeFileSync(path, bytes)
+      return { path, isUnchanged: () => readFileSync(path).equals(bytes) }
+    })
+
+  it.scopedLive.each(Object.entries(damages))(
+    "is refused with the advice to restore a backup, and stays as it was: %s",
+    function* ([, damage]) {
+      const { isUnchanged, path } = yield* damagedBy(damage)
+      assert.match(yield* refusalOf({ databasePath: path }), corrupt)
+      assert.isTrue(isUnchanged())
     }
   )
+
+  it.scopedLive("ends a start with 69 and one line without a stack", function* () {
+    const { isUnchanged, path } = yield* damagedBy((bytes) => overwrite(bytes, 0, page))
+    yield* expectRefusal({ MUSIC_DATABASE_PATH: path }, line(corrupt))
+    assert.isTrue(isUnchanged())
+  })
 })
 
 /** A database of the first version, with a row in every table and a report that waits to be filed. */
@@ -135,14 +150,14 @@ describe.concurrent("A start", () => {
     // 512 bytes each: enough to open it, not to write the new tables.
     yield* expectRefusal({ MUSIC_DATABASE_PATH: path }, full, "ulimit -f 72;")
     deepStrictEqual([yield* versionOf(path), yield* tables], [1, before])
-    yield* serve({ MUSIC_DATABASE_PATH: path })
+    yield* withStore(path, ({ check }) => check)
     assert.notStrictEqual(yield* versionOf(path), 1)
   })
 
   it.scopedLive("behind a pooler in transaction mode ends at once, with reason and fix", function* () {
     const { url } = yield* pgProxy(yield* postgres.freshPath, { movesSessions: true })
-    const says = /^music-backend: .*shares sessions between transactions.*pool_mode = session/
-    yield* expectRefusal({ MUSIC_DATABASE_URL: url }, says)
+    const says = yield* refusalOf({ databaseUrl: Option.some(Redacted.make(url)) })
+    assert.match(says, /shares sessions between transactions.*pool_mode = session/)
   })
 
   it.scopedLive(

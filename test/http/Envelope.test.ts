@@ -15,8 +15,15 @@ import {
 } from "../../src/schema/Failure.ts"
 import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
 import { sharing } from "../world/Test.ts"
-import { expectEnvelope } from "./Envelope.ts"
-import { goodRequests, json, type Sent, shared, sharedInMemory, withHeaders } from "./support.ts"
+import {
+  expectEnvelope,
+  goodRequests,
+  json,
+  type Sent,
+  shared,
+  sharedInMemory,
+  withHeaders
+} from "./support.ts"
 
 sharing(sharedInMemory())("An answer", (it) => {
   it.effect("of a failed use case is the envelope under the failure's status", function* () {

@@ -43,7 +43,10 @@ describe("IAM refuses the application's secret:", () => {
       upstreams.fail({ path: paths.introspect, times: 2, fault: refusal(401, "invalid_client") })
       expect(yield* Effect.replicateEffect(outcome(sent.me), 3)).toEqual([refused, refused, 200])
     }
-    expect(said()).toEqual(["ERROR", "INFO", "ERROR", "INFO"])
+    // What was refused spent nothing: the same request succeeds after it.
+    upstreams.fail({ path: paths.tokens, times: 1, fault: refusal(401, "invalid_client") })
+    expect(yield* Effect.replicateEffect(outcome(sent.login), 2)).toEqual([refused, 200])
+    expect(said()).toEqual(["ERROR", "INFO", "ERROR", "INFO", "ERROR", "INFO"])
   })
 
   it.scoped("refused proofs and secrets of testing planes are none", function* () {

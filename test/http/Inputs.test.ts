@@ -24,13 +24,13 @@ import {
 import { RawConnection } from "../world/RawHttp.ts"
 import { it as single, sharing } from "../world/Test.ts"
 import { callsOf, freshDocument, nameOf, parametersOf } from "./Documented.ts"
-import { expectEnvelope } from "./Envelope.ts"
 import type { Answer } from "../world/Driver.ts"
 import {
   type Backend,
   backend,
   type CallName,
   errorOf,
+  expectEnvelope,
   freshKey,
   type Good,
   goodRequests,

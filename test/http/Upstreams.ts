@@ -2,11 +2,10 @@
 import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
 import { makeIam, production } from "../../sandbox/upstreams/Iam.ts"
-import { encodeReply, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
+import type { Reply, Seen } from "../../sandbox/upstreams/Simulator.ts"
 import { makeTing } from "../../sandbox/upstreams/Ting.ts"
 import type { Delivery, Send } from "../../src/layers/upstream/UpstreamTransport.ts"
-import { monotonicMillis } from "../../src/services/MonotonicTime.ts"
-import { seenAt } from "../world/InMemoryTransport.ts"
+import { answered, seenAt } from "../world/InMemory.ts"
 import { seedTestIam } from "../world/SeededIam.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 
@@ -21,11 +20,11 @@ export const paths = {
   context: "/api/v1/application/testing-context"
 } as const
 
-/** A reply in place of the upstream's own; no connection; no answer until the deadline. */
-export type Fault =
-  | { readonly kind: "reply"; readonly reply: Reply }
-  | { readonly kind: "unsent" }
-  | { readonly kind: "hang" }
+/** A reply in place of the upstream's own. */
+export interface Fault {
+  readonly kind: "reply"
+  readonly reply: Reply
+}
 
 export interface Rule {
   /** Default: every path of IAM and Ting. */
@@ -46,11 +45,6 @@ export const makeUpstreams = (rateLimit: number) =>
     const now = yield* testNow
     const iam = makeIam({ now, rateLimit })
     const seeded = seedTestIam(iam.controls)
-    const answerOf = (own: Readonly<Record<string, string>>, reply: Reply): Delivery => {
-      const { body, headers } = encodeReply(reply, { date: new Date(now()).toUTCString(), ...own })
-      const lower = Object.entries({ ...headers }).map(([name, value]) => [name.toLowerCase(), value])
-      return { _tag: "Answered", status: reply.status, headers: Object.fromEntries(lower), body }
-    }
     const ting = makeTing({
       now,
       iamUrl,
@@ -85,22 +79,17 @@ export const makeUpstreams = (rateLimit: number) =>
     const execute = async (call: Seen, isIam: boolean): Promise<Delivery> => {
       const reply = await (isIam ? iam.handle(call) : ting.handle(call))
       call.status = reply.status
-      return answerOf(isIam ? iam.decorate(call) : ting.decorate(), reply)
+      return answered(reply, now(), isIam ? iam.decorate(call) : ting.decorate())
     }
 
     const send: Send = (request, settle) => {
       const call = seenAt(now(), request)
       seen.push(call)
       const fault = takeFault(call.path)
-      const late = Effect.flatMap(monotonicMillis, (from) =>
-        Effect.delay(Effect.succeed<Delivery>({ _tag: "Late" }), request.deadlineAt - from)
-      )
-      const delivery = {
-        reply: () => Effect.succeed(answerOf({}, fault?.kind === "reply" ? fault.reply : { status: 500 })),
-        unsent: () => Effect.succeed<Delivery>({ _tag: "NotSent", code: "ECONNREFUSED" }),
-        hang: () => late,
-        none: () => Effect.promise(() => execute(call, request.origin === iamUrl))
-      }[fault?.kind ?? "none"]()
+      const delivery =
+        fault === undefined
+          ? Effect.promise(() => execute(call, request.origin === iamUrl))
+          : Effect.succeed(answered(fault.reply, now(), {}))
       return Runtime.runCallback(runtime)(Effect.map(delivery, (delivered) => settle(delivered)))
     }
 

@@ -12,12 +12,13 @@ import * as LogLevel from "effect/LogLevel"
 import * as Redacted from "effect/Redacted"
 import * as Struct from "effect/Struct"
 import * as TestClock from "effect/TestClock"
-import type * as Tracer from "effect/Tracer"
+import { expect } from "vitest"
 import { Listening, makeBackend, parts } from "../../src/Backend.ts"
 import { type Bounds, httpServerWith } from "../../src/http/Server.ts"
 import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
 import { bodyLimits } from "../../src/schema/BodyLimits.ts"
-import type { Failure } from "../../src/schema/Failure.ts"
+import { type Failure, type FailureCode, failureTable } from "../../src/schema/Failure.ts"
+import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
 import { backendTable, clientTables } from "../../src/schema/Telemetry.ts"
 import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
 import { Drain } from "../../src/services/Drain.ts"
@@ -62,7 +63,6 @@ export interface LogLine {
 
 export interface Options extends Bounds {
   readonly settings?: SettingsOverrides
-  readonly tracer?: Tracer.Tracer
   readonly during?: During
   /** Of another server, as after a restart. */
   readonly stores?: Context.Context<Store | TestStore.StoreSwitches>
@@ -182,12 +182,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
             Layer.provide(spies),
             Layer.provide(Logger.minimumLogLevel(LogLevel.All)),
             // Instead of standard output.
-            Layer.locally(FiberRef.currentLoggers, HashSet.make(recorder(lines))),
-            Layer.provide(
-              options.tracer === undefined
-                ? Layer.empty
-                : Layer.merge(Layer.setTracerEnabled(true), Layer.setTracer(options.tracer))
-            )
+            Layer.locally(FiberRef.currentLoggers, HashSet.make(recorder(lines)))
           ),
           inside
         )
@@ -312,6 +307,22 @@ export const errorOf = (answer: Answer): ErrorBody =>
 /** The status of a success, the code of a failure. */
 export const outcomeOf = (answer: Answer): number | string =>
   answer.status < 400 ? answer.status : errorOf(answer).code
+
+/** The form of every error. */
+export const expectEnvelope = (answer: Answer, status: number, code: string): void => {
+  expect([answer.status, errorOf(answer).code]).toEqual([status, code])
+  expect(answer.headers["content-type"]).toBe("application/json")
+  expect(answer.headers["cache-control"]).toBe("no-store")
+  expect(answer.headers).toMatchObject(securityHeaders)
+  expect(answer.headers["x-request-id"]).toMatch(/^[A-Za-z0-9._-]{8,128}$/)
+  expect(Object.keys(JSON.parse(answer.text))).toEqual(["error"])
+  expect(errorOf(answer)).toMatchObject({
+    message: expect.stringMatching(/\S/),
+    hint: expect.stringMatching(/\S/),
+    // An unknown code has no row.
+    retryable: failureTable[code as FailureCode].retryable
+  })
+}
 
 /** The use cases that were reached. A plane is resolved before them. */
 export const used = ({ reached }: Pick<Backend, "reached">): ReadonlyArray<string> =>

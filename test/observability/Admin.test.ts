@@ -7,9 +7,8 @@ import * as Scope from "effect/Scope"
 import { toEnvelope } from "../../src/schema/Envelope.ts"
 import { Internal, MethodNotAllowed, NotFound } from "../../src/schema/Failure.ts"
 import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
-import { calls, keyed } from "../http/SandboxCalls.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
-import { startObserved } from "./Observed.ts"
+import { calls, keyed, startObserved } from "./Observed.ts"
 import { headersOf, RawConnection } from "../world/RawHttp.ts"
 
 const ask = (url: string, init: RequestInit = {}) =>

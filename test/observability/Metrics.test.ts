@@ -7,9 +7,8 @@ import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { failureTable } from "../../src/schema/Failure.ts"
 import { version } from "../../src/schema/Release.ts"
 import { metrics } from "../../src/services/Metrics.ts"
-import { calls, keyed } from "../http/SandboxCalls.ts"
 import { parse, type Sample, scrape, since, sum } from "./Exposition.ts"
-import { startObserved } from "./Observed.ts"
+import { calls, keyed, startObserved } from "./Observed.ts"
 import { awaited, until } from "../world/Waiting.ts"
 
 /** The operations of a dependency, and the calls that the simulator sees for them. */

@@ -1,4 +1,5 @@
 /** The real server against the simulators, with settings of the test; keeps its log. */
+import { randomUUID } from "node:crypto"
 import { join } from "node:path"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -6,7 +7,13 @@ import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import { Admin, makeBackend, Listening, parts } from "../../src/Backend.ts"
-import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
+import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
+import {
+  mintSlt,
+  settingsFor,
+  type SimulatedUpstreams,
+  startUpstreams
+} from "../../sandbox/SimulatedUpstreams.ts"
 import { type OtlpTarget, Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
 import { keptConsole } from "../world/Sandbox.ts"
@@ -62,3 +69,29 @@ export const startObserved = (
     world.iam.controls.setWebhook("production", "music", { url: `${url}/webhook/` })
     return { world, base: url, admin, log: lines }
   })
+
+type Headers = Readonly<Record<string, string>>
+
+export const keyed = (): Headers => ({ "idempotency-key": randomUUID() })
+
+/** Calls as a client makes them. */
+export const calls = ({ base, world }: { readonly base: string; readonly world: SimulatedUpstreams }) => {
+  const post = (path: string, body: unknown, headers: Headers = {}) =>
+    call(`${base}${path}`, { method: "POST", body, headers })
+  const get = (path: string, headers: Headers = {}) => call(`${base}${path}`, { headers })
+  const login = (headers: Headers = {}, slt = mintSlt(world)) =>
+    Effect.gen(function* () {
+      const session = yield* expectJson(
+        yield* post("/api/v1/auth/login", { slt }, { ...keyed(), ...headers }),
+        200
+      )
+      const accessToken = yield* textOf(session, "access_token")
+      return {
+        session,
+        accessToken,
+        refreshToken: yield* textOf(session, "refresh_token"),
+        signed: { authorization: `Bearer ${accessToken}`, "x-org-id": "acme" }
+      }
+    })
+  return { post, get, login }
+}

@@ -4,11 +4,10 @@ import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
-import { expectJson, textOf } from "../../sandbox/HttpExchange.ts"
-import { calls, keyed } from "../http/SandboxCalls.ts"
+import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { attributesOf, resourceIn, type Span, spansIn, startCollector } from "./Collector.ts"
 import { scrape } from "./Exposition.ts"
-import { startObserved } from "./Observed.ts"
+import { calls, keyed, startObserved } from "./Observed.ts"
 import { until } from "../world/Waiting.ts"
 
 const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -20,12 +19,13 @@ const tingsOwn = "/api/v1/obo-access/verify"
 
 /** Runs a server to its end, so that every span is exported; returns the requests that the collector received. */
 const traced = <A>(
-  use: (server: Effect.Effect.Success<ReturnType<typeof startObserved>>) => Effect.Effect<A>
+  use: (server: Effect.Effect.Success<ReturnType<typeof startObserved>>) => Effect.Effect<A>,
+  options: Parameters<typeof startObserved>[0] = {}
 ) =>
   Effect.gen(function* () {
     const collector = yield* startCollector()
     const scope = yield* Scope.make()
-    const server = yield* Scope.extend(startObserved({ otlp: collector.url }), scope)
+    const server = yield* Scope.extend(startObserved({ ...options, otlp: collector.url }), scope)
     const result = yield* use(server)
     yield* Scope.close(scope, Exit.void)
     return { result, server, received: collector.received, spans: spansIn(collector.received) }
@@ -113,6 +113,55 @@ it.scopedLive("Exported spans and metrics have no credential, no name and no tex
   expect(roots.map(({ name }) => name)).toEqual(
     expect.arrayContaining(["GET", "ReportFiling.handle", "Tables.write"])
   )
+})
+
+it.scopedLive("A malformed context begins a new trace; an unknown path or method is no name", function* () {
+  const malformed = [
+    traceparent.toUpperCase(),
+    traceparent.replace(traceId, "0".repeat(32)),
+    traceparent.replace(callerSpan, "0".repeat(16)),
+    traceparent.replace("00-", "ff-"),
+    `${traceparent}-more`,
+    `${traceparent}, ${traceparent}`
+  ]
+  const { spans } = yield* traced(({ base }) =>
+    Effect.forEach([...malformed, traceparent, `01${traceparent.slice(2)}`], (given) =>
+      Effect.orDie(call(`${base}/secret/path`, { method: "PROPFIND", headers: { traceparent: given } }))
+    )
+  )
+  expect(spans.map(({ name }) => name)).toEqual([...malformed, 1, 2].map(() => "HTTP"))
+  const [begun, continued] = [spans.slice(0, malformed.length), spans.slice(malformed.length)]
+  expect(begun.filter(({ parentSpanId = "" }) => parentSpanId !== "")).toEqual([])
+  expect(continued).toMatchObject([1, 2].map(() => ({ traceId, parentSpanId: callerSpan })))
+})
+
+it.scopedLive("The span of a request is an error only from status 500 on", function* () {
+  const { spans } = yield* traced(
+    (running) => {
+      const { get, post } = calls(running)
+      const report = post("/api/v1/reports", { message: "The player stops." }, keyed())
+      return Effect.orDie(Effect.zipRight(get("/api/v1/auth/me"), report))
+    },
+    {
+      change: (store) => ({
+        ...store,
+        reports: { ...store.reports, admit: () => Effect.dieMessage("a defect") }
+      })
+    }
+  )
+  const ends = spans
+    .filter(({ kind }) => kind === 2)
+    .map(({ attributes, status }) => {
+      const found = attributesOf(attributes)
+      return [
+        status.code === 2,
+        ...["http.response.status_code", "music.failure.code", "error.type"].map((key) => found[key])
+      ]
+    })
+  expect(ends).toEqual([
+    [false, 401, "unauthenticated", undefined],
+    [true, 500, "internal", "internal"]
+  ])
 })
 
 it.scopedLive("Without OpenTelemetry a caller's trace context is not propagated", function* () {

@@ -274,18 +274,6 @@ describe("a proved call to Ting", () => {
     expect((yield* iam.calls("prove")) - proofs).toBe(method === "prove" ? times : attempts)
   })
 
-  scenario.each([
-    ["prove", "iam"],
-    ["register", "ting"]
-  ] as const)("that hangs at %s until the deadline names %s", function* ([slow, dependency]) {
-    const { iam, register, ting } = yield* registering
-    const held = yield* slow === "prove" ? iam.hold(slow) : ting.hold(slow)
-    const fiber = yield* Effect.fork(Effect.flip(register))
-    yield* held.arrived
-    yield* TestClock.adjust("25 seconds")
-    expect((yield* Fiber.join(fiber)).details).toEqual({ dependency })
-  })
-
   scenario("in a testing plane sends Ting's own test credentials", function* () {
     const { registration, ting } = yield* registering
     const { caller, plane } = yield* signedIn({ environment: "e2e" })

@@ -191,8 +191,8 @@ describe("The cost of redaction", () => {
     for (const part of ["\\", "&", "%41", "\u00e9", "\\u0041", "&#65;", "[m", "oat_", "Basic "]) {
       const text = part.repeat(Math.ceil(16 / part.length))
       const texts = Array.from({ length: 12_000 }, () => text)
-      const long = least(3, () => void redactJson([texts.join("")]))
-      const short = least(3, () => void redactJson(texts))
+      const long = least(2, () => void redactJson([texts.join("")]))
+      const short = least(2, () => void redactJson(texts))
       expect(short, part).toBeLessThan(5 * Math.max(long, 20))
     }
   })
@@ -200,9 +200,9 @@ describe("The cost of redaction", () => {
   it("is that of as many texts for many values of a header with a long name", () => {
     const name = `${"a".repeat(24_000)}_testing_key`
     const values = Array.from({ length: 6_000 }, () => "x")
-    const plain = least(3, () => void redactJson([name.slice(1, -1), values]))
+    const plain = least(2, () => void redactJson([name.slice(1, -1), values]))
     for (const given of [[name, values], { [name]: values }, { name, value: values }])
-      expect(least(3, () => void redactJson(given))).toBeLessThan(5 * Math.max(plain, 20))
+      expect(least(2, () => void redactJson(given))).toBeLessThan(5 * Math.max(plain, 20))
     const key = "Abcdefghijklmnopqrstuvwxyz012345"
     expect(redactJson({ [name]: ["x", key] })).toEqual({ [name]: ["x", redactedText] })
   })
