@@ -6,7 +6,7 @@ import { encodeReply, type Reply, type Seen } from "../../sandbox/upstreams/Simu
 import { makeTing } from "../../sandbox/upstreams/Ting.ts"
 import type { Delivery, Send } from "../../src/layers/upstream/UpstreamTransport.ts"
 import { monotonicMillis } from "../../src/services/MonotonicTime.ts"
-import { seenAt } from "../world/InMemoryTransport.ts"
+import { seenAt } from "../world/InMemory.ts"
 import { seedTestIam } from "../world/SeededIam.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 
