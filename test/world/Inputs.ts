@@ -696,8 +696,8 @@ const frame = (
 })
 
 const perhaps = open("transport")
-/** Only who reads the body sees it. */
-const malformedBody = refused("size", 400, "invalid_input")
+/** What could be refused before the body is read. */
+const beforeBody = ["text", "X-Forwarded-For", ...Object.keys(documented)]
 const raw = (lines: ReadonlyArray<string>, bytes: Buffer) => ({
   framing: { kind: "raw", lines, bytes } as const
 })
@@ -802,11 +802,11 @@ export const frameInputs: ReadonlyArray<Input> = [
       hiding([`Transfer-Encoding: ${coding}`], oneChunk(body))
     )
   ),
-  ...["g", "-5", "0x5", "", "ffffffffffffffffff", "5 ", "\n5"].map((size) =>
-    frame(`a chunk of the size ${JSON.stringify(size)}`, malformedBody, (_, body) =>
-      hiding(chunkedLine, oneChunk(body, size))
-    )
-  ),
+  ...["g", "-5", "0x5", "", "ffffffffffffffffff", "5 ", "\n5"].map((size): Input => {
+    const change = (_: Message, body: Buffer) => hiding(chunkedLine, oneChunk(body, size))
+    const input = frame(`a chunk of the size ${JSON.stringify(size)}`, malformedHead, change)
+    return { ...input, parts: [...input.parts, ...beforeBody] }
+  }),
   ...headerLines.map((given) =>
     frame(`the line ${JSON.stringify(given)}`, malformedHead, (message, _, facts) => ({
       lines: [...message.lines, given.replace("$word", word(facts))]
