@@ -12,21 +12,6 @@ export interface Death {
   readonly signal: NodeJS.Signals | null
 }
 
-export interface Instance {
-  /** Its URL; undefined when it died before it listened. */
-  readonly ready: Promise<string | undefined>
-  readonly died: Promise<Death>
-  readonly isDead: () => boolean
-  /** The last part of its output. */
-  readonly log: () => string
-  /** Calls a method of its store. Never resolves when the instance dies. */
-  readonly call: (method: string, ...parameters: ReadonlyArray<unknown>) => Promise<unknown>
-  /** Ends it and caches its compiled code for the next instances. */
-  readonly keepCompiled: () => Promise<Death>
-  readonly kill: () => void
-  readonly stop: () => void
-}
-
 /** From an instance: the answer to a call. */
 export interface Told {
   readonly id: number
@@ -68,7 +53,7 @@ export const startInstance = (
   world: Simulators,
   environment: Environment,
   options: InstanceOptions
-): Instance => {
+) => {
   const unlimited = { ...environmentOf(world), MUSIC_RATE_LIMIT: "off", ...environment }
   const given = { DURABILITY_OPTIONS: JSON.stringify(options) }
   const running = startBundle(file, { ...unlimited, ...given }, flags)
@@ -80,18 +65,22 @@ export const startInstance = (
   let calls = 0
   child.on("message", (message: Told) => answers.get(message.id)?.(message))
   return {
+    /** Its URL; undefined when it died before it listened. */
     ready: urlOf(running).catch(() => undefined),
     died: ended,
     isDead: () => child.exitCode !== null || child.signalCode !== null,
+    /** The last part of its output. */
     log: () => output().slice(-1_500),
-    call: (method, ...parameters) =>
-      new Promise((resolve, reject) => {
+    /** Calls a method of its store. Never resolves when the instance dies. */
+    call: (method: string, ...parameters: ReadonlyArray<unknown>) =>
+      new Promise<unknown>((resolve, reject) => {
         calls += 1
         answers.set(calls, ({ error, result }) =>
           error === undefined ? resolve(result) : reject(new Error(error))
         )
         ask({ call: method, id: calls, parameters })
       }),
+    /** Ends it and caches its compiled code for the next instances. */
     keepCompiled: () => {
       ask({ asks: "keep" })
       return ended
@@ -100,6 +89,8 @@ export const startInstance = (
     stop: () => child.kill("SIGTERM")
   }
 }
+
+export type Instance = ReturnType<typeof startInstance>
 
 /** Repeats a request under the same key until the answer has one of these statuses. Any other final answer rejects. */
 export type Insist = (request: Sent | (() => Sent), ...statuses: ReadonlyArray<number>) => Promise<Answer>

@@ -107,10 +107,8 @@ export const splitRandomly = (
   random: Random,
   hands: number
 ): ReadonlyArray<ReadonlyArray<Point>> => {
-  const shuffled = points
-    .map((point) => ({ point, rank: random.next() }))
-    .sort((one, other) => one.rank - other.rank)
+  const shuffled = random.shuffled(points)
   return Array.from({ length: hands }, (_, hand) =>
-    shuffled.filter((_point, index) => index % hands === hand).map(({ point }) => point)
+    shuffled.filter((_point, index) => index % hands === hand)
   )
 }

@@ -44,7 +44,7 @@ describe("a ting", () => {
     const sent = yield* send({ metadata: { mood: "calm" } })
     expect(sent).toEqual({
       id: expect.stringMatching(/^msg_/),
-      created_at: "2026-11-21T10:00:00.400Z",
+      created_at: "2026-11-21T10:00:00.400001Z",
       key: fired.key,
       silent: false,
       replayed: false

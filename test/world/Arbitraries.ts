@@ -6,6 +6,7 @@ export interface Random {
   readonly below: (bound: number) => number
   /** So many small letters and digits. */
   readonly text: (length: number) => string
+  readonly shuffled: <A>(items: ReadonlyArray<A>) => ReadonlyArray<A>
 }
 
 const characters = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -23,6 +24,11 @@ export const seeded = (seed: number): Random => {
   return {
     next,
     below,
-    text: (length) => Array.from({ length }, () => characters.charAt(below(characters.length))).join("")
+    text: (length) => Array.from({ length }, () => characters.charAt(below(characters.length))).join(""),
+    shuffled: (items) =>
+      items
+        .map((item) => ({ item, rank: next() }))
+        .sort((one, other) => one.rank - other.rank)
+        .map(({ item }) => item)
   }
 }

@@ -1,40 +1,26 @@
 /** Fills a database with many valid rows, by a few statements of its own dialect. The store's triggers count them. */
-import { createRequire } from "node:module"
+import Sqlite from "better-sqlite3"
 import pg from "pg"
 
-/** Rows of each table. */
-export interface Volumes {
-  readonly reports: number
-  /** Of the reports; they are not filed, and are due. */
-  readonly waitingDeliveries: number
-  /** Of the reports, and older than the bound of retention. */
-  readonly failedDeliveries: number
-  /** Of the reports; they are too young for retention. */
-  readonly finishedDeliveries: number
-  readonly webhooks: number
-  readonly spool: number
-  /** Ids of delivered telemetry. */
-  readonly remembered: number
-  readonly recipients: number
-  readonly loginOutcomes: number
-  readonly sessionDigests: number
-  readonly refused: number
-}
-
-/** The volumes of an old and busy deployment, in proportion to its reports. */
-export const volumesOf = (reports: number): Volumes => ({
+/** Rows of each table of an old and busy deployment, in proportion to its reports. */
+export const volumesOf = (reports: number) => ({
   reports,
+  /** Of the reports; they are not filed, and are due. */
   waitingDeliveries: Math.ceil(reports / 10),
+  /** Of the reports, and older than the bound of retention. */
   failedDeliveries: Math.ceil(reports / 100),
+  /** Of the reports; they are too young for retention. */
   finishedDeliveries: Math.ceil(reports / 10),
   webhooks: reports,
   spool: Math.ceil(reports / 10),
+  /** Ids of delivered telemetry. */
   remembered: Math.ceil(reports / 2),
   recipients: Math.ceil(reports / 10),
   loginOutcomes: Math.ceil(reports / 20),
   sessionDigests: Math.ceil(reports / 10),
   refused: Math.ceil(reports / 100)
 })
+type Volumes = ReturnType<typeof volumesOf>
 
 export type DialectName = "sqlite" | "postgres"
 
@@ -55,11 +41,7 @@ const record = JSON.stringify({
 })
 
 /** The statements that add rows, oldest first. */
-export const bulkStatements = (
-  dialect: DialectName,
-  now: number,
-  volumes: Volumes
-): ReadonlyArray<string> => {
+const bulkStatements = (dialect: DialectName, now: number, volumes: Volumes): ReadonlyArray<string> => {
   const hex = (bytes: 16 | 32, salt: string) =>
     dialect === "sqlite"
       ? `lower(hex(randomblob(${bytes})))`
@@ -136,16 +118,9 @@ export const bulkStatements = (
   ]
 }
 
-/** The part of the untyped driver that is used. */
-interface SqliteConnection {
-  readonly exec: (script: string) => void
-  readonly close: () => void
-}
-type SqliteDriver = new (path: string) => SqliteConnection
-
 /** Runs statements on a connection without the store's rules. */
-export interface RawDatabase {
-  readonly run: (statement: string) => Promise<void>
+interface RawDatabase {
+  readonly run: (statement: string) => Promise<unknown>
   readonly close: () => Promise<void>
 }
 
@@ -154,13 +129,16 @@ export const openRaw = async (dialect: DialectName, place: string): Promise<RawD
     const client = new pg.Client({ connectionString: place })
     client.on("error", () => undefined)
     await client.connect()
-    return { run: async (statement) => void (await client.query(statement)), close: () => client.end() }
+    return { run: (statement) => client.query(statement), close: () => client.end() }
   }
-  // The driver has no types.
-  const Sqlite = createRequire(import.meta.url)("better-sqlite3") as SqliteDriver
   const connection = new Sqlite(place)
-  connection.exec("PRAGMA synchronous = OFF; PRAGMA cache_size = -1000000; PRAGMA temp_store = MEMORY")
-  return { run: async (statement) => connection.exec(statement), close: async () => connection.close() }
+  const run = async (statement: string) => {
+    const prepared = connection.prepare(statement)
+    return prepared.reader ? prepared.all() : prepared.run()
+  }
+  for (const pragma of ["synchronous = OFF", "cache_size = -1000000", "temp_store = MEMORY"])
+    await run(`PRAGMA ${pragma}`)
+  return { run, close: async () => connection.close() }
 }
 
 /** Adds the rows to a database that has the schema, in one transaction each, and updates the planner's statistics. */

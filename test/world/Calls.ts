@@ -5,7 +5,9 @@
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { type Answer, bodyOf, json, requests, type Sent } from "./Driver.ts"
 import type { PathName } from "./Faults.ts"
+import { seenAt } from "./InMemory.ts"
 import { rowsOf } from "./Oracle.ts"
+import { iamUrl } from "./SeededIam.ts"
 import type { Instance, World } from "./World.ts"
 
 /** One caller of one call. */
@@ -56,6 +58,14 @@ export interface Tokens {
   readonly refresh: string
 }
 
+/** What a login or refresh gave. */
+export const tokensOf = (answer: Answer): Tokens | undefined => {
+  const { access_token, refresh_token } = bodyOf(answer)
+  return typeof access_token === "string" && typeof refresh_token === "string"
+    ? { access: access_token, refresh: refresh_token }
+    : undefined
+}
+
 let prepared = 0
 
 /** A login at IAM itself, so that the service knows nothing of it and its own calls begin with the test. */
@@ -67,20 +77,19 @@ export const logInAtIam = ({ time, upstreams }: World, actor: string, plane: str
   const slt = isTesting ? actor : controls.mintSlt(plane, { appId: "music", actor })
   const authorization = `Basic ${Buffer.from(`music:${secret}`).toString("base64")}`
   prepared += 1
-  const { body, status } = handle({
-    at: time.now(),
+  const call = seenAt(time.now(), {
+    origin: iamUrl,
     method: "POST",
     path: "/api/v1/app-auth/tokens",
-    query: new URLSearchParams(),
-    headers: new Map([
-      ["authorization", [authorization]],
-      ...(isTesting ? [["x-testing-application", [authorization]] as const] : []),
-      ["content-type", ["application/x-www-form-urlencoded"]],
-      ["idempotency-key", [`prepared-${String(prepared).padStart(12, "0")}`]]
-    ]),
-    body: Buffer.from(new URLSearchParams({ app_id: "music", slt }).toString()),
-    status: undefined
+    headers: {
+      authorization,
+      ...(isTesting ? { "x-testing-application": authorization } : {}),
+      "content-type": "application/x-www-form-urlencoded",
+      "idempotency-key": `prepared-${String(prepared).padStart(12, "0")}`
+    },
+    body: new URLSearchParams({ app_id: "music", slt }).toString()
   })
+  const { body, status } = handle(call)
   if (status !== 200) throw new Error(`IAM refused a login with ${status}`)
   // The simulator's own answer to a login.
   const tokens = body as { readonly access_token: string; readonly refresh_token: string }

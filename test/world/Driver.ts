@@ -17,7 +17,7 @@ export interface Answer {
 
 export const isSuccess = ({ status }: Pick<Answer, "status">): boolean => status >= 200 && status < 300
 
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
 /** The fields of a JSON object; none of another text. */

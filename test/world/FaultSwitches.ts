@@ -12,22 +12,21 @@ export interface Held {
   readonly release: Effect.Effect<void>
 }
 
+/** A pause, and the test's control of it. */
+export const makeHold = Effect.gen(function* () {
+  const arrived = yield* Deferred.make<void>()
+  const released = yield* Deferred.make<void>()
+  const held: Held = {
+    arrived: Deferred.await(arrived),
+    release: Effect.asVoid(Deferred.succeed(released, undefined))
+  }
+  return { held, paused: Effect.zipRight(Deferred.succeed(arrived, undefined), Deferred.await(released)) }
+})
+
 interface Rule<Method extends string> {
   readonly method: Method
   readonly when: Moment
   left: number
-}
-
-export interface FaultSwitches<Method extends string> {
-  /** Fails the next `times` calls; default 1. */
-  readonly failNext: (
-    method: Method,
-    failure: UpstreamFailure,
-    options?: { readonly times?: number; readonly when?: Moment }
-  ) => Effect.Effect<void>
-  /** Pauses the next call until it is released; `after` pauses it once it has taken effect. */
-  readonly hold: (method: Method, when?: Moment) => Effect.Effect<Held>
-  readonly calls: (method: Method) => Effect.Effect<number>
 }
 
 export const makeFaultSwitches = <Method extends string>() => {
@@ -62,21 +61,20 @@ export const makeFaultSwitches = <Method extends string>() => {
         Effect.tap(() => pass(method, "after"))
       )
 
-  const switches: FaultSwitches<Method> = {
-    failNext: (method, failure, { times = 1, when = "before" } = {}) =>
-      Effect.sync(() => faults.push({ method, when, failure, left: times })),
-    hold: (method, when = "before") =>
-      Effect.gen(function* () {
-        const arrived = yield* Deferred.make<void>()
-        const released = yield* Deferred.make<void>()
-        const paused = Effect.zipRight(Deferred.succeed(arrived, undefined), Deferred.await(released))
+  return {
+    /** Fails the next `times` calls. */
+    failNext: (
+      method: Method,
+      failure: UpstreamFailure,
+      { times = 1, when = "before" }: { readonly times?: number; readonly when?: Moment } = {}
+    ) => Effect.sync(() => faults.push({ method, when, failure, left: times })),
+    /** Pauses the next call until it is released; `after` pauses it once it has taken effect. */
+    hold: (method: Method, when: Moment = "before") =>
+      Effect.map(makeHold, ({ held, paused }) => {
         holds.push({ method, when, left: 1, paused })
-        return {
-          arrived: Deferred.await(arrived),
-          release: Effect.asVoid(Deferred.succeed(released, undefined))
-        }
+        return held
       }),
-    calls: (method) => Effect.sync(() => counts.get(method) ?? 0)
+    calls: (method: Method) => Effect.sync(() => counts.get(method) ?? 0),
+    gate: { count, pass, through }
   }
-  return { ...switches, gate: { count, pass, through } }
 }

@@ -4,6 +4,7 @@
  */
 import { iamFaults } from "../../sandbox/upstreams/Iam.ts"
 import type { Reply } from "../../sandbox/upstreams/Simulator.ts"
+import type { UpstreamCall } from "./Upstreams.ts"
 
 export type UpstreamName = "iam" | "ting" | "tables" | "tracker"
 
@@ -101,13 +102,7 @@ export const faults = {
 
 export type FaultName = keyof typeof faults
 
-/** A call as a rule sees it. */
-export interface FaultyCall {
-  readonly path: PathName
-  readonly form: URLSearchParams
-}
-
-export interface FaultRule<Call extends FaultyCall = FaultyCall> {
+export interface FaultRule {
   readonly path: PathName | "any" | ReadonlyArray<PathName>
   readonly fault: Fault
   /** Matching calls that pass before; default none. */
@@ -115,45 +110,37 @@ export interface FaultRule<Call extends FaultyCall = FaultyCall> {
   /** Calls that meet the fault; default 1, `Infinity` for all until `heal`. */
   readonly times?: number
   /** The fault waits for such a call. */
-  readonly when?: (call: Call) => boolean
+  readonly when?: (call: UpstreamCall) => boolean
 }
 
-export interface Faults<Call extends FaultyCall = FaultyCall> {
-  readonly plan: (rule: FaultRule<Call>) => void
-  /** Milliseconds by which the clock of an upstream is ahead of the world's. */
-  readonly skew: (upstream: UpstreamName, milliseconds: number) => void
-  readonly skewOf: (upstream: UpstreamName) => number
-  /** Ends every fault. */
-  readonly heal: () => void
-  /** The fault of this call, which counts it. */
-  readonly take: (call: Call) => Fault | undefined
-}
-
-interface Planned<Call extends FaultyCall> {
-  readonly rule: FaultRule<Call>
+interface Planned {
+  readonly rule: FaultRule
   /** Calls that pass before, and calls that meet it. */
   pass: number
   left: number
 }
 
-const isOf = <Call extends FaultyCall>({ path }: FaultRule<Call>, call: Call): boolean =>
+const isOf = ({ path }: FaultRule, call: UpstreamCall): boolean =>
   path === "any" || (typeof path === "string" ? path === call.path : path.includes(call.path))
 
-export const makeFaults = <Call extends FaultyCall>(): Faults<Call> => {
-  let planned: ReadonlyArray<Planned<Call>> = []
+export const makeFaults = () => {
+  let planned: ReadonlyArray<Planned> = []
   const skews = new Map<UpstreamName, number>()
 
   return {
-    plan: (rule) => {
+    plan: (rule: FaultRule) => {
       planned = [...planned, { rule, pass: rule.after ?? 0, left: rule.times ?? 1 }]
     },
-    skew: (upstream, milliseconds) => void skews.set(upstream, milliseconds),
-    skewOf: (upstream) => skews.get(upstream) ?? 0,
+    /** Milliseconds by which the clock of an upstream is ahead of the world's. */
+    skew: (upstream: UpstreamName, milliseconds: number) => void skews.set(upstream, milliseconds),
+    skewOf: (upstream: UpstreamName) => skews.get(upstream) ?? 0,
+    /** Ends every fault. */
     heal: () => {
       planned = []
       skews.clear()
     },
-    take: (call) => {
+    /** The fault of this call, which counts it. */
+    take: (call: UpstreamCall): Fault | undefined => {
       const matching = planned.filter(({ rule }) => isOf(rule, call))
       const due = matching.filter(({ pass, rule }) => pass <= 0 && rule.when?.(call) !== false)
       for (const one of matching) one.pass -= 1
@@ -166,3 +153,5 @@ export const makeFaults = <Call extends FaultyCall>(): Faults<Call> => {
     }
   }
 }
+
+export type Faults = ReturnType<typeof makeFaults>

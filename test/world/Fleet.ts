@@ -4,7 +4,7 @@ import { randomInt } from "node:crypto"
 import { once } from "node:events"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { createRequire } from "node:module"
-import { connect, createServer, type Socket } from "node:net"
+import { connect, createServer } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as pause } from "node:timers/promises"
@@ -263,21 +263,15 @@ export const stop = ({ child, ended }: Running, signal: NodeJS.Signals = "SIGTER
 /** A raw connection; closed with the scope. */
 export const connection = (port: number) =>
   Effect.acquireRelease(
-    Effect.promise(
-      () =>
-        new Promise<{ readonly socket: Socket; readonly text: () => string }>((resolve, reject) => {
-          let text = ""
-          const socket = connect(port, "127.0.0.1", () => {
-            socket.off("error", reject)
-            socket.on("error", () => undefined)
-            resolve({ socket, text: () => text })
-          })
-          socket.on("error", reject)
-          socket.on("data", (part) => {
-            text += part.toString()
-          })
-        })
-    ),
+    Effect.promise(async () => {
+      let text = ""
+      const socket = connect(port, "127.0.0.1").on("data", (part) => {
+        text += part.toString()
+      })
+      await once(socket, "connect")
+      socket.on("error", () => undefined)
+      return { socket, text: () => text }
+    }),
     ({ socket }) => Effect.sync(() => socket.destroy())
   )
 

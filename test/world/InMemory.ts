@@ -3,7 +3,8 @@ import type { RequestListener } from "node:http"
 import type * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import { inject } from "light-my-request"
-import { encodeReply, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
+import { encodeReply, type Now, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
+import type { OutgoingRequest, Send } from "../../src/layers/upstream/UpstreamTransport.ts"
 import type { Answer, Sent } from "./Driver.ts"
 
 /** Node's `complete` says that the whole request has arrived, which the library's requests do not say. */
@@ -32,19 +33,10 @@ export const inMemory =
     return { status: answer.statusCode, headers: Object.fromEntries(received), text: answer.payload }
   }
 
-/** A call of the service to an upstream. */
-export interface OutgoingRequest {
-  readonly origin: string
-  readonly path: string
-  readonly method: "GET" | "POST" | "PATCH"
-  readonly headers: Readonly<Record<string, string>>
-  readonly body: string | Uint8Array | undefined
-  readonly maxResponseBytes: number
-  readonly deadlineAt: number
-}
+type Outgoing = Omit<OutgoingRequest, "maxResponseBytes" | "deadlineAt">
 
-/** The call as a simulator sees it. */
-export const seenAt = (at: number, { body, headers, method, origin, path }: OutgoingRequest): Seen => {
+/** A call of the service to an upstream, as a simulator sees it. */
+export const seenAt = (at: number, { body, headers, method, origin, path }: Outgoing): Seen => {
   const { pathname, searchParams } = new URL(path, origin)
   return {
     at,
@@ -57,12 +49,26 @@ export const seenAt = (at: number, { body, headers, method, origin, path }: Outg
   }
 }
 
+type Headers = Readonly<Record<string, string>>
+
 /** The answer of a simulator as the service gets it. */
-export const answered = (reply: Reply, date: number, more: Readonly<Record<string, string>>) => {
+export const answered = (reply: Reply, date: number, more: Headers) => {
   const { body, headers } = encodeReply(reply, { date: new Date(date).toUTCString(), ...more })
   const received = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])
   return { _tag: "Answered", status: reply.status, headers: Object.fromEntries(received), body } as const
 }
+
+/** Sends calls to one simulator, without faults and without waiting. */
+export const sendInMemory =
+  (now: Now, handle: (call: Seen) => Reply | Promise<Reply>, decorate: (call: Seen) => Headers): Send =>
+  (request, settle) => {
+    const seen = seenAt(now(), request)
+    const reply = handle(seen)
+    const end = (given: Reply) => settle(answered(given, seen.at, decorate(seen)))
+    if (reply instanceof Promise) void reply.then(end)
+    else end(reply)
+    return () => undefined
+  }
 
 /** Receives the lines of the log. */
 export const consoleInto = (write: (line: string) => void): Console.Console => {

@@ -4,10 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { makePipeline } from "../../src/http/middleware/Pipeline.ts"
 import { type Bounds, requestLimits } from "../../src/http/Server.ts"
-import type { Answer } from "./Driver.ts"
 import { inMemory, type SendFrom } from "./InMemory.ts"
-
-export type InMemoryResponse = Answer
 
 export class InMemoryServer extends Context.Tag("test/InMemoryServer")<
   InMemoryServer,

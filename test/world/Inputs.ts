@@ -422,6 +422,11 @@ const extraHeaders: ReadonlyArray<readonly [string, string]> = [
   ["Upgrade", "h2c"]
 ]
 
+/** Ends of lines in the forms that some reader takes for one, and escapes. U+560D and U+560A end in the bytes of CR and LF. */
+const injections = ["\u0085\u2028X-Injected: 1", "\u560d\u560aX-Injected: 1", "\u009b31m"].map(latin1)
+/** Headers that a proxy, a log or an answer could repeat. */
+const repeatable = ["Accept-Encoding", "Access-Control-Request-Headers", "Forwarded", "User-Agent", "Referer"]
+
 const connectionValues = ["close", "keep-alive", "Upgrade", "x-org-id, close"]
 
 const hostOutcome =
@@ -441,6 +446,12 @@ const otherHeaders: ReadonlyArray<Input> = [
     const change = (message: Message) => adding(message, header)
     return { name: header.join(": "), parts: ["extra"], outcome: accepted, change }
   }),
+  ...repeatable.flatMap((name) =>
+    injections.map((end): Input => {
+      const change = (message: Message, facts: Facts) => adding(message, [name, word(facts) + end])
+      return { name: `${name}: a word and ${end}`, parts: ["extra"], outcome: accepted, change }
+    })
+  ),
   ...connectionValues.map((value): Input => {
     const upgrade = value === "Upgrade" ? [["Upgrade", "websocket"] as const] : []
     const change = (message: Message) => ({
@@ -685,9 +696,14 @@ const frame = (
 })
 
 const perhaps = open("transport")
+/** What could be refused before the body is read. */
+const beforeBody = ["text", "X-Forwarded-For", ...Object.keys(documented)]
 const raw = (lines: ReadonlyArray<string>, bytes: Buffer) => ({
   framing: { kind: "raw", lines, bytes } as const
 })
+/** Where the body ends differently for two readers, this is a request for one of them. It must never be answered. */
+const hidden = Buffer.from("GET /api/v1/version HTTP/1.1\r\nHost: a\r\n\r\n")
+const hiding = (lines: ReadonlyArray<string>, bytes: Buffer) => raw(lines, Buffer.concat([bytes, hidden]))
 const oneChunk = (body: Buffer, size = body.length.toString(16)): Buffer =>
   Buffer.concat([Buffer.from(`${size}${crlf}`), body, Buffer.from(`${crlf}0${crlf}${crlf}`)])
 const chunkedLine = ["Transfer-Encoding: chunked"]
@@ -701,6 +717,7 @@ const firstLines = [
 ]
 
 const headerLines = [
+  "X-Control: a\u0001b",
   ...["No-Colon", "Space Before : x", "X-Space : x", ": no name", "X-Nul: a\0$word", "X-Return: a\r$word"],
   ...[" X-Folded: start", "X-Name\u00e9: x"]
 ]
@@ -714,11 +731,25 @@ const withHead = (message: Message, change: (head: string) => string): Buffer =>
 
 const lengthOf = (length: number) => [`Content-Length: ${length}`]
 
+/** Two framings in one head. With either reading alone, a request hides behind the body. */
 const twoFramings: ReadonlyArray<readonly [string, (length: number) => ReadonlyArray<string>]> = [
   ["two lengths", (length) => [...lengthOf(length), ...lengthOf(length + 1)]],
   ["a length twice", (length) => [...lengthOf(length), ...lengthOf(length)]],
   ["a length, then chunks", (length) => [...lengthOf(length), ...chunkedLine]],
-  ["chunks, then a length", (length) => [...chunkedLine, ...lengthOf(length)]]
+  ["chunks, then a length", (length) => [...chunkedLine, ...lengthOf(length)]],
+  ["a length and chunks in capitals", (length) => [...lengthOf(length), "TRANSFER-ENCODING: CHUNKED"]],
+  ["a length and a tab before chunks", (length) => [...lengthOf(length), "Transfer-Encoding:\tchunked"]],
+  ["a length and chunks after a space", (length) => [...lengthOf(length), "Transfer-Encoding : chunked"]],
+  ["a length and folded chunks", (length) => [...lengthOf(length), "Transfer-Encoding:", " chunked"]],
+  ["a length and chunks after a bare CR", (length) => [...lengthOf(length), `X: a\r${chunkedLine}`]],
+  ["a length and chunks after a bare LF", (length) => [...lengthOf(length), `X: a\n${chunkedLine}`]],
+  ...["chunked, identity", "identity, chunked", "xchunked", '"chunked"', "\u000bchunked"].map(
+    (coding) =>
+      [
+        `a length and ${JSON.stringify(coding)}`,
+        (length: number) => [...lengthOf(length), `Transfer-Encoding: ${coding}`]
+      ] as const
+  )
 ]
 
 export const frameInputs: ReadonlyArray<Input> = [
@@ -733,9 +764,17 @@ export const frameInputs: ReadonlyArray<Input> = [
       })
     )
   ),
-  frame("chunks with long extensions", perhaps, () => ({
-    framing: { kind: "chunked", extension: `;${"x".repeat(500)}`, trailer: "" }
-  })),
+  ...[500, 20_000].map((length) =>
+    frame(`chunks with extensions of ${length} bytes`, perhaps, () => ({
+      framing: { kind: "chunked", extension: `;${"x".repeat(length)}`, trailer: "" }
+    }))
+  ),
+  ...["Content-Length: 5\r\nTransfer-Encoding: identity\r\nHost: other\r\n", "a: b\r\n".repeat(8_000)].map(
+    (trailer) =>
+      frame(`the trailers ${trailer.slice(0, 20)}`, perhaps, () => ({
+        framing: { kind: "chunked", extension: "", trailer }
+      }))
+  ),
   ...["a body", "a chunk"].map((name) =>
     frame(`${name} cut short, then the end`, perhaps, (_, body, { place }) => {
       const whole = name === "a body" ? raw(lengthOf(body.length), body) : raw(chunkedLine, oneChunk(body))
@@ -747,23 +786,27 @@ export const frameInputs: ReadonlyArray<Input> = [
     raw([`Content-Length: ${cut(body, place).length}`], body)
   ),
   ...twoFramings.map(([name, lines]) =>
-    frame(name, malformedHead, (_, body) => raw(lines(body.length), oneChunk(body)))
+    frame(name, malformedHead, (_, body) => hiding(lines(oneChunk(body).length), oneChunk(body)))
   ),
-  ...["-1", "+5", "0x10", "1e3", "5, 5", "", "99999999999999999999", "5 5", "NaN"].map((length) =>
-    frame(`the length ${length}`, malformedHead, (_, body) => raw([`Content-Length: ${length}`], body))
-  ),
-  ...["gzip", "chunked, gzip", "xchunked", "chunked, chunked", "identity", "chunked\t,", " chunked;q=1"].map(
-    (coding) =>
-      frame(`the transfer coding ${coding}`, perhaps, (_, body) =>
-        raw([`Transfer-Encoding: ${coding}`], oneChunk(body))
+  ...["-1", "+5", "0x10", "1e3", "5, 5", "", "99999999999999999999", "5 5", "5\0", latin1("٥")].map(
+    (length) =>
+      frame(`the length ${JSON.stringify(length)}`, malformedHead, (_, body) =>
+        hiding([`Content-Length: ${length}`], body)
       )
   ),
-  ...["g", "-5", "0x5", "", "ffffffffffffffffff", "5 ", "\n5"].map((size) =>
-    frame(`a chunk of the size ${JSON.stringify(size)}`, perhaps, (_, body) => ({
-      ...raw(chunkedLine, oneChunk(body, size)),
-      halfClose: true
-    }))
+  ...[
+    ...["gzip", "chunked, gzip", "xchunked", "chunked, chunked", "identity", "chunked\t,", " chunked;q=1"],
+    ...["chunked chunked", "gzip, chunked, gzip", "\0chunked"]
+  ].map((coding) =>
+    frame(`the transfer coding ${JSON.stringify(coding)}`, malformedHead, (_, body) =>
+      hiding([`Transfer-Encoding: ${coding}`], oneChunk(body))
+    )
   ),
+  ...["g", "-5", "0x5", "", "ffffffffffffffffff", "5 ", "\n5"].map((size): Input => {
+    const change = (_: Message, body: Buffer) => hiding(chunkedLine, oneChunk(body, size))
+    const input = frame(`a chunk of the size ${JSON.stringify(size)}`, malformedHead, change)
+    return { ...input, parts: [...input.parts, ...beforeBody] }
+  }),
   ...headerLines.map((given) =>
     frame(`the line ${JSON.stringify(given)}`, malformedHead, (message, _, facts) => ({
       lines: [...message.lines, given.replace("$word", word(facts))]

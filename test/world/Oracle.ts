@@ -8,7 +8,8 @@ import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js"
 import ajvFormats from "ajv-formats"
 import Database from "better-sqlite3"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import { type Answer, bodyOf, codeOf, fieldsOf, isSuccess, refusalOf, type Sent } from "./Driver.ts"
+import { compileWith, type JsonSchema, operations } from "./Contract.ts"
+import { type Answer, bodyOf, codeOf, fieldsOf, isRecord, isSuccess, refusalOf, type Sent } from "./Driver.ts"
 import type { UpstreamCall, Upstreams } from "./Upstreams.ts"
 
 export type Row = Readonly<Record<string, unknown>>
@@ -23,53 +24,29 @@ export const rowsOf = (path: string, statement: string): ReadonlyArray<Row> => {
   }
 }
 
-interface Document {
-  readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly responses: Responses }>>>>
-  readonly components: object
-}
-type Responses = Readonly<
-  Record<string, { readonly content?: { readonly "application/json"?: { readonly schema: object } } }>
->
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
 /** A field that the schema of a response does not name is a problem, too. */
 const closed = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(closed)
-  if (!isObject(value)) return value
+  if (!isRecord(value)) return value
   const members = Object.fromEntries(Object.entries(value).map(([name, member]) => [name, closed(member)]))
-  return isObject(value.properties) && value.type === "object" && !("additionalProperties" in value)
+  return isRecord(value.properties) && value.type === "object" && !("additionalProperties" in value)
     ? { ...members, additionalProperties: false }
     : members
 }
 
-type Validators = ReadonlyMap<string, ValidateFunction | undefined>
-let compiled: Validators | undefined
+const validators = new Map<JsonSchema, ValidateFunction>()
+let compile: ((schema: JsonSchema) => ValidateFunction) | undefined
 
-/** The schemas of all answers by method, path and status: of the committed file, which is read when it is first needed. */
-const validators = (): Validators => {
-  if (compiled !== undefined) return compiled
-  // The file of another program; the tests of HTTP check that it is a valid OpenAPI document.
-  const document = JSON.parse(
-    readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")
-  ) as Document
-  const ajv = new Ajv2020({ strict: false, allErrors: false, validateSchema: false })
-  ajvFormats.default(ajv)
-  ajv.addSchema({ $id: "contract", components: closed(document.components) })
-  const found = new Map<string, ValidateFunction | undefined>()
-  for (const [path, methods] of Object.entries(document.paths))
-    for (const [method, { responses }] of Object.entries(methods))
-      for (const [status, { content }] of Object.entries(responses)) {
-        const schema = content?.["application/json"]?.schema
-        const text = JSON.stringify(closed(schema) ?? {}).replaceAll('"$ref":"#/', '"$ref":"contract#/')
-        found.set(
-          `${method.toUpperCase()} ${path} ${status}`,
-          schema === undefined ? undefined : ajv.compile(JSON.parse(text))
-        )
-      }
-  compiled = found
-  return found
+/** The validator of an answer, which is compiled when it is first needed. */
+const validatorOf = (schema: JsonSchema): ValidateFunction => {
+  if (compile === undefined) {
+    const ajv = new Ajv2020({ strict: false, allErrors: false, validateSchema: false })
+    ajvFormats.default(ajv)
+    compile = compileWith(ajv, closed)
+  }
+  const validate = validators.get(schema) ?? compile(schema)
+  validators.set(schema, validate)
+  return validate
 }
 
 const methodOf = ({ body, method }: Sent) => method ?? (body === undefined ? "GET" : "POST")
@@ -78,14 +55,14 @@ const pathOf = ({ path }: Sent) => (path.split("?")[0] ?? "").replace(/^\/webhoo
 
 /** What is wrong with an answer by the published contract; nothing where it has no such call. */
 const contractProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => {
-  const call = `${methodOf(sent)} ${pathOf(sent)}`
-  const key = `${call} ${answer.status}`
-  const known = validators()
-  const isDocumented = known.has(`${call} 200`) || known.has(`${call} 204`)
-  if (!isDocumented) return []
-  if (!known.has(key)) return [`${key} is not documented`]
-  const validate = known.get(key)
-  if (validate === undefined) return answer.text === "" ? [] : [`${key} has a body`]
+  const [method, path] = [methodOf(sent), pathOf(sent)]
+  const operation = operations.find((each) => each.method === method && each.path === path)
+  if (operation === undefined) return []
+  const key = `${method} ${path} ${answer.status}`
+  const response = operation.responses.get(answer.status)
+  if (response === undefined) return [`${key} is not documented`]
+  if (response.schema === undefined) return answer.text === "" ? [] : [`${key} has a body`]
+  const validate = validatorOf(response.schema)
   if (validate(bodyOf(answer))) return []
   const [first] = validate.errors ?? []
   return [`${key} does not fit its schema: ${first?.instancePath} ${first?.message}`]
@@ -169,21 +146,10 @@ const trackerProblems = (calls: ReadonlyArray<UpstreamCall>): ReadonlyArray<stri
 /** Where credentials are searched; a record is one that was delivered to a table. */
 const places = ["log", "issue", "row", "record"] as const
 
-export interface Oracle {
-  readonly asked: (sent: Sent) => void
-  readonly answered: (sent: Sent, answer: Answer) => void
-  /** The end of this token's session is intended: its owner, the admin or an attacker ends it. */
-  readonly allowEnd: (token: string) => void
-  /** Sessions of IAM that ended although nobody intended it. */
-  readonly endedSessions: () => ReadonlyArray<string>
-  /** All that is broken now. `isQuiet`: nothing waits any more, so all that was acknowledged must have been delivered. */
-  readonly problems: (state?: { readonly isQuiet?: boolean }) => ReadonlyArray<string>
-}
-
 interface OracleParts {
   readonly upstreams: Upstreams
-  /** Path of a SQLite file. The rows of another database are not read. */
-  readonly database: string | undefined
+  /** Path of a SQLite file. */
+  readonly database: string
   readonly logs: ReadonlyArray<string>
   /** Of one process, for each plane and path of IAM. */
   readonly callsPerMinute: number
@@ -192,7 +158,7 @@ interface OracleParts {
 /** More in one of these problems says nothing new. */
 const mostOfOneKind = 5
 
-export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: OracleParts): Oracle => {
+export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: OracleParts) => {
   const { controls } = upstreams.iam
   const seen = new Set<string>()
   const allowed = new Set<string>()
@@ -221,7 +187,7 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
         break
       case "/api/v1/telemetry":
         for (const event of Array.isArray(fields.events) ? fields.events : [])
-          if (isObject(event) && typeof event.id === "string") events.add(event.id)
+          if (isRecord(event) && typeof event.id === "string") events.add(event.id)
         break
       case "/webhook":
         for (const [name, value] of Object.entries(sent.headers ?? {}))
@@ -242,7 +208,7 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
         )
     )
 
-  const query = (statement: string) => (database === undefined ? [] : rowsOf(database, statement))
+  const query = (statement: string) => rowsOf(database, statement)
   const once = (what: string, ids: ReadonlySet<string>, found: ReadonlyArray<unknown>, least: number) => {
     const counts = new Map<string, number>()
     for (const id of found) counts.set(String(id), (counts.get(String(id)) ?? 0) + 1)
@@ -314,7 +280,7 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
   }
 
   return {
-    asked: (sent) => {
+    asked: (sent: Sent): void => {
       open += 1
       if (pathOf(sent) !== "/api/v1/auth/logout") return
       const { token } = fieldsOf(String(sent.body ?? ""))
@@ -324,19 +290,23 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
       // A logout in another plane ends nothing.
       if (typeof token === "string" && plane !== undefined) allowEnd(token, plane)
     },
-    answered: (sent, answer) => {
+    answered: (sent: Sent, answer: Answer): void => {
       open -= 1
       for (const problem of answerProblems(sent, answer)) seen.add(problem)
       if (isSuccess(answer) && methodOf(sent) === "POST") acknowledge(sent, answer)
     },
-    allowEnd: (token) => allowEnd(token),
+    /** The end of this token's session is intended: its owner, the admin or an attacker ends it. */
+    allowEnd: (token: string) => allowEnd(token),
+    /** Sessions of IAM that ended although nobody intended it. */
     endedSessions,
-    problems: ({ isQuiet = false } = {}) => {
+    /** All that is broken now. `isQuiet`: nothing waits any more, so all that was acknowledged must have been delivered. */
+    problems: ({ isQuiet = false } = {}): ReadonlyArray<string> => {
       const most = mostIamCalls(upstreams.calls)
       return [
         ...seen,
         ...endedSessions(),
-        ...(database === undefined ? [] : [...storedProblems(), ...deliveredProblems(isQuiet)]),
+        ...storedProblems(),
+        ...deliveredProblems(isQuiet),
         ...leaks(),
         ...(most > callsPerMinute ? [`${most} calls to one path of IAM in a minute`] : []),
         ...trackerProblems(upstreams.calls)
@@ -344,3 +314,5 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
     }
   }
 }
+
+export type Oracle = ReturnType<typeof makeOracle>

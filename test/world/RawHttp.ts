@@ -10,7 +10,7 @@ export interface RawAnswer {
   readonly bytes: Buffer
 }
 
-export type Parsed =
+type Parsed =
   | { readonly kind: "answer"; readonly answer: RawAnswer; readonly rest: Buffer }
   | { readonly kind: "incomplete" }
   | { readonly kind: "broken"; readonly reason: string }
@@ -26,7 +26,7 @@ export const headersOf = ({ headers }: Pick<RawAnswer, "headers">, name: string)
   headers.filter(([each]) => each === name).map(([, value]) => value)
 
 /** Reads the first answer after `100 Continue`; an answer to HEAD has no body. */
-export const parseAnswer = (received: Buffer, method = "GET"): Parsed => {
+const parseAnswer = (received: Buffer, method = "GET"): Parsed => {
   const bytes =
     received.toString("latin1", 0, interim.length) === interim ? received.subarray(interim.length) : received
   const end = bytes.indexOf("\r\n\r\n")
@@ -60,26 +60,18 @@ export const parseAnswer = (received: Buffer, method = "GET"): Parsed => {
 }
 
 /** Every complete answer of the bytes. */
-export const parseAnswers = (
-  received: Buffer
-): { readonly answers: ReadonlyArray<RawAnswer>; readonly end: Parsed; readonly rest: Buffer } => {
-  const answers: Array<RawAnswer> = []
-  let rest = received
-  for (;;) {
-    const end = parseAnswer(rest)
-    if (end.kind !== "answer") return { answers, end, rest }
-    answers.push(end.answer)
-    rest = end.rest
-  }
+export const parseAnswers = (received: Buffer): ReadonlyArray<RawAnswer> => {
+  const parsed = parseAnswer(received)
+  return parsed.kind === "answer" ? [parsed.answer, ...parseAnswers(parsed.rest)] : []
 }
 
-export interface Exchanged {
+interface Exchanged {
   readonly answers: ReadonlyArray<RawAnswer>
   /** What broke the rules of HTTP, or `hang`. */
   readonly fault: string | undefined
 }
 
-export interface Exchange {
+interface Exchange {
   /** Written one after the other, each in a turn of its own. */
   readonly pieces: ReadonlyArray<Buffer>
   /** One for each expected answer. */

@@ -35,17 +35,21 @@ const defaults: SettingsValues = {
   logLevel: LogLevel.None
 }
 
-/** `testSettings({ iam: { url: iam.url }, ting: { url: ting.url } })` */
-export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues => ({
-  ...defaults,
-  repository: Option.map(overrides.tracker ?? Option.none(), ({ owner, repository, url }) => ({
-    owner,
-    name: repository,
-    url
-  })),
+export const withSettings = (settings: SettingsValues, overrides: SettingsOverrides): SettingsValues => ({
+  ...settings,
   ...overrides,
-  iam: { ...defaults.iam, ...overrides.iam },
-  ting: { ...defaults.ting, ...overrides.ting },
-  telemetry: { ...defaults.telemetry, ...overrides.telemetry },
-  retention: { ...defaults.retention, ...overrides.retention }
+  iam: { ...settings.iam, ...overrides.iam },
+  ting: { ...settings.ting, ...overrides.ting },
+  telemetry: { ...settings.telemetry, ...overrides.telemetry },
+  retention: { ...settings.retention, ...overrides.retention }
 })
+
+/** `testSettings({ iam: { url: iam.url }, ting: { url: ting.url } })` */
+export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues => {
+  const repository = Option.map(overrides.tracker ?? Option.none(), ({ owner, repository: name, url }) => ({
+    owner,
+    name,
+    url
+  }))
+  return withSettings({ ...defaults, repository }, overrides)
+}

@@ -4,20 +4,16 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import * as Schema from "effect/Schema"
-import { makeIam, production, seedEnvironment, signWebhook } from "../../sandbox/upstreams/Iam.ts"
+import { production, seedEnvironment, signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { HttpIam } from "../../src/layers/iam/HttpIam.ts"
 import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
-import { sha256 } from "../../src/services/Digest.ts"
 import {
   Iam,
   type IamService,
   type Introspection,
-  type Proof,
   type TokenGrant,
   type UpstreamKey,
   type WebhookEvent
@@ -27,8 +23,8 @@ import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
-import { sendInMemory } from "./InMemoryTransport.ts"
-import { seedTestIam, testingPlaneOf } from "./SeededIam.ts"
+import { sendInMemory } from "./InMemory.ts"
+import { makeIamAndTing, testingPlaneOf } from "./SeededIam.ts"
 import { testWebhookSecret } from "./Settings.ts"
 import { makeFaultSwitches } from "./FaultSwitches.ts"
 
@@ -58,21 +54,12 @@ interface DeliveryOptions<Environment> {
   readonly rewrite?: (text: string) => string
 }
 
-const decodeVerified = Schema.decodeUnknownSync(
-  Schema.Struct({
-    actor: Schema.Struct({ public_id: Schema.String }),
-    org_id: Schema.String,
-    authorization: Schema.Struct({ testing_environment_id: Schema.NullOr(Schema.String) })
-  })
-)
-const decodeError = Schema.decodeUnknownSync(Schema.Struct({ error: Schema.Struct({ code: Schema.String }) }))
-
 const make = Effect.gen(function* () {
   const now = yield* testNow
-  const simulator = makeIam({ now, rateLimit: Number.POSITIVE_INFINITY })
-  const { controls } = simulator
-  const seeded = seedTestIam(controls)
-  const transport = Layer.succeed(UpstreamTransport, { send: sendInMemory(now, simulator) })
+  const clocks = { iam: now, ting: now }
+  const { iam: simulator, registerTypes, ting } = makeIamAndTing(clocks, Number.POSITIVE_INFINITY)
+  const { controls, decorate, handle } = simulator
+  const transport = Layer.succeed(UpstreamTransport, { send: sendInMemory(now, handle, decorate) })
   const settings = yield* Settings
   // The budget has its own tests; here it never refuses.
   const withoutBudget = Layer.succeed(Settings, {
@@ -167,49 +154,12 @@ const make = Effect.gen(function* () {
   /** Makes a testing environment with a secret for this application. */
   const makeEnvironment = (name: string) => {
     const environment = seedEnvironment(controls, name)
+    registerTypes(environment.environmentId)
     const plane = testingPlaneOf(environment)
     const { environmentId, rootKey } = environment
     return { plane, secret: plane.secret, rootKey, state: planeState(environmentId) }
   }
   type Environment = ReturnType<typeof makeEnvironment>
-
-  /** Verifies and consumes a proof like Ting does; Left holds IAM's code. */
-  const verifyProof = (
-    { bearer, testing }: Proof,
-    { body, path }: { readonly path: string; readonly body: Uint8Array }
-  ) =>
-    Effect.sync(() => {
-      const secret = Option.match(testing, {
-        onNone: () => seeded.production.tingSecret,
-        onSome: ({ applicationSecret }) => Redacted.value(applicationSecret)
-      })
-      const authorization = `Basic ${Buffer.from(`ting:${secret}`).toString("base64")}`
-      const { body: answer, status } = simulator.handle({
-        at: now(),
-        method: "POST",
-        path: "/api/v1/obo-access/verify",
-        query: new URLSearchParams(),
-        headers: new Map([
-          ["content-type", ["application/json"]],
-          ["authorization", [authorization]],
-          ...(Option.isSome(testing) ? [["x-testing-application", [authorization]] as const] : [])
-        ]),
-        body: Buffer.from(
-          JSON.stringify({
-            access_proof: Redacted.value(bearer),
-            request: { method: "POST", path, body_sha256: sha256(body) }
-          })
-        ),
-        status: undefined
-      })
-      if (status !== 200) return Either.left(decodeError(answer).error.code)
-      const { actor, authorization: authority, org_id } = decodeVerified(answer)
-      return Either.right({
-        plane: authority.testing_environment_id ?? production,
-        publicId: actor.public_id,
-        organisation: org_id
-      })
-    })
 
   /** A signed delivery; in production by default. `rewrite` changes the text before it is signed. */
   const delivery = (event: Omit<WebhookEvent, "plane">, options: DeliveryOptions<Environment> = {}) =>
@@ -259,7 +209,8 @@ const make = Effect.gen(function* () {
     /** Values of the tokens in revocation requests. */
     revoked: Effect.sync(() => [...revoked]),
     delivery,
-    verifyProof
+    /** The simulated Ting, which verifies proofs with this IAM. */
+    ting
   }
   return { port, simulated }
 })

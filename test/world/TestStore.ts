@@ -1,10 +1,9 @@
 /** The store of a test: SQLite on a temporary file. It records every call and can fail named methods. */
 import * as Context from "effect/Context"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
-import type { Held } from "./FaultSwitches.ts"
+import { type Held, makeHold } from "./FaultSwitches.ts"
 import { sqliteStore } from "./SqliteTemplate.ts"
 
 type Repository = Exclude<keyof StoreService, "check" | "wakeups" | "retention">
@@ -70,14 +69,9 @@ const wrapped = Layer.effectContext(
         breakDown: (method) => Effect.sync(() => broken.add(method)),
         repair: (method) => Effect.sync(() => broken.delete(method)),
         hold: (method) =>
-          Effect.gen(function* () {
-            const arrived = yield* Deferred.make<void>()
-            const released = yield* Deferred.make<void>()
-            holds.set(method, Effect.zipRight(Deferred.succeed(arrived, undefined), Deferred.await(released)))
-            return {
-              arrived: Deferred.await(arrived),
-              release: Effect.asVoid(Deferred.succeed(released, undefined))
-            }
+          Effect.map(makeHold, ({ held, paused }) => {
+            holds.set(method, paused)
+            return held
           }),
         hang: (check) =>
           Effect.sync(() => {

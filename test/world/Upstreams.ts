@@ -1,26 +1,25 @@
 /**
  * The four upstreams: the real simulators in memory behind one function that sends, with latency and faults. Every call is told to the
- * observers. The types of a request and its end are those of the port `UpstreamTransport`.
+ * observers.
  */
-import { makeIam, production } from "../../sandbox/upstreams/Iam.ts"
-import { encodeReply, type Handle, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
+import { production } from "../../sandbox/upstreams/Iam.ts"
+import type { Handle, Reply, Seen } from "../../sandbox/upstreams/Simulator.ts"
 import { makeTables } from "../../sandbox/upstreams/Tables.ts"
-import { makeTing } from "../../sandbox/upstreams/Ting.ts"
 import { makeTracker } from "../../sandbox/upstreams/Tracker.ts"
-import { seedTestIam } from "./SeededIam.ts"
+import type { Delivery, Send } from "../../src/layers/upstream/UpstreamTransport.ts"
+import { iamUrl, makeIamAndTing } from "./SeededIam.ts"
 import type { SimulatedTime } from "./Time.ts"
 import { type Fault, type Faults, type PathName, pathOf, type UpstreamName } from "./Faults.ts"
-import { answered, type OutgoingRequest, seenAt } from "./InMemory.ts"
+import { answered, seenAt } from "./InMemory.ts"
 
 export const origins: Readonly<Record<UpstreamName, string>> = {
-  iam: "https://iam.test",
+  iam: iamUrl,
   ting: "https://ting.test",
   tables: "https://tables.test",
   tracker: "https://tracker.test"
 }
 export const repository = "harbor/music"
 export const trackerToken = "github_pat_A1b2C3d4E5f6G7h8I9j0"
-export const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
 
 /** The server process that makes a call. */
 export interface Caller {
@@ -59,18 +58,6 @@ export interface Latency {
   readonly back?: (call: UpstreamCall) => number
 }
 
-type Delivery =
-  | {
-      readonly _tag: "Answered"
-      readonly status: number
-      readonly headers: Readonly<Record<string, string>>
-      readonly body: Uint8Array
-    }
-  | { readonly _tag: "NotSent"; readonly code: string }
-  | { readonly _tag: "Lost"; readonly code: string; readonly withinResponse: boolean }
-  | { readonly _tag: "TooLarge" }
-  | { readonly _tag: "Late" }
-
 /** The testing secret of a call in a testing plane. */
 const planeOf = ({ "x-testing-application": selector }: Readonly<Record<string, string>>): string =>
   selector === undefined
@@ -79,7 +66,7 @@ const planeOf = ({ "x-testing-application": selector }: Readonly<Record<string, 
 
 export interface UpstreamsOptions {
   readonly time: SimulatedTime
-  readonly faults: Faults<UpstreamCall>
+  readonly faults: Faults
   readonly observers: ReadonlyArray<Observer>
   readonly latency?: Latency | undefined
   /** IAM's requests a minute for one application and path; default: those of its contract. */
@@ -88,31 +75,9 @@ export interface UpstreamsOptions {
 
 export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: UpstreamsOptions) => {
   const nowAt = (upstream: UpstreamName) => () => time.now() + faults.skewOf(upstream)
-  const iam = makeIam({ now: nowAt("iam"), ...(iamLimit === undefined ? {} : { rateLimit: iamLimit }) })
-  const seeded = seedTestIam(iam.controls)
-  const ting = makeTing({
-    now: nowAt("ting"),
-    iamUrl: origins.iam,
-    appSecret: seeded.production.tingSecret,
-    // Ting's own calls to IAM are neither late nor lost: their faults are those of Ting.
-    fetch: (url, init) => {
-      const reply = iam.handle(
-        seenAt(time.now(), {
-          origin: origins.iam,
-          path: String(url).slice(origins.iam.length),
-          method: init?.method === "GET" ? "GET" : "POST",
-          headers: Object.fromEntries(new Headers(init?.headers)),
-          body: typeof init?.body === "string" ? init.body : undefined,
-          maxResponseBytes: Number.POSITIVE_INFINITY,
-          deadlineAt: Number.POSITIVE_INFINITY
-        })
-      )
-      return Promise.resolve(new Response(encodeReply(reply, {}).body.toString(), { status: reply.status }))
-    }
-  })
+  const { iam, seeded, ting } = makeIamAndTing({ iam: nowAt("iam"), ting: nowAt("ting") }, iamLimit)
   /** The planes of IAM and Ting. */
   const planes = [production, seeded.environment.environmentId]
-  for (const plane of planes) for (const type of tingTypes) ting.controls.registerType(plane, "music", type)
   const tables = makeTables({ now: nowAt("tables") })
   const tableKeys = new Map<string, string>()
   const tracker = makeTracker({
@@ -147,8 +112,8 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
 
   /** The port `UpstreamTransport` of one process. */
   const sendFrom =
-    (caller: Caller) =>
-    (request: OutgoingRequest, settle: (delivery: Delivery) => void): (() => void) => {
+    (caller: Caller): Send =>
+    (request, settle) => {
       if (!caller.isAlive()) return () => undefined
       time.touch()
       const seen = seenAt(time.now(), request)

@@ -9,8 +9,6 @@ import type * as TestServices from "effect/TestServices"
 import { clientTables, type TableName } from "../../src/schema/Telemetry.ts"
 import type { Credential } from "../../src/services/RequestCredentials.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
-import { Descriptors } from "../../src/services/Descriptors.ts"
-import { Readiness } from "../../src/services/Readiness.ts"
 import { Deadlines } from "../../src/services/Deadlines.ts"
 import { Iam } from "../../src/services/Iam.ts"
 import { attemptKey, Idempotency } from "../../src/services/Idempotency.ts"
@@ -80,13 +78,6 @@ const useCases = Layer.mergeAll(
 export const withoutDelivery = Layer.succeed(DeliveryHealth, {
   checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
 })
-
-/** All that the HTTP server needs, over ports. */
-export const servicesWith = <E, R>(delivery: Layer.Layer<DeliveryHealth, E, R>) =>
-  Layer.mergeAll(Descriptors.Default, Readiness.Default).pipe(
-    Layer.provideMerge(useCases),
-    Layer.provide(delivery)
-  )
 
 const useCaseLayers = (options: UseCaseOptions = {}) => Layer.provideMerge(useCases, ports(options))
 

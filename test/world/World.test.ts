@@ -1,18 +1,15 @@
 /** Every call of the API in a world without faults: it answers, calls the upstreams that its row names, and breaks no law. */
-import { readFileSync } from "node:fs"
-import { describe, expect, inject, it } from "vitest"
-import { freshDatabase } from "./Postgres.ts"
+import { describe, expect, it } from "vitest"
 import { callNames, calls, registerSender } from "./Calls.ts"
-import { bodyOf, isSuccess, type Sent } from "./Driver.ts"
+import { operations } from "./Contract.ts"
+import { isSuccess, type Sent } from "./Driver.ts"
 import { faults } from "./Faults.ts"
 import { openWorld } from "./World.ts"
 
 it("has a row for every operation of the contract", () => {
-  const { paths } = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8"))
-  const documented = Object.values<object>(paths).flatMap((methods) =>
-    Object.values(methods).map(({ operationId }) => operationId)
+  expect(new Set(callNames.map((name) => calls[name].operation))).toEqual(
+    new Set(operations.map(({ id }) => id))
   )
-  expect(new Set(callNames.map((name) => calls[name].operation))).toEqual(new Set(documented))
 })
 
 describe("In a world that works", () => {
@@ -76,21 +73,4 @@ describe("A world with workers and faults", () => {
       await world.close()
     }
   })
-})
-
-it("has instances that share a PostgreSQL", async () => {
-  const { server, template } = inject("postgres")
-  const { drop, url } = await freshDatabase(server, template)
-  const world = await openWorld({ instances: 2, postgres: url })
-  try {
-    const { oracle, time } = world
-    const send = (request: Sent) => time.complete(world.send("192.0.2.1", request))
-    const { problems, request } = calls.refresh.prepare({ world, name: "1" })
-    const [one, other] = [await send(request), await send(request)]
-    expect(bodyOf(one).refresh_token).toBe(bodyOf(other).refresh_token)
-    expect([...(await problems(other)), ...oracle.problems()]).toEqual([])
-  } finally {
-    await world.close()
-    await drop()
-  }
 })

@@ -2,7 +2,6 @@
  * The whole service in memory: instances made by `makeBackend` over one database file, the simulated upstreams, one clock, one seed and one
  * set of faults. Requests come without sockets, unless a suite needs their bytes. What every play must keep, the oracle checks.
  */
-import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -19,14 +18,13 @@ import { serveNode } from "../../src/http/transport/NodeServer.ts"
 import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
 import type { DeliveryLimits } from "../../src/layers/delivery/DeliveryLimits.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
-import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
 import type { TableName } from "../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
-import { type SettingsOverrides, testSettings } from "./Settings.ts"
+import { type SettingsOverrides, testSettings, withSettings } from "./Settings.ts"
 import { machineTime, makeSimulatedTime, scheduler, type SimulatedTime } from "./Time.ts"
 import { seeded } from "./Arbitraries.ts"
 import { type Answer, connectionLost, type Sent } from "./Driver.ts"
@@ -42,7 +40,6 @@ import {
   origins,
   repository,
   trackerToken,
-  type UpstreamCall,
   type Upstreams
 } from "./Upstreams.ts"
 
@@ -54,8 +51,6 @@ export interface WorldOptions {
   /** Instances that run from the beginning; default 1. */
   readonly instances?: number
   readonly settings?: SettingsOverrides
-  /** The URL of a migrated database that all instances use; default: a SQLite file. */
-  readonly postgres?: string
   /** Tables that have a key; default: the daemon's. Without one there is no table service. */
   readonly tables?: ReadonlyArray<TableName>
   /** Workers that deliver, with other limits than those of production; default: none. */
@@ -143,47 +138,6 @@ const settingsOf = (
   })
 }
 
-/** Time waits for each access of the store, because Postgres answers in the machine's time. What waits for work is no access. */
-const held = (time: SimulatedTime, store: StoreService): StoreService => {
-  const hold = (access: unknown): unknown =>
-    Effect.isEffect(access)
-      ? Effect.suspend(() => {
-          let end: () => void = () => undefined
-          void time.hold(
-            new Promise<void>((resolve) => {
-              end = resolve
-            })
-          )
-          // The effects of the ports need nothing.
-          return Effect.ensuring(access as Effect.Effect<unknown>, Effect.sync(end))
-        })
-      : access
-  const holding = (noun: object): object =>
-    new Proxy(noun, {
-      get: (target, name, receiver) => {
-        const member: unknown = Reflect.get(target, name, receiver)
-        return typeof member === "function"
-          ? (...given: ReadonlyArray<unknown>) => hold(Reflect.apply(member, target, given))
-          : hold(member)
-      }
-    })
-  const { isFailing, wakeups, ...repositories } = store
-  const members = Object.entries(repositories).map(([name, member]) => [
-    name,
-    Effect.isEffect(member) ? hold(member) : holding(member)
-  ])
-  return { isFailing, wakeups, ...Object.fromEntries(members) }
-}
-
-const storeOf = (time: SimulatedTime, file: string, postgres: string | undefined) =>
-  postgres === undefined
-    ? Effect.flatMap(openDatabase(file), makeStore)
-    : openPostgres(Redacted.make(postgres)).pipe(
-        Effect.flatMap(makeStore),
-        Effect.withClock(Clock.make()),
-        Effect.map((store) => held(time, store))
-      )
-
 interface InstanceParts {
   readonly name: string
   readonly time: SimulatedTime
@@ -219,11 +173,11 @@ const startInstance = ({
     onKilled()
   }
   const caller: Caller = { name, isAlive: () => alive, kill }
-  const store = Layer.orDie(Layer.scoped(Store, storeOf(time, settings.databasePath, options.postgres)))
+  const opened = Effect.flatMap(openDatabase(settings.databasePath), makeStore)
   const backend = makeBackend({
     ...parts,
     transport: Layer.succeed(UpstreamTransport, { send: upstreams.sendFrom(caller) }),
-    store,
+    store: Layer.orDie(Layer.scoped(Store, opened)),
     delivery: options.delivery === undefined ? withoutDelivery : deliveryWith(options.delivery),
     server: serverWith(options.sockets === true)
   }).pipe(Layer.provide(Layer.succeed(Settings, settings)))
@@ -271,7 +225,7 @@ export const openWorld = async (options: WorldOptions = {}) => {
   const { instances: size = 1, latency, iamLimit, seed = 1 } = options
   const time = options.sockets === true ? machineTime : makeSimulatedTime(beginning)
   const random = seeded(seed)
-  const faults = makeFaults<UpstreamCall>()
+  const faults = makeFaults()
   const upstreams = makeUpstreams({
     time,
     faults,
@@ -285,7 +239,7 @@ export const openWorld = async (options: WorldOptions = {}) => {
   const logs: Array<string> = []
   const oracle = makeOracle({
     upstreams,
-    database: options.postgres === undefined ? database : undefined,
+    database,
     logs,
     callsPerMinute: settings.iam.callsPerMinute
   })
@@ -297,14 +251,7 @@ export const openWorld = async (options: WorldOptions = {}) => {
       name: `instance ${all.length + 1} of seed ${seed}`,
       time,
       upstreams,
-      settings: {
-        ...settings,
-        ...given,
-        iam: { ...settings.iam, ...given.iam },
-        ting: { ...settings.ting, ...given.ting },
-        telemetry: { ...settings.telemetry, ...given.telemetry },
-        retention: { ...settings.retention, ...given.retention }
-      },
+      settings: withSettings(settings, given),
       options,
       oracle,
       onKilled: () => {

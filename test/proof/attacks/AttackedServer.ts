@@ -35,26 +35,10 @@ export interface Holdings {
   readonly descriptors: number
 }
 
-export interface AttackedServer {
-  readonly pid: number
-  readonly port: number
-  /** Whether its log is for programs. */
-  readonly logsJson: boolean
-  readonly lines: () => ReadonlyArray<string>
-  readonly holdings: () => Promise<Holdings>
-  /** Undefined while it runs; afterwards how it ended. */
-  readonly ended: () => string | undefined
-  readonly stop: () => Promise<unknown>
-}
-
 /** Request limits as in production; the budget for IAM is large, because it is no subject of these attacks. */
 const defaults = { MUSIC_RATE_LIMIT: "on", MUSIC_IAM_CALLS_PER_MINUTE: "10000" }
 
-export const startAttackedServer = async (
-  file: string,
-  world: Simulators,
-  environment: Environment = {}
-): Promise<AttackedServer> => {
+export const startAttackedServer = async (file: string, world: Simulators, environment: Environment = {}) => {
   const folder = scratch()
   const place = { MUSIC_DATABASE_PATH: `${folder.path}/music.sqlite` }
   const running = startBundle(file, { ...environmentOf(world), ...defaults, ...place, ...environment }, [
@@ -69,9 +53,8 @@ export const startAttackedServer = async (
   return {
     pid: child.pid ?? 0,
     port: Number(new URL(await urlOf(running)).port),
-    logsJson: environment.MUSIC_LOG_FORMAT !== "pretty",
     lines: () => output().split("\n").slice(0, -1),
-    holdings: async () => {
+    holdings: async (): Promise<Holdings> => {
       if (child.connected) child.send({ asks: "holdings" })
       const [holdings]: ReadonlyArray<Holdings> = await Promise.race([
         once(child, "message"),
@@ -80,7 +63,10 @@ export const startAttackedServer = async (
       if (holdings === undefined) throw new Error(`The server ended: ${end}`)
       return holdings
     },
+    /** Undefined while it runs; afterwards how it ended. */
     ended: () => end,
     stop: () => kill(running)
   }
 }
+
+export type AttackedServer = Awaited<ReturnType<typeof startAttackedServer>>

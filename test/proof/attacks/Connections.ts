@@ -4,6 +4,7 @@ import { setTimeout as pause } from "node:timers/promises"
 import { defaultArrivingBodyLimits } from "../../../src/http/body/ArrivingBodies.ts"
 import { defaultConnectionLimits } from "../../../src/http/transport/Connections.ts"
 import { bodyLimits } from "../../../src/schema/BodyLimits.ts"
+import { RawConnection } from "../../world/RawHttp.ts"
 import type { Attack } from "./AttackedServer.ts"
 import { ask, type Line, open, type Target } from "./Wire.ts"
 
@@ -128,8 +129,7 @@ const slow: Attack = {
     clearInterval(dripping)
     const lateHeads = ends.filter(({ at }, index) => index % 3 === 0 && at > mostHeadBytes)
     const left = ends.filter(({ isCut }) => !isCut).length
-    const isRefused = ({ line }: { readonly line: Line }) =>
-      [408, 503].includes(line.read().answers[0]?.status ?? 0)
+    const isRefused = ({ line }: { readonly line: Line }) => [408, 503].includes(line.read()[0]?.status ?? 0)
     const unanswered = ends.filter((end) => !isRefused(end)).length
     closeAll(lines)
     if (lateHeads.length > 0)
@@ -198,14 +198,14 @@ const endless: Attack = {
     const send = async (head: string): Promise<ReadonlyArray<string>> => {
       const line = await open(server, { from: "127.0.0.24" })
       line.socket.write(head)
-      const isOver = () => line.isClosed() || line.read().answers.length > 0
+      const isOver = () => line.isClosed() || line.read().length > 0
       for (let sent = 0; sent < size && !isOver(); sent += part.length) {
         line.socket.write(head.includes("chunked") ? chunk : part)
         await pause(1)
       }
       const isEnded = await line.closed()
       line.socket.destroy()
-      const status = line.read().answers[0]?.status
+      const status = line.read()[0]?.status
       const [name] = head.split("\r\n")
       // The server reads on for 5 s after the refusal; a client that goes on sending may lose the answer.
       return [
@@ -217,6 +217,40 @@ const endless: Attack = {
     const paths = ["/webhook", "/api/v1/auth/login", "/api/v1/telemetry", "/api/v1/reports"]
     const heads = paths.flatMap((path) => framings.map((head) => head.replace("/webhook", path)))
     return (await Promise.all(heads.map(send))).flat()
+  }
+}
+
+/** Requests at once that every client may send on one connection, those of a flood, and the answers that a flood may get at most. */
+const [few, flooding, mostAnswered] = [20, 2_000, 500]
+
+/** Sends requests at once on each connection, without reading the answers between them: a few are all answered, a flood is ended. */
+const pipelined: Attack = {
+  name: "floods of requests on one connection",
+  play: async ({ count, server }) => {
+    const send = async (requests: number, from: string) => {
+      const connection = await RawConnection.open(server.port, from)
+      const pieces = [Buffer.from(probe.replace("/healthz", "/api/v1/version").repeat(requests))]
+      const methods = Array.from({ length: requests }, () => "GET")
+      const { answers, fault } = await connection.exchange({ pieces, methods })
+      const isEnded = !connection.isOpen
+      connection.close()
+      return { answered: answers.length, faults: fault === undefined ? [] : [fault], isEnded }
+    }
+    const connections = Array.from({ length: Math.min(20, count) }, (_, at) => `127.0.9.${1 + at}`)
+    const played = connections.map(async (from) => {
+      const modest = await send(few, from)
+      const flood = await send(flooding, from)
+      return [
+        ...modest.faults,
+        ...flood.faults,
+        ...(modest.answered === few ? [] : [`${modest.answered} answers to ${few} requests`]),
+        ...(flood.isEnded ? [] : [`a flood of ${flooding} requests does not end its connection`]),
+        ...(flood.answered > mostAnswered
+          ? [`${flood.answered} answers to ${flooding} requests, at most ${mostAnswered}`]
+          : [])
+      ]
+    })
+    return (await Promise.all(played)).flat().slice(0, 3)
   }
 }
 
@@ -239,5 +273,6 @@ export const connectionAttacks: ReadonlyArray<Attack> = [
   unread,
   bodies,
   crumbs,
-  endless
+  endless,
+  pipelined
 ]

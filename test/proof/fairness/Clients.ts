@@ -8,7 +8,8 @@ import {
   retryAfterOf,
   type Sent
 } from "../../world/Driver.ts"
-import { type Group, minute, second, start, type Tokens, type World } from "./World.ts"
+import type { Tokens } from "../../world/Calls.ts"
+import { type Group, minute, second, start, type World } from "./World.ts"
 
 /** Milliseconds before the end of an access token at which it is refreshed. */
 const refreshBefore = minute

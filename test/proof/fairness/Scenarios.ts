@@ -1,9 +1,10 @@
 /** Who calls whom, and what each kind of client must get. */
+import { tokensOf } from "../../world/Calls.ts"
 import { requests, type Sent } from "../../world/Driver.ts"
 import { faults } from "../../world/Faults.ts"
 import type { WorldOptions } from "../../world/World.ts"
 import { commandLine, daemon, makeClient, page, reporter } from "./Clients.ts"
-import { type Group, minute, type Row, second, start, tokensOf, type World } from "./World.ts"
+import { type Group, minute, type Row, second, start, type World } from "./World.ts"
 
 /** How large a scenario is played. */
 export interface Size {

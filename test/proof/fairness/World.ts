@@ -1,34 +1,14 @@
 /** A world that has all kinds of clients: what each of them wanted and got, and which of them caused each call to IAM. */
 import * as LogLevel from "effect/LogLevel"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
-import { addActor } from "../../world/Calls.ts"
-import {
-  type Answer,
-  bodyOf,
-  codeOf,
-  isSuccess,
-  requests,
-  retryAfterOf,
-  type Sent
-} from "../../world/Driver.ts"
+import { addActor, type Tokens, tokensOf } from "../../world/Calls.ts"
+import { type Answer, codeOf, isSuccess, requests, retryAfterOf, type Sent } from "../../world/Driver.ts"
 import { mostIamCalls } from "../../world/Oracle.ts"
 import type { UpstreamCall } from "../../world/Upstreams.ts"
 import * as Worlds from "../../world/World.ts"
 
 export const second = 1_000
 export const minute = 60_000
-
-export interface Tokens {
-  readonly access: string
-  readonly refresh: string
-}
-
-export const tokensOf = (answer: Answer): Tokens | undefined => {
-  const { access_token, refresh_token } = bodyOf(answer)
-  return typeof access_token === "string" && typeof refresh_token === "string"
-    ? { access: access_token, refresh: refresh_token }
-    : undefined
-}
 
 /** Runs beside everything else. */
 export const start = (run: () => Promise<unknown>): void => void run()

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest"
-import { fuzz } from "./Fuzzing.ts"
+import { play } from "./Play.ts"
 
 it("3,000 generated requests meet every law", async () => {
-  const { broken } = await fuzz({ seed: 1, count: 3_000, people: 40, log: () => undefined })
+  const { broken } = await play({ seed: 1, count: 3_000, log: () => undefined })
   expect(broken).toEqual([])
 })

@@ -3,7 +3,7 @@ import { securityHeadersOfEveryAnswer } from "../../world/Driver.ts"
 import { type Answer, bodyOf, codeOf, type Sent } from "../../world/Driver.ts"
 import { answerProblems } from "../../world/Oracle.ts"
 import { headersOf, type RawAnswer } from "../../world/RawHttp.ts"
-import { documents, methodsOf, type Operation, operationOf, pathOf } from "./Contract.ts"
+import { documents, methodsOf, type Operation, operationOf, pathOf } from "../../world/Contract.ts"
 import { canaryPart, type Draft, findCanaries, valuesIn } from "./Requests.ts"
 import { webOrigin } from "./World.ts"
 

@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto"
 import { readFileSync } from "node:fs"
-import { bodyOf, fieldsOf } from "../../world/Driver.ts"
+import { bodyOf, fieldsOf, isRecord } from "../../world/Driver.ts"
 import { rowsOf } from "../../world/Oracle.ts"
 import type { RawAnswer } from "../../world/RawHttp.ts"
 import { toAnswer } from "./Laws.ts"
@@ -13,13 +13,10 @@ import type { World } from "./World.ts"
 
 type Fields = Readonly<Record<string, unknown>>
 
-const isFields = (value: unknown): value is Fields =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
 /** The order of names has no meaning. */
 const sorted = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(sorted)
-  if (!isFields(value)) return value
+  if (!isRecord(value)) return value
   const members = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1))
   return members.map(([name, member]) => [name, sorted(member)])
 }
@@ -35,8 +32,8 @@ const reportDigest = ({ attachments, context, message, pr }: Fields) =>
 
 /** Of a delivery's body, in production's envelope or in that of a testing plane. */
 const deliveryDigest = ({ data, event_type, test }: Fields) => {
-  if (!isFields(test)) return digest(event_type, data)
-  return digest(isFields(test.metadata) ? test.metadata.event_type : undefined, test.data)
+  if (!isRecord(test)) return digest(event_type, data)
+  return digest(isRecord(test.metadata) ? test.metadata.event_type : undefined, test.data)
 }
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i

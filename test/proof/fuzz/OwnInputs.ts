@@ -1,6 +1,6 @@
 /** Inputs that need what only this suite has: the contract's bounds of bodies, signed deliveries, and a trusted proxy. */
 import { accepted, type Input, type Message, open, refused } from "../../world/Inputs.ts"
-import { operations } from "./Contract.ts"
+import { operations } from "../../world/Contract.ts"
 
 const boundOf = (id: string): number =>
   operations.find((operation) => operation.id === id)?.body?.maxBytes ?? 0
@@ -40,6 +40,17 @@ const changedDelivery: Input = {
   }
 }
 
+/** A request as the body of a call that reads none. The next answer on the connection is that to the next request. */
+export const unreadBody: Input = {
+  name: "a request as a body that is not read",
+  parts: ["text", "framing"],
+  outcome: accepted,
+  change: (message, { call }) =>
+    call === undefined || call.body !== undefined
+      ? undefined
+      : { ...message, body: Buffer.from("GET /api/v1/version HTTP/1.1\r\nHost: a\r\n\r\n") }
+}
+
 const forwarded = "X-Forwarded-For"
 
 /** Many requests share it, so limits answer, too. */
@@ -53,4 +64,4 @@ export const sharedAddress: Input = {
   })
 }
 
-export const ownInputs: ReadonlyArray<Input> = [...bodySizes, changedDelivery, sharedAddress]
+export const ownInputs: ReadonlyArray<Input> = [...bodySizes, changedDelivery, unreadBody, sharedAddress]

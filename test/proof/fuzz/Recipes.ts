@@ -9,8 +9,8 @@ import {
   type Input,
   lineInputs
 } from "../../world/Inputs.ts"
-import { bodySizes, ownInputs } from "./OwnInputs.ts"
-import { documents, type JsonSchema, type Operation, operations, resolve } from "./Contract.ts"
+import { bodySizes, ownInputs, unreadBody } from "./OwnInputs.ts"
+import { documents, type JsonSchema, type Operation, operations, resolve } from "../../world/Contract.ts"
 
 /** What stands for a value that is made when the request is sent: the request's own word, its person, its tokens. */
 export const marks = {
@@ -300,7 +300,9 @@ export const examples: ReadonlyArray<Recipe> = [
     ...bodyCases
       .filter(({ call }) => call === operation.id)
       .map((bodyCase) => plain(operation, { bodyCase })),
-    ...(operation.body === undefined ? [] : bodySizes.map((size) => plain(operation, { inputs: [size] })))
+    ...(operation.body === undefined ? [unreadBody] : bodySizes).map((size) =>
+      plain(operation, { inputs: [size] })
+    )
   ]),
   ...[...headInputs, ...bodyInputs, ...lineInputs, ...frameInputs].map((input) =>
     plain(callOf(fitting(input)), { inputs: [input] })

@@ -1,6 +1,7 @@
 /** A recipe becomes a request with live credentials, and the answer that docs/api.md promises for it. */
 import { signWebhook } from "../../../sandbox/upstreams/Iam.ts"
 import { organisation } from "../../world/Calls.ts"
+import { isRecord } from "../../world/Driver.ts"
 import {
   combine,
   type Facts,
@@ -13,7 +14,7 @@ import {
   valuesOf,
   writeMessage
 } from "../../world/Inputs.ts"
-import type { Operation } from "./Contract.ts"
+import type { Operation } from "../../world/Contract.ts"
 import { type Edit, marks, type Recipe } from "./Recipes.ts"
 import { type LiveSession, type PlaneName, webOrigin, type World } from "./World.ts"
 
@@ -57,10 +58,6 @@ export const valuesIn = ({ message }: Draft, name: string): ReadonlyArray<string
 export const planeOf = (draft: Draft): PlaneName =>
   valuesIn(draft, "x-testing-environment-key").length > 0 ? "testing" : "production"
 
-type Node = Readonly<Record<string, unknown>>
-const isNode = (value: unknown): value is Node =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
 /** The body with one node changed, in the order in which JSON is written. */
 const applyEdit = (body: unknown, { at, name, value }: Edit): unknown => {
   let nodes = 0
@@ -75,7 +72,7 @@ const applyEdit = (body: unknown, { at, name, value }: Edit): unknown => {
     JSON.stringify(body, (_, node) => {
       position += 1
       if (position !== chosen) return node
-      return name !== undefined && isNode(node) ? { ...node, [name]: value } : value
+      return name !== undefined && isRecord(node) ? { ...node, [name]: value } : value
     })
   )
 }
@@ -181,7 +178,7 @@ export const makeDraft = (recipe: Recipe, index: number, seed: number, world: Wo
   const signed = isDelivery ? delivery(recipe, index, world, makeCanary("body", index)) : undefined
   let text = value === undefined ? undefined : (signed?.text ?? fill(JSON.stringify(value)))
   const { bodyCase } = recipe
-  if (bodyCase !== undefined && isNode(value)) {
+  if (bodyCase !== undefined && isRecord(value)) {
     text = fill(JSON.stringify({ ...value, [bodyCase.member]: bodyCase.value(facts) }))
     // In a testing plane an SLT may be a test public id.
     outcomes.push(id === "auth.login" && plane === "testing" ? open("schema") : bodyCase.outcome)

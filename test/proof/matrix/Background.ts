@@ -8,12 +8,7 @@ import type { World } from "../../world/World.ts"
 import type { Failure } from "./Failures.ts"
 import { address, countCalls, injure, inWorld, type Observation, pass } from "./Observation.ts"
 
-export type WorkName =
-  | "report delivery"
-  | "search after a lost answer"
-  | "duplicates"
-  | "telemetry"
-  | "own telemetry"
+export type WorkName = "report delivery" | "search after a lost answer" | "duplicates" | "telemetry"
 
 /** Milliseconds for which the failure lasts; duplicates are searched after three searches, a second send and the delay. */
 const outage = { usual: 35_000, duplicates: 200_000 }
@@ -83,9 +78,12 @@ const events = [1, 2, 3].map((at) => ({
   type: "playback.started"
 }))
 
-const telemetryWork = ({ store, world }: Given, table: "musicclidaemon" | "musicbackend"): Work => {
+const table = "musicclidaemon"
+
+/** The backend's own events are shipped in the same way. */
+const telemetryWork = ({ store, world }: Given): Work => {
   const { instances, time, upstreams } = world
-  const request = table === "musicclidaemon" ? requests.telemetry(events) : { path: "/api/v1/version" }
+  const request = requests.telemetry(events)
   const counts = async () => (await run(store.spool.counts)).find((row) => row.table === table)
   return {
     prepare: async () => {
@@ -119,19 +117,11 @@ const works: Readonly<Record<WorkName, (given: Given) => Work>> = {
   "search after a lost answer": (given) => reportWork(given, "report", { lost: true }),
   // The list hides the first issue for longer than all searches, so the report is filed twice.
   duplicates: (given) => reportWork(given, "sweep", { lost: true, hidden: 60 }),
-  telemetry: (given) => telemetryWork(given, "musicclidaemon"),
-  "own telemetry": (given) => telemetryWork(given, "musicbackend")
+  telemetry: telemetryWork
 }
 
-const tablesOf = (work: WorkName) =>
-  work === "telemetry"
-    ? (["musicclidaemon"] as const)
-    : work === "own telemetry"
-      ? (["musicbackend"] as const)
-      : []
-
 export const observeWork = (work: WorkName, path: PathName, failure: Failure): Promise<Observation> =>
-  inWorld({ delivery, tables: tablesOf(work) }, async (world) => {
+  inWorld({ delivery, tables: work === "telemetry" ? [table] : [] }, async (world) => {
     const { faults, instances, time, upstreams } = world
     const store = await time.complete(instances[0]?.store() ?? Promise.reject(new Error("no instance")))
     const { prepare, problems, repair, state } = works[work]({ world, store })
@@ -146,7 +136,7 @@ export const observeWork = (work: WorkName, path: PathName, failure: Failure): P
     const before = await state()
     faults.heal()
     upstreams.tracker.setListLag(0)
-    const ofTables = tablesOf(work).length > 0
+    const ofTables = work === "telemetry"
     await pass(
       world,
       failure.group === "limit long" ? recovery.long : recovery[ofTables ? "tables" : "tracker"]

@@ -75,11 +75,7 @@ const allCells = [...pathCells, ...wholeCells, ...workCells]
 /** All cells, or a seeded part: what its strata need, then others up to `count`. */
 const choose = (seed: number, count: number | undefined): ReadonlyArray<Cell> => {
   if (count === undefined || count >= allCells.length) return allCells
-  const { next } = seeded(seed)
-  const shuffled = allCells
-    .map((cell) => ({ cell, rank: next() }))
-    .sort((one, other) => one.rank - other.rank)
-    .map(({ cell }) => cell)
+  const shuffled = seeded(seed).shuffled(allCells)
   const covered = new Set<string>()
   const needed = shuffled.filter(({ strata }) => {
     const isNew = strata.some((stratum) => !covered.has(stratum))

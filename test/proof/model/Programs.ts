@@ -7,7 +7,6 @@ import { makeMusicClient } from "../../../client/MusicClient.ts"
 import { SessionStoreError } from "../../../client/failures/StoreFailures.ts"
 import { processLock, type SessionStore, type StoredSession } from "../../../client/stores/SessionStore.ts"
 import { fetchTransport } from "../../../client/transport/FetchTransport.ts"
-import type { Me } from "../../../client/Types.ts"
 import { scheduler, type SimulatedTime } from "../../world/Time.ts"
 import { type Answer, connectionLost, type Sent } from "../../world/Driver.ts"
 
@@ -20,15 +19,6 @@ export type Outcome<A> =
       /** Of `logged_out`. */
       readonly reason?: string | undefined
     }
-
-/** The calls that the sequences make. */
-export interface Caller {
-  readonly login: (slt: string, key?: string) => Promise<Outcome<unknown>>
-  readonly logout: (forget: boolean) => Promise<Outcome<unknown>>
-  readonly me: () => Promise<Outcome<Me>>
-  readonly subscribe: () => Promise<Outcome<unknown>>
-  readonly ting: (key: string) => Promise<Outcome<unknown>>
-}
 
 export const tingType = "music.trigger.fired"
 
@@ -46,20 +36,15 @@ interface StoreUser {
   readonly kill: () => void
 }
 
-export interface Machine {
-  /** The stored session of each slot. */
-  readonly slots: ReadonlyMap<string, StoredSession>
-  readonly storeFor: (user: StoreUser) => SessionStore
-}
-
 /** What a dead program waits for. */
 const never = <A>() => new Promise<A>(() => undefined)
 
-export const makeMachine = (): Machine => {
+export const makeMachine = () => {
+  /** The stored session of each slot. */
   const slots = new Map<string, StoredSession>()
   const { acquire } = processLock()
 
-  const storeFor: Machine["storeFor"] = (user) => {
+  const storeFor = (user: StoreUser): SessionStore => {
     const whileAlive = async <A>(run: () => A | Promise<A>): Promise<A> =>
       user.end.aborted ? never<A>() : run()
     const save: SessionStore["save"] = (slot, session, replaced) =>
@@ -94,16 +79,7 @@ export const makeMachine = (): Machine => {
   }
   return { slots, storeFor }
 }
-
-export interface Program {
-  readonly caller: Caller
-  readonly kill: () => void
-  /** Rejects when the program dies. */
-  readonly killed: Promise<never>
-  /** `after`: the number of exchanges, or of saves, that pass before. */
-  readonly plan: (kind: ClientFault, after: number) => void
-  readonly clearFaults: () => void
-}
+export type Machine = ReturnType<typeof makeMachine>
 
 export class Killed extends Error {}
 
@@ -127,7 +103,7 @@ const makeCaller = (
   { testingKey, time }: ProgramOptions,
   store: SessionStore,
   fetch: typeof globalThis.fetch
-): Caller => {
+) => {
   const client = Effect.runSync(
     Effect.withClock(
       makeMusicClient(
@@ -147,14 +123,18 @@ const makeCaller = (
     ).then((result) =>
       Either.isRight(result) ? { ok: true, value: result.right } : outcomeOfFailure(result.left)
     )
+  /** The calls that the sequences make. */
   return {
-    login: (slt, key) => run(client.login(slt, key === undefined ? {} : { idempotencyKey: key })),
-    logout: (forget) => run(client.logout({ forget })),
+    login: (slt: string, key?: string) =>
+      run(client.login(slt, key === undefined ? {} : { idempotencyKey: key })),
+    logout: (forget: boolean) => run(client.logout({ forget })),
     me: () => run(client.me()),
     subscribe: () => run(client.subscribe()),
-    ting: (key) => run(client.ting({ type: tingType, key, data: { n: 1 } }))
+    ting: (key: string) => run(client.ting({ type: tingType, key, data: { n: 1 } }))
   }
 }
+
+export type Caller = ReturnType<typeof makeCaller>
 
 const fetchThrough =
   (exchange: ProgramOptions["reach"]): typeof globalThis.fetch =>
@@ -174,7 +154,7 @@ const fetchThrough =
     return new Response(status === 204 || status === 304 ? null : text, { status, headers })
   }
 
-export const startProgram = (options: ProgramOptions): Program => {
+export const startProgram = (options: ProgramOptions) => {
   const { machine, reach } = options
   const end = new AbortController()
   let faults: ReadonlyArray<{ readonly kind: ClientFault; left: number }> = []
@@ -209,8 +189,10 @@ export const startProgram = (options: ProgramOptions): Program => {
   return {
     caller: makeCaller(options, machine.storeFor(user), fetchThrough(exchange)),
     kill,
+    /** Rejects when the program dies. */
     killed,
-    plan: (kind, after) => {
+    /** `after`: the number of exchanges, or of saves, that pass before. */
+    plan: (kind: ClientFault, after: number) => {
       faults = [...faults, { kind, left: after }]
     },
     clearFaults: () => {
@@ -218,6 +200,8 @@ export const startProgram = (options: ProgramOptions): Program => {
     }
   }
 }
+
+export type Program = ReturnType<typeof startProgram>
 
 /** The session of one plane that a machine has stored. */
 export const storedIn = ({ slots }: Machine, isTesting: boolean): StoredSession | undefined =>

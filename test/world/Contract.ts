@@ -42,13 +42,19 @@ interface Document {
 
 // A file of this repository; test/http/OpenApi.test.ts checks that it is a valid OpenAPI document.
 const document = JSON.parse(
-  readFileSync(new URL("../../../docs/openapi.json", import.meta.url), "utf8")
+  readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")
 ) as Document
 const lastOf = (ref = ""): string => ref.slice(ref.lastIndexOf("/") + 1)
 
+/** Compiles schemas of the document, each changed before. */
+export const compileWith = (ajv: Ajv2020, change: (value: unknown) => unknown = (value) => value) => {
+  ajv.addSchema({ $id: "contract", components: change(document.components) })
+  return (schema: JsonSchema): ValidateFunction =>
+    ajv.compile(JSON.parse(JSON.stringify(change(schema)).replaceAll('"$ref":"#/', '"$ref":"contract#/')))
+}
+
 // Lengths count code points, as JSON Schema and docs/api.md say.
-const ajv = new Ajv2020({ strict: false, validateSchema: false, validateFormats: false })
-ajv.addSchema({ $id: "contract", components: document.components })
+const compile = compileWith(new Ajv2020({ strict: false, validateSchema: false, validateFormats: false }))
 
 /** The schema behind a reference. */
 export const resolve = (schema: JsonSchema): JsonSchema =>
@@ -69,19 +75,22 @@ export interface Operation {
         readonly validate: ValidateFunction
       }
     | undefined
-  /** By status: names of headers in lower case, and codes of errors. */
+  /** By status: names of headers in lower case, the schema of the body, and codes of errors. */
   readonly responses: ReadonlyMap<
     number,
-    { readonly headers: ReadonlySet<string>; readonly codes: ReadonlyArray<string> }
+    {
+      readonly headers: ReadonlySet<string>
+      readonly schema: JsonSchema | undefined
+      readonly codes: ReadonlyArray<string>
+    }
   >
 }
 
 const bodyOf = ({ requestBody }: DocumentedOperation): Operation["body"] => {
   const schema = requestBody?.content["application/json"]?.schema
   if (requestBody === undefined || schema === undefined) return undefined
-  const text = JSON.stringify(schema).replaceAll('"$ref":"#/', '"$ref":"contract#/')
-  const validate = ajv.compile(JSON.parse(text))
-  return { maxBytes: requestBody["x-max-bytes"], required: requestBody.required, schema, validate }
+  const { required, "x-max-bytes": maxBytes } = requestBody
+  return { maxBytes, required, schema, validate: compile(schema) }
 }
 
 /** The codes that the envelopes of a schema name. */
@@ -106,13 +115,11 @@ export const operations: ReadonlyArray<Operation> = Object.entries(document.path
         bearer: given.security.length === 0 ? "none" : isFree ? "optional" : "required",
         body: bodyOf(given),
         responses: new Map(
-          Object.entries(given.responses).map(([status, { content, headers }]) => [
-            Number(status),
-            {
-              headers: new Set(Object.keys(headers).map((name) => name.toLowerCase())),
-              codes: codesOf(content?.["application/json"]?.schema ?? {})
-            }
-          ])
+          Object.entries(given.responses).map(([status, { content, headers }]) => {
+            const schema = content?.["application/json"]?.schema
+            const names = new Set(Object.keys(headers).map((name) => name.toLowerCase()))
+            return [Number(status), { headers: names, schema, codes: codesOf(schema ?? {}) }]
+          })
         )
       }
     })
