@@ -21,7 +21,7 @@ import type * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
-import { postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
+import { postgres, rawClient, rawQuery, unreleasedSchema, withStore } from "../layers/store/Stores.ts"
 import { freePort, root } from "../world/Fleet.ts"
 import { until } from "../world/Waiting.ts"
 import { build, program, run, tcpServer, wholeEnvironment } from "./Harness.ts"
@@ -176,10 +176,15 @@ const misconfigurations = [
   fails("database", /newer schema .*\(999, known \d+\)$/, (_, environment) =>
     changeDatabase(environment, "INSERT INTO migrations (migration_id, name) VALUES (999, 'later')")
   ),
-  warns(
-    "database",
-    /older schema .*\(4, needed/,
-    onDatabase("DELETE FROM migrations WHERE migration_id > 4")
+  fails("database", /before the first release/, (_, environment) =>
+    Effect.asVoid(rawQuery(pathOf(environment), unreleasedSchema(7)))
+  ),
+  fails("database", /before the first release/, () =>
+    Effect.gen(function* () {
+      const place = yield* postgres.emptyPath
+      yield* postgres.rawQuery(place, unreleasedSchema(7))
+      return { MUSIC_DATABASE_URL: place }
+    })
   ),
   fails("integrity", /^damaged: reports$/, damagedTable),
   fails("database", /is locked by another process/, lockedDatabase),

@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { copyFileSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, describe, expect } from "vitest"
@@ -9,7 +9,7 @@ import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
 import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
 import { sampleEvent, sampleReport } from "../layers/store/Samples.ts"
-import { openStore, rawQuery, withStore } from "../layers/store/Stores.ts"
+import { openStore, postgres, rawQuery, unreleasedSchema, withStore } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
 const scratch = mkdtempSync(join(tmpdir(), "music-cli-"))
@@ -304,21 +304,41 @@ describe("music-backend with a database", () => {
     expect(err).not.toContain("secret")
   })
 
-  it.live("migrates an older version only on request, and names both versions", function* () {
-    const migrate = (place: string) =>
-      Effect.map(run(["migrate", "--json"], { MUSIC_DATABASE_PATH: place }), ({ json }) => json)
+  it.scopedLive("makes the schema only on request, and names it", function* () {
+    const migrate = (there: Readonly<Record<string, string>>) =>
+      Effect.map(run(["migrate", "--json"], there), ({ json }) => json)
     const made = freshPlace()
-    const { to, ...rest } = (yield* migrate(made)) as { readonly to: number }
+    const { to, ...rest } = (yield* migrate({ MUSIC_DATABASE_PATH: made })) as { readonly to: number }
     expect(rest).toEqual({ database: `SQLite database ${made}`, from: 0, migrated: true })
-    expect(yield* migrate(made)).toMatchObject({ from: to, to, migrated: false })
+    expect(yield* migrate({ MUSIC_DATABASE_PATH: made })).toMatchObject({ from: to, to, migrated: false })
 
-    const old = freshPlace()
-    const first = new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url)
-    yield* rawQuery(old, readFileSync(first, "utf8"))
-    const refused = yield* run(["reports", "list"], { MUSIC_DATABASE_PATH: old })
+    const empty = { MUSIC_DATABASE_URL: yield* postgres.emptyPath }
+    const refused = yield* run(["reports", "list"], empty)
     expect(refused.exit).toBe(69)
-    expect(refused.err).toMatch(/older schema .*\(1, needed \d+\)\. Run music-backend migrate, or/)
-    expect(yield* migrate(old)).toMatchObject({ from: 1, to, migrated: true })
+    expect(refused.err).toMatch(/older schema .*\(0, needed \d+\)\. Run music-backend migrate, or/)
+    expect(yield* migrate(empty)).toMatchObject({ from: 0, to, migrated: true })
+  })
+
+  it.scopedLive("refuses a database from before the first release, and says what to do", function* () {
+    const place = freshPlace()
+    yield* rawQuery(place, `PRAGMA application_id = 1836413794;\n${unreleasedSchema(9)}`)
+    const url = yield* postgres.emptyPath
+    yield* postgres.rawQuery(url, unreleasedSchema(9))
+    const everywhere = [["migrate"], ["reports", "list"], ["restore", "--finish"]]
+    for (const [there, commands] of [
+      [{ MUSIC_DATABASE_PATH: place }, [...everywhere, ["backup", `${place}.copy`]]],
+      [{ MUSIC_DATABASE_URL: url }, everywhere]
+    ] as const)
+      for (const command of commands)
+        expect([command, yield* run(command, there)]).toEqual([
+          command,
+          expect.objectContaining({
+            exit: 69,
+            out: "",
+            err: expect.stringMatching(/before the first release.*\. Move it away or name a new database/)
+          })
+        ])
+    expect(existsSync(`${place}.copy`)).toBe(false)
   })
 
   it.live("backs up, verifies and restores, and replaces nothing without --overwrite", function* () {

@@ -1,18 +1,10 @@
-import { readFileSync, realpathSync, symlinkSync } from "node:fs"
+import { realpathSync, symlinkSync } from "node:fs"
 import { join } from "node:path"
 import { expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { sampleReport } from "../layers/store/Samples.ts"
-import {
-  folder,
-  freshPath,
-  openStore,
-  postgres,
-  rawQuery,
-  sqlite,
-  withStore
-} from "../layers/store/Stores.ts"
+import { folder, freshPath, openStore, postgres, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
 const withReport = Effect.gen(function* () {
@@ -40,16 +32,6 @@ it.scopedLive("restore --finish doubts what another tool restored", function* ()
   const { exit, json } = yield* run([...finish, "--json"], environment)
   expect([exit, json]).toEqual([0, { database: `SQLite database ${place}`, doubted: 1 }])
   expect(yield* states(place)).toEqual([{ state: "unknown", attempts: 1 }])
-})
-
-it.scopedLive("restore --finish accepts an older database, and does not migrate it", function* () {
-  const place = yield* sqlite.emptyPath
-  const first = new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url)
-  yield* rawQuery(place, readFileSync(first, "utf8"))
-  expect((yield* run(finish, { MUSIC_DATABASE_PATH: place })).exit).toBe(0)
-  const latest = yield* rawQuery(place, "SELECT MAX(migration_id) AS latest FROM migrations")
-  expect(latest).toEqual([{ latest: 1 }])
-  expect(yield* states(place)).toContainEqual({ state: "unknown", attempts: expect.any(Number) })
 })
 
 it.scopedLive(

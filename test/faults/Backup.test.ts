@@ -129,6 +129,7 @@ describe("A backup", () => {
 describe("A restore", () => {
   const changed = (change: (copy: string) => void) => (copy: string) => Effect.sync(() => change(copy))
   const newer = "INSERT INTO migrations (migration_id, name) VALUES (9999, 'later')"
+  const unreleased = "UPDATE migrations SET name = 'initial'"
   const files: ReadonlyArray<readonly [string, (copy: string) => Effect.Effect<unknown>, says: RegExp]> = [
     ["missing", changed((copy) => copyFileSync(copy, `${copy}.other`)), /no backup/],
     ["a text", changed((copy) => writeFileSync(copy, "a text\n".repeat(900))), /corrupt, or not a database/],
@@ -140,7 +141,8 @@ describe("A restore", () => {
       (copy) => rawQuery(`${copy}.other`, "CREATE TABLE migrations (migration_id INTEGER)"),
       /not a database of this program/
     ],
-    ["of a later version", (copy) => rawQuery(copy, newer), /newer schema/]
+    ["of a later version", (copy) => rawQuery(copy, newer), /newer schema/],
+    ["from before the first release", (copy) => rawQuery(copy, unreleased), /before the first release/]
   ]
   it.scopedLive.each(files)(
     "of an unusable file is refused, and the database stays: %s",

@@ -205,8 +205,7 @@ const finishRestored = (asJson: boolean) =>
       yield* Effect.promise(() => import("../DatabaseModule.ts"))
     const named = Option.map(settings.databaseUrl, withOwnName)
     const place = { ...settings, databaseUrl: Option.map(named, ({ url }) => url) }
-    // An older schema is accepted: a rollback may have restored it.
-    const open = databaseFromSettings(place, { migrate: false, older: true })
+    const open = databaseFromSettings(place, { migrate: false })
     const toFailure = (error: StoreUnavailable) => {
       const { database, problem } = error
       return problem.kind === "older_schema" && problem.found === 0

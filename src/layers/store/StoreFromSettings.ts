@@ -11,7 +11,7 @@ import { makeStore } from "./repositories/Repositories.ts"
 
 /**
  * Postgres when `MUSIC_DATABASE_URL` is set, else the file at `MUSIC_DATABASE_PATH`. Without `migrate` nothing is created, and an
- * older schema is refused, or with `older` accepted as it is.
+ * older schema is refused.
  */
 export const databaseFromSettings = (
   {
@@ -20,7 +20,7 @@ export const databaseFromSettings = (
     databaseUrl
   }: Pick<SettingsValues, "databasePath" | "databaseUrl"> &
     Partial<Pick<SettingsValues, "databaseConnections">>,
-  options: { readonly migrate: boolean; readonly older?: boolean; readonly checkSessions?: boolean }
+  options: { readonly migrate: boolean; readonly checkSessions?: boolean }
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Option.match(databaseUrl, {
     // Each is imported only when needed: a driver is slow to load, and SQLite's is a native addon.

@@ -39,6 +39,7 @@ export type StoreProblem =
         | "row_malformed"
         | "schema_incomplete"
         | "shared_sessions"
+        | "unreleased_schema"
         | "writes_failing"
     }
   | { readonly kind: "newer_schema" | "older_schema"; readonly found: number; readonly known: number }
@@ -102,6 +103,8 @@ interface Wording {
 const writableFix = "let this user write it and its folder, or set MUSIC_DATABASE_PATH to another file"
 const corruptFix = "restore a backup with music-backend restore, or set MUSIC_DATABASE_PATH to the right file"
 const pathFix = "set MUSIC_DATABASE_PATH to a file in a folder that this user may write"
+const unreleasedFix =
+  "move it away or name a new database; only the version that made it can export its reports (music-backend reports export)"
 const addonFix = "run npm rebuild better-sqlite3 with this version of Node, or npm ci"
 const serverFix = "start the database server, or correct host and port in MUSIC_DATABASE_URL"
 const tlsFix = "set sslmode in MUSIC_DATABASE_URL to the mode that the server needs"
@@ -202,6 +205,12 @@ const wording = (problem: StoreProblem): Wording => {
         phrase: `has an older schema than this version of the program needs (${problem.found}, needed ${problem.known})`,
         advice: "run music-backend migrate, or start the backend once",
         fix: "run music-backend migrate, or start the server once"
+      }
+    case "unreleased_schema":
+      return {
+        phrase: "was made by a version before the first release, and this version does not read it",
+        advice: unreleasedFix,
+        fix: unreleasedFix
       }
     case "migration_failed": {
       const { fix, phrase } = driverWording(problem.reason)

@@ -177,6 +177,30 @@ export const postgres: Kind = kind({
     })
 })
 
+const unreleasedMigrations = [
+  "initial",
+  "durable_delivery",
+  "discarded_deliveries",
+  "bounded_reports",
+  "login_refusals",
+  "ordered_reading",
+  "operators_records",
+  "session_digests",
+  "room_holders"
+]
+
+/** Statements that make what is left of a database from before the first release: its first migrations, and one of its tables. */
+export const unreleasedSchema = (migrations: number): string =>
+  [
+    `CREATE TABLE migrations (
+      migration_id INTEGER NOT NULL PRIMARY KEY, created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, name TEXT NOT NULL
+    )`,
+    "CREATE TABLE known_planes (environment_id TEXT NOT NULL PRIMARY KEY, webhook_key_digest TEXT NOT NULL, remembered_at BIGINT NOT NULL)",
+    ...unreleasedMigrations
+      .slice(0, migrations)
+      .map((name, index) => `INSERT INTO migrations (migration_id, name) VALUES (${index + 1}, '${name}')`)
+  ].join(";\n")
+
 /** Opens a database of either kind without migrations, like a command that only reads. */
 export const openUnmigrated = (place: string) =>
   databaseFromSettings(

@@ -9,9 +9,10 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { migrationsTable } from "../migrations/Migrations.ts"
+import { StoreUnavailable } from "../../../services/Store.ts"
+import { recordedSchema } from "../migrations/Migrations.ts"
 import { all, first, runByClient } from "../Query.ts"
-import { OptionalWhole, Whole } from "../repositories/Rows.ts"
+import { Whole } from "../repositories/Rows.ts"
 import { applicationId } from "../sqlite/ApplicationId.ts"
 import { loadAddon } from "../sqlite/SqliteAddon.ts"
 import { nameOf } from "../sqlite/SqliteFiles.ts"
@@ -142,7 +143,6 @@ export interface DatabaseFacts {
 
 const Marked = Schema.Struct({ application_id: Whole })
 const Problem = Schema.Struct({ integrity_check: Schema.String })
-const Newest = Schema.Struct({ latest: OptionalWhole })
 const Table = Schema.Struct({ name: Schema.String })
 const Count = Schema.Struct({ count: Whole })
 
@@ -166,11 +166,12 @@ export const checkDatabase = (
     const problems = yield* runByClient(all(Problem)(sql`PRAGMA integrity_check(1)`))
     if (problems.some(({ integrity_check }) => integrity_check !== "ok"))
       return yield* refuse("is corrupt: its integrity check fails")
-    const newest = yield* runByClient(
-      first(Newest)(sql`SELECT MAX(migration_id) AS latest FROM ${sql(migrationsTable)}`)
-    )
-    const migration = Option.flatMap(newest, ({ latest }) => latest)
-    if (Option.isNone(migration)) return yield* refuse("has no schema")
+    const { latest: migration, unreleased } = yield* runByClient(recordedSchema(sql))
+    if (migration === 0) return yield* refuse("has no schema")
+    if (unreleased) {
+      const error = new StoreUnavailable({ database: subject, problem: { kind: "unreleased_schema" } })
+      return yield* new BackupFailed({ reason: error.summary, fix: error.fix })
+    }
 
     const tables = yield* runByClient(
       all(Table)(sql`
@@ -182,7 +183,7 @@ export const checkDatabase = (
         (row) => [name, Option.match(row, { onNone: () => 0, onSome: ({ count }) => count })] as const
       )
     )
-    return { file, bytes, migration: migration.value, rows: Object.fromEntries(rows) }
+    return { file, bytes, migration, rows: Object.fromEntries(rows) }
   }).pipe(
     Effect.catchTags({
       SqlError: (error) => failedIn(subject, "Backup.verify", fix)(error),

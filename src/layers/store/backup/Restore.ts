@@ -26,7 +26,7 @@ import { refusePostgresRestore } from "./PostgresTools.ts"
 import { runByClient } from "../Query.ts"
 import { createFolder, keepOwner } from "../sqlite/PrivateFile.ts"
 import { nameOf } from "../sqlite/SqliteFiles.ts"
-import { hasSessionDigests, markUnfiledUnknown, removeSessionDigests } from "./RestoreReconciliation.ts"
+import { markUnfiledUnknown, removeSessionDigests } from "./RestoreReconciliation.ts"
 
 /** Reads a backup from end to end; fails unless this version can restore it. Changes nothing. */
 export const verifyBackup = (file: string): Effect.Effect<DatabaseFacts, BackupFailed> =>
@@ -59,7 +59,7 @@ const reconcile = (partial: string): Effect.Effect<number, BackupFailed> => {
   return openFile(partial, { readonly: false, fix }).pipe(
     Effect.flatMap((sql) =>
       Effect.gen(function* () {
-        if (yield* runByClient(hasSessionDigests(sql))) yield* runByClient(removeSessionDigests(sql))
+        yield* runByClient(removeSessionDigests(sql))
         return yield* runByClient(markUnfiledUnknown(sql))
       }).pipe(Effect.mapError(failedIn(nameOf(partial), "Backup.restore", fix)))
     ),

@@ -11,13 +11,13 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { StoreUnavailable } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { any, count, first, type Query, run } from "../Query.ts"
+import { count, first, type Query, run } from "../Query.ts"
 import { Whole } from "../repositories/Rows.ts"
 
 /**
  * Marks each unfiled report as sent once more, at its creation, by a sender that was lost: all searches are made, and a second
  * request brings the sweep. A failed delivery stays failed, and a state of a later version stays too; a retry makes the same
- * searches. Uses only columns that the first version's schema has. Returns how many were marked.
+ * searches. Uses only columns that the first schema has. Returns how many were marked.
  */
 export const markUnfiledUnknown = (sql: SqlClient): Query<number> => {
   const created = sql`
@@ -31,15 +31,6 @@ export const markUnfiledUnknown = (sql: SqlClient): Query<number> => {
       WHERE kind = 'report' AND state <> 'delivered'
       RETURNING id`)
 }
-
-/** Whether the restored schema has digests of sessions; that of an earlier version has none. */
-export const hasSessionDigests = (sql: SqlClient): Query<boolean> =>
-  any(
-    sql.onDialectOrElse({
-      pg: () => sql`SELECT 1 WHERE to_regclass('session_digests') IS NOT NULL`,
-      orElse: () => sql`SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'session_digests'`
-    })
-  )
 
 export const removeSessionDigests = (sql: SqlClient): Query<void> => run(sql`DELETE FROM session_digests`)
 
@@ -70,6 +61,6 @@ export const countSessions = (
 /** The same in a database that another tool restored, before a server starts on it. */
 export const finishRestore = ({ sql, write }: Database): Effect.Effect<number, StoreUnavailable> =>
   write("Restore.finish", function* () {
-    if (yield* hasSessionDigests(sql)) yield* removeSessionDigests(sql)
+    yield* removeSessionDigests(sql)
     return yield* markUnfiledUnknown(sql)
   })

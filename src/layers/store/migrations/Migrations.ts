@@ -8,37 +8,19 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { StoreUnavailable } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import initial from "./0001_initial.ts"
-import durableDelivery from "./0002_durable_delivery.ts"
-import discardedDeliveries from "./0003_discarded_deliveries.ts"
-import boundedReports from "./0004_bounded_reports.ts"
-import loginRefusals from "./0005_login_refusals.ts"
-import orderedReading from "./0006_ordered_reading.ts"
-import operatorsRecords from "./0007_operators_records.ts"
-import sessionDigests from "./0008_session_digests.ts"
-import roomHolders from "./0009_room_holders.ts"
-import { any, first } from "../Query.ts"
-import { OptionalWhole } from "../repositories/Rows.ts"
+import baseline from "./0001_baseline.ts"
+import { any, first, type Query } from "../Query.ts"
+import { OptionalText, OptionalWhole } from "../repositories/Rows.ts"
 import { migrationFailed } from "../StoreErrors.ts"
 
-const migrations = {
-  "0001_initial": initial,
-  "0002_durable_delivery": durableDelivery,
-  "0003_discarded_deliveries": discardedDeliveries,
-  "0004_bounded_reports": boundedReports,
-  "0005_login_refusals": loginRefusals,
-  "0006_ordered_reading": orderedReading,
-  "0007_operators_records": operatorsRecords,
-  "0008_session_digests": sessionDigests,
-  "0009_room_holders": roomHolders
-}
+/** A baseline that is changed before the first release gets another name here: databases of any other name are refused. */
+const baselineName = "baseline"
+
+const migrations = { [`0001_${baselineName}`]: baseline }
 
 export const migrationsTable = "migrations"
 
-/** Their numbers, in order. */
-export const migrationNumbers = Object.keys(migrations).map((name) => Number.parseInt(name, 10))
-
-export const latestMigration = Math.max(...migrationNumbers)
+export const latestMigration = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
 
 const runMissing = Migrator.make({})({ loader: Migrator.fromRecord(migrations), table: migrationsTable })
 
@@ -66,14 +48,24 @@ export const migrate = (sql: SqlClient, name: string): Effect.Effect<void, SqlEr
       Effect.asVoid
     )
 
-/** Number of the last applied migration; 0 without one. */
-const latestApplied = ({ sql, read }: Database, operation: string) =>
-  read(
-    operation,
-    first(Schema.Struct({ latest: OptionalWhole }))(
-      sql`SELECT MAX(migration_id) AS latest FROM ${sql(migrationsTable)}`
+const History = Schema.Struct({ latest: OptionalWhole, origin: OptionalText })
+
+/** Which migrations a database records: the number of the last one, or 0, and whether the history began before the first release. */
+export const recordedSchema = (
+  sql: SqlClient
+): Query<{ readonly latest: number; readonly unreleased: boolean }> =>
+  first(History)(sql`
+    SELECT MAX(migration_id) AS latest, (SELECT name FROM ${sql(migrationsTable)} WHERE migration_id = 1) AS origin
+    FROM ${sql(migrationsTable)}`).map((history) => ({
+    latest: Option.getOrElse(
+      Option.flatMap(history, ({ latest }) => latest),
+      () => 0
+    ),
+    unreleased: Option.exists(
+      Option.flatMap(history, ({ origin }) => origin),
+      (name) => name !== baselineName
     )
-  ).pipe(Effect.map(Option.flatMap(({ latest }) => latest)), Effect.map(Option.getOrElse(() => 0)))
+  }))
 
 const hasHistory = ({ sql, read }: Database) =>
   read(
@@ -89,11 +81,24 @@ const hasHistory = ({ sql, read }: Database) =>
 const otherSchema = ({ name }: Database, kind: "newer_schema" | "older_schema", found: number) =>
   new StoreUnavailable({ database: name, problem: { kind, found, known: latestMigration } })
 
+/**
+ * Number of the last applied migration; 0 without one. Fails where this version's reads and writes may mean something else: on a newer
+ * schema, and on one from before the first release.
+ */
+const latestApplied = (database: Database): Effect.Effect<number, StoreUnavailable> =>
+  Effect.gen(function* () {
+    const { latest, unreleased } = yield* database.read("Store.open", recordedSchema(database.sql))
+    if (unreleased)
+      return yield* new StoreUnavailable({ database: database.name, problem: { kind: "unreleased_schema" } })
+    if (latest > latestMigration) return yield* otherSchema(database, "newer_schema", latest)
+    return latest
+  })
+
 /** Fails when a migration of this version is missing. */
-export const checkSchema = (database: Database): Effect.Effect<void, StoreUnavailable> =>
-  Effect.flatMap(latestApplied(database, "Store.check"), (applied) =>
-    applied < latestMigration
-      ? Effect.fail(new StoreUnavailable({ database: database.name, problem: { kind: "schema_incomplete" } }))
+export const checkSchema = ({ name, read, sql }: Database): Effect.Effect<void, StoreUnavailable> =>
+  Effect.flatMap(read("Store.check", recordedSchema(sql)), ({ latest }) =>
+    latest < latestMigration
+      ? Effect.fail(new StoreUnavailable({ database: name, problem: { kind: "schema_incomplete" } }))
       : Effect.void
   )
 
@@ -107,32 +112,18 @@ export interface OpenedDatabase extends Database {
   readonly schema: OpenedSchema
 }
 
-/** Fails when the database is empty or newer than this version; accepts an older one as it is. */
-export const checkReadable = (database: Database): Effect.Effect<OpenedSchema, StoreUnavailable> =>
-  Effect.gen(function* () {
-    const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
-    if (found === 0) return yield* otherSchema(database, "older_schema", found)
-    if (found > latestMigration) return yield* otherSchema(database, "newer_schema", found)
-    return { found, migrationMillis: Option.none() }
-  })
-
-/**
- * Brings an opened database to this version's schema by `migration`; fails without one where something is missing. A newer
- * schema is refused: this version's writes may mean something else there.
- */
+/** Brings an opened database to this version's schema by `migration`; fails without one where something is missing. */
 export const prepareSchema = (
   database: Database,
   migration: Option.Option<Effect.Effect<unknown, StoreUnavailable>>
 ): Effect.Effect<OpenedSchema, StoreUnavailable> =>
   Effect.gen(function* () {
-    const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
-    if (found > latestMigration) return yield* otherSchema(database, "newer_schema", found)
+    const found = (yield* hasHistory(database)) ? yield* latestApplied(database) : 0
     if (found === latestMigration) return { found, migrationMillis: Option.none() }
     if (Option.isNone(migration)) return yield* otherSchema(database, "older_schema", found)
     const [duration] = yield* Effect.timed(migration.value)
     // A newer version may have migrated in between.
-    const reached = yield* latestApplied(database, "Store.open")
-    if (reached > latestMigration) return yield* otherSchema(database, "newer_schema", reached)
+    yield* latestApplied(database)
     yield* checkSchema(database)
     return { found, migrationMillis: Option.some(Duration.toMillis(duration)) }
   })

@@ -15,7 +15,7 @@ import type { StoreProblem } from "../../../services/store/StoreUnavailable.ts"
 import { type Database, makeAccess, makeDatabase } from "../Database.ts"
 import { first } from "../Query.ts"
 import { openFailed } from "../StoreErrors.ts"
-import { checkReadable, migrate, type OpenedDatabase, prepareSchema } from "../migrations/Migrations.ts"
+import { migrate, type OpenedDatabase, prepareSchema } from "../migrations/Migrations.ts"
 import { type Connections, makeConnections } from "./PgConnections.ts"
 import { migrateInTransaction, pgDialect } from "./PgDialect.ts"
 import { type NotifyOptions, pgNotify } from "./PgNotify.ts"
@@ -29,8 +29,6 @@ export interface PgOptions {
   readonly lockWait?: number
   /** Migrates an older schema, or refuses it; default true. */
   readonly migrate?: boolean
-  /** Accepts an older schema as it is, for statements that every version's schema allows. */
-  readonly older?: boolean
   /** Refuses a pooler that moves sessions; default true. It takes many round trips. */
   readonly checkSessions?: boolean
   /** Milliseconds; for tests. */
@@ -151,7 +149,6 @@ export const openPostgres = (
     connections: most = 10,
     lockWait = 5_000,
     migrate: migrates = true,
-    older = false,
     checkSessions: checksSessions = true,
     notify = {},
     ...options
@@ -227,8 +224,6 @@ export const openPostgres = (
       )
     }).pipe(Effect.scoped)
 
-    const schema = yield* older
-      ? checkReadable(database)
-      : prepareSchema(database, migrates ? Option.some(migration) : Option.none())
+    const schema = yield* prepareSchema(database, migrates ? Option.some(migration) : Option.none())
     return { ...database, schema }
   })

@@ -21,8 +21,7 @@ const toOutcome = ({
   subscriptionId,
   transient
 }: typeof Row.Type): LoginOutcome =>
-  // An earlier version that runs beside this one overwrites a refusal with a registration and leaves the column `refusal` as it was.
-  Option.isSome(refusal) && !subscribed && Option.isNone(error)
+  Option.isSome(refusal)
     ? LoginOutcome.Refusal({ reason: refusal.value })
     : LoginOutcome.Registration({
         ting: {

@@ -82,7 +82,7 @@ const repeatedBy = (rows: ReadonlyArray<Row>, reporter: string, contentDigest: s
   )
 }
 
-/** Bytes that a report counts besides its content, for its row, keys and delivery. Triggers keep the sums (migrations 0004 and 0009). */
+/** Bytes that a report counts besides its content, for its row, keys and delivery. Triggers keep the sums (migrations/0001_sums.ts). */
 const bytesBeside = 1_000
 const bytesOf = (content: string): number => Buffer.byteLength(content) + bytesBeside
 

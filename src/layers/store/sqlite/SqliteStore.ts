@@ -8,13 +8,7 @@ import { type Database, makeAccess, makeDatabase } from "../Database.ts"
 import { first, run } from "../Query.ts"
 import { openFailed } from "../StoreErrors.ts"
 import { applicationId, writeMark } from "./ApplicationId.ts"
-import {
-  checkReadable,
-  migrate,
-  migrationsTable,
-  type OpenedDatabase,
-  prepareSchema
-} from "../migrations/Migrations.ts"
+import { migrate, migrationsTable, type OpenedDatabase, prepareSchema } from "../migrations/Migrations.ts"
 import { Whole } from "../repositories/Rows.ts"
 import { loadAddon } from "./SqliteAddon.ts"
 import { openConnection } from "./SqliteConnection.ts"
@@ -26,8 +20,6 @@ interface SqliteOptions {
   readonly lockWait?: number
   /** Creates the file and migrates an older schema, or refuses both; default true. */
   readonly migrate?: boolean
-  /** Accepts an older schema as it is, for statements that every version's schema allows. */
-  readonly older?: boolean
 }
 
 const defaultLockWait = 5_000
@@ -68,7 +60,7 @@ const refuseForeign = ({ name, read, sql }: Database) =>
 /** Opens or creates a database of this version's schema. */
 export const openDatabase = (
   path: string,
-  { lockWait = defaultLockWait, migrate: migrating = true, older = false }: SqliteOptions = {}
+  { lockWait = defaultLockWait, migrate: migrating = true }: SqliteOptions = {}
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const name = nameOf(path)
@@ -102,9 +94,7 @@ export const openDatabase = (
     const migration = makeAccess({ name, lockWait })("Store.migrate", () =>
       migrateInTransaction(connection, migrate(sql, name))
     )
-    const schema = yield* older
-      ? checkReadable(database)
-      : prepareSchema(database, migrating ? Option.some(migration) : Option.none())
+    const schema = yield* prepareSchema(database, migrating ? Option.some(migration) : Option.none())
     // Only a write shows that the file is writable.
     if (migrating) yield* database.write("Store.open", () => run(sql.unsafe(writeMark)))
     return { ...database, schema }
