@@ -1,6 +1,7 @@
 /** The work without a caller: reports are filed, duplicates closed, telemetry shipped. A cell fails the calls to one path for 35 s. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type { TableName } from "../../../src/schema/Telemetry.ts"
 import { type StoreService, tablesDestination, trackerDestination } from "../../../src/services/Store.ts"
 import { bodyOf, requests } from "../../world/Driver.ts"
 import { type PathName, paths } from "../../world/Faults.ts"
@@ -8,12 +9,7 @@ import type { World } from "../../world/World.ts"
 import type { Failure } from "./Failures.ts"
 import { address, countCalls, injure, inWorld, type Observation, pass } from "./Observation.ts"
 
-export type WorkName =
-  | "report delivery"
-  | "search after a lost answer"
-  | "duplicates"
-  | "telemetry"
-  | "own telemetry"
+export type WorkName = "report delivery" | "search after a lost answer" | "duplicates" | "telemetry"
 
 /** Milliseconds for which the failure lasts; duplicates are searched after three searches, a second send and the delay. */
 const outage = { usual: 35_000, duplicates: 200_000 }
@@ -83,14 +79,14 @@ const events = [1, 2, 3].map((at) => ({
   type: "playback.started"
 }))
 
-const telemetryWork = ({ store, world }: Given, table: "musicclidaemon" | "musicbackend"): Work => {
+const telemetryWork = ({ store, world }: Given): Work => {
   const { instances, time, upstreams } = world
-  const request = table === "musicclidaemon" ? requests.telemetry(events) : { path: "/api/v1/version" }
+  const table: TableName = "musicclidaemon"
   const counts = async () => (await run(store.spool.counts)).find((row) => row.table === table)
   return {
     prepare: async () => {
       const [instance] = instances
-      if (instance !== undefined) await time.complete(instance.send(address, request))
+      if (instance !== undefined) await time.complete(instance.send(address, requests.telemetry(events)))
     },
     state: async () => {
       const row = await counts()
@@ -119,16 +115,11 @@ const works: Readonly<Record<WorkName, (given: Given) => Work>> = {
   "search after a lost answer": (given) => reportWork(given, "report", { lost: true }),
   // The list hides the first issue for longer than all searches, so the report is filed twice.
   duplicates: (given) => reportWork(given, "sweep", { lost: true, hidden: 60 }),
-  telemetry: (given) => telemetryWork(given, "musicclidaemon"),
-  "own telemetry": (given) => telemetryWork(given, "musicbackend")
+  telemetry: telemetryWork
 }
 
-const tablesOf = (work: WorkName) =>
-  work === "telemetry"
-    ? (["musicclidaemon"] as const)
-    : work === "own telemetry"
-      ? (["musicbackend"] as const)
-      : []
+const tablesOf = (work: WorkName): ReadonlyArray<TableName> =>
+  work === "telemetry" ? ["musicclidaemon"] : []
 
 export const observeWork = (work: WorkName, path: PathName, failure: Failure): Promise<Observation> =>
   inWorld({ delivery, tables: tablesOf(work) }, async (world) => {
