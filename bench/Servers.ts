@@ -74,23 +74,19 @@ const memoryOf = (pid: number) => {
 type Environment = Readonly<Record<string, string>>
 
 /**
- * The same environment for every server, apart from what one bench changes. No limit of this service or of its budget for IAM may refuse a measured request; the
- * backend's own telemetry is off, because the peer has none.
+ * The same environment for every server, apart from what one bench changes. No limit of this service or of its budget for IAM may refuse a measured request.
  */
-const environmentOf = (world: SimulatedUpstreams, port: number, folder: string, change: Environment) => {
-  const { MUSIC_BACKEND_TABLE_KEY: _, ...upstreams } = upstreamEnvironment(world)
-  return {
-    PATH: process.env.PATH,
-    NODE_ENV: "production",
-    ...upstreams,
-    MUSIC_BIND: `127.0.0.1:${port}`,
-    MUSIC_DATABASE_PATH: join(folder, "music.sqlite"),
-    MUSIC_RATE_LIMIT: "off",
-    MUSIC_IAM_CALLS_PER_MINUTE: "10000",
-    MUSIC_LOG_FORMAT: "json",
-    ...change
-  }
-}
+const environmentOf = (world: SimulatedUpstreams, port: number, folder: string, change: Environment) => ({
+  PATH: process.env.PATH,
+  NODE_ENV: "production",
+  ...upstreamEnvironment(world),
+  MUSIC_BIND: `127.0.0.1:${port}`,
+  MUSIC_DATABASE_PATH: join(folder, "music.sqlite"),
+  MUSIC_RATE_LIMIT: "off",
+  MUSIC_IAM_CALLS_PER_MINUTE: "10000",
+  MUSIC_LOG_FORMAT: "json",
+  ...change
+})
 
 const isReady = (url: string): Promise<boolean> =>
   fetch(`${url}/readyz`).then(

@@ -238,7 +238,7 @@ const statementsOf = async (dialect: DialectName, { address }: Place) => {
     const owner = crypto.randomUUID()
     return store.spool
       .lease({
-        tables: new Set(["musicclidaemon", "musicbackend"]),
+        tables: new Set(["musicclidaemon"]),
         count: 100,
         bytes: 1024 * 1024,
         now,

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { readSettings } from "../src/layers/settings/Settings.ts"
 import { tableKeyNames } from "../src/layers/settings/SettingsTable.ts"
-import { backendTable, clientTables, type TableName } from "../src/schema/Telemetry.ts"
+import { clientTables, type TableName } from "../src/schema/Telemetry.ts"
 import type { SettingsValues } from "../src/services/Settings.ts"
 import { type IamSimulator, production, type SeededIam, seedIam, startIam } from "./upstreams/Iam.ts"
 import type { Now } from "./upstreams/Simulator.ts"
@@ -13,7 +13,6 @@ import { startTracker, type TrackerSimulator } from "./upstreams/Tracker.ts"
 
 /** The types that are registered in every plane. */
 export const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
-const allTables: ReadonlyArray<TableName> = [...clientTables, backendTable]
 const repository = { owner: "harbor", repository: "music" }
 /** `owner/name` of the repository that reports are filed in. */
 export const repositoryName = `${repository.owner}/${repository.repository}`
@@ -50,7 +49,7 @@ export const startUpstreams = (now: Now): Effect.Effect<SimulatedUpstreams, neve
       for (const type of tingTypes) ting.registerType(plane, "music", type)
     }
     const tables = yield* started(() => startTables({ now }))
-    const tableKeys = new Map<TableName, string>(allTables.map((name) => [name, tables.createTable(name)]))
+    const tableKeys = new Map<TableName, string>(clientTables.map((name) => [name, tables.createTable(name)]))
     const tracker = yield* started(() =>
       startTracker({
         now,

@@ -21,7 +21,6 @@ import { Readiness } from "./services/Readiness.ts"
 import { Drain } from "./services/Drain.ts"
 import { Idempotency } from "./services/Idempotency.ts"
 import { Notifications } from "./services/Notifications.ts"
-import { BackendTelemetry } from "./services/BackendTelemetry.ts"
 import { Planes } from "./services/Planes.ts"
 import { TingOnBehalf } from "./services/TingOnBehalf.ts"
 import { ReportQuota } from "./services/ReportQuota.ts"
@@ -66,14 +65,7 @@ const makeUseCases = <E, R>(delivery: Layer.Layer<DeliveryHealth, E, R>) =>
   ).pipe(
     Layer.provideMerge(Sessions.Default),
     Layer.provideMerge(TingOnBehalf.Default),
-    Layer.provideMerge(
-      Layer.mergeAll(
-        Idempotency.Default,
-        BackendTelemetry.Default,
-        UpstreamPlaces.Default,
-        ReportQuota.Default
-      )
-    ),
+    Layer.provideMerge(Layer.mergeAll(Idempotency.Default, UpstreamPlaces.Default, ReportQuota.Default)),
     Layer.provideMerge(Layer.mergeAll(Retry.Default, BestEffort.Default)),
     Layer.provide(Deadlines.Default),
     Layer.provideMerge(stopOnDrain(delivery))

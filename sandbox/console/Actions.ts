@@ -81,10 +81,9 @@ export const makeActions = (
     const refreshToken = textOf(body, "refresh_token")
     if (accessToken !== undefined && refreshToken !== undefined)
       sessions.keepTokens(plane, { accessToken, refreshToken })
-    // The service's own records name the request, and an issue names its report.
-    const made = [answer.headers.get("x-request-id"), textOf(body, "id")]
-    for (const content of made)
-      if (content !== null && content !== undefined) journal.recordMade(entry, content)
+    // An issue names its report.
+    const id = textOf(body, "id")
+    if (id !== undefined) journal.recordMade(entry, id)
   }
 
   const send = (entry: Entry, outgoing: Outgoing): Effect.Effect<void> =>
@@ -99,8 +98,7 @@ export const makeActions = (
         path,
         startedAt: entry.startedAt,
         fault: null,
-        isLater: false,
-        isOwn: false
+        isLater: false
       }
       entry.first = { ...arrow, endedAt: null, status: null }
       for (const content of makes) journal.recordMade(entry, content)

@@ -49,7 +49,7 @@ const keptCalls = 200
 export class Journal {
   private readonly entries = new Map<number, Entry>()
   private readonly traces = new Map<string, Trace>()
-  /** Which action made a content: a record, a report, a request of the service. */
+  /** Which action made a content: a record or a report. */
   private readonly makers = new Map<string, Entry>()
   private readonly onChange: (id: number) => void
   private lastId = 0

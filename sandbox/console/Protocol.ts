@@ -114,8 +114,6 @@ export interface Call {
   readonly fault: FaultKind | null
   /** Sent after the answer to the console, by background delivery. */
   readonly isLater: boolean
-  /** Ships only what the service records about itself. */
-  readonly isOwn: boolean
 }
 
 export interface ActionRecord {

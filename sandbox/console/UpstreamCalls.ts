@@ -1,5 +1,4 @@
 /** Watches the simulators: which requests belong to which trace, what they carry, and which fault they met. */
-import { backendTable } from "../../src/schema/Telemetry.ts"
 import { isRecord, parseJson } from "../upstreams/Json.ts"
 import { headerOf, type Seen, type Simulator } from "../upstreams/Simulator.ts"
 import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
@@ -15,20 +14,16 @@ const traceOf = (request: Seen): string | undefined =>
 const senderOf = (request: Seen): Participant =>
   headerOf(request, "user-agent")?.startsWith("ting/") === true ? "ting" : "backend"
 
-const recordsOf = (request: Seen): ReadonlyArray<unknown> => {
+/** Ids of the records of a batch. */
+const recordsOf = (request: Seen): ReadonlyArray<string> => {
   const batch = parseJson(request.body)
-  return isRecord(batch) && Array.isArray(batch.records) ? batch.records : []
-}
-
-/** Ids of the records of a batch, and of the requests that the service's own records tell of. */
-const contentsOfBatch = (request: Seen): ReadonlyArray<string> =>
-  recordsOf(request).flatMap((item) => {
-    const { metadata, record } = isRecord(item) ? item : {}
+  const records = isRecord(batch) && Array.isArray(batch.records) ? batch.records : []
+  return records.flatMap((item) => {
+    const { metadata } = isRecord(item) ? item : {}
     const id = isRecord(metadata) ? metadata.record_id : undefined
-    const context = isRecord(record) ? record.context : undefined
-    const requestId = isRecord(context) ? context.request_id : undefined
-    return [id, requestId].filter((content) => typeof content === "string")
+    return typeof id === "string" ? [id] : []
   })
+}
 
 /** Ids of the reports that an issue or comment is made for: the service's own last line, not what a person wrote above it. */
 const reportsOf = (request: Seen): ReadonlyArray<string> => {
@@ -38,21 +33,9 @@ const reportsOf = (request: Seen): ReadonlyArray<string> => {
   return report === undefined ? [] : [report]
 }
 
-/** Whether it ships only what the service records about itself. */
-const isOwn = (request: Seen): boolean => {
-  const records = recordsOf(request)
-  return (
-    records.length > 0 &&
-    records.every(
-      (item) =>
-        isRecord(item) && typeof item.key === "string" && item.key.startsWith(`table-${backendTable}-`)
-    )
-  )
-}
-
 /** What a request carries of an action of the console. */
 const contentsOf = (upstream: Upstream, request: Seen): ReadonlyArray<string> => {
-  if (upstream === "tables") return contentsOfBatch(request)
+  if (upstream === "tables") return recordsOf(request)
   return upstream === "tracker" ? reportsOf(request) : []
 }
 
@@ -85,8 +68,7 @@ export const watchUpstreams = (
           method: request.method,
           path: request.path,
           startedAt: request.at,
-          fault: request.faultRule === undefined ? null : faults.kindOf(request.faultRule),
-          isOwn: upstream === "tables" && isOwn(request)
+          fault: request.faultRule === undefined ? null : faults.kindOf(request.faultRule)
         })
       )
     }

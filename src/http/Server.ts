@@ -1,7 +1,6 @@
 /** The wiring of the HTTP server: the way of a request, its bounds, the transport. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import type { BackendTelemetry } from "../services/BackendTelemetry.ts"
 import type { Descriptors } from "../services/Descriptors.ts"
 import type { Drain } from "../services/Drain.ts"
 import type { Notifications } from "../services/Notifications.ts"
@@ -63,7 +62,6 @@ export const httpServerWith = (
   | Webhooks
   | Descriptors
   | Readiness
-  | BackendTelemetry
 > =>
   Layer.scoped(
     Listening,

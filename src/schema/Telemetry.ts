@@ -3,10 +3,8 @@ import { strict } from "./Strict.ts"
 
 /** The tables a client may name. */
 export const clientTables = ["musicclidaemon", "musicfrontendanalytics", "musicfrontendevents"] as const
-export type ClientTable = (typeof clientTables)[number]
-export const daemonTable: ClientTable = "musicclidaemon"
-export const backendTable = "musicbackend"
-export type TableName = ClientTable | typeof backendTable
+export type TableName = (typeof clientTables)[number]
+export const daemonTable: TableName = "musicclidaemon"
 
 const TelemetryEvent = Schema.Record({ key: Schema.String, value: Schema.Unknown })
 

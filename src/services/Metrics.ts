@@ -163,16 +163,6 @@ export const trackerTokenExpires = gauge(
   []
 )
 
-const dropReasons = ["buffer", "spool", "database"] as const
-/** The store that had no room for an event of the backend itself. */
-export type DropReason = (typeof dropReasons)[number]
-
-export const ownEventsDropped = counter(
-  "music_own_events_dropped_total",
-  `The backend's own telemetry that was dropped, by the full store: ${dropReasons.join(", ")}.`,
-  ["reason"]
-)
-
 export const storeWritesFailed = counter(
   "music_store_writes_failed_total",
   "Writes to the database that failed; the caller got an error.",
@@ -203,7 +193,6 @@ export const logLinesLost = counter(
  */
 export const createAlertedSeries = (): void => {
   for (const code of Object.keys(failureTable)) recordNow(failures({ code }), 0)
-  for (const reason of dropReasons) recordNow(ownEventsDropped({ reason }), 0)
   recordNow(storeWritesFailed({}), 0)
   recordNow(logLinesLost, 0)
 }

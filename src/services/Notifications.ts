@@ -6,7 +6,6 @@ import type { Caller } from "./RequestCredentials.ts"
 import { digestOf, sha256 } from "./Digest.ts"
 import { Idempotency } from "./Idempotency.ts"
 import { countReplay } from "./Metrics.ts"
-import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { BestEffort } from "./BestEffort.ts"
 import { TingOnBehalf } from "./TingOnBehalf.ts"
@@ -26,7 +25,6 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
     const { writeBestEffort } = yield* BestEffort
-    const events = yield* BackendTelemetry
 
     const subscribe = tracedFn(
       "Notifications.subscribe",
@@ -88,60 +86,59 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
             })
           )
 
-    const sendTing = Effect.fnUntraced(function* (
-      plane: Plane,
-      caller: Caller,
-      request: TingRequest
-    ): Effect.fn.Return<SentTing, Failure> {
-      yield* checkKey(caller, request)
-      yield* checkType(request)
-      const { organisation } = caller.membership
-      const prepared = ting.prepareTing({
-        organisation,
-        recipient: caller.actor.public_id,
-        type: request.type,
-        key: request.key,
-        data: request.data,
-        metadata: request.metadata
-      })
-      if (prepared.body.length > tingBodyLimit) {
-        return yield* new PayloadTooLarge({
-          hint: `Shorten data or metadata: the ting with all its fields may have ${tingBodyLimit} bytes.`
-        })
-      }
-      yield* requireScope(caller, scopes.send)
-      const token = digestOf(caller.credential.token)
-      let joined = true
-      const sent: AcceptedTing = yield* Effect.suspend(() => {
-        joined = false
-        return callWithProof(plane, caller, prepared, ting.send)
-      }).pipe(
-        Effect.tap(({ replayed }) => {
-          countReplay("ting", replayed)
-          return replayed ? Effect.void : recordRegistration(plane, caller, true)
-        }),
-        Effect.tapErrorTag("RecipientNotRegistered", () => recordRegistration(plane, caller, false)),
-        executeOnce({
-          operation: "ting",
-          plane,
+    const send = tracedFn(
+      "Notifications.send",
+      Effect.fnUntraced(function* (
+        plane: Plane,
+        caller: Caller,
+        request: TingRequest
+      ): Effect.fn.Return<SentTing, Failure> {
+        yield* checkKey(caller, request)
+        yield* checkType(request)
+        const { organisation } = caller.membership
+        const prepared = ting.prepareTing({
           organisation,
-          content: `${token}:${sha256(prepared.body)}`
-        }),
-        // Covers the proof too, although IAM issues it: a separate IAM place could be refused between two attempts.
-        within("ting", token)
-      )
-      return {
-        id: sent.id,
-        created_at: sent.createdAt,
-        key: sent.key,
-        silent: sent.silent,
-        // A request that joined an identical one in flight repeats it.
-        replayed: sent.replayed || joined
-      }
-    })
-
-    const send = tracedFn("Notifications.send", (plane: Plane, caller: Caller, request: TingRequest) =>
-      events.recordOutcome("ting", plane)(sendTing(plane, caller, request))
+          recipient: caller.actor.public_id,
+          type: request.type,
+          key: request.key,
+          data: request.data,
+          metadata: request.metadata
+        })
+        if (prepared.body.length > tingBodyLimit) {
+          return yield* new PayloadTooLarge({
+            hint: `Shorten data or metadata: the ting with all its fields may have ${tingBodyLimit} bytes.`
+          })
+        }
+        yield* requireScope(caller, scopes.send)
+        const token = digestOf(caller.credential.token)
+        let joined = true
+        const sent: AcceptedTing = yield* Effect.suspend(() => {
+          joined = false
+          return callWithProof(plane, caller, prepared, ting.send)
+        }).pipe(
+          Effect.tap(({ replayed }) => {
+            countReplay("ting", replayed)
+            return replayed ? Effect.void : recordRegistration(plane, caller, true)
+          }),
+          Effect.tapErrorTag("RecipientNotRegistered", () => recordRegistration(plane, caller, false)),
+          executeOnce({
+            operation: "ting",
+            plane,
+            organisation,
+            content: `${token}:${sha256(prepared.body)}`
+          }),
+          // Covers the proof too, although IAM issues it: a separate IAM place could be refused between two attempts.
+          within("ting", token)
+        )
+        return {
+          id: sent.id,
+          created_at: sent.createdAt,
+          key: sent.key,
+          silent: sent.silent,
+          // A request that joined an identical one in flight repeats it.
+          replayed: sent.replayed || joined
+        }
+      })
     )
 
     return { subscribe, send } as const

@@ -8,7 +8,7 @@ export interface RequestInfo {
   readonly source: Source
   /** The client's address, a /64 of IPv6, by which quotas count. Never sent anywhere, stored only as a keyed digest of its network, and logged only with `MUSIC_LOG_CLIENT_ADDRESS`. */
   readonly clientNetwork: string
-  /** False when the caller opted out (`X-Music-Telemetry`, `Sec-GPC`, `DNT`): nothing is recorded, and the opt-out is passed to IAM. */
+  /** False when the caller opted out (`X-Music-Telemetry`, `Sec-GPC`, `DNT`): none of its events is stored, and the opt-out is passed to IAM. */
   readonly recording: boolean
   /** Monotonic milliseconds (`MonotonicTime`) after which no upstream attempt begins. */
   readonly deadlineAt: number

@@ -11,7 +11,6 @@ import {
 import { type Actor, actorTypeOf, scopes } from "../schema/Identity.ts"
 import { accessTokenPattern, refreshTokenPattern } from "../schema/Patterns.ts"
 import type { LoginSession, Me, Session } from "../schema/Session.ts"
-import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { digestOf } from "./Digest.ts"
 import { Iam, type Introspection, type Membership, type TokenGrant, type UpstreamKey } from "./Iam.ts"
 import { Idempotency, upstreamKey } from "./Idempotency.ts"
@@ -92,7 +91,6 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
     const { retryTransient } = yield* Retry
-    const events = yield* BackendTelemetry
 
     /** Every call here is a read or runs under an upstream key. */
     const retryIam = retryTransient({ dependency: "iam", repeatable: true })
@@ -213,8 +211,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         })
         return yield* logIn.pipe(
           executeOnce({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
-          within("iam", digestOf(slt)),
-          events.recordOutcome("login", plane)
+          within("iam", digestOf(slt))
         )
       })
     )

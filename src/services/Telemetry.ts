@@ -3,7 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { type Failure, InvalidInput, SpoolFull } from "../schema/Failure.ts"
 import { uuidPattern } from "../schema/Patterns.ts"
-import { type ClientTable, clientTables, type TelemetryRequest } from "../schema/Telemetry.ts"
+import { clientTables, type TableName, type TelemetryRequest } from "../schema/Telemetry.ts"
 import type { Plane } from "./Plane.ts"
 import { redactJson } from "./Redaction.ts"
 import { RequestContext } from "./RequestContext.ts"
@@ -43,7 +43,7 @@ export const eventTime = (event: Event, receivedAt: number): number => {
 const readUuid = ({ id }: Event): string | undefined =>
   typeof id === "string" && uuidPattern.test(id) ? id.toLowerCase() : undefined
 
-const toEntry = (table: ClientTable, event: Event, receivedAt: number): SpoolEntry => {
+const toEntry = (table: TableName, event: Event, receivedAt: number): SpoolEntry => {
   const uuid = readUuid(event)
   const recordId = uuid ?? randomUUID()
   // Another id stays as it is: the table service reserves no name in a record and keeps the record id beside it (table-service.md 2).
@@ -66,7 +66,7 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
     const store = yield* Store
     const tables = yield* Tables
 
-    const tableOf = ({ table }: TelemetryRequest): Effect.Effect<ClientTable, InvalidInput> => {
+    const tableOf = ({ table }: TelemetryRequest): Effect.Effect<TableName, InvalidInput> => {
       const known = clientTables.find((name) => name === table)
       return known !== undefined && tables.open.has(known)
         ? Effect.succeed(known)

@@ -8,7 +8,6 @@ import { PublicId } from "../schema/Identity.ts"
 import type { WebhookReceipt } from "../schema/Webhook.ts"
 import { Iam, type IamService, type WebhookEvent } from "./Iam.ts"
 import { countReplay } from "./Metrics.ts"
-import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
 import { readNamedActors } from "./NamedActors.ts"
 import { type PlaneId, productionId } from "./Plane.ts"
@@ -54,7 +53,6 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
     const store = yield* Store
-    const events = yield* BackendTelemetry
     const { iam: iamSettings, rateLimit } = yield* Settings
     const forgeries = makeQuota(forgeryPolicy)
 
@@ -70,9 +68,6 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
         return environmentId
       })
 
-    const recordRefusal = ({ code }: Failure): Effect.Effect<void> =>
-      events.record({ kind: "webhook", fields: { outcome: "error", error_code: code } })
-
     /** Counts a delivery whose signature failed. Only such a delivery can be refused by the quota. */
     const countForgery = Effect.gen(function* () {
       const { clientNetwork } = yield* RequestContext
@@ -81,7 +76,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
       if (retryAfterSeconds > 0) return yield* new RateLimited({ retryAfterSeconds, quota })
     })
 
-    /** The event of a delivery from IAM. Any other delivery stays unread and unrecorded: it may claim a testing plane. */
+    /** The event of a delivery from IAM. Any other delivery stays unread: it may claim a testing plane. */
     const verify = (delivery: Delivery): Effect.Effect<WebhookEvent, Failure> =>
       iam.verifyWebhook(delivery).pipe(
         Effect.tapError(({ signed }) => (signed || !rateLimit ? Effect.void : countForgery)),
@@ -116,17 +111,8 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
               actorDigest(iamSettings.applicationSecret, plane, publicId)
             )
           )
-          .pipe(
-            logAndMapStoreFailure,
-            Effect.tapError((failure) => (plane === productionId ? recordRefusal(failure) : Effect.void))
-          )
+          .pipe(logAndMapStoreFailure)
         countReplay("webhook", !fresh)
-        if (plane === productionId) {
-          yield* events.record({
-            kind: "webhook",
-            fields: { outcome: fresh ? "ok" : "duplicate", event_type: event.eventType }
-          })
-        }
         return { received: true }
       })
     )

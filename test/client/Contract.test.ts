@@ -20,7 +20,7 @@ import type * as Health from "../../src/schema/Health.ts"
 import { version as release } from "../../src/schema/Release.ts"
 import type { Report, ReportRequest } from "../../src/schema/Report.ts"
 import type { Me, TingOutcome } from "../../src/schema/Session.ts"
-import type { ClientTable } from "../../src/schema/Telemetry.ts"
+import type { TableName } from "../../src/schema/Telemetry.ts"
 import type { Subscription, Ting, TingRequest } from "../../src/schema/Ting.ts"
 
 /** The contract's endpoint of each call. */
@@ -77,7 +77,7 @@ it("The plain types hold the values of the service's schemas", () => {
   expectTypeOf<Descriptors.Version>().toExtend<Plain.Version>()
   expectTypeOf<Health.Health>().toExtend<Plain.Health>()
   expectTypeOf<Health.Readiness>().toExtend<Plain.Readiness>()
-  expectTypeOf<Plain.ClientTable>().toEqualTypeOf<ClientTable>()
+  expectTypeOf<Plain.ClientTable>().toEqualTypeOf<TableName>()
   expectTypeOf<Details>().toExtend<Plain.ErrorDetails>()
   expectTypeOf<keyof Plain.TingRequest>().toEqualTypeOf<keyof TingRequest>()
   expectTypeOf<keyof Plain.ReportRequest>().toEqualTypeOf<keyof ReportRequest>()

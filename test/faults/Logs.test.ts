@@ -55,7 +55,7 @@ describe.concurrent("The log of a server", () => {
           pid: child.pid,
           database: `SQLite database ${environment.MUSIC_DATABASE_PATH}`,
           trusted_proxies: ["127.0.0.1"],
-          tables: ["musicbackend", "musicclidaemon"],
+          tables: ["musicclidaemon"],
           tracker: "harbor/music"
         },
         { message: "Database opened", schema_found: 0 },

@@ -44,7 +44,7 @@ const hangInDelivery = (target: Target) =>
 
 describe.concurrent("A server that receives SIGTERM", () => {
   it.scopedLive(
-    "exits with 0 in time when every upstream and some clients hang, releases its leases and stores its own telemetry; the next server delivers",
+    "exits with 0 in time when every upstream and some clients hang, and releases its leases; the next server delivers",
     function* () {
       const served = yield* serving(patient)
       const { base, path, port, server, world } = served
@@ -53,7 +53,6 @@ describe.concurrent("A server that receives SIGTERM", () => {
       assert.strictEqual((yield* telemetry(served)).status, 204)
       yield* hangInDelivery(served)
       yield* eventually("a batch", () => world.tables.seen.some(({ method }) => method === "POST"))
-      const last = (yield* call(`${base}/api/v1/version`)).headers.get("x-request-id") ?? "none"
       for (const upstream of [world.iam, world.ting]) upstream.fail({ fault: { kind: "hang" }, times: 100 })
       const login = yield* loginInFlight(served)
       const me = yield* Effect.fork(Effect.either(call(`${base}/api/v1/auth/me`, { headers: signed })))
@@ -70,10 +69,9 @@ describe.concurrent("A server that receives SIGTERM", () => {
       yield* Fiber.join(me)
       const left = [
         "SELECT COUNT(*) FROM spool WHERE lease_owner IS NOT NULL",
-        "SELECT COUNT(*) FROM deliveries WHERE state = 'leased' OR lease_owner IS NOT NULL",
-        `SELECT COUNT(*) - 1 FROM spool WHERE table_name = 'musicbackend' AND json LIKE '%${last}%'`
+        "SELECT COUNT(*) FROM deliveries WHERE state = 'leased' OR lease_owner IS NOT NULL"
       ]
-      deepStrictEqual(yield* Effect.forEach(left, (statement) => scalar(path, statement)), [0, 0, 0])
+      deepStrictEqual(yield* Effect.forEach(left, (statement) => scalar(path, statement)), [0, 0])
       // It may have been filed, so the next worker searches first.
       deepStrictEqual(yield* rawQuery(path, "SELECT state FROM deliveries"), [{ state: "unknown" }])
       assert.isTrue(yield* spoolLawHolds(path))

@@ -27,7 +27,6 @@ sharing(sharedInMemory())("Headers about the caller", (it) => {
       const { recording } = server.reached.at(-1)?.info ?? {}
       expect([headers, recording]).toEqual([headers, allowing.includes(headers)])
     }
-    expect((yield* server.recorded).length).toBe(allowing.length)
   })
 
   it.effect("X-Request-Id is kept when it is well-formed and no credential", function* () {

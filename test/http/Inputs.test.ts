@@ -205,7 +205,6 @@ sharing(sharedOnSocket({ settings }))("An input", (it) => {
         const body = { ...JSON.parse(String(message.body)), [member]: value(facts) }
         yield* check(name, title, outcome, { ...message, body: Buffer.from(JSON.stringify(body)) })
       }
-      expect(JSON.stringify(yield* server.recorded)).not.toContain("wordcan")
     },
     60_000
   )
@@ -390,7 +389,5 @@ sharing(sharedInMemory())("The selector of a testing plane", (it) => {
       if (name === "iam") expect(answer.text).toContain(environmentId)
       else if (inPlane) expect([name, plane]).toMatchObject([name, { _tag: "Testing", environmentId }])
     }
-    const recorded = (yield* server.recorded).map(({ context }) => context.route ?? "webhook")
-    expect(new Set(recorded)).toEqual(new Set(["/api/v1/version", "webhook", "/webhook"]))
   })
 })

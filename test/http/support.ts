@@ -19,8 +19,7 @@ import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.t
 import { bodyLimits } from "../../src/schema/BodyLimits.ts"
 import { type Failure, type FailureCode, failureTable } from "../../src/schema/Failure.ts"
 import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
-import { backendTable, clientTables } from "../../src/schema/Telemetry.ts"
-import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
+import { clientTables } from "../../src/schema/Telemetry.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
 import { Production } from "../../src/services/Plane.ts"
@@ -123,7 +122,7 @@ const recorder = (lines: Array<LogLine>) =>
   })
 
 class Inside extends Context.Tag("test/http/Inside")<Inside, Effect.Effect.Success<typeof insides>>() {}
-const insides = Effect.all({ drain: Drain, events: BackendTelemetry, sessions: Sessions })
+const insides = Effect.all({ drain: Drain, sessions: Sessions })
 
 const prepared: RequestInfo = {
   requestId: "prepared",
@@ -174,7 +173,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
       makeBackend({
         transport: Layer.succeed(UpstreamTransport, { send: upstreams.send }),
         store: Layer.succeed(Store, store),
-        tables: SimulatedTables.layer([...clientTables, backendTable]),
+        tables: SimulatedTables.layer(clientTables),
         tracker: parts.tracker,
         delivery: withoutDelivery,
         server: Layer.merge(
@@ -188,7 +187,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
         )
       }).pipe(Layer.provide(Layer.succeed(Settings, settings)))
     )
-    const { drain, events, sessions } = Context.get(context, Inside)
+    const { drain, sessions } = Context.get(context, Inside)
 
     let keys = 0
     /** A session of a person, made past the HTTP server. */
@@ -203,29 +202,9 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
         Logger.withMinimumLogLevel(LogLevel.None),
         Effect.orDie
       )
-    /** The events of this service, in the order in which they were recorded. */
-    const recorded = Effect.gen(function* () {
-      yield* events.flush
-      const now = yield* TestClock.currentTimeMillis
-      const leased = yield* store.spool.lease({
-        tables: new Set([backendTable]),
-        count: 200,
-        bytes: 1e6,
-        now,
-        leaseUntil: now,
-        owner: "test"
-      })
-      return leased.map(({ json }) => JSON.parse(json) as RecordedEvent)
-    }).pipe(Effect.orDie)
     const switches = Context.get(stores, TestStore.StoreSwitches)
-    return { context, reached, lines, during, upstreams, drain, login, recorded, stores, store: switches }
+    return { context, reached, lines, during, upstreams, drain, login, stores, store: switches }
   })
-
-interface RecordedEvent {
-  readonly event: string
-  readonly error_code: string | null
-  readonly context: Readonly<Record<string, unknown>>
-}
 
 export interface Backend extends Omit<Effect.Effect.Success<ReturnType<typeof makeWith>>, "context"> {
   /** 0 in memory. */

@@ -88,11 +88,11 @@ describe("The simulated Ting", () => {
 
 it("The simulated table service checks metadata, key, size and form; it knows a record for 300 s", async () => {
   const { tables, time } = startBench()
-  const [key, other] = [tables.createTable("musicbackend"), tables.createTable("other")]
+  const [key, other] = [tables.createTable("musicclidaemon"), tables.createTable("other")]
   const record_id = "01990c6e-5f0a-4c1e-8d3b-2a4f6b8c0d1e"
   const nil = "00000000-0000-0000-0000-000000000000"
   const entry = (change: object = {}) => {
-    const metadata = { record_id, table_id: "musicbackend", event_ts_ms: time.now() }
+    const metadata = { record_id, table_id: "musicclidaemon", event_ts_ms: time.now() }
     return { key, metadata, record: { type: "t", data: {} }, ...change }
   }
   const post = async (records: ReadonlyArray<unknown>, headers: HeaderMap = {}, padding = "") => {

@@ -37,7 +37,7 @@ const found: ReadonlyArray<string> = [
   `text\\n«${token}»`,
   `%22«${token}»%22`,
   `'«${token}»', "«${token}»"`,
-  `key «table-musicbackend-${k}».`,
+  `key «table-musicclidaemon-${k}».`,
   `«stk-${k}»`,
   `«github_pat_${"A1".repeat(20)}_x» and «ghp_${"a1".repeat(18)}»`,
   `«ghs_${"12".repeat(10)}.eyJhbGciOi.abc-_def»`,
@@ -92,7 +92,7 @@ const kept: ReadonlyArray<string> = [
   "Authorization > settings/oauth2/applications1",
   "| Authorization | Token endpoint | Basic auth |",
   "authorization|550e8400-e29b-41d4-a716-446655440000|ok",
-  "a table-top game, table-musicbackend-1234, stk-1234, ghp_short",
+  "a table-top game, table-musicclidaemon-1234, stk-1234, ghp_short",
   "github.com/harbor/music#12"
 ]
 

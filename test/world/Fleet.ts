@@ -182,7 +182,7 @@ export const startSimulators = async (): Promise<Simulators> => {
   return { ...world, close: () => Effect.runPromise(Scope.close(scope, Exit.void)) }
 }
 
-/** Every part of a server, on a port that the system chooses: tracker, one client's table, own telemetry. */
+/** Every part of a server, on a port that the system chooses: tracker, and one table. */
 export const environmentOf = (world: SimulatedUpstreams): Environment => ({
   MUSIC_BIND: "127.0.0.1:0",
   ...upstreamEnvironment(world),

@@ -878,7 +878,7 @@ const rows: ReadonlyArray<Row> = [
   ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}`.padEnd(200, "k"), accepted],
   ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}`.padEnd(201, "k"), badShape],
   ["tings.send", "data", { text: "x".repeat(260_000) }, accepted],
-  ...["musicbackend", "__proto__", "users", "musicclidaemon "].map(
+  ...["__proto__", "users", "musicclidaemon "].map(
     (table): Row => ["telemetry.accept", "table", table, badValue]
   ),
   ...["github.com/other/music/pull/1", "example.com/harbor/music/pull/1"].map(

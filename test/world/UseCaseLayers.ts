@@ -14,7 +14,6 @@ import { Iam } from "../../src/services/Iam.ts"
 import { attemptKey, Idempotency } from "../../src/services/Idempotency.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
 import { BestEffort } from "../../src/services/BestEffort.ts"
-import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { TingOnBehalf } from "../../src/services/TingOnBehalf.ts"
@@ -40,7 +39,7 @@ export const start = Date.parse("2026-11-21T10:00:00.400Z")
 
 export interface UseCaseOptions {
   readonly settings?: SettingsOverrides
-  /** Tables that have a key; default: those of the clients. */
+  /** Tables that have a key; default: all. */
   readonly tables?: ReadonlyArray<TableName>
 }
 
@@ -62,13 +61,7 @@ const useCases = Layer.mergeAll(
 ).pipe(
   Layer.provideMerge(Sessions.Default),
   Layer.provideMerge(
-    Layer.mergeAll(
-      TingOnBehalf.Default,
-      Idempotency.Default,
-      BackendTelemetry.Default,
-      UpstreamPlaces.Default,
-      ReportQuota.Default
-    )
+    Layer.mergeAll(TingOnBehalf.Default, Idempotency.Default, UpstreamPlaces.Default, ReportQuota.Default)
   ),
   Layer.provideMerge(Layer.mergeAll(Retry.Default, BestEffort.Default)),
   Layer.provide(Deadlines.Default)

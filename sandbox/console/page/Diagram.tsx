@@ -71,7 +71,6 @@ const CallRow = ({ call, origin }: { readonly call: Call; readonly origin: numbe
           </code>
           <Badge tone={call.endedAt === null ? "plain" : statusTone(call.status)}>{statusText(call)}</Badge>
           {took !== null && <span class="took">{duration(took)}</span>}
-          {call.isOwn && <span class="took">the service’s own telemetry</span>}
           {call.fault !== null && <Badge tone="warn">{faultLabels[call.fault]}</Badge>}
         </div>
         <Arrow call={call} />

@@ -138,8 +138,7 @@ export const lessonOf = (record: ActionRecord, action: Action): string => {
   const quiet = silent(action)
   if (quiet !== null) return quiet
   if (record.endedAt === null) return "Under way: the calls appear as they begin."
-  // What the service records about itself is no effect of the action.
-  const calls = record.calls.filter(({ isOwn }) => !isOwn)
+  const { calls } = record
   const immediate = overcome(
     record,
     calls.filter(({ isLater }) => !isLater)

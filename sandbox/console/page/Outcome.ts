@@ -35,7 +35,4 @@ export const isOfTestingPlane = ({ exchange }: ActionRecord): boolean =>
 
 /** Whether the delivery that followed a report or an event has arrived. */
 export const wasDelivered = ({ calls }: ActionRecord, destination: "tracker" | "tables"): boolean =>
-  calls.some(
-    ({ isLater, isOwn, status, to }) =>
-      isLater && !isOwn && to === destination && status !== null && status < 300
-  )
+  calls.some(({ isLater, status, to }) => isLater && to === destination && status !== null && status < 300)

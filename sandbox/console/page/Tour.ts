@@ -25,8 +25,7 @@ interface TourStep {
   readonly advice: (deed: Deed) => string | null
 }
 
-const metLostAnswer = ({ calls }: ActionRecord) =>
-  calls.some(({ fault, isOwn }) => fault === "lost" && !isOwn)
+const metLostAnswer = ({ calls }: ActionRecord) => calls.some(({ fault }) => fault === "lost")
 
 const isCompromised = ({ action, sessions }: Deed) =>
   action.kind === "reuseRefresh" &&

@@ -11,7 +11,7 @@ export class BodyOptional extends Context.Reference<BodyOptional>()("music/http/
   defaultValue: (): boolean => false
 }) {}
 
-/** A health check of the process: always served, never rate limited and never recorded. */
+/** A health check of the process: always served and never rate limited. */
 export class Probe extends Context.Reference<Probe>()("music/http/Probe", {
   defaultValue: (): boolean => false
 }) {}

@@ -1,8 +1,6 @@
 import * as Effect from "effect/Effect"
 import type { FailureCode } from "../../schema/Failure.ts"
-import { BackendTelemetry } from "../../services/BackendTelemetry.ts"
 import * as Metrics from "../../services/Metrics.ts"
-import { productionId } from "../../services/Plane.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { makeRefusalSummary } from "./RefusalSummary.ts"
 import type { Ending, RequestFacts, RequestFindings } from "./RequestState.ts"
@@ -39,12 +37,10 @@ export const makeUnparsedLog =
     })
 
 /**
- * Records a request when it is over: one structured log line, its metrics, and one of the backend's own events. Never a
- * query or a body, and of the headers only the request id, the source and the client's version. A probe that answers as it
- * should is logged at debug level.
+ * Records a request when it is over: one structured log line and its metrics. Never a query or a body, and of the headers only
+ * the request id, the source and the client's version. A probe that answers as it should is logged at debug level.
  */
 export const makeAccessLog = Effect.gen(function* () {
-  const events = yield* BackendTelemetry
   const { logClientAddress } = yield* Settings
   const countRefusal = yield* makeRefusalSummary
   return (request: RequestFacts, findings: RequestFindings, ending: Ending): Effect.Effect<void> => {
@@ -58,17 +54,6 @@ export const makeAccessLog = Effect.gen(function* () {
     const method = toMethodName(request.message.method)
     countRequest(facts.route, method, ending)
     Metrics.recordNow(Metrics.httpRequestDuration({ route: facts.route, method }), facts.duration_ms / 1_000)
-    const isRecorded =
-      request.call?.recorded !== false && facts.method !== "OPTIONS" && findings.plane === productionId
-    if (isRecorded)
-      events.recordNow(
-        {
-          kind: "request",
-          fields: { ...facts, outcome: status < 400 ? "ok" : "error", error_code: code ?? null }
-        },
-        request.info,
-        ending.now
-      )
     const client = logClientAddress ? { client_address: toAddress(request.info.clientNetwork) } : {}
     if (findings.exceededQuota !== undefined)
       countRefusal({ quota: findings.exceededQuota, method, route: facts.route }, client.client_address)

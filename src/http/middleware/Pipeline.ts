@@ -163,17 +163,12 @@ export const makePipeline = Effect.gen(function* () {
       : Effect.flatMap(bodies.read(message, call.bodyBound, info), proceed)
   }
 
-  /** Ends a request: its span, its log line, its metrics, its event. Only the first end counts. */
+  /** Ends a request: its span, its log line, its metrics. Only the first end counts. */
   const end = (exchange: Exchange, status: number, code: Ending["code"] = undefined): Effect.Effect<void> => {
     const { facts, findings, span } = exchange
     if (exchange.ended) return Effect.void
     exchange.ended = true
-    const ending: Ending = {
-      status,
-      code,
-      endedAt: clock.unsafeCurrentTimeNanos(),
-      now: clock.unsafeCurrentTimeMillis()
-    }
+    const ending: Ending = { status, code, endedAt: clock.unsafeCurrentTimeNanos() }
     if (span === undefined) return logRequest(facts, findings, ending)
     endRequestSpan(span, facts, findings, ending)
     return Effect.annotateLogs(logRequest(facts, findings, ending), "trace_id", span.traceId)

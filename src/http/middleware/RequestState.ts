@@ -60,6 +60,4 @@ export interface Ending {
   readonly code: FailureCode | undefined
   /** Nanoseconds of Effect's clock. */
   readonly endedAt: bigint
-  /** Milliseconds since the epoch. */
-  readonly now: number
 }

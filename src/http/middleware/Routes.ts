@@ -40,8 +40,6 @@ export interface Call {
   readonly bodyOptional: boolean
   readonly probe: boolean
   readonly noStore: boolean
-  /** Recorded as one of the backend's own events. */
-  readonly recorded: boolean
   /** The `Vary` header of every response; under `/api/v1` the CORS rules set it. */
   readonly vary: string | undefined
 }
@@ -78,7 +76,6 @@ const makeDocumentCall = (vary: string): Call => ({
   bodyOptional: false,
   probe: false,
   noStore: false,
-  recorded: false,
   vary
 })
 
@@ -113,7 +110,6 @@ export const routes: ReadonlyMap<string, Route> = (() => {
         bodyOptional: Context.get(endpoint.annotations, BodyOptional),
         probe,
         noStore: Context.get(endpoint.annotations, NoStore),
-        recorded: !probe,
         vary: undefined
       })
       paths.set(endpoint.path, calls)

@@ -50,7 +50,7 @@ export const parameters = {
   MusicTelemetry: header(
     "X-Music-Telemetry",
     false,
-    "`off` records nothing about this request. `Sec-GPC: 1` and `DNT: 1` mean the same.",
+    "With `off` no event of this request is stored, and the identity service is asked to record nothing. `Sec-GPC: 1` and `DNT: 1` mean the same.",
     { type: "string", enum: ["on", "off"], default: "on", examples: ["off"] }
   ),
   TestingEnvironmentKey: header(

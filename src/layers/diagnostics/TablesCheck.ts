@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { backendTable, clientTables, type TableName } from "../../schema/Telemetry.ts"
+import { clientTables, type TableName } from "../../schema/Telemetry.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { type TableRecord, Tables } from "../../services/Tables.ts"
 import { tableKeyNames } from "../settings/SettingsTable.ts"
@@ -27,8 +27,6 @@ import {
 } from "./Finding.ts"
 
 const Health = Schema.Struct({ status: Schema.Literal("ok") })
-
-const names: ReadonlyArray<TableName> = [backendTable, ...clientTables]
 
 /** Over the size limit (table-service.md 2): the service checks the key first, and then refuses the record for its size. */
 const tooLarge = JSON.stringify({ probe: "x".repeat(270_336) })
@@ -68,8 +66,8 @@ export const checkTables = (
         skip("tables", "off: no telemetry is shipped", "to ship it, set MUSIC_TABLES_URL and table keys")
       ]),
     onSome: ({ keys, url }) => {
-      const open = names.filter((name) => keys.has(name))
-      const unset = names
+      const open = clientTables.filter((name) => keys.has(name))
+      const unset = clientTables
         .filter((name) => !keys.has(name) && !broken(tableKeyNames[name]))
         .map((name) => skip(lineOf(name), "off: it has no key", `to turn it on, set ${tableKeyNames[name]}`))
 

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import { backendTable, clientTables, type TableName } from "../../schema/Telemetry.ts"
+import { clientTables, type TableName } from "../../schema/Telemetry.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { type Environment, EnvironmentReader, type SettingProblem } from "./EnvironmentReader.ts"
 import { readOpenTelemetry } from "./OpenTelemetrySettings.ts"
@@ -16,20 +16,18 @@ export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
   readonly problems: ReadonlyArray<SettingProblem>
 }> {}
 
-const tables: ReadonlyArray<TableName> = [backendTable, ...clientTables]
-
 /** A key without the table service is a mistake: it is found at start-up rather than by missing data. */
 const readTables = (reader: EnvironmentReader): SettingsValues["tables"] => {
   const url = reader.get("MUSIC_TABLES_URL")
   const keys = new Map(
-    tables.flatMap((table) =>
+    clientTables.flatMap((table) =>
       Option.toArray(reader.get(tableKeyNames[table])).map((key): [TableName, Redacted.Redacted] => [
         table,
         key
       ])
     )
   )
-  if (Option.isNone(url) && tables.some((table) => reader.isSet(tableKeyNames[table])))
+  if (Option.isNone(url) && clientTables.some((table) => reader.isSet(tableKeyNames[table])))
     reader.report("MUSIC_TABLES_URL", "is required when a table key is set")
   return Option.map(url, (base) => ({ url: base, keys }))
 }

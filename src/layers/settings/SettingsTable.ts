@@ -211,7 +211,6 @@ const storage = {
 const telemetry = {
   MUSIC_TELEMETRY: withDefault(onOff, "on", "recording of telemetry, on or off"),
   MUSIC_TABLES_URL: optional(serviceUrl, "table service, required when a table key is set"),
-  MUSIC_BACKEND_TABLE_KEY: tableKey("musicbackend"),
   MUSIC_CLIDAEMON_TABLE_KEY: tableKey("musicclidaemon"),
   MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: tableKey("musicfrontendanalytics"),
   MUSIC_FRONTEND_EVENTS_TABLE_KEY: tableKey("musicfrontendevents"),
@@ -423,7 +422,6 @@ export const settings: { readonly [N in SettingName]: Setting<SettingValue<N>> }
 
 /** The setting that opens each table. */
 export const tableKeyNames = {
-  musicbackend: "MUSIC_BACKEND_TABLE_KEY",
   musicclidaemon: "MUSIC_CLIDAEMON_TABLE_KEY",
   musicfrontendanalytics: "MUSIC_FRONTEND_ANALYTICS_TABLE_KEY",
   musicfrontendevents: "MUSIC_FRONTEND_EVENTS_TABLE_KEY"

@@ -12,13 +12,12 @@ export type SpoolAdmission = "accepted" | "full"
 
 export interface TelemetrySpool {
   /**
-   * Commits a batch, or refuses all of it when the bound (bytes) would be passed. Records whose id is waiting already,
-   * or was delivered within 24 h, are counted as duplicates. `limitBytes` bounds the whole spool, or with `share` only
-   * the named table's part of it; then `wholeBytes` bounds the whole.
+   * Commits a batch, or refuses all of it when the spool would pass the bound (bytes). Records whose id is waiting already, or
+   * was delivered within 24 h, are counted as duplicates.
    */
   readonly offer: (
     entries: ReadonlyArray<SpoolEntry>,
-    bound: { readonly limitBytes: number; readonly share?: TableName; readonly wholeBytes?: number }
+    bound: { readonly limitBytes: number }
   ) => Stored<SpoolAdmission>
   /** Leases the oldest entries of these tables for shipping: at most `count` of them and about `bytes`. */
   readonly lease: (request: {

@@ -160,7 +160,7 @@ const makeTables = (now: () => number) => {
   }
   const invalid = new Refused({ dependency: "tables", status: 400, code: "invalid" })
   const service: TablesService = {
-    open: new Set(["musicclidaemon", "musicbackend"] as const),
+    open: new Set(["musicclidaemon", "musicfrontendevents"] as const),
     write: (records) =>
       Effect.suspend(() => {
         batches.push({ at: now(), records })

@@ -50,12 +50,12 @@ const makeWorld = Effect.gen(function* () {
 describe("Telemetry", () => {
   it.scoped("ships every record to its own table, once, and counts it", function* () {
     const { counts, offerSome, pass, start, tables } = yield* makeWorld
-    const before = yield* offerSome(3, "musicbackend")
+    const before = yield* offerSome(3, "musicfrontendevents")
     const { health } = yield* start("tables")
     const after = yield* offerSome(2)
     yield* pass(3)
-    expect([tables.stored("musicbackend"), tables.stored()]).toEqual([before, after])
-    expect(yield* counts("musicbackend")).toMatchObject({ accepted: 3, delivered: 3, waiting: 0 })
+    expect([tables.stored("musicfrontendevents"), tables.stored()]).toEqual([before, after])
+    expect(yield* counts("musicfrontendevents")).toMatchObject({ accepted: 3, delivered: 3, waiting: 0 })
     expect(yield* health).toBe("ok")
   })
 
@@ -90,11 +90,11 @@ describe("Telemetry", () => {
     const { counts, entry, levels, offer, offerSome, pass, start, tables } = yield* makeWorld
     tables.retired.add("musicclidaemon")
     yield* offerSome(1)
-    yield* offer(entry("musicbackend", JSON.stringify({ text: "x".repeat(300_000) })))
-    yield* offerSome(2, "musicbackend")
+    yield* offer(entry("musicfrontendevents", JSON.stringify({ text: "x".repeat(300_000) })))
+    yield* offerSome(2, "musicfrontendevents")
     yield* start("tables")
     yield* pass(3)
-    expect(yield* counts("musicbackend")).toMatchObject({ delivered: 2, refused: 1, waiting: 0 })
+    expect(yield* counts("musicfrontendevents")).toMatchObject({ delivered: 2, refused: 1, waiting: 0 })
     expect(yield* counts()).toMatchObject({ delivered: 0, refused: 0, waiting: 1 })
     expect(levels("ERROR")).toBe(2)
   })
@@ -107,11 +107,11 @@ describe("Telemetry", () => {
     const kept: Array<string> = []
     for (let round = 0; round < 3; round += 1) {
       kept.push(...(yield* offerSome(2)))
-      yield* offerSome(1, "musicbackend")
+      yield* offerSome(1, "musicfrontendevents")
       yield* pass(3)
     }
     expect(yield* counts()).toMatchObject({ refused: 0, delivered: 0, waiting: 6 })
-    expect([tables.stored("musicbackend").length, yield* health]).toEqual([3, "degraded"])
+    expect([tables.stored("musicfrontendevents").length, yield* health]).toEqual([3, "degraded"])
     // One record at each probe, every five minutes, of all processes together.
     const before = sizes().length
     yield* pass(610)
@@ -270,7 +270,7 @@ describe("Expired telemetry", () => {
     const { spool } = store
     const delivered = (hours: number) =>
       Effect.gen(function* () {
-        const one = entry("musicbackend")
+        const one = entry("musicfrontendevents")
         const at = now() - hours * hour
         yield* offer(one)
         yield* spool.lease(sampleSpoolLease({ now: at }))
@@ -292,7 +292,7 @@ describe("Expired telemetry", () => {
       expect(yield* counts()).toMatchObject({ waiting, expired })
     }
     yield* offer(late, forgotten)
-    expect(yield* counts("musicbackend")).toMatchObject({ waiting: 1, duplicates: 1 })
+    expect(yield* counts("musicfrontendevents")).toMatchObject({ waiting: 1, duplicates: 1 })
   })
 
   it.scoped(
@@ -301,7 +301,7 @@ describe("Expired telemetry", () => {
       const { counts, entry, offer, offerSome, pass, start, tables } = yield* makeWorld
       const { clock, step } = yield* makeSteppedClock
       const bounds: Array<number> = []
-      const kept = entry("musicbackend")
+      const kept = entry("musicfrontendevents")
       yield* offer(kept)
       const instead = {
         spool: ({ expire }: TelemetrySpool): Partial<TelemetrySpool> => ({
@@ -314,7 +314,7 @@ describe("Expired telemetry", () => {
       const limits = { telemetryPollInterval: 200_000 }
       yield* Effect.withClock(start("tables", { instead, limits }), clock)
       yield* pass(5)
-      expect(tables.stored("musicbackend")).toEqual([kept.recordId])
+      expect(tables.stored("musicfrontendevents")).toEqual([kept.recordId])
       tables.retired.add("musicclidaemon")
       yield* offerSome(2)
       yield* pass(300)
@@ -327,7 +327,7 @@ describe("Expired telemetry", () => {
         expect(yield* counts()).toMatchObject({ waiting: 2, expired: 0 })
       }
       yield* offer(kept)
-      expect(yield* counts("musicbackend")).toMatchObject({ delivered: 1, duplicates: 1, waiting: 0 })
+      expect(yield* counts("musicfrontendevents")).toMatchObject({ delivered: 1, duplicates: 1, waiting: 0 })
       expect(bounds.length).toBeGreaterThan(5)
       expect(new Set(bounds)).toEqual(new Set([1_000_000]))
     }

@@ -46,7 +46,7 @@ describe("Settings", () => {
       MUSIC_SHUTDOWN_GRACE_SECONDS: "10",
       MUSIC_DATABASE_URL: "mysql://user:hidden@host/db",
       MUSIC_TABLES_URL: "",
-      MUSIC_CLIDAEMON_TABLE_KEY: tableKey("musicbackend"),
+      MUSIC_CLIDAEMON_TABLE_KEY: tableKey("musicfrontendevents"),
       MUSIC_GITHUB_REPOSITORY: "",
       MUSIC_LOG_LEVEL: "loud"
     }
@@ -59,11 +59,13 @@ describe("Settings", () => {
   })
 
   it("require the table service for a table key, and a repository for a tracker token", () => {
-    const key = tableKey("musicbackend")
+    const key = tableKey("musicclidaemon")
     const url = { MUSIC_TABLES_URL: "http://127.0.0.1:9" }
-    expect(badNames({ MUSIC_BACKEND_TABLE_KEY: key })).toEqual(["MUSIC_TABLES_URL"])
-    const { keys } = Option.getOrThrow(read({ ...url, MUSIC_BACKEND_TABLE_KEY: key }).tables)
-    expect([...keys].map(([table, value]) => [table, Redacted.value(value)])).toEqual([["musicbackend", key]])
+    expect(badNames({ MUSIC_CLIDAEMON_TABLE_KEY: key })).toEqual(["MUSIC_TABLES_URL"])
+    const { keys } = Option.getOrThrow(read({ ...url, MUSIC_CLIDAEMON_TABLE_KEY: key }).tables)
+    expect([...keys].map(([table, value]) => [table, Redacted.value(value)])).toEqual([
+      ["musicclidaemon", key]
+    ])
     expect(Option.getOrThrow(read(url).tables).keys.size).toBe(0)
 
     const target = { MUSIC_GITHUB_REPOSITORY: "harbor/music" }

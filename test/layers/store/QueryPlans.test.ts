@@ -80,13 +80,9 @@ const everyOperation = (store: StoreService) =>
       sampleEntry(`fresh${index}`, { acceptedAt: now, eventAt: now })
     )
     yield* spool.offer(fresh, { limitBytes: 1e12 })
-    const own = sampleEntry("own", { table: "musicbackend", acceptedAt: now, bytes: 1_000 })
-    yield* spool.offer([own], { limitBytes: 1e9, share: "musicbackend", wholeBytes: 1e12 })
-    const waitingBytes = (yield* spool.counts).reduce((sum, counts) => sum + counts.waitingBytes, 0)
-    // Takes the room of the backend's own event.
-    yield* spool.offer([sampleEntry("urgent", { acceptedAt: now })], { limitBytes: waitingBytes })
+    yield* spool.counts
     const lease = { now, leaseUntil: now + 12_000, owner: "worker" }
-    const tables = new Set(["musicclidaemon", "musicbackend"] as const)
+    const tables = new Set(["musicclidaemon", "musicfrontendevents"] as const)
     const leased = yield* spool.lease({ ...lease, tables, count: 120, bytes: 1e6 })
     const [first = "", second = "", ...others] = leased.map(({ recordId }) => recordId)
     const refused = [{ recordId: second, code: "invalid" }]

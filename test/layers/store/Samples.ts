@@ -70,7 +70,7 @@ type SpoolLease = Parameters<TelemetrySpool["lease"]>[0]
 
 /** Leases all waiting entries of two tables for a minute. */
 export const sampleSpoolLease = (change: Partial<SpoolLease> = {}): SpoolLease => ({
-  tables: new Set(["musicclidaemon", "musicbackend"] as const),
+  tables: new Set(["musicclidaemon", "musicfrontendevents"] as const),
   count: 1_000_000,
   bytes: 1_000_000_000,
   now: 2_000,

@@ -22,7 +22,7 @@ import { simulated } from "../upstream/Simulated.ts"
 import { until } from "../../world/Waiting.ts"
 
 const ids = Array.from({ length: 4 }, (_, index) => `01990c6e-5f0a-7c1e-8d3b-00000000000${index}`)
-const record = (index: number, table: TableName = "musicbackend"): TableRecord => ({
+const record = (index: number, table: TableName = "musicfrontendevents"): TableRecord => ({
   table,
   recordId: ids[index] ?? "",
   eventAt: 1_758_700_800_123 + index,
@@ -40,7 +40,7 @@ const tablesOf = (tables: SettingsValues["tables"]) =>
 /** The simulator with two tables, and the port over HTTP. */
 const start = Effect.gen(function* () {
   const service = yield* simulated((now) => startTables({ now }))
-  const names: ReadonlyArray<TableName> = ["musicbackend", "musicclidaemon"]
+  const names: ReadonlyArray<TableName> = ["musicclidaemon", "musicfrontendevents"]
   const keys = new Map(names.map((name) => [name, Redacted.make(service.createTable(name))]))
   return { service, tables: yield* tablesOf(Option.some({ url: service.url, keys })) }
 })
@@ -56,7 +56,7 @@ const bodyOf = (service: TablesSimulator, index = 0) => {
 describe("A batch for the table service", () => {
   it.scoped("contains each record under the key of its own table, and is acknowledged", function* () {
     const { service, tables } = yield* start
-    expect([...tables.open].sort()).toEqual(["musicbackend", "musicclidaemon"])
+    expect([...tables.open].sort()).toEqual(["musicclidaemon", "musicfrontendevents"])
     const result = yield* tables.write([record(0), record(1, "musicclidaemon")])
     expect(result).toEqual({ duplicates: [], refused: [] })
     const request = service.seen[0]
@@ -66,13 +66,13 @@ describe("A batch for the table service", () => {
       expect(headerOf(request, "authorization")).toBeUndefined()
     }
     const { records } = bodyOf(service)
-    expect(records.map(({ key }) => key.split("-")[1])).toEqual(["musicbackend", "musicclidaemon"])
+    expect(records.map(({ key }) => key.split("-")[1])).toEqual(["musicfrontendevents", "musicclidaemon"])
     expect(records[1]?.metadata).toEqual({
       record_id: ids[1],
       table_id: "musicclidaemon",
       event_ts_ms: 1_758_700_800_124
     })
-    expect(service.rows("musicbackend").map((row) => row.record)).toEqual([
+    expect(service.rows("musicfrontendevents").map((row) => row.record)).toEqual([
       { type: "http.completed", data: { index: 0 } }
     ])
     expect(service.rows("musicclidaemon").length).toBe(1)
@@ -119,7 +119,7 @@ describe("A batch for the table service", () => {
 
   it.scoped("causes a defect for a table without a key, before anything is sent", function* () {
     const { service, tables } = yield* start
-    const exit = yield* Effect.exit(tables.write([record(0), record(1, "musicfrontendevents")]))
+    const exit = yield* Effect.exit(tables.write([record(0), record(1, "musicfrontendanalytics")]))
     expect(Exit.isFailure(exit)).toBe(true)
     expect(service.seen.length).toBe(0)
   })

@@ -7,6 +7,7 @@ import { production } from "../../../sandbox/upstreams/Iam.ts"
 import { addActor, logInAtIam } from "../../world/Calls.ts"
 import { requests } from "../../world/Driver.ts"
 import { openWorld } from "../../world/World.ts"
+import { clientTables } from "../../../src/schema/Telemetry.ts"
 
 export type PlaneName = "production" | "testing"
 
@@ -35,7 +36,7 @@ export const startWorld = async (people: number, readLog: (line: string) => void
     readLog,
     iamLimit: Number.POSITIVE_INFINITY,
     delivery: {},
-    tables: ["musicclidaemon", "musicfrontendanalytics", "musicfrontendevents", "musicbackend"],
+    tables: clientTables,
     settings: {
       trustedProxies: ["127.0.0.1"],
       webOrigins: [webOrigin],

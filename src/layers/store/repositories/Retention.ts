@@ -1,9 +1,10 @@
 import type { Fragment, Statement } from "@effect/sql/Statement"
+import { clientTables } from "../../../schema/Telemetry.ts"
 import type { Retention } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { count } from "../Query.ts"
 import { knownKinds } from "./DeliveryRows.ts"
-import { isAnonymous, isOneOf, knownTables } from "./Rows.ts"
+import { isAnonymous, isOneOf } from "./Rows.ts"
 
 /** Rows of one transaction, so that it stays short. */
 const batchSize = 200
@@ -88,7 +89,7 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
         sql`
           DELETE FROM spool_refused WHERE record_id IN (
             SELECT record_id FROM spool_refused
-            WHERE refused_at < ${refusedBefore} AND ${sql.in("table_name", knownTables)}
+            WHERE refused_at < ${refusedBefore} AND ${sql.in("table_name", clientTables)}
             ORDER BY refused_at LIMIT ${batchSize})
           RETURNING record_id`
       )

@@ -2,7 +2,7 @@
 import type { SqlClient } from "@effect/sql/SqlClient"
 import type { Fragment } from "@effect/sql/Statement"
 import * as Schema from "effect/Schema"
-import { backendTable, clientTables } from "../../../schema/Telemetry.ts"
+import { clientTables } from "../../../schema/Telemetry.ts"
 
 export const Whole = Schema.Union(Schema.Int, Schema.NumberFromString.pipe(Schema.int()))
 
@@ -18,8 +18,7 @@ export const OptionalWhole = Schema.OptionFromNullOr(Whole)
 export const OptionalText = Schema.OptionFromNullOr(Schema.String)
 
 /** The tables of this version. The spool may hold records of others, which belong to a later version. */
-export const knownTables = [...clientTables, backendTable] as const
-export const Table = Schema.Literal(...knownTables)
+export const Table = Schema.Literal(...clientTables)
 
 /** Condition for reports without a verified reporter, in the words of their index. A removed report is one of them. */
 export const isAnonymous = (sql: SqlClient): Fragment => sql`reporter IN ('anonymous', 'unverified')`

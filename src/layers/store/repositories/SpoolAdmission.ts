@@ -4,8 +4,6 @@ import * as Exit from "effect/Exit"
 import * as Runtime from "effect/Runtime"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { backendTable } from "../../../schema/Telemetry.ts"
-import { latestDueTime } from "../../../services/ClockSkew.ts"
 import type {
   TelemetrySpool,
   SpoolAdmission,
@@ -17,8 +15,7 @@ import type { Database } from "../Database.ts"
 import { makeGroups } from "../GroupCommit.ts"
 import { all, inChunks, lock, notify, runInChunks, type Steps } from "../Query.ts"
 import { waitWithinDeadline } from "../RequestDeadline.ts"
-import { Whole } from "./Rows.ts"
-import { bytesOf, makeCounts, notLeased, RemovedRow } from "./SpoolRows.ts"
+import { bytesOf, makeCounts } from "./SpoolRows.ts"
 
 /** Records of one transaction, which holds up the others, and in SQLite the thread. */
 const groupRecords = 1_000
@@ -39,38 +36,25 @@ interface Decision {
 }
 
 /**
- * Decides about offers in order, each as if it came alone. `known` are ids that wait or were delivered, `waiting` the bytes of
- * each table so far.
+ * Decides about offers in order, each as if it came alone. `known` are ids that wait or were delivered, `waitingBytes` those of
+ * all tables so far.
  */
-const decide = (
-  offers: Offers,
-  known: ReadonlySet<string>,
-  waiting: ReadonlyArray<Pick<SpoolCounts, "table" | "waitingBytes">>
-): Decision => {
+const decide = (offers: Offers, known: ReadonlySet<string>, waitingBytes: number): Decision => {
   const seen = new Set(known)
-  const before = new Map(waiting.map(({ table, waitingBytes }) => [table, waitingBytes]))
   const changes = new Map<string, Change>()
   const stored: Array<SpoolEntry> = []
-
-  const total = (share: string | undefined): number => {
-    const tables = share === undefined ? new Set([...before.keys(), ...changes.keys()]) : [share]
-    return [...tables].reduce(
-      (sum, table) => sum + (before.get(table) ?? 0) + (changes.get(table)?.waitingBytes ?? 0),
-      0
-    )
-  }
+  let total = waitingBytes
 
   const admissions = Arr.map(offers, ({ bound, entries }): SpoolAdmission => {
-    const { limitBytes, share, wholeBytes = Number.POSITIVE_INFINITY } = bound
     const own = new Set<string>()
     const fresh = entries.filter(({ recordId }) => {
       const repeated = seen.has(recordId) || own.has(recordId)
       own.add(recordId)
       return !repeated
     })
-    const added = bytesOf(share === undefined ? fresh : fresh.filter(({ table }) => table === share))
-    if (added > 0 && total(share) + added > limitBytes) return "full"
-    if (fresh.length > 0 && total(undefined) + bytesOf(fresh) > wholeBytes) return "full"
+    const added = bytesOf(fresh)
+    if (added > 0 && total + added > bound.limitBytes) return "full"
+    total += added
 
     const isFresh = new Set(fresh)
     for (const entry of entries) {
@@ -98,12 +82,10 @@ const decide = (
 }
 
 const recordIds = all(Schema.Struct({ recordId: Schema.String }))
-const candidates = all(Schema.Struct({ recordId: Schema.String, bytes: Whole }))
-const removedRows = all(RemovedRow)
 
 /** Decides about offers and stores the accepted ones, in one transaction. */
-const makeCommit = ({ skipLocked, sql, write }: Database, wakeUp: () => void) => {
-  const { count, countRemoved, counts } = makeCounts(sql)
+const makeCommit = ({ sql, write }: Database, wakeUp: () => void) => {
+  const { count, counts } = makeCounts(sql)
 
   /** Ids that are waiting, or were delivered and are still remembered. */
   const known = (ids: ReadonlyArray<string>) =>
@@ -114,49 +96,12 @@ const makeCommit = ({ skipLocked, sql, write }: Database, wakeUp: () => void) =>
         SELECT record_id FROM spool_delivered WHERE ${sql.in("record_id", some)}`)
     )
 
-  /** Bytes by which the offers of clients would pass the bound. */
-  const missingFor = (offers: Offers, waiting: number): number => {
-    const ofClients = offers.filter(({ bound }) => bound.share === undefined)
-    const limit = Math.min(...ofClients.map(({ bound }) => bound.limitBytes))
-    return waiting + bytesOf(ofClients.flatMap(({ entries }) => entries)) - limit
-  }
-
-  /** Drops the backend's own events first when clients need the room (api.md, own telemetry). Returns the sums. */
-  function* makeRoom(offers: Offers, now: number): Steps<ReadonlyArray<SpoolCounts>> {
-    const sums = yield* counts
-    const own = sums.find(({ table }) => table === backendTable)?.waitingBytes ?? 0
-    const missing = missingFor(
-      offers,
-      sums.reduce((sum, { waitingBytes }) => sum + waitingBytes, 0)
-    )
-    if (own === 0 || missing <= 0) return sums
-    // Leased entries will be settled.
-    const oldest = yield* candidates(sql`
-      SELECT record_id, bytes FROM spool
-      WHERE table_name = ${backendTable} AND ${notLeased(sql, now, latestDueTime(now))}
-      ORDER BY sequence LIMIT ${groupRecords} ${skipLocked}`)
-    let freed = 0
-    const dropped = oldest.filter(({ bytes }) => {
-      const needed = freed < missing
-      if (needed) freed += bytes
-      return needed
-    })
-    const rows = yield* inChunks(
-      dropped.map((row) => row.recordId),
-      (ids) =>
-        removedRows(sql`
-          DELETE FROM spool WHERE ${sql.in("record_id", ids)}
-          RETURNING record_id, table_name, event_at, bytes`)
-    )
-    yield* countRemoved(rows, "expired")
-    return yield* counts
-  }
-
-  function* admit(offers: Offers, now: number): Steps<Decision> {
+  function* admit(offers: Offers): Steps<Decision> {
     yield* lock("spool")
     const ids = new Set(offers.flatMap(({ entries }) => entries.map(({ recordId }) => recordId)))
     const repeated = new Set((yield* known([...ids])).map(({ recordId }) => recordId))
-    const decision = decide(offers, repeated, yield* makeRoom(offers, now))
+    const waitingBytes = (yield* counts).reduce((sum, table) => sum + table.waitingBytes, 0)
+    const decision = decide(offers, repeated, waitingBytes)
     const { changes, fresh } = decision
     yield* runInChunks(
       fresh,
@@ -179,14 +124,12 @@ const makeCommit = ({ skipLocked, sql, write }: Database, wakeUp: () => void) =>
 
   return (offers: Offers): Effect.Effect<Decision["admissions"], StoreUnavailable> =>
     Effect.map(
-      Effect.clockWith((clock) =>
-        write(
-          "Spool.offer",
-          () => admit(offers, clock.unsafeCurrentTimeMillis()),
-          ({ fresh }) => {
-            if (fresh.length > 0) wakeUp()
-          }
-        )
+      write(
+        "Spool.offer",
+        () => admit(offers),
+        ({ fresh }) => {
+          if (fresh.length > 0) wakeUp()
+        }
       ),
       ({ admissions }) => admissions
     )

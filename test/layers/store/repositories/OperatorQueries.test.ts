@@ -118,7 +118,9 @@ onBoth("An operator's lists", (kind) => {
       ["acme", testing]
     ] as const)
       yield* recipients.activate({ plane, organisation, organisationUuid: "uuid", publicId: "c:ana" })
-    yield* spool.offer([sampleEntry("a"), sampleEntry("b", { table: "musicbackend" })], { limitBytes: 1e6 })
+    yield* spool.offer([sampleEntry("a"), sampleEntry("b", { table: "musicfrontendevents" })], {
+      limitBytes: 1e6
+    })
     yield* spool.lease(sampleSpoolLease())
     for (const [recordId, code, now] of [
       ["a", "size_exceeded", 5_000],
@@ -155,7 +157,7 @@ onBoth("An operator's lists", (kind) => {
       ["recipients", { publicId: "c:ana", organisation: "zenith" }, "zenith production"],
       ["recipients", { publicId: "c:other" }, ""],
       ["refusals", {}, "b a"],
-      ["refusals", { table: "musicbackend" }, "b"],
+      ["refusals", { table: "musicfrontendevents" }, "b"],
       ["refusals", { code: "size_exceeded" }, "a"],
       ["refusals", { since: 6_000 }, "b"]
     ]

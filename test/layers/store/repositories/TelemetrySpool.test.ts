@@ -1,4 +1,4 @@
-/** The spool against its rules in memory, and what the law does not reach: large batches, room for clients, refusals, fast clocks. */
+/** The spool against its rules in memory, and what the law does not reach: large batches, forgetting, refusals. */
 import { assert } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
@@ -33,14 +33,7 @@ const entry = fc.record({
 })
 const offer = fc.record({
   entries: fc.array(entry, { minLength: 1, maxLength: 6 }),
-  bound: fc.record(
-    {
-      limitBytes: fc.integer({ min: 20, max: 200 }),
-      share: fc.constantFrom(...tables),
-      wholeBytes: fc.integer({ min: 40, max: 250 })
-    },
-    { requiredKeys: ["limitBytes"] }
-  )
+  bound: fc.record({ limitBytes: fc.integer({ min: 20, max: 250 }) })
 })
 const tagged = <Tag extends string, A>(tag: Tag, model: { [K in keyof A]: fc.Arbitrary<A[K]> }) =>
   fc.record({ _tag: fc.constant(tag), ...model })
@@ -81,18 +74,14 @@ class Model {
     return total
   }
 
-  offer(entries: ReadonlyArray<SpoolEntry>, { limitBytes, share, wholeBytes }: Bound) {
+  offer(entries: ReadonlyArray<SpoolEntry>, { limitBytes }: Bound) {
     const fresh = new Map<string, SpoolEntry>()
     for (const one of entries)
       if (!this.waiting.has(one.recordId) && !this.delivered.has(one.recordId) && !fresh.has(one.recordId))
         fresh.set(one.recordId, one)
-    const sumOf = (all: Iterable<SpoolEntry>, of?: TableName) =>
-      [...all].reduce((sum, { bytes, table }) => sum + (of === undefined || table === of ? bytes : 0), 0)
     const held = [...this.waiting.values()].map((one) => one.entry)
-    const added = sumOf(fresh.values(), share)
-    if (added > 0 && sumOf(held, share) + added > limitBytes) return "full"
-    const whole = sumOf(held) + sumOf(fresh.values())
-    if (wholeBytes !== undefined && fresh.size > 0 && whole > wholeBytes) return "full"
+    const sum = [...held, ...fresh.values()].reduce((bytes, one) => bytes + one.bytes, 0)
+    if (fresh.size > 0 && sum > limitBytes) return "full"
     for (const one of entries) {
       const total = this.total(one.table)
       total.accepted += 1
@@ -238,7 +227,6 @@ const run = (kind: Kind, steps: ReadonlyArray<Step>) =>
 
 const roomy = { limitBytes: 1_000_000 }
 const entries = (...recordIds: ReadonlyArray<string>) => recordIds.map((recordId) => sampleEntry(recordId))
-const own = (recordId: string) => sampleEntry(recordId, { table: "musicbackend" })
 const numbered = (count: number) => Array.from({ length: count }, (_, index) => `id-${index}`)
 const settle = (spool: TelemetrySpool, change: Partial<Settled>) =>
   spool.settle({ owner: "worker", now: 3_000, delivered: [], duplicates: [], refused: [], ...change })
@@ -296,36 +284,10 @@ onBoth("TelemetrySpool", (kind) => {
     yield* counted(spool, { ...repeated, waiting: 1_200, waitingBytes: 12_000 })
   })
 
-  it.scoped("drops own events for a client's, oldest first, as needed and no leased one", function* () {
-    const { spool } = yield* freshStore
-    // On Postgres, background work of the database does not use the test's clock.
-    const leaseUntil = Date.now() + 600_000
-    yield* TestClock.setTime(leaseUntil - 600_000)
-    yield* spool.offer([own("o1"), ...entries("a"), own("o2"), own("o3")], roomy)
-    const lease = (change: object) =>
-      Effect.map(spool.lease(sampleSpoolLease({ leaseUntil, ...change })), ids)
-    deepStrictEqual(yield* lease({ tables: new Set(["musicbackend"]), count: 1 }), ["o1"])
-    assert.strictEqual(yield* spool.offer(entries("b"), { limitBytes: 40 }), "accepted")
-    deepStrictEqual(yield* lease({}), ["a", "o3", "b"])
-    const [backend] = yield* spool.counts
-    deepStrictEqual([backend?.expired, backend?.waiting], [1, 2])
-    assert.strictEqual(yield* spool.offer(entries("c"), { limitBytes: 40 }), "full")
-    // What a clock a day ahead leased is dropped and expires, too.
-    const ahead = leaseUntil + day
-    deepStrictEqual(yield* lease({ now: ahead, leaseUntil: ahead + 12_000 }), ["o1", "a", "o3", "b"])
-    assert.strictEqual(yield* spool.offer(entries("c"), { limitBytes: 40 }), "accepted")
-    yield* spool.expire({ acceptedBefore: leaseUntil, deliveredBefore: 0, deliveredAtMost: 1_000 })
-    const left = (yield* spool.counts).map(({ expired, waiting }) => [expired, waiting])
-    deepStrictEqual(left, [
-      [3, 0],
-      [3, 0]
-    ])
-  })
-
   it.scoped("lists the newest refusal of each refused record, with the service's code", function* () {
     const path = yield* freshPath
     const { spool } = yield* openStore(path)
-    const changed = { table: "musicbackend", eventAt: 950, bytes: 12 } as const
+    const changed = { table: "musicfrontendevents", eventAt: 950, bytes: 12 } as const
     for (const [change, code, now] of [
       [{}, "invalid", 3_000],
       [changed, "unauthorized", 4_000]
@@ -338,6 +300,6 @@ onBoth("TelemetrySpool", (kind) => {
       path,
       "SELECT record_id, table_name, code, bytes, refused_at FROM spool_refused"
     )
-    deepStrictEqual(found.map(Object.values), [["a", "musicbackend", "unauthorized", 12, 4_000]])
+    deepStrictEqual(found.map(Object.values), [["a", "musicfrontendevents", "unauthorized", 12, 4_000]])
   })
 })
