@@ -1,4 +1,5 @@
 /** The actions of the console over HTTP: the request, the answer and the calls that it caused; faults, webhooks and the clock. */
+import * as Effect from "effect/Effect"
 import { describe, expect } from "vitest"
 import type { ActionRecord, FaultKind } from "../../sandbox/console/Protocol.ts"
 import { it } from "../world/Test.ts"
