@@ -82,7 +82,7 @@ const table = "musicclidaemon"
 
 const telemetryWork = ({ store, world }: Given): Work => {
   const { instances, time, upstreams } = world
-  const request = requests.telemetry(events)
+  const counts = async () => (await run(store.spool.counts)).find((row) => row.table === table)
   return {
     prepare: async () => {
       const [instance] = instances
