@@ -35,13 +35,6 @@ const running = (
     return { world, base: yield* Effect.promise(() => urlOf(process_)), server: process_ }
   })
 
-const login = (base: string, slt: string) =>
-  call(`${base}/api/v1/auth/login`, {
-    method: "POST",
-    body: { slt },
-    headers: { "idempotency-key": `login-${slt}` }
-  })
-
 describe("The process", () => {
   it.scopedLive(
     "says at its start its build, and what is misspelt; a second one names the port in use",
@@ -114,7 +107,9 @@ describe("The process", () => {
     function* () {
       const { world, base, server: process_ } = yield* running("second.sqlite")
       world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "hang" } })
-      yield* Effect.fork(Effect.either(login(base, mintSlt(world))))
+      const headers = { "idempotency-key": "key-0123456789abcdef" }
+      const sent = { method: "POST", body: { slt: mintSlt(world) }, headers }
+      yield* Effect.fork(Effect.either(call(`${base}/api/v1/auth/login`, sent)))
       yield* until(() => world.iam.seen.some(({ path }) => path.endsWith("/tokens")))
       // Two kinds, because the system joins two of one kind that wait. The process sees them together, however slow it is.
       process_.child.kill("SIGTERM")
