@@ -107,18 +107,3 @@ describe("The build before a start", () => {
     expect(await timeOfBundle()).toBe(old)
   })
 })
-
-/** The package as npm packs it: no sources, and no development packages beside it. */
-it("npm start in an unpacked package starts the bundle that was packed, quietly", async () => {
-  await run(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
-  const target = await mkdtemp(join(folder, "unpacked-"))
-  const pack = ["pack", "--ignore-scripts", "--json", "--pack-destination", target]
-  const { stdout } = await run("npm", pack, { cwd: root })
-  const [{ filename }] = JSON.parse(stdout)
-  await run("tar", ["xf", filename], { cwd: target })
-  const env = { PATH: process.env.PATH, npm_config_update_notifier: "false" }
-  // Without settings the server ends at once.
-  const started = run("npm", ["start", "--silent"], { cwd: join(target, "package"), env })
-  const stderr = expect.stringMatching(/^(?:music-backend: MUSIC_\w+: is required\n)+$/)
-  await expect(started).rejects.toMatchObject({ code: 78, stdout: "", stderr })
-})

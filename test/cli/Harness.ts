@@ -1,6 +1,7 @@
 /** Runs the command line in this process, with a given environment, and records its output. */
 import { execFileSync } from "node:child_process"
-import { createServer, type Socket } from "node:net"
+import { once } from "node:events"
+import { type AddressInfo, createServer, type Socket } from "node:net"
 import * as Effect from "effect/Effect"
 import { runCommand } from "../../src/cli/Program.ts"
 import { Screen, type ScreenService } from "../../src/cli/Screen.ts"
@@ -76,30 +77,20 @@ export const wholeEnvironment = (
 /** A port of another program until the scope closes, which says `greeting` and ends, or accepts connections and says nothing. */
 export const tcpServer = (greeting?: string) =>
   Effect.acquireRelease(
-    Effect.async<{
-      readonly port: number
-      readonly connections: () => number
-      readonly close: () => void
-    }>((resume) => {
+    Effect.promise(async () => {
       const sockets = new Set<Socket>()
       const server = createServer((socket) => {
         sockets.add(socket)
         socket.on("error", () => undefined)
         if (greeting !== undefined) socket.end(greeting)
-      })
-      server.listen(0, "127.0.0.1", () => {
-        const address = server.address()
-        resume(
-          Effect.succeed({
-            port: typeof address === "object" && address !== null ? address.port : 0,
-            connections: () => sockets.size,
-            close: () => {
-              for (const socket of sockets) socket.destroy()
-              server.close()
-            }
-          })
-        )
-      })
+      }).listen(0, "127.0.0.1")
+      await once(server, "listening")
+      const { port } = server.address() as AddressInfo
+      return { port, connections: () => sockets.size, server, sockets }
     }),
-    ({ close }) => Effect.sync(close)
+    ({ server, sockets }) =>
+      Effect.sync(() => {
+        for (const socket of sockets) socket.destroy()
+        server.close()
+      })
   )

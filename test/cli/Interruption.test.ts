@@ -48,7 +48,6 @@ const largeDatabase = Effect.gen(function* () {
 
 describe("A command that a signal interrupts", () => {
   it.scopedLive.each([
-    ["SIGTERM", 143],
     ["SIGHUP", 129],
     ["SIGINT", 130]
   ] as const)(

@@ -46,7 +46,7 @@ const databaseOf = (count: number, bytes: number) =>
 describe("A failed write to standard output", () => {
   it.scopedLive("is exit code 74 and one line, whatever the command", function* () {
     const environment = { MUSIC_DATABASE_PATH: yield* databaseOf(2, 10) }
-    for (const line of ["reports export", "reports list --json", "config", "--help", "--version"]) {
+    for (const line of ["reports export", "reports list --json", "--help"]) {
       const { err, exit } = shell(`music ${line} > /dev/full`, environment)
       expect([line, exit, err]).toEqual([
         line,

@@ -1,18 +1,13 @@
-/** The client as it is shipped: in bundles of its users, in CommonJS, in programs that share a session, and in the examples. */
+/** The client as it is shipped: in bundles of its users, in CommonJS, and in the examples. */
 import { execFile } from "node:child_process"
 import { cp, readdir, readFile, writeFile } from "node:fs/promises"
 import { join } from "node:path"
-import { fileURLToPath } from "node:url"
 import { gzipSync } from "node:zlib"
 import { build } from "esbuild"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { createMusicClient } from "../../client/index.ts"
-import { fileSessionStore } from "../../client/node.ts"
 import { root } from "../world/Fleet.ts"
 import { type Built, buildClient, makeConsumer } from "./support/Built.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
-
-const life = 1_800_000
 
 let built: Built
 let project: Built
@@ -81,51 +76,6 @@ it("A CommonJS program requires each entry point", async () => {
   )
   const ended = await run(["program.cjs", `${bench.base}/commonjs`, bench.commands.slt()])
   expect(ended).toEqual({ code: 0, err: "", out: "si:deejay\n" })
-})
-
-describe("Programs that share a session", () => {
-  const refresh = "/api/v1/auth/refresh"
-  const program = fileURLToPath(new URL("programs/caller.mjs", import.meta.url))
-
-  /** A CLI that has logged in; its session is stored in a folder that others share. */
-  const loggedIn = async (lane: string) => {
-    const directory = join(project.folder, lane)
-    const baseUrl = `${bench.base}/${lane}`
-    let token = ""
-    const files = fileSessionStore({ directory })
-    const sessionStore: typeof files = {
-      ...files,
-      save: (slot, session, replaced) => {
-        token = session.refresh_token
-        return files.save(slot, session, replaced)
-      }
-    }
-    const client = createMusicClient({ baseUrl, source: "cli", telemetry: false, sessionStore })
-    expect(await client.login(bench.commands.slt())).toMatchObject({ ok: true })
-    bench.commands.advance(life)
-    const call = (die = false) =>
-      run([program, JSON.stringify({ bundles: built.folder, baseUrl, directory, die })])
-    return { call, client, family: () => bench.commands.family(token) }
-  }
-
-  it("refresh it once together, and none is logged out", async () => {
-    const { call, client, family } = await loggedIn("shared")
-    const [mine, ...theirs] = await Promise.all([client.me(), call(), call(), call()])
-    expect(mine).toMatchObject({ ok: true })
-    const allOk = { code: 0, out: JSON.stringify(Array(8).fill("ok")) }
-    expect(theirs).toMatchObject([allOk, allOk, allOk])
-    expect(bench.commands.attempts("shared", refresh)).toBe(1)
-    expect(family()).toEqual({ status: "active", rotations: 1 })
-  })
-
-  it("recover when one is killed between the answer and the save: its lock is broken, and the answer is replayed", async () => {
-    const { call, client, family } = await loggedIn("killed")
-    expect(await call(true)).toMatchObject({ code: "SIGKILL" })
-    expect(await client.me()).toMatchObject({ ok: true })
-    const keys = bench.commands.headers("killed", refresh, "idempotency-key")
-    expect([keys.length, new Set(keys).size]).toEqual([2, 1])
-    expect(family()).toEqual({ status: "active", rotations: 1 })
-  })
 })
 
 it("The first program of docs/client.md logs in and sends a ting", async () => {

@@ -1,7 +1,7 @@
 /** Idempotency keys: derived ones are frozen, random ones are named by a failure that may have taken effect. */
 import { createHash } from "node:crypto"
 import { afterEach, describe, expect, it, vi } from "vitest"
-import { newIdempotencyKey, type Result } from "../../client/index.ts"
+import { newIdempotencyKey } from "../../client/index.ts"
 import { idempotencyKeyPattern, uuidPattern } from "../../src/schema/Patterns.ts"
 import {
   failure,
@@ -10,6 +10,8 @@ import {
   loggedIn,
   loginOf,
   makeClient,
+  type Method,
+  methods,
   never,
   pairOf,
   testingKey
@@ -71,18 +73,11 @@ describe("A call with a random key", () => {
     return { ...made, signal: controller.signal }
   }
 
-  it.each<
-    [
-      string,
-      (client: ReturnType<typeof makeClient>["client"], signal: AbortSignal) => Promise<Result<unknown>>
-    ]
-  >([
-    ["reports", (client, signal) => client.report(draft, { signal })],
-    ["login", (client, signal) => client.login("si:deejay", { signal })],
-    ["x", (client, signal) => client.request("POST", "/x", { signal })]
-  ])("names it when no answer arrives, with the request (%s)", async (path, call) => {
+  const login: Method = { path: "login", run: (client, options) => client.login("si:deejay", options) }
+  const calls: ReadonlyArray<Method> = [methods.report, methods.request, login]
+  it.each(calls)("names it when no answer arrives, with the request ($path)", async ({ path, run }) => {
     const { client, keys, requests, signal } = aborting(path)
-    const result = await call(client, signal)
+    const result = await run(client, { signal })
     const requestId = requests[0]?.headers.get("x-request-id")
     const idempotencyKey = keys()[0]
     const hint = expect.stringContaining(`idempotencyKey ${idempotencyKey}`)

@@ -114,23 +114,27 @@ it("npm pack of the server builds it first, from nothing older, without the clie
   await mkdir(chunks, { recursive: true })
   for (const old of [join(chunks, "chunk-OLD.js"), join(clone, "dist/old.js")]) await writeFile(old, "")
   const paths = await packedPaths(clone)
-  expect(paths).toEqual(expect.arrayContaining(["dist/main.js", "dist/cli.js", "docs/client.md"]))
+  const needed = ["dist/main.js", "dist/cli.js", "dist/sources.sha256", "scripts/build.mjs", "docs/client.md"]
+  expect(paths).toEqual(expect.arrayContaining(needed))
   const built = /^dist\/(?:(?:main|cli|chunks\/(?!.*OLD)[\w-]+)\.js(?:\.map)?|sources\.sha256)$/
   expect(paths.filter((path) => path.startsWith("dist") && !built.test(path))).toEqual([])
   expect(await strangers(clone, paths, [/^(?:dist|docs|examples|ops|scripts)\/|^[^/]+$/])).toEqual([])
   // What was built needs only the SQLite addon at run time.
   const served = join(made.folder, "served")
   const modules = join(served, "node_modules")
-  await cp(join(clone, "dist"), join(served, "dist"), { recursive: true })
+  for (const folder of ["dist", "scripts"])
+    await cp(join(clone, folder), join(served, folder), { recursive: true })
   await cp(join(root, "package.json"), join(served, "package.json"))
   await mkdir(modules)
   for (const name of ["better-sqlite3", "bindings", "file-uri-to-path"])
     await symlink(join(root, "node_modules", name), join(modules, name))
   const version = await run(process.execPath, ["dist/cli.js", "--version"], { cwd: served })
   expect(version.stdout).toMatch(/\d+\.\d+\.\d+/)
-  // The whole program is loaded before it reads its settings.
-  const started = run(process.execPath, ["dist/main.js"], { cwd: served, env: { PATH: process.env.PATH } })
-  await expect(started).rejects.toMatchObject({ code: 78 })
+  // As an unpacked package starts it: without sources and esbuild, quietly. The whole program is loaded before it reads its settings.
+  const env = { PATH: process.env.PATH, npm_config_update_notifier: "false" }
+  const started = run("npm", ["start", "--silent"], { cwd: served, env })
+  const stderr = expect.stringMatching(/^(?:music-backend: MUSIC_\w+: is required\n)+$/)
+  await expect(started).rejects.toMatchObject({ code: 78, stdout: "", stderr })
   // And the chunks that are loaded on demand. The samples of /docs are text that names the client.
   const importing = /\bimport\b(?:[\w$*{}\s,]*\bfrom\s*|\s*\(?\s*)["'](?:node:)?((?:@[\w-]+\/)?\w[\w.-]*)/g
   const wanted = new Set<string>()

@@ -16,7 +16,7 @@ import {
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
 import { startCollector } from "../observability/Collector.ts"
 import { authorityFile, refusingPostgres, tlsFront, tunnelProxy, type Tunnels } from "../world/Egress.ts"
-import { root, start } from "../world/Fleet.ts"
+import { killedWithScope, root, start, urlOf } from "../world/Fleet.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-egress-"))
 
@@ -88,20 +88,13 @@ describe("A process in a network with a proxy and a private authority", () => {
     "reaches every upstream and the collector by an https proxy, with its secrets in files",
     function* () {
       const { collector, environment, hosts, secureProxy: proxy, upstreams } = yield* makeWorld
-      const server = yield* Effect.acquireRelease(
-        Effect.sync(() =>
-          start(process.execPath, ["dist/main.js"], {
-            ...inFiles({ ...environment, HTTPS_PROXY: addressOf(proxy) }),
-            NODE_EXTRA_CA_CERTS: authorityFile
-          })
-        ),
-        ({ child, ended }) =>
-          Effect.promise(() => {
-            child.kill("SIGKILL")
-            return ended
-          })
+      const server = yield* killedWithScope(() =>
+        start(process.execPath, ["dist/main.js"], {
+          ...inFiles({ ...environment, HTTPS_PROXY: addressOf(proxy) }),
+          NODE_EXTRA_CA_CERTS: authorityFile
+        })
       )
-      const [, base = ""] = yield* Effect.promise(() => server.says(/"Listening".*?"url":"(http:[^"]+)"/))
+      const base = yield* Effect.promise(() => urlOf(server))
       const send = (path: string, body: unknown) =>
         call(`${base}${path}`, {
           method: "POST",

@@ -7,7 +7,7 @@ import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
-import { environmentFor, type Running, root, start } from "../world/Fleet.ts"
+import { environmentFor, killedWithScope, metricsUrl, root, start, urlOf } from "../world/Fleet.ts"
 import { until } from "../world/Waiting.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-process-"))
@@ -31,55 +31,60 @@ const running = (
       ...more
     }
     const [program, ...parameters] = command
-    const process_: Running = yield* Effect.acquireRelease(
-      Effect.sync(() => start(program, parameters, environment)),
-      ({ child, ended }) =>
-        Effect.promise(() => {
-          child.kill("SIGKILL")
-          return ended
-        })
-    )
-    const [, base = ""] = yield* Effect.promise(() => process_.says(/"Listening".*?"url":"(http:[^"]+)"/))
-    return { world, base, server: process_ }
-  })
-
-const login = (base: string, slt: string) =>
-  call(`${base}/api/v1/auth/login`, {
-    method: "POST",
-    body: { slt },
-    headers: { "idempotency-key": `login-${slt}` }
+    const process_ = yield* killedWithScope(() => start(program, parameters, environment))
+    return { world, base: yield* Effect.promise(() => urlOf(process_)), server: process_ }
   })
 
 describe("The process", () => {
-  it.scopedLive("says at its start its build, and what is misspelt", function* () {
-    const { server: process_ } = yield* running("build.sqlite", undefined, {
-      MUSIC_ADMIN_BIND: "127.0.0.1:0",
-      MUSIC_RATE_LIMITS: "hidden",
-      // Of a client.
-      MUSIC_URL: "hidden"
-    })
-    const command = [process.execPath, ["dist/cli.js", "version"], { cwd: root, encoding: "utf8" }] as const
-    const shown = execFileSync(...command)
-    const [, version, build] = /^(\S+) \(build ([0-9a-f]{12})\)\n$/.exec(shown) ?? []
-    const [, url = ""] = yield* Effect.promise(() => process_.says(/"Metrics served".*?"url":"(http:[^"]+)"/))
-    const output = process_.output()
-    expect(output).toContain(`"Starting","version":"${version}","build":"${build}"`)
-    expect((yield* call(url)).text).toContain(`music_build_info{version="${version}",build="${build}"} 1`)
-    const warnings = output.split("\n").filter((line) => line.includes('"level":"warn"'))
-    const wanted = "MUSIC_RATE_LIMITS is not a setting; did you mean MUSIC_RATE_LIMIT?"
-    expect(warnings).toEqual([expect.stringContaining(wanted)])
-    expect(output).not.toContain("hidden")
-  })
-
-  it.live("lists all bad settings at once, without their values, and exits with 78", () =>
-    Effect.promise(async () => {
-      const { ended, output } = start(process.execPath, server, {
-        MUSIC_BIND: "nowhere",
-        MUSIC_TING_URL: "http://hidden.example",
-        MUSIC_IAM_APP_SECRET: "ask_hidden",
-        MUSIC_IAM_WEBHOOK_SECRET_FILE: join(folder, "absent"),
-        MUSIC_DATABASE_URL: "postgres://music:hid#den@db.example/music"
+  it.scopedLive(
+    "says at its start its build, and what is misspelt; a second one names the port in use",
+    function* () {
+      const {
+        base,
+        server: process_,
+        world
+      } = yield* running("build.sqlite", undefined, {
+        MUSIC_ADMIN_BIND: "127.0.0.1:0",
+        MUSIC_RATE_LIMITS: "hidden",
+        // Of a client.
+        MUSIC_URL: "hidden"
       })
+      const command = [process.execPath, ["dist/cli.js", "version"], { cwd: root, encoding: "utf8" }] as const
+      const shown = execFileSync(...command)
+      const [, version, build] = /^(\S+) \(build ([0-9a-f]{12})\)\n$/.exec(shown) ?? []
+      const url = yield* metricsUrl({ server: process_ })
+      const output = process_.output()
+      expect(output).toContain(`"Starting","version":"${version}","build":"${build}"`)
+      expect((yield* call(url)).text).toContain(`music_build_info{version="${version}",build="${build}"} 1`)
+      const warnings = output.split("\n").filter((line) => line.includes('"level":"warn"'))
+      const wanted = "MUSIC_RATE_LIMITS is not a setting; did you mean MUSIC_RATE_LIMIT?"
+      expect(warnings).toEqual([expect.stringContaining(wanted)])
+      expect(output).not.toContain("hidden")
+      const { host, port } = new URL(base)
+      const place = { port: Number(port), databasePath: join(folder, "free.sqlite") }
+      const second = start(process.execPath, server, environmentFor(world, place))
+      expect((yield* Effect.promise(() => second.ended)).code).toBe(69)
+      expect(second.output()).toContain(host)
+      expect(second.output()).not.toMatch(/^\s+at /m)
+    }
+  )
+
+  const bad = {
+    MUSIC_BIND: "nowhere",
+    MUSIC_TING_URL: "http://hidden.example",
+    MUSIC_IAM_APP_SECRET: "ask_hidden",
+    MUSIC_IAM_WEBHOOK_SECRET_FILE: join(folder, "absent"),
+    MUSIC_DATABASE_URL: "postgres://music:hid#den@db.example/music"
+  }
+  const file = join(folder, "bad.env")
+  it.live.each<readonly [ReadonlyArray<string>, Readonly<Record<string, string>>]>([
+    [server, bad],
+    [["dist/cli.js", "serve", "--env-file", file], {}]
+  ])("lists all bad settings at once, without their values, and exits with 78: %s", ([words, environment]) =>
+    Effect.promise(async () => {
+      const text = Object.entries(bad).map(([name, value]) => `${name}='${value}'\n`)
+      writeFileSync(file, text.join(""))
+      const { ended, output } = start(process.execPath, words, environment)
       expect((await ended).code).toBe(78)
       const problems = [
         ["MUSIC_BIND", "must be host:port"],
@@ -102,7 +107,9 @@ describe("The process", () => {
     function* () {
       const { world, base, server: process_ } = yield* running("second.sqlite")
       world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "hang" } })
-      yield* Effect.fork(Effect.either(login(base, mintSlt(world))))
+      const headers = { "idempotency-key": "key-0123456789abcdef" }
+      const sent = { method: "POST", body: { slt: mintSlt(world) }, headers }
+      yield* Effect.fork(Effect.either(call(`${base}/api/v1/auth/login`, sent)))
       yield* until(() => world.iam.seen.some(({ path }) => path.endsWith("/tokens")))
       // Two kinds, because the system joins two of one kind that wait. The process sees them together, however slow it is.
       process_.child.kill("SIGTERM")
@@ -125,23 +132,4 @@ describe("The process", () => {
     process_.child.kill("SIGTERM")
     expect((yield* Effect.promise(() => process_.ended)).code).toBe(0)
   })
-
-  it.scopedLive(
-    "does not start with a corrupt database, or when the port is in use, and names them",
-    function* () {
-      const { world, base } = yield* running("taken.sqlite")
-      const path = join(folder, "corrupt.sqlite")
-      writeFileSync(path, "this is no database ".repeat(500))
-      const port = Number(new URL(base).port)
-      for (const [change, named] of [
-        [{ port: 0, databasePath: path }, path],
-        [{ port, databasePath: join(folder, "free.sqlite") }, `127.0.0.1:${port}`]
-      ] as const) {
-        const { ended, output } = start(process.execPath, server, environmentFor(world, change))
-        expect((yield* Effect.promise(() => ended)).code).toBe(69)
-        expect(output()).toContain(named)
-        expect(output()).not.toMatch(/^\s+at /m)
-      }
-    }
-  )
 })

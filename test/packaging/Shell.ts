@@ -6,7 +6,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
-import { type Running, root, start } from "../world/Fleet.ts"
+import { type Running, root, start, urlOf } from "../world/Fleet.ts"
 
 /** Commands that another part of CI runs. */
 const elsewhere = new Set(["npm ci", "npm test", "npm cit", "npm run sandbox -- --walk"])
@@ -98,11 +98,7 @@ export const collect = async (child: ChildProcess): Promise<{ code: number | nul
 }
 
 /** The URL of a server that listens. */
-export const listening = ({ says }: Running) =>
-  Effect.map(
-    Effect.promise(() => says(/"Listening".*?"url":"(http:[^"]+)"/)),
-    ([, url = ""]) => url
-  )
+export const listening = (server: Running) => Effect.promise(() => urlOf(server))
 
 export const temporaryFolder = Effect.acquireRelease(
   Effect.sync(() => mkdtempSync(join(tmpdir(), "music-packaging-"))),

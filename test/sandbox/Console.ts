@@ -95,24 +95,14 @@ export const startTestConsole = Effect.gen(function* () {
   const act = (action: Action): Effect.Effect<ActionRecord> => post(200, action)
   const refused = (action: unknown): Effect.Effect<Refusal> => post(400, action)
 
-  const stateWith = (what: string, holds: (state: State) => boolean) =>
+  const seen = <A>(what: string, read: () => A | undefined, holds: (value: A) => boolean) =>
     Effect.map(
-      awaited(
-        what,
-        Effect.sync(() => tab.state),
-        (state) => state !== undefined && holds(state)
-      ),
-      (state) => state as State
+      awaited(what, Effect.sync(read), (value) => value !== undefined && holds(value)),
+      (value) => value as A
     )
+  const stateWith = (what: string, holds: (state: State) => boolean) => seen(what, () => tab.state, holds)
   const recordWith = (what: string, { id }: ActionRecord, holds: (record: ActionRecord) => boolean) =>
-    Effect.map(
-      awaited(
-        what,
-        Effect.sync(() => tab.actions.get(id)),
-        (record) => record !== undefined && holds(record)
-      ),
-      (record) => record as ActionRecord
-    )
+    seen(what, () => tab.actions.get(id), holds)
 
   const login = (actor = "si:deejay", plane = "production"): Effect.Effect<Session> =>
     Effect.gen(function* () {

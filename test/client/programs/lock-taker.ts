@@ -15,10 +15,15 @@ const order: Order = JSON.parse(process.argv[2] ?? "")
 const { deadlineMilliseconds, session, slot } = order
 const store = fileSessionStore(order)
 
-do {
-  const release = await store.lock?.acquire(slot, AbortSignal.timeout(deadlineMilliseconds))
-  if (session !== undefined) await store.save(slot, session)
-  process.stdout.write("held or saved\n")
-  if (session === undefined) await sleep(deadlineMilliseconds)
-  await release?.()
-} while (session !== undefined)
+/** A function, because a bundle in CommonJS cannot wait at its top. */
+const main = async () => {
+  do {
+    const release = await store.lock?.acquire(slot, AbortSignal.timeout(deadlineMilliseconds))
+    if (session !== undefined) await store.save(slot, session)
+    process.stdout.write("held or saved\n")
+    if (session === undefined) await sleep(deadlineMilliseconds)
+    await release?.()
+  } while (session !== undefined)
+}
+
+void main()

@@ -38,9 +38,7 @@ const changed = async (change: Change) => {
 }
 
 it.each([
-  ["an empty file", ""],
-  ["half a session", '{"version":1,"access_tok'],
-  ["bytes of another kind", "\u0000\u0001"],
+  ["empty", ""],
   ["a list", "[]"],
   ["another object", '{"hello":"world"}'],
   ["a session without its refresh token", '{"version":1,"access_token":"oat_1"}']
@@ -89,6 +87,17 @@ describe("A session file is refused and kept, and nothing is sent:", () => {
     expect(await text()).toBe(before)
     expect([...requests, ...events]).toEqual([])
   })
+})
+
+it("Clients that share a folder refresh its session once together", async () => {
+  const service = makeService()
+  const [first, second] = [1, 2].map(() => makeClient({ sessionStore: storeOfFolder() }, service))
+  await first?.client.login("oac_1")
+  service.requests.length = 0
+  for (const one of [first, second]) one?.pass(life)
+  const calls = [first, second].flatMap((one) => Array.from({ length: 8 }, () => one?.client.me()))
+  for (const result of await Promise.all(calls)) expect(result).toMatchObject({ ok: true })
+  expect(service.calls().filter((call) => call === "refresh")).toHaveLength(1)
 })
 
 describe("A broken lock", () => {

@@ -8,8 +8,9 @@ import { performance } from "node:perf_hooks"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { threadId } from "node:worker_threads"
-import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { fileLock, fileSessionStore, type StoredSession } from "../../../client/node.ts"
+import { bundle } from "../../world/Fleet.ts"
 import { type Built, scratch } from "../support/Built.ts"
 import { storedSession } from "../support/ClientWorld.ts"
 
@@ -35,11 +36,15 @@ const takeOver = async (options: object = patient) => {
   expect(await readdir(made.folder)).toEqual([])
 }
 
-const program = fileURLToPath(new URL("../programs/lock-taker.ts", import.meta.url))
+let program: Awaited<ReturnType<typeof bundle>>
+beforeAll(async () => {
+  program = await bundle(fileURLToPath(new URL("../programs/lock-taker.ts", import.meta.url)))
+})
+afterAll(() => program.remove())
 /** A process that holds the lock, or saves a session under it again and again; it has printed its first line. */
 const startTaker = async (session?: StoredSession) => {
   const order = { directory: made.folder, slot: "slot", deadlineMilliseconds: soon, session }
-  const taker = spawn(process.execPath, ["--import", "tsx", program, JSON.stringify(order)])
+  const taker = spawn(process.execPath, [program.file, JSON.stringify(order)])
   await once(taker.stdout, "data")
   return async () => {
     taker.kill("SIGKILL")
@@ -88,7 +93,7 @@ describe("The file lock", () => {
     const kill = await startTaker()
     const hourAgo = () => (performance.timeOrigin + performance.now()) / 1_000 - 3_600
     const steps = setInterval(() => utimes(path(), hourAgo(), hourAgo()).catch(() => undefined), 50)
-    await expect(acquire({ staleMilliseconds: 15_000 }, 6_500)).rejects.toMatchObject(timedOut)
+    await expect(acquire({ staleMilliseconds: 15_000 }, 5_000)).rejects.toMatchObject(timedOut)
     clearInterval(steps)
     await kill()
     await takeOver()

@@ -156,8 +156,10 @@ export interface Method {
   readonly run: (client: MusicClient, options?: RequestOptions) => Promise<Result<unknown>>
 }
 
+const named = <Name extends string>(all: Readonly<Record<Name, Method>>) => all
+
 /** Every call that is a request. A refresh belongs to another call. */
-export const methods: Readonly<Record<string, Method>> = {
+export const methods = named({
   me: { path: "me", run: (client, options) => client.me(options) },
   subscribe: { path: "subscription", run: (client, options) => client.subscribe(options) },
   ting: { path: "tings", run: (client, options) => client.ting({ type: "t", key: "k", data: {} }, options) },
@@ -169,7 +171,7 @@ export const methods: Readonly<Record<string, Method>> = {
   request: { path: "x", run: (client, options) => client.request("POST", "/x", options) },
   login: { path: "login", run: (client, options) => client.login("oac_2", options) },
   logout: { path: "logout", run: (client, options) => client.logout(options) }
-}
+})
 
 /** A promise that the test resolves. */
 export const gate = <A>() => {

@@ -34,8 +34,6 @@ const startCommands = async () => {
 
   return {
     base: proxy.url,
-    /** The server itself, without the proxy. */
-    server: base,
     commands: {
       /** A short-lived token. */
       slt: (actor?: string): string => mintSlt(world, actor),
