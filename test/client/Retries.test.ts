@@ -14,6 +14,7 @@ import { Jitter, MusicClient, type MusicClientService, type MusicFailure } from 
 import { examples } from "../../src/http/openapi/Examples.ts"
 import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
 import { it } from "../world/Test.ts"
+import { until } from "../world/Waiting.ts"
 import { defaults, makeClient, failure as failureResponse } from "./support/ClientWorld.ts"
 
 /** An answer, an error of the network, or silence. */
@@ -57,6 +58,8 @@ const play = (seconds: number, script: ReadonlyArray<Step>, call = callVersion) 
     const running = yield* Effect.fork(
       Effect.provide(Effect.either(Effect.flatMap(MusicClient, call)), layer)
     )
+    // The platform derives a key in its own time.
+    yield* until(() => times.length > 0)
     yield* TestClock.adjust(`${seconds + 1} seconds`)
     return { times, result: yield* Fiber.join(running) }
   }).pipe(Effect.provideService(Jitter, Effect.succeed(1)))

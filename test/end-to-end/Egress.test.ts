@@ -103,6 +103,8 @@ describe("A process in a network with a proxy and a private authority", () => {
         })
       expect((yield* send("/api/v1/auth/login", { slt: mintSlt(upstreams) })).status).toBe(200)
       expect((yield* send("/api/v1/reports", { message: "Playback stops." })).status).toBe(200)
+      const played = { table: "musicclidaemon", events: [{ type: "playback.started" }] }
+      expect((yield* send("/api/v1/telemetry", played)).status).toBe(204)
       yield* Effect.promise(() => server.says(/Report filed/))
       yield* Effect.repeat(Effect.sleep(20), {
         until: () => collector.received.length > 0 && upstreams.tables.received().stored > 0
