@@ -5,7 +5,7 @@ import { bundle, type Environment, startSimulators, until } from "../../world/Fl
 import type { Play } from "../Suite.ts"
 import { type Attack, type AttackedServer, type Holdings, startAttackedServer } from "./AttackedServer.ts"
 import { connectionAttacks } from "./Connections.ts"
-import { honestAddresses, startProbes, type Verdict } from "./Probes.ts"
+import { honestAddresses, monotonic, startProbes, type Verdict } from "./Probes.ts"
 import { searchSlowTexts } from "./Texts.ts"
 import { ask, textOf } from "./Wire.ts"
 
@@ -65,10 +65,10 @@ export const play: Play = async ({ count = fullCount, log, seed }) => {
       from: honestAddresses[0]
     })
     const { access_token } = JSON.parse(textOf(login))
-    const probes = startProbes(control, access_token)
+    const probes = await startProbes(control, access_token)
     end = probes.end
     probes.watch(server)
-    const startedAt = performance.now()
+    const startedAt = monotonic()
     const verdicts: Array<Verdict> = []
 
     const playOne = async (attack: Attack, at: number): Promise<void> => {
@@ -80,7 +80,7 @@ export const play: Play = async ({ count = fullCount, log, seed }) => {
         return started
       }
       const before = await server.holdings()
-      const began = performance.now()
+      const began = monotonic()
       const found = await attack
         .play({ server, start, random: seeded(seed * 1_000 + at), count })
         .catch((error: unknown) => [error instanceof Error ? (error.stack ?? error.message) : String(error)])
@@ -88,7 +88,7 @@ export const play: Play = async ({ count = fullCount, log, seed }) => {
       const left = attack.apart === true ? [] : await waitForRelease(server, before)
       const all = [...found, ...left]
       for (const one of attack.apart === true ? own : [server]) {
-        const verdict = await probes.judge(one, began, performance.now())
+        const verdict = await probes.judge(one, began, monotonic())
         verdicts.push(verdict)
         all.push(...verdict.broken)
         log(`${attack.name}: slowest row ${verdict.row} ms, control ${verdict.controlRow} ms`)
@@ -100,7 +100,7 @@ export const play: Play = async ({ count = fullCount, log, seed }) => {
         if (ended !== undefined) all.push(`its server ended: ${ended}`)
         await one.stop()
       }
-      log(`${attack.name}: ${all.length} broken, ${Math.round(performance.now() - began)} ms`)
+      log(`${attack.name}: ${all.length} broken, ${Math.round(monotonic() - began)} ms`)
       broken.push(...all.map((fault) => `${attack.name}, seed ${seed}: ${fault}`))
     }
 
@@ -109,7 +109,7 @@ export const play: Play = async ({ count = fullCount, log, seed }) => {
       if (attack.apart !== true && server.ended() === undefined) await playOne(attack, at)
     await Promise.all(apart)
     // Some attacks are shorter than a row.
-    const whole = await probes.judge(server, startedAt, performance.now(), true)
+    const whole = await probes.judge(server, startedAt, monotonic(), true)
     verdicts.push(whole)
     broken.push(...whole.broken, ...checkLog(server))
     if (server.ended() !== undefined) broken.push(`the server ended: ${server.ended()}`)

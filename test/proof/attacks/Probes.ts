@@ -1,23 +1,31 @@
 /**
- * The honest client, and the judge of what an attack costs it. As long as attacks run, it asks every attacked server for the liveness and for
- * a session, each on a new connection, and at the same moments the *control*: a server of the same program with the same upstreams, which
- * no attack addresses. It asks whether or not earlier answers have come: a server that stalls for a second gets as many slow probes as a
- * second has.
+ * The honest client, and the judge of what an attack costs it. As long as attacks run, a process of its own (this file) asks every attacked
+ * server for the liveness and for a session, each on a new connection, and at the same moments the *control*: a server of the same program
+ * with the same upstreams, which no attack addresses. It asks whether or not earlier answers have come: a server that stalls for a second
+ * gets as many slow probes as a second has.
  *
- * Two measurements keep the verdict apart from the machine's speed. The control is as slow as the machine, the client, which plays the
- * attacks as well, and the upstreams make a server that has little work. A server with much work has a further disadvantage on a busy
- * machine: it waits for a processor. The kernel counts that time (`/proc/<pid>/schedstat`), and it is no part of a probe's time.
+ * Two measurements keep the verdict apart from the machine's speed. The control is as slow as the machine, the client and the upstreams
+ * make a server that has little work. A server with much work has a further disadvantage on a busy machine: it waits for a
+ * processor. The kernel counts that time (`/proc/<pid>/schedstat`), and it is no part of a probe's time.
  */
+import { fork } from "node:child_process"
+import { once } from "node:events"
 import { readFileSync } from "node:fs"
 import { setTimeout as pause } from "node:timers/promises"
+import { fileURLToPath } from "node:url"
 import type { AttackedServer } from "./AttackedServer.ts"
 import { ask, textOf } from "./Wire.ts"
+
+const program = fileURLToPath(import.meta.url)
+
+/** Milliseconds of the clock that all processes of a machine share. */
+export const monotonic = (): number => Number(process.hrtime.bigint() / 1_000n) / 1_000
 
 /** Loopback addresses that no attack uses. There are several, because a hanging server would reach the limit of connections of one. */
 export const honestAddresses = ["127.0.0.200", "127.0.0.201", "127.0.0.202", "127.0.0.203"] as const
 const paths = ["/healthz", "/api/v1/auth/me"] as const
 
-/** Milliseconds between two rounds, and of repetitions after a refusal. */
+/** Milliseconds between two rounds, and for the final answer: that one bounds a hang, not the speed of the machine. */
 const between = 250
 const patience = 60_000
 /** Probes in a row that are judged by their median, so that one outlier decides nothing: 2.5 s, or all of a shorter time. */
@@ -43,6 +51,12 @@ interface Probe {
   readonly fault: string | undefined
 }
 
+type Order =
+  | { readonly watch: number; readonly pid: number; readonly accessToken: string }
+  | { readonly unwatch: number }
+  /** Asks for an echo once all probes so far have their answers. */
+  | { readonly collect: number }
+
 const runDelay = (pid: number): number => {
   try {
     const [ran, waited] = readFileSync(`/proc/${pid}/schedstat`, "latin1").split(" ").map(Number)
@@ -53,25 +67,22 @@ const runDelay = (pid: number): number => {
 }
 
 const probe = async (
-  { pid, port }: AttackedServer,
+  port: number,
+  pid: number,
   path: string,
   headers: Readonly<Record<string, string>>,
   from: string
 ): Promise<Probe> => {
-  const began = performance.now()
+  const began = monotonic()
   const delayed = runDelay(pid)
   const asked = { path, from, headers }
   let answer = await ask({ port }, asked)
   // Under load a part of the requests is refused for a second, and an honest client repeats them; `/healthz` is never refused.
-  while (
-    path !== "/healthz" &&
-    textOf(answer).includes('"overloaded"') &&
-    performance.now() - began < patience
-  ) {
+  while (path !== "/healthz" && textOf(answer).includes('"overloaded"') && monotonic() - began < patience) {
     await pause(1_000)
     answer = await ask({ port }, asked)
   }
-  const took = performance.now() - began
+  const took = monotonic() - began
   const said = answer === undefined ? "no answer" : `${answer.status} ${textOf(answer)}`
   return {
     ...{ port, path, began, took },
@@ -79,6 +90,34 @@ const probe = async (
     fault: answer?.status === 200 ? undefined : said
   }
 }
+
+const runProgram = async (): Promise<never> => {
+  const targets = new Map<number, { readonly pid: number; readonly accessToken: string }>()
+  const pending = new Set<Promise<unknown>>()
+  process.on("message", (order: Order) => {
+    if ("watch" in order) targets.set(order.watch, order)
+    else if ("unwatch" in order) targets.delete(order.unwatch)
+    else void Promise.all(pending).then(() => process.send?.(order))
+  })
+  process.on("disconnect", () => process.exit(0))
+  process.send?.("ready")
+  for (let round = 0; ; round += 1) {
+    const from = honestAddresses[round % honestAddresses.length] ?? honestAddresses[0]
+    for (const [port, { accessToken, pid }] of targets)
+      for (const path of paths) {
+        const headers = { Authorization: `Bearer ${accessToken}`, "X-Org-ID": "acme" }
+        const one = probe(port, pid, path, path === "/healthz" ? {} : headers, from)
+        const ended = one.then((result) => {
+          pending.delete(ended)
+          process.send?.(result)
+        })
+        pending.add(ended)
+      }
+    await pause(between)
+  }
+}
+
+if (process.argv[1] === program) await runProgram()
 
 /** What the probes of a time say. */
 export interface Verdict {
@@ -133,35 +172,32 @@ const judge = (own: ReadonlyArray<Probe>, control: ReadonlyArray<Probe>, isWhole
 }
 
 /** Starts the honest client. `accessToken`: of a session that no attack ends. */
-export const startProbes = (control: AttackedServer, accessToken: string) => {
-  const watched = new Set([control])
-  const pending = new Set<Promise<unknown>>()
+export const startProbes = async (control: AttackedServer, accessToken: string) => {
+  const child = fork(program, { execArgv: ["--import", "tsx"] })
+  await once(child, "message")
+  const send = (order: Order) => child.send(order)
   const all: Array<Probe> = []
-  const session = { Authorization: `Bearer ${accessToken}`, "X-Org-ID": "acme" }
-  let round = 0
-  const askAll = () => {
-    round += 1
-    const from = honestAddresses[round % honestAddresses.length] ?? honestAddresses[0]
-    for (const server of watched)
-      for (const path of paths) {
-        const ended = probe(server, path, path === "/healthz" ? {} : session, from).then((result) => {
-          pending.delete(ended)
-          all.push(result)
-        })
-        pending.add(ended)
-      }
-  }
-  const timer = setInterval(askAll, between)
+  const waiting = new Map<number, () => void>()
+  child.on("message", (message: Probe | { readonly collect: number }) => {
+    if ("collect" in message) waiting.get(message.collect)?.()
+    else all.push(message)
+  })
+  const watch = ({ pid, port }: AttackedServer) => send({ watch: port, pid, accessToken })
+  watch(control)
   return {
-    watch: (server: AttackedServer) => void watched.add(server),
-    unwatch: (server: AttackedServer) => void watched.delete(server),
+    watch,
     /** Compares a server with the control, by the probes that began in this time. `isWhole` objects to fewer than a row of them. */
     judge: async ({ port }: AttackedServer, from: number, to: number, isWhole = false): Promise<Verdict> => {
-      await Promise.all(pending)
+      const collect = waiting.size
+      await new Promise<void>((resolve) => {
+        waiting.set(collect, resolve)
+        send({ collect })
+      })
       const of = (target: number) =>
         all.filter((one) => one.port === target && one.began >= from && one.began <= to)
       return judge(of(port), of(control.port), isWhole)
     },
-    end: () => clearInterval(timer)
+    unwatch: ({ port }: AttackedServer) => send({ unwatch: port }),
+    end: () => child.kill()
   }
 }
