@@ -13,7 +13,8 @@ beforeAll(build)
 beforeAll(
   () =>
     new Promise<void>((resolve) => {
-      holder = createServer().on("error", () => resolve())
+      // A program that looks for a server there must not hold the port open.
+      holder = createServer((socket) => socket.destroy()).on("error", () => resolve())
       holder.listen(8787, "127.0.0.1", () => resolve())
     })
 )
