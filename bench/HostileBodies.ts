@@ -129,7 +129,7 @@ export const hostileKinds: ReadonlyArray<HostileKind> = [
   {
     name: "telemetry, 60 KB of codes that are read in three ways",
     bound: 20,
-    ratio: 4,
+    ratio: 7,
     status: 204,
     request: ambiguousText,
     prepare: nothing,
