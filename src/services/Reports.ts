@@ -144,7 +144,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         const keyed = { plane: planeId(plane), keyDigest: digestOf(key) }
         const admission = yield* Effect.gen(function* () {
           const isKnown = yield* store.reports.knowsKey(keyed)
-          // A refused one costs neither a digest of its content nor a transaction.
+          // A refused one costs neither a digest of its content nor a transaction; `makeRefusal` says below why it is refused.
           if (makeRefusal !== undefined && !isKnown) return ReportAdmission.Full({ limit: "room" })
           // Neither a refused report nor a repetition is redacted, which is most of a report's work. A new one is redacted here:
           // inside the transaction all others would wait for it.
