@@ -35,6 +35,7 @@ const room = (file: string): string => {
   if (third === "") return "top"
   if (
     second === "http" &&
+    !file.endsWith("Handlers.ts") &&
     (third === "Api.ts" || (rest.length > 0 && (third === "api" || third === "openapi")))
   )
     return "http/api"

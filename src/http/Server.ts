@@ -1,24 +1,26 @@
-/** The wiring of the HTTP server: the way of a request, its bounds, the transport. */
+/** The wiring of the HTTP server: the contract with its handlers, what is around every request, Node. */
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
+import * as HttpRouter from "@effect/platform/HttpRouter"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import type { Descriptors } from "../services/Descriptors.ts"
-import type { Drain } from "../services/Drain.ts"
-import type { Notifications } from "../services/Notifications.ts"
-import type { Planes } from "../services/Planes.ts"
-import type { Readiness } from "../services/Readiness.ts"
-import type { Reports } from "../services/Reports.ts"
-import type { Sessions } from "../services/Sessions.ts"
-import type { Settings } from "../services/Settings.ts"
-import type { Telemetry } from "../services/Telemetry.ts"
-import type { Webhooks } from "../services/Webhooks.ts"
-import { type ArrivingBodyLimits, ArrivingBodies } from "./body/ArrivingBodies.ts"
-import { Admission } from "./middleware/Admission.ts"
-import { makePipeline } from "./middleware/Pipeline.ts"
+import * as Option from "effect/Option"
+import { Api } from "./Api.ts"
+import { AuthHandlers } from "./api/AuthHandlers.ts"
+import { DescriptorsHandlers } from "./api/DescriptorsHandlers.ts"
+import { ReportsHandlers } from "./api/ReportsHandlers.ts"
+import { SystemHandlers } from "./api/SystemHandlers.ts"
+import { TelemetryHandlers } from "./api/TelemetryHandlers.ts"
+import { TingsHandlers } from "./api/TingsHandlers.ts"
+import { WebhooksHandlers } from "./api/WebhooksHandlers.ts"
+import { DocumentsLive } from "./docs/Documents.ts"
+import { AnswersLive } from "./middleware/Answers.ts"
+import { Calls } from "./middleware/Calls.ts"
+import { InFlight } from "./middleware/InFlight.ts"
 import { type Policies, RateLimits } from "./middleware/RateLimits.ts"
-import type { startEventLoopDelay } from "./transport/EventLoopDelay.ts"
-import { RequestQueue } from "./transport/RequestQueue.ts"
-import type { ConnectionLimits } from "./transport/Connections.ts"
-import { type ListenFailed, Listening, serveNode } from "./transport/NodeServer.ts"
+import { SentHeadersLive } from "./middleware/SentHeaders.ts"
+import { Listening, serveNode } from "./transport/NodeServer.ts"
 
 export { ListenFailed, Listening } from "./transport/NodeServer.ts"
 
@@ -26,47 +28,61 @@ export { ListenFailed, Listening } from "./transport/NodeServer.ts"
 export interface Bounds {
   /** Requests in flight. */
   readonly inFlight?: number
-  /** How late requests are served, which is the machine's time. A simulation has its own. */
-  readonly startDelay?: typeof startEventLoopDelay
-  /** Requests that wait for a turn of the event loop. */
-  readonly waiting?: number
   readonly policies?: Policies
-  /** Bodies that arrive at once. */
-  readonly bodies?: ArrivingBodyLimits
-  readonly connections?: ConnectionLimits
+  /** Milliseconds of Node's timers from the last byte that a client reads of its answers until its connection is cut. */
+  readonly unreadMillis?: number
 }
 
-/** What the way of a request shares between requests: its queue, its limits and its bounds. */
-export const requestLimits = (
-  bounds: Bounds
-): Layer.Layer<Admission | RateLimits | ArrivingBodies | RequestQueue, never, Settings | Drain> =>
-  Layer.mergeAll(
-    Admission.layer(bounds.inFlight, bounds.startDelay),
-    RateLimits.layer(bounds.policies),
-    ArrivingBodies.layer(bounds.bodies)
-  ).pipe(Layer.provideMerge(RequestQueue.layer(bounds.waiting)))
+const HandlersLive = Layer.mergeAll(
+  SystemHandlers,
+  DescriptorsHandlers,
+  AuthHandlers,
+  TingsHandlers,
+  ReportsHandlers,
+  TelemetryHandlers,
+  WebhooksHandlers
+).pipe(Layer.provide(SentHeadersLive), Layer.provide(Calls.Default))
+
+/** The parts of the application: endpoints, documents, and what is around them. */
+export const application = ({ inFlight, policies }: Bounds) =>
+  Layer.mergeAll(HttpApiBuilder.api(Api), DocumentsLive, AnswersLive).pipe(
+    Layer.provide(HandlersLive),
+    Layer.provide(RateLimits.layer(policies)),
+    Layer.provideMerge(InFlight.layer(inFlight)),
+    Layer.provideMerge(
+      Layer.mergeAll(HttpApiBuilder.Router.Live, HttpApiBuilder.Middleware.layer, NodeHttpServer.layerContext)
+    )
+  )
+
+/** The application as one effect for each request. */
+export const httpApp = HttpApiBuilder.httpApp.pipe(
+  // Paths are exact, also in case and slashes.
+  Effect.locally(HttpRouter.currentRouterConfig, {
+    caseSensitive: true,
+    ignoreTrailingSlash: false,
+    ignoreDuplicateSlashes: false
+  })
+)
+
+/**
+ * Serves without the library's span, which would have the query and all headers of a request, and without its log line about a failed
+ * fiber, which would have text of a caller. `Answers` makes ours.
+ */
+export const quietly = <A, E, R>(serving: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  serving.pipe(
+    HttpMiddleware.withTracerDisabledWhenEffect(() => true),
+    Effect.withUnhandledErrorLogLevel(Option.none())
+  )
+
+/** The application as a listener of Node, for tests without sockets. */
+export const makeListener = quietly(Effect.flatMap(httpApp, (app) => NodeHttpServer.makeHandler(app)))
 
 /** The server with other bounds than the default ones. */
-export const httpServerWith = (
-  bounds: Bounds
-): Layer.Layer<
-  Listening,
-  ListenFailed,
-  | Settings
-  | Drain
-  | Planes
-  | Sessions
-  | Notifications
-  | Reports
-  | Telemetry
-  | Webhooks
-  | Descriptors
-  | Readiness
-> =>
+export const httpServerWith = (bounds: Bounds) =>
   Layer.scoped(
     Listening,
-    Effect.flatMap(makePipeline, (listener) => serveNode(listener, bounds.connections))
-  ).pipe(Layer.provide(requestLimits(bounds)))
+    Effect.flatMap(httpApp, (app) => serveNode(app, bounds.unreadMillis)).pipe(quietly)
+  ).pipe(Layer.provide(application(bounds)))
 
 /**
  * Listens on `Settings.bind` until its scope closes. Then readiness fails, requests in flight are finished, new ones on

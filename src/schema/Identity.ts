@@ -1,4 +1,5 @@
 /** Identifiers and credentials of identity-service.md 2 that cross the boundary of this service. */
+import type * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { organisationPattern, publicIdPattern } from "./Patterns.ts"
 
@@ -40,3 +41,9 @@ export const scopes = {
 
 /** In ascending order, as IAM lists them. */
 export const requestedScopes = [scopes.register, scopes.send, scopes.identity, scopes.profile] as const
+
+/** An access token and the organisation it is used for, as sent: the form is checked, and IAM has verified neither. */
+export interface Credential {
+  readonly token: Redacted.Redacted
+  readonly organisation: string
+}

@@ -42,6 +42,9 @@ export interface Sharing {
   readonly organisation?: string
 }
 
+/** A request without a key cannot conflict with another. */
+type ConflictOf<S extends Sharing> = "callerKey" extends keyof S ? IdempotencyConflict : never
+
 /** The telemetry preference is part of the key: it is sent to IAM. */
 const executionKey = (sharing: Sharing, recording: boolean): string =>
   JSON.stringify([
@@ -78,15 +81,16 @@ export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotenc
      * key is in flight with other content.
      */
     const executeOnce =
-      (sharing: Sharing) =>
-      <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | IdempotencyConflict, R> =>
+      <S extends Sharing>(sharing: S) =>
+      <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ConflictOf<S>, R> =>
         Effect.flatMap(RequestContext, ({ recording }) => {
           const key = executionKey(sharing, recording)
-          return share<A, E, IdempotencyConflict>({
+          return share<A, E, ConflictOf<S>>({
             operation: sharing.operation,
             // Safe: the key names the operation, so that an execution under it was started with an effect of this type.
             find: () => running.get(key)?.execution as Execution<A, E> | undefined,
-            refuse: () => (hasConflict(sharing) ? new IdempotencyConflict() : undefined),
+            // Only a keyed request has one.
+            refuse: () => (hasConflict(sharing) ? (new IdempotencyConflict() as ConflictOf<S>) : undefined),
             put: (execution) =>
               running.set(key, { sharing, execution: execution as Execution<unknown, unknown> }),
             onEnd: () => running.delete(key)

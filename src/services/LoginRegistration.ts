@@ -5,7 +5,13 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Struct from "effect/Struct"
-import { type Failure, Forbidden, ReconsentRequired, SltRejected } from "../schema/Failure.ts"
+import {
+  type DependencyUnavailable,
+  type Failure,
+  Forbidden,
+  ReconsentRequired,
+  SltRejected
+} from "../schema/Failure.ts"
 import { failureTable } from "../schema/FailureTable.ts"
 import type { TingOutcome } from "../schema/Session.ts"
 import type { Caller } from "./RequestCredentials.ts"
@@ -30,8 +36,10 @@ export const loginRefusals = {
 } as const
 export type LoginRefusal = keyof typeof loginRefusals
 
+type RecordedFailure = ReturnType<(typeof loginRefusals)[LoginRefusal]> | DependencyUnavailable
+
 /** The failure that an earlier attempt recorded; none for a registration, or a reason of a later version. */
-const recordedRefusal = (outcome: LoginOutcome): Option.Option<Failure> =>
+const recordedRefusal = (outcome: LoginOutcome): Option.Option<Forbidden | ReconsentRequired> =>
   outcome._tag === "Refusal"
     ? Option.map(
         Option.fromNullable(Struct.keys(loginRefusals).find((refusal) => refusal === outcome.reason)),
@@ -42,21 +50,21 @@ const recordedRefusal = (outcome: LoginOutcome): Option.Option<Failure> =>
 /** Registering at a login has 2 attempts and 5 s in all, so that a slow Ting cannot hold a login up. */
 const registrationBound = { attempts: 2, withinMillis: 5_000 }
 
-const notRegistered = ({ code }: Failure): TingOutcome => ({ subscribed: false, error: code })
+const notRegistered = ({ code }: Pick<Failure, "code">): TingOutcome => ({ subscribed: false, error: code })
 
 /** A replayed login tries again after such a failure. */
-const isTransient = ({ code }: Failure): boolean => failureTable[code].retryable
+const isTransient = ({ code }: Pick<Failure, "code">): boolean => failureTable[code].retryable
 
 interface LoginOutcomes {
   /** A later success under the same key overwrites the record: the session may live on when its revocation failed. */
   readonly recordRefusal: (plane: Plane, key: UpstreamKey, refusal: LoginRefusal) => Effect.Effect<void>
   /** Fails with the recorded refusal, if there is one. */
-  readonly failRefused: (key: UpstreamKey) => Effect.Effect<void, Failure>
+  readonly failRefused: (key: UpstreamKey) => Effect.Effect<void, RecordedFailure>
   /**
    * Fails a login whose session has ended, which happens to replays only: with the recorded refusal, or else with
    * `slt_rejected`, since the token is spent.
    */
-  readonly failEndedSession: (key: UpstreamKey) => Effect.Effect<never, Failure>
+  readonly failEndedSession: (key: UpstreamKey) => Effect.Effect<never, RecordedFailure | SltRejected>
   /**
    * Registers at a first login. A replayed login returns the recorded outcome unless that is transient: registering again could
    * re-activate a grant revoked in between. When the record cannot be read, the login succeeds without a registration.

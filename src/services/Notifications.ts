@@ -1,5 +1,5 @@
 import * as Effect from "effect/Effect"
-import { type Failure, InvalidInput, NotFound, PayloadTooLarge } from "../schema/Failure.ts"
+import { InvalidInput, NotFound, PayloadTooLarge } from "../schema/Failure.ts"
 import { scopes } from "../schema/Identity.ts"
 import { type Ting as SentTing, type Subscription, type TingRequest, tingBodyLimit } from "../schema/Ting.ts"
 import type { Caller } from "./RequestCredentials.ts"
@@ -12,6 +12,7 @@ import { TingOnBehalf } from "./TingOnBehalf.ts"
 import { Settings } from "./Settings.ts"
 import { Store } from "./Store.ts"
 import { type AcceptedTing, Ting } from "./Ting.ts"
+import { tingFailures } from "./UpstreamErrorMapping.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 import { tracedFn } from "./Tracing.ts"
 
@@ -28,7 +29,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
 
     const subscribe = tracedFn(
       "Notifications.subscribe",
-      Effect.fnUntraced(function* (plane: Plane, caller: Caller): Effect.fn.Return<Subscription, Failure> {
+      Effect.fnUntraced(function* (plane: Plane, caller: Caller) {
         const token = digestOf(caller.credential.token)
         const registered = yield* register(plane, caller).pipe(
           executeOnce({
@@ -39,12 +40,13 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
           }),
           within("ting", token)
         )
-        return {
+        const subscription: Subscription = {
           id: registered.id,
           app_id: registered.applicationId,
           for: registered.recipient,
           active: true
         }
+        return subscription
       })
     )
 
@@ -88,11 +90,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
 
     const send = tracedFn(
       "Notifications.send",
-      Effect.fnUntraced(function* (
-        plane: Plane,
-        caller: Caller,
-        request: TingRequest
-      ): Effect.fn.Return<SentTing, Failure> {
+      Effect.fnUntraced(function* (plane: Plane, caller: Caller, request: TingRequest) {
         yield* checkKey(caller, request)
         yield* checkType(request)
         const { organisation } = caller.membership
@@ -114,7 +112,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
         let joined = true
         const sent: AcceptedTing = yield* Effect.suspend(() => {
           joined = false
-          return callWithProof(plane, caller, prepared, ting.send)
+          return callWithProof(plane, caller, prepared, ting.send, tingFailures.send)
         }).pipe(
           Effect.tap(({ replayed }) => {
             countReplay("ting", replayed)
@@ -130,7 +128,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
           // Covers the proof too, although IAM issues it: a separate IAM place could be refused between two attempts.
           within("ting", token)
         )
-        return {
+        const answer: SentTing = {
           id: sent.id,
           created_at: sent.createdAt,
           key: sent.key,
@@ -138,6 +136,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
           // A request that joined an identical one in flight repeats it.
           replayed: sent.replayed || joined
         }
+        return answer
       })
     )
 

@@ -2,12 +2,11 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import type { Failure } from "../schema/Failure.ts"
 import { digestOf } from "./Digest.ts"
 import { Iam } from "./Iam.ts"
 import { type Plane, Production, type TestingPlane } from "./Plane.ts"
 import { BestEffort } from "./BestEffort.ts"
-import { failWith, mapIamFailure } from "./UpstreamErrorMapping.ts"
+import { failWith, planeFailure } from "./UpstreamErrorMapping.ts"
 import { Retry } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
@@ -32,21 +31,23 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
 
     const resolveTesting = tracedFn(
       "Planes.resolve",
-      Effect.fnUntraced(function* (secret: Redacted.Redacted): Effect.fn.Return<Plane, Failure> {
-        const plane = yield* iam.resolvePlane(secret).pipe(
-          retryTransient({ dependency: "iam", repeatable: true }),
-          failWith((failure, now) => mapIamFailure("plane", "selecting", now)(failure)),
-          within("iam", digestOf(secret))
-        )
+      Effect.fnUntraced(function* (secret: Redacted.Redacted) {
+        const plane = yield* iam
+          .resolvePlane(secret)
+          .pipe(
+            retryTransient({ dependency: "iam", repeatable: true }),
+            failWith(planeFailure),
+            within("iam", digestOf(secret))
+          )
         yield* remember(plane)
         return plane
       })
     )
 
-    const production = Effect.succeed(Production())
+    const production = Effect.succeed<Plane>(Production())
 
     /** The plane of a testing secret; none means production. */
-    const resolve = (selector: Option.Option<Redacted.Redacted>): Effect.Effect<Plane, Failure> =>
+    const resolve = (selector: Option.Option<Redacted.Redacted>) =>
       Option.isNone(selector) ? production : resolveTesting(selector.value)
 
     return { resolve } as const

@@ -5,13 +5,12 @@ import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import {
   DependencyUnavailable,
-  type Failure,
   IdempotencyConflict,
   InvalidInput,
   Unauthenticated
 } from "../schema/Failure.ts"
 import type { Report, ReportRequest } from "../schema/Report.ts"
-import type { Credential } from "./RequestCredentials.ts"
+import type { Credential } from "../schema/Identity.ts"
 import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
 import { countReplay } from "./Metrics.ts"
 import { type Plane, planeId } from "./Plane.ts"
@@ -39,13 +38,8 @@ import { tracedFn } from "./Tracing.ts"
 /** Milliseconds for IAM to verify the reporter; after that the report is stored unverified. */
 const verificationMillis = 3_000
 
-/** Failures that concern the token itself; every other one means that IAM could not verify it. */
-const tokenVerdicts: ReadonlyArray<Failure["code"]> = [
-  "unauthenticated",
-  "forbidden",
-  "testing_secret_invalid",
-  "reconsent_required"
-]
+/** Failures that do not concern the token itself: IAM could not verify it. */
+const notVerified = () => Effect.succeed<Reporter>(Unverified())
 
 const contentOf = ({ message, pr, attachments, context }: ReportRequest): ReportContent =>
   redactReport({ message, pr: pr ?? null, attachments: attachments ?? [], context: context ?? null })
@@ -80,19 +74,18 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
     // A gateway that limits instead may send the requests of all clients from one address.
     const networkOf = settings.rateLimit ? makeNetworkDigest(settings.iam.applicationSecret) : () => undefined
 
-    const resolveReporter = (
-      plane: Plane,
-      credential: Option.Option<Credential>
-    ): Effect.Effect<Reporter, Failure> =>
+    const resolveReporter = (plane: Plane, credential: Option.Option<Credential>) =>
       Option.match(credential, {
-        onNone: () => Effect.succeed(Anonymous()),
+        onNone: () => Effect.succeed<Reporter>(Anonymous()),
         onSome: (given) =>
           sessions.authenticateOnce(plane, given, verificationMillis).pipe(
             Effect.map(({ actor }): Reporter => Verified({ publicId: actor.public_id })),
-            Effect.catchIf(
-              (failure) => !tokenVerdicts.includes(failure.code),
-              () => Effect.succeed<Reporter>(Unverified())
-            )
+            Effect.catchTags({
+              RateLimited: notVerified,
+              Overloaded: notVerified,
+              DependencyUnavailable: notVerified,
+              DependencyMisconfigured: notVerified
+            })
           )
       })
 
@@ -125,7 +118,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           readonly key: Redacted.Redacted
           readonly credential: Option.Option<Credential>
         }
-      ): Effect.fn.Return<Report, Failure> {
+      ) {
         const { request, key, credential } = input
         yield* checkPullRequest(request)
         const reporter = yield* resolveReporter(plane, credential)

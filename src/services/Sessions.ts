@@ -1,13 +1,7 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import {
-  DependencyUnavailable,
-  type Failure,
-  Forbidden,
-  ReconsentRequired,
-  Unauthenticated
-} from "../schema/Failure.ts"
+import { DependencyUnavailable, Forbidden, ReconsentRequired, Unauthenticated } from "../schema/Failure.ts"
 import { type Actor, actorTypeOf, scopes } from "../schema/Identity.ts"
 import { accessTokenPattern, refreshTokenPattern } from "../schema/Patterns.ts"
 import type { LoginSession, Me, Session } from "../schema/Session.ts"
@@ -17,16 +11,14 @@ import { Idempotency, upstreamKey } from "./Idempotency.ts"
 import { type LoginRefusal, loginRefusals, makeLoginOutcomes } from "./LoginRegistration.ts"
 import { countReplay } from "./Metrics.ts"
 import { environmentIdOf, type Plane, planeId } from "./Plane.ts"
-import type { Caller, Credential } from "./RequestCredentials.ts"
+import type { Caller } from "./RequestCredentials.ts"
+import type { Credential } from "../schema/Identity.ts"
 import { Retry } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
 import { tracedFn } from "./Tracing.ts"
-import { failWith, type IamOperation, mapIamFailure, refreshRefused } from "./UpstreamErrorMapping.ts"
+import { failWith, iamFailures, refreshRefused } from "./UpstreamErrorMapping.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
-
-const mapFailures = (operation: IamOperation, plane: Plane) =>
-  failWith((failure, now) => mapIamFailure(operation, plane, now)(failure))
 
 /** The membership a session starts in: IAM's own choice when the grant names one, else the first handle in order. */
 const chooseMembership = (grant: TokenGrant, { memberships }: Introspection): Option.Option<Membership> =>
@@ -96,7 +88,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const retryIam = retryTransient({ dependency: "iam", repeatable: true })
 
     const introspect = (plane: Plane, token: Redacted.Redacted) =>
-      iam.introspect(plane, token).pipe(retryIam, mapFailures("introspect", plane))
+      iam.introspect(plane, token).pipe(retryIam, failWith(iamFailures.introspect(plane)))
 
     const revoke = (plane: Plane, token: Redacted.Redacted, key: UpstreamKey) =>
       iam.revoke(plane, token, key).pipe(
@@ -106,13 +98,13 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           (failure) => failure._tag === "Refused" && failure.code === "idempotency_response_expired",
           () => Effect.void
         ),
-        mapFailures("revoke", plane)
+        failWith(iamFailures.revoke(plane))
       )
 
     const identifyCaller = Effect.fnUntraced(function* (
       credential: Credential,
       introspected: ReturnType<typeof introspect>
-    ): Effect.fn.Return<Caller, Failure> {
+    ) {
       const { token, organisation } = credential
       const introspection = yield* introspected.pipe(within("iam", digestOf(token)))
       if (Option.isNone(introspection)) return yield* new Unauthenticated()
@@ -128,7 +120,13 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       }
       const actor = resolveActor(introspection.value, membership)
       if (Option.isNone(actor)) return yield* new ReconsentRequired()
-      return { credential, actor: actor.value, membership, introspection: introspection.value }
+      const caller: Caller = {
+        credential,
+        actor: actor.value,
+        membership,
+        introspection: introspection.value
+      }
+      return caller
     })
 
     /** Introspects the bearer with IAM. */
@@ -146,7 +144,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
             .introspect(plane, credential.token)
             .pipe(
               retryTransient({ dependency: "iam", repeatable: true, attempts: 1, withinMillis }),
-              mapFailures("introspect", plane)
+              failWith(iamFailures.introspect(plane))
             )
         )
     )
@@ -155,12 +153,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
      * Refuses a login that IAM granted, and revokes the grant. The refusal is recorded first, so that a repetition gets the same
      * answer even if this process dies in between. A revocation that fails makes the login fail as an outage, to be retried.
      */
-    const refuseLogin = (
-      plane: Plane,
-      grant: TokenGrant,
-      key: Redacted.Redacted,
-      refusal: LoginRefusal
-    ): Effect.Effect<never, Failure> =>
+    const refuseLogin = (plane: Plane, grant: TokenGrant, key: Redacted.Redacted, refusal: LoginRefusal) =>
       loginOutcomes
         .recordRefusal(plane, upstreamKey("login", plane, key), refusal)
         .pipe(
@@ -170,15 +163,14 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
 
     const login = tracedFn(
       "Sessions.login",
-      Effect.fnUntraced(function* (
-        plane: Plane,
-        { slt, key }: Keyed & { readonly slt: Redacted.Redacted }
-      ): Effect.fn.Return<LoginSession, Failure> {
+      Effect.fnUntraced(function* (plane: Plane, { slt, key }: Keyed & { readonly slt: Redacted.Redacted }) {
         const iamKey = upstreamKey("login", plane, key)
         const logIn = Effect.gen(function* () {
           // Concurrent with the exchange and the introspection, so that an empty catalogue cache adds no round trip.
           yield* Effect.fork(iam.warmCatalogue(plane))
-          const grant = yield* iam.exchange(plane, slt, iamKey).pipe(retryIam, mapFailures("login", plane))
+          const grant = yield* iam
+            .exchange(plane, slt, iamKey)
+            .pipe(retryIam, failWith(iamFailures.login(plane)))
           const introspection = yield* iam.introspect(plane, grant.accessToken).pipe(
             retryIam,
             Effect.catchAll((failure) =>
@@ -186,7 +178,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
               Effect.when(
                 loginOutcomes.failRefused(iamKey),
                 () => grant.replayed && failure._tag === "Unknown" && failure.inactive === true
-              ).pipe(Effect.zipRight(mapFailures("introspect", plane)(Effect.fail(failure))))
+              ).pipe(Effect.zipRight(failWith(iamFailures.introspect(plane))(Effect.fail(failure))))
             )
           )
           if (Option.isNone(introspection)) return yield* loginOutcomes.failEndedSession(iamKey)
@@ -207,7 +199,11 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           }
           countReplay("login", grant.replayed)
           const ting = yield* loginOutcomes.registerOnce(plane, caller, iamKey, grant.replayed)
-          return { ...toSession(plane, grant, introspection.value, membership.value, actor.value), ting }
+          const session: LoginSession = {
+            ...toSession(plane, grant, introspection.value, membership.value, actor.value),
+            ting
+          }
+          return session
         })
         return yield* logIn.pipe(
           executeOnce({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
@@ -221,12 +217,12 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       Effect.fnUntraced(function* (
         plane: Plane,
         { refreshToken, key }: Keyed & { readonly refreshToken: Redacted.Redacted }
-      ): Effect.fn.Return<Session, Failure> {
+      ) {
         if (!refreshTokenPattern.test(Redacted.value(refreshToken))) return yield* refreshRefused()
         const rotate = Effect.gen(function* () {
           const grant = yield* iam
             .refresh(plane, refreshToken, upstreamKey("refresh", plane, key))
-            .pipe(retryIam, mapFailures("refresh", plane))
+            .pipe(retryIam, failWith(iamFailures.refresh(plane)))
           countReplay("refresh", grant.replayed)
           const introspection = yield* introspect(plane, grant.accessToken)
           if (Option.isNone(introspection)) return yield* refreshRefused()
@@ -253,7 +249,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       Effect.fnUntraced(function* (
         plane: Plane,
         { token, key }: Keyed & { readonly token: Redacted.Redacted }
-      ): Effect.fn.Return<void, Failure> {
+      ) {
         // A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere.
         if (!isRevocable(Redacted.value(token))) return
         yield* revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
@@ -265,7 +261,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
 
     const me = tracedFn(
       "Sessions.me",
-      Effect.fnUntraced(function* (plane: Plane, caller: Caller): Effect.fn.Return<Me, Failure> {
+      Effect.fnUntraced(function* (plane: Plane, caller: Caller) {
         const { membership, introspection, actor } = caller
         const registered = yield* store.recipients
           .isActive({
@@ -274,7 +270,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
             publicId: actor.public_id
           })
           .pipe(logAndMapStoreFailure)
-        return {
+        const session: Me = {
           authenticated: true,
           actor,
           org_id: membership.organisation,
@@ -284,6 +280,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           ting_ready: registered && membership.scopes.includes(scopes.send),
           testing_environment_id: environmentIdOf(plane)
         }
+        return session
       })
     )
 

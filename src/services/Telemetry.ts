@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { type Failure, InvalidInput, SpoolFull } from "../schema/Failure.ts"
+import { InvalidInput, SpoolFull } from "../schema/Failure.ts"
 import { uuidPattern } from "../schema/Patterns.ts"
 import { clientTables, type TableName, type TelemetryRequest } from "../schema/Telemetry.ts"
 import type { Plane } from "./Plane.ts"
@@ -81,7 +81,7 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
 
     const accept = tracedFn(
       "Telemetry.accept",
-      Effect.fnUntraced(function* (plane: Plane, request: TelemetryRequest): Effect.fn.Return<void, Failure> {
+      Effect.fnUntraced(function* (plane: Plane, request: TelemetryRequest) {
         const table = yield* tableOf(request)
         const { recording } = yield* RequestContext
         // Table keys are production credentials, and an opt-out is final: nothing is written, and the call succeeds.

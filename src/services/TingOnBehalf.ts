@@ -1,21 +1,17 @@
 import * as Effect from "effect/Effect"
-import { type Failure, ReconsentRequired } from "../schema/Failure.ts"
+import { ReconsentRequired } from "../schema/Failure.ts"
 import { scopes } from "../schema/Identity.ts"
 import type { Caller } from "./RequestCredentials.ts"
 import { Iam, type Proof } from "./Iam.ts"
 import { attemptKey } from "./Idempotency.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { BestEffort } from "./BestEffort.ts"
-import { failWith, mapIamFailure, mapTingFailure, repeatableProofRefusals } from "./UpstreamErrorMapping.ts"
+import { failWith, iamFailures, repeatableProofRefusals, tingFailures } from "./UpstreamErrorMapping.ts"
 import { Retry } from "./Retry.ts"
 import { Store } from "./Store.ts"
-import { type PreparedCall, type RegisteredRecipient as Registered, Ting } from "./Ting.ts"
+import { type PreparedCall, Ting } from "./Ting.ts"
 import type { Dependency, UpstreamFailure } from "./UpstreamFailure.ts"
 import { tracedFn } from "./Tracing.ts"
-
-/** A call to Ting fails at IAM, which issues the proof, or at Ting; the same code means different things. */
-const mapFailure = (plane: Plane) => (failure: UpstreamFailure, now: number) =>
-  failure.dependency === "iam" ? mapIamFailure("prove", plane, now)(failure) : mapTingFailure(failure, now)
 
 export interface RetryLimits {
   readonly attempts?: number
@@ -37,13 +33,15 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
         ? Effect.void
         : Effect.fail(new ReconsentRequired())
 
-    const callWithProof = <A>(
+    /** `map` is for a refusal of Ting; IAM, which issues the proof, means another thing by the same code. */
+    const callWithProof = <A, F>(
       plane: Plane,
       caller: Caller,
       prepared: PreparedCall,
       use: (prepared: PreparedCall, proof: Proof) => Effect.Effect<A, UpstreamFailure>,
+      map: (failure: UpstreamFailure, now: number) => F,
       options: RetryLimits = {}
-    ): Effect.Effect<A, Failure> => {
+    ) => {
       let waitingFor: Dependency = "iam"
       return Effect.gen(function* () {
         waitingFor = "iam"
@@ -64,22 +62,27 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
           again: (refused) => refused.dependency === "ting" && repeatableProofRefusals.includes(refused.code),
           ...options
         }),
-        failWith(mapFailure(plane))
+        failWith((failure, now) =>
+          failure.dependency === "iam" ? iamFailures.prove(plane)(failure, now) : map(failure, now)
+        )
       )
     }
 
     const register = tracedFn(
       "TingOnBehalf.register",
-      Effect.fnUntraced(function* (
-        plane: Plane,
-        caller: Caller,
-        options: RetryLimits = {}
-      ): Effect.fn.Return<Registered, Failure> {
+      Effect.fnUntraced(function* (plane: Plane, caller: Caller, options: RetryLimits = {}) {
         yield* requireScope(caller, scopes.register)
         const { organisation, organisationUuid } = caller.membership
         const publicId = caller.actor.public_id
         const prepared = ting.prepareRegistration({ organisation, publicId })
-        const registered = yield* callWithProof(plane, caller, prepared, ting.register, options)
+        const registered = yield* callWithProof(
+          plane,
+          caller,
+          prepared,
+          ting.register,
+          tingFailures.register,
+          options
+        )
         // Ting is the source of truth; our row is only for `ting_ready`, so the registration succeeds without it.
         yield* store.recipients
           .activate({

@@ -1,12 +1,10 @@
 /** Maps failures of IAM and Ting to the failures that a caller sees: the tables of api.md, "Errors". */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import type { Details, Failure } from "../schema/Failure.ts"
+import type { Details } from "../schema/Failure.ts"
 import * as Failures from "../schema/Failure.ts"
-import type { Plane } from "./Plane.ts"
+import { type Plane, Production } from "./Plane.ts"
 import type { Refused, UpstreamFailure } from "./UpstreamFailure.ts"
-
-export type IamOperation = "login" | "refresh" | "revoke" | "introspect" | "plane" | "prove"
 
 const refusalDetails = (refused: Refused): Details => ({
   dependency: refused.dependency,
@@ -17,7 +15,7 @@ const refusalDetails = (refused: Refused): Details => ({
 const retryAfter = (seconds: number | undefined) =>
   seconds === undefined ? {} : { retryAfterSeconds: seconds }
 
-const unavailable = (failure: UpstreamFailure): Failure =>
+const unavailable = (failure: UpstreamFailure) =>
   new Failures.DependencyUnavailable({
     details: failure._tag === "Refused" ? refusalDetails(failure) : { dependency: failure.dependency },
     ...retryAfter(failure.retryAfterSeconds)
@@ -26,7 +24,7 @@ const unavailable = (failure: UpstreamFailure): Failure =>
 /** Milliseconds of clock difference beyond which the hint of a refused call names the clock. */
 const skewLimit = 60_000
 
-const misconfigured = (refused: Refused, now: number): Failure => {
+const misconfigured = (refused: Refused, now: number) => {
   const skewed = refused.answeredAt !== undefined && Math.abs(refused.answeredAt - now) > skewLimit
   return new Failures.DependencyMisconfigured({
     details: refusalDetails(refused),
@@ -45,80 +43,130 @@ export const refreshRefused = (): Failures.Unauthenticated =>
     hint: "Log in again with a new short-lived token; this session cannot be refreshed."
   })
 
-const invalidTokenCodes = ["invalid_grant", "refresh_token_reuse", "invalid_token"]
+/** The failure of an upstream's failure; `now` is the time of the failure in milliseconds since the epoch. */
+type FailureMap<F> = (failure: UpstreamFailure, now: number) => F
 
-/**
- * The failure for IAM's answer to one operation. `plane` is `selecting` while the plane is not known yet; `now` is milliseconds since the
- * epoch.
- */
-export const mapIamFailure =
-  (operation: IamOperation, plane: Plane | "selecting", now: number) =>
-  (failure: UpstreamFailure): Failure => {
+/** What an operation at IAM can become that has neither a key nor a token of a caller to be refused. */
+type PlainFailure =
+  | Failures.RateLimited
+  | Failures.Forbidden
+  | Failures.TestingSecretInvalid
+  | Failures.DependencyMisconfigured
+  | Failures.DependencyUnavailable
+
+const mapPlain =
+  (plane: Plane): FailureMap<PlainFailure> =>
+  (failure, now) => {
     if (failure._tag !== "Refused") return unavailable(failure)
     if (failure.status === 429) return new Failures.RateLimited(retryAfter(failure.retryAfterSeconds ?? 1))
-    const testing = plane === "selecting" || plane._tag === "Testing"
-    switch (failure.code) {
-      case "idempotency_conflict":
-        return new Failures.IdempotencyConflict()
-      case "idempotency_in_progress":
-        return new Failures.IdempotencyInProgress(retryAfter(1))
-      case "idempotency_response_expired":
-        return new Failures.IdempotencyResponseExpired()
-      case "unauthenticated":
-        return testing && failure.status === 401
-          ? new Failures.TestingSecretInvalid()
-          : misconfigured(failure, now)
-      case "invalid_client":
-        return operation === "plane" ? new Failures.TestingSecretInvalid() : misconfigured(failure, now)
-      case "invalid_subject_token":
-        return operation === "prove" ? new Failures.Unauthenticated() : unavailable(failure)
-      default:
-        break
-    }
-    if (invalidTokenCodes.includes(failure.code)) {
-      if (operation === "login") return new Failures.SltRejected()
-      if (operation === "refresh") return refreshRefused()
-    }
-    if (failure.status === 403) return new Failures.Forbidden({ details: refusalDetails(failure) })
-    if (operation === "prove" && failure.status === 404)
-      return new Failures.ReconsentRequired({ details: refusalDetails(failure) })
-    return unavailable(failure)
+    if (failure.code === "unauthenticated" && failure.status === 401 && plane._tag === "Testing")
+      return new Failures.TestingSecretInvalid()
+    if (failure.code === "unauthenticated" || failure.code === "invalid_client")
+      return misconfigured(failure, now)
+    return failure.status === 403
+      ? new Failures.Forbidden({ details: refusalDetails(failure) })
+      : unavailable(failure)
   }
 
-/**
- * The failure for Ting's answer; `now` is milliseconds since the epoch. A 401 of Ting never becomes a 401 of ours: it concerns the proof,
- * not the user's session.
- */
-export const mapTingFailure = (failure: UpstreamFailure, now: number): Failure => {
+/** The failure of the code, for a refusal other than a 429, which always is about the rate. */
+const byCode = <Codes extends Readonly<Record<string, (refused: Refused) => unknown>>>(
+  failure: UpstreamFailure,
+  codes: Codes
+) => {
+  if (failure._tag !== "Refused" || failure.status === 429 || !Object.hasOwn(codes, failure.code))
+    return undefined
+  // The record's own function returns what the record says.
+  return codes[failure.code]?.(failure) as ReturnType<Codes[keyof Codes]>
+}
+
+const inFlight = {
+  idempotency_conflict: () => new Failures.IdempotencyConflict(),
+  idempotency_in_progress: () => new Failures.IdempotencyInProgress(retryAfter(1))
+}
+const keyed = { ...inFlight, idempotency_response_expired: () => new Failures.IdempotencyResponseExpired() }
+
+/** Of the caller's token. */
+const tokenRefused = <F>(refuse: () => F) => ({
+  invalid_grant: refuse,
+  refresh_token_reuse: refuse,
+  invalid_token: refuse
+})
+
+const sltRefused = tokenRefused(() => new Failures.SltRejected())
+const sessionRefused = tokenRefused(refreshRefused)
+const selectorRefused = {
+  unauthenticated: () => new Failures.TestingSecretInvalid(),
+  invalid_client: () => new Failures.TestingSecretInvalid()
+}
+/** No two proofs share a key, so none meets another's content. */
+const subjectRefused = {
+  idempotency_in_progress: keyed.idempotency_in_progress,
+  idempotency_response_expired: keyed.idempotency_response_expired,
+  invalid_subject_token: () => new Failures.Unauthenticated()
+}
+
+const isNotFound = (failure: UpstreamFailure): failure is Refused =>
+  failure._tag === "Refused" && failure.status === 404
+
+/** The failures of IAM's operations. */
+export const iamFailures = {
+  introspect: mapPlain,
+  login: (plane: Plane) => (failure: UpstreamFailure, now: number) =>
+    byCode(failure, { ...keyed, ...sltRefused }) ?? mapPlain(plane)(failure, now),
+  refresh: (plane: Plane) => (failure: UpstreamFailure, now: number) =>
+    byCode(failure, { ...keyed, ...sessionRefused }) ?? mapPlain(plane)(failure, now),
+  revoke: (plane: Plane) => (failure: UpstreamFailure, now: number) =>
+    byCode(failure, inFlight) ?? mapPlain(plane)(failure, now),
+  prove: (plane: Plane) => (failure: UpstreamFailure, now: number) =>
+    byCode(failure, subjectRefused) ??
+    (isNotFound(failure)
+      ? new Failures.ReconsentRequired({ details: refusalDetails(failure) })
+      : mapPlain(plane)(failure, now))
+} as const
+
+/** The failure of resolving a plane, where a refusal of our own credentials is one of the selector. */
+export const planeFailure = (failure: UpstreamFailure, now: number) => {
+  const refused = byCode(failure, selectorRefused)
+  if (refused !== undefined) return refused
+  const mapped = mapPlain(Production())(failure, now)
+  return mapped.code === "dependency_misconfigured" ? unavailable(failure) : mapped
+}
+
+const atAnyCall = {
+  permission_denied: (refused: Refused) =>
+    new Failures.PermissionDenied({ details: refusalDetails(refused) }),
+  test_context_mismatch: (refused: Refused) =>
+    new Failures.TestContextMismatch({ details: refusalDetails(refused) }),
+  invalid_input: (refused: Refused) => new Failures.InvalidInput({ details: refusalDetails(refused) }),
+  payload_too_large: (refused: Refused) => new Failures.PayloadTooLarge({ details: refusalDetails(refused) })
+}
+const atSending = {
+  recipient_not_registered: (refused: Refused) =>
+    new Failures.RecipientNotRegistered({ details: refusalDetails(refused) }),
+  required_delivery_not_enabled: (refused: Refused) =>
+    new Failures.RequiredDeliveryNotEnabled({ details: refusalDetails(refused) }),
+  not_found: (refused: Refused) => new Failures.NotFound({ details: refusalDetails(refused) }),
+  idempotency_conflict: (refused: Refused) =>
+    new Failures.IdempotencyConflict({ details: refusalDetails(refused) })
+}
+const oursAtTing = ["session_expired", "authentication_required", "test_context_required"]
+
+/** A 401 of Ting never becomes a 401 of ours: it concerns the proof, not the user's session. */
+const mapTing = (failure: UpstreamFailure, now: number) => {
   if (failure._tag !== "Refused") return unavailable(failure)
-  const details = refusalDetails(failure)
   if (failure.status === 429)
     return new Failures.TemporarilyRateLimited(retryAfter(failure.retryAfterSeconds ?? 1))
-  switch (failure.code) {
-    case "recipient_not_registered":
-      return new Failures.RecipientNotRegistered({ details })
-    case "permission_denied":
-      return new Failures.PermissionDenied({ details })
-    case "test_context_mismatch":
-      return new Failures.TestContextMismatch({ details })
-    case "required_delivery_not_enabled":
-      return new Failures.RequiredDeliveryNotEnabled({ details })
-    case "not_found":
-      return new Failures.NotFound({ details })
-    case "invalid_input":
-      return new Failures.InvalidInput({ details })
-    case "idempotency_conflict":
-      return new Failures.IdempotencyConflict({ details })
-    case "payload_too_large":
-      return new Failures.PayloadTooLarge({ details })
-    case "session_expired":
-    case "authentication_required":
-    case "test_context_required":
-      return misconfigured(failure, now)
-    default:
-      return unavailable(failure)
-  }
+  return (
+    byCode(failure, atAnyCall) ??
+    (oursAtTing.includes(failure.code) ? misconfigured(failure, now) : unavailable(failure))
+  )
 }
+
+/** The failures of Ting's calls. */
+export const tingFailures = {
+  register: mapTing,
+  send: (failure: UpstreamFailure, now: number) => byCode(failure, atSending) ?? mapTing(failure, now)
+} as const
 
 /** Ting's refusals of a proof: another attempt with a fresh proof may succeed. */
 export const repeatableProofRefusals: ReadonlyArray<string> = [
@@ -127,8 +175,8 @@ export const repeatableProofRefusals: ReadonlyArray<string> = [
   "proof_consumed"
 ]
 
-/** Fails with our failure of an upstream's; `map` gets the time of the failure in milliseconds. */
-export const failWith = (map: (failure: UpstreamFailure, now: number) => Failure) =>
+/** Fails with our failure of an upstream's. */
+export const failWith = <F>(map: FailureMap<F>) =>
   Effect.catchAll((failure: UpstreamFailure) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) => Effect.fail(map(failure, now)))
   )

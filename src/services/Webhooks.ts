@@ -3,14 +3,14 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { type Failure, PlaneMismatch, RateLimited, WebhookSignatureInvalid } from "../schema/Failure.ts"
+import { PlaneMismatch, RateLimited, WebhookSignatureInvalid } from "../schema/Failure.ts"
 import { PublicId } from "../schema/Identity.ts"
 import type { WebhookReceipt } from "../schema/Webhook.ts"
 import { Iam, type IamService, type WebhookEvent } from "./Iam.ts"
 import { countReplay } from "./Metrics.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
 import { readNamedActors } from "./NamedActors.ts"
-import { type PlaneId, productionId } from "./Plane.ts"
+import { productionId } from "./Plane.ts"
 import { makeQuota } from "./Quota.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
@@ -57,7 +57,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     const forgeries = makeQuota(forgeryPolicy)
 
     /** The key digest proves the environment; an environment id beside it must agree (identity-service.md 11.4). */
-    const planeOf = ({ plane }: WebhookEvent): Effect.Effect<PlaneId, Failure> =>
+    const planeOf = ({ plane }: WebhookEvent) =>
       Effect.gen(function* () {
         if (plane._tag === "Production") return productionId
         const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(logAndMapStoreFailure)
@@ -77,7 +77,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     })
 
     /** The event of a delivery from IAM. Any other delivery stays unread: it may claim a testing plane. */
-    const verify = (delivery: Delivery): Effect.Effect<WebhookEvent, Failure> =>
+    const verify = (delivery: Delivery) =>
       iam.verifyWebhook(delivery).pipe(
         Effect.tapError(({ signed }) => (signed || !rateLimit ? Effect.void : countForgery)),
         Effect.catchTag("WebhookRejected", ({ reason }) =>
@@ -90,7 +90,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
 
     const receive = tracedFn(
       "Webhooks.receive",
-      Effect.fnUntraced(function* (event: WebhookEvent): Effect.fn.Return<WebhookReceipt, Failure> {
+      Effect.fnUntraced(function* (event: WebhookEvent) {
         const plane = yield* planeOf(event)
         const fresh = yield* store.webhooks
           .receive(
@@ -113,7 +113,8 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
           )
           .pipe(logAndMapStoreFailure)
         countReplay("webhook", !fresh)
-        return { received: true }
+        const receipt: WebhookReceipt = { received: true }
+        return receipt
       })
     )
 

@@ -8,7 +8,7 @@ import * as Metric from "effect/Metric"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { version } from "../../src/schema/Release.ts"
-import { bodiesArriving } from "../../src/services/Metrics.ts"
+import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
 import { settle, until } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import {
@@ -105,7 +105,7 @@ describe("Draining", () => {
     const slow = yield* openPeer(server.port, head)
     const stalled = yield* openPeer(server.port, head)
     yield* until(() => peers.filter(({ text }) => text().includes("}")).length === 2)
-    yield* until(() => Effect.runSync(Metric.value(bodiesArriving)).value === 2)
+    yield* until(() => Effect.runSync(Metric.value(httpRequestsInFlight)).value === 2)
     const closing = yield* begin
     yield* TestClock.adjust("999 millis")
     yield* settle

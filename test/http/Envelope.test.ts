@@ -8,7 +8,6 @@ import {
   failureClasses,
   failureTable,
   IdempotencyInProgress,
-  NotReady,
   RateLimited,
   TemporarilyRateLimited,
   Unauthenticated
@@ -61,7 +60,7 @@ sharing(sharedInMemory())("An answer", (it) => {
 
   it.effect("to a defect is 500 without its text, which is logged under the request id", function* () {
     const server = yield* shared
-    const { accept, login, me } = yield* goodRequests(server)
+    const { login, me } = yield* goodRequests(server)
     const named = withHeaders({ "x-request-id": "find-me-here" })
     const object = { _tag: "NotFound", message: "the secret detail" }
     for (const defect of [new Error("the secret detail"), "the secret detail", null, object]) {
@@ -75,13 +74,7 @@ sharing(sharedInMemory())("An answer", (it) => {
       expect(line?.fields.request_id).toBe("find-me-here")
       if (defect instanceof Error) expect(line?.cause).toContain("the secret detail")
     }
-    // A failure that its call does not declare has its own code; an answer that does not fit its schema is a defect.
-    server.lines.length = 0
-    server.during.accept = Effect.fail(new NotReady({}))
-    expectEnvelope(yield* server.send(accept), 503, "not_ready")
-    expect(server.lines.some(({ level, fields }) => level === "WARN" && fields.code === "not_ready")).toBe(
-      true
-    )
+    // An answer that does not fit its schema is a defect.
     server.lines.length = 0
     server.during.me = Effect.succeed({ authenticated: true, org_id: "Not An Organisation" })
     expectEnvelope(yield* server.send(me), 500, "internal")

@@ -278,8 +278,12 @@ describe("a proved call to Ting", () => {
     const { registration, ting } = yield* registering
     const { caller, plane } = yield* signedIn({ environment: "e2e" })
     const recipient = (yield* Ting).prepareRegistration({ organisation: "acme", publicId: "si:deejay" })
-    const proof = yield* registration.callWithProof(plane, caller, recipient, (_, given) =>
-      Effect.succeed(given)
+    const proof = yield* registration.callWithProof(
+      plane,
+      caller,
+      recipient,
+      (_, given) => Effect.succeed(given),
+      (failure) => failure
     )
     expect(Option.isSome(proof.testing)).toBe(true)
     yield* registration.register(plane, caller)

@@ -6,10 +6,10 @@ import { Production, Testing } from "../../src/services/Plane.ts"
 import { StoreUnavailable } from "../../src/services/Store.ts"
 import { mapStoreFailure } from "../../src/services/StoreErrorMapping.ts"
 import {
-  type IamOperation,
-  mapIamFailure,
-  mapTingFailure,
-  repeatableProofRefusals
+  iamFailures,
+  planeFailure,
+  repeatableProofRefusals,
+  tingFailures
 } from "../../src/services/UpstreamErrorMapping.ts"
 import { type Dependency, NotExecuted, Refused, Unknown } from "../../src/services/UpstreamFailure.ts"
 
@@ -20,7 +20,11 @@ const testing = Testing({
   secret: Redacted.make("ask_secret"),
   webhookKeyDigest: undefined
 })
-const planes = { production, testing, selecting: "selecting" } as const
+const planes = { production, testing }
+
+/** `plane` resolves one, so it is in none. */
+const operations = { ...iamFailures, plane: () => planeFailure }
+type Operation = keyof typeof operations
 
 const refusal = (
   dependency: Dependency,
@@ -47,11 +51,22 @@ const iamRows: ReadonlyArray<readonly [string, string, keyof typeof planes, code
   [tokens, "login", "production", "slt_rejected"],
   [tokens, "refresh", "production", "unauthenticated"],
   ["400 invalid_grant", "introspect revoke prove plane", "production", "dependency_unavailable *"],
-  ["409 idempotency_conflict", every, "production", "idempotency_conflict"],
-  ["409 idempotency_response_expired", every, "production", "idempotency_response_expired"],
-  ["409 idempotency_in_progress", every, "production", "idempotency_in_progress 1"],
+  ["409 idempotency_conflict", "login refresh revoke", "production", "idempotency_conflict"],
+  ["409 idempotency_response_expired", "login refresh prove", "production", "idempotency_response_expired"],
+  [
+    "409 idempotency_in_progress",
+    calls.replace("introspect ", ""),
+    "production",
+    "idempotency_in_progress 1"
+  ],
+  [
+    "409 idempotency_conflict, 409 idempotency_in_progress",
+    "introspect plane",
+    "production",
+    "dependency_unavailable *"
+  ],
   ["429 rate_limited, 429 invalid_grant, 429 unauthenticated", every, "testing", "rate_limited 1"],
-  [ours, "plane", "selecting", "testing_secret_invalid"],
+  [ours, "plane", "production", "testing_secret_invalid"],
   ["401 unauthenticated", every, "testing", "testing_secret_invalid"],
   ["401 invalid_client", calls, "testing", "dependency_misconfigured *"],
   [ours, calls, "production", "dependency_misconfigured *"],
@@ -65,17 +80,17 @@ const iamRows: ReadonlyArray<readonly [string, string, keyof typeof planes, code
 ]
 
 describe("A refusal of IAM", () => {
-  it.each(iamRows)("%s of %s in %s is %s", (answers, operations, plane, row) => {
+  it.each(iamRows)("%s of %s in %s is %s", (answers, among, plane, row) => {
     const [code, more] = row.split(" ")
     for (const answer of answers.split(/,\s+/))
-      for (const operation of operations.split(" ") as ReadonlyArray<IamOperation>) {
-        const map = mapIamFailure(operation, planes[plane], now)
-        const failure = map(refusal("iam", answer))
+      for (const operation of among.split(" ") as ReadonlyArray<Operation>) {
+        const map = operations[operation](planes[plane])
+        const failure = map(refusal("iam", answer), now)
         expect([operation, failure.code]).toEqual([operation, code])
         if (more === "*") expect(failure.details).toEqual(named("iam", answer))
         else if (more !== undefined) expect(failure.retryAfterSeconds).toBe(Number(more))
         if (answer.startsWith("429"))
-          expect(map(refusal("iam", answer, { retryAfterSeconds: 42 }))).toMatchObject({
+          expect(map(refusal("iam", answer, { retryAfterSeconds: 42 }), now)).toMatchObject({
             retryAfterSeconds: 42
           })
       }
@@ -89,7 +104,7 @@ describe("A refusal of IAM", () => {
     [now + 60_001, true]
   ])("of our credentials at %s hints at the clock: %s", (answeredAt, hints) => {
     const given = refusal("iam", "401 invalid_client", answeredAt === undefined ? {} : { answeredAt })
-    expect(mapIamFailure("prove", production, now)(given).hint.includes("clock")).toBe(hints)
+    expect(iamFailures.prove(production)(given, now).hint.includes("clock")).toBe(hints)
   })
 })
 
@@ -107,7 +122,7 @@ const tingRows: ReadonlyArray<readonly [answer: string, code: string]> = [
 
 describe("A refusal of Ting", () => {
   it.each(tingRows)("%s is %s", (answer, expected) => {
-    const failure = mapTingFailure(refusal("ting", answer), now)
+    const failure = tingFailures.send(refusal("ting", answer), now)
     expect([`${failureStatus(failure)} ${failure.code}`, failure.details]).toEqual([
       expected,
       named("ting", answer)
@@ -119,7 +134,7 @@ describe("A refusal of Ting", () => {
     [undefined, 1]
   ])("with 429 and %s s is temporarily_rate_limited for %i s", (given, seconds) => {
     const limited = refusal("ting", "429 anything", given === undefined ? {} : { retryAfterSeconds: given })
-    expect(mapTingFailure(limited, now)).toMatchObject({
+    expect(tingFailures.register(limited, now)).toMatchObject({
       code: "temporarily_rate_limited",
       retryAfterSeconds: seconds
     })
@@ -133,9 +148,9 @@ describe("A refusal of Ting", () => {
 describe("A missing answer", () => {
   const mapped = (failure: Unknown | NotExecuted) =>
     failure.dependency === "ting"
-      ? [mapTingFailure(failure, now)]
-      : (every.split(" ") as ReadonlyArray<IamOperation>).flatMap((operation) =>
-          [production, testing].map((plane) => mapIamFailure(operation, plane, now)(failure))
+      ? [tingFailures.send(failure, now), tingFailures.register(failure, now)]
+      : Object.values(operations).flatMap((map) =>
+          [production, testing].map((plane) => map(plane)(failure, now))
         )
   it.each(["iam", "ting"] as const)(
     "of %s is dependency_unavailable, its reason only in the log",

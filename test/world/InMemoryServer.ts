@@ -2,8 +2,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { makePipeline } from "../../src/http/middleware/Pipeline.ts"
-import { type Bounds, requestLimits } from "../../src/http/Server.ts"
+import { application, type Bounds, makeListener } from "../../src/http/Server.ts"
 import { inMemory, type SendFrom } from "./InMemory.ts"
 
 export class InMemoryServer extends Context.Tag("test/InMemoryServer")<
@@ -15,5 +14,5 @@ export class InMemoryServer extends Context.Tag("test/InMemoryServer")<
 export const inMemoryServer = (bounds: Bounds = {}) =>
   Layer.scoped(
     InMemoryServer,
-    Effect.map(makePipeline, (listener) => ({ send: inMemory(listener) }))
-  ).pipe(Layer.provide(requestLimits(bounds)))
+    Effect.map(makeListener, (listener) => ({ send: inMemory(listener) }))
+  ).pipe(Layer.provide(application(bounds)))

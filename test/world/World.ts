@@ -12,8 +12,7 @@ import * as Random from "effect/Random"
 import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
 import { makeBackend, parts } from "../../src/Backend.ts"
-import { makePipeline } from "../../src/http/middleware/Pipeline.ts"
-import { type Bounds, requestLimits } from "../../src/http/Server.ts"
+import { application, httpApp, makeListener, quietly } from "../../src/http/Server.ts"
 import { serveNode } from "../../src/http/transport/NodeServer.ts"
 import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
 import type { DeliveryLimits } from "../../src/layers/delivery/DeliveryLimits.ts"
@@ -88,21 +87,16 @@ class Running extends Context.Tag("test/world/Running")<
   { readonly send: Instance["send"]; readonly store: StoreService; readonly port: number }
 >() {}
 
-/** A process that is never late: the delay of its event loop is the machine's time. */
-const neverLate: Bounds = {
-  startDelay: () => ({ isOverloaded: () => false, mean: () => 0, stop: () => undefined })
-}
-
 /** The way of a request without sockets: order of checks, limits and envelope are the real ones, and a request costs no connection. */
 const serverWith = (sockets: boolean) =>
   Layer.scoped(
     Running,
     Effect.gen(function* () {
-      const listener = yield* makePipeline
-      const port = sockets ? (yield* serveNode(listener)).port : 0
+      const listener = yield* makeListener
+      const port = sockets ? (yield* quietly(Effect.flatMap(httpApp, serveNode))).port : 0
       return { send: inMemory(listener), store: yield* Store, port }
     })
-  ).pipe(Layer.provide(requestLimits(neverLate)))
+  ).pipe(Layer.provide(application({})))
 
 const withoutDelivery = Layer.succeed(DeliveryHealth, {
   checks: Effect.succeed({ tracker: "off", tables: "off" } as const)

@@ -5,7 +5,6 @@ import { bodyLimits } from "../../schema/BodyLimits.ts"
 import { WebhookDelivery, WebhookReceipt } from "../../schema/Webhook.ts"
 import { BodyBound } from "./EndpointAnnotations.ts"
 import { admission, always, body, failures } from "./Failures.ts"
-import { Signature } from "./Middleware.ts"
 
 const delivery = <const Name extends string>(name: Name, path: `/${string}`) =>
   HttpApiEndpoint.post(name, path)
@@ -14,8 +13,7 @@ const delivery = <const Name extends string>(name: Name, path: `/${string}`) =>
     .addError(always)
     .addError(admission)
     .addError(body)
-    .middleware(Signature)
-    .addError(failures("plane_mismatch", "dependency_unavailable"))
+    .addError(failures("webhook_signature_invalid", "plane_mismatch", "dependency_unavailable"))
     .annotate(BodyBound, bodyLimits.webhook)
 
 export const receive = delivery("receive", "/webhook").annotateContext(

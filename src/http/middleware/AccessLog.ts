@@ -3,7 +3,7 @@ import type { FailureCode } from "../../schema/Failure.ts"
 import * as Metrics from "../../services/Metrics.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { makeRefusalSummary } from "./RefusalSummary.ts"
-import type { Ending, RequestFacts, RequestFindings } from "./RequestState.ts"
+import type { Ending, Exchange } from "./Exchange.ts"
 import { toMethodName } from "./RequestTrace.ts"
 
 /** The route of every unknown path; the path itself is the caller's text and is not logged. */
@@ -43,7 +43,7 @@ export const makeUnparsedLog =
 export const makeAccessLog = Effect.gen(function* () {
   const { logClientAddress } = yield* Settings
   const countRefusal = yield* makeRefusalSummary
-  return (request: RequestFacts, findings: RequestFindings, ending: Ending): Effect.Effect<void> => {
+  return (request: Exchange, ending: Ending): Effect.Effect<void> => {
     const { status, code, endedAt } = ending
     const facts = {
       method: request.message.method ?? "",
@@ -55,16 +55,16 @@ export const makeAccessLog = Effect.gen(function* () {
     countRequest(facts.route, method, ending)
     Metrics.recordNow(Metrics.httpRequestDuration({ route: facts.route, method }), facts.duration_ms / 1_000)
     const client = logClientAddress ? { client_address: toAddress(request.info.clientNetwork) } : {}
-    if (findings.exceededQuota !== undefined)
-      countRefusal({ quota: findings.exceededQuota, method, route: facts.route }, client.client_address)
+    if (request.exceededQuota !== undefined)
+      countRefusal({ quota: request.exceededQuota, method, route: facts.route }, client.client_address)
     const log = request.call?.probe === true && status < 400 ? Effect.logDebug : Effect.logInfo
     return log("Request", {
       ...facts,
       ...(code === undefined ? {} : { code }),
       source: request.info.source,
       ...(request.clientVersion === undefined ? {} : { client_version: request.clientVersion }),
-      plane: findings.plane,
-      actor: findings.actor,
+      plane: request.plane,
+      actor: request.actor,
       ...client
     })
   }

@@ -1,4 +1,3 @@
-import type { IncomingMessage } from "node:http"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -6,10 +5,11 @@ import * as Option from "effect/Option"
 import * as Runtime from "effect/Runtime"
 import { RateLimited } from "../../schema/Failure.ts"
 import { digestOf } from "../../services/Digest.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { makeQuota, type QuotaPolicy, type QuotaReading } from "../../services/Quota.ts"
-import type { Credential } from "../../services/RequestCredentials.ts"
 import { Settings } from "../../services/Settings.ts"
 import { untrustedProxyDetector } from "../transport/ClientAddress.ts"
+import type { Exchange } from "./Exchange.ts"
 
 /** Quotas of one client address (a /64 of IPv6) and of one access token. */
 export interface Policies {
@@ -69,13 +69,8 @@ const unlimited: RateLimitResult = { headers: {}, failure: undefined, exceeded: 
 export class RateLimits extends Context.Tag("music/http/RateLimits")<
   RateLimits,
   {
-    /** Counts a request against its address and its credential. `now` is monotonic milliseconds. */
-    readonly count: (
-      message: IncomingMessage,
-      clientNetwork: string,
-      credential: Option.Option<Credential>,
-      now: number
-    ) => RateLimitResult
+    /** Counts a request against its address and its credential. */
+    readonly count: (exchange: Pick<Exchange, "message" | "info" | "credential">) => RateLimitResult
   }
 >() {
   static readonly layer = (policies: Policies = defaultPolicies): Layer.Layer<RateLimits, never, Settings> =>
@@ -85,12 +80,13 @@ export class RateLimits extends Context.Tag("music/http/RateLimits")<
         const { rateLimit, trustedProxies } = yield* Settings
         if (!rateLimit) return { count: () => unlimited }
         const isFromUntrustedProxy = untrustedProxyDetector(trustedProxies)
+        const clock = yield* Effect.clock
         const byAddress = makeQuota(policies.address)
         const byCredential = makeQuota(policies.credential)
         const runFork = Runtime.runFork(yield* Effect.runtime<never>())
 
         let warned = false
-        const warnOnce = (message: IncomingMessage): void => {
+        const warnOnce = (message: Exchange["message"]): void => {
           if (warned || !isFromUntrustedProxy(message)) return
           warned = true
           runFork(
@@ -101,13 +97,14 @@ export class RateLimits extends Context.Tag("music/http/RateLimits")<
         }
 
         return {
-          count: (message, clientNetwork, credential, now) => {
+          count: ({ credential, info, message }) => {
+            const now = unsafeMonotonicMillis(clock)
             warnOnce(message)
             // A refused use costs nothing, also not in the other quota: one client's loop would use up the address of all others.
             const key = Option.map(credential, ({ token }) => digestOf(token))
             const own = Option.map(key, (digest) => byCredential.take(digest, now))
             if (Option.exists(own, isRefused)) return refuse(Option.toArray(own))
-            const ofAddress = byAddress.take(clientNetwork, now)
+            const ofAddress = byAddress.take(info.clientNetwork, now)
             if (!isRefused(ofAddress))
               return {
                 headers: toHeaders([ofAddress, ...Option.toArray(own)]),

@@ -2,8 +2,8 @@
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Tracer from "effect/Tracer"
-import { isTracing } from "../../services/Tracing.ts"
-import type { Ending, RequestFacts, RequestFindings } from "./RequestState.ts"
+import * as FiberRef from "effect/FiberRef"
+import type { Ending, Exchange } from "./Exchange.ts"
 
 /** Version 00 exactly, later versions as far as they agree with it; ids of zeros are invalid. */
 const traceparentPattern =
@@ -25,7 +25,7 @@ const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "OPTIONS", 
 export const toMethodName = (method: string | undefined): string =>
   method !== undefined && methods.has(method) ? method : "_OTHER"
 
-const spanName = ({ message, route }: RequestFacts): string => {
+const spanName = ({ message, route }: Exchange): string => {
   const method = toMethodName(message.method)
   const verb = method === "_OTHER" ? "HTTP" : method
   return route === undefined ? verb : `${verb} ${route.pattern}`
@@ -33,11 +33,11 @@ const spanName = ({ message, route }: RequestFacts): string => {
 
 /** Starts the span of a request and runs the effect inside it; the span is undefined while tracing is off. */
 export const withRequestSpan = <A, E, R>(
-  request: RequestFacts,
+  request: Exchange,
   use: (span: Tracer.Span | undefined) => Effect.Effect<A, E, R>
 ): Effect.Effect<A, E, R> =>
-  Effect.withFiberRuntime((fiber) => {
-    if (!isTracing(fiber)) return use(undefined)
+  Effect.flatMap(FiberRef.get(FiberRef.currentTracerEnabled), (traces) => {
+    if (!traces) return use(undefined)
     const parent = parseTraceparent(request.message.headers.traceparent)
     return Effect.flatMap(
       Effect.makeSpan(spanName(request), {
@@ -52,8 +52,7 @@ export const withRequestSpan = <A, E, R>(
 /** Ends the span by OpenTelemetry's conventions for HTTP servers: only status 500 and above is an error. */
 export const endRequestSpan = (
   span: Tracer.Span,
-  { info, message, route }: RequestFacts,
-  { plane }: RequestFindings,
+  { info, message, plane, route }: Exchange,
   { code, endedAt, status }: Ending
 ): void => {
   const error = status >= 500 ? (code ?? String(status)) : undefined

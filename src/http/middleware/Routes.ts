@@ -1,4 +1,4 @@
-/** The paths and methods of the service, read from the contract. */
+/** The paths and methods of the service, read from the contract. The library's router answers 404 for every other request. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as Context from "effect/Context"
@@ -7,33 +7,23 @@ import type * as Schema from "effect/Schema"
 import { MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
 import { Api } from "../Api.ts"
 import { BodyBound, BodyOptional, NoStore, Probe } from "../api/EndpointAnnotations.ts"
-import { Bearer, IdempotencyKey, OptionalBearer, PlaneSelection, Signature } from "../api/Middleware.ts"
+import { PlaneSelection } from "../api/Middleware.ts"
 
 /** The parts of an endpoint of the contract that the server reads. */
-export interface Endpoint
+interface Endpoint
   extends Pick<
     HttpApiEndpoint.HttpApiEndpoint.AnyWithProps,
-    "name" | "method" | "path" | "annotations" | "middlewares"
+    "method" | "path" | "annotations" | "middlewares"
   > {
   readonly payloadSchema: Option.Option<Schema.Schema<unknown, unknown>>
-  readonly successSchema: Schema.Schema<unknown, unknown>
-  readonly errorSchema: Schema.Schema<unknown, unknown>
-}
-
-/** The tags of an endpoint (`api/Middleware.ts`). */
-export interface Tags {
-  readonly key: boolean
-  readonly bearer: "required" | "optional" | "none"
-  /** Reads `X-Testing-Environment-Key`; other calls ignore it. */
-  readonly plane: boolean
-  readonly signature: boolean
 }
 
 /** Properties of a call that the server needs before it runs. */
 export interface Call {
-  /** Of the contract; undefined for the documents. */
+  /** Undefined for the documents. */
   readonly endpoint: Endpoint | undefined
-  readonly tags: Tags
+  /** Reads `X-Testing-Environment-Key`; other calls ignore it. */
+  readonly selectsPlane: boolean
   /** Bytes; 0 takes no body. */
   readonly bodyBound: number
   /** An empty body means `{}`. */
@@ -57,21 +47,9 @@ export const docsPath = "/docs"
 /** The page again, for browsers. */
 export const rootPath = "/"
 
-const noTags: Tags = { key: false, bearer: "none", plane: false, signature: false }
-
-const tagsOf = ({ middlewares }: Pick<Endpoint, "middlewares">): Tags => {
-  const keys = new Set(Array.from(middlewares, ({ key }) => key))
-  return {
-    key: keys.has(IdempotencyKey.key),
-    bearer: keys.has(Bearer.key) ? "required" : keys.has(OptionalBearer.key) ? "optional" : "none",
-    plane: keys.has(PlaneSelection.key),
-    signature: keys.has(Signature.key)
-  }
-}
-
 const makeDocumentCall = (vary: string): Call => ({
   endpoint: undefined,
-  tags: noTags,
+  selectsPlane: false,
   bodyBound: 0,
   bodyOptional: false,
   probe: false,
@@ -84,6 +62,16 @@ const documents: ReadonlyArray<readonly [path: string, call: Call]> = [
   [docsPath, makeDocumentCall("Accept-Encoding")],
   [rootPath, makeDocumentCall("Accept, Accept-Encoding")]
 ]
+
+const makeCall = (endpoint: Endpoint): Call => ({
+  endpoint,
+  selectsPlane: Array.from(endpoint.middlewares).some(({ key }) => key === PlaneSelection.key),
+  bodyBound: Context.get(endpoint.annotations, BodyBound),
+  bodyOptional: Context.get(endpoint.annotations, BodyOptional),
+  probe: Context.get(endpoint.annotations, Probe),
+  noStore: Context.get(endpoint.annotations, NoStore),
+  vary: undefined
+})
 
 const makeRoute = (pattern: string, calls: ReadonlyMap<string, Call>): Route => {
   const get = calls.get("GET")
@@ -102,17 +90,7 @@ export const routes: ReadonlyMap<string, Route> = (() => {
       // Reflection gives endpoints without the types of their schemas.
       const endpoint = reflected as unknown as Endpoint
       const calls = paths.get(endpoint.path) ?? new Map<string, Call>()
-      const probe = Context.get(endpoint.annotations, Probe)
-      calls.set(endpoint.method, {
-        endpoint,
-        tags: tagsOf(endpoint),
-        bodyBound: Context.get(endpoint.annotations, BodyBound),
-        bodyOptional: Context.get(endpoint.annotations, BodyOptional),
-        probe,
-        noStore: Context.get(endpoint.annotations, NoStore),
-        vary: undefined
-      })
-      paths.set(endpoint.path, calls)
+      paths.set(endpoint.path, calls.set(endpoint.method, makeCall(endpoint)))
     }
   })
   return new Map([...paths].map(([pattern, calls]) => [pattern, makeRoute(pattern, calls)]))

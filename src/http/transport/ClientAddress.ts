@@ -31,15 +31,6 @@ const trustIn = (proxies: ReadonlyArray<string>): ((address: string) => boolean)
   return (address) => isIP(address) !== 0 && list.check(address, familyOf(address))
 }
 
-/** Finds the network at the other end of a connection; none for a trusted proxy, whose connections are those of many clients. */
-export const connectionNetworkResolver = (trustedProxies: ReadonlyArray<string>) => {
-  const isTrusted = trustIn(trustedProxies)
-  return (socket: Pick<Socket, "remoteAddress">): string | undefined => {
-    const address = peerAddress(socket)
-    return isTrusted(address) ? undefined : toNetwork(address)
-  }
-}
-
 /** Detects a request that a proxy on this machine forwarded without being trusted: all its clients then count as one. */
 export const untrustedProxyDetector = (trustedProxies: ReadonlyArray<string>) => {
   const isTrusted = trustIn(trustedProxies)

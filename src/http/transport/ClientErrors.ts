@@ -1,12 +1,15 @@
 /** Answers bytes that never become a request, such as the parser's errors, which arrive on the socket without a response object. */
-import type { RequestListener, Server } from "node:http"
+import type { Server } from "node:http"
 import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { failureStatus } from "../../schema/Envelope.ts"
 import { type Failure, type FailureCode, NotFound } from "../../schema/Failure.ts"
-import { failureOfFraming, failureOfParser, refuseConnection } from "../../services/UnparsedRequest.ts"
+import { failureOfParser, refuseConnection } from "../../services/UnparsedRequest.ts"
 import { peerAddress, toNetwork } from "./ClientAddress.ts"
 import type { Connections } from "./Connections.ts"
+
+/** Connections with a request of another framing than this server's: nothing behind it is a request, nor an error to answer. */
+export const misframed = new WeakSet<Duplex>()
 
 /** Reports an answer that no handler gave, and the network of the connection. */
 export type Report = (
@@ -16,14 +19,9 @@ export type Report = (
 
 /**
  * Answers bad syntax, oversized headers, late requests and CONNECT with the envelope and a request id. Complete requests
- * before it on the same connection are answered first: the error must not pass for the answer to one of them. Wraps the listener, which
- * gets no request of another framing than this server's, and none behind it.
+ * before it on the same connection are answered first: the error must not pass for the answer to one of them.
  */
-export const answerClientErrors = (
-  server: Server,
-  connections: Connections,
-  report: Report
-): ((listener: RequestListener) => RequestListener) => {
+export const answerClientErrors = (server: Server, connections: Connections, report: Report): void => {
   // The parser fails again at every further packet.
   const refused = new WeakSet<Duplex>()
   const refuse = (socket: Duplex, failure: Failure) => {
@@ -39,7 +37,7 @@ export const answerClientErrors = (
     })
   }
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
-    if (refused.has(socket)) return
+    if (refused.has(socket) || misframed.has(socket)) return
     if (error.code === "ECONNRESET" || !socket.writable || connections.hasPartialExchange(socket))
       socket.destroy()
     else refuse(socket, failureOfParser(error))
@@ -51,15 +49,4 @@ export const answerClientErrors = (
     socket.resume()
     refuse(socket, new NotFound())
   })
-  return (listener) => (message, response) => {
-    const { socket } = message
-    if (refused.has(socket)) return
-    const failure = failureOfFraming(message)
-    if (failure === undefined) {
-      listener(message, response)
-      return
-    }
-    message.resume()
-    refuse(socket, failure)
-  }
 }

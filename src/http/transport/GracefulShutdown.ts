@@ -1,11 +1,9 @@
 import type { Server } from "node:http"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { ShuttingDown } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
-import { Admission } from "../middleware/Admission.ts"
+import { InFlight } from "../middleware/InFlight.ts"
 import type { Connections } from "./Connections.ts"
-import { ArrivingBodies } from "../body/ArrivingBodies.ts"
 
 /** Milliseconds of Node's timers before the first sweep of idle connections, and between two sweeps. */
 const sweepMillis = 50
@@ -18,9 +16,8 @@ const releaseTime = Duration.millis(750)
 const requestTime = (grace: Duration.Duration): Duration.Duration =>
   Duration.max(Duration.subtract(grace, reserve), Duration.times(grace, 0.5))
 
-/** How long a request that is arriving when the drain begins has for the rest of its head, and of its body. */
+/** How long a request that is arriving when the drain begins has for the rest of its head. */
 const headTime = Duration.seconds(1)
-const bodyTime = Duration.seconds(5)
 
 /**
  * Stops listening and waits for the last connection to close. Starts after one interval, because Node then closes idle
@@ -50,8 +47,7 @@ const stopListening = (server: Server, sweep: () => void): Effect.Effect<void> =
 export const makeShutdown = (server: Server, connections: Connections, grace: Duration.Duration) =>
   Effect.gen(function* () {
     const drain = yield* Drain
-    const admission = yield* Admission
-    const bodies = yield* ArrivingBodies
+    const inFlight = yield* InFlight
     return Effect.gen(function* () {
       yield* drain.begin
       drain.countRequestsWith(connections.followUnanswered())
@@ -61,15 +57,16 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
         if (headTimeIsOver) connections.closeFree()
         else connections.closeSilent()
       }
-      const cutIncomplete = Effect.gen(function* () {
-        yield* Effect.sleep(headTime)
-        headTimeIsOver = true
-        yield* Effect.sleep(Duration.subtract(bodyTime, headTime))
-        yield* bodies.cutAll(new ShuttingDown())
-        return yield* Effect.never
-      })
-      const finished = yield* Effect.zipRight(stopListening(server, sweep), admission.idle).pipe(
-        Effect.raceFirst(cutIncomplete),
+      const closeFreeAfterHeads = Effect.sleep(headTime).pipe(
+        Effect.zipRight(
+          Effect.sync(() => {
+            headTimeIsOver = true
+          })
+        ),
+        Effect.zipRight(Effect.never)
+      )
+      const finished = yield* Effect.zipRight(stopListening(server, sweep), inFlight.awaitNone).pipe(
+        Effect.raceFirst(closeFreeAfterHeads),
         // Finalisers are uninterruptible, and a timeout does not fire in an uninterruptible region.
         Effect.interruptible,
         Effect.timeoutOption(requestTime(grace))
@@ -79,7 +76,7 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
           requests: drain.countRequests().cut
         })
         connections.closeAll()
-        yield* admission.idle.pipe(Effect.interruptible, Effect.timeoutOption(releaseTime))
+        yield* inFlight.awaitNone.pipe(Effect.interruptible, Effect.timeoutOption(releaseTime))
       }
     })
   })

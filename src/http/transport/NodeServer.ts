@@ -1,5 +1,8 @@
-/** Node's HTTP server: its limits, its listeners and its address. */
-import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http"
+/** Node's HTTP server: its limits, its listeners and its address. The library serves the application on it. */
+import { createServer, type Server, type ServerOptions } from "node:http"
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import type * as HttpApp from "@effect/platform/HttpApp"
+import type * as HttpRouter from "@effect/platform/HttpRouter"
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import * as Duration from "effect/Duration"
@@ -7,10 +10,8 @@ import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
 import { Settings } from "../../services/Settings.ts"
 import { makeUnparsedLog } from "../middleware/AccessLog.ts"
-import { RequestQueue } from "./RequestQueue.ts"
 import { answerClientErrors } from "./ClientErrors.ts"
-import { connectionNetworkResolver } from "./ClientAddress.ts"
-import { type ConnectionLimits, defaultConnectionLimits, trackConnections } from "./Connections.ts"
+import { trackConnections } from "./Connections.ts"
 import { makeShutdown } from "./GracefulShutdown.ts"
 
 /** The address of the server; port 0 in the settings means a port that the system chooses. */
@@ -22,8 +23,14 @@ export class Listening extends Context.Tag("music/http/Listening")<
 /** The address could not be taken. */
 export class ListenFailed extends Data.TaggedError("ListenFailed")<{ readonly reason: string }> {}
 
-/** Milliseconds and bytes. `Pipeline` checks the Host header itself, to answer with the envelope. */
-export const options: ServerOptions = {
+/** Below the descriptors that systems give a service (`LimitNOFILE`). */
+const mostConnections = 10_000
+
+/** Milliseconds for which a client may read nothing of its answers. */
+const unreadTime = 60_000
+
+/** Milliseconds and bytes. `Answers` checks the Host header itself, to answer with the envelope. */
+const options: ServerOptions = {
   maxHeaderSize: 16_384,
   headersTimeout: 15_000,
   requestTimeout: 60_000,
@@ -32,57 +39,57 @@ export const options: ServerOptions = {
   requireHostHeader: false
 }
 
-const listen = (server: Server, host: string, port: number) =>
-  Effect.async<{ readonly port: number }, ListenFailed>((resume) => {
-    const onError = ({ message }: Error) =>
-      resume(Effect.fail(new ListenFailed({ reason: `cannot listen on ${host}:${port}: ${message}` })))
-    server.once("error", onError)
-    server.listen({ host, port }, () => {
-      server.off("error", onError)
-      const address = server.address()
-      resume(Effect.succeed({ port: typeof address === "object" && address !== null ? address.port : port }))
-    })
+const makeServer = (unreadMillis: number): Server => {
+  const server = createServer(options)
+  // Node would drop headers beyond a count of its own, and a dropped plane selector would mean production.
+  server.maxHeadersCount = 0
+  server.maxConnections = mostConnections
+  server.timeout = unreadMillis
+  // Of a request that waits for the answers to others, Node would put the interim response behind the head of the final
+  // one, into its body. It may be left out: the client waits for it for a moment only (RFC 9110, 10.1.1).
+  server.on("checkContinue", (message, response) => {
+    if (response.socket !== null) response.writeContinue()
+    server.emit("request", message, response)
   })
+  // Other expectations may be ignored; Node would answer 417 without a body.
+  server.on("checkExpectation", (message, response) => server.emit("request", message, response))
+  return server
+}
 
 const formatUrl = (host: string, port: number): string =>
   `http://${host.includes(":") ? `[${host}]` : host}:${port}`
 
-/** Listens on `Settings.bind` until the scope closes, then shuts down gracefully. */
-export const serveNode = (listener: RequestListener, limits: ConnectionLimits = defaultConnectionLimits) =>
+/** Serves the application on `Settings.bind` until the scope closes, then shuts down gracefully. */
+export const serveNode = (
+  app: HttpApp.Default<never, HttpRouter.HttpRouter.DefaultServices>,
+  unreadMillis?: number
+) =>
   Effect.gen(function* () {
     const settings = yield* Settings
-    const { bind, rateLimit, shutdownGraceSeconds, trustedProxies } = settings
+    const { bind, shutdownGraceSeconds } = settings
     const logUnparsed = makeUnparsedLog(settings)
-    const queue = yield* RequestQueue
     const runFork = Runtime.runFork(yield* Effect.runtime<never>())
-    const server = createServer(options)
-    const connections = trackConnections(server, {
-      limits: rateLimit ? limits : { ...limits, address: limits.all },
-      networkOf: connectionNetworkResolver(trustedProxies)
-    })
-    const refusingBadFraming = answerClientErrors(server, connections, (facts, clientNetwork) => {
+    // A handler may be silent until its deadline.
+    const node = makeServer(unreadMillis ?? unreadTime + settings.requestDeadlineSeconds * 1_000)
+    const tracked = trackConnections(node)
+    answerClientErrors(node, tracked, (facts, clientNetwork) => {
       runFork(logUnparsed(facts, clientNetwork))
     })
-    const tracked = connections.track(listener)
-    const shutdown = yield* makeShutdown(server, connections, Duration.seconds(shutdownGraceSeconds))
-    // Node would drop headers beyond a count of its own, and a dropped plane selector would mean production.
-    server.maxHeadersCount = 0
-    // Without a listener for "upgrade" Node treats such a request as an ordinary one and keeps its connection.
-    server.on("request", refusingBadFraming(tracked))
-    server.on("connection", queue.connectionAccepted)
-    // Of a request that waits for the answers to others, Node would put the interim response behind the head of the final
-    // one, into its body. It may be left out: the client waits for it for a moment only (RFC 9110, 10.1.1).
-    server.on(
-      "checkContinue",
-      refusingBadFraming((message, response) => {
-        if (response.socket !== null) response.writeContinue()
-        tracked(message, response)
+    const shutdown = yield* makeShutdown(node, tracked, Duration.seconds(shutdownGraceSeconds))
+    const server = yield* NodeHttpServer.make(() => node, bind).pipe(
+      Effect.mapError(({ cause }) => {
+        const problem = cause instanceof Error ? cause.message : String(cause)
+        return new ListenFailed({ reason: `cannot listen on ${bind.host}:${bind.port}: ${problem}` })
       })
     )
-    // Other expectations may be ignored; Node would answer 417 without a body.
-    server.on("checkExpectation", refusingBadFraming(tracked))
-    const { port } = yield* Effect.acquireRelease(listen(server, bind.host, bind.port), () => shutdown)
-    const url = formatUrl(bind.host, port)
+    yield* server.serve(app)
+    // Without a listener for "upgrade" Node treats such a request as an ordinary one and keeps its connection.
+    node.removeAllListeners("upgrade")
+    // Its own end would wait for every connection, so ours comes first.
+    yield* Effect.addFinalizer(() => shutdown)
+    const { host } = bind
+    const port = server.address._tag === "TcpAddress" ? server.address.port : bind.port
+    const url = formatUrl(host, port)
     yield* Effect.logInfo("Listening", { url })
-    return { host: bind.host, port, url }
+    return { host, port, url }
   })

@@ -1,16 +1,17 @@
 /** The OpenAPI document and its page. Each is rendered at its first request. */
 import { createHash } from "node:crypto"
-import type { IncomingMessage } from "node:http"
 import { gzipSync } from "node:zlib"
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import type * as Headers from "@effect/platform/Headers"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import { NotFound } from "../../schema/Failure.ts"
 import { openApi } from "../openapi/OpenApiDocument.ts"
-import { AddedToDocs, type DocsAddition } from "../docs/DocsAddition.ts"
-import { contentSecurityPolicy, page } from "../docs/Page.ts"
-import type { Spec } from "../docs/Spec.ts"
-import { docsPath, documentPath } from "../middleware/Routes.ts"
-import type { HttpResponse } from "../transport/HttpResponse.ts"
+import { AddedToDocs, type DocsAddition } from "./DocsAddition.ts"
+import { contentSecurityPolicy, page } from "./Page.ts"
+import type { Spec } from "./Spec.ts"
+import { docsPath, documentPath, rootPath } from "../middleware/Routes.ts"
 
 interface Document {
   readonly text: string
@@ -53,21 +54,21 @@ const makeResponder = ({ text, contentType, headers }: Document) => {
     etag: `W/${tag}`,
     "cache-control": "no-cache"
   }
-  return ({ headers: given }: IncomingMessage): HttpResponse => {
-    if (isCurrent(tag, given["if-none-match"])) return { status: 304, headers: common }
-    const content = { ...common, "content-type": contentType }
-    return accepts("gzip", String(given["accept-encoding"] ?? ""))
-      ? { status: 200, headers: { ...content, "content-encoding": "gzip" }, body: zipped }
-      : { status: 200, headers: content, body: plain }
+  return (given: Headers.Headers) => {
+    if (isCurrent(tag, given["if-none-match"]))
+      return HttpServerResponse.empty({ status: 304, headers: common })
+    const zips = accepts("gzip", given["accept-encoding"])
+    const coded = zips ? { ...common, "content-encoding": "gzip" } : common
+    return HttpServerResponse.uint8Array(zips ? zipped : plain, { contentType, headers: coded })
   }
 }
 
 /** Renders a document at its first request. */
 const renderOnce = (render: () => Document) => {
-  let respond: ((message: IncomingMessage) => HttpResponse) | undefined
-  return (message: IncomingMessage): HttpResponse => {
+  let respond: ReturnType<typeof makeResponder> | undefined
+  return (given: Headers.Headers) => {
     respond ??= makeResponder(render())
-    return respond(message)
+    return respond(given)
   }
 }
 
@@ -75,13 +76,23 @@ const renderOnce = (render: () => Document) => {
  * `GET /openapi.json` is the contract as OpenAPI 3.1; `GET /docs`, and `/` for a browser, its page. A browser names HTML in
  * `Accept`; a program that accepts anything gets 404 at `/`.
  */
-export const makeDocuments = Effect.gen(function* () {
-  const respondWithJson = renderOnce(renderJson)
-  const respondWithPage = renderOnce(renderPage(yield* AddedToDocs))
-  return (path: string, message: IncomingMessage): Either.Either<HttpResponse, NotFound> => {
-    if (path === documentPath) return Either.right(respondWithJson(message))
-    return path === docsPath || accepts("text/html", message.headers.accept)
-      ? Either.right(respondWithPage(message))
-      : Either.left(new NotFound())
-  }
-})
+export const DocumentsLive = HttpApiBuilder.Router.use((router) =>
+  Effect.gen(function* () {
+    const respondWithJson = renderOnce(renderJson)
+    const respondWithPage = renderOnce(renderPage(yield* AddedToDocs))
+    const serve = (
+      path: `/${string}`,
+      respond: typeof respondWithJson,
+      isWanted = (_: Headers.Headers) => true
+    ) =>
+      router.get(
+        path,
+        Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers }) =>
+          isWanted(headers) ? Effect.sync(() => respond(headers)) : Effect.fail(new NotFound())
+        )
+      )
+    yield* serve(documentPath, respondWithJson)
+    yield* serve(docsPath, respondWithPage)
+    yield* serve(rootPath, respondWithPage, ({ accept }) => accepts("text/html", accept))
+  })
+)

@@ -1,0 +1,60 @@
+/** Steps 6 to 8 of the order of checks (docs/api.md), which a handler applies after the body: rate limits, plane, bearer. */
+import * as Effect from "effect/Effect"
+import type { RateLimited } from "../../schema/Failure.ts"
+import type { ActorType } from "../../schema/Identity.ts"
+import { type Plane, planeId } from "../../services/Plane.ts"
+import { Planes } from "../../services/Planes.ts"
+import type { Caller } from "../../services/RequestCredentials.ts"
+import { Sessions } from "../../services/Sessions.ts"
+import { SentCredential, SentTestingSecret } from "../api/Middleware.ts"
+import { CurrentExchange, type Exchange } from "./Exchange.ts"
+import { RateLimits } from "./RateLimits.ts"
+
+/** Records the type of an actor for whom IAM vouched during the call. */
+export const noteActor = (actor: ActorType): Effect.Effect<void> =>
+  Effect.map(CurrentExchange, (exchange) => {
+    exchange.actor = actor
+  })
+
+export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
+  effect: Effect.gen(function* () {
+    const limits = yield* RateLimits
+    const planes = yield* Planes
+    const sessions = yield* Sessions
+
+    /** Counts the call against the limits of its client. */
+    const metered = <A, E, R>(
+      call: (exchange: Exchange) => Effect.Effect<A, E, R>
+    ): Effect.Effect<A, E | RateLimited, R> =>
+      Effect.flatMap(CurrentExchange, (exchange): Effect.Effect<A, E | RateLimited, R> => {
+        const { exceeded, failure, headers } = limits.count(exchange)
+        exchange.decoded = true
+        exchange.rateLimitHeaders = headers
+        exchange.exceededQuota = exceeded
+        if (failure !== undefined) return Effect.fail(failure)
+        exchange.committing = exchange.message.method === "POST"
+        return call(exchange)
+      })
+
+    /** A metered call in the plane that its request selects. */
+    const inPlane = <A, E, R>(call: (plane: Plane) => Effect.Effect<A, E, R>) =>
+      metered((exchange) =>
+        Effect.flatMap(Effect.flatMap(SentTestingSecret, planes.resolve), (plane) => {
+          exchange.plane = planeId(plane)
+          return call(plane)
+        })
+      )
+
+    /** A call in a plane of a caller for whom IAM vouches. */
+    const signedIn = <A, E, R>(call: (plane: Plane, caller: Caller) => Effect.Effect<A, E, R>) =>
+      inPlane((plane) =>
+        SentCredential.pipe(
+          Effect.flatMap((credential) => sessions.authenticate(plane, credential)),
+          Effect.tap(({ actor }) => noteActor(actor.type)),
+          Effect.flatMap((caller) => call(plane, caller))
+        )
+      )
+
+    return { metered, inPlane, signedIn } as const
+  })
+}) {}
