@@ -15,7 +15,7 @@ import { TelemetryHandlers } from "./api/TelemetryHandlers.ts"
 import { TingsHandlers } from "./api/TingsHandlers.ts"
 import { WebhooksHandlers } from "./api/WebhooksHandlers.ts"
 import { DocumentsLive } from "./docs/Documents.ts"
-import { AnswersLive } from "./middleware/Answers.ts"
+import { answersLive } from "./middleware/Answers.ts"
 import { Calls } from "./middleware/Calls.ts"
 import { InFlight } from "./middleware/InFlight.ts"
 import { type Policies, RateLimits } from "./middleware/RateLimits.ts"
@@ -28,6 +28,8 @@ export { ListenFailed, Listening } from "./transport/NodeServer.ts"
 export interface Bounds {
   /** Requests in flight. */
   readonly inFlight?: number
+  /** Of all bodies that arrive. */
+  readonly arrivingBytes?: number
   readonly policies?: Policies
   /** Milliseconds of Node's timers from the last byte that a client reads of its answers until its connection is cut. */
   readonly unreadMillis?: number
@@ -44,8 +46,8 @@ const HandlersLive = Layer.mergeAll(
 ).pipe(Layer.provide(SentHeadersLive), Layer.provide(Calls.Default))
 
 /** The parts of the application: endpoints, documents, and what is around them. */
-export const application = ({ inFlight, policies }: Bounds) =>
-  Layer.mergeAll(HttpApiBuilder.api(Api), DocumentsLive, AnswersLive).pipe(
+export const application = ({ arrivingBytes, inFlight, policies }: Bounds) =>
+  Layer.mergeAll(HttpApiBuilder.api(Api), DocumentsLive, answersLive(arrivingBytes)).pipe(
     Layer.provide(HandlersLive),
     Layer.provide(RateLimits.layer(policies)),
     Layer.provideMerge(InFlight.layer(inFlight)),

@@ -12,6 +12,7 @@ import * as Schema from "effect/Schema"
 import {
   InvalidInput,
   PayloadTooLarge,
+  Overloaded,
   type ShuttingDown,
   UnsupportedMediaType
 } from "../../schema/Failure.ts"
@@ -21,7 +22,7 @@ import { nestsTooDeep, parseJson, tooDeep } from "./StrictJson.ts"
 import { type Field, reportsAllProblems, toFields } from "./ValidationErrors.ts"
 
 /** What a body can be refused for. */
-export type BodyFailure = InvalidInput | PayloadTooLarge | UnsupportedMediaType | ShuttingDown
+export type BodyFailure = InvalidInput | PayloadTooLarge | UnsupportedMediaType | Overloaded | ShuttingDown
 
 const mediaType = /^application\/json[ \t]*(?:;[ \t]*charset[ \t]*=[ \t]*"?utf-8"?[ \t]*)?;?[ \t]*$/i
 
@@ -67,24 +68,40 @@ const append = (bytes: Uint8Array, size: number, chunk: Uint8Array, bound: numbe
   return target
 }
 
+/** The bytes of all bodies that arrive. */
+export interface Arriving {
+  readonly most: number
+  bytes: number
+}
+
+/** Without a bound of their bytes, bodies that stall could take 1 MiB for each place. */
+export const makeArriving = (most: number = 256 * 1024 ** 2): Arriving => ({ most, bytes: 0 })
+
 /**
- * The exact bytes of a body. Over the bound it stops collecting and fails without destroying the stream, because the answer must still
+ * The exact bytes of a body. Over the bound, or beyond that of all bodies it stops collecting and fails without destroying the stream, because the answer must still
  * reach the client. Interrupts when the client goes away.
  */
-export const readBytes = (message: IncomingMessage, bound: number): Effect.Effect<Uint8Array, BodyFailure> =>
+export const readBytes = (
+  message: IncomingMessage,
+  bound: number,
+  arriving: Arriving
+): Effect.Effect<Uint8Array, BodyFailure> =>
   Effect.async((resume) => {
     let bytes = empty
     let size = 0
     const onData = (chunk: Buffer) => {
       const before = size
       size += chunk.length
-      if (size > bound) settle(Effect.fail(tooLarge(bound)))
+      arriving.bytes += chunk.length
+      if (arriving.bytes > arriving.most) settle(Effect.fail(new Overloaded({ retryAfterSeconds: 1 })))
+      else if (size > bound) settle(Effect.fail(tooLarge(bound)))
       else if (before === 0) bytes = chunk
       else bytes = append(bytes, before, chunk, bound)
     }
     const onEnd = () => settle(Effect.succeed(bytes.subarray(0, size)))
     const onGone = () => settle(Effect.interrupt)
     const release = () => {
+      arriving.bytes -= size
       message.off("data", onData).off("end", onEnd).off("close", onGone).off("error", onGone)
       message.pause()
     }

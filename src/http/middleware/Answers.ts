@@ -19,7 +19,7 @@ import { RequestContext } from "../../services/RequestContext.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"
 import { Settings } from "../../services/Settings.ts"
 import { failureOfFraming, requestTimeout } from "../../services/UnparsedRequest.ts"
-import { type BodyFailure, checkBodyHeaders, readBytes, withJson } from "../body/RequestBody.ts"
+import { type BodyFailure, checkBodyHeaders, makeArriving, readBytes, withJson } from "../body/RequestBody.ts"
 import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
 import { misframed } from "../transport/ClientErrors.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
@@ -53,160 +53,167 @@ const checkHost = (message: IncomingMessage): Failure | undefined =>
 const single = (value: string | ReadonlyArray<string> | undefined): string | undefined =>
   typeof value === "string" ? value : undefined
 
-export const AnswersLive = HttpApiBuilder.middleware(
-  Effect.gen(function* () {
-    const settings = yield* Settings
-    const drain = yield* Drain
-    const inFlight = yield* InFlight
-    const logRequest = yield* makeAccessLog
-    const clock = yield* Effect.clock
-    const origins = makeWebOrigins(settings.webOrigins)
-    const complete = withHeaders(origins, settings.minCli)
-    const resolveAddress = clientAddressResolver(settings.trustedProxies)
-    const requestTime = settings.requestDeadlineSeconds * 1_000
+export const answersLive = (arrivingBytes: number | undefined) =>
+  HttpApiBuilder.middleware(
+    Effect.gen(function* () {
+      const settings = yield* Settings
+      const drain = yield* Drain
+      const inFlight = yield* InFlight
+      const logRequest = yield* makeAccessLog
+      const clock = yield* Effect.clock
+      const origins = makeWebOrigins(settings.webOrigins)
+      const complete = withHeaders(origins, settings.minCli)
+      const resolveAddress = clientAddressResolver(settings.trustedProxies)
+      const requestTime = settings.requestDeadlineSeconds * 1_000
 
-    const cutWhileDraining = drain.begun.pipe(
-      Effect.zipRight(Effect.sleep(bodyTimeWhileDraining)),
-      Effect.zipRight(Effect.fail(new ShuttingDown()))
-    )
-    const readBody = (message: IncomingMessage, bound: number): Effect.Effect<Uint8Array, BodyFailure> =>
-      Effect.suspend(() =>
-        message.complete
-          ? readBytes(message, bound)
-          : readBytes(message, bound).pipe(
-              Effect.timeoutFail({ duration: requestTime, onTimeout: requestTimeout }),
-              Effect.raceFirst(cutWhileDraining)
-            )
+      const cutWhileDraining = drain.begun.pipe(
+        Effect.zipRight(Effect.sleep(bodyTimeWhileDraining)),
+        Effect.zipRight(Effect.fail(new ShuttingDown()))
       )
+      const arriving = makeArriving(arrivingBytes)
+      const readBody = (message: IncomingMessage, bound: number): Effect.Effect<Uint8Array, BodyFailure> =>
+        Effect.suspend(() =>
+          message.complete
+            ? readBytes(message, bound, arriving)
+            : readBytes(message, bound, arriving).pipe(
+                Effect.timeoutFail({ duration: requestTime, onTimeout: requestTimeout }),
+                Effect.raceFirst(cutWhileDraining)
+              )
+        )
 
-    const begin = (request: HttpServerRequest.HttpServerRequest): Exchange => {
-      const message = NodeHttpServerRequest.toIncomingMessage(request)
-      const { headers, method = "", url = "" } = message
-      const path = toPath(url)
-      const route = routes.get(path)
-      const call = route?.calls.get(method)
-      const head = {
-        message,
-        response: NodeHttpServerRequest.toServerResponse(request),
-        path,
-        route,
-        call,
-        info: {
-          requestId: resolveRequestId(single(headers["x-request-id"])),
-          source: readSource(headers),
-          clientNetwork: toNetwork(resolveAddress(message)),
-          recording: settings.telemetry.enabled && allowsRecording(headers),
-          deadlineAt: unsafeMonotonicMillis(clock) + requestTime
-        },
-        body: readBody(message, call?.bodyBound ?? 0),
-        clientVersion: readClientVersion(headers),
-        startedAt: clock.unsafeCurrentTimeNanos()
-      }
-      return makeExchange(head, selectsTestingPlane(message, call))
-    }
-
-    const answerOptions = ({ message: { headers }, path }: Exchange, allow: string) =>
-      HttpServerResponse.empty({
-        status: 204,
-        headers: {
-          ...origins.preflightHeaders(path, allow, headers.origin, headers["access-control-request-method"]),
-          allow
+      const begin = (request: HttpServerRequest.HttpServerRequest): Exchange => {
+        const message = NodeHttpServerRequest.toIncomingMessage(request)
+        const { headers, method = "", url = "" } = message
+        const path = toPath(url)
+        const route = routes.get(path)
+        const call = route?.calls.get(method)
+        const head = {
+          message,
+          response: NodeHttpServerRequest.toServerResponse(request),
+          path,
+          route,
+          call,
+          info: {
+            requestId: resolveRequestId(single(headers["x-request-id"])),
+            source: readSource(headers),
+            clientNetwork: toNetwork(resolveAddress(message)),
+            recording: settings.telemetry.enabled && allowsRecording(headers),
+            deadlineAt: unsafeMonotonicMillis(clock) + requestTime
+          },
+          body: readBody(message, call?.bodyBound ?? 0),
+          clientVersion: readClientVersion(headers),
+          startedAt: clock.unsafeCurrentTimeNanos()
         }
-      })
-
-    /** Steps 1 to 3, then the call. */
-    const answer = (
-      exchange: Exchange,
-      request: HttpServerRequest.HttpServerRequest,
-      app: HttpApp.Default
-    ): Effect.Effect<HttpServerResponse.HttpServerResponse, Failure> => {
-      const { call, info, message, path, route } = exchange
-      const misframing = failureOfFraming(message)
-      if (misframing !== undefined) {
-        misframed.add(message.socket)
-        return Effect.fail(misframing)
+        return makeExchange(head, selectsTestingPlane(message, call))
       }
-      const badHost = checkHost(message)
-      if (badHost !== undefined) return Effect.fail(badHost)
-      const allow = message.method === "OPTIONS" ? allowedMethods(route, path) : undefined
-      if (allow !== undefined) return Effect.succeed(answerOptions(exchange, allow))
-      if (call === undefined) return Effect.fail(refuseUnrouted(route))
-      if (drain.isDraining() && !call.probe) return Effect.fail(new ShuttingDown())
-      // The router matches the path alone: the target may have an authority, and a query is not read.
-      const routed = withJson(request.modify({ url: path }), message, exchange.body, call)
-      const services = Context.make(HttpServerRequest.HttpServerRequest, routed).pipe(
-        Context.add(CurrentExchange, exchange),
-        Context.add(RequestContext, info)
-      )
-      const served = Effect.mapInputContext(app, (context: Context.Context<never>) =>
-        Context.merge(context, services)
-      )
-      if (call.probe) return served
-      const badBody = checkBodyHeaders(message, call)
-      return inFlight.run(exchange, badBody === undefined ? served : Effect.fail(badBody))
-    }
 
-    const respond = (
-      exchange: Exchange,
-      given: HttpServerResponse.HttpServerResponse,
-      span: Tracer.Span | undefined,
-      code: Ending["code"] = undefined
-    ) => {
-      const { message } = exchange
-      const ends = drain.isDraining() || failureOfFraming(message) !== undefined
-      const closing = ends || leavesUnreadBody(message, given)
-      const response = complete(given, exchange, closing)
-      return Effect.as(
-        end(exchange, response.status, span, code),
-        closing ? lingering(response, message, ends ? lingerMillisAtMost : lingerMillis) : response
-      )
-    }
+      const answerOptions = ({ message: { headers }, path }: Exchange, allow: string) =>
+        HttpServerResponse.empty({
+          status: 204,
+          headers: {
+            ...origins.preflightHeaders(
+              path,
+              allow,
+              headers.origin,
+              headers["access-control-request-method"]
+            ),
+            allow
+          }
+        })
 
-    const respondWithFailure = (exchange: Exchange, failure: Failure, span: Tracer.Span | undefined) => {
-      if (failure.code === "rate_limited") {
-        const { quota } = failure
-        // Without a quota of this service it is the budget for IAM, or IAM itself.
-        exchange.exceededQuota ??= quota?.policy.name ?? "iam"
-        if (quota !== undefined) exchange.rateLimitHeaders = addReading(exchange.rateLimitHeaders, quota)
+      /** Steps 1 to 3, then the call. */
+      const answer = (
+        exchange: Exchange,
+        request: HttpServerRequest.HttpServerRequest,
+        app: HttpApp.Default
+      ): Effect.Effect<HttpServerResponse.HttpServerResponse, Failure> => {
+        const { call, info, message, path, route } = exchange
+        const misframing = failureOfFraming(message)
+        if (misframing !== undefined) {
+          misframed.add(message.socket)
+          return Effect.fail(misframing)
+        }
+        const badHost = checkHost(message)
+        if (badHost !== undefined) return Effect.fail(badHost)
+        const allow = message.method === "OPTIONS" ? allowedMethods(route, path) : undefined
+        if (allow !== undefined) return Effect.succeed(answerOptions(exchange, allow))
+        if (call === undefined) return Effect.fail(refuseUnrouted(route))
+        if (drain.isDraining() && !call.probe) return Effect.fail(new ShuttingDown())
+        // The router matches the path alone: the target may have an authority, and a query is not read.
+        const routed = withJson(request.modify({ url: path }), message, exchange.body, call)
+        const services = Context.make(HttpServerRequest.HttpServerRequest, routed).pipe(
+          Context.add(CurrentExchange, exchange),
+          Context.add(RequestContext, info)
+        )
+        const served = Effect.mapInputContext(app, (context: Context.Context<never>) =>
+          Context.merge(context, services)
+        )
+        if (call.probe) return served
+        const badBody = checkBodyHeaders(message, call)
+        return inFlight.run(exchange, badBody === undefined ? served : Effect.fail(badBody))
       }
-      return respond(exchange, toResponse(failure), span, failure.code)
-    }
 
-    /** Ends a request: its span, its log line, its metrics. */
-    const end = (
-      exchange: Exchange,
-      status: number,
-      span: Tracer.Span | undefined,
-      code: Ending["code"] = undefined
-    ): Effect.Effect<void> => {
-      const ending: Ending = { status, code, endedAt: clock.unsafeCurrentTimeNanos() }
-      if (span !== undefined) endRequestSpan(span, exchange, ending)
-      return logRequest(exchange, ending)
-    }
+      const respond = (
+        exchange: Exchange,
+        given: HttpServerResponse.HttpServerResponse,
+        span: Tracer.Span | undefined,
+        code: Ending["code"] = undefined
+      ) => {
+        const { message } = exchange
+        const ends = drain.isDraining() || failureOfFraming(message) !== undefined
+        const closing = ends || leavesUnreadBody(message, given)
+        const response = complete(given, exchange, closing)
+        return Effect.as(
+          end(exchange, response.status, span, code),
+          closing ? lingering(response, message, ends ? lingerMillisAtMost : lingerMillis) : response
+        )
+      }
 
-    return (app) =>
-      Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
-        const exchange = begin(request)
-        if (misframed.has(exchange.message.socket)) return Effect.succeed(HttpServerResponse.empty())
-        return withRequestSpan(exchange, (span) =>
-          Effect.matchCauseEffect(
-            Effect.suspend(() => answer(exchange, request, app)),
-            {
-              onSuccess: (response) => respond(exchange, response, span),
-              onFailure: (cause) => {
-                if (!Cause.isInterruptedOnly(cause))
-                  return Effect.flatMap(toFailure(cause, exchange), (failure) =>
-                    respondWithFailure(exchange, failure, span)
-                  )
-                // Not by the client: the process ends.
-                if (!exchange.response.destroyed)
-                  return respondWithFailure(exchange, new ShuttingDown(), span)
-                const nothing = HttpServerResponse.empty({ status: clientClosedRequest })
-                return Effect.as(end(exchange, clientClosedRequest, span), nothing)
+      const respondWithFailure = (exchange: Exchange, failure: Failure, span: Tracer.Span | undefined) => {
+        if (failure.code === "rate_limited") {
+          const { quota } = failure
+          // Without a quota of this service it is the budget for IAM, or IAM itself.
+          exchange.exceededQuota ??= quota?.policy.name ?? "iam"
+          if (quota !== undefined) exchange.rateLimitHeaders = addReading(exchange.rateLimitHeaders, quota)
+        }
+        return respond(exchange, toResponse(failure), span, failure.code)
+      }
+
+      /** Ends a request: its span, its log line, its metrics. */
+      const end = (
+        exchange: Exchange,
+        status: number,
+        span: Tracer.Span | undefined,
+        code: Ending["code"] = undefined
+      ): Effect.Effect<void> => {
+        const ending: Ending = { status, code, endedAt: clock.unsafeCurrentTimeNanos() }
+        if (span !== undefined) endRequestSpan(span, exchange, ending)
+        return logRequest(exchange, ending)
+      }
+
+      return (app) =>
+        Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+          const exchange = begin(request)
+          if (misframed.has(exchange.message.socket)) return Effect.succeed(HttpServerResponse.empty())
+          return withRequestSpan(exchange, (span) =>
+            Effect.matchCauseEffect(
+              Effect.suspend(() => answer(exchange, request, app)),
+              {
+                onSuccess: (response) => respond(exchange, response, span),
+                onFailure: (cause) => {
+                  if (!Cause.isInterruptedOnly(cause))
+                    return Effect.flatMap(toFailure(cause, exchange), (failure) =>
+                      respondWithFailure(exchange, failure, span)
+                    )
+                  // Not by the client: the process ends.
+                  if (!exchange.response.destroyed)
+                    return respondWithFailure(exchange, new ShuttingDown(), span)
+                  const nothing = HttpServerResponse.empty({ status: clientClosedRequest })
+                  return Effect.as(end(exchange, clientClosedRequest, span), nothing)
+                }
               }
-            }
-          )
-        ).pipe(Effect.annotateLogs("request_id", exchange.info.requestId))
-      })
-  })
-)
+            )
+          ).pipe(Effect.annotateLogs("request_id", exchange.info.requestId))
+        })
+    })
+  )
