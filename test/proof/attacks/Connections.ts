@@ -49,7 +49,7 @@ const unread: Attack = {
     const before = await server.holdings()
     const from = (at: number) => `127.0.5.${1 + Math.floor(at / 100)}`
     const lines = await openMany(server, count, from, { reading: false })
-    const request = "GET /openapi.json HTTP/1.1\r\nHost: music.example\r\n\r\n".repeat(16)
+    const request = "GET /openapi.json HTTP/1.1\r\nHost: music.example\r\n\r\n".repeat(8)
     for (const { socket } of lines) socket.write(request)
     const broken = [...(await honestFrom(server, "127.0.5.1"))]
     await pause(2_000)

@@ -58,6 +58,8 @@ const proof: Cells = {
   ...iam,
   "401 invalid_client": "502 dependency_misconfigured ×1 (catalogue ×2)",
   "404 not_found": "403 reconsent_required ×1 (catalogue ×2)",
+  // No two proofs share a key.
+  idempotency_conflict: `${unavailable} ×1`,
   invalid_subject_token: "401 unauthenticated ×1"
 }
 const endpoints: Cells = { ...iam, "404 not_found": "403 reconsent_required ×1" }
@@ -172,7 +174,7 @@ export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> =
         "own credential": recordedFor("dependency_misconfigured", "×1"),
         ...recordedAs("forbidden"),
         "404 not_found": recordedFor("reconsent_required", "×1 (catalogue ×2)"),
-        ...recordedAs("idempotency_conflict", "idempotency_response_expired"),
+        ...recordedAs("idempotency_response_expired"),
         invalid_subject_token: recordedFor("unauthenticated", "×1")
       }
     }),
