@@ -11,8 +11,7 @@ import { StoreFromSettings } from "./layers/store/StoreFromSettings.ts"
 import { TablesFromSettings } from "./layers/tables/HttpTables.ts"
 import { HttpTing } from "./layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "./layers/tracker/Tracker.ts"
-import { OutboundProxyFromSettings } from "./layers/upstream/OutboundProxy.ts"
-import { UndiciTransport } from "./layers/upstream/UndiciTransport.ts"
+import { Connections, OutboundProxyFromSettings } from "./layers/upstream/Connections.ts"
 import { BestEffort } from "./services/BestEffort.ts"
 import { Deadlines } from "./services/Deadlines.ts"
 import type { DeliveryHealth } from "./services/DeliveryHealth.ts"
@@ -36,7 +35,7 @@ export { Admin } from "./layers/observability/MetricsExport.ts"
 
 /** The parts that tests replace or wrap: what the backend stands on, the way to the upstreams, background work, and the server. */
 export const parts = {
-  transport: UndiciTransport,
+  transport: Connections,
   store: StoreFromSettings,
   tables: TablesFromSettings,
   tracker: TrackerFromSettings,

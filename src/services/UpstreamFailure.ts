@@ -12,11 +12,11 @@ export class Refused extends Data.TaggedError("Refused")<{
   readonly status: number
   /** The upstream's own code, for example `invalid_grant`. */
   readonly code: string
-  readonly requestId?: string
+  readonly requestId?: string | undefined
   /** Seconds; present on every 429. */
-  readonly retryAfterSeconds?: number
+  readonly retryAfterSeconds?: number | undefined
   /** The response's own `Date`, milliseconds since the epoch: shows clock skew. */
-  readonly answeredAt?: number
+  readonly answeredAt?: number | undefined
 }> {}
 
 /** The call had no effect: the connection was never made, or the upstream says so. */
@@ -24,15 +24,15 @@ export class NotExecuted extends Data.TaggedError("NotExecuted")<{
   readonly dependency: Dependency
   readonly reason: string
   /** The next step for an operator, where the reason shows one. */
-  readonly advice?: string
-  readonly retryAfterSeconds?: number
+  readonly advice?: string | undefined
+  readonly retryAfterSeconds?: number | undefined
 }> {}
 
 /** The call may have taken effect: no response, a lost connection, or a response that violates the contract. */
 export class Unknown extends Data.TaggedError("Unknown")<{
   readonly dependency: Dependency
   readonly reason: string
-  readonly retryAfterSeconds?: number
+  readonly retryAfterSeconds?: number | undefined
   /** IAM called a token inactive, and the answer is no verdict. */
   readonly inactive?: true
 }> {}

@@ -1,11 +1,9 @@
 /** IAM and Ting in memory, on the clock of the test. A test says by path what becomes of a call. */
 import * as Effect from "effect/Effect"
-import * as Runtime from "effect/Runtime"
 import { makeIam, production } from "../../sandbox/upstreams/Iam.ts"
 import type { Reply, Seen } from "../../sandbox/upstreams/Simulator.ts"
 import { makeTing } from "../../sandbox/upstreams/Ting.ts"
-import type { Delivery, Send } from "../../src/layers/upstream/UpstreamTransport.ts"
-import { answered, seenAt } from "../world/InMemory.ts"
+import { answered, clientOf, type Ending, seenAt } from "../world/InMemory.ts"
 import { seedTestIam } from "../world/SeededIam.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 
@@ -41,7 +39,6 @@ export const refusal = (status: number, code: string): Fault => ({
 
 export const makeUpstreams = (rateLimit: number) =>
   Effect.gen(function* () {
-    const runtime = yield* Effect.runtime<never>()
     const now = yield* testNow
     const iam = makeIam({ now, rateLimit })
     const seeded = seedTestIam(iam.controls)
@@ -51,14 +48,11 @@ export const makeUpstreams = (rateLimit: number) =>
       appSecret: seeded.production.tingSecret,
       fetch: (url, init) => {
         const asked = {
-          origin: iamUrl,
-          path: String(url).slice(iamUrl.length),
+          url: new URL(String(url)),
           method: init?.method === "GET" ? "GET" : "POST",
           headers: Object.fromEntries(new Headers(init?.headers)),
-          body: typeof init?.body === "string" ? init.body : undefined,
-          maxResponseBytes: Number.POSITIVE_INFINITY,
-          deadlineAt: Number.POSITIVE_INFINITY
-        } as const
+          body: typeof init?.body === "string" ? init.body : undefined
+        }
         const { body, status } = iam.handle(seenAt(now(), asked))
         return Promise.resolve(new Response(JSON.stringify(body), { status }))
       }
@@ -76,29 +70,27 @@ export const makeUpstreams = (rateLimit: number) =>
       return rule?.fault
     }
 
-    const execute = async (call: Seen, isIam: boolean): Promise<Delivery> => {
+    const execute = async (call: Seen, isIam: boolean): Promise<Ending> => {
       const reply = await (isIam ? iam.handle(call) : ting.handle(call))
       call.status = reply.status
       return answered(reply, now(), isIam ? iam.decorate(call) : ting.decorate())
     }
 
-    const send: Send = (request, settle) => {
-      const call = seenAt(now(), request)
+    const client = clientOf((outgoing) => {
+      const call = seenAt(now(), outgoing)
       seen.push(call)
       const fault = takeFault(call.path)
-      const delivery =
-        fault === undefined
-          ? Effect.promise(() => execute(call, request.origin === iamUrl))
-          : Effect.succeed(answered(fault.reply, now(), {}))
-      return Runtime.runCallback(runtime)(Effect.map(delivery, (delivered) => settle(delivered)))
-    }
+      return fault === undefined
+        ? Effect.promise(() => execute(call, outgoing.url.origin === iamUrl))
+        : Effect.succeed(answered(fault.reply, now(), {}))
+    })
 
     return {
       iam,
       ting,
       seeded,
       seen,
-      send,
+      client,
       asked: (path: string): ReadonlyArray<Seen> => seen.filter((call) => call.path === path),
       fail: (rule: Rule): void => {
         rules = [...rules, { ...rule, left: rule.times ?? Number.POSITIVE_INFINITY }]

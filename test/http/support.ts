@@ -1,5 +1,6 @@
 /** The real backend over upstreams in memory, in memory itself or on a socket. A test sees which use cases are reached, and may replace what one does. */
 import { connect } from "node:net"
+import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -15,7 +16,6 @@ import * as TestClock from "effect/TestClock"
 import { expect } from "vitest"
 import { Listening, makeBackend, parts } from "../../src/Backend.ts"
 import { type Bounds, httpServerWith } from "../../src/http/Server.ts"
-import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
 import { bodyLimits } from "../../src/schema/BodyLimits.ts"
 import { type Failure, type FailureCode, failureTable } from "../../src/schema/Failure.ts"
 import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
@@ -171,7 +171,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
     })
     const context = yield* Layer.build(
       makeBackend({
-        transport: Layer.succeed(UpstreamTransport, { send: upstreams.send }),
+        transport: Layer.succeed(HttpClient, upstreams.client),
         store: Layer.succeed(Store, store),
         tables: SimulatedTables.layer(clientTables),
         tracker: parts.tracker,

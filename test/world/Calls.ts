@@ -78,9 +78,8 @@ export const logInAtIam = ({ time, upstreams }: World, actor: string, plane: str
   const authorization = `Basic ${Buffer.from(`music:${secret}`).toString("base64")}`
   prepared += 1
   const call = seenAt(time.now(), {
-    origin: iamUrl,
     method: "POST",
-    path: "/api/v1/app-auth/tokens",
+    url: new URL("/api/v1/app-auth/tokens", iamUrl),
     headers: {
       authorization,
       ...(isTesting ? { "x-testing-application": authorization } : {}),

@@ -1,10 +1,13 @@
 /** Without sockets: a request to the service, a call to a simulated upstream, and a console that hands on what it is given. */
 import type { RequestListener } from "node:http"
+import * as HttpClient from "@effect/platform/HttpClient"
+import { type HttpClientError, RequestError } from "@effect/platform/HttpClientError"
+import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import type * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import { inject } from "light-my-request"
 import { encodeReply, type Now, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
-import type { OutgoingRequest, Send } from "../../src/layers/upstream/UpstreamTransport.ts"
+import { NotConnected } from "../../src/layers/upstream/Connections.ts"
 import type { Answer, Sent } from "./Driver.ts"
 
 /** Node's `complete` says that the whole request has arrived, which the library's requests do not say. */
@@ -33,42 +36,90 @@ export const inMemory =
     return { status: answer.statusCode, headers: Object.fromEntries(received), text: answer.payload }
   }
 
-type Outgoing = Omit<OutgoingRequest, "maxResponseBytes" | "deadlineAt">
-
-/** A call of the service to an upstream, as a simulator sees it. */
-export const seenAt = (at: number, { body, headers, method, origin, path }: Outgoing): Seen => {
-  const { pathname, searchParams } = new URL(path, origin)
-  return {
-    at,
-    method,
-    path: pathname,
-    query: searchParams,
-    headers: new Map(Object.entries(headers).map(([name, value]) => [name, [value]])),
-    body: Buffer.from(body ?? ""),
-    status: undefined
-  }
-}
-
 type Headers = Readonly<Record<string, string>>
 
-/** The answer of a simulator as the service gets it. */
-export const answered = (reply: Reply, date: number, more: Headers) => {
-  const { body, headers } = encodeReply(reply, { date: new Date(date).toUTCString(), ...more })
-  const received = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])
-  return { _tag: "Answered", status: reply.status, headers: Object.fromEntries(received), body } as const
+/** A call to an upstream. */
+export interface Outgoing {
+  readonly method: string
+  readonly url: URL
+  readonly headers: Headers
+  readonly body: string | Uint8Array | undefined
 }
 
-/** Sends calls to one simulator, without faults and without waiting. */
-export const sendInMemory =
-  (now: Now, handle: (call: Seen) => Reply | Promise<Reply>, decorate: (call: Seen) => Headers): Send =>
-  (request, settle) => {
-    const seen = seenAt(now(), request)
-    const reply = handle(seen)
-    const end = (given: Reply) => settle(answered(given, seen.at, decorate(seen)))
-    if (reply instanceof Promise) void reply.then(end)
-    else end(reply)
-    return () => undefined
-  }
+/** The same as a simulator sees it. */
+export const seenAt = (at: number, { body, headers, method, url }: Outgoing): Seen => ({
+  at,
+  method,
+  path: url.pathname,
+  query: url.searchParams,
+  headers: new Map(Object.entries(headers).map(([name, value]) => [name, [value]])),
+  body: Buffer.from(body ?? ""),
+  status: undefined
+})
+
+/** How a call ends. `code` is the system's error code, such as `ECONNRESET`. */
+export type Ending =
+  | {
+      readonly _tag: "Answered"
+      readonly status: number
+      readonly headers: Readonly<Record<string, string>>
+      readonly body: Uint8Array
+    }
+  /** No connection was made, so that no byte was sent. */
+  | { readonly _tag: "NotSent"; readonly code: string }
+  /** The connection is lost before the answer, or within it. */
+  | { readonly _tag: "Lost"; readonly code: string; readonly withinAnswer: boolean }
+
+/** The answer of a simulator as the service gets it. */
+export const answered = (reply: Reply, date: number, more: Headers): Ending => {
+  const { body, headers } = encodeReply(reply, { date: new Date(date).toUTCString(), ...more })
+  const received = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])
+  return { _tag: "Answered", status: reply.status, headers: Object.fromEntries(received), body }
+}
+
+const systemError = (code: string) => Object.assign(new Error(code), { code })
+
+const brokenBody = (code: string) =>
+  new ReadableStream({ start: (controller) => controller.error(systemError(code)) })
+
+/** The client of the service for calls that end as `respond` says, or never. */
+export const clientOf = (respond: (call: Outgoing) => Effect.Effect<Ending>): HttpClient.HttpClient =>
+  HttpClient.make((request, url) => {
+    const { body: sent, headers, method } = request
+    const call = { method, url, headers, body: sent._tag === "Uint8Array" ? sent.body : undefined }
+    const fail = (cause: Error) => Effect.fail(new RequestError({ request, reason: "Transport", cause }))
+    const answer = (body: Uint8Array | ReadableStream | null, init: ResponseInit) =>
+      Effect.sync(() => HttpClientResponse.fromWeb(request, new Response(body, init)))
+    return Effect.flatMap(
+      respond(call),
+      (ending): Effect.Effect<HttpClientResponse.HttpClientResponse, HttpClientError> => {
+        switch (ending._tag) {
+          case "Answered":
+            return answer(ending.body.length === 0 ? null : ending.body, ending)
+          case "NotSent":
+            return fail(new NotConnected(ending.code))
+          case "Lost":
+            return ending.withinAnswer
+              ? answer(brokenBody(ending.code), { status: 200 })
+              : fail(systemError(ending.code))
+        }
+      }
+    )
+  })
+
+/** A client of one simulator, without faults and without waiting. */
+export const clientInMemory = (
+  now: Now,
+  handle: (call: Seen) => Reply | Promise<Reply>,
+  decorate: (call: Seen) => Headers
+): HttpClient.HttpClient =>
+  clientOf((call) => {
+    const seen = seenAt(now(), call)
+    return Effect.map(
+      Effect.promise(async () => handle(seen)),
+      (reply) => answered(reply, seen.at, decorate(seen))
+    )
+  })
 
 /** Receives the lines of the log. */
 export const consoleInto = (write: (line: string) => void): Console.Console => {

@@ -38,8 +38,7 @@ export const makeIamAndTing = (clocks: { readonly iam: Now; readonly ting: Now }
     fetch: (url, init) => {
       const reply = iam.handle(
         seenAt(clocks.iam(), {
-          origin: iamUrl,
-          path: String(url).slice(iamUrl.length),
+          url: new URL(String(url)),
           method: init?.method === "GET" ? "GET" : "POST",
           headers: Object.fromEntries(new Headers(init?.headers)),
           body: typeof init?.body === "string" ? init.body : undefined

@@ -2,6 +2,7 @@
  * The port `Iam` as the real client over the simulated IAM, in memory and on the clock of the test. `SimulatedIam` is the
  * test's control: people, environments, short-lived tokens, and the switches of the port.
  */
+import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -9,7 +10,6 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { production, seedEnvironment, signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { HttpIam } from "../../src/layers/iam/HttpIam.ts"
-import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
 import {
   Iam,
   type IamService,
@@ -23,7 +23,7 @@ import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
-import { sendInMemory } from "./InMemory.ts"
+import { clientInMemory } from "./InMemory.ts"
 import { makeIamAndTing, testingPlaneOf } from "./SeededIam.ts"
 import { testWebhookSecret } from "./Settings.ts"
 import { makeFaultSwitches } from "./FaultSwitches.ts"
@@ -59,7 +59,7 @@ const make = Effect.gen(function* () {
   const clocks = { iam: now, ting: now }
   const { iam: simulator, registerTypes, ting } = makeIamAndTing(clocks, Number.POSITIVE_INFINITY)
   const { controls, decorate, handle } = simulator
-  const transport = Layer.succeed(UpstreamTransport, { send: sendInMemory(now, handle, decorate) })
+  const transport = Layer.succeed(HttpClient, clientInMemory(now, handle, decorate))
   const settings = yield* Settings
   // The budget has its own tests; here it never refuses.
   const withoutBudget = Layer.succeed(Settings, {

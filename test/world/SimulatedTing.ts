@@ -1,10 +1,10 @@
 /** The port `Ting` as the real client over the simulated Ting, in memory; `SimulatedTing` is the test's control. */
+import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { HttpTing } from "../../src/layers/ting/HttpTing.ts"
-import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
 import { digestOf } from "../../src/services/Digest.ts"
 import type { Proof } from "../../src/services/Iam.ts"
 import type { Settings } from "../../src/services/Settings.ts"
@@ -12,7 +12,7 @@ import { type PreparedCall, Ting } from "../../src/services/Ting.ts"
 import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 import { makeFaultSwitches } from "./FaultSwitches.ts"
-import { sendInMemory } from "./InMemory.ts"
+import { clientInMemory } from "./InMemory.ts"
 import { SimulatedIam } from "./SimulatedIam.ts"
 
 type TingMethod = "register" | "send"
@@ -43,8 +43,7 @@ export const tingRefusal = (status: number, code: string, retryAfterSeconds?: nu
 
 const make = Effect.gen(function* () {
   const { controls, decorate, handle } = (yield* SimulatedIam).ting
-  const send = sendInMemory(yield* testNow, handle, decorate)
-  const transport = Layer.succeed(UpstreamTransport, { send })
+  const transport = Layer.succeed(HttpClient, clientInMemory(yield* testNow, handle, decorate))
   const ting = Context.get(yield* Layer.build(Layer.provide(HttpTing, transport)), Ting)
   const { gate, ...switches } = makeFaultSwitches<TingMethod>()
   const seen: Array<SeenCall> = []

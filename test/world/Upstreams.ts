@@ -1,16 +1,18 @@
 /**
- * The four upstreams: the real simulators in memory behind one function that sends, with latency and faults. Every call is told to the
+ * The four upstreams: the real simulators in memory behind one client, with latency and faults. Every call is told to the
  * observers.
  */
+import type { HttpClient } from "@effect/platform/HttpClient"
+import * as Effect from "effect/Effect"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import type { Handle, Reply, Seen } from "../../sandbox/upstreams/Simulator.ts"
 import { makeTables } from "../../sandbox/upstreams/Tables.ts"
 import { makeTracker } from "../../sandbox/upstreams/Tracker.ts"
-import type { Delivery, Send } from "../../src/layers/upstream/UpstreamTransport.ts"
 import { iamUrl, makeIamAndTing } from "./SeededIam.ts"
 import type { SimulatedTime } from "./Time.ts"
 import { type Fault, type Faults, type PathName, pathOf, type UpstreamName } from "./Faults.ts"
-import { answered, seenAt } from "./InMemory.ts"
+import { answered, clientOf, type Ending, seenAt } from "./InMemory.ts"
+import { testSettings } from "./Settings.ts"
 
 export const origins: Readonly<Record<UpstreamName, string>> = {
   iam: iamUrl,
@@ -52,6 +54,15 @@ export interface Observer {
   readonly onDelivered?: (call: UpstreamCall, own: Reply | undefined) => void
 }
 
+const { iam, ting } = testSettings()
+/** Seconds until the deadline of a call. */
+const patience: Readonly<Record<UpstreamName, number>> = {
+  iam: iam.timeoutSeconds,
+  ting: ting.timeoutSeconds,
+  tables: 10,
+  tracker: 15
+}
+
 /** Milliseconds on the way to an upstream and back. At 0 a call has no pause. */
 export interface Latency {
   readonly there?: (call: UpstreamCall) => number
@@ -59,7 +70,7 @@ export interface Latency {
 }
 
 /** The testing secret of a call in a testing plane. */
-const planeOf = ({ "x-testing-application": selector }: Readonly<Record<string, string>>): string =>
+const planeOf = (selector: string | undefined): string =>
   selector === undefined
     ? production
     : (Buffer.from(selector.slice("Basic ".length), "base64").toString().split(":")[1] ?? "")
@@ -99,10 +110,8 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
   const names = Object.keys(origins) as ReadonlyArray<UpstreamName>
   const calls: Array<UpstreamCall> = []
 
-  const encode = ({ seen, upstream }: UpstreamCall, reply: Reply, mostBytes: number): Delivery => {
-    const delivery = answered(reply, nowAt(upstream)(), simulators[upstream].decorate(seen))
-    return delivery.body.length > mostBytes ? { _tag: "TooLarge" } : delivery
-  }
+  const encode = ({ seen, upstream }: UpstreamCall, reply: Reply): Ending =>
+    answered(reply, nowAt(upstream)(), simulators[upstream].decorate(seen))
 
   /** Runs at once without a pause, so that a call in no time takes no turn of the simulation. */
   const pause = (milliseconds: number, run: () => void): void => {
@@ -110,87 +119,99 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
     else run()
   }
 
-  /** The port `UpstreamTransport` of one process. */
-  const sendFrom =
-    (caller: Caller): Send =>
-    (request, settle) => {
-      if (!caller.isAlive()) return () => undefined
+  /** One call of a process; `done` ends it. The returned function says that the service has left it. */
+  const begin = (
+    caller: Caller,
+    seen: Seen,
+    origin: string,
+    done: (ending: Ending) => void
+  ): (() => void) => {
+    const upstream = names.find((name) => origins[name] === origin)
+    if (upstream === undefined) throw new Error(`nothing is at ${origin}`)
+    const call: UpstreamCall = {
+      caller,
+      upstream,
+      path: pathOf(upstream, seen.method, seen.path),
+      plane: planeOf(seen.headers.get("x-testing-application")?.[0]),
+      at: time.now(),
+      seen,
+      form: new URLSearchParams(upstream === "iam" ? seen.body.toString() : ""),
+      fault: undefined,
+      status: undefined
+    }
+    const fault = faults.take(call)
+    call.fault = fault
+    calls.push(call)
+    let over = false
+    const conclude = (status: number, own: Reply | undefined, then: () => void): void => {
+      if (over || !caller.isAlive()) return
+      over = true
+      call.status = status
+      for (const { onDelivered } of observers) onDelivered?.(call, own)
       time.touch()
-      const seen = seenAt(time.now(), request)
-      const upstream = names.find((name) => origins[name] === request.origin)
-      if (upstream === undefined) throw new Error(`nothing is at ${request.origin}`)
-      const call: UpstreamCall = {
-        caller,
-        upstream,
-        path: pathOf(upstream, seen.method, seen.path),
-        plane: planeOf(request.headers),
-        at: time.now(),
-        seen,
-        form: new URLSearchParams(upstream === "iam" ? seen.body.toString() : ""),
-        fault: undefined,
-        status: undefined
-      }
-      const fault = faults.take(call)
-      call.fault = fault
-      calls.push(call)
-      let over = false
-      const end = (delivery: Delivery, own?: Reply): void => {
-        if (over || !caller.isAlive()) return
-        over = true
-        call.status = delivery._tag === "Answered" ? delivery.status : 0
-        for (const { onDelivered } of observers) onDelivered?.(call, own)
-        time.touch()
-        settle(delivery)
-      }
-      const tooLate = () => time.after(request.deadlineAt - time.now(), () => end({ _tag: "Late" }))
-      const reply = (given: Reply, own: Reply | undefined): void => {
-        const milliseconds = latency?.back?.(call) ?? 0
-        if (time.now() + milliseconds > request.deadlineAt) tooLate()
-        else pause(milliseconds, () => end(encode(call, given, request.maxResponseBytes), own))
-      }
-      const conclude = (own: Reply | undefined): void => {
-        switch (fault?.kind) {
-          case "refused":
-            end({ _tag: "NotSent", code: "ECONNREFUSED" })
-            break
-          case "lost":
-            end({ _tag: "Lost", code: "ECONNRESET", withinResponse: fault.when === "within" })
-            break
-          case "hang":
-            tooLate()
-            break
-          case "kill":
-            caller.kill()
-            break
-          case "answer":
-            reply(fault.reply, undefined)
-            break
-          case "alter":
-            if (own !== undefined) reply(fault.alter(own, time.now()), undefined)
-            break
-          default:
-            if (own !== undefined) reply(own, own)
-        }
-      }
-      const execute = (): void => {
-        const take = (own: Reply): void => {
-          time.touch()
-          for (const { onHandled } of observers) onHandled?.(call, own)
-          conclude(own)
-        }
-        const handled = simulators[upstream].handle(seen)
-        if (handled instanceof Promise) void handled.then(take)
-        else take(handled)
-      }
-      const isBefore =
-        fault?.kind === "refused" || (fault !== undefined && "when" in fault && fault.when === "before")
-      for (const { onSent } of observers) onSent?.(call)
-      // A call that the service gives up was sent all the same.
-      pause(latency?.there?.(call) ?? 0, isBefore ? () => conclude(undefined) : execute)
-      return () => {
-        over = true
+      then()
+    }
+    const end = (ending: Ending, own?: Reply): void =>
+      conclude(ending._tag === "Answered" ? ending.status : 0, own, () => done(ending))
+    const reply = (given: Reply, own: Reply | undefined): void =>
+      pause(latency?.back?.(call) ?? 0, () => end(encode(call, given), own))
+    const answer = (own: Reply | undefined): void => {
+      switch (fault?.kind) {
+        case "refused":
+          end({ _tag: "NotSent", code: "ECONNREFUSED" })
+          break
+        case "lost":
+          end({ _tag: "Lost", code: "ECONNRESET", withinAnswer: fault.when === "within" })
+          break
+        case "hang":
+          break
+        case "kill":
+          caller.kill()
+          break
+        case "answer":
+          reply(fault.reply, undefined)
+          break
+        case "alter":
+          if (own !== undefined) reply(fault.alter(own, time.now()), undefined)
+          break
+        default:
+          if (own !== undefined) reply(own, own)
       }
     }
+    const execute = (): void => {
+      const take = (own: Reply): void => {
+        time.touch()
+        for (const { onHandled } of observers) onHandled?.(call, own)
+        answer(own)
+      }
+      const handled = simulators[upstream].handle(seen)
+      if (handled instanceof Promise) void handled.then(take)
+      else take(handled)
+    }
+    const isBefore =
+      fault?.kind === "refused" || (fault !== undefined && "when" in fault && fault.when === "before")
+    for (const { onSent } of observers) onSent?.(call)
+    // A call that the service gives up was sent all the same.
+    pause(latency?.there?.(call) ?? 0, isBefore ? () => answer(undefined) : execute)
+    return () => {
+      // At its deadline the service has an outcome. A call that it leaves before has none.
+      if (time.now() - call.at >= patience[upstream] * 1_000) conclude(0, undefined, () => undefined)
+      over = true
+    }
+  }
+
+  /** The client of one process. */
+  const clientFrom = (caller: Caller): HttpClient =>
+    clientOf((outgoing) =>
+      Effect.async<Ending>((resume) => {
+        if (!caller.isAlive()) return
+        time.touch()
+        const leave = begin(caller, seenAt(time.now(), outgoing), outgoing.url.origin, (ending) =>
+          resume(Effect.succeed(ending))
+        )
+        return Effect.sync(leave)
+      })
+    )
 
   return {
     iam,
@@ -209,7 +230,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
     rows: () => [...tableKeys.keys()].flatMap((name) => tables.rows(name)),
     /** Every call so far, in the order in which they were sent. */
     calls,
-    sendFrom,
+    clientOf: clientFrom,
     issues: () => tracker.issues(repository),
     /** Every credential of every simulator. None may appear in a log, a row or an answer to another. */
     minted: (): ReadonlyArray<string> => [

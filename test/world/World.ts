@@ -2,6 +2,7 @@
  * The whole service in memory: instances made by `makeBackend` over one database file, the simulated upstreams, one clock, one seed and one
  * set of faults. Requests come without sockets, unless a suite needs their bytes. What every play must keep, the oracle checks.
  */
+import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -18,7 +19,6 @@ import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
 import type { DeliveryLimits } from "../../src/layers/delivery/DeliveryLimits.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
-import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
 import type { TableName } from "../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
@@ -170,7 +170,7 @@ const startInstance = ({
   const opened = Effect.flatMap(openDatabase(settings.databasePath), makeStore)
   const backend = makeBackend({
     ...parts,
-    transport: Layer.succeed(UpstreamTransport, { send: upstreams.sendFrom(caller) }),
+    transport: Layer.succeed(HttpClient, upstreams.clientOf(caller)),
     store: Layer.orDie(Layer.scoped(Store, opened)),
     delivery: options.delivery === undefined ? withoutDelivery : deliveryWith(options.delivery),
     server: serverWith(options.sockets === true)

@@ -4,10 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { type Environment, readSettings, type SettingProblem } from "../settings/Settings.ts"
-import { PooledHttpClient } from "../upstream/Connection.ts"
-import { OutboundProxy } from "../upstream/OutboundProxy.ts"
-import { UndiciTransport } from "../upstream/UndiciTransport.ts"
-import { type Send, UpstreamTransport } from "../upstream/UpstreamTransport.ts"
+import { Connections, OutboundProxy } from "../upstream/Connections.ts"
 import { checkCollector } from "./CollectorCheck.ts"
 import { checkDatabase } from "./DatabaseCheck.ts"
 import { checkExposure } from "./ExposureCheck.ts"
@@ -42,7 +39,6 @@ const whenConfigured = (
 }
 
 const checksOf = (
-  send: Send,
   client: HttpClient.HttpClient,
   settings: SettingsValues,
   problems: ReadonlyArray<SettingProblem>
@@ -60,7 +56,7 @@ const checksOf = (
       problems,
       "iam",
       ["MUSIC_IAM_URL", "MUSIC_IAM_APP_ID"],
-      checkIam(send, settings, broken("MUSIC_IAM_APP_SECRET"))
+      checkIam(client, settings, broken("MUSIC_IAM_APP_SECRET"))
     ),
     whenConfigured(
       problems,
@@ -73,13 +69,13 @@ const checksOf = (
       ],
       Effect.succeed([webhookSecret(settings)])
     ),
-    whenConfigured(problems, "ting", ["MUSIC_TING_URL"], checkTing(send, settings)),
-    whenConfigured(problems, "tables", ["MUSIC_TABLES_URL"], checkTables(send, settings, broken)),
+    whenConfigured(problems, "ting", ["MUSIC_TING_URL"], checkTing(client, settings)),
+    whenConfigured(problems, "tables", ["MUSIC_TABLES_URL"], checkTables(client, settings, broken)),
     whenConfigured(
       problems,
       "tracker",
       ["MUSIC_GITHUB_TOKEN", "MUSIC_GITHUB_REPOSITORY", "MUSIC_GITHUB_URL"],
-      checkTracker(send, settings)
+      checkTracker(client, settings)
     ),
     whenConfigured(
       problems,
@@ -105,7 +101,7 @@ export const runChecks = (
 /** The server at the listen address is this machine's, and is called without a proxy. */
 const connections = ({ bind, outboundProxy }: SettingsValues) =>
   Layer.provide(
-    Layer.merge(UndiciTransport, PooledHttpClient),
+    Connections,
     Layer.succeed(OutboundProxy, { ...outboundProxy, except: [...outboundProxy.except, bind.host] })
   )
 
@@ -116,9 +112,8 @@ const runChecksOf = (
   done: (finished: number, all: number) => Effect.Effect<void>
 ) =>
   Effect.gen(function* () {
-    const { send } = yield* UpstreamTransport
     const client = yield* HttpClient.HttpClient
-    const checks = checksOf(send, client, settings, problems)
+    const checks = checksOf(client, settings, problems)
     let finished = 0
     const findings = yield* Effect.forEach(
       checks,

@@ -1,4 +1,5 @@
 /** Checks that IAM is reachable, agrees with our clock, accepts our secret and lists Ting's endpoints. Spends nothing. */
+import type { HttpClient } from "@effect/platform/HttpClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -7,9 +8,8 @@ import * as Schema from "effect/Schema"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { makeIamCall } from "../iam/IamCall.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { makeUpstream } from "../upstream/Upstream.ts"
 import { readJson } from "../upstream/UpstreamResponse.ts"
-import type { Send } from "../upstream/UpstreamTransport.ts"
 import {
   type Check,
   callTimeoutSeconds,
@@ -53,17 +53,17 @@ export const clockFinding = (aheadSeconds: number): Finding => {
 }
 
 export const checkIam = (
-  send: Send,
+  client: HttpClient,
   { iam: settings }: Pick<SettingsValues, "iam">,
   secretBroken: boolean
 ): Check => {
   const iam = { ...settings, timeoutSeconds: Math.min(settings.timeoutSeconds, callTimeoutSeconds) }
-  const call = makeIamCall(send, iam)
+  const call = makeIamCall(client, iam)
   const credentials = { secret: iam.applicationSecret, testing: false }
   const addressFix = "set MUSIC_IAM_URL to the address of IAM, and allow this machine to connect to it"
 
   // Sent first, without the secret: it identifies the other side as IAM.
-  const identify = makeUpstream(send, {
+  const identify = makeUpstream(client, {
     dependency: "iam",
     url: iam.url,
     timeoutSeconds: iam.timeoutSeconds,

@@ -1,7 +1,7 @@
 import * as Option from "effect/Option"
 import type { SettingsValues } from "../../services/Settings.ts"
 import type { Environment } from "../settings/Settings.ts"
-import { describeProxy } from "../upstream/OutboundProxy.ts"
+import { describeProxy } from "../upstream/Connections.ts"
 import { type Finding, pass, warn } from "./Finding.ts"
 
 const name = "outbound proxy"

@@ -1,5 +1,6 @@
 /** Checks that the table service is reachable and accepts our keys. Stores nothing. */
 import { randomUUID } from "node:crypto"
+import * as HttpClient from "@effect/platform/HttpClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -11,9 +12,8 @@ import { type TableRecord, Tables } from "../../services/Tables.ts"
 import { tableKeyNames } from "../settings/SettingsTable.ts"
 import { TablesFromSettings } from "../tables/HttpTables.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { makeUpstream } from "../upstream/Upstream.ts"
 import { readJson } from "../upstream/UpstreamResponse.ts"
-import { type Send, UpstreamTransport } from "../upstream/UpstreamTransport.ts"
 import {
   type Check,
   callTimeoutSeconds,
@@ -56,7 +56,7 @@ const verdict = (table: TableName, code: string | undefined): Finding => {
 }
 
 export const checkTables = (
-  send: Send,
+  client: HttpClient.HttpClient,
   settings: SettingsValues,
   broken: (variable: string) => boolean
 ): Check =>
@@ -71,7 +71,7 @@ export const checkTables = (
         .filter((name) => !keys.has(name) && !broken(tableKeyNames[name]))
         .map((name) => skip(lineOf(name), "off: it has no key", `to turn it on, set ${tableKeyNames[name]}`))
 
-      const health = makeUpstream(send, {
+      const health = makeUpstream(client, {
         dependency: "tables",
         url,
         timeoutSeconds: callTimeoutSeconds,
@@ -93,7 +93,7 @@ export const checkTables = (
         Effect.provide(
           TablesFromSettings.pipe(
             Layer.provide(
-              Layer.merge(Layer.succeed(Settings, settings), Layer.succeed(UpstreamTransport, { send }))
+              Layer.merge(Layer.succeed(Settings, settings), Layer.succeed(HttpClient.HttpClient, client))
             )
           )
         ),

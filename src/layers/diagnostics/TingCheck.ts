@@ -1,10 +1,10 @@
+import type { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { makeUpstream } from "../upstream/Upstream.ts"
 import { readJson } from "../upstream/UpstreamResponse.ts"
-import type { Send } from "../upstream/UpstreamTransport.ts"
 import { type Check, callTimeoutSeconds, fail, fixOfCall, pass, summarizeFailure } from "./Finding.ts"
 
 const Health = Schema.Struct({
@@ -14,8 +14,8 @@ const Health = Schema.Struct({
 })
 
 /** Calls the health route only: any other call would spend a proof (notification-service.md 1, 2). */
-export const checkTing = (send: Send, { ting }: Pick<SettingsValues, "ting">): Check =>
-  makeUpstream(send, {
+export const checkTing = (client: HttpClient, { ting }: Pick<SettingsValues, "ting">): Check =>
+  makeUpstream(client, {
     dependency: "ting",
     url: ting.url,
     timeoutSeconds: Math.min(ting.timeoutSeconds, callTimeoutSeconds),

@@ -1,4 +1,5 @@
 /** Checks that the tracker's repository exists, accepts issues, and accepts them from our token. Files nothing. */
+import type { HttpClient } from "@effect/platform/HttpClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -9,9 +10,8 @@ import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { gitHubFailure } from "../tracker/GitHubFailures.ts"
 import { type GitHubRequest, gitHubTarget, toUpstreamRequest } from "../tracker/GitHubRequests.ts"
 import { tokenExpiry } from "../tracker/TokenExpiry.ts"
-import { makeSendRequest } from "../upstream/UpstreamRequest.ts"
+import { makeExchange } from "../upstream/Upstream.ts"
 import { readJson, type UpstreamResponse } from "../upstream/UpstreamResponse.ts"
-import type { Send } from "../upstream/UpstreamTransport.ts"
 import {
   type Check,
   callTimeoutSeconds,
@@ -60,7 +60,7 @@ const later = (name: string, why: string): Finding =>
 
 const rightsName = "tracker rights"
 
-export const checkTracker = (send: Send, settings: Pick<SettingsValues, "tracker">): Check =>
+export const checkTracker = (client: HttpClient, settings: Pick<SettingsValues, "tracker">): Check =>
   Option.match(settings.tracker, {
     onNone: () =>
       Effect.succeed([
@@ -74,11 +74,11 @@ export const checkTracker = (send: Send, settings: Pick<SettingsValues, "tracker
       const { owner, repository, url } = target
       const name = `${owner}/${repository}`
       const prepare = toUpstreamRequest(target)
-      const sendRequest = makeSendRequest(send, {
+      const exchange = makeExchange(client, {
         ...gitHubTarget(url),
         timeoutSeconds: callTimeoutSeconds
       })
-      const call = (request: GitHubRequest) => sendRequest(prepare(request))
+      const call = (request: GitHubRequest) => exchange(prepare(request))
 
       /** With the right to file, GitHub refuses the missing title; without it, the token. Files nothing either way. */
       const rights = Effect.gen(function* () {

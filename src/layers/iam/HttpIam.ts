@@ -1,4 +1,5 @@
 /** The `Iam` port over IAM's HTTP API. */
+import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
@@ -6,7 +7,6 @@ import { Iam } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
 import { Store } from "../../services/Store.ts"
-import { UpstreamTransport } from "../upstream/UpstreamTransport.ts"
 import { makeIamBudget } from "./budget/IamBudget.ts"
 import { makeKnownCredentials } from "./budget/KnownCredentials.ts"
 import { makeRefusedCredentials } from "./budget/RefusedCredentials.ts"
@@ -23,12 +23,11 @@ import { makeTingEndpoints } from "./TingEndpoints.ts"
 import { makeTokenExchange } from "./TokenExchange.ts"
 import { makeWebhookVerifier } from "./WebhookSignature.ts"
 
-export const HttpIam: Layer.Layer<Iam, never, Settings | Store | UpstreamTransport> = Layer.scoped(
+export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.HttpClient> = Layer.scoped(
   Iam,
   Effect.gen(function* () {
     const { iam: settings, rateLimit } = yield* Settings
-    const { send } = yield* UpstreamTransport
-    const call = makeIamCall(send, settings)
+    const call = makeIamCall(yield* HttpClient.HttpClient, settings)
     const { applicationId } = settings
     const refused = makeRefusedCredentials()
     const known = makeKnownCredentials(refused)

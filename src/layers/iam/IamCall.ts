@@ -1,5 +1,8 @@
 /** One call to IAM: base URL, headers, credentials and plane selector (identity-service.md 1, 9). */
 import { randomUUID } from "node:crypto"
+import * as HttpBody from "@effect/platform/HttpBody"
+import type { HttpClient } from "@effect/platform/HttpClient"
+import * as UrlParams from "@effect/platform/UrlParams"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
@@ -10,10 +13,8 @@ import { RequestContext } from "../../services/RequestContext.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { makeUpstream, type UpstreamCall } from "../upstream/UpstreamClient.ts"
-import { jsonBody, type RequestBody } from "../upstream/UpstreamRequest.ts"
+import { jsonBody, makeUpstream, type UpstreamCall } from "../upstream/Upstream.ts"
 import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
-import type { Send } from "../upstream/UpstreamTransport.ts"
 
 /** The application's secret in one plane. `testing` adds the plane selector; nothing falls back to production. */
 export interface Credentials {
@@ -50,14 +51,8 @@ const maxRetryAfterSeconds = 60
 
 const versionHeader = "silicon-iam-api-version"
 
-const bodyOf = ({ form, json }: IamRequest<unknown>): { readonly body?: RequestBody } => {
-  if (form !== undefined)
-    return {
-      body: {
-        contentType: "application/x-www-form-urlencoded",
-        content: new URLSearchParams(form).toString()
-      }
-    }
+const bodyOf = ({ form, json }: IamRequest<unknown>): { readonly body?: HttpBody.HttpBody } => {
+  if (form !== undefined) return { body: HttpBody.urlParams(UrlParams.fromInput(form)) }
   return json === undefined ? {} : { body: jsonBody(JSON.stringify(json)) }
 }
 
@@ -71,8 +66,8 @@ const selectorOf = ({ testing }: Credentials, authorization: string) =>
 // The default, which work outside of a request sees.
 const noRequest = Context.get(Context.empty(), RequestContext)
 
-export const makeIamCall = (send: Send, settings: SettingsValues["iam"]): IamCall => {
-  const upstream = makeUpstream(send, {
+export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"]): IamCall => {
+  const upstream = makeUpstream(client, {
     dependency: "iam",
     url: settings.url,
     timeoutSeconds: settings.timeoutSeconds,

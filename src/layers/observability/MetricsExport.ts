@@ -6,7 +6,7 @@ import type { Readiness } from "../../services/Readiness.ts"
 import { createAlertedSeries } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
 import type { Store } from "../../services/Store.ts"
-import { PooledHttpClient } from "../upstream/Connection.ts"
+import { Connections } from "../upstream/Connections.ts"
 import { type AdminListenFailed, adminServer } from "./AdminServer.ts"
 import { makeCollectors } from "./Collectors.ts"
 import { metricFamilies } from "./MetricFamilies.ts"
@@ -35,4 +35,4 @@ export const MetricsExport: Layer.Layer<Admin, AdminListenFailed, Settings | Sto
         adminServer(address, Effect.map(collect, prometheusText))
       )
     })
-  ).pipe(Layer.provide(PooledHttpClient))
+  ).pipe(Layer.provide(Connections))

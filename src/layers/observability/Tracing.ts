@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
-import { PooledHttpClient } from "../upstream/Connection.ts"
+import { Connections } from "../upstream/Connections.ts"
 import { flushMillis, makeOtlpClient, resourceOf, serializationOf } from "./OtlpClient.ts"
 import { filterSpans } from "./SpanFilter.ts"
 
@@ -60,7 +60,7 @@ const otlpTracer = (
       )
       return Layer.setTracer(filterSpans(tracer, target.sampler))
     })
-  ).pipe(Layer.provide([serializationOf[target.protocol], PooledHttpClient]))
+  ).pipe(Layer.provide([serializationOf[target.protocol], Connections]))
 
 /** Sends spans over OTLP when the settings name a collector; otherwise no layer above makes any span. */
 export const TracingLive: Layer.Layer<never, never, Settings> = Layer.unwrapEffect(

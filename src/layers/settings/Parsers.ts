@@ -159,11 +159,11 @@ export const proxy: Parse<string> = (raw) => {
   return fits ? Either.right(raw) : Either.left("must list addresses or CIDRs, such as 10.0.0.0/8")
 }
 
-/** An entry of `NO_PROXY`: a name, an address or a network; of IPv6 with or without brackets. */
+/** An entry of `NO_PROXY`: a name or an address; of IPv6 with or without brackets. */
 export const withoutProxy: Parse<string> = (raw) =>
-  !/[\s/]/.test(raw) || Either.isRight(proxy(raw.replace(/^\[(.*)\]/, "$1")))
-    ? Either.right(raw)
-    : Either.left("must list hosts, addresses and networks, such as iam.example,10.0.0.0/8")
+  /[\s/]/.test(raw)
+    ? Either.left("must list hosts and addresses, such as iam.example,10.0.0.1")
+    : Either.right(raw)
 
 export const repository: Parse<{ owner: string; repository: string }> = (raw) => {
   const match = /^([A-Za-z0-9_.-]+)\/([A-Za-z0-9_.-]+)$/.exec(raw)

@@ -384,10 +384,7 @@ const openTelemetry = {
 
 const httpsProxy = optional(outboundProxy, "proxy for https calls to other systems", { secret: true })
 const httpProxy = optional(outboundProxy, "proxy for http calls to other systems", { secret: true })
-const noProxy = optional(
-  list(withoutProxy),
-  "hosts and networks that are called without a proxy, comma-separated"
-)
+const noProxy = optional(list(withoutProxy), "hosts that are called without a proxy, comma-separated")
 
 /** Standard variables of many programs; where both forms are set, the one in lower case counts. */
 const proxies = {

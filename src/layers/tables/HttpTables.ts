@@ -1,38 +1,92 @@
+/** The `Tables` port over the table service: its batches and their acknowledgements (table-service.md 2 and 3). */
 import { randomUUID } from "node:crypto"
+import { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
 import type { TableName } from "../../schema/Telemetry.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type TableRecord, Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
 import { traced } from "../../services/Tracing.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { makeUpstream } from "../upstream/UpstreamClient.ts"
-import { jsonBody } from "../upstream/UpstreamRequest.ts"
-import { type Send, UpstreamTransport } from "../upstream/UpstreamTransport.ts"
-import { batchCodes, encodeBatch, readAcknowledgement } from "./TableBatch.ts"
+import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
+import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 
 const dependency = "tables"
+
+/** The body of one ingest call, with `record.json` unchanged. Secret, because it holds the keys. */
+const encodeBatch = (
+  batchId: string,
+  records: ReadonlyArray<{ readonly key: string; readonly record: TableRecord }>
+): string => {
+  const entries = records.map(({ key, record }) => {
+    const metadata = {
+      record_id: record.recordId,
+      table_id: record.table,
+      event_ts_ms: Math.trunc(record.eventAt)
+    }
+    return `{"key":${JSON.stringify(key)},"metadata":${JSON.stringify(metadata)},"record":${record.json}}`
+  })
+  return `{"batch_id":${JSON.stringify(batchId)},"records":[${entries.join(",")}]}`
+}
+
+const Acknowledgement = Schema.Struct({
+  batch_id: Schema.String,
+  status: Schema.Literal("ok", "rejected"),
+  code: Schema.optional(Schema.String),
+  rejected: Schema.optional(Schema.Array(Schema.Struct({ record_id: Schema.String, code: Schema.String })))
+})
+const readBody = readJson(Acknowledgement)
+
+/** Each record's outcome, or `Spoiled`: the service refused the batch for a record that it does not name. */
+type Verdict =
+  | { readonly _tag: "Written"; readonly result: WriteResult }
+  | { readonly _tag: "Spoiled"; readonly code: string }
+
+/** Reads the acknowledgement of the batch that was sent. */
+const readAcknowledgement =
+  (batchId: string, records: ReadonlyArray<TableRecord>): ResponseReader<Verdict> =>
+  (response) =>
+    Either.gen(function* () {
+      yield* expect(response.status === 200, "should be 200")
+      const { batch_id, code, rejected = [], status } = yield* readBody(response)
+      yield* expect(batch_id.toLowerCase() === batchId, "names another batch")
+      yield* expect(status === "rejected" || rejected.length === 0, "contradicts itself")
+      if (code !== undefined) return { _tag: "Spoiled", code }
+      const ours = new Set(records.map(({ recordId }) => recordId))
+      const listed = rejected.map((entry) => ({ recordId: entry.record_id.toLowerCase(), code: entry.code }))
+      // Unusable metadata is listed under the all-zero id: one of our records, but unknown which.
+      const stray = listed.find(({ recordId }) => !ours.has(recordId))
+      if (stray !== undefined) return { _tag: "Spoiled", code: stray.code }
+      return {
+        _tag: "Written",
+        result: {
+          duplicates: listed.filter((entry) => entry.code === "duplicate").map(({ recordId }) => recordId),
+          refused: listed.filter((entry) => entry.code !== "duplicate")
+        }
+      }
+    })
+
+/** Codes of a 400 that refuses the batch as a whole. */
+const batchCodes: ReadonlyArray<string> = ["bad_json", "invalid_batch", "batch_too_large"]
 
 /** Only a 400 with one of `batchCodes` refuses the batch. Any other refusal may end, so its records are kept. */
 const outcomeOf = (refusal: Refused): UpstreamFailure => {
   if (refusal.status === 400 && batchCodes.includes(refusal.code)) return refusal
   const { code, retryAfterSeconds, status } = refusal
-  const facts = {
-    dependency,
-    reason: `answered ${status} ${code}`,
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
-  } as const
+  const facts = { dependency, reason: `answered ${status} ${code}`, retryAfterSeconds } as const
   return status === 429 ? new NotExecuted(facts) : new Unknown(facts)
 }
 
 const make = (
-  target: { readonly url: string; readonly keys: ReadonlyMap<TableName, Redacted.Redacted> },
-  send: Send
+  client: HttpClient,
+  target: { readonly url: string; readonly keys: ReadonlyMap<TableName, Redacted.Redacted> }
 ): TablesService => {
-  const upstream = makeUpstream(send, {
+  const upstream = makeUpstream(client, {
     dependency,
     url: target.url,
     timeoutSeconds: 10,
@@ -74,14 +128,14 @@ const off: TablesService = {
 }
 
 /** The table service of the settings (`MUSIC_TABLES_URL`). Without one no table is open. */
-export const TablesFromSettings: Layer.Layer<Tables, never, Settings | UpstreamTransport> = Layer.effect(
+export const TablesFromSettings: Layer.Layer<Tables, never, Settings | HttpClient> = Layer.effect(
   Tables,
   Effect.gen(function* () {
     const { tables } = yield* Settings
-    const { send } = yield* UpstreamTransport
+    const client = yield* HttpClient
     return Option.match(tables, {
       onNone: () => off,
-      onSome: (target) => make(target, send)
+      onSome: (target) => make(client, target)
     })
   })
 )

@@ -1,19 +1,19 @@
-/** The `Ting` port over Ting's HTTP API (notification-service.md 3). */
+/** The `Ting` port over Ting's HTTP API, with the checks before a response is trusted (notification-service.md 3). */
+import { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
 import { version } from "../../schema/Release.ts"
 import type { Proof } from "../../services/Iam.ts"
 import { Settings } from "../../services/Settings.ts"
-import { type PreparedCall, Ting } from "../../services/Ting.ts"
+import { type AcceptedTing, type PreparedCall, type RegisteredRecipient, Ting } from "../../services/Ting.ts"
 import { traced } from "../../services/Tracing.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { makeUpstream } from "../upstream/UpstreamClient.ts"
-import { jsonBody } from "../upstream/UpstreamRequest.ts"
-import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
-import { UpstreamTransport } from "../upstream/UpstreamTransport.ts"
-import { readAcceptance, readRegistration } from "./TingResponses.ts"
+import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
+import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 
 /** Bytes (notification-service.md 1). */
 const maxResponseBytes = 1024 * 1024
@@ -21,6 +21,55 @@ const maxResponseBytes = 1024 * 1024
 const utf8 = new TextEncoder()
 const serialise = (fields: Readonly<Record<string, unknown>>): Uint8Array =>
   utf8.encode(JSON.stringify(fields))
+
+const readGrant = readJson(
+  Schema.Struct({
+    id: Schema.String.pipe(Schema.pattern(/^sub_[\x21-\x7e]{1,200}$/)),
+    app_id: Schema.String,
+    for: Schema.String,
+    active: Schema.Literal(true)
+  })
+)
+
+/** 201 for a new or reactivated grant, 200 for an active one. */
+const readRegistration =
+  (applicationId: string, recipient: string): ResponseReader<RegisteredRecipient> =>
+  (response) =>
+    Either.gen(function* () {
+      yield* expect(response.status === 200 || response.status === 201, "should be 200 or 201")
+      const grant = yield* readGrant(response)
+      yield* expect(grant.app_id === applicationId, "is for another application")
+      yield* expect(grant.for === recipient, "is for another recipient")
+      return { id: grant.id, applicationId: grant.app_id, recipient: grant.for }
+    })
+
+const readTing = readJson(
+  Schema.Struct({
+    id: Schema.String.pipe(Schema.pattern(/^msg_[\x21-\x7e]{1,200}$/)),
+    // Parsed, not matched: the server writes six fractional digits, its documentation shows none.
+    created_at: Schema.String.pipe(Schema.filter((text) => !Number.isNaN(Date.parse(text)))),
+    status: Schema.Literal("accepted"),
+    key: Schema.String,
+    silent: Schema.Boolean
+  })
+)
+
+/** 202 for a first acceptance, 200 for a replay of it. */
+const readAcceptance =
+  (key: string): ResponseReader<AcceptedTing> =>
+  (response) =>
+    Either.gen(function* () {
+      yield* expect(response.status === 200 || response.status === 202, "should be 200 or 202")
+      const ting = yield* readTing(response)
+      yield* expect(ting.key === key, "is for another key")
+      return {
+        id: ting.id,
+        createdAt: ting.created_at,
+        key: ting.key,
+        silent: ting.silent,
+        replayed: response.status === 200
+      }
+    })
 
 /** Both testing headers, or neither. */
 const testingHeaders = (proof: Proof): Readonly<Record<string, string>> =>
@@ -32,12 +81,11 @@ const testingHeaders = (proof: Proof): Readonly<Record<string, string>> =>
     })
   })
 
-export const HttpTing: Layer.Layer<Ting, never, Settings | UpstreamTransport> = Layer.effect(
+export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient> = Layer.effect(
   Ting,
   Effect.gen(function* () {
     const { iam, ting: settings } = yield* Settings
-    const { send } = yield* UpstreamTransport
-    const upstream = makeUpstream(send, {
+    const upstream = makeUpstream(yield* HttpClient, {
       dependency: "ting",
       url: settings.url,
       timeoutSeconds: settings.timeoutSeconds,

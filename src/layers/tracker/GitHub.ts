@@ -1,4 +1,5 @@
 /** The `Tracker` port over GitHub Issues (issue-tracker.md 2 and 4). */
+import type { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
@@ -7,14 +8,13 @@ import { recordNow, trackerTokenExpires } from "../../services/Metrics.ts"
 import { type FoundIssue, type Issue, SearchTooLong, type TrackerService } from "../../services/Tracker.ts"
 import { traced } from "../../services/Tracing.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { makeUpstream } from "../upstream/Upstream.ts"
 import {
   expectStatus,
   type ResponseReader,
   readJson,
   type UpstreamResponse
 } from "../upstream/UpstreamResponse.ts"
-import type { Send } from "../upstream/UpstreamTransport.ts"
 import { configurationTroubles, gitHubFailure } from "./GitHubFailures.ts"
 import {
   type GitHubRepository,
@@ -94,7 +94,7 @@ const recordTokenExpiry = (response: UpstreamResponse): void => {
 }
 
 export const makeGitHub = (
-  send: Send,
+  client: HttpClient,
   settings: GitHubRepository & { readonly url: string }
 ): TrackerService => {
   /** The token owner's login: undefined before the first request for it, none when GitHub does not disclose it. */
@@ -103,7 +103,7 @@ export const makeGitHub = (
   let limitsInARow = 0
 
   const prepare = toUpstreamRequest(settings)
-  const upstream = makeUpstream(send, {
+  const upstream = makeUpstream(client, {
     ...gitHubTarget(settings.url),
     failureOf: (_, response, now) => {
       recordTokenExpiry(response)

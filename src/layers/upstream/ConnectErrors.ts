@@ -6,61 +6,37 @@ export interface ConnectProblem {
   readonly advice?: string
 }
 
-const certificate = {
-  untrusted: {
-    reason: "certificate is not trusted",
-    advice:
-      "name the file with the certificate of its authority in NODE_EXTRA_CA_CERTS, and start the program again"
-  },
-  expired: {
-    reason: "certificate is not valid now",
-    advice: "renew the certificate, or set the clock of this machine"
-  },
-  otherName: {
-    reason: "certificate is for another name",
-    advice: "use the name that the certificate holds"
-  }
-} as const
+/** Codes of OpenSSL and Node. */
+const certificateProblems: ReadonlyArray<readonly [codes: RegExp, reason: string, advice: string]> = [
+  [
+    /SELF_SIGNED|^UNABLE_TO_|CERT_UNTRUSTED/,
+    "certificate is not trusted",
+    "name the file with the certificate of its authority in NODE_EXTRA_CA_CERTS, and start the program again"
+  ],
+  [
+    /CERT_HAS_EXPIRED|CERT_NOT_YET_VALID/,
+    "certificate is not valid now",
+    "renew the certificate, or set the clock of this machine"
+  ],
+  [/ALTNAME_INVALID/, "certificate is for another name", "use the name that the certificate holds"]
+]
 
-/** Each reason continues `its` or `the proxy's`. */
-const certificateProblems: Readonly<Record<string, ConnectProblem>> = {
-  DEPTH_ZERO_SELF_SIGNED_CERT: certificate.untrusted,
-  SELF_SIGNED_CERT_IN_CHAIN: certificate.untrusted,
-  UNABLE_TO_GET_ISSUER_CERT: certificate.untrusted,
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: certificate.untrusted,
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: certificate.untrusted,
-  CERT_UNTRUSTED: certificate.untrusted,
-  CERT_HAS_EXPIRED: certificate.expired,
-  CERT_NOT_YET_VALID: certificate.expired,
-  ERR_TLS_CERT_ALTNAME_INVALID: certificate.otherName
-}
+/** By the status with which the proxy refuses, or the error of the connection to it. */
+const proxyProblems: typeof certificateProblems = [
+  [/^407$/, "refuses its credentials", "correct the user and the password in HTTPS_PROXY"],
+  [/^\d+$/, "refuses the connection", "allow the address at the proxy, or name its host in NO_PROXY"],
+  [/^/, "cannot be reached", "correct HTTPS_PROXY, or name the host in NO_PROXY"]
+]
 
-const proxyProblem = (code: string): ConnectProblem => {
-  const ofCertificate = certificateProblems[code]
-  if (ofCertificate !== undefined) return { ...ofCertificate, reason: `the proxy's ${ofCertificate.reason}` }
-  if (code === "407")
-    return {
-      reason: "the proxy refuses its credentials",
-      advice: "correct the user and the password in HTTPS_PROXY"
-    }
-  return /^\d+$/.test(code)
-    ? {
-        reason: "the proxy refuses the connection",
-        advice: "allow the address at the proxy, or name its host in NO_PROXY"
-      }
-    : {
-        reason: "the proxy cannot be reached",
-        advice: "correct HTTPS_PROXY, or name the host in NO_PROXY"
-      }
-}
-
-/** `code` as `OutboundProxy` and the system give it. */
+/** `code` as `Connections` and the system give it. */
 export const describeConnectError = (code: string): ConnectProblem => {
   const [, ofProxy] = /^PROXY_(.+)$/.exec(code) ?? []
-  if (ofProxy !== undefined) {
-    const { reason, ...advice } = proxyProblem(ofProxy)
-    return { ...advice, reason: `${reason} (${ofProxy})` }
-  }
-  const found = certificateProblems[code]
-  return found === undefined ? { reason: code } : { ...found, reason: `its ${found.reason} (${code})` }
+  const found = ofProxy ?? code
+  const fits = ([codes]: (typeof certificateProblems)[number]) => codes.test(found)
+  const certificate = certificateProblems.find(fits)
+  const problem = certificate ?? (ofProxy === undefined ? undefined : proxyProblems.find(fits))
+  if (problem === undefined) return { reason: code }
+  const [, reason, advice] = problem
+  const owner = ofProxy === undefined ? "its" : certificate === undefined ? "the proxy" : "the proxy's"
+  return { reason: `${owner} ${reason} (${found})`, advice }
 }

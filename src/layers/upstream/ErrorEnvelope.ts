@@ -5,7 +5,7 @@
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
 import { NotExecuted, Refused, Unknown } from "../../services/UpstreamFailure.ts"
-import type { FailureReader } from "./UpstreamClient.ts"
+import type { FailureReader } from "./Upstream.ts"
 import { readJson, retryAfterSeconds, type UpstreamResponse } from "./UpstreamResponse.ts"
 
 export interface EnvelopeOptions {
@@ -43,23 +43,16 @@ export const envelopeFailure =
     if (status < 400)
       return new Unknown({ dependency, reason: `answered ${status}, which is outside its contract` })
     const envelope = readEnvelope(response)
-    const seconds = retryAfterSeconds(response, now, maxRetryAfterSeconds)
-    const pause = seconds === undefined ? {} : { retryAfterSeconds: seconds }
+    const pause = { retryAfterSeconds: retryAfterSeconds(response, now, maxRetryAfterSeconds) }
     const requestId = [envelope?.request_id, response.headers[requestIdHeader]].find(
-      (id) => typeof id === "string" && requestIdPattern.test(id)
+      (id): id is string => typeof id === "string" && requestIdPattern.test(id)
     )
-    const facts = {
-      dependency,
-      status,
-      ...(requestId == null ? {} : { requestId }),
-      ...(response.date === undefined ? {} : { answeredAt: response.date }),
-      ...pause
-    }
+    const facts = { dependency, status, requestId, answeredAt: response.date, ...pause }
     if (status === 429)
       return new Refused({
         ...facts,
         code: envelope?.code ?? "rate_limited",
-        retryAfterSeconds: seconds ?? 1
+        retryAfterSeconds: pause.retryAfterSeconds ?? 1
       })
     if (envelope === undefined)
       return new Unknown({

@@ -4,8 +4,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
+import { parts } from "../../../src/Backend.ts"
 import { HttpIam } from "../../../src/layers/iam/HttpIam.ts"
-import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
 import { startIam } from "../../../sandbox/upstreams/Iam.ts"
 import { headerOf, type Seen } from "../../../sandbox/upstreams/Simulator.ts"
 import { Iam, type UpstreamKey } from "../../../src/services/Iam.ts"
@@ -28,7 +28,7 @@ export const production: Plane = Production()
 export const iamOver = (url: string, overrides: SettingsOverrides["iam"] = {}) =>
   Layer.build(
     HttpIam.pipe(
-      Layer.provide(UndiciTransport),
+      Layer.provide(parts.transport),
       Layer.provide(TestStore.layer),
       Layer.provide(Layer.succeed(Settings, testSettings({ iam: { url, ...overrides } })))
     )

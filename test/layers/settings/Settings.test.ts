@@ -116,13 +116,13 @@ describe("Settings", () => {
       HTTP_PROXY: "proxy.example:3128",
       HTTPS_PROXY: "http://not.used",
       https_proxy: "http://user:p%40ss@proxy.example:3128",
-      NO_PROXY: "a.example, 10.0.0.0/8"
+      NO_PROXY: "a.example, 10.0.0.1"
     }).outboundProxy
     expect([http, https].map((proxy) => Redacted.value(Option.getOrThrow(proxy)))).toEqual([
       "http://proxy.example:3128/",
       "http://user:p%40ss@proxy.example:3128/"
     ])
-    expect(except).toEqual(["a.example", "10.0.0.0/8"])
+    expect(except).toEqual(["a.example", "10.0.0.1"])
     expect(read({}).outboundProxy).toEqual({ http: Option.none(), https: Option.none(), except: [] })
   })
 })
@@ -189,8 +189,8 @@ const values: ReadonlyArray<
   ],
   [
     "NO_PROXY",
-    ["*", ".a.example", "a.example:443", "10.0.0.1", "[fd00::1]:443", "b.example,fd00::/8", "[fd00::]/8"],
-    ["10.0.0.0/33", "10.0.0.0/", "[fd00::]/129", "10.0/8", "https://a.example", "a.example b.example"]
+    ["*", ".a.example", "a.example:443", "10.0.0.1", "[fd00::1]:443", "b.example,fd00::1"],
+    ["10.0.0.0/8", "10.0.0.0/", "[fd00::]/8", "https://a.example", "a.example b.example"]
   ]
 ]
 

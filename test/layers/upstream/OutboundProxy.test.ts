@@ -1,30 +1,43 @@
 import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
+import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { OutboundProxy, proxyFor } from "../../../src/layers/upstream/OutboundProxy.ts"
-import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
 import {
-  type Delivery,
-  type Send,
-  UpstreamTransport
-} from "../../../src/layers/upstream/UpstreamTransport.ts"
-import { unsafeMonotonicMillis } from "../../../src/services/MonotonicTime.ts"
+  Connections,
+  OutboundProxy,
+  type OutboundProxySettings
+} from "../../../src/layers/upstream/Connections.ts"
+import { jsonBody, makeExchange } from "../../../src/layers/upstream/Upstream.ts"
 import { tunnelProxy } from "../../world/Egress.ts"
-import { rawServer } from "./Simulated.ts"
+import { until } from "../../world/Waiting.ts"
+import { rawServer, rawSocket } from "./Simulated.ts"
 
-const http = Option.some(Redacted.make("http://proxy.music.test:1"))
-const https = Option.some(Redacted.make("http://proxy.music.test:2"))
+/** Requests of a process with these proxies, each to a URL. */
+const through = (settings: OutboundProxySettings) =>
+  Effect.map(
+    Layer.build(Layer.provide(Connections, Layer.succeed(OutboundProxy, settings))),
+    (context) => (url: string) =>
+      makeExchange(Context.get(context, HttpClient), {
+        dependency: "iam",
+        url,
+        timeoutSeconds: 60,
+        maxResponseBytes: 100
+      })({ method: "POST", path: "/", headers: {}, body: jsonBody("{}") })
+  )
+
+const at = (port: number, user = "") => Option.some(Redacted.make(`http://${user}127.0.0.1:${port}`))
 
 /** An entry of NO_PROXY, a URL, and the way there. This machine is reached without a proxy. */
 const ways: ReadonlyArray<readonly [entry: string, url: string, way: string]> = [
   ["none.example", "https://iam.example", "https"],
   ["none.example", "http://collector.example:4318", "http"],
-  ...["localhost", "127.0.0.1", "127.9.9.9", "[::1]"].map(
-    (host) => ["none.example", `http://${host}:8080`, "direct"] as const
+  ...["localhost", "127.0.0.1", "[::1]"].map(
+    (host) => ["none.example", `http://${host}:1`, "direct"] as const
   ),
   ["none.example", "https://127.0.0.1.example", "https"],
   ["iam.example", "https://iam.example", "direct"],
@@ -34,53 +47,44 @@ const ways: ReadonlyArray<readonly [entry: string, url: string, way: string]> = 
   ["iam.example", "https://notiam.example", "https"],
   ["iam.example:443", "https://iam.example", "direct"],
   ["iam.example:8443", "https://iam.example", "https"],
-  ["10.0.0.0/8", "https://10.1.2.3", "direct"],
-  ["10.0.0.0/99", "https://10.1.2.3", "https"],
-  ["fd00::/8", "https://[fd00::1]", "direct"],
-  ["[fd00::]/8", "https://[fd00::1]", "direct"],
-  ["[fd00::]/8", "https://[fe80::1]", "https"],
+  ["192.0.2.1", "https://192.0.2.1", "direct"],
+  ["192.0.2.1", "https://192.0.2.2", "https"],
+  ["fd00::1", "https://[fd00::1]", "direct"],
+  ["[fd00::1]", "https://[fe80::1]", "https"],
   ["[fd00::1]:443", "https://[fd00::1]", "direct"],
   ["*", "https://iam.example", "direct"]
 ]
 
-it("The proxy of a connection follows the scheme and NO_PROXY", () => {
-  for (const [entry, url, way] of ways) {
-    const { hostname, port, protocol } = new URL(url)
-    const target = { hostname, protocol, port: port === "" ? (protocol === "https:" ? "443" : "80") : port }
-    const proxy = proxyFor({ http, https, except: ["other.example", entry] }, target)
-    const found = proxy === https ? "https" : proxy === http ? "http" : "direct"
-    expect([entry, url, found]).toEqual([entry, url, way])
-  }
+describe("The proxy of a connection", () => {
+  it.scopedLive("follows the scheme and NO_PROXY", function* () {
+    const wayOf = ([entry, url]: (typeof ways)[number]) =>
+      Effect.gen(function* () {
+        const http = yield* tunnelProxy({}, 403)
+        const https = yield* tunnelProxy({}, 403)
+        const proxies = { http: at(http.port), https: at(https.port), except: ["other.example", entry] }
+        const exchange = yield* through(proxies)
+        yield* Effect.flip(exchange(url))
+        const way = https.targets.length > 0 ? "https" : http.targets.length > 0 ? "http" : "direct"
+        return [entry, url, way]
+      })
+    expect(yield* Effect.forEach(ways, wayOf, { concurrency: "unbounded" })).toEqual(ways)
+  })
+
+  it.scopedLive("for http serves https as well where no other one is set", function* () {
+    const proxy = yield* tunnelProxy({}, 403)
+    const exchange = yield* through({ http: at(proxy.port), https: Option.none(), except: [] })
+    yield* Effect.flip(exchange("https://iam.example"))
+    expect(proxy.targets).toEqual(["iam.example:443"])
+  })
 })
 
-const through = (port: number) => {
-  const proxy = Option.some(Redacted.make(`http://user:p%40ss@127.0.0.1:${port}`))
-  const settings = Layer.succeed(OutboundProxy, { http: proxy, https: Option.none(), except: [] })
-  return Effect.map(Layer.build(Layer.provide(UndiciTransport, settings)), (context) =>
-    request(Context.get(context, UpstreamTransport).send)
-  )
-}
-
-/** One request to a host that only the proxy knows. */
-const request = (send: Send): Effect.Effect<Delivery> =>
-  Effect.clockWith((clock) =>
-    Effect.async<Delivery>((resume) => {
-      send(
-        {
-          origin: "http://iam.music.test",
-          path: "/",
-          method: "POST",
-          headers: {},
-          body: "body",
-          maxResponseBytes: 100,
-          deadlineAt: unsafeMonotonicMillis(clock) + 60_000
-        },
-        (delivery) => resume(Effect.succeed(delivery))
-      )
-    })
-  )
-
+const url = "http://iam.music.test"
 const target = "iam.music.test:80"
+
+const throughPort = (port: number) =>
+  Effect.map(through({ http: at(port, "user:p%40ss@"), https: Option.none(), except: [] }), (exchange) =>
+    exchange(url)
+  )
 
 describe("A request through a proxy", () => {
   it.scopedLive(
@@ -94,9 +98,9 @@ describe("A request through a proxy", () => {
       })
       const ports = { [target]: Number(new URL(server.url).port) }
       const { credentials, port, targets } = yield* tunnelProxy(ports)
-      const post = yield* through(port)
+      const post = yield* throughPort(port)
       for (let call = 0; call < 3; call += 1) {
-        expect(yield* post).toMatchObject({ _tag: "Answered", status: 200 })
+        expect(yield* post).toMatchObject({ status: 200 })
         // The connection is free once the callbacks of the answer are over.
         yield* Effect.promise(() => new Promise((wake) => setImmediate(wake)))
       }
@@ -107,11 +111,21 @@ describe("A request through a proxy", () => {
     }
   )
 
-  it.scopedLive("that refuses was not sent", function* () {
-    for (const refusal of [407, 403, 502]) {
+  it.scopedLive("that gives no tunnel was not sent", function* () {
+    const refusals = [
+      [407, "the proxy refuses its credentials (407)"],
+      [403, "the proxy refuses the connection (403)"],
+      [502, "the proxy refuses the connection (502)"],
+      ["hang", "the proxy cannot be reached (UND_ERR_HEADERS_TIMEOUT)"]
+    ] as const
+    for (const [refusal, reason] of refusals) {
       const { port } = yield* tunnelProxy({}, refusal)
-      expect(yield* yield* through(port)).toEqual({ _tag: "NotSent", code: `PROXY_${refusal}` })
+      const failure = yield* Effect.flip(yield* throughPort(port))
+      expect(failure).toMatchObject({ _tag: "NotExecuted", reason: `no connection: ${reason}` })
     }
+    const away = yield* Effect.flip(yield* throughPort(1))
+    const reason = "no connection: the proxy cannot be reached (ECONNREFUSED)"
+    expect(away).toMatchObject({ _tag: "NotExecuted", reason })
   })
 
   it.scopedLive("whose tunnel breaks after the request may have arrived", function* () {
@@ -119,6 +133,36 @@ describe("A request through a proxy", () => {
     const server = yield* rawServer(() => cut())
     const proxy = yield* tunnelProxy({ [target]: Number(new URL(server.url).port) })
     cut = proxy.cut
-    expect(yield* yield* through(proxy.port)).toMatchObject({ _tag: "Lost", withinResponse: false })
+    const failure = yield* Effect.flip(yield* throughPort(proxy.port))
+    expect(failure).toMatchObject({
+      _tag: "Unknown",
+      reason: expect.stringMatching(/^lost the connection: /)
+    })
+  })
+
+  it.scopedLive("is never sent when its caller leaves before there is a tunnel", function* () {
+    let posts = 0
+    const waiting: Array<() => void> = []
+    const proxy = yield* rawSocket((socket) =>
+      socket.on("data", (bytes) => {
+        if (bytes.toString().startsWith("CONNECT"))
+          waiting.push(() => socket.write("HTTP/1.1 200 Connection established\r\n\r\n"))
+        else {
+          posts += 1
+          socket.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        }
+      })
+    )
+    const post = yield* throughPort(proxy.port)
+    const leaving = yield* Effect.fork(post)
+    yield* until(() => waiting.length === 1)
+    yield* Fiber.interrupt(leaving)
+    const staying = yield* Effect.fork(post)
+    yield* until(() => {
+      for (const open of waiting.splice(0)) open()
+      return posts > 0
+    })
+    yield* Fiber.join(staying)
+    expect(posts).toBe(1)
   })
 })

@@ -1,6 +1,6 @@
 /** Simulators for tests of HTTP clients: they close with the test and use its clock. */
 import { createServer, type RequestListener } from "node:http"
-import type { AddressInfo } from "node:net"
+import { type AddressInfo, createServer as createSocketServer, type Socket } from "node:net"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
@@ -54,5 +54,28 @@ export const rawServer = (listener: RequestListener) =>
         })
       }
     ),
+    (server) => Effect.sync(server.close)
+  )
+
+/** A server that speaks no HTTP. */
+export const rawSocket = (onConnection: (socket: Socket) => void) =>
+  Effect.acquireRelease(
+    Effect.async<{ readonly port: number; readonly close: () => void }>((resume) => {
+      const sockets = new Set<Socket>()
+      const server = createSocketServer((socket) => {
+        sockets.add(socket)
+        socket.on("error", () => undefined)
+        onConnection(socket)
+      })
+      server.listen(0, "127.0.0.1", () => {
+        // The address of a TCP server is never a pipe's name.
+        const { port } = server.address() as AddressInfo
+        const close = () => {
+          server.close()
+          for (const socket of sockets) socket.destroy()
+        }
+        resume(Effect.succeed({ port, close }))
+      })
+    }),
     (server) => Effect.sync(server.close)
   )

@@ -1,5 +1,6 @@
 import type { ServerResponse } from "node:http"
 import { describe, expect } from "vitest"
+import { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
@@ -10,11 +11,9 @@ import * as TestClock from "effect/TestClock"
 import type * as TestServices from "effect/TestServices"
 import { faults, type Reply } from "../../../sandbox/upstreams/Simulator.ts"
 import { envelopeFailure } from "../../../src/layers/upstream/ErrorEnvelope.ts"
-import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
-import { makeUpstream, type UpstreamCall } from "../../../src/layers/upstream/UpstreamClient.ts"
-import { jsonBody } from "../../../src/layers/upstream/UpstreamRequest.ts"
+import { Connections } from "../../../src/layers/upstream/Connections.ts"
+import { jsonBody, makeUpstream, type UpstreamCall } from "../../../src/layers/upstream/Upstream.ts"
 import { readJson } from "../../../src/layers/upstream/UpstreamResponse.ts"
-import { UpstreamTransport } from "../../../src/layers/upstream/UpstreamTransport.ts"
 import { version } from "../../../src/schema/Release.ts"
 import { upstreamRequests } from "../../../src/services/Metrics.ts"
 import { until } from "../../world/Waiting.ts"
@@ -33,8 +32,8 @@ const ask: UpstreamCall<{ readonly ok: boolean }> = {
 }
 
 const askOf = (url: string) =>
-  Effect.flatMap(UpstreamTransport, ({ send }) =>
-    makeUpstream(send, {
+  Effect.flatMap(HttpClient, (client) =>
+    makeUpstream(client, {
       dependency: "ting",
       url,
       timeoutSeconds: 2,
@@ -63,8 +62,8 @@ const write = (response: ServerResponse, chunks: ReadonlyArray<string>, end = tr
   if (end) response.end()
 }
 
-const scoped = (name: string, body: Body<UpstreamTransport | Scope.Scope | TestServices.TestServices, []>) =>
-  it.scoped(name, () => Effect.provide(toEffect(body)(), UndiciTransport))
+const scoped = (name: string, body: Body<HttpClient | Scope.Scope | TestServices.TestServices, []>) =>
+  it.scoped(name, () => Effect.provide(toEffect(body)(), Connections))
 
 /** Replies, and the failures of their calls. */
 const failures: ReadonlyArray<readonly [name: string, Reply, wanted: object]> = [
@@ -166,7 +165,7 @@ describe("A call to another system", () => {
 
   scoped("ends after its time, also when only the last byte is missing", function* () {
     const hanging = yield* answering(() => fine)
-    hanging.fail({ fault: { kind: "hang" } })
+    hanging.fail({ fault: { kind: "hang" }, times: 2 })
     let aborted = 0
     const endless = yield* rawServer((_, response) => {
       response.on("close", () => {
@@ -174,11 +173,13 @@ describe("A call to another system", () => {
       })
       write(response, [`{"ok":`], false)
     })
-    for (const [url, arrived] of [
-      [hanging.url, () => hanging.seen.length === 1],
-      [endless.url, () => endless.connections() === 1]
+    // Work that cannot be interrupted is not held up either.
+    for (const [call, arrived] of [
+      [failureOf(hanging.url), () => hanging.seen.length === 1],
+      [Effect.uninterruptible(failureOf(hanging.url)), () => hanging.seen.length === 2],
+      [failureOf(endless.url), () => endless.connections() === 1]
     ] as const) {
-      const fiber = yield* Effect.fork(failureOf(url))
+      const fiber = yield* Effect.fork(call)
       yield* until(arrived)
       yield* TestClock.adjust("1999 millis")
       expect(Option.isNone(yield* Fiber.poll(fiber))).toBe(true)
@@ -188,6 +189,25 @@ describe("A call to another system", () => {
     }
     yield* until(() => aborted === 1)
   })
+
+  scoped(
+    "is not repeated when a kept connection is closed as it arrives, and may have arrived",
+    function* () {
+      let requests = 0
+      const server = yield* rawServer((request, response) => {
+        requests += 1
+        request.resume()
+        if (requests === 1) write(response, [`{"ok":true}`])
+        else request.socket.destroy()
+      })
+      yield* askOf(server.url)
+      // The connection is free once the callbacks of the answer are over.
+      yield* Effect.promise(() => new Promise((wake) => setImmediate(wake)))
+      const failure = yield* failureOf(server.url)
+      expect([failure._tag, requests, server.connections()]).toEqual(["Unknown", 2, 1])
+      expect(failure).toMatchObject({ reason: "lost the connection: UND_ERR_SOCKET" })
+    }
+  )
 
   scoped("had no effect without a connection", function* () {
     const wanted = { _tag: "NotExecuted", dependency: "ting", reason: "no connection: ECONNREFUSED" }

@@ -1,0 +1,255 @@
+/**
+ * Calls to another system over HTTP. Each call is one request, bounded in time and bytes and never repeated, and each way in which
+ * it can fail is typed by outcome (services/UpstreamFailure.ts). Calls are logged, measured and traced without bodies and credentials.
+ */
+import * as HttpBody from "@effect/platform/HttpBody"
+import * as HttpClient from "@effect/platform/HttpClient"
+import type { HttpClientError } from "@effect/platform/HttpClientError"
+import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
+import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
+import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Exit from "effect/Exit"
+import { constTrue } from "effect/Function"
+import * as Option from "effect/Option"
+import * as Stream from "effect/Stream"
+import * as Tracer from "effect/Tracer"
+import { version } from "../../schema/Release.ts"
+import { errorCode } from "../../services/ErrorCode.ts"
+import { recordNow, upstreamRequestDuration, upstreamRequests } from "../../services/Metrics.ts"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import {
+  type Dependency,
+  NotExecuted,
+  type Refused,
+  Unknown,
+  type UpstreamFailure
+} from "../../services/UpstreamFailure.ts"
+import { describeConnectError } from "./ConnectErrors.ts"
+import { neverSent } from "./Connections.ts"
+import type { ResponseReader, UpstreamResponse } from "./UpstreamResponse.ts"
+
+export interface UpstreamTarget {
+  readonly dependency: Dependency
+  /** Without a trailing slash; a path prefix is kept. */
+  readonly url: string
+  /** For one request, up to the last byte of its response. */
+  readonly timeoutSeconds: number
+  /** Bytes of a response body. */
+  readonly maxResponseBytes: number
+  /** The `Accept` header; `application/json` if absent. */
+  readonly accept?: string
+}
+
+export interface UpstreamRequest {
+  readonly method: "GET" | "POST" | "PATCH"
+  readonly path: string
+  readonly query?: Readonly<Record<string, string>>
+  /** Names in lower case. Holds credentials. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: HttpBody.HttpBody
+}
+
+/** A body of JSON text. */
+export const jsonBody = (content: string | Uint8Array): HttpBody.HttpBody =>
+  typeof content === "string"
+    ? HttpBody.text(content, "application/json")
+    : HttpBody.uint8Array(content, "application/json")
+
+/** One request, neither logged nor measured. Every response is a success; a failure means that no complete response came. */
+export type Exchange = (request: UpstreamRequest) => Effect.Effect<UpstreamResponse, NotExecuted | Unknown>
+
+/** The body, if it fits. One that declares more bytes is left at once; one that declares no length is counted as it arrives. */
+const readBody = <E>(
+  response: HttpClientResponse,
+  maxBytes: number,
+  onTooLarge: () => E
+): Effect.Effect<Uint8Array, E | HttpClientError> => {
+  const declared = response.headers["content-length"]
+  if (declared === undefined)
+    return response.stream.pipe(
+      Stream.mapAccumEffect(0, (before, chunk) => {
+        const size = before + chunk.length
+        return size > maxBytes ? Effect.failSync(onTooLarge) : Effect.succeed([size, chunk] as const)
+      }),
+      Stream.runCollect,
+      Effect.map((chunks) => Buffer.concat([...chunks]))
+    )
+  const whole = Effect.map(response.arrayBuffer, (bytes) => new Uint8Array(bytes))
+  return Number(declared) > maxBytes
+    ? Effect.timeoutFail(whole, { duration: 0, onTimeout: onTooLarge })
+    : whole
+}
+
+export const makeExchange = (client: HttpClient.HttpClient, target: UpstreamTarget): Exchange => {
+  const { accept = "application/json", dependency, maxResponseBytes, timeoutSeconds, url } = target
+  // Calls have their own spans, without query and headers.
+  const { execute } = HttpClient.withTracerDisabledWhen(client, constTrue)
+  const unknown = (reason: string) => new Unknown({ dependency, reason })
+
+  const failureOf = (error: HttpClientError): NotExecuted | Unknown => {
+    const code = errorCode(error.cause)
+    if (error._tag === "ResponseError") return unknown(`lost the answer: ${code}`)
+    if (!neverSent(error)) return unknown(`lost the connection: ${code}`)
+    const { reason, ...advice } = describeConnectError(code)
+    return new NotExecuted({ dependency, reason: `no connection: ${reason}`, ...advice })
+  }
+
+  return ({ body, headers, method, path, query }) =>
+    execute(
+      HttpClientRequest.make(method)(`${url}${path}`, {
+        urlParams: query,
+        headers: { "user-agent": `music-backend/${version}`, accept, ...headers },
+        body
+      })
+    ).pipe(
+      Effect.flatMap((response) => {
+        const { headers: received, status } = response
+        const date = Date.parse(received.date ?? "")
+        return Effect.map(
+          readBody(response, maxResponseBytes, () => unknown(`answered more than ${maxResponseBytes} bytes`)),
+          (bytes) => ({ status, headers: received, body: bytes, date: Number.isNaN(date) ? undefined : date })
+        )
+      }),
+      Effect.mapError((error) =>
+        error._tag === "RequestError" || error._tag === "ResponseError" ? failureOf(error) : error
+      ),
+      // The deadline also ends a call of work that cannot be interrupted.
+      Effect.interruptible,
+      Effect.timeoutFail({
+        duration: `${timeoutSeconds} seconds`,
+        onTimeout: () => unknown(`no answer within ${timeoutSeconds} seconds`)
+      })
+    )
+}
+
+/** The outcome of a response other than 2xx; `now` in milliseconds. */
+export type FailureReader = (
+  dependency: Dependency,
+  response: UpstreamResponse,
+  now: number
+) => UpstreamFailure
+
+export interface UpstreamOptions extends UpstreamTarget {
+  readonly failureOf: FailureReader
+  /** Reason to distrust a response of any status because of its headers. */
+  readonly rejectHeaders?: (headers: UpstreamResponse["headers"]) => string | undefined
+}
+
+export interface UpstreamCall<A> extends UpstreamRequest {
+  /** Name of the operation in metrics and spans, from a small set. */
+  readonly operation: string
+  /** The path with `{name}` in place of what varies, for spans and logs; the path itself if absent. */
+  readonly template?: string
+  /** Reads a 2xx response. */
+  readonly read: ResponseReader<A>
+  /** Runs after a refusal, before the call fails. */
+  readonly onRefused?: ((refusal: Refused) => Effect.Effect<void>) | undefined
+}
+
+/** Sends one request, never a second one after a failure. Its interruption ends the request. */
+export type Upstream = <A>(call: UpstreamCall<A>) => Effect.Effect<A, UpstreamFailure>
+
+const outcomes = { Refused: "refused", NotExecuted: "not_executed", Unknown: "unknown" } as const
+
+const outcomeOf = Exit.match({
+  onSuccess: () => "ok",
+  onFailure: (cause: Cause.Cause<UpstreamFailure>) =>
+    Option.match(Cause.failureOption(cause), {
+      onNone: () => (Cause.isInterruptedOnly(cause) ? "interrupted" : "unknown"),
+      onSome: ({ _tag }) => outcomes[_tag]
+    })
+})
+
+/** Counts and times a call. `interrupted`: the caller went away, and the outcome is unknown. */
+const measured =
+  (dependency: Dependency, operation: string) =>
+  <A>(call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
+    Effect.flatMap(monotonicMillis, (startedAt) =>
+      Effect.onExit(call, (exit) =>
+        Effect.map(monotonicMillis, (now) => {
+          recordNow(upstreamRequests({ dependency, operation, outcome: outcomeOf(exit) }), 1)
+          recordNow(upstreamRequestDuration({ dependency, operation }), (now - startedAt) / 1_000)
+        })
+      )
+    )
+
+/** The destination of a call, as OpenTelemetry's attributes of its span. */
+const peerOf = ({ dependency, url }: UpstreamTarget) => {
+  const { hostname, port, protocol } = new URL(url)
+  return {
+    "server.address": hostname,
+    "server.port": port === "" ? (protocol === "https:" ? 443 : 80) : Number(port),
+    "peer.service": dependency
+  }
+}
+
+/** With `traceparent` the other side's spans join this trace (W3C Trace Context); without tracing there is none. */
+const traceHeaders = (span: Tracer.Span): Readonly<Record<string, string>> => {
+  const { traceparent } = HttpTraceContext.toHeaders(span)
+  return traceparent === undefined || Context.get(span.context, Tracer.DisablePropagation)
+    ? {}
+    : { traceparent }
+}
+
+const logFailure = (template: string, failure: UpstreamFailure): Effect.Effect<void> =>
+  failure._tag === "Refused"
+    ? Effect.logDebug(`${failure.dependency} refused`, {
+        path: template,
+        status: failure.status,
+        code: failure.code
+      })
+    : Effect.logWarning(`${failure.dependency} gave no usable answer`, {
+        path: template,
+        reason: failure.reason,
+        ...(failure._tag === "NotExecuted" && failure.advice !== undefined ? { advice: failure.advice } : {})
+      })
+
+export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOptions): Upstream => {
+  const { dependency, failureOf, rejectHeaders } = options
+  const exchange = makeExchange(client, options)
+  const peer = peerOf(options)
+
+  const resultOf = <A>(
+    response: UpstreamResponse,
+    read: ResponseReader<A>,
+    now: number
+  ): Either.Either<A, UpstreamFailure> => {
+    const { headers, status } = response
+    const rejected = rejectHeaders?.(headers)
+    if (rejected !== undefined) return Either.left(new Unknown({ dependency, reason: rejected }))
+    if (status < 200 || status > 299) return Either.left(failureOf(dependency, response, now))
+    return Either.mapLeft(
+      read(response),
+      (reason) => new Unknown({ dependency, reason: `answered ${status}, but the answer ${reason}` })
+    )
+  }
+
+  return ({ onRefused, operation, read, template, ...request }) => {
+    const path = template ?? request.path
+    const attributes = {
+      ...peer,
+      "http.request.method": request.method,
+      "url.template": path,
+      "music.operation": operation
+    }
+    return Effect.useSpan(
+      `${request.method} ${path}`,
+      { kind: "client", attributes, captureStackTrace: false },
+      (span) =>
+        exchange({ ...request, headers: { ...traceHeaders(span), ...request.headers } }).pipe(
+          Effect.flatMap((response) => {
+            span.attribute("http.response.status_code", response.status)
+            return Effect.flatMap(Clock.currentTimeMillis, (now) => resultOf(response, read, now))
+          }),
+          measured(dependency, operation),
+          Effect.tapError((failure) => logFailure(path, failure)),
+          Effect.tapErrorTag("Refused", (refusal) => onRefused?.(refusal) ?? Effect.void)
+        )
+    )
+  }
+}
