@@ -1,31 +1,17 @@
-/** Requests to the GitHub REST API: base URL, headers, paths, limits and redirects (issue-tracker.md 1). */
+/** Requests to the GitHub REST API: base URL, headers, paths and limits (issue-tracker.md 1). */
 import * as Redacted from "effect/Redacted"
 import type { UpstreamCall } from "../upstream/UpstreamClient.ts"
 import { jsonBody, type UpstreamRequest, type UpstreamTarget } from "../upstream/UpstreamRequest.ts"
-import type { UpstreamResponse } from "../upstream/UpstreamResponse.ts"
 
 /** A page of 100 issues with bodies of 256 KiB (issue-tracker.md 2), and as much again for escapes and other fields. */
 const maxResponseBytes = 64 * 1024 * 1024
-
-/**
- * URL of a 307 or 308, for the same method and body. Only within the origin of `base`, because the request carries the
- * token. A query of the location is dropped.
- */
-const redirectTarget = ({ headers, status }: UpstreamResponse, base: string): string | undefined => {
-  const { location } = headers
-  if ((status !== 307 && status !== 308) || location === undefined || !URL.canParse(location, base))
-    return undefined
-  const { origin, pathname } = new URL(location, base)
-  return origin === new URL(base).origin ? `${origin}${pathname}` : undefined
-}
 
 export const gitHubTarget = (url: string): UpstreamTarget => ({
   dependency: "tracker",
   url,
   timeoutSeconds: 15,
   maxResponseBytes,
-  accept: "application/vnd.github+json",
-  redirectTo: (response) => redirectTarget(response, url)
+  accept: "application/vnd.github+json"
 })
 
 export interface GitHubRequest {

@@ -151,11 +151,12 @@ describe("A search for a marker", () => {
   })
 })
 
-it.scoped("A moved repository accepts issues through a 307, and is reported by a search's 301", function* () {
+it.scoped("A moved repository gets no issue, and is reported as moved", function* () {
   const { github, numbers, tracker } = yield* start
   github.move(repository, "harbor/tunes")
-  expect((yield* tracker.file({ title: "[report] x", body: marker })).number).toBe(1)
-  expect(github.issues("harbor/tunes").length).toBe(1)
+  const filing = Effect.flip(tracker.file({ title: "[report] x", body: marker }))
+  expect(yield* filing).toMatchObject({ _tag: "Refused", status: 307, code: "moved" })
+  expect(github.issues("harbor/tunes").length).toBe(0)
   expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "Refused", status: 301, code: "moved" })
   expect(Option.getOrElse(yield* tracker.trouble, () => "")).toContain("moved")
 })

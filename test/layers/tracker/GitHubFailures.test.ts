@@ -54,31 +54,6 @@ describe("A request to the tracker", () => {
     yield* TestClock.adjust("15 seconds")
     expect((yield* Fiber.join(running))._tag).toBe("Unknown")
   })
-
-  it.scoped("follows a 307 or 308 once, as the same request, inside the origin", function* () {
-    const { failing, file, server } = yield* scripted
-    const location = "/repositories/1/issues"
-    for (const status of [307, 308]) {
-      server.seen.length = 0
-      server.fail({ fault: faults.status(status, undefined, { location: `${server.url}${location}` }) })
-      expect(yield* file).toEqual(issue)
-      const calls = server.seen.map(({ method, path }) => `${method} ${path}`)
-      expect(calls).toEqual([`POST ${issuesPath}`, `POST ${location}`])
-      expect(JSON.parse(server.seen[1]?.body.toString() ?? "")).toEqual(draft)
-    }
-    for (const [status, headers, times, requests] of [
-      [307, { location: `http://127.0.0.1:1${location}` }, 1, 1],
-      [307, { location }, 2, 2],
-      [308, {}, 1, 1],
-      [301, { location }, 1, 1],
-      [302, { location }, 1, 1]
-    ] as const) {
-      server.seen.length = 0
-      const moved = { _tag: "Refused", status, code: "moved" }
-      expect(yield* failing(status, undefined, headers, times)).toMatchObject(moved)
-      expect(server.seen.length).toBe(requests)
-    }
-  })
 })
 
 describe("An answer of the tracker", () => {
@@ -88,8 +63,11 @@ describe("An answer of the tracker", () => {
   })
 
   it.scoped("refuses, with a code", function* () {
-    const { failing } = yield* scripted
+    const { failing, server } = yield* scripted
     for (const [status, body, code, headers] of [
+      ...[301, 302, 307, 308].map(
+        (status) => [status, {}, "moved", { location: "/repositories/1/issues" }] as const
+      ),
       [400, { message: "Problems parsing JSON" }, "bad_request"],
       [401, { message: "Bad credentials" }, "bad_credentials"],
       [403, { message: "Resource not accessible by personal access token" }, "permission"],
@@ -103,7 +81,9 @@ describe("An answer of the tracker", () => {
       [451, { message: "Unavailable" }, "legal_block"]
     ] as ReadonlyArray<readonly [number, object, string, Record<string, string>?]>) {
       const refused = { _tag: "Refused", status, code, requestId: "ABCD:1" }
+      server.seen.length = 0
       expect(yield* failing(status, body, headers)).toMatchObject(refused)
+      expect(server.seen.length).toBe(1)
     }
   })
 
