@@ -7,7 +7,7 @@ import { markerOf } from "../../../src/services/IssueDraft.ts"
 import { Anonymous, type StoredReport, Verified } from "../../../src/services/Store.ts"
 import { SearchTooLong } from "../../../src/services/Tracker.ts"
 import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
-import { hour, makeHarness, type Outcome } from "./Harness.ts"
+import { makeHarness, type Outcome } from "./Harness.ts"
 
 const dependency = "tracker"
 const refused = (status: number, code = "no"): Outcome => ({
@@ -244,22 +244,6 @@ describe("After an outcome", () => {
   )
 })
 
-describe("An issue of another account with the marker", () => {
-  it.scoped("counts as the report's after all searches; the search for duplicates follows", function* () {
-    const { admit, delivery, filed, find, levels, pass, start, tracker } = yield* makeHarness
-    const report = yield* admit()
-    tracker.filing.next(lost)
-    yield* start("tracker")
-    tracker.add(markerOf(report), false)
-    yield* pass(20)
-    expect(yield* delivery(report)).toMatchObject({ state: "unknown", searches: 2 })
-    yield* pass(50)
-    expect([yield* filed(report), tracker.sent.length, levels("WARN")]).toEqual([1, 1, 2])
-    const sweep = yield* find(`sweep:${report.id}`)
-    expect([sweep.state, sweep.availableAt]).toEqual(["waiting", report.createdAt + 40_000 + hour])
-  })
-})
-
 describe("The end of a process", () => {
   it.scoped("waits for a request in flight, and a while only", function* () {
     const { admit, delivery, filed, pass, start, tracker } = yield* makeHarness
@@ -304,7 +288,7 @@ describe("The search for duplicates", () => {
     yield* pass(45)
     expect(yield* filed(report)).toBe(1)
     const sweep = find(`sweep:${report.id}`)
-    const copy = (isOurs = true) => tracker.add(markerOf(report), isOurs)
+    const copy = () => tracker.add(markerOf(report))
     return { ...world, health, report, sweep, copy }
   })
 
@@ -336,16 +320,6 @@ describe("The search for duplicates", () => {
     tracker.add(markerOf(report))
     yield* pass(110)
     expect(issues()).toEqual(["open 0", "closed 1", "closed 1"])
-  })
-
-  it.scoped("leaves issues of other accounts, and an older one of them names no original", function* () {
-    const { copy, filed, issues, levels, pass, report, sweep } = yield* twice
-    copy(false)
-    copy()
-    yield* pass(120)
-    expect([yield* filed(report), issues()]).toEqual([1, ["open 0", "open 0", "closed 1"]])
-    expect((yield* sweep).state).toBe("delivered")
-    expect(levels("WARN")).toBeGreaterThan(1)
   })
 
   type Closing = Outcome & { readonly uncommented?: Refused }
