@@ -79,8 +79,6 @@ export interface SpoolRecord extends SpoolCounts {
 export interface DeliveryRecord extends StoredDelivery {
   /** When it was delivered or failed. */
   readonly finishedAt: Option.Option<number>
-  /** It also begins while the tracker takes only deliveries with priority. */
-  readonly hasPriority: boolean
 }
 
 export interface RecipientRecord {

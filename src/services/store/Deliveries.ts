@@ -56,14 +56,13 @@ export interface Deliveries {
   /**
    * Leases due deliveries of these kinds; all processes together hold at most `concurrency` of them. First those with an
    * unknown outcome, then those with priority (verified reporters, sweeps, retries by an operator), then the rest; each
-   * group in the order in which they fell due; with `ordinary: false` not the rest. When a holder dies, its deliveries return
+   * group in the order in which they fell due. When a holder dies, its deliveries return
    * once the lease has ended: as `unknown` if one was being sent.
    */
   readonly lease: (request: {
     readonly kinds: ReadonlyArray<DeliveryKind>
     readonly count: number
     readonly concurrency: number
-    readonly ordinary?: boolean
     readonly now: number
     readonly leaseUntil: number
     readonly owner: string
@@ -78,8 +77,7 @@ export interface Deliveries {
    */
   readonly nextDueAt: (
     kinds: ReadonlyArray<DeliveryKind>,
-    concurrency?: number,
-    ordinary?: boolean
+    concurrency?: number
   ) => Stored<Option.Option<number>>
   readonly find: (id: string) => Stored<Option.Option<StoredDelivery>>
   /**

@@ -2,12 +2,7 @@
 import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
-import {
-  Anonymous,
-  type Deliveries,
-  type StoreService,
-  StoreUnavailable
-} from "../../../src/services/Store.ts"
+import { type Deliveries, type StoreService, StoreUnavailable } from "../../../src/services/Store.ts"
 import { Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { makeSteppedClock } from "../../world/Time.ts"
 import { sampleLease } from "../store/Samples.ts"
@@ -231,26 +226,6 @@ describe("A worker", () => {
     yield* admit()
     yield* pass(30)
     expect(yield* states).toEqual({ delivered: 2 })
-  })
-
-  it.scoped("in a pause of ordinary ones begins others at once, and leases 4 times a second", function* () {
-    const { admit, now, pass, start, states, store, tracker } = yield* makeHarness
-    let leases = 0
-    yield* store.destinations.reserveWrite("tracker", { now: now(), spacing: 1_000, hourly: 450 })
-    yield* start("tracker", {
-      limits: { ordinaryHourlyWrites: 1 },
-      instead: leasing(() => Effect.sync(() => leases++))
-    })
-    yield* pass(2)
-    leases = 0
-    yield* Effect.replicateEffect(Effect.zipRight(admit({ reporter: Anonymous() }), pass(0.02)), 50)
-    expect(leases).toBeGreaterThan(0)
-    expect(leases).toBeLessThanOrEqual(5)
-    yield* pass(20)
-    expect(leases).toBeLessThanOrEqual(12)
-    yield* admit()
-    yield* pass(0.5)
-    expect([tracker.sent.length, yield* states]).toEqual([1, { delivered: 1, waiting: 50 }])
   })
 })
 

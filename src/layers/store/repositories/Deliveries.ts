@@ -63,18 +63,16 @@ export const makeDeliveries = (
 
   /**
    * The first deliveries of each kind, state and priority: each select follows the order of the index. One condition for all
-   * of them would read and sort every row that waits. Without `ordinary`, those that wait without priority are left out.
+   * of them would read and sort every row that waits.
    */
   const heads = (
     kinds: ReadonlyArray<DeliveryKind>,
     {
       count,
       dueBy,
-      lock,
-      ordinary
+      lock
     }: {
       readonly count: number
-      readonly ordinary: boolean
       readonly dueBy?: number
       readonly lock?: Fragment
     }
@@ -85,7 +83,7 @@ export const makeDeliveries = (
     )(
       kinds.flatMap((kind) =>
         (["unknown", "waiting"] as const).flatMap((state) =>
-          (ordinary || state === "unknown" ? Object.values(priorities) : [priorities.first]).map(
+          Object.values(priorities).map(
             (priority) => sql`
               SELECT * FROM (
                 SELECT id, state, priority, available_at FROM deliveries
@@ -171,7 +169,7 @@ export const makeDeliveries = (
     )
 
   return {
-    lease: ({ kinds, count, concurrency, ordinary = true, now, leaseUntil, owner }) =>
+    lease: ({ kinds, count, concurrency, now, leaseUntil, owner }) =>
       write("Deliveries.lease", function* () {
         // One lease at a time: two at once would count the same free places.
         yield* lock(`deliveries ${[...kinds].sort().join(" ")}`)
@@ -183,7 +181,7 @@ export const makeDeliveries = (
         // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
         const leased = yield* leasedRows(sql`
             WITH due AS MATERIALIZED (
-              SELECT id FROM (${heads(kinds, { count: free, ordinary, dueBy: now, lock: skipLocked })}) AS heads
+              SELECT id FROM (${heads(kinds, { count: free, dueBy: now, lock: skipLocked })}) AS heads
               ORDER BY state, priority, available_at, id LIMIT ${free})
             UPDATE deliveries SET
               state = 'leased', leased_from = state, fence = fence + 1,
@@ -212,14 +210,11 @@ export const makeDeliveries = (
         },
         (changed) => wakeUpIf(changed && update._tag !== "Sending")
       ),
-    nextDueAt: (kinds, concurrency = Number.POSITIVE_INFINITY, ordinary = true) =>
+    nextDueAt: (kinds, concurrency = Number.POSITIVE_INFINITY) =>
       Effect.gen(function* () {
         const { count, endsAt } = yield* read("Deliveries.held", leases(kinds))
         if (count >= concurrency) return endsAt
-        const due = yield* read(
-          "Deliveries.nextDueAt",
-          dueTimes(sql`${heads(kinds, { count: 1, ordinary })}`)
-        )
+        const due = yield* read("Deliveries.nextDueAt", dueTimes(sql`${heads(kinds, { count: 1 })}`))
         const times = [...Option.toArray(endsAt), ...due.map((row) => row.availableAt)]
         return times.length === 0 ? Option.none() : Option.some(Math.min(...times))
       }),

@@ -22,7 +22,7 @@ const ownTurn = 10_000
 
 const Pause = Schema.Struct({
   name: Schema.String,
-  reason: Schema.Literal("settings", "failure", "pace", "ordinary_pace"),
+  reason: Schema.Literal("settings", "failure", "pace"),
   until: Whole,
   lastFailure: OptionalText
 })
@@ -35,7 +35,6 @@ const neverFailed: DestinationState = {
 }
 
 const writtenAt = all(Schema.Struct({ writtenAt: Whole }))
-const firstUntil = first(Schema.Struct({ until: Whole }))
 
 export const makeDestinations = ({ sql, read, write }: Database): Destinations => {
   const state = (name: string): Query<DestinationState> =>
@@ -53,12 +52,6 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
       if (statement !== undefined) yield* run(statement)
       return before
     }
-
-  /** When the last `hourly` writes no longer lie in one hour; no row when they do not. A time beyond the next hour is of a clock that ran fast. */
-  const fullUntil = (name: string, hourly: number, now: number) => sql`
-    SELECT written_at + ${hour} AS until FROM destination_writes
-    WHERE destination = ${name} AND written_at > ${now - hour} AND written_at <= ${now + hour}
-    ORDER BY written_at DESC LIMIT 1 OFFSET ${hourly - 1}`
 
   return {
     find: (name) => read("Destinations.find", state(name)),
@@ -123,14 +116,7 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
         yield* run(sql`INSERT INTO destination_writes (destination, written_at) VALUES (${name}, ${at})`)
         return at
       }),
-    writesFullUntil: (name, { now, hourly }) =>
-      read(
-        "Destinations.writesFullUntil",
-        firstUntil(fullUntil(name, hourly, now)).map(
-          Option.match({ onNone: () => 0, onSome: ({ until }) => until })
-        )
-      ),
-    pauses: (now, paced) =>
+    pauses: (now) =>
       read(
         "Destinations.pauses",
         all(Pause)(sql`
@@ -140,12 +126,8 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
           UNION ALL
           SELECT destination AS name, 'pace' AS reason, MAX(written_at) AS until, NULL AS last_failure
           FROM destination_writes
-          WHERE destination = ${paced.name} AND written_at > ${now + ownTurn} AND written_at <= ${now + hour}
-          GROUP BY destination
-          UNION ALL
-          SELECT ${paced.name} AS name, 'ordinary_pace' AS reason, until, NULL AS last_failure
-          FROM (${fullUntil(paced.name, paced.ordinaryHourly, now)}) AS ordinary
-          WHERE until > ${now + ownTurn}`)
+          WHERE destination = ${trackerDestination} AND written_at > ${now + ownTurn} AND written_at <= ${now + hour}
+          GROUP BY destination`)
       )
   }
 }

@@ -40,8 +40,7 @@ const command = fc.oneof(
     tagged("Lease", {
       kinds,
       count: fc.integer({ min: 1, max: 3 }),
-      concurrency: fc.integer({ min: 1, max: 5 }),
-      ordinary: fc.boolean()
+      concurrency: fc.integer({ min: 1, max: 5 })
     })
   ),
   often(
@@ -203,15 +202,8 @@ const compare = (
     for (const { id } of rows.slice(0, 1)) deepStrictEqual(yield* deliveries.find(id), model.find(id))
     deepStrictEqual(yield* deliveries.counts, model.counts())
     deepStrictEqual(yield* deliveries.oldestOpen, model.oldestOpen())
-    for (const [concurrency, ordinary] of [
-      [1, true],
-      [2, false],
-      [9, true]
-    ] as const)
-      deepStrictEqual(
-        yield* deliveries.nextDueAt(both, concurrency, ordinary),
-        model.nextDueAt(both, concurrency, ordinary)
-      )
+    for (const concurrency of [1, 2, 9])
+      deepStrictEqual(yield* deliveries.nextDueAt(both, concurrency), model.nextDueAt(both, concurrency))
     const { items } = yield* queries.reports(any, page)
     deepStrictEqual(
       items.map(({ report: { id, issue, reporter } }) => ({ id, issue, reporter })).toSorted(byId),
@@ -223,16 +215,10 @@ const compare = (
     )
     const bytes = [...model.reports.values()].reduce((sum, report) => sum + report.bytes, 0)
     deepStrictEqual(yield* reports.storedBytes, bytes)
-    for (const one of ["tracker", "tables"]) {
+    for (const one of ["tracker", "tables"])
       deepStrictEqual(yield* destinations.find(one), model.destination(one))
-      deepStrictEqual(
-        yield* destinations.writesFullUntil(one, { now, hourly: 3 }),
-        model.writesFullUntil(one, now, 3)
-      )
-    }
-    const paced = { name: "tracker", ordinaryHourly: 2 }
-    const pauses = yield* destinations.pauses(now, paced)
-    deepStrictEqual(pauses.toSorted(byName), model.pauses(now, paced))
+    const pauses = yield* destinations.pauses(now)
+    deepStrictEqual(pauses.toSorted(byName), model.pauses(now))
   })
 
 const run = (kind: Kind, steps: ReadonlyArray<Step>) =>
@@ -256,7 +242,7 @@ type Command = Step["command"]
 const update = { _tag: "Update", lease: 0, sends: true, delay: 0, searches: 3, sweeps: false } as const
 const words: Readonly<Record<string, Command>> = {
   admit: { _tag: "Admit", reporter: ana },
-  lease: { _tag: "Lease", kinds: ["report", "sweep"], count: 1, concurrency: 4, ordinary: true },
+  lease: { _tag: "Lease", kinds: ["report", "sweep"], count: 1, concurrency: 4 },
   lost: { ...update, outcome: "Unknown" },
   lostFor5s: { ...update, outcome: "Unknown", delay: 5_000 },
   refused: { ...update, outcome: "Waiting" },

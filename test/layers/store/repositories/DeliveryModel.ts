@@ -137,14 +137,13 @@ export class DeliveryModel {
     return [...this.rows.values()].filter(({ kind, state }) => kinds.includes(kind) && state === "leased")
   }
 
-  private open(kinds: ReadonlyArray<DeliveryKind>, ordinary: boolean) {
+  private open(kinds: ReadonlyArray<DeliveryKind>) {
     return [...this.rows.values()].filter(
-      ({ hasPriority, kind, state }) =>
-        kinds.includes(kind) && (state === "unknown" || (state === "waiting" && (ordinary || hasPriority)))
+      ({ kind, state }) => kinds.includes(kind) && (state === "unknown" || state === "waiting")
     )
   }
 
-  lease({ concurrency, count, kinds, leaseUntil, now, ordinary = true }: LeaseRequest) {
+  lease({ concurrency, count, kinds, leaseUntil, now }: LeaseRequest) {
     for (const row of this.leased(kinds)) {
       if (row.leaseUntil > now && row.leaseUntil <= now + leaseLengths * (leaseUntil - now)) continue
       row.state = row.sendingAt === undefined ? row.leasedFrom : "unknown"
@@ -152,13 +151,13 @@ export class DeliveryModel {
       row.sentAt = sentBy(row, now)
       row.sendingAt = undefined
     }
-    for (const row of this.open(kinds, true))
+    for (const row of this.open(kinds))
       if (row.availableAt > latestDueTime(now)) {
         row.availableAt = now
         row.sentAt = sentBy(row, now)
       }
     const free = Math.min(count, concurrency - this.leased(kinds).length)
-    const taken = this.open(kinds, ordinary)
+    const taken = this.open(kinds)
       .filter(({ availableAt }) => availableAt <= now)
       .toSorted(
         (one, other) =>
@@ -273,8 +272,7 @@ export class DeliveryModel {
   records(): ReadonlyArray<DeliveryRecord> {
     return [...this.rows.values()].map((row) => ({
       ...stored(row),
-      finishedAt: Option.fromNullable(row.finishedAt),
-      hasPriority: row.hasPriority
+      finishedAt: Option.fromNullable(row.finishedAt)
     }))
   }
 
@@ -296,9 +294,9 @@ export class DeliveryModel {
     return least(open.map(({ createdAt }) => createdAt))
   }
 
-  nextDueAt(kinds: ReadonlyArray<DeliveryKind>, concurrency: number, ordinary: boolean) {
+  nextDueAt(kinds: ReadonlyArray<DeliveryKind>, concurrency: number) {
     const ends = this.leased(kinds).map(({ leaseUntil }) => leaseUntil)
-    const due = this.open(kinds, ordinary).map(({ availableAt }) => availableAt)
+    const due = this.open(kinds).map(({ availableAt }) => availableAt)
     return least(ends.length >= concurrency ? ends : [...ends, ...due])
   }
 
@@ -352,12 +350,7 @@ export class DeliveryModel {
     return at
   }
 
-  writesFullUntil(name: string, now: number, hourly: number) {
-    const oldest = this.writesAround(name, now)[hourly - 1]
-    return oldest === undefined ? 0 : oldest + hour
-  }
-
-  pauses(now: number, { name, ordinaryHourly }: { readonly name: string; readonly ordinaryHourly: number }) {
+  pauses(now: number) {
     const failing = [...this.destinations].flatMap(([destination, { lastFailure, pausedUntil, stopped }]) =>
       pausedUntil > now && pausedUntil <= latestDueTime(now)
         ? [
@@ -370,16 +363,9 @@ export class DeliveryModel {
           ]
         : []
     )
-    const paced = [
-      ["pace", Math.max(0, ...this.writesAround(name, now))],
-      ["ordinary_pace", this.writesFullUntil(name, now, ordinaryHourly)]
-    ] as const
-    return [
-      ...failing,
-      ...paced.flatMap(([reason, until]) =>
-        until > now + ownTurn ? [{ name, reason, until, lastFailure: Option.none<string>() }] : []
-      )
-    ].toSorted(byName)
+    const until = Math.max(0, ...this.writesAround("tracker", now))
+    const paced = { name: "tracker", reason: "pace", until, lastFailure: Option.none<string>() } as const
+    return [...failing, ...(until > now + ownTurn ? [paced] : [])].toSorted(byName)
   }
 }
 
