@@ -125,7 +125,7 @@ const unchanged = ({ id: deliveryId, state }: DeliveryRecord, what: string): Com
       ? "it is being sent; try again in a minute"
       : state === "delivered"
         ? "list others with music-backend deliveries list"
-        : "a later version created it; use that version's command"
+        : "its report was removed"
   )
 
 /** Failed deliveries of one query. */

@@ -5,15 +5,15 @@ import * as Schema from "effect/Schema"
 import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { DeliveryRow, enqueue, hasStatus, knownKinds, priorities, toDelivery } from "./DeliveryRows.ts"
+import { DeliveryRow, enqueue, hasStatus, priorities, toDelivery } from "./DeliveryRows.ts"
 import { all, any, first, lock, notify, run, type Steps } from "../Query.ts"
 import { isNotRemoved } from "./ReportRemoval.ts"
 import { OptionalWhole, Whole } from "./Rows.ts"
 
-/** Only kinds and states of this version are leased. */
+/** Rows of an unknown kind or state are listed, and never leased. */
 const LeasedRow = Schema.Struct({
   ...DeliveryRow.fields,
-  kind: Schema.Literal(...knownKinds),
+  kind: Schema.Literal("report", "sweep"),
   leasedFrom: Schema.Literal("waiting", "unknown"),
   priority: Whole
 })
@@ -161,7 +161,7 @@ export const makeDeliveries = (
       function* () {
         const changed = yield* any(sql`
           UPDATE deliveries SET ${changes}
-          WHERE id = ${id} AND ${sql.in("kind", knownKinds)} AND ${condition} RETURNING id`)
+          WHERE id = ${id} AND ${condition} RETURNING id`)
         if (changed) yield* notify("deliveries")
         return changed
       },

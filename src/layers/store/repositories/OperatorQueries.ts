@@ -19,7 +19,7 @@ import { isNotRemoved, makeReportRemoval } from "./ReportRemoval.ts"
 import { bytesBeside, ReportRow, toReport } from "./Reports.ts"
 import { all, any, first, lock, notify } from "../Query.ts"
 import { makeCounts } from "./SpoolRows.ts"
-import { Flag, isAnonymous, isOneOf, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { Flag, isAnonymous, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const RecordRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
 
@@ -133,9 +133,9 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
             "OperatorQueries.deliveriesOf",
             all(RecordRow)(sql`
               SELECT * FROM deliveries
-              WHERE ${isOneOf(sql, "kind", ["report"])} AND ${sql.in(
-                "subject",
-                reports.map(({ id }) => id)
+              WHERE ${sql.in(
+                "id",
+                reports.map(({ id }) => `report:${id}`)
               )}`)
           ),
       (rows) => new Map(rows.map((row) => [row.subject, toDelivery(row)]))
