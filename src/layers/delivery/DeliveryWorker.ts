@@ -63,15 +63,8 @@ export const runDeliveryWorker = (
       if (count === 0) return 0
       const endsAt = (yield* monotonicMillis) + lease
       const now = yield* Clock.currentTimeMillis
-      const leaseUntil = now + lease
-      const leased = yield* deliveries.lease({
-        kinds,
-        count,
-        concurrency,
-        now,
-        leaseUntil,
-        owner
-      })
+      const request = { kinds, count, concurrency, now, leaseUntil: now + lease, owner }
+      const leased = yield* deliveries.lease(request)
       for (const delivery of leased) {
         yield* Ref.update(running, (before) => before + 1)
         const freeSlot = Effect.zipRight(
@@ -79,7 +72,7 @@ export const runDeliveryWorker = (
           Queue.offer(slotFreed, undefined)
         )
         // Releases the lease also when it is interrupted before it began.
-        yield* underLease(deliveries, lease)(delivery, { endsAt, leaseUntil }, handleUnlessPaused).pipe(
+        yield* underLease(deliveries, lease)(delivery, endsAt, handleUnlessPaused).pipe(
           Effect.catchAllDefect((defect) =>
             Effect.logError("A delivery was dropped; its lease will end", Cause.pretty(Cause.die(defect)))
           ),

@@ -5,7 +5,6 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { remainingPause } from "../../services/ClockSkew.ts"
 import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { jitteredDelay } from "./Backoff.ts"
@@ -146,10 +145,10 @@ export const makeDestinationBreaker = (
     isRecovering: Effect.zipWith(
       destinations.find(name),
       Clock.currentTimeMillis,
-      ({ failures, pausedUntil }, now) => failures > 0 && remainingPause(pausedUntil, now) === 0
+      ({ failures, pausedUntil }, now) => failures > 0 && pausedUntil <= now
     ),
     pauseMillis: Effect.zipWith(destinations.find(name), Clock.currentTimeMillis, ({ pausedUntil }, now) =>
-      remainingPause(pausedUntil, now)
+      Math.max(0, pausedUntil - now)
     ),
     reserveWrites,
     isStopped: Effect.map(destinations.find(name), ({ stopped }) => stopped)

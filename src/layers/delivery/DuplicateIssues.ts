@@ -80,8 +80,7 @@ export const makeDuplicateIssues = ({
     Effect.gen(function* () {
       const { delivery, write } = leased
       const at = yield* Clock.currentTimeMillis
-      // A creation time in the future was written while the clock ran fast.
-      const lastSearchAt = Math.min(delivery.createdAt, at) + sweepDelay
+      const lastSearchAt = delivery.createdAt + sweepDelay
       // Copies that were visible at once are closed at once; others may appear up to the last search.
       if (at < lastSearchAt)
         return yield* write(DeliveryUpdate.Waiting({ availableAt: lastSearchAt, failure: "one more search" }))

@@ -2,7 +2,6 @@ import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, priorities, toDelivery } from "./DeliveryRows.ts"
@@ -24,42 +23,18 @@ const deliveryRows = all(DeliveryRow)
 const leaseSums = all(Schema.Struct({ count: Whole, endsAt: OptionalWhole }))
 const dueTimes = all(Schema.Struct({ availableAt: Whole }))
 
-const day = 24 * 3_600_000
-
 /** `wakeUp` runs after a commit that may let another worker of this process continue. */
 export const makeDeliveries = (
   { sql, read, write, skipLocked }: Database,
   wakeUp: () => void = () => undefined
 ): Deliveries => {
-  /**
-   * When it was sent. A time in the future was written by a clock that ran fast: then the search starts at the creation, or,
-   * when that is in the future too, a day ago.
-   */
-  const sentBy = (now: number) => sql`
-    CASE
-      WHEN COALESCE(sending_at, sent_at) > ${now}
-        THEN CASE WHEN created_at <= ${now} THEN created_at ELSE ${now - day} END
-      ELSE COALESCE(sending_at, sent_at)
-    END`
-
-  /**
-   * Ends expired leases. A holder that died while sending leaves an unknown outcome, and all searches are made. A lease by a
-   * clock that ran fast ends now; should its holder live, the fence keeps it from writing.
-   */
-  const recover = (kinds: ReadonlyArray<DeliveryKind>, now: number, latestEnd: number) => sql`
+  /** Ends expired leases. A holder that died while sending leaves an unknown outcome, and all searches are made. */
+  const recover = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
     UPDATE deliveries SET
       state = CASE WHEN sending_at IS NULL THEN leased_from ELSE 'unknown' END,
       looks = CASE WHEN sending_at IS NULL THEN looks ELSE 0 END,
-      sent_at = ${sentBy(now)},
-      sending_at = NULL, ${released}
-    WHERE ${sql.in("kind", kinds)} AND state = 'leased'
-      AND (lease_until <= ${now} OR lease_until > ${latestEnd})`
-
-  /** Due times that a fast clock wrote count as now. */
-  const bringForward = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
-    UPDATE deliveries SET available_at = ${now}, sent_at = ${sentBy(now)}
-    WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown')
-      AND ${sql.in("priority", Object.values(priorities))} AND available_at > ${latestDueTime(now)}`
+      ${mayHaveHappened}, ${released}
+    WHERE ${sql.in("kind", kinds)} AND state = 'leased' AND lease_until <= ${now}`
 
   /**
    * The first deliveries of each kind, state and priority: each select follows the order of the index. One condition for all
@@ -173,8 +148,7 @@ export const makeDeliveries = (
       write("Deliveries.lease", function* () {
         // One lease at a time: two at once would count the same free places.
         yield* lock(`deliveries ${[...kinds].sort().join(" ")}`)
-        yield* run(recover(kinds, now, latestLeaseEnd(now, leaseUntil)))
-        yield* run(bringForward(kinds, now))
+        yield* run(recover(kinds, now))
         const free = Math.min(count, concurrency - (yield* leases(kinds)).count)
         if (free <= 0) return []
         // MATERIALIZED: a subquery that runs again for each row would skip the rows that it has locked itself, and lock the next ones.

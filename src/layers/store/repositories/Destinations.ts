@@ -1,7 +1,6 @@
 import type { Statement } from "@effect/sql/Statement"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { latestDueTime } from "../../../services/ClockSkew.ts"
 import { type DestinationState, type Destinations, trackerDestination } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { all, first, lock, type Query, run } from "../Query.ts"
@@ -67,8 +66,7 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
             failures = destinations.failures + 1,
             stopped = CASE WHEN excluded.stopped = 1 THEN 1 ELSE destinations.stopped END,
             paused_until = CASE
-              WHEN excluded.paused_until > destinations.paused_until
-                OR destinations.paused_until > ${latestDueTime(now)} THEN excluded.paused_until
+              WHEN excluded.paused_until > destinations.paused_until THEN excluded.paused_until
               ELSE destinations.paused_until END,
             last_failure = excluded.last_failure, changed_at = excluded.changed_at`
         )
@@ -99,10 +97,9 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
     reserveWrite: (name, { now, spacing, hourly }) =>
       write("Destinations.reserveWrite", function* () {
         yield* lock(`destination ${name}`)
-        // Writes are reserved less than an hour ahead: a later time was written by a clock that ran fast.
         yield* run(sql`
             DELETE FROM destination_writes
-            WHERE destination = ${name} AND (written_at <= ${now - hour} OR written_at > ${now + hour})`)
+            WHERE destination = ${name} AND written_at <= ${now - hour}`)
         const newest = yield* writtenAt(sql`
             SELECT written_at FROM destination_writes
             WHERE destination = ${name} ORDER BY written_at DESC LIMIT ${hourly}`)
@@ -122,11 +119,11 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
         all(Pause)(sql`
           SELECT name, CASE WHEN stopped = 1 THEN 'settings' ELSE 'failure' END AS reason,
             paused_until AS until, last_failure
-          FROM destinations WHERE paused_until > ${now} AND paused_until <= ${latestDueTime(now)}
+          FROM destinations WHERE paused_until > ${now}
           UNION ALL
           SELECT destination AS name, 'pace' AS reason, MAX(written_at) AS until, NULL AS last_failure
           FROM destination_writes
-          WHERE destination = ${trackerDestination} AND written_at > ${now + ownTurn} AND written_at <= ${now + hour}
+          WHERE destination = ${trackerDestination} AND written_at > ${now + ownTurn}
           GROUP BY destination`)
       )
   }

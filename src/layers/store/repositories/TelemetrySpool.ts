@@ -2,7 +2,6 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { SpoolEntry, TelemetrySpool } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { all, first, inChunks, lock, runInChunks } from "../Query.ts"
@@ -91,7 +90,7 @@ export const makeTelemetrySpool = (
         const old = yield* oldEntries(sql`
           SELECT sequence, accepted_at FROM spool
           WHERE accepted_at >= ${acceptedFrom} AND accepted_at < ${acceptedBefore}
-            AND ${notLeased(sql, now, latestDueTime(now))}
+            AND ${notLeased(sql, now)}
           ORDER BY accepted_at LIMIT ${expiryBatch} ${skipLocked}`)
         const rows = yield* inChunks(old, (some) =>
           removedRows(sql`
@@ -151,7 +150,7 @@ export const makeTelemetrySpool = (
       tables.size === 0
         ? Effect.succeed([])
         : write("Spool.lease", function* () {
-            const free = notLeased(sql, now, latestLeaseEnd(now, leaseUntil))
+            const free = notLeased(sql, now)
             // Table by table, along the index, so that rows of other tables are not read.
             const oldest: Array<Candidate> = []
             for (const table of tables)

@@ -67,8 +67,6 @@ const command = fc.oneof(
 const step = fc.record({
   command,
   wait: fc.constantFrom(0, 1_000, 7_000, 15_000, hour / 2),
-  // The clock of its host is a day ahead.
-  isAhead: fc.integer({ min: 0, max: 9 }).map((value) => value === 0),
   process: fc.constantFrom(0, 1),
   reads: fc.integer({ min: 0, max: 2 }).map((value) => value === 0)
 })
@@ -232,7 +230,7 @@ const run = (kind: Kind, steps: ReadonlyArray<Step>) =>
     for (const next of steps) {
       now += next.wait
       const [by, reader] = next.process === 0 ? [one, other] : [other, one]
-      yield* play(by, played, next, next.isAhead ? now + day : now)
+      yield* play(by, played, next, now)
       if (next.reads) yield* compare(reader, queries, played.model, now)
     }
     yield* compare(one, queries, played.model, now)
@@ -244,7 +242,6 @@ const words: Readonly<Record<string, Command>> = {
   admit: { _tag: "Admit", reporter: ana },
   lease: { _tag: "Lease", kinds: ["report", "sweep"], count: 1, concurrency: 4 },
   lost: { ...update, outcome: "Unknown" },
-  lostFor5s: { ...update, outcome: "Unknown", delay: 5_000 },
   refused: { ...update, outcome: "Waiting" },
   refusedFor60s: { ...update, outcome: "Waiting", delay: 60_000 },
   dies: { ...update, outcome: "dies" },
@@ -258,18 +255,14 @@ const words: Readonly<Record<string, Command>> = {
   cleanDeliveries: { _tag: "Clean", what: "deliveries", age: 0 }
 }
 
-/** Histories that random ones seldom reach. `+15` is 15 s later, `!` on a clock that is a day ahead, `'` by the other process. */
+/** Histories that random ones seldom reach. `+15` is 15 s later, `'` by the other process. */
 const examples = [
   // A holder that dies while it sends again voids the searches for the earlier attempt, and one that dies while it searches does not.
   "admit lease lost lease dies lease+15",
   "admit lease lost lease lease+15'",
   // A refused second attempt keeps the time of the first, whose outcome is unknown.
   "admit lease lost lease+1 refused lease",
-  // A clock that was a day ahead: its send, its planned search, its report, and its reservations.
-  "admit lease! dies! lease",
-  "admit lease! lostFor5s! lease",
-  "admit! lease! dies! lease",
-  "reserve! reserve reserve reserve+7",
+  "reserve reserve reserve reserve+7",
   // An operator's retries of a discarded and of a refused delivery search first.
   "admit discard retryFailed retry retry lease",
   "admit lease refusedFor60s retry lease",
@@ -279,11 +272,11 @@ const examples = [
   "admit cleanReports+1 discard cleanDeliveries+1 cleanReports+1 cleanDeliveries"
 ].map((history) =>
   history.split(" ").map((word): Step => {
-    const [, name = "", wait = "0"] = /^(\w+?)(?:\+(\d+))?[!']*$/.exec(word) ?? []
+    const [, name = "", wait = "0"] = /^(\w+?)(?:\+(\d+))?'?$/.exec(word) ?? []
     const command = words[name]
     if (command === undefined) throw new Error(word)
     const process = word.includes("'") ? 1 : 0
-    return { command, wait: Number(wait) * 1_000, isAhead: word.includes("!"), process, reads: true }
+    return { command, wait: Number(wait) * 1_000, process, reads: true }
   })
 )
 
