@@ -24,12 +24,10 @@ const nameOf = (reporter: Reporter): string => {
       return "unverified"
     case "Verified":
       return reporter.publicId
-    case "Unrecognised":
-      return reporter.text
   }
 }
 
-/** `anonymous`, `unverified`, the public id, or the kind that a later version wrote; none of a removed report. */
+/** `anonymous`, `unverified` or the public id; none of a removed report. */
 export const reporterOf = ({ removal, report }: ReportRecord): Option.Option<string> =>
   Option.isSome(removal) ? Option.none() : Option.some(nameOf(report.reporter))
 

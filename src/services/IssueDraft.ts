@@ -54,7 +54,6 @@ const makeAnonymiser = (reporter: Reporter): Clean => {
     case "Verified":
       return (text) => anonymise(text, reporter.publicId)
     case "Unverified":
-    case "Unrecognised":
       return anonymiseAll
   }
 }

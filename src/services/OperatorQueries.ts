@@ -50,7 +50,7 @@ export interface Removal {
 
 /**
  * `vacuum`: the SQL statement that removes the old row from the database's files, where the removal does not.
- * `BeingFiled`: nothing was changed; its delivery is leased, or in a state that only a later version knows.
+ * `BeingFiled`: nothing was changed; its delivery is leased.
  */
 export type RemovalOutcome = Data.TaggedEnum<{
   Removed: { readonly vacuum: Option.Option<string> }
@@ -79,8 +79,6 @@ export interface SpoolRecord extends SpoolCounts {
 export interface DeliveryRecord extends StoredDelivery {
   /** When it was delivered or failed. */
   readonly finishedAt: Option.Option<number>
-  /** It also begins while the tracker takes only deliveries with priority. */
-  readonly hasPriority: boolean
 }
 
 export interface RecipientRecord {

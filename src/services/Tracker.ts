@@ -12,11 +12,6 @@ export interface Issue {
 
 export interface FoundIssue extends Issue {
   readonly open: boolean
-  /**
-   * Written by the account that files now; where its token may not read which account that is, by the author of the first issue. An
-   * issue of another author may be of an earlier account or a copy.
-   */
-  readonly own: boolean
 }
 
 export interface IssueDraft {
@@ -33,7 +28,10 @@ export interface TrackerService {
   readonly enabled: boolean
   /** Files one issue. Never retries: the API has no idempotency key (issue-tracker.md 4). */
   readonly file: (draft: IssueDraft) => Effect.Effect<Issue, UpstreamFailure>
-  /** All issues of any author that contain the marker and were created at or after `since` (milliseconds), lowest number first. One complete search, or a failure. */
+  /**
+   * All issues of the token's account that contain the marker and were created at or after `since` (milliseconds), lowest number first.
+   * One complete search, or a failure. Issues of other accounts are copies.
+   */
   readonly findByMarker: (
     marker: string,
     since: number

@@ -40,7 +40,6 @@ export const quick: InstanceOptions = {
     probeInterval: 300,
     writeSpacing: 20,
     hourlyWrites: 100_000,
-    ordinaryHourlyWrites: 100_000,
     sweepDelay: 1_000
   }
 }

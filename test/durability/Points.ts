@@ -14,7 +14,7 @@ export const reads: ReadonlySet<string> = new Set([
   ...["recipients.isActive", "loginOutcomes.find", "sessionDigests.find", "planes.findByKeyDigest"],
   ...["reports.find", "reports.knowsKey", "reports.storedBytes", "spool.counts", "backups.last"],
   ...["deliveries.nextDueAt", "deliveries.find", "deliveries.counts", "deliveries.oldestOpen"],
-  ...["destinations.find", "destinations.pauses", "destinations.writesFullUntil", "usage.size", "usage.pool"]
+  ...["destinations.find", "destinations.pauses", "usage.size", "usage.pool"]
 ])
 
 const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {

@@ -70,7 +70,7 @@ it.scopedLive(
 it.scopedLive(
   "A scrape has the ends of pauses, the age of the oldest delivery, and 0 for nothing",
   function* () {
-    const pause = (name: string, reason: "pace" | "ordinary_pace" | "settings", until: number) =>
+    const pause = (name: string, reason: "pace" | "settings", until: number) =>
       ({ name, reason, until, lastFailure: Option.none() }) as const
     const { admin } = yield* startObserved({
       change: (store) => ({
@@ -85,7 +85,6 @@ it.scopedLive(
           pauses: () =>
             Effect.succeed([
               pause("tracker", "pace", 90_000),
-              pause("tracker", "ordinary_pace", 95_000),
               pause("table musicclidaemon", "settings", 30_000)
             ])
         }
@@ -95,7 +94,6 @@ it.scopedLive(
     const ends = found.filter(({ name }) => name === "music_destination_paused_until_timestamp_seconds")
     for (const [destination, reason, end] of [
       ["tracker", "pace", 90],
-      ["tracker", "ordinary_pace", 95],
       ["tracker", "failure", 0],
       ["tables", "failure", 0],
       ["table musicclidaemon", "settings", 30]

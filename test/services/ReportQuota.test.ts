@@ -116,25 +116,30 @@ describe("a verified reporter", () => {
     const iam = yield* SimulatedIam
     const store = yield* Store
     const { token } = yield* signedIn()
-    for (let at = 0; at < 32; at += 1) {
+    // The last one is the oldest.
+    for (let at = 31; at >= 0; at -= 1) {
       yield* iam.failNext("introspect", unreachable("iam"))
       yield* send(`a${at}`, { token, clientNetwork: `192.0.2.${Math.floor(at / 8)}` })
+      yield* TestClock.adjust("1 millis")
     }
-    /** How many reports are filed while others wait. */
-    const prioritised = Effect.gen(function* () {
+    /** How many reports are filed before the oldest one. */
+    const movedUp = Effect.gen(function* () {
       const now = yield* TestClock.currentTimeMillis
       const bounds = { count: 100, concurrency: 100, now, leaseUntil: now + 1_000, owner: "test" }
-      return (yield* store.deliveries.lease({ kinds: ["report"], ordinary: false, ...bounds })).length
+      const times = (yield* store.deliveries.lease({ kinds: ["report"], ...bounds })).map(
+        ({ createdAt }) => createdAt
+      )
+      return times.indexOf(Math.min(...times))
     })
     const replays = sendMany(32, "a", { token })
-    expect([yield* replays, yield* send("new", { token }), yield* prioritised]).toEqual([
+    expect([yield* replays, yield* send("new", { token }), yield* movedUp]).toEqual([
       "32 replayed",
       "limited 2",
       30
     ])
     // The leases of before have ended, and two reports may move up.
     yield* TestClock.adjust("4 seconds")
-    expect([yield* replays, yield* prioritised]).toEqual(["32 replayed", 32])
+    expect([yield* replays, yield* movedUp]).toEqual(["32 replayed", 0])
     expect([yield* replays, yield* send("new", { token })]).toEqual(["32 replayed", "limited 2"])
   })
 })

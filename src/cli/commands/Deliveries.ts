@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import { type DeliveryRecord, OperatorQueries, type ReportSelection } from "../../services/OperatorQueries.ts"
-import { type DestinationPause, Store, type StoreUnavailable } from "../../services/Store.ts"
+import { type DestinationPause, Store } from "../../services/Store.ts"
 import { onDatabase, onDatabaseToRead } from "../DatabaseAccess.ts"
 import { type CommandFailed, notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
@@ -19,7 +19,7 @@ import {
   deliveryStates,
   pauseText,
   resumeTracker,
-  trackerPauses
+  trackerPause
 } from "./DeliveryState.ts"
 import { changeEach, readChoice, selectionOptions, sizeText } from "./ReportSelection.ts"
 
@@ -42,25 +42,10 @@ const filters = {
 
 const isOver = ({ state }: DeliveryRecord): boolean => state === "delivered" || state === "failed"
 
-/** The pause of the tracker for which a delivery waits longest. */
-type PauseOf = (item: DeliveryRecord) => Option.Option<DestinationPause>
-
-const pausesByDelivery: Effect.Effect<PauseOf, StoreUnavailable, Store> = Effect.map(
-  trackerPauses,
-  (longest) => (item) =>
-    Option.fromNullable(
-      isOver(item)
-        ? undefined
-        : longest.find(
-            ({ reason }) => reason !== "ordinary_pace" || (item.state === "waiting" && !item.hasPriority)
-          )
-    )
-)
-
 /** The next attempt; not before the tracker's pause is over. */
-const nextOf = (item: DeliveryRecord, pauseOf: PauseOf): string => {
+const nextOf = (item: DeliveryRecord, pause: Option.Option<DestinationPause>): string => {
   if (isOver(item)) return ""
-  const pausedUntil = Option.match(pauseOf(item), { onNone: () => 0, onSome: ({ until }) => until })
+  const pausedUntil = Option.match(pause, { onNone: () => 0, onSome: ({ until }) => until })
   return formatTime(Math.max(item.availableAt, pausedUntil))
 }
 
@@ -72,7 +57,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
       const state = given.discarded ? Option.some("discarded" as const) : given.state
       const filter = { state, kind: given.kind, since: from }
       const page = yield* (yield* OperatorQueries).deliveries(filter, request)
-      const pauseOf = yield* pausesByDelivery
+      const pause = yield* trackerPause
       yield* printPage(page, {
         json: given.json,
         toJson: toDeliveryJson,
@@ -84,7 +69,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
               { title: "CREATED", drop: 1, of: (item) => formatTime(item.createdAt) },
               { title: "STATE", of: deliveryStateOf, colour: deliveryStateColour },
               { title: "SENT", of: (item) => String(item.attempts) },
-              { title: "NEXT", drop: 2, of: (item) => nextOf(item, pauseOf) },
+              { title: "NEXT", drop: 2, of: (item) => nextOf(item, pause) },
               {
                 title: "LAST FAILURE",
                 of: (item) => Option.getOrElse(item.lastFailure, () => ""),
@@ -95,8 +80,8 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
           )
       })
       if (given.json) return
-      const texts = new Set(page.items.flatMap((item) => Option.toArray(pauseOf(item))).map(pauseText))
-      if (texts.size > 0) yield* (yield* Screen).err(`\n${[...texts].join("\n")}`)
+      if (Option.isSome(pause) && !page.items.every(isOver))
+        yield* (yield* Screen).err(`\n${pauseText(pause.value)}`)
     }).pipe(onDatabaseToRead)
   )
 ).pipe(Command.withDescription("Lists deliveries to the tracker, newest first"))
@@ -116,21 +101,20 @@ const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
     const delivery = yield* found(given.id)
     if (given.json) return yield* printJson(toDeliveryJson(delivery))
-    const pauseOf = yield* pausesByDelivery
+    const pause = yield* trackerPause
     yield* printFacts([
       ["id", delivery.id],
       ["of", delivery.subject],
       ["state", deliveryStateOf(delivery)],
       ["created", formatTime(delivery.createdAt)],
-      ["next", isOver(delivery) ? undefined : nextOf(delivery, pauseOf)],
+      ["next", isOver(delivery) ? undefined : nextOf(delivery, pause)],
       ["over", time(delivery.finishedAt)],
       ["times sent", String(delivery.attempts)],
       ["last sent", time(delivery.sentAt)],
       ["looks", delivery.searches === 0 ? undefined : `${delivery.searches} found nothing`],
       ["last failure", Option.getOrUndefined(delivery.lastFailure)]
     ])
-    const pause = pauseOf(delivery)
-    if (Option.isSome(pause)) yield* (yield* Screen).err(pauseText(pause.value))
+    if (Option.isSome(pause) && !isOver(delivery)) yield* (yield* Screen).err(pauseText(pause.value))
   }).pipe(onDatabaseToRead)
 ).pipe(Command.withDescription("Shows a delivery"))
 
@@ -141,7 +125,7 @@ const unchanged = ({ id: deliveryId, state }: DeliveryRecord, what: string): Com
       ? "it is being sent; try again in a minute"
       : state === "delivered"
         ? "list others with music-backend deliveries list"
-        : "a later version created it; use that version's command"
+        : "its report was removed"
   )
 
 /** Failed deliveries of one query. */

@@ -35,29 +35,22 @@ const colours: ReadonlyMap<string, Colour> = new Map([
 export const deliveryStateColour = (delivery: StoredDelivery): Colour | undefined =>
   colours.get(deliveryStateOf(delivery))
 
-/** The pauses of the tracker, the longest first. */
-export const trackerPauses: Effect.Effect<
-  ReadonlyArray<DestinationPause>,
+/** The longest pause of the tracker. */
+export const trackerPause: Effect.Effect<
+  Option.Option<DestinationPause>,
   StoreUnavailable,
   Store
 > = Effect.gen(function* () {
   const { destinations } = yield* Store
-  const pauses = yield* destinations.pauses(yield* Clock.currentTimeMillis, {
-    name: trackerDestination,
-    ordinaryHourly: production.ordinaryHourlyWrites
-  })
-  return pauses
-    .filter(({ name }) => name === trackerDestination)
-    .sort((one, other) => other.until - one.until)
+  const pauses = yield* destinations.pauses(yield* Clock.currentTimeMillis)
+  const ofTracker = pauses.filter(({ name }) => name === trackerDestination)
+  return Option.fromNullable(ofTracker.sort((one, other) => other.until - one.until)[0])
 })
 
 export const pauseText = ({ lastFailure, reason, until }: DestinationPause): string => {
-  const { hourlyWrites, ordinaryHourlyWrites } = production
-  if (reason === "ordinary_pace")
-    return `Reports without a verified reporter wait until ${formatTime(until)}: ${ordinaryHourlyWrites} of the hour's ${hourlyWrites} writes are used, and the others are kept for verified reporters and retries.`
   const why =
     reason === "pace"
-      ? `the writes of this hour are used up; it takes ${hourlyWrites} in an hour`
+      ? `the writes of this hour are used up; it takes ${production.hourlyWrites} in an hour`
       : Option.getOrElse(lastFailure, () => "it asked for a pause")
   return `The tracker is paused until ${formatTime(until)}: ${why}.`
 }
@@ -72,7 +65,8 @@ export const resumeTracker = Effect.gen(function* () {
   const { tracker } = yield* databasePlace
   if (Option.isNone(tracker))
     return "MUSIC_GITHUB_TOKEN is not set here: the delivery waits until a server with a tracker runs."
-  // A retried delivery has priority.
-  const pause = (yield* trackerPauses).find(({ reason }) => reason !== "ordinary_pace")
-  return pause === undefined ? "A running server sends it within 30 seconds." : pauseText(pause)
+  return Option.match(yield* trackerPause, {
+    onNone: () => "A running server sends it within 30 seconds.",
+    onSome: pauseText
+  })
 })

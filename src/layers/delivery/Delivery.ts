@@ -9,9 +9,8 @@ import { Tables } from "../../services/Tables.ts"
 import { Tracker } from "../../services/Tracker.ts"
 import { type DeliveryLimits, production } from "./DeliveryLimits.ts"
 import { makeReportDelivery } from "./ReportDelivery.ts"
-import { makeRetentionSweep } from "./RetentionSweep.ts"
 import { supervised } from "./Supervision.ts"
-import { makeTelemetryExpiry } from "./TelemetryExpiry.ts"
+import { makeRetentionSweep, makeTelemetryExpiry } from "./Sweeps.ts"
 import { makeTelemetryShipping } from "./TelemetryShipping.ts"
 
 /** Below the time that readiness takes for the database (`services/Readiness.ts`). */
@@ -49,9 +48,8 @@ export const deliveryWith = (
       const shipping = yield* makeTelemetryShipping(limits)
       const ships = settings.telemetry.enabled && tables.open.size > 0
 
-      const expire = yield* makeTelemetryExpiry(settings.telemetry.spoolHours)
-      yield* Effect.forkScoped(supervised("Telemetry expiry")(expire))
-      yield* Effect.forkScoped(supervised("Retention")(yield* makeRetentionSweep(settings.retention)))
+      yield* Effect.forkScoped(supervised("Telemetry expiry")(yield* makeTelemetryExpiry))
+      yield* Effect.forkScoped(supervised("Retention")(yield* makeRetentionSweep))
       if (ships) yield* Effect.forkScoped(supervised("Telemetry shipping")(shipping.run))
       if (tracker.enabled) yield* Effect.forkScoped(supervised("Report delivery")(reports.run))
 

@@ -21,12 +21,6 @@ export interface DeliveryLimits {
   readonly writeSpacing: number
   /** Writes in any hour, a count. Below GitHub's 500, which also include writes by people (issue-tracker.md 3). */
   readonly hourlyWrites: number
-  /**
-   * Writes of any kind in the last hour from which on only deliveries with priority begin, a count. The rest of
-   * `hourlyWrites` is kept for them, so that a flood of other reports leaves them room. Above the 300 an hour that come back
-   * to a verified reporter's quota (`ReportQuota`), so that one of them alone leaves room for the others in the long run.
-   */
-  readonly ordinaryHourlyWrites: number
   /** From a repeated send to the search for duplicate issues (issue-tracker.md 4.6). */
   readonly sweepDelay: number
 }
@@ -41,6 +35,5 @@ export const production: DeliveryLimits = {
   probeInterval: 5 * 60_000,
   writeSpacing: 1_000,
   hourlyWrites: 450,
-  ordinaryHourlyWrites: 350,
   sweepDelay: Duration.toMillis("1 hour")
 }

@@ -18,10 +18,7 @@ import { longestPausedSleep } from "./DestinationBreaker.ts"
 import { type LeasedDelivery, underLease } from "./Lease.ts"
 import { repeatThroughOutages } from "./Outages.ts"
 
-/**
- * Milliseconds until the next attempt after a lease that took nothing: another transaction locks the rows, or ordinary
- * deliveries woke the worker during their pause.
- */
+/** Milliseconds until the next attempt after a lease that took nothing, because another transaction locks the rows. */
 const fruitlessLeasePause = 250
 
 export interface WorkerOptions {
@@ -30,8 +27,6 @@ export interface WorkerOptions {
   readonly concurrency: number
   /** Milliseconds until the destination takes requests again; 0 when it does. */
   readonly pauseMillis: Effect.Effect<number, StoreUnavailable>
-  /** The same for deliveries without priority that were not begun. They keep no lease meanwhile, and so block no other. */
-  readonly ordinaryPauseMillis: Effect.Effect<number, StoreUnavailable>
   /** Handles one delivery. Interrupted when the process stops or the lease is lost. */
   readonly handle: (leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>
 }
@@ -43,7 +38,7 @@ export interface WorkerOptions {
 export const runDeliveryWorker = (
   store: Pick<StoreService, "deliveries" | "wakeups">,
   lease: number,
-  { concurrency, handle, kinds, ordinaryPauseMillis, pauseMillis }: WorkerOptions
+  { concurrency, handle, kinds, pauseMillis }: WorkerOptions
 ): Effect.Effect<never> =>
   Effect.gen(function* () {
     const { deliveries, wakeups } = store
@@ -63,39 +58,30 @@ export const runDeliveryWorker = (
         yield* leased.release(leased.delivery.availableAt, failure)
       })
 
-    const leaseAndFork = (ordinary: boolean) =>
-      Effect.gen(function* () {
-        const count = concurrency - (yield* Ref.get(running))
-        if (count === 0) return 0
-        const endsAt = (yield* monotonicMillis) + lease
-        const now = yield* Clock.currentTimeMillis
-        const leaseUntil = now + lease
-        const leased = yield* deliveries.lease({
-          kinds,
-          count,
-          concurrency,
-          ordinary,
-          now,
-          leaseUntil,
-          owner
-        })
-        for (const delivery of leased) {
-          yield* Ref.update(running, (before) => before + 1)
-          const freeSlot = Effect.zipRight(
-            Ref.update(running, (before) => before - 1),
-            Queue.offer(slotFreed, undefined)
-          )
-          // Releases the lease also when it is interrupted before it began.
-          yield* underLease(deliveries, lease)(delivery, { endsAt, leaseUntil }, handleUnlessPaused).pipe(
-            Effect.catchAllDefect((defect) =>
-              Effect.logError("A delivery was dropped; its lease will end", Cause.pretty(Cause.die(defect)))
-            ),
-            Effect.ensuring(freeSlot),
-            FiberSet.run(fibers)
-          )
-        }
-        return leased.length
-      }).pipe(Effect.uninterruptible)
+    const leaseAndFork = Effect.gen(function* () {
+      const count = concurrency - (yield* Ref.get(running))
+      if (count === 0) return 0
+      const endsAt = (yield* monotonicMillis) + lease
+      const now = yield* Clock.currentTimeMillis
+      const request = { kinds, count, concurrency, now, leaseUntil: now + lease, owner }
+      const leased = yield* deliveries.lease(request)
+      for (const delivery of leased) {
+        yield* Ref.update(running, (before) => before + 1)
+        const freeSlot = Effect.zipRight(
+          Ref.update(running, (before) => before - 1),
+          Queue.offer(slotFreed, undefined)
+        )
+        // Releases the lease also when it is interrupted before it began.
+        yield* underLease(deliveries, lease)(delivery, endsAt, handleUnlessPaused).pipe(
+          Effect.catchAllDefect((defect) =>
+            Effect.logError("A delivery was dropped; its lease will end", Cause.pretty(Cause.die(defect)))
+          ),
+          Effect.ensuring(freeSlot),
+          FiberSet.run(fibers)
+        )
+      }
+      return leased.length
+    }).pipe(Effect.uninterruptible)
 
     const sleepUntilWoken = (millis: number) =>
       Effect.raceFirst(
@@ -103,28 +89,22 @@ export const runDeliveryWorker = (
         Effect.raceFirst(wakeups.deliveries, Effect.sleep(Math.min(longestSleep, millis)))
       )
 
-    const sleepUntilDue = (ordinaryPause: number) =>
-      Effect.gen(function* () {
-        if ((yield* Ref.get(running)) === concurrency) return yield* Queue.take(slotFreed)
-        // Each ordinary delivery that is stored wakes the worker also during their pause, and each lease is a write.
-        const unwoken = Math.min(fruitlessLeasePause, ordinaryPause)
-        if (unwoken > 0) yield* Effect.sleep(unwoken)
-        const dueAt = yield* deliveries.nextDueAt(kinds, concurrency, ordinaryPause === 0)
-        const now = yield* Clock.currentTimeMillis
-        // A row that is due and could not be leased is locked for a moment.
-        const wait = Option.match(dueAt, {
-          onNone: () => longestSleep,
-          onSome: (at) => (at > now ? at - now : fruitlessLeasePause)
-        })
-        yield* sleepUntilWoken(ordinaryPause === 0 ? wait : Math.min(wait, ordinaryPause - unwoken))
+    const sleepUntilDue = Effect.gen(function* () {
+      if ((yield* Ref.get(running)) === concurrency) return yield* Queue.take(slotFreed)
+      const dueAt = yield* deliveries.nextDueAt(kinds, concurrency)
+      const now = yield* Clock.currentTimeMillis
+      // A row that is due and could not be leased is locked for a moment.
+      const wait = Option.match(dueAt, {
+        onNone: () => longestSleep,
+        onSome: (at) => (at > now ? at - now : fruitlessLeasePause)
       })
+      yield* sleepUntilWoken(wait)
+    })
 
     const round = Effect.gen(function* () {
       const pause = yield* pauseMillis
       if (pause > 0) return yield* Effect.sleep(Math.min(longestPausedSleep, pause))
-      // Should another process begin the pause before the lease, one ordinary delivery more is begun.
-      const ordinaryPause = yield* ordinaryPauseMillis
-      if ((yield* leaseAndFork(ordinaryPause === 0)) === 0) yield* sleepUntilDue(ordinaryPause)
+      if ((yield* leaseAndFork) === 0) yield* sleepUntilDue
     })
 
     return yield* repeatThroughOutages("Deliveries")(round)

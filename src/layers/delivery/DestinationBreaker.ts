@@ -5,7 +5,6 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { remainingPause } from "../../services/ClockSkew.ts"
 import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { jitteredDelay } from "./Backoff.ts"
@@ -38,8 +37,6 @@ export interface DestinationBreaker {
   readonly isRecovering: Effect.Effect<boolean, StoreUnavailable>
   /** Milliseconds until requests are allowed again; 0 when they are. */
   readonly pauseMillis: Effect.Effect<number, StoreUnavailable>
-  /** Milliseconds until deliveries without priority may begin: what is left of the hour's writes is kept for the others. */
-  readonly ordinaryPauseMillis: Effect.Effect<number, StoreUnavailable>
   /** Reserves so many writes in a row at the pace that all processes share, and sleeps until the first is due. */
   readonly reserveWrites: (count: number) => Effect.Effect<void, StoreUnavailable>
   /** The destination refused the settings, and no write was accepted since. */
@@ -123,31 +120,12 @@ export const makeDestinationBreaker = (
       yield* Effect.logInfo(`${title} is available again`)
     })
 
-  const ordinaryPauseMillis = Effect.gen(function* () {
-    const now = yield* Clock.currentTimeMillis
-    const until = yield* destinations.writesFullUntil(name, { now, hourly: limits.ordinaryHourlyWrites })
-    return Math.max(0, until - now)
-  })
-
   const reserveWrites = (count: number) =>
     Effect.gen(function* () {
       const pace = { spacing: limits.writeSpacing, hourly: limits.hourlyWrites }
-      const ordinaryBefore = yield* ignoreUnavailable(ordinaryPauseMillis)
       const now = yield* Clock.currentTimeMillis
       const at = yield* destinations.reserveWrite(name, { ...pace, now })
       for (let more = 1; more < count; more += 1) yield* destinations.reserveWrite(name, { ...pace, now })
-      const ordinaryPause = yield* ignoreUnavailable(ordinaryPauseMillis)
-      // Only the reservation that makes the pause long logs it.
-      if (
-        ordinaryBefore !== undefined &&
-        ordinaryPause !== undefined &&
-        ordinaryBefore < longPause &&
-        ordinaryPause >= longPause
-      )
-        yield* Effect.logWarning(
-          `${title} takes only deliveries with priority: the other writes of this hour are used up`,
-          { ordinaryHourlyWrites: limits.ordinaryHourlyWrites, pausedUntil: timeText(now + ordinaryPause) }
-        )
       if (at <= now) return
       // Writes are handled one at a time in all processes together, so that one process logs it.
       const isLong = at - now >= longPause
@@ -167,12 +145,11 @@ export const makeDestinationBreaker = (
     isRecovering: Effect.zipWith(
       destinations.find(name),
       Clock.currentTimeMillis,
-      ({ failures, pausedUntil }, now) => failures > 0 && remainingPause(pausedUntil, now) === 0
+      ({ failures, pausedUntil }, now) => failures > 0 && pausedUntil <= now
     ),
     pauseMillis: Effect.zipWith(destinations.find(name), Clock.currentTimeMillis, ({ pausedUntil }, now) =>
-      remainingPause(pausedUntil, now)
+      Math.max(0, pausedUntil - now)
     ),
-    ordinaryPauseMillis,
     reserveWrites,
     isStopped: Effect.map(destinations.find(name), ({ stopped }) => stopped)
   }

@@ -21,18 +21,12 @@ interface SearchResult {
   readonly original: Option.Option<Issue>
   /** Refusals to close single copies, which may stay open. */
   readonly refused: ReadonlyArray<string>
-  readonly foreign: ReadonlyArray<FoundIssue>
 }
 
 const recordFailed = (leased: LeasedDelivery, failure: string) =>
   recordFailure(leased, "Duplicates of a report may stay open", failure)
 
-/**
- * Keeps the issue with the lowest number, which the report then names, and closes the others. Repeatable at any point.
- *
- * Issues of other accounts stay as they are, and nothing is closed in their favour: anybody can copy a public marker, also
- * into an older issue of their own. The report names one of them only when no issue of the token's account is left.
- */
+/** Keeps the issue with the lowest number, which the report then names, and closes the others. Repeatable at any point. */
 export const makeDuplicateIssues = ({
   breaker,
   firstBackoff,
@@ -75,21 +69,18 @@ export const makeDuplicateIssues = ({
     since: number
   ): Effect.Effect<SearchResult, UpstreamFailure | SearchTooLong | StoreUnavailable> =>
     Effect.gen(function* () {
-      const found = yield* tracker.findByMarker(marker, since)
+      const [original, ...copies] = yield* tracker.findByMarker(marker, since)
       yield* breaker.recordAnswer
-      const foreign = found.filter(({ own }) => !own)
-      const [original, ...copies] = found.filter(({ own }) => own)
       const refused =
         original === undefined ? [] : yield* Effect.forEach(copies, (copy) => close(copy, original))
-      return { original: Option.fromNullable(original ?? foreign[0]), refused: refused.flat(), foreign }
+      return { original: Option.fromNullable(original), refused: refused.flat() }
     })
 
-  const recordResult = (leased: LeasedDelivery, { foreign, original, refused }: SearchResult) =>
+  const recordResult = (leased: LeasedDelivery, { original, refused }: SearchResult) =>
     Effect.gen(function* () {
       const { delivery, write } = leased
       const at = yield* Clock.currentTimeMillis
-      // A creation time in the future was written while the clock ran fast.
-      const lastSearchAt = Math.min(delivery.createdAt, at) + sweepDelay
+      const lastSearchAt = delivery.createdAt + sweepDelay
       // Copies that were visible at once are closed at once; others may appear up to the last search.
       if (at < lastSearchAt)
         return yield* write(DeliveryUpdate.Waiting({ availableAt: lastSearchAt, failure: "one more search" }))
@@ -100,11 +91,6 @@ export const makeDuplicateIssues = ({
             report: delivery.subject
           }
         )
-      if (foreign.length > 0)
-        yield* Effect.logWarning("Issues of other accounts have a report's marker, and are not changed", {
-          report: delivery.subject,
-          issues: foreign.map(({ number }) => number)
-        })
       // Listed as failed, so that an operator can retry it.
       if (refused.length > 0) return yield* recordFailed(leased, refused.join("; "))
       return yield* write(DeliveryUpdate.Delivered({ at, issue: original, sweepAt: Option.none() }))

@@ -22,21 +22,15 @@ export interface LeasedDelivery {
   readonly delivery: Delivery
   /** False when the lease is lost, or the database stayed away: then the update is not stored. */
   readonly write: (update: DeliveryUpdate) => Effect.Effect<boolean>
-  /** Whether the lease still holds. Ask right before a step that cannot be undone. */
+  /** Extends the lease: false when it is lost. Ask right before a step that cannot be undone. */
   readonly holds: Effect.Effect<boolean>
   /** Ends the lease. The delivery is due at `availableAt` (milliseconds since the epoch), but not earlier than before. */
   readonly release: (availableAt: number, failure: string) => Effect.Effect<void>
 }
 
-/** The row holds wall time, which all processes share. The holder uses monotonic time, which no step of the clock changes. */
-export interface LeaseEnd {
-  /** Monotonic milliseconds. */
+interface LeaseState {
+  /** Monotonic milliseconds, which no step of the clock changes. The row holds wall time, which all processes share. */
   readonly endsAt: number
-  /** The row's value, in milliseconds since the epoch. */
-  readonly leaseUntil: number
-}
-
-interface LeaseState extends LeaseEnd {
   /** A request was sent under this lease. */
   readonly sent: boolean
   /** The outcome is written, or cannot be. */
@@ -51,11 +45,11 @@ export const underLease =
   (deliveries: Deliveries, millis: number) =>
   (
     delivery: Delivery,
-    end: LeaseEnd,
+    endsAt: number,
     handler: (leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>
   ): Effect.Effect<void> =>
     Effect.gen(function* () {
-      const leaseState = yield* Ref.make<LeaseState>({ sent: false, settled: false, ...end })
+      const leaseState = yield* Ref.make<LeaseState>({ sent: false, settled: false, endsAt })
       // Serialises heartbeat and settle; otherwise a heartbeat could see the settled row and report a lost lease.
       const mutex = yield* Effect.makeSemaphore(1)
       const { fence, id } = delivery
@@ -94,7 +88,7 @@ export const underLease =
       const isBeforeEnd = Effect.zipWith(
         Ref.get(leaseState),
         monotonicMillis,
-        ({ endsAt }, now) => now < endsAt
+        (lease, now) => now < lease.endsAt
       )
 
       const extend = Effect.gen(function* () {
@@ -110,22 +104,14 @@ export const underLease =
             onTimeout: () => new StoreUnavailable({ problem: { kind: "timed_out" } })
           })
         )
-        if (extended) yield* Ref.update(leaseState, (last) => ({ ...last, endsAt: now + millis, leaseUntil }))
+        if (extended) yield* Ref.update(leaseState, (last) => ({ ...last, endsAt: now + millis }))
         return extended
       }).pipe(mutex.withPermits(1))
-
-      /** After a step of the wall clock other processes may have read the row's end differently: only the row is certain. */
-      const holds = Effect.gen(function* () {
-        if (!(yield* isBeforeEnd)) return false
-        const { leaseUntil } = yield* Ref.get(leaseState)
-        const left = leaseUntil - (yield* Clock.currentTimeMillis)
-        return (left > 0 && left <= millis) || (yield* Effect.orElseSucceed(extend, () => false))
-      })
 
       const leased: LeasedDelivery = {
         delivery,
         write: (update) => writeUpdate(update, outcomeRetries),
-        holds,
+        holds: Effect.orElseSucceed(extend, () => false),
         release
       }
 

@@ -61,7 +61,6 @@ export const makeReportDelivery = (
       // GitHub requires sequential requests (issue-tracker.md 3).
       concurrency: 1,
       pauseMillis: breaker.pauseMillis,
-      ordinaryPauseMillis: breaker.ordinaryPauseMillis,
       handle
     })
     return {

@@ -26,8 +26,6 @@ import { uninterruptedRequest } from "./UninterruptedRequest.ts"
 const stopGrace = Duration.seconds(2)
 /** Milliseconds between attempts whose outcome stays unknown, at most. */
 const longestBackoff = 10 * 60_000
-/** Milliseconds for which a report that only a later version understands is left to that version. */
-const laterVersionPause = 60_000
 const tooLong = "the tracker refuses it as too long"
 const notFiled = "Report not filed, and it will not be retried"
 
@@ -115,11 +113,6 @@ export const makeReportFiling = (parts: {
       const found = yield* reports.find(delivery.subject)
       if (Option.isNone(found)) return yield* recordFailed(leased, notFiled, "the report no longer exists")
       const report = found.value
-      // Only the version that stored it can remove the parts that must not be published.
-      if (report.reporter._tag === "Unrecognised") {
-        const availableAt = (yield* Clock.currentTimeMillis) + laterVersionPause
-        return yield* leased.release(availableAt, "a later version stored it and will file it")
-      }
       if (Option.isSome(report.issue))
         return yield* recordFiled(leased, report.issue.value, copiesAfter(delivery.attempts), sweepDelay)
       if (lostItsSender(delivery)) {

@@ -27,10 +27,6 @@ export const lostItsSender = ({ availableAt, sentAt, state }: Delivery): boolean
 /**
  * Searches once. True when the issue does not exist and the report may be sent. Otherwise the outcome or the next search is
  * recorded; a failed search changes only the time of the next one.
- *
- * The marker is unknown before the issue exists, so an issue with the marker, by any author, proves that the report was
- * filed. Another account's issue may be the original, from before the token changed hands, or a copy of ours that the list
- * still hides. It counts as the report's issue only after all searches have shown no other; the search for duplicates follows.
  */
 export const reconcile =
   (parts: {
@@ -68,7 +64,7 @@ export const reconcile =
         return false
       }
       yield* breaker.recordAnswer
-      const [issue, ...copies] = result.right.filter(({ own }) => own)
+      const [issue, ...copies] = result.right
       if (issue !== undefined) {
         yield* recordFiled(
           leased,
@@ -78,24 +74,14 @@ export const reconcile =
         )
         return false
       }
-      const [foreign] = result.right
       const searches = delivery.searches + 1
-      if (Option.isNone(delivery.sentAt) || searches >= Math.max(1, reconcileSeconds.length)) {
-        if (foreign === undefined) return true
-        yield* Effect.logWarning("A report was found under another account than the token's", {
-          report: delivery.subject,
-          issue: foreign.number
-        })
-        yield* recordFiled(leased, foreign, "possible", sweepDelay)
-        return false
-      }
+      if (Option.isNone(delivery.sentAt) || searches >= Math.max(1, reconcileSeconds.length)) return true
       // A search that came late keeps the distance to the next one: the list needs the time.
       const delay = searchDelay(reconcileSeconds, searches)
       const availableAt = Math.max(
         delivery.sentAt.value + delay,
         startedAt + delay - searchDelay(reconcileSeconds, searches - 1)
       )
-      const failure = foreign === undefined ? "not found yet" : "found under another account only"
-      yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure, searches }))
+      yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure: "not found yet", searches }))
       return false
     })

@@ -6,7 +6,6 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { TableName } from "../../schema/Telemetry.ts"
-import { remainingPause } from "../../services/ClockSkew.ts"
 import { type Destinations, type StoreUnavailable, tableDestination } from "../../services/Store.ts"
 
 export interface TableBreaker {
@@ -47,14 +46,11 @@ export const makeTableBreaker = (
     states: Effect.zipWith(allStates, Clock.currentTimeMillis, (all, now) => ({
       open: new Set(all.filter(({ stopped }) => !stopped).map(({ table }) => table)),
       due: new Set(
-        all
-          .filter(({ pausedUntil, stopped }) => stopped && remainingPause(pausedUntil, now) === 0)
-          .map(({ table }) => table)
+        all.filter(({ pausedUntil, stopped }) => stopped && pausedUntil <= now).map(({ table }) => table)
       )
     })),
     // Stored as a failure in advance; `reopen` clears it when the record is taken.
-    reserveProbe: (table) =>
-      Effect.map(recordFailure(table), ({ before, now }) => remainingPause(before.pausedUntil, now) === 0),
+    reserveProbe: (table) => Effect.map(recordFailure(table), ({ before, now }) => before.pausedUntil <= now),
     close: (table) =>
       Effect.flatMap(recordFailure(table), ({ before }) =>
         before.stopped

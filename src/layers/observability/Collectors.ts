@@ -9,7 +9,6 @@ import { Readiness } from "../../services/Readiness.ts"
 import { collected, type MetricDescription } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
 import { shareFor } from "../../services/InFlight.ts"
-import { production } from "../delivery/DeliveryLimits.ts"
 import {
   type DeliveryKind,
   type DeliveryState,
@@ -36,12 +35,7 @@ const storeTimeout = Duration.seconds(1)
 
 const kinds: ReadonlyArray<DeliveryKind> = ["report", "sweep"]
 const states: ReadonlyArray<DeliveryState> = ["waiting", "leased", "unknown", "delivered", "failed"]
-const pauseReasons: ReadonlyArray<DestinationPause["reason"]> = [
-  "settings",
-  "failure",
-  "pace",
-  "ordinary_pace"
-]
+const pauseReasons: ReadonlyArray<DestinationPause["reason"]> = ["settings", "failure", "pace"]
 const checkStates = ["ok", "degraded", "failed", "off"] as const
 
 const labelled = <Label extends string>(
@@ -120,10 +114,7 @@ export const makeCollectors = Effect.gen(function* () {
     const storedBytes = yield* store.reports.storedBytes
     const spool = yield* store.spool.counts
     const lastBackup = yield* store.backups.last
-    const pauses = yield* store.destinations.pauses(now, {
-      name: trackerDestination,
-      ordinaryHourly: production.ordinaryHourlyWrites
-    })
+    const pauses = yield* store.destinations.pauses(now)
     const age = Option.match(oldest, {
       onNone: () => 0,
       onSome: (createdAt) => Math.max(0, now - createdAt) / 1_000

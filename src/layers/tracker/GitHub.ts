@@ -5,7 +5,7 @@ import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { recordNow, trackerTokenExpires } from "../../services/Metrics.ts"
-import { type FoundIssue, type Issue, SearchTooLong, type TrackerService } from "../../services/Tracker.ts"
+import { type FoundIssue, SearchTooLong, type TrackerService } from "../../services/Tracker.ts"
 import { traced } from "../../services/Tracing.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { makeUpstream } from "../upstream/Upstream.ts"
@@ -53,8 +53,7 @@ const searchTooLong = new SearchTooLong({
 })
 
 /** What is kept of an issue that carries the marker. */
-interface Hit extends Issue {
-  readonly open: boolean
+interface Hit extends FoundIssue {
   /** Lower case: logins are compared without case. */
   readonly author: string | undefined
 }
@@ -97,8 +96,8 @@ export const makeGitHub = (
   client: HttpClient,
   settings: GitHubRepository & { readonly url: string }
 ): TrackerService => {
-  /** The token owner's login: undefined before the first request for it, none when GitHub does not disclose it. */
-  let login: Option.Option<string> | undefined
+  /** Of the token's account, once a call has shown it; in lower case. */
+  let ownLogin: string | undefined
   let trouble = Option.none<Trouble>()
   let limitsInARow = 0
 
@@ -169,25 +168,23 @@ export const makeGitHub = (
       readIssue
     ).pipe(
       Effect.map(({ html_url, number, user }) => {
-        if (user != null) login = Option.some(user.login)
+        ownLogin = user?.login.toLowerCase() ?? ownLogin
         return { number, url: html_url }
       }),
       trackTrouble("file"),
       traced("Tracker.file")
     )
 
-  const ownLogin: Effect.Effect<Option.Option<string>, UpstreamFailure> = Effect.suspend(() => {
-    if (login !== undefined) return Effect.succeed(login)
+  /** Undefined where GitHub does not disclose it to the token. */
+  const findOwnLogin: Effect.Effect<string | undefined, UpstreamFailure> = Effect.suspend(() => {
+    if (ownLogin !== undefined) return Effect.succeed(ownLogin)
     const user = call({ operation: "user", method: "GET", template: "/user" }, 200, readUser)
     return allowRefusal(
-      Effect.map(user, ({ login: name }) => Option.some(name)),
-      () => Option.none<string>()
-    ).pipe(
-      Effect.tap((name) =>
-        Effect.sync(() => {
-          login = name
-        })
-      )
+      Effect.map(user, ({ login }) => {
+        ownLogin = login.toLowerCase()
+        return ownLogin
+      }),
+      () => undefined
     )
   })
 
@@ -198,7 +195,6 @@ export const makeGitHub = (
   ): Effect.Effect<ReadonlyMap<number, Hit>, UpstreamFailure | SearchTooLong> =>
     Effect.gen(function* () {
       const hits = new Map<number, Hit>()
-      // Without `creator`: an issue that another account filed for us, before the token changed, must be found too.
       let query: Readonly<Record<string, string>> | undefined = {
         state: "all",
         sort: "created",
@@ -228,12 +224,10 @@ export const makeGitHub = (
       )
       const [first] = hits
       if (first === undefined) return []
-      // When GitHub does not disclose the token's owner, the author of the first issue counts as the owner.
-      const owner = Option.match(yield* ownLogin, {
-        onNone: () => first.author,
-        onSome: (name) => name.toLowerCase()
-      })
-      return hits.map(({ author, ...issue }): FoundIssue => ({ ...issue, own: author === owner }))
+      // Anybody can copy a marker from a public issue, also into an older issue of their own. The account is asked for only when
+      // there is something to compare; where it is not disclosed, the author of the first issue counts as the account.
+      const own = (yield* findOwnLogin) ?? first.author
+      return hits.filter(({ author }) => author === own)
     }).pipe(trackTrouble("search"), traced("Tracker.findByMarker"))
 
   const closeDuplicate: TrackerService["closeDuplicate"] = (duplicate, original) =>

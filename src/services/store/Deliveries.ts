@@ -6,7 +6,7 @@ export type DeliveryState = "waiting" | "leased" | "unknown" | "delivered" | "fa
 /** `report`: file it as an issue. `sweep`: search, much later, for duplicates of an issue that was sent more than once. */
 export type DeliveryKind = "report" | "sweep"
 
-/** A row as it is listed: its kind or state may be one that only a later version knows. */
+/** A row as it is listed, also one of an unknown kind or state. */
 export interface StoredDelivery {
   readonly id: string
   readonly kind: string
@@ -28,7 +28,7 @@ export interface StoredDelivery {
   readonly discardedAt: Option.Option<number>
 }
 
-/** A delivery that this version may lease. */
+/** A delivery that may be leased. */
 export interface Delivery extends StoredDelivery {
   readonly kind: DeliveryKind
   readonly state: DeliveryState
@@ -56,14 +56,13 @@ export interface Deliveries {
   /**
    * Leases due deliveries of these kinds; all processes together hold at most `concurrency` of them. First those with an
    * unknown outcome, then those with priority (verified reporters, sweeps, retries by an operator), then the rest; each
-   * group in the order in which they fell due; with `ordinary: false` not the rest. When a holder dies, its deliveries return
+   * group in the order in which they fell due. When a holder dies, its deliveries return
    * once the lease has ended: as `unknown` if one was being sent.
    */
   readonly lease: (request: {
     readonly kinds: ReadonlyArray<DeliveryKind>
     readonly count: number
     readonly concurrency: number
-    readonly ordinary?: boolean
     readonly now: number
     readonly leaseUntil: number
     readonly owner: string
@@ -78,18 +77,17 @@ export interface Deliveries {
    */
   readonly nextDueAt: (
     kinds: ReadonlyArray<DeliveryKind>,
-    concurrency?: number,
-    ordinary?: boolean
+    concurrency?: number
   ) => Stored<Option.Option<number>>
   readonly find: (id: string) => Stored<Option.Option<StoredDelivery>>
   /**
    * By an operator: due now, and with a search first unless nothing was ever sent. False for a delivery that is leased,
-   * delivered, of a later version or missing; with `onlyFailed` also for one that did not fail or was discarded.
+   * delivered or missing, or whose report was removed; with `onlyFailed` also for one that did not fail or was discarded.
    */
   readonly retry: (id: string, now: number, options?: { readonly onlyFailed: boolean }) => Stored<boolean>
   /**
-   * By an operator: `failed` and discarded, for this reason. False for a delivery that is leased, delivered, of a later
-   * version or missing.
+   * By an operator: `failed` and discarded, for this reason. False for a delivery that is leased, delivered or
+   * missing.
    */
   readonly discard: (id: string, now: number, reason: string) => Stored<boolean>
   /** Without discarded ones, which need no operator. */

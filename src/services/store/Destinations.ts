@@ -18,14 +18,11 @@ export interface DestinationState {
   readonly lastFailure: Option.Option<string>
 }
 
-/** A destination that takes nothing now, or only deliveries with priority. */
+/** A destination that takes nothing now. */
 export interface DestinationPause {
   readonly name: string
-  /**
-   * `settings`: it refused them; `failure`: it failed or asked for a pause; `pace`: the writes of this hour are used up;
-   * `ordinary_pace`: what is left of them is kept for deliveries with priority.
-   */
-  readonly reason: "settings" | "failure" | "pace" | "ordinary_pace"
+  /** `settings`: it refused them; `failure`: it failed or asked for a pause; `pace`: the writes of this hour are used up. */
+  readonly reason: "settings" | "failure" | "pace"
   readonly until: number
   /** The failure that caused it; none for the pace. */
   readonly lastFailure: Option.Option<string>
@@ -68,20 +65,6 @@ export interface Destinations {
     name: string,
     pace: { readonly now: number; readonly spacing: number; readonly hourly: number }
   ) => Stored<number>
-  /**
-   * When fewer than `hourly` writes of all processes will lie in the last hour, reserved ones included; 0 when that is so
-   * at `now`.
-   */
-  readonly writesFullUntil: (
-    name: string,
-    pace: { readonly now: number; readonly hourly: number }
-  ) => Stored<number>
-  /**
-   * All pauses at `now`, and those of the pace of one destination: of all deliveries, and of those without priority after
-   * `ordinaryHourly` writes in an hour. Seconds between two writes are no pause.
-   */
-  readonly pauses: (
-    now: number,
-    paced: { readonly name: string; readonly ordinaryHourly: number }
-  ) => Stored<ReadonlyArray<DestinationPause>>
+  /** All pauses at `now`, and that of the tracker's pace. Seconds between two writes are no pause. */
+  readonly pauses: (now: number) => Stored<ReadonlyArray<DestinationPause>>
 }

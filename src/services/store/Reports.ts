@@ -3,14 +3,13 @@ import type * as Option from "effect/Option"
 import type { PlaneId } from "../Plane.ts"
 import type { Stored } from "./StoreUnavailable.ts"
 
-/** `Unverified` was signed in while IAM did not answer; `Unrecognised` was stored by a later version. */
+/** `Unverified` was signed in while IAM did not answer. */
 export type Reporter = Data.TaggedEnum<{
   Anonymous: object
   Unverified: object
   Verified: { readonly publicId: string }
-  Unrecognised: { readonly text: string }
 }>
-export const { Anonymous, Unrecognised, Unverified, Verified } = Data.taggedEnum<Reporter>()
+export const { Anonymous, Unverified, Verified } = Data.taggedEnum<Reporter>()
 
 export interface ReportContent {
   readonly message: string

@@ -55,7 +55,6 @@ export interface TelemetrySpool {
 }
 
 export interface SpoolCounts {
-  /** May be one that only a later version knows: its records count into the spool's bound. */
   readonly table: string
   readonly accepted: number
   readonly delivered: number

@@ -65,7 +65,6 @@ const makeScript = <E = UpstreamFailure>() => {
 interface SimulatedIssue {
   readonly number: number
   readonly body: string
-  readonly isOurs: boolean
   readonly at: number
   open: boolean
   comments: number
@@ -85,8 +84,8 @@ const makeTracker = (now: () => number) => {
     /** Milliseconds for which the list hides a new issue. */
     lag: 0,
     closing: (_: number): { readonly failure?: UpstreamFailure; readonly uncommented?: Refused } => ({}),
-    add: (body: string, isOurs = true) => {
-      const issue = { number: state.issues.length + 1, body, isOurs, at: now(), open: true, comments: 0 }
+    add: (body: string) => {
+      const issue = { number: state.issues.length + 1, body, at: now(), open: true, comments: 0 }
       state.issues.push(issue)
       return issue
     }
@@ -118,7 +117,7 @@ const makeTracker = (now: () => number) => {
         return state.searching.play(() =>
           state.issues
             .filter(({ at, body }) => body.includes(marker) && at >= since && at + state.lag <= now())
-            .map((issue) => ({ ...answerOf(issue), open: issue.open, own: issue.isOurs }))
+            .map((issue) => ({ ...answerOf(issue), open: issue.open }))
         )
       }),
     closeDuplicate: ({ number }) =>

@@ -116,16 +116,13 @@ const everyOperation = (store: StoreService) =>
       yield* deliveries.retry(one.id, now, { onlyFailed: true })
       yield* deliveries.discard(other.id, now, "none")
     }
-    for (const ordinary of [true, false]) {
-      yield* deliveries.lease({ ...worker, ordinary })
-      yield* deliveries.nextDueAt(worker.kinds, 4, ordinary)
-    }
+    yield* deliveries.lease(worker)
+    yield* deliveries.nextDueAt(worker.kinds, 4)
     yield* deliveries.counts
     yield* deliveries.oldestOpen
 
     yield* destinations.find("tracker")
-    yield* destinations.pauses(now, { name: "tracker", ordinaryHourly: 350 })
-    yield* destinations.writesFullUntil("tracker", { now, hourly: 350 })
+    yield* destinations.pauses(now)
     yield* usage.size
     usage.pool()
     yield* destinations.failed("tracker", { now, pausedUntil: now + 1, stopped: true, failure: "none" })

@@ -57,23 +57,23 @@ it.scoped("The end of the token is read from every answer, a refusal too", funct
 })
 
 describe("A search for a marker", () => {
-  it.scoped("finds issues with the marker on its own line, closed ones too, and knows our own", function* () {
-    const { add, github, lists, tracker } = yield* start
+  it.scoped("finds our issues with the marker on its own line, closed ones too, and no copy", function* () {
+    const { add, github, tracker } = yield* start
+    // Copied from ours into an older issue.
+    add(marker, "somebody")
     add(`quoted: ${marker}`)
     add(`first\r\n\r\n${marker}\r\n`)
     add(`${marker}9`)
     add(`${marker}\nan edit below`, "somebody")
     github.addPullRequest(repository, { login: "harbor-bot", body: marker })
     add(marker, "Harbor-Bot")
-    for (const issue of github.issues(repository)) if (issue.number === 2) issue.state = "closed"
+    for (const issue of github.issues(repository)) if (issue.number === 3) issue.state = "closed"
     const found = yield* tracker.findByMarker(marker, now)
-    expect(found.map(({ number, own }) => [number, own])).toEqual([
-      [2, true],
-      [4, false],
-      [6, true]
+    expect(found.map(({ number, open }) => [number, open])).toEqual([
+      [3, false],
+      [7, true]
     ])
-    expect(found[0]?.url).toMatch(/^https?:\/\/.+\/harbor\/music\/issues\/2$/)
-    expect(lists().some(({ query }) => query.has("creator"))).toBe(false)
+    expect(found[0]?.url).toMatch(/^https?:\/\/.+\/harbor\/music\/issues\/3$/)
   })
 
   it.scoped("reads every page back to `since`, and no further", function* () {
@@ -148,6 +148,13 @@ describe("A search for a marker", () => {
     expect((yield* Effect.flip(numbers()))._tag).toBe("Unknown")
     expect((yield* Effect.flip(numbers()))._tag).toBe("Refused")
     expect(yield* numbers()).toEqual([1])
+  })
+
+  it.scoped("takes the author of the first issue for the owner that the token may not read", function* () {
+    const { add, github, numbers } = yield* start
+    for (const login of ["harbor-bot", "somebody", "harbor-bot"]) add(marker, login)
+    github.fail({ path: "/user", fault: faults.status(403, { message: "not accessible" }) })
+    expect(yield* numbers()).toEqual([1, 3])
   })
 })
 

@@ -271,7 +271,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
     play: (world, size) => {
       const began = world.time.now()
       const count = part(size, 30, 5)
-      // 90 an hour together at most: 100 of the hour's writes are kept for them.
       reporters(world, count, Math.max(3 * minute, count * 40 * second))
       flooders(world, part(size, 10), (size.isFull ? 2 : 4) * second)
       const report = () => requests.report(`one flooder ${world.newKey()}`, world.newKey())
@@ -289,15 +288,15 @@ export const scenarios: ReadonlyArray<Scenario> = [
       })
       return {
         from: minute,
-        // The slice lasts until the tracker's writes of an hour would be used up, at one a second.
-        until: lasting(size, 12, 40),
+        // Before the tracker's 450 writes of an hour are used up, at one a second.
+        until: 7 * minute,
         demands: [
           ...gets(world, "reporter", "use", { wait: 0 }),
           ["reports stored at once", stored, 1, Number.POSITIVE_INFINITY],
           // 60 at once or in the hour, and what is refilled in the run.
           ["reports of one address", () => world.ledger.countOf("one flooder", "served"), 0, 100],
           ["issues filed", () => world.upstreams.issues().length, 200, Number.POSITIVE_INFINITY],
-          // A verified report overtakes all others, and a part of the hour is kept for it: only those of the last seconds wait.
+          // A verified report overtakes all others: only those of the last seconds wait.
           ["verified reports filed, part", () => Math.min(1, filed() / stored()), 0.95, 1],
           ["verified reports waiting at once", () => waiting, 0, 3]
         ]

@@ -16,8 +16,7 @@ import { Whole } from "../repositories/Rows.ts"
 
 /**
  * Marks each unfiled report as sent once more, at its creation, by a sender that was lost: all searches are made, and a second
- * request brings the sweep. A failed delivery stays failed, and a state of a later version stays too; a retry makes the same
- * searches. Returns how many were marked.
+ * request brings the sweep. A failed delivery stays failed; a retry makes the same searches. Returns how many were marked.
  */
 export const markUnfiledUnknown = (sql: SqlClient): Query<number> => {
   const created = sql`

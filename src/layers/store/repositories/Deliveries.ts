@@ -2,18 +2,17 @@ import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { DeliveryRow, enqueue, hasStatus, knownKinds, priorities, toDelivery } from "./DeliveryRows.ts"
+import { DeliveryRow, enqueue, hasStatus, priorities, toDelivery } from "./DeliveryRows.ts"
 import { all, any, first, lock, notify, run, type Steps } from "../Query.ts"
 import { isNotRemoved } from "./ReportRemoval.ts"
 import { OptionalWhole, Whole } from "./Rows.ts"
 
-/** Only kinds and states of this version are leased. */
+/** Rows of an unknown kind or state are listed, and never leased. */
 const LeasedRow = Schema.Struct({
   ...DeliveryRow.fields,
-  kind: Schema.Literal(...knownKinds),
+  kind: Schema.Literal("report", "sweep"),
   leasedFrom: Schema.Literal("waiting", "unknown"),
   priority: Whole
 })
@@ -24,57 +23,31 @@ const deliveryRows = all(DeliveryRow)
 const leaseSums = all(Schema.Struct({ count: Whole, endsAt: OptionalWhole }))
 const dueTimes = all(Schema.Struct({ availableAt: Whole }))
 
-const day = 24 * 3_600_000
-
 /** `wakeUp` runs after a commit that may let another worker of this process continue. */
 export const makeDeliveries = (
   { sql, read, write, skipLocked }: Database,
   wakeUp: () => void = () => undefined
 ): Deliveries => {
-  /**
-   * When it was sent. A time in the future was written by a clock that ran fast: then the search starts at the creation, or,
-   * when that is in the future too, a day ago.
-   */
-  const sentBy = (now: number) => sql`
-    CASE
-      WHEN COALESCE(sending_at, sent_at) > ${now}
-        THEN CASE WHEN created_at <= ${now} THEN created_at ELSE ${now - day} END
-      ELSE COALESCE(sending_at, sent_at)
-    END`
-
-  /**
-   * Ends expired leases. A holder that died while sending leaves an unknown outcome, and all searches are made. A lease by a
-   * clock that ran fast ends now; should its holder live, the fence keeps it from writing.
-   */
-  const recover = (kinds: ReadonlyArray<DeliveryKind>, now: number, latestEnd: number) => sql`
+  /** Ends expired leases. A holder that died while sending leaves an unknown outcome, and all searches are made. */
+  const recover = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
     UPDATE deliveries SET
       state = CASE WHEN sending_at IS NULL THEN leased_from ELSE 'unknown' END,
       looks = CASE WHEN sending_at IS NULL THEN looks ELSE 0 END,
-      sent_at = ${sentBy(now)},
-      sending_at = NULL, ${released}
-    WHERE ${sql.in("kind", kinds)} AND state = 'leased'
-      AND (lease_until <= ${now} OR lease_until > ${latestEnd})`
-
-  /** Due times that a fast clock wrote count as now. */
-  const bringForward = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
-    UPDATE deliveries SET available_at = ${now}, sent_at = ${sentBy(now)}
-    WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown')
-      AND ${sql.in("priority", Object.values(priorities))} AND available_at > ${latestDueTime(now)}`
+      ${mayHaveHappened}, ${released}
+    WHERE ${sql.in("kind", kinds)} AND state = 'leased' AND lease_until <= ${now}`
 
   /**
    * The first deliveries of each kind, state and priority: each select follows the order of the index. One condition for all
-   * of them would read and sort every row that waits. Without `ordinary`, those that wait without priority are left out.
+   * of them would read and sort every row that waits.
    */
   const heads = (
     kinds: ReadonlyArray<DeliveryKind>,
     {
       count,
       dueBy,
-      lock,
-      ordinary
+      lock
     }: {
       readonly count: number
-      readonly ordinary: boolean
       readonly dueBy?: number
       readonly lock?: Fragment
     }
@@ -85,7 +58,7 @@ export const makeDeliveries = (
     )(
       kinds.flatMap((kind) =>
         (["unknown", "waiting"] as const).flatMap((state) =>
-          (ordinary || state === "unknown" ? Object.values(priorities) : [priorities.first]).map(
+          Object.values(priorities).map(
             (priority) => sql`
               SELECT * FROM (
                 SELECT id, state, priority, available_at FROM deliveries
@@ -163,7 +136,7 @@ export const makeDeliveries = (
       function* () {
         const changed = yield* any(sql`
           UPDATE deliveries SET ${changes}
-          WHERE id = ${id} AND ${sql.in("kind", knownKinds)} AND ${condition} RETURNING id`)
+          WHERE id = ${id} AND ${condition} RETURNING id`)
         if (changed) yield* notify("deliveries")
         return changed
       },
@@ -171,19 +144,18 @@ export const makeDeliveries = (
     )
 
   return {
-    lease: ({ kinds, count, concurrency, ordinary = true, now, leaseUntil, owner }) =>
+    lease: ({ kinds, count, concurrency, now, leaseUntil, owner }) =>
       write("Deliveries.lease", function* () {
         // One lease at a time: two at once would count the same free places.
         yield* lock(`deliveries ${[...kinds].sort().join(" ")}`)
-        yield* run(recover(kinds, now, latestLeaseEnd(now, leaseUntil)))
-        yield* run(bringForward(kinds, now))
+        yield* run(recover(kinds, now))
         const free = Math.min(count, concurrency - (yield* leases(kinds)).count)
         if (free <= 0) return []
         // MATERIALIZED: a subquery that runs again for each row would skip the rows that it has locked itself, and lock the next ones.
         // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
         const leased = yield* leasedRows(sql`
             WITH due AS MATERIALIZED (
-              SELECT id FROM (${heads(kinds, { count: free, ordinary, dueBy: now, lock: skipLocked })}) AS heads
+              SELECT id FROM (${heads(kinds, { count: free, dueBy: now, lock: skipLocked })}) AS heads
               ORDER BY state, priority, available_at, id LIMIT ${free})
             UPDATE deliveries SET
               state = 'leased', leased_from = state, fence = fence + 1,
@@ -212,14 +184,11 @@ export const makeDeliveries = (
         },
         (changed) => wakeUpIf(changed && update._tag !== "Sending")
       ),
-    nextDueAt: (kinds, concurrency = Number.POSITIVE_INFINITY, ordinary = true) =>
+    nextDueAt: (kinds, concurrency = Number.POSITIVE_INFINITY) =>
       Effect.gen(function* () {
         const { count, endsAt } = yield* read("Deliveries.held", leases(kinds))
         if (count >= concurrency) return endsAt
-        const due = yield* read(
-          "Deliveries.nextDueAt",
-          dueTimes(sql`${heads(kinds, { count: 1, ordinary })}`)
-        )
+        const due = yield* read("Deliveries.nextDueAt", dueTimes(sql`${heads(kinds, { count: 1 })}`))
         const times = [...Option.toArray(endsAt), ...due.map((row) => row.availableAt)]
         return times.length === 0 ? Option.none() : Option.some(Math.min(...times))
       }),

@@ -4,12 +4,9 @@ import type { Fragment } from "@effect/sql/Statement"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { DeliveryStatus } from "../../../services/OperatorQueries.ts"
-import type { Delivery, DeliveryKind, StoredDelivery } from "../../../services/Store.ts"
+import type { Delivery, StoredDelivery } from "../../../services/Store.ts"
 import { any, type Query, run } from "../Query.ts"
 import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
-
-/** The kinds of this version. Rows of other kinds belong to a later version: they are listed, and never changed. */
-export const knownKinds = ["report", "sweep"] as const satisfies ReadonlyArray<DeliveryKind>
 
 export const DeliveryRow = Schema.Struct({
   id: Schema.String,

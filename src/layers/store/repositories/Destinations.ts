@@ -1,7 +1,6 @@
 import type { Statement } from "@effect/sql/Statement"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { latestDueTime } from "../../../services/ClockSkew.ts"
 import { type DestinationState, type Destinations, trackerDestination } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { all, first, lock, type Query, run } from "../Query.ts"
@@ -22,7 +21,7 @@ const ownTurn = 10_000
 
 const Pause = Schema.Struct({
   name: Schema.String,
-  reason: Schema.Literal("settings", "failure", "pace", "ordinary_pace"),
+  reason: Schema.Literal("settings", "failure", "pace"),
   until: Whole,
   lastFailure: OptionalText
 })
@@ -35,7 +34,6 @@ const neverFailed: DestinationState = {
 }
 
 const writtenAt = all(Schema.Struct({ writtenAt: Whole }))
-const firstUntil = first(Schema.Struct({ until: Whole }))
 
 export const makeDestinations = ({ sql, read, write }: Database): Destinations => {
   const state = (name: string): Query<DestinationState> =>
@@ -54,12 +52,6 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
       return before
     }
 
-  /** When the last `hourly` writes no longer lie in one hour; no row when they do not. A time beyond the next hour is of a clock that ran fast. */
-  const fullUntil = (name: string, hourly: number, now: number) => sql`
-    SELECT written_at + ${hour} AS until FROM destination_writes
-    WHERE destination = ${name} AND written_at > ${now - hour} AND written_at <= ${now + hour}
-    ORDER BY written_at DESC LIMIT 1 OFFSET ${hourly - 1}`
-
   return {
     find: (name) => read("Destinations.find", state(name)),
     failed: (name, { now, pausedUntil, stopped, failure }) =>
@@ -74,8 +66,7 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
             failures = destinations.failures + 1,
             stopped = CASE WHEN excluded.stopped = 1 THEN 1 ELSE destinations.stopped END,
             paused_until = CASE
-              WHEN excluded.paused_until > destinations.paused_until
-                OR destinations.paused_until > ${latestDueTime(now)} THEN excluded.paused_until
+              WHEN excluded.paused_until > destinations.paused_until THEN excluded.paused_until
               ELSE destinations.paused_until END,
             last_failure = excluded.last_failure, changed_at = excluded.changed_at`
         )
@@ -106,10 +97,9 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
     reserveWrite: (name, { now, spacing, hourly }) =>
       write("Destinations.reserveWrite", function* () {
         yield* lock(`destination ${name}`)
-        // Writes are reserved less than an hour ahead: a later time was written by a clock that ran fast.
         yield* run(sql`
             DELETE FROM destination_writes
-            WHERE destination = ${name} AND (written_at <= ${now - hour} OR written_at > ${now + hour})`)
+            WHERE destination = ${name} AND written_at <= ${now - hour}`)
         const newest = yield* writtenAt(sql`
             SELECT written_at FROM destination_writes
             WHERE destination = ${name} ORDER BY written_at DESC LIMIT ${hourly}`)
@@ -123,29 +113,18 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
         yield* run(sql`INSERT INTO destination_writes (destination, written_at) VALUES (${name}, ${at})`)
         return at
       }),
-    writesFullUntil: (name, { now, hourly }) =>
-      read(
-        "Destinations.writesFullUntil",
-        firstUntil(fullUntil(name, hourly, now)).map(
-          Option.match({ onNone: () => 0, onSome: ({ until }) => until })
-        )
-      ),
-    pauses: (now, paced) =>
+    pauses: (now) =>
       read(
         "Destinations.pauses",
         all(Pause)(sql`
           SELECT name, CASE WHEN stopped = 1 THEN 'settings' ELSE 'failure' END AS reason,
             paused_until AS until, last_failure
-          FROM destinations WHERE paused_until > ${now} AND paused_until <= ${latestDueTime(now)}
+          FROM destinations WHERE paused_until > ${now}
           UNION ALL
           SELECT destination AS name, 'pace' AS reason, MAX(written_at) AS until, NULL AS last_failure
           FROM destination_writes
-          WHERE destination = ${paced.name} AND written_at > ${now + ownTurn} AND written_at <= ${now + hour}
-          GROUP BY destination
-          UNION ALL
-          SELECT ${paced.name} AS name, 'ordinary_pace' AS reason, until, NULL AS last_failure
-          FROM (${fullUntil(paced.name, paced.ordinaryHourly, now)}) AS ordinary
-          WHERE until > ${now + ownTurn}`)
+          WHERE destination = ${trackerDestination} AND written_at > ${now + ownTurn}
+          GROUP BY destination`)
       )
   }
 }

@@ -7,7 +7,6 @@ import * as Schema from "effect/Schema"
 import { productionId } from "../../../services/Plane.ts"
 import {
   CursorInvalid,
-  type DeliveryRecord,
   type Page,
   type PageRequest,
   type OperatorQueriesService,
@@ -15,19 +14,14 @@ import {
 } from "../../../services/OperatorQueries.ts"
 import type { StoredReport } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { DeliveryRow, enqueue, hasStatus, priorities, toDelivery } from "./DeliveryRows.ts"
+import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
 import { isNotRemoved, makeReportRemoval } from "./ReportRemoval.ts"
 import { bytesBeside, ReportRow, toReport } from "./Reports.ts"
 import { all, any, first, lock, notify } from "../Query.ts"
 import { makeCounts } from "./SpoolRows.ts"
-import { Flag, isAnonymous, isOneOf, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { Flag, isAnonymous, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
-const RecordRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole, priority: Whole })
-
-const toDeliveryRecord = ({ priority, ...row }: typeof RecordRow.Type): DeliveryRecord => ({
-  ...toDelivery(row),
-  hasPriority: priority === priorities.first
-})
+const RecordRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
 
 const EventRow = Schema.Struct({
   plane: Schema.String,
@@ -139,12 +133,12 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
             "OperatorQueries.deliveriesOf",
             all(RecordRow)(sql`
               SELECT * FROM deliveries
-              WHERE ${isOneOf(sql, "kind", ["report"])} AND ${sql.in(
-                "subject",
-                reports.map(({ id }) => id)
+              WHERE ${sql.in(
+                "id",
+                reports.map(({ id }) => `report:${id}`)
               )}`)
           ),
-      (rows) => new Map(rows.map((row) => [row.subject, toDeliveryRecord(row)]))
+      (rows) => new Map(rows.map((row) => [row.subject, toDelivery(row)]))
     ).pipe(
       Effect.zipWith(
         removals(reports.map(({ id }) => id)),
@@ -243,13 +237,13 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
             SELECT * FROM deliveries WHERE ${sql.and(clauses)}
             ORDER BY created_at DESC, id DESC LIMIT ${page.limit + 1}`)
         )
-        return pageOf(rows.map(toDeliveryRecord), page, ({ createdAt, id }) => [createdAt, id])
+        return pageOf(rows.map(toDelivery), page, ({ createdAt, id }) => [createdAt, id])
       }),
 
     delivery: (id) =>
       read(
         "OperatorQueries.delivery",
-        first(RecordRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`).map(Option.map(toDeliveryRecord))
+        first(RecordRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`).map(Option.map(toDelivery))
       ),
 
     webhooks: (filter, page) =>

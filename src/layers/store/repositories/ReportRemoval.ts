@@ -38,7 +38,7 @@ export const makeReportRemoval = (
 
   /**
    * Ends the delivery, so that nothing is filed any more. Delivery before report: the worker locks them in the same order. A
-   * delivered one stays; one that is leased, or of a state of a later version, cannot be ended.
+   * delivered one stays; one that is leased cannot be ended.
    */
   function* endDelivery(id: string, now: number): Steps<boolean> {
     const ended = yield* any(sql`

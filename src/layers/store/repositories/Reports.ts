@@ -8,7 +8,6 @@ import {
   type ReportRoom,
   type Reports,
   type StoredReport,
-  Unrecognised,
   Unverified,
   Verified
 } from "../../../services/Store.ts"
@@ -20,12 +19,10 @@ import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const verified = "verified:"
 
+/** Any other text counts as unverified: then every public id is removed from the issue. */
 const toReporter = (text: string): Reporter => {
   if (text === "anonymous") return Anonymous()
-  if (text === "unverified") return Unverified()
-  return text.startsWith(verified)
-    ? Verified({ publicId: text.slice(verified.length) })
-    : Unrecognised({ text })
+  return text.startsWith(verified) ? Verified({ publicId: text.slice(verified.length) }) : Unverified()
 }
 
 const toText = (reporter: Reporter): string => {
@@ -36,8 +33,6 @@ const toText = (reporter: Reporter): string => {
       return "unverified"
     case "Verified":
       return `${verified}${reporter.publicId}`
-    case "Unrecognised":
-      return reporter.text
   }
 }
 

@@ -1,15 +1,12 @@
 import type { Fragment, Statement } from "@effect/sql/Statement"
-import { clientTables } from "../../../schema/Telemetry.ts"
 import type { Retention } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { count } from "../Query.ts"
-import { knownKinds } from "./DeliveryRows.ts"
-import { isAnonymous, isOneOf } from "./Rows.ts"
+import { isAnonymous } from "./Rows.ts"
 
 /** Rows of one transaction, so that it stays short. */
 const batchSize = 200
 
-/** Deliveries and refusals of a later version's kinds are kept, and reports wait for their deliveries. */
 export const makeRetention = ({ sql, write }: Database): Retention => {
   const remove = (operation: string, statement: Statement<object>) => write(operation, () => count(statement))
   /** Never before its delivery is over, however old the report is. */
@@ -42,7 +39,7 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
         const delivered = yield* count(sql`
           DELETE FROM deliveries WHERE id IN (
             SELECT id FROM deliveries
-            WHERE state = 'delivered' AND ${isOneOf(sql, "kind", knownKinds)} AND finished_at < ${finishedBefore}
+            WHERE state = 'delivered' AND finished_at < ${finishedBefore}
             ORDER BY finished_at LIMIT ${batchSize})
           RETURNING id`)
         if (delivered === batchSize) return delivered
@@ -50,7 +47,7 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
         const failed = yield* count(sql`
           DELETE FROM deliveries WHERE id IN (
             SELECT id FROM deliveries
-            WHERE state = 'failed' AND ${isOneOf(sql, "kind", knownKinds)} AND finished_at < ${finishedBefore}
+            WHERE state = 'failed' AND finished_at < ${finishedBefore}
               AND (kind <> 'report' OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
             ORDER BY created_at, id LIMIT ${batchSize})
           RETURNING id`)
@@ -89,8 +86,7 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
         sql`
           DELETE FROM spool_refused WHERE record_id IN (
             SELECT record_id FROM spool_refused
-            WHERE refused_at < ${refusedBefore} AND ${sql.in("table_name", clientTables)}
-            ORDER BY refused_at LIMIT ${batchSize})
+            WHERE refused_at < ${refusedBefore} ORDER BY refused_at LIMIT ${batchSize})
           RETURNING record_id`
       )
   }

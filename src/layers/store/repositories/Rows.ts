@@ -17,15 +17,7 @@ export const toFlag = (flag: boolean): number => (flag ? 1 : 0)
 export const OptionalWhole = Schema.OptionFromNullOr(Whole)
 export const OptionalText = Schema.OptionFromNullOr(Schema.String)
 
-/** The tables of this version. The spool may hold records of others, which belong to a later version. */
 export const Table = Schema.Literal(...clientTables)
 
 /** Condition for reports without a verified reporter, in the words of their index. A removed report is one of them. */
 export const isAnonymous = (sql: SqlClient): Fragment => sql`reporter IN ('anonymous', 'unverified')`
-
-/**
- * A condition that no index answers. SQLite prefers an index by equal values to one in the order of the result, and would then read and
- * sort all rows.
- */
-export const isOneOf = (sql: SqlClient, column: string, values: ReadonlyArray<string>): Fragment =>
-  sql`${sql(column)} || '' IN ${sql.in(values)}`

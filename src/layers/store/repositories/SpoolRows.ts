@@ -26,9 +26,9 @@ export const RemovedRow = Schema.Struct({
 })
 export type RemovedRow = typeof RemovedRow.Type
 
-/** Condition for rows that are not leased. A lease that ends after `latestEnd` was written by a clock that ran fast. */
-export const notLeased = (sql: SqlClient, now: number, latestEnd: number): Fragment =>
-  sql`(lease_until IS NULL OR lease_until <= ${now} OR lease_until > ${latestEnd})`
+/** Condition for rows that are not leased. */
+export const notLeased = (sql: SqlClient, now: number): Fragment =>
+  sql`(lease_until IS NULL OR lease_until <= ${now})`
 
 export const bytesOf = (rows: ReadonlyArray<{ readonly bytes: number }>): number =>
   rows.reduce((sum, { bytes }) => sum + bytes, 0)

@@ -2,12 +2,10 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { clientTables } from "../../../schema/Telemetry.ts"
-import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { SpoolEntry, TelemetrySpool } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { all, first, inChunks, lock, runInChunks } from "../Query.ts"
-import { isOneOf, Table, Whole } from "./Rows.ts"
+import { Table, Whole } from "./Rows.ts"
 import { makeOffer } from "./SpoolAdmission.ts"
 import { makeCounts, notLeased, RemovedRow } from "./SpoolRows.ts"
 
@@ -88,12 +86,11 @@ export const makeTelemetrySpool = (
       write("Spool.expire", function* () {
         yield* lock("spool")
         const now = clock.unsafeCurrentTimeMillis()
-        // Leased entries will be settled, and must not be counted twice. Records of a table that only a later version knows
-        // are left to that version.
+        // Leased entries will be settled, and must not be counted twice.
         const old = yield* oldEntries(sql`
           SELECT sequence, accepted_at FROM spool
           WHERE accepted_at >= ${acceptedFrom} AND accepted_at < ${acceptedBefore}
-            AND ${isOneOf(sql, "table_name", clientTables)} AND ${notLeased(sql, now, latestDueTime(now))}
+            AND ${notLeased(sql, now)}
           ORDER BY accepted_at LIMIT ${expiryBatch} ${skipLocked}`)
         const rows = yield* inChunks(old, (some) =>
           removedRows(sql`
@@ -153,7 +150,7 @@ export const makeTelemetrySpool = (
       tables.size === 0
         ? Effect.succeed([])
         : write("Spool.lease", function* () {
-            const free = notLeased(sql, now, latestLeaseEnd(now, leaseUntil))
+            const free = notLeased(sql, now)
             // Table by table, along the index, so that rows of other tables are not read.
             const oldest: Array<Candidate> = []
             for (const table of tables)

@@ -40,8 +40,7 @@ const command = fc.oneof(
     tagged("Lease", {
       kinds,
       count: fc.integer({ min: 1, max: 3 }),
-      concurrency: fc.integer({ min: 1, max: 5 }),
-      ordinary: fc.boolean()
+      concurrency: fc.integer({ min: 1, max: 5 })
     })
   ),
   often(
@@ -68,8 +67,6 @@ const command = fc.oneof(
 const step = fc.record({
   command,
   wait: fc.constantFrom(0, 1_000, 7_000, 15_000, hour / 2),
-  // The clock of its host is a day ahead.
-  isAhead: fc.integer({ min: 0, max: 9 }).map((value) => value === 0),
   process: fc.constantFrom(0, 1),
   reads: fc.integer({ min: 0, max: 2 }).map((value) => value === 0)
 })
@@ -203,15 +200,8 @@ const compare = (
     for (const { id } of rows.slice(0, 1)) deepStrictEqual(yield* deliveries.find(id), model.find(id))
     deepStrictEqual(yield* deliveries.counts, model.counts())
     deepStrictEqual(yield* deliveries.oldestOpen, model.oldestOpen())
-    for (const [concurrency, ordinary] of [
-      [1, true],
-      [2, false],
-      [9, true]
-    ] as const)
-      deepStrictEqual(
-        yield* deliveries.nextDueAt(both, concurrency, ordinary),
-        model.nextDueAt(both, concurrency, ordinary)
-      )
+    for (const concurrency of [1, 2, 9])
+      deepStrictEqual(yield* deliveries.nextDueAt(both, concurrency), model.nextDueAt(both, concurrency))
     const { items } = yield* queries.reports(any, page)
     deepStrictEqual(
       items.map(({ report: { id, issue, reporter } }) => ({ id, issue, reporter })).toSorted(byId),
@@ -223,16 +213,10 @@ const compare = (
     )
     const bytes = [...model.reports.values()].reduce((sum, report) => sum + report.bytes, 0)
     deepStrictEqual(yield* reports.storedBytes, bytes)
-    for (const one of ["tracker", "tables"]) {
+    for (const one of ["tracker", "tables"])
       deepStrictEqual(yield* destinations.find(one), model.destination(one))
-      deepStrictEqual(
-        yield* destinations.writesFullUntil(one, { now, hourly: 3 }),
-        model.writesFullUntil(one, now, 3)
-      )
-    }
-    const paced = { name: "tracker", ordinaryHourly: 2 }
-    const pauses = yield* destinations.pauses(now, paced)
-    deepStrictEqual(pauses.toSorted(byName), model.pauses(now, paced))
+    const pauses = yield* destinations.pauses(now)
+    deepStrictEqual(pauses.toSorted(byName), model.pauses(now))
   })
 
 const run = (kind: Kind, steps: ReadonlyArray<Step>) =>
@@ -246,7 +230,7 @@ const run = (kind: Kind, steps: ReadonlyArray<Step>) =>
     for (const next of steps) {
       now += next.wait
       const [by, reader] = next.process === 0 ? [one, other] : [other, one]
-      yield* play(by, played, next, next.isAhead ? now + day : now)
+      yield* play(by, played, next, now)
       if (next.reads) yield* compare(reader, queries, played.model, now)
     }
     yield* compare(one, queries, played.model, now)
@@ -256,9 +240,8 @@ type Command = Step["command"]
 const update = { _tag: "Update", lease: 0, sends: true, delay: 0, searches: 3, sweeps: false } as const
 const words: Readonly<Record<string, Command>> = {
   admit: { _tag: "Admit", reporter: ana },
-  lease: { _tag: "Lease", kinds: ["report", "sweep"], count: 1, concurrency: 4, ordinary: true },
+  lease: { _tag: "Lease", kinds: ["report", "sweep"], count: 1, concurrency: 4 },
   lost: { ...update, outcome: "Unknown" },
-  lostFor5s: { ...update, outcome: "Unknown", delay: 5_000 },
   refused: { ...update, outcome: "Waiting" },
   refusedFor60s: { ...update, outcome: "Waiting", delay: 60_000 },
   dies: { ...update, outcome: "dies" },
@@ -272,18 +255,14 @@ const words: Readonly<Record<string, Command>> = {
   cleanDeliveries: { _tag: "Clean", what: "deliveries", age: 0 }
 }
 
-/** Histories that random ones seldom reach. `+15` is 15 s later, `!` on a clock that is a day ahead, `'` by the other process. */
+/** Histories that random ones seldom reach. `+15` is 15 s later, `'` by the other process. */
 const examples = [
   // A holder that dies while it sends again voids the searches for the earlier attempt, and one that dies while it searches does not.
   "admit lease lost lease dies lease+15",
   "admit lease lost lease lease+15'",
   // A refused second attempt keeps the time of the first, whose outcome is unknown.
   "admit lease lost lease+1 refused lease",
-  // A clock that was a day ahead: its send, its planned search, its report, and its reservations.
-  "admit lease! dies! lease",
-  "admit lease! lostFor5s! lease",
-  "admit! lease! dies! lease",
-  "reserve! reserve reserve reserve+7",
+  "reserve reserve reserve reserve+7",
   // An operator's retries of a discarded and of a refused delivery search first.
   "admit discard retryFailed retry retry lease",
   "admit lease refusedFor60s retry lease",
@@ -293,11 +272,11 @@ const examples = [
   "admit cleanReports+1 discard cleanDeliveries+1 cleanReports+1 cleanDeliveries"
 ].map((history) =>
   history.split(" ").map((word): Step => {
-    const [, name = "", wait = "0"] = /^(\w+?)(?:\+(\d+))?[!']*$/.exec(word) ?? []
+    const [, name = "", wait = "0"] = /^(\w+?)(?:\+(\d+))?'?$/.exec(word) ?? []
     const command = words[name]
     if (command === undefined) throw new Error(word)
     const process = word.includes("'") ? 1 : 0
-    return { command, wait: Number(wait) * 1_000, isAhead: word.includes("!"), process, reads: true }
+    return { command, wait: Number(wait) * 1_000, process, reads: true }
   })
 )
 

@@ -14,9 +14,6 @@ import type {
 
 export const hour = 3_600_000
 export const day = 24 * hour
-/** No pause and no delay is longer than an hour, and no lease than a minute: what ends later was written by a clock that ran fast. */
-const latestDueTime = (now: number) => now + 2 * hour
-const leaseLengths = 5
 /** A write of the next seconds waits its turn, and is no pause. */
 const ownTurn = 10_000
 
@@ -77,12 +74,6 @@ const stored = (row: Row, state = row.state): StoredDelivery => ({
   discardedAt: state === "failed" ? Option.fromNullable(row.discardedAt) : Option.none()
 })
 
-/** A send in the future was written by a clock that ran fast: the search starts at the creation, or a day ago. */
-const sentBy = ({ createdAt, sendingAt, sentAt }: Row, now: number) => {
-  const at = sendingAt ?? sentAt
-  return at !== undefined && at > now ? (createdAt <= now ? createdAt : now - day) : at
-}
-
 export class DeliveryModel {
   readonly reports = new Map<string, ModelReport>()
   readonly rows = new Map<string, Row>()
@@ -137,28 +128,22 @@ export class DeliveryModel {
     return [...this.rows.values()].filter(({ kind, state }) => kinds.includes(kind) && state === "leased")
   }
 
-  private open(kinds: ReadonlyArray<DeliveryKind>, ordinary: boolean) {
+  private open(kinds: ReadonlyArray<DeliveryKind>) {
     return [...this.rows.values()].filter(
-      ({ hasPriority, kind, state }) =>
-        kinds.includes(kind) && (state === "unknown" || (state === "waiting" && (ordinary || hasPriority)))
+      ({ kind, state }) => kinds.includes(kind) && (state === "unknown" || state === "waiting")
     )
   }
 
-  lease({ concurrency, count, kinds, leaseUntil, now, ordinary = true }: LeaseRequest) {
+  lease({ concurrency, count, kinds, leaseUntil, now }: LeaseRequest) {
     for (const row of this.leased(kinds)) {
-      if (row.leaseUntil > now && row.leaseUntil <= now + leaseLengths * (leaseUntil - now)) continue
+      if (row.leaseUntil > now) continue
       row.state = row.sendingAt === undefined ? row.leasedFrom : "unknown"
       if (row.sendingAt !== undefined) row.searches = 0
-      row.sentAt = sentBy(row, now)
+      row.sentAt = row.sendingAt ?? row.sentAt
       row.sendingAt = undefined
     }
-    for (const row of this.open(kinds, true))
-      if (row.availableAt > latestDueTime(now)) {
-        row.availableAt = now
-        row.sentAt = sentBy(row, now)
-      }
     const free = Math.min(count, concurrency - this.leased(kinds).length)
-    const taken = this.open(kinds, ordinary)
+    const taken = this.open(kinds)
       .filter(({ availableAt }) => availableAt <= now)
       .toSorted(
         (one, other) =>
@@ -273,8 +258,7 @@ export class DeliveryModel {
   records(): ReadonlyArray<DeliveryRecord> {
     return [...this.rows.values()].map((row) => ({
       ...stored(row),
-      finishedAt: Option.fromNullable(row.finishedAt),
-      hasPriority: row.hasPriority
+      finishedAt: Option.fromNullable(row.finishedAt)
     }))
   }
 
@@ -296,9 +280,9 @@ export class DeliveryModel {
     return least(open.map(({ createdAt }) => createdAt))
   }
 
-  nextDueAt(kinds: ReadonlyArray<DeliveryKind>, concurrency: number, ordinary: boolean) {
+  nextDueAt(kinds: ReadonlyArray<DeliveryKind>, concurrency: number) {
     const ends = this.leased(kinds).map(({ leaseUntil }) => leaseUntil)
-    const due = this.open(kinds, ordinary).map(({ availableAt }) => availableAt)
+    const due = this.open(kinds).map(({ availableAt }) => availableAt)
     return least(ends.length >= concurrency ? ends : [...ends, ...due])
   }
 
@@ -306,13 +290,12 @@ export class DeliveryModel {
     return this.destinations.get(name) ?? neverFailed
   }
 
-  failed(name: string, { failure, now, pausedUntil, stopped }: Trouble) {
+  failed(name: string, { failure, pausedUntil, stopped }: Trouble) {
     const before = this.destination(name)
-    const replaces = pausedUntil > before.pausedUntil || before.pausedUntil > latestDueTime(now)
     this.destinations.set(name, {
       failures: before.failures + 1,
       stopped: stopped || before.stopped,
-      pausedUntil: replaces ? pausedUntil : before.pausedUntil,
+      pausedUntil: Math.max(pausedUntil, before.pausedUntil),
       lastFailure: Option.some(failure)
     })
     return before
@@ -334,11 +317,9 @@ export class DeliveryModel {
       if (row.kind === "report" && row.state === "waiting") row.availableAt = Math.min(row.availableAt, now)
   }
 
-  /** Newest first; without those beyond the next hour, which a clock that ran fast reserved. */
+  /** Newest first. */
   private writesAround(name: string, now: number) {
-    return (this.writes.get(name) ?? [])
-      .filter((at) => at > now - hour && at <= now + hour)
-      .toSorted((one, other) => other - one)
+    return (this.writes.get(name) ?? []).filter((at) => at > now - hour).toSorted((one, other) => other - one)
   }
 
   reserveWrite(name: string, { hourly, now, spacing }: Pace) {
@@ -352,14 +333,9 @@ export class DeliveryModel {
     return at
   }
 
-  writesFullUntil(name: string, now: number, hourly: number) {
-    const oldest = this.writesAround(name, now)[hourly - 1]
-    return oldest === undefined ? 0 : oldest + hour
-  }
-
-  pauses(now: number, { name, ordinaryHourly }: { readonly name: string; readonly ordinaryHourly: number }) {
+  pauses(now: number) {
     const failing = [...this.destinations].flatMap(([destination, { lastFailure, pausedUntil, stopped }]) =>
-      pausedUntil > now && pausedUntil <= latestDueTime(now)
+      pausedUntil > now
         ? [
             {
               name: destination,
@@ -370,16 +346,9 @@ export class DeliveryModel {
           ]
         : []
     )
-    const paced = [
-      ["pace", Math.max(0, ...this.writesAround(name, now))],
-      ["ordinary_pace", this.writesFullUntil(name, now, ordinaryHourly)]
-    ] as const
-    return [
-      ...failing,
-      ...paced.flatMap(([reason, until]) =>
-        until > now + ownTurn ? [{ name, reason, until, lastFailure: Option.none<string>() }] : []
-      )
-    ].toSorted(byName)
+    const until = Math.max(0, ...this.writesAround("tracker", now))
+    const paced = { name: "tracker", reason: "pace", until, lastFailure: Option.none<string>() } as const
+    return [...failing, ...(until > now + ownTurn ? [paced] : [])].toSorted(byName)
   }
 }
 

@@ -13,7 +13,6 @@ import type { SpoolCounts, SpoolEntry, StoreService, TelemetrySpool } from "../.
 import { sampleEntry, sampleSpoolLease } from "../Samples.ts"
 import { type Kind, onBoth } from "../Stores.ts"
 
-const day = 86_400_000
 const none = { accepted: 0, delivered: 0, duplicates: 0, expired: 0, refused: 0, waiting: 0, waitingBytes: 0 }
 const ids = (some: ReadonlyArray<SpoolEntry>) => some.map(({ recordId }) => recordId)
 type Settled = Parameters<TelemetrySpool["settle"]>[0]
@@ -44,9 +43,7 @@ const operation = fc.oneof(
     owner,
     count: fc.integer({ min: 1, max: 5 }),
     bytes: fc.integer({ min: 1, max: 80 }),
-    open: fc.subarray([...tables]),
-    // The clock of its host is a day ahead.
-    isAhead: fc.integer({ min: 0, max: 5 }).map((value) => value === 0)
+    open: fc.subarray([...tables])
   }),
   tagged("Settle", { owner, delivered: some, duplicates: some, refused: some }),
   tagged("Release", { owner, some }),
@@ -99,8 +96,7 @@ class Model {
     let sum = 0
     for (const held of this.waiting.values()) {
       if (taken.length === count) break
-      // A lease that ends later was written by a clock that ran fast.
-      const isLeased = held.owner !== undefined && held.until > now && held.until <= now + 5 * leaseMillis
+      const isLeased = held.owner !== undefined && held.until > now
       if (!tables.has(held.entry.table) || isLeased) continue
       sum += held.entry.bytes
       if (taken.length > 0 && sum > bytes) break
@@ -139,8 +135,7 @@ class Model {
 
   expire(acceptedBefore: number, deliveredBefore: number, now: number) {
     for (const [recordId, held] of [...this.waiting])
-      if (held.entry.acceptedAt < acceptedBefore && !(held.until > now && held.until <= now + day / 12))
-        this.leave(recordId, "expired")
+      if (held.entry.acceptedAt < acceptedBefore && held.until <= now) this.leave(recordId, "expired")
     for (const [recordId, at] of [...this.delivered])
       if (at < deliveredBefore) this.delivered.delete(recordId)
   }
@@ -168,9 +163,8 @@ const apply = ({ spool }: StoreService, model: Model, operation: Operation, now:
         return deepStrictEqual(admissions, expected)
       }
       case "Lease": {
-        const { bytes, count, isAhead, open, owner } = operation
-        const at = isAhead ? now + day : now
-        const lease = { owner, count, bytes, tables: new Set(open), now: at, leaseUntil: at + leaseMillis }
+        const { bytes, count, open, owner } = operation
+        const lease = { owner, count, bytes, tables: new Set(open), now, leaseUntil: now + leaseMillis }
         return deepStrictEqual(yield* spool.lease(lease), model.lease(lease))
       }
       case "Settle": {
