@@ -6,7 +6,6 @@ import * as HttpBody from "@effect/platform/HttpBody"
 import * as HttpClient from "@effect/platform/HttpClient"
 import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -16,7 +15,6 @@ import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import { constTrue } from "effect/Function"
 import * as Option from "effect/Option"
-import * as Stream from "effect/Stream"
 import * as Tracer from "effect/Tracer"
 import { version } from "../../schema/Release.ts"
 import { errorCode } from "../../services/ErrorCode.ts"
@@ -31,7 +29,7 @@ import {
 } from "../../services/UpstreamFailure.ts"
 import { describeConnectError } from "./ConnectErrors.ts"
 import { neverSent } from "./Connections.ts"
-import type { ResponseReader, UpstreamResponse } from "./UpstreamResponse.ts"
+import { type ResponseReader, readBody, type UpstreamResponse } from "./UpstreamResponse.ts"
 
 export interface UpstreamTarget {
   readonly dependency: Dependency
@@ -62,28 +60,6 @@ export const jsonBody = (content: string | Uint8Array): HttpBody.HttpBody =>
 
 /** One request, neither logged nor measured. Every response is a success; a failure means that no complete response came. */
 export type Exchange = (request: UpstreamRequest) => Effect.Effect<UpstreamResponse, NotExecuted | Unknown>
-
-/** The body, if it fits. One that declares more bytes is left at once; one that declares no length is counted as it arrives. */
-const readBody = <E>(
-  response: HttpClientResponse,
-  maxBytes: number,
-  onTooLarge: () => E
-): Effect.Effect<Uint8Array, E | HttpClientError> => {
-  const declared = response.headers["content-length"]
-  if (declared === undefined)
-    return response.stream.pipe(
-      Stream.mapAccumEffect(0, (before, chunk) => {
-        const size = before + chunk.length
-        return size > maxBytes ? Effect.failSync(onTooLarge) : Effect.succeed([size, chunk] as const)
-      }),
-      Stream.runCollect,
-      Effect.map((chunks) => Buffer.concat([...chunks]))
-    )
-  const whole = Effect.map(response.arrayBuffer, (bytes) => new Uint8Array(bytes))
-  return Number(declared) > maxBytes
-    ? Effect.timeoutFail(whole, { duration: 0, onTimeout: onTooLarge })
-    : whole
-}
 
 export const makeExchange = (client: HttpClient.HttpClient, target: UpstreamTarget): Exchange => {
   const { accept = "application/json", dependency, maxResponseBytes, timeoutSeconds, url } = target

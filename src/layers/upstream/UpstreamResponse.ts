@@ -1,6 +1,10 @@
 /** An HTTP response of another system, and readers for it: bounded bytes, strict UTF-8, JSON of a known shape. */
+import type { HttpClientError } from "@effect/platform/HttpClientError"
+import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
+import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
 
 export interface UpstreamResponse {
   readonly status: number
@@ -10,6 +14,28 @@ export interface UpstreamResponse {
   readonly body: Uint8Array
   /** The response's own `Date`, milliseconds since the epoch. */
   readonly date: number | undefined
+}
+
+/** The body, if it fits. One that declares more bytes is left at once; one that declares no length is counted as it arrives. */
+export const readBody = <E>(
+  response: HttpClientResponse,
+  maxBytes: number,
+  onTooLarge: () => E
+): Effect.Effect<Uint8Array, E | HttpClientError> => {
+  const declared = response.headers["content-length"]
+  if (declared === undefined)
+    return response.stream.pipe(
+      Stream.mapAccumEffect(0, (before, chunk) => {
+        const size = before + chunk.length
+        return size > maxBytes ? Effect.failSync(onTooLarge) : Effect.succeed([size, chunk] as const)
+      }),
+      Stream.runCollect,
+      Effect.map((chunks) => Buffer.concat([...chunks]))
+    )
+  const whole = Effect.map(response.arrayBuffer, (bytes) => new Uint8Array(bytes))
+  return Number(declared) > maxBytes
+    ? Effect.timeoutFail(whole, { duration: 0, onTimeout: onTooLarge })
+    : whole
 }
 
 /** Decodes a response, or says why it violates the contract. The reason never quotes the response. */
