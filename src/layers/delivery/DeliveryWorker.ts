@@ -14,9 +14,9 @@ import * as Queue from "effect/Queue"
 import * as Ref from "effect/Ref"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import type { DeliveryKind, StoreService, StoreUnavailable } from "../../services/Store.ts"
-import { longestPausedSleep } from "./DestinationBreaker.ts"
+import { longestPausedSleep } from "./Breaker.ts"
 import { type LeasedDelivery, underLease } from "./Lease.ts"
-import { repeatThroughOutages } from "./Outages.ts"
+import { repeatRounds } from "./Worker.ts"
 
 /** Milliseconds until the next attempt after a lease that took nothing, because another transaction locks the rows. */
 const fruitlessLeasePause = 250
@@ -107,5 +107,5 @@ export const runDeliveryWorker = (
       if ((yield* leaseAndFork) === 0) yield* sleepUntilDue
     })
 
-    return yield* repeatThroughOutages("Deliveries")(round)
+    return yield* repeatRounds("Report delivery")(round)
   }).pipe(Effect.scoped)

@@ -1,11 +1,12 @@
-/** Files one leased report exactly once, as far as the tracker allows (issue-tracker.md 4). */
+/** Files one leased report exactly once, as far as the tracker allows: it searches before it sends again (issue-tracker.md 4). */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
-import { composeIssue, fullSize, shortSize } from "../../services/IssueDraft.ts"
+import { composeIssue, fullSize, markerOf, shortSize } from "../../services/IssueDraft.ts"
 import {
   type Delivery,
   DeliveryUpdate,
@@ -15,12 +16,9 @@ import {
 } from "../../services/Store.ts"
 import type { Issue, TrackerService } from "../../services/Tracker.ts"
 import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { jitteredDelay } from "./Backoff.ts"
-import { type DestinationBreaker, describeFailure, isConfigurationRefusal } from "./DestinationBreaker.ts"
+import { type Breaker, describeFailure, isConfigurationRefusal } from "./Breaker.ts"
 import type { LeasedDelivery } from "./Lease.ts"
-import { copiesAfter, recordFailed, recordFiled } from "./ReportOutcome.ts"
-import { lostItsSender, reconcile, searchDelay } from "./ReportReconciliation.ts"
-import { uninterruptedRequest } from "./UninterruptedRequest.ts"
+import { backoffDelay, uninterruptedRequest } from "./Worker.ts"
 
 /** How long a stop of the process waits for a request, so that its outcome need not stay unknown. */
 const stopGrace = Duration.seconds(2)
@@ -30,6 +28,112 @@ const tooLong = "the tracker refuses it as too long"
 const notFiled = "Report not filed, and it will not be retried"
 
 const wasTooLong = (delivery: Delivery): boolean => Option.contains(delivery.lastFailure, tooLong)
+
+/** Whether the report may have other issues than the one it names: the list shows some, the list may hide some, or it was sent once. */
+type Copies = "seen" | "possible" | "none"
+
+const copiesAfter = (sends: number): Copies => (sends > 1 ? "possible" : "none")
+
+const recordFiled = (
+  { delivery, write }: LeasedDelivery,
+  issue: Issue,
+  copies: Copies,
+  /** Milliseconds until the search for copies that the list may hide. */
+  sweepDelay: number
+): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    const at = yield* Clock.currentTimeMillis
+    const sweepAt = copies === "none" ? Option.none() : Option.some(copies === "seen" ? at : at + sweepDelay)
+    if (yield* write(DeliveryUpdate.Delivered({ at, issue: Option.some(issue), sweepAt })))
+      yield* Effect.logInfo("Report filed", { report: delivery.subject, issue: issue.number })
+  })
+
+/** Only an operator's retry continues from here. */
+export const recordFailed = (
+  { delivery, write }: LeasedDelivery,
+  message: string,
+  failure: string
+): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    yield* write(DeliveryUpdate.Failed({ at: yield* Clock.currentTimeMillis, failure }))
+    yield* Effect.logError(message, { report: delivery.subject, failure })
+  })
+
+/** Milliseconds by which clocks may differ, including the time of an answer (issue-tracker.md 4.5). */
+const clockTolerance = 5 * 60_000
+
+/** The search covers issues created at or after this time. Both in milliseconds since the epoch. */
+export const searchFrom = (sentAt: number): number => sentAt - clockTolerance
+
+/** Milliseconds from a send to the search after `searches` others. Later searches use the last of the delays. */
+const searchDelay = (reconcileSeconds: ReadonlyArray<number>, searches: number): number =>
+  (reconcileSeconds[Math.min(searches, reconcileSeconds.length - 1)] ?? 0) * 1000
+
+/** It was sent under the last lease, and no search is planned yet. */
+const lostItsSender = ({ availableAt, sentAt, state }: Delivery): boolean =>
+  state === "unknown" && Option.exists(sentAt, (at) => availableAt <= at)
+
+/**
+ * Searches once. True when the issue does not exist and the report may be sent. Otherwise the outcome or the next search is
+ * recorded; a failed search changes only the time of the next one.
+ */
+const reconcile =
+  (parts: {
+    readonly tracker: TrackerService
+    readonly breaker: Breaker
+    /** Seconds from the send to each search. */
+    readonly reconcileSeconds: ReadonlyArray<number>
+    readonly sweepDelay: number
+  }) =>
+  (leased: LeasedDelivery, report: StoredReport): Effect.Effect<boolean> =>
+    Effect.gen(function* () {
+      const { breaker, reconcileSeconds, sweepDelay, tracker } = parts
+      const { delivery } = leased
+      const startedAt = yield* Clock.currentTimeMillis
+      // The delivery may have been created anew, long after an earlier one of the same report was sent and removed.
+      const since = searchFrom(Option.getOrElse(delivery.sentAt, () => report.createdAt))
+      const result = yield* Effect.either(tracker.findByMarker(markerOf(report), since))
+      if (Either.isLeft(result)) {
+        if (result.left._tag === "SearchTooLong") {
+          yield* breaker.recordAnswer
+          // A retry searches again before it sends.
+          yield* recordFailed(
+            leased,
+            "A report may be filed, but the tracker lists too many issues to search",
+            `${result.left.reason}: it may be filed. Search the tracker for its report-ref, then discard it, or retry`
+          )
+          return false
+        }
+        const pause = yield* breaker.recordFailure(result.left)
+        // An operator may end the pause of refused settings: the search is then due as it was.
+        const availableAt = isConfigurationRefusal(result.left)
+          ? delivery.availableAt
+          : (yield* Clock.currentTimeMillis) + pause
+        yield* leased.release(availableAt, describeFailure(result.left))
+        return false
+      }
+      yield* breaker.recordAnswer
+      const [issue, ...copies] = result.right
+      if (issue !== undefined) {
+        yield* recordFiled(
+          leased,
+          issue,
+          copies.length > 0 ? "seen" : copiesAfter(delivery.attempts),
+          sweepDelay
+        )
+        return false
+      }
+      const searches = delivery.searches + 1
+      if (Option.isNone(delivery.sentAt) || searches >= Math.max(1, reconcileSeconds.length)) return true
+      // A search that came late keeps the distance to the next one: the list needs the time.
+      const delay = searchDelay(reconcileSeconds, searches)
+      const availableAt = Math.max(
+        delivery.sentAt.value + delay,
+        startedAt + delay - searchDelay(reconcileSeconds, searches - 1)
+      )
+      yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure: "not found yet", searches }))
+      return false
+    })
 
 /** A stop of the process or a defect during the request leaves the outcome unknown. */
 const failureOf = (cause: Cause.Cause<UpstreamFailure>): Effect.Effect<UpstreamFailure> =>
@@ -48,7 +152,7 @@ const failureOf = (cause: Cause.Cause<UpstreamFailure>): Effect.Effect<UpstreamF
 export const makeReportFiling = (parts: {
   readonly reports: Reports
   readonly tracker: TrackerService
-  readonly breaker: DestinationBreaker
+  readonly breaker: Breaker
   /** Seconds from the send to each search. */
   readonly reconcileSeconds: ReadonlyArray<number>
   /** Milliseconds. */
@@ -77,7 +181,7 @@ export const makeReportFiling = (parts: {
       // Stored before the lease ends: the next worker to lease a delivery must find the pause.
       const pause = stopping ? 0 : yield* breaker.recordFailure(failure)
       // Searches may succeed while every attempt is lost: then the attempts themselves become rarer.
-      const ownPause = stopping ? 0 : yield* jitteredDelay(backoff, delivery.attempts + 1)
+      const ownPause = stopping ? 0 : yield* backoffDelay(backoff, delivery.attempts + 1)
       const availableAt = (yield* Clock.currentTimeMillis) + Math.max(pause, ownPause)
       yield* write(
         failure._tag === "Unknown"
