@@ -180,60 +180,46 @@ export const makeTelemetryShipping = (
       Ref.getAndSet(slowDatabase, true)
     )
 
-    const ship = (leased: Lease, count: number): Effect.Effect<Next, Paused | StoreUnavailable> =>
+    /** Settles the only record of a batch that was refused. */
+    const refuse = (leased: Lease, code: string) =>
+      settle(leased, {
+        duplicates: [],
+        refused: leased.entries.map(({ recordId }) => ({ recordId, code }))
+      })
+
+    const sendLeased = (leased: Lease, count: number, isProbe: boolean) =>
       Effect.gen(function* () {
         const { answerUntil, entries } = leased
-        if (entries.length === 0) return "nothing"
+        const [first] = entries
+        if (first === undefined) return "nothing"
         const duration = answerUntil - (yield* monotonicMillis)
         if (duration < limits.telemetryLease / 3) return yield* Effect.as(warnSlowDatabase, "some" as const)
         yield* Ref.set(slowDatabase, false)
-        return yield* send(leased, duration).pipe(
-          Effect.zipRight(Ref.set(leaseCount, batchCount)),
-          Effect.as(count < batchCount || isFull(entries, count) ? ("more" as const) : ("some" as const)),
-          Effect.catchTag("Refused", ({ code }) =>
-            Effect.gen(function* () {
-              if (entries.length > 1) yield* Ref.set(leaseCount, Math.ceil(entries.length / 2))
-              else yield* settleRefused(leased, code)
-              return "more" as const
-            })
-          )
+        const table = breakerOf(first.table)
+        if (isProbe && !(yield* table.reserveProbe)) return "nothing"
+        const isKnown = yield* send(leased, duration)
+        yield* Ref.set(leaseCount, batchCount)
+        if (isProbe && !isKnown) return "nothing"
+        if (isProbe) yield* table.recordWrite
+        return count < batchCount || isFull(entries, count) ? "more" : "some"
+      }).pipe(
+        // It says nothing about a key. The bad record is found by sending half of the batch, and so on.
+        Effect.catchTag("Refused", ({ code }) =>
+          Effect.gen(function* () {
+            const { length } = leased.entries
+            if (length === 1) yield* refuse(leased, code)
+            yield* Ref.set(leaseCount, length === 1 ? batchCount : Math.ceil(length / 2))
+            return "more" as const
+          })
         )
-      })
-
-    const settleRefused = (leased: Lease, code: string) =>
-      Effect.zipRight(
-        settle(leased, {
-          duplicates: [],
-          refused: leased.entries.map(({ recordId }) => ({ recordId, code }))
-        }),
-        Ref.set(leaseCount, batchCount)
       )
 
-    const shipOpenTables = (open: ReadonlySet<TableName>) =>
-      Effect.flatMap(Ref.get(leaseCount), (count) =>
-        Effect.acquireUseRelease(lease(open, count), (leased) => ship(leased, count), release)
-      ).pipe(Effect.withSpan("TelemetryShipping.round"))
-
-    /** Sends one record of a closed table. True when the table accepts records again. */
-    const probeClosedTables = (due: ReadonlySet<TableName>) =>
+    const ship = (from: ReadonlySet<TableName>, count: number, isProbe = false) =>
       Effect.acquireUseRelease(
-        lease(due, 1),
-        (leased) =>
-          Effect.gen(function* () {
-            const [entry] = leased.entries
-            if (entry === undefined) return false
-            const table = breakerOf(entry.table)
-            const duration = leased.answerUntil - (yield* monotonicMillis)
-            if (duration < limits.telemetryLease / 3 || !(yield* table.reserveProbe)) return false
-            const known = yield* send(leased, duration)
-            if (known) yield* table.recordWrite
-            return known
-          }).pipe(
-            // A refusal of the batch says nothing about the key.
-            Effect.catchTag("Refused", ({ code }) => Effect.as(settleRefused(leased, code), false))
-          ),
+        lease(from, count),
+        (leased): Effect.Effect<Next, Paused | StoreUnavailable> => sendLeased(leased, count, isProbe),
         release
-      ).pipe(Effect.withSpan("TelemetryShipping.probeClosedTables"))
+      ).pipe(Effect.withSpan("TelemetryShipping.ship"))
 
     const round: Effect.Effect<Next, StoreUnavailable> = Effect.gen(function* () {
       const { pauseMillis } = yield* breaker.state
@@ -242,9 +228,9 @@ export const makeTelemetryShipping = (
       const closed = states.filter(({ stopped }) => stopped)
       const due = new Set(closed.filter((one) => one.pauseMillis === 0).map(({ table }) => table))
       const open = new Set(states.filter(({ stopped }) => !stopped).map(({ table }) => table))
-      const reopened = due.size > 0 && (yield* probeClosedTables(due))
-      const found = yield* shipOpenTables(open)
-      return reopened ? "more" : found
+      const probed = due.size === 0 ? "nothing" : yield* ship(due, 1, true)
+      const found = yield* ship(open, yield* Ref.get(leaseCount))
+      return probed === "more" ? probed : found
     }).pipe(
       Effect.catchTag("Paused", ({ millis }) =>
         Effect.as(Effect.sleep(Math.min(longestPausedSleep, millis)), "more" as const)
