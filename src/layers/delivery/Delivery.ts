@@ -1,7 +1,7 @@
+/** The background workers: they file reports, ship telemetry and remove old rows. */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
 import { DeliveryHealth } from "../../services/DeliveryHealth.ts"
 import { Settings } from "../../services/Settings.ts"
 import type { Store, StoreUnavailable } from "../../services/Store.ts"
@@ -9,7 +9,6 @@ import { Tables } from "../../services/Tables.ts"
 import { Tracker } from "../../services/Tracker.ts"
 import { type DeliveryLimits, production } from "./DeliveryLimits.ts"
 import { makeReportDelivery } from "./ReportDelivery.ts"
-import { supervised } from "./Supervision.ts"
 import { makeRetentionSweep, makeTelemetryExpiry } from "./Sweeps.ts"
 import { makeTelemetryShipping } from "./TelemetryShipping.ts"
 
@@ -40,18 +39,14 @@ export const deliveryWith = (
       // Report filing stops first and needs time too; both must fit into the grace period.
       const telemetryStopGrace = Math.min(given.telemetryStopGrace, settings.shutdownGraceSeconds * 250)
       const limits = { ...given, telemetryStopGrace }
-      const reconcileSeconds = Option.match(settings.tracker, {
-        onNone: () => [],
-        onSome: (target) => target.reconcileSeconds
-      })
-      const reports = yield* makeReportDelivery(reconcileSeconds, limits)
+      const reports = yield* makeReportDelivery(limits)
       const shipping = yield* makeTelemetryShipping(limits)
       const ships = settings.telemetry.enabled && tables.open.size > 0
 
-      yield* Effect.forkScoped(supervised("Telemetry expiry")(yield* makeTelemetryExpiry))
-      yield* Effect.forkScoped(supervised("Retention")(yield* makeRetentionSweep))
-      if (ships) yield* Effect.forkScoped(supervised("Telemetry shipping")(shipping.run))
-      if (tracker.enabled) yield* Effect.forkScoped(supervised("Report delivery")(reports.run))
+      yield* Effect.forkScoped(yield* makeTelemetryExpiry)
+      yield* Effect.forkScoped(yield* makeRetentionSweep)
+      if (ships) yield* Effect.forkScoped(shipping.run)
+      if (tracker.enabled) yield* Effect.forkScoped(reports.run)
 
       return {
         checks: Effect.all(
@@ -66,7 +61,7 @@ export const deliveryWith = (
   )
 
 /**
- * Runs the background workers while the layer lives. A worker that breaks is logged and restarted. Closing the layer stops
- * the workers and releases their leases. A tracker or table service that is not configured has no worker.
+ * Runs the background workers while the layer lives. Each starts anew after a defect. Closing the layer stops the workers and releases
+ * their leases. A tracker or table service that is not configured has no worker.
  */
 export const DeliveryLive = deliveryWith({})

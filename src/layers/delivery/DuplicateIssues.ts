@@ -6,11 +6,10 @@ import { markerOf } from "../../services/IssueDraft.ts"
 import { DeliveryUpdate, type Reports, type StoreUnavailable } from "../../services/Store.ts"
 import type { FoundIssue, Issue, SearchTooLong, TrackerService } from "../../services/Tracker.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { jitteredDelay } from "./Backoff.ts"
-import { type DestinationBreaker, describeFailure, isConfigurationRefusal } from "./DestinationBreaker.ts"
+import { type Breaker, describeFailure, isConfigurationRefusal } from "./Breaker.ts"
 import type { LeasedDelivery } from "./Lease.ts"
-import { recordFailed as recordFailure } from "./ReportOutcome.ts"
-import { searchFrom } from "./ReportReconciliation.ts"
+import { recordFailed as recordFailure, searchFrom } from "./ReportFiling.ts"
+import { backoffDelay } from "./Worker.ts"
 
 /** Milliseconds. */
 const longestBackoff = 10 * 60_000
@@ -36,7 +35,7 @@ export const makeDuplicateIssues = ({
 }: {
   readonly reports: Reports
   readonly tracker: TrackerService
-  readonly breaker: DestinationBreaker
+  readonly breaker: Breaker
   /** Milliseconds. */
   readonly firstBackoff: number
   readonly sweepDelay: number
@@ -102,7 +101,7 @@ export const makeDuplicateIssues = ({
         return yield* recordFailed(leased, describeFailure(failure))
       const pause = yield* breaker.recordFailure(failure)
       // Other requests may succeed meanwhile. Each attempt has a lease, so the fence counts attempts.
-      const ownPause = yield* jitteredDelay(backoff, leased.delivery.fence)
+      const ownPause = yield* backoffDelay(backoff, leased.delivery.fence)
       const availableAt = (yield* Clock.currentTimeMillis) + Math.max(pause, ownPause)
       yield* leased.write(DeliveryUpdate.Waiting({ availableAt, failure: describeFailure(failure) }))
     })

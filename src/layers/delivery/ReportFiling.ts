@@ -1,11 +1,11 @@
-/** Files one leased report exactly once, as far as the tracker allows (issue-tracker.md 4). */
+/** Files one leased report exactly once, as far as the tracker allows: it searches before it sends again (issue-tracker.md 4). */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
-import { composeIssue, fullSize, shortSize } from "../../services/IssueDraft.ts"
+import { composeIssue, fullSize, markerOf, shortSize } from "../../services/IssueDraft.ts"
 import {
   type Delivery,
   DeliveryUpdate,
@@ -13,14 +13,11 @@ import {
   type StoredReport,
   type StoreUnavailable
 } from "../../services/Store.ts"
-import type { Issue, TrackerService } from "../../services/Tracker.ts"
+import type { Issue, SearchTooLong, TrackerService } from "../../services/Tracker.ts"
 import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { jitteredDelay } from "./Backoff.ts"
-import { type DestinationBreaker, describeFailure, isConfigurationRefusal } from "./DestinationBreaker.ts"
+import { type Breaker, describeFailure, isConfigurationRefusal } from "./Breaker.ts"
 import type { LeasedDelivery } from "./Lease.ts"
-import { copiesAfter, recordFailed, recordFiled } from "./ReportOutcome.ts"
-import { lostItsSender, reconcile, searchDelay } from "./ReportReconciliation.ts"
-import { uninterruptedRequest } from "./UninterruptedRequest.ts"
+import { backoffDelay, uninterruptedRequest } from "./Worker.ts"
 
 /** How long a stop of the process waits for a request, so that its outcome need not stay unknown. */
 const stopGrace = Duration.seconds(2)
@@ -30,6 +27,27 @@ const tooLong = "the tracker refuses it as too long"
 const notFiled = "Report not filed, and it will not be retried"
 
 const wasTooLong = (delivery: Delivery): boolean => Option.contains(delivery.lastFailure, tooLong)
+
+/** Only an operator's retry continues from here. */
+export const recordFailed = (
+  { delivery, write }: LeasedDelivery,
+  message: string,
+  failure: string
+): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    yield* write(DeliveryUpdate.Failed({ at: yield* Clock.currentTimeMillis, failure }))
+    yield* Effect.logError(message, { report: delivery.subject, failure })
+  })
+
+/** Milliseconds by which clocks may differ, including the time of an answer (issue-tracker.md 4.5). */
+const clockTolerance = 5 * 60_000
+
+/** The search covers issues created at or after this time. Both in milliseconds since the epoch. */
+export const searchFrom = (sentAt: number): number => sentAt - clockTolerance
+
+/** It was sent under the last lease, and no search is planned yet. */
+const lostItsSender = ({ availableAt, sentAt, state }: Delivery): boolean =>
+  state === "unknown" && Option.exists(sentAt, (at) => availableAt <= at)
 
 /** A stop of the process or a defect during the request leaves the outcome unknown. */
 const failureOf = (cause: Cause.Cause<UpstreamFailure>): Effect.Effect<UpstreamFailure> =>
@@ -45,25 +63,93 @@ const failureOf = (cause: Cause.Cause<UpstreamFailure>): Effect.Effect<UpstreamF
   })
 
 /** Takes one leased report as far as possible. The lease's owner releases it when no outcome was recorded. */
-export const makeReportFiling = (parts: {
+export const makeReportFiling = ({
+  breaker,
+  firstBackoff,
+  reconcileSeconds,
+  reports,
+  sweepDelay,
+  tracker
+}: {
   readonly reports: Reports
   readonly tracker: TrackerService
-  readonly breaker: DestinationBreaker
+  readonly breaker: Breaker
   /** Seconds from the send to each search. */
   readonly reconcileSeconds: ReadonlyArray<number>
   /** Milliseconds. */
   readonly firstBackoff: number
   readonly sweepDelay: number
 }): ((leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>) => {
-  const { breaker, firstBackoff, reconcileSeconds, reports, sweepDelay, tracker } = parts
   const backoff = { first: firstBackoff, longest: longestBackoff }
-  const isAbsent = reconcile(parts)
+
+  /** Milliseconds from a send to the search after `searches` others. Later searches use the last of the delays. */
+  const searchDelay = (searches: number): number =>
+    (reconcileSeconds[Math.min(searches, reconcileSeconds.length - 1)] ?? 0) * 1000
+
+  /** A report that was sent more than once may have other issues: the list shows some, or may still hide some. */
+  const recordFiled = (
+    { delivery, write }: LeasedDelivery,
+    issue: Issue,
+    sends: number,
+    showsCopies = false
+  ) =>
+    Effect.gen(function* () {
+      const at = yield* Clock.currentTimeMillis
+      const sweepAt = showsCopies ? Option.some(at) : Option.liftPredicate(at + sweepDelay, () => sends > 1)
+      if (yield* write(DeliveryUpdate.Delivered({ at, issue: Option.some(issue), sweepAt })))
+        yield* Effect.logInfo("Report filed", { report: delivery.subject, issue: issue.number })
+    })
+
+  /** A failed search changes only the time of the next one. */
+  const recordFailedSearch = (leased: LeasedDelivery, failure: UpstreamFailure | SearchTooLong) =>
+    Effect.gen(function* () {
+      if (failure._tag === "SearchTooLong") {
+        yield* breaker.recordAnswer
+        // A retry searches again before it sends.
+        return yield* recordFailed(
+          leased,
+          "A report may be filed, but the tracker lists too many issues to search",
+          `${failure.reason}: it may be filed. Search the tracker for its report-ref, then discard it, or retry`
+        )
+      }
+      const pause = yield* breaker.recordFailure(failure)
+      // An operator may end the pause of refused settings: the search is then due as it was.
+      const availableAt = isConfigurationRefusal(failure)
+        ? leased.delivery.availableAt
+        : (yield* Clock.currentTimeMillis) + pause
+      yield* leased.release(availableAt, describeFailure(failure))
+    })
+
+  /** Searches once. True when the issue does not exist and the report may be sent. Otherwise the outcome or the next search is recorded. */
+  const isAbsent = (leased: LeasedDelivery, report: StoredReport): Effect.Effect<boolean> =>
+    Effect.gen(function* () {
+      const { delivery } = leased
+      const startedAt = yield* Clock.currentTimeMillis
+      // The delivery may have been created anew, long after an earlier one of the same report was sent and removed.
+      const since = searchFrom(Option.getOrElse(delivery.sentAt, () => report.createdAt))
+      const [issue, ...copies] = yield* tracker.findByMarker(markerOf(report), since)
+      yield* breaker.recordAnswer
+      if (issue !== undefined) {
+        yield* recordFiled(leased, issue, delivery.attempts, copies.length > 0)
+        return false
+      }
+      const searches = delivery.searches + 1
+      if (Option.isNone(delivery.sentAt) || searches >= Math.max(1, reconcileSeconds.length)) return true
+      // A search that came late keeps the distance to the next one: the list needs the time.
+      const delay = searchDelay(searches)
+      const availableAt = Math.max(
+        delivery.sentAt.value + delay,
+        startedAt + delay - searchDelay(searches - 1)
+      )
+      yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure: "not found yet", searches }))
+      return false
+    }).pipe(Effect.catchAll((failure) => Effect.as(recordFailedSearch(leased, failure), false)))
 
   const recordAnswer = (leased: LeasedDelivery, sentAt: number, exit: Exit.Exit<Issue, UpstreamFailure>) =>
     Effect.gen(function* () {
       const { delivery, write } = leased
       if (Exit.isSuccess(exit)) {
-        yield* recordFiled(leased, exit.value, copiesAfter(delivery.attempts + 1), sweepDelay)
+        yield* recordFiled(leased, exit.value, delivery.attempts + 1)
         return yield* breaker.recordWrite
       }
       const failure = yield* failureOf(exit.cause)
@@ -77,12 +163,12 @@ export const makeReportFiling = (parts: {
       // Stored before the lease ends: the next worker to lease a delivery must find the pause.
       const pause = stopping ? 0 : yield* breaker.recordFailure(failure)
       // Searches may succeed while every attempt is lost: then the attempts themselves become rarer.
-      const ownPause = stopping ? 0 : yield* jitteredDelay(backoff, delivery.attempts + 1)
+      const ownPause = stopping ? 0 : yield* backoffDelay(backoff, delivery.attempts + 1)
       const availableAt = (yield* Clock.currentTimeMillis) + Math.max(pause, ownPause)
       yield* write(
         failure._tag === "Unknown"
           ? DeliveryUpdate.Unknown({
-              availableAt: Math.max(availableAt, sentAt + searchDelay(reconcileSeconds, 0)),
+              availableAt: Math.max(availableAt, sentAt + searchDelay(0)),
               failure: failure.reason,
               searches: 0
             })
@@ -114,9 +200,9 @@ export const makeReportFiling = (parts: {
       if (Option.isNone(found)) return yield* recordFailed(leased, notFiled, "the report no longer exists")
       const report = found.value
       if (Option.isSome(report.issue))
-        return yield* recordFiled(leased, report.issue.value, copiesAfter(delivery.attempts), sweepDelay)
+        return yield* recordFiled(leased, report.issue.value, delivery.attempts)
       if (lostItsSender(delivery)) {
-        const availableAt = (yield* Clock.currentTimeMillis) + searchDelay(reconcileSeconds, 0)
+        const availableAt = (yield* Clock.currentTimeMillis) + searchDelay(0)
         const failure = "its sender was lost"
         return yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure, searches: 0 }))
       }

@@ -8,7 +8,7 @@ import * as Ref from "effect/Ref"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Settings } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
-import { repeatThroughOutages } from "./Outages.ts"
+import { repeatRounds } from "./Worker.ts"
 
 const hour = Duration.toMillis(Duration.hours(1))
 const day = 24 * hour
@@ -92,7 +92,7 @@ export const makeRetentionSweep: Effect.Effect<Effect.Effect<never>, never, Sett
     )
     return Effect.zipRight(
       delay,
-      Effect.forever(Effect.zipRight(unlessStepped(cleanAll), Effect.sleep(retentionInterval)))
+      repeatRounds("Retention")(Effect.zipRight(unlessStepped(cleanAll), Effect.sleep(retentionInterval)))
     )
   }
 )
@@ -110,7 +110,7 @@ export const makeTelemetryExpiry: Effect.Effect<Effect.Effect<never>, never, Set
         deliveredAtMost
       })
     )
-    return repeatThroughOutages("Telemetry expiry")(
+    return repeatRounds("Telemetry expiry")(
       Effect.zipRight(Effect.sleep(expiryInterval), unlessStepped(expire))
     )
   }
