@@ -168,7 +168,9 @@ describe("A stalled body", () => {
     yield* TestClock.adjust("6 seconds")
     yield* until(() => second.answered())
     expect([second.answer().status, inFlight()]).toEqual([408, 0])
-    expect(server.lines.filter(({ fields }) => fields.status === 408)).toHaveLength(2)
+    // The limit of Node is later, and its log line has no route.
+    const late = server.lines.filter(({ fields }) => fields.status === 408)
+    expect(late.map(({ fields }) => fields.route)).toEqual(["/api/v1/reports", "/webhook"])
     // The duration begins with the head.
     const line = server.lines.find(({ fields }) => fields.route === "/api/v1/reports")
     expect(line?.fields.duration_ms).toBe(3_999)

@@ -15,10 +15,14 @@ const expectOverloaded = (answer: Answer) =>
 const version: Sent = { path: "/api/v1/version" }
 const health: Sent = { path: "/healthz" }
 
+const inFlight = () => Effect.runSync(Metric.value(httpRequestsInFlight)).value
+
 describe("Requests in flight", () => {
   it.scoped("beyond the bound are refused at once, but not probes; places become free again", function* () {
     const gate = yield* makeGate
     const server = yield* backend({ inFlight: 1, during: { submit: gate.body } })
+    // Else a failed test would end only by its time limit: the server waits for the request.
+    yield* Effect.addFinalizer(() => gate.release)
     const { accept, submit } = yield* goodRequests(server)
     const first = yield* Effect.fork(server.send(submit))
     yield* gate.entered
@@ -30,6 +34,19 @@ describe("Requests in flight", () => {
     expect(refused.headers.connection).toBe("keep-alive")
     yield* gate.release
     expect((yield* Fiber.join(first)).status).toBe(200)
+    expect((yield* server.send(version)).status).toBe(200)
+  })
+
+  it.scoped("have their places also while their bodies arrive", function* () {
+    const server = yield* backend({ inFlight: 1 })
+    const { submit } = yield* goodRequests(server)
+    const text = textOf(submit)
+    const slow = yield* openPeer(server.port, text.slice(0, -1))
+    yield* until(() => inFlight() === 1)
+    expectOverloaded(yield* server.send(version))
+    slow.write(text.slice(-1))
+    yield* until(() => slow.answered())
+    expect(slow.answer().status).toBe(200)
     expect((yield* server.send(version)).status).toBe(200)
   })
 })
@@ -62,7 +79,7 @@ describe("A client that disconnects", () => {
         yield* gate.release
       }
       const ended = name === "me" ? "interrupted" : "finished"
-      yield* until(() => gate.state[ended] && Effect.runSync(Metric.value(httpRequestsInFlight)).value === 0)
+      yield* until(() => gate.state[ended] && inFlight() === 0)
       expect(server.lines.filter(({ level }) => level === "ERROR" || level === "WARN")).toEqual([])
     }
   })
