@@ -3,8 +3,13 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { markerOf } from "../../services/IssueDraft.ts"
-import { DeliveryUpdate, type Reports, type StoreUnavailable } from "../../services/Store.ts"
-import type { FoundIssue, Issue, SearchTooLong, TrackerService } from "../../services/Tracker.ts"
+import {
+  DeliveryUpdate,
+  type Reports,
+  type StoredReport,
+  type StoreUnavailable
+} from "../../services/Store.ts"
+import type { FoundIssue, Issue, TrackerService } from "../../services/Tracker.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { type Breaker, describeFailure, isConfigurationRefusal } from "./Breaker.ts"
 import type { LeasedDelivery } from "./Lease.ts"
@@ -15,12 +20,6 @@ import { backoffDelay } from "./Worker.ts"
 const longestBackoff = 10 * 60_000
 /** A comment, and the closing. */
 const writesPerClosing = 2
-
-interface SearchResult {
-  readonly original: Option.Option<Issue>
-  /** Refusals to close single copies, which may stay open. */
-  readonly refused: ReadonlyArray<string>
-}
 
 const recordFailed = (leased: LeasedDelivery, failure: string) =>
   recordFailure(leased, "Duplicates of a report may stay open", failure)
@@ -63,36 +62,32 @@ export const makeDuplicateIssues = ({
       )
     )
 
-  const searchAndClose = (
-    marker: string,
-    since: number
-  ): Effect.Effect<SearchResult, UpstreamFailure | SearchTooLong | StoreUnavailable> =>
+  const searchAndClose = (leased: LeasedDelivery, report: StoredReport) =>
     Effect.gen(function* () {
-      const [original, ...copies] = yield* tracker.findByMarker(marker, since)
+      const [original, ...copies] = yield* tracker.findByMarker(
+        markerOf(report),
+        searchFrom(report.createdAt)
+      )
       yield* breaker.recordAnswer
       const refused =
         original === undefined ? [] : yield* Effect.forEach(copies, (copy) => close(copy, original))
-      return { original: Option.fromNullable(original), refused: refused.flat() }
-    })
-
-  const recordResult = (leased: LeasedDelivery, { original, refused }: SearchResult) =>
-    Effect.gen(function* () {
-      const { delivery, write } = leased
       const at = yield* Clock.currentTimeMillis
-      const lastSearchAt = delivery.createdAt + sweepDelay
+      const lastSearchAt = leased.delivery.createdAt + sweepDelay
       // Copies that were visible at once are closed at once; others may appear up to the last search.
-      if (at < lastSearchAt)
-        return yield* write(DeliveryUpdate.Waiting({ availableAt: lastSearchAt, failure: "one more search" }))
-      if (Option.isNone(original))
+      if (at < lastSearchAt) {
+        const failure = "one more search"
+        return yield* leased.write(DeliveryUpdate.Waiting({ availableAt: lastSearchAt, failure }))
+      }
+      if (original === undefined)
         yield* Effect.logWarning(
           "The tracker does not list the issue of a report that was sent more than once",
-          {
-            report: delivery.subject
-          }
+          { report: report.id }
         )
       // Listed as failed, so that an operator can retry it.
-      if (refused.length > 0) return yield* recordFailed(leased, refused.join("; "))
-      return yield* write(DeliveryUpdate.Delivered({ at, issue: original, sweepAt: Option.none() }))
+      const mayBeOpen = refused.flat()
+      if (mayBeOpen.length > 0) return yield* recordFailed(leased, mayBeOpen.join("; "))
+      const issue = Option.fromNullable(original)
+      return yield* leased.write(DeliveryUpdate.Delivered({ at, issue, sweepAt: Option.none() }))
     })
 
   const postpone = (leased: LeasedDelivery, failure: UpstreamFailure) =>
@@ -110,8 +105,7 @@ export const makeDuplicateIssues = ({
     Effect.gen(function* () {
       const report = yield* reports.find(leased.delivery.subject)
       if (Option.isNone(report)) return yield* recordFailed(leased, "the report no longer exists")
-      yield* searchAndClose(markerOf(report.value), searchFrom(report.value.createdAt)).pipe(
-        Effect.flatMap((result) => recordResult(leased, result)),
+      yield* searchAndClose(leased, report.value).pipe(
         Effect.catchTags({
           Refused: (failure) => postpone(leased, failure),
           NotExecuted: (failure) => postpone(leased, failure),
