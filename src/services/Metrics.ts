@@ -88,25 +88,7 @@ export const httpRequestDuration = durations(
 
 export const httpRequestsInFlight = gauge("music_http_requests_in_flight", "Requests in progress.", [])({})
 
-export const httpRequestsWaiting = gauge(
-  "music_http_requests_waiting",
-  "Requests that wait for a turn of the event loop with time for them.",
-  []
-)({})
-
 export const httpConnections = gauge("music_http_connections", "Open connections of clients.", [])({})
-
-export const httpConnectionsClosed = counter(
-  "music_http_connections_closed_total",
-  "Connections that were closed at a limit: of one address, of all, or of the time in which an answer is read (unread).",
-  ["reason"]
-)
-
-export const bodiesArriving = gauge(
-  "music_http_bodies_arriving",
-  "Request bodies that have not arrived completely.",
-  []
-)({})
 
 export const failures = counter("music_failures_total", "Error answers by their code.", ["code"])
 

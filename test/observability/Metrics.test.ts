@@ -26,7 +26,6 @@ const operations = [
 
 /** Metrics that the load does not change, those of Postgres, and that of a token which ends. */
 const untouched = [
-  "music_http_connections_closed_total",
   "music_iam_calls_refused_total",
   "music_log_lines_lost_total",
   "music_otlp_exports_total",
