@@ -108,7 +108,7 @@ const loginEndpoints: Cells = {
 }
 const loginProof: Cells = {
   ...registering("×2", "rate_limited"),
-  odd: failedFor("dependency_unavailable", "×1"),
+  ...sameFor(["odd", "idempotency_conflict"], failedFor("dependency_unavailable", "×1")),
   idempotency_in_progress: failedFor("idempotency_in_progress", "×6")
 }
 const loginRegister: Cells = {
@@ -292,7 +292,8 @@ const shipping: Cells = {
   "limit bare": "waiting 3 ×6",
   "limit long": "waiting 3 ×1",
   // A batch is halved until each record is refused by itself.
-  batch: "refused 3 ×5",
+  // Halved until a bad one is alone, for each of the three.
+  batch: "refused 3 ×6",
   clock: "delivered 3 ×1"
 }
 
