@@ -291,7 +291,6 @@ const shipping: Cells = {
   limit: "waiting 3 ×5",
   "limit bare": "waiting 3 ×6",
   "limit long": "waiting 3 ×1",
-  // A batch is halved until each record is refused by itself.
   // Halved until a bad one is alone, for each of the three.
   batch: "refused 3 ×6",
   clock: "delivered 3 ×1"
