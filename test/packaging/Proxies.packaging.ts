@@ -51,7 +51,9 @@ const caddy: Proxy = {
   example: readFileSync(join(root, "ops/caddy/Caddyfile"), "utf8"),
   adapt: (example, _, port) => {
     const head = `localhost:${port} {\nbind 127.0.0.1\ntls ${authorityFile} ${key}`
-    return `{\nadmin off\nauto_https disable_redirects\n}\n${example.replace(/^music\.example \{/m, head)}`
+    return example
+      .replace(/^\{/m, "{\nadmin off\nauto_https disable_redirects")
+      .replace(/^music\.example \{/m, head)
   },
   command: 'exec caddy run --adapter caddyfile --config "$FILE"'
 }
