@@ -17,7 +17,7 @@ import { WebhooksHandlers } from "./api/WebhooksHandlers.ts"
 import { DocumentsLive } from "./docs/Documents.ts"
 import { answersLive } from "./middleware/Answers.ts"
 import { Calls } from "./middleware/Calls.ts"
-import { InFlight } from "./middleware/InFlight.ts"
+import { RequestPlaces } from "./middleware/RequestPlaces.ts"
 import { type Policies, RateLimits } from "./middleware/RateLimits.ts"
 import { SentHeadersLive } from "./middleware/SentHeaders.ts"
 import { Listening, serveNode } from "./transport/NodeServer.ts"
@@ -50,7 +50,7 @@ export const application = ({ arrivingBytes, inFlight, policies }: Bounds) =>
   Layer.mergeAll(HttpApiBuilder.api(Api), DocumentsLive, answersLive(arrivingBytes)).pipe(
     Layer.provide(HandlersLive),
     Layer.provide(RateLimits.layer(policies)),
-    Layer.provideMerge(InFlight.layer(inFlight)),
+    Layer.provideMerge(RequestPlaces.layer(inFlight)),
     Layer.provideMerge(
       Layer.mergeAll(HttpApiBuilder.Router.Live, HttpApiBuilder.Middleware.layer, NodeHttpServer.layerContext)
     )

@@ -4,7 +4,7 @@ import type * as Fiber from "effect/Fiber"
 import * as FiberRef from "effect/FiberRef"
 
 /** Whether the spans of this fiber are exported. */
-export const isTracing = (fiber: Fiber.RuntimeFiber<unknown, unknown>): boolean =>
+const isTracing = (fiber: Fiber.RuntimeFiber<unknown, unknown>): boolean =>
   fiber.getFiberRef(FiberRef.currentTracerEnabled)
 
 /** Runs the effect in a span of this name, if the fiber traces. */

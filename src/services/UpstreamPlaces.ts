@@ -1,6 +1,6 @@
 /**
  * Bounds the requests that wait for an upstream (a bulkhead). The places are a part of the requests in flight
- * (http/middleware/InFlight.ts): while one upstream hangs, requests that need the other or none are still served.
+ * (http/middleware/RequestPlaces.ts): while one upstream hangs, requests that need the other or none are still served.
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"

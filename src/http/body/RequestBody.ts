@@ -78,8 +78,8 @@ export interface Arriving {
 export const makeArriving = (most: number = 256 * 1024 ** 2): Arriving => ({ most, bytes: 0 })
 
 /**
- * The exact bytes of a body. Over the bound, or beyond that of all bodies it stops collecting and fails without destroying the stream, because the answer must still
- * reach the client. Interrupts when the client goes away.
+ * The exact bytes of a body. Over its bound, or over that of all bodies, it stops collecting and fails without destroying the stream,
+ * because the answer must still reach the client. Interrupts when the client goes away.
  */
 export const readBytes = (
   message: IncomingMessage,

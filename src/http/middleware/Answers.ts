@@ -26,7 +26,7 @@ import { countHeader } from "../transport/RawHeaders.ts"
 import { makeAccessLog } from "./AccessLog.ts"
 import { allowsRecording, readClientVersion, readSource } from "./ClientHeaders.ts"
 import { CurrentExchange, type Ending, type Exchange, makeExchange } from "./Exchange.ts"
-import { InFlight } from "./InFlight.ts"
+import { RequestPlaces } from "./RequestPlaces.ts"
 import { addReading } from "./RateLimits.ts"
 import { endRequestSpan, withRequestSpan } from "./RequestTrace.ts"
 import { leavesUnreadBody, lingering, toFailure, toResponse, withHeaders } from "./Responses.ts"
@@ -37,9 +37,12 @@ import { makeWebOrigins } from "./WebOrigins.ts"
 /** Status of a request whose client disconnected; it is logged and never sent. */
 const clientClosedRequest = 499
 
-/** Milliseconds for which a client may send the rest of a refused body; fewer where the connection is not worth waiting for. */
+/**
+ * Milliseconds for which a client may send the rest of a refused body. Shorter where the process drains, which it must not delay, and
+ * where the rest has no end that this server knows.
+ */
 const lingerMillis = 5_000
-const lingerMillisAtMost = 1_000
+const shortLingerMillis = 1_000
 
 /** How long a body that is arriving when the drain begins has for its rest. */
 const bodyTimeWhileDraining = "5 seconds"
@@ -58,7 +61,7 @@ export const answersLive = (arrivingBytes: number | undefined) =>
     Effect.gen(function* () {
       const settings = yield* Settings
       const drain = yield* Drain
-      const inFlight = yield* InFlight
+      const places = yield* RequestPlaces
       const logRequest = yield* makeAccessLog
       const clock = yield* Effect.clock
       const origins = makeWebOrigins(settings.webOrigins)
@@ -150,7 +153,7 @@ export const answersLive = (arrivingBytes: number | undefined) =>
         )
         if (call.probe) return served
         const badBody = checkBodyHeaders(message, call)
-        return inFlight.run(exchange, badBody === undefined ? served : Effect.fail(badBody))
+        return places.run(exchange, badBody === undefined ? served : Effect.fail(badBody))
       }
 
       const respond = (
@@ -165,7 +168,7 @@ export const answersLive = (arrivingBytes: number | undefined) =>
         const response = complete(given, exchange, closing)
         return Effect.as(
           end(exchange, response.status, span, code),
-          closing ? lingering(response, message, ends ? lingerMillisAtMost : lingerMillis) : response
+          closing ? lingering(response, message, ends ? shortLingerMillis : lingerMillis) : response
         )
       }
 

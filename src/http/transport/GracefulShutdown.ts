@@ -2,7 +2,7 @@ import type { Server } from "node:http"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import { Drain } from "../../services/Drain.ts"
-import { InFlight } from "../middleware/InFlight.ts"
+import { RequestPlaces } from "../middleware/RequestPlaces.ts"
 import type { Connections } from "./Connections.ts"
 
 /** Milliseconds of Node's timers before the first sweep of idle connections, and between two sweeps. */
@@ -47,7 +47,7 @@ const stopListening = (server: Server, sweep: () => void): Effect.Effect<void> =
 export const makeShutdown = (server: Server, connections: Connections, grace: Duration.Duration) =>
   Effect.gen(function* () {
     const drain = yield* Drain
-    const inFlight = yield* InFlight
+    const places = yield* RequestPlaces
     return Effect.gen(function* () {
       yield* drain.begin
       drain.countRequestsWith(connections.followUnanswered())
@@ -65,7 +65,7 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
         ),
         Effect.zipRight(Effect.never)
       )
-      const finished = yield* Effect.zipRight(stopListening(server, sweep), inFlight.awaitNone).pipe(
+      const finished = yield* Effect.zipRight(stopListening(server, sweep), places.awaitNone).pipe(
         Effect.raceFirst(closeFreeAfterHeads),
         // Finalisers are uninterruptible, and a timeout does not fire in an uninterruptible region.
         Effect.interruptible,
@@ -76,7 +76,7 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
           requests: drain.countRequests().cut
         })
         connections.closeAll()
-        yield* inFlight.awaitNone.pipe(Effect.interruptible, Effect.timeoutOption(releaseTime))
+        yield* places.awaitNone.pipe(Effect.interruptible, Effect.timeoutOption(releaseTime))
       }
     })
   })

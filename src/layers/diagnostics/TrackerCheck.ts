@@ -10,7 +10,7 @@ import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { gitHubFailure } from "../tracker/GitHubFailures.ts"
 import { type GitHubRequest, gitHubTarget, toUpstreamRequest } from "../tracker/GitHubRequests.ts"
 import { tokenExpiry } from "../tracker/TokenExpiry.ts"
-import { makeExchange } from "../upstream/Upstream.ts"
+import { makeSend } from "../upstream/Upstream.ts"
 import { readJson, type UpstreamResponse } from "../upstream/UpstreamResponse.ts"
 import {
   type Check,
@@ -74,11 +74,11 @@ export const checkTracker = (client: HttpClient, settings: Pick<SettingsValues, 
       const { owner, repository, url } = target
       const name = `${owner}/${repository}`
       const prepare = toUpstreamRequest(target)
-      const exchange = makeExchange(client, {
+      const send = makeSend(client, {
         ...gitHubTarget(url),
         timeoutSeconds: callTimeoutSeconds
       })
-      const call = (request: GitHubRequest) => exchange(prepare(request))
+      const call = (request: GitHubRequest) => send(prepare(request))
 
       /** With the right to file, GitHub refuses the missing title; without it, the token. Files nothing either way. */
       const rights = Effect.gen(function* () {

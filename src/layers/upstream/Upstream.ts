@@ -59,9 +59,9 @@ export const jsonBody = (content: string | Uint8Array): HttpBody.HttpBody =>
     : HttpBody.uint8Array(content, "application/json")
 
 /** One request, neither logged nor measured. Every response is a success; a failure means that no complete response came. */
-export type Exchange = (request: UpstreamRequest) => Effect.Effect<UpstreamResponse, NotExecuted | Unknown>
+export type Send = (request: UpstreamRequest) => Effect.Effect<UpstreamResponse, NotExecuted | Unknown>
 
-export const makeExchange = (client: HttpClient.HttpClient, target: UpstreamTarget): Exchange => {
+export const makeSend = (client: HttpClient.HttpClient, target: UpstreamTarget): Send => {
   const { accept = "application/json", dependency, maxResponseBytes, timeoutSeconds, url } = target
   // Calls have their own spans, without query and headers.
   const { execute } = HttpClient.withTracerDisabledWhen(client, constTrue)
@@ -187,7 +187,7 @@ const logFailure = (template: string, failure: UpstreamFailure): Effect.Effect<v
 
 export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOptions): Upstream => {
   const { dependency, failureOf, rejectHeaders } = options
-  const exchange = makeExchange(client, options)
+  const send = makeSend(client, options)
   const peer = peerOf(options)
 
   const resultOf = <A>(
@@ -217,7 +217,7 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
       `${request.method} ${path}`,
       { kind: "client", attributes, captureStackTrace: false },
       (span) =>
-        exchange({ ...request, headers: { ...traceHeaders(span), ...request.headers } }).pipe(
+        send({ ...request, headers: { ...traceHeaders(span), ...request.headers } }).pipe(
           Effect.flatMap((response) => {
             span.attribute("http.response.status_code", response.status)
             return Effect.flatMap(Clock.currentTimeMillis, (now) => resultOf(response, read, now))

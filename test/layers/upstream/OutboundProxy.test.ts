@@ -12,7 +12,7 @@ import {
   OutboundProxy,
   type OutboundProxySettings
 } from "../../../src/layers/upstream/Connections.ts"
-import { jsonBody, makeExchange } from "../../../src/layers/upstream/Upstream.ts"
+import { jsonBody, makeSend } from "../../../src/layers/upstream/Upstream.ts"
 import { tunnelProxy } from "../../world/Egress.ts"
 import { until } from "../../world/Waiting.ts"
 import { rawServer, rawSocket } from "./Simulated.ts"
@@ -22,7 +22,7 @@ const through = (settings: OutboundProxySettings) =>
   Effect.map(
     Layer.build(Layer.provide(Connections, Layer.succeed(OutboundProxy, settings))),
     (context) => (url: string) =>
-      makeExchange(Context.get(context, HttpClient), {
+      makeSend(Context.get(context, HttpClient), {
         dependency: "iam",
         url,
         timeoutSeconds: 60,

@@ -14,8 +14,8 @@ const defaultBound = 1_000
 const overloaded = new Overloaded({ retryAfterSeconds: 1 })
 
 /** The requests in flight, from their head on, so that bodies that arrive are bounded too. */
-export class InFlight extends Context.Tag("music/http/InFlight")<
-  InFlight,
+export class RequestPlaces extends Context.Tag("music/http/RequestPlaces")<
+  RequestPlaces,
   {
     /** Runs a request in a place of its own, refused beyond the bound. Without its client it goes on where it may commit something. */
     readonly run: <A, E, R>(
@@ -27,9 +27,9 @@ export class InFlight extends Context.Tag("music/http/InFlight")<
   }
 >() {
   /** The end of the scope interrupts what is in flight. */
-  static readonly layer = (bound: number = defaultBound): Layer.Layer<InFlight> =>
+  static readonly layer = (bound: number = defaultBound): Layer.Layer<RequestPlaces> =>
     Layer.scoped(
-      InFlight,
+      RequestPlaces,
       Effect.map(FiberSet.make<unknown, unknown>(), (running) => {
         let count = 0
         const change = (by: 1 | -1) => {
