@@ -1,6 +1,6 @@
 /** Which limit binds first as users grow. The page, its chart and the simulation that checks the formulas use this module. */
 import { production } from "../../src/layers/delivery/DeliveryLimits.ts"
-import { ceilingOf } from "../../src/layers/iam/budget/Shares.ts"
+import { ceilingOf } from "../../src/layers/iam/Window.ts"
 
 /** What one user does in a day, on average. */
 export const behaviour = {
@@ -63,7 +63,7 @@ export const inPeak = (perDay: number): number => (perDay * peakFactor) / dayInS
 
 /** Calls that IAM's budget admits in a second for a share of it. */
 export const iamPerSecond = (callsPerMinute: number, share: "essential" | "known"): number =>
-  ceilingOf(share, callsPerMinute, 0, 0) / (60 + iamSeconds)
+  ceilingOf(share, callsPerMinute) / (60 + iamSeconds)
 
 const { logins, me, refreshes, reports, telemetryBatches, tings } = behaviour
 const { cpuMillis } = measured

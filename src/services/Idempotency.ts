@@ -3,14 +3,13 @@
  * credential to replay; inside a process identical requests in flight share one execution.
  */
 import * as Effect from "effect/Effect"
-import * as Iterable from "effect/Iterable"
 import * as Redacted from "effect/Redacted"
 import { IdempotencyConflict } from "../schema/Failure.ts"
 import { randomHex, sha256 } from "./Digest.ts"
 import type { UpstreamKey } from "./Iam.ts"
-import { type Execution, makeInFlight } from "./InFlight.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { RequestContext } from "./RequestContext.ts"
+import { makeShare } from "./Share.ts"
 
 export type KeyedOperation = "login" | "abandon" | "refresh" | "logout"
 
@@ -45,56 +44,35 @@ export interface Sharing {
 /** A request without a key cannot conflict with another. */
 type ConflictOf<S extends Sharing> = "callerKey" extends keyof S ? IdempotencyConflict : never
 
-/** The telemetry preference is part of the key: it is sent to IAM. */
-const executionKey = (sharing: Sharing, recording: boolean): string =>
-  JSON.stringify([
-    sharing.operation,
-    planeId(sharing.plane),
-    sharing.callerKey ?? null,
-    sharing.content,
-    sharing.organisation ?? null,
-    recording
-  ])
+/** The parts of one key in flight, from the general to the special. */
+const partsOf = ({ callerKey, content, operation, organisation, plane }: Sharing, recording: boolean) =>
+  [operation, planeId(plane), callerKey ?? "", content, organisation ?? "", String(recording)] as const
 
-const sameKey = (left: Sharing, right: Sharing): boolean =>
-  left.callerKey === right.callerKey &&
-  left.operation === right.operation &&
-  planeId(left.plane) === planeId(right.plane)
+/** No part has a line break. The telemetry preference is part of the key: it is sent to IAM. */
+const keyOf = (parts: ReadonlyArray<string>): string => parts.map((part) => `${part}\n`).join("")
 
 export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotency", {
   scoped: Effect.gen(function* () {
-    const { share } = yield* makeInFlight
-    const running = new Map<
-      string,
-      { readonly sharing: Sharing; readonly execution: Execution<unknown, unknown> }
-    >()
-
-    const hasConflict = (sharing: Sharing): boolean =>
-      sharing.callerKey !== undefined &&
-      Iterable.some(
-        running.values(),
-        (other) => sameKey(other.sharing, sharing) && other.sharing.content !== sharing.content
-      )
+    const { get, has } = yield* makeShare<unknown, unknown>()
 
     /**
-     * Runs the effect, or joins the identical request in flight (`InFlight`). Fails with `IdempotencyConflict` while the same caller
-     * key is in flight with other content.
+     * Runs the effect, or joins the identical request in flight (`Share`). Fails with `IdempotencyConflict` while the same caller key is in
+     * flight with other content.
      */
     const executeOnce =
       <S extends Sharing>(sharing: S) =>
       <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ConflictOf<S>, R> =>
         Effect.flatMap(RequestContext, ({ recording }) => {
-          const key = executionKey(sharing, recording)
-          return share<A, E, ConflictOf<S>>({
+          const parts = partsOf(sharing, recording)
+          const [sameKey, sameContent] = [keyOf(parts.slice(0, 3)), keyOf(parts.slice(0, 4))]
+          const hasConflict = () =>
+            sharing.callerKey !== undefined &&
+            has((other) => other.startsWith(sameKey) && !other.startsWith(sameContent))
+          // Safe: the key names the operation, so an execution under it was started with an effect of this type; only a keyed request conflicts.
+          return get(keyOf(parts), effect, {
             operation: sharing.operation,
-            // Safe: the key names the operation, so that an execution under it was started with an effect of this type.
-            find: () => running.get(key)?.execution as Execution<A, E> | undefined,
-            // Only a keyed request has one.
-            refuse: () => (hasConflict(sharing) ? (new IdempotencyConflict() as ConflictOf<S>) : undefined),
-            put: (execution) =>
-              running.set(key, { sharing, execution: execution as Execution<unknown, unknown> }),
-            onEnd: () => running.delete(key)
-          })(effect)
+            refuse: () => (hasConflict() ? new IdempotencyConflict() : undefined)
+          }) as Effect.Effect<A, E | ConflictOf<S>, R>
         })
 
     return { executeOnce } as const

@@ -2,8 +2,7 @@
  * Time that is never stepped. Quotas, caches, pauses and deadlines in memory use it, so that a correction of the wall clock by an
  * operator or NTP neither extends nor ends them.
  */
-import * as Clock from "effect/Clock"
-import * as Context from "effect/Context"
+import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import * as ScheduleDecision from "effect/ScheduleDecision"
@@ -15,9 +14,7 @@ const toMillis = (nanos: bigint): number => Number(nanos / 1_000n) / 1_000
 export const unsafeMonotonicMillis = (clock: Clock.Clock): number => toMillis(clock.unsafeCurrentTimeNanos())
 
 /** The same as an effect. Not `Clock.currentTimeNanos`, which the test clock rounds to milliseconds. */
-export const monotonicMillis: Effect.Effect<number> = Effect.withFiberRuntime((fiber) =>
-  Effect.succeed(unsafeMonotonicMillis(Context.get(fiber.currentDefaultServices, Clock.Clock)))
-)
+export const monotonicMillis: Effect.Effect<number> = Effect.map(Effect.clock, unsafeMonotonicMillis)
 
 /** Recurs without a pause until `millis` have passed; intersect it with a schedule that paces. `Schedule.upTo` uses the wall clock. */
 export const recurWithin = (millis: number): Schedule.Schedule<void> =>

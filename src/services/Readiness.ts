@@ -3,7 +3,7 @@ import { NotReady } from "../schema/Failure.ts"
 import type { CheckState, Readiness as Report } from "../schema/Health.ts"
 import { DeliveryHealth } from "./DeliveryHealth.ts"
 import { Drain } from "./Drain.ts"
-import { shareFor } from "./InFlight.ts"
+import { shareFor } from "./Share.ts"
 import { Store, StoreUnavailable } from "./Store.ts"
 
 /** Milliseconds for which all probes share one check of the dependencies. */

@@ -6,14 +6,13 @@ import * as UrlParams from "@effect/platform/UrlParams"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import { requestOf } from "../../services/FiberContext.ts"
 import type { UpstreamKey } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
-import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { jsonBody, makeUpstream, type UpstreamCall } from "../upstream/Upstream.ts"
+import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
 import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
 
 /** The application's secret in one plane. `testing` adds the plane selector; nothing falls back to production. */
@@ -32,7 +31,6 @@ export interface IamRequest<A> {
   readonly key?: UpstreamKey
   readonly headers?: Readonly<Record<string, string>>
   readonly read: ResponseReader<A>
-  readonly onRefused?: UpstreamCall<A>["onRefused"]
 }
 
 export type IamCall = <A>(
@@ -42,6 +40,9 @@ export type IamCall = <A>(
 
 /** A call with the credentials of a plane. */
 export type PlaneCall = <A>(plane: Plane, request: IamRequest<A>) => Effect.Effect<A, UpstreamFailure>
+
+/** Where proofs are exchanged, below `/api/v1`. */
+export const exchangesPath = "/obo-access/exchanges"
 
 /** Bytes (identity-service.md 1). */
 const maxResponseBytes = 4 * 1024 * 1024
@@ -83,8 +84,7 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
       (headers[versionHeader] ?? "v1") === "v1" ? undefined : "answered in another version of its contract"
   })
   return (credentials, request) =>
-    Effect.withFiberRuntime((fiber) => {
-      const info = requestOf(fiber)
+    Effect.flatMap(RequestContext, (info) => {
       const authorization = basic(settings.applicationId, credentials.secret)
       return upstream({
         operation: request.operation,
@@ -100,8 +100,45 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
           ...request.headers
         },
         ...bodyOf(request),
-        read: request.read,
-        onRefused: request.onRefused
+        read: request.read
       })
+    })
+}
+
+/** IAM refused the application's credentials in the plane of the call (identity-service.md 3, 9), not the token that it presented. */
+export const refusesSecret = ({ code }: Pick<Refused, "code">): boolean =>
+  code === "invalid_client" || code === "unauthenticated"
+
+/**
+ * Logs once when IAM begins to refuse the application's own secret, and once when it accepts it again. A call that began before the last
+ * change says nothing about what came after it.
+ */
+export const makeSecretWatch = (applicationId: string) => {
+  let isRefused = false
+  let changes = 0
+  const change = (to: boolean, since: number, report: Effect.Effect<void>): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      if (isRefused === to || changes !== since) return Effect.void
+      isRefused = to
+      changes += 1
+      return report
+    })
+  const reportRefusal = ({ code, requestId, status }: Refused) =>
+    Effect.logError("IAM refuses the application's secret: no session can begin or be checked", {
+      failure: `${status} ${code}`,
+      advice: `set MUSIC_IAM_APP_SECRET to the current secret of the application ${applicationId} at IAM and restart, or enable the application there`,
+      ...(requestId === undefined ? {} : { upstreamRequestId: requestId })
+    })
+  const reportAccepted = Effect.logInfo("IAM accepts the application's secret again")
+
+  return <A>(call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
+    Effect.suspend(() => {
+      const since = changes
+      return call.pipe(
+        Effect.tap(() => change(false, since, reportAccepted)),
+        Effect.tapErrorTag("Refused", (refused) =>
+          refusesSecret(refused) ? change(true, since, reportRefusal(refused)) : Effect.void
+        )
+      )
     })
 }

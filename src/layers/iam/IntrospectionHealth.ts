@@ -1,6 +1,6 @@
 /**
- * Whether introspection works, by plane. A login or refresh whose tokens cannot be introspected afterwards is a lost session,
- * so nothing is spent while introspection fails. An inactive answer about a token that was just received is no verdict.
+ * Whether introspection works, by plane. A login or refresh whose tokens cannot be introspected afterwards is a lost session, so nothing
+ * is spent while introspection fails.
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -9,128 +9,110 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { monotonicNow } from "../../services/FiberContext.ts"
+import { putBounded } from "../../services/BoundedMap.ts"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
+import { makeShare } from "../../services/Share.ts"
 import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
-import type { CallObserver, IamBudget } from "./budget/IamBudget.ts"
-import type { KnownCredentials } from "./budget/KnownCredentials.ts"
-import { introspectPath, type Purpose } from "./budget/Purpose.ts"
+import { type Budget, introspectPath, type Purpose } from "./Budget.ts"
+import { tokenKey } from "./Credentials.ts"
 import type { PlaneCall } from "./IamCall.ts"
-import { makeTtlCache } from "./TtlCache.ts"
-
-/** One introspection call to IAM, within the budget. Its outcome is recorded. */
-export type SendIntrospection = <A>(
-  plane: Plane,
-  token: Redacted.Redacted,
-  hint: "access_token" | "refresh_token",
-  purpose: Purpose,
-  read: ResponseReader<A>
-) => Effect.Effect<A, UpstreamFailure>
 
 export interface IntrospectionHealth {
-  readonly send: SendIntrospection
+  /** One introspection call, within the budget. Its outcome counts. */
+  readonly send: <A>(
+    plane: Plane,
+    token: Redacted.Redacted,
+    hint: "access_token" | "refresh_token",
+    purpose: Purpose,
+    read: ResponseReader<A>
+  ) => Effect.Effect<A, UpstreamFailure>
   /**
-   * Runs a login or refresh, which spends its token, only while introspection works. It runs at once unless the last
-   * introspection in the plane failed and none has succeeded since, or one has been out for two seconds. Then a probe comes
-   * first: it introspects this refresh token, which does not consume it, or a token that was never issued. All waiting
-   * callers share one probe, and its failure also applies to the next second. If the probe fails, nothing is spent.
+   * Runs a login or refresh, which spends its token, at once, unless the last introspection in the plane failed and none has succeeded
+   * since, or one has been out for two seconds. Then a probe comes first: it introspects this refresh token, which does not consume it, or
+   * a token that was never issued. All waiting callers share one probe a second.
    */
   readonly spendWhileWorking: (
     plane: Plane,
     refreshToken: Option.Option<Redacted.Redacted>
   ) => <A>(spend: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
-  /** After an inactive answer: fails, instead of accepting the verdict, about a token that was just received (`isJustReceived`). */
-  readonly confirmInactive: (credential: string) => Effect.Effect<void, UpstreamFailure>
 }
 
-/**
- * Milliseconds after the first receipt of a token in which an inactive answer counts as a fault of IAM. A replay does not
- * prolong it, so that a session that has ended is refused afterwards.
- */
-const justReceivedMillis = 60_000
-
-/** `receivedAt` in monotonic milliseconds, of `KnownCredentials`. */
-export const isJustReceived = (receivedAt: number | undefined, now: number): boolean =>
-  receivedAt !== undefined && now < receivedAt + justReceivedMillis
-
-const maxProbedPlanes = 10_000
+const maxPlanes = 10_000
+/** Milliseconds between two probes. */
+const probePause = 1_000
+/** Milliseconds after which an introspection without an answer counts as failing. */
+const slowMillis = 2_000
 
 /** Well formed, and never issued. */
 const neverIssuedToken = Redacted.make(`oat_${"0".repeat(43)}`)
 
 const readActive: ResponseReader<unknown> = readJson(Schema.Struct({ active: Schema.Boolean }))
 
-/** Milliseconds after which an introspection without a response counts as failing. */
-const slowMillis = 2_000
-/** Milliseconds between two probes. */
-const probePause = 1_000
-
-const isRefusal = (cause: Cause.Cause<UpstreamFailure>): boolean =>
-  Option.exists(Cause.failureOption(cause), (failure) => failure._tag === "Refused")
-
-const makeOutcomes = () => {
-  let started = 0
-  /** By plane: the newest introspection that had started when one failed. */
-  const failedAt = new Map<PlaneId, number>()
-  /** By plane: the start times of the introspections in flight, in order. */
-  const inFlight = new Map<PlaneId, Map<number, number>>()
-
-  const track =
-    (plane: Plane): CallObserver =>
-    (now) => {
-      const id = planeId(plane)
-      started += 1
-      const number = started
-      const running = inFlight.get(id) ?? new Map<number, number>()
-      inFlight.set(id, running.set(number, now))
-      return (exit) => {
-        running.delete(number)
-        if (running.size === 0) inFlight.delete(id)
-        if (Exit.isFailure(exit)) failedAt.set(id, started)
-        else if (number > (failedAt.get(id) ?? number)) failedAt.delete(id)
-      }
-    }
-
-  const isFailing = (plane: Plane, now: number): boolean => {
-    const [oldest = now] = inFlight.get(planeId(plane))?.values() ?? []
-    return failedAt.has(planeId(plane)) || now - oldest > slowMillis
-  }
-
-  return { track, isFailing }
+interface Outcomes {
+  /** Start times of the introspections in flight, by number. */
+  readonly inFlight: Map<number, number>
+  /** The newest introspection that had started when one failed. */
+  failedAt: number | undefined
 }
 
 export const makeIntrospectionHealth = (
   call: PlaneCall,
-  budget: IamBudget,
-  known: Pick<KnownCredentials, "receivedAt">
+  budget: Budget
 ): Effect.Effect<IntrospectionHealth, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const outcomes = makeOutcomes()
-    const probes = yield* makeTtlCache<Exit.Exit<unknown, UpstreamFailure>, never>({
-      capacity: maxProbedPlanes,
+    /** Of the planes with an introspection in flight, or whose last one failed. */
+    const planes = new Map<PlaneId, Outcomes>()
+    let started = 0
+    const probes = yield* makeShare<Exit.Exit<unknown, UpstreamFailure>, never>({
+      capacity: maxPlanes,
       millis: probePause,
       // A refusal shows that IAM answers, and a 429 has its own pause.
-      keep: (exit) => Exit.isFailure(exit) && !isRefusal(exit.cause)
+      keep: (exit) => Exit.isFailure(exit) && Option.getOrUndefined(Cause.failureOption(exit.cause))?._tag !== "Refused"
     })
 
-    const send: SendIntrospection = (plane, token, hint, purpose, read) =>
+    const isFailing = (plane: Plane, now: number): boolean => {
+      const { failedAt, inFlight } = planes.get(planeId(plane)) ?? {}
+      const [oldest = now] = inFlight?.values() ?? []
+      return failedAt !== undefined || now - oldest > slowMillis
+    }
+
+    const observed =
+      (plane: Plane) =>
+      <A>(introspection: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
+        Effect.flatMap(monotonicMillis, (now) => {
+          const id = planeId(plane)
+          const outcomes = planes.get(id) ?? { inFlight: new Map(), failedAt: undefined }
+          putBounded(planes, id, outcomes, maxPlanes)
+          started += 1
+          const number = started
+          outcomes.inFlight.set(number, now)
+          return Effect.onExit(introspection, (exit) =>
+            Effect.sync(() => {
+              outcomes.inFlight.delete(number)
+              if (Exit.isFailure(exit)) outcomes.failedAt = started
+              else if (number > (outcomes.failedAt ?? number)) outcomes.failedAt = undefined
+              if (outcomes.inFlight.size === 0 && outcomes.failedAt === undefined) planes.delete(id)
+            })
+          )
+        })
+
+    const send: IntrospectionHealth["send"] = (plane, token, hint, purpose, read) =>
       call(plane, {
         operation: "introspect",
         method: "POST",
         path: introspectPath,
         form: { token: Redacted.value(token), token_type_hint: hint },
         read: expectStatus(200, read)
-      }).pipe(budget.within({ plane: planeId(plane), path: introspectPath }, purpose, outcomes.track(plane)))
+      }).pipe(observed(plane), budget.within({ plane: planeId(plane), path: introspectPath }, purpose))
 
     const probe = (plane: Plane, refreshToken: Option.Option<Redacted.Redacted>) =>
-      send(
-        plane,
-        Option.getOrElse(refreshToken, () => neverIssuedToken),
-        Option.isSome(refreshToken) ? "refresh_token" : "access_token",
-        { completing: true },
-        readActive
-      ).pipe(
+      Option.match(refreshToken, {
+        onNone: () => send(plane, neverIssuedToken, "access_token", {}, readActive),
+        onSome: (token) =>
+          send(plane, token, "refresh_token", { credential: tokenKey(plane, token), use: "refresh" }, readActive)
+      }).pipe(
         // Drops IAM's `Retry-After`: the next probe comes earlier.
         Effect.mapError((failure) =>
           failure._tag === "Refused"
@@ -142,23 +124,14 @@ export const makeIntrospectionHealth = (
 
     return {
       send,
-      spendWhileWorking:
-        (plane, refreshToken) =>
-        <A>(spend: Effect.Effect<A, UpstreamFailure>) =>
-          Effect.withFiberRuntime<A, UpstreamFailure>((fiber) =>
-            outcomes.isFailing(plane, monotonicNow(fiber))
-              ? Effect.zipRight(Effect.flatten(probes.get(planeId(plane), probe(plane, refreshToken))), spend)
-              : spend
-          ),
-      confirmInactive: (credential) =>
-        Effect.withFiberRuntime((fiber) =>
-          isJustReceived(known.receivedAt(credential), monotonicNow(fiber))
-            ? new Unknown({
-                dependency: "iam",
-                reason: "reports a token as inactive that it has just issued or replayed",
-                inactive: true
-              })
-            : Effect.void
+      spendWhileWorking: (plane, refreshToken) => (spend) =>
+        Effect.flatMap(monotonicMillis, (now) =>
+          isFailing(plane, now)
+            ? Effect.zipRight(
+                Effect.flatten(probes.get(planeId(plane), probe(plane, refreshToken))),
+                spend
+              )
+            : spend
         )
     }
   })

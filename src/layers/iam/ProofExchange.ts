@@ -1,5 +1,6 @@
 /** The exchange of OBO proofs: IAM lets Ting act for a user, for one method, path and body (identity-service.md 10). */
 import { createHmac } from "node:crypto"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
@@ -7,16 +8,14 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { testingSecretPattern } from "../../schema/Patterns.ts"
 import { sha256 } from "../../services/Digest.ts"
-import { clockOf } from "../../services/FiberContext.ts"
 import type { IamService, Proof, UpstreamKey } from "../../services/Iam.ts"
 import { isPlane, type Plane, planeId } from "../../services/Plane.ts"
 import { traced } from "../../services/Tracing.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
-import type { IamBudget } from "./budget/IamBudget.ts"
-import { tokenKey } from "./budget/KnownCredentials.ts"
-import type { IamPath } from "./budget/Purpose.ts"
-import type { PlaneCall } from "./IamCall.ts"
+import type { Budget } from "./Budget.ts"
+import { tokenKey } from "./Credentials.ts"
+import { exchangesPath, type PlaneCall } from "./IamCall.ts"
 import { omittable } from "./IamSchemas.ts"
 import { audience, type TingEndpoints } from "./TingEndpoints.ts"
 
@@ -86,21 +85,18 @@ const keyFor = (key: UpstreamKey, path: string): UpstreamKey => sha256(`${key}:$
 const mayHaveMoved = (failure: UpstreamFailure): boolean =>
   failure._tag === "Refused" && (failure.code === "invalid_client" || failure.status === 404)
 
-const exchangesPath: IamPath = "/obo-access/exchanges"
-
 export const makeProofExchange =
   (
     call: PlaneCall,
-    budget: IamBudget,
+    budget: Budget,
     catalogue: TingEndpoints,
     secretOf: (plane: Plane) => Redacted.Redacted
   ): IamService["prove"] =>
-  (plane, request) => {
-    const { body, endpoint, organisation, subject } = request
+  (plane, { body, endpoint, key, organisation, subject }) => {
     const bodyDigest = sha256(body)
     const exchange = (path: string, key: UpstreamKey) =>
-      Effect.withFiberRuntime<Proof, UpstreamFailure>((fiber) => {
-        const timestamp = Math.floor(clockOf(fiber).unsafeCurrentTimeMillis() / 1_000)
+      Effect.flatMap(Clock.currentTimeMillis, (now) => {
+        const timestamp = Math.floor(now / 1_000)
         return call(plane, {
           operation: "prove",
           method,
@@ -135,14 +131,12 @@ export const makeProofExchange =
           failure._tag === "Refused" && failure.status === 404 ? refused : failure
         ),
         Effect.flatMap((moved) =>
-          moved === path ? Effect.fail(refused) : exchange(moved, keyFor(request.key, moved))
+          moved === path ? Effect.fail(refused) : exchange(moved, keyFor(key, moved))
         )
       )
     }
 
     return Effect.flatMap(catalogue.pathOf(plane, endpoint), (path) =>
-      Effect.catchIf(exchange(path, request.key), mayHaveMoved, (refused) =>
-        exchangeAtMovedPath(path, refused)
-      )
+      Effect.catchIf(exchange(path, key), mayHaveMoved, (refused) => exchangeAtMovedPath(path, refused))
     ).pipe(traced("Iam.prove"))
   }

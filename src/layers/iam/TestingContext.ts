@@ -1,23 +1,20 @@
 /** Resolves the testing environment of an application secret (identity-service.md 9.1). */
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
-import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type { IamService } from "../../services/Iam.ts"
 import { Testing } from "../../services/Plane.ts"
+import { makeShare } from "../../services/Share.ts"
 import { traced } from "../../services/Tracing.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expect, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
-import type { IamBudget } from "./budget/IamBudget.ts"
-import { type KnownCredentials, secretKey } from "./budget/KnownCredentials.ts"
-import type { IamPath } from "./budget/Purpose.ts"
-import type { IamCall } from "./IamCall.ts"
+import type { Budget, IamPath } from "./Budget.ts"
+import { type Credentials, secretKey } from "./Credentials.ts"
+import { type IamCall, refusesSecret } from "./IamCall.ts"
 import { nilUuid, omittable, Uuid } from "./IamSchemas.ts"
-import { refusesSecret } from "./OwnSecret.ts"
-import { makeTtlCache } from "./TtlCache.ts"
 
 const cacheMillis = 60_000
 const maxCachedPlanes = 1_000
@@ -65,11 +62,11 @@ const path: IamPath = "/application/testing-context"
 export const makeTestingContext = (
   call: IamCall,
   applicationId: string,
-  budget: IamBudget,
-  known: KnownCredentials
+  budget: Budget,
+  credentials: Credentials
 ): Effect.Effect<TestingContextClient, never, Scope.Scope> =>
   Effect.map(
-    makeTtlCache<Environment, UpstreamFailure>({ capacity: maxCachedPlanes, millis: cacheMillis }),
+    makeShare<Environment, UpstreamFailure>({ capacity: maxCachedPlanes, millis: cacheMillis }),
     (environments) => {
       const fetchEnvironment = (secret: Redacted.Redacted, credential: string) =>
         call(
@@ -81,33 +78,25 @@ export const makeTestingContext = (
             read: expectStatus(200, readContext(applicationId))
           }
         ).pipe(
-          budget.within({ plane: undefined, path }, { credential, use: "session" }, () => (exit) => {
-            if (Exit.isSuccess(exit)) known.markLive(credential)
-          }),
+          Effect.tap(() => credentials.confirm(credential)),
+          budget.within({ plane: undefined, path }, { credential }),
           Effect.tapErrorTag("Refused", (refused) =>
-            refusesSecret(refused) ? budget.recordRefusal(credential, "bad_testing_secret") : Effect.void
+            refusesSecret(refused) ? credentials.recordRefusal(credential, "bad_testing_secret") : Effect.void
           )
         )
 
-      const resolvePlane = (secret: Redacted.Redacted) => {
-        const credential = secretKey(secret)
-        return environments
-          .get(
-            credential,
-            Effect.suspend(() => fetchEnvironment(secret, credential))
-          )
-          .pipe(
-            budget.unlessRefused(
+      return {
+        resolvePlane: (secret) => {
+          const credential = secretKey(secret)
+          return environments.get(credential, fetchEnvironment(secret, credential)).pipe(
+            credentials.unlessRefused(
               credential,
               Effect.failSync(() => new Refused({ dependency: "iam", status: 401, code: "unauthenticated" }))
             ),
             Effect.map((environment) => Testing({ ...environment, secret })),
             traced("Iam.resolvePlane")
           )
-      }
-
-      return {
-        resolvePlane,
+        },
         forget: (secret) => environments.forget(secretKey(secret))
       }
     }

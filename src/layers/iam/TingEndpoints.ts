@@ -5,12 +5,11 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type { TingEndpoint } from "../../services/Iam.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
+import { makeShare } from "../../services/Share.ts"
 import { Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expect, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
-import type { IamBudget } from "./budget/IamBudget.ts"
-import type { IamPath } from "./budget/Purpose.ts"
+import type { Budget, IamPath } from "./Budget.ts"
 import type { PlaneCall } from "./IamCall.ts"
-import { makeTtlCache } from "./TtlCache.ts"
 
 /** Ting's application id, the audience of every proof. */
 export const audience = "ting"
@@ -72,25 +71,20 @@ export interface TingEndpoints {
 /** Cached for 10 minutes per plane. */
 export const makeTingEndpoints = (
   call: PlaneCall,
-  budget: IamBudget
+  budget: Budget
 ): Effect.Effect<TingEndpoints, never, Scope.Scope> =>
   Effect.map(
-    makeTtlCache<Endpoints, UpstreamFailure>({ capacity: maxCachedPlanes, millis: cacheMillis }),
+    makeShare<Endpoints, UpstreamFailure>({ capacity: maxCachedPlanes, millis: cacheMillis }),
     (catalogues) => {
       const fetch = (plane: Plane) =>
         catalogues.get(
           planeId(plane),
-          budget.within(
-            { plane: planeId(plane), path },
-            {}
-          )(
-            call(plane, {
-              operation: "catalogue",
-              method: "GET",
-              path,
-              read: expectStatus(200, readEndpoints)
-            })
-          )
+          call(plane, {
+            operation: "catalogue",
+            method: "GET",
+            path,
+            read: expectStatus(200, readEndpoints)
+          }).pipe(budget.within({ plane: planeId(plane), path }, {}))
         )
       const forget = (plane: Plane) => catalogues.forget(planeId(plane))
       return {

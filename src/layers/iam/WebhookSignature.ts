@@ -3,11 +3,11 @@
  * does not cover counts as forged, whatever else is wrong.
  */
 import { createHmac, timingSafeEqual } from "node:crypto"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Redacted from "effect/Redacted"
 import { bodyLimits } from "../../schema/BodyLimits.ts"
-import { clockOf } from "../../services/FiberContext.ts"
 import { type IamService, type WebhookEvent, WebhookRejected } from "../../services/Iam.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { traced } from "../../services/Tracing.ts"
@@ -101,6 +101,6 @@ const verify = (
 export const makeWebhookVerifier =
   (secrets: SettingsValues["iam"]["webhookSecrets"]): IamService["verifyWebhook"] =>
   (delivery) =>
-    Effect.withFiberRuntime<WebhookEvent, WebhookRejected>((fiber) =>
-      verify(secrets, delivery, Math.floor(clockOf(fiber).unsafeCurrentTimeMillis() / 1_000))
+    Effect.flatMap(Clock.currentTimeMillis, (now) =>
+      verify(secrets, delivery, Math.floor(now / 1_000))
     ).pipe(traced("Iam.verifyWebhook"))

@@ -8,7 +8,7 @@ import { build, version } from "../../schema/Release.ts"
 import { Readiness } from "../../services/Readiness.ts"
 import { collected, type MetricDescription } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
-import { shareFor } from "../../services/InFlight.ts"
+import { shareFor } from "../../services/Share.ts"
 import {
   type DeliveryKind,
   type DeliveryState,

@@ -23,7 +23,6 @@ import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import {
   type Dependency,
   NotExecuted,
-  type Refused,
   Unknown,
   type UpstreamFailure
 } from "../../services/UpstreamFailure.ts"
@@ -123,8 +122,6 @@ export interface UpstreamCall<A> extends UpstreamRequest {
   readonly template?: string
   /** Reads a 2xx response. */
   readonly read: ResponseReader<A>
-  /** Runs after a refusal, before the call fails. */
-  readonly onRefused?: ((refusal: Refused) => Effect.Effect<void>) | undefined
 }
 
 /** Sends one request, never a second one after a failure. Its interruption ends the request. */
@@ -205,7 +202,7 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
     )
   }
 
-  return ({ onRefused, operation, read, template, ...request }) => {
+  return ({ operation, read, template, ...request }) => {
     const path = template ?? request.path
     const attributes = {
       ...peer,
@@ -223,8 +220,7 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
             return Effect.flatMap(Clock.currentTimeMillis, (now) => resultOf(response, read, now))
           }),
           measured(dependency, operation),
-          Effect.tapError((failure) => logFailure(path, failure)),
-          Effect.tapErrorTag("Refused", (refusal) => onRefused?.(refusal) ?? Effect.void)
+          Effect.tapError((failure) => logFailure(path, failure))
         )
     )
   }

@@ -4,7 +4,6 @@ import type { Stored } from "./StoreUnavailable.ts"
 export interface LeftCall {
   /** Plane and path. */
   readonly window: string
-  readonly share: string
   /** Milliseconds since the epoch. */
   readonly freeAt: number
 }

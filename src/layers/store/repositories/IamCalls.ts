@@ -5,7 +5,7 @@ import type { Database } from "../Database.ts"
 import { all, run } from "../Query.ts"
 
 const Calls = Schema.parseJson(
-  Schema.Array(Schema.Struct({ window: Schema.String, share: Schema.String, freeAt: Schema.Number }))
+  Schema.Array(Schema.Struct({ window: Schema.String, freeAt: Schema.Number }))
 )
 const Row = Schema.Struct({ calls: Calls })
 

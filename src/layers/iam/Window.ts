@@ -1,0 +1,284 @@
+/**
+ * One sliding window of calls to IAM: who has a place, and who waits for one. Plain bookkeeping without effects; times are monotonic
+ * milliseconds.
+ */
+import { putBounded } from "../../services/BoundedMap.ts"
+
+/** Part of the budget that calls of every class together may have taken before a call of this class; the highest class first. */
+const parts = { essential: 1, known: 0.85, newcomer: 0.5 } as const
+export type CallClass = keyof typeof parts
+export const callClasses = Object.keys(parts) as ReadonlyArray<CallClass>
+
+/** Calls up to which a call of this class finds a place. */
+export const ceilingOf = (callClass: CallClass, budget: number): number =>
+  Math.max(1, Math.floor(budget * parts[callClass]))
+
+const minute = 60_000
+/** The budget for which the bounds are written; another budget scales them. */
+const usualBudget = 110
+/** Calls a minute of one login, and of one actor over all logins. */
+const bounds = { login: 30, actor: 30 }
+/** The same of refreshes and logouts, which count apart. */
+const boundsOfKeeping = { login: 8, actor: 15 }
+/** A call without an answer counts against its login and actor for a shorter time, so that an outage has no aftermath. */
+const unansweredMillis = 15_000
+/** Part of the budget for the logins of one address that are not newcomers. */
+const loginsOfAddress = 0.4
+/** The least share of an address in the places of newcomers. */
+const leastOfAddress = 2
+/** Addresses of newcomers that are counted. */
+const mostAddresses = 20_000
+/** While IAM blocks a path, one call in this many milliseconds probes it. */
+const probeMillis = 5_000
+
+/** Milliseconds after its time in which a turn lasts. */
+export const turnGrace = 10_000
+/** Turns of one party at one time, and of one window. */
+const turnsOfParty = 2
+const mostTurns = 1_000
+/** No turn lies further ahead. */
+const farthestTurn = { vouched: 15 * minute, other: minute }
+
+/** A call before it begins. */
+export interface Claim {
+  readonly callClass: CallClass
+  /** The credential; undefined for the application's own calls. */
+  readonly key: string | undefined
+  readonly login: string | undefined
+  readonly actor: string | undefined
+  /** Empty where addresses are not counted. */
+  readonly address: string
+  readonly isVouched: boolean
+  readonly use: "login" | "refresh" | "logout" | undefined
+  /** The first refusal of a credential that waits for a place; the present for any other. */
+  readonly since: number
+}
+
+/** A call that is out, or was answered in the last 60 s; or one that is kept for the introspection that completes an exchange. */
+export interface Place {
+  readonly claim: Claim
+  startedAt: number
+  /** Infinite while the call is out. */
+  freeAt: number
+  /** Until then it counts against its login and actor. */
+  ownUntil: number
+  isKept: boolean
+}
+
+/** A credential that was refused for lack of a place goes first at this time. */
+interface Turn {
+  readonly claim: Claim
+  readonly at: number
+}
+
+/** A call that may not begin before `at`. One that `lacksPlace` may wait in turn; any other is held back by a bound or a pause. */
+interface Delay {
+  readonly at: number
+  readonly lacksPlace: boolean
+}
+
+/** Those among whom the places are shared. */
+const partyOf = ({ actor, address, isVouched, key, login }: Claim): string | undefined =>
+  isVouched ? (actor ?? login) : address === "" ? key : address
+
+const isKeeping = ({ use }: Claim): boolean => use === "refresh" || use === "logout"
+
+const ascending = (times: ReadonlyArray<number>): ReadonlyArray<number> =>
+  times.toSorted((one, other) => one - other)
+
+export interface Window {
+  readonly isIdle: (now: number) => boolean
+  /** Undefined when the call may begin now. */
+  readonly delayOf: (claim: Claim, now: number) => Delay | undefined
+  /** Takes a turn for a call that lacks a place: true if one is left. */
+  readonly takeTurn: (claim: Claim, at: number, now: number) => boolean
+  readonly turnOf: (key: string) => number | undefined
+  readonly begin: (claim: Claim, now: number) => Place
+  /** Begins the call for which the place is kept. Undefined when the place is lost or used. */
+  readonly beginKept: (place: Place, now: number) => Delay | Place | undefined
+  readonly end: (place: Place, now: number, isAnswered: boolean) => void
+  readonly keep: (place: Place, now: number) => void
+  readonly cancel: (place: Place) => void
+  /** A place for a call of another process. */
+  readonly occupy: (freeAt: number) => void
+  readonly places: (now: number) => Iterable<Place>
+  /** IAM answered 429 with these seconds. */
+  readonly block: (seconds: number, now: number) => void
+  /** A call that began at this time succeeded. One that began after a pause did ends it. */
+  readonly unblock: (startedAt: number) => void
+}
+
+const stranger: Claim = {
+  callClass: "known",
+  key: undefined,
+  login: undefined,
+  actor: undefined,
+  address: "",
+  isVouched: false,
+  use: undefined,
+  since: 0
+}
+
+export const makeWindow = (budget: number): Window => {
+  const places = new Set<Place>()
+  const turns = new Map<string, Turn>()
+  /** When each address of newcomers asked last, the oldest first. */
+  const asked = new Map<string, number>()
+  const pause = { until: 0, beganAt: 0, nextProbeAt: 0 }
+
+  const removeExpired = (now: number): void => {
+    for (const place of places) if (place.freeAt <= now) places.delete(place)
+    for (const [key, { at }] of turns) if (at + turnGrace < now) turns.delete(key)
+    for (const [address, at] of asked) {
+      if (at + minute > now) break
+      asked.delete(address)
+    }
+  }
+
+  /** When the pause lets a call of this class begin. */
+  const opensAt = ({ callClass }: Claim, now: number): number =>
+    callClass !== "newcomer" && now >= pause.nextProbeAt ? now : Math.max(now, pause.until)
+
+  /** When the login and the actor may make their next call. */
+  const boundsOpenAt = (claim: Claim, now: number): number => {
+    const most = isKeeping(claim) ? boundsOfKeeping : bounds
+    const opens = (["login", "actor"] as const).map((name) => {
+      if (claim[name] === undefined) return now
+      const own = [...places].filter(
+        (place) =>
+          place.claim[name] === claim[name] &&
+          place.ownUntil > now &&
+          isKeeping(place.claim) === isKeeping(claim)
+      )
+      const bound = Math.max(1, Math.ceil((most[name] * budget) / usualBudget))
+      return ascending(own.map(({ ownUntil }) => Math.min(ownUntil, now + minute)))[own.length - bound] ?? now
+    })
+    return Math.max(...opens)
+  }
+
+  /**
+   * The turns of the class that go before this call: those of a party with fewer calls in the window, its earlier turns counted as calls,
+   * and among equals those of who has waited longer.
+   */
+  const turnsBefore = (claim: Claim): ReadonlyArray<Claim & { readonly at: number }> => {
+    const calls = new Map<string | undefined, number>()
+    /** The calls of the party before this one. */
+    const rank = (one: Claim): number => {
+      const before = calls.get(partyOf(one)) ?? 0
+      calls.set(partyOf(one), before + 1)
+      return before
+    }
+    const rivals = [...turns.values()]
+      .filter((turn) => turn.claim.callClass === claim.callClass && turn.claim.key !== claim.key)
+      .map((turn) => ({ ...turn.claim, at: turn.at }))
+    if (rivals.length === 0) return []
+    for (const place of places) if (place.claim.callClass === claim.callClass) rank(place.claim)
+    const own = { ...claim, at: Number.POSITIVE_INFINITY }
+    const line = [...rivals, own]
+      .sort((one, other) => one.since - other.since)
+      .map((one) => ({ one, rank: rank(one) }))
+      .sort((one, other) => one.rank - other.rank)
+      .map(({ one }) => one)
+    return line.slice(0, line.indexOf(own))
+  }
+
+  /** What the call needs a place in: the window, and the part of its address. */
+  const limitsOf = ({ address, callClass, use }: Claim) => {
+    const ceiling = ceilingOf(callClass, budget)
+    const whole = { most: ceiling, isOf: (_: Claim) => true }
+    const isNewcomer = callClass === "newcomer"
+    if (address === "" || !(isNewcomer || (callClass === "known" && use === "login"))) return [whole]
+    const part = isNewcomer
+      ? Math.max(leastOfAddress, ceiling / Math.max(1, asked.size))
+      : Math.max(1, loginsOfAddress * budget)
+    const isOf = (other: Claim) =>
+      other.address === address && other.callClass === callClass && (isNewcomer || other.use === "login")
+    return [whole, { most: Math.floor(part), isOf }]
+  }
+
+  const delayOf: Window["delayOf"] = (claim, now) => {
+    removeExpired(now)
+    if (claim.callClass === "newcomer" && claim.address !== "")
+      putBounded(asked, claim.address, now, mostAddresses)
+    const opens = Math.max(boundsOpenAt(claim, now), opensAt(claim, now))
+    if (opens > now) return { at: opens, lacksPlace: false }
+    const before = turnsBefore(claim)
+    const later = limitsOf(claim).flatMap(({ isOf, most }) => {
+      const held = [...places].filter((place) => isOf(place.claim))
+      const waiting = before.filter(isOf)
+      if (held.length + waiting.filter(({ at }) => at <= now).length < most) return []
+      // Places of essential calls are expected to go to essential calls again.
+      const ends = ascending(
+        held
+          .filter((place) => claim.callClass === "essential" || place.claim.callClass !== "essential")
+          .map(({ freeAt }) => Math.min(freeAt, now + minute))
+      )
+      const index = waiting.length + held.length - most
+      const rounds = Math.floor(index / Math.max(1, ends.length))
+      return [(ends[index % Math.max(1, ends.length)] ?? now + minute) + rounds * minute]
+    })
+    return later.length === 0 ? undefined : { at: Math.max(...later), lacksPlace: true }
+  }
+
+  const begin: Window["begin"] = (claim, now) => {
+    const place = { claim, startedAt: now, freeAt: Number.POSITIVE_INFINITY, ownUntil: Number.POSITIVE_INFINITY, isKept: false }
+    places.add(place)
+    if (claim.key !== undefined) turns.delete(claim.key)
+    pause.nextProbeAt = now + probeMillis
+    return place
+  }
+
+  return {
+    isIdle: (now) => {
+      removeExpired(now)
+      return places.size + turns.size === 0 && pause.until <= now
+    },
+    delayOf,
+    turnOf: (key) => turns.get(key)?.at,
+    takeTurn: (claim, at, now) => {
+      if (claim.key === undefined) return false
+      turns.delete(claim.key)
+      const party = partyOf(claim)
+      const own = turnsBefore(claim).filter((other) => partyOf(other) === party).length
+      const farthest = now + farthestTurn[claim.isVouched ? "vouched" : "other"]
+      if (own >= turnsOfParty || turns.size >= mostTurns || at > farthest) return false
+      turns.set(claim.key, { claim, at })
+      return true
+    },
+    begin,
+    beginKept: (place, now) => {
+      removeExpired(now)
+      if (!place.isKept || !places.has(place)) return undefined
+      // A place that was taken in the pause is that of the probe.
+      const at = place.startedAt > pause.beganAt ? now : opensAt(place.claim, now)
+      if (at > now) return { at, lacksPlace: false }
+      places.delete(place)
+      return begin(place.claim, now)
+    },
+    end: (place, now, isAnswered) => {
+      place.freeAt = now + minute
+      place.ownUntil = now + (isAnswered ? minute : unansweredMillis)
+    },
+    keep: (place, now) => {
+      place.isKept = true
+      place.freeAt = now + minute
+      place.ownUntil = now + minute
+    },
+    cancel: (place) => void places.delete(place),
+    occupy: (freeAt) => {
+      places.add({ claim: stranger, startedAt: 0, freeAt, ownUntil: 0, isKept: false })
+    },
+    places: (now) => {
+      removeExpired(now)
+      return places
+    },
+    block: (seconds, now) => {
+      pause.until = Math.max(pause.until, now + seconds * 1_000)
+      pause.beganAt = now
+      pause.nextProbeAt = now + probeMillis
+    },
+    unblock: (startedAt) => {
+      if (startedAt > pause.beganAt) pause.until = 0
+    }
+  }
+}
