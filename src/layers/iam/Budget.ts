@@ -7,6 +7,7 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
+import { constTrue } from "effect/Function"
 import * as Option from "effect/Option"
 import { putBounded } from "../../services/BoundedMap.ts"
 import { iamCallsRefused, recordNow } from "../../services/Metrics.ts"
@@ -55,11 +56,15 @@ interface Held {
 }
 
 export interface Budget {
-  /** Runs the call, or fails with 429 and the seconds after which it finds a place. */
-  readonly within: (
+  /**
+   * Runs the call, or fails with 429 and the seconds after which it finds a place. `accepts`: whether an answer shows that IAM accepts the
+   * credential.
+   */
+  readonly within: <A>(
     counted: Counted,
-    purpose: Purpose
-  ) => <A>(call: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
+    purpose: Purpose,
+    accepts?: (answer: A) => boolean
+  ) => (call: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
   /**
    * The same for an exchange. The place of the introspection that completes it is taken with its own, is kept for 60 s after a success,
    * and is given back after a failure.
@@ -85,6 +90,7 @@ const capacity = 20_000
 const longestWait = 120_000
 /** Milliseconds after which a credential without a turn may come back. More than 15 of one address in a second come later. */
 const retryMillis = 5_000
+const retryGrace = 2_000
 const retriesOfAddress = { name: "retries", quota: 900, windowSeconds: 60 }
 
 const refuse = (millis: number): Refused =>
@@ -107,7 +113,7 @@ export const makeBudget = (
   const refusedLogins = new Map<string, number>()
   const retries = makeQuota(retriesOfAddress)
   /** Credentials that were refused for lack of a place: since when, and when they may come back. */
-  const waits = new Map<string, { readonly since: number; readonly at: number }>()
+  const waits = new Map<string, { readonly since: number; readonly at: number; readonly until: number }>()
   // Creates the series, so that the first refusal shows as an increase.
   for (const priority of callClasses) recordNow(iamCallsRefused({ priority }), 0)
 
@@ -135,8 +141,8 @@ export const makeBudget = (
   const sinceOf = (key: string, isVouched: boolean, now: number): number => {
     const wait = waits.get(key)
     const isWaiting =
-      wait !== undefined && now <= wait.at + turnGrace && (isVouched || now < wait.since + longestWait)
-    return isWaiting ? wait.since : now
+      wait !== undefined && now <= wait.until && (isVouched || now < wait.since + longestWait)
+    return isWaiting ? wait.since + Math.max(0, now - wait.at) : now
   }
 
   const claimOf = (purpose: Purpose, network: string, now: number): Claim => {
@@ -164,7 +170,7 @@ export const makeBudget = (
     const { policy, remaining } = retries.take(address, now)
     const seconds = ((policy.quota - remaining) * policy.windowSeconds) / policy.quota
     const next = hasTurn ? at : now + Math.max(retryMillis, 1_000 * Math.ceil(seconds))
-    putBounded(waits, key, { since, at: next }, capacity)
+    putBounded(waits, key, { since, at: next, until: next + (hasTurn ? turnGrace : retryGrace) }, capacity)
     return next
   }
 
@@ -203,11 +209,17 @@ export const makeBudget = (
     return Either.right([{ window, place: begun }])
   }
 
-  const settle = ({ place, window }: Held, exit: Exit.Exit<unknown, UpstreamFailure>, now: number): void => {
+  const settle = <A>(
+    { place, window }: Held,
+    exit: Exit.Exit<A, UpstreamFailure>,
+    now: number,
+    accepts: (answer: A) => boolean
+  ): void => {
     const failure = Exit.isSuccess(exit) ? undefined : Option.getOrUndefined(Cause.failureOption(exit.cause))
     // The call did not reach IAM, so IAM did not count it.
     if (failure?._tag === "NotExecuted") return window.cancel(place)
-    window.end(place, now, failure?._tag !== "Unknown")
+    const isAccepted = Exit.isSuccess(exit) && accepts(exit.value)
+    window.end(place, now, isAccepted ? "accepted" : failure?._tag === "Unknown" ? "unanswered" : "refused")
     if (place.claim.key !== undefined) waits.delete(place.claim.key)
     if (Exit.isSuccess(exit)) window.unblock(place.startedAt)
     else if (failure?._tag === "Refused" && failure.status === 429)
@@ -220,13 +232,13 @@ export const makeBudget = (
   }))
 
   return {
-    within: (counted, purpose) => (call) =>
+    within: (counted, purpose, accepts = constTrue) => (call) =>
       Effect.acquireUseRelease(
         Effect.flatMap(here, ({ network, now }) => takeOne(counted, purpose, network, now)),
         () => call,
         ([held], exit) =>
           Effect.map(monotonicMillis, (now) => {
-            if (held !== undefined) settle(held, exit, now)
+            if (held !== undefined) settle(held, exit, now, accepts)
           })
       ),
     withinExchange: (counted, purpose, call) =>
@@ -237,7 +249,7 @@ export const makeBudget = (
         ([, kept]) => call(kept?.place),
         ([held, kept], exit) =>
           Effect.map(monotonicMillis, (now) => {
-            if (held !== undefined) settle(held, exit, now)
+            if (held !== undefined) settle(held, exit, now, constTrue)
             if (Exit.isSuccess(exit)) kept?.window.keep(kept.place, now)
             else kept?.window.cancel(kept.place)
           })

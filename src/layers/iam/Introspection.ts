@@ -49,7 +49,7 @@ export const makeIntrospection = (
         yield* credentials.recall(key)
         const expected = { applicationId, environmentId: environmentIdOf(plane) }
         const read = readIntrospection(expected, yield* Clock.currentTimeMillis)
-        const introspection = yield* send(plane, token, "access_token", { credential: key }, read)
+        const introspection = yield* send(plane, token, "access_token", { credential: key }, read, Option.isSome)
         const at = yield* monotonicMillis
         if (Option.isSome(introspection)) yield* credentials.recordLive(plane, key, introspection.value)
         else if (credentials.isJustReceived(key, at))

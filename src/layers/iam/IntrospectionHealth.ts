@@ -5,6 +5,7 @@
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import { constFalse } from "effect/Function"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
@@ -20,13 +21,14 @@ import { tokenKey } from "./Credentials.ts"
 import type { PlaneCall } from "./IamCall.ts"
 
 export interface IntrospectionHealth {
-  /** One introspection call, within the budget. Its outcome counts. */
+  /** One introspection call, within the budget (`Budget.within`). Its outcome counts. */
   readonly send: <A>(
     plane: Plane,
     token: Redacted.Redacted,
     hint: "access_token" | "refresh_token",
     purpose: Purpose,
-    read: ResponseReader<A>
+    read: ResponseReader<A>,
+    accepts: (answer: A) => boolean
   ) => Effect.Effect<A, UpstreamFailure>
   /**
    * Runs a login or refresh, which spends its token, at once, unless the last introspection in the plane failed and none has succeeded
@@ -98,20 +100,20 @@ export const makeIntrospectionHealth = (
           )
         })
 
-    const send: IntrospectionHealth["send"] = (plane, token, hint, purpose, read) =>
+    const send: IntrospectionHealth["send"] = (plane, token, hint, purpose, read, accepts) =>
       call(plane, {
         operation: "introspect",
         method: "POST",
         path: introspectPath,
         form: { token: Redacted.value(token), token_type_hint: hint },
         read: expectStatus(200, read)
-      }).pipe(observed(plane), budget.within({ plane: planeId(plane), path: introspectPath }, purpose))
+      }).pipe(observed(plane), budget.within({ plane: planeId(plane), path: introspectPath }, purpose, accepts))
 
     const probe = (plane: Plane, refreshToken: Option.Option<Redacted.Redacted>) =>
       Option.match(refreshToken, {
-        onNone: () => send(plane, neverIssuedToken, "access_token", {}, readActive),
+        onNone: () => send(plane, neverIssuedToken, "access_token", {}, readActive, constFalse),
         onSome: (token) =>
-          send(plane, token, "refresh_token", { credential: tokenKey(plane, token), use: "refresh" }, readActive)
+          send(plane, token, "refresh_token", { credential: tokenKey(plane, token), use: "refresh" }, readActive, constFalse)
       }).pipe(
         // Drops IAM's `Retry-After`: the next probe comes earlier.
         Effect.mapError((failure) =>

@@ -63,6 +63,8 @@ export interface Place {
   /** Until then it counts against its login and actor. */
   ownUntil: number
   isKept: boolean
+  /** IAM accepted a credential that was not vouched for: the call costs its address nothing. */
+  isAccepted: boolean
 }
 
 /** A credential that was refused for lack of a place goes first at this time. */
@@ -96,7 +98,7 @@ export interface Window {
   readonly begin: (claim: Claim, now: number) => Place
   /** Begins the call for which the place is kept. Undefined when the place is lost or used. */
   readonly beginKept: (place: Place, now: number) => Delay | Place | undefined
-  readonly end: (place: Place, now: number, isAnswered: boolean) => void
+  readonly end: (place: Place, now: number, outcome: "accepted" | "refused" | "unanswered") => void
   readonly keep: (place: Place, now: number) => void
   readonly cancel: (place: Place) => void
   /** A place for a call of another process. */
@@ -172,7 +174,8 @@ export const makeWindow = (budget: number): Window => {
       .filter((turn) => turn.claim.callClass === claim.callClass && turn.claim.key !== claim.key)
       .map((turn) => ({ ...turn.claim, at: turn.at }))
     if (rivals.length === 0) return []
-    for (const place of places) if (place.claim.callClass === claim.callClass) rank(place.claim)
+    for (const place of places)
+      if (place.claim.callClass === claim.callClass && !place.isAccepted) rank(place.claim)
     const own = { ...claim, at: Number.POSITIVE_INFINITY }
     const line = [...rivals, own]
       .sort((one, other) => one.since - other.since)
@@ -185,7 +188,7 @@ export const makeWindow = (budget: number): Window => {
   /** What the call needs a place in: the window, and the part of its address. */
   const limitsOf = ({ address, callClass, use }: Claim) => {
     const ceiling = ceilingOf(callClass, budget)
-    const whole = { most: ceiling, isOf: (_: Claim) => true }
+    const whole = { most: ceiling, isOfNewcomers: false, isOf: (_: Claim) => true }
     const isNewcomer = callClass === "newcomer"
     if (address === "" || !(isNewcomer || (callClass === "known" && use === "login"))) return [whole]
     const part = isNewcomer
@@ -193,7 +196,7 @@ export const makeWindow = (budget: number): Window => {
       : Math.max(1, loginsOfAddress * budget)
     const isOf = (other: Claim) =>
       other.address === address && other.callClass === callClass && (isNewcomer || other.use === "login")
-    return [whole, { most: Math.floor(part), isOf }]
+    return [whole, { most: Math.floor(part), isOfNewcomers: isNewcomer, isOf }]
   }
 
   const delayOf: Window["delayOf"] = (claim, now) => {
@@ -203,8 +206,8 @@ export const makeWindow = (budget: number): Window => {
     const opens = Math.max(boundsOpenAt(claim, now), opensAt(claim, now))
     if (opens > now) return { at: opens, lacksPlace: false }
     const before = turnsBefore(claim)
-    const later = limitsOf(claim).flatMap(({ isOf, most }) => {
-      const held = [...places].filter((place) => isOf(place.claim))
+    const later = limitsOf(claim).flatMap(({ isOf, isOfNewcomers, most }) => {
+      const held = [...places].filter((place) => isOf(place.claim) && !(isOfNewcomers && place.isAccepted))
       const waiting = before.filter(isOf)
       if (held.length + waiting.filter(({ at }) => at <= now).length < most) return []
       // Places of essential calls are expected to go to essential calls again.
@@ -221,7 +224,7 @@ export const makeWindow = (budget: number): Window => {
   }
 
   const begin: Window["begin"] = (claim, now) => {
-    const place = { claim, startedAt: now, freeAt: Number.POSITIVE_INFINITY, ownUntil: Number.POSITIVE_INFINITY, isKept: false }
+    const place = { claim, startedAt: now, freeAt: Number.POSITIVE_INFINITY, ownUntil: Number.POSITIVE_INFINITY, isKept: false, isAccepted: false }
     places.add(place)
     if (claim.key !== undefined) turns.delete(claim.key)
     pause.nextProbeAt = now + probeMillis
@@ -255,9 +258,10 @@ export const makeWindow = (budget: number): Window => {
       places.delete(place)
       return begin(place.claim, now)
     },
-    end: (place, now, isAnswered) => {
+    end: (place, now, outcome) => {
       place.freeAt = now + minute
-      place.ownUntil = now + (isAnswered ? minute : unansweredMillis)
+      place.ownUntil = now + (outcome === "unanswered" ? unansweredMillis : minute)
+      place.isAccepted = outcome === "accepted" && !place.claim.isVouched
     },
     keep: (place, now) => {
       place.isKept = true
@@ -266,7 +270,7 @@ export const makeWindow = (budget: number): Window => {
     },
     cancel: (place) => void places.delete(place),
     occupy: (freeAt) => {
-      places.add({ claim: stranger, startedAt: 0, freeAt, ownUntil: 0, isKept: false })
+      places.add({ claim: stranger, startedAt: 0, freeAt, ownUntil: 0, isKept: false, isAccepted: false })
     },
     places: (now) => {
       removeExpired(now)
