@@ -33,6 +33,8 @@ const probeMillis = 5_000
 
 /** Milliseconds after its time in which a turn lasts. */
 export const turnGrace = 10_000
+/** Milliseconds in which all places change hands once: `Retry-After` is in whole seconds, so who has a turn comes a little later. */
+const roundMillis = minute + 2_000
 /** Turns of one party at one time, and of one window. */
 const turnsOfParty = 2
 const mostTurns = 1_000
@@ -66,6 +68,8 @@ export interface Place {
   /** IAM accepted a credential that was not vouched for: the call costs its address nothing. */
   isAccepted: boolean
 }
+
+type WaitingClaim = Claim & { readonly at: number }
 
 /** A credential that was refused for lack of a place goes first at this time. */
 interface Turn {
@@ -159,10 +163,21 @@ export const makeWindow = (budget: number): Window => {
   }
 
   /**
-   * The turns of the class that go before this call: those of a party with fewer calls in the window, its earlier turns counted as calls,
-   * and among equals those of who has waited longer.
+   * The turns of the class that go before this call: those of who has waited longer. Newcomers of an address with fewer calls in the window
+   * go first: its earlier turns count as calls, and calls whose credential IAM accepted do not count.
    */
-  const turnsBefore = (claim: Claim): ReadonlyArray<Claim & { readonly at: number }> => {
+  const turnsBefore = (claim: Claim): ReadonlyArray<WaitingClaim> => {
+    const rivals = [...turns.values()]
+      .filter((turn) => turn.claim.callClass === claim.callClass && turn.claim.key !== claim.key)
+      .map((turn): WaitingClaim => ({ ...turn.claim, at: turn.at }))
+    if (rivals.length === 0) return []
+    const own: WaitingClaim = { ...claim, at: Number.POSITIVE_INFINITY }
+    const line = [...rivals, own].sort((one, other) => one.since - other.since)
+    const inOrder = claim.callClass === "newcomer" ? byCalls(line) : line
+    return inOrder.slice(0, inOrder.indexOf(own))
+  }
+
+  const byCalls = (line: ReadonlyArray<WaitingClaim>): ReadonlyArray<WaitingClaim> => {
     const calls = new Map<string | undefined, number>()
     /** The calls of the party before this one. */
     const rank = (one: Claim): number => {
@@ -170,19 +185,11 @@ export const makeWindow = (budget: number): Window => {
       calls.set(partyOf(one), before + 1)
       return before
     }
-    const rivals = [...turns.values()]
-      .filter((turn) => turn.claim.callClass === claim.callClass && turn.claim.key !== claim.key)
-      .map((turn) => ({ ...turn.claim, at: turn.at }))
-    if (rivals.length === 0) return []
-    for (const place of places)
-      if (place.claim.callClass === claim.callClass && !place.isAccepted) rank(place.claim)
-    const own = { ...claim, at: Number.POSITIVE_INFINITY }
-    const line = [...rivals, own]
-      .sort((one, other) => one.since - other.since)
+    for (const { claim, isAccepted } of places) if (claim.callClass === "newcomer" && !isAccepted) rank(claim)
+    return line
       .map((one) => ({ one, rank: rank(one) }))
       .sort((one, other) => one.rank - other.rank)
       .map(({ one }) => one)
-    return line.slice(0, line.indexOf(own))
   }
 
   /** What the call needs a place in: the window, and the part of its address. */
@@ -218,7 +225,7 @@ export const makeWindow = (budget: number): Window => {
       )
       const index = waiting.length + held.length - most
       const rounds = Math.floor(index / Math.max(1, ends.length))
-      return [(ends[index % Math.max(1, ends.length)] ?? now + minute) + rounds * minute]
+      return [(ends[index % Math.max(1, ends.length)] ?? now + minute) + rounds * roundMillis]
     })
     return later.length === 0 ? undefined : { at: Math.max(...later), lacksPlace: true }
   }

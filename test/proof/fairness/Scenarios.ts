@@ -192,8 +192,53 @@ export const scenarios: ReadonlyArray<Scenario> = [
         demands: [
           ...evenDaemons(world, { even: 0.85 }),
           ...wellServed(world, "command line"),
-          // Known credentials with many calls stop at 85 % - 20 % of 110, newcomers in any case at 10 % more.
-          callsOf(world, ["loop", "poller", "stranger"], 82)
+          // All but refreshes and logouts stop at 85 % of 110.
+          callsOf(world, ["loop", "poller", "stranger"], 93)
+        ]
+      }
+    }
+  },
+  {
+    name: "a poller, a dead token, and strangers at 40 addresses",
+    play: (world, size) => {
+      const until = lasting(size, 4, 35)
+      daemons(world)
+      loops(world, 1, second)
+      strangers(world, "stranger", 250, (index) => addressAt(15, index % 40), ["oat", "ort", "oac"])
+      return {
+        from: minute,
+        until,
+        demands: [
+          ...evenDaemons(world),
+          ["refusals of daemons", () => world.ledger.countOf("daemon", "rate_limited"), 0, 0]
+        ]
+      }
+    }
+  },
+  {
+    name: "six callers who refresh in a loop",
+    play: (world, size) => {
+      daemons(world)
+      times(6, (index) =>
+        start(async () => {
+          const address = addressAt(23, index)
+          let session = await world.sessionOf("refresher", `c:refresher${index}`, address)
+          for (;;) {
+            await world.time.sleep(second)
+            if (session === undefined) return
+            const refresh = requests.refresh(session.refresh, world.newKey())
+            session = tokensOf(await world.send(address, refresh)) ?? session
+          }
+        })
+      )
+      return {
+        from: minute,
+        until: lasting(size, 4, 35),
+        demands: [
+          // All 48 may come at once, and a turn is late by them.
+          ...evenDaemons(world, { onTime: 0.75 }),
+          // Eight a minute of each login.
+          callsOf(world, ["refresher"], 48)
         ]
       }
     }
@@ -210,7 +255,11 @@ export const scenarios: ReadonlyArray<Scenario> = [
       return {
         from,
         until: from + lasting(size, 4, 30),
-        demands: evenDaemons(world, { served: 0.99, wait })
+        // A turn is late by the refreshes that came meanwhile.
+        demands: [
+          ...evenDaemons(world, { served: 0.99, onTime: 0.5, wait }),
+          ...gets(world, "daemon", "session", { onTime: 0.99 })
+        ]
       }
     }
   },
@@ -256,10 +305,8 @@ export const scenarios: ReadonlyArray<Scenario> = [
         demands: [
           ...evenDaemons(world),
           ...wellServed(world, "command line"),
-          // Newcomers stop at 50 % of the budget.
-          callsOf(world, ["stranger", "site"], 66),
-          // Suspects: one site has 8 %, and six refusals before it is suspect.
-          callsOf(world, ["site"], 16)
+          // Newcomers stop at 50 % of the budget. The first login of a site is none.
+          callsOf(world, ["stranger", "site"], 56)
         ]
       }
     }
@@ -328,10 +375,10 @@ export const scenarios: ReadonlyArray<Scenario> = [
         from: minute,
         until: minute + logins * 1.5 * second + lasting(size, 4, 15),
         demands: [
-          // Essential calls go first: while its logins and refreshes come in a burst, some promises are kept late.
+          // While its logins and refreshes come in a burst, some turns are late.
           ...evenDaemons(world, { onTime: 0.8, wait: 75, even: 0.9 }),
-          // 40 logins, as fast as they come here, 30 refreshes at once and then 10, and 11 reads before it is busy.
-          callsOf(world, ["hoarder"], 91)
+          // 40 logins, as fast as they come here, 15 refreshes and 30 reads.
+          callsOf(world, ["hoarder"], 85)
         ]
       }
     }
@@ -385,7 +432,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
           ...wellServed(world, "command line"),
           ...["page", "tester"].flatMap((kind) => gets(world, kind, "use", { onTime: 0.9 })),
           ...gets(world, "reporter", "use", { wait: patience.most }),
-          callsOf(world, ["loop", "poller", "stranger"], 94)
+          callsOf(world, ["loop", "poller", "stranger"], 93)
         ]
       }
     }
