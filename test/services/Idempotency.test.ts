@@ -14,7 +14,6 @@ import {
   type Sharing,
   upstreamKey
 } from "../../src/services/Idempotency.ts"
-import { makeInFlight } from "../../src/services/InFlight.ts"
 import { type Plane, Production, Testing } from "../../src/services/Plane.ts"
 import { RequestContext } from "../../src/services/RequestContext.ts"
 import { it, sharing } from "../world/Test.ts"
@@ -188,15 +187,12 @@ describe("the end of the process", () => {
     const scope = yield* Scope.make()
     const built = yield* Scope.extend(Layer.build(Idempotency.Default), scope)
     const { executeOnce } = yield* Effect.provide(Idempotency, built)
-    const { share } = yield* Scope.extend(makeInFlight, scope)
     const work = yield* makeWork
     const first = yield* Effect.fork(executeOnce(one)(work.run))
     yield* work.begun
     yield* Scope.close(scope, Exit.void)
     expect(Exit.isInterrupted(yield* Fiber.await(first))).toBe(true)
-    const late = share<number, never>({ find: () => undefined, put: () => undefined })(work.run)
-    for (const call of [executeOnce(one)(work.run), late])
-      expect(Exit.isInterrupted(yield* Effect.exit<unknown, unknown, never>(call))).toBe(true)
+    expect(Exit.isInterrupted(yield* Effect.exit(executeOnce(one)(work.run)))).toBe(true)
     expect(work.state).toEqual({ executions: 1, interruptions: 1 })
   })
 })

@@ -1,0 +1,389 @@
+/** The rules of docs/api.md, "The budget for IAM", at the port. */
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Metric from "effect/Metric"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { describe, expect } from "vitest"
+import { iamCallsRefused } from "../../../src/services/Metrics.ts"
+import { Production } from "../../../src/services/Plane.ts"
+import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
+import { it } from "../../world/Test.ts"
+import {
+  address,
+  calls,
+  type Counted,
+  type CountedOptions,
+  countedIam,
+  elsewhere,
+  fresh,
+  type Outcome,
+  testingPlane
+} from "./Counted.ts"
+import { startTime } from "./Simulated.ts"
+
+const { known, login, logout, refresh, secret, stranger, strangeLogout, strangeRefresh } = calls
+type Ask = (counted: Counted) => Effect.Effect<unknown, UpstreamFailure>
+
+/** So many calls at this second: how many of them are sent, or the seconds of the refusal of one. Or what IAM does from now on. */
+type Row =
+  | readonly [second: number, ask: Ask, count: number, sent: number | string, from?: string]
+  | readonly [second: number, answer: Outcome]
+
+const at = (second: number) => TestClock.setTime(startTime + Math.round(second * 1_000))
+
+const sentOf = (counted: Counted, ask: Ask, count: number, from = address) =>
+  Effect.map(Effect.replicateEffect(counted.secondsOf(Effect.suspend(() => ask(counted)), from), count), (refusals) =>
+    count === 1 && refusals[0] !== 0 ? `${refusals[0]} s` : refusals.filter((seconds) => seconds === 0).length
+  )
+
+const play = (title: string, options: CountedOptions, rows: ReadonlyArray<Row>) =>
+  it.scoped(title, function* () {
+    const counted = yield* countedIam(options)
+    const results: Array<unknown> = []
+    for (const [second, what, count, , from] of rows as ReadonlyArray<Readonly<[number, never, number, unknown, string]>>) {
+      yield* at(second)
+      results.push(count === undefined ? yield* counted.answer(what) : yield* sentOf(counted, what, count, from))
+    }
+    expect(results).toEqual(rows.map((row) => (row.length === 2 ? undefined : row[3])))
+  })
+
+const hundred = { calls: 100 }
+const many = 150
+
+describe("A class of calls", () => {
+  play("leaves what is above its ceiling to the classes above", hundred, [
+    [0, "refuse"],
+    [0, stranger, many, 50],
+    [0, "accept"],
+    [0, known, many, 35],
+    [0, refresh, many, 15]
+  ])
+  for (const [name, ask, of100, of10] of [
+    ["essential", refresh, 100, 10],
+    ["known", known, 85, 8],
+    ["newcomer", stranger, 50, 5]
+  ] as const)
+    for (const [budget, sent] of [
+      [100, of100],
+      [10, of10]
+    ] as const)
+      play(`${name} has ${sent} of ${budget} calls`, { calls: budget }, [[0, ask, many, sent]])
+
+  const classes = ["essential", "known", "newcomer"]
+  const counts = () =>
+    classes.map((priority) => Effect.runSync(Metric.value(iamCallsRefused({ priority }))).count)
+  const loginElsewhere: Ask = (counted) => login(counted)
+  const rows: ReadonlyArray<readonly [name: string, expected: string, ask: Ask, refusedFrom?: string]> = [
+    ["refresh", "essential", refresh],
+    ["logout", "essential", logout],
+    ["known token", "known", known],
+    ["login", "known", login],
+    ["login after a refused one of its address", "newcomer", login, address],
+    ["login after a refused one of another address", "known", loginElsewhere, elsewhere],
+    ["unknown token", "newcomer", stranger],
+    ["unknown refresh token", "newcomer", strangeRefresh],
+    ["logout with an unknown token", "newcomer", strangeLogout]
+  ]
+  it.scoped.each(rows)("of a %s is %s", function* ([, expected, ask, refusedFrom]) {
+    const counted = yield* countedIam()
+    yield* counted.answer("refuse")
+    if (refusedFrom !== undefined) yield* counted.secondsOf(login(counted), refusedFrom)
+    yield* counted.answer("accept")
+    for (const fill of [refresh, logout]) yield* sentOf(counted, fill, 112)
+    const before = counts()
+    expect(yield* counted.secondsOf(ask(counted))).toBeGreaterThan(0)
+    const more = counts().map((count, index) => count - (before[index] ?? 0))
+    expect(more).toEqual(classes.map((name) => (name === expected ? 1 : 0)))
+  })
+
+  const site = (end: number) => `2001:db8:1:${end}::1`
+  for (const [second, from, sent, rateLimit] of [
+    [299.999, site(2), 55, true],
+    [300, site(2), 44, true],
+    [0, "2001:db8:2::1", 44, true],
+    [60, site(2), 93, false]
+  ] as const)
+    play(`of logins is lower for a /48 with a refused login: ${sent} at ${second} s`, { rateLimit }, [
+      [0, "refuse"],
+      [0, login, 1, 1, site(1)],
+      [0, "accept"],
+      [second, login, many, sent, from]
+    ])
+})
+
+describe("A bound", () => {
+  const slt = fresh("oac")
+  for (const [what, ask, of110, of55] of [
+    ["introspections of a login", (one: Counted) => known(one, "one"), 30, 15],
+    ["introspections of an actor", (one: Counted) => known(one, undefined, "ana"), 30, 15],
+    ["refreshes of a login", (one: Counted) => refresh(one, "one"), 8, 4],
+    ["refreshes of an actor", (one: Counted) => refresh(one, undefined, "ana"), 15, 8],
+    ["logouts of a login", (one: Counted) => logout(one, "one"), 8, 4],
+    ["exchanges of one short-lived token", (one: Counted) => login(one, slt), 30, 15]
+  ] as const) {
+    play(`of ${what} is ${of110} a minute of 110`, {}, [[0, ask, 40, of110]])
+    play(`of ${what} is ${of55} a minute of 55`, { calls: 55 }, [[0, ask, 40, of55]])
+  }
+  const one: Ask = (counted) => refresh(counted, "one")
+  play("opens when the first of its calls no longer counts", {}, [
+    [0, one, 4, 4],
+    [10, one, 2, 2],
+    [20, one, 2, 2],
+    [30, one, 1, "30 s"],
+    [59.999, one, 1, "1 s"],
+    [60, one, 9, 4],
+    [60, one, 1, "10 s"]
+  ])
+  play("counts calls without an answer for 15 s only", {}, [
+    [0, "fail"],
+    [0, one, 20, 8],
+    [14.999, one, 20, 0],
+    [15, "accept"],
+    [15, one, 20, 8],
+    [30, one, 20, 0]
+  ])
+  play("of introspections leaves the refreshes of the login alone", {}, [
+    [0, (counted) => known(counted, "one"), 40, 30],
+    [0, one, 20, 8]
+  ])
+  play("counts nothing that never reached IAM", {}, [
+    [0, "unsent"],
+    [0, one, 20, 20],
+    [0, "accept"],
+    [0, one, 20, 8]
+  ])
+})
+
+describe("One address", () => {
+  play("has 40 % of the budget for its logins", {}, [
+    [0, login, 100, 44],
+    [0, login, 100, 44, elsewhere],
+    [0, login, 100, 5, "203.0.113.3"]
+  ])
+  play("is not counted with MUSIC_RATE_LIMIT=off", { rateLimit: false }, [[0, login, many, 93]])
+  play("has an equal part of the places of newcomers", {}, [
+    [0, "refuse"],
+    [0, stranger, 20, 20],
+    [0, stranger, 100, 27, elsewhere],
+    [0, stranger, 100, 7]
+  ])
+  play("has all of them a minute after another one asked", {}, [
+    [0, "refuse"],
+    [0, stranger, 1, 1, elsewhere],
+    [59.999, stranger, 100, 27],
+    [60, stranger, 100, 28]
+  ])
+  play("spends no part of it for what IAM accepts", {}, [
+    [0, stranger, 20, 20],
+    [0, "refuse"],
+    [0, stranger, 1, 1, elsewhere],
+    [0, stranger, 100, 27]
+  ])
+  it.scoped("has two of them at least", function* () {
+    const counted = yield* countedIam()
+    yield* counted.answer("refuse")
+    for (let end = 0; end < 40; end += 1) yield* sentOf(counted, stranger, 1, `198.51.100.${end}`)
+    expect(yield* sentOf(counted, stranger, 10, "198.51.100.0")).toBe(1)
+    expect(yield* sentOf(counted, stranger, 10)).toBe(2)
+  })
+})
+
+describe("A place", () => {
+  for (const [second, expected] of [
+    [7, "60 s"],
+    [8.001, "60 s"],
+    [67.9, "1 s"],
+    [68, 1]
+  ] as const)
+    it.scoped(`is held while a call is out, 8 s here, and for 60 s after its end: at ${second} s`, function* () {
+      const counted = yield* countedIam({ calls: 1 })
+      yield* counted.answer("accept", 8_000)
+      const out = yield* Effect.fork(counted.secondsOf(known(counted)))
+      while (counted.sent.length === 0) yield* Effect.yieldNow()
+      yield* TestClock.adjust(second * 1_000)
+      yield* counted.answer("accept")
+      expect(yield* sentOf(counted, known, 1)).toBe(expected)
+      yield* Fiber.interrupt(out)
+    })
+  play("belongs to one plane and path", { calls: 10 }, [
+    [0, known, many, 8],
+    [0, logout, many, 10],
+    [0, ({ iam }) => iam.introspect(testingPlane, fresh("oat")), many, 5]
+  ])
+  const late = fresh("ask")
+  play("of an unknown testing secret is shared by all such secrets", {}, [
+    [0, (counted) => secret(counted, late), 1, 1],
+    [61, "refuse"],
+    [61, secret, 55, 55],
+    [61, "accept"],
+    [61, secret, 1, "60 s"],
+    [61, (counted) => secret(counted, late), 1, 1]
+  ])
+})
+
+describe("The place of the introspection that completes a login", () => {
+  for (const [second, sent] of [
+    [69.999, 1],
+    [70, 0]
+  ] as const)
+    it.scoped(`is kept for it for 60 s, once: at ${second} s`, function* () {
+      const counted = yield* countedIam({ calls: 10 })
+      yield* at(10)
+      const { accessToken } = yield* Effect.orDie(login(counted))
+      yield* sentOf(counted, refresh, 9)
+      yield* at(second)
+      if (sent === 0) yield* sentOf(counted, refresh, 10)
+      const introspections = yield* sentOf(counted, ({ iam }) => iam.introspect(Production(), accessToken), 2)
+      expect(introspections).toBe(sent)
+    })
+  play("is given back when the login is refused", {}, [
+    [0, "refuse"],
+    [0, login, 30, 30],
+    [0, "accept"],
+    [0, known, many, 93]
+  ])
+  play("is needed before anything is spent", {}, [
+    [0, known, many, 93],
+    [0, login, 1, "60 s"],
+    [0, refresh, 17, 17],
+    [0, refresh, 1, "60 s"]
+  ])
+})
+
+describe("A credential without a place", () => {
+  const from = "198.51.100.1"
+  const full = [
+    [0, "refuse"],
+    [0, stranger, 55, 55, from]
+  ] as const
+  const token = (): Ask => {
+    const one = fresh("oat")
+    return (counted) => stranger(counted, one)
+  }
+
+  for (const [second, sent] of [
+    [60, 53],
+    [70, 53],
+    [70.001, 55]
+  ] as const)
+    play(`has a turn, two of an address, for 10 s: ${sent} others at ${second} s`, {}, [
+      ...full,
+      [0, stranger, 20, 0],
+      [second, stranger, 100, sent, elsewhere]
+    ])
+
+  const [first, second, third] = [token(), token(), token()]
+  play("goes before those who came later, and keeps its time when it comes back as told", { calls: 2 }, [
+    [0, "refuse"],
+    [0, stranger, 1, 1, from],
+    [10, first, 1, "50 s", "192.0.2.1"],
+    [15, first, 1, "45 s", "192.0.2.1"],
+    [20, second, 1, "5 s", "192.0.2.2"],
+    ...[25, 30, 35, 40, 45, 50, 55].map((time) => [time, second, 1, "5 s", "192.0.2.2"] as const),
+    [60, second, 1, "60 s", "192.0.2.2"],
+    [60, first, 1, 1, "192.0.2.1"],
+    [62, third, 1, "5 s", "192.0.2.3"],
+    [65, second, 1, "55 s", "192.0.2.2"],
+    [120, third, 1, "60 s", "192.0.2.3"],
+    [120, second, 1, 1, "192.0.2.2"]
+  ])
+  const [slow, quiet] = [token(), token()]
+  play("of an address with fewer calls goes first", { calls: 4 }, [
+    [0, "refuse"],
+    [0, stranger, 1, 1],
+    [30, stranger, 1, 1],
+    [31, slow, 1, "29 s"],
+    [32, quiet, 1, "28 s", elsewhere],
+    [60, slow, 1, "30 s"],
+    [60, quiet, 1, 1, elsewhere]
+  ])
+  const [lost, next] = [token(), token()]
+  play("loses its time when it comes late", { calls: 2 }, [
+    [0, "refuse"],
+    [0, stranger, 1, 1, from],
+    [10, lost, 1, "50 s", "192.0.2.1"],
+    [71, stranger, 1, 1, from],
+    [72, next, 1, "59 s", "192.0.2.2"],
+    [73, lost, 1, "5 s", "192.0.2.1"]
+  ])
+  it.scoped("is asked to wait longer when many of its address come", function* () {
+    const counted = yield* countedIam()
+    yield* counted.answer("refuse")
+    yield* sentOf(counted, stranger, 55, from)
+    const seconds = yield* Effect.replicateEffect(counted.secondsOf(Effect.suspend(() => stranger(counted))), 200)
+    expect([seconds[50], seconds[149], seconds[199]]).toEqual([5, 10, 14])
+  })
+
+  const waitingToken = fresh("oat")
+  const waiting: Ask = (counted) => stranger(counted, waitingToken)
+  const knownFull = [0, known, 85, 85] as const
+  play("that is known has a turn at the time when a place becomes free", hundred, [
+    [0, waiting, 1, 1],
+    [0, known, 84, 84],
+    [10, waiting, 1, "50 s"],
+    [60, known, many, 84],
+    [60, waiting, 1, 1]
+  ])
+  play("that is known takes its turn in a round for each place, and none beyond 15 minutes", { calls: 2 }, [
+    [0, known, 1, 1],
+    ...[60, 122, 184, 246, 308, 370, 432, 494, 556, 618, 680, 742, 804, 866].map(
+      (time) => [0, known, 1, `${time} s`] as const
+    ),
+    [0, known, 1, "5 s"]
+  ])
+  play("delays no call of a class above", hundred, [
+    knownFull,
+    [0, known, 20, 0],
+    [60, refresh, many, 100]
+  ])
+  play("expects no place of an essential call", hundred, [
+    [0, refresh, 40, 40],
+    [30, known, 45, 45],
+    [40, known, 1, "50 s"]
+  ])
+})
+
+describe("A path that IAM blocks", () => {
+  const blocked = [
+    [0, { blockSeconds: 60 }],
+    [0, known, 1, 1]
+  ] as const
+  play("admits one call in 5 s, of no newcomer, and is open after its success", hundred, [
+    ...blocked,
+    [4.999, known, 1, "56 s"],
+    [4.999, refresh, 1, "56 s"],
+    [5, stranger, 1, "55 s"],
+    [5, { blockSeconds: 1 }],
+    [5, known, 1, 1],
+    [9, known, 1, "51 s"],
+    [10, "accept"],
+    [10, known, 1, 1],
+    [10, stranger, 1, 1]
+  ])
+  play("stays blocked for the longest of IAM's pauses, and no longer", hundred, [
+    ...blocked,
+    [50, known, 1, 1],
+    [51, known, 1, "59 s"],
+    [55, { blockSeconds: 1 }],
+    [55, known, 1, 1],
+    [56, known, 1, "54 s"],
+    [110, stranger, 1, 1]
+  ])
+})
+
+it.scoped("A dead refresh token is refused for 10 minutes without a call, also in a full window", function* () {
+  const counted = yield* countedIam()
+  const token = Redacted.make(`ort_${"d".repeat(43)}`)
+  const ask = Effect.suspend(() => Effect.either(strangeRefresh(counted, token)))
+  yield* counted.answer("refuse")
+  for (const [second, sent] of [
+    [0, 1],
+    [599.999, 1],
+    [600, 2]
+  ] as const) {
+    yield* at(second)
+    expect(yield* ask).toMatchObject({ left: { code: "invalid_grant" } })
+    expect(counted.sent).toHaveLength(sent)
+  }
+})
