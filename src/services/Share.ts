@@ -7,11 +7,12 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as FiberId from "effect/FiberId"
+import * as FiberSet from "effect/FiberSet"
 import * as Iterable from "effect/Iterable"
 import type * as Scope from "effect/Scope"
 import { putBounded } from "./BoundedMap.ts"
 import { recordNow, sharedRequests } from "./Metrics.ts"
-import { monotonicMillis } from "./MonotonicTime.ts"
+import { unsafeMonotonicMillis } from "./MonotonicTime.ts"
 import { RequestContext } from "./RequestContext.ts"
 
 interface Execution<A, E> {
@@ -57,7 +58,7 @@ export const makeShare = <A, E>(
     readonly keep?: (result: A) => boolean
   } = {}
 ): Effect.Effect<Share<A, E>, never, Scope.Scope> =>
-  Effect.map(Effect.scope, (scope) => {
+  Effect.map(FiberSet.make<A, E>(), (running) => {
     const { capacity = Number.POSITIVE_INFINITY, keep, millis = 0 } = options
     const executions = new Map<string, Execution<A, E>>()
 
@@ -81,11 +82,12 @@ export const makeShare = <A, E>(
           if (!isKept && executions.get(key) === execution) executions.delete(key)
           Deferred.unsafeDone(execution.result, exit)
         }
-        return Effect.forkIn(Effect.interruptible(effect), scope).pipe(
-          // Not `onExit`: a fiber of a scope that has ended is interrupted before it begins.
-          Effect.tap((fiber) => fiber.addObserver(end)),
-          Effect.zipRight(restore(Deferred.await(execution.result)))
-        )
+        return Effect.flatMap(Effect.forkDaemon(Effect.interruptible(effect)), (fiber) => {
+          // Not `onExit`: a fiber of a set that has ended is interrupted before it begins.
+          fiber.addObserver(end)
+          FiberSet.unsafeAdd(running, fiber)
+          return restore(Deferred.await(execution.result))
+        })
       })
 
     const get = <R, E2 = never>(
@@ -93,9 +95,9 @@ export const makeShare = <A, E>(
       effect: Effect.Effect<A, E, R>,
       { operation, refuse }: SharedCall<E2> = {}
     ): Effect.Effect<A, E | E2, R> =>
-      Effect.flatMap(
-        Effect.zip(monotonicMillis, RequestContext),
-        ([now, { recording }]): Effect.Effect<A, E | E2, R> => {
+      Effect.clockWith((clock) =>
+        Effect.flatMap(RequestContext, ({ recording }): Effect.Effect<A, E | E2, R> => {
+          const now = unsafeMonotonicMillis(clock)
           const found = executions.get(key)
           const isUsable =
             found !== undefined &&
@@ -103,7 +105,7 @@ export const makeShare = <A, E>(
           if (isUsable) return join(found, operation)
           const refusal = refuse?.()
           return refusal === undefined ? start(key, effect, now, recording) : Effect.fail(refusal)
-        }
+        })
       )
 
     return {

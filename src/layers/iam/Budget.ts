@@ -11,14 +11,22 @@ import { constTrue } from "effect/Function"
 import * as Option from "effect/Option"
 import { putBounded } from "../../services/BoundedMap.ts"
 import { iamCallsRefused, recordNow } from "../../services/Metrics.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import type { PlaneId } from "../../services/Plane.ts"
 import { makeQuota } from "../../services/Quota.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import { siteOf } from "../../services/Site.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { Credentials } from "./Credentials.ts"
-import { type CallClass, callClasses, type Claim, makeWindow, type Place, turnGrace, type Window } from "./Window.ts"
+import {
+  type CallClass,
+  callClasses,
+  type Claim,
+  makeWindow,
+  type Place,
+  turnGrace,
+  type Window
+} from "./Window.ts"
 
 /** Below `/api/v1`. */
 export type IamPath =
@@ -131,7 +139,12 @@ export const makeBudget = (
   const windowOf = ({ path, plane }: Counted, { isVouched, key }: Claim): string =>
     `${plane ?? (isVouched ? key : "unresolved")} ${path}`
 
-  const classOf = ({ credential, use }: Purpose, isVouched: boolean, network: string, now: number): CallClass => {
+  const classOf = (
+    { credential, use }: Purpose,
+    isVouched: boolean,
+    network: string,
+    now: number
+  ): CallClass => {
     if (credential === undefined) return "known"
     if (isVouched) return use === undefined ? "known" : "essential"
     const refusedAt = refusedLogins.get(siteOf(network)) ?? Number.NEGATIVE_INFINITY
@@ -140,8 +153,7 @@ export const makeBudget = (
 
   const sinceOf = (key: string, isVouched: boolean, now: number): number => {
     const wait = waits.get(key)
-    const isWaiting =
-      wait !== undefined && now <= wait.until && (isVouched || now < wait.since + longestWait)
+    const isWaiting = wait !== undefined && now <= wait.until && (isVouched || now < wait.since + longestWait)
     return isWaiting ? wait.since + Math.max(0, now - wait.at) : now
   }
 
@@ -226,37 +238,49 @@ export const makeBudget = (
       window.block(failure.retryAfterSeconds ?? 1, now)
   }
 
-  const here = Effect.zipWith(monotonicMillis, RequestContext, (now, { clientNetwork }) => ({
-    now,
-    network: clientNetwork
-  }))
+  /** Around a call: takes its places, and gives them back at its end. */
+  const holding = <A>(
+    acquire: (network: string, now: number) => Either.Either<ReadonlyArray<Held>, Refused>,
+    call: (held: ReadonlyArray<Held>) => Effect.Effect<A, UpstreamFailure>,
+    end: (held: ReadonlyArray<Held>, exit: Exit.Exit<A, UpstreamFailure>, now: number) => void
+  ): Effect.Effect<A, UpstreamFailure> =>
+    Effect.clockWith((clock) =>
+      Effect.acquireUseRelease(
+        Effect.flatMap(RequestContext, ({ clientNetwork }) =>
+          acquire(clientNetwork, unsafeMonotonicMillis(clock))
+        ),
+        call,
+        (held, exit) => Effect.sync(() => end(held, exit, unsafeMonotonicMillis(clock)))
+      )
+    )
 
   return {
-    within: (counted, purpose, accepts = constTrue) => (call) =>
-      Effect.acquireUseRelease(
-        Effect.flatMap(here, ({ network, now }) => takeOne(counted, purpose, network, now)),
-        () => call,
-        ([held], exit) =>
-          Effect.map(monotonicMillis, (now) => {
-            if (held !== undefined) settle(held, exit, now, accepts)
-          })
-      ),
-    withinExchange: (counted, purpose, call) =>
-      Effect.acquireUseRelease(
-        Effect.flatMap(here, ({ network, now }) =>
-          take([counted, { ...counted, path: introspectPath }], purpose, network, now)
+    within:
+      (counted, purpose, accepts = constTrue) =>
+      (call) =>
+        holding(
+          (network, now) => takeOne(counted, purpose, network, now),
+          () => call,
+          (all, exit, now) => {
+            for (const held of all) settle(held, exit, now, accepts)
+          }
         ),
+    withinExchange: (counted, purpose, call) =>
+      holding(
+        (network, now) => take([counted, { ...counted, path: introspectPath }], purpose, network, now),
         ([, kept]) => call(kept?.place),
-        ([held, kept], exit) =>
-          Effect.map(monotonicMillis, (now) => {
-            if (held !== undefined) settle(held, exit, now, constTrue)
-            if (Exit.isSuccess(exit)) kept?.window.keep(kept.place, now)
-            else kept?.window.cancel(kept.place)
-          })
+        ([held, kept], exit, now) => {
+          if (held !== undefined) settle(held, exit, now, constTrue)
+          if (Exit.isSuccess(exit)) kept?.window.keep(kept.place, now)
+          else kept?.window.cancel(kept.place)
+        }
       ),
-    recordRefusedLogin: Effect.map(here, ({ network, now }) => {
-      if (options.countAddresses) putBounded(refusedLogins, siteOf(network), now, capacity)
-    }),
+    recordRefusedLogin: Effect.clockWith((clock) =>
+      Effect.map(RequestContext, ({ clientNetwork }) => {
+        if (options.countAddresses)
+          putBounded(refusedLogins, siteOf(clientNetwork), unsafeMonotonicMillis(clock), capacity)
+      })
+    ),
     taken: (now) =>
       [...windows].flatMap(([window, { places }]) =>
         [...places(now)].map(({ freeAt }) => ({ window, millis: Math.min(freeAt - now, minute) }))

@@ -3,7 +3,6 @@
  * the store, and those that IAM confirmed. They only rank calls in the budget for IAM, and never grant access. Beside them those that IAM
  * refused, which are refused again without a call.
  */
-import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -13,7 +12,7 @@ import type * as Scope from "effect/Scope"
 import { putBounded } from "../../services/BoundedMap.ts"
 import { digestOf } from "../../services/Digest.ts"
 import type { Introspection, TokenGrant } from "../../services/Iam.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { actorDigest, type SessionDigests, sessionDigest, type Stored } from "../../services/Store.ts"
 import type { Place } from "./Window.ts"
@@ -42,7 +41,11 @@ const replayMillis = Duration.toMillis("10 minutes")
  * Milliseconds for which a refusal is repeated without a call. An inactive access token or a bad testing secret may become active again
  * (a suspension that ends). A dead refresh token never does (identity-service.md 5).
  */
-const refusalMillis = { inactive_access_token: 30_000, bad_testing_secret: 30_000, dead_refresh_token: 600_000 } as const
+const refusalMillis = {
+  inactive_access_token: 30_000,
+  bad_testing_secret: 30_000,
+  dead_refresh_token: 600_000
+} as const
 
 /**
  * Milliseconds after the first receipt of a token in which an inactive answer counts as a fault of IAM. A replay does not prolong it, so
@@ -78,8 +81,8 @@ export interface Credentials {
   readonly isJustReceived: (key: string, now: number) => boolean
   /** Matches the tokens of the login of this token; those of its plane where its login is not known. */
   readonly inLoginOf: (plane: Plane, token: Redacted.Redacted) => (key: string) => boolean
-  /** Looks in the store for a token that memory does not know. */
-  readonly recall: (key: string) => Effect.Effect<void>
+  /** Runs the call; before it looks in the store for a token that memory does not know. */
+  readonly recalling: <A, E>(key: string, call: Effect.Effect<A, E>) => Effect.Effect<A, E>
   /** IAM issued or replayed a pair; `presented` is the refresh token of a refresh. */
   readonly recordGrant: (
     plane: Plane,
@@ -152,7 +155,8 @@ export const makeCredentials = (
     const endReceipt: Credentials["endReceipt"] = (key) => {
       const ending = vouched.get(key)?.login
       for (const [other, { login, receivedAt }] of vouched)
-        if (receivedAt !== undefined && ending !== undefined && login === ending) vouched.set(other, { login })
+        if (receivedAt !== undefined && ending !== undefined && login === ending)
+          vouched.set(other, { login })
     }
     const endLogin: Credentials["endLogin"] = (key) =>
       Effect.suspend(() => {
@@ -189,17 +193,19 @@ export const makeCredentials = (
           )
         }
       },
-      recall: (key) =>
-        vouched.has(key)
-          ? Effect.void
-          : Effect.map(lookUp(sessions.find(sessionDigest(key))), (found) => {
-              const login = Option.getOrUndefined(Option.flatten(found))
-              if (login !== undefined && !vouched.has(key))
-                put(key, { login: { name: login.login, actor: login.actor } })
-            }),
+      recalling: (key, call) =>
+        Effect.suspend(() =>
+          vouched.has(key)
+            ? call
+            : Effect.flatMap(lookUp(sessions.find(sessionDigest(key))), (found) => {
+                const login = Option.getOrUndefined(Option.flatten(found))
+                if (login !== undefined && !vouched.has(key))
+                  put(key, { login: { name: login.login, actor: login.actor } })
+                return call
+              })
+        ),
       recordGrant: (plane, grant, presented, kept) =>
-        Effect.gen(function* () {
-          const now = yield* monotonicMillis
+        Effect.clockWith((clock) => {
           const spent = Option.getOrUndefined(Option.map(presented, (token) => tokenKey(plane, token)))
           const access = tokenKey(plane, grant.accessToken)
           const refresh = tokenKey(plane, grant.refreshToken)
@@ -210,24 +216,24 @@ export const makeCredentials = (
           )
           // IAM also replays a pair that has ended. It does not say when it issued the pair.
           const earlier = vouched.get(access)
-          const first = ended.has(access) || ended.has(refresh) ? undefined : now
+          const first = ended.has(access) || ended.has(refresh) ? undefined : unsafeMonotonicMillis(clock)
           const receivedAt = earlier?.login === undefined ? first : earlier.receivedAt
           if (spent !== undefined) put(spent, { login })
           put(refresh, { login })
           put(access, { login, receivedAt, kept })
-          const wall = yield* Clock.currentTimeMillis
+          const now = clock.unsafeCurrentTimeMillis()
           const tokens = [
             [spent, "refresh", replayMillis],
             [access, "access", grant.expiresInSeconds * 1_000],
             [refresh, "refresh", refreshTokenMillis]
           ] as const
           for (const [key] of tokens) if (key !== undefined) refusedUntil.delete(key)
-          yield* write(
+          return write(
             sessions.remember(
               planeId(plane),
               { login: login.name, actor: login.actor },
               tokens.flatMap(([key, kind, lifetime]) =>
-                key === undefined ? [] : [{ digest: sessionDigest(key), kind, endsAt: wall + lifetime }]
+                key === undefined ? [] : [{ digest: sessionDigest(key), kind, endsAt: now + lifetime }]
               )
             )
           )
@@ -258,9 +264,13 @@ export const makeCredentials = (
       unlessRefused:
         <A, E>(key: string, repeated: Effect.Effect<A, E>) =>
         <B, E2>(call: Effect.Effect<B, E2>) =>
-          Effect.flatMap(
-            monotonicMillis,
-            (now): Effect.Effect<A | B, E | E2> => ((refusedUntil.get(key) ?? now) > now ? repeated : call)
-          )
+          Effect.suspend((): Effect.Effect<A | B, E | E2> => {
+            const until = refusedUntil.get(key)
+            if (until === undefined) return call
+            return Effect.flatMap(
+              monotonicMillis,
+              (now): Effect.Effect<A | B, E | E2> => (until > now ? repeated : call)
+            )
+          })
     }
   })

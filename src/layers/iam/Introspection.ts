@@ -1,11 +1,10 @@
 /** Live introspection of access tokens (identity-service.md 6). */
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import type { IamService, Introspection } from "../../services/Iam.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { environmentIdOf, type Plane } from "../../services/Plane.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { makeShare } from "../../services/Share.ts"
@@ -44,35 +43,48 @@ export const makeIntrospection = (
       keep: ({ introspection }) => Option.isSome(introspection)
     })
 
-    const ask = (plane: Plane, token: Redacted.Redacted, key: string): Effect.Effect<Answer, UpstreamFailure> =>
-      Effect.gen(function* () {
-        yield* credentials.recall(key)
+    /** What an answer says about the token. */
+    const record = (plane: Plane, key: string, introspection: Option.Option<Introspection>, at: number) => {
+      if (Option.isSome(introspection)) return credentials.recordLive(plane, key, introspection.value)
+      if (!credentials.isJustReceived(key, at)) return credentials.recordRefusal(key, "inactive_access_token")
+      return new Unknown({
+        dependency: "iam",
+        reason: "reports a token as inactive that it has just issued or replayed",
+        inactive: true
+      })
+    }
+
+    const ask = (
+      plane: Plane,
+      token: Redacted.Redacted,
+      key: string
+    ): Effect.Effect<Answer, UpstreamFailure> =>
+      Effect.clockWith((clock) => {
         const expected = { applicationId, environmentId: environmentIdOf(plane) }
-        const read = readIntrospection(expected, yield* Clock.currentTimeMillis)
-        const introspection = yield* send(plane, token, "access_token", { credential: key }, read, Option.isSome)
-        const at = yield* monotonicMillis
-        if (Option.isSome(introspection)) yield* credentials.recordLive(plane, key, introspection.value)
-        else if (credentials.isJustReceived(key, at))
-          return yield* new Unknown({
-            dependency: "iam",
-            reason: "reports a token as inactive that it has just issued or replayed",
-            inactive: true
-          })
-        else yield* credentials.recordRefusal(key, "inactive_access_token")
-        return { introspection, at }
+        const read = readIntrospection(expected, clock.unsafeCurrentTimeMillis())
+        return Effect.flatMap(
+          send(plane, token, "access_token", { credential: key }, read, Option.isSome),
+          (introspection) => {
+            const at = unsafeMonotonicMillis(clock)
+            return Effect.as(record(plane, key, introspection, at), { introspection, at })
+          }
+        )
       })
 
-    const introspect = (plane: Plane, token: Redacted.Redacted, key: string) =>
-      Effect.gen(function* () {
-        const { at, introspection } = yield* cache.get(key, ask(plane, token, key), { operation: "introspect" })
-        if (Option.isNone(introspection)) return introspection
-        // IAM's time as of now: its `Date` plus the age of the cached answer.
-        const answeredAt = introspection.value.answeredAt + Math.round((yield* monotonicMillis) - at)
-        if (answeredAt < introspection.value.expiresAt * 1_000)
-          return Option.some({ ...introspection.value, answeredAt })
-        cache.forget(key)
-        return (yield* ask(plane, token, key)).introspection
-      })
+    const introspect = (plane: Plane, token: Redacted.Redacted, key: string) => {
+      const recalled = credentials.recalling(key, ask(plane, token, key))
+      return Effect.clockWith((clock) =>
+        Effect.flatMap(cache.get(key, recalled, { operation: "introspect" }), ({ at, introspection }) => {
+          if (Option.isNone(introspection)) return Effect.succeed(introspection)
+          // IAM's time as of now: its `Date` plus the age of the cached answer.
+          const answeredAt = introspection.value.answeredAt + Math.round(unsafeMonotonicMillis(clock) - at)
+          if (answeredAt < introspection.value.expiresAt * 1_000)
+            return Effect.succeed(Option.some({ ...introspection.value, answeredAt }))
+          cache.forget(key)
+          return Effect.map(ask(plane, token, key), (answer) => answer.introspection)
+        })
+      )
+    }
 
     return {
       introspect: (plane, token) => {

@@ -11,7 +11,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { putBounded } from "../../services/BoundedMap.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
 import { makeShare } from "../../services/Share.ts"
 import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
@@ -71,7 +71,8 @@ export const makeIntrospectionHealth = (
       capacity: maxPlanes,
       millis: probePause,
       // A refusal shows that IAM answers, and a 429 has its own pause.
-      keep: (exit) => Exit.isFailure(exit) && Option.getOrUndefined(Cause.failureOption(exit.cause))?._tag !== "Refused"
+      keep: (exit) =>
+        Exit.isFailure(exit) && Option.getOrUndefined(Cause.failureOption(exit.cause))?._tag !== "Refused"
     })
 
     const isFailing = (plane: Plane, now: number): boolean => {
@@ -83,13 +84,13 @@ export const makeIntrospectionHealth = (
     const observed =
       (plane: Plane) =>
       <A>(introspection: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
-        Effect.flatMap(monotonicMillis, (now) => {
+        Effect.clockWith((clock) => {
           const id = planeId(plane)
           const outcomes = planes.get(id) ?? { inFlight: new Map(), failedAt: undefined }
           putBounded(planes, id, outcomes, maxPlanes)
           started += 1
           const number = started
-          outcomes.inFlight.set(number, now)
+          outcomes.inFlight.set(number, unsafeMonotonicMillis(clock))
           return Effect.onExit(introspection, (exit) =>
             Effect.sync(() => {
               outcomes.inFlight.delete(number)
@@ -107,13 +108,23 @@ export const makeIntrospectionHealth = (
         path: introspectPath,
         form: { token: Redacted.value(token), token_type_hint: hint },
         read: expectStatus(200, read)
-      }).pipe(observed(plane), budget.within({ plane: planeId(plane), path: introspectPath }, purpose, accepts))
+      }).pipe(
+        observed(plane),
+        budget.within({ plane: planeId(plane), path: introspectPath }, purpose, accepts)
+      )
 
     const probe = (plane: Plane, refreshToken: Option.Option<Redacted.Redacted>) =>
       Option.match(refreshToken, {
         onNone: () => send(plane, neverIssuedToken, "access_token", {}, readActive, constFalse),
         onSome: (token) =>
-          send(plane, token, "refresh_token", { credential: tokenKey(plane, token), use: "refresh" }, readActive, constFalse)
+          send(
+            plane,
+            token,
+            "refresh_token",
+            { credential: tokenKey(plane, token), use: "refresh" },
+            readActive,
+            constFalse
+          )
       }).pipe(
         // Drops IAM's `Retry-After`: the next probe comes earlier.
         Effect.mapError((failure) =>
@@ -127,12 +138,9 @@ export const makeIntrospectionHealth = (
     return {
       send,
       spendWhileWorking: (plane, refreshToken) => (spend) =>
-        Effect.flatMap(monotonicMillis, (now) =>
-          isFailing(plane, now)
-            ? Effect.zipRight(
-                Effect.flatten(probes.get(planeId(plane), probe(plane, refreshToken))),
-                spend
-              )
+        Effect.clockWith((clock) =>
+          isFailing(plane, unsafeMonotonicMillis(clock))
+            ? Effect.zipRight(Effect.flatten(probes.get(planeId(plane), probe(plane, refreshToken))), spend)
             : spend
         )
     }

@@ -124,7 +124,7 @@ export const makeTokens = (
 
   const refresh: IamService["refresh"] = (plane, token, key) => {
     const credential = tokenKey(plane, token)
-    return Effect.zipRight(credentials.recall(credential), spend(plane, "refresh", token, key)).pipe(
+    return credentials.recalling(credential, spend(plane, "refresh", token, key)).pipe(
       // identity-service.md 5: a refused refresh token is dead under every key.
       credentials.unlessRefused(
         credential,
@@ -157,7 +157,7 @@ export const makeTokens = (
       budget.within({ plane: planeId(plane), path: revokePath }, { credential, use: "logout" }),
       Effect.zipLeft(credentials.endLogin(credential))
     )
-    return Effect.zipRight(credentials.recall(credential), send).pipe(traced("Iam.revoke"))
+    return credentials.recalling(credential, send).pipe(traced("Iam.revoke"))
   }
 
   return {

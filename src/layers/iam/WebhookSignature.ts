@@ -101,6 +101,6 @@ const verify = (
 export const makeWebhookVerifier =
   (secrets: SettingsValues["iam"]["webhookSecrets"]): IamService["verifyWebhook"] =>
   (delivery) =>
-    Effect.flatMap(Clock.currentTimeMillis, (now) =>
-      verify(secrets, delivery, Math.floor(now / 1_000))
-    ).pipe(traced("Iam.verifyWebhook"))
+    Effect.flatMap(Clock.currentTimeMillis, (now) => verify(secrets, delivery, Math.floor(now / 1_000))).pipe(
+      traced("Iam.verifyWebhook")
+    )

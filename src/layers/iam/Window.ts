@@ -231,7 +231,14 @@ export const makeWindow = (budget: number): Window => {
   }
 
   const begin: Window["begin"] = (claim, now) => {
-    const place = { claim, startedAt: now, freeAt: Number.POSITIVE_INFINITY, ownUntil: Number.POSITIVE_INFINITY, isKept: false, isAccepted: false }
+    const place = {
+      claim,
+      startedAt: now,
+      freeAt: Number.POSITIVE_INFINITY,
+      ownUntil: Number.POSITIVE_INFINITY,
+      isKept: false,
+      isAccepted: false
+    }
     places.add(place)
     if (claim.key !== undefined) turns.delete(claim.key)
     pause.nextProbeAt = now + probeMillis

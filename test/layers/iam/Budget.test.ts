@@ -33,17 +33,31 @@ type Row =
 const at = (second: number) => TestClock.setTime(startTime + Math.round(second * 1_000))
 
 const sentOf = (counted: Counted, ask: Ask, count: number, from = address) =>
-  Effect.map(Effect.replicateEffect(counted.secondsOf(Effect.suspend(() => ask(counted)), from), count), (refusals) =>
-    count === 1 && refusals[0] !== 0 ? `${refusals[0]} s` : refusals.filter((seconds) => seconds === 0).length
+  Effect.map(
+    Effect.replicateEffect(
+      counted.secondsOf(
+        Effect.suspend(() => ask(counted)),
+        from
+      ),
+      count
+    ),
+    (refusals) =>
+      count === 1 && refusals[0] !== 0
+        ? `${refusals[0]} s`
+        : refusals.filter((seconds) => seconds === 0).length
   )
 
 const play = (title: string, options: CountedOptions, rows: ReadonlyArray<Row>) =>
   it.scoped(title, function* () {
     const counted = yield* countedIam(options)
     const results: Array<unknown> = []
-    for (const [second, what, count, , from] of rows as ReadonlyArray<Readonly<[number, never, number, unknown, string]>>) {
+    for (const [second, what, count, , from] of rows as ReadonlyArray<
+      Readonly<[number, never, number, unknown, string]>
+    >) {
       yield* at(second)
-      results.push(count === undefined ? yield* counted.answer(what) : yield* sentOf(counted, what, count, from))
+      results.push(
+        count === undefined ? yield* counted.answer(what) : yield* sentOf(counted, what, count, from)
+      )
     }
     expect(results).toEqual(rows.map((row) => (row.length === 2 ? undefined : row[3])))
   })
@@ -196,16 +210,19 @@ describe("A place", () => {
     [67.9, "1 s"],
     [68, 1]
   ] as const)
-    it.scoped(`is held while a call is out, 8 s here, and for 60 s after its end: at ${second} s`, function* () {
-      const counted = yield* countedIam({ calls: 1 })
-      yield* counted.answer("accept", 8_000)
-      const out = yield* Effect.fork(counted.secondsOf(known(counted)))
-      while (counted.sent.length === 0) yield* Effect.yieldNow()
-      yield* TestClock.adjust(second * 1_000)
-      yield* counted.answer("accept")
-      expect(yield* sentOf(counted, known, 1)).toBe(expected)
-      yield* Fiber.interrupt(out)
-    })
+    it.scoped(
+      `is held while a call is out, 8 s here, and for 60 s after its end: at ${second} s`,
+      function* () {
+        const counted = yield* countedIam({ calls: 1 })
+        yield* counted.answer("accept", 8_000)
+        const out = yield* Effect.fork(counted.secondsOf(known(counted)))
+        while (counted.sent.length === 0) yield* Effect.yieldNow()
+        yield* TestClock.adjust(second * 1_000)
+        yield* counted.answer("accept")
+        expect(yield* sentOf(counted, known, 1)).toBe(expected)
+        yield* Fiber.interrupt(out)
+      }
+    )
   play("belongs to one plane and path", { calls: 10 }, [
     [0, known, many, 8],
     [0, logout, many, 10],
@@ -311,7 +328,10 @@ describe("A credential without a place", () => {
     const counted = yield* countedIam()
     yield* counted.answer("refuse")
     yield* sentOf(counted, stranger, 55, from)
-    const seconds = yield* Effect.replicateEffect(counted.secondsOf(Effect.suspend(() => stranger(counted))), 200)
+    const seconds = yield* Effect.replicateEffect(
+      counted.secondsOf(Effect.suspend(() => stranger(counted))),
+      200
+    )
     expect([seconds[50], seconds[149], seconds[199]]).toEqual([5, 10, 14])
   })
 
@@ -332,11 +352,7 @@ describe("A credential without a place", () => {
     ),
     [0, known, 1, "5 s"]
   ])
-  play("delays no call of a class above", hundred, [
-    knownFull,
-    [0, known, 20, 0],
-    [60, refresh, many, 100]
-  ])
+  play("delays no call of a class above", hundred, [knownFull, [0, known, 20, 0], [60, refresh, many, 100]])
   play("expects no place of an essential call", hundred, [
     [0, refresh, 40, 40],
     [30, known, 45, 45],
@@ -372,18 +388,21 @@ describe("A path that IAM blocks", () => {
   ])
 })
 
-it.scoped("A dead refresh token is refused for 10 minutes without a call, also in a full window", function* () {
-  const counted = yield* countedIam()
-  const token = Redacted.make(`ort_${"d".repeat(43)}`)
-  const ask = Effect.suspend(() => Effect.either(strangeRefresh(counted, token)))
-  yield* counted.answer("refuse")
-  for (const [second, sent] of [
-    [0, 1],
-    [599.999, 1],
-    [600, 2]
-  ] as const) {
-    yield* at(second)
-    expect(yield* ask).toMatchObject({ left: { code: "invalid_grant" } })
-    expect(counted.sent).toHaveLength(sent)
+it.scoped(
+  "A dead refresh token is refused for 10 minutes without a call, also in a full window",
+  function* () {
+    const counted = yield* countedIam()
+    const token = Redacted.make(`ort_${"d".repeat(43)}`)
+    const ask = Effect.suspend(() => Effect.either(strangeRefresh(counted, token)))
+    yield* counted.answer("refuse")
+    for (const [second, sent] of [
+      [0, 1],
+      [599.999, 1],
+      [600, 2]
+    ] as const) {
+      yield* at(second)
+      expect(yield* ask).toMatchObject({ left: { code: "invalid_grant" } })
+      expect(counted.sent).toHaveLength(sent)
+    }
   }
-})
+)

@@ -69,7 +69,9 @@ const responseOf = (path: string, outcome: Exclude<Outcome, "unsent">, second: n
   if (path === paths.introspect) return Response.json(accepts ? live(second) : { active: false })
   if (path === paths.revoke) return new Response("")
   if (!accepts)
-    return Response.json(refusal(path === paths.tokens ? "invalid_grant" : "unauthenticated"), { status: 401 })
+    return Response.json(refusal(path === paths.tokens ? "invalid_grant" : "unauthenticated"), {
+      status: 401
+    })
   return Response.json(
     path === paths.tokens ? pair() : { environment_id: environmentId, application: { app_id: "music" } }
   )
@@ -98,11 +100,18 @@ export const countedIam = ({ calls = 110, rateLimit = true }: CountedOptions = {
         if (outcome === "unsent") return yield* new RequestError({ request, reason: "Encode" })
         const clock = yield* Effect.clock
         const path = url.pathname.replace("/api/v1", "")
-        const call: SentCall = { path, at: clock.unsafeCurrentTimeMillis(), answeredAt: Number.POSITIVE_INFINITY }
+        const call: SentCall = {
+          path,
+          at: clock.unsafeCurrentTimeMillis(),
+          answeredAt: Number.POSITIVE_INFINITY
+        }
         sent.push(call)
         if (delay > 0) yield* Effect.sleep(delay)
         call.answeredAt = clock.unsafeCurrentTimeMillis()
-        return HttpClientResponse.fromWeb(request, responseOf(path, outcome, Math.floor(call.answeredAt / 1_000)))
+        return HttpClientResponse.fromWeb(
+          request,
+          responseOf(path, outcome, Math.floor(call.answeredAt / 1_000))
+        )
       })
     )
     const context = yield* Layer.build(
@@ -110,7 +119,10 @@ export const countedIam = ({ calls = 110, rateLimit = true }: CountedOptions = {
         Layer.provideMerge(TestStore.layer),
         Layer.provide(Layer.succeed(HttpClient.HttpClient, client)),
         Layer.provide(
-          Layer.succeed(Settings, testSettings({ rateLimit, iam: { url: "http://iam.test", callsPerMinute: calls } }))
+          Layer.succeed(
+            Settings,
+            testSettings({ rateLimit, iam: { url: "http://iam.test", callsPerMinute: calls } })
+          )
         )
       )
     )
@@ -173,4 +185,6 @@ export const calls = {
   strangeRefresh: ({ iam }: Counted, token = fresh("ort")) => iam.refresh(production, token, newKey()),
   strangeLogout: ({ iam }: Counted, token = fresh("ort")) => iam.revoke(production, token, newKey()),
   secret: ({ iam }: Counted, secret = fresh("ask")) => iam.resolvePlane(secret)
-} satisfies Readonly<Record<string, (counted: Counted, ...given: Array<never>) => Effect.Effect<unknown, UpstreamFailure>>>
+} satisfies Readonly<
+  Record<string, (counted: Counted, ...given: Array<never>) => Effect.Effect<unknown, UpstreamFailure>>
+>

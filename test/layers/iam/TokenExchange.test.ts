@@ -160,8 +160,13 @@ describe("a call to IAM", () => {
       const seen = simulator.seen.length
       simulator.fail({ times: 9, fault: inProgress })
       for (let poll = 0; poll < 8; poll += 1)
-        assert.include(yield* Effect.flip<unknown, UpstreamFailure, never>(call), { code: "idempotency_in_progress" })
-      assert.include(yield* Effect.flip<unknown, UpstreamFailure, never>(call), { _tag: "Refused", status: 429 })
+        assert.include(yield* Effect.flip<unknown, UpstreamFailure, never>(call), {
+          code: "idempotency_in_progress"
+        })
+      assert.include(yield* Effect.flip<unknown, UpstreamFailure, never>(call), {
+        _tag: "Refused",
+        status: 429
+      })
       assert.strictEqual(simulator.seen.length - seen, 8)
       simulator.clearFaults()
     }

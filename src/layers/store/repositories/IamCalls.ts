@@ -4,9 +4,7 @@ import type { IamCalls } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { all, run } from "../Query.ts"
 
-const Calls = Schema.parseJson(
-  Schema.Array(Schema.Struct({ window: Schema.String, freeAt: Schema.Number }))
-)
+const Calls = Schema.parseJson(Schema.Array(Schema.Struct({ window: Schema.String, freeAt: Schema.Number })))
 const Row = Schema.Struct({ calls: Calls })
 
 export const makeIamCalls = ({ sql, write }: Database): IamCalls => ({
