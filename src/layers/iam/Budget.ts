@@ -229,7 +229,10 @@ export const makeBudget = (
   ): void => {
     const failure = Exit.isSuccess(exit) ? undefined : Option.getOrUndefined(Cause.failureOption(exit.cause))
     // The call did not reach IAM, so IAM did not count it.
-    if (failure?._tag === "NotExecuted") return window.cancel(place)
+    if (failure?._tag === "NotExecuted") {
+      window.cancel(place)
+      return
+    }
     const isAccepted = Exit.isSuccess(exit) && accepts(exit.value)
     window.end(place, now, isAccepted ? "accepted" : failure?._tag === "Unknown" ? "unanswered" : "refused")
     if (place.claim.key !== undefined) waits.delete(place.claim.key)
@@ -282,8 +285,8 @@ export const makeBudget = (
       })
     ),
     taken: (now) =>
-      [...windows].flatMap(([window, { places }]) =>
-        [...places(now)].map(({ freeAt }) => ({ window, millis: Math.min(freeAt - now, minute) }))
+      [...windows].flatMap(([window, { freeTimes }]) =>
+        freeTimes(now).map((freeAt) => ({ window, millis: Math.min(freeAt - now, minute) }))
       ),
     occupy: (calls, now) => {
       for (const { millis, window } of calls) open(window, now).occupy(now + millis)

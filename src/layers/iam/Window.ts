@@ -92,28 +92,6 @@ const isKeeping = ({ use }: Claim): boolean => use === "refresh" || use === "log
 const ascending = (times: ReadonlyArray<number>): ReadonlyArray<number> =>
   times.toSorted((one, other) => one - other)
 
-export interface Window {
-  readonly isIdle: (now: number) => boolean
-  /** Undefined when the call may begin now. */
-  readonly delayOf: (claim: Claim, now: number) => Delay | undefined
-  /** Takes a turn for a call that lacks a place: true if one is left. */
-  readonly takeTurn: (claim: Claim, at: number, now: number) => boolean
-  readonly turnOf: (key: string) => number | undefined
-  readonly begin: (claim: Claim, now: number) => Place
-  /** Begins the call for which the place is kept. Undefined when the place is lost or used. */
-  readonly beginKept: (place: Place, now: number) => Delay | Place | undefined
-  readonly end: (place: Place, now: number, outcome: "accepted" | "refused" | "unanswered") => void
-  readonly keep: (place: Place, now: number) => void
-  readonly cancel: (place: Place) => void
-  /** A place for a call of another process. */
-  readonly occupy: (freeAt: number) => void
-  readonly places: (now: number) => Iterable<Place>
-  /** IAM answered 429 with these seconds. */
-  readonly block: (seconds: number, now: number) => void
-  /** A call that began at this time succeeded. One that began after a pause did ends it. */
-  readonly unblock: (startedAt: number) => void
-}
-
 const stranger: Claim = {
   callClass: "known",
   key: undefined,
@@ -125,7 +103,7 @@ const stranger: Claim = {
   since: 0
 }
 
-export const makeWindow = (budget: number): Window => {
+export const makeWindow = (budget: number) => {
   const places = new Set<Place>()
   const turns = new Map<string, Turn>()
   /** When each address of newcomers asked last, the oldest first. */
@@ -206,7 +184,8 @@ export const makeWindow = (budget: number): Window => {
     return [whole, { most: Math.floor(part), isOfNewcomers: isNewcomer, isOf }]
   }
 
-  const delayOf: Window["delayOf"] = (claim, now) => {
+  /** Why the call may not begin now; undefined when it may. */
+  const delayOf = (claim: Claim, now: number): Delay | undefined => {
     removeExpired(now)
     if (claim.callClass === "newcomer" && claim.address !== "")
       putBounded(asked, claim.address, now, mostAddresses)
@@ -230,8 +209,8 @@ export const makeWindow = (budget: number): Window => {
     return later.length === 0 ? undefined : { at: Math.max(...later), lacksPlace: true }
   }
 
-  const begin: Window["begin"] = (claim, now) => {
-    const place = {
+  const begin = (claim: Claim, now: number): Place => {
+    const place: Place = {
       claim,
       startedAt: now,
       freeAt: Number.POSITIVE_INFINITY,
@@ -246,13 +225,11 @@ export const makeWindow = (budget: number): Window => {
   }
 
   return {
-    isIdle: (now) => {
-      removeExpired(now)
-      return places.size + turns.size === 0 && pause.until <= now
-    },
     delayOf,
-    turnOf: (key) => turns.get(key)?.at,
-    takeTurn: (claim, at, now) => {
+    begin,
+    turnOf: (key: string): number | undefined => turns.get(key)?.at,
+    /** Takes a turn for a call that lacks a place until `at`: true if one is left. */
+    takeTurn: (claim: Claim, at: number, now: number): boolean => {
       if (claim.key === undefined) return false
       turns.delete(claim.key)
       const party = partyOf(claim)
@@ -262,8 +239,8 @@ export const makeWindow = (budget: number): Window => {
       turns.set(claim.key, { claim, at })
       return true
     },
-    begin,
-    beginKept: (place, now) => {
+    /** Begins the call for which the place is kept; undefined when the place is lost or used. */
+    beginKept: (place: Place, now: number): Delay | Place | undefined => {
       removeExpired(now)
       if (!place.isKept || !places.has(place)) return undefined
       // A place that was taken in the pause is that of the probe.
@@ -272,31 +249,40 @@ export const makeWindow = (budget: number): Window => {
       places.delete(place)
       return begin(place.claim, now)
     },
-    end: (place, now, outcome) => {
+    end: (place: Place, now: number, outcome: "accepted" | "refused" | "unanswered"): void => {
       place.freeAt = now + minute
       place.ownUntil = now + (outcome === "unanswered" ? unansweredMillis : minute)
       place.isAccepted = outcome === "accepted" && !place.claim.isVouched
     },
-    keep: (place, now) => {
+    keep: (place: Place, now: number): void => {
       place.isKept = true
       place.freeAt = now + minute
       place.ownUntil = now + minute
     },
-    cancel: (place) => void places.delete(place),
-    occupy: (freeAt) => {
+    cancel: (place: Place): void => void places.delete(place),
+    /** Takes a place for a call of another process. */
+    occupy: (freeAt: number): void => {
       places.add({ claim: stranger, startedAt: 0, freeAt, ownUntil: 0, isKept: false, isAccepted: false })
     },
-    places: (now) => {
+    /** When each place is free; infinite for a call that is out. */
+    freeTimes: (now: number): ReadonlyArray<number> => {
       removeExpired(now)
-      return places
+      return [...places].map(({ freeAt }) => freeAt)
     },
-    block: (seconds, now) => {
+    isIdle: (now: number): boolean => {
+      removeExpired(now)
+      return places.size + turns.size === 0 && pause.until <= now
+    },
+    /** IAM answered 429 with these seconds. Of several pauses the longest holds. */
+    block: (seconds: number, now: number): void => {
       pause.until = Math.max(pause.until, now + seconds * 1_000)
       pause.beganAt = now
       pause.nextProbeAt = now + probeMillis
     },
-    unblock: (startedAt) => {
+    /** A call that began at this time succeeded. One that began after a pause did ends it. */
+    unblock: (startedAt: number): void => {
       if (startedAt > pause.beganAt) pause.until = 0
     }
   }
 }
+export type Window = ReturnType<typeof makeWindow>
