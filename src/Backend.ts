@@ -12,8 +12,6 @@ import { TablesFromSettings } from "./layers/tables/HttpTables.ts"
 import { HttpTing } from "./layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "./layers/tracker/Tracker.ts"
 import { Connections, OutboundProxyFromSettings } from "./layers/upstream/Connections.ts"
-import { BestEffort } from "./services/BestEffort.ts"
-import { Deadlines } from "./services/Deadlines.ts"
 import type { DeliveryHealth } from "./services/DeliveryHealth.ts"
 import { Descriptors } from "./services/Descriptors.ts"
 import { Readiness } from "./services/Readiness.ts"
@@ -24,7 +22,6 @@ import { Planes } from "./services/Planes.ts"
 import { TingOnBehalf } from "./services/TingOnBehalf.ts"
 import { ReportQuota } from "./services/ReportQuota.ts"
 import { Reports } from "./services/Reports.ts"
-import { Retry } from "./services/Retry.ts"
 import { Sessions } from "./services/Sessions.ts"
 import { Telemetry } from "./services/Telemetry.ts"
 import { UpstreamPlaces } from "./services/UpstreamPlaces.ts"
@@ -65,8 +62,6 @@ const makeUseCases = <E, R>(delivery: Layer.Layer<DeliveryHealth, E, R>) =>
     Layer.provideMerge(Sessions.Default),
     Layer.provideMerge(TingOnBehalf.Default),
     Layer.provideMerge(Layer.mergeAll(Idempotency.Default, UpstreamPlaces.Default, ReportQuota.Default)),
-    Layer.provideMerge(Layer.mergeAll(Retry.Default, BestEffort.Default)),
-    Layer.provide(Deadlines.Default),
     Layer.provideMerge(stopOnDrain(delivery))
   )
 

@@ -18,7 +18,7 @@ import type { Caller } from "./RequestCredentials.ts"
 import { digestOf } from "./Digest.ts"
 import type { UpstreamKey } from "./Iam.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { BestEffort } from "./BestEffort.ts"
+import { writeBestEffort } from "./BestEffort.ts"
 import { logAndMapStoreFailure, mapStoreFailure } from "./StoreErrorMapping.ts"
 import { TingOnBehalf } from "./TingOnBehalf.ts"
 import { LoginOutcome, Store } from "./Store.ts"
@@ -77,57 +77,53 @@ interface LoginOutcomes {
   ) => Effect.Effect<TingOutcome>
 }
 
-export const makeLoginOutcomes: Effect.Effect<
-  LoginOutcomes,
-  never,
-  Store | TingOnBehalf | UpstreamPlaces | BestEffort
-> = Effect.gen(function* () {
-  const { loginOutcomes } = yield* Store
-  const { register } = yield* TingOnBehalf
-  const { within } = yield* UpstreamPlaces
-  const { writeBestEffort } = yield* BestEffort
+export const makeLoginOutcomes: Effect.Effect<LoginOutcomes, never, Store | TingOnBehalf | UpstreamPlaces> =
+  Effect.gen(function* () {
+    const { loginOutcomes } = yield* Store
+    const { register } = yield* TingOnBehalf
+    const { within } = yield* UpstreamPlaces
 
-  const recordRefusal: LoginOutcomes["recordRefusal"] = (plane, key, reason) =>
-    loginOutcomes
-      .record(key, planeId(plane), LoginOutcome.Refusal({ reason }))
-      .pipe(writeBestEffort("Refusal of a login not recorded"))
+    const recordRefusal: LoginOutcomes["recordRefusal"] = (plane, key, reason) =>
+      loginOutcomes
+        .record(key, planeId(plane), LoginOutcome.Refusal({ reason }))
+        .pipe(writeBestEffort("Refusal of a login not recorded"))
 
-  const failRefused: LoginOutcomes["failRefused"] = (key) =>
-    loginOutcomes.find(key).pipe(
-      logAndMapStoreFailure,
-      Effect.flatMap((recorded) =>
-        Option.match(Option.flatMap(recorded, recordedRefusal), {
-          onNone: () => Effect.void,
-          onSome: (refusal) => Effect.fail(refusal)
-        })
+    const failRefused: LoginOutcomes["failRefused"] = (key) =>
+      loginOutcomes.find(key).pipe(
+        logAndMapStoreFailure,
+        Effect.flatMap((recorded) =>
+          Option.match(Option.flatMap(recorded, recordedRefusal), {
+            onNone: () => Effect.void,
+            onSome: (refusal) => Effect.fail(refusal)
+          })
+        )
       )
-    )
 
-  const failEndedSession: LoginOutcomes["failEndedSession"] = (key) =>
-    Effect.zipRight(failRefused(key), new SltRejected())
+    const failEndedSession: LoginOutcomes["failEndedSession"] = (key) =>
+      Effect.zipRight(failRefused(key), new SltRejected())
 
-  const registerAndRecord = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
-    register(plane, caller, registrationBound).pipe(
-      within("ting", digestOf(caller.credential.token)),
-      Effect.match({
-        onSuccess: ({ id }) => ({ ting: { subscribed: true, subscription_id: id }, transient: false }),
-        onFailure: (failure) => ({ ting: notRegistered(failure), transient: isTransient(failure) })
-      }),
-      Effect.tap((registration) =>
-        loginOutcomes
-          .record(key, planeId(plane), LoginOutcome.Registration(registration))
-          .pipe(writeBestEffort("Registration outcome not recorded"))
-      ),
-      Effect.map(({ ting }) => ting)
-    )
+    const registerAndRecord = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
+      register(plane, caller, registrationBound).pipe(
+        within("ting", digestOf(caller.credential.token)),
+        Effect.match({
+          onSuccess: ({ id }) => ({ ting: { subscribed: true, subscription_id: id }, transient: false }),
+          onFailure: (failure) => ({ ting: notRegistered(failure), transient: isTransient(failure) })
+        }),
+        Effect.tap((registration) =>
+          loginOutcomes
+            .record(key, planeId(plane), LoginOutcome.Registration(registration))
+            .pipe(writeBestEffort("Registration outcome not recorded"))
+        ),
+        Effect.map(({ ting }) => ting)
+      )
 
-  const registerOnce: LoginOutcomes["registerOnce"] = (plane, caller, key, replayed) =>
-    Effect.gen(function* () {
-      const recorded = replayed ? yield* loginOutcomes.find(key) : Option.none()
-      return Option.isSome(recorded) && recorded.value._tag === "Registration" && !recorded.value.transient
-        ? recorded.value.ting
-        : yield* registerAndRecord(plane, caller, key)
-    }).pipe(Effect.catchAll((failure) => Effect.succeed(notRegistered(mapStoreFailure(failure)))))
+    const registerOnce: LoginOutcomes["registerOnce"] = (plane, caller, key, replayed) =>
+      Effect.gen(function* () {
+        const recorded = replayed ? yield* loginOutcomes.find(key) : Option.none()
+        return Option.isSome(recorded) && recorded.value._tag === "Registration" && !recorded.value.transient
+          ? recorded.value.ting
+          : yield* registerAndRecord(plane, caller, key)
+      }).pipe(Effect.catchAll((failure) => Effect.succeed(notRegistered(mapStoreFailure(failure)))))
 
-  return { recordRefusal, failRefused, failEndedSession, registerOnce }
-})
+    return { recordRefusal, failRefused, failEndedSession, registerOnce }
+  })

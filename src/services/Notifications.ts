@@ -7,7 +7,7 @@ import { digestOf, sha256 } from "./Digest.ts"
 import { Idempotency } from "./Idempotency.ts"
 import { countReplay } from "./Metrics.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { BestEffort } from "./BestEffort.ts"
+import { writeBestEffort } from "./BestEffort.ts"
 import { TingOnBehalf } from "./TingOnBehalf.ts"
 import { Settings } from "./Settings.ts"
 import { Store } from "./Store.ts"
@@ -25,7 +25,6 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     const { callWithProof, register, requireScope } = yield* TingOnBehalf
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
-    const { writeBestEffort } = yield* BestEffort
 
     const subscribe = tracedFn(
       "Notifications.subscribe",

@@ -5,9 +5,9 @@ import type * as Redacted from "effect/Redacted"
 import { digestOf } from "./Digest.ts"
 import { Iam } from "./Iam.ts"
 import { type Plane, Production, type TestingPlane } from "./Plane.ts"
-import { BestEffort } from "./BestEffort.ts"
+import { writeBestEffort } from "./BestEffort.ts"
 import { failWith, planeFailure } from "./UpstreamErrorMapping.ts"
-import { Retry } from "./Retry.ts"
+import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 import { tracedFn } from "./Tracing.ts"
@@ -18,8 +18,6 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
     const iam = yield* Iam
     const store = yield* Store
     const { within } = yield* UpstreamPlaces
-    const { retryTransient } = yield* Retry
-    const { writeBestEffort } = yield* BestEffort
 
     // Webhooks of a testing environment are accepted once it is known here. The request succeeds without it.
     const remember = ({ environmentId, webhookKeyDigest }: TestingPlane) =>

@@ -1,10 +1,12 @@
 /** Repeats failed calls to other systems. Decided from data alone: how the call failed, and whether repeating it is harmless. */
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
-import { Deadlines } from "./Deadlines.ts"
-import { monotonicNow, requestOf } from "./FiberContext.ts"
+import * as Schedule from "effect/Schedule"
+import * as ScheduleDecision from "effect/ScheduleDecision"
+import * as ScheduleInterval from "effect/ScheduleInterval"
 import * as Metrics from "./Metrics.ts"
-import { monotonicMillis } from "./MonotonicTime.ts"
+import { monotonicMillis, unsafeMonotonicMillis } from "./MonotonicTime.ts"
+import { RequestContext } from "./RequestContext.ts"
 import {
   type Dependency,
   NotExecuted,
@@ -20,7 +22,7 @@ export interface RetryPolicy {
   readonly repeatable: boolean
   /** All attempts together; 3 by default. */
   readonly attempts?: number
-  /** Milliseconds for all attempts and pauses, within the request's own deadline. */
+  /** Milliseconds for all attempts and pauses, within the request's own deadline. The last attempt is interrupted then. */
   readonly withinMillis?: number
   /** Refusals that another attempt may not meet, such as that of a proof that was used up. */
   readonly again?: (refused: Refused) => boolean
@@ -65,62 +67,42 @@ const nextStep = (
       ? [retryPauses[attempts - 1] ?? retryPauses.at(-1), { attempts: attempts + 1, polls }]
       : [undefined, { attempts, polls }]
 
-/** Repeats failed calls to other systems. */
-export class Retry extends Effect.Service<Retry>()("music/Retry", {
-  effect: Effect.gen(function* () {
-    const deadlines = yield* Deadlines
-
-    /** Runs one attempt until `endsAt` (monotonic milliseconds) at most; the attempt does not begin after it. */
-    const attemptUntil = <A, R>(
-      dependency: RetryPolicy["dependency"],
-      endsAt: number,
-      now: number,
-      effect: Effect.Effect<A, UpstreamFailure, R>
-    ): Effect.Effect<A, UpstreamFailure, R> => {
-      if (!Number.isFinite(endsAt)) return effect
-      const late = () => ({
-        dependency: typeof dependency === "function" ? dependency() : dependency,
-        reason: "deadline passed"
+/** The pauses of a policy; none that ends at `endsAt` (monotonic milliseconds) or later. */
+const pausesOf = (policy: RetryPolicy, endsAt: number): Schedule.Schedule<void, UpstreamFailure> =>
+  Schedule.makeWithState<Progress, UpstreamFailure, void>(
+    { attempts: 1, polls: 0 },
+    (wall, failure, progress) =>
+      Effect.gen(function* () {
+        const [pause, next] = nextStep(policy, failure, progress)
+        if (pause === undefined) return [next, undefined, ScheduleDecision.done]
+        const millis = Math.round(pause * (yield* Random.nextRange(jitter.least, jitter.most)))
+        if ((yield* monotonicMillis) + millis >= endsAt) return [next, undefined, ScheduleDecision.done]
+        Metrics.recordNow(Metrics.upstreamRetries({ dependency: failure.dependency }), 1)
+        return [next, undefined, ScheduleDecision.continueWith(ScheduleInterval.after(wall + millis))]
       })
-      return now >= endsAt
-        ? new NotExecuted(late())
-        : deadlines.endAt(endsAt, () => new Unknown(late()))(effect)
-    }
+  )
 
-    /**
-     * At most 3 attempts, after 250 ms and 750 ms (jittered), within the request's deadline. `NotExecuted` is always repeated,
-     * `Unknown` only when the policy is repeatable, and a refusal never, except that `idempotency_in_progress` is polled up to 8
-     * times. A 429 fails at once with its seconds.
-     */
-    const retryTransient =
-      (policy: RetryPolicy) =>
-      <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> =>
-        Effect.withFiberRuntime((fiber) => {
-          const startedAt = monotonicNow(fiber)
-          const endsAt = Math.min(
-            requestOf(fiber).deadlineAt,
-            startedAt + (policy.withinMillis ?? Number.POSITIVE_INFINITY)
-          )
-
-          const attempt = (progress: Progress, now: number): Effect.Effect<A, UpstreamFailure, R> =>
-            Effect.catchAll(attemptUntil(policy.dependency, endsAt, now, effect), (failure) =>
-              pauseAfter(failure, progress)
-            )
-
-          const pauseAfter = (failure: UpstreamFailure, progress: Progress) =>
-            Effect.gen(function* () {
-              const [pause, next] = nextStep(policy, failure, progress)
-              if (pause === undefined) return yield* failure
-              const millis = Math.round(pause * (yield* Random.nextRange(jitter.least, jitter.most)))
-              if ((yield* monotonicMillis) + millis >= endsAt) return yield* failure
-              Metrics.recordNow(Metrics.upstreamRetries({ dependency: failure.dependency }), 1)
-              yield* Effect.sleep(millis)
-              return yield* attempt(next, yield* monotonicMillis)
-            })
-
-          return attempt({ attempts: 1, polls: 0 }, startedAt)
+/**
+ * At most 3 attempts, after 250 ms and 750 ms (jittered), none of which begins after the request's deadline.
+ * `NotExecuted` is always repeated, `Unknown` only when the policy is repeatable, and a refusal never, except that
+ * `idempotency_in_progress` is polled up to 8 times. A 429 fails at once with its seconds.
+ */
+export const retryTransient =
+  (policy: RetryPolicy) =>
+  <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> =>
+    Effect.clockWith((clock) =>
+      Effect.flatMap(RequestContext, ({ deadlineAt }): Effect.Effect<A, UpstreamFailure, R> => {
+        const now = unsafeMonotonicMillis(clock)
+        const endsAt = Math.min(deadlineAt, now + (policy.withinMillis ?? Number.POSITIVE_INFINITY))
+        const late = () => ({
+          dependency: typeof policy.dependency === "function" ? policy.dependency() : policy.dependency,
+          reason: "deadline passed"
         })
-
-    return { retryTransient } as const
-  })
-}) {}
+        if (now >= endsAt) return new NotExecuted(late())
+        const retried = Effect.retry(effect, pausesOf(policy, endsAt))
+        // A call ends at the deadline of its request by itself (`Upstream`).
+        return policy.withinMillis === undefined
+          ? retried
+          : Effect.timeoutFail(retried, { duration: endsAt - now, onTimeout: () => new Unknown(late()) })
+      })
+    )

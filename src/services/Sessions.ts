@@ -13,7 +13,7 @@ import { countReplay } from "./Metrics.ts"
 import { environmentIdOf, type Plane, planeId } from "./Plane.ts"
 import type { Caller } from "./RequestCredentials.ts"
 import type { Credential } from "../schema/Identity.ts"
-import { Retry } from "./Retry.ts"
+import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
 import { tracedFn } from "./Tracing.ts"
@@ -82,7 +82,6 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const loginOutcomes = yield* makeLoginOutcomes
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
-    const { retryTransient } = yield* Retry
 
     /** Every call here is a read or runs under an upstream key. */
     const retryIam = retryTransient({ dependency: "iam", repeatable: true })

@@ -5,9 +5,9 @@ import type { Caller } from "./RequestCredentials.ts"
 import { Iam, type Proof } from "./Iam.ts"
 import { attemptKey } from "./Idempotency.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { BestEffort } from "./BestEffort.ts"
+import { writeBestEffort } from "./BestEffort.ts"
 import { failWith, iamFailures, repeatableProofRefusals, tingFailures } from "./UpstreamErrorMapping.ts"
-import { Retry } from "./Retry.ts"
+import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { type PreparedCall, Ting } from "./Ting.ts"
 import type { Dependency, UpstreamFailure } from "./UpstreamFailure.ts"
@@ -24,8 +24,6 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
     const iam = yield* Iam
     const ting = yield* Ting
     const store = yield* Store
-    const { retryTransient } = yield* Retry
-    const { writeBestEffort } = yield* BestEffort
 
     /** Fails before a proof is requested when the token lacks the scope: only a new login grants one. */
     const requireScope = (caller: Caller, scope: string): Effect.Effect<void, ReconsentRequired> =>

@@ -1,18 +1,13 @@
 /** Spans of the service's own steps. Without an exporter none is made, because each one would cost more than most steps. */
 import * as Effect from "effect/Effect"
-import type * as Fiber from "effect/Fiber"
 import * as FiberRef from "effect/FiberRef"
-
-/** Whether the spans of this fiber are exported. */
-const isTracing = (fiber: Fiber.RuntimeFiber<unknown, unknown>): boolean =>
-  fiber.getFiberRef(FiberRef.currentTracerEnabled)
 
 /** Runs the effect in a span of this name, if the fiber traces. */
 export const traced =
   (name: string) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-    Effect.withFiberRuntime((fiber) =>
-      isTracing(fiber) ? Effect.withSpan(effect, name, { captureStackTrace: false }) : effect
+    FiberRef.getWith(FiberRef.currentTracerEnabled, (isTracing) =>
+      isTracing ? Effect.withSpan(effect, name, { captureStackTrace: false }) : effect
     )
 
 /** The same around every run of a function. */

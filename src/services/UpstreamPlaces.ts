@@ -6,9 +6,8 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import { Overloaded } from "../schema/Failure.ts"
-import { bracket } from "./Bracket.ts"
-import { requestOf } from "./FiberContext.ts"
 import { recordNow, upstreamPlacesTaken } from "./Metrics.ts"
+import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 
 /** The upstreams that a request waits for; workers call the others. */
@@ -94,14 +93,12 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
     const within =
       (dependency: AwaitedUpstream, credential: string) =>
       <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Overloaded, R> =>
-        bracket(
-          (fiber) =>
-            places[dependency].take({
-              credential,
-              address: rateLimit ? requestOf(fiber).clientNetwork : ""
-            }),
+        Effect.acquireUseRelease(
+          Effect.flatMap(RequestContext, ({ clientNetwork }) =>
+            places[dependency].take({ credential, address: rateLimit ? clientNetwork : "" })
+          ),
           () => effect,
-          places[dependency].giveBack
+          (holder) => Effect.sync(() => places[dependency].giveBack(holder))
         )
 
     return { within } as const

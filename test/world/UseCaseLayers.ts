@@ -9,18 +9,15 @@ import type * as TestServices from "effect/TestServices"
 import { clientTables, type TableName } from "../../src/schema/Telemetry.ts"
 import type { Credential } from "../../src/schema/Identity.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
-import { Deadlines } from "../../src/services/Deadlines.ts"
 import { Iam } from "../../src/services/Iam.ts"
 import { attemptKey, Idempotency } from "../../src/services/Idempotency.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
-import { BestEffort } from "../../src/services/BestEffort.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { TingOnBehalf } from "../../src/services/TingOnBehalf.ts"
 import { ReportQuota } from "../../src/services/ReportQuota.ts"
 import { Reports } from "../../src/services/Reports.ts"
 import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
-import { Retry } from "../../src/services/Retry.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Telemetry } from "../../src/services/Telemetry.ts"
@@ -62,9 +59,7 @@ const useCases = Layer.mergeAll(
   Layer.provideMerge(Sessions.Default),
   Layer.provideMerge(
     Layer.mergeAll(TingOnBehalf.Default, Idempotency.Default, UpstreamPlaces.Default, ReportQuota.Default)
-  ),
-  Layer.provideMerge(Layer.mergeAll(Retry.Default, BestEffort.Default)),
-  Layer.provide(Deadlines.Default)
+  )
 )
 
 /** No background work. */

@@ -80,13 +80,13 @@ export const makeAccess = ({ lockWait, name }: Pick<DatabaseOptions, "name" | "l
   /** `failed` was the first attempt: the wait begins with it. */
   const retryWhileLocked = <A>(failed: DatabaseFailure, attempt: Effect.Effect<A, DatabaseFailure>) => {
     let attempts = 0
-    return Effect.withFiberRuntime<A, DatabaseFailure>((fiber) =>
+    return Effect.flatMap(timeLeft, (left) =>
       Effect.retry(
         Effect.suspend(() => {
           attempts += 1
           return attempts === 1 ? Effect.fail(failed) : attempt
         }),
-        { while: isLocked, schedule: lockRetries(Math.min(lockWait, timeLeft(fiber))) }
+        { while: isLocked, schedule: lockRetries(Math.min(lockWait, left)) }
       )
     )
   }
@@ -98,10 +98,8 @@ export const makeAccess = ({ lockWait, name }: Pick<DatabaseOptions, "name" | "l
           ? Effect.mapError(retryWhileLocked(error, attempt(trace)), fail)
           : Effect.fail(fail(error))
       )
-    return Effect.withFiberRuntime((fiber) =>
-      fiber.getFiberRef(FiberRef.currentTracerEnabled)
-        ? traced(operation)(Effect.flatMap(traceStatements, settled))
-        : settled(untraced)
+    return FiberRef.getWith(FiberRef.currentTracerEnabled, (isTracing) =>
+      isTracing ? traced(operation)(Effect.flatMap(traceStatements, settled)) : settled(untraced)
     )
   }
 }

@@ -1,13 +1,14 @@
 /** A request waits for the store until its deadline at most. What it began there goes on, and is idempotent. */
 import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
-import type * as Fiber from "effect/Fiber"
-import { monotonicNow, requestOf } from "../../services/FiberContext.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
+import { RequestContext } from "../../services/RequestContext.ts"
 import { StoreUnavailable } from "../../services/Store.ts"
 
-/** Milliseconds until the deadline of the fiber's request; infinite outside of requests. */
-export const timeLeft = (fiber: Fiber.RuntimeFiber<unknown, unknown>): number =>
-  Math.max(0, requestOf(fiber).deadlineAt - monotonicNow(fiber))
+/** Milliseconds until the deadline of the request; infinite outside of requests. */
+export const timeLeft: Effect.Effect<number> = Effect.clockWith((clock) =>
+  Effect.map(RequestContext, ({ deadlineAt }) => Math.max(0, deadlineAt - unsafeMonotonicMillis(clock)))
+)
 
 /**
  * Like `Effect.async` for an access. Fails with `timed_out` at the request's deadline. `start` returns what ends the wait of an
@@ -16,9 +17,8 @@ export const timeLeft = (fiber: Fiber.RuntimeFiber<unknown, unknown>): number =>
 export const waitWithinDeadline = <A, E>(
   start: (resume: (exit: Exit.Exit<A, E | StoreUnavailable>) => void) => () => void
 ): Effect.Effect<A, E | StoreUnavailable> =>
-  Effect.withFiberRuntime((fiber) => {
-    const left = timeLeft(fiber)
-    return Effect.async<A, E | StoreUnavailable>((resume) => {
+  Effect.flatMap(timeLeft, (left) =>
+    Effect.async<A, E | StoreUnavailable>((resume) => {
       let leave = () => {}
       const timer = Number.isFinite(left)
         ? setTimeout(() => {
@@ -35,4 +35,4 @@ export const waitWithinDeadline = <A, E>(
         leave()
       })
     })
-  })
+  )

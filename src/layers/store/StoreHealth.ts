@@ -2,7 +2,7 @@
 import type { SqlClient } from "@effect/sql/SqlClient"
 import type { Statement } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
-import { monotonicNow } from "../../services/FiberContext.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { recordNow, storeCorrupt, storeWritesFailed } from "../../services/Metrics.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { StoreUnavailable } from "../../services/Store.ts"
@@ -100,11 +100,11 @@ export const makeStoreHealth = (database: Database): StoreHealth => {
   }
 
   const read: Database["read"] = (operation, query) =>
-    Effect.withFiberRuntime((fiber) => {
-      const startedAt = monotonicNow(fiber)
+    Effect.clockWith((clock) => {
+      const startedAt = unsafeMonotonicMillis(clock)
       return Effect.matchEffect(database.read(operation, query), {
         onSuccess: (result) => {
-          recordAnswer(reads, monotonicNow(fiber))
+          recordAnswer(reads, unsafeMonotonicMillis(clock))
           return Effect.succeed(result)
         },
         onFailure: (error) => Effect.zipRight(recordFailure(reads, startedAt, error), Effect.fail(error))
@@ -112,21 +112,21 @@ export const makeStoreHealth = (database: Database): StoreHealth => {
     })
 
   const write: Database["write"] = (operation, body, committed) =>
-    Effect.withFiberRuntime((fiber) => {
+    Effect.clockWith((clock) => {
       if (corrupt) {
         recordNow(failedWrites, 1)
         return Effect.fail(corruptError(operation))
       }
-      const startedAt = monotonicNow(fiber)
+      const startedAt = unsafeMonotonicMillis(clock)
       return Effect.matchEffect(database.write(operation, body, committed), {
         onSuccess: (result) => {
-          const now = monotonicNow(fiber)
+          const now = unsafeMonotonicMillis(clock)
           recordAnswer(reads, now)
           recordAnswer(writes, now)
           return Effect.succeed(result)
         },
         onFailure: (error) => {
-          recordFailedWrite(error, monotonicNow(fiber))
+          recordFailedWrite(error, unsafeMonotonicMillis(clock))
           return Effect.zipRight(recordFailure(writes, startedAt, error), Effect.fail(error))
         }
       })

@@ -19,7 +19,8 @@ import * as Tracer from "effect/Tracer"
 import { version } from "../../schema/Release.ts"
 import { errorCode } from "../../services/ErrorCode.ts"
 import { recordNow, upstreamRequestDuration, upstreamRequests } from "../../services/Metrics.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
+import { RequestContext } from "../../services/RequestContext.ts"
 import {
   type Dependency,
   NotExecuted,
@@ -34,7 +35,7 @@ export interface UpstreamTarget {
   readonly dependency: Dependency
   /** Without a trailing slash; a path prefix is kept. */
   readonly url: string
-  /** For one request, up to the last byte of its response. */
+  /** For one request, up to the last byte of its response; the deadline of the caller's request may be earlier. */
   readonly timeoutSeconds: number
   /** Bytes of a response body. */
   readonly maxResponseBytes: number
@@ -74,7 +75,7 @@ export const makeSend = (client: HttpClient.HttpClient, target: UpstreamTarget):
     return new NotExecuted({ dependency, reason: `no connection: ${reason}`, ...advice })
   }
 
-  return ({ body, headers, method, path, query }) =>
+  const send: Send = ({ body, headers, method, path, query }) =>
     execute(
       HttpClientRequest.make(method)(`${url}${path}`, {
         urlParams: query,
@@ -94,10 +95,19 @@ export const makeSend = (client: HttpClient.HttpClient, target: UpstreamTarget):
         error._tag === "RequestError" || error._tag === "ResponseError" ? failureOf(error) : error
       ),
       // The deadline also ends a call of work that cannot be interrupted.
-      Effect.interruptible,
-      Effect.timeoutFail({
-        duration: `${timeoutSeconds} seconds`,
-        onTimeout: () => unknown(`no answer within ${timeoutSeconds} seconds`)
+      Effect.interruptible
+    )
+
+  return (request) =>
+    Effect.clockWith((clock) =>
+      Effect.flatMap(RequestContext, ({ deadlineAt }): ReturnType<Send> => {
+        const left = deadlineAt - unsafeMonotonicMillis(clock)
+        if (left <= 0) return new NotExecuted({ dependency, reason: "deadline passed" })
+        const isLast = left < timeoutSeconds * 1_000
+        return Effect.timeoutFail(send(request), {
+          duration: isLast ? left : `${timeoutSeconds} seconds`,
+          onTimeout: () => unknown(isLast ? "deadline passed" : `no answer within ${timeoutSeconds} seconds`)
+        })
       })
     )
 }

@@ -16,6 +16,8 @@ import { jsonBody, makeUpstream, type UpstreamCall } from "../../../src/layers/u
 import { readJson } from "../../../src/layers/upstream/UpstreamResponse.ts"
 import { version } from "../../../src/schema/Release.ts"
 import { upstreamRequests } from "../../../src/services/Metrics.ts"
+import { monotonicMillis } from "../../../src/services/MonotonicTime.ts"
+import { RequestContext } from "../../../src/services/RequestContext.ts"
 import { until } from "../../world/Waiting.ts"
 import { type Body, it, toEffect } from "../../world/Test.ts"
 import { answering, rawServer } from "./Simulated.ts"
@@ -188,6 +190,20 @@ describe("A call to another system", () => {
       expect(yield* Fiber.join(fiber)).toMatchObject(wanted)
     }
     yield* until(() => aborted === 1)
+  })
+
+  scoped("ends at the deadline of its request, and does not begin after it", function* () {
+    const hanging = yield* answering(() => fine)
+    hanging.fail({ fault: { kind: "hang" } })
+    const info = yield* RequestContext
+    const deadlineAt = (yield* monotonicMillis) + 500
+    const call = Effect.provideService(failureOf(hanging.url), RequestContext, { ...info, deadlineAt })
+    const fiber = yield* Effect.fork(call)
+    yield* until(() => hanging.seen.length === 1)
+    yield* TestClock.adjust("500 millis")
+    expect(yield* Fiber.join(fiber)).toMatchObject({ _tag: "Unknown", reason: "deadline passed" })
+    expect(yield* call).toMatchObject({ _tag: "NotExecuted", reason: "deadline passed" })
+    expect(hanging.seen).toHaveLength(1)
   })
 
   scoped(
