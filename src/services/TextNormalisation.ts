@@ -57,8 +57,8 @@ const replaceRanges = (text: string, ranges: ReadonlyArray<Range>, replacement: 
 const replaceOnce = (text: string, find: Find, replacement: string): string => {
   const decoded = readText(text).flatMap((reading) =>
     find(reading.text).map(({ start, end }) => ({
-      start: reading.starts[start] ?? 0,
-      end: reading.ends[end - 1] ?? 0
+      start: reading.rangeOf(start).start,
+      end: reading.rangeOf(end - 1).end
     }))
   )
   const ranges = [...find(text), ...decoded]
