@@ -12,7 +12,9 @@ export type CheckState = typeof CheckState.Type
 export const Checks = Schema.Record({ key: Schema.String, value: CheckState })
 export type Checks = typeof Checks.Type
 
-export const Readiness = Schema.Struct({ status: Schema.Literal("ready"), checks: Checks }).annotations({
-  identifier: "Readiness"
-})
-export type Readiness = typeof Readiness.Type
+export const ReadinessAnswer = Schema.Struct({ status: Schema.Literal("ready"), checks: Checks }).annotations(
+  {
+    identifier: "Readiness"
+  }
+)
+export type ReadinessAnswer = typeof ReadinessAnswer.Type

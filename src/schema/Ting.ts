@@ -42,7 +42,7 @@ export const TingRequest = strict(
 ).annotations({ identifier: "TingRequest" })
 export type TingRequest = typeof TingRequest.Type
 
-export const Ting = Schema.Struct({
+export const SentTing = Schema.Struct({
   id: Schema.String.annotations({ description: "Starts with `msg_`" }),
   created_at: Schema.String.annotations({
     description: "RFC 3339, UTC",
@@ -52,7 +52,7 @@ export const Ting = Schema.Struct({
   silent: Schema.Boolean.annotations({ description: "The recipient muted this type: stored, never pushed" }),
   replayed: Schema.Boolean.annotations({ description: "This key was accepted before; nothing new was sent" })
 }).annotations({ identifier: "Ting" })
-export type Ting = typeof Ting.Type
+export type SentTing = typeof SentTing.Type
 
 /** Exactly `{}`. A struct without fields would accept any fields. */
 export const SubscriptionRequest = Schema.Record({

@@ -1,7 +1,7 @@
 import * as Effect from "effect/Effect"
 import { InvalidInput, NotFound, PayloadTooLarge } from "../schema/Failure.ts"
 import { scopes } from "../schema/Identity.ts"
-import { type Ting as SentTing, type Subscription, type TingRequest, tingBodyLimit } from "../schema/Ting.ts"
+import { type SentTing, type Subscription, type TingRequest, tingBodyLimit } from "../schema/Ting.ts"
 import type { Caller } from "./RequestCredentials.ts"
 import { digestOf, sha256 } from "./Digest.ts"
 import { Idempotency } from "./Idempotency.ts"

@@ -1,6 +1,6 @@
 import * as Effect from "effect/Effect"
 import { NotReady } from "../schema/Failure.ts"
-import type { CheckState, Readiness as Report } from "../schema/Health.ts"
+import type { CheckState, ReadinessAnswer } from "../schema/Health.ts"
 import { DeliveryHealth } from "./DeliveryHealth.ts"
 import { Drain } from "./Drain.ts"
 import { shareFor } from "./Share.ts"
@@ -45,7 +45,7 @@ export class Readiness extends Effect.Service<Readiness>()("music/Readiness", {
     )
 
     /** A stopped tracker or table is `degraded` and never makes the service unready. A shutdown shows at once. */
-    const check: Effect.Effect<Report, NotReady> = Effect.gen(function* () {
+    const check: Effect.Effect<ReadinessAnswer, NotReady> = Effect.gen(function* () {
       const { database: state, deliveries } = yield* dependencies
       const draining = drain.isDraining()
       const checks = {

@@ -8,7 +8,7 @@ import type { IamCalls } from "./store/IamCalls.ts"
 import type { KnownPlanes } from "./store/KnownPlanes.ts"
 import type { LoginOutcomes } from "./store/LoginOutcomes.ts"
 import type { Recipients } from "./store/Recipients.ts"
-import type { Reports } from "./store/Reports.ts"
+import type { StoredReports } from "./store/Reports.ts"
 import type { Retention } from "./store/Retention.ts"
 import type { SessionDigests } from "./store/SessionDigests.ts"
 import type { Stored } from "./store/StoreUnavailable.ts"
@@ -36,7 +36,7 @@ export interface StoreService {
   readonly loginOutcomes: LoginOutcomes
   readonly sessionDigests: SessionDigests
   readonly iamCalls: IamCalls
-  readonly reports: Reports
+  readonly reports: StoredReports
   readonly webhooks: WebhookInbox
   readonly spool: TelemetrySpool
   readonly planes: KnownPlanes

@@ -21,7 +21,7 @@ import { version as release } from "../../src/schema/Release.ts"
 import type { Report, ReportRequest } from "../../src/schema/Report.ts"
 import type { Me, TingOutcome } from "../../src/schema/Session.ts"
 import type { TableName } from "../../src/schema/Telemetry.ts"
-import type { Subscription, Ting, TingRequest } from "../../src/schema/Ting.ts"
+import type { SentTing, Subscription, TingRequest } from "../../src/schema/Ting.ts"
 
 /** The contract's endpoint of each call. */
 interface Contract {
@@ -71,12 +71,12 @@ it("The plain types hold the values of the service's schemas", () => {
   expectTypeOf<Me>().toExtend<Plain.Me>()
   expectTypeOf<Plain.TingOutcome>().toEqualTypeOf<TingOutcome>()
   expectTypeOf<Plain.Subscription>().toEqualTypeOf<Subscription>()
-  expectTypeOf<Plain.Ting>().toEqualTypeOf<Ting>()
+  expectTypeOf<Plain.Ting>().toEqualTypeOf<SentTing>()
   expectTypeOf<Report>().toExtend<Plain.Report>()
   expectTypeOf<Descriptors.IamDescriptor>().toExtend<Plain.IamDescriptor>()
   expectTypeOf<Descriptors.Version>().toExtend<Plain.Version>()
   expectTypeOf<Health.Health>().toExtend<Plain.Health>()
-  expectTypeOf<Health.Readiness>().toExtend<Plain.Readiness>()
+  expectTypeOf<Health.ReadinessAnswer>().toExtend<Plain.Readiness>()
   expectTypeOf<Plain.ClientTable>().toEqualTypeOf<TableName>()
   expectTypeOf<Details>().toExtend<Plain.ErrorDetails>()
   expectTypeOf<keyof Plain.TingRequest>().toEqualTypeOf<keyof TingRequest>()

@@ -1,7 +1,7 @@
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
-import { Health, Readiness } from "../../schema/Health.ts"
+import { Health, ReadinessAnswer } from "../../schema/Health.ts"
 import { Probe } from "./EndpointAnnotations.ts"
 import { always, failures } from "./Failures.ts"
 
@@ -17,7 +17,7 @@ export const healthz = HttpApiEndpoint.get("healthz", "/healthz")
   )
 
 export const readyz = HttpApiEndpoint.get("readyz", "/readyz")
-  .addSuccess(Readiness)
+  .addSuccess(ReadinessAnswer)
   .addError(always)
   .addError(failures("not_ready"))
   .annotate(Probe, true)

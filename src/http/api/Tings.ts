@@ -1,7 +1,7 @@
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
-import { Subscription, SubscriptionRequest, Ting, TingRequest } from "../../schema/Ting.ts"
+import { SentTing, Subscription, SubscriptionRequest, TingRequest } from "../../schema/Ting.ts"
 import { bodyLimits } from "../../schema/BodyLimits.ts"
 import { BodyBound, BodyOptional } from "./EndpointAnnotations.ts"
 import { admission, always, body, identity, proof, sending, session, ting } from "./Failures.ts"
@@ -34,7 +34,7 @@ export const subscribe = HttpApiEndpoint.post("subscribe", "/api/v1/ting/subscri
 export const send = HttpApiEndpoint.post("send", "/api/v1/tings")
   .setHeaders(OrganisationHeaders)
   .setPayload(TingRequest)
-  .addSuccess(Ting)
+  .addSuccess(SentTing)
   .addError(always)
   .addError(admission)
   .addError(body)

@@ -3,13 +3,13 @@
  * each request to the running service and compares the responses.
  */
 import type { IamDescriptor, Version } from "../../schema/Descriptors.ts"
-import type { Health, Readiness } from "../../schema/Health.ts"
+import type { Health, ReadinessAnswer } from "../../schema/Health.ts"
 import { requestedScopes } from "../../schema/Identity.ts"
 import { version } from "../../schema/Release.ts"
 import type { Report, ReportRequest } from "../../schema/Report.ts"
 import type { LoginSession, Me, Session } from "../../schema/Session.ts"
 import type { TelemetryRequest } from "../../schema/Telemetry.ts"
-import type { Subscription, Ting, TingRequest } from "../../schema/Ting.ts"
+import type { SentTing, Subscription, TingRequest } from "../../schema/Ting.ts"
 import type { WebhookReceipt } from "../../schema/Webhook.ts"
 
 /** Placeholders for the caller's own values. */
@@ -53,7 +53,7 @@ export const examples = {
     response: {
       status: "ready",
       checks: { database: "ok", serving: "ok", tracker: "ok", tables: "ok" }
-    } satisfies Readiness
+    } satisfies ReadinessAnswer
   },
   "descriptors.iam": {
     returns: "The application and its services, in the selected plane",
@@ -127,7 +127,7 @@ export const examples = {
       key: "si:deejay/trigger/7/fired",
       silent: false,
       replayed: false
-    } satisfies Ting
+    } satisfies SentTing
   },
   "reports.submit": {
     returns: "Stored, now or by an earlier call under the same `Idempotency-Key`",

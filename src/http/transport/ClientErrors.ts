@@ -12,7 +12,7 @@ import type { Connections } from "./Connections.ts"
 export const misframed = new WeakSet<Duplex>()
 
 /** Reports an answer that no handler gave, and the network of the connection. */
-export type Report = (
+export type ReportClientError = (
   facts: { readonly status: number; readonly code: FailureCode; readonly request_id: string },
   clientNetwork: string
 ) => void
@@ -21,7 +21,11 @@ export type Report = (
  * Answers bad syntax, oversized headers, late requests and CONNECT with the envelope and a request id. Complete requests
  * before it on the same connection are answered first: the error must not pass for the answer to one of them.
  */
-export const answerClientErrors = (server: Server, connections: Connections, report: Report): void => {
+export const answerClientErrors = (
+  server: Server,
+  connections: Connections,
+  report: ReportClientError
+): void => {
   // The parser fails again at every further packet.
   const refused = new WeakSet<Duplex>()
   const refuse = (socket: Duplex, failure: Failure) => {

@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import { markerOf } from "../../services/IssueDraft.ts"
 import {
   DeliveryUpdate,
-  type Reports,
+  type StoredReports,
   type StoredReport,
   type StoreUnavailable
 } from "../../services/Store.ts"
@@ -32,7 +32,7 @@ export const makeDuplicateIssues = ({
   sweepDelay,
   tracker
 }: {
-  readonly reports: Reports
+  readonly reports: StoredReports
   readonly tracker: TrackerService
   readonly breaker: Breaker
   /** Milliseconds. */

@@ -9,7 +9,7 @@ import { composeIssue, fullSize, markerOf, shortSize } from "../../services/Issu
 import {
   type Delivery,
   DeliveryUpdate,
-  type Reports,
+  type StoredReports,
   type StoredReport,
   type StoreUnavailable
 } from "../../services/Store.ts"
@@ -71,7 +71,7 @@ export const makeReportFiling = ({
   sweepDelay,
   tracker
 }: {
-  readonly reports: Reports
+  readonly reports: StoredReports
   readonly tracker: TrackerService
   readonly breaker: Breaker
   /** Seconds from the send to each search. */

@@ -16,7 +16,7 @@ import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
 import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
 
 /** The application's secret in one plane. `testing` adds the plane selector; nothing falls back to production. */
-export interface Credentials {
+export interface ApplicationCredentials {
   readonly secret: Redacted.Redacted
   readonly testing: boolean
 }
@@ -34,7 +34,7 @@ export interface IamRequest<A> {
 }
 
 export type IamCall = <A>(
-  credentials: Credentials,
+  credentials: ApplicationCredentials,
   request: IamRequest<A>
 ) => Effect.Effect<A, UpstreamFailure>
 
@@ -61,7 +61,7 @@ const bodyOf = ({ form, json }: IamRequest<unknown>): { readonly body?: HttpBody
 const basic = (applicationId: string, secret: Redacted.Redacted): string =>
   `Basic ${Buffer.from(`${applicationId}:${Redacted.value(secret)}`).toString("base64")}`
 
-const selectorOf = ({ testing }: Credentials, authorization: string) =>
+const selectorOf = ({ testing }: ApplicationCredentials, authorization: string) =>
   testing ? { "x-testing-application": authorization } : {}
 
 // The default, which work outside of a request sees.

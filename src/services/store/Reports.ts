@@ -58,7 +58,7 @@ export type ReportAdmission = Data.TaggedEnum<{
 }>
 export const ReportAdmission = Data.taggedEnum<ReportAdmission>()
 
-export interface Reports {
+export interface StoredReports {
   /** Whether a report was stored under this key, of whatever reporter and content. */
   readonly knowsKey: (report: { readonly plane: PlaneId; readonly keyDigest: string }) => Stored<boolean>
   /**

@@ -2,13 +2,13 @@ import { productionId } from "../../../src/services/Plane.ts"
 import {
   type Deliveries,
   type InboxEvent,
-  type Reports,
+  type StoredReports,
   type SpoolEntry,
   type TelemetrySpool,
   Verified
 } from "../../../src/services/Store.ts"
 
-type Admitted = Parameters<Reports["admit"]>[0]
+type Admitted = Parameters<StoredReports["admit"]>[0]
 
 export const sampleReport = (change: Partial<Admitted> = {}): Admitted => ({
   id: "rep_1",

@@ -12,7 +12,7 @@ export interface ConnectionsOptions {
   readonly onStarving: () => void
 }
 
-export interface Connections {
+export interface PgConnections {
   /** A free connection, or a new one. Fails when none is had in time, or a new one cannot be opened. */
   readonly acquire: () => Promise<Either.Either<pg.PoolClient, unknown>>
   /** A discarded connection is closed. */
@@ -57,7 +57,7 @@ const makeFlag = (onEnd: () => void = () => undefined) => {
 export const makeConnections = (
   pool: pg.Pool,
   { most, onStarving, wait }: ConnectionsOptions
-): Connections => {
+): PgConnections => {
   const waiting: Array<Waiter> = []
   let used = 0
   /** Attempts that take an idle connection, and those that open one. */

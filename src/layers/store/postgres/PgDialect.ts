@@ -15,7 +15,7 @@ import { waitWithinDeadline } from "../RequestDeadline.ts"
 import { withCamelCase } from "../RowNames.ts"
 import type { TraceStatement } from "../StatementSpans.ts"
 import { type DatabaseFailure, isConnectionLost } from "../StoreErrors.ts"
-import type { Connections } from "./PgConnections.ts"
+import type { PgConnections } from "./PgConnections.ts"
 import type { PgNotify } from "./PgNotify.ts"
 import { transactionMode } from "./PgSessions.ts"
 
@@ -116,7 +116,7 @@ const runSteps = async <A>(
 
 /** One connection for one access. A lost one is closed, and the pool opens another one when it is needed. */
 const useSession = async <A>(
-  connections: Connections,
+  connections: PgConnections,
   use: (session: Session) => Promise<Outcome<A>>
 ): Promise<Outcome<A>> => {
   const connected = await connections.acquire()
@@ -158,7 +158,11 @@ const runAlone = async <A>(
   return ended(Either.flatMap(answer, ({ rows }) => decode(withCamelCase(rows))))
 }
 
-export const pgDialect = (connections: Connections, sql: SqlClient.SqlClient, notify: PgNotify): Dialect => {
+export const pgDialect = (
+  connections: PgConnections,
+  sql: SqlClient.SqlClient,
+  notify: PgNotify
+): Dialect => {
   /** An interrupted or late caller does not wait, and the access runs to its end: a request to cancel a statement could cancel the next one. */
   const access = <A>(use: (session: Session) => Promise<Outcome<A>>): Effect.Effect<A, DatabaseFailure> =>
     waitWithinDeadline((resume) => {

@@ -16,7 +16,7 @@ import { type Database, makeAccess, makeDatabase } from "../Database.ts"
 import { first } from "../Query.ts"
 import { openFailed } from "../StoreErrors.ts"
 import { migrate, type OpenedDatabase, prepareSchema } from "../migrations/Migrations.ts"
-import { type Connections, makeConnections } from "./PgConnections.ts"
+import { makeConnections, type PgConnections } from "./PgConnections.ts"
 import { migrateInTransaction, pgDialect } from "./PgDialect.ts"
 import { type NotifyOptions, pgNotify } from "./PgNotify.ts"
 import { sessionSettings, sharesSessions } from "./PgSessions.ts"
@@ -121,7 +121,7 @@ const checkServer = ({ name, read, sql }: Database): Effect.Effect<void, StoreUn
  */
 const checkSessions = (
   name: string,
-  connections: Connections,
+  connections: PgConnections,
   other: pg.Client
 ): Effect.Effect<void, StoreUnavailable> =>
   Effect.flatMap(

@@ -6,7 +6,7 @@ import {
   type ReportLimit,
   type Reporter,
   type ReportRoom,
-  type Reports,
+  type StoredReports,
   type StoredReport,
   Unverified,
   Verified
@@ -103,7 +103,7 @@ const holderOf = (plane: string, reporter: string, network: string | undefined):
       ? undefined
       : { kind: "network", plane: "", holder: network }
 
-export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void): Reports => {
+export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void): StoredReports => {
   const underKey = (plane: string, keyDigest: string) =>
     all(Row)(sql`
       SELECT * FROM reports WHERE plane = ${plane} AND key_digest = ${keyDigest} ORDER BY created_at, id`)
