@@ -67,28 +67,28 @@ export const makeShare = <A, E>(
       return Deferred.await(result)
     }
 
-    const start = <R>(key: string, effect: Effect.Effect<A, E, R>, now: number, recording: boolean) =>
-      Effect.uninterruptibleMask((restore) => {
-        const execution: Execution<A, E> = {
-          result: Deferred.unsafeMake(FiberId.none),
-          recording,
-          startedAt: now,
-          hasEnded: false
-        }
-        putBounded(executions, key, execution, capacity)
-        const end = (exit: Exit.Exit<A, E>): void => {
-          execution.hasEnded = true
-          const isKept = millis > 0 && Exit.isSuccess(exit) && keep?.(exit.value) !== false
-          if (!isKept && executions.get(key) === execution) executions.delete(key)
-          Deferred.unsafeDone(execution.result, exit)
-        }
-        return Effect.flatMap(Effect.forkDaemon(Effect.interruptible(effect)), (fiber) => {
-          // Not `onExit`: a fiber of a set that has ended is interrupted before it begins.
-          fiber.addObserver(end)
-          FiberSet.unsafeAdd(running, fiber)
-          return restore(Deferred.await(execution.result))
-        })
+    /** Keeps the execution at once, and starts it. Uninterruptible up to the wait for its result. */
+    const start = <R>(key: string, effect: Effect.Effect<A, E, R>, now: number, recording: boolean) => {
+      const execution: Execution<A, E> = {
+        result: Deferred.unsafeMake(FiberId.none),
+        recording,
+        startedAt: now,
+        hasEnded: false
+      }
+      putBounded(executions, key, execution, capacity)
+      const end = (exit: Exit.Exit<A, E>): void => {
+        execution.hasEnded = true
+        const isKept = millis > 0 && Exit.isSuccess(exit) && keep?.(exit.value) !== false
+        if (!isKept && executions.get(key) === execution) executions.delete(key)
+        Deferred.unsafeDone(execution.result, exit)
+      }
+      return Effect.map(Effect.forkDaemon(Effect.interruptible(effect)), (fiber) => {
+        // Not `onExit`: a fiber of a set that has ended is interrupted before it begins.
+        fiber.addObserver(end)
+        FiberSet.unsafeAdd(running, fiber)
+        return execution
       })
+    }
 
     const get = <R, E2 = never>(
       key: string,
@@ -96,16 +96,21 @@ export const makeShare = <A, E>(
       { operation, refuse }: SharedCall<E2> = {}
     ): Effect.Effect<A, E | E2, R> =>
       Effect.clockWith((clock) =>
-        Effect.flatMap(RequestContext, ({ recording }): Effect.Effect<A, E | E2, R> => {
-          const now = unsafeMonotonicMillis(clock)
-          const found = executions.get(key)
-          const isUsable =
-            found !== undefined &&
-            (found.hasEnded ? now - found.startedAt < millis : found.recording === recording)
-          if (isUsable) return join(found, operation)
-          const refusal = refuse?.()
-          return refusal === undefined ? start(key, effect, now, recording) : Effect.fail(refusal)
-        })
+        Effect.flatMap(RequestContext, ({ recording }) =>
+          Effect.uninterruptibleMask((restore): Effect.Effect<A, E | E2, R> => {
+            const now = unsafeMonotonicMillis(clock)
+            const found = executions.get(key)
+            const isUsable =
+              found !== undefined &&
+              (found.hasEnded ? now - found.startedAt < millis : found.recording === recording)
+            if (isUsable) return restore(join(found, operation))
+            const refusal = refuse?.()
+            if (refusal !== undefined) return Effect.fail(refusal)
+            return Effect.flatMap(start(key, effect, now, recording), ({ result }) =>
+              restore(Deferred.await(result))
+            )
+          })
+        )
       )
 
     return {

@@ -11,12 +11,12 @@ export interface Reading {
 }
 
 /** Encodings inside each other that are decoded; those of one kind count as one. */
-const mostLayers = 4
+const mostLayers = 3
 const hex = "[0-9A-Fa-f]"
 const percent = "%(?:25){0,8}"
 const ampersand = "&(?:amp;){0,8}"
 const entity = `(?:#(?:[xX]0*(${hex}{1,6})|0*([0-9]{1,7}))|([A-Za-z][A-Za-z0-9]{1,30}))`
-const escape = "(?:\\u001b|\\^\\[|\\\\{1,16}(?:e|033))"
+const escape = "(?:\\u001b|\\^\\[|\\\\{1,16}e)"
 /** Line breaks, and what no reader sees. A dot above is what lower case in other languages leaves of the Turkish I. */
 const unseen =
   "\\r\\n?|[\\u2028\\u2029\\u0307]|(?![\\t\\n\\u001b])\\p{Cc}|\\p{Cf}|\\p{Default_Ignorable_Code_Point}"
@@ -43,6 +43,7 @@ const codesOf = (separate: boolean): RegExp => {
     `(?:${slashes}|${before}${percent})u(${hex}{4})`,
     `${slashes}(?:[ux]\\{0*(${hex}{1,6})\\}|U(${hex}{8}))`,
     `${before}${ampersand}${entity};`,
+    `${slashes}033`,
     `${slashes}([bfnrtv])`,
     `${slashes}${notCode}([!-/:-@[-\`{-~])`,
     unseen
@@ -93,16 +94,22 @@ const stepOf = (separate: boolean): Step => ({
     if (unit !== undefined) return String.fromCharCode(Number.parseInt(unit, 16))
     const code = point ?? long
     if (code !== undefined) return characterOf(Number.parseInt(code, 16))
+    if (whole.endsWith("033")) return "\u001b"
     return whole.endsWith(";") ? meaningOfReference(hexadecimal, decimal, name) : meaningOfUnseen(whole)
   }
 })
 /** What is unseen may stand inside a code. The end of a terminal's command goes with the command. */
-const unseenOnes: Step = {
-  pattern: new RegExp(`(?!\\u0007)(?:${unseen})`, "gu"),
-  meaningOf: ([whole]) => meaningOfUnseen(whole)
-}
+const unseenPattern = () => new RegExp(`(?!\\u0007)(?:${unseen})`, "gu")
+const unseenOnes: Step = { pattern: unseenPattern(), meaningOf: ([whole]) => meaningOfUnseen(whole) }
+const unseenMeaning = unseenPattern()
 const together = stepOf(false)
 const separate = stepOf(true)
+
+/** A byte of no character in UTF-8 is one of Latin-1 in an escape of JavaScript. */
+const loneBytes: Step = {
+  pattern: new RegExp(`(?:\\\\{1,16}x|\\\\{0,16}${percent})([89A-Fa-f]${hex})`, "gu"),
+  meaningOf: ([, byte = ""]) => String.fromCharCode(Number.parseInt(byte, 16))
+}
 
 const forms: Step = {
   pattern: new RegExp(compatible, "gu"),
@@ -132,8 +139,9 @@ const partsOf = (text: string, { commandOf, meaningOf, pattern }: Step): Readonl
   let done = 0
   pattern.lastIndex = 0
   for (let match = pattern.exec(text); match !== null; match = pattern.exec(text)) {
-    const shown = meaningOf(match)
-    if (shown === undefined) continue
+    const meaning = meaningOf(match)
+    if (meaning === undefined) continue
+    const shown = isAscii.test(meaning) ? meaning : meaning.replace(unseenMeaning, meaningOfUnseen)
     const { index: from } = match
     const to = from + match[0].length
     parts.push({ from: done, to: from }, { from, to, shown })
@@ -183,7 +191,7 @@ const layersOf = (source: Reading, codes: Step): ReadonlyArray<Reading> => {
   add(unseenOnes)
   addCodes()
   // The semicolon of a reference may be encoded, so those without are decoded when all else is.
-  for (const step of [forms, openReferences, forms]) if (add(step)) addCodes()
+  for (const step of [loneBytes, forms, openReferences, forms]) if (add(step)) addCodes()
   return layers
 }
 

@@ -55,6 +55,10 @@ const found: ReadonlyArray<string> = [
   `«oat&#37;5Cu005f${t}»`,
   `«oat_a1B2%u005cud804\\udcbd${t}»`,
   `«oat_\u0132a1B2\u0133${t}»`,
+  // Bytes of Latin-1: an Ordinal, a soft hyphen, a space. An octal escape character.
+  `«\\xbaat_${t}» «oat_\\xad${t}» «oat_a1B2%AD${t}»`,
+  "Authorization: «Bearer\\xa0a1b2c3d4e5f6a7b8»",
+  `«oat_a1B2\\033${t}»`,
   // A backslash belongs to an escape whose letter is encoded.
   ...["%78", "&#120;", "&#x78;", "\\u0078", "&#92u0078"].map((letter) => `«oat\\${letter}5f${t}»`),
   `«oat\\&#x75;005f${t}»`,

@@ -58,6 +58,13 @@ export interface TakenPlace {
   readonly millis: number
 }
 
+/** A credential that was refused for lack of a place: since when, when it may come back, and until when it is in time. */
+interface Wait {
+  readonly since: number
+  readonly at: number
+  readonly until: number
+}
+
 interface Held {
   readonly window: Window
   readonly place: Place
@@ -120,8 +127,8 @@ export const makeBudget = (
   const windows = new Map<string, Window>()
   const refusedLogins = new Map<string, number>()
   const retries = makeQuota(retriesOfAddress)
-  /** Credentials that were refused for lack of a place: since when, and when they may come back. */
-  const waits = new Map<string, { readonly since: number; readonly at: number; readonly until: number }>()
+  /** Those that are vouched for apart, so that a flood of other ones evicts none of them. */
+  const waits = { vouched: new Map<string, Wait>(), other: new Map<string, Wait>() }
   // Creates the series, so that the first refusal shows as an increase.
   for (const priority of callClasses) recordNow(iamCallsRefused({ priority }), 0)
 
@@ -152,7 +159,7 @@ export const makeBudget = (
   }
 
   const sinceOf = (key: string, isVouched: boolean, now: number): number => {
-    const wait = waits.get(key)
+    const wait = waits[isVouched ? "vouched" : "other"].get(key)
     const isWaiting = wait !== undefined && now <= wait.until && (isVouched || now < wait.since + longestWait)
     return isWaiting ? wait.since + Math.max(0, now - wait.at) : now
   }
@@ -175,14 +182,19 @@ export const makeBudget = (
   /** When a call that lacks a place until `at` may come back. */
   const wait = (window: Window, claim: Claim, at: number, now: number): number => {
     const { address, isVouched, key, since } = claim
-    if (key === undefined) return at
+    if (key === undefined) return Math.min(at, now + minute)
     const told = window.turnOf(key) ?? 0
     if (told > now) return told
     const hasTurn = (isVouched || at < since + longestWait) && window.takeTurn(claim, at, now)
     const { policy, remaining } = retries.take(address, now)
     const seconds = ((policy.quota - remaining) * policy.windowSeconds) / policy.quota
     const next = hasTurn ? at : now + Math.max(retryMillis, 1_000 * Math.ceil(seconds))
-    putBounded(waits, key, { since, at: next, until: next + (hasTurn ? turnGrace : retryGrace) }, capacity)
+    putBounded(
+      waits[isVouched ? "vouched" : "other"],
+      key,
+      { since, at: next, until: next + (hasTurn ? turnGrace : retryGrace) },
+      capacity
+    )
     return next
   }
 
@@ -235,7 +247,8 @@ export const makeBudget = (
     }
     const isAccepted = Exit.isSuccess(exit) && accepts(exit.value)
     window.end(place, now, isAccepted ? "accepted" : failure?._tag === "Unknown" ? "unanswered" : "refused")
-    if (place.claim.key !== undefined) waits.delete(place.claim.key)
+    if (place.claim.key !== undefined)
+      for (const each of [waits.vouched, waits.other]) each.delete(place.claim.key)
     if (Exit.isSuccess(exit)) window.unblock(place.startedAt)
     else if (failure?._tag === "Refused" && failure.status === 429)
       window.block(failure.retryAfterSeconds ?? 1, now)

@@ -79,7 +79,7 @@ export interface Credentials {
   readonly keptPlace: (key: string) => Place | undefined
   /** Whether it was received within the last minute, its login or refresh is not complete, and no call ended it. */
   readonly isJustReceived: (key: string, now: number) => boolean
-  /** Matches the tokens of the login of this token; those of its plane where its login is not known. */
+  /** Matches the tokens of the login of this token, and those of its plane whose login is not known: IAM does not name what it ends. */
   readonly inLoginOf: (plane: Plane, token: Redacted.Redacted) => (key: string) => boolean
   /** Runs the call; before it looks in the store for a token that memory does not know. */
   readonly recalling: <A, E>(key: string, call: Effect.Effect<A, E>) => Effect.Effect<A, E>
@@ -94,12 +94,14 @@ export interface Credentials {
   readonly confirm: (key: string) => void
   /** An introspection confirmed a token of the plane. */
   readonly recordLive: (plane: Plane, key: string, introspection: Introspection) => Effect.Effect<void>
-  /** A call may have ended the login of this token: none of its tokens counts as just received. */
-  readonly endReceipt: (key: string) => void
+  /** A call may have ended this token, or with it its login: what it may have ended no longer counts as just received. */
+  readonly endReceipt: (key: string, isLogin: boolean) => void
   /** IAM refused it. It is no longer vouched for, and a dead refresh token ends its login. */
   readonly recordRefusal: (key: string, refusal: keyof typeof refusalMillis) => Effect.Effect<void>
   /** It is no longer vouched for. */
   readonly forget: (key: string) => void
+  /** This access token ended. */
+  readonly endAccessToken: (key: string) => Effect.Effect<void>
   /** The login of this token was revoked. */
   readonly endLogin: (key: string) => Effect.Effect<void>
   /** Runs the call, or `repeated` while IAM's refusal of the credential is repeated. */
@@ -152,16 +154,23 @@ export const makeCredentials = (
       vouched.delete(key)
       putBounded(ended, key, true, capacity)
     }
-    const endReceipt: Credentials["endReceipt"] = (key) => {
-      const ending = vouched.get(key)?.login
+    const endReceipt: Credentials["endReceipt"] = (key, isLogin) => {
+      const ending = isLogin ? vouched.get(key)?.login?.name : undefined
       for (const [other, { login, receivedAt }] of vouched)
-        if (receivedAt !== undefined && ending !== undefined && login === ending)
+        if (receivedAt !== undefined && (other === key || (login !== undefined && login.name === ending)))
           vouched.set(other, { login })
     }
+    const endAccessToken: Credentials["endAccessToken"] = (key) =>
+      Effect.suspend(() => {
+        const isKnown = vouched.has(key)
+        end(key)
+        // An unknown token has no row.
+        return isKnown ? write(sessions.forgetToken(sessionDigest(key))) : Effect.void
+      })
     const endLogin: Credentials["endLogin"] = (key) =>
       Effect.suspend(() => {
         const { login } = vouched.get(key) ?? {}
-        endReceipt(key)
+        endReceipt(key, true)
         end(key)
         return login === undefined ? Effect.void : write(sessions.forgetLogin(login.name))
       })
@@ -188,9 +197,7 @@ export const makeCredentials = (
         const within = `${planeId(plane)} `
         return (key) => {
           const own = vouched.get(key)?.login
-          return (
-            key.startsWith(within) && (login === undefined || own === undefined || own.name === login.name)
-          )
+          return key.startsWith(within) && (own === undefined || own.name === login?.name)
         }
       },
       recalling: (key, call) =>
@@ -253,13 +260,11 @@ export const makeCredentials = (
         Effect.gen(function* () {
           putBounded(refusedUntil, key, (yield* monotonicMillis) + refusalMillis[refusal], capacity)
           if (refusal === "dead_refresh_token") return yield* endLogin(key)
-          const isKnown = vouched.has(key)
+          if (refusal === "inactive_access_token") return yield* endAccessToken(key)
           end(key)
-          // An unknown token has no row.
-          if (refusal === "inactive_access_token" && isKnown)
-            yield* write(sessions.forgetToken(sessionDigest(key)))
         }),
       forget: (key) => void vouched.delete(key),
+      endAccessToken,
       endLogin,
       unlessRefused:
         <A, E>(key: string, repeated: Effect.Effect<A, E>) =>

@@ -3,6 +3,7 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
+import { constFalse } from "effect/Function"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
@@ -137,6 +138,7 @@ export const makeTokens = (
   const revoke: IamService["revoke"] = (plane, token, key) => {
     const value = Redacted.value(token)
     const credential = tokenKey(plane, token)
+    const isRefreshToken = value.startsWith("ort_")
     const send = call(plane, {
       operation: "revoke",
       method: "POST",
@@ -144,18 +146,21 @@ export const makeTokens = (
       key,
       form: {
         token: value,
-        token_type_hint: value.startsWith("ort_") ? "refresh_token" : "access_token"
+        token_type_hint: isRefreshToken ? "refresh_token" : "access_token"
       },
       read: expectStatus(200, readEmpty)
     }).pipe(
       forgetting(plane, token),
       Effect.onExit((exit) =>
         Effect.sync(() => {
-          if (!hadNoEffect(exit)) credentials.endReceipt(credential)
+          if (!hadNoEffect(exit)) credentials.endReceipt(credential, isRefreshToken)
         })
       ),
-      budget.within({ plane: planeId(plane), path: revokePath }, { credential, use: "logout" }),
-      Effect.zipLeft(credentials.endLogin(credential))
+      // IAM answers the same about unknown tokens.
+      budget.within({ plane: planeId(plane), path: revokePath }, { credential, use: "logout" }, constFalse),
+      Effect.zipLeft(
+        isRefreshToken ? credentials.endLogin(credential) : credentials.endAccessToken(credential)
+      )
     )
     return credentials.recalling(credential, send).pipe(traced("Iam.revoke"))
   }

@@ -26,6 +26,8 @@ const unansweredMillis = 15_000
 const loginsOfAddress = 0.4
 /** The least share of an address in the places of newcomers. */
 const leastOfAddress = 2
+/** Part of the budget that newcomers have within the ceiling of known calls, so that those do not shut them out. */
+const leastOfNewcomers = 0.1
 /** Addresses of newcomers that are counted. */
 const mostAddresses = 20_000
 /** While IAM blocks a path, one call in this many milliseconds probes it. */
@@ -88,6 +90,8 @@ const partyOf = ({ actor, address, isVouched, key, login }: Claim): string | und
   isVouched ? (actor ?? login) : address === "" ? key : address
 
 const isKeeping = ({ use }: Claim): boolean => use === "refresh" || use === "logout"
+
+const byWait = (one: Turn, other: Turn): number => one.claim.since - other.claim.since
 
 const ascending = (times: ReadonlyArray<number>): ReadonlyArray<number> =>
   times.toSorted((one, other) => one - other)
@@ -172,12 +176,14 @@ export const makeWindow = (budget: number) => {
 
   /** What the call needs a place in: the window, and the part of its address. */
   const limitsOf = ({ address, callClass, use }: Claim) => {
-    const ceiling = ceilingOf(callClass, budget)
-    const whole = { most: ceiling, isOfNewcomers: false, isOf: (_: Claim) => true }
     const isNewcomer = callClass === "newcomer"
+    const newcomers = [...places].filter((place) => place.claim.callClass === "newcomer").length
+    const isBelowLeast = isNewcomer && newcomers < Math.max(1, Math.floor(leastOfNewcomers * budget))
+    const ceiling = ceilingOf(isBelowLeast ? "known" : callClass, budget)
+    const whole = { most: ceiling, isOfNewcomers: false, isOf: (_: Claim) => true }
     if (address === "" || !(isNewcomer || (callClass === "known" && use === "login"))) return [whole]
     const part = isNewcomer
-      ? Math.max(leastOfAddress, ceiling / Math.max(1, asked.size))
+      ? Math.max(leastOfAddress, ceilingOf(callClass, budget) / Math.max(1, asked.size))
       : Math.max(1, loginsOfAddress * budget)
     const isOf = (other: Claim) =>
       other.address === address && other.callClass === callClass && (isNewcomer || other.use === "login")
@@ -196,12 +202,10 @@ export const makeWindow = (budget: number) => {
       const held = [...places].filter((place) => isOf(place.claim) && !(isOfNewcomers && place.isAccepted))
       const waiting = before.filter(isOf)
       if (held.length + waiting.filter(({ at }) => at <= now).length < most) return []
-      // Places of essential calls are expected to go to essential calls again.
-      const ends = ascending(
-        held
-          .filter((place) => claim.callClass === "essential" || place.claim.callClass !== "essential")
-          .map(({ freeAt }) => Math.min(freeAt, now + minute))
-      )
+      // Places of essential calls are expected to go to essential calls again, unless those came in a burst.
+      const others = held.filter((place) => place.claim.callClass !== "essential")
+      const inherited = claim.callClass === "essential" || others.length * 2 < most ? held : others
+      const ends = ascending(inherited.map(({ freeAt }) => Math.min(freeAt, now + minute)))
       const index = waiting.length + held.length - most
       const rounds = Math.floor(index / Math.max(1, ends.length))
       return [(ends[index % Math.max(1, ends.length)] ?? now + minute) + rounds * roundMillis]
@@ -232,10 +236,17 @@ export const makeWindow = (budget: number) => {
     takeTurn: (claim: Claim, at: number, now: number): boolean => {
       if (claim.key === undefined) return false
       turns.delete(claim.key)
-      const party = partyOf(claim)
-      const own = turnsBefore(claim).filter((other) => partyOf(other) === party).length
+      const isOfParty = (other: Claim) =>
+        other.callClass === claim.callClass && partyOf(other) === partyOf(claim)
+      const before = turnsBefore(claim).filter(isOfParty).length
       const farthest = now + farthestTurn[claim.isVouched ? "vouched" : "other"]
-      if (own >= turnsOfParty || turns.size >= mostTurns || at > farthest) return false
+      if (before >= turnsOfParty || turns.size >= mostTurns || at > farthest) return false
+      // Who has waited longer takes the turn of one who has not.
+      const after = [...turns.values()]
+        .filter((turn) => isOfParty(turn.claim))
+        .sort(byWait)
+        .slice(turnsOfParty - 1)
+      for (const { claim: last } of after) if (last.key !== undefined) turns.delete(last.key)
       turns.set(claim.key, { claim, at })
       return true
     },

@@ -84,6 +84,22 @@ describe("A class of calls", () => {
     ] as const)
       play(`${name} has ${sent} of ${budget} calls`, { calls: budget }, [[0, ask, many, sent]])
 
+  for (const [before, sent] of [
+    [60, 10],
+    [80, 5],
+    [85, 0]
+  ] as const)
+    play(
+      `of newcomers has ten places in any case, within the ceiling of known calls: beside ${before}`,
+      hundred,
+      [
+        [0, "accept"],
+        [0, known, before, before],
+        [0, "refuse"],
+        [0, stranger, many, sent]
+      ]
+    )
+
   const classes = ["essential", "known", "newcomer"]
   const counts = () =>
     classes.map((priority) => Effect.runSync(Metric.value(iamCallsRefused({ priority }))).count)
@@ -201,6 +217,12 @@ describe("One address", () => {
     expect(yield* sentOf(counted, stranger, 10, "198.51.100.0")).toBe(1)
     expect(yield* sentOf(counted, stranger, 10)).toBe(2)
   })
+})
+
+it.scoped("Invented logouts count in the part of their address, though IAM accepts them", function* () {
+  const counted = yield* countedIam()
+  yield* sentOf(counted, strangeLogout, 1, elsewhere)
+  expect(yield* sentOf(counted, strangeLogout, 100)).toBe(27)
 })
 
 describe("A place", () => {
@@ -353,6 +375,10 @@ describe("A credential without a place", () => {
     [0, known, 1, "5 s"]
   ])
   play("delays no call of a class above", hundred, [knownFull, [0, known, 20, 0], [60, refresh, many, 100]])
+  play("expects places of essential calls where those came in a burst", hundred, [
+    [0, refresh, 100, 100],
+    [10, known, 1, "50 s"]
+  ])
   play("expects no place of an essential call", hundred, [
     [0, refresh, 40, 40],
     [30, known, 45, 45],

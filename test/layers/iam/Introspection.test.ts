@@ -190,7 +190,7 @@ describe("concurrent introspections of one token", () => {
     ["refresh", "refresh", refused, true],
     ["refresh", "refresh", undefined, true],
     ["refresh", "refresh", iamFaults.rateLimited(5), false],
-    ["refresh", "stranger", undefined, true],
+    ["refresh", "stranger", undefined, false],
     ["revoke", "other", undefined, false]
   ]
   it.scoped.each(ends)("after a %s of its %s token (%j) call again: %s", function* (row) {

@@ -50,7 +50,7 @@ const iam: Cells = {
   idempotency_response_expired: "409 idempotency_response_expired ×1"
 }
 
-/** The polls of one credential use up its calls of a minute (api.md, "The budget for IAM"). */
+/** The polls of a refresh or logout use up its calls of a minute (api.md, "The budget for IAM"). */
 const polledWithinBudget: Cells = { idempotency_in_progress: "429 rate_limited, 46 s ×8" }
 
 /** api.md, "Refusals of IAM": on a proof exchange, and the list of Ting's endpoints. */
@@ -155,11 +155,7 @@ const ofLogin = (path: PathName, rules: Cells, more: Partial<Column> = {}): Colu
 
 export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> = {
   login: [
-    ofLogin(
-      "tokens",
-      { ...iam, ...polledWithinBudget, "their credential": "401 slt_rejected ×1" },
-      { before: "unspent" }
-    ),
+    ofLogin("tokens", { ...iam, "their credential": "401 slt_rejected ×1" }, { before: "unspent" }),
     ofLogin("introspect", justIssued),
     ofLogin("catalogue", loginEndpoints, {
       except: {
