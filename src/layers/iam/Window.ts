@@ -26,8 +26,6 @@ const unansweredMillis = 15_000
 const loginsOfAddress = 0.4
 /** The least share of an address in the places of newcomers. */
 const leastOfAddress = 2
-/** Part of the budget that newcomers have within the ceiling of known calls, so that those do not shut them out. */
-const leastOfNewcomers = 0.1
 /** Addresses of newcomers that are counted. */
 const mostAddresses = 20_000
 /** While IAM blocks a path, one call in this many milliseconds probes it. */
@@ -177,13 +175,11 @@ export const makeWindow = (budget: number) => {
   /** What the call needs a place in: the window, and the part of its address. */
   const limitsOf = ({ address, callClass, use }: Claim) => {
     const isNewcomer = callClass === "newcomer"
-    const newcomers = [...places].filter((place) => place.claim.callClass === "newcomer").length
-    const isBelowLeast = isNewcomer && newcomers < Math.max(1, Math.floor(leastOfNewcomers * budget))
-    const ceiling = ceilingOf(isBelowLeast ? "known" : callClass, budget)
+    const ceiling = ceilingOf(callClass, budget)
     const whole = { most: ceiling, isOfNewcomers: false, isOf: (_: Claim) => true }
     if (address === "" || !(isNewcomer || (callClass === "known" && use === "login"))) return [whole]
     const part = isNewcomer
-      ? Math.max(leastOfAddress, ceilingOf(callClass, budget) / Math.max(1, asked.size))
+      ? Math.max(leastOfAddress, ceiling / Math.max(1, asked.size))
       : Math.max(1, loginsOfAddress * budget)
     const isOf = (other: Claim) =>
       other.address === address && other.callClass === callClass && (isNewcomer || other.use === "login")
@@ -204,7 +200,7 @@ export const makeWindow = (budget: number) => {
       if (held.length + waiting.filter(({ at }) => at <= now).length < most) return []
       // Places of essential calls are expected to go to essential calls again, unless those came in a burst.
       const others = held.filter((place) => place.claim.callClass !== "essential")
-      const inherited = claim.callClass === "essential" || others.length * 2 < most ? held : others
+      const inherited = claim.callClass === "essential" || others.length * 4 < most ? held : others
       const ends = ascending(inherited.map(({ freeAt }) => Math.min(freeAt, now + minute)))
       const index = waiting.length + held.length - most
       const rounds = Math.floor(index / Math.max(1, ends.length))

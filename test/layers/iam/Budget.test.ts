@@ -84,22 +84,6 @@ describe("A class of calls", () => {
     ] as const)
       play(`${name} has ${sent} of ${budget} calls`, { calls: budget }, [[0, ask, many, sent]])
 
-  for (const [before, sent] of [
-    [60, 10],
-    [80, 5],
-    [85, 0]
-  ] as const)
-    play(
-      `of newcomers has ten places in any case, within the ceiling of known calls: beside ${before}`,
-      hundred,
-      [
-        [0, "accept"],
-        [0, known, before, before],
-        [0, "refuse"],
-        [0, stranger, many, sent]
-      ]
-    )
-
   const classes = ["essential", "known", "newcomer"]
   const counts = () =>
     classes.map((priority) => Effect.runSync(Metric.value(iamCallsRefused({ priority }))).count)
