@@ -1,7 +1,7 @@
 /** The envelope: the response body, status and headers of every failure (docs/api.md, "Errors"). */
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { Details, type Failure, type FailureCode, type failureClasses, failureTable } from "./Failure.ts"
+import { Details, Failure, type FailureCode, failureTable } from "./Failure.ts"
 
 /** The wire form of every error response. */
 export const Envelope = <Code extends string>(code: Code) =>
@@ -17,6 +17,9 @@ export const Envelope = <Code extends string>(code: Code) =>
 
 export const failureStatus = (failure: Failure): number => failure.status ?? failureTable[failure.code].status
 
+/** Drops what is not part of the contract. */
+const encodeDetails = Schema.encodeSync(Details)
+
 /** The response body of a failure. */
 export const toEnvelope = (failure: Failure) => ({
   error: {
@@ -24,7 +27,7 @@ export const toEnvelope = (failure: Failure) => ({
     message: failure.message,
     hint: failure.hint,
     retryable: failureTable[failure.code].retryable,
-    ...(failure.details === undefined ? {} : { details: failure.details })
+    ...(failure.details === undefined ? {} : { details: encodeDetails(failure.details) })
   }
 })
 
@@ -39,28 +42,30 @@ export const failureHeaders = (failure: Failure): Readonly<Record<string, string
   }
 }
 
-type FailureClass = (typeof failureClasses)[FailureCode]
+/** `rate_limited` is `RateLimited` in the document. */
+export const failureName = (code: FailureCode): string =>
+  code.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())
 
 /**
- * The schema of a failure for the HttpApi: the envelope on the wire, the class in programs. The class instance selects the schema,
- * so that no defect is encoded as a declared error.
+ * The schema of a failure for the HttpApi: the envelope on the wire, the class in programs. The class and its code select the schema, so
+ * that no defect is encoded as a declared error.
  */
-export const wire = <C extends FailureClass>(failureClass: C) => {
-  const code = codeOf(failureClass)
-  return Schema.transform(Envelope(code), Schema.instanceOf(failureClass), {
-    strict: false,
-    decode: ({ error }: { readonly error: { message: string; hint: string; details?: Details } }) =>
-      new failureClass({
-        message: error.message,
-        hint: error.hint,
-        ...(error.details === undefined ? {} : { details: error.details })
-      }),
-    encode: (failure: Failure) => toEnvelope(failure)
-  }).annotations({
+export const wire = <Code extends FailureCode>(code: Code) =>
+  Schema.transform(
+    Envelope(code),
+    Schema.declare((value): value is Failure<Code> => value instanceof Failure && value.code === code),
+    {
+      strict: false,
+      decode: ({ error }: { readonly error: { message: string; hint: string; details?: Details } }) =>
+        new Failure(code, {
+          message: error.message,
+          hint: error.hint,
+          ...(error.details === undefined ? {} : { details: error.details })
+        }),
+      encode: (failure: Failure) => toEnvelope(failure)
+    }
+  ).annotations({
     ...HttpApiSchema.annotations({ status: failureTable[code].status }),
-    identifier: failureClass.name,
+    identifier: failureName(code),
     description: failureTable[code].message
   })
-}
-
-const codeOf = (failureClass: FailureClass): FailureCode => new failureClass({}).code

@@ -4,7 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import { IdempotencyConflict } from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import { randomHex, sha256 } from "./Digest.ts"
 import type { UpstreamKey } from "./Iam.ts"
 import { type Plane, planeId } from "./Plane.ts"
@@ -42,7 +42,7 @@ export interface Sharing {
 }
 
 /** A request without a key cannot conflict with another. */
-type ConflictOf<S extends Sharing> = "callerKey" extends keyof S ? IdempotencyConflict : never
+type ConflictOf<S extends Sharing> = "callerKey" extends keyof S ? Failure<"idempotency_conflict"> : never
 
 /** The parts of one key in flight, from the general to the special. */
 const partsOf = ({ callerKey, content, operation, organisation, plane }: Sharing, recording: boolean) =>
@@ -56,7 +56,7 @@ export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotenc
     const { get, has } = yield* makeShare<unknown, unknown>()
 
     /**
-     * Runs the effect, or joins the identical request in flight (`Share`). Fails with `IdempotencyConflict` while the same caller key is in
+     * Runs the effect, or joins the identical request in flight (`Share`). Fails with `idempotency_conflict` while the same caller key is in
      * flight with other content.
      */
     const executeOnce =
@@ -71,7 +71,7 @@ export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotenc
           // Safe: the key names the operation, so an execution under it was started with an effect of this type; only a keyed request conflicts.
           return get(keyOf(parts), effect, {
             operation: sharing.operation,
-            refuse: () => (hasConflict() ? new IdempotencyConflict() : undefined)
+            refuse: () => (hasConflict() ? new Failure("idempotency_conflict") : undefined)
           }) as Effect.Effect<A, E | ConflictOf<S>, R>
         })
 

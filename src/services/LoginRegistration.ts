@@ -5,13 +5,7 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Struct from "effect/Struct"
-import {
-  type DependencyUnavailable,
-  type Failure,
-  Forbidden,
-  ReconsentRequired,
-  SltRejected
-} from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import { failureTable } from "../schema/FailureTable.ts"
 import type { TingOutcome } from "../schema/Session.ts"
 import type { Caller } from "./RequestCredentials.ts"
@@ -27,19 +21,21 @@ import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 /** The failure of each reason for which a login is refused after IAM granted it. */
 export const loginRefusals = {
   no_organization: () =>
-    new Forbidden({
+    new Failure("forbidden", {
       message: "The login shared no organisation with this application.",
       hint: "Log in again and grant at least one organisation.",
       details: { reason: "no_organization" }
     }),
-  reconsent_required: () => new ReconsentRequired()
+  reconsent_required: () => new Failure("reconsent_required")
 } as const
 export type LoginRefusal = keyof typeof loginRefusals
 
-type RecordedFailure = ReturnType<(typeof loginRefusals)[LoginRefusal]> | DependencyUnavailable
+type RecordedFailure = ReturnType<(typeof loginRefusals)[LoginRefusal]> | Failure<"dependency_unavailable">
 
 /** The failure that an earlier attempt recorded; none for a registration, or a reason of a later version. */
-const recordedRefusal = (outcome: LoginOutcome): Option.Option<Forbidden | ReconsentRequired> =>
+const recordedRefusal = (
+  outcome: LoginOutcome
+): Option.Option<Failure<"forbidden"> | Failure<"reconsent_required">> =>
   outcome._tag === "Refusal"
     ? Option.map(
         Option.fromNullable(Struct.keys(loginRefusals).find((refusal) => refusal === outcome.reason)),
@@ -64,7 +60,9 @@ interface LoginOutcomes {
    * Fails a login whose session has ended, which happens to replays only: with the recorded refusal, or else with
    * `slt_rejected`, since the token is spent.
    */
-  readonly failEndedSession: (key: UpstreamKey) => Effect.Effect<never, RecordedFailure | SltRejected>
+  readonly failEndedSession: (
+    key: UpstreamKey
+  ) => Effect.Effect<never, RecordedFailure | Failure<"slt_rejected">>
   /**
    * Registers at a first login. A replayed login returns the recorded outcome unless that is transient: registering again could
    * re-activate a grant revoked in between. When the record cannot be read, the login succeeds without a registration.
@@ -100,7 +98,7 @@ export const makeLoginOutcomes: Effect.Effect<LoginOutcomes, never, Store | Ting
       )
 
     const failEndedSession: LoginOutcomes["failEndedSession"] = (key) =>
-      Effect.zipRight(failRefused(key), new SltRejected())
+      Effect.zipRight(failRefused(key), new Failure("slt_rejected"))
 
     const registerAndRecord = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
       register(plane, caller, registrationBound).pipe(

@@ -1,5 +1,5 @@
 import * as Effect from "effect/Effect"
-import { InvalidInput, NotFound, PayloadTooLarge } from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import { scopes } from "../schema/Identity.ts"
 import { type SentTing, type Subscription, type TingRequest, tingBodyLimit } from "../schema/Ting.ts"
 import type { Caller } from "./RequestCredentials.ts"
@@ -65,11 +65,11 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       )
     }
 
-    const checkKey = (caller: Caller, { key }: TingRequest): Effect.Effect<void, InvalidInput> =>
+    const checkKey = (caller: Caller, { key }: TingRequest): Effect.Effect<void, Failure<"invalid_input">> =>
       key.startsWith(`${caller.actor.public_id}/`)
         ? Effect.void
         : Effect.fail(
-            new InvalidInput({
+            new Failure("invalid_input", {
               hint: "Start the key with your own public id and a slash, as GET /api/v1/auth/me reports it.",
               details: {
                 fields: [{ path: "key", problem: "must start with your own public id and a slash" }]
@@ -77,11 +77,11 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
             })
           )
 
-    const checkType = ({ type }: TingRequest): Effect.Effect<void, NotFound> =>
+    const checkType = ({ type }: TingRequest): Effect.Effect<void, Failure<"not_found">> =>
       settings.ting.types.includes(type)
         ? Effect.void
         : Effect.fail(
-            new NotFound({
+            new Failure("not_found", {
               message: "This application has no ting type of that name.",
               hint: "Use one of the ting_types that GET /api/v1/iam lists."
             })
@@ -102,7 +102,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
           metadata: request.metadata
         })
         if (prepared.body.length > tingBodyLimit) {
-          return yield* new PayloadTooLarge({
+          return yield* new Failure("payload_too_large", {
             hint: `Shorten data or metadata: the ting with all its fields may have ${tingBodyLimit} bytes.`
           })
         }
@@ -117,7 +117,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
             countReplay("ting", replayed)
             return replayed ? Effect.void : recordRegistration(plane, caller, true)
           }),
-          Effect.tapErrorTag("RecipientNotRegistered", () => recordRegistration(plane, caller, false)),
+          Effect.tapErrorTag("recipient_not_registered", () => recordRegistration(plane, caller, false)),
           executeOnce({
             operation: "ting",
             plane,

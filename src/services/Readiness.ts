@@ -1,5 +1,5 @@
 import * as Effect from "effect/Effect"
-import { NotReady } from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import type { CheckState, ReadinessAnswer } from "../schema/Health.ts"
 import { DeliveryHealth } from "./DeliveryHealth.ts"
 import { Drain } from "./Drain.ts"
@@ -45,7 +45,7 @@ export class Readiness extends Effect.Service<Readiness>()("music/Readiness", {
     )
 
     /** A stopped tracker or table is `degraded` and never makes the service unready. A shutdown shows at once. */
-    const check: Effect.Effect<ReadinessAnswer, NotReady> = Effect.gen(function* () {
+    const check: Effect.Effect<ReadinessAnswer, Failure<"not_ready">> = Effect.gen(function* () {
       const { database: state, deliveries } = yield* dependencies
       const draining = drain.isDraining()
       const checks = {
@@ -53,7 +53,7 @@ export class Readiness extends Effect.Service<Readiness>()("music/Readiness", {
         serving: draining ? ("failed" as const) : ("ok" as const),
         ...deliveries
       }
-      if (draining || state === "failed") return yield* new NotReady({ details: { checks } })
+      if (draining || state === "failed") return yield* new Failure("not_ready", { details: { checks } })
       return { status: "ready", checks }
     })
 

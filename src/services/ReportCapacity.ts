@@ -1,6 +1,6 @@
 /** The bytes that stored reports may fill, and who may fill how many (docs/api.md, "Stored reports"). */
 import * as Effect from "effect/Effect"
-import { ReportsFull } from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
 import type { ReportLimit, ReportRoom } from "./Store.ts"
 
@@ -23,9 +23,9 @@ const hints: Readonly<Partial<Record<ReportLimit, string>>> = {
     "Anonymous reports of your network fill its part of the storage. Log in and send it with `Authorization`, or keep it and send it again later with the same key."
 }
 
-export const makeReportsFull = (limit: ReportLimit): ReportsFull => {
+export const makeReportsFull = (limit: ReportLimit): Failure<"reports_full"> => {
   const hint = hints[limit]
-  return new ReportsFull({
+  return new Failure("reports_full", {
     retryAfterSeconds: fullPause,
     details: { reason: limit },
     ...(hint === undefined ? {} : { hint })

@@ -4,7 +4,7 @@
  * would pass otherwise.
  */
 import * as Effect from "effect/Effect"
-import { RateLimited } from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { makeQuota } from "./Quota.ts"
 import { Settings } from "./Settings.ts"
@@ -16,7 +16,7 @@ const perHour = (quota: number) => makeQuota({ name: "reports", quota, windowSec
 /** Where a rate limit is exhausted, nothing was taken. */
 export interface ReportAllowance {
   /** Makes the failure of a new report; undefined when the limits allow one, or a replay to move up. */
-  readonly makeRefusal: (() => RateLimited) | undefined
+  readonly makeRefusal: (() => Failure<"rate_limited">) | undefined
   /** Returns the use when the report was neither stored nor moved up. */
   readonly giveBack: () => void
 }
@@ -48,7 +48,8 @@ export class ReportQuota extends Effect.Service<ReportQuota>()("music/ReportQuot
       giveBack()
       return {
         ...unlimited,
-        makeRefusal: () => new RateLimited({ retryAfterSeconds: longest.retryAfterSeconds, quota: longest })
+        makeRefusal: () =>
+          new Failure("rate_limited", { retryAfterSeconds: longest.retryAfterSeconds, quota: longest })
       }
     }
 

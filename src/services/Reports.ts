@@ -3,12 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import {
-  DependencyUnavailable,
-  IdempotencyConflict,
-  InvalidInput,
-  Unauthenticated
-} from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import type { Report, ReportRequest } from "../schema/Report.ts"
 import type { Credential } from "../schema/Identity.ts"
 import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
@@ -57,10 +52,10 @@ const toReport = (reader: Reporter, report: StoredReport, replayed: boolean): Re
 /** While `MUSIC_REPORTS_ANONYMOUS` is off: the failure of a new report without a verified reporter. */
 const makeUnnamedRefusal = ({ _tag }: Reporter) =>
   _tag === "Anonymous"
-    ? new Unauthenticated({
+    ? new Failure("unauthenticated", {
         hint: "This service takes reports of signed-in callers only: log in, and send it with `Authorization: Bearer oat_…`."
       })
-    : new DependencyUnavailable({ details: { dependency: "iam" } })
+    : new Failure("dependency_unavailable", { details: { dependency: "iam" } })
 
 /** Stores each bug report once; its delivery to the tracker is enqueued in the same transaction. */
 export class Reports extends Effect.Service<Reports>()("music/Reports", {
@@ -81,15 +76,15 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           sessions.authenticateOnce(plane, given, verificationMillis).pipe(
             Effect.map(({ actor }): Reporter => Verified({ publicId: actor.public_id })),
             Effect.catchTags({
-              RateLimited: notVerified,
-              Overloaded: notVerified,
-              DependencyUnavailable: notVerified,
-              DependencyMisconfigured: notVerified
+              rate_limited: notVerified,
+              overloaded: notVerified,
+              dependency_unavailable: notVerified,
+              dependency_misconfigured: notVerified
             })
           )
       })
 
-    const checkPullRequest = ({ pr }: ReportRequest): Effect.Effect<void, InvalidInput> => {
+    const checkPullRequest = ({ pr }: ReportRequest): Effect.Effect<void, Failure<"invalid_input">> => {
       if (pr === undefined || pr === null || Option.isNone(settings.repository)) return Effect.void
       const { owner, name, url } = settings.repository.value
       const target = new URL(pr)
@@ -101,7 +96,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
       return fits
         ? Effect.void
         : Effect.fail(
-            new InvalidInput({
+            new Failure("invalid_input", {
               details: {
                 fields: [{ path: "pr", problem: "must be a pull request of the configured repository" }]
               }
@@ -181,7 +176,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         countReplay("report", admission._tag === "Replayed")
         switch (admission._tag) {
           case "Conflict":
-            return yield* new IdempotencyConflict()
+            return yield* new Failure("idempotency_conflict")
           case "Full":
             if (makeRefusal !== undefined) return yield* makeRefusal()
             yield* warnOfFull(admission.limit)

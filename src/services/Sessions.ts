@@ -1,7 +1,7 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { DependencyUnavailable, Forbidden, ReconsentRequired, Unauthenticated } from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import { type Actor, actorTypeOf, scopes } from "../schema/Identity.ts"
 import { accessTokenPattern, refreshTokenPattern } from "../schema/Patterns.ts"
 import type { LoginSession, Me, Session } from "../schema/Session.ts"
@@ -106,19 +106,19 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     ) {
       const { token, organisation } = credential
       const introspection = yield* introspected.pipe(within("iam", digestOf(token)))
-      if (Option.isNone(introspection)) return yield* new Unauthenticated()
+      if (Option.isNone(introspection)) return yield* new Failure("unauthenticated")
       const membership = introspection.value.memberships.find(
         (granted) => granted.organisation === organisation
       )
       if (membership === undefined) {
-        return yield* new Forbidden({
+        return yield* new Failure("forbidden", {
           message: "The session does not reach this organisation.",
           hint: "Choose one of your organisations in X-Org-ID; the session's org_ids lists them.",
           details: { reason: "organization_not_granted" }
         })
       }
       const actor = resolveActor(introspection.value, membership)
-      if (Option.isNone(actor)) return yield* new ReconsentRequired()
+      if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
       const caller: Caller = {
         credential,
         actor: actor.value,
@@ -186,7 +186,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           const actor = membership.value.actor
           if (Option.isNone(actor)) return yield* refuseLogin(plane, grant, key, "reconsent_required")
           if (Option.exists(grant.actor, ({ public_id }) => public_id !== actor.value.public_id)) {
-            return yield* new DependencyUnavailable({
+            return yield* new Failure("dependency_unavailable", {
               details: { dependency: "iam", reason: "actor_mismatch" }
             })
           }
@@ -228,7 +228,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           const membership = chooseMembership(grant, introspection.value)
           if (Option.isNone(membership)) return yield* loginRefusals.no_organization()
           const actor = resolveActor(introspection.value, membership.value)
-          if (Option.isNone(actor)) return yield* new ReconsentRequired()
+          if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
           return toSession(plane, grant, introspection.value, membership.value, actor.value)
         })
         return yield* rotate.pipe(

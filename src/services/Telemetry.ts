@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { InvalidInput, SpoolFull } from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import { uuidPattern } from "../schema/Patterns.ts"
 import { clientTables, type TableName, type TelemetryRequest } from "../schema/Telemetry.ts"
 import type { Plane } from "./Plane.ts"
@@ -66,12 +66,12 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
     const store = yield* Store
     const tables = yield* Tables
 
-    const tableOf = ({ table }: TelemetryRequest): Effect.Effect<TableName, InvalidInput> => {
+    const tableOf = ({ table }: TelemetryRequest): Effect.Effect<TableName, Failure<"invalid_input">> => {
       const known = clientTables.find((name) => name === table)
       return known !== undefined && tables.open.has(known)
         ? Effect.succeed(known)
         : Effect.fail(
-            new InvalidInput({
+            new Failure("invalid_input", {
               details: {
                 fields: [{ path: "table", problem: "is not a table that accepts client events here" }]
               }
@@ -93,7 +93,7 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
             { limitBytes: settings.telemetry.spoolBytes }
           )
           .pipe(logAndMapStoreFailure)
-        if (admission === "full") return yield* new SpoolFull({ retryAfterSeconds: 30 })
+        if (admission === "full") return yield* new Failure("spool_full", { retryAfterSeconds: 30 })
       })
     )
 

@@ -1,5 +1,5 @@
 import * as Effect from "effect/Effect"
-import { ReconsentRequired } from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import { scopes } from "../schema/Identity.ts"
 import type { Caller } from "./RequestCredentials.ts"
 import { Iam, type Proof } from "./Iam.ts"
@@ -26,10 +26,13 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
     const store = yield* Store
 
     /** Fails before a proof is requested when the token lacks the scope: only a new login grants one. */
-    const requireScope = (caller: Caller, scope: string): Effect.Effect<void, ReconsentRequired> =>
+    const requireScope = (
+      caller: Caller,
+      scope: string
+    ): Effect.Effect<void, Failure<"reconsent_required">> =>
       [scope, scopes.identity].every((needed) => caller.membership.scopes.includes(needed))
         ? Effect.void
-        : Effect.fail(new ReconsentRequired())
+        : Effect.fail(new Failure("reconsent_required"))
 
     /** `map` is for a refusal of Ting; IAM, which issues the proof, means another thing by the same code. */
     const callWithProof = <A, F>(

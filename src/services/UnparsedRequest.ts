@@ -2,7 +2,7 @@
 import { type IncomingMessage, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { failureStatus, toEnvelope } from "../schema/Envelope.ts"
-import { type Failure, InvalidInput } from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import { securityHeaders } from "../schema/SecurityHeaders.ts"
 import { resolveRequestId } from "./RequestId.ts"
 
@@ -10,15 +10,15 @@ import { resolveRequestId } from "./RequestId.ts"
 const lingerMillis = 1_000
 
 /** 408: the request did not arrive completely in time. */
-export const requestTimeout = (): InvalidInput =>
-  new InvalidInput({
+export const requestTimeout = (): Failure<"invalid_input"> =>
+  new Failure("invalid_input", {
     status: 408,
     message: "The request did not arrive in time.",
     hint: "Send the complete request without pauses, and retry with the same key."
   })
 
-const invalidFraming = (path: string, problem: string): InvalidInput =>
-  new InvalidInput({
+const invalidFraming = (path: string, problem: string): Failure<"invalid_input"> =>
+  new Failure("invalid_input", {
     message: "The request's version or framing is not served.",
     hint: "Send HTTP/1.1, and a body by its Content-Length or by `Transfer-Encoding: chunked`.",
     details: { fields: [{ path, problem }] }
@@ -41,7 +41,7 @@ export const failureOfFraming = ({ headers, httpVersion }: IncomingMessage): Fai
 
 /** By Node's error code. */
 const failures: Readonly<Record<string, Failure>> = {
-  HPE_HEADER_OVERFLOW: new InvalidInput({
+  HPE_HEADER_OVERFLOW: new Failure("invalid_input", {
     status: 431,
     message: "The headers of the request are too large.",
     hint: "Send at most 16 KiB of headers."
@@ -49,7 +49,7 @@ const failures: Readonly<Record<string, Failure>> = {
   ERR_HTTP_REQUEST_TIMEOUT: requestTimeout()
 }
 
-const malformed = new InvalidInput({
+const malformed = new Failure("invalid_input", {
   message: "The request is not well-formed HTTP.",
   hint: "Send a complete HTTP/1.1 request; a body must have the length that its headers declare."
 })

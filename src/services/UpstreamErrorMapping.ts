@@ -1,8 +1,7 @@
 /** Maps failures of IAM and Ting to the failures that a caller sees: the tables of api.md, "Errors". */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import type { Details } from "../schema/Failure.ts"
-import * as Failures from "../schema/Failure.ts"
+import { type Details, Failure, type FailureOf } from "../schema/Failure.ts"
 import { type Plane, Production } from "./Plane.ts"
 import type { Refused, UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -16,7 +15,7 @@ const retryAfter = (seconds: number | undefined) =>
   seconds === undefined ? {} : { retryAfterSeconds: seconds }
 
 const unavailable = (failure: UpstreamFailure) =>
-  new Failures.DependencyUnavailable({
+  new Failure("dependency_unavailable", {
     details: failure._tag === "Refused" ? refusalDetails(failure) : { dependency: failure.dependency },
     ...retryAfter(failure.retryAfterSeconds)
   })
@@ -26,7 +25,7 @@ const skewLimit = 60_000
 
 const misconfigured = (refused: Refused, now: number) => {
   const skewed = refused.answeredAt !== undefined && Math.abs(refused.answeredAt - now) > skewLimit
-  return new Failures.DependencyMisconfigured({
+  return new Failure("dependency_misconfigured", {
     details: refusalDetails(refused),
     ...(skewed
       ? {
@@ -37,8 +36,8 @@ const misconfigured = (refused: Refused, now: number) => {
 }
 
 /** The session cannot be refreshed: its refresh token is no live one. */
-export const refreshRefused = (): Failures.Unauthenticated =>
-  new Failures.Unauthenticated({
+export const refreshRefused = (): Failure<"unauthenticated"> =>
+  new Failure("unauthenticated", {
     message: "The refresh token is malformed, spent, expired or revoked.",
     hint: "Log in again with a new short-lived token; this session cannot be refreshed."
   })
@@ -47,24 +46,25 @@ export const refreshRefused = (): Failures.Unauthenticated =>
 type FailureMap<F> = (failure: UpstreamFailure, now: number) => F
 
 /** What an operation at IAM can become that has neither a key nor a token of a caller to be refused. */
-type PlainFailure =
-  | Failures.RateLimited
-  | Failures.Forbidden
-  | Failures.TestingSecretInvalid
-  | Failures.DependencyMisconfigured
-  | Failures.DependencyUnavailable
+type PlainFailure = FailureOf<
+  | "rate_limited"
+  | "forbidden"
+  | "testing_secret_invalid"
+  | "dependency_misconfigured"
+  | "dependency_unavailable"
+>
 
 const mapPlain =
   (plane: Plane): FailureMap<PlainFailure> =>
   (failure, now) => {
     if (failure._tag !== "Refused") return unavailable(failure)
-    if (failure.status === 429) return new Failures.RateLimited(retryAfter(failure.retryAfterSeconds ?? 1))
+    if (failure.status === 429) return new Failure("rate_limited", retryAfter(failure.retryAfterSeconds ?? 1))
     if (failure.code === "unauthenticated" && failure.status === 401 && plane._tag === "Testing")
-      return new Failures.TestingSecretInvalid()
+      return new Failure("testing_secret_invalid")
     if (failure.code === "unauthenticated" || failure.code === "invalid_client")
       return misconfigured(failure, now)
     return failure.status === 403
-      ? new Failures.Forbidden({ details: refusalDetails(failure) })
+      ? new Failure("forbidden", { details: refusalDetails(failure) })
       : unavailable(failure)
   }
 
@@ -80,10 +80,10 @@ const byCode = <Codes extends Readonly<Record<string, (refused: Refused) => unkn
 }
 
 const inFlight = {
-  idempotency_conflict: () => new Failures.IdempotencyConflict(),
-  idempotency_in_progress: () => new Failures.IdempotencyInProgress(retryAfter(1))
+  idempotency_conflict: () => new Failure("idempotency_conflict"),
+  idempotency_in_progress: () => new Failure("idempotency_in_progress", retryAfter(1))
 }
-const keyed = { ...inFlight, idempotency_response_expired: () => new Failures.IdempotencyResponseExpired() }
+const keyed = { ...inFlight, idempotency_response_expired: () => new Failure("idempotency_response_expired") }
 
 /** Of the caller's token. */
 const tokenRefused = <F>(refuse: () => F) => ({
@@ -92,17 +92,17 @@ const tokenRefused = <F>(refuse: () => F) => ({
   invalid_token: refuse
 })
 
-const sltRefused = tokenRefused(() => new Failures.SltRejected())
+const sltRefused = tokenRefused(() => new Failure("slt_rejected"))
 const sessionRefused = tokenRefused(refreshRefused)
 const selectorRefused = {
-  unauthenticated: () => new Failures.TestingSecretInvalid(),
-  invalid_client: () => new Failures.TestingSecretInvalid()
+  unauthenticated: () => new Failure("testing_secret_invalid"),
+  invalid_client: () => new Failure("testing_secret_invalid")
 }
 /** No two proofs share a key, so none meets another's content. */
 const subjectRefused = {
   idempotency_in_progress: keyed.idempotency_in_progress,
   idempotency_response_expired: keyed.idempotency_response_expired,
-  invalid_subject_token: () => new Failures.Unauthenticated()
+  invalid_subject_token: () => new Failure("unauthenticated")
 }
 
 const isNotFound = (failure: UpstreamFailure): failure is Refused =>
@@ -120,7 +120,7 @@ export const iamFailures = {
   prove: (plane: Plane) => (failure: UpstreamFailure, now: number) =>
     byCode(failure, subjectRefused) ??
     (isNotFound(failure)
-      ? new Failures.ReconsentRequired({ details: refusalDetails(failure) })
+      ? new Failure("reconsent_required", { details: refusalDetails(failure) })
       : mapPlain(plane)(failure, now))
 } as const
 
@@ -134,20 +134,21 @@ export const planeFailure = (failure: UpstreamFailure, now: number) => {
 
 const atAnyCall = {
   permission_denied: (refused: Refused) =>
-    new Failures.PermissionDenied({ details: refusalDetails(refused) }),
+    new Failure("permission_denied", { details: refusalDetails(refused) }),
   test_context_mismatch: (refused: Refused) =>
-    new Failures.TestContextMismatch({ details: refusalDetails(refused) }),
-  invalid_input: (refused: Refused) => new Failures.InvalidInput({ details: refusalDetails(refused) }),
-  payload_too_large: (refused: Refused) => new Failures.PayloadTooLarge({ details: refusalDetails(refused) })
+    new Failure("test_context_mismatch", { details: refusalDetails(refused) }),
+  invalid_input: (refused: Refused) => new Failure("invalid_input", { details: refusalDetails(refused) }),
+  payload_too_large: (refused: Refused) =>
+    new Failure("payload_too_large", { details: refusalDetails(refused) })
 }
 const atSending = {
   recipient_not_registered: (refused: Refused) =>
-    new Failures.RecipientNotRegistered({ details: refusalDetails(refused) }),
+    new Failure("recipient_not_registered", { details: refusalDetails(refused) }),
   required_delivery_not_enabled: (refused: Refused) =>
-    new Failures.RequiredDeliveryNotEnabled({ details: refusalDetails(refused) }),
-  not_found: (refused: Refused) => new Failures.NotFound({ details: refusalDetails(refused) }),
+    new Failure("required_delivery_not_enabled", { details: refusalDetails(refused) }),
+  not_found: (refused: Refused) => new Failure("not_found", { details: refusalDetails(refused) }),
   idempotency_conflict: (refused: Refused) =>
-    new Failures.IdempotencyConflict({ details: refusalDetails(refused) })
+    new Failure("idempotency_conflict", { details: refusalDetails(refused) })
 }
 const oursAtTing = ["session_expired", "authentication_required", "test_context_required"]
 
@@ -155,7 +156,7 @@ const oursAtTing = ["session_expired", "authentication_required", "test_context_
 const mapTing = (failure: UpstreamFailure, now: number) => {
   if (failure._tag !== "Refused") return unavailable(failure)
   if (failure.status === 429)
-    return new Failures.TemporarilyRateLimited(retryAfter(failure.retryAfterSeconds ?? 1))
+    return new Failure("temporarily_rate_limited", retryAfter(failure.retryAfterSeconds ?? 1))
   return (
     byCode(failure, atAnyCall) ??
     (oursAtTing.includes(failure.code) ? misconfigured(failure, now) : unavailable(failure))

@@ -5,7 +5,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
-import { Overloaded } from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import { recordNow, upstreamPlacesTaken } from "./Metrics.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
@@ -68,8 +68,9 @@ const makePlaces = (dependency: AwaitedUpstream, bound: PlaceBound) => {
     credentials.heldBy(credential) >= bound.perCredential ||
     (address !== "" && addresses.heldBy(address) >= bound.perAddress)
 
-  const take = (holder: Holder): Either.Either<Holder, Overloaded> => {
-    if (isFull(holder)) return Either.left(new Overloaded({ retryAfterSeconds: 1, details: { dependency } }))
+  const take = (holder: Holder): Either.Either<Holder, Failure<"overloaded">> => {
+    if (isFull(holder))
+      return Either.left(new Failure("overloaded", { retryAfterSeconds: 1, details: { dependency } }))
     count(holder, 1)
     return Either.right(holder)
   }
@@ -92,7 +93,7 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
      */
     const within =
       (dependency: AwaitedUpstream, credential: string) =>
-      <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Overloaded, R> =>
+      <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Failure<"overloaded">, R> =>
         Effect.acquireUseRelease(
           Effect.flatMap(RequestContext, ({ clientNetwork }) =>
             places[dependency].take({ credential, address: rateLimit ? clientNetwork : "" })

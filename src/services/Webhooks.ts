@@ -3,7 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { PlaneMismatch, RateLimited, WebhookSignatureInvalid } from "../schema/Failure.ts"
+import { Failure } from "../schema/Failure.ts"
 import { PublicId } from "../schema/Identity.ts"
 import type { WebhookReceipt } from "../schema/Webhook.ts"
 import { Iam, type IamService, type WebhookEvent } from "./Iam.ts"
@@ -61,10 +61,10 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
       Effect.gen(function* () {
         if (plane._tag === "Production") return productionId
         const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(logAndMapStoreFailure)
-        if (Option.isNone(known)) return yield* new PlaneMismatch()
+        if (Option.isNone(known)) return yield* new Failure("plane_mismatch")
         const environmentId = known.value
         if (Option.exists(plane.environmentId, (claimed) => claimed !== environmentId))
-          return yield* new PlaneMismatch()
+          return yield* new Failure("plane_mismatch")
         return environmentId
       })
 
@@ -73,7 +73,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
       const { clientNetwork } = yield* RequestContext
       const quota = forgeries.take(clientNetwork, yield* monotonicMillis)
       const { retryAfterSeconds } = quota
-      if (retryAfterSeconds > 0) return yield* new RateLimited({ retryAfterSeconds, quota })
+      if (retryAfterSeconds > 0) return yield* new Failure("rate_limited", { retryAfterSeconds, quota })
     })
 
     /** The event of a delivery from IAM. Any other delivery stays unread: it may claim a testing plane. */
@@ -83,7 +83,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
         Effect.catchTag("WebhookRejected", ({ reason }) =>
           Effect.zipRight(
             Effect.logWarning("Webhook delivery rejected", { reason }),
-            Effect.fail(new WebhookSignatureInvalid())
+            Effect.fail(new Failure("webhook_signature_invalid"))
           )
         )
       )

@@ -1,7 +1,7 @@
 import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
-import { Unauthenticated } from "../../src/schema/Failure.ts"
+import { Failure } from "../../src/schema/Failure.ts"
 import { until } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import { backend, goodRequests, inMemory, raw, requestLines, type Sent, withHeaders } from "./support.ts"
@@ -44,7 +44,7 @@ describe("The log line of a request", () => {
 
   it.scoped("is one for every request, at debug level for probes that answer as they should", function* () {
     const server = yield* inMemory({
-      during: { refresh: Effect.die("x"), me: Effect.fail(new Unauthenticated()) }
+      during: { refresh: Effect.die("x"), me: Effect.fail(new Failure("unauthenticated")) }
     })
     const good = yield* goodRequests(server)
     const { environmentId, musicSecret } = server.upstreams.seeded.environment

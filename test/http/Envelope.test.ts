@@ -1,17 +1,7 @@
 import { expect } from "vitest"
 import * as Effect from "effect/Effect"
 import { failureStatus, toEnvelope } from "../../src/schema/Envelope.ts"
-import {
-  DependencyUnavailable,
-  type Failure,
-  type FailureCode,
-  failureClasses,
-  failureTable,
-  IdempotencyInProgress,
-  RateLimited,
-  TemporarilyRateLimited,
-  Unauthenticated
-} from "../../src/schema/Failure.ts"
+import { Failure, type FailureCode, failureTable } from "../../src/schema/Failure.ts"
 import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
 import { sharing } from "../world/Test.ts"
 import {
@@ -29,7 +19,7 @@ sharing(sharedInMemory())("An answer", (it) => {
     const server = yield* shared
     const { login } = yield* goodRequests(server)
     for (const code of Object.keys(failureTable) as ReadonlyArray<FailureCode>) {
-      const failure = new failureClasses[code]({ details: { reason: "because" } })
+      const failure = new Failure(code, { details: { reason: "because" } })
       server.during.login = Effect.fail(failure)
       const answer = yield* server.send(login)
       expectEnvelope(answer, failureStatus(failure), code)
@@ -42,13 +32,13 @@ sharing(sharedInMemory())("An answer", (it) => {
     const server = yield* shared
     const { login } = yield* goodRequests(server)
     const cases: ReadonlyArray<readonly [Failure, string | undefined]> = [
-      [new RateLimited({ retryAfterSeconds: 7 }), "7"],
-      [new RateLimited({}), "1"],
-      [new TemporarilyRateLimited({ retryAfterSeconds: 0.2 }), "1"],
-      [new DependencyUnavailable({ retryAfterSeconds: 2.4 }), "3"],
-      [new DependencyUnavailable({}), undefined],
-      [new IdempotencyInProgress({ retryAfterSeconds: 1 }), "1"],
-      [new Unauthenticated(), undefined]
+      [new Failure("rate_limited", { retryAfterSeconds: 7 }), "7"],
+      [new Failure("rate_limited", {}), "1"],
+      [new Failure("temporarily_rate_limited", { retryAfterSeconds: 0.2 }), "1"],
+      [new Failure("dependency_unavailable", { retryAfterSeconds: 2.4 }), "3"],
+      [new Failure("dependency_unavailable", {}), undefined],
+      [new Failure("idempotency_in_progress", { retryAfterSeconds: 1 }), "1"],
+      [new Failure("unauthenticated"), undefined]
     ]
     for (const [failure, expected] of cases) {
       server.during.login = Effect.fail(failure)
@@ -62,7 +52,7 @@ sharing(sharedInMemory())("An answer", (it) => {
     const server = yield* shared
     const { login, me } = yield* goodRequests(server)
     const named = withHeaders({ "x-request-id": "find-me-here" })
-    const object = { _tag: "NotFound", message: "the secret detail" }
+    const object = { _tag: "not_found", message: "the secret detail" }
     for (const defect of [new Error("the secret detail"), "the secret detail", null, object]) {
       server.during.login = Effect.die(defect)
       server.lines.length = 0

@@ -1,7 +1,7 @@
 import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
-import { RateLimited } from "../../src/schema/Failure.ts"
+import { Failure } from "../../src/schema/Failure.ts"
 import { it } from "../world/Test.ts"
 import type { Answer } from "../world/Driver.ts"
 import {
@@ -157,8 +157,8 @@ describe("The summary of refusals", () => {
       policies: { ...policies, address: { name: "address", quota: 1, windowSeconds: 60 } },
       settings: { rateLimit: true, logClientAddress: true },
       during: {
-        submit: Effect.fail(new RateLimited({ retryAfterSeconds: 6, quota })),
-        me: Effect.fail(new RateLimited({ retryAfterSeconds: 6 }))
+        submit: Effect.fail(new Failure("rate_limited", { retryAfterSeconds: 6, quota })),
+        me: Effect.fail(new Failure("rate_limited", { retryAfterSeconds: 6 }))
       }
     })
     const { me, submit } = yield* goodRequests(server)

@@ -5,7 +5,7 @@ import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import { toEnvelope } from "../../src/schema/Envelope.ts"
-import { Internal, MethodNotAllowed, NotFound } from "../../src/schema/Failure.ts"
+import { Failure } from "../../src/schema/Failure.ts"
 import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { calls, keyed, startObserved } from "./Observed.ts"
@@ -34,16 +34,16 @@ describe("The admin server", () => {
     expect((yield* ask(`${admin}/metrics`, { method: "HEAD" })).text).toBe("")
     expect(JSON.parse((yield* ask(`${admin}/healthz`)).text)).toMatchObject({ status: "ok" })
     for (const [path, method, failure] of [
-      ["/metrics", "POST", new MethodNotAllowed({})],
-      ["/healthz", "DELETE", new MethodNotAllowed({})],
-      ["/", "GET", new NotFound({})],
-      ["/metrics/", "GET", new NotFound({})],
-      ["/api/v1/version", "GET", new NotFound({})],
-      ["/nowhere", "PUT", new NotFound({})]
+      ["/metrics", "POST", new Failure("method_not_allowed", {})],
+      ["/healthz", "DELETE", new Failure("method_not_allowed", {})],
+      ["/", "GET", new Failure("not_found", {})],
+      ["/metrics/", "GET", new Failure("not_found", {})],
+      ["/api/v1/version", "GET", new Failure("not_found", {})],
+      ["/nowhere", "PUT", new Failure("not_found", {})]
     ] as const) {
       const { headers, status, text } = yield* ask(`${admin}${path}`, { method })
       expect([path, JSON.parse(text)]).toEqual([path, toEnvelope(failure)])
-      expect(status).toBe(failure._tag === "NotFound" ? 404 : 405)
+      expect(status).toBe(failure._tag === "not_found" ? 404 : 405)
       expect(headers).toMatchObject({
         ...securityHeaders,
         "content-type": "application/json",
@@ -93,7 +93,7 @@ describe("The admin server", () => {
       change: (store) => ({ ...store, backups: { ...store.backups, last: Effect.dieMessage("a defect") } })
     })
     const { headers, status, text } = yield* ask(`${admin}/metrics`)
-    expect([status, JSON.parse(text)]).toEqual([500, toEnvelope(new Internal({}))])
+    expect([status, JSON.parse(text)]).toEqual([500, toEnvelope(new Failure("internal", {}))])
     const lines = log.filter((line) => line.includes("a defect"))
     expect(lines.join()).toContain(headers["x-request-id"])
   })

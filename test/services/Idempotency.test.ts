@@ -159,8 +159,8 @@ sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
     ["apart", one, { ...one, callerKey: "another" }],
     // The preference is sent to IAM.
     ["apart", one, one, [true, false]],
-    ["IdempotencyConflict", one, { ...one, content: "other" }],
-    ["IdempotencyConflict", one, { ...one, content: "other" }, [true, false]],
+    ["idempotency_conflict", one, { ...one, content: "other" }],
+    ["idempotency_conflict", one, { ...one, content: "other" }, [true, false]],
     ["apart", one, { ...one, content: "other", operation: "logout" }],
     ["apart", one, { ...at("a"), content: "other" }],
     // A read has no key, and never conflicts.

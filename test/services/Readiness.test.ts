@@ -5,7 +5,6 @@ import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import type * as TestServices from "effect/TestServices"
 import { describe, expect } from "vitest"
-import { NotReady } from "../../src/schema/Failure.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Readiness } from "../../src/services/Readiness.ts"
@@ -31,7 +30,7 @@ const readiness = Effect.flatMap(Readiness, ({ check }) => check).pipe(
   Effect.match({
     onSuccess: ({ checks, status }) => [status, checks.database, checks.serving],
     onFailure: (failure) => {
-      const checks = failure instanceof NotReady ? failure.details?.checks : undefined
+      const checks = failure.code === "not_ready" ? failure.details?.checks : undefined
       return ["failed", checks?.database, checks?.serving]
     }
   })

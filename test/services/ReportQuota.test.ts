@@ -4,7 +4,6 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { describe, expect } from "vitest"
-import { RateLimited } from "../../src/schema/Failure.ts"
 import { Store } from "../../src/services/Store.ts"
 import { message, submit } from "../world/Submitting.ts"
 import { SimulatedIam } from "../world/SimulatedIam.ts"
@@ -37,7 +36,7 @@ const send = (name: string, sender: Sender = {}) =>
     Effect.match({
       onSuccess: ({ replayed }) => (replayed ? "replayed" : "stored"),
       onFailure: (failure) =>
-        failure instanceof RateLimited ? `limited ${failure.retryAfterSeconds}` : failure.code
+        failure.code === "rate_limited" ? `limited ${failure.retryAfterSeconds}` : failure.code
     })
   )
 /** The answers to so many reports, with how many in a row are equal. */

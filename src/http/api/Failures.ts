@@ -1,15 +1,13 @@
 import * as Schema from "effect/Schema"
 import { wire } from "../../schema/Envelope.ts"
-import { type FailureCode, failureClasses } from "../../schema/Failure.ts"
-
-type FailureOf<Code extends FailureCode> = InstanceType<(typeof failureClasses)[Code]>
+import type { FailureCode, FailureOf } from "../../schema/Failure.ts"
 
 // One schema for each code: a second one of the same class would appear twice in every error union.
 const wires = new Map<FailureCode, Schema.Schema.All>()
 const wireOf = (code: FailureCode): Schema.Schema.All => {
   const known = wires.get(code)
   if (known !== undefined) return known
-  const made = wire(failureClasses[code])
+  const made = wire(code)
   wires.set(code, made)
   return made
 }

@@ -9,20 +9,16 @@ import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
-import {
-  InvalidInput,
-  PayloadTooLarge,
-  Overloaded,
-  type ShuttingDown,
-  UnsupportedMediaType
-} from "../../schema/Failure.ts"
+import { Failure, type FailureOf } from "../../schema/Failure.ts"
 import type { Call } from "../middleware/Routes.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
 import { nestsTooDeep, parseJson, tooDeep } from "./StrictJson.ts"
 import { type Field, reportsAllProblems, toFields } from "./ValidationErrors.ts"
 
 /** What a body can be refused for. */
-export type BodyFailure = InvalidInput | PayloadTooLarge | UnsupportedMediaType | Overloaded | ShuttingDown
+export type BodyFailure = FailureOf<
+  "invalid_input" | "payload_too_large" | "unsupported_media_type" | "overloaded" | "shutting_down"
+>
 
 const mediaType = /^application\/json[ \t]*(?:;[ \t]*charset[ \t]*=[ \t]*"?utf-8"?[ \t]*)?;?[ \t]*$/i
 
@@ -30,8 +26,8 @@ const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers["transfer-encoding"] !== undefined ||
   (headers["content-length"] !== undefined && headers["content-length"] !== "0")
 
-const tooLarge = (bound: number): PayloadTooLarge =>
-  new PayloadTooLarge({ hint: `Send a smaller body: this call accepts at most ${bound} bytes.` })
+const tooLarge = (bound: number): Failure<"payload_too_large"> =>
+  new Failure("payload_too_large", { hint: `Send a smaller body: this call accepts at most ${bound} bytes.` })
 
 /** Step 3 of the order of checks: another media type is 415, a declared length over the bound 413. */
 export const checkBodyHeaders = (
@@ -49,7 +45,7 @@ export const checkBodyHeaders = (
     (type === undefined
       ? perhapsEmpty || !hasBody(message)
       : mediaType.test(type) && countHeader(message, "content-type") === 1)
-  if (!readable) return new UnsupportedMediaType()
+  if (!readable) return new Failure("unsupported_media_type")
   return Number(headers["content-length"] ?? 0) > bodyBound ? tooLarge(bodyBound) : undefined
 }
 
@@ -93,7 +89,8 @@ export const readBytes = (
       const before = size
       size += chunk.length
       arriving.bytes += chunk.length
-      if (arriving.bytes > arriving.most) settle(Effect.fail(new Overloaded({ retryAfterSeconds: 1 })))
+      if (arriving.bytes > arriving.most)
+        settle(Effect.fail(new Failure("overloaded", { retryAfterSeconds: 1 })))
       else if (size > bound) settle(Effect.fail(tooLarge(bound)))
       else if (before === 0) bytes = chunk
       else bytes = append(bytes, before, chunk, bound)
@@ -114,10 +111,11 @@ export const readBytes = (
     return Effect.sync(release)
   })
 
-const refuse = (fields: ReadonlyArray<Field>): InvalidInput => new InvalidInput({ details: { fields } })
+const refuse = (fields: ReadonlyArray<Field>): Failure<"invalid_input"> =>
+  new Failure("invalid_input", { details: { fields } })
 
 /** Checks the bytes of a signed body, which is not decoded before its signature: what reads it later may be recursive. */
-export const checkNesting = (bytes: Uint8Array): Effect.Effect<void, InvalidInput> =>
+export const checkNesting = (bytes: Uint8Array): Effect.Effect<void, Failure<"invalid_input">> =>
   nestsTooDeep(bytes) ? Effect.fail(refuse([{ path: "body", problem: tooDeep }])) : Effect.void
 
 /** The first problem of a large body by the contract; the library looks for all of them. */
@@ -127,7 +125,7 @@ const findFirstProblem = ({ endpoint }: Call) => {
       payload.annotations({ parseOptions: { onExcessProperty: "error", errors: "first" } })
     )
   )
-  return (value: unknown): InvalidInput | undefined => {
+  return (value: unknown): Failure<"invalid_input"> | undefined => {
     const decoded = Option.map(schema, (decode) => decode(value))
     return Option.isSome(decoded) && Either.isLeft(decoded.value)
       ? refuse(toFields(ParseResult.ArrayFormatter.formatErrorSync(decoded.value.left)))
@@ -136,7 +134,7 @@ const findFirstProblem = ({ endpoint }: Call) => {
 }
 
 const finders = new WeakMap<Call, ReturnType<typeof findFirstProblem>>()
-const firstProblemOf = (call: Call, value: unknown): InvalidInput | undefined => {
+const firstProblemOf = (call: Call, value: unknown): Failure<"invalid_input"> | undefined => {
   const find = finders.get(call) ?? findFirstProblem(call)
   finders.set(call, find)
   return find(value)
@@ -148,7 +146,7 @@ const readJson = (
   bytes: Uint8Array
 ): Effect.Effect<unknown, BodyFailure> => {
   if (bytes.length > 0 && headers["content-type"] === undefined)
-    return Effect.fail(new UnsupportedMediaType())
+    return Effect.fail(new Failure("unsupported_media_type"))
   if (call.bodyOptional && bytes.length === 0) return Effect.succeed({})
   const json = parseJson(bytes)
   if (Either.isLeft(json)) return Effect.fail(refuse([{ path: "body", problem: json.left }]))

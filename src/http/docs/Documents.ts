@@ -6,7 +6,7 @@ import type * as Headers from "@effect/platform/Headers"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as Effect from "effect/Effect"
-import { NotFound } from "../../schema/Failure.ts"
+import { Failure } from "../../schema/Failure.ts"
 import { openApi } from "../openapi/OpenApiDocument.ts"
 import { AddedToDocs, type DocsAddition } from "./DocsAddition.ts"
 import { contentSecurityPolicy, page } from "./Page.ts"
@@ -88,7 +88,7 @@ export const DocumentsLive = HttpApiBuilder.Router.use((router) =>
       router.get(
         path,
         Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers }) =>
-          isWanted(headers) ? Effect.sync(() => respond(headers)) : Effect.fail(new NotFound())
+          isWanted(headers) ? Effect.sync(() => respond(headers)) : Effect.fail(new Failure("not_found"))
         )
       )
     yield* serve(documentPath, respondWithJson)

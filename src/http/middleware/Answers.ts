@@ -12,7 +12,7 @@ import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import type * as Tracer from "effect/Tracer"
-import { type Failure, InvalidInput, ShuttingDown } from "../../schema/Failure.ts"
+import { Failure } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
@@ -51,7 +51,9 @@ const bodyTimeWhileDraining = "5 seconds"
 const checkHost = (message: IncomingMessage): Failure | undefined =>
   message.httpVersion === "1.0" || countHeader(message, "host") === 1
     ? undefined
-    : new InvalidInput({ details: { fields: [{ path: "Host", problem: "must be sent exactly once" }] } })
+    : new Failure("invalid_input", {
+        details: { fields: [{ path: "Host", problem: "must be sent exactly once" }] }
+      })
 
 const single = (value: string | ReadonlyArray<string> | undefined): string | undefined =>
   typeof value === "string" ? value : undefined
@@ -71,7 +73,7 @@ export const answersLive = (arrivingBytes: number | undefined) =>
 
       const cutWhileDraining = drain.begun.pipe(
         Effect.zipRight(Effect.sleep(bodyTimeWhileDraining)),
-        Effect.zipRight(Effect.fail(new ShuttingDown()))
+        Effect.zipRight(Effect.fail(new Failure("shutting_down")))
       )
       const arriving = makeArriving(arrivingBytes)
       const readBody = (message: IncomingMessage, bound: number): Effect.Effect<Uint8Array, BodyFailure> =>
@@ -141,7 +143,7 @@ export const answersLive = (arrivingBytes: number | undefined) =>
         const allow = message.method === "OPTIONS" ? allowedMethods(route, path) : undefined
         if (allow !== undefined) return Effect.succeed(answerOptions(exchange, allow))
         if (call === undefined) return Effect.fail(refuseUnrouted(route))
-        if (drain.isDraining() && !call.probe) return Effect.fail(new ShuttingDown())
+        if (drain.isDraining() && !call.probe) return Effect.fail(new Failure("shutting_down"))
         // The router matches the path alone: the target may have an authority, and a query is not read.
         const routed = withJson(request.modify({ url: path }), message, exchange.body, call)
         const services = Context.make(HttpServerRequest.HttpServerRequest, routed).pipe(
@@ -210,7 +212,7 @@ export const answersLive = (arrivingBytes: number | undefined) =>
                     )
                   // Not by the client: the process ends.
                   if (!exchange.response.destroyed)
-                    return respondWithFailure(exchange, new ShuttingDown(), span)
+                    return respondWithFailure(exchange, new Failure("shutting_down"), span)
                   const nothing = HttpServerResponse.empty({ status: clientClosedRequest })
                   return Effect.as(end(exchange, clientClosedRequest, span), nothing)
                 }

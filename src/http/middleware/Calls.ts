@@ -1,6 +1,6 @@
 /** Steps 6 to 8 of the order of checks (docs/api.md), which a handler applies after the body: rate limits, plane, bearer. */
 import * as Effect from "effect/Effect"
-import type { RateLimited } from "../../schema/Failure.ts"
+import type { Failure } from "../../schema/Failure.ts"
 import type { ActorType } from "../../schema/Identity.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { Planes } from "../../services/Planes.ts"
@@ -25,8 +25,8 @@ export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
     /** Counts the call against the limits of its client. */
     const metered = <A, E, R>(
       call: (exchange: Exchange) => Effect.Effect<A, E, R>
-    ): Effect.Effect<A, E | RateLimited, R> =>
-      Effect.flatMap(CurrentExchange, (exchange): Effect.Effect<A, E | RateLimited, R> => {
+    ): Effect.Effect<A, E | Failure<"rate_limited">, R> =>
+      Effect.flatMap(CurrentExchange, (exchange): Effect.Effect<A, E | Failure<"rate_limited">, R> => {
         const { exceeded, failure, headers } = limits.count(exchange)
         exchange.decoded = true
         exchange.rateLimitHeaders = headers

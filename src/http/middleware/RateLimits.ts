@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Runtime from "effect/Runtime"
-import { RateLimited } from "../../schema/Failure.ts"
+import { Failure } from "../../schema/Failure.ts"
 import { digestOf } from "../../services/Digest.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { makeQuota, type QuotaPolicy, type QuotaReading } from "../../services/Quota.ts"
@@ -47,7 +47,7 @@ export const addReading = (headers: RateLimitHeaders, reading: QuotaReading): Ra
 /** The result of counting a request: headers of its response, and the failure when a quota is used up. */
 export interface RateLimitResult {
   readonly headers: RateLimitHeaders
-  readonly failure: RateLimited | undefined
+  readonly failure: Failure<"rate_limited"> | undefined
   /** Name of the quota that is used up; of two, the credential's. */
   readonly exceeded: string | undefined
 }
@@ -58,7 +58,7 @@ const refuse = (readings: ReadonlyArray<QuotaReading>): RateLimitResult => {
   const refused = readings.find(isRefused)
   return {
     headers: toHeaders(readings),
-    failure: new RateLimited({ retryAfterSeconds: refused?.retryAfterSeconds ?? 1 }),
+    failure: new Failure("rate_limited", { retryAfterSeconds: refused?.retryAfterSeconds ?? 1 }),
     exceeded: refused?.policy.name
   }
 }

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
-import { Overloaded } from "../../schema/Failure.ts"
+import { Failure } from "../../schema/Failure.ts"
 import { httpRequestsInFlight, recordNow } from "../../services/Metrics.ts"
 import type { Exchange } from "./Exchange.ts"
 
@@ -11,7 +11,7 @@ import type { Exchange } from "./Exchange.ts"
 const defaultBound = 1_000
 
 // Made once: its stack trace costs as much as the rest of a refusal.
-const overloaded = new Overloaded({ retryAfterSeconds: 1 })
+const overloaded = new Failure("overloaded", { retryAfterSeconds: 1 })
 
 /** The requests in flight, from their head on, so that bodies that arrive are bounded too. */
 export class RequestPlaces extends Context.Tag("music/http/RequestPlaces")<
@@ -21,7 +21,7 @@ export class RequestPlaces extends Context.Tag("music/http/RequestPlaces")<
     readonly run: <A, E, R>(
       exchange: Pick<Exchange, "committing">,
       request: Effect.Effect<A, E, R>
-    ) => Effect.Effect<A, E | Overloaded, R>
+    ) => Effect.Effect<A, E | Failure<"overloaded">, R>
     /** Waits until nothing is in flight. */
     readonly awaitNone: Effect.Effect<void>
   }
@@ -38,7 +38,7 @@ export class RequestPlaces extends Context.Tag("music/http/RequestPlaces")<
         }
         return {
           run: <A, E, R>(exchange: Pick<Exchange, "committing">, request: Effect.Effect<A, E, R>) =>
-            Effect.suspend((): Effect.Effect<A, E | Overloaded, R> => {
+            Effect.suspend((): Effect.Effect<A, E | Failure<"overloaded">, R> => {
               if (count >= bound) return Effect.fail(overloaded)
               change(1)
               return Effect.flatMap(Effect.forkDaemon(Effect.interruptible(request)), (fiber) => {

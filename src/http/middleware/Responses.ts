@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import { isLowerVersion } from "../../schema/ClientVersion.ts"
 import { failureHeaders, failureStatus, toEnvelope } from "../../schema/Envelope.ts"
-import { type Failure, Internal, InvalidInput, isFailure } from "../../schema/Failure.ts"
+import { Failure } from "../../schema/Failure.ts"
 import { securityHeaders } from "../../schema/SecurityHeaders.ts"
 import { apiPrefix } from "../Api.ts"
 import { toFields } from "../body/ValidationErrors.ts"
@@ -25,12 +25,12 @@ export const toFailure = (
   { call, decoded }: Exchange
 ): Effect.Effect<Failure> => {
   const error = Cause.squash(cause)
-  if (isFailure(error)) return Effect.succeed(error)
+  if (error instanceof Failure) return Effect.succeed(error)
   // The library has one error for a payload of the caller and for a success of ours.
   const ofCaller = !decoded && call !== undefined && call.bodyBound > 0
   return error instanceof HttpApiError.HttpApiDecodeError && ofCaller
-    ? Effect.succeed(new InvalidInput({ details: { fields: toFields(error.issues) } }))
-    : Effect.as(Effect.logError("Request failed", cause), new Internal())
+    ? Effect.succeed(new Failure("invalid_input", { details: { fields: toFields(error.issues) } }))
+    : Effect.as(Effect.logError("Request failed", cause), new Failure("internal"))
 }
 
 /** The envelope, which every error response has. */

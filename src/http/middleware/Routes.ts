@@ -4,7 +4,7 @@ import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as Context from "effect/Context"
 import type * as Option from "effect/Option"
 import type * as Schema from "effect/Schema"
-import { MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
+import { Failure } from "../../schema/Failure.ts"
 import { Api } from "../Api.ts"
 import { BodyBound, BodyOptional, NoStore, Probe } from "../api/EndpointAnnotations.ts"
 import { PlaneSelection } from "../api/Middleware.ts"
@@ -97,8 +97,10 @@ export const routes: ReadonlyMap<string, Route> = (() => {
 })()
 
 /** The failure of a request that no call serves: an unknown path, or a method that the path does not take. */
-export const refuseUnrouted = (route: Route | undefined): NotFound | MethodNotAllowed =>
-  route === undefined ? new NotFound() : new MethodNotAllowed({ allow: route.allow })
+export const refuseUnrouted = (
+  route: Route | undefined
+): Failure<"not_found"> | Failure<"method_not_allowed"> =>
+  route === undefined ? new Failure("not_found") : new Failure("method_not_allowed", { allow: route.allow })
 
 const everyMethod = "GET, HEAD, POST, OPTIONS"
 

@@ -5,13 +5,7 @@ import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import {
-  IdempotencyKeyInvalid,
-  IdempotencyKeyRequired,
-  InvalidInput,
-  TestingSecretInvalid,
-  Unauthenticated
-} from "../../schema/Failure.ts"
+import { Failure } from "../../schema/Failure.ts"
 import {
   accessTokenPattern,
   idempotencyKeyPattern,
@@ -32,19 +26,24 @@ const readOne = ({ headers }: IncomingMessage, name: string): string | undefined
 
 const readKey = Effect.flatMap(
   CurrentExchange,
-  ({ message }): Either.Either<Redacted.Redacted, IdempotencyKeyRequired | IdempotencyKeyInvalid> => {
+  ({
+    message
+  }): Either.Either<
+    Redacted.Redacted,
+    Failure<"idempotency_key_required"> | Failure<"idempotency_key_invalid">
+  > => {
     const key = readOne(message, "idempotency-key")
-    if (key === undefined) return Either.left(new IdempotencyKeyRequired())
+    if (key === undefined) return Either.left(new Failure("idempotency_key_required"))
     return idempotencyKeyPattern.test(key)
       ? Either.right(Redacted.make(key))
-      : Either.left(new IdempotencyKeyInvalid())
+      : Either.left(new Failure("idempotency_key_invalid"))
   }
 )
 
 const scheme = "Bearer "
 
-const invalidOrganisation = (given: string | undefined): InvalidInput =>
-  new InvalidInput({
+const invalidOrganisation = (given: string | undefined): Failure<"invalid_input"> =>
+  new Failure("invalid_input", {
     details: {
       fields: [
         {
@@ -74,12 +73,12 @@ const problemOfAuthorization = (message: IncomingMessage): string | undefined =>
 // Not the credential that the library reads: it takes any scheme for a bearer.
 const readCredential = Effect.flatMap(
   CurrentExchange,
-  (exchange): Either.Either<Credential, Unauthenticated | InvalidInput> => {
+  (exchange): Either.Either<Credential, Failure<"unauthenticated"> | Failure<"invalid_input">> => {
     const { message } = exchange
     const problem = problemOfAuthorization(message)
     if (problem !== undefined)
       return Either.left(
-        new Unauthenticated({
+        new Failure("unauthenticated", {
           message: `The Authorization header ${problem}.`,
           details: { fields: [{ path: "Authorization", problem }] }
         })
@@ -107,12 +106,12 @@ export const selectsTestingPlane = (message: IncomingMessage, call: Call | undef
 /** An empty, repeated or malformed secret is refused; a header in any form never means production. */
 const readTestingSecret = Effect.flatMap(
   CurrentExchange,
-  ({ message }): Either.Either<Option.Option<Redacted.Redacted>, TestingSecretInvalid> => {
+  ({ message }): Either.Either<Option.Option<Redacted.Redacted>, Failure<"testing_secret_invalid">> => {
     const secret = readOne(message, testingHeader)
     if (secret === undefined) return Either.right(Option.none())
     return testingSecretPattern.test(secret)
       ? Either.right(Option.some(Redacted.make(secret)))
-      : Either.left(new TestingSecretInvalid())
+      : Either.left(new Failure("testing_secret_invalid"))
   }
 )
 

@@ -1,5 +1,5 @@
 /** Which web origins may call: the CORS headers of `/api/v1`, and the refusal of telemetry from other origins. */
-import { OriginNotAllowed } from "../../schema/Failure.ts"
+import { Failure } from "../../schema/Failure.ts"
 import { daemonTable } from "../../schema/Telemetry.ts"
 import { apiPrefix } from "../Api.ts"
 
@@ -44,7 +44,10 @@ export interface WebOrigins {
     requestedMethod: string | undefined
   ) => Headers
   /** Browsers may send telemetry from an allowed origin only, and never to the daemon's table. */
-  readonly checkTelemetry: (origin: string | undefined, table: string) => OriginNotAllowed | undefined
+  readonly checkTelemetry: (
+    origin: string | undefined,
+    table: string
+  ) => Failure<"origin_not_allowed"> | undefined
 }
 
 /** The rules for the configured origins (`MUSIC_WEB_ORIGINS`). */
@@ -73,6 +76,6 @@ export const makeWebOrigins = (origins: ReadonlyArray<string>): WebOrigins => {
     checkTelemetry: (origin, table) =>
       origin === undefined || (isAllowed(origin) && table !== daemonTable)
         ? undefined
-        : new OriginNotAllowed()
+        : new Failure("origin_not_allowed")
   }
 }

@@ -1,6 +1,6 @@
 /** Shared components of the document: headers and examples of failures. */
-import { toEnvelope } from "../../schema/Envelope.ts"
-import { type Details, type FailureCode, failureClasses, failureTable } from "../../schema/Failure.ts"
+import { failureName, toEnvelope } from "../../schema/Envelope.ts"
+import { type Details, Failure, type FailureCode, failureTable } from "../../schema/Failure.ts"
 import {
   clientVersionMaxLength,
   clientVersionPattern,
@@ -162,7 +162,7 @@ const details: Partial<Record<FailureCode, Details>> = {
 
 const makeExampleFailure = (code: FailureCode) => {
   const known = details[code]
-  return new failureClasses[code](known === undefined ? {} : { details: known })
+  return new Failure(code, known === undefined ? {} : { details: known })
 }
 
 /** One envelope for each code. `method_not_allowed` belongs to no call. */
@@ -175,8 +175,8 @@ export const examples = Object.fromEntries(
     ])
 )
 
-const codeByClass = new Map<string, FailureCode>(codes.map((code) => [failureClasses[code].name, code]))
+const codeByName = new Map<string, FailureCode>(codes.map((code) => [failureName(code), code]))
 
 /** The failure code that a component schema describes. */
 export const codeOf = ({ $ref }: Reference): FailureCode | undefined =>
-  codeByClass.get($ref.slice($ref.lastIndexOf("/") + 1))
+  codeByName.get($ref.slice($ref.lastIndexOf("/") + 1))

@@ -3,7 +3,7 @@ import type { Server } from "node:http"
 import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { failureStatus } from "../../schema/Envelope.ts"
-import { type Failure, type FailureCode, NotFound } from "../../schema/Failure.ts"
+import { Failure, type FailureCode } from "../../schema/Failure.ts"
 import { failureOfParser, refuseConnection } from "../../services/UnparsedRequest.ts"
 import { peerAddress, toNetwork } from "./ClientAddress.ts"
 import type { Connections } from "./Connections.ts"
@@ -51,6 +51,6 @@ export const answerClientErrors = (
     socket.on("error", () => socket.destroy())
     // Discards what still arrives: unread bytes would turn the close into a reset.
     socket.resume()
-    refuse(socket, new NotFound())
+    refuse(socket, new Failure("not_found"))
   })
 }

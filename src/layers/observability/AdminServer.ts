@@ -9,7 +9,7 @@ import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import { failureHeaders, failureStatus, toEnvelope } from "../../schema/Envelope.ts"
-import { type Failure, Internal, MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
+import { Failure } from "../../schema/Failure.ts"
 import { version } from "../../schema/Release.ts"
 import { securityHeaders } from "../../schema/SecurityHeaders.ts"
 import { isLoopback } from "../../services/Loopback.ts"
@@ -36,13 +36,16 @@ const answerFrom = (pages: ReadonlyMap<string, Page>) =>
     const page = pages.get(url.split("?")[0] ?? "")
     const answer =
       page === undefined
-        ? Effect.succeed(errorResponse(new NotFound()))
+        ? Effect.succeed(errorResponse(new Failure("not_found")))
         : method === "GET" || method === "HEAD"
           ? page
-          : Effect.succeed(errorResponse(new MethodNotAllowed({ allow: "GET, HEAD" })))
+          : Effect.succeed(errorResponse(new Failure("method_not_allowed", { allow: "GET, HEAD" })))
     return answer.pipe(
       Effect.catchAllDefect((defect) =>
-        Effect.as(Effect.logError("Request failed", Cause.die(defect)), errorResponse(new Internal()))
+        Effect.as(
+          Effect.logError("Request failed", Cause.die(defect)),
+          errorResponse(new Failure("internal"))
+        )
       ),
       Effect.map(HttpServerResponse.setHeaders({ ...securityHeaders, "x-request-id": requestId })),
       Effect.annotateLogs("request_id", requestId)
