@@ -126,42 +126,60 @@ const openReferences: Step = {
   meaningOf: ([, hexadecimal, decimal, name]) => meaningOfReference(hexadecimal, decimal, name)
 }
 
-/** A part of a decoded text: these units of the text before, or what they mean. */
-interface Part {
-  readonly from: number
-  readonly to: number
-  readonly shown?: string
+/** The parts of a decoded text: units of the text before, or what they mean. Columns, because there may be one for each unit. */
+const makeParts = (text: string) => {
+  const [froms, tos, ends]: [Array<number>, Array<number>, Array<number>] = [[], [], []]
+  const meanings: Array<string | undefined> = []
+  let decoded = ""
+  return {
+    froms,
+    tos,
+    meanings,
+    /** Where each part ends in the decoded text. */
+    ends,
+    decoded: () => decoded,
+    add: (from: number, to: number, meaning?: string): void => {
+      if (meaning === undefined && from === to) return
+      // What is removed together is one part.
+      const last = tos.length - 1
+      if (meaning === "" && meanings[last] === "" && tos[last] === from) {
+        tos[last] = to
+        return
+      }
+      decoded += meaning ?? text.slice(from, to)
+      froms.push(from)
+      tos.push(to)
+      meanings.push(meaning)
+      ends.push(decoded.length)
+    }
+  }
 }
 
-const partsOf = (text: string, { commandOf, meaningOf, pattern }: Step): ReadonlyArray<Part> => {
-  const parts: Array<Part> = []
-  const aside: Array<Part> = []
+/** The reading with its codes replaced; undefined when it has none. */
+const decode = (before: Reading, { commandOf, meaningOf, pattern }: Step): Reading | undefined => {
+  const { text } = before
+  const { add, decoded, ends, froms, meanings, tos } = makeParts(text)
+  const commands: Array<readonly [from: number, to: number]> = []
   let done = 0
   pattern.lastIndex = 0
   for (let match = pattern.exec(text); match !== null; match = pattern.exec(text)) {
     const meaning = meaningOf(match)
     if (meaning === undefined) continue
-    const shown = isAscii.test(meaning) ? meaning : meaning.replace(unseenMeaning, meaningOfUnseen)
     const { index: from } = match
-    const to = from + match[0].length
-    parts.push({ from: done, to: from }, { from, to, shown })
-    done = to
+    add(done, from)
+    done = from + match[0].length
+    add(from, done, isAscii.test(meaning) ? meaning : meaning.replace(unseenMeaning, meaningOfUnseen))
     const command = commandOf?.(match)
-    if (command !== undefined)
-      aside.push({ from, to, shown: "\uFFFD" }, { from: from + 2, to: from + 2 + command.length })
+    if (command !== undefined) commands.push([from + 2, from + 2 + command.length])
   }
-  return done === 0 ? [] : [...parts, { from: done, to: text.length }, ...aside]
-}
-
-/** The reading with its codes replaced; undefined when it has none. */
-const decode = (before: Reading, step: Step): Reading | undefined => {
-  const parts = partsOf(before.text, step)
-  if (parts.length === 0) return undefined
-  const texts = parts.map(({ from, shown, to }) => shown ?? before.text.slice(from, to))
-  const ends: Array<number> = []
-  for (const { length } of texts) ends.push((ends.at(-1) ?? 0) + length)
+  if (done === 0) return undefined
+  add(done, text.length)
+  for (const [from, to] of commands) {
+    add(from - 2, from, "\uFFFD")
+    add(from, to)
+  }
   return {
-    text: texts.join(""),
+    text: decoded(),
     rangeOf: (unit) => {
       // The first part that ends behind the unit.
       let [low, high] = [0, ends.length - 1]
@@ -170,8 +188,8 @@ const decode = (before: Reading, step: Step): Reading | undefined => {
         if ((ends[middle] ?? 0) > unit) high = middle
         else low = middle + 1
       }
-      const { from, shown, to } = parts[low] ?? { from: 0, to: 1 }
-      if (shown === undefined) return before.rangeOf(from + unit - (ends[low - 1] ?? 0))
+      const [from = 0, to = 1] = [froms[low], tos[low]]
+      if (meanings[low] === undefined) return before.rangeOf(from + unit - (ends[low - 1] ?? 0))
       return { start: before.rangeOf(from).start, end: before.rangeOf(to - 1).end }
     }
   }
