@@ -198,6 +198,11 @@ export const makeBudget = (
     return next
   }
 
+  const refuseCounted = (callClass: CallClass, millis: number): Either.Either<never, Refused> => {
+    recordNow(iamCallsRefused({ priority: callClass }), 1)
+    return Either.left(refuse(millis))
+  }
+
   /** Takes a place in each of the windows, or in none. */
   const take = (
     counted: ReadonlyArray<Counted>,
@@ -211,8 +216,8 @@ export const makeBudget = (
       const window = open(name, now)
       const delay = window.delayOf(claim, now)
       if (delay === undefined) continue
-      recordNow(iamCallsRefused({ priority: claim.callClass }), 1)
-      return Either.left(refuse((delay.lacksPlace ? wait(window, claim, delay.at, now) : delay.at) - now))
+      const at = delay.lacksPlace ? wait(window, claim, delay.at, now) : delay.at
+      return refuseCounted(claim.callClass, at - now)
     }
     return Either.right(
       names.map((name) => {
@@ -229,7 +234,7 @@ export const makeBudget = (
     const window = open(windowOf(counted, kept.claim), now)
     const begun = window.beginKept(kept, now)
     if (begun === undefined) return take([counted], purpose, network, now)
-    if ("lacksPlace" in begun) return Either.left(refuse(begun.at - now))
+    if ("lacksPlace" in begun) return refuseCounted(kept.claim.callClass, begun.at - now)
     return Either.right([{ window, place: begun }])
   }
 

@@ -18,7 +18,7 @@ const minute = 60_000
 const usualBudget = 110
 /** Calls a minute of one login, and of one actor over all logins. */
 const bounds = { login: 30, actor: 30 }
-/** The same of refreshes and logouts, which count apart. */
+/** The same for refreshes and logouts, which count apart. */
 const boundsOfKeeping = { login: 8, actor: 15 }
 /** A call without an answer counts against its login and actor for a shorter time, so that an outage has no aftermath. */
 const unansweredMillis = 15_000
@@ -33,7 +33,7 @@ const probeMillis = 5_000
 
 /** Milliseconds after its time in which a turn lasts. */
 export const turnGrace = 10_000
-/** Milliseconds in which all places change hands once: `Retry-After` is in whole seconds, so who has a turn comes a little later. */
+/** Milliseconds in which all places change hands once: `Retry-After` is in whole seconds, so callers come a little after their turn. */
 const roundMillis = minute + 2_000
 /** Turns of one party at one time, and of one window. */
 const turnsOfParty = 2
@@ -69,13 +69,8 @@ export interface Place {
   isAccepted: boolean
 }
 
-type WaitingClaim = Claim & { readonly at: number }
-
-/** A credential that was refused for lack of a place goes first at this time. */
-interface Turn {
-  readonly claim: Claim
-  readonly at: number
-}
+/** A call that was refused for lack of a place, and the time from which a place is kept for it. */
+type Turn = Claim & { readonly at: number }
 
 /** A call that may not begin before `at`. One that `lacksPlace` may wait in turn; any other is held back by a bound or a pause. */
 interface Delay {
@@ -89,12 +84,13 @@ const partyOf = ({ actor, address, isVouched, key, login }: Claim): string | und
 
 const isKeeping = ({ use }: Claim): boolean => use === "refresh" || use === "logout"
 
-const byWait = (one: Turn, other: Turn): number => one.claim.since - other.claim.since
+const byWait = (one: Turn, other: Turn): number => one.since - other.since
 
 const ascending = (times: ReadonlyArray<number>): ReadonlyArray<number> =>
   times.toSorted((one, other) => one - other)
 
-const stranger: Claim = {
+/** A call of another process, of which only the time is known. */
+const elsewhere: Claim = {
   callClass: "known",
   key: undefined,
   login: undefined,
@@ -142,22 +138,23 @@ export const makeWindow = (budget: number) => {
     return Math.max(...opens)
   }
 
-  /**
-   * The turns of the class that go before this call: those of who has waited longer. Newcomers of an address with fewer calls in the window
-   * go first: its earlier turns count as calls, and calls whose credential IAM accepted do not count.
-   */
-  const turnsBefore = (claim: Claim): ReadonlyArray<WaitingClaim> => {
-    const rivals = [...turns.values()]
-      .filter((turn) => turn.claim.callClass === claim.callClass && turn.claim.key !== claim.key)
-      .map((turn): WaitingClaim => ({ ...turn.claim, at: turn.at }))
+  /** The turns of the class that are before this call in the line, which is ordered by the time waited. */
+  const turnsBefore = (claim: Claim): ReadonlyArray<Turn> => {
+    const rivals = [...turns.values()].filter(
+      ({ callClass, key }) => callClass === claim.callClass && key !== claim.key
+    )
     if (rivals.length === 0) return []
-    const own: WaitingClaim = { ...claim, at: Number.POSITIVE_INFINITY }
-    const line = [...rivals, own].sort((one, other) => one.since - other.since)
+    const own: Turn = { ...claim, at: Number.POSITIVE_INFINITY }
+    const line = [...rivals, own].sort(byWait)
     const inOrder = claim.callClass === "newcomer" ? byCalls(line) : line
     return inOrder.slice(0, inOrder.indexOf(own))
   }
 
-  const byCalls = (line: ReadonlyArray<WaitingClaim>): ReadonlyArray<WaitingClaim> => {
+  /**
+   * The line of newcomers: first those of an address with fewer calls in the window, of which its earlier turns are some. Calls whose
+   * credential IAM accepted do not count.
+   */
+  const byCalls = (line: ReadonlyArray<Turn>): ReadonlyArray<Turn> => {
     const calls = new Map<string | undefined, number>()
     /** The calls of the party before this one. */
     const rank = (one: Claim): number => {
@@ -237,13 +234,13 @@ export const makeWindow = (budget: number) => {
       const before = turnsBefore(claim).filter(isOfParty).length
       const farthest = now + farthestTurn[claim.isVouched ? "vouched" : "other"]
       if (before >= turnsOfParty || turns.size >= mostTurns || at > farthest) return false
-      // Who has waited longer takes the turn of one who has not.
+      // A credential that has waited longer takes the turn of one that has waited less.
       const after = [...turns.values()]
-        .filter((turn) => isOfParty(turn.claim))
+        .filter(isOfParty)
         .sort(byWait)
         .slice(turnsOfParty - 1)
-      for (const { claim: last } of after) if (last.key !== undefined) turns.delete(last.key)
-      turns.set(claim.key, { claim, at })
+      for (const { key } of after) if (key !== undefined) turns.delete(key)
+      turns.set(claim.key, { ...claim, at })
       return true
     },
     /** Begins the call for which the place is kept; undefined when the place is lost or used. */
@@ -269,7 +266,7 @@ export const makeWindow = (budget: number) => {
     cancel: (place: Place): void => void places.delete(place),
     /** Takes a place for a call of another process. */
     occupy: (freeAt: number): void => {
-      places.add({ claim: stranger, startedAt: 0, freeAt, ownUntil: 0, isKept: false, isAccepted: false })
+      places.add({ claim: elsewhere, startedAt: 0, freeAt, ownUntil: 0, isKept: false, isAccepted: false })
     },
     /** When each place is free; infinite for a call that is out. */
     freeTimes: (now: number): ReadonlyArray<number> => {

@@ -6,11 +6,12 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
+import { iamFaults, signWebhook } from "../../../sandbox/upstreams/Iam.ts"
 import { requestedScopes } from "../../../src/schema/Identity.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { form, iamOver, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
 import { type Fault, faults } from "../../../sandbox/upstreams/Simulator.ts"
+import { testWebhookSecret } from "../../world/Settings.ts"
 import { until } from "../../world/Waiting.ts"
 
 const path = "/oauth/introspect"
@@ -281,7 +282,46 @@ describe("the introspection cache", () => {
       expect(yield* tagOf(iam.introspect(production, other.accessToken))).toBe(tag)
   })
 
-  it.scoped("drops tokens of unknown family when any family ends", function* () {
+  it.scoped("drops the tokens of its plane at a verified webhook, and no others", function* () {
+    const { asked, environment, iam, login, world } = yield* cached
+    const ask = iam.introspect(production, (yield* login()).accessToken)
+    const receive = (plane: string) => {
+      const { body, headers } = world.buildWebhook(plane, {
+        appId: "music",
+        eventId: uuid(7),
+        eventType: "carbon.updated.v1",
+        occurredAt: "2026-09-25T10:15:30Z",
+        organizationId: null,
+        aggregate: { type: "carbon", id: "c:ana", version: 1 },
+        data: {}
+      })
+      const timestamp = headers["X-Silicon-IAM-Timestamp"] ?? ""
+      const signature = signWebhook(testWebhookSecret, timestamp, body)
+      const rawHeaders = Object.entries({ ...headers, "X-Silicon-IAM-Signature": signature }).flat()
+      return iam.verifyWebhook({ rawHeaders, body })
+    }
+    yield* ask
+    for (const [plane, calls] of [
+      [environment.environmentId, 1],
+      ["production", 2]
+    ] as const) {
+      yield* receive(plane)
+      yield* ask
+      expect(asked(path)).toHaveLength(calls)
+    }
+  })
+
+  it.scoped("drops the tokens of a login at its refresh", function* () {
+    const { asked, iam, login } = yield* cached
+    const { accessToken, refreshToken } = yield* login()
+    const ask = iam.introspect(production, accessToken)
+    yield* ask
+    yield* iam.refresh(production, refreshToken, key("refresh"))
+    yield* ask
+    expect(asked(path)).toHaveLength(2)
+  })
+
+  it.scoped("drops tokens of an unknown login when any login ends", function* () {
     const { asked, login, simulator } = yield* cached
     const { accessToken, refreshToken } = yield* login()
     const { refreshToken: other } = yield* login()
@@ -431,6 +471,15 @@ describe("an inactive answer for a token that IAM has just issued", () => {
     yield* refresh
     simulator.fail(inactive)
     expect([yield* ask, yield* ask]).toEqual(["Unknown", "Some"])
+  })
+
+  it.scoped("has an unknown outcome after a logout of an older access token", function* () {
+    const { iam, login, simulator } = yield* iamWorld()
+    const older = yield* login()
+    const newer = yield* iam.refresh(production, older.refreshToken, key("refresh"))
+    yield* iam.revoke(production, older.accessToken, key("logout"))
+    simulator.fail(inactive)
+    expect(yield* tagOf(iam.introspect(production, newer.accessToken))).toBe("Unknown")
   })
 
   it.scoped("is accepted a minute later, after a live answer, and after a logout", function* () {
