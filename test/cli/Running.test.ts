@@ -37,7 +37,7 @@ it.scopedLive("Beside a running server: check finds it; a retried report is file
 
   const checked = yield* run(["check"], environment)
   expect(checked.out).toMatch(/^PASS +database +Postgres database 127\.0\.0\.1:\d+\/\w+, schema \d+$/m)
-  expect(checked.out).toMatch(/^PASS +server +runs at 127\.0\.0\.1:\d+ and is ready$/m)
+  expect(checked.out).toMatch(/^PASS +server +runs at 127\.0\.0\.1:\d+ with these settings$/m)
   expect(checked.exit).toBe(0)
   const other = { MUSIC_IAM_URL: world.ting.url, MUSIC_ORG_ID: "harbor" }
   const foreign = yield* run(["check"], { ...environment, ...other })

@@ -1,6 +1,6 @@
 import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
-import { type Finding, type Status, warn } from "../../layers/diagnostics/Finding.ts"
+import { type Finding, type Status, warn } from "../../layers/diagnostics/Probe.ts"
 import { CommandFailed, exits } from "../CommandFailed.ts"
 import { json } from "../Flags.ts"
 import { type Colour, colourise, printJson, Screen, type ScreenService } from "../Screen.ts"
@@ -34,11 +34,13 @@ const authorities = "NODE_EXTRA_CA_CERTS"
 const checkAuthorities = (fromFile: ReadonlyArray<string>): ReadonlyArray<Finding> =>
   fromFile.includes(authorities)
     ? [
-        warn(
-          "certificates",
-          `${authorities} in the file of --env-file has no effect`,
-          "set it in the environment of the process"
-        )
+        {
+          name: "certificates",
+          ...warn(
+            `${authorities} in the file of --env-file has no effect`,
+            "set it in the environment of the process"
+          )
+        }
       ]
     : []
 
@@ -46,11 +48,8 @@ export const check = Command.make("check", { json }, (given) =>
   Effect.gen(function* () {
     const screen = yield* Screen
     const { runChecks } = yield* Effect.promise(() => import("../../layers/diagnostics/Checks.ts"))
-    const checked = yield* runChecks(yield* CliEnvironment, (finished, all) =>
-      screen.progress(`checking: ${finished} of ${all}`)
-    )
+    const checked = yield* runChecks(yield* CliEnvironment)
     const findings = [...checkAuthorities(yield* FromFileOnly), ...checked]
-    yield* screen.progress("")
     const failed = count(findings, "FAIL")
     if (given.json)
       yield* printJson({

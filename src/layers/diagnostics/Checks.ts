@@ -1,134 +1,95 @@
-/** All checks of an installation, run concurrently, each with a time limit. */
+/** All checks of an installation, for `music-backend check`. */
+import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as HttpClient from "@effect/platform/HttpClient"
+import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import type { SettingsValues } from "../../services/Settings.ts"
+import * as Schema from "effect/Schema"
+import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { type Environment, readSettings, type SettingProblem } from "../settings/Settings.ts"
+import { settingEntries } from "../settings/SettingsTable.ts"
+import { unknownVariables } from "../settings/UnknownVariables.ts"
+import { TablesFromSettings } from "../tables/HttpTables.ts"
 import { Connections, OutboundProxy } from "../upstream/Connections.ts"
-import { checkCollector } from "./CollectorCheck.ts"
-import { checkDatabase } from "./DatabaseCheck.ts"
-import { checkExposure } from "./ExposureCheck.ts"
-import { type Check, type Finding, pass, skip, withTimeout } from "./Finding.ts"
-import { checkIam } from "./IamCheck.ts"
-import { checkOutboundProxy } from "./OutboundProxyCheck.ts"
-import { checkProxy } from "./ProxyCheck.ts"
-import { checkServer } from "./ServerCheck.ts"
-import { checkSettings } from "./SettingsCheck.ts"
-import { checkTables } from "./TablesCheck.ts"
-import { checkTing } from "./TingCheck.ts"
-import { checkTracker } from "./TrackerCheck.ts"
+import { databaseProbes } from "./DatabaseProbes.ts"
+import { fail, type Finding, pass, probe, runProbes, skip, warn } from "./Probe.ts"
+import { upstreamProbes } from "./UpstreamProbes.ts"
 
-/** The settings check its form; only a delivery can verify it. */
-const webhookSecret = ({ iam }: SettingsValues): Finding =>
-  pass(
-    "webhook secret",
-    `valid form, key version ${[...iam.webhookSecrets.keys()].join(" and ")}; only a delivery can verify it`
-  )
-
-/** Runs a check, or skips it in one line when its settings are wrong; the settings' own findings say why. */
-const whenConfigured = (
-  problems: ReadonlyArray<SettingProblem>,
-  name: string,
-  needs: ReadonlyArray<string>,
-  check: Check
-): Check => {
-  const bad = needs.filter((variable) => problems.some((problem) => problem.name === variable))
-  return bad.length === 0
-    ? withTimeout(name, "run the check again", check)
-    : Effect.succeed([skip(name, `needs ${bad.join(" and ")}`)])
-}
-
-const checksOf = (
-  client: HttpClient.HttpClient,
-  settings: SettingsValues,
+const checkSettings = (
+  environment: Environment,
   problems: ReadonlyArray<SettingProblem>
-): ReadonlyArray<Check> => {
-  const broken = (variable: string) => problems.some(({ name }) => name === variable)
-  return [
-    withTimeout("settings", "run the check again", checkExposure(settings, broken)),
-    whenConfigured(
-      problems,
-      "database",
-      ["MUSIC_DATABASE_PATH", "MUSIC_DATABASE_URL"],
-      checkDatabase(settings)
-    ),
-    whenConfigured(
-      problems,
-      "iam",
-      ["MUSIC_IAM_URL", "MUSIC_IAM_APP_ID"],
-      checkIam(client, settings, broken("MUSIC_IAM_APP_SECRET"))
-    ),
-    whenConfigured(
-      problems,
-      "webhook secret",
-      [
-        "MUSIC_IAM_WEBHOOK_SECRET",
-        "MUSIC_IAM_WEBHOOK_KEY_VERSION",
-        "MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET",
-        "MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION"
-      ],
-      Effect.succeed([webhookSecret(settings)])
-    ),
-    whenConfigured(problems, "ting", ["MUSIC_TING_URL"], checkTing(client, settings)),
-    whenConfigured(problems, "tables", ["MUSIC_TABLES_URL"], checkTables(client, settings, broken)),
-    whenConfigured(
-      problems,
-      "tracker",
-      ["MUSIC_GITHUB_TOKEN", "MUSIC_GITHUB_REPOSITORY", "MUSIC_GITHUB_URL"],
-      checkTracker(client, settings)
-    ),
-    whenConfigured(
-      problems,
-      "proxy",
-      ["MUSIC_BIND", "MUSIC_RATE_LIMIT", "MUSIC_TRUSTED_PROXIES"],
-      Effect.succeed([checkProxy(settings)])
-    ),
-    whenConfigured(problems, "server", ["MUSIC_BIND"], checkServer(client, settings, broken)),
-    withTimeout("collector", "run the check again", checkCollector(client, settings))
-  ]
+): ReadonlyArray<Finding> => {
+  const bad = problems.map(({ name, problem }) => {
+    const { meaning = "" } = settingEntries.find((entry) => entry.name === name) ?? {}
+    return fail(`${name} ${problem}`, `set ${name} (${meaning}); .env.example shows its form and default`)
+  })
+  const unknown = unknownVariables(environment).map(({ fix, name, problem }) =>
+    warn(`${name} ${problem}`, fix)
+  )
+  const verdicts = [...(bad.length === 0 ? [pass("every value has a valid form")] : bad), ...unknown]
+  return verdicts.map((verdict) => ({ name: "settings", ...verdict }))
 }
 
-/** Never fails, never prints a credential, and takes at most about 20 seconds. `done` is called after each check. */
-export const runChecks = (
-  environment: Environment,
-  done: (finished: number, all: number) => Effect.Effect<void> = () => Effect.void
-): Effect.Effect<ReadonlyArray<Finding>> =>
-  Effect.gen(function* () {
-    const { problems, settings } = readSettings(environment)
-    return yield* Effect.provide(runChecksOf(environment, settings, problems, done), connections(settings))
-  })
+/** What a server publishes of its settings. */
+const Descriptor = Schema.Struct({
+  iam_url: Schema.String,
+  app_id: Schema.String,
+  org_id: Schema.String,
+  ting_url: Schema.String
+})
 
-/** The server at the listen address is this machine's, and is called without a proxy. */
-const connections = ({ bind, outboundProxy }: SettingsValues) =>
-  Layer.provide(
-    Connections,
-    Layer.succeed(OutboundProxy, { ...outboundProxy, except: [...outboundProxy.except, bind.host] })
+/** The host to connect to: a wildcard is reached at loopback. */
+const reachable = (host: string): string =>
+  host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : host.includes(":") ? `[${host}]` : host
+
+/** The server that runs at the listen address: it may be another one, or run with earlier settings. */
+const serverProbe = (
+  { bind, iam, organisation, ting }: SettingsValues,
+  isBad: (setting: string) => boolean
+) => {
+  const address = `${reachable(bind.host)}:${bind.port}`
+  const described = HttpClient.get(`http://${address}/api/v1/iam`).pipe(
+    Effect.flatMap(HttpClientResponse.schemaBodyJson(Descriptor)),
+    // Short, since the server is on this machine.
+    Effect.timeout("3 seconds"),
+    Effect.map((found) => {
+      const isSame = {
+        MUSIC_IAM_URL: found.iam_url === iam.url,
+        MUSIC_IAM_APP_ID: found.app_id === iam.applicationId,
+        MUSIC_ORG_ID: found.org_id === organisation,
+        MUSIC_TING_URL: found.ting_url === ting.url
+      }
+      const others = Object.entries(isSame).flatMap(([name, same]) => (same || isBad(name) ? [] : [name]))
+      return others.length === 0
+        ? pass(`runs at ${address} with these settings`)
+        : fail(
+            `the server at ${address} runs with another ${others.join(", ")}`,
+            "restart it with these settings, or set MUSIC_BIND to the address of the server that has them"
+          )
+    }),
+    // This machine is reached without a proxy.
+    Effect.provide(FetchHttpClient.layer),
+    Effect.orElseSucceed(() => skip(`no music-backend answers at ${address}`))
   )
+  return probe("server", ["MUSIC_BIND"], described)
+}
 
-const runChecksOf = (
-  environment: Environment,
-  settings: SettingsValues,
-  problems: ReadonlyArray<SettingProblem>,
-  done: (finished: number, all: number) => Effect.Effect<void>
-) =>
-  Effect.gen(function* () {
+/** Never fails, never prints a credential, and takes at most about 20 seconds. */
+export const runChecks = (environment: Environment): Effect.Effect<ReadonlyArray<Finding>> => {
+  const { problems, settings } = readSettings(environment)
+  const isBad = (setting: string) => problems.some(({ name }) => name === setting)
+  return Effect.gen(function* () {
     const client = yield* HttpClient.HttpClient
-    const checks = checksOf(client, settings, problems)
-    let finished = 0
-    const findings = yield* Effect.forEach(
-      checks,
-      (check) =>
-        Effect.tap(check, () =>
-          Effect.suspend(() => {
-            finished += 1
-            return done(finished, checks.length)
-          })
-        ),
-      { concurrency: "unbounded" }
-    )
-    return [
-      ...checkSettings(environment, problems),
-      ...checkOutboundProxy(settings, environment),
-      ...findings.flat()
+    const probes = [
+      ...(yield* databaseProbes(settings)),
+      ...(yield* upstreamProbes(client, settings)),
+      serverProbe(settings, isBad)
     ]
-  })
+    return [...checkSettings(environment, problems), ...(yield* runProbes(probes, isBad))]
+  }).pipe(
+    Effect.scoped,
+    Effect.provide(TablesFromSettings),
+    Effect.provideService(Settings, settings),
+    Effect.provide(Connections),
+    Effect.provideService(OutboundProxy, settings.outboundProxy)
+  )
+}

@@ -1,0 +1,109 @@
+/** Probes of the database: whether it can be used, takes a write, is whole and has room. They create and change nothing. */
+import { execFile } from "node:child_process"
+import { statfsSync } from "node:fs"
+import { createRequire } from "node:module"
+import { dirname, resolve } from "node:path"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
+import type { ReportUse } from "../../services/OperatorQueries.ts"
+import { roomOf } from "../../services/ReportCapacity.ts"
+import type { SettingsValues } from "../../services/Settings.ts"
+import { latestMigration } from "../store/migrations/Migrations.ts"
+import { run } from "../store/Query.ts"
+import { makeOperatorQueries } from "../store/repositories/OperatorQueries.ts"
+import { databaseFromSettings } from "../store/StoreFromSettings.ts"
+import { emptyWrite } from "../store/StoreHealth.ts"
+import { fail, pass, probe, type CheckProbe, skip, type Verdict, warn } from "./Probe.ts"
+
+const megabytes = (bytes: number): string =>
+  `${(bytes / 1_000_000).toLocaleString("en", { maximumFractionDigits: 1 })} MB`
+
+/** Bytes below which writes may fail at any time: the log of the database grows by some megabytes between two checkpoints. */
+const leastFree = 20_000_000
+
+const judgeDisk = (file: string): Verdict => {
+  const { bavail, bsize } = statfsSync(dirname(file))
+  const found = `${megabytes(bavail * bsize)} free`
+  return bavail * bsize < leastFree
+    ? fail(`${found}: writes are refused, or will soon be`, "free space on the disk of MUSIC_DATABASE_PATH")
+    : pass(found)
+}
+
+/** From half of the room on, the parts of one reporter and of one network bind (services/ReportCapacity.ts). */
+const judgeReports = (use: ReportUse, bound: number): Verdict => {
+  const found = [
+    `${megabytes(use.bytes)} of ${megabytes(bound)}`,
+    `${megabytes(use.bytes - use.verified)} of them anonymous or removed`,
+    `${megabytes(use.largestReporter)} of one reporter and ${megabytes(use.largestNetwork)} of one network at most`
+  ].join("; ")
+  return use.bytes > roomOf(bound).unboundUpTo
+    ? warn(
+        `${found}: some or all new ones are refused, or will soon be`,
+        "find a flood with music-backend reports remove --anonymous --dry-run, or --reporter <public id> --dry-run; remove it, set MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS, or raise MUSIC_REPORTS_MEGABYTES"
+      )
+    : pass(found)
+}
+
+const reading = `
+const [, driver, file] = process.argv
+try {
+  const database = new (require(driver))(file, { readonly: true })
+  if (database.pragma("quick_check(1)", { simple: true }) !== "ok") process.exitCode = 3
+} catch (error) {
+  process.exitCode = error.code.startsWith("SQLITE_CORRUPT") ? 3 : 1
+}`
+
+/** A process of its own for at most 10 s, because SQLite blocks the thread. It does not get the environment with its secrets. */
+const checkIntegrity = (file: string): Effect.Effect<Verdict> =>
+  Effect.async((resume) => {
+    const driver = createRequire(import.meta.url).resolve("better-sqlite3")
+    const options = { env: {}, timeout: 10_000, killSignal: "SIGKILL" } as const
+    const child = execFile(process.execPath, ["-e", reading, driver, file], options, (error) => {
+      const verdict =
+        error === null
+          ? pass("all pages read, none is damaged")
+          : error.code === 3
+            ? fail("pages are damaged", "stop all servers, and restore a backup with music-backend restore")
+            : warn("not read to its end", "make a backup with music-backend backup: it checks its copy")
+      resume(Effect.succeed(verdict))
+    })
+    return Effect.sync(() => child.kill("SIGKILL"))
+  })
+
+export const databaseProbes = (
+  settings: SettingsValues
+): Effect.Effect<ReadonlyArray<CheckProbe>, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const scope = yield* Effect.scope
+    const file = resolve(settings.databasePath)
+    const database = yield* Effect.cached(
+      Scope.extend(databaseFromSettings(settings, { migrate: false }), scope)
+    )
+    const usable = database.pipe(
+      // It takes the lock that every write takes, and reaches the disk.
+      Effect.tap(({ sql, write }) => write("check", () => run(emptyWrite(sql)))),
+      Effect.map(({ name }) => pass(`${name}, schema ${latestMigration}`)),
+      Effect.catchIf(
+        ({ problem }) => problem.kind === "absent_file",
+        () => Effect.succeed(skip(`${file} does not exist yet; the first start creates it`))
+      )
+    )
+    const disk = Effect.try(() => judgeDisk(file)).pipe(
+      Effect.orElseSucceed(() => skip("the free space is unknown"))
+    )
+    const reports = database.pipe(
+      Effect.flatMap((opened) => makeOperatorQueries(opened).reportUse),
+      Effect.map((use) => judgeReports(use, settings.reportsBytes))
+    )
+    return [
+      probe("database", ["MUSIC_DATABASE_URL", "MUSIC_DATABASE_PATH"], usable),
+      probe("reports", ["database"], reports),
+      ...(Option.isNone(settings.databaseUrl)
+        ? [
+            probe("integrity", ["database"], checkIntegrity(file)),
+            probe("disk", ["MUSIC_DATABASE_PATH"], disk)
+          ]
+        : [])
+    ]
+  })
