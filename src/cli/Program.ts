@@ -1,160 +1,137 @@
 /** The operator's command line: arguments in, an exit code out. An error is one line on standard error, never a stack. */
-import * as CliConfig from "@effect/cli/CliConfig"
+import { readFileSync } from "node:fs"
+import { parseEnv, stripVTControlCharacters } from "node:util"
 import * as Command from "@effect/cli/Command"
-import * as Descriptor from "@effect/cli/CommandDescriptor"
-import * as Args from "@effect/cli/Args"
 import * as HelpDoc from "@effect/cli/HelpDoc"
-import * as ValidationError from "@effect/cli/ValidationError"
+import type * as ValidationError from "@effect/cli/ValidationError"
 import * as NodeContext from "@effect/platform-node/NodeContext"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import type { BackupFailed } from "../layers/store/backup/DatabaseFiles.ts"
 import { build, version } from "../schema/Release.ts"
-import { backup, restore } from "./commands/Backup.ts"
+import { errorCode } from "../services/ErrorCode.ts"
+import type { CursorInvalid } from "../services/OperatorQueries.ts"
+import type { StoreUnavailable } from "../services/Store.ts"
+import { backup } from "./commands/Backup.ts"
+import { migrate, restore } from "./commands/Restore.ts"
 import { check } from "./commands/Check.ts"
 import { config } from "./commands/Config.ts"
 import { deliveries } from "./commands/Deliveries.ts"
-import { migrate } from "./commands/Migrate.ts"
-import { openapi } from "./commands/OpenApi.ts"
-import { recipients } from "./commands/Recipients.ts"
+import { recipients, telemetry, webhooks } from "./commands/Lists.ts"
 import { reports } from "./commands/Reports.ts"
-import { sandbox } from "./commands/Sandbox.ts"
-import { serve } from "./commands/Serve.ts"
-import { telemetry } from "./commands/Telemetry.ts"
-import { webhooks } from "./commands/Webhooks.ts"
-import { type CommandTree, type Invocation, program, readArguments } from "./Arguments.ts"
-import { CommandFailed, type Exit, exits, usage } from "./CommandFailed.ts"
-import { CliEnvironment, FromFileOnly } from "./Environment.ts"
-import { takeEnvironmentFile, withoutEnvironmentFile } from "./EnvironmentFile.ts"
-import { toHelpText } from "./HelpText.ts"
-import { colourise, Screen } from "./Screen.ts"
-import { toSingleLine } from "./Text.ts"
+import { sandbox, serve } from "./commands/Sandbox.ts"
+import { CommandFailed, type Exit, FromFileOnly, Host, misuse } from "./Host.ts"
+import { optionalText } from "./Options.ts"
+import { toSingleLine } from "./Output.ts"
 
+const program = "music-backend"
 const release = `${version} (build ${build})`
 
-const showVersion = Command.make("version", {}, () => Effect.flatMap(Screen, ({ out }) => out(release))).pipe(
+const showVersion = Command.make("version", {}, () => Effect.flatMap(Host, ({ out }) => out(release))).pipe(
   Command.withDescription("Prints the version and the build")
 )
 
-/** Listed in the help; `readArguments` turns it into `<command> --help`. */
-const help = Command.make("help", { command: Args.repeated(Args.text({ name: "command" })) }).pipe(
-  Command.withDescription("Shows the help of a command, as --help after it does")
-)
+const envFile = optionalText("env-file", "file", "settings from a file; those of the environment count first")
 
-const commands = [
-  serve,
-  check,
-  config,
-  reports,
-  deliveries,
-  webhooks,
-  recipients,
-  telemetry,
-  backup,
-  restore,
-  migrate,
-  openapi,
-  sandbox,
-  showVersion,
-  help
-] as const
+/** The library takes an option of every command only before its name. */
+const hoistEnvFile = (args: ReadonlyArray<string>): ReadonlyArray<string> => {
+  const at = args.findIndex((text) => text === "--env-file" || text.startsWith("--env-file="))
+  if (at === -1) return args
+  const end = at + (args[at] === "--env-file" ? 2 : 1)
+  return [...args.slice(at, end), ...args.slice(0, at), ...args.slice(end)]
+}
 
-const tree: CommandTree = new Map(
-  commands
-    .map((one): Descriptor.Command<unknown> => one.descriptor)
-    .flatMap((one) => [...Descriptor.getNames(one)].map((name) => [name, Descriptor.getSubcommands(one)]))
-)
-
-const root = Command.make(program).pipe(
-  Command.withDescription("Runs, checks and operates the backend of the music companion"),
-  Command.withSubcommands(commands)
-)
-
-const run = Command.run(root, {
-  name: program,
-  version: release,
-  executable: program,
-  footer: HelpDoc.sequence(
-    HelpDoc.h1("EVERY COMMAND"),
-    HelpDoc.p("--env-file <file> reads settings from a file; those of the environment count first")
-  )
-})
-
-const colour = /\p{Cc}\[[0-9;]*m/gu
-
-/**
- * Writes what the library and the sandbox print to the screen, in colours only where they are wanted. A console cannot fail: a
- * failed write fails the command at its end. The library's errors become one line below.
- */
-const withPlainOutput = <E, R>(effect: Effect.Effect<void, E, R>) =>
+/** Adds the variables of the file to the environment; the names of those. */
+const loadEnvFile = (file: string) =>
   Effect.gen(function* () {
-    const screen = yield* Screen
-    let unwritten = Option.none<CommandFailed>()
-    yield* Console.consoleWith((console) =>
+    const { environment } = yield* Host
+    const variables = yield* Effect.try({
+      try: () => parseEnv(readFileSync(file, "utf8")),
+      catch: (error) =>
+        new CommandFailed({
+          exit: 78,
+          lines: [`the file of --env-file cannot be read: ${file} (${errorCode(error)})`],
+          fix: "correct its path, which is relative to the folder that the command runs in, or let this user read it"
+        })
+    })
+    const added = Object.keys(variables).filter((name) => environment[name] === undefined)
+    for (const name of added) environment[name] = variables[name]
+    return added
+  })
+
+const root = Command.make(program, { envFile }, () => misuse("a command is missing")).pipe(
+  Command.withDescription("Runs, checks and operates the backend of the music companion"),
+  Command.withSubcommands([
+    serve,
+    check,
+    config,
+    reports,
+    deliveries,
+    webhooks,
+    recipients,
+    telemetry,
+    backup,
+    restore,
+    migrate,
+    sandbox,
+    showVersion
+  ]),
+  Command.transformHandler((command, { envFile: file }) =>
+    Effect.flatMap(Option.isSome(file) ? loadEnvFile(file.value) : Effect.succeed([]), (added) =>
+      Effect.provideService(command, FromFileOnly, added)
+    )
+  )
+)
+
+const parseAndRun = Command.run(root, { name: program, version: release, executable: program })
+
+/** What the library and the sandbox print goes to the screen, without colours. The library's errors become one line below. */
+const withHostConsole = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.flatMap(Host, ({ out }) =>
+    Console.consoleWith((console) =>
       Effect.withConsole(effect, {
         ...console,
-        log: (...parts) => {
-          const text = parts.map(String).join(" ").trimEnd()
-          return Effect.catchAll(screen.out(screen.colours ? text : text.replaceAll(colour, "")), (failed) =>
-            Effect.sync(() => {
-              unwritten = Option.some(failed)
-            })
-          )
-        },
+        // A console cannot fail: the failure becomes a defect, and a failure again below.
+        log: (...parts) => Effect.orDie(out(stripVTControlCharacters(parts.map(String).join(" ")).trimEnd())),
         error: () => Effect.void
       })
     )
-    if (Option.isSome(unwritten)) return yield* unwritten.value
-  })
-
-const textOf = (doc: HelpDoc.HelpDoc): string => toSingleLine(HelpDoc.toAnsiText(doc).replaceAll(colour, ""))
-
-const runLibrary = (args: ReadonlyArray<string>) =>
-  run(["node", program, ...args]).pipe(
-    Effect.provide([NodeContext.layer, CliConfig.layer({ isCaseSensitive: true, showBuiltIns: false })]),
-    withPlainOutput,
-    Effect.mapError((error) =>
-      ValidationError.isValidationError(error) ? usage(textOf(error.error), `see ${program} --help`) : error
+  ).pipe(
+    Effect.catchSomeDefect((defect) =>
+      defect instanceof CommandFailed ? Option.some(Effect.fail(defect)) : Option.none()
     )
   )
 
-const showHelp = (path: ReadonlyArray<string>, to: "out" | "err") =>
-  Effect.flatMap(Screen, (screen) =>
-    Effect.provideService(runLibrary([...path, "--help"]), Screen, {
-      ...screen,
-      out: (text) => screen[to](toHelpText(text, path, screen.columns))
-    })
-  )
+type Failure =
+  | ValidationError.ValidationError
+  | CommandFailed
+  | CursorInvalid
+  | StoreUnavailable
+  | BackupFailed
 
-/** The help is the explanation of an incomplete command. */
-const showIncomplete = (path: ReadonlyArray<string>) =>
-  Effect.gen(function* () {
-    yield* showHelp(path, "err")
-    return yield* new CommandFailed({ exit: exits.usage, lines: [] })
-  })
-
-const perform = ({ args, wanted }: Invocation) => {
-  switch (wanted) {
-    case "run":
-      return runLibrary(args)
-    case "help":
-      return showHelp(args, "out")
-    case "version":
-      return runLibrary(["--version"])
-    case "incomplete":
-      return showIncomplete(args)
+/** The one place where the failures of commands get their exit codes. */
+const toCommandFailed = (failure: Failure): CommandFailed => {
+  switch (failure._tag) {
+    case "CommandFailed":
+      return failure
+    case "StoreUnavailable":
+      return new CommandFailed({ exit: 69, lines: [failure.summary], fix: failure.fix })
+    case "BackupFailed":
+      return new CommandFailed({ exit: 69, lines: [failure.reason], fix: failure.fix })
+    case "CursorInvalid":
+      return new CommandFailed({
+        exit: 64,
+        lines: ["the cursor of --after does not belong to this list"],
+        fix: "use the cursor that the previous page printed, or omit it"
+      })
+    default: {
+      const line = stripVTControlCharacters(HelpDoc.toAnsiText(failure.error))
+      return new CommandFailed({ exit: 64, lines: [line], fix: `see ${program} --help` })
+    }
   }
 }
-
-const command = (given: ReadonlyArray<string>) =>
-  Effect.gen(function* () {
-    const { args, variables } = yield* takeEnvironmentFile(given)
-    const environment = yield* CliEnvironment
-    const added = Object.keys(variables).filter((name) => environment[name] === undefined)
-    for (const name of added) environment[name] = variables[name]
-    return yield* Effect.provideService(perform(yield* readArguments(tree, args)), FromFileOnly, added)
-  })
 
 /** A fix that is a command to run gets no full stop, so that it can be copied. */
 const toSentence = (text: string): string =>
@@ -166,35 +143,20 @@ const linesOf = ({ fix, lines }: CommandFailed): ReadonlyArray<string> =>
     return `${program}: ${toSingleLine(line)}${advised ? `. ${toSentence(toSingleLine(fix))}` : ""}`
   })
 
-/** Clears the progress and writes errors. */
-const printErrors = (lines: ReadonlyArray<string>) =>
-  Effect.gen(function* () {
-    const screen = yield* Screen
-    yield* screen.progress("")
-    for (const line of lines) yield* screen.err(colourise(screen, "red", line))
-  })
-
-/** Reports a command that a signal ended. */
-export const reportInterruption = (
-  args: ReadonlyArray<string>,
-  signal: string
-): Effect.Effect<void, never, Screen> =>
-  printErrors([
-    `${program}: ${toSingleLine(withoutEnvironmentFile(args)[0] ?? "it")} was interrupted by ${signal}`
-  ])
-
 /** Runs one command to its end. */
-export const runCommand = (
-  args: ReadonlyArray<string>
-): Effect.Effect<Exit, never, Screen | CliEnvironment> =>
-  command(args).pipe(
-    Effect.as(exits.ok),
-    Effect.catchAll((failed) => Effect.as(printErrors(linesOf(failed)), failed.exit)),
-    Effect.catchAllDefect((defect) =>
-      Effect.flatMap(Screen, ({ err }) =>
-        Effect.as(err(`${program}: internal error: ${toSingleLine(String(defect))}`), exits.defect)
-      )
-    ),
-    // Upstream clients and the store log for the server; a command reports its findings itself.
-    Effect.provide(Logger.remove(Logger.defaultLogger))
+export const runCommand = (args: ReadonlyArray<string>): Effect.Effect<Exit, never, Host> =>
+  Effect.flatMap(Host, ({ err }) =>
+    withHostConsole(parseAndRun(["node", program, ...hoistEnvFile(args)])).pipe(
+      Effect.as(0 as const),
+      Effect.catchAll((failure) => {
+        const failed = toCommandFailed(failure)
+        return Effect.as(Effect.forEach(linesOf(failed), err), failed.exit)
+      }),
+      Effect.catchAllDefect((defect) =>
+        Effect.as(err(`${program}: internal error: ${toSingleLine(String(defect))}`), 70 as const)
+      ),
+      Effect.provide(NodeContext.layer),
+      // Upstream clients and the store log for the server; a command reports its findings itself.
+      Effect.provide(Logger.remove(Logger.defaultLogger))
+    )
   )

@@ -1,24 +1,45 @@
 /** `music-backend`: the operator's command line. `dist/main.js` is the server alone, for machines that only run it. */
+import { createWriteStream, fstatSync } from "node:fs"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { handleInterruption, runMain } from "../layers/process/ProcessSignals.ts"
 import { processEnvironment } from "../layers/settings/Settings.ts"
-import { runCommand, reportInterruption } from "./Program.ts"
-import { Screen } from "./Screen.ts"
-import { CliEnvironment } from "./Environment.ts"
-import { terminalScreen } from "./Terminal.ts"
-import { UntilSignal } from "./UntilSignal.ts"
+import { errorCode } from "../services/ErrorCode.ts"
+import { CommandFailed, Host } from "./Host.ts"
+import { runCommand } from "./Program.ts"
 
-const Here = Layer.effect(
-  Screen,
-  Effect.map(processEnvironment, (environment) => terminalScreen(environment))
-).pipe(Layer.merge(Layer.effect(CliEnvironment, processEnvironment)))
+const { stderr } = process
+const standard = fstatSync(1)
+// Node's own stream for a file does not repeat a write that took only a part, as the last one before the disk is full does.
+const stdout: NodeJS.WritableStream =
+  process.stdout.isTTY || standard.isFIFO() || standard.isSocket()
+    ? process.stdout
+    : createWriteStream("", { fd: 1, autoClose: false })
+// The failure of a write reaches its own callback. A failure of standard error has no other place to be reported.
+for (const stream of [stdout, stderr]) stream.on("error", () => undefined)
 
-const args = process.argv.slice(2)
+/** A reader that closes the pipe, such as `head`, wants no more: the command ends, and prints no error. */
+const outputFailed = (error: unknown): CommandFailed => {
+  const code = errorCode(error)
+  return code === "EPIPE"
+    ? new CommandFailed({ exit: 141, lines: [] })
+    : new CommandFailed({
+        exit: 74,
+        lines: [`standard output cannot be written: ${code}`],
+        fix: "the output is incomplete: free space, or write it to another place"
+      })
+}
+
+const out = (text: string): Effect.Effect<void, CommandFailed> =>
+  Effect.async((resume) => {
+    stdout.write(`${text}\n`, (error) => resume(error ? Effect.fail(outputFailed(error)) : Effect.void))
+  })
+
+const err = (text: string): Effect.Effect<void> => Effect.sync(() => void stderr.write(`${text}\n`))
+
 const interruption = handleInterruption()
 
-runCommand(args).pipe(
+runCommand(process.argv.slice(2)).pipe(
   Effect.tap((exit) =>
     Effect.sync(() => {
       // `serve` sets its own exit code when it does not start.
@@ -29,11 +50,21 @@ runCommand(args).pipe(
   Effect.onInterrupt(() =>
     Effect.flatMap(
       interruption.signal,
-      Option.match({ onNone: () => Effect.void, onSome: (signal) => reportInterruption(args, signal) })
+      Option.match({
+        onNone: () => Effect.void,
+        onSome: (signal) => err(`music-backend: interrupted by ${signal}`)
+      })
     )
   ),
-  Effect.provideService(UntilSignal, interruption.expectSignal),
-  Effect.provide(Here),
+  Effect.provideServiceEffect(
+    Host,
+    Effect.map(processEnvironment, (environment) => ({
+      environment,
+      out,
+      err,
+      expectSignal: interruption.expectSignal
+    }))
+  ),
   runMain({
     disableErrorReporting: true,
     disablePrettyLogger: true,

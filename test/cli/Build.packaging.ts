@@ -30,12 +30,12 @@ it("The command line runs through its link after a build, and with npx after a r
   // npx takes --version for itself, and searches the network for a newer npm.
   const env = { ...process.env, npm_config_update_notifier: "false" }
   for (const [program, args] of [
-    [join(consumer, "node_modules/.bin/music-backend"), ["openapi"]],
-    ["npx", ["--no", "music-backend", "openapi"]]
+    [join(consumer, "node_modules/.bin/music-backend"), ["version"]],
+    ["npx", ["--no", "music-backend", "version"]]
   ] as const) {
     await build()
     const { stdout } = await run(program, args, { cwd: consumer, env })
-    expect(JSON.parse(stdout)).toMatchObject({ openapi: "3.1.0", info: { version } })
+    expect(stdout.startsWith(`${version} (build `)).toBe(true)
   }
 })
 

@@ -5,7 +5,6 @@ import { afterAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
 import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
 import { sampleEvent, sampleReport } from "../layers/store/Samples.ts"
@@ -89,7 +88,7 @@ describe("music-backend reports", () => {
       "",
       ["ID", "rep_alone", "rep_failed", "rep_filed"]
     ])
-    expect(out).toContain("Red \\x1b[31m and \\u202eturned\\u202c second line")
+    expect(out).toContain("Red \\u001b[31m and \\u202eturned\\u202c second line")
     const first = yield* command("reports list --limit 3")
     const [, after = ""] = /More results: --after (\S+)/.exec(first.err) ?? []
     const time = "2026-11-21T07:30:00.000Z"
@@ -130,9 +129,9 @@ describe("music-backend reports", () => {
   it.live("shows a report with its content, on a terminal and as JSON; exports whole reports", function* () {
     const { command } = yield* furnished
     const shown = yield* command("reports show rep_alone")
-    expect(shown.out).toMatch(/^issue +not filed\ndelivery +none$/m)
-    expect(shown.out).toContain("Message\n  Red \\x1b[31m and \\u202eturned\\u202c\n  second line\n")
-    expect(shown.out).toContain("Attachment a\\x07.log, 7 B\n  one\n  two")
+    expect(shown.out).toMatch(/^filed as +not filed$/m)
+    expect(shown.out).toContain("message\n  Red \\u001b[31m and \\u202eturned\\u202c\n  second line\n")
+    expect(shown.out).toContain("attachments\n  a\\u0007.log, 7 bytes\n  one\n  two")
     const { json, out } = yield* command("reports show rep_alone --json")
     expect(out).toMatch(/^[\x20-\x7e\n]*$/)
     const { message, attachments } = awkward
@@ -149,7 +148,7 @@ describe("music-backend reports", () => {
   it.live("retries a failed delivery, and creates a missing one", function* () {
     const { command, json } = yield* furnished
     const failed = yield* command("reports retry rep_failed")
-    expect([failed.exit, failed.out]).toEqual([0, "rep_failed is due now (unknown)"])
+    expect([failed.exit, failed.out]).toEqual([0, expect.stringMatching(/^state +unknown$/m)])
     expect(failed.err).toContain("MUSIC_GITHUB_TOKEN is not set here")
     // An earlier delivery that retention deleted may have filed it.
     expect(yield* json("reports retry rep_alone")).toMatchObject({
@@ -210,7 +209,7 @@ describe("music-backend deliveries", () => {
     expect(yield* json("deliveries show report:rep_failed")).toMatchObject(finished)
     const retried = yield* command("deliveries retry --failed", trackerSettings)
     expect([retried.out, retried.err]).toEqual([
-      "report:rep_failed is due now (unknown)",
+      expect.stringMatching(/^report:rep_failed .* unknown /m),
       "A running server sends it within 30 seconds."
     ])
   })
@@ -218,9 +217,9 @@ describe("music-backend deliveries", () => {
   it.live("discards one for good: only a retry by its id brings it back", function* () {
     const { command, json } = yield* furnished
     const discard = "deliveries discard report:rep_failed --reason by-hand"
-    expect((yield* command(discard)).out).toContain("Its report is kept")
+    expect((yield* command(discard)).out).toMatch(/^state +discarded$/m)
     const retried = yield* command("deliveries retry --failed")
-    expect([retried.exit, retried.out, retried.err]).toEqual([0, "", "No deliveries failed."])
+    expect([retried.exit, retried.out, retried.err]).toEqual([0, "", "No failed deliveries."])
 
     const discarded = {
       ...failed,
@@ -292,7 +291,7 @@ it.live("webhooks and recipients list what arrived, and the registrations of an 
     next: null
   })
   const shown = yield* command("recipients show si:deejay")
-  expect(shown.out).toMatch(/^acme +production +active +\S+Z +sub_1$/m)
+  expect(shown.out).toMatch(/^acme +production +true +\S+Z +sub_1$/m)
 })
 
 describe("music-backend with a database", () => {
@@ -378,7 +377,7 @@ describe("music-backend with a database", () => {
   )
 })
 
-describe("music-backend config and openapi", () => {
+describe("music-backend config", () => {
   it.live("config shows every setting once, without secrets and without bad values", function* () {
     const secret = `ask_${"s".repeat(43)}`
     const environment = {
@@ -396,7 +395,7 @@ describe("music-backend config and openapi", () => {
       /^MUSIC_IAM_URL +bad: must be an https URL/m,
       /^MUSIC_ORG_ID +acme +environment/m,
       /^MUSIC_MIN_CLI +0\.1\.0 +default/m,
-      /^MUSIC_GITHUB_TOKEN +unset +- +/m
+      /^MUSIC_GITHUB_TOKEN +unset +unset +/m
     ])
       expect(out).toMatch(line)
     expect(rare.out + out).not.toContain("sssss")
@@ -411,10 +410,5 @@ describe("music-backend config and openapi", () => {
       ]),
       next: null
     })
-  })
-
-  it.live("openapi prints the document that the server serves", function* () {
-    const { json } = yield* run(["openapi"], {})
-    expect(json).toEqual(JSON.parse(JSON.stringify(openApi())))
   })
 })

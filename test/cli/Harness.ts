@@ -4,8 +4,7 @@ import { once } from "node:events"
 import { type AddressInfo, createServer, type Socket } from "node:net"
 import * as Effect from "effect/Effect"
 import { runCommand } from "../../src/cli/Program.ts"
-import { Screen, type ScreenService } from "../../src/cli/Screen.ts"
-import { CliEnvironment } from "../../src/cli/Environment.ts"
+import { Host } from "../../src/cli/Host.ts"
 import type { Environment } from "../../src/layers/settings/Settings.ts"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 import type { Kind } from "../layers/store/Stores.ts"
@@ -25,28 +24,25 @@ export interface Run {
   readonly json: unknown
 }
 
-/** Runs `music-backend` with these arguments. */
+/** Runs `music-backend` with these arguments; `host` replaces parts of its process. */
 export const run = (
   args: ReadonlyArray<string>,
   environment: Environment,
-  screen: Partial<ScreenService> = {}
+  host: Partial<Host["Type"]> = {}
 ): Effect.Effect<Run> =>
   Effect.gen(function* () {
     const lines: Record<"out" | "err", Array<string>> = { out: [], err: [] }
     const kept = (name: keyof typeof lines) => (text: string) =>
       Effect.sync(() => void lines[name].push(text))
     const exit = yield* runCommand(args).pipe(
-      Effect.provideService(Screen, {
-        colours: false,
-        columns: undefined,
-        watched: true,
+      Effect.provideService(Host, {
+        // `--env-file` adds to it.
+        environment: { ...environment },
         out: kept("out"),
         err: kept("err"),
-        progress: () => Effect.void,
-        ...screen
-      }),
-      // `--env-file` adds to it.
-      Effect.provideService(CliEnvironment, { ...environment })
+        expectSignal: Effect.void,
+        ...host
+      })
     )
     const out = lines.out.join("\n")
     return {

@@ -59,7 +59,7 @@ describe("A command that a signal interrupts", () => {
         await waitFor(() => expect(connections()).toBe(1))
         child.kill(signal)
       })
-      const output = `music-backend: check was interrupted by ${signal}\n`
+      const output = `music-backend: interrupted by ${signal}\n`
       expect(ended).toEqual({ code, signal: null, output })
     }
   )
@@ -73,7 +73,7 @@ describe("A command that a signal interrupts", () => {
       child.kill("SIGTERM")
       child.kill("SIGTERM")
     })
-    expect([ended.code, ended.output]).toEqual([143, "music-backend: backup was interrupted by SIGTERM\n"])
+    expect([ended.code, ended.output]).toEqual([143, "music-backend: interrupted by SIGTERM\n"])
     expect(readdirSync(folder)).toEqual([])
   })
 

@@ -6,59 +6,55 @@ import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { BackupFailed, DatabaseFacts } from "../../layers/store/backup/DatabaseFiles.ts"
+import { backup as copyDatabase } from "../../layers/store/backup/Backup.ts"
+import type { DatabaseFacts } from "../../layers/store/backup/DatabaseFiles.ts"
+import { recordBackup } from "../../layers/store/repositories/LastBackup.ts"
+import { databaseFromSettings } from "../../layers/store/StoreFromSettings.ts"
 import { errorCode } from "../../services/ErrorCode.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
-import type { StoreUnavailable } from "../../services/Store.ts"
-import { databasePlace, storeFailed } from "../DatabaseAccess.ts"
-import { CommandFailed, type Exit, exits, usage } from "../CommandFailed.ts"
-import { json } from "../Flags.ts"
-import { printFacts, printJson, Screen } from "../Screen.ts"
-import { formatBytes, formatTime } from "../Text.ts"
+import { databasePlace } from "../DatabaseAccess.ts"
+import { CommandFailed, Host, misuse } from "../Host.ts"
+import { argument, count, flag, json } from "../Options.ts"
+import { field, formatCount, printRecord, time } from "../Output.ts"
 
-const file = Args.text({ name: "file" })
-const overwrite = Options.boolean("overwrite")
-
-const failed =
-  (exit: Exit) =>
-  ({ fix, reason }: BackupFailed): CommandFailed =>
-    new CommandFailed({ exit, lines: [reason], fix })
-
-const toJson = ({ bytes, file: path, migration, rows }: DatabaseFacts) => ({
-  file: path,
-  bytes,
-  schema: migration,
-  rows
-})
-
-const formatRows = (rows: DatabaseFacts["rows"]): string =>
+/** `5 reports, 1 webhook_inbox`. */
+const formatRows = ({ rows }: DatabaseFacts): string =>
   Object.entries(rows)
-    .filter(([, count]) => count > 0)
-    .map(([table, count]) => `${count} ${table}`)
-    .join(", ")
+    .filter(([, rowCount]) => rowCount > 0)
+    .map(([table, rowCount]) => `${rowCount} ${table}`)
+    .join(", ") || "none"
 
-const toLines = (facts: DatabaseFacts): ReadonlyArray<readonly [string, string]> => [
-  ["file", facts.file],
-  ["size", formatBytes(facts.bytes)],
-  ["schema", String(facts.migration)],
-  ["rows", formatRows(facts.rows) || "none"]
+export const copyFields = [
+  field<DatabaseFacts>("file", "file", (it) => it.file),
+  field<DatabaseFacts>(
+    "bytes",
+    "size",
+    (it) => it.bytes,
+    (it) => formatCount(it.bytes, "byte")
+  ),
+  field<DatabaseFacts>("schema", "schema", (it) => it.migration),
+  field<DatabaseFacts>("rows", "rows", (it) => it.rows, formatRows)
 ]
+
+const removed = field<{ readonly removed: ReadonlyArray<string> }>(
+  "removed",
+  "removed",
+  (it) => it.removed,
+  (it) => it.removed.join(", ")
+)
 
 /** Names of the copies that `--keep` makes and removes. */
 const copies = /^music-\d{8}T\d{9}Z\.sqlite$/
-
-const copyName = (now: number): string =>
-  `music-${new Date(now).toISOString().replaceAll(/[-:.]/g, "")}.sqlite`
 
 /** Of a file that may be absent, as on PostgreSQL. */
 const realPathOf = (file: string): string => (existsSync(file) ? realpathSync(file) : file)
 
 /**
- * Removes the oldest copies beyond the newest `count`, of which `made` is the newest; names sort by their time. Later copies are not
+ * Removes the oldest copies beyond the newest `kept`, of which `made` is the newest; names sort by their time. Later copies are not
  * touched: they are those of a run at the same time, or of a wrong clock. Nor are links, folders, files with other names, and
  * databases in use: `live`, and those with a log.
  */
-const removeOldCopies = (folder: string, count: number, { live, made }: { live: string; made: string }) =>
+const removeOldCopies = (folder: string, kept: number, { live, made }: { live: string; made: string }) =>
   Effect.try({
     try: () => {
       const old = readdirSync(folder, { withFileTypes: true })
@@ -66,227 +62,77 @@ const removeOldCopies = (folder: string, count: number, { live, made }: { live: 
         .map(({ name }) => join(folder, name))
         .filter((copy) => !existsSync(`${copy}-wal`) && realpathSync(copy) !== live)
         .sort()
-        .slice(0, -count)
+        .slice(0, -kept)
       // Another run at the same time may have removed it.
       for (const copy of old) rmSync(copy, { force: true })
       return old
     },
     catch: (error) =>
       new CommandFailed({
-        exit: exits.unavailable,
+        exit: 69,
         lines: [`the backup is complete, but older ones cannot be removed: ${errorCode(error)}`],
         fix: `let this user change ${folder}`
       })
   })
 
-const keepOf = (given: Option.Option<string>) =>
-  Option.match(given, {
-    onNone: () => Effect.succeedNone,
-    onSome: (text) =>
-      /^[1-9]\d{0,3}$/.test(text)
-        ? Effect.succeedSome(Number(text))
-        : Effect.fail(usage(`--keep ${text} is not a number from 1 to 9999`, "keep at least one backup"))
-  })
-
 /** Writes the time into the database, for the metric and its alert. */
 const record = (settings: SettingsValues) =>
   Effect.gen(function* () {
-    const { databaseFromSettings, recordBackup } = yield* Effect.promise(() => import("../DatabaseModule.ts"))
     const database = yield* databaseFromSettings(settings, { migrate: false })
-    const now = yield* Clock.currentTimeMillis
-    yield* recordBackup(database, now)
-    return { database: database.name, at: now }
-  }).pipe(Effect.scoped, Effect.mapError(storeFailed))
+    const at = yield* Clock.currentTimeMillis
+    yield* recordBackup(database, at)
+    return { database: database.name, at }
+  }).pipe(Effect.scoped)
 
-/** The backup is complete all the same. */
-const recordOrWarn = (settings: SettingsValues) =>
-  Effect.catchAll(record(settings), ({ lines }) =>
-    Effect.flatMap(Screen, ({ err }) =>
-      err(`The time of this backup is not recorded for the metric: ${lines.join(" ")}.`)
-    )
-  )
+const recorded = [
+  field<{ readonly database: string }>("database", "database", (it) => it.database),
+  time<{ readonly at: number }>("recorded_at", "recorded", (it) => it.at)
+]
 
-const recordOnly = (asJson: boolean) =>
+const makeCopy = (path: string, keep: Option.Option<number>, overwrite: boolean) =>
   Effect.gen(function* () {
-    const { at, database } = yield* record(yield* databasePlace)
-    yield* asJson
-      ? printJson({ database, recorded_at: new Date(at).toISOString() })
-      : printFacts([
-          ["database", database],
-          ["recorded", formatTime(at)]
-        ])
+    const settings = yield* databasePlace
+    const { err } = yield* Host
+    const now = new Date(yield* Clock.currentTimeMillis).toISOString()
+    const made = `music-${now.replaceAll(/[-:.]/g, "")}.sqlite`
+    const facts = yield* copyDatabase(settings, Option.isSome(keep) ? join(path, made) : path, { overwrite })
+    // The backup is complete all the same.
+    yield* Effect.catchAll(record(settings), ({ summary }) =>
+      err(`The time of this backup is not recorded for the metric: ${summary}.`)
+    )
+    const live = realPathOf(settings.databasePath)
+    const old = Option.isSome(keep) ? yield* removeOldCopies(path, keep.value, { live, made }) : []
+    return { ...facts, removed: old }
   })
-
-const printCopy = (facts: DatabaseFacts) => printFacts(toLines(facts))
-
-const formatUnfiled = (count: number): string =>
-  count === 0
-    ? "none"
-    : `${count} ${count === 1 ? "report" : "reports"} not filed in the backup; the tracker is searched before they are sent`
 
 export const backup = Command.make(
   "backup",
   {
-    file: file.pipe(
-      Args.withDescription("path of the copy; with --keep the folder of the copies"),
-      Args.optional
+    file: Args.optional(argument("file", "path of the copy; with --keep the folder of the copies")),
+    overwrite: flag("overwrite", "replace the file when it exists"),
+    keep: Options.optional(
+      count(
+        "keep",
+        9_999,
+        "writes music-<time>.sqlite into the folder, then removes all but the newest n of these"
+      )
     ),
-    overwrite: overwrite.pipe(Options.withDescription("replace the file when it exists")),
-    keep: Options.text("keep").pipe(
-      Options.withPseudoName("n"),
-      Options.withDescription(
-        "writes music-<time>.sqlite into the folder, then removes all of these but the newest n"
-      ),
-      Options.optional
-    ),
-    record: Options.boolean("record").pipe(
-      Options.withDescription("only records that another tool has just made a backup, for the metric")
-    ),
+    record: flag("record", "only records that another tool has just made a backup, for the metric"),
     json
   },
-  (given) =>
+  ({ file, json: asJson, keep, overwrite, record: recordOnly }) =>
     Effect.gen(function* () {
-      const screen = yield* Screen
-      const keep = yield* keepOf(given.keep)
-      if (given.record) {
-        if (Option.isSome(given.file) || Option.isSome(keep) || given.overwrite)
-          return yield* usage(
-            "backup --record takes no file, --keep or --overwrite",
-            "see music-backend backup --help"
-          )
-        return yield* recordOnly(given.json)
-      }
-      if (Option.isNone(given.file))
-        return yield* usage("backup needs a file, or --record", "see music-backend backup --help")
-      if (Option.isSome(keep) && given.overwrite)
-        return yield* usage("--keep and --overwrite together", "use only one of them")
-      const path = given.file.value
-      if (Option.isSome(keep) && statSync(path, { throwIfNoEntry: false })?.isDirectory() === false)
-        return yield* usage(`--keep needs a folder, and ${path} is none`, "name the folder of the copies")
-      const settings = yield* databasePlace
-      const backups = yield* Effect.promise(() => import("../../layers/store/backup/Backup.ts"))
-      const name = copyName(yield* Clock.currentTimeMillis)
-      const target = Option.isSome(keep) ? join(path, name) : path
-      const facts = yield* backups
-        .backup(settings, target, { overwrite: given.overwrite, progress: screen.progress })
-        .pipe(Effect.mapError(failed(exits.unavailable)))
-      yield* screen.progress("")
-      yield* recordOrWarn(settings)
-      const removed = Option.isSome(keep)
-        ? yield* removeOldCopies(path, keep.value, { live: realPathOf(settings.databasePath), made: name })
-        : []
-      yield* given.json
-        ? printJson({ ...toJson(facts), removed })
-        : printFacts([...toLines(facts), ...removed.map((copy) => ["removed", copy] as const)])
+      const isKept = Option.isSome(keep)
+      if (recordOnly)
+        return Option.isSome(file) || isKept || overwrite
+          ? yield* misuse("backup --record takes no file, --keep or --overwrite")
+          : yield* printRecord(recorded, yield* record(yield* databasePlace), asJson)
+      if (Option.isNone(file)) return yield* misuse("backup needs a file, or --record")
+      if (isKept && overwrite) return yield* misuse("--keep and --overwrite together")
+      if (isKept && statSync(file.value, { throwIfNoEntry: false })?.isDirectory() === false)
+        return yield* misuse(`--keep needs a folder, and ${file.value} is none`)
+      yield* printRecord([...copyFields, removed], yield* makeCopy(file.value, keep, overwrite), asJson)
     })
 ).pipe(
-  Command.withDescription(
-    "Writes a consistent, verified copy of the database to a file, also while the server runs"
-  )
+  Command.withDescription("Writes a consistent, verified copy of the database, also while the server runs")
 )
-
-const verify = Options.boolean("verify").pipe(
-  Options.withDescription("only check that the backup is complete and can be restored")
-)
-
-const finish = Options.boolean("finish").pipe(
-  Options.withDescription(
-    "after another tool restored the database: unfiled reports are searched for before they are sent"
-  )
-)
-
-const misused = (line: string) => usage(line, "see music-backend restore --help")
-
-/** Finishes a restore by PostgreSQL's own tools or from a snapshot. */
-const finishRestored = (asJson: boolean) =>
-  Effect.gen(function* () {
-    const settings = yield* databasePlace
-    const { countSessions, databaseFromSettings, finishRestore, refuseOpenDatabase, withOwnName } =
-      yield* Effect.promise(() => import("../DatabaseModule.ts"))
-    const named = Option.map(settings.databaseUrl, withOwnName)
-    const place = { ...settings, databaseUrl: Option.map(named, ({ url }) => url) }
-    const open = databaseFromSettings(place, { migrate: false })
-    const toFailure = (error: StoreUnavailable) => {
-      const { database, problem } = error
-      return problem.kind === "older_schema" && problem.found === 0
-        ? new CommandFailed({
-            exit: exits.unavailable,
-            lines: [`${database} holds nothing`],
-            fix: "restore it first: music-backend restore <file> prints the command"
-          })
-        : storeFailed(error)
-    }
-    // A server that runs would file reports before they are marked. SQLite: the lock needs a database that is valid, and closed here.
-    const sessions = yield* Effect.flatMap(open, (database) =>
-      Option.match(named, {
-        onNone: () => Effect.succeed(0),
-        onSome: ({ name }) => countSessions(database, name)
-      })
-    ).pipe(Effect.scoped, Effect.mapError(toFailure))
-    if (sessions > 0)
-      return yield* new CommandFailed({
-        exit: exits.unavailable,
-        lines: [
-          `the database is in use: ${sessions} other ${sessions === 1 ? "session" : "sessions"} of its user`
-        ],
-        fix: "stop all servers, close other programs of this user, and try again"
-      })
-    yield* Effect.mapError(refuseOpenDatabase(settings), failed(exits.unavailable))
-    const facts = yield* Effect.flatMap(open, (database) =>
-      Effect.map(finishRestore(database), (doubted) => ({ database: database.name, doubted }))
-    ).pipe(Effect.scoped, Effect.mapError(toFailure))
-    yield* asJson
-      ? printJson(facts)
-      : printFacts([
-          ["database", facts.database],
-          ["doubted", formatUnfiled(facts.doubted)]
-        ])
-  })
-
-export const restore = Command.make(
-  "restore",
-  {
-    file: file.pipe(Args.withDescription("the backup"), Args.optional),
-    verify,
-    finish,
-    overwrite: overwrite.pipe(
-      Options.withDescription("replace the existing database, which is kept under another name")
-    ),
-    json
-  },
-  (given) =>
-    Effect.gen(function* () {
-      const screen = yield* Screen
-      if (given.finish) {
-        if (Option.isSome(given.file) || given.verify || given.overwrite)
-          return yield* misused("restore --finish takes no file, --verify or --overwrite")
-        return yield* finishRestored(given.json)
-      }
-      if (Option.isNone(given.file)) return yield* misused("restore needs a file, or --finish")
-      const backups = yield* Effect.promise(() => import("../../layers/store/backup/Restore.ts"))
-      if (given.verify) {
-        yield* screen.progress("checking")
-        const facts = yield* Effect.mapError(backups.verifyBackup(given.file.value), failed(exits.no))
-        yield* screen.progress("")
-        if (given.json) return yield* printJson({ ...toJson(facts), usable: true })
-        yield* screen.out("This backup is complete and can be restored.")
-        return yield* printCopy(facts)
-      }
-      const settings = yield* databasePlace
-      const facts = yield* backups
-        .restore(settings, given.file.value, { overwrite: given.overwrite, progress: screen.progress })
-        .pipe(Effect.mapError(failed(exits.unavailable)))
-      yield* screen.progress("")
-      if (given.json)
-        return yield* printJson({
-          ...toJson(facts),
-          before: Option.getOrNull(facts.aside),
-          doubted: facts.unfiled
-        })
-      yield* printFacts([
-        ...toLines(facts),
-        ["before", Option.getOrUndefined(facts.aside)],
-        ["doubted", formatUnfiled(facts.unfiled)]
-      ])
-    })
-).pipe(Command.withDescription("Replaces the database by a backup; no server may have the database open"))

@@ -1,247 +1,221 @@
 import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
+import * as Chunk from "effect/Chunk"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Option from "effect/Option"
+import * as Stream from "effect/Stream"
+import { production } from "../../layers/delivery/DeliveryLimits.ts"
 import { type DeliveryRecord, OperatorQueries, type ReportSelection } from "../../services/OperatorQueries.ts"
-import { type DestinationPause, Store } from "../../services/Store.ts"
-import { onDatabase, onDatabaseToRead } from "../DatabaseAccess.ts"
-import { type CommandFailed, notFound, usage } from "../CommandFailed.ts"
-import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
-import { printFacts, printJson, printTable, Screen } from "../Screen.ts"
-import { toDeliveryJson } from "../JsonOutput.ts"
-import { formatTime } from "../Text.ts"
+import { type DestinationPause, Store, trackerDestination } from "../../services/Store.ts"
+import { databasePlace, onDatabase } from "../DatabaseAccess.ts"
+import { Host, misuse, refuse } from "../Host.ts"
+import { argument, choice, flag, json, page, since, text } from "../Options.ts"
+import { formatTime, printFacts, printJson, printPage, printRecord } from "../Output.ts"
+import { delivery, isOver } from "../Records.ts"
 import {
-  deliveryStateColour,
-  deliveryStateOf,
-  deliveryStates,
-  pauseText,
-  resumeTracker,
-  trackerPause
-} from "./DeliveryState.ts"
-import { changeEach, readChoice, selectionOptions, sizeText } from "./ReportSelection.ts"
+  type Change,
+  checkChoice,
+  checkReason,
+  selected,
+  selectionOptions,
+  sizeText,
+  sumBytes
+} from "./ReportSelection.ts"
 
-const id = Args.text({ name: "id" }).pipe(Args.withDescription("the delivery's id, report:rep_…"))
+const id = argument("id", "the delivery's id, report:rep_…")
+
+export const deliveryStates = ["waiting", "leased", "unknown", "delivered", "failed"] as const
+
+/** The longest pause of the tracker. */
+const trackerPause = Effect.gen(function* () {
+  const { destinations } = yield* Store
+  const pauses = yield* destinations.pauses(yield* Clock.currentTimeMillis)
+  const ofTracker = pauses.filter(({ name }) => name === trackerDestination)
+  return Option.fromNullable(ofTracker.sort((one, other) => other.until - one.until)[0])
+})
+
+const pauseText = ({ lastFailure, reason, until }: DestinationPause): string => {
+  const why =
+    reason === "pace"
+      ? `the writes of this hour are used up; it takes ${production.hourlyWrites} in an hour`
+      : Option.getOrElse(lastFailure, () => "it asked for a pause")
+  return `The tracker is paused until ${formatTime(until)}: ${why}.`
+}
+
+/**
+ * For a retry: ends the pause of a tracker that refused the settings, which the operator has repaired. Says when the retry takes effect,
+ * which is only where a server with a tracker runs.
+ */
+export const resumeTracker = Effect.gen(function* () {
+  const { destinations } = yield* Store
+  yield* destinations.resumeTracker(yield* Clock.currentTimeMillis)
+  const { tracker } = yield* databasePlace
+  if (Option.isNone(tracker))
+    return "MUSIC_GITHUB_TOKEN is not set here: the delivery waits until a server with a tracker runs."
+  const pause = Option.map(yield* trackerPause, pauseText)
+  return Option.getOrElse(pause, () => "A running server sends it within 30 seconds.")
+})
+
+/** Prints deliveries, whose next attempt is after the tracker's pause, and the reason of that pause. */
+const printWithPause = <E, R>(
+  shown: ReadonlyArray<DeliveryRecord>,
+  print: (noun: ReturnType<typeof delivery>) => Effect.Effect<void, E, R>
+) =>
+  Effect.gen(function* () {
+    const pause = yield* trackerPause
+    yield* print(delivery(Option.match(pause, { onNone: () => 0, onSome: ({ until }) => until })))
+    if (Option.isSome(pause) && !shown.every(isOver)) yield* (yield* Host).err(`\n${pauseText(pause.value)}`)
+  })
 
 const filters = {
-  state: Options.choice("state", deliveryStates).pipe(
-    Options.withDescription("state of the delivery"),
-    Options.optional
-  ),
-  kind: Options.choice("kind", ["report", "sweep"]).pipe(
-    Options.withDescription("report: files a report; sweep: closes duplicate issues later"),
-    Options.optional
-  ),
-  discarded: Options.boolean("discarded").pipe(
-    Options.withDescription("only discarded deliveries, which --state failed omits")
-  ),
+  state: choice("state", deliveryStates, "state of the delivery"),
+  kind: choice("kind", ["report", "sweep"], "report: files a report; sweep: closes duplicate issues later"),
+  discarded: flag("discarded", "only discarded deliveries, which --state failed omits"),
   since
 }
 
-const isOver = ({ state }: DeliveryRecord): boolean => state === "delivered" || state === "failed"
-
-/** The next attempt; not before the tracker's pause is over. */
-const nextOf = (item: DeliveryRecord, pause: Option.Option<DestinationPause>): string => {
-  if (isOver(item)) return ""
-  const pausedUntil = Option.match(pause, { onNone: () => 0, onSome: ({ until }) => until })
-  return formatTime(Math.max(item.availableAt, pausedUntil))
-}
-
-const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
-  Effect.flatMap(Effect.all([sinceOf(given.since), pageOf(given)]), ([from, request]) =>
-    Effect.gen(function* () {
-      if (given.discarded && Option.isSome(given.state))
-        return yield* usage("--discarded and --state together", "use only one of them")
-      const state = given.discarded ? Option.some("discarded" as const) : given.state
-      const filter = { state, kind: given.kind, since: from }
-      const page = yield* (yield* OperatorQueries).deliveries(filter, request)
-      const pause = yield* trackerPause
-      yield* printPage(page, {
-        json: given.json,
-        toJson: toDeliveryJson,
-        nouns: "deliveries",
-        table: (items) =>
-          printTable(
-            [
-              { title: "ID", of: (item) => item.id },
-              { title: "CREATED", drop: 1, of: (item) => formatTime(item.createdAt) },
-              { title: "STATE", of: deliveryStateOf, colour: deliveryStateColour },
-              { title: "SENT", of: (item) => String(item.attempts) },
-              { title: "NEXT", drop: 2, of: (item) => nextOf(item, pause) },
-              {
-                title: "LAST FAILURE",
-                of: (item) => Option.getOrElse(item.lastFailure, () => ""),
-                elastic: true
-              }
-            ],
-            items
-          )
-      })
-      if (given.json) return
-      if (Option.isSome(pause) && !page.items.every(isOver))
-        yield* (yield* Screen).err(`\n${pauseText(pause.value)}`)
-    }).pipe(onDatabaseToRead)
-  )
+const list = Command.make("list", { ...filters, page, json }, (given) =>
+  Effect.gen(function* () {
+    if (given.discarded && Option.isSome(given.state))
+      return yield* misuse("--discarded and --state together")
+    const state = given.discarded ? Option.some("discarded" as const) : given.state
+    const found = yield* (yield* OperatorQueries).deliveries({ ...given, state }, given.page)
+    yield* printWithPause(found.items, (noun) => printPage(noun, found, given.json))
+  }).pipe(onDatabase)
 ).pipe(Command.withDescription("Lists deliveries to the tracker, newest first"))
 
-const found = (deliveryId: string) =>
-  Effect.gen(function* () {
-    const record = yield* (yield* OperatorQueries).delivery(deliveryId)
-    return Option.isSome(record)
-      ? record.value
-      : yield* notFound(`no delivery ${deliveryId}`, "find it with music-backend deliveries list")
-  })
-
-const time = (at: Option.Option<number>): string | undefined =>
-  Option.getOrUndefined(Option.map(at, formatTime))
+const find = (deliveryId: string) =>
+  Effect.flatMap(
+    Effect.flatMap(OperatorQueries, (queries) => queries.delivery(deliveryId)),
+    Option.match({
+      onNone: () => refuse(`no delivery ${deliveryId}`, "find it with music-backend deliveries list"),
+      onSome: Effect.succeed
+    })
+  )
 
 const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
-    const delivery = yield* found(given.id)
-    if (given.json) return yield* printJson(toDeliveryJson(delivery))
-    const pause = yield* trackerPause
-    yield* printFacts([
-      ["id", delivery.id],
-      ["of", delivery.subject],
-      ["state", deliveryStateOf(delivery)],
-      ["created", formatTime(delivery.createdAt)],
-      ["next", isOver(delivery) ? undefined : nextOf(delivery, pause)],
-      ["over", time(delivery.finishedAt)],
-      ["times sent", String(delivery.attempts)],
-      ["last sent", time(delivery.sentAt)],
-      ["looks", delivery.searches === 0 ? undefined : `${delivery.searches} found nothing`],
-      ["last failure", Option.getOrUndefined(delivery.lastFailure)]
-    ])
-    if (Option.isSome(pause) && !isOver(delivery)) yield* (yield* Screen).err(pauseText(pause.value))
-  }).pipe(onDatabaseToRead)
+    const found = yield* find(given.id)
+    yield* printWithPause([found], ({ fields }) => printRecord(fields, found, given.json))
+  }).pipe(onDatabase)
 ).pipe(Command.withDescription("Shows a delivery"))
 
-const unchanged = ({ id: deliveryId, state }: DeliveryRecord, what: string): CommandFailed =>
-  notFound(
-    `${deliveryId} is ${state}: nothing to ${what}`,
-    state === "leased"
-      ? "it is being sent; try again in a minute"
-      : state === "delivered"
-        ? "list others with music-backend deliveries list"
-        : "its report was removed"
+const advice: Readonly<Record<string, string>> = {
+  leased: "it is being sent; try again in a minute",
+  delivered: "list others with music-backend deliveries list"
+}
+
+/** The delivery after a change; fails when nothing was changed. */
+const findChanged = (deliveryId: string, done: boolean, what: string) =>
+  Effect.filterOrFail(
+    find(deliveryId),
+    () => done,
+    ({ state }) =>
+      refuse(`${deliveryId} is ${state}: nothing to ${what}`, advice[state] ?? "its report was removed")
   )
 
-/** Failed deliveries of one query. */
+const allFailed = { state: Option.some("failed" as const), kind: Option.none(), since: Option.none() }
+/** Failed deliveries of one `retry --failed`. */
 const batch = 500
 
-/** Ids of failed deliveries that are not discarded, and whether there are more. */
-const failedOnes = Effect.gen(function* () {
-  const page = yield* (yield* OperatorQueries).deliveries(
-    { state: Option.some("failed"), kind: Option.none(), since: Option.none() },
-    { limit: batch, after: Option.none() }
-  )
-  return { ids: page.items.map((item) => item.id), more: Option.isSome(page.next) }
-})
-
-const ids = Args.text({ name: "id" }).pipe(
-  Args.withDescription("ids of deliveries, report:rep_…"),
-  Args.repeated
-)
-const failed = Options.boolean("failed").pipe(
-  Options.withDescription("all failed deliveries that are not discarded, instead of ids")
-)
-
-const retry = Command.make("retry", { ids, failed, json }, (given) =>
-  Effect.gen(function* () {
-    const screen = yield* Screen
-    if (given.failed === given.ids.length > 0)
-      return yield* usage(
-        "ids or --failed are required, but not both",
-        "give ids of deliveries, or --failed for all failed ones"
-      )
-    const chosen = given.failed ? yield* failedOnes : { ids: given.ids, more: false }
-    const { deliveries } = yield* Store
-    const changed = yield* Effect.forEach(chosen.ids, (deliveryId, index) =>
-      Effect.gen(function* () {
-        const done = yield* deliveries.retry(deliveryId, yield* Clock.currentTimeMillis, {
-          onlyFailed: given.failed
+const retry = Command.make(
+  "retry",
+  {
+    ids: Args.repeated(id),
+    failed: flag("failed", "all failed deliveries that are not discarded, instead of ids"),
+    json
+  },
+  (given) =>
+    Effect.gen(function* () {
+      const { failed: onlyFailed, ids } = given
+      if (onlyFailed === ids.length > 0) return yield* misuse("ids or --failed are required, but not both")
+      const queries = yield* OperatorQueries
+      const { err } = yield* Host
+      const { deliveries } = yield* Store
+      const failed = yield* queries.deliveries(allFailed, { limit: batch, after: Option.none() })
+      const chosen = onlyFailed ? failed.items.map((one) => one.id) : ids
+      const changed = yield* Effect.forEach(chosen, (deliveryId) =>
+        Effect.gen(function* () {
+          const done = yield* deliveries.retry(deliveryId, yield* Clock.currentTimeMillis, { onlyFailed })
+          // Another operator may have discarded one of them meanwhile.
+          return onlyFailed && !done ? [] : [yield* findChanged(deliveryId, done, "retry")]
         })
-        yield* screen.progress(`${index + 1} of ${chosen.ids.length}`)
-        // Another operator may have discarded one of them meanwhile.
-        if (!done && given.failed) return []
-        const delivery = yield* found(deliveryId)
-        return done ? [delivery] : yield* unchanged(delivery, "retry")
-      })
-    ).pipe(Effect.map((lists) => lists.flat()))
-    yield* screen.progress("")
-    const note = changed.length === 0 ? "No deliveries failed." : yield* resumeTracker
-    if (given.json) return yield* printJson({ items: changed.map(toDeliveryJson), next: null })
-    for (const delivery of changed) yield* screen.out(`${delivery.id} is due now (${delivery.state})`)
-    if (chosen.more) yield* screen.err(`There are more than ${batch}: run the command again.`)
-    yield* screen.err(note)
-  }).pipe(onDatabase)
+      )
+      const items = changed.flat()
+      const note = items.length === 0 ? "" : yield* resumeTracker
+      yield* printPage(
+        { ...delivery(), plural: "failed deliveries" },
+        { items, next: Option.none() },
+        given.json
+      )
+      if (onlyFailed && Option.isSome(failed.next))
+        yield* err(`There are more than ${batch}: run the command again.`)
+      if (note !== "") yield* err(note)
+    }).pipe(onDatabase)
 ).pipe(
   Command.withDescription(
-    "Makes deliveries due now; when a report may have been filed, the tracker is searched first"
+    "Makes deliveries due now; the tracker is searched first for a report that it may have"
   )
 )
 
-const reason = Options.text("reason").pipe(
-  Options.withDescription("the reason, kept with the delivery"),
-  Options.withDefault("discarded by an operator")
-)
-
-const discardOne = (deliveryId: string, given: { readonly reason: string; readonly json: boolean }) =>
+const discardOne = (deliveryId: string, given: Change) =>
   Effect.gen(function* () {
     const { deliveries } = yield* Store
     const done = yield* deliveries.discard(deliveryId, yield* Clock.currentTimeMillis, given.reason)
-    const delivery = yield* found(deliveryId)
-    if (!done) return yield* unchanged(delivery, "discard")
-    if (given.json) return yield* printJson(toDeliveryJson(delivery))
-    yield* (yield* Screen).out(`${delivery.id} is discarded and will not be tried again. Its report is kept.`)
+    const found = yield* findChanged(deliveryId, done, "discard")
+    yield* printRecord(delivery().fields, found, given.json)
   })
 
-const discardSelected = (
-  selection: ReportSelection,
-  given: { readonly reason: string; readonly json: boolean; readonly dryRun: boolean }
-) =>
+const discardSelected = (selection: ReportSelection, { dryRun, json: asJson, reason }: Change) =>
   Effect.gen(function* () {
     const { deliveries } = yield* Store
-    const discarded = yield* changeEach(selection, (report) =>
-      given.dryRun || !report.discardable
-        ? Effect.succeed(report.discardable)
-        : Effect.flatMap(Clock.currentTimeMillis, (now) =>
-            deliveries.discard(`report:${report.id}`, now, given.reason)
-          )
+    const discarded = yield* selected(selection).pipe(
+      Stream.filter(({ discardable }) => discardable),
+      Stream.filterEffect((report) =>
+        dryRun
+          ? Effect.succeed(true)
+          : Effect.flatMap(Clock.currentTimeMillis, (now) =>
+              deliveries.discard(`report:${report.id}`, now, reason)
+            )
+      ),
+      Stream.runCollect,
+      Effect.map(Chunk.toReadonlyArray)
     )
-    if (given.json)
-      return yield* printJson({
-        dry_run: given.dryRun,
-        deliveries: discarded.count,
-        bytes: discarded.bytes
-      })
-    yield* printFacts([
-      [given.dryRun ? "would discard" : "discarded", `the deliveries of ${sizeText(discarded)} and are kept`]
-    ])
+    yield* asJson
+      ? printJson({ dry_run: dryRun, deliveries: discarded.length, bytes: sumBytes(discarded) })
+      : printFacts([
+          [dryRun ? "would discard" : "discarded", `the deliveries of ${sizeText(discarded)}, which are kept`]
+        ])
   })
 
 const discard = Command.make(
   "discard",
-  { id: Args.optional(id), ...selectionOptions, reason, json },
+  {
+    id: Args.optional(id),
+    ...selectionOptions,
+    reason: text("reason", "text", "kept with the delivery").pipe(
+      Options.withDefault("discarded by an operator")
+    ),
+    json
+  },
   (given) =>
     Effect.gen(function* () {
-      const choice = yield* readChoice(given)
-      if (given.reason.trim() === "" || given.reason.length > 500)
-        return yield* usage("--reason is empty or longer than 500 characters", "use a shorter text")
-      yield* Either.match(choice, {
-        onLeft: (deliveryId) => discardOne(deliveryId, given),
-        onRight: (selection) => discardSelected(selection, given)
+      yield* checkChoice(given)
+      yield* checkReason(given.reason)
+      yield* Option.match(given.id, {
+        onNone: () => discardSelected(given, given),
+        onSome: (deliveryId) => discardOne(deliveryId, given)
       })
     }).pipe(onDatabase)
 ).pipe(
   Command.withDescription(
-    "Discards a delivery, or those of all reports that the filters select together: they are not sent any more; the reports are kept"
+    "Ends a delivery, or those of all reports that the filters select: they are not sent any more; the reports are kept"
   )
 )
 
-export const deliveries = Command.make("deliveries").pipe(
+export const deliveries = Command.make("deliveries", {}, () => misuse("deliveries needs a command")).pipe(
   Command.withDescription("Deliveries to the tracker: list, show, retry, discard"),
   Command.withSubcommands([list, show, retry, discard])
 )

@@ -1,190 +1,246 @@
+import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
+import * as Chunk from "effect/Chunk"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Stream from "effect/Stream"
+import {
+  OperatorQueries,
+  type Removal,
+  type ReportRecord,
+  type ReportSelection
+} from "../../services/OperatorQueries.ts"
 import { productionId } from "../../services/Plane.ts"
-import { OperatorQueries, type ReportFilter, type ReportRecord } from "../../services/OperatorQueries.ts"
 import { Store } from "../../services/Store.ts"
-import { onDatabase, onDatabaseToRead } from "../DatabaseAccess.ts"
-import { notFound } from "../CommandFailed.ts"
-import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
-import { type Colour, colourise, printFacts, printJson, printTable, Screen } from "../Screen.ts"
-import { toDeliveryJson, reporterOf, toReportJson, summaryOf, toWholeReportJson } from "../JsonOutput.ts"
-import { formatBytes, formatTime, toLines } from "../Text.ts"
-import { resumeTracker, deliveryStateColour, deliveryStateOf, deliveryStates } from "./DeliveryState.ts"
-import { exportReports } from "./ReportExport.ts"
-import { found, id, missing, removedBefore } from "./FoundReport.ts"
-import { remove } from "./ReportRemoval.ts"
+import { list, onDatabase, readAll } from "../DatabaseAccess.ts"
+import { Host, misuse, refuse } from "../Host.ts"
+import { argument, choice, json, page, plane, reporter, since, text } from "../Options.ts"
+import { formatCount, formatTime, printFacts, printJson, printRecord, toJson } from "../Output.ts"
+import { delivery, report, wholeReport } from "../Records.ts"
+import { deliveryStates, resumeTracker } from "./Deliveries.ts"
+import {
+  type Change,
+  checkChoice,
+  checkReason,
+  selected,
+  selectionOptions,
+  sizeText,
+  sumBytes
+} from "./ReportSelection.ts"
+
+const id = argument("id", "the report's id, rep_…")
 
 const filters = {
-  status: Options.choice("status", ["stored", "filed"]).pipe(
-    Options.withDescription("filed: its issue exists in the tracker"),
-    Options.optional
-  ),
-  delivery: Options.choice("delivery", deliveryStates).pipe(
-    Options.withDescription("state of the delivery"),
-    Options.optional
-  ),
-  reporter: Options.text("reporter").pipe(
-    Options.withPseudoName("who"),
-    Options.withDescription("a public id, or anonymous, or unverified"),
-    Options.optional
-  ),
+  filed: Options.choiceWithValue("status", [
+    ["stored", false],
+    ["filed", true]
+  ]).pipe(Options.withDescription("filed: its issue exists in the tracker"), Options.optional),
+  delivery: choice("delivery", deliveryStates, "state of the delivery"),
+  reporter,
   plane,
   since
 }
 
-const filterOf = (given: {
-  readonly status: Option.Option<"stored" | "filed">
-  readonly delivery: ReportFilter["delivery"]
-  readonly reporter: Option.Option<string>
-  readonly plane: Option.Option<string>
-  readonly since: Option.Option<string>
-}) =>
-  Effect.map(
-    sinceOf(given.since),
-    (from): ReportFilter => ({
-      since: from,
-      plane: given.plane,
-      reporter: given.reporter,
-      delivery: given.delivery,
-      filed: Option.map(given.status, (status) => status === "filed")
-    })
-  )
-
-const stateOf = ({ delivery }: ReportRecord): string =>
-  Option.match(delivery, { onNone: () => "", onSome: deliveryStateOf })
-
-const stateColour = ({ delivery }: ReportRecord): Colour | undefined =>
-  Option.getOrUndefined(Option.map(delivery, deliveryStateColour))
-
-const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
-  Effect.flatMap(Effect.all([filterOf(given), pageOf(given)]), ([filter, request]) =>
-    Effect.gen(function* () {
-      const page = yield* (yield* OperatorQueries).reports(filter, request)
-      yield* printPage(page, {
-        json: given.json,
-        toJson: toReportJson,
-        nouns: "reports",
-        table: (items) =>
-          printTable(
-            [
-              { title: "ID", of: ({ report }) => report.id },
-              { title: "CREATED", drop: 2, of: ({ report }) => formatTime(report.createdAt) },
-              {
-                title: "ISSUE",
-                of: ({ report }) =>
-                  Option.match(report.issue, { onNone: () => "", onSome: ({ number }) => `#${number}` })
-              },
-              { title: "DELIVERY", of: stateOf, colour: stateColour },
-              { title: "REPORTER", drop: 3, of: (item) => Option.getOrElse(reporterOf(item), () => "") },
-              ...(items.some(({ report }) => report.plane !== productionId)
-                ? [{ title: "PLANE", drop: 1, of: ({ report }: ReportRecord) => report.plane }]
-                : []),
-              { title: "MESSAGE", of: summaryOf, elastic: true }
-            ],
-            items
-          )
-      })
-    }).pipe(onDatabaseToRead)
-  )
+const listed = Command.make("list", { ...filters, page, json }, (given) =>
+  list(report, given.json, (queries) => queries.reports(given, given.page))
 ).pipe(Command.withDescription("Lists reports, newest first"))
 
-const block = (title: string, text: string) =>
-  Effect.flatMap(Screen, (screen) =>
-    screen.out(
-      ["", colourise(screen, "bold", title), ...toLines(text).map((line) => `  ${line}`.trimEnd())].join("\n")
-    )
+const missing = (reportId: string) =>
+  refuse(`no report ${reportId}`, "find it with music-backend reports list")
+
+const removedBefore = ({ id: reportId, reason, removedAt }: Removal) =>
+  refuse(
+    `${reportId} was removed at ${formatTime(removedAt)}: ${reason}`,
+    "its content is not stored any more"
   )
 
-const printReport = (record: ReportRecord) =>
+/** The report, or the reason why it is not there. */
+const find = (reportId: string) =>
   Effect.gen(function* () {
-    const isRemoved = Option.isSome(record.removal)
-    const { content, createdAt, issue, requestId, source } = record.report
-    yield* printFacts([
-      ["id", record.report.id],
-      ["created", formatTime(createdAt)],
-      [
-        "removed",
-        Option.getOrUndefined(
-          Option.map(record.removal, ({ reason, removedAt }) => `${formatTime(removedAt)}: ${reason}`)
-        )
-      ],
-      ["reporter", Option.getOrUndefined(reporterOf(record))],
-      ["source", source],
-      ["plane", record.report.plane],
-      ["request", isRemoved ? undefined : requestId],
-      ["pull request", content.pr ?? undefined],
-      ["issue", Option.match(issue, { onNone: () => "not filed", onSome: ({ url }) => url })],
-      [
-        "delivery",
-        Option.match(record.delivery, {
-          onNone: () => "none",
-          onSome: (delivery) => `${deliveryStateOf(delivery)}, ${delivery.attempts} sent (${delivery.id})`
-        })
-      ],
-      [
-        "last failure",
-        Option.getOrUndefined(Option.flatMap(record.delivery, ({ lastFailure }) => lastFailure))
-      ]
-    ])
-    if (isRemoved) return
-    yield* block("Message", content.message)
-    if (content.context !== null) yield* block("Context", JSON.stringify(content.context, null, 2))
-    for (const { content: text, name } of content.attachments)
-      yield* block(`Attachment ${toLines(name).join(" ")}, ${formatBytes(Buffer.byteLength(text))}`, text)
+    const queries = yield* OperatorQueries
+    const found = yield* queries.report(reportId)
+    if (Option.isSome(found)) return found.value
+    const [removal] = yield* queries.removals([reportId])
+    return yield* removal === undefined ? missing(reportId) : removedBefore(removal)
   })
 
 const show = Command.make("show", { id, json }, (given) =>
-  Effect.gen(function* () {
-    const record = yield* found(given.id)
-    yield* given.json ? printJson(toWholeReportJson(record)) : printReport(record)
-  }).pipe(onDatabaseToRead)
+  find(given.id).pipe(
+    Effect.flatMap((found) => printRecord(wholeReport, found, given.json)),
+    onDatabase
+  )
 ).pipe(Command.withDescription("Shows a report with its content"))
 
 const retry = Command.make("retry", { id, json }, (given) =>
   Effect.gen(function* () {
-    const { removal, report } = yield* found(given.id)
+    const { removal, report: stored } = yield* find(given.id)
     if (Option.isSome(removal)) return yield* removedBefore(removal.value)
-    if (report.plane !== productionId)
-      return yield* notFound(
-        `${report.id} belongs to a testing plane and is never filed`,
-        "choose a report of production"
+    if (stored.plane !== productionId)
+      return yield* refuse(
+        `${stored.id} belongs to a testing plane and is never filed`,
+        "choose another report"
       )
-    if (Option.isSome(report.issue))
-      return yield* notFound(`${report.id} is filed already`, `see ${report.issue.value.url}`)
+    if (Option.isSome(stored.issue))
+      return yield* refuse(`${stored.id} is filed already`, `see ${stored.issue.value.url}`)
     const now = yield* Clock.currentTimeMillis
-    const records = yield* OperatorQueries
     const { deliveries } = yield* Store
     const done =
-      (yield* records.enqueue(report.id, now)) || (yield* deliveries.retry(`report:${report.id}`, now))
-    const { delivery } = yield* found(report.id)
-    if (Option.isNone(delivery)) return yield* missing(report.id)
+      (yield* (yield* OperatorQueries).enqueue(stored.id, now)) ||
+      (yield* deliveries.retry(`report:${stored.id}`, now))
+    const after = yield* find(stored.id)
+    if (Option.isNone(after.delivery)) return yield* missing(stored.id)
     if (!done)
-      return yield* notFound(
-        `the delivery of ${report.id} is ${delivery.value.state}: nothing to retry`,
+      return yield* refuse(
+        `the delivery of ${stored.id} is ${after.delivery.value.state}: nothing to retry`,
         "wait, and check it with music-backend reports show"
       )
     const note = yield* resumeTracker
-    if (given.json) return yield* printJson(toDeliveryJson(delivery.value))
-    const screen = yield* Screen
-    yield* screen.out(`${report.id} is due now (${delivery.value.state})`)
-    yield* screen.err(note)
+    yield* printRecord(delivery().fields, after.delivery.value, given.json)
+    yield* (yield* Host).err(note)
   }).pipe(onDatabase)
 ).pipe(
+  Command.withDescription("Delivers a report again, now; also one that was stored before a tracker was set")
+)
+
+/** A page at a time, so that any number of reports needs little memory: one may have half a megabyte of attachments. */
+const exported = Command.make("export", filters, (given) =>
+  readAll(20, (queries, request) => queries.reports(given, request)).pipe(
+    Stream.tap((found) => printJson(toJson(wholeReport, found), 0)),
+    Stream.runCount,
+    Effect.flatMap((count) =>
+      Effect.flatMap(Host, ({ err }) => err(`${formatCount(count, "report")} written`))
+    ),
+    onDatabase
+  )
+).pipe(Command.withDescription("Writes complete reports, one JSON object a line, newest first"))
+
+/** What an operator still has to delete in the tracker. */
+const remainderOf = (inDoubt: boolean, { delivery: sent, report: stored }: ReportRecord): string | null => {
+  if (Option.isSome(stored.issue)) return `the issue ${stored.issue.value.url}: delete it in the tracker`
+  return inDoubt || Option.exists(sent, ({ attempts }) => attempts > 0)
+    ? `perhaps an issue: search the tracker for ${stored.id}-${stored.marker}, and delete it there`
+    : null
+}
+
+/**
+ * `inDoubt`: the report may have been sent, which after a restore only the state before the removal shows. It may have been sent and
+ * filed since, which is read after the removal.
+ */
+const removeReport = (reportId: string, inDoubt: boolean, reason: string) =>
+  Effect.gen(function* () {
+    const queries = yield* OperatorQueries
+    const outcome = yield* queries.removeReport(reportId, reason, yield* Clock.currentTimeMillis)
+    const after = yield* queries.report(reportId)
+    return {
+      result: outcome._tag,
+      vacuum: outcome._tag === "Removed" ? Option.getOrNull(outcome.vacuum) : null,
+      remains: Option.getOrNull(Option.map(after, (found) => remainderOf(inDoubt, found)))
+    }
+  })
+
+/** Where the content is still found; `vacuum` is the statement that removes the old row from the database's files. */
+const copies = (vacuum: string | null) =>
+  [
+    ["files", vacuum === null ? "" : `they hold the old row until you run in it, at a quiet time: ${vacuum}`],
+    ["backups", "those from before hold it until they are deleted"]
+  ] as const
+
+const removeOne = (reportId: string, { json: asJson, reason }: Change) =>
+  Effect.gen(function* () {
+    // Before the removal, which ends the delivery.
+    const { delivery: before } = yield* find(reportId)
+    const inDoubt = Option.exists(before, ({ state }) => state !== "waiting" && state !== "failed")
+    const { remains: left, result, vacuum } = yield* removeReport(reportId, inDoubt, reason)
+    const after = yield* find(reportId)
+    if (result === "BeingFiled")
+      return yield* refuse(`${reportId} is being filed now: nothing was removed`, "try again in a minute")
+    if (result !== "Removed")
+      return yield* Option.match(after.removal, { onNone: () => missing(reportId), onSome: removedBefore })
+    const remains = left ?? "no issue: it was never sent to the tracker"
+    yield* asJson
+      ? printJson({ ...toJson(wholeReport, after), remains, vacuum })
+      : printFacts([
+          ["removed", `${reportId}: its content and its reporter are deleted from this database`],
+          ["remains", remains],
+          ...copies(vacuum)
+        ])
+  })
+
+/** A transaction for each report, so that a running server waits for none of them, and a command that was killed can be repeated. */
+const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reason }: Change) =>
+  Effect.gen(function* () {
+    const counted = { result: "Removed", vacuum: null, remains: null } as const
+    const tried = yield* selected(selection).pipe(
+      Stream.mapEffect(({ bytes, id: reportId, inDoubt }) =>
+        Effect.map(dryRun ? Effect.succeed(counted) : removeReport(reportId, inDoubt, reason), (done) => ({
+          ...done,
+          id: reportId,
+          bytes
+        }))
+      ),
+      Stream.runCollect,
+      Effect.map(Chunk.toReadonlyArray)
+    )
+    const removed = tried.filter(({ result }) => result === "Removed")
+    const beingFiled = tried.filter(({ result }) => result === "BeingFiled").map((one) => one.id)
+    const remains = removed.flatMap((one) =>
+      one.remains === null ? [] : [{ id: one.id, remains: one.remains }]
+    )
+    const vacuum = removed[0]?.vacuum ?? null
+    if (asJson)
+      yield* printJson({
+        dry_run: dryRun,
+        reports: removed.length,
+        bytes: sumBytes(removed),
+        being_filed: beingFiled,
+        remains,
+        vacuum
+      })
+    else if (dryRun) yield* printFacts([["would remove", sizeText(removed)]])
+    else
+      yield* printFacts([
+        ["removed", `${sizeText(removed)}: their content and their reporters are deleted from this database`],
+        ...remains.map((one) => ["remains", `of ${one.id} ${one.remains}`] as const),
+        ...(removed.length === 0 ? [] : copies(vacuum))
+      ])
+    if (beingFiled.length > 0)
+      return yield* refuse(
+        `not removed, because at this moment they are being filed: ${beingFiled.join(", ")}`,
+        "run the command again in a minute"
+      )
+  })
+
+const remove = Command.make(
+  "remove",
+  {
+    id: Args.optional(id),
+    ...selectionOptions,
+    reason: text(
+      "reason",
+      "text",
+      "the reason, kept with each report's id and the time; without personal data"
+    ).pipe(Options.withDefault("")),
+    json
+  },
+  (given) =>
+    Effect.gen(function* () {
+      yield* checkChoice(given)
+      if (!given.dryRun) yield* checkReason(given.reason)
+      const { eraseRemoved } = yield* OperatorQueries
+      yield* Option.match(given.id, {
+        onNone: () => removeSelected(given, given),
+        onSome: (reportId) => removeOne(reportId, given)
+      }).pipe(Effect.ensuring(given.dryRun ? Effect.void : eraseRemoved))
+    }).pipe(onDatabase)
+).pipe(
   Command.withDescription(
-    "Delivers a report again, now; also a report that was stored before a tracker was set"
+    "Deletes content and reporter of a report, or of all that the filters select; keeps id, time and reason; ends their deliveries"
   )
 )
 
-const export_ = Command.make("export", filters, (given) =>
-  Effect.flatMap(filterOf(given), (filter) => onDatabaseToRead(exportReports(filter)))
-).pipe(
-  Command.withDescription("Writes complete reports to standard output, one JSON object a line, newest first")
-)
-
-export const reports = Command.make("reports").pipe(
+export const reports = Command.make("reports", {}, () => misuse("reports needs a command")).pipe(
   Command.withDescription("Bug reports: list, show, export, retry, remove"),
-  Command.withSubcommands([list, show, export_, retry, remove])
+  Command.withSubcommands([listed, show, exported, retry, remove])
 )

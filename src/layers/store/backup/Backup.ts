@@ -23,7 +23,6 @@ export type DatabasePlace = Pick<SettingsValues, "databasePath" | "databaseUrl">
 export interface BackupOptions {
   /** Replaces an existing file. */
   readonly overwrite?: boolean
-  readonly progress?: (step: "copying" | "checking") => Effect.Effect<void>
 }
 
 /**
@@ -33,7 +32,7 @@ export interface BackupOptions {
 export const backup = (
   place: DatabasePlace,
   file: string,
-  { overwrite = false, progress = () => Effect.void }: BackupOptions = {}
+  { overwrite = false }: BackupOptions = {}
 ): Effect.Effect<DatabaseFacts, BackupFailed> =>
   Effect.gen(function* () {
     const target = resolve(file)
@@ -55,9 +54,7 @@ export const backup = (
       "Choose another name, or add --overwrite."
     )
     const partial = yield* partialFile(target)
-    yield* progress("copying")
     yield* copyDatabase(database, partial)
-    yield* progress("checking")
     const facts = yield* checkDatabase(partial, `the copy of ${nameOf(database)}`, damagedFix)
     yield* attempt(target, "Check the folder, and try again.", () => publish(partial, target))
     return { ...facts, file: target }

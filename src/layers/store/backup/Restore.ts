@@ -135,7 +135,7 @@ const swap = (partial: string, target: string, aside: string): Effect.Effect<voi
 export const restore = (
   place: DatabasePlace,
   file: string,
-  { overwrite = false, progress = () => Effect.void }: BackupOptions = {}
+  { overwrite = false }: BackupOptions = {}
 ): Effect.Effect<Restored, BackupFailed> =>
   Effect.gen(function* () {
     const source = resolve(file)
@@ -148,7 +148,6 @@ export const restore = (
       `${source} is the database itself`,
       "Name the backup to restore."
     )
-    yield* progress("checking")
     const facts = yield* verifyBackup(source)
     yield* failWhen(
       existsSync(database) && !overwrite,
@@ -157,7 +156,6 @@ export const restore = (
     )
     yield* attempt(database, "Check MUSIC_DATABASE_PATH.", () => createFolder(dirname(database)))
     const partial = yield* partialFile(database)
-    yield* progress("copying")
     yield* copyDatabase(source, partial)
     const unfiled = yield* reconcile(partial)
     const { size: bytes } = yield* attempt(partial, "Check the folder, and try again.", () =>
