@@ -34,10 +34,7 @@ const onSqlite = Effect.flatMap(newPath, sqliteAt)
 
 const postgresAt = (url: string, change: Parameters<typeof openPostgres>[1] = {}, settings = {}) =>
   Server.startServer(
-    Effect.flatMap(
-      openPostgres(Redacted.make(url), { timeouts, lockWait: 2_000, notify: { pause: 100 }, ...change }),
-      makeStore
-    ),
+    Effect.flatMap(openPostgres(Redacted.make(url), { timeouts, lockWait: 2_000, ...change }), makeStore),
     settings
   )
 

@@ -5,12 +5,9 @@ import { createServer } from "node:net"
 import { join } from "node:path"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import { assert, beforeAll, describe } from "vitest"
 import { folder, postgres, rawQuery, unreleasedSchema, withStore } from "../layers/store/Stores.ts"
-import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { bundleBefore, refuse, serve, stop } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { newPath, refusalOf, scalar } from "./Databases.ts"
@@ -153,12 +150,6 @@ describe.concurrent("A start", () => {
       assert.strictEqual((yield* stop(served.server)).code, 0)
     }
   )
-
-  it.scopedLive("behind a pooler in transaction mode ends at once, with reason and fix", function* () {
-    const { url } = yield* pgProxy(yield* postgres.freshPath, { movesSessions: true })
-    const says = yield* refusalOf({ databaseUrl: Option.some(Redacted.make(url)) })
-    assert.match(says, /shares sessions between transactions.*pool_mode = session/)
-  })
 
   it.scopedLive(
     "that meets a defect of the program prints it with its stack, and ends with 70",

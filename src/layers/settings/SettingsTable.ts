@@ -204,7 +204,7 @@ const storage = {
     secret: true
   }),
   MUSIC_DATABASE_CONNECTIONS: withDefault(whole(1, 200), "10", "connections of one instance to Postgres", {
-    note: "One more listens, and another one is open for a moment at the start and while it migrates."
+    note: "One more is open while it migrates."
   })
 }
 

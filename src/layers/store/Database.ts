@@ -4,11 +4,10 @@ import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import * as FiberRef from "effect/FiberRef"
 import * as Schedule from "effect/Schedule"
-import type * as Scope from "effect/Scope"
 import { recurWithin } from "../../services/MonotonicTime.ts"
 import type { StoreSize, StoreUnavailable, StoreUsage } from "../../services/Store.ts"
 import { traced } from "../../services/Tracing.ts"
-import type { Query, Steps, WorkQueue } from "./Query.ts"
+import type { Query, Steps } from "./Query.ts"
 import { type TraceStatement, traceStatements, untraced } from "./StatementSpans.ts"
 import { timeLeft } from "./RequestDeadline.ts"
 import { type DatabaseFailure, isLocked, toStoreUnavailable } from "./StoreErrors.ts"
@@ -37,8 +36,6 @@ export interface Database {
   readonly skipLocked: Fragment
   /** Simultaneous writes share a commit. */
   readonly groupsWrites: boolean
-  /** Calls `heard` for notifications of other processes, until the scope closes. It may be called without one, but none is missed. */
-  readonly notified: (heard: (queue: WorkQueue) => void) => Effect.Effect<void, never, Scope.Scope>
   readonly usage: StoreUsage
 }
 
@@ -49,7 +46,7 @@ export interface Transaction<A> {
 }
 
 /** Operations in which SQLite and Postgres differ. */
-export interface Dialect extends Pick<Database, "skipLocked" | "groupsWrites" | "notified"> {
+export interface Dialect extends Pick<Database, "skipLocked" | "groupsWrites"> {
   readonly read: <A>(query: Query<A>, trace: TraceStatement) => Effect.Effect<A, DatabaseFailure>
   readonly write: <A>(transaction: Transaction<A>, trace: TraceStatement) => Effect.Effect<A, DatabaseFailure>
   readonly size: (trace: TraceStatement) => Effect.Effect<StoreSize, DatabaseFailure>
@@ -108,13 +105,12 @@ export const makeDatabase = (
   sql: SqlClient.SqlClient,
   { dialect, ...options }: DatabaseOptions
 ): Database => {
-  const { groupsWrites, notified, skipLocked } = dialect
+  const { groupsWrites, skipLocked } = dialect
   const access = makeAccess(options)
   return {
     name: options.name,
     sql,
     groupsWrites,
-    notified,
     skipLocked,
     usage: { size: access("Store.size", dialect.size), pool: dialect.pool },
     read: (operation, query) => access(operation, (trace) => dialect.read(query, trace)),

@@ -14,9 +14,6 @@ import * as Schema from "effect/Schema"
 /** Rows with the names of columns in camel case. */
 export type Rows = ReadonlyArray<unknown>
 
-/** Queues that workers poll. */
-export type WorkQueue = "deliveries" | "spool"
-
 /** What a body asks of its transaction. Only a statement whose rows are used has to be waited for. */
 export type Step =
   | {
@@ -26,7 +23,6 @@ export type Step =
       readonly rowsUsed: boolean
     }
   | { readonly _tag: "Lock"; readonly name: string }
-  | { readonly _tag: "Notification"; readonly queue: WorkQueue }
   | { readonly _tag: "Failure"; readonly error: ParseError }
 
 /** A part of a transaction. A failed step ends it. */
@@ -58,11 +54,6 @@ function* fail(error: ParseError): Steps<never> {
 /** Takes the lock of this name, for all processes, until the transaction ends. */
 export function* lock(name: string): Steps<void> {
   yield { _tag: "Lock", name }
-}
-
-/** The commit wakes the workers of other processes. */
-export function* notify(queue: WorkQueue): Steps<void> {
-  yield { _tag: "Notification", queue }
 }
 
 const nothing = Either.right(undefined)

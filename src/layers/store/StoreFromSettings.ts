@@ -20,7 +20,7 @@ export const databaseFromSettings = (
     databaseUrl
   }: Pick<SettingsValues, "databasePath" | "databaseUrl"> &
     Partial<Pick<SettingsValues, "databaseConnections">>,
-  options: { readonly migrate: boolean; readonly checkSessions?: boolean }
+  options: { readonly migrate: boolean }
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Option.match(databaseUrl, {
     // Each is imported only when needed: a driver is slow to load, and SQLite's is a native addon.

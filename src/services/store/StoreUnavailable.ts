@@ -38,7 +38,6 @@ export type StoreProblem =
         | "foreign"
         | "row_malformed"
         | "schema_incomplete"
-        | "shared_sessions"
         | "unreleased_schema"
         | "writes_failing"
     }
@@ -177,13 +176,6 @@ const wording = (problem: StoreProblem): Wording => {
       return { phrase: "is corrupt: a row has an unexpected form", fix: corruptFix }
     case "writes_failing":
       return { phrase: "fails writes, although small ones succeed" }
-    case "shared_sessions":
-      return {
-        phrase:
-          "is behind a pooler that shares sessions between transactions, so locks and settings are lost",
-        advice: "the pooler must assign sessions (pgbouncer: pool_mode = session)",
-        fix: "set pool_mode = session for this database in the pooler, or name the server itself in MUSIC_DATABASE_URL"
-      }
     case "other_server":
       return {
         phrase:

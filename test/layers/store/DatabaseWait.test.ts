@@ -19,7 +19,6 @@ const cases: ReadonlyArray<readonly [StoreProblem, failures: number, waited: num
   [{ kind: "login_refused" }, never, 0, 0],
   [{ kind: "no_such_database" }, never, 0, 0],
   [{ kind: "parameter_refused" }, never, 0, 0],
-  [{ kind: "shared_sessions" }, never, 0, 0],
   [{ kind: "server_too_old", version: "13.9" }, never, 0, 0],
   [{ kind: "wrong_encoding", encoding: "LATIN1" }, never, 0, 0]
 ]

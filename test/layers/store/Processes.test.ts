@@ -1,5 +1,5 @@
 /** Several processes that do the same at the same moment, each on a connection of its own. */
-import { assert } from "vitest"
+import { assert, describe } from "vitest"
 import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -7,7 +7,8 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type { StoreService } from "../../../src/services/Store.ts"
 import { sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "./Samples.ts"
-import { type Kind, onBoth } from "./Stores.ts"
+import { pgProxy } from "./postgres/PgProxy.ts"
+import { type Kind, onBoth, postgres } from "./Stores.ts"
 
 const all = { concurrency: "unbounded" } as const
 const times = (count: number) => Array.from({ length: count }, (_, index) => index)
@@ -25,8 +26,16 @@ const together = ({ freshPath, openStore }: Kind) =>
     return { first, each, restarted: openStore(path) }
   })
 
-onBoth("Processes that share a store", (kind) => {
-  const { freshPath, name, openStore } = kind
+/** A pooler in transaction mode, which gives each transaction another session. */
+const pooled: Kind = {
+  ...postgres,
+  freshPath: Effect.flatMap(postgres.freshPath, (url) =>
+    Effect.map(pgProxy(url, { movesSessions: true }), (pooler) => pooler.url)
+  )
+}
+
+const tests = (kind: Kind) => {
+  const { freshPath, openStore } = kind
 
   it.scoped("store each report and record once, and lease each of them once", function* () {
     const { each, first } = yield* together(kind)
@@ -79,10 +88,7 @@ onBoth("Processes that share a store", (kind) => {
 
   it.scoped("what is due wakes the worker, once; what is refused, sent or repeated does not", function* () {
     const path = yield* freshPath
-    const one = yield* openStore(path)
-    // On SQLite, a commit wakes the own process only.
-    const { wakeups } = name === "SQLite" ? one : yield* openStore(path)
-    const { deliveries, reports, spool } = one
+    const { deliveries, reports, spool, wakeups } = yield* openStore(path)
     const spoolWoken = yield* Effect.fork(wakeups.spool)
     const woken = yield* Effect.fork(wakeups.deliveries)
     yield* Effect.yieldNow()
@@ -90,7 +96,6 @@ onBoth("Processes that share a store", (kind) => {
     yield* reports.admit(sampleReport({ id: "rep_0", keyDigest: "other" }), false)
     yield* Effect.yieldNow()
     assert.isTrue(Option.isNone(yield* Fiber.poll(woken)))
-    // Announcements arrive in commit order, so this one comes after all earlier ones.
     const admitted = { id: "rep_1", reporter: { _tag: "Unverified" } } as const
     yield* reports.admit(sampleReport(admitted), true)
     yield* Fiber.join(woken)
@@ -112,4 +117,7 @@ onBoth("Processes that share a store", (kind) => {
     yield* deliveries.retry(leased.id, 4_000)
     yield* wakeups.deliveries
   })
-})
+}
+
+onBoth("Processes that share a store", tests)
+describe("Processes that share a store, Postgres behind a pooler", () => tests(pooled))

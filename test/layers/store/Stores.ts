@@ -30,7 +30,7 @@ import { freshDatabase } from "../../world/Postgres.ts"
 type Row = Record<string, unknown>
 
 /** Limits that a test lowers; SQLite knows the wait for a lock only. */
-export type OpenOptions = Pick<PgOptions, "connections" | "lockWait" | "notify" | "timeouts">
+export type OpenOptions = Pick<PgOptions, "connections" | "lockWait" | "timeouts">
 
 /** A store, the connection that it uses, and an operator's queries on it. */
 export interface Opened extends StoreService {

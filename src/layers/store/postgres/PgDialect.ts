@@ -15,9 +15,7 @@ import { waitWithinDeadline } from "../RequestDeadline.ts"
 import { withCamelCase } from "../RowNames.ts"
 import type { TraceStatement } from "../StatementSpans.ts"
 import { type DatabaseFailure, isConnectionLost } from "../StoreErrors.ts"
-import type { PgConnections } from "./PgConnections.ts"
-import type { PgNotify } from "./PgNotify.ts"
-import { transactionMode } from "./PgSessions.ts"
+import type { PgConnections } from "./PgPool.ts"
 
 type Outcome<A> = Exit.Exit<A, DatabaseFailure>
 
@@ -39,9 +37,6 @@ const isLost = (cause: Cause.Cause<DatabaseFailure>): boolean =>
 /** The comment shows the operation to the server's administrator, in `pg_stat_activity`. */
 const named = (operation: string, statement: string) => `/* ${operation} */ ${statement}`
 
-/** With the mode, so that no transaction of several statements depends on the session. */
-const begin = `BEGIN ${transactionMode}`
-
 /** Without parameters, so that it can be sent together with the BEGIN. */
 const lockStatement = (name: string) =>
   // Postgres stores no NUL, so no row's name has one.
@@ -51,40 +46,61 @@ const noRows: Rows = []
 
 const Size = Schema.Struct({ data: Whole })
 
+const ended = <A>(result: Either.Either<A, DatabaseFailure>): Outcome<A> =>
+  Either.isRight(result) ? Exit.succeed(result.right) : Exit.fail(result.left)
+
+/** Sends statements, and keeps the first failure: the later ones fail because of it. */
+const makeSender = ({ ask }: Session, trace: TraceStatement) => {
+  let failure: SqlError | undefined
+  return {
+    send: async (text: string, values?: ReadonlyArray<unknown>): Promise<Answer | undefined> => {
+      const end = trace(text)
+      const answer = await ask(text, values)
+      end()
+      if (Either.isRight(answer)) return answer.right
+      failure ??= answer.left
+      return undefined
+    },
+    hasFailed: () => failure !== undefined,
+    failedFirst: () => Exit.fail(failure ?? failed(new Error("Rolled back")))
+  }
+}
+
+/** Postgres answers the COMMIT of a failed transaction with a successful ROLLBACK. */
+const isCommitted = (answer: Answer | undefined): boolean => answer?.command === "COMMIT"
+
+/** A write of one statement: all that its transaction needs is sent at once. Without its BEGIN the statement would commit alone. */
+const runQuery = async <A>(
+  session: Session,
+  begin: string,
+  { decode, statement }: Query<A>,
+  trace: TraceStatement
+): Promise<Outcome<A>> => {
+  const { failedFirst, send } = makeSender(session, trace)
+  const [text, values] = statement.compile()
+  const [, answer, committed] = await Promise.all([send(begin), send(text, values), send("COMMIT")])
+  return answer !== undefined && isCommitted(committed)
+    ? ended(decode(withCamelCase(answer.rows)))
+    : failedFirst()
+}
+
 /**
  * Sends the statements of one transaction. Only rows that are used are waited for: after a failed statement the server ignores
  * the later ones, and nothing is committed.
  */
 const runSteps = async <A>(
-  { ask }: Session,
-  {
-    operation,
-    steps,
-    notify
-  }: { readonly operation: string; readonly steps: Steps<A>; readonly notify: PgNotify },
+  session: Session,
+  begin: string,
+  steps: Steps<A>,
   trace: TraceStatement
 ): Promise<Outcome<A>> => {
-  /** Of the first statement that failed; the later ones fail because of it. */
-  let failure: SqlError | undefined
-  const send = async (text: string, values?: ReadonlyArray<unknown>): Promise<Answer | undefined> => {
-    const end = trace(text)
-    const answer = await ask(text, values)
-    end()
-    if (Either.isRight(answer)) return answer.right
-    failure ??= answer.left
-    return undefined
-  }
-  const failedFirst = () => Exit.fail(failure ?? failed(new Error("Rolled back")))
-
+  const { failedFirst, hasFailed, send } = makeSender(session, trace)
   let next = steps.next()
   const opening = next.done !== true && next.value._tag === "Lock" ? next.value.name : undefined
-  const begun = await send(
-    named(operation, opening === undefined ? begin : `${begin}; ${lockStatement(opening)}`)
-  )
+  const begun = await send(opening === undefined ? begin : `${begin}; ${lockStatement(opening)}`)
   if (begun === undefined) return failedFirst()
   if (opening !== undefined) next = steps.next(noRows)
 
-  const notifications = new Set<string>()
   while (next.done !== true) {
     const step = next.value
     let rows = noRows
@@ -93,9 +109,6 @@ const runSteps = async <A>(
         return Exit.fail(step.error)
       case "Lock":
         void send(lockStatement(step.name))
-        break
-      case "Notification":
-        notifications.add(notify.statementFor(step.queue))
         break
       case "Statement": {
         const answer = send(step.text, step.values)
@@ -108,10 +121,8 @@ const runSteps = async <A>(
     next = steps.next(rows)
   }
   // A statement that the client could not send has not failed the transaction of the server.
-  if (failure !== undefined) return failedFirst()
-  const committed = await send([...notifications, "COMMIT"].join("; "))
-  // Postgres answers the COMMIT of a failed transaction with a successful ROLLBACK.
-  return committed?.command === "COMMIT" ? Exit.succeed(next.value) : failedFirst()
+  if (hasFailed()) return failedFirst()
+  return isCommitted(await send("COMMIT")) ? Exit.succeed(next.value) : failedFirst()
 }
 
 /** One connection for one access. A lost one is closed, and the pool opens another one when it is needed. */
@@ -137,32 +148,25 @@ const useSession = async <A>(
   const exit = await use({ ask, discard }).catch((defect: unknown) => Exit.die(defect))
   if (Exit.isFailure(exit) && isLost(exit.cause)) discard()
   client.off("error", discard)
-  connections.release(client, discarded)
+  client.release(discarded)
   return exit
 }
-
-const ended = <A>(result: Either.Either<A, DatabaseFailure>): Outcome<A> =>
-  Either.isRight(result) ? Exit.succeed(result.right) : Exit.fail(result.left)
 
 /** A statement that is a transaction of its own. `prefix` is a comment. */
 const runAlone = async <A>(
   { ask }: Session,
   { decode, statement }: Query<A>,
-  trace: TraceStatement,
-  prefix: (text: string) => string = (text) => text
+  trace: TraceStatement
 ): Promise<Outcome<A>> => {
   const [text, values] = statement.compile()
   const end = trace(text)
-  const answer = await ask(prefix(text), values)
+  const answer = await ask(text, values)
   end()
   return ended(Either.flatMap(answer, ({ rows }) => decode(withCamelCase(rows))))
 }
 
-export const pgDialect = (
-  connections: PgConnections,
-  sql: SqlClient.SqlClient,
-  notify: PgNotify
-): Dialect => {
+/** `begin` begins a transaction. */
+export const pgDialect = (connections: PgConnections, sql: SqlClient.SqlClient, begin: string): Dialect => {
   /** An interrupted or late caller does not wait, and the access runs to its end: a request to cancel a statement could cancel the next one. */
   const access = <A>(use: (session: Session) => Promise<Outcome<A>>): Effect.Effect<A, DatabaseFailure> =>
     waitWithinDeadline((resume) => {
@@ -176,10 +180,11 @@ export const pgDialect = (
     trace: TraceStatement
   ): Promise<Outcome<A>> => {
     const asked = body()
-    if (asked instanceof Query) return runAlone(session, asked, trace, (text) => named(operation, text))
-    const exit = await runSteps(session, { operation, steps: asked, notify }, trace).catch(
-      (defect: unknown) => Exit.die(defect)
-    )
+    const opening = named(operation, begin)
+    const exit = await (asked instanceof Query
+      ? runQuery(session, opening, asked, trace)
+      : runSteps(session, opening, asked, trace)
+    ).catch((defect: unknown) => Exit.die(defect))
     if (Exit.isFailure(exit) && !isLost(exit.cause) && Either.isLeft(await session.ask("ROLLBACK")))
       session.discard()
     return exit
@@ -195,7 +200,6 @@ export const pgDialect = (
       }),
     skipLocked: sql.literal("FOR UPDATE SKIP LOCKED"),
     groupsWrites: false,
-    notified: notify.notified,
     size: (trace) =>
       access((session) =>
         runAlone(
@@ -214,6 +218,7 @@ export const pgDialect = (
 /** A migration, which is an effect, in a transaction of its own under the lock of this name. */
 export const migrateInTransaction = (
   sql: SqlClient.SqlClient,
+  begin: string,
   lock: string,
   migration: Effect.Effect<void, DatabaseFailure>
 ): Effect.Effect<void, DatabaseFailure> =>

@@ -1,9 +1,7 @@
 /** The shared store: a Postgres database, for several processes on several machines. */
-import { Socket } from "node:net"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
@@ -16,24 +14,20 @@ import { type Database, makeAccess, makeDatabase } from "../Database.ts"
 import { first } from "../Query.ts"
 import { openFailed } from "../StoreErrors.ts"
 import { migrate, type OpenedDatabase, prepareSchema } from "../migrations/Migrations.ts"
-import { makeConnections, type PgConnections } from "./PgConnections.ts"
 import { migrateInTransaction, pgDialect } from "./PgDialect.ts"
-import { type NotifyOptions, pgNotify } from "./PgNotify.ts"
-import { sessionSettings, sharesSessions } from "./PgSessions.ts"
+import { makeConnections, openPool } from "./PgPool.ts"
+import { beginOf } from "./PgTransactions.ts"
 import { Whole } from "../repositories/Rows.ts"
 
 export interface PgOptions {
-  /** Connections of this process besides the one that listens; default 10. */
+  /** Connections of this process; default 10. */
   readonly connections?: number
   /** Milliseconds for which an access that is blocked by a lock is retried; default 5 s. */
   readonly lockWait?: number
   /** Migrates an older schema, or refuses it; default true. */
   readonly migrate?: boolean
-  /** Refuses a pooler that moves sessions; default true. It takes many round trips. */
-  readonly checkSessions?: boolean
   /** Milliseconds; for tests. */
   readonly timeouts?: Partial<typeof defaultTimeouts>
-  readonly notify?: Pick<NotifyOptions, "checkEvery" | "checkWithin" | "pause">
 }
 
 /** Milliseconds. They bound every call, whatever the server does. */
@@ -60,32 +54,6 @@ const parse = (url: Redacted.Redacted): pg.Client => new pg.Client({ connectionS
 
 const nameOf = ({ database = "", host, port }: pg.Client): string =>
   `Postgres database ${host.includes(":") ? `[${host}]` : host}:${port}/${database}`
-
-const openPool = (config: pg.PoolConfig, closeWithin: number) =>
-  Effect.map(
-    Effect.acquireRelease(
-      Effect.sync(() => {
-        const sockets = new Set<Socket>()
-        const stream = () => {
-          const socket = new Socket()
-          sockets.add(socket)
-          return socket.once("close", () => sockets.delete(socket))
-        }
-        // Statements are sent before earlier ones are answered.
-        const pool = new pg.Pool({ ...config, stream, pipeline: true })
-        // A connection that breaks while idle is replaced when the next one is needed.
-        pool.on("error", () => undefined)
-        return { pool, sockets }
-      }),
-      ({ pool, sockets }) =>
-        Effect.promise(() => {
-          // No access has begun on a connection that its server has not answered.
-          for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
-          return pool.end()
-        }).pipe(Effect.interruptible, Effect.timeoutOption(closeWithin), Effect.ignore)
-    ),
-    ({ pool }) => pool
-  )
 
 const clientOf = (pool: pg.Pool, opening: (error: unknown) => StoreUnavailable) =>
   PgClient.fromPool({ transformResultNames: snakeToCamel, acquire: Effect.succeed(pool) }).pipe(
@@ -115,44 +83,10 @@ const checkServer = ({ name, read, sql }: Database): Effect.Effect<void, StoreUn
     })
   )
 
-/**
- * Fails behind a pooler that moves sessions: locks, notifications and settings of a session would be lost. Needs a connection
- * besides the pool's; where the server gives none, or breaks off, the check is skipped.
- */
-const checkSessions = (
-  name: string,
-  connections: PgConnections,
-  other: pg.Client
-): Effect.Effect<void, StoreUnavailable> =>
-  Effect.flatMap(
-    Effect.promise(async () => {
-      const one = await connections.acquire()
-      if (Either.isLeft(one)) return false
-      // A connection that breaks fails its statements as well.
-      other.on("error", () => undefined)
-      const shared = other.connect().then(() => sharesSessions(one.right, other))
-      const found = await shared.catch(() => undefined)
-      connections.release(one.right, found === undefined)
-      other.end(() => undefined)
-      return found === true
-    }),
-    (shared) =>
-      shared
-        ? Effect.fail(new StoreUnavailable({ database: name, problem: { kind: "shared_sessions" } }))
-        : Effect.void
-  )
-
 /** Opens an existing database and brings it to this version's schema. */
 export const openPostgres = (
   url: Redacted.Redacted,
-  {
-    connections: most = 10,
-    lockWait = 5_000,
-    migrate: migrates = true,
-    checkSessions: checksSessions = true,
-    notify = {},
-    ...options
-  }: PgOptions = {}
+  { connections = 10, lockWait = 5_000, migrate: migrates = true, ...options }: PgOptions = {}
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const timeouts = { ...defaultTimeouts, ...options.timeouts }
@@ -172,7 +106,6 @@ export const openPostgres = (
       lock_timeout: timeouts.lock,
       idle_in_transaction_session_timeout: timeouts.idleInTransaction
     }
-    const settings = sessionSettings(address, limits)
     /** Poolers know `application_name`. */
     const client: pg.ClientConfig = {
       connectionString: address,
@@ -180,47 +113,27 @@ export const openPostgres = (
       connectionTimeoutMillis: timeouts.connect,
       keepAlive: true
     }
-    const setUp = (text: string) => {
-      // The driver's types lack the timeout of one statement.
-      const statement = { text, query_timeout: timeouts.connect }
-      return (opened: pg.ClientBase) => opened.query(statement)
-    }
     const pool = yield* openPool(
-      {
-        ...client,
-        max: most,
-        idleTimeoutMillis: 30_000,
-        query_timeout: timeouts.answer,
-        onConnect: setUp(settings)
-      },
+      { ...client, max: connections, idleTimeoutMillis: 30_000, query_timeout: timeouts.answer },
       timeouts.close
     )
     const sql = yield* clientOf(pool, opening)
-    const connections = makeConnections(pool, {
-      most,
-      wait: timeouts.connect,
-      onStarving: () => listener.giveUpConnection()
-    })
-    const listener = pgNotify({ name, client, settings, isScarce: connections.isRefused, ...notify })
-    const database = makeDatabase(sql, { name, lockWait, dialect: pgDialect(connections, sql, listener) })
+    const dialect = pgDialect(makeConnections(pool, timeouts.connect), sql, beginOf(address, limits))
+    const database = makeDatabase(sql, { name, lockWait, dialect })
 
     yield* checkServer(database)
-    if (checksSessions)
-      yield* checkSessions(name, connections, new pg.Client({ ...client, query_timeout: timeouts.connect }))
 
-    /** On a connection of its own. */
+    /** On a connection of its own, whose answers may take long. */
     const migration = Effect.gen(function* () {
-      const unhurried = yield* openPool(
-        {
-          ...client,
-          max: 1,
-          onConnect: setUp(sessionSettings(address, { ...limits, ...unhurriedLimits }))
-        },
-        timeouts.close
-      )
+      const unhurried = yield* openPool({ ...client, max: 1 }, timeouts.close)
       const migrating = yield* clientOf(unhurried, opening)
       yield* makeAccess({ name, lockWait })("Store.migrate", () =>
-        migrateInTransaction(migrating, "music_backend migrations", migrate(migrating, name))
+        migrateInTransaction(
+          migrating,
+          beginOf(address, { ...limits, ...unhurriedLimits }),
+          "music_backend migrations",
+          migrate(migrating, name)
+        )
       )
     }).pipe(Effect.scoped)
 

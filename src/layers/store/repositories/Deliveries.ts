@@ -5,7 +5,7 @@ import * as Schema from "effect/Schema"
 import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, priorities, toDelivery } from "./DeliveryRows.ts"
-import { all, any, first, lock, notify, run, type Steps } from "../Query.ts"
+import { all, any, first, lock, run, type Steps } from "../Query.ts"
 import { isNotRemoved } from "./ReportRemoval.ts"
 import { OptionalWhole, Whole } from "./Rows.ts"
 
@@ -137,7 +137,6 @@ export const makeDeliveries = (
         const changed = yield* any(sql`
           UPDATE deliveries SET ${changes}
           WHERE id = ${id} AND ${condition} RETURNING id`)
-        if (changed) yield* notify("deliveries")
         return changed
       },
       wakeUpIf
@@ -178,8 +177,6 @@ export const makeDeliveries = (
           const [row] = yield* whileHeld(id, fence, changesOf(update))
           if (row === undefined) return false
           if (update._tag === "Delivered") yield* recordDelivered(row, update)
-          // A place is free again, for any process.
-          if (update._tag !== "Sending") yield* notify("deliveries")
           return true
         },
         (changed) => wakeUpIf(changed && update._tag !== "Sending")

@@ -17,7 +17,7 @@ import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
 import { isNotRemoved, makeReportRemoval } from "./ReportRemoval.ts"
 import { bytesBeside, ReportRow, toReport } from "./Reports.ts"
-import { all, any, first, lock, notify } from "../Query.ts"
+import { all, any, first, lock } from "../Query.ts"
 import { makeCounts } from "./SpoolRows.ts"
 import { Flag, isAnonymous, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
@@ -339,7 +339,6 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
             state: "unknown",
             priority: "first"
           })
-          yield* notify("deliveries")
         }
         return open
       })

@@ -13,7 +13,7 @@ import {
 } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { prioritise, enqueue } from "./DeliveryRows.ts"
-import { all, any, first, lock, notify, type Query, run, type Steps } from "../Query.ts"
+import { all, any, first, lock, type Query, run, type Steps } from "../Query.ts"
 import { isNotRemoved } from "./ReportRemoval.ts"
 import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
@@ -149,7 +149,6 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
     if (!reporter.startsWith(verified))
       return ReportAdmission.Replayed({ report: toReport(row), movedUp: false })
     const movedUp = hasQuota && (yield* prioritise(sql, { kind: "report", subject: row.id }))
-    if (movedUp) yield* notify("deliveries")
     if (row.reporter === "unverified") {
       const bytes = bytesOf(JSON.stringify(row.content))
       const limit = yield* exceeded(room, holderOf(row.plane, reporter, undefined), bytes, false)
@@ -205,7 +204,6 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
               createdAt: report.createdAt,
               priority: report.reporter._tag === "Verified" ? "first" : "usual"
             })
-            yield* notify("deliveries")
           }
           const { contentDigest: _, keyDigest: __, network: ___, ...admitted } = report
           return ReportAdmission.Stored({ report: { ...admitted, issue: Option.none() } })

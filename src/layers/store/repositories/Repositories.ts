@@ -28,7 +28,6 @@ export const makeStore = (given: Database): Effect.Effect<StoreService, never, S
   Effect.gen(function* () {
     const { check, database, isFailing } = makeStoreHealth(given)
     const wakeups = { deliveries: yield* makeWakeup, spool: yield* makeWakeup }
-    yield* database.notified((work) => wakeups[work].wakeUp())
     return {
       recipients: makeRecipients(database),
       loginOutcomes: makeLoginOutcomes(database),

@@ -13,7 +13,7 @@ import type {
 } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { makeGroups } from "../GroupCommit.ts"
-import { all, inChunks, lock, notify, runInChunks, type Steps } from "../Query.ts"
+import { all, inChunks, lock, runInChunks, type Steps } from "../Query.ts"
 import { waitWithinDeadline } from "../RequestDeadline.ts"
 import { bytesOf, makeCounts } from "./SpoolRows.ts"
 
@@ -118,7 +118,6 @@ const makeCommit = ({ sql, write }: Database, wakeUp: () => void) => {
         )}`
     )
     for (const { table, ...change } of changes) yield* count(table, change)
-    if (fresh.length > 0) yield* notify("spool")
     return decision
   }
 

@@ -53,7 +53,7 @@ export const sqliteDialect = (
         if (Either.isLeft(rows)) return Either.left(rows.left)
         next = steps.next(rows.right)
       }
-      // A writer is alone, and other processes find the work at their next poll.
+      // A writer is alone.
       else next = steps.next(noRows)
     }
     return Either.right(next.value)
@@ -161,7 +161,6 @@ export const sqliteDialect = (
         }),
       skipLocked: sql.literal(""),
       groupsWrites: true,
-      notified: () => Effect.void,
       size,
       pool: Option.none
     })

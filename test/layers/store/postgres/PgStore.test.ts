@@ -37,50 +37,60 @@ const kindOf = <A>(access: Effect.Effect<A, StoreUnavailable>, url: string) =>
     return problem.kind
   })
 
-/** Milliseconds. Calls of a server that answers must be done within them also on a slow machine. */
-const short = {
-  connect: 1_500,
-  answer: 1_500,
-  statement: 1_200,
-  lock: 30,
-  idleInTransaction: 3_000,
-  close: 500
-}
-
 describe("A connection to Postgres", () => {
-  it.scopedLive("commits to the disk, in bounded time, whatever the server's defaults", function* () {
-    const url = yield* ownPath
-    const alter = (setting: string) =>
-      rawQuery(inject("postgres").server, `ALTER DATABASE ${databaseOf(url)} SET ${setting}`)
-    yield* alter("synchronous_commit = off")
-    yield* alter("default_transaction_isolation = 'serializable'")
-    yield* alter("default_transaction_read_only = on")
-    const proxy = yield* pgProxy(url)
-    const limits = ["idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout"]
-    const modes = ["default_transaction_isolation", "default_transaction_read_only", "synchronous_commit"]
-    const shown = ({ sql }: Effect.Effect.Success<ReturnType<typeof openStore>>) =>
-      Effect.map(
-        sql<{ readonly name: string; readonly setting: string }>`
-          SELECT name, setting FROM pg_settings WHERE ${sql.in("name", [...limits, ...modes])}`,
-        (rows) => Object.fromEntries(rows.map(({ name, setting }) => [name, setting]))
+  // A pooler in transaction mode may give each transaction another session.
+  it.scopedLive(
+    "commits to the disk, in bounded time, whatever the server's defaults and the session",
+    function* () {
+      const url = yield* ownPath
+      const alter = (setting: string) =>
+        rawQuery(inject("postgres").server, `ALTER DATABASE ${databaseOf(url)} SET ${setting}`)
+      yield* alter("synchronous_commit = off")
+      yield* alter("default_transaction_isolation = 'serializable'")
+      yield* alter("default_transaction_read_only = on")
+      const names = [
+        "idle_in_transaction_session_timeout",
+        "lock_timeout",
+        "statement_timeout",
+        "synchronous_commit",
+        "transaction_isolation"
+      ]
+      const writable = "SET default_transaction_read_only = off"
+      yield* rawQuery(
+        url,
+        `${writable};
+      CREATE TABLE seen (settings TEXT NOT NULL);
+      CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN INSERT INTO seen VALUES (concat_ws(' ', ${names.map((name) => `current_setting('${name}')`).join()})); RETURN NEW; END $$;
+      CREATE TRIGGER sees BEFORE INSERT ON recipients FOR EACH ROW EXECUTE FUNCTION see();
+      CREATE TRIGGER sees BEFORE INSERT ON reports FOR EACH ROW EXECUTE FUNCTION see()`
       )
-    const expected = {
-      idle_in_transaction_session_timeout: "15000",
-      lock_timeout: "2000",
-      statement_timeout: "10000",
-      default_transaction_isolation: "read committed",
-      default_transaction_read_only: "off",
-      synchronous_commit: "on"
+      const seen = Effect.map(rawQuery(url, `${writable};\nDELETE FROM seen RETURNING settings`), (rows) =>
+        rows.map(({ settings }) => settings)
+      )
+      const proxy = yield* pgProxy(url, { movesSessions: true })
+      for (const [commit, expected] of [
+        ["off", "on"],
+        ["local", "local"],
+        ["remote_apply", "remote_apply"]
+      ]) {
+        yield* alter(`synchronous_commit = ${commit}`)
+        const store = yield* openStore(proxy.url, { connections: 3 })
+        const one = commit ?? ""
+        yield* Effect.all(
+          [
+            store.recipients.activate({ ...ana, publicId: one, organisationUuid: "uuid" }),
+            store.reports.admit(sampleReport({ id: one, keyDigest: one }), true)
+          ],
+          { concurrency: "unbounded" }
+        )
+        const settings = `15s 2s 10s ${expected} read committed`
+        deepStrictEqual(yield* seen, [settings, settings])
+      }
+      // A pooler such as pgbouncer refuses parameters that it does not know.
+      assert.notMatch(proxy.startup(), /options|_timeout|synchronous|default_/)
     }
-    deepStrictEqual(yield* shown(yield* openStore(proxy.url)), expected)
-    // A pooler such as pgbouncer refuses parameters that it does not know.
-    assert.notMatch(proxy.startup(), /options|_timeout|synchronous|default_/)
-    for (const stricter of ["local", "remote_apply"]) {
-      yield* alter(`synchronous_commit = ${stricter}`)
-      const kept = yield* shown(yield* openStore(url))
-      deepStrictEqual(kept, { ...expected, synchronous_commit: stricter })
-    }
-  })
+  )
 
   it.scopedLive("is one of as many as the setting gives; waits for one are counted", function* () {
     const place = yield* freshPath
@@ -245,42 +255,10 @@ describe("Accesses of Postgres", () => {
   })
 })
 
-describe("A listener", () => {
-  const notify = { pause: 20, checkEvery: 20, checkWithin: 100 }
-
-  it.scopedLive("with a broken connection listens again, and wakes its workers once", function* () {
-    const url = yield* freshPath
-    const proxy = yield* pgProxy(url)
-    const one = yield* openStore(url)
-    const other = yield* openStore(proxy.url, { notify })
-    yield* proxy.cut
-    yield* offer(one)
-    yield* proxy.repair
-    yield* other.wakeups.spool
-    yield* other.wakeups.deliveries
-    yield* one.spool.offer([sampleEntry("b")], { limitBytes: 100 })
-    yield* other.wakeups.spool
-  })
-
-  it.scopedLive("detects a silent connection", function* () {
-    const proxy = yield* pgProxy(yield* freshPath)
-    const other = yield* openStore(proxy.url, { notify, timeouts: short })
-    const woken = yield* Effect.fork(other.wakeups.spool)
-    // Silent for longer each time, until the listener has had the time to look.
-    for (let wait = 150; Option.isNone(yield* Fiber.poll(woken)) && wait < 20_000; wait *= 2) {
-      yield* proxy.freeze
-      yield* Effect.sleep(wait)
-      yield* proxy.repair
-      yield* Effect.sleep(wait)
-    }
-    yield* Fiber.join(woken)
-  })
-})
-
 describe("A role of Postgres", () => {
   const superuser = () => inject("postgres").server
 
-  it.scopedLive("with few connections: accesses share them, and listening gives up its one", function* () {
+  it.scopedLive("with few connections: accesses share them, and wait for one", function* () {
     const administrator = yield* emptyPath
     const role = `music_${randomUUID().replaceAll("-", "")}`
     const say = (statement: string) => rawQuery(administrator, statement)
@@ -288,25 +266,16 @@ describe("A role of Postgres", () => {
     yield* say(`ALTER DATABASE ${databaseOf(administrator)} OWNER TO ${role}`)
     const url = Object.assign(new URL(administrator), { username: role, password: "music" }).href
     const limit = (count: number) => say(`ALTER ROLE ${role} CONNECTION LIMIT ${count}`)
-    const sessions = (what: string, where: string) =>
-      say(`SELECT ${what} FROM pg_stat_activity WHERE usename = '${role}' AND ${where}`)
-    const listening = "query LIKE '%LISTEN%'"
+    const sessions = `FROM pg_stat_activity WHERE usename = '${role}'`
     // A migration needs a second connection.
     yield* Effect.scoped(openStore(url))
-    yield* Effect.repeat(sessions("pid", "true"), { until: (rows) => rows.length === 0 })
-    yield* limit(2)
-    const store = yield* openStore(url, { notify: { pause: 20 }, timeouts: { connect: 1_500 } })
-    yield* Effect.fork(store.wakeups.spool)
-    yield* Effect.repeat(sessions("pid", listening), { until: (rows) => rows.length === 1 })
-    yield* many(store, 40)
+    yield* Effect.repeat(say(`SELECT pid ${sessions}`), { until: (rows) => rows.length === 0 })
     yield* limit(1)
-    yield* sessions("pg_terminate_backend(pid)", `NOT ${listening}`)
-    // The first access after it may meet the broken connection.
-    yield* Effect.eventually(many(store, 1))
+    const store = yield* openStore(url, { timeouts: { connect: 1_500 } })
     yield* many(store, 40)
-    assert.strictEqual((yield* sessions("pid", listening)).length, 0)
     yield* limit(0)
-    yield* sessions("pg_terminate_backend(pid)", "true")
+    yield* say(`SELECT pg_terminate_backend(pid) ${sessions}`)
+    // The first access after it may meet the broken connection.
     assert.include(["unreachable", "too_many_connections"], yield* kindOf(many(store, 1), url))
     assert.strictEqual(yield* kindOf(many(store, 1), url), "too_many_connections")
     const waiting = yield* Effect.fork(many(store, 5))
