@@ -34,7 +34,7 @@ const nullable =
     value === null || check(value)
 
 /** The member may be absent. */
-const optional = <A>(check: Check<A>): Check<A> & { readonly optional: true } =>
+export const optional = <A>(check: Check<A>): Check<A> & { readonly optional: true } =>
   Object.assign((value: unknown): value is A => value === undefined || check(value), {
     optional: true
   } as const)
@@ -84,11 +84,8 @@ export interface WireLogin extends WireSession {
   readonly ting: TingOutcome
 }
 
-/** Members of a session, on the wire and in a store. */
-export const sessionMembers = {
-  access_token: isText,
-  refresh_token: isText,
-  expires_in: isNumber,
+/** Members of a session, on the wire and in a store, besides its tokens and their life. */
+const commonMembers = {
   scope: isText,
   actor: isActor,
   org_id: isText,
@@ -96,8 +93,31 @@ export const sessionMembers = {
   testing_environment_id: nullable(isText)
 }
 
-export const isSession = objectOf<WireSession>(sessionMembers)
-export const isLogin = objectOf<WireLogin>({ ...sessionMembers, ting: isTingOutcome })
+/** A store may hold what an earlier version took from the service. */
+export const storedMembers = {
+  ...commonMembers,
+  access_token: isText,
+  refresh_token: isText,
+  expires_in: isNumber
+}
+
+/** What an intermediary or a log filter puts in the place of a credential: one character again and again, stars, or a word. */
+const mask = /^(.)\1*$|\*{3}|redacted/i
+
+/** Visible ASCII and no mask: any other token cannot be used, so an answer with one must not replace a session. */
+const isToken: Check<string> = (value): value is string =>
+  isText(value) && /^[\x21-\x7e]+$/.test(value) && !mask.test(value)
+const isLifetime: Check<number> = (value): value is number => isNumber(value) && value > 0 && value < 1e9
+
+const wireMembers = {
+  ...commonMembers,
+  access_token: isToken,
+  refresh_token: isToken,
+  expires_in: isLifetime
+}
+
+export const isSession = objectOf<WireSession>(wireMembers)
+export const isLogin = objectOf<WireLogin>({ ...wireMembers, ting: isTingOutcome })
 
 export const isMe = objectOf<Me>({
   authenticated: isTrue,

@@ -9,7 +9,7 @@ import { invalidInput, type MusicFailure, type SessionFailure, withFacts } from 
 import { isSingleUse, loginKey } from "../calls/IdempotencyKeys.ts"
 import type { LoginOptions } from "../Options.ts"
 import { healedEvent, infoOf, isCorrupt } from "./SessionRecord.ts"
-import { requireOwnPlane, type SessionSlot, type SlotFailure } from "./SessionSlot.ts"
+import type { SessionSlot, SlotFailure } from "./SessionSlot.ts"
 import type { LoginInfo } from "../Types.ts"
 
 export type LoginFailure = CallFailure<"login"> | SessionFailure
@@ -78,7 +78,7 @@ export const makeLogin = (parts: {
         Effect.gen(function* () {
           const during = yield* findKnown(slot.loadBy(deadline))
           if (during !== undefined) return during
-          const session = yield* Effect.flatMap(restore(asked), requireOwnPlane(slot))
+          const session = yield* Effect.flatMap(restore(asked), slot.check)
           // The lock may have been broken during the call: the store may hold a newer session. What was received has time to be
           // saved, also after the deadline.
           const after = yield* Effect.mapError(findKnown(slot.load), explainUnsaved)

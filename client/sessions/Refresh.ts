@@ -23,7 +23,7 @@ import {
 import { deriveKey } from "../calls/IdempotencyKeys.ts"
 import { isRetryable, worthwhile } from "../calls/Retry.ts"
 import { infoOf } from "./SessionRecord.ts"
-import { requireOwnPlane, type SessionSlot } from "./SessionSlot.ts"
+import type { SessionSlot } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { LoggedOutReason } from "../Types.ts"
 
@@ -31,6 +31,8 @@ import type { LoggedOutReason } from "../Types.ts"
 const earlyWait = 5_000
 /** Milliseconds between failed early refreshes. */
 const earlyPause = 5_000
+/** Milliseconds for which the service replays a rotation. */
+const replayMilliseconds = 600_000
 /** Milliseconds that a rate limit is remembered, also when an intermediary asks for more. */
 const longestRefusal = 900_000
 
@@ -66,6 +68,12 @@ export interface SessionRefresh {
   /** A session with another access token than the refused one. */
   readonly renewSession: (refused: string, deadline: Deadline) => Effect.Effect<StoredSession, RefreshFailure>
 }
+
+/** The service has refused the refresh token itself. */
+const isRefused = (
+  failure: RefreshFailure
+): failure is MusicFailure<"unauthenticated" | "idempotency_response_expired"> =>
+  failure.code === "unauthenticated" || failure.code === "idempotency_response_expired"
 
 const isMissing = (failure: MusicFailure): failure is MusicFailure<"not_logged_in"> =>
   failure.code === "not_logged_in"
@@ -112,19 +120,38 @@ export const makeSessionRefresh = (parts: {
           : undefined
     })
 
-  const requestRefresh = (stored: StoredSession, deadline: Deadline) =>
+  /** `from`: the refresh token to spend, or one that was spent under the same key within 10 minutes. */
+  const requestRefresh = (from: string, deadline: Deadline) =>
     Effect.gen(function* () {
-      const key = yield* deriveKey("refresh", stored.refresh_token)
+      const key = yield* deriveKey("refresh", from)
       const sent = { at: 0 }
       const session = yield* calls.run("refresh", {
         deadline,
         sent,
         uncertain: true,
         idempotencyKey: key,
-        payload: { refresh_token: stored.refresh_token }
+        payload: { refresh_token: from }
       })
-      return { from: stored.refresh_token, session: yield* requireOwnPlane(slot)(session), sentAt: sent.at }
+      return { from, session: yield* slot.check(session), sentAt: sent.at }
     })
+
+  /** The pair that was received for the spent token may have been spoiled on its way: the service has the real one for 10 minutes. */
+  const canRepeat = (stored: StoredSession) =>
+    stored.spent_refresh_token === undefined
+      ? Effect.succeed(false)
+      : Effect.map(slot.age(stored), (age) => age < replayMilliseconds)
+
+  /** The real pair of the last rotation, when the stored one differs from it. */
+  const repeatRotation = (stored: StoredSession, deadline: Deadline) =>
+    requestRefresh(stored.spent_refresh_token ?? "", deadline).pipe(
+      Effect.map((pair) =>
+        pair.session.refresh_token === stored.refresh_token &&
+        pair.session.access_token === stored.access_token
+          ? undefined
+          : pair
+      ),
+      Effect.catchIf(isRefused, () => Effect.succeed(undefined))
+    )
 
   /** Probes the store first: no token is rotated for a store that cannot be written. */
   const requestNewPair = (
@@ -133,8 +160,31 @@ export const makeSessionRefresh = (parts: {
   ): Effect.Effect<UnsavedPair, RefreshFailure> =>
     waitOutRefusal(stored, deadline).pipe(
       Effect.zipRight(slot.probe(stored)),
-      Effect.zipRight(Effect.tapError(requestRefresh(stored, deadline), rememberRefusal(stored)))
+      Effect.zipRight(
+        Effect.tapError(requestRefresh(stored.refresh_token, deadline), rememberRefusal(stored))
+      )
     )
+
+  /** A new pair for a session whose access token has expired or was refused. */
+  const findNewPair = (
+    stored: StoredSession,
+    isAccessRefused: boolean,
+    deadline: Deadline
+  ): Effect.Effect<UnsavedPair, RefreshFailure> =>
+    Effect.gen(function* () {
+      const canAsk = yield* canRepeat(stored)
+      const repeated = canAsk && isAccessRefused ? yield* repeatRotation(stored, deadline) : undefined
+      if (repeated !== undefined) return repeated
+      return yield* requestNewPair(stored, deadline).pipe(
+        Effect.catchIf(
+          (failure) => isRefused(failure) && canAsk && !isAccessRefused,
+          (failure) =>
+            Effect.flatMap(repeatRotation(stored, deadline), (pair) =>
+              pair === undefined ? Effect.fail(failure) : Effect.succeed(pair)
+            )
+        )
+      )
+    })
 
   /** The session is over: remembered, so that `status` can say why, and reported. */
   const end = (reason: LoggedOutReason, requestId: string | null, hint?: string) => {
@@ -171,7 +221,7 @@ export const makeSessionRefresh = (parts: {
     requestId
   }: MusicFailure<"unauthenticated" | "idempotency_response_expired">) =>
     Effect.zipRight(
-      slot.clear,
+      slot.putAside,
       Effect.suspend(() =>
         Effect.fail(code === "unauthenticated" ? end("revoked", requestId) : end("lost", requestId, lostHint))
       )
@@ -187,9 +237,13 @@ export const makeSessionRefresh = (parts: {
       const stored = yield* Effect.catchIf(slot.load, isMissing, (failure) => endIfReplaced(failure, clears))
       // Another program refreshed first.
       if (stored.access_token !== refused && !(yield* slot.isDue(stored))) return stored
-      const kept = unsaved?.from === stored.refresh_token ? unsaved : undefined
+      const isOfStored =
+        unsaved?.from === stored.refresh_token || unsaved?.from === stored.spent_refresh_token
+      const kept = isOfStored ? unsaved : undefined
       const answer = yield* Effect.either(
-        kept === undefined ? requestNewPair(stored, deadline) : Effect.succeed(kept)
+        kept === undefined
+          ? findNewPair(stored, stored.access_token === refused && !(yield* slot.isDue(stored)), deadline)
+          : Effect.succeed(kept)
       )
       // A new pair is held in memory until it is saved: the service replays it for 10 minutes only.
       unsaved = Option.getOrUndefined(Either.getRight(answer))
@@ -199,9 +253,10 @@ export const makeSessionRefresh = (parts: {
         return changed
       }
       if (Either.isRight(answer)) {
-        const { sentAt, session } = answer.right
+        const { from, sentAt, session } = answer.right
         const { login_key, refresh_token, ting } = stored
-        const save = Effect.either(slot.save(session, { login_key, ting }, sentAt, refresh_token))
+        const members = { login_key, ting, spent_refresh_token: from }
+        const save = Effect.either(slot.save(session, members, sentAt, refresh_token))
         const result = yield* save
         if (Either.isLeft(result)) {
           // Another program may have broken the lock while this one was suspended; its session is newer.
@@ -220,9 +275,7 @@ export const makeSessionRefresh = (parts: {
           : saved
       }
       const failure = answer.left
-      return failure.code === "unauthenticated" || failure.code === "idempotency_response_expired"
-        ? yield* endSession(failure)
-        : yield* Effect.fail(failure)
+      return isRefused(failure) ? yield* endSession(failure) : yield* Effect.fail(failure)
     })
 
   /** Starts a refresh, or joins the running one. It runs in the background: a caller that leaves does not interrupt it, and its pair is saved. */

@@ -5,7 +5,8 @@ import {
   isText,
   isTingOutcome,
   objectOf,
-  sessionMembers,
+  optional,
+  storedMembers,
   type WireSession
 } from "../calls/Answers.ts"
 import type { ClientEvent } from "../Events.ts"
@@ -42,11 +43,12 @@ export const isCorrupt = (failure: MusicFailure): failure is StoreFailed =>
   failure.code === "store_failed" && failure.details.reason === "corrupt"
 
 const isSession = objectOf<StoredSession>({
-  ...sessionMembers,
+  ...storedMembers,
   version: (value): value is 1 => value === 1,
   slot: isText,
   obtained_at: isNumber,
   login_key: isText,
+  spent_refresh_token: optional(isText),
   ting: isTingOutcome
 })
 
@@ -85,12 +87,29 @@ export const readStored = (
   return found.slot === slot && isOwn(found) ? found : foreignSession
 }
 
+/** What a session keeps from the one that it replaces. */
+export type KeptMembers = Pick<StoredSession, "login_key" | "ting" | "spent_refresh_token">
+
+/** Characters of a stored session; it has about one thousand. No store has to take more, and each must load what it took. */
+const mostCharacters = 262_144
+
+export const isStorable = ({
+  actor,
+  org_id,
+  org_ids,
+  scope,
+  access_token,
+  refresh_token
+}: WireSession): boolean =>
+  JSON.stringify([actor.type, actor.public_id, org_id, org_ids, scope, access_token, refresh_token]).length <=
+  mostCharacters
+
 /** A session to store: the known members, because what a later service adds is not stored. `obtainedAt` is in milliseconds since the epoch. */
 export const toStored = (
   session: WireSession,
   slot: string,
   obtainedAt: number,
-  { login_key, ting: { error, subscribed, subscription_id } }: Pick<StoredSession, "login_key" | "ting">
+  { login_key, spent_refresh_token, ting: { error, subscribed, subscription_id } }: KeptMembers
 ): StoredSession => ({
   version: 1,
   slot,
@@ -104,6 +123,7 @@ export const toStored = (
   org_ids: session.org_ids,
   testing_environment_id: session.testing_environment_id,
   login_key,
+  ...(spent_refresh_token === undefined ? {} : { spent_refresh_token }),
   ting: {
     subscribed,
     ...(subscription_id === undefined ? {} : { subscription_id }),

@@ -12,7 +12,15 @@ import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import { findOptionsProblem } from "../OptionsCheck.ts"
 import { memorySessionStore, processLock, type StoredSession } from "../stores/SessionStore.ts"
 import type { LoggedOutReason } from "../Types.ts"
-import { readStored, silentStore, type StoreFailed, storeFailed, toStored } from "./SessionRecord.ts"
+import {
+  isStorable,
+  type KeptMembers,
+  readStored,
+  silentStore,
+  type StoreFailed,
+  storeFailed,
+  toStored
+} from "./SessionRecord.ts"
 
 /** Milliseconds: an access token is refreshed this long before its end; a short-lived one in the last tenth of its life. */
 const longestMargin = 60_000
@@ -48,15 +56,21 @@ export interface SessionSlot {
   /** Saves a session; `sentAt` is the monotonic time of its request, milliseconds. `replaced`: see `SessionStore.save`. */
   readonly save: (
     session: WireSession,
-    kept: Pick<StoredSession, "login_key" | "ting">,
+    kept: KeptMembers,
     sentAt: number,
     replaced: string | null
   ) => Effect.Effect<StoredSession, SlotFailure>
   /** Fails when the stored session could not be replaced now; changes nothing. */
   readonly probe: (stored: StoredSession) => Effect.Effect<void, SlotFailure>
+  /** Saves a stored session without the token that was spent for it. */
+  readonly confirm: (stored: StoredSession) => Effect.Effect<unknown, SlotFailure>
   readonly clear: Effect.Effect<void, SlotFailure>
+  /** The same for a session that the service has refused. */
+  readonly putAside: Effect.Effect<void, SlotFailure>
   /** How often this client has cleared the slot, also without the lock. */
   readonly clears: () => number
+  /** Milliseconds since the request for the tokens; infinite when no clock knows it. */
+  readonly age: (session: StoredSession) => Effect.Effect<number>
   /** Milliseconds until the access token expires. */
   readonly millisLeft: (session: StoredSession) => Effect.Effect<number>
   readonly isDue: (session: StoredSession) => Effect.Effect<boolean>
@@ -67,8 +81,8 @@ export interface SessionSlot {
   /** Remembers why the session ended, until another one is stored. */
   readonly noteEnd: (reason: LoggedOutReason | undefined) => void
   readonly ended: () => LoggedOutReason | undefined
-  /** Whether a session belongs to the plane of this client. */
-  readonly isOwn: (session: WireSession) => boolean
+  /** A received session; fails when it is of another plane than the client's, or more than a store takes. */
+  readonly check: <A extends WireSession>(session: A) => Effect.Effect<A, MusicFailure<"unexpected_answer">>
 }
 
 /** Rejects with `silentStore` when the promise does not end in time; not by an effect, because a save cannot be interrupted. */
@@ -134,15 +148,18 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
         return stored
       })
 
-    const millisLeft: SessionSlot["millisLeft"] = (session) =>
+    const age: SessionSlot["age"] = (session) =>
       Effect.gen(function* () {
         const byWall = (yield* Clock.currentTimeMillis) - session.obtained_at
         const known =
           receipt?.token === session.access_token ? (yield* monotonicMillis) - receipt.at : Number.NaN
         // A wall clock before `obtained_at` is wrong: only the monotonic age counts then, and without one the token is due.
-        const age = byWall < 0 ? known : Math.max(byWall, Number.isNaN(known) ? 0 : known)
-        return Number.isNaN(age) ? 0 : session.expires_in * 1_000 - age
+        const found = byWall < 0 ? known : Math.max(byWall, Number.isNaN(known) ? 0 : known)
+        return Number.isNaN(found) ? Number.POSITIVE_INFINITY : found
       })
+
+    const millisLeft: SessionSlot["millisLeft"] = (session) =>
+      Effect.map(age(session), (passed) => Math.max(0, session.expires_in * 1_000 - passed))
 
     const acquire = (
       deadline: Deadline,
@@ -175,6 +192,12 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
         )
       )
 
+    const clear = (aside: boolean) =>
+      Effect.suspend(() => {
+        clears += 1
+        return asked((slot) => noteWrite(Promise.resolve().then(() => store.clear(slot, aside))))
+      })
+
     return {
       load: loadIn(),
       loadBy: (deadline) => Effect.flatMap(monotonicMillis, (now) => loadIn(Math.max(1, deadline.at - now))),
@@ -185,11 +208,11 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
           ? saved(stored, stored.refresh_token)
           : asked((slot) => probe(slot, stored))
       },
-      clear: Effect.suspend(() => {
-        clears += 1
-        return asked((slot) => noteWrite(Promise.resolve().then(() => store.clear(slot))))
-      }),
+      confirm: ({ spent_refresh_token: _, ...stored }) => saved(stored, stored.refresh_token),
+      clear: clear(false),
+      putAside: clear(true),
       clears: () => clears,
+      age,
       millisLeft,
       isDue: (session) =>
         Effect.map(millisLeft(session), (left) => left <= Math.min(longestMargin, session.expires_in * 100)),
@@ -198,12 +221,9 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
         end = reason
       },
       ended: () => end,
-      isOwn
+      check: (session) => {
+        if (!isOwn(session)) return Effect.fail(unexpectedAnswer(200, "other_plane"))
+        return isStorable(session) ? Effect.succeed(session) : Effect.fail(unexpectedAnswer(200, "too_large"))
+      }
     }
   })
-
-/** Refuses a session of another plane than the client's. */
-export const requireOwnPlane =
-  (slot: SessionSlot) =>
-  <A extends WireSession>(session: A): Effect.Effect<A, MusicFailure<"unexpected_answer">> =>
-    slot.isOwn(session) ? Effect.succeed(session) : Effect.fail(unexpectedAnswer(200, "other_plane"))

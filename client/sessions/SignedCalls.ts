@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { DeadlineOf } from "../calls/CallDeadline.ts"
 import type { CallFacts, CallFailure, Calls } from "../calls/Calls.ts"
-import { type Deadline, deadlineAt, monotonicMillis } from "../calls/Deadline.ts"
+import { type Deadline, deadlineAt, monotonicMillis, within } from "../calls/Deadline.ts"
 import type { AnswerOf, EndpointName } from "../calls/Endpoints.ts"
 import type { ReportEvent } from "../Events.ts"
 import { clientFailure, isOver, type MusicFailure } from "../failures/Failures.ts"
@@ -14,6 +14,8 @@ import type { StoredSession } from "../stores/SessionStore.ts"
 
 /** The longest wait of a report for a refresh: milliseconds, and a part of the time until its deadline. */
 const renewal = { most: 5_000, part: 1 / 3 } as const
+/** Milliseconds that a call waits at most for the end of the record of a spent token. */
+const confirmation = 1_000
 /** Refreshes for one call with a refused access token: the first may return another program's token that is dead too. */
 const renewals = 2
 
@@ -58,6 +60,7 @@ export const makeSignedCalls = (
 ): SignedCalls => {
   const { calls, deadlineOf, refresh, report, slot } = parts
   let refusedLogin: string | undefined
+  let confirmed: string | undefined
 
   const signatureOf = (call: CallOptions | undefined, session: StoredSession): Signature => ({
     bearer: session.access_token,
@@ -72,6 +75,21 @@ export const makeSignedCalls = (
     return clientFailure("logged_out", { requestId, details: { reason: "refused" } })
   }
 
+  /**
+   * The service took the pair, so the token that was spent for it is not needed any more. Tried once for each pair: a failure is none
+   * of the call.
+   */
+  const confirm = (stored: StoredSession, deadline: Deadline) =>
+    Effect.suspend(() => {
+      const { refresh_token, spent_refresh_token } = stored
+      if (spent_refresh_token === undefined || confirmed === refresh_token) return Effect.void
+      confirmed = refresh_token
+      return Effect.flatMap(monotonicMillis, (now) => {
+        const patience = deadlineAt(Math.min(deadline.at, now + confirmation))
+        return within(patience)(slot.withLock(patience)(slot.confirm(stored))).pipe(Effect.ignore)
+      })
+    })
+
   /** Runs a call, and again with a new access token when the service refuses the present one. */
   const runSigned = <A, E extends MusicFailure>(
     call: CallOptions | undefined,
@@ -80,7 +98,7 @@ export const makeSignedCalls = (
   ) => {
     const from = (stored: StoredSession, left: number): Effect.Effect<A, E | RefreshFailure> =>
       Effect.catchAll(
-        use(signatureOf(call, stored), deadline),
+        Effect.zipLeft(use(signatureOf(call, stored), deadline), confirm(stored, deadline)),
         (failure): Effect.Effect<A, E | RefreshFailure> => {
           if (failure.code !== "unauthenticated") return Effect.fail(failure)
           return left === 0

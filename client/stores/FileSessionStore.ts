@@ -4,7 +4,7 @@ import { mkdir, open, readdir, rename, unlink } from "node:fs/promises"
 import { join, resolve } from "node:path"
 import { type FileLockOptions, fileLock, findLockOptionsProblem } from "./FileLock.ts"
 import { catchCode, readRegularFile } from "./RegularFiles.ts"
-import type { SessionStore, StoredSession } from "./SessionStore.ts"
+import { isReplaced, replacedError, type SessionStore, type StoredSession } from "./SessionStore.ts"
 import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
 
 /** Bytes; a session has about one thousand. */
@@ -60,20 +60,14 @@ const parse = (text: string | undefined, path: string): Promise<object> => {
   return Promise.reject(new SessionStoreError({ reason: "corrupt", path }))
 }
 
-const replacedMessage = "Another program has replaced the stored session."
-
-/** Whether a session file holds another session than that of the refresh token, or none. A spoiled file may be replaced. */
-const isReplaced = async (path: string, refreshToken: string | null): Promise<boolean> => {
+/** The session in a file; undefined without one, null for a spoiled one. */
+const findSession = async (path: string): Promise<unknown> => {
   const file = await readRegularFile(path, { mostBytes, followLinks: true })
-  if (file === undefined) return refreshToken !== null
-  const session: unknown = await parse(file.text, path).catch(() => undefined)
-  return (
-    typeof session === "object" &&
-    session !== null &&
-    "refresh_token" in session &&
-    session.refresh_token !== refreshToken
-  )
+  return file && parse(file.text, path).catch(() => null)
 }
+
+/** The file of a session that the service has refused. */
+const asideOf = (path: string) => `${path}.ended`
 
 /**
  * Keeps sessions in `directory` (made with mode 0700), one file of mode 0600 for each server and plane, written to the
@@ -137,17 +131,18 @@ export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore
       naming(pathOf(slot), async (path) => {
         await withTemporary(slot, session, async (temporary) => {
           // A later saver removes the temporary file, so that this one fails between its check and its rename.
-          if (replaced !== undefined && (await isReplaced(path, replaced)))
-            return Promise.reject(new SessionStoreError({ reason: "locked", path, message: replacedMessage }))
+          if (isReplaced(await findSession(path), replaced)) return Promise.reject(replacedError(path))
           return rename(temporary, path)
         })
         await syncFolder(directory)
       }),
     // Everything but the rename, so that a process whose lock was broken never replaces a newer pair.
     probe: (slot, session) => naming(pathOf(slot), () => withTemporary(slot, session, unlink)),
-    clear: (slot) =>
+    clear: (slot, aside) =>
       naming(pathOf(slot), async (path) => {
-        await catchCode("ENOENT", () => unlink(path))
+        const remove = (file: string) => catchCode("ENOENT", () => unlink(file))
+        if (aside === true) await catchCode("ENOENT", () => rename(path, asideOf(path)))
+        else await Promise.all([path, asideOf(path)].map(remove))
         await catchCode("ENOENT", () => clean(slot))
         await syncFolder(directory)
       }),

@@ -1,4 +1,5 @@
 /** Stores and locks of sessions. */
+import { SessionStoreError } from "../failures/StoreFailures.ts"
 import type { Actor, TingOutcome } from "../Types.ts"
 
 /** A session as plain JSON. It holds credentials; a store must keep it private. */
@@ -19,6 +20,11 @@ export interface StoredSession {
   readonly testing_environment_id: string | null
   /** Idempotency key of its login: a repeated login with this key returns this session. */
   readonly login_key: string
+  /**
+   * The refresh token that this pair was received for, until a call with the pair has succeeded: if the pair is refused within 10
+   * minutes, its answer was spoiled on the way, and the client asks for the same rotation again.
+   */
+  readonly spent_refresh_token?: string
   readonly ting: TingOutcome
 }
 
@@ -43,7 +49,8 @@ export interface SessionStore {
    * was none: a store that several programs share rejects when it holds another session by then, because a lock can be broken.
    */
   readonly save: (slot: string, session: StoredSession, replaced?: string | null) => Promise<void>
-  readonly clear: (slot: string) => Promise<void>
+  /** Removes the session. `aside`: the service has refused it; a store may keep it where no load finds it. */
+  readonly clear: (slot: string, aside?: boolean) => Promise<void>
   /**
    * Rejects when `session` could not be saved now; does not change the stored one. Called before each refresh, so that no
    * pair is requested that cannot be saved. Default: the stored session is saved again.
@@ -91,12 +98,28 @@ export const processLock = (): SessionLock => {
   }
 }
 
+/** Whether a store holds another session than that of the refresh token, or none. What is no session may be replaced. */
+export const isReplaced = (found: unknown, refreshToken: string | null | undefined): boolean => {
+  if (refreshToken === undefined) return false
+  if (found === undefined) return refreshToken !== null
+  const token = typeof found === "object" && found !== null ? Reflect.get(found, "refresh_token") : undefined
+  return token !== undefined && token !== refreshToken
+}
+
+export const replacedError = (path?: string): SessionStoreError =>
+  new SessionStoreError({
+    reason: "locked",
+    ...(path === undefined ? {} : { path }),
+    message: "Another program has replaced the stored session."
+  })
+
 /** Keeps sessions in memory. */
 export const memorySessionStore = (): SessionStore => {
   const sessions = new Map<string, StoredSession>()
   return {
     load: (slot) => Promise.resolve(sessions.get(slot)),
-    save: (slot, session) => {
+    save: (slot, session, replaced) => {
+      if (isReplaced(sessions.get(slot), replaced)) return Promise.reject(replacedError())
       sessions.set(slot, session)
       return Promise.resolve()
     },

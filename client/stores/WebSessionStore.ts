@@ -3,7 +3,13 @@
  * coherent between tabs, and a write may be lost for seconds.
  */
 import { type IDBPDatabase, openDB } from "idb"
-import { processLock, type SessionLock, type SessionStore } from "./SessionStore.ts"
+import {
+  isReplaced,
+  processLock,
+  replacedError,
+  type SessionLock,
+  type SessionStore
+} from "./SessionStore.ts"
 import { describeStoreFailure, SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
 
 /** The part of `LockManager` that is used. */
@@ -146,7 +152,13 @@ export const webSessionStore = (
     })
   return {
     load: (slot) => use((database) => database.get(sessions, slot)),
-    save: (slot, session) => write((store) => store.put(session, slot)),
+    // One transaction: no other tab saves between the comparison and the save.
+    save: (slot, session, replaced) =>
+      write(async (store) =>
+        isReplaced(await store.get(slot), replaced)
+          ? Promise.reject(replacedError())
+          : store.put(session, slot)
+      ),
     // One transaction: the stored session stays, also when another tab has just replaced it.
     probe: (slot) => write(async (store) => store.put(await store.get(slot), slot)),
     clear: (slot) => write((store) => store.delete(slot)),

@@ -1,0 +1,172 @@
+/** A success whose session is useless costs no session: the old pair stays, or the same rotation is asked for again. */
+import { readdir, readFile } from "node:fs/promises"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import { memorySessionStore, type StoredSession } from "../../../client/index.ts"
+import { fileSessionStore } from "../../../client/node.ts"
+import { type Built, scratch } from "../support/Built.ts"
+import { failure, json, life, loggedIn, loginOf, makeClient, pairOf } from "../support/ClientWorld.ts"
+
+let made: Built
+beforeEach(async () => {
+  made = await scratch()
+})
+afterEach(() => made.remove())
+
+const minute = 60_000
+const broken = { ok: false, error: { code: "unexpected_answer" } }
+
+/** Answers that no client can use. */
+const useless: ReadonlyArray<readonly [string, object]> = [
+  ["an empty access token", { access_token: "" }],
+  ["an empty refresh token", { refresh_token: "" }],
+  ["a token with a line break", { refresh_token: "ort_1\nx" }],
+  ["masked tokens", { access_token: "***", refresh_token: "***" }],
+  ["a token that is masked in part", { refresh_token: "ort_****1" }],
+  ["a token that is named as masked", { access_token: "[REDACTED]" }],
+  ["a token with a space", { access_token: "oat 1" }],
+  ["a token of other characters", { access_token: "oat_é" }],
+  ["a life of 1e300 s", { expires_in: 1e300 }],
+  ["a life of 1e9 s", { expires_in: 1e9 }],
+  ["no life", { expires_in: 0 }],
+  ["a negative life", { expires_in: -1 }],
+  ["more than a store takes", { scope: "x".repeat(1_100_000) }]
+]
+
+describe("A useless session in a 200", () => {
+  it.each(useless)(
+    "of a refresh leaves the old pair, and the next answer is taken: %s",
+    async (_, change) => {
+      const sessionStore = fileSessionStore({ directory: made.folder })
+      const { again, answers, client, keys, pass, requests } = await loggedIn({ sessionStore })
+      answers.refresh = () => json(pairOf(2, change))
+      pass(life)
+      expect(await client.me()).toMatchObject(broken)
+      const [name = ""] = await readdir(made.folder)
+      expect(await readFile(join(made.folder, name), "utf8")).toContain('"ort_1"')
+      answers.refresh = () => json(pairOf(3))
+      requests.length = 0
+      expect(await again().me()).toMatchObject({ ok: true })
+      expect(requests.map(({ call, headers }) => headers.get("authorization") ?? call)).toEqual([
+        "refresh",
+        "Bearer oat_3"
+      ])
+      expect(keys()[0]).toMatch(/^[0-9a-f]{64}$/)
+    }
+  )
+
+  it.each(useless)(
+    "of a login is stored nowhere, and the same token logs in afterwards: %s",
+    async (_, change) => {
+      const { answers, client } = makeClient({ sessionStore: memorySessionStore() })
+      answers.login = () => json(loginOf(1, change))
+      expect(await client.login("oac_1")).toMatchObject(broken)
+      expect(await client.session()).toMatchObject({ value: null })
+      delete answers.login
+      expect(await client.login("oac_1")).toMatchObject({ ok: true })
+    }
+  )
+})
+
+/** A service that answers a refresh of `ort_1` with spoiled tokens once, and refuses every pair but the real one. */
+const spoiling = async (spoiled: object, sessionStore = memorySessionStore()) => {
+  const world = await loggedIn({ sessionStore })
+  const { answers, pass, requests } = world
+  let count = 0
+  const lastBody = () => JSON.parse(requests.at(-1)?.body ?? "{}")
+  answers.refresh = () => {
+    const { refresh_token } = lastBody()
+    if (refresh_token === "ort_2") return json(pairOf(3))
+    if (refresh_token !== "ort_1") return failure(401, "unauthenticated")
+    count += 1
+    return json(pairOf(2, count === 1 ? spoiled : {}))
+  }
+  answers.me = () =>
+    /oat_[23]$/.test(requests.at(-1)?.headers.get("authorization") ?? "")
+      ? json({ ...meOf })
+      : failure(401, "unauthenticated")
+  pass(life)
+  return { ...world, sessionStore, refreshes: () => requests.filter(({ call }) => call === "refresh") }
+}
+const meOf = {
+  authenticated: true,
+  actor: { type: "silicon", public_id: "si:deejay" },
+  org_id: "acme",
+  membership_id: "m",
+  session_id: "s",
+  scopes: [],
+  ting_ready: true,
+  testing_environment_id: null
+}
+
+describe("A pair that was spoiled on its way", () => {
+  const both = { access_token: "oat_x", refresh_token: "ort_x" }
+  it.each([
+    ["both tokens", both],
+    ["the access token", { access_token: "oat_x" }],
+    ["both tokens, with a short life", { ...both, expires_in: 0.001 }]
+  ])("is asked for again under the same key: %s", async (_, spoiled) => {
+    const { client, events, refreshes } = await spoiling(spoiled)
+    expect(await client.me()).toMatchObject({ ok: true })
+    const first = refreshes()[0]?.headers.get("idempotency-key")
+    const same = refreshes().filter(({ headers }) => headers.get("idempotency-key") === first)
+    expect(same.length).toBe(2)
+    expect(events.filter(({ type }) => type === "logged_out")).toEqual([])
+    expect(await client.me()).toMatchObject({ ok: true })
+  })
+
+  it.each([
+    [9, true],
+    [11, false]
+  ])("is asked for again by another program after %i minutes: %s", async (minutes, isKept) => {
+    const { again, answers, client, pass, refreshes } = await spoiling(both)
+    const { me } = answers
+    // The first program ends before it has used the pair.
+    answers.me = () => failure(403, "forbidden")
+    expect(await client.me()).toMatchObject({ ok: false })
+    pass(minutes * minute)
+    answers.me = me ?? expect.unreachable()
+    const over = { ok: false, error: { code: "logged_out", details: { reason: "revoked" } } }
+    expect(await again().me()).toMatchObject(isKept ? { ok: true } : over)
+    const asked = refreshes().map(({ body }) => JSON.parse(body).refresh_token)
+    expect(asked).toEqual(isKept ? ["ort_1", "ort_1"] : ["ort_1", "ort_x"])
+  })
+})
+
+const recordIn = async (): Promise<Partial<StoredSession>> => {
+  const [name = ""] = (await readdir(made.folder)).filter((one) => one.endsWith(".json"))
+  return JSON.parse(await readFile(join(made.folder, name), "utf8"))
+}
+
+describe("The spent refresh token", () => {
+  it("stays in the record until one call with the new pair has succeeded", async () => {
+    const sessionStore = fileSessionStore({ directory: made.folder })
+    const { answers, client, pass } = await loggedIn({ sessionStore })
+    answers.me = () => failure(403, "forbidden")
+    pass(life)
+    await client.me()
+    expect(await recordIn()).toMatchObject({ refresh_token: "ort_2", spent_refresh_token: "ort_1" })
+    delete answers.me
+    await client.me()
+    expect(await recordIn()).toMatchObject({ refresh_token: "ort_2" })
+    expect(await recordIn()).not.toHaveProperty("spent_refresh_token")
+    expect(await readdir(made.folder)).toHaveLength(1)
+  })
+})
+
+it("A session file that is given up is kept aside, until a logout", async () => {
+  const sessionStore = fileSessionStore({ directory: made.folder })
+  const { answers, client, pass } = await loggedIn({ sessionStore })
+  answers.refresh = () => failure(401, "unauthenticated")
+  pass(life)
+  expect(await client.me()).toMatchObject({ error: { code: "logged_out" } })
+  const [name = ""] = await readdir(made.folder)
+  expect(name).toMatch(/^session-.*\.json\.ended$/)
+  expect(JSON.parse(await readFile(join(made.folder, name), "utf8"))).toMatchObject({
+    refresh_token: "ort_1"
+  })
+  expect(await client.session()).toMatchObject({ value: null })
+  await client.login("oac_2")
+  await client.logout()
+  expect(await readdir(made.folder)).toEqual([])
+})
