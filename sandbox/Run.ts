@@ -3,8 +3,8 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as LogLevel from "effect/LogLevel"
-import * as Option from "effect/Option"
-import { Backend, Listening } from "../src/Backend.ts"
+import { Listening, makeBackend, parts } from "../src/Backend.ts"
+import { noSpans, sendSpans } from "../src/layers/observability/Tracing.ts"
 import { AddedToDocs, type DocsAddition } from "../src/http/docs/DocsAddition.ts"
 import { Settings, type SettingsValues } from "../src/services/Settings.ts"
 import { findFreePort } from "./FreePort.ts"
@@ -20,7 +20,7 @@ export interface Sandbox {
 }
 
 /** Milliseconds between two exports of spans: a person waits for the arrows that they explain. */
-const spanInterval = 250
+const scheduledDelayMillis = 250
 
 /** Starts everything on a temporary database. All of it ends with the scope. */
 export const startSandbox = (options: {
@@ -43,17 +43,13 @@ export const startSandbox = (options: {
     const isTried = options.docs !== undefined
     /** The page that sends calls has the server's own origin, which the settings name before the server listens. */
     const port = options.port === 0 && isTried ? yield* findFreePort : options.port
-    const defaults = settingsFor(
-      world,
-      { bind: { host: "127.0.0.1", port }, databasePath, logLevel: options.logLevel, logFormat: "json" },
-      options.tracesUrl === undefined
-        ? {}
-        : {
-            OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: options.tracesUrl,
-            OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/json"
-          }
-    )
-    const { iam, openTelemetry, webOrigins } = defaults
+    const defaults = settingsFor(world, {
+      bind: { host: "127.0.0.1", port },
+      databasePath,
+      logLevel: options.logLevel,
+      logFormat: "json"
+    })
+    const { iam, webOrigins } = defaults
     const settings: SettingsValues = {
       ...defaults,
       webOrigins: isTried
@@ -61,14 +57,16 @@ export const startSandbox = (options: {
         : webOrigins,
       // The data goes with the sandbox, and a slow fault would hold its end for as long.
       shutdownGraceSeconds: 1,
-      openTelemetry: {
-        ...openTelemetry,
-        traces: Option.map(openTelemetry.traces, (traces) => ({ ...traces, intervalMillis: spanInterval }))
-      },
       iam: { ...iam, callsPerMinute: options.iamCallsPerMinute ?? iam.callsPerMinute }
     }
     const context = yield* Layer.build(
-      Backend.pipe(
+      makeBackend({
+        ...parts,
+        tracing:
+          options.tracesUrl === undefined
+            ? noSpans
+            : sendSpans({ url: options.tracesUrl, scheduledDelayMillis })
+      }).pipe(
         Layer.provide(Layer.succeed(Settings, settings)),
         Layer.provide(Layer.succeed(AddedToDocs, options.docs)),
         Layer.provide(clock.layer)

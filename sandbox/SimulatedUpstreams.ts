@@ -87,15 +87,9 @@ export const upstreamEnvironment = (upstreams: SimulatedUpstreams): Readonly<Rec
 /** Settings of a server that uses these upstreams. Everything else has its default. */
 export const settingsFor = (
   upstreams: SimulatedUpstreams,
-  base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel" | "logFormat">,
-  /** Further variables. */
-  more: Readonly<Record<string, string>> = {}
+  base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel" | "logFormat">
 ): SettingsValues => ({
-  ...readSettings({
-    ...upstreamEnvironment(upstreams),
-    MUSIC_WEB_ORIGINS: "http://localhost:5173",
-    ...more
-  }).settings,
+  ...readSettings({ ...upstreamEnvironment(upstreams), MUSIC_WEB_ORIGINS: "http://localhost:5173" }).settings,
   ...base
 })
 

@@ -6,7 +6,7 @@ import { stopOnDrain } from "./layers/process/StopOnDrain.ts"
 import { HttpIam } from "./layers/iam/HttpIam.ts"
 import { LoggingLive } from "./layers/observability/Logging.ts"
 import { MetricsExport } from "./layers/observability/MetricsExport.ts"
-import { TracingLive } from "./layers/observability/Tracing.ts"
+import { TracingFromEnvironment } from "./layers/observability/Tracing.ts"
 import { StoreFromSettings } from "./layers/store/StoreFromSettings.ts"
 import { TablesFromSettings } from "./layers/tables/HttpTables.ts"
 import { HttpTing } from "./layers/ting/HttpTing.ts"
@@ -30,10 +30,11 @@ import { Webhooks } from "./services/Webhooks.ts"
 export { Listening } from "./http/Server.ts"
 export { Admin } from "./layers/observability/MetricsExport.ts"
 
-/** The parts that tests replace or wrap: what the backend stands on, the way to the upstreams, background work, and the server. */
+/** The parts that tests replace or wrap: what the backend stands on, where spans go, the way to the upstreams, background work, and the server. */
 export const parts = {
   transport: Connections,
   store: StoreFromSettings,
+  tracing: TracingFromEnvironment,
   tables: TablesFromSettings,
   tracker: TrackerFromSettings,
   delivery: DeliveryLive,
@@ -68,6 +69,7 @@ const makeUseCases = <E, R>(delivery: Layer.Layer<DeliveryHealth, E, R>) =>
 /** The backend made of the given parts. Its server is any layer over the use cases. */
 export const makeBackend = <S, SE, SR, E, R>(
   given: UpstreamsAndStore & {
+    readonly tracing: Layer.Layer<never>
     readonly server: Layer.Layer<S, SE, SR>
     readonly delivery: Layer.Layer<DeliveryHealth, E, R>
   }
@@ -76,7 +78,7 @@ export const makeBackend = <S, SE, SR, E, R>(
     Layer.provideMerge(MetricsExport),
     Layer.provide(makeUseCases(given.delivery)),
     Layer.provide(makePorts(given)),
-    Layer.provide(TracingLive),
+    Layer.provide(given.tracing),
     Layer.provide(OutboundProxyFromSettings),
     Layer.provide(LoggingLive)
   )

@@ -5,23 +5,6 @@ import type * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type { TableName } from "../schema/Telemetry.ts"
 
-/** The OTLP endpoint of one signal. */
-export interface OtlpTarget {
-  /** With its path. */
-  readonly url: string
-  readonly protocol: "http/protobuf" | "http/json"
-  readonly headers: ReadonlyMap<string, Redacted.Redacted>
-  readonly timeoutMillis: number
-  readonly compression: "gzip" | "none"
-}
-
-/** Sampling of traces. `parentBased` follows the caller's decision where the request carries one. */
-export interface TraceSampler {
-  readonly parentBased: boolean
-  /** From 0 (none) to 1 (all). */
-  readonly ratio: number
-}
-
 export interface SettingsValues {
   readonly bind: { readonly host: string; readonly port: number }
   readonly databasePath: string
@@ -85,16 +68,6 @@ export interface SettingsValues {
     readonly except: ReadonlyArray<string>
   }
   readonly adminBind: Option.Option<{ readonly host: string; readonly port: number }>
-  /** From OpenTelemetry's own variables. Without an endpoint there are neither traces nor metrics. */
-  readonly openTelemetry: {
-    readonly serviceName: string
-    readonly resource: ReadonlyMap<string, string>
-    /** `intervalMillis`: between two exports. */
-    readonly traces: Option.Option<
-      OtlpTarget & { readonly sampler: TraceSampler; readonly intervalMillis: number }
-    >
-    readonly metrics: Option.Option<OtlpTarget & { readonly intervalMillis: number }>
-  }
   /** In days; 0 keeps for ever. */
   readonly retention: {
     readonly reportsDays: number

@@ -1,8 +1,31 @@
-/** Spans of the service's own steps. Without an exporter none is made, because each one would cost more than most steps. */
+/**
+ * Spans are made within traces only, and where they are sent: each one costs more than most steps. A request and a delivery begin a
+ * trace; polling, flushing and cleaning up have none, because their many spans would hide the others.
+ */
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FiberRef from "effect/FiberRef"
+import type * as Tracer from "effect/Tracer"
 
-/** Runs the effect in a span of this name, if the fiber traces. */
+/** Whether spans are sent to a collector. The tracer of a fiber is enabled only within a trace. */
+export class SendsSpans extends Context.Reference<SendsSpans>()("music/SendsSpans", {
+  defaultValue: () => false
+}) {}
+
+/** Runs the effect as a trace of its own, with a span of this name. */
+export const asTrace =
+  (name: string, options: Pick<Tracer.SpanOptions, "attributes"> = {}) =>
+  <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+    Effect.flatMap(SendsSpans, (sends) =>
+      sends
+        ? effect.pipe(
+            Effect.withSpan(name, { ...options, root: true, captureStackTrace: false }),
+            Effect.withTracerEnabled(true)
+          )
+        : effect
+    )
+
+/** Runs the effect in a span of this name, within a trace. */
 export const traced =
   (name: string) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>

@@ -175,6 +175,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
         store: Layer.succeed(Store, store),
         tables: SimulatedTables.layer(clientTables),
         tracker: parts.tracker,
+        tracing: parts.tracing,
         delivery: withoutDelivery,
         server: Layer.merge(
           server.pipe(

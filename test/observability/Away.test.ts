@@ -3,73 +3,93 @@ import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
-import type { OtlpTarget } from "../../src/services/Settings.ts"
 import { startCollector } from "./Collector.ts"
-import { parse, scrape, sum } from "./Exposition.ts"
-import { calls, everything, otlpTo, startObserved } from "./Observed.ts"
+import { parse, scrape, since, sum } from "./Exposition.ts"
+import { calls, startObserved } from "./Observed.ts"
 import { rawServer } from "../layers/upstream/Simulated.ts"
 import { until } from "../world/Waiting.ts"
 
-/** A server that exports to this address until `end`. */
-const exporting = (url: string, change: Partial<OtlpTarget> = {}, signals = ["traces", "metrics"]) =>
+type Variables = Readonly<Record<string, string>>
+
+/** A server with these variables until `end`, which exports its last spans. */
+const exporting = (OTEL_EXPORTER_OTLP_ENDPOINT: string, change: Variables = {}) =>
   Effect.gen(function* () {
-    const target = { ...otlpTo(url), ...change }
-    const traces = { ...target, url: `${url}/v1/traces`, sampler: everything, intervalMillis: 5_000 }
-    const metrics = { ...target, url: `${url}/v1/metrics`, intervalMillis: 100 }
-    const openTelemetry = {
-      serviceName: "music-backend",
-      resource: new Map(),
-      traces: Option.some(traces),
-      metrics: signals.includes("metrics") ? Option.some(metrics) : Option.none()
-    }
+    const variables = { OTEL_EXPORTER_OTLP_ENDPOINT, ...change }
     const scope = yield* Scope.make()
-    const server = yield* Scope.extend(startObserved({ settings: { openTelemetry } }), scope)
+    const server = yield* Scope.extend(startObserved({ variables }), scope)
     return { ...server, ...calls(server), end: Scope.close(scope, Exit.void) }
   })
 
 describe("A collector", () => {
-  it.scopedLive("that refuses connections is logged once, and requests are served", function* () {
-    const { admin, end, get, log, login } = yield* exporting("http://127.0.0.1:1", { timeoutMillis: 200 })
+  it.scopedLive("that refuses connections is logged once and counted, and requests are served", function* () {
+    const short = { OTEL_EXPORTER_OTLP_TIMEOUT: "100", OTEL_BSP_SCHEDULE_DELAY: "50" }
+    const { admin, get, log, login } = yield* exporting("http://127.0.0.1:1", short)
+    const before = parse(yield* scrape(admin))
     const { signed } = yield* login()
-    for (let call = 0; call < 3; call += 1) expect((yield* get("/api/v1/auth/me", signed)).status).toBe(200)
-    yield* until(() => log.some((line) => line.includes("does not accept our batches")))
-    const failed = sum(parse(yield* scrape(admin)), "music_otlp_exports_total", { result: "failed" })
-    expect(failed).toBeGreaterThan(0)
-    yield* end
-    expect(log.filter((line) => line.includes('"signal":"metrics"'))).toHaveLength(1)
+    const failed = Effect.map(scrape(admin), (text) =>
+      sum(since(before, parse(text)), "music_otlp_exports_total", { signal: "traces", result: "failed" })
+    )
+    for (let count = 0; count < 3; count = yield* failed) {
+      expect((yield* get("/api/v1/auth/me", signed)).status).toBe(200)
+      yield* Effect.sleep("50 millis")
+    }
+    const lines = log.filter((line) => /collector|OpenTelemetry/.test(line))
+    expect(lines).toEqual([expect.stringContaining("does not accept our spans")])
+    expect(lines.join()).toContain("ECONNREFUSED")
   })
 
   it.scopedLive("that never answers delays neither a request nor the end of the process", function* () {
     const hanging = yield* rawServer(() => {})
-    const { end, login } = yield* exporting(hanging.url, { timeoutMillis: 120_000 }, ["traces"])
+    const { end, login } = yield* exporting(hanging.url, { OTEL_EXPORTER_OTLP_TIMEOUT: "120000" })
     yield* login()
     const begun = performance.now()
     yield* end
     // Far below the timeout of the collector.
     expect(performance.now() - begun).toBeLessThan(60_000)
   })
+})
 
-  it.scopedLive("receives compressed protobuf with the headers of the settings", function* () {
+describe("OpenTelemetry's variables", () => {
+  it.scopedLive("set headers, compression and the resource, and bad ones are logged", function* () {
     const collector = yield* startCollector()
-    const { end, log, login } = yield* exporting(collector.url, {
-      protocol: "http/protobuf",
-      compression: "gzip",
-      headers: new Map([["x-team", Redacted.make("secret-header")]])
+    const { end, log, login } = yield* exporting(`${collector.url}/base`, {
+      OTEL_EXPORTER_OTLP_HEADERS: "x-team=secret-header",
+      OTEL_EXPORTER_OTLP_COMPRESSION: "gzip",
+      OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=quay%201",
+      OTEL_SERVICE_NAME: "music-harbour",
+      OTEL_TRACES_SAMPLER: "sometimes"
     })
     yield* login()
     yield* end
-    for (const [path, text] of [
-      ["/v1/traces", "POST /api/v1/auth/login"],
-      ["/v1/metrics", "music_http_requests_total"]
-    ] as const) {
-      const last = collector.received.filter((one) => one.path === path).at(-1)
-      const sent = { "content-type": "application/x-protobuf", "content-encoding": "gzip" }
-      expect(last?.headers).toMatchObject({ ...sent, "x-team": "secret-header" })
-      expect(gunzipSync(last?.body ?? Buffer.alloc(0)).toString("latin1")).toContain(text)
-    }
+    const [batch] = collector.received
+    expect(batch?.path).toBe("/base/v1/traces")
+    expect(batch?.headers).toMatchObject({ "content-encoding": "gzip", "x-team": "secret-header" })
+    const text = collector.received.map(({ body }) => gunzipSync(body).toString()).join()
+    for (const part of ["POST /api/v1/auth/login", "quay 1", "music-harbour"]) expect(text).toContain(part)
+    expect(log.filter((line) => line.includes("OTEL_TRACES_SAMPLER"))).toHaveLength(1)
     expect(log.join("\n")).not.toContain("secret-header")
+  })
+
+  it.scopedLive.each<readonly [name: string, value: string, propagates: boolean]>([
+    ["OTEL_SDK_DISABLED", "True", false],
+    ["OTEL_TRACES_EXPORTER", "none", false],
+    ["OTEL_TRACES_SAMPLER", "always_off", true]
+  ])("turn traces off: %s=%s", function* ([name, value, propagates]) {
+    const collector = yield* startCollector()
+    const { end, login, world } = yield* exporting(collector.url, { [name]: value })
+    yield* login()
+    yield* end
+    expect(collector.received).toEqual([])
+    expect(world.iam.seen.some(({ headers }) => headers.has("traceparent"))).toBe(propagates)
+  })
+
+  it.scopedLive("with an address that is none end no process and show no password", function* () {
+    const OTEL_EXPORTER_OTLP_TRACES_ENDPOINT = "http://operator:secret-word@collector host:4318"
+    const { end, log, login } = yield* exporting("", { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT })
+    yield* login()
+    yield* until(() => log.some((line) => line.includes("Could not parse")))
+    yield* end
+    expect(log.join("\n")).not.toContain("secret-word")
   })
 })

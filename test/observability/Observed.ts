@@ -14,32 +14,28 @@ import {
   type SimulatedUpstreams,
   startUpstreams
 } from "../../sandbox/SimulatedUpstreams.ts"
-import { type OtlpTarget, Settings, type SettingsValues } from "../../src/services/Settings.ts"
+import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
 import { keptConsole } from "../world/Sandbox.ts"
 import { temporaryFolder } from "../world/SqliteTemplate.ts"
 
-/** The settings of one signal that goes to a collector of the tests. */
-export const otlpTo = (url: string): OtlpTarget => ({
-  url,
-  protocol: "http/json",
-  headers: new Map(),
-  timeoutMillis: 1_000,
-  compression: "none"
-})
-
-export const everything = { parentBased: true, ratio: 1 }
+const setVariables = (variables: Readonly<Record<string, string>>) =>
+  Effect.acquireRelease(
+    Effect.sync(() => Object.assign(process.env, variables)),
+    () => Effect.sync(() => Object.keys(variables).map((name) => delete process.env[name]))
+  )
 
 export const startObserved = (
   options: {
-    /** The base address of a collector. */
-    readonly otlp?: string
+    /** OpenTelemetry's variables of the process. */
+    readonly variables?: Readonly<Record<string, string>>
     readonly settings?: Partial<SettingsValues>
     readonly change?: (store: StoreService) => StoreService
   } = {}
 ) =>
   Effect.gen(function* () {
     const { console, lines } = keptConsole()
+    yield* setVariables(options.variables ?? {})
     const world = yield* startUpstreams(() => Date.now())
     const settings = settingsFor(world, {
       bind: { host: "127.0.0.1", port: 0 },
@@ -47,21 +43,13 @@ export const startObserved = (
       logLevel: LogLevel.Info,
       logFormat: "json"
     })
-    const openTelemetry = {
-      ...settings.openTelemetry,
-      traces: Option.map(Option.fromNullable(options.otlp), (url) => ({
-        ...otlpTo(`${url}/v1/traces`),
-        sampler: everything,
-        intervalMillis: 5_000
-      }))
-    }
     const adminBind = Option.some({ host: "127.0.0.1", port: 0 })
     const store: typeof parts.store = Layer.map(parts.store, (context) =>
       Context.add(context, Store, (options.change ?? ((same) => same))(Context.get(context, Store)))
     )
     const context = yield* Layer.build(
       makeBackend({ ...parts, store }).pipe(
-        Layer.provide(Layer.succeed(Settings, { ...settings, adminBind, openTelemetry, ...options.settings }))
+        Layer.provide(Layer.succeed(Settings, { ...settings, adminBind, ...options.settings }))
       )
     ).pipe(Effect.withConsole(console))
     const { url } = yield* Effect.provide(Listening, context)

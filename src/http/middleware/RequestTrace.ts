@@ -1,8 +1,9 @@
 /** The span of a request: continues the caller's trace (W3C Trace Context) and is the parent of all work for the request. */
+import { makeExternalSpan } from "@effect/opentelemetry/Tracer"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Tracer from "effect/Tracer"
-import * as FiberRef from "effect/FiberRef"
+import type * as Tracer from "effect/Tracer"
+import { SendsSpans } from "../../services/Tracing.ts"
 import type { Ending, Exchange } from "./Exchange.ts"
 
 /** Version 00 exactly, later versions as far as they agree with it; ids of zeros are invalid. */
@@ -16,7 +17,7 @@ const parseTraceparent = (traceparent: unknown): Tracer.ExternalSpan | undefined
   const [traceId, spanId, flags] = found.slice(1).filter((part) => part !== undefined)
   return traceId === undefined || spanId === undefined
     ? undefined
-    : Tracer.externalSpan({ traceId, spanId, sampled: (Number.parseInt(flags ?? "", 16) & 1) === 1 })
+    : makeExternalSpan({ traceId, spanId, traceFlags: Number.parseInt(flags ?? "", 16) })
 }
 
 const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"])
@@ -31,13 +32,13 @@ const spanName = ({ message, route }: Exchange): string => {
   return route === undefined ? verb : `${verb} ${route.pattern}`
 }
 
-/** Starts the span of a request and runs the effect inside it; the span is undefined while tracing is off. */
+/** Starts the span of a request and runs the effect inside it; the span is undefined where none are sent. */
 export const withRequestSpan = <A, E, R>(
   request: Exchange,
   use: (span: Tracer.Span | undefined) => Effect.Effect<A, E, R>
 ): Effect.Effect<A, E, R> =>
-  Effect.flatMap(FiberRef.get(FiberRef.currentTracerEnabled), (traces) => {
-    if (!traces) return use(undefined)
+  Effect.flatMap(SendsSpans, (sends) => {
+    if (!sends) return use(undefined)
     const parent = parseTraceparent(request.message.headers.traceparent)
     return Effect.flatMap(
       Effect.makeSpan(spanName(request), {
@@ -46,7 +47,7 @@ export const withRequestSpan = <A, E, R>(
         ...(parent === undefined ? { root: true } : { parent })
       }),
       (span) => use(span).pipe(Effect.withParentSpan(span), Effect.annotateLogs("trace_id", span.traceId))
-    )
+    ).pipe(Effect.withTracerEnabled(true))
   })
 
 /** Ends the span by OpenTelemetry's conventions for HTTP servers: only status 500 and above is an error. */

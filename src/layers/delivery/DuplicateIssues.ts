@@ -2,6 +2,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { asTrace } from "../../services/Tracing.ts"
 import { markerOf } from "../../services/IssueDraft.ts"
 import {
   DeliveryUpdate,
@@ -113,5 +114,5 @@ export const makeDuplicateIssues = ({
           SearchTooLong: ({ reason }) => Effect.zipRight(breaker.recordAnswer, recordFailed(leased, reason))
         })
       )
-    }).pipe(Effect.withSpan("DuplicateIssues.handle", { attributes: { report: leased.delivery.subject } }))
+    }).pipe(asTrace("DuplicateIssues.handle", { attributes: { report: leased.delivery.subject } }))
 }

@@ -5,6 +5,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
+import { asTrace } from "../../services/Tracing.ts"
 import { composeIssue, fullSize, markerOf, shortSize } from "../../services/IssueDraft.ts"
 import {
   type Delivery,
@@ -213,6 +214,6 @@ export const makeReportFiling = ({
       yield* send(leased, report)
     }).pipe(
       Effect.asVoid,
-      Effect.withSpan("ReportFiling.handle", { attributes: { report: leased.delivery.subject } })
+      asTrace("ReportFiling.handle", { attributes: { report: leased.delivery.subject } })
     )
 }

@@ -6,6 +6,7 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Ref from "effect/Ref"
 import type { TableName } from "../../schema/Telemetry.ts"
+import { asTrace } from "../../services/Tracing.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import {
   type SpoolEntry,
@@ -169,7 +170,8 @@ export const makeTelemetryShipping = (
             Effect.catchTags({ NotExecuted: failWithPause, Unknown: failWithPause }),
             Effect.flatMap((result) => Effect.zipLeft(settle(leased, result), recordRecovery))
           )
-        )
+        ),
+        asTrace("TelemetryShipping.ship")
       )
 
     /** Nothing can be sent under a lease. Without this warning the records would wait silently until they expire. */
@@ -219,7 +221,7 @@ export const makeTelemetryShipping = (
         lease(from, count),
         (leased): Effect.Effect<Next, Paused | StoreUnavailable> => sendLeased(leased, count, isProbe),
         release
-      ).pipe(Effect.withSpan("TelemetryShipping.ship"))
+      )
 
     const round: Effect.Effect<Next, StoreUnavailable> = Effect.gen(function* () {
       const { pauseMillis } = yield* breaker.state

@@ -84,8 +84,7 @@ export const adminServer = (
     // Not the library's `serve`: it also listens for upgrades. Node leaves an upgraded connection without a listener for
     // errors, so that a peer that resets it would end the process.
     const handler = yield* NodeHttpServer.makeHandler(answerFrom(pages)).pipe(
-      Effect.locally(HttpMiddleware.currentTracerDisabledWhen, () => true),
-      Effect.withTracerEnabled(false)
+      Effect.locally(HttpMiddleware.currentTracerDisabledWhen, () => true)
     )
     // Neither a missing Host nor an unknown expectation is refused: Node's answers to them have no envelope.
     const node = createServer({ requireHostHeader: false }, handler)

@@ -188,7 +188,7 @@ export const makeCollectors = Effect.gen(function* () {
       ...fromChecks,
       ...collectProcess()
     ]
-  ).pipe(Effect.withTracerEnabled(false))
+  )
 
   return yield* shareFor(sharedMillis, collectAll)
 })

@@ -67,11 +67,13 @@ export const LoggingLive: Layer.Layer<never, never, Settings> = Layer.unwrapScop
   Effect.gen(function* () {
     const { logFormat, logLevel } = yield* Settings
     const writeLine = yield* makeLineWriter
-    return Layer.merge(
+    return Layer.mergeAll(
       Logger.replace(
         Logger.defaultLogger,
         logFormat === "json" ? Logger.map(jsonLine, writeLine) : Logger.prettyLogger({ colors: "auto" })
       ),
+      // It would put every line into the current span, too: `trace_id` leads there.
+      Logger.remove(Logger.tracerLogger),
       Logger.minimumLogLevel(logLevel)
     )
   })

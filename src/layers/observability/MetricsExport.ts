@@ -6,33 +6,25 @@ import type { Readiness } from "../../services/Readiness.ts"
 import { createAlertedSeries } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
 import type { Store } from "../../services/Store.ts"
-import { Connections } from "../upstream/Connections.ts"
 import { type AdminListenFailed, adminServer } from "./AdminServer.ts"
 import { makeCollectors } from "./Collectors.ts"
 import { metricFamilies } from "./MetricFamilies.ts"
-import { pushMetrics } from "./OtlpMetrics.ts"
 import { prometheusText } from "./PrometheusText.ts"
 
 /** Base address of the admin server; none when it is off. */
 export class Admin extends Context.Tag("music/observability/Admin")<Admin, Option.Option<string>>() {}
 
 /**
- * Publishes metrics: to Prometheus at `MUSIC_ADMIN_BIND` and to a collector over OTLP, each when it is configured. Built
- * before the server of the API and so closed after it: a drain can be watched.
+ * Publishes metrics to Prometheus at `MUSIC_ADMIN_BIND`. Built before the server of the API and so closed after it: a drain can be watched.
  */
 export const MetricsExport: Layer.Layer<Admin, AdminListenFailed, Settings | Store | Readiness> =
   Layer.scoped(
     Admin,
     Effect.gen(function* () {
-      const { adminBind, openTelemetry } = yield* Settings
-      if (Option.isNone(adminBind) && Option.isNone(openTelemetry.metrics)) return Option.none()
+      const { adminBind } = yield* Settings
+      if (Option.isNone(adminBind)) return Option.none()
       createAlertedSeries()
       const collect = Effect.map(yield* makeCollectors, metricFamilies)
-      yield* Effect.transposeMapOption(openTelemetry.metrics, (target) =>
-        pushMetrics(openTelemetry, target, collect)
-      )
-      return yield* Effect.transposeMapOption(adminBind, (address) =>
-        adminServer(address, Effect.map(collect, prometheusText))
-      )
+      return Option.some(yield* adminServer(adminBind.value, Effect.map(collect, prometheusText)))
     })
-  ).pipe(Layer.provide(Connections))
+  )

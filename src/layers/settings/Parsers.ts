@@ -26,7 +26,7 @@ export const whole =
       : Either.left(`must be a whole number from ${low} to ${high}`)
 
 /** One of the names of `values`; the result is its value. */
-export const named =
+const named =
   <A>(values: Readonly<Record<string, A>>): Parse<A> =>
   (raw) =>
     Either.fromNullable(
@@ -194,40 +194,4 @@ export const webhookRetentionDays: Parse<number> = (raw) =>
     () =>
       `must be 0 (for ever) or a whole number from 46 to ${longestDays}: ` +
       "IAM may send an event again for 45 days, and one that is forgotten would count twice"
-  )
-
-/** From 0 to 1. */
-export const ratio: Parse<number> = (raw) =>
-  Either.map(matching(/^(?:0?\.\d+|0|1(?:\.0+)?)$/, "must be from 0 to 1")(raw), Number)
-
-/** `name=value`, the value percent-encoded. */
-const pair =
-  (name: RegExp): Parse<readonly [string, string]> =>
-  (raw) => {
-    const at = Math.max(raw.indexOf("="), 0)
-    return Either.try(
-      () => [raw.slice(0, at).trim(), decodeURIComponent(raw.slice(at + 1).trim())] as const
-    ).pipe(
-      Either.filterOrLeft(
-        ([key]) => name.test(key),
-        () => undefined
-      ),
-      Either.mapLeft(() => "must list name=value, percent-encoded")
-    )
-  }
-
-export const resourceAttributes: Parse<ReadonlyMap<string, string>> = (raw) =>
-  Either.map(list(pair(/^\S+$/))(raw), (given) => new Map(given))
-
-export const otlpHeaders: Parse<ReadonlyMap<string, Redacted.Redacted>> = (raw) =>
-  Either.map(
-    list((one) =>
-      Either.flatMap(pair(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/)(one), ([key, value]) =>
-        Either.map(
-          secret(/^[\x20-\x7e]*$/, "must hold visible ASCII")(value),
-          (hidden) => [key, hidden] as const
-        )
-      )
-    )(raw),
-    (given) => new Map(given)
   )

@@ -7,7 +7,6 @@ import type * as Redacted from "effect/Redacted"
 import { clientTables, type TableName } from "../../schema/Telemetry.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { type Environment, EnvironmentReader, type SettingProblem } from "./EnvironmentReader.ts"
-import { readOpenTelemetry } from "./OpenTelemetrySettings.ts"
 import { tableKeyNames } from "./SettingsTable.ts"
 
 export type { Environment, SettingProblem }
@@ -152,7 +151,6 @@ export const readSettings = (environment: Environment, terminal = false): Settin
     ...readTiming(reader),
     outboundProxy: readOutboundProxy(reader),
     adminBind: reader.get("MUSIC_ADMIN_BIND"),
-    openTelemetry: readOpenTelemetry(reader),
     retention: {
       reportsDays: reader.get("MUSIC_RETENTION_REPORTS_DAYS"),
       anonymousReportsDays: reader.get("MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS"),
@@ -164,6 +162,8 @@ export const readSettings = (environment: Environment, terminal = false): Settin
     logClientAddress: reader.get("MUSIC_LOG_CLIENT_ADDRESS"),
     logFormat: terminal && !reader.isSet("MUSIC_LOG_FORMAT") ? "pretty" : reader.get("MUSIC_LOG_FORMAT")
   }
+  // Its form alone is checked here: the SDK of OpenTelemetry reads it.
+  reader.get("OTEL_EXPORTER_OTLP_ENDPOINT")
   return { settings, problems: reader.problems }
 }
 

@@ -16,17 +16,13 @@ import {
   list,
   logLevel,
   matching,
-  named,
   onOff,
   otlpEndpoint,
-  otlpHeaders,
   outboundProxy,
   type Parse,
   postgresUrl,
   proxy,
-  ratio,
   repository,
-  resourceAttributes,
   retentionDays,
   risingSeconds,
   secret,
@@ -289,15 +285,13 @@ const retention = {
   )
 }
 
-const endpoint = optional(otlpEndpoint, "collector of traces and metrics; nothing is sent without it", {
-  note: "docs/observability.md lists the other standard variables."
-})
-
 const observability = {
   MUSIC_ADMIN_BIND: optional(address, "address of Prometheus' /metrics, host:port; off without it", {
     note: "Not authenticated: keep it on loopback or a private network."
   }),
-  OTEL_EXPORTER_OTLP_ENDPOINT: endpoint
+  OTEL_EXPORTER_OTLP_ENDPOINT: optional(otlpEndpoint, "collector of traces; none are made without it", {
+    note: "OpenTelemetry's other standard variables count too: docs/observability.md."
+  })
 }
 
 const logs = {
@@ -310,76 +304,6 @@ const logs = {
   MUSIC_LOG_CLIENT_ADDRESS: withDefault(onOff, "off", "the client's address in the log, on or off", {
     note: "The address that the limits count; of IPv6 its /64 network."
   })
-}
-
-const protocol = withDefault(
-  (raw) =>
-    Either.mapLeft(
-      choice("http/protobuf", "http/json")(raw),
-      () => "must be http/protobuf or http/json; gRPC is not supported"
-    ),
-  "http/json",
-  "or http/protobuf"
-)
-const headers = optional(otlpHeaders, "name=value,… for the collector", { secret: true })
-const timeout = withDefault(whole(1, 600_000), "10000", "milliseconds for one export")
-const compression = withDefault(choice("gzip", "none"), "none", "or gzip")
-
-/** The variable of one signal. Where it is absent the variable of both counts, so that it has no default of its own. */
-const only = <A>(signal: "traces" | "metrics", { default: _, ...both }: Setting<A>): Setting<A> => ({
-  ...both,
-  meaning: `the same for ${signal} alone`
-})
-
-/** A sampler without a ratio takes it from `OTEL_TRACES_SAMPLER_ARG`. */
-interface Sampler {
-  readonly parentBased: boolean
-  readonly ratio?: number
-}
-
-/** OpenTelemetry's own ("Environment Variable Specification", "OTLP exporter"). Read only when an endpoint is set. */
-const openTelemetry = {
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: only("traces", endpoint),
-  OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: only("metrics", endpoint),
-  OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
-  OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: only("traces", protocol),
-  OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: only("metrics", protocol),
-  OTEL_EXPORTER_OTLP_HEADERS: headers,
-  OTEL_EXPORTER_OTLP_TRACES_HEADERS: only("traces", headers),
-  OTEL_EXPORTER_OTLP_METRICS_HEADERS: only("metrics", headers),
-  OTEL_EXPORTER_OTLP_TIMEOUT: timeout,
-  OTEL_EXPORTER_OTLP_TRACES_TIMEOUT: only("traces", timeout),
-  OTEL_EXPORTER_OTLP_METRICS_TIMEOUT: only("metrics", timeout),
-  OTEL_EXPORTER_OTLP_COMPRESSION: compression,
-  OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: only("traces", compression),
-  OTEL_EXPORTER_OTLP_METRICS_COMPRESSION: only("metrics", compression),
-  OTEL_SDK_DISABLED: withDefault(
-    (raw) => Either.right(raw.trim().toLowerCase() === "true"),
-    "false",
-    "true turns all of it off"
-  ),
-  OTEL_SERVICE_NAME: withDefault<string>(Either.right, "music-backend", "name of the sending service"),
-  OTEL_RESOURCE_ATTRIBUTES: optional(resourceAttributes, "name=value,… of the sending service"),
-  OTEL_TRACES_EXPORTER: withDefault(choice("otlp", "none"), "otlp", "none: no traces"),
-  OTEL_METRICS_EXPORTER: withDefault(choice("otlp", "none"), "otlp", "none: no metrics"),
-  OTEL_TRACES_SAMPLER: withDefault(
-    named<Sampler>({
-      always_on: { parentBased: false, ratio: 1 },
-      always_off: { parentBased: false, ratio: 0 },
-      traceidratio: { parentBased: false },
-      parentbased_always_on: { parentBased: true, ratio: 1 },
-      parentbased_always_off: { parentBased: true, ratio: 0 },
-      parentbased_traceidratio: { parentBased: true }
-    }),
-    "parentbased_always_on",
-    "which traces are kept"
-  ),
-  OTEL_TRACES_SAMPLER_ARG: optional(ratio, "share of the traces kept, 0 to 1"),
-  OTEL_METRIC_EXPORT_INTERVAL: withDefault(
-    whole(100, 86_400_000),
-    "60000",
-    "milliseconds between two exports"
-  )
 }
 
 const httpsProxy = optional(outboundProxy, "proxy for https calls to other systems", { secret: true })
@@ -408,7 +332,6 @@ const table = {
   ...retention,
   ...observability,
   ...logs,
-  ...openTelemetry,
   ...proxies
 }
 
@@ -446,13 +369,12 @@ export const settingGroups: ReadonlyArray<{
   retention,
   observability,
   logs,
-  OpenTelemetry: openTelemetry,
   proxies
 }).map(([title, group]) => ({
   title,
   entries: Object.entries(group).map(([name, setting]) => ({
     name,
-    rare: group === openTelemetry || group === proxies,
+    rare: group === proxies,
     ...setting
   }))
 }))
