@@ -7,22 +7,31 @@ import * as Effect from "effect/Effect"
 import * as FiberRef from "effect/FiberRef"
 import type * as Tracer from "effect/Tracer"
 
-/** Whether spans are sent to a collector. The tracer of a fiber is enabled only within a trace. */
-export class SendsSpans extends Context.Reference<SendsSpans>()("music/SendsSpans", {
-  defaultValue: () => false
+export interface SpanSender {
+  /** The span of another system by W3C Trace Context. The library's own function for it is loaded only where spans are sent. */
+  readonly remoteSpan: (context: {
+    readonly traceId: string
+    readonly spanId: string
+    readonly traceFlags: number
+  }) => Tracer.ExternalSpan
+}
+
+/** Where spans go; absent when none are sent. The tracer of a fiber is enabled only within a trace. */
+export class Spans extends Context.Reference<Spans>()("music/Spans", {
+  defaultValue: (): SpanSender | undefined => undefined
 }) {}
 
 /** Runs the effect as a trace of its own, with a span of this name. */
 export const asTrace =
   (name: string, options: Pick<Tracer.SpanOptions, "attributes"> = {}) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-    Effect.flatMap(SendsSpans, (sends) =>
-      sends
-        ? effect.pipe(
+    Effect.flatMap(Spans, (sender) =>
+      sender === undefined
+        ? effect
+        : effect.pipe(
             Effect.withSpan(name, { ...options, root: true, captureStackTrace: false }),
             Effect.withTracerEnabled(true)
           )
-        : effect
     )
 
 /** Runs the effect in a span of this name, within a trace. */

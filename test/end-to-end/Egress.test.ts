@@ -14,7 +14,6 @@ import {
   upstreamEnvironment
 } from "../../sandbox/SimulatedUpstreams.ts"
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
-import { startCollector } from "../observability/Collector.ts"
 import { authorityFile, refusingPostgres, tlsFront, tunnelProxy, type Tunnels } from "../world/Egress.ts"
 import { killedWithScope, root, start, urlOf } from "../world/Fleet.ts"
 
@@ -43,13 +42,11 @@ const proxyPassword = "proxy-password"
 /** Names that only the proxy knows, each with TLS in front of a simulator. */
 const makeWorld = Effect.gen(function* () {
   const upstreams: SimulatedUpstreams = yield* startUpstreams(() => Date.now())
-  const collector = yield* startCollector()
   const urls = {
     MUSIC_IAM_URL: upstreams.iam.url,
     MUSIC_TING_URL: upstreams.ting.url,
     MUSIC_TABLES_URL: upstreams.tables.url,
-    MUSIC_GITHUB_URL: upstreams.tracker.url,
-    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url
+    MUSIC_GITHUB_URL: upstreams.tracker.url
   }
   const places = yield* Effect.forEach(Object.entries(urls), ([name, url], index) =>
     Effect.map(tlsFront(Number(new URL(url).port)), (port) => ({
@@ -67,11 +64,9 @@ const makeWorld = Effect.gen(function* () {
     MUSIC_BIND: "127.0.0.1:0",
     MUSIC_DATABASE_PATH: join(folder, "music.sqlite"),
     MUSIC_LOG_FORMAT: "json",
-    OTEL_BSP_SCHEDULE_DELAY: "100",
-    OTEL_METRIC_EXPORT_INTERVAL: "100",
     HTTPS_PROXY: `http://operator:${proxyPassword}@127.0.0.1:${proxy.port}`
   }
-  return { collector, environment, hosts: places.map(({ host }) => host), secureProxy, upstreams }
+  return { environment, hosts: places.map(({ host }) => host), secureProxy, upstreams }
 })
 
 const check = (environment: Readonly<Record<string, string>>) =>
@@ -84,41 +79,38 @@ const check = (environment: Readonly<Record<string, string>>) =>
 const addressOf = (proxy: Tunnels) => `https://operator:${proxyPassword}@localhost:${proxy.port}`
 
 describe("A process in a network with a proxy and a private authority", () => {
-  it.scopedLive(
-    "reaches every upstream and the collector by an https proxy, with its secrets in files",
-    function* () {
-      const { collector, environment, hosts, secureProxy: proxy, upstreams } = yield* makeWorld
-      const server = yield* killedWithScope(() =>
-        start(process.execPath, ["dist/main.js"], {
-          ...inFiles({ ...environment, HTTPS_PROXY: addressOf(proxy) }),
-          NODE_EXTRA_CA_CERTS: authorityFile
-        })
-      )
-      const base = yield* Effect.promise(() => urlOf(server))
-      const send = (path: string, body: unknown) =>
-        call(`${base}${path}`, {
-          method: "POST",
-          body,
-          headers: { "idempotency-key": "key-0123456789abcdef" }
-        })
-      expect((yield* send("/api/v1/auth/login", { slt: mintSlt(upstreams) })).status).toBe(200)
-      expect((yield* send("/api/v1/reports", { message: "Playback stops." })).status).toBe(200)
-      const played = { table: "musicclidaemon", events: [{ type: "playback.started" }] }
-      expect((yield* send("/api/v1/telemetry", played)).status).toBe(204)
-      yield* Effect.promise(() => server.says(/Report filed/))
-      yield* Effect.repeat(Effect.sleep(20), {
-        until: () => collector.received.length > 0 && upstreams.tables.received().stored > 0
+  it.scopedLive("reaches every upstream by an https proxy, with its secrets in files", function* () {
+    const { environment, hosts, secureProxy: proxy, upstreams } = yield* makeWorld
+    const server = yield* killedWithScope(() =>
+      start(process.execPath, ["dist/main.js"], {
+        ...inFiles({ ...environment, HTTPS_PROXY: addressOf(proxy) }),
+        NODE_EXTRA_CA_CERTS: authorityFile
       })
-      expect(new Set(proxy.targets)).toEqual(new Set(hosts.map((host) => `${host}:443`)))
-      expect(server.output()).toContain(`"https":"https://localhost:${proxy.port}"`)
-      expect(new Set(proxy.credentials)).toEqual(
-        new Set([`Basic ${Buffer.from(`operator:${proxyPassword}`).toString("base64")}`])
-      )
-      for (const name of secrets)
-        if (name in environment) expect(server.output()).not.toContain(Object(environment)[name])
-      expect(server.output()).not.toContain(proxyPassword)
-    }
-  )
+    )
+    const base = yield* Effect.promise(() => urlOf(server))
+    const send = (path: string, body: unknown) =>
+      call(`${base}${path}`, {
+        method: "POST",
+        body,
+        headers: { "idempotency-key": "key-0123456789abcdef" }
+      })
+    expect((yield* send("/api/v1/auth/login", { slt: mintSlt(upstreams) })).status).toBe(200)
+    expect((yield* send("/api/v1/reports", { message: "Playback stops." })).status).toBe(200)
+    const played = { table: "musicclidaemon", events: [{ type: "playback.started" }] }
+    expect((yield* send("/api/v1/telemetry", played)).status).toBe(204)
+    yield* Effect.promise(() => server.says(/Report filed/))
+    yield* Effect.repeat(Effect.sleep(20), {
+      until: () => upstreams.tables.received().stored > 0
+    })
+    expect(new Set(proxy.targets)).toEqual(new Set(hosts.map((host) => `${host}:443`)))
+    expect(server.output()).toContain(`"https":"https://localhost:${proxy.port}"`)
+    expect(new Set(proxy.credentials)).toEqual(
+      new Set([`Basic ${Buffer.from(`operator:${proxyPassword}`).toString("base64")}`])
+    )
+    for (const name of secrets)
+      if (name in environment) expect(server.output()).not.toContain(Object(environment)[name])
+    expect(server.output()).not.toContain(proxyPassword)
+  })
 
   it.scopedLive("says in check what is trusted, and what to do otherwise", function* () {
     const { environment } = yield* makeWorld

@@ -126,25 +126,30 @@ it.scopedLive(
   }
 )
 
-it.scopedLive("A malformed context begins a new trace; an unknown path or method is no name", function* () {
-  const malformed = [
-    traceparent.toUpperCase(),
-    traceparent.replace(traceId, "0".repeat(32)),
-    traceparent.replace(callerSpan, "0".repeat(16)),
-    traceparent.replace("00-", "ff-"),
-    `${traceparent}-more`,
-    `${traceparent}, ${traceparent}`
-  ]
-  const { spans } = yield* traced(({ base }) =>
-    Effect.forEach([...malformed, traceparent, `01${traceparent.slice(2)}`], (given) =>
-      Effect.orDie(call(`${base}/secret/path`, { method: "PROPFIND", headers: { traceparent: given } }))
+it.scopedLive(
+  "A malformed context begins a new trace, an unsampled one is followed, and an unknown path or method is no name",
+  function* () {
+    const malformed = [
+      traceparent.toUpperCase(),
+      traceparent.replace(traceId, "0".repeat(32)),
+      traceparent.replace(callerSpan, "0".repeat(16)),
+      traceparent.replace("00-", "ff-"),
+      `${traceparent}-more`,
+      `${traceparent}, ${traceparent}`
+    ]
+    const { spans } = yield* traced(({ base }) =>
+      Effect.forEach(
+        [...malformed, traceparent, `01${traceparent.slice(2)}`, traceparent.replace(/1$/, "0")],
+        (given) =>
+          Effect.orDie(call(`${base}/secret/path`, { method: "PROPFIND", headers: { traceparent: given } }))
+      )
     )
-  )
-  expect(spans.map(({ name }) => name)).toEqual([...malformed, 1, 2].map(() => "HTTP"))
-  const [begun, continued] = [spans.slice(0, malformed.length), spans.slice(malformed.length)]
-  expect(begun.filter(({ parentSpanId = "" }) => parentSpanId !== "")).toEqual([])
-  expect(continued).toMatchObject([1, 2].map(() => ({ traceId, parentSpanId: callerSpan })))
-})
+    expect(spans.map(({ name }) => name)).toEqual([...malformed, 1, 2].map(() => "HTTP"))
+    const [begun, continued] = [spans.slice(0, malformed.length), spans.slice(malformed.length)]
+    expect(begun.filter(({ parentSpanId = "" }) => parentSpanId !== "")).toEqual([])
+    expect(continued).toMatchObject([1, 2].map(() => ({ traceId, parentSpanId: callerSpan })))
+  }
+)
 
 it.scopedLive("The span of a request is an error only from status 500 on", function* () {
   const { spans } = yield* traced(

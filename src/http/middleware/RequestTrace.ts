@@ -1,9 +1,8 @@
 /** The span of a request: continues the caller's trace (W3C Trace Context) and is the parent of all work for the request. */
-import { makeExternalSpan } from "@effect/opentelemetry/Tracer"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Tracer from "effect/Tracer"
-import { SendsSpans } from "../../services/Tracing.ts"
+import { Spans, type SpanSender } from "../../services/Tracing.ts"
 import type { Ending, Exchange } from "./Exchange.ts"
 
 /** Version 00 exactly, later versions as far as they agree with it; ids of zeros are invalid. */
@@ -11,13 +10,16 @@ const traceparentPattern =
   /^(?:00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})|(?!00|ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?)$/
 
 /** The span that `traceparent` names; a malformed header starts a new trace. */
-const parseTraceparent = (traceparent: unknown): Tracer.ExternalSpan | undefined => {
+const parseTraceparent = (
+  traceparent: unknown,
+  { remoteSpan }: SpanSender
+): Tracer.ExternalSpan | undefined => {
   const found = typeof traceparent === "string" ? traceparentPattern.exec(traceparent) : null
   if (found === null) return undefined
   const [traceId, spanId, flags] = found.slice(1).filter((part) => part !== undefined)
   return traceId === undefined || spanId === undefined
     ? undefined
-    : makeExternalSpan({ traceId, spanId, traceFlags: Number.parseInt(flags ?? "", 16) })
+    : remoteSpan({ traceId, spanId, traceFlags: Number.parseInt(flags ?? "", 16) })
 }
 
 const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"])
@@ -37,9 +39,9 @@ export const withRequestSpan = <A, E, R>(
   request: Exchange,
   use: (span: Tracer.Span | undefined) => Effect.Effect<A, E, R>
 ): Effect.Effect<A, E, R> =>
-  Effect.flatMap(SendsSpans, (sends) => {
-    if (!sends) return use(undefined)
-    const parent = parseTraceparent(request.message.headers.traceparent)
+  Effect.flatMap(Spans, (sender) => {
+    if (sender === undefined) return use(undefined)
+    const parent = parseTraceparent(request.message.headers.traceparent, sender)
     return Effect.flatMap(
       Effect.makeSpan(spanName(request), {
         kind: "server",

@@ -12,6 +12,7 @@ import { constVoid } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Runtime from "effect/Runtime"
 import { version } from "../../schema/Release.ts"
+import { Spans } from "../../services/Tracing.ts"
 import { otlpExports, recordNow } from "../../services/Metrics.ts"
 
 /** What replaces the variables, for the sandbox and for tests. */
@@ -81,7 +82,8 @@ export const exportSpans = ({ scheduledDelayMillis, url }: SpanTarget): Layer.La
       )
       return Tracer.layer.pipe(
         Layer.provide(NodeSdk.layerTracerProvider(processor, { shutdownTimeout: "1 second" })),
-        Layer.provide(resource)
+        Layer.provide(resource),
+        Layer.merge(Layer.succeed(Spans, { remoteSpan: Tracer.makeExternalSpan }))
       )
     })
   )

@@ -1,7 +1,6 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { type Environment, processEnvironment } from "../settings/Settings.ts"
-import { SendsSpans } from "../../services/Tracing.ts"
 import type { SpanTarget } from "./OpenTelemetry.ts"
 
 /** No layer above makes spans outside of a trace, nor begins one unless spans are sent. */
@@ -14,7 +13,7 @@ export const sendSpans = (target: SpanTarget = {}): Layer.Layer<never> =>
       Effect.promise(() => import("./OpenTelemetry.ts")),
       ({ exportSpans }) => exportSpans(target)
     )
-  ).pipe(Layer.merge(Layer.succeed(SendsSpans, true)), Layer.merge(noSpans))
+  ).pipe(Layer.merge(noSpans))
 
 /** An endpoint turns traces on. The SDK of OpenTelemetry reads its other variables, but not those that turn it off. */
 const hasCollector = (environment: Environment): boolean =>

@@ -27,9 +27,7 @@ const secrets = settingEntries.filter(({ secret }) => secret === true).map(({ na
 const sampleOf = (name: string): string => {
   const table = /^MUSIC_(.*)_TABLE_KEY$/.exec(name)?.[1]?.toLowerCase().replaceAll("_", "")
   if (table !== undefined) return `table-music${table}-${"a".repeat(32)}`
-  return /proxy$/i.test(name)
-    ? `http://user:hidden-${name.slice(0, -6).toLowerCase()}@proxy.example:3128/`
-    : `authorization=Bearer%20${name.toLowerCase()}`
+  return `http://user:hidden-${name.slice(0, -6).toLowerCase()}@proxy.example:3128/`
 }
 
 /** A valid text of each secret. */
@@ -45,8 +43,7 @@ const others: Environment = {
   ...testEnvironment,
   MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: "2",
   MUSIC_TABLES_URL: "https://tables.example",
-  MUSIC_GITHUB_REPOSITORY: "harbor/music",
-  OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318"
+  MUSIC_GITHUB_REPOSITORY: "harbor/music"
 }
 
 const inFiles = (lineEnd: string): Environment => {
