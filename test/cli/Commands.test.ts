@@ -5,7 +5,7 @@ import { afterAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
+import { settingEntries } from "../../src/services/settings/SettingsTable.ts"
 import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
 import { sampleEvent, sampleReport } from "../layers/store/Samples.ts"
 import { openStore, postgres, rawQuery, unreleasedSchema, withStore } from "../layers/store/Stores.ts"
@@ -389,7 +389,7 @@ describe("music-backend config", () => {
     const rare = yield* run(["config"], { ...environment, HTTPS_PROXY: `http://user:${secret}@proxy` })
     expect(rare.out).toMatch(/^HTTPS_PROXY +set +environment/m)
     const { err, exit, out } = yield* run(["config"], environment)
-    expect(out.split("\n")).toHaveLength(settingEntries.filter((entry) => !entry.rare).length + 1)
+    expect(out.split("\n")).toHaveLength(settingEntries.length + 1)
     for (const line of [
       /^MUSIC_IAM_APP_SECRET +set +environment /m,
       /^MUSIC_IAM_URL +bad: must be an https URL/m,

@@ -13,7 +13,7 @@ import {
   startUpstreams,
   upstreamEnvironment
 } from "../../sandbox/SimulatedUpstreams.ts"
-import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
+import { settingEntries } from "../../src/services/settings/SettingsTable.ts"
 import { authorityFile, refusingPostgres, tlsFront, tunnelProxy, type Tunnels } from "../world/Egress.ts"
 import { killedWithScope, root, start, urlOf } from "../world/Fleet.ts"
 

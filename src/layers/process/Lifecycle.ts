@@ -10,8 +10,7 @@ import type * as Scope from "effect/Scope"
 import { build, version } from "../../schema/Release.ts"
 import { Drain } from "../../services/Drain.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
-import { processEnvironment } from "../settings/Settings.ts"
-import { unknownVariables } from "../settings/UnknownVariables.ts"
+import { processEnvironment, unknownVariables } from "../settings/Settings.ts"
 import { type EndingSignal, listenForSignals } from "./ProcessSignals.ts"
 
 /** Of a Postgres address only host and port: the rest may hold a credential. */
@@ -60,8 +59,8 @@ export const reportLifecycle: Effect.Effect<void, never, Settings | Drain | Scop
     const { countRequests } = yield* Drain
     const runSync = Runtime.runSync(yield* Effect.runtime<never>())
     yield* Effect.logInfo("Starting", startOf(settings))
-    for (const { fix, name, problem } of unknownVariables(yield* processEnvironment))
-      yield* Effect.logWarning(`${name} ${problem}`, { advice: fix })
+    for (const name of unknownVariables(yield* processEnvironment))
+      yield* Effect.logWarning(`${name} is not a setting`, { advice: "correct its name, or remove it" })
 
     let stoppingAt: number | undefined
     const reportStopping = (signal: EndingSignal): void => {
