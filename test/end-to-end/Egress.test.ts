@@ -103,7 +103,6 @@ describe("A process in a network with a proxy and a private authority", () => {
       until: () => upstreams.tables.received().stored > 0
     })
     expect(new Set(proxy.targets)).toEqual(new Set(hosts.map((host) => `${host}:443`)))
-    expect(server.output()).toContain(`"https":"https://localhost:${proxy.port}"`)
     expect(new Set(proxy.credentials)).toEqual(
       new Set([`Basic ${Buffer.from(`operator:${proxyPassword}`).toString("base64")}`])
     )
