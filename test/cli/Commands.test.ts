@@ -385,9 +385,6 @@ describe("music-backend config", () => {
       MUSIC_IAM_URL: `https://user:${secret}@iam.example`,
       MUSIC_ORG_ID: "acme"
     }
-    // A rare variable appears when it is set, with its credentials unseen.
-    const rare = yield* run(["config"], { ...environment, HTTPS_PROXY: `http://user:${secret}@proxy` })
-    expect(rare.out).toMatch(/^HTTPS_PROXY +set +environment/m)
     const { err, exit, out } = yield* run(["config"], environment)
     expect(out.split("\n")).toHaveLength(settingEntries.length + 1)
     for (const line of [
