@@ -395,6 +395,7 @@ describe("music-backend config", () => {
       /^MUSIC_GITHUB_TOKEN +unset +unset +/m
     ])
       expect(out).toMatch(line)
+    expect(out).not.toContain("sssss")
     expect([exit, err]).toEqual([0, expect.stringContaining("The server does not start with these settings")])
 
     const { json } = yield* run(["config", "--changed", "--json"], environment)
