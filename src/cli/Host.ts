@@ -40,8 +40,3 @@ export class Host extends Context.Tag("music/cli/Host")<
     readonly expectSignal: Effect.Effect<void>
   }
 >() {}
-
-/** Names of the variables that only the file of `--env-file` sets. */
-export class FromFileOnly extends Context.Reference<FromFileOnly>()("music/cli/FromFileOnly", {
-  defaultValue: (): ReadonlyArray<string> => []
-}) {}

@@ -22,9 +22,9 @@ const escape = (text: string): string =>
 /** Line ends and tabs become spaces. */
 export const toSingleLine = (text: string): string => escape(text.replaceAll(/[\r\n\t]+/g, " ")).trim()
 
-/** ISO, UTC, to the second: `2026-11-21T07:30:00Z`. */
-export const formatTime = (milliseconds: number): string =>
-  new Date(milliseconds).toISOString().replace(/\.\d{3}Z$/, "Z")
+/** `2026-11-21T07:30:00Z`; empty for none. */
+export const formatTime = (milliseconds: number | null): string =>
+  milliseconds === null ? "" : new Date(milliseconds).toISOString().replace(/\.\d{3}Z$/, "Z")
 
 /** `1 report`, `2,000 reports`. */
 export const formatCount = (count: number, noun: string): string =>
@@ -32,10 +32,11 @@ export const formatCount = (count: number, noun: string): string =>
 
 /** One value of a record. */
 export interface RecordField<A> {
-  /** In JSON; empty for what is only on the screen. */
+  /** In JSON and in details. */
   readonly name: string
-  /** Heading on the screen; empty for what is only in JSON. */
+  /** Heading of its column; empty for what is no column of lists. */
   readonly title: string
+  /** In its column. */
   readonly value: (record: A) => string
   readonly json: (record: A) => unknown
 }
@@ -44,12 +45,10 @@ export interface RecordField<A> {
 export interface Noun<A> {
   /** For the message of an empty list. */
   readonly plural: string
-  /** Those of a list; the first fields. */
-  readonly columns: number
   readonly fields: ReadonlyArray<RecordField<A>>
 }
 
-/** An absent value is null in JSON. Without `value`, the screen shows the value of JSON. */
+/** An absent value is null in JSON. Without `value`, the column shows the value of JSON. */
 export const field = <A>(
   name: string,
   title: string,
@@ -57,27 +56,15 @@ export const field = <A>(
   value: (record: A) => string = (record) => String(json(record) ?? "")
 ): RecordField<A> => ({ name, title, json, value })
 
-/** A time in milliseconds. */
+/** A time in milliseconds: ISO, in UTC; in its column to the second. */
 export const time = <A>(name: string, title: string, of: (record: A) => number | null): RecordField<A> => {
-  const show = (record: A, format: (at: number) => string): string | null => {
-    const at = of(record)
-    return at === null ? null : format(at)
-  }
-  return field(
-    name,
-    title,
-    (record) => show(record, (at) => new Date(at).toISOString()),
-    (record) => show(record, formatTime) ?? ""
-  )
+  const toIso = (at: number | null) => (at === null ? null : new Date(at).toISOString())
+  const json = (record: A) => toIso(of(record))
+  return field(name, title, json, (record) => formatTime(of(record)))
 }
 
-export const toJson = <A>(
-  fields: ReadonlyArray<RecordField<A>>,
-  record: A
-): Readonly<Record<string, unknown>> =>
-  Object.fromEntries(
-    fields.filter(({ name }) => name !== "").map(({ json, name }) => [name, json(record) ?? null])
-  )
+export const toJson = <A>({ fields }: Noun<A>, record: A): Readonly<Record<string, unknown>> =>
+  Object.fromEntries(fields.map(({ json, name }) => [name, json(record) ?? null]))
 
 /** Lines of aligned columns. */
 export const toTable = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
@@ -94,41 +81,45 @@ const toSafeJson = (value: unknown, indent: number) =>
 export const printJson = (value: unknown, indent = 2) =>
   Effect.flatMap(Host, ({ out }) => out(toSafeJson(value, indent)))
 
-/** A text of several lines, each indented below its title. */
-const toBlock = (title: string, text: string): string =>
-  ["", title, ...text.split(/\r\n?|\n/).map((line) => `  ${escape(line.replaceAll("\t", "    "))}`)]
+const toText = (value: unknown): string => {
+  if (Array.isArray(value)) return value.map(toText).join("; ")
+  if (typeof value !== "object" || value === null) return String(value ?? "")
+  const parts = Object.entries(value).map(([name, part]) => [name, toText(part)] as const)
+  return parts
+    .filter(([, text]) => text !== "" && text !== "0")
+    .map((part) => part.join(" "))
+    .join(", ")
+}
+
+/** A text of several lines, each indented below its name. */
+const toBlock = (name: string, text: string): string =>
+  ["", name, ...text.split(/\r\n?|\n/).map((line) => `  ${escape(line.replaceAll("\t", "    "))}`)]
     .map((line) => line.trimEnd())
     .join("\n")
 
-/** Prints a line for each fact that has a value, then the longer texts. */
-export const printFacts = (facts: ReadonlyArray<readonly [title: string, text: string]>) => {
-  const shown = facts.filter(([, text]) => text !== "")
-  const isLong = (text: string) => text.trimEnd().includes("\n")
-  const table = shown.filter(([, text]) => !isLong(text)).map(([title, text]) => [title, toSingleLine(text)])
-  const blocks = shown.filter(([, text]) => isLong(text)).map(([title, text]) => toBlock(title, text))
+/** Prints a record as JSON, or a line for each value that it has, and then the longer texts. */
+export const printRecord = (record: object, asJson: boolean) => {
+  if (asJson) return printJson(record)
+  const facts = Object.entries(record)
+    .map(([name, value]) => [name.replaceAll("_", " "), toText(value).trimEnd()] as const)
+    .filter(([, text]) => text !== "")
+  const isLong = (text: string) => /[\r\n]/.test(text)
+  const table = facts.filter(([, text]) => !isLong(text)).map(([name, text]) => [name, toSingleLine(text)])
+  const blocks = facts.filter(([, text]) => isLong(text)).map(([name, text]) => toBlock(name, text))
   return Effect.flatMap(Host, ({ out }) => out([toTable(table), ...blocks].join("\n")))
-}
-
-/** Prints one record: JSON, or its facts. */
-export const printRecord = <A>(fields: ReadonlyArray<RecordField<A>>, record: A, asJson: boolean) => {
-  const facts = fields.filter(({ title }) => title !== "")
-  return asJson
-    ? printJson(toJson(fields, record))
-    : printFacts(facts.map(({ title, value }) => [title, value(record)]))
 }
 
 /** Prints a page: JSON, `{items, next}`, or a table, and the option that shows the next page. */
 export const printPage = <A>(noun: Noun<A>, { items, next }: Page<A>, asJson: boolean) =>
   Effect.gen(function* () {
     const { err, out } = yield* Host
-    const { columns, fields, plural } = noun
     if (asJson)
       return yield* printJson({
-        items: items.map((item) => toJson(fields, item)),
+        items: items.map((item) => toJson(noun, item)),
         next: Option.getOrNull(next)
       })
-    if (items.length === 0) return yield* err(`No ${plural}.`)
-    const shown = fields.slice(0, columns)
+    if (items.length === 0) return yield* err(`No ${noun.plural}.`)
+    const shown = noun.fields.filter(({ title }) => title !== "")
     yield* out(
       toTable([
         shown.map(({ title }) => title.toUpperCase()),

@@ -14,15 +14,14 @@ import { build, version } from "../schema/Release.ts"
 import { errorCode } from "../services/ErrorCode.ts"
 import type { CursorInvalid } from "../services/OperatorQueries.ts"
 import type { StoreUnavailable } from "../services/Store.ts"
-import { backup } from "./commands/Backup.ts"
-import { migrate, restore } from "./commands/Restore.ts"
 import { check } from "./commands/Check.ts"
 import { config } from "./commands/Config.ts"
+import { backup, migrate, restore } from "./commands/Database.ts"
 import { deliveries } from "./commands/Deliveries.ts"
 import { recipients, telemetry, webhooks } from "./commands/Lists.ts"
 import { reports } from "./commands/Reports.ts"
 import { sandbox, serve } from "./commands/Sandbox.ts"
-import { CommandFailed, type Exit, FromFileOnly, Host, misuse } from "./Host.ts"
+import { CommandFailed, type Exit, Host, misuse } from "./Host.ts"
 import { optionalText } from "./Options.ts"
 import { toSingleLine } from "./Output.ts"
 
@@ -43,23 +42,19 @@ const hoistEnvFile = (args: ReadonlyArray<string>): ReadonlyArray<string> => {
   return [...args.slice(at, end), ...args.slice(0, at), ...args.slice(end)]
 }
 
-/** Adds the variables of the file to the environment; the names of those. */
+/** Adds the variables of the file to the environment, whose own count first. */
 const loadEnvFile = (file: string) =>
-  Effect.gen(function* () {
-    const { environment } = yield* Host
-    const variables = yield* Effect.try({
-      try: () => parseEnv(readFileSync(file, "utf8")),
+  Effect.flatMap(Host, ({ environment }) =>
+    Effect.try({
+      try: () => Object.assign(environment, parseEnv(readFileSync(file, "utf8")), { ...environment }),
       catch: (error) =>
         new CommandFailed({
           exit: 78,
           lines: [`the file of --env-file cannot be read: ${file} (${errorCode(error)})`],
-          fix: "correct its path, which is relative to the folder that the command runs in, or let this user read it"
+          fix: "correct its path, which is relative to the working folder, or let this user read it"
         })
     })
-    const added = Object.keys(variables).filter((name) => environment[name] === undefined)
-    for (const name of added) environment[name] = variables[name]
-    return added
-  })
+  )
 
 const root = Command.make(program, { envFile }, () => misuse("a command is missing")).pipe(
   Command.withDescription("Runs, checks and operates the backend of the music companion"),
@@ -78,10 +73,8 @@ const root = Command.make(program, { envFile }, () => misuse("a command is missi
     sandbox,
     showVersion
   ]),
-  Command.transformHandler((command, { envFile: file }) =>
-    Effect.flatMap(Option.isSome(file) ? loadEnvFile(file.value) : Effect.succeed([]), (added) =>
-      Effect.provideService(command, FromFileOnly, added)
-    )
+  Command.transformHandler((command, given) =>
+    Effect.zipRight(Option.match(given.envFile, { onNone: () => Effect.void, onSome: loadEnvFile }), command)
   )
 )
 

@@ -9,7 +9,7 @@ import type {
   SpoolRecord
 } from "../services/OperatorQueries.ts"
 import type { InboxEvent, StoredDelivery } from "../services/Store.ts"
-import { type RecordField, field, formatCount, formatTime, type Noun, time, toJson } from "./Output.ts"
+import { field, formatTime, type Noun, time, toJson } from "./Output.ts"
 
 const { getOrNull } = Option
 
@@ -20,26 +20,24 @@ const shownState = ({ discardedAt, state }: StoredDelivery): string =>
 export const isOver = ({ state }: StoredDelivery): boolean => state === "delivered" || state === "failed"
 
 /** The next attempt is not before `pausedUntil`, the end of the tracker's pause. */
-const nextOf = (pausedUntil: number) => (it: DeliveryRecord) =>
-  isOver(it) ? null : Math.max(it.availableAt, pausedUntil)
-
 export const delivery = (pausedUntil = 0): Noun<DeliveryRecord> => ({
   plural: "deliveries",
-  columns: 6,
   fields: [
     field("id", "id", (it) => it.id),
     time("created_at", "created", (it) => it.createdAt),
     field("state", "state", (it) => it.state, shownState),
     field("attempts", "sent", (it) => it.attempts),
-    time("", "next", nextOf(pausedUntil)),
+    {
+      ...time("available_at", "next", (it) => it.availableAt),
+      value: (it) => formatTime(isOver(it) ? null : Math.max(it.availableAt, pausedUntil))
+    },
     field("last_failure", "last failure", (it) => getOrNull(it.lastFailure)),
-    field("kind", "kind", (it) => it.kind),
-    field("subject", "of", (it) => it.subject),
-    field("looks", "looks without a hit", (it) => it.searches),
-    time("available_at", "", (it) => it.availableAt),
-    time("sent_at", "last sent", (it) => getOrNull(it.sentAt)),
-    time("discarded_at", "discarded", (it) => getOrNull(it.discardedAt)),
-    time("finished_at", "over", (it) => getOrNull(it.finishedAt))
+    field("kind", "", (it) => it.kind),
+    field("subject", "", (it) => it.subject),
+    field("looks", "", (it) => it.searches),
+    time("sent_at", "", (it) => getOrNull(it.sentAt)),
+    time("discarded_at", "", (it) => getOrNull(it.discardedAt)),
+    time("finished_at", "", (it) => getOrNull(it.finishedAt))
   ]
 })
 
@@ -59,55 +57,45 @@ const summaryOf = ({ removal, report: { content } }: ReportRecord): string => {
   return isLong ? `${characters.slice(0, longestSummary - 1).join("")}…` : characters.join("")
 }
 
-const text = (value: Option.Option<string>): string => Option.getOrElse(value, () => "")
+const stateOf = (it: ReportRecord): string =>
+  Option.match(it.delivery, { onNone: () => "", onSome: shownState })
+const issueOf = (it: ReportRecord): string =>
+  Option.match(it.report.issue, { onNone: () => "", onSome: ({ number }) => `#${number}` })
+const toDelivery = (it: ReportRecord) =>
+  getOrNull(Option.map(it.delivery, (found) => toJson(delivery(), found)))
+const toRemoval = (it: ReportRecord) =>
+  getOrNull(
+    Option.map(it.removal, ({ reason, removedAt }) => ({ at: new Date(removedAt).toISOString(), reason }))
+  )
 
-const issueNumber = ({ report: { issue } }: ReportRecord) =>
-  text(Option.map(issue, ({ number }) => `#${number}`))
-const issueAddress = ({ report: { issue } }: ReportRecord) =>
-  Option.match(issue, { onNone: () => "not filed", onSome: ({ url }) => url })
-const deliveryJson = (it: ReportRecord) =>
-  getOrNull(Option.map(it.delivery, (found) => toJson(delivery().fields, found)))
-const removalJson = ({ removal }: ReportRecord) =>
-  getOrNull(Option.map(removal, ({ reason, removedAt }) => ({ at: new Date(removedAt), reason })))
-const removalText = ({ removal }: ReportRecord) =>
-  text(Option.map(removal, ({ reason, removedAt }) => `${formatTime(removedAt)}: ${reason}`))
+export const report: Noun<ReportRecord> = {
+  plural: "reports",
+  fields: [
+    field("id", "id", (it) => it.report.id),
+    time("created_at", "created", (it) => it.report.createdAt),
+    field("status", "", (it) => (Option.isSome(it.report.issue) ? "filed" : "stored")),
+    field("issue", "issue", (it) => getOrNull(it.report.issue), issueOf),
+    field("delivery", "delivery", toDelivery, stateOf),
+    field("reporter", "reporter", reporterOf),
+    field("plane", "plane", (it) => it.report.plane),
+    field("source", "", (it) => it.report.source),
+    field("request_id", "", (it) => (Option.isNone(it.removal) ? it.report.requestId : null)),
+    field("removed", "", toRemoval),
+    field("summary", "message", summaryOf)
+  ]
+}
 
-/** The store holds a placeholder for the message of a removed report. */
-const messageOf = ({ removal, report: { content } }: ReportRecord) =>
-  Option.isSome(removal) ? null : content.message
-
-const contextText = ({ report: { content } }: ReportRecord) =>
-  content.context === null ? "" : JSON.stringify(content.context, null, 2)
-const attachmentsText = ({ report: { content } }: ReportRecord) =>
-  content.attachments
-    .map((it) => `${it.name}, ${formatCount(Buffer.byteLength(it.content), "byte")}\n${it.content}`)
-    .join("\n\n")
-
-const reportFields: ReadonlyArray<RecordField<ReportRecord>> = [
-  field("id", "id", (it) => it.report.id),
-  time("created_at", "created", (it) => it.report.createdAt),
-  field("issue", "issue", (it) => getOrNull(it.report.issue), issueNumber),
-  field("delivery", "delivery", deliveryJson, (it) => text(Option.map(it.delivery, shownState))),
-  field("reporter", "reporter", reporterOf),
-  field("plane", "plane", (it) => it.report.plane),
-  field("summary", "message", summaryOf),
-  field("status", "filed as", (it) => (Option.isSome(it.report.issue) ? "filed" : "stored"), issueAddress),
-  field("", "last failure", (it) => text(Option.flatMap(it.delivery, ({ lastFailure }) => lastFailure))),
-  field("source", "source", (it) => it.report.source),
-  field("request_id", "request", (it) => (Option.isNone(it.removal) ? it.report.requestId : null)),
-  field("removed", "removed", removalJson, removalText)
-]
-
-export const report: Noun<ReportRecord> = { plural: "reports", columns: 7, fields: reportFields }
-
-/** A report with its content. */
-export const wholeReport: ReadonlyArray<RecordField<ReportRecord>> = [
-  ...reportFields.filter(({ name }) => name !== "summary"),
-  field("pr", "pull request", (it) => it.report.content.pr),
-  field("message", "message", messageOf),
-  field("context", "context", (it) => it.report.content.context, contextText),
-  field("attachments", "attachments", (it) => it.report.content.attachments, attachmentsText)
-]
+/** A report with its content. The store holds a placeholder for the message of a removed one. */
+export const wholeReport: Noun<ReportRecord> = {
+  ...report,
+  fields: [
+    ...report.fields.filter(({ name }) => name !== "summary"),
+    field("pr", "", (it) => it.report.content.pr),
+    field("message", "", (it) => (Option.isNone(it.removal) ? it.report.content.message : null)),
+    field("context", "", (it) => it.report.content.context),
+    field("attachments", "", (it) => it.report.content.attachments)
+  ]
+}
 
 /** The store holds JSON as text. */
 const parse = (json: string): unknown =>
@@ -124,7 +112,6 @@ const aggregateOf = ({ aggregateId: id, aggregateType: type, aggregateVersion: v
 
 export const webhook: Noun<InboxEvent> = {
   plural: "webhooks",
-  columns: 5,
   fields: [
     time("received_at", "received", (it) => it.receivedAt),
     field("event_id", "event", (it) => it.eventId),
@@ -139,7 +126,6 @@ export const webhook: Noun<InboxEvent> = {
 
 export const recipient: Noun<RecipientRecord> = {
   plural: "registrations",
-  columns: 5,
   fields: [
     field("org_id", "organisation", (it) => it.organisation),
     field("plane", "plane", (it) => it.plane),
@@ -153,7 +139,6 @@ export const recipient: Noun<RecipientRecord> = {
 
 export const spool: Noun<SpoolRecord> = {
   plural: "events were accepted",
-  columns: 9,
   fields: [
     field("table", "table", (it) => it.table),
     field("waiting", "waiting", (it) => it.waiting),
@@ -169,7 +154,6 @@ export const spool: Noun<SpoolRecord> = {
 
 export const refusal: Noun<RefusalRecord> = {
   plural: "refused events",
-  columns: 5,
   fields: [
     field("id", "event", (it) => it.recordId),
     time("refused_at", "refused", (it) => it.refusedAt),

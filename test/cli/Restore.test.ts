@@ -54,7 +54,7 @@ it.scopedLive(
       Effect.delay("50 millis"),
       Effect.repeat({ until: ({ exit }) => exit === 0 })
     )
-    expect(accepted.out).toMatch(/^doubted +none$/m)
+    expect(accepted.out).toMatch(/^doubted +0$/m)
   }
 )
 

@@ -1,7 +1,7 @@
 import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
-import { type Finding, type Status, warn } from "../../layers/diagnostics/Probe.ts"
-import { CommandFailed, FromFileOnly, Host } from "../Host.ts"
+import type { Finding, Status } from "../../layers/diagnostics/Probe.ts"
+import { CommandFailed, Host } from "../Host.ts"
 import { json } from "../Options.ts"
 import { printJson, toSingleLine, toTable } from "../Output.ts"
 
@@ -20,27 +20,11 @@ const rendered = (findings: ReadonlyArray<Finding>): string =>
 const summary = (findings: ReadonlyArray<Finding>): string =>
   `${count(findings, "PASS")} passed, ${count(findings, "WARN")} warnings, ${count(findings, "FAIL")} failed, ${count(findings, "SKIP")} skipped`
 
-const authorities = "NODE_EXTRA_CA_CERTS"
-
-/** Node reads the variable at the start of the process, before the file is read. */
-const checkAuthorities = (fromFile: ReadonlyArray<string>): ReadonlyArray<Finding> =>
-  fromFile.includes(authorities)
-    ? [
-        {
-          name: "certificates",
-          ...warn(
-            `${authorities} in the file of --env-file has no effect`,
-            "set it in the environment of the process"
-          )
-        }
-      ]
-    : []
-
 export const check = Command.make("check", { json }, (given) =>
   Effect.gen(function* () {
     const { environment, out } = yield* Host
     const { runChecks } = yield* Effect.promise(() => import("../../layers/diagnostics/Checks.ts"))
-    const findings = [...checkAuthorities(yield* FromFileOnly), ...(yield* runChecks(environment))]
+    const findings = yield* runChecks(environment)
     const failed = count(findings, "FAIL")
     if (given.json)
       yield* printJson({

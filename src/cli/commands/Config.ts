@@ -40,7 +40,6 @@ const fileOf = ({ given, problem }: ShownSetting): string | null =>
 
 const setting: Noun<ShownSetting> = {
   plural: "settings",
-  columns: 4,
   fields: [
     field("name", "setting", ({ entry }) => entry.name),
     field("value", "value", valueOf, valueText),

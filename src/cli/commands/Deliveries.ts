@@ -9,20 +9,11 @@ import * as Stream from "effect/Stream"
 import { production } from "../../layers/delivery/DeliveryLimits.ts"
 import { type DeliveryRecord, OperatorQueries, type ReportSelection } from "../../services/OperatorQueries.ts"
 import { type DestinationPause, Store, trackerDestination } from "../../services/Store.ts"
-import { databasePlace, onDatabase } from "../DatabaseAccess.ts"
+import { databasePlace, onDatabase, readAll } from "../DatabaseAccess.ts"
 import { Host, misuse, refuse } from "../Host.ts"
-import { argument, choice, flag, json, page, since, text } from "../Options.ts"
-import { formatTime, printFacts, printJson, printPage, printRecord } from "../Output.ts"
+import { argument, choice, flag, json, page, reporter, since, text } from "../Options.ts"
+import { formatTime, printPage, printRecord, toJson } from "../Output.ts"
 import { delivery, isOver } from "../Records.ts"
-import {
-  type Change,
-  checkChoice,
-  checkReason,
-  selected,
-  selectionOptions,
-  sizeText,
-  sumBytes
-} from "./ReportSelection.ts"
 
 const id = argument("id", "the delivery's id, report:rep_…")
 
@@ -58,15 +49,13 @@ export const resumeTracker = Effect.gen(function* () {
   return Option.getOrElse(pause, () => "A running server sends it within 30 seconds.")
 })
 
-/** Prints deliveries, whose next attempt is after the tracker's pause, and the reason of that pause. */
-const printWithPause = <E, R>(
-  shown: ReadonlyArray<DeliveryRecord>,
-  print: (noun: ReturnType<typeof delivery>) => Effect.Effect<void, E, R>
-) =>
+/** Says why the deliveries wait; the end of the tracker's pause, or 0. */
+const explainPause = (shown: ReadonlyArray<DeliveryRecord>) =>
   Effect.gen(function* () {
     const pause = yield* trackerPause
-    yield* print(delivery(Option.match(pause, { onNone: () => 0, onSome: ({ until }) => until })))
-    if (Option.isSome(pause) && !shown.every(isOver)) yield* (yield* Host).err(`\n${pauseText(pause.value)}`)
+    if (Option.isNone(pause)) return 0
+    if (!shown.every(isOver)) yield* (yield* Host).err(pauseText(pause.value))
+    return pause.value.until
   })
 
 const filters = {
@@ -82,7 +71,7 @@ const list = Command.make("list", { ...filters, page, json }, (given) =>
       return yield* misuse("--discarded and --state together")
     const state = given.discarded ? Option.some("discarded" as const) : given.state
     const found = yield* (yield* OperatorQueries).deliveries({ ...given, state }, given.page)
-    yield* printWithPause(found.items, (noun) => printPage(noun, found, given.json))
+    yield* printPage(delivery(yield* explainPause(found.items)), found, given.json)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Lists deliveries to the tracker, newest first"))
 
@@ -98,7 +87,8 @@ const find = (deliveryId: string) =>
 const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
     const found = yield* find(given.id)
-    yield* printWithPause([found], ({ fields }) => printRecord(fields, found, given.json))
+    yield* explainPause([found])
+    yield* printRecord(toJson(delivery(), found), given.json)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Shows a delivery"))
 
@@ -108,7 +98,7 @@ const advice: Readonly<Record<string, string>> = {
 }
 
 /** The delivery after a change; fails when nothing was changed. */
-const findChanged = (deliveryId: string, done: boolean, what: string) =>
+export const findChanged = (deliveryId: string, done: boolean, what: string) =>
   Effect.filterOrFail(
     find(deliveryId),
     () => done,
@@ -160,15 +150,55 @@ const retry = Command.make(
   )
 )
 
+/** How to change what is chosen. */
+export interface Change {
+  /** Kept with the change. */
+  readonly reason: string
+  readonly json: boolean
+  readonly dryRun: boolean
+}
+
+/** A command that changes what one id names, or what filters select together. */
+export const changing = <const Name extends string, E1, R1, E2, R2>(
+  name: Name,
+  named: Args.Args<string>,
+  reason: Options.Options<string>,
+  one: (id: string, given: Change) => Effect.Effect<void, E1, R1>,
+  all: (selection: ReportSelection, given: Change) => Effect.Effect<void, E2, R2>
+) => {
+  const anonymous = flag("anonymous", "instead of an id: reports without a verified reporter")
+  const dryRun = flag("dry-run", "counts what the filters select, and changes nothing")
+  const config = { id: Args.optional(named), anonymous, reporter, since, dryRun, reason, json }
+  return Command.make(name, config, (given) =>
+    Effect.gen(function* () {
+      const filtered = given.anonymous || Option.isSome(given.reporter) || Option.isSome(given.since)
+      if (Option.isSome(given.id) && (filtered || given.dryRun))
+        return yield* misuse("an id together with a filter or --dry-run")
+      if (Option.isNone(given.id) && !filtered)
+        return yield* misuse("an id or a filter is required: --anonymous, --reporter or --since")
+      if (!given.dryRun && (given.reason.trim() === "" || given.reason.length > 500))
+        return yield* misuse("--reason is missing, empty or longer than 500 characters")
+      yield* Option.isSome(given.id) ? one(given.id.value, given) : all(given, given)
+    }).pipe(onDatabase)
+  )
+}
+
+/** What the filters select, newest first. */
+export const selected = (selection: ReportSelection) =>
+  readAll(500, (queries, page) => queries.reportSizes(selection, page))
+
+export const sumBytes = (reports: ReadonlyArray<{ readonly bytes: number }>): number =>
+  reports.reduce((sum, { bytes }) => sum + bytes, 0)
+
 const discardOne = (deliveryId: string, given: Change) =>
   Effect.gen(function* () {
     const { deliveries } = yield* Store
     const done = yield* deliveries.discard(deliveryId, yield* Clock.currentTimeMillis, given.reason)
     const found = yield* findChanged(deliveryId, done, "discard")
-    yield* printRecord(delivery().fields, found, given.json)
+    yield* printRecord(toJson(delivery(), found), given.json)
   })
 
-const discardSelected = (selection: ReportSelection, { dryRun, json: asJson, reason }: Change) =>
+const discardSelected = (selection: ReportSelection, { dryRun, json: asJson, reason: why }: Change) =>
   Effect.gen(function* () {
     const { deliveries } = yield* Store
     const discarded = yield* selected(selection).pipe(
@@ -177,39 +207,21 @@ const discardSelected = (selection: ReportSelection, { dryRun, json: asJson, rea
         dryRun
           ? Effect.succeed(true)
           : Effect.flatMap(Clock.currentTimeMillis, (now) =>
-              deliveries.discard(`report:${report.id}`, now, reason)
+              deliveries.discard(`report:${report.id}`, now, why)
             )
       ),
       Stream.runCollect,
       Effect.map(Chunk.toReadonlyArray)
     )
-    yield* asJson
-      ? printJson({ dry_run: dryRun, deliveries: discarded.length, bytes: sumBytes(discarded) })
-      : printFacts([
-          [dryRun ? "would discard" : "discarded", `the deliveries of ${sizeText(discarded)}, which are kept`]
-        ])
+    const bytes = sumBytes(discarded)
+    yield* printRecord({ dry_run: dryRun, deliveries: discarded.length, bytes }, asJson)
   })
 
-const discard = Command.make(
-  "discard",
-  {
-    id: Args.optional(id),
-    ...selectionOptions,
-    reason: text("reason", "text", "kept with the delivery").pipe(
-      Options.withDefault("discarded by an operator")
-    ),
-    json
-  },
-  (given) =>
-    Effect.gen(function* () {
-      yield* checkChoice(given)
-      yield* checkReason(given.reason)
-      yield* Option.match(given.id, {
-        onNone: () => discardSelected(given, given),
-        onSome: (deliveryId) => discardOne(deliveryId, given)
-      })
-    }).pipe(onDatabase)
-).pipe(
+const reason = text("reason", "text", "kept with the delivery").pipe(
+  Options.withDefault("discarded by an operator")
+)
+
+const discard = changing("discard", id, reason, discardOne, discardSelected).pipe(
   Command.withDescription(
     "Ends a delivery, or those of all reports that the filters select: they are not sent any more; the reports are kept"
   )

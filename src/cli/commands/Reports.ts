@@ -1,4 +1,3 @@
-import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Chunk from "effect/Chunk"
@@ -17,18 +16,17 @@ import { Store } from "../../services/Store.ts"
 import { list, onDatabase, readAll } from "../DatabaseAccess.ts"
 import { Host, misuse, refuse } from "../Host.ts"
 import { argument, choice, json, page, plane, reporter, since, text } from "../Options.ts"
-import { formatCount, formatTime, printFacts, printJson, printRecord, toJson } from "../Output.ts"
+import { formatCount, formatTime, printJson, printRecord, toJson } from "../Output.ts"
 import { delivery, report, wholeReport } from "../Records.ts"
-import { deliveryStates, resumeTracker } from "./Deliveries.ts"
 import {
   type Change,
-  checkChoice,
-  checkReason,
+  changing,
+  deliveryStates,
+  findChanged,
+  resumeTracker,
   selected,
-  selectionOptions,
-  sizeText,
   sumBytes
-} from "./ReportSelection.ts"
+} from "./Deliveries.ts"
 
 const id = argument("id", "the report's id, rep_…")
 
@@ -68,36 +66,27 @@ const find = (reportId: string) =>
 
 const show = Command.make("show", { id, json }, (given) =>
   find(given.id).pipe(
-    Effect.flatMap((found) => printRecord(wholeReport, found, given.json)),
+    Effect.flatMap((found) => printRecord(toJson(wholeReport, found), given.json)),
     onDatabase
   )
 ).pipe(Command.withDescription("Shows a report with its content"))
 
 const retry = Command.make("retry", { id, json }, (given) =>
   Effect.gen(function* () {
-    const { removal, report: stored } = yield* find(given.id)
-    if (Option.isSome(removal)) return yield* removedBefore(removal.value)
+    const { report: stored } = yield* find(given.id)
     if (stored.plane !== productionId)
       return yield* refuse(
         `${stored.id} belongs to a testing plane and is never filed`,
         "choose another report"
       )
-    if (Option.isSome(stored.issue))
-      return yield* refuse(`${stored.id} is filed already`, `see ${stored.issue.value.url}`)
     const now = yield* Clock.currentTimeMillis
+    const deliveryId = `report:${stored.id}`
+    const queries = yield* OperatorQueries
     const { deliveries } = yield* Store
-    const done =
-      (yield* (yield* OperatorQueries).enqueue(stored.id, now)) ||
-      (yield* deliveries.retry(`report:${stored.id}`, now))
-    const after = yield* find(stored.id)
-    if (Option.isNone(after.delivery)) return yield* missing(stored.id)
-    if (!done)
-      return yield* refuse(
-        `the delivery of ${stored.id} is ${after.delivery.value.state}: nothing to retry`,
-        "wait, and check it with music-backend reports show"
-      )
+    const done = (yield* queries.enqueue(stored.id, now)) || (yield* deliveries.retry(deliveryId, now))
+    const retried = yield* findChanged(deliveryId, done, "retry")
     const note = yield* resumeTracker
-    yield* printRecord(delivery().fields, after.delivery.value, given.json)
+    yield* printRecord(toJson(delivery(), retried), given.json)
     yield* (yield* Host).err(note)
   }).pipe(onDatabase)
 ).pipe(
@@ -128,10 +117,10 @@ const remainderOf = (inDoubt: boolean, { delivery: sent, report: stored }: Repor
  * `inDoubt`: the report may have been sent, which after a restore only the state before the removal shows. It may have been sent and
  * filed since, which is read after the removal.
  */
-const removeReport = (reportId: string, inDoubt: boolean, reason: string) =>
+const removeReport = (reportId: string, inDoubt: boolean, why: string) =>
   Effect.gen(function* () {
     const queries = yield* OperatorQueries
-    const outcome = yield* queries.removeReport(reportId, reason, yield* Clock.currentTimeMillis)
+    const outcome = yield* queries.removeReport(reportId, why, yield* Clock.currentTimeMillis)
     const after = yield* queries.report(reportId)
     return {
       result: outcome._tag,
@@ -140,41 +129,29 @@ const removeReport = (reportId: string, inDoubt: boolean, reason: string) =>
     }
   })
 
-/** Where the content is still found; `vacuum` is the statement that removes the old row from the database's files. */
-const copies = (vacuum: string | null) =>
-  [
-    ["files", vacuum === null ? "" : `they hold the old row until you run in it, at a quiet time: ${vacuum}`],
-    ["backups", "those from before hold it until they are deleted"]
-  ] as const
-
-const removeOne = (reportId: string, { json: asJson, reason }: Change) =>
+const removeOne = (reportId: string, { json: asJson, reason: why }: Change) =>
   Effect.gen(function* () {
     // Before the removal, which ends the delivery.
     const { delivery: before } = yield* find(reportId)
     const inDoubt = Option.exists(before, ({ state }) => state !== "waiting" && state !== "failed")
-    const { remains: left, result, vacuum } = yield* removeReport(reportId, inDoubt, reason)
+    const { remains: left, result, vacuum } = yield* removeReport(reportId, inDoubt, why)
     const after = yield* find(reportId)
     if (result === "BeingFiled")
       return yield* refuse(`${reportId} is being filed now: nothing was removed`, "try again in a minute")
     if (result !== "Removed")
       return yield* Option.match(after.removal, { onNone: () => missing(reportId), onSome: removedBefore })
     const remains = left ?? "no issue: it was never sent to the tracker"
-    yield* asJson
-      ? printJson({ ...toJson(wholeReport, after), remains, vacuum })
-      : printFacts([
-          ["removed", `${reportId}: its content and its reporter are deleted from this database`],
-          ["remains", remains],
-          ...copies(vacuum)
-        ])
+    const shown = asJson ? toJson(wholeReport, after) : { removed: reportId }
+    yield* printRecord({ ...shown, remains, vacuum }, asJson)
   })
 
 /** A transaction for each report, so that a running server waits for none of them, and a command that was killed can be repeated. */
-const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reason }: Change) =>
+const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reason: why }: Change) =>
   Effect.gen(function* () {
     const counted = { result: "Removed", vacuum: null, remains: null } as const
     const tried = yield* selected(selection).pipe(
       Stream.mapEffect(({ bytes, id: reportId, inDoubt }) =>
-        Effect.map(dryRun ? Effect.succeed(counted) : removeReport(reportId, inDoubt, reason), (done) => ({
+        Effect.map(dryRun ? Effect.succeed(counted) : removeReport(reportId, inDoubt, why), (done) => ({
           ...done,
           id: reportId,
           bytes
@@ -189,22 +166,17 @@ const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reas
       one.remains === null ? [] : [{ id: one.id, remains: one.remains }]
     )
     const vacuum = removed[0]?.vacuum ?? null
-    if (asJson)
-      yield* printJson({
+    yield* printRecord(
+      {
         dry_run: dryRun,
         reports: removed.length,
         bytes: sumBytes(removed),
         being_filed: beingFiled,
         remains,
         vacuum
-      })
-    else if (dryRun) yield* printFacts([["would remove", sizeText(removed)]])
-    else
-      yield* printFacts([
-        ["removed", `${sizeText(removed)}: their content and their reporters are deleted from this database`],
-        ...remains.map((one) => ["remains", `of ${one.id} ${one.remains}`] as const),
-        ...(removed.length === 0 ? [] : copies(vacuum))
-      ])
+      },
+      asJson
+    )
     if (beingFiled.length > 0)
       return yield* refuse(
         `not removed, because at this moment they are being filed: ${beingFiled.join(", ")}`,
@@ -212,28 +184,19 @@ const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reas
       )
   })
 
-const remove = Command.make(
+/** Erases what was removed from the log, also when the command fails or is interrupted. */
+const thenErase = <A, E, R>(removal: Effect.Effect<A, E, R>) =>
+  Effect.flatMap(OperatorQueries, ({ eraseRemoved }) => Effect.ensuring(removal, eraseRemoved))
+
+const reason = text("reason", "text", "kept with each report's id and the time; without personal data")
+
+const remove = changing(
   "remove",
-  {
-    id: Args.optional(id),
-    ...selectionOptions,
-    reason: text(
-      "reason",
-      "text",
-      "the reason, kept with each report's id and the time; without personal data"
-    ).pipe(Options.withDefault("")),
-    json
-  },
-  (given) =>
-    Effect.gen(function* () {
-      yield* checkChoice(given)
-      if (!given.dryRun) yield* checkReason(given.reason)
-      const { eraseRemoved } = yield* OperatorQueries
-      yield* Option.match(given.id, {
-        onNone: () => removeSelected(given, given),
-        onSome: (reportId) => removeOne(reportId, given)
-      }).pipe(Effect.ensuring(given.dryRun ? Effect.void : eraseRemoved))
-    }).pipe(onDatabase)
+  id,
+  Options.withDefault(reason, ""),
+  (reportId, given) => thenErase(removeOne(reportId, given)),
+  (selection, given) =>
+    given.dryRun ? removeSelected(selection, given) : thenErase(removeSelected(selection, given))
 ).pipe(
   Command.withDescription(
     "Deletes content and reporter of a report, or of all that the filters select; keeps id, time and reason; ends their deliveries"

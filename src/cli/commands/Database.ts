@@ -1,3 +1,4 @@
+/** Commands for the database as a whole: `backup`, `restore` and `migrate`. */
 import { existsSync, readdirSync, realpathSync, rmSync, statSync } from "node:fs"
 import { join } from "node:path"
 import * as Args from "@effect/cli/Args"
@@ -8,6 +9,10 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { backup as copyDatabase } from "../../layers/store/backup/Backup.ts"
 import type { DatabaseFacts } from "../../layers/store/backup/DatabaseFiles.ts"
+import { withOwnName } from "../../layers/store/backup/PostgresTools.ts"
+import * as Restore from "../../layers/store/backup/Restore.ts"
+import { countSessions, finishRestore } from "../../layers/store/backup/RestoreReconciliation.ts"
+import { latestMigration } from "../../layers/store/migrations/Migrations.ts"
 import { recordBackup } from "../../layers/store/repositories/LastBackup.ts"
 import { databaseFromSettings } from "../../layers/store/StoreFromSettings.ts"
 import { errorCode } from "../../services/ErrorCode.ts"
@@ -15,33 +20,15 @@ import type { SettingsValues } from "../../services/Settings.ts"
 import { databasePlace } from "../DatabaseAccess.ts"
 import { CommandFailed, Host, misuse } from "../Host.ts"
 import { argument, count, flag, json } from "../Options.ts"
-import { field, formatCount, printRecord, time } from "../Output.ts"
+import { formatCount, printRecord } from "../Output.ts"
 
-/** `5 reports, 1 webhook_inbox`. */
-const formatRows = ({ rows }: DatabaseFacts): string =>
-  Object.entries(rows)
-    .filter(([, rowCount]) => rowCount > 0)
-    .map(([table, rowCount]) => `${rowCount} ${table}`)
-    .join(", ") || "none"
-
-export const copyFields = [
-  field<DatabaseFacts>("file", "file", (it) => it.file),
-  field<DatabaseFacts>(
-    "bytes",
-    "size",
-    (it) => it.bytes,
-    (it) => formatCount(it.bytes, "byte")
-  ),
-  field<DatabaseFacts>("schema", "schema", (it) => it.migration),
-  field<DatabaseFacts>("rows", "rows", (it) => it.rows, formatRows)
-]
-
-const removed = field<{ readonly removed: ReadonlyArray<string> }>(
-  "removed",
-  "removed",
-  (it) => it.removed,
-  (it) => it.removed.join(", ")
-)
+/** As JSON has the facts of a database. */
+const showFacts = ({ bytes, file, migration, rows }: DatabaseFacts) => ({
+  file,
+  bytes,
+  schema: migration,
+  rows
+})
 
 /** Names of the copies that `--keep` makes and removes. */
 const copies = /^music-\d{8}T\d{9}Z\.sqlite$/
@@ -81,13 +68,8 @@ const record = (settings: SettingsValues) =>
     const database = yield* databaseFromSettings(settings, { migrate: false })
     const at = yield* Clock.currentTimeMillis
     yield* recordBackup(database, at)
-    return { database: database.name, at }
+    return { database: database.name, recorded_at: new Date(at).toISOString() }
   }).pipe(Effect.scoped)
-
-const recorded = [
-  field<{ readonly database: string }>("database", "database", (it) => it.database),
-  time<{ readonly at: number }>("recorded_at", "recorded", (it) => it.at)
-]
 
 const makeCopy = (path: string, keep: Option.Option<number>, overwrite: boolean) =>
   Effect.gen(function* () {
@@ -102,7 +84,7 @@ const makeCopy = (path: string, keep: Option.Option<number>, overwrite: boolean)
     )
     const live = realPathOf(settings.databasePath)
     const old = Option.isSome(keep) ? yield* removeOldCopies(path, keep.value, { live, made }) : []
-    return { ...facts, removed: old }
+    return { ...showFacts(facts), removed: old }
   })
 
 export const backup = Command.make(
@@ -126,13 +108,101 @@ export const backup = Command.make(
       if (recordOnly)
         return Option.isSome(file) || isKept || overwrite
           ? yield* misuse("backup --record takes no file, --keep or --overwrite")
-          : yield* printRecord(recorded, yield* record(yield* databasePlace), asJson)
+          : yield* printRecord(yield* record(yield* databasePlace), asJson)
       if (Option.isNone(file)) return yield* misuse("backup needs a file, or --record")
       if (isKept && overwrite) return yield* misuse("--keep and --overwrite together")
       if (isKept && statSync(file.value, { throwIfNoEntry: false })?.isDirectory() === false)
         return yield* misuse(`--keep needs a folder, and ${file.value} is none`)
-      yield* printRecord([...copyFields, removed], yield* makeCopy(file.value, keep, overwrite), asJson)
+      yield* printRecord(yield* makeCopy(file.value, keep, overwrite), asJson)
     })
 ).pipe(
   Command.withDescription("Writes a consistent, verified copy of the database, also while the server runs")
+)
+
+/** Finishes a restore by PostgreSQL's own tools or from a snapshot. */
+const finishRestored = Effect.gen(function* () {
+  const settings = yield* databasePlace
+  const named = Option.map(settings.databaseUrl, withOwnName)
+  const open = Effect.catchIf(
+    databaseFromSettings(
+      { ...settings, databaseUrl: Option.map(named, ({ url }) => url) },
+      { migrate: false }
+    ),
+    ({ problem }) => problem.kind === "older_schema" && problem.found === 0,
+    ({ database }) =>
+      new CommandFailed({
+        exit: 69,
+        lines: [`${database} holds nothing`],
+        fix: "restore it first: music-backend restore <file> prints the command"
+      })
+  )
+  // A server that runs would file reports before they are marked. SQLite: the lock needs a database that is valid, and closed here.
+  const sessions = yield* Effect.scoped(
+    Effect.flatMap(open, (database) =>
+      Option.match(named, {
+        onNone: () => Effect.succeed(0),
+        onSome: ({ name }) => countSessions(database, name)
+      })
+    )
+  )
+  if (sessions > 0)
+    return yield* new CommandFailed({
+      exit: 69,
+      lines: [`the database is in use: ${formatCount(sessions, "other session")} of its user`],
+      fix: "stop all servers, close other programs of this user, and try again"
+    })
+  yield* Restore.refuseOpenDatabase(settings)
+  return yield* Effect.scoped(
+    Effect.flatMap(open, (database) =>
+      Effect.map(finishRestore(database), (doubted) => ({ database: database.name, doubted }))
+    )
+  )
+})
+
+const verify = (file: string) =>
+  Effect.mapError(
+    Restore.verifyBackup(file),
+    ({ fix, reason }) => new CommandFailed({ exit: 1, lines: [reason], fix })
+  )
+
+export const restore = Command.make(
+  "restore",
+  {
+    file: Args.optional(argument("file", "the backup")),
+    verify: flag("verify", "only check that the backup is complete and can be restored"),
+    finish: flag(
+      "finish",
+      "after another tool restored: unfiled reports are searched for before they are sent"
+    ),
+    overwrite: flag("overwrite", "replace the existing database, which is kept under another name"),
+    json
+  },
+  ({ file, finish, json: asJson, overwrite, verify: verifyOnly }) =>
+    Effect.gen(function* () {
+      if (finish)
+        return Option.isSome(file) || verifyOnly || overwrite
+          ? yield* misuse("restore --finish takes no file, --verify or --overwrite")
+          : yield* printRecord(yield* finishRestored, asJson)
+      if (Option.isNone(file)) return yield* misuse("restore needs a file, or --finish")
+      if (verifyOnly)
+        return yield* printRecord({ usable: true, ...showFacts(yield* verify(file.value)) }, asJson)
+      const restored = yield* Restore.restore(yield* databasePlace, file.value, { overwrite })
+      const { aside, unfiled: doubted } = restored
+      yield* printRecord({ ...showFacts(restored), before: Option.getOrNull(aside), doubted }, asJson)
+    })
+).pipe(Command.withDescription("Replaces the database by a backup; no server may have the database open"))
+
+export const migrate = Command.make("migrate", { json }, (given) =>
+  databasePlace.pipe(
+    Effect.flatMap((settings) => databaseFromSettings(settings, { migrate: true })),
+    Effect.scoped,
+    Effect.flatMap(({ name: database, schema: { found: from } }) => {
+      const to = latestMigration
+      return printRecord({ database, from, to, migrated: from < to }, given.json)
+    })
+  )
+).pipe(
+  Command.withDescription(
+    "Creates the database, or migrates it to this version, as a server does at its start"
+  )
 )
