@@ -4,9 +4,7 @@
  */
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import { handleInterruption, runMain } from "../src/layers/process/ProcessSignals.ts"
-import { reportStartupError } from "../src/layers/process/StartupErrors.ts"
+import { expectSignal, reportStartupError, runMain } from "../src/layers/process/RunMain.ts"
 import { sandbox } from "./Program.ts"
 
 const usage = `Usage: npm run sandbox -- [--walk] [--debug]
@@ -18,7 +16,6 @@ const knownFlags = ["--walk", "--debug", "--help"]
 const flags = process.argv.slice(2)
 
 const walk = flags.includes("--walk")
-const interruption = handleInterruption()
 
 const exit = (code: number, text = "") =>
   Effect.sync(() => {
@@ -36,15 +33,5 @@ const program = flags.every((flag) => knownFlags.includes(flag))
     : run
   : exit(64, `${usage}\n`)
 
-/** An interrupted scenario has not passed. */
-const reportInterruption = Effect.map(
-  interruption.signal,
-  Option.map((signal) => process.stderr.write(`The scenario was interrupted by ${signal}\n`))
-)
-
-Effect.when(interruption.expectSignal, () => !walk).pipe(
-  Effect.zipRight(program),
-  reportStartupError,
-  Effect.onInterrupt(() => reportInterruption),
-  runMain({ disablePrettyLogger: true, teardown: interruption.teardown })
-)
+// An interrupted scenario has not passed.
+Effect.when(expectSignal, () => !walk).pipe(Effect.zipRight(program), reportStartupError, runMain)

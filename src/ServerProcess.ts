@@ -1,26 +1,19 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Backend } from "./Backend.ts"
-import { limitHeapGrowth } from "./layers/process/HeapGrowth.ts"
 import { reportLifecycle } from "./layers/process/Lifecycle.ts"
-import { exitAfterGracePeriod, exitOnSecondSignal } from "./layers/process/ProcessSignals.ts"
+import { expectSignal, reportStartupError } from "./layers/process/RunMain.ts"
 import { withStandardOutput } from "./layers/process/StandardOutput.ts"
-import { reportStartupError } from "./layers/process/StartupErrors.ts"
-import { reportUncaughtExceptions } from "./layers/process/UncaughtExceptions.ts"
 import { LoggingLive } from "./layers/observability/Logging.ts"
 import { SettingsFromEnvironment } from "./layers/settings/Settings.ts"
 import { Drain } from "./services/Drain.ts"
 
 // One launch builds the logging and the drain once. Logging that is provided separately would stay in place, and every line be written
 // twice.
-const ProcessReports = Layer.scopedDiscard(Effect.zipRight(reportUncaughtExceptions, reportLifecycle)).pipe(
-  Layer.provide([LoggingLive, Drain.Default])
-)
+const ProcessReports = Layer.scopedDiscard(reportLifecycle).pipe(Layer.provide([LoggingLive, Drain.Default]))
 
 /** The server, with the settings of this process, until it is interrupted; sets the exit code when it does not start. */
-export const serve: Effect.Effect<void> = limitHeapGrowth.pipe(
-  Effect.zipRight(exitOnSecondSignal),
-  Effect.zipRight(exitAfterGracePeriod),
+export const serve: Effect.Effect<void> = expectSignal.pipe(
   Effect.zipRight(Layer.launch(Layer.provideMerge(Backend, ProcessReports))),
   Effect.provide(SettingsFromEnvironment),
   withStandardOutput,

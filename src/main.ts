@@ -1,4 +1,4 @@
-import { runMain } from "./layers/process/ProcessSignals.ts"
+import { runMain } from "./layers/process/RunMain.ts"
 import { serve } from "./ServerProcess.ts"
 
-runMain(serve, { disableErrorReporting: true, disablePrettyLogger: true })
+runMain(serve)

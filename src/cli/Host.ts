@@ -36,7 +36,5 @@ export class Host extends Context.Tag("music/cli/Host")<
     readonly out: (text: string) => Effect.Effect<void, CommandFailed>
     /** Writes lines to standard error; a failure is ignored. */
     readonly err: (text: string) => Effect.Effect<void>
-    /** For a command that runs until a signal: from here on, the signal is its normal end. */
-    readonly expectSignal: Effect.Effect<void>
   }
 >() {}

@@ -1,8 +1,7 @@
 /** `music-backend`: the operator's command line. `dist/main.js` is the server alone, for machines that only run it. */
 import { createWriteStream, fstatSync } from "node:fs"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import { handleInterruption, runMain } from "../layers/process/ProcessSignals.ts"
+import { runMain } from "../layers/process/RunMain.ts"
 import { processEnvironment } from "../layers/settings/Settings.ts"
 import { errorCode } from "../services/ErrorCode.ts"
 import { CommandFailed, Host } from "./Host.ts"
@@ -37,8 +36,6 @@ const out = (text: string): Effect.Effect<void, CommandFailed> =>
 
 const err = (text: string): Effect.Effect<void> => Effect.sync(() => void stderr.write(`${text}\n`))
 
-const interruption = handleInterruption()
-
 runCommand(process.argv.slice(2)).pipe(
   Effect.tap((exit) =>
     Effect.sync(() => {
@@ -46,28 +43,9 @@ runCommand(process.argv.slice(2)).pipe(
       if (exit !== 0) process.exitCode = exit
     })
   ),
-  // Last, after every finalizer.
-  Effect.onInterrupt(() =>
-    Effect.flatMap(
-      interruption.signal,
-      Option.match({
-        onNone: () => Effect.void,
-        onSome: (signal) => err(`music-backend: interrupted by ${signal}`)
-      })
-    )
-  ),
   Effect.provideServiceEffect(
     Host,
-    Effect.map(processEnvironment, (environment) => ({
-      environment,
-      out,
-      err,
-      expectSignal: interruption.expectSignal
-    }))
+    Effect.map(processEnvironment, (environment) => ({ environment, out, err }))
   ),
-  runMain({
-    disableErrorReporting: true,
-    disablePrettyLogger: true,
-    teardown: interruption.teardown
-  })
+  runMain
 )

@@ -40,7 +40,6 @@ export const run = (
         environment: { ...environment },
         out: kept("out"),
         err: kept("err"),
-        expectSignal: Effect.void,
         ...host
       })
     )

@@ -53,17 +53,20 @@ describe.concurrent("The log of a server", () => {
           message: "Starting",
           level: "info",
           pid: child.pid,
-          database: `SQLite database ${environment.MUSIC_DATABASE_PATH}`,
           trusted_proxies: ["127.0.0.1"],
           tables: ["musicclidaemon"],
           tracker: "harbor/music"
         },
-        { message: "Database opened", schema_found: 0 },
+        {
+          message: "Database opened",
+          database: `SQLite database ${environment.MUSIC_DATABASE_PATH}`,
+          schema_found: 0
+        },
         { message: "Database migrated", from: 0, to: lines[1].schema_needed },
         { message: "Listening" },
         { message: "Request", route: "/api/v1/version", client_address: "203.0.113.7" },
         { message: "Stopping", signal },
-        { message: "Stopped", level: "info", complete: true, requests_finished: 0, requests_cut: 0 }
+        { message: "Stopped", level: "info", requests_finished: 0, requests_cut: 0 }
       ])
       for (const [name, value] of Object.entries(environment))
         if (/SECRET|KEY$|TOKEN/.test(name) && value !== "") expect(output()).not.toContain(value)

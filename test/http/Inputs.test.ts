@@ -167,7 +167,8 @@ const tracker = Option.some({
   token: Redacted.make("token"),
   owner: "harbor",
   repository: "music",
-  url: "https://api.github.com"
+  url: "https://api.github.com",
+  reconcileSeconds: [5, 15, 40]
 })
 const settings = { webOrigins: [webOrigin], reportsBytes: 1e9, tracker }
 

@@ -16,7 +16,8 @@ const tracker = Option.some({
   token: Redacted.make("token"),
   owner: "harbor",
   repository: "music",
-  url: "https://api.github.com"
+  url: "https://api.github.com",
+  reconcileSeconds: [5, 15, 40]
 })
 
 const limited = scenariosWith({ settings })

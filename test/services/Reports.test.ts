@@ -26,7 +26,8 @@ const tracker = {
   token: Redacted.make("tracker-token"),
   owner: "harbor",
   repository: "music",
-  url: "https://api.github.com"
+  url: "https://api.github.com",
+  reconcileSeconds: [5, 15, 40]
 }
 const settings: SettingsOverrides = { tracker: Option.some(tracker) }
 const storedAs = (id: string) =>

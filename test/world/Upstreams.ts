@@ -12,6 +12,7 @@ import { iamUrl, makeIamAndTing } from "./SeededIam.ts"
 import type { SimulatedTime } from "./Time.ts"
 import { type Fault, type Faults, type PathName, pathOf, type UpstreamName } from "./Faults.ts"
 import { answered, clientOf, type Ending, seenAt } from "./InMemory.ts"
+import { testSettings } from "./Settings.ts"
 
 export const origins: Readonly<Record<UpstreamName, string>> = {
   iam: iamUrl,
@@ -53,10 +54,11 @@ export interface Observer {
   readonly onDelivered?: (call: UpstreamCall, own: Reply | undefined) => void
 }
 
+const { iam, ting } = testSettings()
 /** Seconds until the deadline of a call. */
 const patience: Readonly<Record<UpstreamName, number>> = {
-  iam: 8,
-  ting: 15,
+  iam: iam.timeoutSeconds,
+  ting: ting.timeoutSeconds,
   tables: 10,
   tracker: 15
 }

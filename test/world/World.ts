@@ -116,7 +116,8 @@ const settingsOf = (
       token: Redacted.make(trackerToken),
       owner,
       repository: name,
-      url: origins.tracker
+      url: origins.tracker,
+      reconcileSeconds: [5, 15, 40]
     }),
     tables:
       tables.length === 0

@@ -1,9 +1,10 @@
 import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { readSettings, sourceOf } from "../../layers/settings/Settings.ts"
+import { sourceOf } from "../../layers/settings/EnvironmentReader.ts"
+import { readSettings } from "../../layers/settings/Settings.ts"
+import { type SettingEntry, settingEntries } from "../../layers/settings/SettingsTable.ts"
 import { redact } from "../../services/Redaction.ts"
-import { type SettingEntry, settingEntries } from "../../services/settings/SettingsTable.ts"
 import { Host } from "../Host.ts"
 import { flag, json } from "../Options.ts"
 import { field, type Noun, printPage } from "../Output.ts"
@@ -65,7 +66,7 @@ export const config = Command.make("config", { changed, json }, (given) =>
         given: sourceOf(environment, entry),
         problem: problems.get(entry.name) ?? null
       }))
-      .filter((it) => isGiven(it) || it.problem !== null || !given.changed)
+      .filter((it) => isGiven(it) || it.problem !== null || !(given.changed || it.entry.rare === true))
     yield* printPage(setting, { items, next: Option.none() }, given.json)
     if (problems.size > 0)
       yield* err("\nThe server does not start with these settings: music-backend check prints the fixes.")

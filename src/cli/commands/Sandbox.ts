@@ -1,15 +1,15 @@
 /** Commands that run a server. */
 import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
-import { CommandFailed, Host } from "../Host.ts"
+import { expectSignal } from "../../layers/process/RunMain.ts"
+import { CommandFailed } from "../Host.ts"
 import { flag } from "../Options.ts"
 
 export const serve = Command.make("serve", {}, () =>
-  Effect.gen(function* () {
-    yield* (yield* Host).expectSignal
-    const server = yield* Effect.promise(() => import("../../ServerProcess.ts"))
-    yield* server.serve
-  })
+  Effect.flatMap(
+    Effect.promise(() => import("../../ServerProcess.ts")),
+    (server) => server.serve
+  )
 ).pipe(Command.withDescription("Runs the server until SIGTERM, as npm start does"))
 
 const flags = {
@@ -19,7 +19,7 @@ const flags = {
 
 export const sandbox = Command.make("sandbox", flags, (given) =>
   Effect.gen(function* () {
-    if (!given.walk) yield* (yield* Host).expectSignal
+    if (!given.walk) yield* expectSignal
     // The only import of the simulators: the bundle of the server does not hold them.
     const { sandbox: start } = yield* Effect.promise(() => import("../../../sandbox/Program.ts"))
     const passed = yield* Effect.mapError(

@@ -71,7 +71,7 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
   const upstream = makeUpstream(client, {
     dependency: "iam",
     url: settings.url,
-    timeoutSeconds: 8,
+    timeoutSeconds: settings.timeoutSeconds,
     maxResponseBytes,
     failureOf: envelopeFailure({
       requestIdHeader: "x-request-id",

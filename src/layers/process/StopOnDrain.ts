@@ -1,5 +1,5 @@
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as ExecutionStrategy from "effect/ExecutionStrategy"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
@@ -12,23 +12,11 @@ import { Drain } from "../../services/Drain.ts"
 export const stopOnDrain = <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R | Drain> =>
   Layer.scopedContext(
     Effect.gen(function* () {
-      const drain = yield* Drain
-      const scope = yield* Scope.make()
-      const closed = yield* Deferred.make<void>()
-      let closing = false
-      // Closes once, in a fiber that is not interrupted. Every caller waits: the dependencies of the layer close after it.
-      const close = Effect.suspend(() => {
-        if (closing) return Deferred.await(closed)
-        closing = true
-        return Scope.close(scope, Exit.void).pipe(
-          Effect.intoDeferred(closed),
-          Effect.forkDaemon,
-          Effect.zipRight(Deferred.await(closed))
-        )
-      })
-      yield* Effect.addFinalizer(() => close)
+      const { begun } = yield* Drain
+      const scope = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
       const context = yield* Layer.buildWithScope(layer, scope)
-      yield* Effect.forkScoped(Effect.zipRight(drain.begun, close))
+      // The end of this fiber is awaited: the dependencies of the layer close after it.
+      yield* Effect.forkScoped(Effect.zipRight(begun, Effect.uninterruptible(Scope.close(scope, Exit.void))))
       return context
     })
   )

@@ -1,67 +1,49 @@
-import { describe, expect } from "vitest"
-import { it } from "../../world/Test.ts"
-import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
-import * as Option from "effect/Option"
-import * as TestClock from "effect/TestClock"
-import { makeLineOutput } from "../../../src/layers/process/StandardOutput.ts"
+/** Lines on standard output of a real process. test/faults/Logs.test.ts has a server on a full disk and on a closed pipe. */
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { spawn, spawnSync } from "node:child_process"
+import { once } from "node:events"
+import { text } from "node:stream/consumers"
+import { afterAll, describe, expect, it } from "vitest"
+import { root } from "../../world/Fleet.ts"
 
-const failure = (code: string) => Object.assign(new Error(code), { code })
+const scratch = mkdtempSync(join(tmpdir(), "music-lines-"))
+afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
-/** A target with a state that the test sets: free bytes, or the code of its error. */
-const makeTarget = () => {
-  const target = { state: Number.POSITIVE_INFINITY as number | string, text: "", lost: 0 }
-  const output = makeLineOutput(
-    (bytes) => {
-      if (typeof target.state === "string") throw failure(target.state)
-      const count = Math.min(bytes.length, target.state)
-      target.text += Buffer.from(bytes.subarray(0, count)).toString()
-      target.state -= count
-      // As the system does: a short write, then the error.
-      if (count === 0) throw failure("EAGAIN")
-      return count
-    },
-    (lines) => {
-      target.lost += lines
-    }
-  )
-  return { target, output }
-}
+const program = [process.execPath, "--import", "tsx", "test/layers/process/Lines.ts"]
+const [node = "", ...parameters] = program
+
+/** The numbers of whole lines. */
+const numbers = (output: string) => [...output.matchAll(/^(\d+)\.+$/gm)].map(([, number]) => Number(number))
 
 describe("Lines on standard output", () => {
-  it.each(["ENOSPC", "EPIPE", "EIO"])(
-    "are counted while the target fails with %s, and written after it",
-    (code) => {
-      const { output, target } = makeTarget()
-      // The disk takes a line in part: the next one begins a line of its own.
-      target.state = 3
-      output.write("first\nsecond\n")
-      target.state = code
-      output.write("third\nfourth\n")
-      expect(target.lost).toBe(4)
-      target.state = Number.POSITIVE_INFINITY
-      output.write("fifth\n")
-      output.write("sixth\n")
-      expect([target.text, target.lost]).toEqual(["fir\nfifth\nsixth\n", 4])
-    }
-  )
+  it("wait for a reader that stalls, up to 1 MiB; the end waits for half a second, and no longer", async () => {
+    const child = spawn(node, [...parameters, "3000"], { cwd: root, stdio: ["ignore", "pipe", "pipe"] })
+    const [lost] = await once(child.stderr, "data")
+    expect(Number(lost)).toBeGreaterThan(1_700)
+    expect(Number(lost)).toBeLessThan(2_000)
+    const [code] = await once(child, "exit", { signal: AbortSignal.timeout(5_000) })
+    expect(code).toBe(3)
+  })
 
-  it.effect(
-    "wait for a reader that stalls, in order, up to 1 MiB; the end waits for half a second",
-    function* () {
-      const { output, target } = makeTarget()
-      const line = `${"x".repeat(999)}\n`
-      target.state = 500
-      for (let at = 0; at < 2_000; at += 1) output.write(line)
-      expect([target.text.length, target.lost > 900, target.lost < 1_000]).toEqual([500, true, true])
-      const ending = yield* Effect.fork(output.drain)
-      yield* TestClock.adjust("499 millis")
-      expect(Option.isNone(yield* Fiber.poll(ending))).toBe(true)
-      yield* TestClock.adjust("1 millis")
-      expect(Option.isSome(yield* Fiber.poll(ending))).toBe(true)
-      target.state = Number.POSITIVE_INFINITY
-      yield* output.drain
-      expect(target.text).toBe(line.repeat(2_000 - target.lost))
-    }
-  )
+  it("all arrive in order at a reader that is late", async () => {
+    const child = spawn(node, [...parameters, "1000"], { cwd: root, stdio: ["ignore", "pipe", "pipe"] })
+    const [lost] = await once(child.stderr, "data")
+    const output = await text(child.stdout)
+    expect([Number(lost), output.endsWith("\nlast\n")]).toEqual([0, true])
+    expect(numbers(output)).toEqual(Array.from({ length: 1_000 }, (_, at) => at))
+  })
+
+  it("are counted while a disk is full, and written after it on a line of their own", () => {
+    const file = join(scratch, "full.log")
+    // Blocks of 512 bytes: room for two lines and a part of the third.
+    const shell = 'ulimit -S -f 5; exec "$@" >>"$0"'
+    const { status, stderr } = spawnSync("sh", ["-c", shell, file, ...program, "10", "room"], {
+      cwd: root,
+      encoding: "utf8"
+    })
+    expect([status, stderr]).toEqual([3, "8\n"])
+    expect(readFileSync(file, "utf8")).toMatch(/^0\.+\n1\.+\n2\.*\nlast\n$/)
+  })
 })

@@ -22,7 +22,8 @@ export const settingsAt = (url: string) =>
       token: Redacted.make(token),
       owner: "harbor",
       repository: "music",
-      url
+      url,
+      reconcileSeconds: [5, 15, 40]
     })
   })
 

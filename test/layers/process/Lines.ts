@@ -1,0 +1,25 @@
+/** Writes numbered lines of 1,000 bytes to standard output, and then the number of lost ones to standard error. */
+import { execFileSync } from "node:child_process"
+import { writeSync } from "node:fs"
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import { runMain } from "../../../src/layers/process/RunMain.ts"
+import { withStandardOutput } from "../../../src/layers/process/StandardOutput.ts"
+import { logLinesLost } from "../../../src/services/Metrics.ts"
+
+const [count = "", room] = process.argv.slice(2)
+
+/** As Effect's loggers do. */
+const log = (text: string) => Effect.consoleWith(({ unsafe }) => Effect.sync(() => unsafe.log(text)))
+
+const lines = Effect.gen(function* () {
+  for (let at = 0; at < Number(count); at += 1) yield* log(String(at).padEnd(999, "."))
+  const { count: lost } = yield* Metric.value(logLinesLost)
+  writeSync(2, `${lost}\n`)
+  // The disk has room again.
+  if (room === "room") execFileSync("prlimit", ["--pid", String(process.pid), "--fsize=unlimited"])
+  yield* log("last")
+  process.exitCode = 3
+})
+
+runMain(withStandardOutput(lines))
