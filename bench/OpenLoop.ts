@@ -1,12 +1,13 @@
-/** Open loop at fixed rates with the mix of a day, against this service and the peer. */
+/** Open loop at a fixed rate with the mix of a day, against this service now and before. */
 import type { SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 import { type Measured, type NextRequest, openLoop, placeholder, serialise, template } from "./Load.ts"
 import { median } from "./Median.ts"
 import { login, requestsOf } from "./Requests.ts"
 import { type Programs, startServer } from "./Servers.ts"
 
-export const openRates = [100, 400] as const
-export const openServers = ["ours", "peer"] as const
+/** Requests a second. */
+export const openRate = 100
+const openServers = ["now", "before"] as const
 type OpenServer = (typeof openServers)[number]
 
 /** Requests of each call in a hundred. */
@@ -45,8 +46,8 @@ const makeMix = (world: SimulatedUpstreams, tokens: ReadonlyArray<string>): Next
   }
 }
 
-export type OpenSample = Pick<Measured, "failed" | "p50" | "p99" | "p999">
-export type OpenLoops = (server: OpenServer, perSecond: number) => OpenSample
+export type OpenSample = Pick<Measured, "failed" | "p50" | "p99">
+export type OpenLoops = (server: OpenServer) => OpenSample
 
 export const runOpenLoops = async (
   programs: Programs,
@@ -54,24 +55,16 @@ export const runOpenLoops = async (
   effort: { readonly rounds: number; readonly seconds: number },
   progress: (text: string) => void
 ): Promise<OpenLoops> => {
-  const samples = new Map<string, Array<OpenSample>>()
-  const keyOf = (name: OpenServer, perSecond: number) => `${name} open loop ${perSecond}`
-  let tokens: ReadonlyArray<string> = []
+  const samples: Record<OpenServer, Array<OpenSample>> = { now: [], before: [] }
 
   const measureServer = async (name: OpenServer): Promise<void> => {
     const server = await startServer(programs, name, world)
     try {
-      if (name === "ours") tokens = await login(server.url, world, sessions)
-      const next = makeMix(world, tokens)
-      await openLoop(server.url, { perSecond: 200, seconds: 3 }, next)
-      for (const perSecond of openRates) {
-        const sample = await openLoop(server.url, { perSecond, seconds: effort.seconds }, next)
-        const key = keyOf(name, perSecond)
-        samples.set(key, [...(samples.get(key) ?? []), sample])
-        progress(
-          `${key}: p50 ${sample.p50.toFixed(1)}, p99 ${sample.p99.toFixed(1)}, p99.9 ${sample.p999.toFixed(1)} ms, failed ${sample.failed}`
-        )
-      }
+      const next = makeMix(world, await login(server.url, world, sessions))
+      await openLoop(server.url, { perSecond: 2 * openRate, seconds: 3 }, next)
+      const sample = await openLoop(server.url, { perSecond: openRate, seconds: effort.seconds }, next)
+      samples[name].push(sample)
+      progress(`${name} open loop: p50 ${sample.p50.toFixed(1)}, p99 ${sample.p99.toFixed(1)} ms`)
     } finally {
       await server.stop()
     }
@@ -80,13 +73,9 @@ export const runOpenLoops = async (
   for (let round = 0; round < effort.rounds; round += 1)
     for (const name of openServers) await measureServer(name)
 
-  return (name, perSecond) => {
-    const all = samples.get(keyOf(name, perSecond)) ?? []
-    return {
-      failed: Math.max(...all.map(({ failed }) => failed)),
-      p50: median(all.map(({ p50 }) => p50)),
-      p99: median(all.map(({ p99 }) => p99)),
-      p999: median(all.map(({ p999 }) => p999))
-    }
-  }
+  return (name) => ({
+    failed: Math.max(...samples[name].map(({ failed }) => failed)),
+    p50: median(samples[name].map(({ p50 }) => p50)),
+    p99: median(samples[name].map(({ p99 }) => p99))
+  })
 }

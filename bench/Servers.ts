@@ -1,7 +1,7 @@
 /** The measured servers as processes: each alone on one core, while load and upstreams have the other. */
 import { execFileSync, spawn, spawnSync } from "node:child_process"
 import { once } from "node:events"
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as pause } from "node:timers/promises"
@@ -9,7 +9,8 @@ import { fileURLToPath } from "node:url"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../sandbox/SimulatedUpstreams.ts"
 import { bundle, freePort, root } from "../test/world/Fleet.ts"
 
-export const serverNames = ["ours", "peer", "raw"] as const
+/** This service; itself before it went back to the packages of its owner; and the least that these packages cost. */
+export const serverNames = ["now", "before", "bare"] as const
 export type ServerName = (typeof serverNames)[number]
 
 const serverCore = "0"
@@ -28,24 +29,44 @@ export interface Programs {
   readonly remove: () => void
 }
 
-/** Builds the production bundle, and bundles the peer in the same way. */
-export const buildPrograms = async (): Promise<Programs> => {
+/** The commit to compare with. Its dependencies are of the same versions. */
+export const commitBefore = "0301b74"
+
+const buildBefore = (folder: string): string => {
+  const archive = execFileSync("git", ["archive", commitBefore], { cwd: root, maxBuffer: 2 ** 28 })
+  execFileSync("tar", ["-x", "-C", folder], { input: archive })
+  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"))
+  execFileSync(process.execPath, ["scripts/build.mjs"], { cwd: folder })
+  return join(folder, "dist/main.js")
+}
+
+/** Builds the production bundle of this tree. */
+const buildNow = (): string => {
   execFileSync(process.execPath, ["scripts/build.mjs"], { cwd: root })
-  const peer = await bundle(fileURLToPath(new URL("peer/main.js", import.meta.url)))
+  return join(root, "dist/main.js")
+}
+
+/** The programs of some servers, each bundled in the same way. */
+export const buildPrograms = async (names: ReadonlyArray<ServerName>): Promise<Programs> => {
+  const folder = mkdtempSync(join(tmpdir(), "music-bench-before-"))
+  const bare = await bundle(fileURLToPath(new URL("bare.ts", import.meta.url)))
   return {
     files: {
-      ours: join(root, "dist/main.js"),
-      peer: peer.file,
-      raw: fileURLToPath(new URL("peer/raw.js", import.meta.url))
+      now: names.includes("now") ? buildNow() : "",
+      before: names.includes("before") ? buildBefore(folder) : "",
+      bare: bare.file
     },
-    remove: peer.remove
+    remove: () => {
+      bare.remove()
+      rmSync(folder, { recursive: true, force: true })
+    }
   }
 }
 
 export interface Server {
   readonly name: ServerName
   readonly url: string
-  /** Milliseconds from the spawn to the first 200 of /readyz. */
+  /** Milliseconds from the spawn to the first 200 of /readyz (/healthz of the bare server). */
   readonly readyMillis: number
   /** Milliseconds of CPU that the process used so far. */
   readonly cpuMillis: () => number
@@ -88,8 +109,8 @@ const environmentOf = (world: SimulatedUpstreams, port: number, folder: string, 
   ...change
 })
 
-const isReady = (url: string): Promise<boolean> =>
-  fetch(`${url}/readyz`).then(
+const isReady = (url: string, name: ServerName): Promise<boolean> =>
+  fetch(`${url}/${name === "bare" ? "healthz" : "readyz"}`).then(
     async (response) => {
       await response.arrayBuffer()
       return response.ok
@@ -116,7 +137,7 @@ export const startServer = async (
   })
   const ended = once(child, "exit")
   const url = `http://127.0.0.1:${port}`
-  while (!(await isReady(url))) {
+  while (!(await isReady(url, name))) {
     if (child.exitCode !== null) throw new Error(`${name} ended before it was ready`)
     await pause(2)
   }

@@ -119,14 +119,14 @@ const besideEach = async (server: Server, token: string, me: (token: string) => 
 }
 
 moveToLoadCore()
-const programs = await buildPrograms()
+const programs = await buildPrograms(["now"])
 await Effect.runPromise(
   Effect.scoped(
     Effect.flatMap(
       startUpstreams(() => Date.now()),
       (world) =>
         Effect.promise(async () => {
-          const server = await startServer(programs, "ours", world, {
+          const server = await startServer(programs, "now", world, {
             MUSIC_RATE_LIMIT: "on",
             MUSIC_TRUSTED_PROXIES: "127.0.0.1",
             // Filing is paced and happens later.

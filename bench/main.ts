@@ -1,37 +1,28 @@
 /**
- * `npm run bench`: operations, ratios to a peer, an open loop, start and memory. Prints tables and writes them into docs/performance.md.
+ * `npm run bench`: operations, throughput, an open loop, start and memory, beside the commit before and a bare server. Prints tables and
+ * writes them into docs/performance.md.
  *
  *     npm run bench                             every part
  *     npm run bench -- --operations --ratios    only these parts (also --open-loop, --start)
  *     npm run bench -- --quick                  short runs, for development; writes nothing
- *     npm run bench -- --histogram me           where the operations of one call are
  */
 import { writeFileSync } from "node:fs"
 import { cpus } from "node:os"
 import { parseArgs } from "node:util"
 import * as Effect from "effect/Effect"
 import { startUpstreams } from "../sandbox/SimulatedUpstreams.ts"
+import { runClosedLoops, type Effort } from "./ClosedLoop.ts"
 import { type Section, writeSection } from "./Document.ts"
-import { makeHistogram } from "./Histogram.ts"
 import { runOpenLoops } from "./OpenLoop.ts"
 import { countedCalls, countOperations, operationTableFile } from "./Operations.ts"
-import { compareWithPeer, type Effort } from "./Ratios.ts"
 import { withRecordedIam } from "./RecordedIam.ts"
-import { buildPrograms, hasOwnCores, moveToLoadCore } from "./Servers.ts"
+import { buildPrograms, hasOwnCores, moveToLoadCore, serverNames } from "./Servers.ts"
 import { measureStart } from "./Start.ts"
-import {
-  latencyTable,
-  loadedTable,
-  openLoopTable,
-  operationsTable,
-  ratesTable,
-  startTable
-} from "./Tables.ts"
+import { openLoopTable, operationsTable, ratesTable, startTable } from "./Tables.ts"
 
 const { values: options } = parseArgs({
   options: {
     quick: { type: "boolean", default: false },
-    histogram: { type: "string" },
     operations: { type: "boolean", default: false },
     ratios: { type: "boolean", default: false },
     "open-loop": { type: "boolean", default: false },
@@ -41,26 +32,17 @@ const { values: options } = parseArgs({
 const chosen = (["operations", "ratios", "open-loop", "start"] as const).filter((part) => options[part])
 const runs = (part: (typeof chosen)[number]): boolean => chosen.length === 0 || chosen.includes(part)
 
-const full: Effort = { rounds: 3, warmUp: { seconds: 1.5 }, many: { seconds: 4 }, one: { seconds: 2 } }
-const quick: Effort = { rounds: 1, warmUp: { seconds: 1 }, many: { seconds: 2 }, one: { seconds: 1 } }
+const full: Effort = { rounds: 3, warmUp: { seconds: 1.5 }, measured: { seconds: 4 } }
+const quick: Effort = { rounds: 1, warmUp: { seconds: 1 }, measured: { seconds: 2 } }
 const efforts = options.quick
   ? { ratios: quick, openLoop: { rounds: 1, seconds: 4 }, starts: 1 }
   : { ratios: full, openLoop: { rounds: 3, seconds: 12 }, starts: 5 }
 
 const progress = (text: string) => process.stderr.write(`${text}\n`)
 
-const report = (section: Section, ...tables: ReadonlyArray<string>): void => {
-  const text = tables.join("\n\n")
+const report = (section: Section, text: string): void => {
   process.stdout.write(`\n${section}\n\n${text}\n`)
   if (!options.quick) writeSection(section, text)
-}
-
-const histogramOf = async (name: string): Promise<string> => {
-  const call = countedCalls.find((known) => known === name)
-  if (call === undefined) return `--histogram takes one of ${countedCalls.join(", ")}`
-  const histogram = makeHistogram()
-  await countOperations({ calls: [call], repetitions: 1, histogram })
-  return histogram.render(60)
 }
 
 const operations = async (): Promise<void> => {
@@ -81,27 +63,24 @@ const machine = (): string =>
 /** Everything that runs servers as processes. */
 const processes = Effect.gen(function* () {
   moveToLoadCore()
-  const programs = yield* Effect.acquireRelease(Effect.promise(buildPrograms), ({ remove }) =>
-    Effect.sync(remove)
+  const programs = yield* Effect.acquireRelease(
+    Effect.promise(() => buildPrograms(serverNames)),
+    ({ remove }) => Effect.sync(remove)
   )
   const world = yield* withRecordedIam(yield* startUpstreams(() => Date.now()))
   yield* Effect.promise(async () => {
     report("machine", machine())
     if (runs("start")) {
-      const ours = await measureStart(programs, "ours", world, efforts.starts)
-      report("start", startTable(ours, await measureStart(programs, "peer", world, efforts.starts)))
+      const now = await measureStart(programs, "now", world, efforts.starts)
+      report("start", startTable(now, await measureStart(programs, "before", world, efforts.starts)))
     }
-    if (runs("ratios")) {
-      const ratios = await compareWithPeer(programs, world, efforts.ratios, progress)
-      report("ratios", ratesTable(ratios), latencyTable(ratios), loadedTable(ratios))
-    }
+    if (runs("ratios"))
+      report("ratios", ratesTable(await runClosedLoops(programs, world, efforts.ratios, progress)))
     if (runs("open-loop"))
       report("open-loop", openLoopTable(await runOpenLoops(programs, world, efforts.openLoop, progress)))
   })
 }).pipe(Effect.scoped)
 
-if (options.histogram === undefined) {
-  if (runs("operations")) await operations()
-  if (chosen.length !== 1 || !chosen.includes("operations")) await Effect.runPromise(processes)
-} else process.stdout.write(`${await histogramOf(options.histogram)}\n`)
+if (runs("operations")) await operations()
+if (chosen.length !== 1 || !chosen.includes("operations")) await Effect.runPromise(processes)
 process.exit(0)

@@ -116,14 +116,14 @@ const inTurn = (all: ReadonlyArray<NextRequest>): NextRequest => {
 }
 
 moveToLoadCore()
-const programs = await buildPrograms()
+const programs = await buildPrograms(["now"])
 await Effect.runPromise(
   Effect.scoped(
     Effect.flatMap(
       startUpstreams(() => Date.now()),
       (world) =>
         Effect.promise(async () => {
-          const server = await startServer(programs, "ours", world)
+          const server = await startServer(programs, "now", world)
           const requests = requestsOf(world, () => placeholder)
           const telemetry = template(requests.telemetry())
           const work = inTurn([...Array<NextRequest>(7).fill(telemetry), template(requests.report())])
