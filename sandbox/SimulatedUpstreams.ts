@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { readSettings } from "../src/layers/settings/Settings.ts"
-import { tableKeyNames } from "../src/layers/settings/SettingsTable.ts"
+import { tableKeyName } from "../src/services/settings/SettingsTable.ts"
 import { clientTables, type TableName } from "../src/schema/Telemetry.ts"
 import type { SettingsValues } from "../src/services/Settings.ts"
 import { type IamSimulator, production, type SeededIam, seedIam, startIam } from "./upstreams/Iam.ts"
@@ -78,7 +78,7 @@ export const upstreamEnvironment = (upstreams: SimulatedUpstreams): Readonly<Rec
   MUSIC_IAM_WEBHOOK_SECRET: upstreams.seeded.production.webhookSecret,
   MUSIC_IAM_WEBHOOK_KEY_VERSION: String(upstreams.seeded.production.webhookKeyVersion),
   MUSIC_TABLES_URL: upstreams.tables.url,
-  ...Object.fromEntries([...upstreams.tableKeys].map(([table, key]) => [tableKeyNames[table], key])),
+  ...Object.fromEntries([...upstreams.tableKeys].map(([table, key]) => [tableKeyName(table), key])),
   MUSIC_GITHUB_TOKEN: upstreams.trackerToken,
   MUSIC_GITHUB_REPOSITORY: repositoryName,
   MUSIC_GITHUB_URL: upstreams.tracker.url

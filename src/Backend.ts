@@ -11,7 +11,7 @@ import { StoreFromSettings } from "./layers/store/StoreFromSettings.ts"
 import { TablesFromSettings } from "./layers/tables/HttpTables.ts"
 import { HttpTing } from "./layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "./layers/tracker/Tracker.ts"
-import { Connections, OutboundProxyFromSettings } from "./layers/upstream/Connections.ts"
+import { Connections } from "./layers/upstream/Connections.ts"
 import type { DeliveryHealth } from "./services/DeliveryHealth.ts"
 import { Descriptors } from "./services/Descriptors.ts"
 import { Readiness } from "./services/Readiness.ts"
@@ -79,7 +79,6 @@ export const makeBackend = <S, SE, SR, E, R>(
     Layer.provide(makeUseCases(given.delivery)),
     Layer.provide(makePorts(given)),
     Layer.provide(given.tracing),
-    Layer.provide(OutboundProxyFromSettings),
     Layer.provide(LoggingLive)
   )
 

@@ -1,5 +1,5 @@
 /** The two documents of settings as text: .env.example, and the table in docs/api.md. */
-import { type SettingEntry, settingGroups } from "../../src/layers/settings/SettingsTable.ts"
+import { type SettingEntry, settingGroups } from "../../src/services/settings/SettingsTable.ts"
 
 const width = 120
 
@@ -32,10 +32,7 @@ const groupLines = (title: string, entries: ReadonlyArray<SettingEntry>): Readon
 /** .env.example with its groups of settings replaced; the text above the first group stays. */
 export const renderEnvExample = (current: string): string => {
   const head = current.slice(0, current.indexOf("# --- "))
-  const groups = settingGroups
-    .map(({ entries, title }) => ({ title, entries: entries.filter(({ rare }) => !rare) }))
-    .filter(({ entries }) => entries.length > 0)
-  return `${head}${groups.flatMap(({ entries, title }) => groupLines(title, entries)).join("\n")}`
+  return `${head}${settingGroups.flatMap(({ entries, title }) => groupLines(title, entries)).join("\n")}`
 }
 
 const defaultCell = (entry: SettingEntry): string => {
@@ -50,7 +47,6 @@ const endMark = "<!-- end of settings -->"
 export const renderApiPage = (current: string): string => {
   const rows = settingGroups
     .flatMap(({ entries }) => entries)
-    .filter(({ rare }) => !rare)
     .map((entry) => ["", `\`${entry.name}\``, defaultCell(entry), sentences(entry), ""].join(" | ").trim())
   return [
     current.slice(0, current.indexOf(startMark) + startMark.length),

@@ -1,14 +1,11 @@
 /** The real backend as a process for tests, with other limits, crash points, and a message channel to the parent. */
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
 import * as Runtime from "effect/Runtime"
 import { makeBackend, parts } from "../../src/Backend.ts"
 import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
 import { SettingsFromEnvironment } from "../../src/layers/settings/Settings.ts"
 import { expectSignal, reportStartupError, runMain } from "../../src/layers/process/RunMain.ts"
-import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
 import { options, watchDrivers, watchedTracker } from "./Crash.ts"
 import type { Told } from "./Instances.ts"
@@ -16,18 +13,6 @@ import type { Told } from "./Instances.ts"
 const report = (message: Told): void => {
   if (process.connected) process.send?.(message)
 }
-
-/** Whole seconds are too long for tests. */
-const settings = Layer.map(SettingsFromEnvironment, (context) => {
-  const read = Context.get(context, Settings)
-  return Context.add(context, Settings, {
-    ...read,
-    tracker: Option.map(read.tracker, (tracker) => ({
-      ...tracker,
-      reconcileSeconds: options.reconcileSeconds ?? tracker.reconcileSeconds
-    }))
-  })
-})
 
 interface Asked {
   readonly call?: string
@@ -58,13 +43,13 @@ const watched = {
   ...parts,
   store: Layer.provideMerge(control, parts.store),
   tracker: watchedTracker(parts.tracker),
-  delivery: deliveryWith(options.bounds ?? {})
+  delivery: deliveryWith(options.limits ?? {})
 }
 
 expectSignal.pipe(
   Effect.zipRight(Effect.promise(watchDrivers)),
   Effect.zipRight(Layer.launch(makeBackend(watched))),
-  Effect.provide(settings),
+  Effect.provide(SettingsFromEnvironment),
   reportStartupError,
   runMain
 )

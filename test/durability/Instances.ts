@@ -1,6 +1,7 @@
 /** Instances of the real backend with other limits and crash points, as seen from their parent, and clients that insist on an answer. */
 import { setTimeout as pause } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
+import type { DeliveryLimits } from "../../src/layers/delivery/DeliveryLimits.ts"
 import { type Answer, bodyOf, type Sent } from "../world/Driver.ts"
 import { type Environment, environmentOf, type Simulators, startBundle, urlOf } from "../world/Fleet.ts"
 
@@ -22,15 +23,14 @@ export interface Told {
 /** Options of an instance that are not settings. */
 export interface InstanceOptions {
   readonly crashAt?: string
-  /** Limits of the workers, milliseconds. */
-  readonly bounds?: Readonly<Record<string, number>>
-  readonly reconcileSeconds?: ReadonlyArray<number>
+  /** Of the workers. */
+  readonly limits?: Partial<DeliveryLimits>
 }
 
 /** Limits under which recovery takes a second or two. A lease is longer than the pauses of a busy machine. */
 export const quick: InstanceOptions = {
-  reconcileSeconds: [0.05, 0.1, 0.2],
-  bounds: {
+  limits: {
+    searchDelays: [50, 100, 200],
     lease: 1_500,
     telemetryLease: 3_000,
     telemetryStopGrace: 300,

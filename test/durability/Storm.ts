@@ -19,7 +19,7 @@ const timeoutMillis = 120_000
 /** Milliseconds by which upstreams are slowed before a kill, so that a victim mostly holds a lease. */
 const slow = 2_000
 /** Searches for a report whose sender died: earlier than in production, so that recovery measures the lease. */
-const reconcileSeconds = [1, 2, 3]
+const limits = { searchDelays: [1_000, 2_000, 3_000] }
 
 /** Injects one random fault for one request. */
 const sprinkle = ({ iam, tables, ting, tracker }: Simulators, random: Random): void => {
@@ -62,7 +62,7 @@ export const playStorm = async (parts: {
   const { begin, failures: rejected } = makeWork()
 
   const startOne = async (): Promise<void> => {
-    const instance = startInstance(instanceFile, world, database.environment, { reconcileSeconds })
+    const instance = startInstance(instanceFile, world, database.environment, { limits })
     const url = await instance.ready
     if (url === undefined) broken.push(`an instance did not start: ${instance.log()}`)
     else lives.push({ instance, url })

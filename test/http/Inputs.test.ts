@@ -167,8 +167,7 @@ const tracker = Option.some({
   token: Redacted.make("token"),
   owner: "harbor",
   repository: "music",
-  url: "https://api.github.com",
-  reconcileSeconds: [5, 15, 40]
+  url: "https://api.github.com"
 })
 const settings = { webOrigins: [webOrigin], reportsBytes: 1e9, tracker }
 

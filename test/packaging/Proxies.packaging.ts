@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import { describe, expect } from "vitest"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import { settings } from "../../src/layers/settings/SettingsTable.ts"
+import { settingsTable } from "../../src/services/settings/SettingsTable.ts"
 import { bodyLimits } from "../../src/schema/BodyLimits.ts"
 import { authorityFile } from "../world/Egress.ts"
 import { freePort, root } from "../world/Fleet.ts"
@@ -116,7 +116,7 @@ describe.each([nginx, caddy])("$name with its file of ops", (proxy) => {
   it("waits longer than a request may take, and gives up idle connections before the server does", () => {
     const seconds = (pattern: RegExp) => Number(pattern.exec(proxy.example)?.[1])
     const waits = seconds(/^\s*(?:proxy_read_timeout|response_header_timeout) (\d+)s/m)
-    expect(waits).toBeGreaterThan(Number(settings.MUSIC_REQUEST_DEADLINE_SECONDS.default))
+    expect(waits).toBeGreaterThan(Number(settingsTable.requestDeadlineSeconds.default))
     const keeps = seconds(/^\s*(?:keepalive_timeout|keepalive) (\d+)s/m)
     expect(keeps).toBeLessThan(65)
     expect(keeps).toBeGreaterThan(0)

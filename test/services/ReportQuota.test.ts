@@ -16,8 +16,7 @@ const tracker = Option.some({
   token: Redacted.make("token"),
   owner: "harbor",
   repository: "music",
-  url: "https://api.github.com",
-  reconcileSeconds: [5, 15, 40]
+  url: "https://api.github.com"
 })
 
 const limited = scenariosWith({ settings })

@@ -26,8 +26,7 @@ const tracker = {
   token: Redacted.make("tracker-token"),
   owner: "harbor",
   repository: "music",
-  url: "https://api.github.com",
-  reconcileSeconds: [5, 15, 40]
+  url: "https://api.github.com"
 }
 const settings: SettingsOverrides = { tracker: Option.some(tracker) }
 const storedAs = (id: string) =>

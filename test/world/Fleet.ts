@@ -188,7 +188,6 @@ export const environmentOf = (world: SimulatedUpstreams): Environment => ({
   ...upstreamEnvironment(world),
   MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: "",
   MUSIC_FRONTEND_EVENTS_TABLE_KEY: "",
-  MUSIC_TRACKER_RECONCILE_SECONDS: "1",
   MUSIC_LOG_FORMAT: "json"
 })
 

@@ -12,7 +12,6 @@ import { iamUrl, makeIamAndTing } from "./SeededIam.ts"
 import type { SimulatedTime } from "./Time.ts"
 import { type Fault, type Faults, type PathName, pathOf, type UpstreamName } from "./Faults.ts"
 import { answered, clientOf, type Ending, seenAt } from "./InMemory.ts"
-import { testSettings } from "./Settings.ts"
 
 export const origins: Readonly<Record<UpstreamName, string>> = {
   iam: iamUrl,
@@ -54,11 +53,10 @@ export interface Observer {
   readonly onDelivered?: (call: UpstreamCall, own: Reply | undefined) => void
 }
 
-const { iam, ting } = testSettings()
 /** Seconds until the deadline of a call. */
 const patience: Readonly<Record<UpstreamName, number>> = {
-  iam: iam.timeoutSeconds,
-  ting: ting.timeoutSeconds,
+  iam: 8,
+  ting: 15,
   tables: 10,
   tracker: 15
 }

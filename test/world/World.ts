@@ -116,8 +116,7 @@ const settingsOf = (
       token: Redacted.make(trackerToken),
       owner,
       repository: name,
-      url: origins.tracker,
-      reconcileSeconds: [5, 15, 40]
+      url: origins.tracker
     }),
     tables:
       tables.length === 0

@@ -1,10 +1,9 @@
 import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { sourceOf } from "../../layers/settings/EnvironmentReader.ts"
-import { readSettings } from "../../layers/settings/Settings.ts"
-import { type SettingEntry, settingEntries } from "../../layers/settings/SettingsTable.ts"
+import { readSettings, sourceOf } from "../../layers/settings/Settings.ts"
 import { redact } from "../../services/Redaction.ts"
+import { type SettingEntry, settingEntries } from "../../services/settings/SettingsTable.ts"
 import { Host } from "../Host.ts"
 import { flag, json } from "../Options.ts"
 import { field, type Noun, printPage } from "../Output.ts"
@@ -66,7 +65,7 @@ export const config = Command.make("config", { changed, json }, (given) =>
         given: sourceOf(environment, entry),
         problem: problems.get(entry.name) ?? null
       }))
-      .filter((it) => isGiven(it) || it.problem !== null || !(given.changed || it.entry.rare === true))
+      .filter((it) => isGiven(it) || it.problem !== null || !given.changed)
     yield* printPage(setting, { items, next: Option.none() }, given.json)
     if (problems.size > 0)
       yield* err("\nThe server does not start with these settings: music-backend check prints the fixes.")

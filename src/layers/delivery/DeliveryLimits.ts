@@ -21,6 +21,8 @@ export interface DeliveryLimits {
   readonly writeSpacing: number
   /** Writes in any hour, a count. Below GitHub's 500, which also include writes by people (issue-tracker.md 3). */
   readonly hourlyWrites: number
+  /** From a send with unknown outcome to each search for its issue, rising. Later searches use the last one. */
+  readonly searchDelays: ReadonlyArray<number>
   /** From a repeated send to the search for duplicate issues (issue-tracker.md 4.6). */
   readonly sweepDelay: number
 }
@@ -35,5 +37,6 @@ export const production: DeliveryLimits = {
   probeInterval: 5 * 60_000,
   writeSpacing: 1_000,
   hourlyWrites: 450,
+  searchDelays: [5_000, 15_000, 40_000],
   sweepDelay: Duration.toMillis("1 hour")
 }

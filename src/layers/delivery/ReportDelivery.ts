@@ -10,7 +10,6 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
-import { Settings } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable, trackerDestination } from "../../services/Store.ts"
 import { Tracker } from "../../services/Tracker.ts"
 import { longestPausedSleep, makeBreaker } from "./Breaker.ts"
@@ -39,12 +38,11 @@ export interface ReportDelivery {
 
 export const makeReportDelivery = (
   limits: DeliveryLimits
-): Effect.Effect<ReportDelivery, never, Settings | Store | Tracker> =>
+): Effect.Effect<ReportDelivery, never, Store | Tracker> =>
   Effect.gen(function* () {
-    const settings = yield* Settings
     const { deliveries, destinations, reports, wakeups } = yield* Store
     const tracker = yield* Tracker
-    const { firstBackoff, lease, sweepDelay } = limits
+    const { firstBackoff, lease, searchDelays, sweepDelay } = limits
     const owner = yield* Effect.sync(() => `deliveries-${randomUUID()}`)
     // Another process may lease something in the meantime: its lease must be seen before it ends.
     const longestSleep = Math.floor(lease / 2)
@@ -59,13 +57,9 @@ export const makeReportDelivery = (
           `${Option.getOrElse(trouble, () => "it refuses our requests")}; repair MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY, or the repository's settings. It is retried automatically`
       )
     })
-    const reconcileSeconds = Option.match(settings.tracker, {
-      onNone: () => [],
-      onSome: (target) => target.reconcileSeconds
-    })
     const parts = { reports, tracker, breaker, firstBackoff, sweepDelay }
     const handlers = {
-      report: makeReportFiling({ ...parts, reconcileSeconds }),
+      report: makeReportFiling({ ...parts, searchDelays }),
       sweep: makeDuplicateIssues(parts)
     }
 

@@ -17,6 +17,7 @@ import {
 import type { Issue, SearchTooLong, TrackerService } from "../../services/Tracker.ts"
 import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { type Breaker, describeFailure, isConfigurationRefusal } from "./Breaker.ts"
+import type { DeliveryLimits } from "./DeliveryLimits.ts"
 import type { LeasedDelivery } from "./Lease.ts"
 import { backoffDelay, uninterruptedRequest } from "./Worker.ts"
 
@@ -67,25 +68,22 @@ const failureOf = (cause: Cause.Cause<UpstreamFailure>): Effect.Effect<UpstreamF
 export const makeReportFiling = ({
   breaker,
   firstBackoff,
-  reconcileSeconds,
   reports,
+  searchDelays,
   sweepDelay,
   tracker
 }: {
   readonly reports: StoredReports
   readonly tracker: TrackerService
   readonly breaker: Breaker
-  /** Seconds from the send to each search. */
-  readonly reconcileSeconds: ReadonlyArray<number>
-  /** Milliseconds. */
-  readonly firstBackoff: number
-  readonly sweepDelay: number
-}): ((leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>) => {
+} & Pick<DeliveryLimits, "firstBackoff" | "searchDelays" | "sweepDelay">): ((
+  leased: LeasedDelivery
+) => Effect.Effect<void, StoreUnavailable>) => {
   const backoff = { first: firstBackoff, longest: longestBackoff }
 
   /** Milliseconds from a send to the search after `searches` others. Later searches use the last of the delays. */
   const searchDelay = (searches: number): number =>
-    (reconcileSeconds[Math.min(searches, reconcileSeconds.length - 1)] ?? 0) * 1000
+    searchDelays[Math.min(searches, searchDelays.length - 1)] ?? 0
 
   /** A report that was sent more than once may have other issues: the list shows some, or may still hide some. */
   const recordFiled = (
@@ -135,7 +133,7 @@ export const makeReportFiling = ({
         return false
       }
       const searches = delivery.searches + 1
-      if (Option.isNone(delivery.sentAt) || searches >= Math.max(1, reconcileSeconds.length)) return true
+      if (Option.isNone(delivery.sentAt) || searches >= searchDelays.length) return true
       // A search that came late keeps the distance to the next one: the list needs the time.
       const delay = searchDelay(searches)
       const availableAt = Math.max(

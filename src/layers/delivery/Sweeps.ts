@@ -13,6 +13,10 @@ import { repeatRounds } from "./Worker.ts"
 const hour = Duration.toMillis(Duration.hours(1))
 const day = 24 * hour
 
+/** Finished ones. The delivery of a report that was not filed stays until the report is gone. */
+const deliveriesDays = 30
+/** Inactive registrations. */
+const recipientsDays = 90
 /** Longer than the 10 minutes for which IAM replays a login (identity-service.md). */
 const loginOutcomesDays = 1
 /** Refused telemetry records are listed for operators. */
@@ -78,11 +82,11 @@ export const makeRetentionSweep: Effect.Effect<Effect.Effect<never>, never, Sett
       keptDays === 0 ? Effect.void : cleanBefore(now - keptDays * day, what, remove)
     const cleanAll = Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis
-      yield* clean(now, "deliveries", days.deliveriesDays, retention.deliveries)
+      yield* clean(now, "deliveries", deliveriesDays, retention.deliveries)
       yield* clean(now, "webhook inbox", days.webhooksDays, retention.webhooks)
       yield* clean(now, "reports", days.reportsDays, retention.reports)
       yield* clean(now, "anonymous reports", days.anonymousReportsDays, retention.anonymousReports)
-      yield* clean(now, "recipients", days.recipientsDays, retention.recipients)
+      yield* clean(now, "recipients", recipientsDays, retention.recipients)
       yield* clean(now, "login outcomes", loginOutcomesDays, retention.loginOutcomes)
       yield* cleanBefore(now, "session digests", retention.sessionDigests)
       yield* clean(now, "refusals", refusalsDays, retention.refusals)

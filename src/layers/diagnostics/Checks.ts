@@ -5,11 +5,15 @@ import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
-import { type Environment, readSettings, type SettingProblem } from "../settings/Settings.ts"
-import { settingEntries } from "../settings/SettingsTable.ts"
-import { unknownVariables } from "../settings/UnknownVariables.ts"
+import { settingEntries } from "../../services/settings/SettingsTable.ts"
+import {
+  type Environment,
+  readSettings,
+  type SettingProblem,
+  unknownVariables
+} from "../settings/Settings.ts"
 import { TablesFromSettings } from "../tables/HttpTables.ts"
-import { Connections, OutboundProxy } from "../upstream/Connections.ts"
+import { Connections } from "../upstream/Connections.ts"
 import { databaseProbes } from "./DatabaseProbes.ts"
 import { fail, type Finding, pass, probe, runProbes, skip, warn } from "./Probe.ts"
 import { upstreamProbes } from "./UpstreamProbes.ts"
@@ -19,11 +23,15 @@ const checkSettings = (
   problems: ReadonlyArray<SettingProblem>
 ): ReadonlyArray<Finding> => {
   const bad = problems.map(({ name, problem }) => {
-    const { meaning = "" } = settingEntries.find((entry) => entry.name === name) ?? {}
-    return fail(`${name} ${problem}`, `set ${name} (${meaning}); .env.example shows its form and default`)
+    const entry = settingEntries.find((one) => one.name === name)
+    const fix =
+      entry === undefined
+        ? `correct or remove ${name}`
+        : `set ${name} (${entry.meaning}); .env.example shows its form and default`
+    return fail(`${name} ${problem}`, fix)
   })
-  const unknown = unknownVariables(environment).map(({ fix, name, problem }) =>
-    warn(`${name} ${problem}`, fix)
+  const unknown = unknownVariables(environment).map((name) =>
+    warn(`${name} is not a setting`, "correct its name, or remove it")
   )
   const verdicts = [...(bad.length === 0 ? [pass("every value has a valid form")] : bad), ...unknown]
   return verdicts.map((verdict) => ({ name: "settings", ...verdict }))
@@ -89,7 +97,6 @@ export const runChecks = (environment: Environment): Effect.Effect<ReadonlyArray
     Effect.scoped,
     Effect.provide(TablesFromSettings),
     Effect.provideService(Settings, settings),
-    Effect.provide(Connections),
-    Effect.provideService(OutboundProxy, settings.outboundProxy)
+    Effect.provide(Connections)
   )
 }

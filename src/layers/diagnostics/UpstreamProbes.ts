@@ -9,9 +9,9 @@ import * as Record from "effect/Record"
 import * as Schema from "effect/Schema"
 import { clientTables, type TableName } from "../../schema/Telemetry.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
+import { tableKeyName } from "../../services/settings/SettingsTable.ts"
 import { Tables } from "../../services/Tables.ts"
 import { makeIamCall } from "../iam/IamCall.ts"
-import { tableKeyNames } from "../settings/SettingsTable.ts"
 import { configurationTroubles, gitHubFailure } from "../tracker/GitHubFailures.ts"
 import { gitHubTarget, toUpstreamRequest } from "../tracker/GitHubRequests.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
@@ -98,7 +98,7 @@ const iamProbes = (client: HttpClient, { iam }: SettingsValues) =>
     const target = { service: "IAM", url, path: "/api/version" }
     const { identified, times } = yield* identify(client, "iam", target, IamIdentity)
     const credentials = { secret, testing: false }
-    const call = makeIamCall(client, { ...iam, timeoutSeconds })
+    const call = makeIamCall(client, iam)
     const catalogue = yield* Effect.cached(
       call(credentials, { operation: "check", method: "GET", path: cataloguePath, read: readJson(Catalogue) })
     )
@@ -134,7 +134,7 @@ const judgeKey = (table: TableName, code: string | undefined): Verdict => {
   return code === "unauthorized"
     ? fail(
         "the service does not know the key: wrong, rotated, or the table is retired",
-        `set ${tableKeyNames[table]} to the current key of the table ${table}`
+        `set ${tableKeyName(table)} to the current key of the table ${table}`
       )
     : warn(`not verifiable now: the service answered ${code ?? "no refusal"}`, "run the check again")
 }
@@ -154,7 +154,7 @@ const tableProbes = (client: HttpClient, { tables: settings }: SettingsValues) =
     return [
       identified,
       ...clientTables.map((table) => {
-        const key = tableKeyNames[table]
+        const key = tableKeyName(table)
         const record = { table, recordId: randomUUID(), eventAt, json: tooLarge }
         const judged = Effect.map(write([record]), ({ refused: [one] }) => judgeKey(table, one?.code))
         return keys.has(table)

@@ -71,7 +71,7 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
   const upstream = makeUpstream(client, {
     dependency: "iam",
     url: settings.url,
-    timeoutSeconds: settings.timeoutSeconds,
+    timeoutSeconds: 8,
     maxResponseBytes,
     failureOf: envelopeFailure({
       requestIdHeader: "x-request-id",

@@ -7,8 +7,7 @@ import * as Runtime from "effect/Runtime"
 import { build, version } from "../../schema/Release.ts"
 import { Drain } from "../../services/Drain.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
-import { processEnvironment } from "../settings/Settings.ts"
-import { unknownVariables } from "../settings/UnknownVariables.ts"
+import { processEnvironment, unknownVariables } from "../settings/Settings.ts"
 import { firstSignal } from "./RunMain.ts"
 
 const startOf = (settings: SettingsValues) => ({
@@ -47,8 +46,8 @@ export const reportLifecycle = Effect.gen(function* () {
     runSync(Effect.logFatal("Uncaught exception", { origin }, Cause.die(error)))
   })
   yield* Effect.logInfo("Starting", startOf(settings))
-  for (const { fix, name, problem } of unknownVariables(yield* processEnvironment))
-    yield* Effect.logWarning(`${name} ${problem}`, { advice: fix })
+  for (const name of unknownVariables(yield* processEnvironment))
+    yield* Effect.logWarning(`${name} is not a setting`, { advice: "correct its name, or remove it" })
 
   let stoppingAt: number | undefined
   void firstSignal().then((signal) => {

@@ -1,170 +1,188 @@
 /** Settings from environment variables. One bad or missing variable never hides the others. */
+import { readFileSync } from "node:fs"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import type * as Redacted from "effect/Redacted"
-import { clientTables, type TableName } from "../../schema/Telemetry.ts"
-import { Settings, type SettingsValues } from "../../services/Settings.ts"
-import { type Environment, EnvironmentReader, type SettingProblem } from "./EnvironmentReader.ts"
-import { tableKeyNames } from "./SettingsTable.ts"
+import * as Record from "effect/Record"
+import { errorCode } from "../../services/ErrorCode.ts"
+import { graceAfterDeadline, Settings, type SettingsValues, toSettings } from "../../services/Settings.ts"
+import {
+  type Setting,
+  type SettingEntry,
+  settingEntries,
+  settingsTable,
+  type SettingValues
+} from "../../services/settings/SettingsTable.ts"
 
-export type { Environment, SettingProblem }
+export type Environment = Readonly<Record<string, string | undefined>>
+
+export interface SettingProblem {
+  readonly name: string
+  /** The reason, without the value. */
+  readonly problem: string
+}
 
 export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
   readonly problems: ReadonlyArray<SettingProblem>
 }> {}
 
-/** A key without the table service is a mistake: it is found at start-up rather than by missing data. */
-const readTables = (reader: EnvironmentReader): SettingsValues["tables"] => {
-  const url = reader.get("MUSIC_TABLES_URL")
-  const keys = new Map(
-    clientTables.flatMap((table) =>
-      Option.toArray(reader.get(tableKeyNames[table])).map((key): [TableName, Redacted.Redacted] => [
-        table,
-        key
-      ])
+/** Where a setting is given: in its own variable, in the file that its second variable names, or nowhere. */
+export type SettingSource =
+  | { readonly _tag: "Variable"; readonly value: string }
+  | { readonly _tag: "File"; readonly path: string }
+  | { readonly _tag: "Both" }
+  | { readonly _tag: "Absent" }
+
+/** The variable that names the file of a secret setting, as Docker and Kubernetes mount it. */
+export const fileVariableOf = (name: string): string => `${name}_FILE`
+
+/** An empty variable counts as absent. Only a secret may be in a file. */
+export const sourceOf = (environment: Environment, { name, secret }: SettingEntry): SettingSource => {
+  const value = environment[name] ?? ""
+  const path = secret === true ? (environment[fileVariableOf(name)] ?? "") : ""
+  if (path !== "") return value === "" ? { _tag: "File", path } : { _tag: "Both" }
+  return value === "" ? { _tag: "Absent" } : { _tag: "Variable", value }
+}
+
+/** The content without its final line end. The reason names neither file nor content: a secret may be in the place of the name. */
+const readSecret = (path: string): Either.Either<string, string> =>
+  Either.try({
+    try: () => readFileSync(path, "utf8").replace(/\r?\n$/, ""),
+    catch: (error) => `cannot be read (${errorCode(error)})`
+  }).pipe(
+    Either.filterOrLeft(
+      (content) => content !== "",
+      () => "is empty"
     )
   )
-  if (Option.isNone(url) && clientTables.some((table) => reader.isSet(tableKeyNames[table])))
-    reader.report("MUSIC_TABLES_URL", "is required when a table key is set")
-  return Option.map(url, (base) => ({ url: base, keys }))
-}
 
-const readTracker = (reader: EnvironmentReader): Pick<SettingsValues, "repository" | "tracker"> => {
-  const token = reader.get("MUSIC_GITHUB_TOKEN")
-  const target = reader.get("MUSIC_GITHUB_REPOSITORY")
-  const url = reader.get("MUSIC_GITHUB_URL")
-  const reconcileSeconds = reader.get("MUSIC_TRACKER_RECONCILE_SECONDS")
-  if (reader.isSet("MUSIC_GITHUB_TOKEN") && Option.isNone(target))
-    reader.report("MUSIC_GITHUB_REPOSITORY", "is required when MUSIC_GITHUB_TOKEN is set")
-  return {
-    repository: Option.map(target, ({ owner, repository: name }) => ({ owner, name, url })),
-    tracker: Option.zipWith(token, target, (given, place) => ({
-      token: given,
-      ...place,
-      url,
-      reconcileSeconds
-    }))
-  }
-}
-
-/** The current secret and, while rotating, the previous one. */
-const readWebhookSecrets = (reader: EnvironmentReader): SettingsValues["iam"]["webhookSecrets"] => {
-  const version = reader.get("MUSIC_IAM_WEBHOOK_KEY_VERSION")
-  const secrets = new Map([[version, reader.get("MUSIC_IAM_WEBHOOK_SECRET")]])
-  const previousSecret = reader.get("MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET")
-  const previousVersion = reader.get("MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION")
-  if (Option.isSome(previousSecret) && Option.isSome(previousVersion)) {
-    if (previousVersion.value === version && reader.isGood("MUSIC_IAM_WEBHOOK_KEY_VERSION"))
-      reader.report(
-        "MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION",
-        "must differ from MUSIC_IAM_WEBHOOK_KEY_VERSION"
+/** The value, or its problem. */
+const parseSetting = <A>(environment: Environment, setting: Setting<A>): Either.Either<A, string> => {
+  const source = sourceOf(environment, setting)
+  const file = fileVariableOf(setting.name)
+  switch (source._tag) {
+    case "Absent":
+      return setting.required === true ? Either.left("is required") : Either.right(setting.absent)
+    case "Both":
+      return Either.left(`is set, and ${file} too: remove one of them`)
+    case "Variable":
+      return setting.parse(source.value)
+    case "File":
+      return Either.mapLeft(readSecret(source.path), (reason) => `the file of ${file} ${reason}`).pipe(
+        Either.flatMap((content) =>
+          Either.mapLeft(setting.parse(content), (problem) => `${problem}; it is in the file of ${file}`)
+        )
       )
-    return secrets.set(previousVersion.value, previousSecret.value)
   }
-  if (reader.isSet("MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET"))
-    reader.report(
-      "MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION",
-      "is required with MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET"
-    )
-  if (reader.isSet("MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION"))
-    reader.report(
-      "MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET",
-      "is required with MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION"
-    )
-  return secrets
 }
 
-/** Seconds by which the shutdown grace must exceed the deadline of a request. */
-const graceAfterDeadline = 2
+/** The standard variables of a proxy, which undici reads. */
+const proxyVariables = ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"]
 
-const readTiming = (
-  reader: EnvironmentReader
-): Pick<SettingsValues, "requestDeadlineSeconds" | "shutdownGraceSeconds"> => {
-  const deadline = reader.get("MUSIC_REQUEST_DEADLINE_SECONDS")
-  const grace = reader.get("MUSIC_SHUTDOWN_GRACE_SECONDS")
-  const least = deadline + graceAfterDeadline
-  if (
-    reader.isSet("MUSIC_SHUTDOWN_GRACE_SECONDS") &&
-    grace < least &&
-    reader.isGood("MUSIC_REQUEST_DEADLINE_SECONDS")
-  )
-    reader.report(
-      "MUSIC_SHUTDOWN_GRACE_SECONDS",
-      `must be at least MUSIC_REQUEST_DEADLINE_SECONDS + ${graceAfterDeadline}`
-    )
-  return { requestDeadlineSeconds: deadline, shutdownGraceSeconds: Math.max(grace, least) }
-}
+const isProxy = (address: string): boolean =>
+  URL.canParse(address) && /^https?:$/.test(new URL(address).protocol)
 
-const readOutboundProxy = (reader: EnvironmentReader): SettingsValues["outboundProxy"] => ({
-  http: reader.get(reader.isSet("http_proxy") ? "http_proxy" : "HTTP_PROXY"),
-  https: reader.get(reader.isSet("https_proxy") ? "https_proxy" : "HTTPS_PROXY"),
-  except: Option.getOrElse(reader.get(reader.isSet("no_proxy") ? "no_proxy" : "NO_PROXY"), () => [])
-})
-
-const megabyte = 1_000_000
+const isSetting = (node: object): node is Setting<unknown> => "parse" in node
 
 export interface SettingsRead {
   /** A setting that a problem names has its default here, or a placeholder, which nothing may use. */
   readonly settings: SettingsValues
-  /** All of them, in the order of the table. */
+  /** All of them, in the order of the table; one of each setting. */
   readonly problems: ReadonlyArray<SettingProblem>
 }
 
 /** An empty variable counts as absent. Reads the files that hold secrets. `terminal` chooses the default of the log format. */
 export const readSettings = (environment: Environment, terminal = false): SettingsRead => {
-  const reader = new EnvironmentReader(environment)
-  const settings: SettingsValues = {
-    bind: reader.get("MUSIC_BIND"),
-    databasePath: reader.get("MUSIC_DATABASE_PATH"),
-    databaseUrl: reader.get("MUSIC_DATABASE_URL"),
-    databaseConnections: reader.get("MUSIC_DATABASE_CONNECTIONS"),
-    iam: {
-      url: reader.get("MUSIC_IAM_URL"),
-      applicationId: reader.get("MUSIC_IAM_APP_ID"),
-      applicationSecret: reader.get("MUSIC_IAM_APP_SECRET"),
-      timeoutSeconds: reader.get("MUSIC_IAM_TIMEOUT_SECONDS"),
-      webhookSecrets: readWebhookSecrets(reader),
-      introspectionCacheSeconds: reader.get("MUSIC_INTROSPECTION_CACHE_SECONDS"),
-      callsPerMinute: reader.get("MUSIC_IAM_CALLS_PER_MINUTE")
-    },
-    organisation: reader.get("MUSIC_ORG_ID"),
-    ting: {
-      url: reader.get("MUSIC_TING_URL"),
-      timeoutSeconds: reader.get("MUSIC_TING_TIMEOUT_SECONDS"),
-      types: reader.get("MUSIC_TING_TYPES")
-    },
-    tables: readTables(reader),
-    telemetry: {
-      enabled: reader.get("MUSIC_TELEMETRY"),
-      spoolBytes: reader.get("MUSIC_TELEMETRY_SPOOL_MEGABYTES") * megabyte,
-      spoolHours: reader.get("MUSIC_TELEMETRY_SPOOL_HOURS")
-    },
-    ...readTracker(reader),
-    reportsBytes: reader.get("MUSIC_REPORTS_MEGABYTES") * megabyte,
-    anonymousReports: reader.get("MUSIC_REPORTS_ANONYMOUS"),
-    webOrigins: Option.getOrElse(reader.get("MUSIC_WEB_ORIGINS"), () => []),
-    minCli: reader.get("MUSIC_MIN_CLI"),
-    rateLimit: reader.get("MUSIC_RATE_LIMIT"),
-    trustedProxies: Option.getOrElse(reader.get("MUSIC_TRUSTED_PROXIES"), () => []),
-    ...readTiming(reader),
-    outboundProxy: readOutboundProxy(reader),
-    adminBind: reader.get("MUSIC_ADMIN_BIND"),
-    retention: {
-      reportsDays: reader.get("MUSIC_RETENTION_REPORTS_DAYS"),
-      anonymousReportsDays: reader.get("MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS"),
-      webhooksDays: reader.get("MUSIC_RETENTION_WEBHOOKS_DAYS"),
-      deliveriesDays: reader.get("MUSIC_RETENTION_DELIVERIES_DAYS"),
-      recipientsDays: reader.get("MUSIC_RETENTION_RECIPIENTS_DAYS")
-    },
-    logLevel: reader.get("MUSIC_LOG_LEVEL"),
-    logClientAddress: reader.get("MUSIC_LOG_CLIENT_ADDRESS"),
-    logFormat: terminal && !reader.isSet("MUSIC_LOG_FORMAT") ? "pretty" : reader.get("MUSIC_LOG_FORMAT")
+  const problems = new Map<string, string>()
+  const report = (name: string, isWrong: boolean, problem: string): void => {
+    if (isWrong && !problems.has(name)) problems.set(name, problem)
   }
-  // Its form alone is checked here: the SDK of OpenTelemetry reads it.
-  reader.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-  return { settings, problems: reader.problems }
+  const read = (node: object): unknown =>
+    isSetting(node)
+      ? Either.getOrElse(parseSetting(environment, node), (problem) => {
+          report(node.name, true, problem)
+          return node.absent
+        })
+      : Record.map(node as Readonly<Record<string, object>>, read)
+  // The table has a setting for each value.
+  const values = read(settingsTable) as SettingValues
+
+  const isSet = (entry: SettingEntry) => sourceOf(environment, entry)._tag !== "Absent"
+  const { tableKeys, tablesUrl, trackerRepository, trackerToken } = settingsTable
+  report(
+    tablesUrl.name,
+    !isSet(tablesUrl) && Object.values(tableKeys).some(isSet),
+    "is required when a table key is set"
+  )
+  report(
+    trackerRepository.name,
+    !isSet(trackerRepository) && isSet(trackerToken),
+    `is required when ${trackerToken.name} is set`
+  )
+  const { previousWebhookKeyVersion, previousWebhookSecret, webhookKeyVersion } = settingsTable.iam
+  for (const [one, other] of [
+    [previousWebhookKeyVersion, previousWebhookSecret],
+    [previousWebhookSecret, previousWebhookKeyVersion]
+  ] as const)
+    report(one.name, !isSet(one) && isSet(other), `is required with ${other.name}`)
+  report(
+    previousWebhookKeyVersion.name,
+    isSet(previousWebhookSecret) &&
+      !problems.has(webhookKeyVersion.name) &&
+      Option.contains(values.iam.previousWebhookKeyVersion, values.iam.webhookKeyVersion),
+    `must differ from ${webhookKeyVersion.name}`
+  )
+  const { requestDeadlineSeconds, shutdownGraceSeconds } = settingsTable
+  report(
+    shutdownGraceSeconds.name,
+    isSet(shutdownGraceSeconds) &&
+      !problems.has(requestDeadlineSeconds.name) &&
+      values.shutdownGraceSeconds < values.requestDeadlineSeconds + graceAfterDeadline,
+    `must be at least ${requestDeadlineSeconds.name} + ${graceAfterDeadline}`
+  )
+  for (const name of proxyVariables) {
+    const address = environment[name] ?? ""
+    report(
+      name,
+      address !== "" && !isProxy(address),
+      "must be the address of an http or https proxy, such as http://proxy.example:3128"
+    )
+  }
+
+  const names = [...settingEntries.map(({ name }) => name), ...proxyVariables]
+  const { logFormat } = settingsTable
+  return {
+    settings: toSettings({
+      ...values,
+      logFormat: terminal && !isSet(logFormat) ? "pretty" : values.logFormat
+    }),
+    problems: names.flatMap((name) => {
+      const problem = problems.get(name)
+      return problem === undefined ? [] : [{ name, problem }]
+    })
+  }
+}
+
+/** Of clients, which may have the same environment (specification.md, "Testing environments"; examples). */
+const clientVariables: ReadonlyArray<string> = [
+  "MUSIC_TEST_APP_SECRET",
+  "MUSIC_URL",
+  "MUSIC_PATIENCE",
+  "MUSIC_DAEMON_TICKS",
+  "MUSIC_DAEMON_PAUSE"
+]
+
+/** Variables that look like settings and have no effect, by name. Their values are not read: one may be a secret. */
+export const unknownVariables = (environment: Environment): ReadonlyArray<string> => {
+  const known = settingEntries.flatMap(({ name, secret }) =>
+    secret === true ? [name, fileVariableOf(name)] : [name]
+  )
+  return Object.keys(environment)
+    .filter((name) => name.startsWith("MUSIC_") && (environment[name] ?? "") !== "")
+    .filter((name) => !known.includes(name) && !clientVariables.includes(name))
+    .sort()
 }
 
 /** The environment of this process, for commands that show settings or read some of them. */

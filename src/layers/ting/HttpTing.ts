@@ -88,7 +88,7 @@ export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient> = Layer.e
     const upstream = makeUpstream(yield* HttpClient, {
       dependency: "ting",
       url: settings.url,
-      timeoutSeconds: settings.timeoutSeconds,
+      timeoutSeconds: 15,
       maxResponseBytes,
       failureOf: envelopeFailure({
         requestIdHeader: "ting-request-id",

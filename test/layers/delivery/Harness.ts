@@ -217,8 +217,7 @@ const trackerSettings = {
   token: Redacted.make("token"),
   owner: "harbor",
   repository: "music",
-  url: "http://127.0.0.1:1",
-  reconcileSeconds: [5, 15, 40]
+  url: "http://127.0.0.1:1"
 }
 
 export const makeHarness = Effect.gen(function* () {

@@ -5,12 +5,10 @@ import { join } from "node:path"
 import { afterAll, describe, expect, it } from "@effect/vitest"
 import { renderApiPage, renderEnvExample } from "../../../scripts/settings/documents.ts"
 import { readSettings } from "../../../src/layers/settings/Settings.ts"
-import { settingEntries } from "../../../src/layers/settings/SettingsTable.ts"
+import { settingEntries } from "../../../src/services/settings/SettingsTable.ts"
 import { testEnvironment } from "../../world/Settings.ts"
 
 const text = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), "utf8")
-
-const own = settingEntries.filter(({ name }) => name.startsWith("MUSIC_"))
 
 describe("The table of settings", () => {
   it("is the source of .env.example and docs/api.md; npm run settings writes them", () => {
@@ -24,7 +22,7 @@ describe("The table of settings", () => {
   })
 
   // Every text is a path.
-  it.each(own.map(({ name }) => name).filter((name) => name !== "MUSIC_DATABASE_PATH"))(
+  it.each(settingEntries.map(({ name }) => name).filter((name) => name !== "MUSIC_DATABASE_PATH"))(
     "has a %s that is read: a bad value causes its problem and hides no other setting",
     (name) => {
       const { problems } = readSettings({ ...testEnvironment, [name]: "a b" })
@@ -35,6 +33,8 @@ describe("The table of settings", () => {
     }
   )
 })
+
+const own = settingEntries.filter(({ name }) => name.startsWith("MUSIC_"))
 
 /** All characters that a shell interprets. */
 const awkward = "a$HOME&b;c#d`e\"f\\g |<>(){}[]*?~!%= 'h"

@@ -22,8 +22,7 @@ export const settingsAt = (url: string) =>
       token: Redacted.make(token),
       owner: "harbor",
       repository: "music",
-      url,
-      reconcileSeconds: [5, 15, 40]
+      url
     })
   })
 

@@ -80,11 +80,7 @@ const slow: Attack = {
   name: "slow heads and bodies",
   apart: true,
   play: async ({ count, start }) => {
-    const server = await start({
-      MUSIC_REQUEST_DEADLINE_SECONDS: "5",
-      MUSIC_IAM_TIMEOUT_SECONDS: "3",
-      MUSIC_TING_TIMEOUT_SECONDS: "3"
-    })
+    const server = await start({ MUSIC_REQUEST_DEADLINE_SECONDS: "5" })
     const address = (at: number) => `127.0.6.${1 + Math.floor(at / 50)}`
     const lines = await openMany(server, count, address)
     // A third sends heads, a third bodies with a length, a third chunks.

@@ -3,7 +3,7 @@ import { isIP } from "node:net"
 import * as Either from "effect/Either"
 import * as LogLevel from "effect/LogLevel"
 import * as Redacted from "effect/Redacted"
-import { isLoopback } from "../../services/Loopback.ts"
+import { isLoopback } from "../Loopback.ts"
 
 export type Parse<A> = (raw: string) => Either.Either<A, string>
 
@@ -13,7 +13,7 @@ export const matching = (pattern: RegExp, problem: string): Parse<string> =>
     () => problem
   )
 
-export const secret =
+export const redacted =
   (pattern: RegExp, problem: string): Parse<Redacted.Redacted> =>
   (raw) =>
     Either.map(matching(pattern, problem)(raw), Redacted.make)
@@ -25,8 +25,12 @@ export const whole =
       ? Either.right(Number(raw))
       : Either.left(`must be a whole number from ${low} to ${high}`)
 
+/** Up to a terabyte; the result in bytes. */
+export const megabytes: Parse<number> = (raw) =>
+  Either.map(whole(1, 1_000_000)(raw), (given) => given * 1_000_000)
+
 /** One of the names of `values`; the result is its value. */
-const named =
+export const named =
   <A>(values: Readonly<Record<string, A>>): Parse<A> =>
   (raw) =>
     Either.fromNullable(
@@ -81,9 +85,6 @@ const isSecure = ({ hostname, protocol }: URL): boolean =>
 
 const hasUser = ({ password, username }: URL): boolean => username !== "" || password !== ""
 
-const isDecodable = ({ password, username }: URL): boolean =>
-  Either.isRight(Either.try(() => [username, password].map(decodeURIComponent)))
-
 /** Base URL of another service: it keeps a path prefix and loses a trailing slash. */
 export const serviceUrl = url(
   "must be an https URL (http on loopback only) without user, query or fragment",
@@ -96,7 +97,7 @@ export const webOrigin = url(
   (parsed, raw) => parsed.origin === raw && isSecure(parsed)
 )
 
-export const otlpEndpoint = url(
+export const collectorUrl = url(
   "must be an http or https URL without user",
   (parsed) => /^https?:$/.test(parsed.protocol) && !hasUser(parsed)
 )
@@ -120,25 +121,10 @@ export const postgresUrl: Parse<Redacted.Redacted> = (raw) =>
     ? Either.left(
         "must have user, password and database percent-encoded: # as %23, / as %2F, ? as %3F, @ as %40, % as %25"
       )
-    : secret(
+    : redacted(
         /^postgres(?:ql)?:\/\/[\x21-\x7e]{1,4000}$/,
         "must be an address such as postgres://user:password@host/database"
       )(raw)
-
-/** A proxy for calls to other systems; without a scheme it is `http`. Its credentials are kept. */
-export const outboundProxy: Parse<Redacted.Redacted> = (raw) =>
-  Either.map(
-    url(
-      "must be the address of an http or https proxy, such as http://proxy.example:3128",
-      (parsed) =>
-        /^https?:$/.test(parsed.protocol) &&
-        parsed.pathname === "/" &&
-        !/[?#]/.test(parsed.href) &&
-        isDecodable(parsed),
-      (parsed) => parsed.href
-    )(raw.includes("://") ? raw : `http://${raw}`),
-    Redacted.make
-  )
 
 export const address: Parse<{ host: string; port: number }> = (raw) => {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^[\]:\s]+)):(\d{1,5})$/.exec(raw)
@@ -159,12 +145,6 @@ export const proxy: Parse<string> = (raw) => {
   return fits ? Either.right(raw) : Either.left("must list addresses or CIDRs, such as 10.0.0.0/8")
 }
 
-/** An entry of `NO_PROXY`: a name or an address; of IPv6 with or without brackets. */
-export const withoutProxy: Parse<string> = (raw) =>
-  /[\s/]/.test(raw)
-    ? Either.left("must list hosts and addresses, such as iam.example,10.0.0.1")
-    : Either.right(raw)
-
 export const repository: Parse<{ owner: string; repository: string }> = (raw) => {
   const match = /^([A-Za-z0-9_.-]+)\/([A-Za-z0-9_.-]+)$/.exec(raw)
   const [, owner = "", name = ""] = match ?? []
@@ -173,25 +153,11 @@ export const repository: Parse<{ owner: string; repository: string }> = (raw) =>
     : Either.left("must be owner/repository")
 }
 
-export const risingSeconds: Parse<ReadonlyArray<number>> = (raw) =>
-  Either.filterOrLeft(
-    list(whole(1, 86_400))(raw),
-    (seconds) => seconds.length > 0 && seconds.every((value, at) => value > (seconds[at - 1] ?? 0)),
-    () => "must list rising seconds, such as 5,15,40"
-  )
-
 const longestDays = 36_500
 export const retentionDays = whole(0, longestDays)
 
 /** IAM repeats an undelivered event for 45 days (identity-service.md 11.6): an event forgotten sooner would count twice. */
 export const webhookRetentionDays: Parse<number> = (raw) =>
-  Either.mapLeft(
-    Either.filterOrLeft(
-      retentionDays(raw),
-      (days) => days === 0 || days >= 46,
-      () => ""
-    ),
-    () =>
-      `must be 0 (for ever) or a whole number from 46 to ${longestDays}: ` +
-      "IAM may send an event again for 45 days, and one that is forgotten would count twice"
-  )
+  raw === "0"
+    ? Either.right(0)
+    : Either.mapLeft(whole(46, longestDays)(raw), (problem) => `${problem}, or 0 (for ever)`)
