@@ -1,7 +1,10 @@
-/** Writes docs/openapi.json from the contract. */
-import { writeFileSync } from "node:fs"
+/** Writes docs/openapi.json, and the examples of docs/api.md. */
+import { readFileSync, writeFileSync } from "node:fs"
 import { openApi } from "../src/http/openapi/OpenApiDocument.ts"
+import { renderExamples } from "./openapi/examples.ts"
 
-const path = "docs/openapi.json"
-writeFileSync(new URL(`../${path}`, import.meta.url), `${JSON.stringify(openApi(), null, 2)}\n`)
-process.stdout.write(`${path} written\n`)
+const inDocs = (name: string): URL => new URL(`../docs/${name}`, import.meta.url)
+
+writeFileSync(inDocs("openapi.json"), `${JSON.stringify(openApi(), null, 2)}\n`)
+writeFileSync(inDocs("api.md"), renderExamples(readFileSync(inDocs("api.md"), "utf8")))
+process.stdout.write("docs/openapi.json and docs/api.md written\n")

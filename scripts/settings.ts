@@ -1,6 +1,6 @@
-/** Writes .env.example and the table in docs/api.md from the table of settings. */
+/** Writes .env.example and the table in docs/settings.md from the table of settings. */
 import { readFileSync, writeFileSync } from "node:fs"
-import { renderApiPage, renderEnvExample } from "./settings/documents.ts"
+import { renderSettingsPage, renderEnvExample } from "./settings/documents.ts"
 
 const rewrite = (name: string, render: (current: string) => string): void => {
   const file = new URL(`../${name}`, import.meta.url)
@@ -8,5 +8,5 @@ const rewrite = (name: string, render: (current: string) => string): void => {
 }
 
 rewrite(".env.example", renderEnvExample)
-rewrite("docs/api.md", renderApiPage)
-process.stdout.write(".env.example and docs/api.md written\n")
+rewrite("docs/settings.md", renderSettingsPage)
+process.stdout.write(".env.example and docs/settings.md written\n")

@@ -1,4 +1,4 @@
-/** The two documents of settings as text: .env.example, and the table in docs/api.md. */
+/** The two documents of settings as text: .env.example, and the table in docs/settings.md. */
 import { type SettingEntry, settingGroups } from "../../src/services/settings/SettingsTable.ts"
 
 const width = 120
@@ -43,8 +43,8 @@ const defaultCell = (entry: SettingEntry): string => {
 const startMark = "<!-- settings: written by `npm run settings` -->"
 const endMark = "<!-- end of settings -->"
 
-/** docs/api.md with its table of settings replaced; the text outside the two marks stays. */
-export const renderApiPage = (current: string): string => {
+/** docs/settings.md with its table of settings replaced; the text outside the two marks stays. */
+export const renderSettingsPage = (current: string): string => {
   const rows = settingGroups
     .flatMap(({ entries }) => entries)
     .map((entry) => ["", `\`${entry.name}\``, defaultCell(entry), sentences(entry), ""].join(" | ").trim())

@@ -1,4 +1,4 @@
-/** The bytes that stored reports may fill, and who may fill how many (docs/api.md, "Stored reports"). */
+/** The bytes that stored reports may fill, and who may fill how many (docs/limits.md, "Stored reports"). */
 import * as Effect from "effect/Effect"
 import { Failure } from "../schema/Failure.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"

@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { placeholders } from "../../src/http/openapi/Examples.ts"
+import { renderExamples } from "../../scripts/openapi/examples.ts"
 import { failureTable } from "../../src/schema/Failure.ts"
 import { startTestSandbox } from "../world/Sandbox.ts"
 import { it } from "../world/Test.ts"
@@ -32,6 +33,9 @@ describe("The OpenAPI document", () => {
     // `npm run openapi` writes it.
     const committed = readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")
     expect(committed).toBe(`${JSON.stringify(document, null, 2)}\n`)
+    const page = readFileSync(new URL("../../docs/api.md", import.meta.url), "utf8")
+    expect(page).toBe(renderExamples(page))
+    expect(calls.filter(({ operationId }) => !page.includes(`<!-- example: ${operationId} -->`))).toEqual([])
     // The library's own errors, and the names of its filters.
     expect(committed).not.toMatch(
       /HttpApiDecodeError|"_tag"|\/schemas\/unknown|maxLength\(|\(s\) long|item\(s\)/

@@ -1,5 +1,5 @@
 /**
- * The budget of calls to IAM (docs/api.md, "The budget for IAM"). IAM allows the application 120 calls in 60 s for each plane and path,
+ * The budget of calls to IAM (docs/limits.md, "The budget for IAM"). IAM allows the application 120 calls in 60 s for each plane and path,
  * and blocks every caller beyond that (identity-service.md 1). A call takes a place in the window of its plane and path when it begins,
  * and the place is free again 60 s after the answer, so that no 60 s of IAM's clock contain more calls than the budget.
  */

@@ -1,6 +1,6 @@
 /**
  * Every setting: its variable, parser, default and meaning. The type of the settings, `music-backend config` and `check`, .env.example
- * and the table of docs/api.md follow from this table; after a change of it, `npm run settings` writes the two documents.
+ * and the table of docs/settings.md follow from this table; after a change of it, `npm run settings` writes the two documents.
  *
  * Effect's `Config` is not used: it yields either all values or the problems, and `config` and `check` need both. It also carries no
  * meaning, and a `Config.mapOrFail` over several variables hides its own problem while one of them is bad.

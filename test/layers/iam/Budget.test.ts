@@ -1,4 +1,4 @@
-/** The rules of docs/api.md, "The budget for IAM", at the port. */
+/** The rules of docs/limits.md, "The budget for IAM", at the port. */
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, describe, expect, it } from "@effect/vitest"
-import { renderApiPage, renderEnvExample } from "../../../scripts/settings/documents.ts"
+import { renderSettingsPage, renderEnvExample } from "../../../scripts/settings/documents.ts"
 import { readSettings } from "../../../src/layers/settings/Settings.ts"
 import { settingEntries } from "../../../src/services/settings/SettingsTable.ts"
 import { testEnvironment } from "../../world/Settings.ts"
@@ -11,9 +11,9 @@ import { testEnvironment } from "../../world/Settings.ts"
 const text = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), "utf8")
 
 describe("The table of settings", () => {
-  it("is the source of .env.example and docs/api.md; npm run settings writes them", () => {
+  it("is the source of .env.example and docs/settings.md; npm run settings writes them", () => {
     expect(text(".env.example")).toBe(renderEnvExample(text(".env.example")))
-    expect(text("docs/api.md")).toBe(renderApiPage(text("docs/api.md")))
+    expect(text("docs/settings.md")).toBe(renderSettingsPage(text("docs/settings.md")))
   })
 
   it("holds the defaults of absent settings", () => {

@@ -125,7 +125,7 @@ const flooders = (world: World, count: number, pause: number): void =>
     start(() => world.loop("flooder", pause, addressAt(20, index), report, minute))
   })
 
-// Bounds of `served`, `onTime`, sessions and calls follow from docs/api.md ("The budget for IAM"); those of waits and equality were measured.
+// Bounds of `served`, `onTime`, sessions and calls follow from docs/limits.md ("The budget for IAM"); those of waits and equality were measured.
 
 interface Limits {
   /** Least parts: of all operations, and of the calls at the time that a refusal gave. */

@@ -50,7 +50,7 @@ const iam: Cells = {
   idempotency_response_expired: "409 idempotency_response_expired ×1"
 }
 
-/** The polls of a refresh or logout use up its calls of a minute (api.md, "The budget for IAM"). */
+/** The polls of a refresh or logout use up its calls of a minute (limits.md, "The budget for IAM"). */
 const polledWithinBudget: Cells = { idempotency_in_progress: "429 rate_limited, 46 s ×8" }
 
 /** api.md, "Refusals of IAM": on a proof exchange, and the list of Ting's endpoints. */
