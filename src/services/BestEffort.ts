@@ -11,7 +11,7 @@ export const writeBestEffort =
     write.pipe(
       Effect.timeoutFail({
         duration: longestWrite,
-        onTimeout: () => new StoreUnavailable({ problem: { kind: "timed_out" } })
+        onTimeout: () => new StoreUnavailable({ kind: "unanswered" })
       }),
       Effect.matchEffect({
         onSuccess: () => Effect.void,

@@ -4,7 +4,7 @@ import type { CheckState, ReadinessAnswer } from "../schema/Health.ts"
 import { DeliveryHealth } from "./DeliveryHealth.ts"
 import { Drain } from "./Drain.ts"
 import { shareFor } from "./Share.ts"
-import { Store, StoreUnavailable } from "./Store.ts"
+import { Store } from "./Store.ts"
 
 /** Milliseconds for which all probes share one check of the dependencies. */
 const checkMillis = 1_000
@@ -20,21 +20,19 @@ export class Readiness extends Effect.Service<Readiness>()("music/Readiness", {
 
     /**
      * A slow database is `degraded`: it is the database of all instances, which would otherwise leave the balancer together. It
-     * has failed once accesses ended without an answer, and at once when it refuses.
+     * has failed once a check did.
      */
     const database: Effect.Effect<CheckState> = store.check.pipe(
       // The check goes on after the answer of this probe: it shows whether the database answers at all. Disconnected, it
       // delays neither that answer nor the end of the process.
       Effect.uninterruptible,
       Effect.disconnect,
-      Effect.timeoutFail({
+      Effect.timeoutTo({
         duration: slowMillis,
-        onTimeout: () => new StoreUnavailable({ problem: { kind: "timed_out" } })
+        onSuccess: (): CheckState => "ok",
+        onTimeout: (): CheckState => (store.isFailing() ? "failed" : "degraded")
       }),
-      Effect.match({
-        onSuccess: () => "ok",
-        onFailure: ({ isUnanswered }) => (isUnanswered && !store.isFailing() ? "degraded" : "failed")
-      })
+      Effect.orElseSucceed((): CheckState => "failed")
     )
 
     const dependencies = yield* shareFor(

@@ -45,9 +45,9 @@ export interface StoreService {
   readonly retention: Retention
   readonly backups: Backups
   readonly usage: StoreUsage
-  /** Succeeds when the database answers, takes writes and has all migrations of this version. Never after a corruption. */
+  /** Makes a small write. Succeeds when the database takes it and has all migrations of this version. Never after a corruption. */
   readonly check: Stored<void>
-  /** Whether accesses failed for want of an answer, or writes were refused, and nothing has succeeded since. */
+  /** Whether a write or a check failed while no other write succeeded, and no check has succeeded since; for ever after a corruption. */
   readonly isFailing: () => boolean
   /**
    * Each completes once any process has committed work of the kind since it last completed, so that a worker need not wait for

@@ -162,8 +162,12 @@ const misconfigurations = [
   fails("database", /^Postgres database 127\.0\.0\.1:1\/music does not answer/, {
     MUSIC_DATABASE_URL: "postgres://music:hidden-word@127.0.0.1:1/music"
   }),
-  fails("database", /refuses the login \(28P01\)$/, atPostgres({ password: "hidden-word" })),
-  fails("database", /\/missing does not exist \(3D000\)$/, atPostgres({ pathname: "/missing" })),
+  fails("database", /cannot be opened, read or written \(28P01\)$/, atPostgres({ password: "hidden-word" })),
+  fails(
+    "database",
+    /\/missing cannot be opened, read or written \(3D000\)$/,
+    atPostgres({ pathname: "/missing" })
+  ),
   warns("database", /older schema .*\(0, needed \d+\)$/, () =>
     Effect.map(postgres.emptyPath, (place) => ({ MUSIC_DATABASE_URL: place }))
   ),

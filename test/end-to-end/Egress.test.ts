@@ -143,7 +143,7 @@ describe("A process in a network with a proxy and a private authority", () => {
     // Before the credentials are sent.
     expect([misnamed.targets, misnamed.credentials]).toEqual([[], []])
     const [trusting, doubting] = outputs
-    expect(trusting).toMatch(/^FAIL +database .*refuses the login/m)
-    expect(doubting).toMatch(/^FAIL +database .*cannot be trusted.*\n +-> .*NODE_EXTRA_CA_CERTS/m)
+    expect(trusting).toMatch(/^FAIL +database .*cannot be opened, read or written \(28P01\)/m)
+    expect(doubting).toMatch(/^FAIL +database .*cannot be opened, read or written \([A-Z_]*CERT[A-Z_]*\)/m)
   })
 })

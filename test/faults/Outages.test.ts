@@ -95,7 +95,7 @@ const ofSqlite: Outages = {
     begin: sql.unsafe("PRAGMA query_only = ON"),
     end: sql.unsafe("PRAGMA query_only = OFF"),
     says: unwritable,
-    reason: /is read-only for this process/
+    reason: /cannot be opened, read or written \(SQLITE_READONLY\)/
   })),
   "locked by another program": Effect.gen(function* () {
     const { path, ...opened } = yield* onSqlite
@@ -123,7 +123,7 @@ const ofPostgres: Outages = {
       begin: standBy,
       end: promote,
       says: unwritable,
-      reason: /is read-only for this process/
+      reason: /cannot be opened, read or written \((?:25006|0A000)\)/
     })
   ),
   "refusing connections": behindProxy(({ cut, repair }) => ({ begin: cut, end: repair }), silent),

@@ -184,7 +184,7 @@ describe("The rows of a login", () => {
 
 describe("A database that does not keep sessions", () => {
   it.scopedLive.each([
-    ["fails them", Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))],
+    ["fails them", Effect.fail(new StoreUnavailable({ kind: "unanswered" }))],
     ["does not answer", Effect.never]
   ] as const)("that %s delays an answer by 50 ms at most, and fails none", function* ([, broken]) {
     const { complete, instance, login, time } = yield* sessionRows

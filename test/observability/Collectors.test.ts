@@ -12,7 +12,7 @@ import { startObserved } from "./Observed.ts"
 const pool = () => Option.some({ limit: 10, used: 10, idle: 0, waiting: 7 })
 
 it.scopedLive.each([
-  ["fails", Effect.fail(new StoreUnavailable({ problem: { kind: "writes_failing" } })), "failed"],
+  ["fails", Effect.fail(new StoreUnavailable({ kind: "full" })), "failed"],
   ["hangs", Effect.uninterruptible(Effect.never), "degraded"]
 ] as ReadonlyArray<readonly [string, Effect.Effect<never, StoreUnavailable>, string]>)(
   "A scrape of a store that %s takes 3 s, has the pool, and omits what is unknown",

@@ -167,7 +167,7 @@ describe("A missing answer", () => {
   )
 
   it("of the database is dependency_unavailable for 2 s", () => {
-    expect(mapStoreFailure(new StoreUnavailable({ problem: { kind: "unreachable" } }))).toMatchObject({
+    expect(mapStoreFailure(new StoreUnavailable({ kind: "unanswered" }))).toMatchObject({
       code: "dependency_unavailable",
       details: { dependency: "database" },
       retryAfterSeconds: 2

@@ -28,7 +28,7 @@ export interface StoreSwitchesService {
 
 export class StoreSwitches extends Context.Tag("test/StoreSwitches")<StoreSwitches, StoreSwitchesService>() {}
 
-const unavailable = new StoreUnavailable({ problem: { kind: "unreachable" } })
+const unavailable = new StoreUnavailable({ kind: "unanswered" })
 
 const wrapped = Layer.effectContext(
   Effect.gen(function* () {

@@ -128,7 +128,7 @@ const finishRestored = Effect.gen(function* () {
       { ...settings, databaseUrl: Option.map(named, ({ url }) => url) },
       { migrate: false }
     ),
-    ({ problem }) => problem.kind === "older_schema" && problem.found === 0,
+    ({ code }) => code === "empty",
     ({ database }) =>
       new CommandFailed({
         exit: 69,

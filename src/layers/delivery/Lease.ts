@@ -101,7 +101,7 @@ export const underLease =
           // A database that does not answer may never do so.
           Effect.timeoutFail({
             duration: Math.max(1, before.endsAt - now),
-            onTimeout: () => new StoreUnavailable({ problem: { kind: "timed_out" } })
+            onTimeout: () => new StoreUnavailable({ kind: "unanswered" })
           })
         )
         if (extended) yield* Ref.update(leaseState, (last) => ({ ...last, endsAt: now + millis }))

@@ -85,7 +85,7 @@ export const databaseProbes = (
       Effect.tap(({ sql, write }) => write("check", () => run(emptyWrite(sql)))),
       Effect.map(({ name }) => pass(`${name}, schema ${latestMigration}`)),
       Effect.catchIf(
-        ({ problem }) => problem.kind === "absent_file",
+        ({ code, kind }) => kind === "schema" && code === "ENOENT",
         () => Effect.succeed(skip(`${file} does not exist yet; the first start creates it`))
       )
     )

@@ -11,7 +11,7 @@ export const timeLeft: Effect.Effect<number> = Effect.clockWith((clock) =>
 )
 
 /**
- * Like `Effect.async` for an access. Fails with `timed_out` at the request's deadline. `start` returns what ends the wait of an
+ * Like `Effect.async` for an access. Fails as `unanswered` at the request's deadline. `start` returns what ends the wait of an
  * interrupted or late caller. A timer, because a fiber beside each access would cost more than many accesses do.
  */
 export const waitWithinDeadline = <A, E>(
@@ -23,7 +23,7 @@ export const waitWithinDeadline = <A, E>(
       const timer = Number.isFinite(left)
         ? setTimeout(() => {
             leave()
-            resume(new StoreUnavailable({ problem: { kind: "timed_out" } }))
+            resume(new StoreUnavailable({ kind: "unanswered" }))
           }, left)
         : undefined
       leave = start((exit) => {

@@ -1,53 +1,19 @@
-/** Maps errors of a database, its driver or the file system to the problems of `StoreUnavailable`. */
+/** Maps errors of a database, its driver or the file system to the kinds of `StoreUnavailable`. */
 import type { SqlError } from "@effect/sql/SqlError"
 import type { ParseError } from "effect/ParseResult"
-import {
-  type DriverProblem,
-  type StoreProblem,
-  StoreUnavailable
-} from "../../services/store/StoreUnavailable.ts"
+import { type StoreFailureKind, StoreUnavailable } from "../../services/store/StoreUnavailable.ts"
 
-type Kind = DriverProblem["kind"]
-
-/** The code of an access that waited in vain for one of this process's connections. */
-export const waitExceeded = "POOL_TIMEOUT"
-
-/** Result codes of SQLite, system error codes, SQLSTATEs of Postgres, and our own; the first that fits counts. */
-const codes: ReadonlyArray<readonly [RegExp, Kind]> = [
-  [/^SQLITE_READONLY_DBMOVED$|^ENOENT$/, "gone"],
+/** Result codes of SQLite, system error codes and SQLSTATEs of Postgres; the first that fits counts. */
+const codes: ReadonlyArray<readonly [RegExp, StoreFailureKind]> = [
+  [/^(?:08|57P)|^(?:53300|57014|25P0[34])$|^E(?:CONN|HOST|NET|PIPE|TIMEDOUT|NOTFOUND|AI_)/, "unanswered"],
   [/^SQLITE_(?:BUSY|LOCKED)|^(?:55P03|40P01|40001)$/, "locked"],
   [/^SQLITE_FULL$|^(?:ENOSPC|EDQUOT)$|^53100$/, "full"],
-  [/^SQLITE_(?:READONLY|PERM|AUTH)|^(?:EROFS|EACCES|EPERM)$/, "read_only"],
-  // A standby refuses a transaction that writes as an unsupported feature (0A000).
-  [/^(?:25006|0A000)$/, "standby"],
-  [/^SQLITE_(?:CORRUPT|NOTADB|FORMAT)|^XX00[12]$/, "corrupt"],
-  [/^SQLITE_IOERR|^EIO$/, "io_failed"],
-  [/^SQLITE_CANTOPEN|^(?:EISDIR|ENOTDIR|EEXIST|ELOOP|ENAMETOOLONG)$/, "not_openable"],
-  [/^(?:08|57P)|^E(?:CONN|HOST|NET|PIPE|TIMEDOUT|NOTFOUND|AI_)/, "unreachable"],
-  [/^28/, "login_refused"],
-  [/^3D000$/, "no_such_database"],
-  [/^42501$/, "not_permitted"],
-  [/^53300$/, "too_many_connections"],
-  [/^(?:57014|25P0[34])$/, "canceled"],
-  [new RegExp(`^${waitExceeded}$`), "timed_out"],
-  [/CERT|^(?:ERR_(?:TLS|SSL)_|ERR_OSSL_|EPROTO)/, "untrusted"]
+  [/^SQLITE_(?:CORRUPT|NOTADB|FORMAT)|^XX00[12]$/, "corrupt"]
 ]
 
-/** pgbouncer gives one code, of a broken protocol, to all errors of its own. */
-const poolerCode = "08P01"
-const poolerMessages: ReadonlyArray<readonly [RegExp, Kind]> = [
-  [/^no more connections|too many (?:clients|connections)/, "too_many_connections"],
-  [/^unsupported startup parameter/, "parameter_refused"]
-]
-
-/** Errors to which the drivers give no code, by the drivers' messages. */
-const messages: ReadonlyArray<readonly [RegExp, Kind]> = [
-  [/not open|after calling end/, "closed"],
-  [/^(?:timeout exceeded|timeout expired|Query read timeout)/, "timed_out"],
-  [/^(?:Connection terminated|Client (?:has encountered|was closed)|Connection ended)/, "unreachable"],
-  [/^The server does not support SSL/, "no_tls"],
-  [/^SASL|assword/, "login_refused"]
-]
+/** The driver's messages of errors to which it gives no code: no connection, or no answer in time. */
+const unanswered =
+  /^(?:timeout exceeded|timeout expired|Query read timeout|Connection terminated|Connection ended|Client (?:has encountered|was closed))/
 
 /** The innermost error that has a code. */
 const codedIn = (error: unknown): { readonly code: string; readonly connecting: boolean } | undefined => {
@@ -66,26 +32,18 @@ const messageIn = (error: unknown): string => {
   return inner !== "" ? inner : error instanceof Error ? error.message : ""
 }
 
-const kindIn = (
-  table: ReadonlyArray<readonly [RegExp, Kind]>,
-  text: string,
-  otherwise: Kind = "failed"
-): Kind => table.find(([pattern]) => pattern.test(text))?.[1] ?? otherwise
-
 /** `error` is any error of a driver or the file system. */
-const driverProblem = (error: unknown): DriverProblem => {
+const kindOf = (error: unknown): Pick<StoreUnavailable, "kind" | "code"> => {
   const coded = codedIn(error)
-  if (coded === undefined) return { kind: kindIn(messages, messageIn(error)) }
-  if (coded.code === poolerCode)
-    return { kind: kindIn(poolerMessages, messageIn(error), "unreachable"), code: coded.code }
-  // The socket of a server may be a file: a missing one means an unreachable server, not a missing database.
-  const kind = coded.connecting ? "unreachable" : kindIn(codes, coded.code)
-  return { kind, code: coded.code }
+  if (coded === undefined) return { kind: unanswered.test(messageIn(error)) ? "unanswered" : "other" }
+  const { code, connecting } = coded
+  // The socket of a server may be a file: a missing one means a server that is away, not a missing database.
+  if (connecting) return { kind: "unanswered", code }
+  return { kind: codes.find(([pattern]) => pattern.test(code))?.[1] ?? "other", code }
 }
 
-/** The server, or a pooler in front of it, gives no further connection. */
-export const isConnectionRefused = (error: unknown): boolean =>
-  driverProblem(error).kind === "too_many_connections"
+/** The server gives no further connection. */
+export const isConnectionRefused = (error: unknown): boolean => codedIn(error)?.code === "53300"
 
 export type DatabaseFailure = SqlError | ParseError | StoreUnavailable
 
@@ -96,41 +54,36 @@ export const toStoreUnavailable =
     switch (error._tag) {
       case "StoreUnavailable":
         return error.database === undefined
-          ? new StoreUnavailable({ database, operation, problem: error.problem })
+          ? new StoreUnavailable({ database, operation, kind: error.kind })
           : error
       case "ParseError":
-        return new StoreUnavailable({ database, operation, problem: { kind: "row_malformed" } })
+        return new StoreUnavailable({
+          database,
+          operation,
+          kind: "other",
+          details: {
+            phrase: "is corrupt: a row has an unexpected form",
+            fix: "find who changed the row: no version of the program writes such a row"
+          }
+        })
       case "SqlError":
-        return new StoreUnavailable({ database, operation, problem: driverProblem(error) })
+        return new StoreUnavailable({ database, operation, ...kindOf(error) })
     }
   }
 
-/** A database did not open. What is missing then cannot be made: nothing that was open is gone. */
-export const openFailed = (database: string, error: unknown): StoreUnavailable => {
-  const problem = driverProblem(error)
-  return new StoreUnavailable({
-    database,
-    problem: problem.kind === "gone" ? { ...problem, kind: "not_openable" } : problem
-  })
-}
+/** A database did not open. */
+export const openFailed = (database: string, error: unknown): StoreUnavailable =>
+  new StoreUnavailable({ database, ...kindOf(error) })
 
-export const migrationFailed = (database: string, error: unknown): StoreUnavailable =>
-  new StoreUnavailable({ database, problem: { kind: "migration_failed", reason: driverProblem(error) } })
+export const migrationFailed = (database: string, error: unknown): StoreUnavailable => {
+  const { code, fix, kind, phrase } = openFailed(database, error)
+  const details = { phrase: `could not be migrated to the schema of this version: it ${phrase}`, fix }
+  return new StoreUnavailable({ database, kind, code, details })
+}
 
 /** A lock of another transaction prevented the access, which had no effect. */
 export const isLocked = (error: DatabaseFailure): boolean =>
-  error._tag === "SqlError" && driverProblem(error).kind === "locked"
-
-const lasting: ReadonlySet<StoreProblem["kind"]> = new Set<Kind>([
-  "full",
-  "read_only",
-  "io_failed",
-  "corrupt",
-  "not_permitted"
-])
-
-/** The disk or a right is missing, so that the next write fails as well. */
-export const isLasting = ({ problem }: StoreUnavailable): boolean => lasting.has(problem.kind)
+  error._tag === "SqlError" && kindOf(error).kind === "locked"
 
 /** SQLSTATEs have five characters and never begin like the names of system errors. */
 const sqlState = /^(?!E)[0-9A-Z]{5}$/

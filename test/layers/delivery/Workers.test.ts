@@ -8,7 +8,7 @@ import { makeSteppedClock } from "../../world/Time.ts"
 import { sampleLease } from "../store/Samples.ts"
 import { day, hour, makeHarness } from "./Harness.ts"
 
-const away = Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))
+const away = Effect.fail(new StoreUnavailable({ kind: "unanswered" }))
 const dependency = "tracker"
 const hanging = { failure: new Unknown({ dependency, reason: "hangs" }), takes: Number.POSITIVE_INFINITY }
 

@@ -9,8 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { StoreUnavailable } from "../../../services/Store.ts"
-import { recordedSchema } from "../migrations/Migrations.ts"
+import { recordedSchema, unreleasedSchema } from "../migrations/Migrations.ts"
 import { all, first, runByClient } from "../Query.ts"
 import { Whole } from "../repositories/Rows.ts"
 import { applicationId } from "../sqlite/ApplicationId.ts"
@@ -120,12 +119,11 @@ export const copyDatabase = (from: string, partial: string): Effect.Effect<void,
   openFile(from, { readonly: true, fix: "Check MUSIC_DATABASE_PATH and the rights of this account." }).pipe(
     Effect.flatMap((sql) => sql`VACUUM INTO ${partial}`),
     Effect.catchTag("SqlError", (error) => {
-      const { problem, reason } = toStoreUnavailable(
+      const { kind, reason } = toStoreUnavailable(
         `${nameOf(from)}, or its copy in ${dirname(partial)},`,
         "Backup.copy"
       )(error)
-      const fix =
-        problem.kind === "corrupt" ? damagedFix : "Free some space or choose another folder, and try again."
+      const fix = kind === "corrupt" ? damagedFix : "Free some space or choose another folder, and try again."
       return new BackupFailed({ reason, fix })
     }),
     Effect.scoped,
@@ -169,8 +167,8 @@ export const checkDatabase = (
     const { latest: migration, unreleased } = yield* runByClient(recordedSchema(sql))
     if (migration === 0) return yield* refuse("has no schema")
     if (unreleased) {
-      const error = new StoreUnavailable({ database: subject, problem: { kind: "unreleased_schema" } })
-      return yield* new BackupFailed({ reason: error.summary, fix: error.fix })
+      const { fix, summary } = unreleasedSchema(subject)
+      return yield* new BackupFailed({ reason: summary, fix })
     }
 
     const tables = yield* runByClient(

@@ -78,8 +78,40 @@ const hasHistory = ({ sql, read }: Database) =>
     )
   )
 
-const otherSchema = ({ name }: Database, kind: "newer_schema" | "older_schema", found: number) =>
-  new StoreUnavailable({ database: name, problem: { kind, found, known: latestMigration } })
+/** A database whose last migration is `found`. */
+const otherSchema = (database: string, found: number) =>
+  new StoreUnavailable(
+    found > latestMigration
+      ? {
+          database,
+          kind: "schema",
+          code: "newer",
+          details: {
+            phrase: `has a newer schema than this version of the program knows (${found}, known ${latestMigration})`,
+            fix: "use the version of music-backend that created it, or restore a backup of this version"
+          }
+        }
+      : {
+          database,
+          kind: "schema",
+          code: found === 0 ? "empty" : "older",
+          details: {
+            phrase: `has an older schema than this version of the program needs (${found}, needed ${latestMigration})`,
+            fix: "run music-backend migrate, or start the server once"
+          }
+        }
+  )
+
+export const unreleasedSchema = (database: string): StoreUnavailable =>
+  new StoreUnavailable({
+    database,
+    kind: "schema",
+    code: "unreleased",
+    details: {
+      phrase: "was made by a version before the first release, and this version does not read it",
+      fix: "move it away or name a new database; only the version that made it can export its reports (music-backend reports export)"
+    }
+  })
 
 /**
  * Number of the last applied migration; 0 without one. Fails where this version's reads and writes may mean something else: on a newer
@@ -88,9 +120,8 @@ const otherSchema = ({ name }: Database, kind: "newer_schema" | "older_schema", 
 const latestApplied = (database: Database): Effect.Effect<number, StoreUnavailable> =>
   Effect.gen(function* () {
     const { latest, unreleased } = yield* database.read("Store.open", recordedSchema(database.sql))
-    if (unreleased)
-      return yield* new StoreUnavailable({ database: database.name, problem: { kind: "unreleased_schema" } })
-    if (latest > latestMigration) return yield* otherSchema(database, "newer_schema", latest)
+    if (unreleased) return yield* unreleasedSchema(database.name)
+    if (latest > latestMigration) return yield* otherSchema(database.name, latest)
     return latest
   })
 
@@ -98,7 +129,7 @@ const latestApplied = (database: Database): Effect.Effect<number, StoreUnavailab
 export const checkSchema = ({ name, read, sql }: Database): Effect.Effect<void, StoreUnavailable> =>
   Effect.flatMap(read("Store.check", recordedSchema(sql)), ({ latest }) =>
     latest < latestMigration
-      ? Effect.fail(new StoreUnavailable({ database: name, problem: { kind: "schema_incomplete" } }))
+      ? Effect.fail(new StoreUnavailable({ database: name, kind: "schema" }))
       : Effect.void
   )
 
@@ -120,7 +151,7 @@ export const prepareSchema = (
   Effect.gen(function* () {
     const found = (yield* hasHistory(database)) ? yield* latestApplied(database) : 0
     if (found === latestMigration) return { found, migrationMillis: Option.none() }
-    if (Option.isNone(migration)) return yield* otherSchema(database, "older_schema", found)
+    if (Option.isNone(migration)) return yield* otherSchema(database.name, found)
     const [duration] = yield* Effect.timed(migration.value)
     // A newer version may have migrated in between.
     yield* latestApplied(database)

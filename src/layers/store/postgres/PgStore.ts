@@ -9,7 +9,6 @@ import type * as Scope from "effect/Scope"
 import { snakeToCamel } from "effect/String"
 import pg from "pg"
 import { StoreUnavailable } from "../../../services/Store.ts"
-import type { StoreProblem } from "../../../services/store/StoreUnavailable.ts"
 import { type Database, makeAccess, makeDatabase } from "../Database.ts"
 import { first } from "../Query.ts"
 import { openFailed } from "../StoreErrors.ts"
@@ -76,9 +75,16 @@ const checkServer = ({ name, read, sql }: Database): Effect.Effect<void, StoreUn
     Option.match({
       onNone: () => Effect.void,
       onSome: ({ encoding, number, version }) => {
-        const refuse = (problem: StoreProblem) => new StoreUnavailable({ database: name, problem })
-        if (number < oldestServer) return refuse({ kind: "server_too_old", version })
-        return encoding === "UTF8" ? Effect.void : refuse({ kind: "wrong_encoding", encoding })
+        const refuse = (phrase: string, fix: string) =>
+          new StoreUnavailable({ database: name, kind: "other", details: { phrase, fix } })
+        if (number < oldestServer)
+          return refuse(`is on PostgreSQL ${version}: 14 or newer is needed`, "use a newer PostgreSQL")
+        return encoding === "UTF8"
+          ? Effect.void
+          : refuse(
+              `stores text as ${encoding}, which lacks characters: UTF8 is needed`,
+              "create a database with ENCODING 'UTF8'"
+            )
       }
     })
   )
@@ -95,7 +101,8 @@ export const openPostgres = (
       catch: () =>
         new StoreUnavailable({
           database: "The address of the Postgres database, or a file that it names,",
-          problem: { kind: "address_unreadable" }
+          kind: "other",
+          details: { phrase: "cannot be read", fix: "correct MUSIC_DATABASE_URL" }
         })
     })
     const opening = (error: unknown) => openFailed(name, error)

@@ -19,8 +19,8 @@ import { locateFile, nameOf } from "./SqliteFiles.ts"
 
 const betweenAttempts = "100 millis"
 
-const isStopping = ({ problem }: StoreUnavailable): boolean =>
-  problem.kind === "other_server" && problem.server === undefined
+const stopping = "stopping"
+const isStopping = ({ code }: StoreUnavailable): boolean => code === stopping
 
 /**
  * Holds the lock of the database at `path` until the scope closes. Fails while another server serves; waits for one that stops, for
@@ -53,9 +53,18 @@ export const lockForServer = (
 
     const otherServer = () => {
       const server = Either.try(() => readFileSync(serverFile, "utf8"))
+      const which = Either.match(server, {
+        onLeft: () => ", which has not stopped in time",
+        onRight: (found) => ` (${found})`
+      })
       return new StoreUnavailable({
         database: name,
-        problem: { kind: "other_server", ...(Either.isRight(server) ? { server: server.right } : {}) }
+        kind: "locked",
+        code: Either.isLeft(server) ? stopping : undefined,
+        details: {
+          phrase: `is in use by another server${which}`,
+          fix: "stop that server, or set MUSIC_DATABASE_PATH to another file; servers that run together need PostgreSQL"
+        }
       })
     }
     // SQLite grants it to one connection, whatever comes at the same moment. Nothing is written, so the file stays empty.

@@ -14,9 +14,14 @@ export const loadAddon = (database: string): Effect.Effect<typeof BetterSqlite3,
     },
     catch: (error) => {
       const code =
-        error instanceof Error && "code" in error && typeof error.code === "string"
-          ? { code: error.code }
-          : {}
-      return new StoreUnavailable({ database, problem: { kind: "addon_unusable", ...code } })
+        error instanceof Error && "code" in error && typeof error.code === "string" ? ` (${error.code})` : ""
+      return new StoreUnavailable({
+        database,
+        kind: "other",
+        details: {
+          phrase: `cannot be opened: its driver better-sqlite3 does not load${code}`,
+          fix: "run npm rebuild better-sqlite3 with this version of Node, or npm ci"
+        }
+      })
     }
   })

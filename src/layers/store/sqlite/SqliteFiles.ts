@@ -23,7 +23,15 @@ export const locateFile = (
     const given = resolve(path)
     const database = nameOf(path)
     if (!create && !existsSync(given))
-      return yield* new StoreUnavailable({ database, problem: { kind: "absent_file" } })
+      return yield* new StoreUnavailable({
+        database,
+        kind: "schema",
+        code: "ENOENT",
+        details: {
+          phrase: "does not exist",
+          fix: "set MUSIC_DATABASE_PATH to the server's file, or create one with music-backend migrate"
+        }
+      })
     const { file, found } = yield* Effect.try({
       try: () => {
         if (create) createFile(given)
@@ -32,9 +40,7 @@ export const locateFile = (
       },
       catch: (error) => openFailed(database, error)
     })
-    return found.isFile()
-      ? file
-      : yield* new StoreUnavailable({ database, problem: { kind: "not_openable" } })
+    return found.isFile() ? file : yield* new StoreUnavailable({ database, kind: "other" })
   })
 
 export interface WatchedFiles {

@@ -53,7 +53,16 @@ const refuseForeign = ({ name, read, sql }: Database) =>
       Option.exists(
         ({ id, migrated, tables }) => id === applicationId || (id === 0 && (tables === 0 || migrated > 0))
       ),
-      () => new StoreUnavailable({ database: name, problem: { kind: "foreign" } })
+      () =>
+        new StoreUnavailable({
+          database: name,
+          kind: "schema",
+          code: "foreign",
+          details: {
+            phrase: "belongs to another program",
+            fix: "set MUSIC_DATABASE_PATH to a file in a folder that this user may write"
+          }
+        })
     )
   )
 
@@ -70,12 +79,17 @@ export const openDatabase = (
     const { sql } = connection
     const files = watchFiles(file)
     let closed = false
+    const unusable = (phrase: string, fix: string) =>
+      new StoreUnavailable({ database: name, kind: "other", details: { phrase, fix } })
     const problem = () => {
       // The last process to close a database removes its log.
-      if (closed) return new StoreUnavailable({ database: name, problem: { kind: "closed" } })
+      if (closed) return unusable("is closed", "start the server again")
       return files.arePresent()
         ? undefined
-        : new StoreUnavailable({ database: name, problem: { kind: "gone" } })
+        : unusable(
+            "is gone: its file was moved or deleted",
+            "move the file back, or set MUSIC_DATABASE_PATH to its new path"
+          )
     }
     yield* Effect.addFinalizer(() =>
       Effect.sync(() => {
