@@ -66,8 +66,11 @@ const judge = (file: string, ended: boolean, failed: boolean): Verdict => {
   const report: Report = JSON.parse(readFileSync(file, "utf8"))
   const tests = report.testResults.flatMap(({ assertionResults }) => assertionResults)
   const broken = tests.filter(({ status }) => status === "failed")
-  const unwritten = /^(Reference|Syntax)Error/
-  const by = broken.find(({ failureMessages }) => !failureMessages?.some((text) => unwritten.test(text)))
+  const says = (pattern: RegExp) => (test: (typeof broken)[number]) =>
+    test.failureMessages?.some((text) => pattern.test(text)) === true
+  const found = broken.filter((test) => !says(/^(Reference|Syntax)Error/)(test))
+  // Named is one that failed by itself: the first failure cancels the others of its file.
+  const by = found.find((test) => !says(/^\(?FiberFailure\)?.*An error has occurred/)(test)) ?? found[0]
   if (by !== undefined) return { kind: "found", by: by.fullName }
   return { kind: broken.length > 0 || failed ? "does not compile" : "LIVES" }
 }
