@@ -46,7 +46,7 @@ const examples = (): ReadonlyMap<string, string> =>
 export const renderExamples = (current: string): string => {
   const known = examples()
   return current.replace(
-    /(<!-- example: (\S+) -->\n)[^]*?(<!-- end of example -->)/g,
+    /(<!-- example: (\S+) -->\n).*?(<!-- end of example -->)/gs,
     (_, mark: string, id: string, end: string) => `${mark}\n${known.get(id) ?? ""}\n\n${end}`
   )
 }
