@@ -4,10 +4,11 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as LogLevel from "effect/LogLevel"
 import { Listening, makeBackend, parts } from "../src/Backend.ts"
+import { ShownOnDocs } from "../src/http/Documents.ts"
 import { noSpans, sendSpans } from "../src/layers/observability/Tracing.ts"
-import { AddedToDocs, type DocsAddition } from "../src/http/docs/DocsAddition.ts"
 import { Settings, type SettingsValues } from "../src/services/Settings.ts"
 import { findFreePort } from "./FreePort.ts"
+import { liveDocs } from "./LiveDocs.ts"
 import { makeOffsetClock, type OffsetClock } from "./OffsetClock.ts"
 import { startUpstreams, settingsFor, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
 
@@ -29,8 +30,8 @@ export const startSandbox = (options: {
   readonly logLevel: LogLevel.LogLevel
   /** Replaces the default, for tests that advance the clock by minutes at once. */
   readonly iamCallsPerMinute?: number
-  /** Added to the documentation page; its forms then may send telemetry, too. */
-  readonly docs?: DocsAddition
+  /** The documentation page has live values, and may send telemetry, too. */
+  readonly hasLiveDocs?: boolean
   /** Receives the server's spans, as OTLP in JSON. */
   readonly tracesUrl?: string
 }) =>
@@ -40,9 +41,9 @@ export const startSandbox = (options: {
     const world = yield* startUpstreams(clock.now)
     const folder = yield* files.makeTempDirectoryScoped({ prefix: "music-sandbox-" })
     const databasePath = `${folder}/music.sqlite`
-    const isTried = options.docs !== undefined
+    const { hasLiveDocs = false } = options
     /** The page that sends calls has the server's own origin, which the settings name before the server listens. */
-    const port = options.port === 0 && isTried ? yield* findFreePort : options.port
+    const port = options.port === 0 && hasLiveDocs ? yield* findFreePort : options.port
     const defaults = settingsFor(world, {
       bind: { host: "127.0.0.1", port },
       databasePath,
@@ -52,7 +53,7 @@ export const startSandbox = (options: {
     const { iam, webOrigins } = defaults
     const settings: SettingsValues = {
       ...defaults,
-      webOrigins: isTried
+      webOrigins: hasLiveDocs
         ? [...webOrigins, `http://127.0.0.1:${port}`, `http://localhost:${port}`]
         : webOrigins,
       // The data goes with the sandbox, and a slow fault would hold its end for as long.
@@ -68,7 +69,12 @@ export const startSandbox = (options: {
             : sendSpans({ url: options.tracesUrl, scheduledDelayMillis })
       }).pipe(
         Layer.provide(Layer.succeed(Settings, settings)),
-        Layer.provide(Layer.succeed(AddedToDocs, options.docs)),
+        Layer.provide(
+          Layer.succeed(
+            ShownOnDocs,
+            hasLiveDocs ? liveDocs(world, `http://127.0.0.1:${port}`, clock.now) : undefined
+          )
+        ),
         Layer.provide(clock.layer)
       )
     )

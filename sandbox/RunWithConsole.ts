@@ -1,4 +1,4 @@
-/** The sandbox as a person uses it: with the console, and a documentation page that sends its calls. */
+/** The sandbox as a person uses it: with the console, and a documentation page with live values. */
 import * as Effect from "effect/Effect"
 import * as ExecutionStrategy from "effect/ExecutionStrategy"
 import * as Exit from "effect/Exit"
@@ -8,8 +8,7 @@ import * as Scope from "effect/Scope"
 import { openConsole } from "./console/Console.ts"
 import { tracesPath } from "./console/ConsoleRoutes.ts"
 import { listenOnLoopback } from "./console/LoopbackServer.ts"
-import { makeDocsAddition } from "./DocsAddition.ts"
-import { loadPages } from "./Pages.ts"
+import { loadPage } from "./ConsolePage.ts"
 import { startSandbox } from "./Run.ts"
 
 /** Ends all that a failed start began. The library keeps the logger of a layer that has ended: with the next one, every line came twice. */
@@ -36,14 +35,14 @@ export const startSandboxWithConsole = (options: {
 }) =>
   Effect.gen(function* () {
     const listener = yield* options.listen ?? listenOnLoopback
-    const pages = yield* Effect.promise(loadPages)
+    const page = yield* Effect.promise(loadPage)
     const start = (port: number) =>
       endedOnFailure(
         startSandbox({
           port,
           logLevel: options.logLevel,
           tracesUrl: `${listener.url}${tracesPath}`,
-          docs: makeDocsAddition(pages.tryIt, listener.url)
+          hasLiveDocs: true
         })
       )
     const sandbox = yield* start(options.port).pipe(
@@ -52,6 +51,6 @@ export const startSandboxWithConsole = (options: {
         Effect.retry(start(0), { times: 3, while: ({ _tag }) => _tag === "ListenFailed" })
       )
     )
-    yield* openConsole(listener, sandbox, pages.console)
+    yield* openConsole(listener, sandbox, page)
     return { ...sandbox, consoleUrl: listener.url }
   })

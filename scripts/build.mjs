@@ -103,9 +103,9 @@ const options = {
     {
       name: "pages",
       setup: (plugin) =>
-        plugin.onLoad({ filter: /[/\\]sandbox[/\\]Pages\.ts$/ }, async () => {
-          const { bundlePages } = await import("./pages.mjs")
-          return { contents: `export const loadPages = async () => (${JSON.stringify(await bundlePages())})` }
+        plugin.onLoad({ filter: /[/\\]sandbox[/\\]ConsolePage\.ts$/ }, async () => {
+          const { bundlePage } = await import("./pages.mjs")
+          return { contents: `export const loadPage = async () => (${JSON.stringify(await bundlePage())})` }
         })
     }
   ],

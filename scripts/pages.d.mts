@@ -3,10 +3,4 @@ export interface PageAssets {
   readonly style: string
 }
 
-export interface Pages {
-  readonly console: PageAssets
-  /** What a sandbox adds to the documentation page. */
-  readonly tryIt: PageAssets
-}
-
-export declare const bundlePages: () => Promise<Pages>
+export declare const bundlePage: () => Promise<PageAssets>

@@ -1,14 +1,12 @@
-// Bundles the pages of the sandbox: the script and the style of each, as text. The sandbox calls it when it starts in a clone, and
+// Bundles the page of the sandbox's console: its script and its style, as text. The sandbox calls it when it starts in a clone, and
 // build.mjs when it bundles the command line, so that an installed sandbox needs neither sources nor esbuild.
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
 
-const entries = { console: "sandbox/console/page/main.tsx", tryIt: "sandbox/tryit/main.ts" }
-
-export const bundlePages = async () => {
+export const bundlePage = async () => {
   const { outputFiles } = await build({
     absWorkingDir: fileURLToPath(new URL("..", import.meta.url)),
-    entryPoints: entries,
+    entryPoints: ["sandbox/console/page/main.tsx"],
     outdir: "pages",
     bundle: true,
     minify: true,
@@ -21,7 +19,6 @@ export const bundlePages = async () => {
     logLevel: "warning",
     write: false
   })
-  const textOf = (name) => outputFiles.find(({ path }) => path.endsWith(name))?.text ?? ""
-  const pageOf = (name) => [name, { script: textOf(`${name}.js`), style: textOf(`${name}.css`) }]
-  return Object.fromEntries(Object.keys(entries).map(pageOf))
+  const textOf = (kind) => outputFiles.find(({ path }) => path.endsWith(kind))?.text ?? ""
+  return { script: textOf(".js"), style: textOf(".css") }
 }

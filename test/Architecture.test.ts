@@ -198,8 +198,7 @@ describe("Secrets", () => {
 describe("Words", () => {
   it("have one meaning: no two files of the service export a type of the same name", () => {
     const homes = new Map<string, Array<string>>()
-    // The documentation page is a program of its own.
-    for (const file of files.filter((name) => name.startsWith("src/") && !name.startsWith("src/http/docs/")))
+    for (const file of files.filter((name) => name.startsWith("src/")))
       for (const [, name = ""] of text(file).matchAll(/^export (?:interface|type|class) (\w+)/gm))
         homes.set(name, [...(homes.get(name) ?? []), file])
     expect([...homes].filter(([, [, ...others]]) => others.length > 0)).toEqual([])

@@ -41,15 +41,6 @@ const optionalSession = {
   plane: Schema.optionalWith(Name, { exact: true })
 }
 
-export const Person = Schema.Struct(person)
-
-export const WebhookRequest = Schema.Struct({
-  plane: Name,
-  event: Schema.Literal(...webhookTypes.map(({ type }) => type)),
-  actor: Schema.NullOr(Name),
-  org: Schema.NullOr(Org)
-})
-
 export const ActionSchema: Schema.Schema<Action> = Schema.Union(
   action("mint", person),
   action("login", { plane: Name, slt: Token }),
@@ -61,7 +52,13 @@ export const ActionSchema: Schema.Schema<Action> = Schema.Union(
   action("ting", { ...session, org: Org, type: Name, key: Name, data: LongText }),
   action("report", { ...optionalSession, message: LongText }),
   action("telemetry", { ...optionalSession, table: Name, type: Name, data: LongText }),
-  action("webhook", { ...WebhookRequest.fields, tamper: Schema.Boolean }),
+  action("webhook", {
+    plane: Name,
+    event: Schema.Literal(...webhookTypes.map(({ type }) => type)),
+    actor: Schema.NullOr(Name),
+    org: Schema.NullOr(Org),
+    tamper: Schema.Boolean
+  }),
   action("repeat", { action: Id }),
   action("addFault", {
     upstream: Schema.Literal("iam", "ting", "tables", "tracker"),

@@ -3,11 +3,11 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
 import type * as Scope from "effect/Scope"
-import type { PageAssets } from "../Pages.ts"
+import type { PageAssets } from "../ConsolePage.ts"
 import type { Sandbox } from "../Run.ts"
 import { makeActions, type Perform } from "./Actions.ts"
 import { makeHandler } from "./ConsoleHandler.ts"
-import { actionRoutes, pageRoutes, spansRoute, tryItRoutes } from "./ConsoleRoutes.ts"
+import { actionRoutes, pageRoutes, spansRoute } from "./ConsoleRoutes.ts"
 import { EventStream } from "./EventStream.ts"
 import { InjectedFaults } from "./InjectedFaults.ts"
 import { Journal, recordOf } from "./Journal.ts"
@@ -57,10 +57,9 @@ export const openConsole = (
     const routes = [
       ...pageRoutes(page),
       ...actionRoutes(performToTheEnd, events),
-      ...tryItRoutes(sandbox),
       spansRoute((body) => {
         for (const { report, traceId } of readReportTraces(body)) journal.recordCarried(traceId, report)
       })
     ]
-    listener.answerWith(makeHandler(routes, listener.url, sandbox.base))
+    listener.answerWith(makeHandler(routes, listener.url))
   })

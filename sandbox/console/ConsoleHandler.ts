@@ -23,32 +23,25 @@ const send = (response: ServerResponse, { body, status, type }: Content): void =
   response.writeHead(status, { "content-type": type, "content-length": Buffer.byteLength(body) }).end(body)
 }
 
-/** `own` and `service` are the addresses of the console and of the service, whose documentation page may call some of the routes. */
+/** `own` is the address of the console. */
 export const makeHandler =
-  (routes: ReadonlyArray<Route>, own: string, service: string) =>
+  (routes: ReadonlyArray<Route>, own: string) =>
   (request: IncomingMessage, response: ServerResponse): Effect.Effect<void> => {
     for (const [name, value] of Object.entries(securityHeaders)) response.setHeader(name, value)
     const [target] = (request.url ?? "").split("?")
     const fitting = routes.filter(({ path }) => path === target)
-    const isForDocs = fitting.some((route) => route.isForDocs === true)
     const { headers, method = "GET" } = request
     const denial = checkRequest(
       { method, host: headers.host, origin: headers.origin, contentType: headers["content-type"] },
-      own,
-      isForDocs ? [service] : []
+      own
     )
     const end = (content: Content) => Effect.sync(() => send(response, content))
     if (denial !== undefined) return end(refusal(denial.status, denial))
-    if (isForDocs && headers.origin !== undefined) {
-      response.setHeader("access-control-allow-origin", headers.origin)
-      response.setHeader("vary", "Origin")
-    }
     if (fitting.length === 0)
       return end(refusal(404, { message: "There is no such path", hint: `open ${own}` }))
     const allow = fitting.map((route) => route.method).join(", ")
     if (method === "OPTIONS") {
       response.setHeader("allow", allow)
-      if (isForDocs) response.setHeader("access-control-allow-headers", "content-type")
       return Effect.sync(() => response.writeHead(204).end())
     }
     const route = fitting.find((one) => one.method === method)

@@ -1,16 +1,12 @@
-/** The routes of the console: its page, the stream of events, the actions, and what the documentation page needs to try its calls. */
+/** The routes of the console: its page, the stream of events and the actions. */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import * as Effect from "effect/Effect"
-import type { PageAssets } from "../Pages.ts"
-import type { Sandbox } from "../Run.ts"
-import { ActionSchema, Person, WebhookRequest } from "./ActionSchema.ts"
+import type { PageAssets } from "../ConsolePage.ts"
+import { ActionSchema } from "./ActionSchema.ts"
 import type { Perform } from "./Actions.ts"
 import type { EventStream } from "./EventStream.ts"
-import { actorsOf, planesOf } from "./Planes.ts"
 import type { Refused } from "./Refused.ts"
 import { bodyLimit, decodeBody } from "./RequestBody.ts"
-import { checkMint } from "./SltMinting.ts"
-import { applyEvent, checkEvent, signEvent } from "./WebhookEvents.ts"
 
 /** A complete answer; an object is sent as JSON. */
 export interface Content {
@@ -28,8 +24,6 @@ export const json = (status: number, value: unknown): Content => ({
 export interface Route {
   readonly method: "GET" | "POST"
   readonly path: string
-  /** Pages of the service itself may call it too. */
-  readonly isForDocs?: boolean
   /** Largest body, bytes. */
   readonly limit: number
   /** `undefined`: the route answers itself. */
@@ -89,46 +83,6 @@ export const actionRoutes = (perform: Perform, events: EventStream): ReadonlyArr
       )
   }
 ]
-
-export const tryItRoutes = ({ world }: Sandbox): ReadonlyArray<Route> => {
-  const { controls } = world.iam
-  return [
-    {
-      method: "GET",
-      path: "/actors",
-      isForDocs: true,
-      limit: 0,
-      answer: () => Effect.sync(() => json(200, { planes: planesOf(world), actors: actorsOf(world) }))
-    },
-    {
-      method: "POST",
-      path: "/slt",
-      isForDocs: true,
-      limit: bodyLimit,
-      answer: (body) =>
-        decodeBody(Person, body).pipe(
-          Effect.tap((person) => checkMint(world, person)),
-          Effect.map(({ actor, plane }) => controls.mintSlt(plane, { appId: "music", actor })),
-          Effect.map((slt) => json(200, { slt }))
-        )
-    },
-    {
-      method: "POST",
-      path: "/signed-webhook",
-      isForDocs: true,
-      limit: bodyLimit,
-      answer: (body) =>
-        decodeBody(WebhookRequest, body).pipe(
-          Effect.flatMap((order) => checkEvent(world, order)),
-          Effect.map((possible) => {
-            applyEvent(controls, possible)
-            return signEvent(controls, possible)
-          }),
-          Effect.map((signed) => json(200, { headers: signed.headers, body: signed.body.toString("utf8") }))
-        )
-    }
-  ]
-}
 
 /** Where the service sends its spans, as OTLP in JSON. */
 export const tracesPath = "/v1/traces"

@@ -6,9 +6,6 @@
  * changed; a new stream starts with the state and all kept actions, oldest first; the state is sent every 15 seconds also when nothing
  * has changed. `POST /actions` takes an `Action` as JSON and answers with
  * its `ActionRecord` once the service has answered; a status of 400 or more with a `Refusal` when it cannot be carried out.
- *
- * The documentation page of the service may also call `GET /actors` (the planes and actors of `State`), `POST /slt` (`{plane, actor}` to
- * `{slt}`) and `POST /signed-webhook` (`{plane, event, actor, org}` to `{headers, body}`).
  */
 
 export type Upstream = "iam" | "ting" | "tables" | "tracker"

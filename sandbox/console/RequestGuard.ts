@@ -30,15 +30,14 @@ const originsOf = (url: string): ReadonlyArray<string> =>
 const isJson = (contentType: string | undefined): boolean =>
   /^application\/json\s*(?:;|$)/i.test(contentType ?? "")
 
-/** `undefined` admits the request. `allowedOrigins` are the addresses of other servers of the sandbox whose pages may call this route. */
+/** `undefined` admits the request. */
 export const checkRequest = (
   { contentType, host, method, origin }: RequestHead,
-  own: string,
-  allowedOrigins: ReadonlyArray<string>
+  own: string
 ): Denial | undefined => {
   if (!authoritiesOf(own).includes(host ?? ""))
     return { status: 403, message: "The console has another name", hint: `open ${own}` }
-  if (origin !== undefined && ![own, ...allowedOrigins].flatMap(originsOf).includes(origin))
+  if (origin !== undefined && !originsOf(own).includes(origin))
     return { status: 403, message: "Pages of other sites may not use the console", hint: `open ${own}` }
   if (method === "POST" && !isJson(contentType))
     return {

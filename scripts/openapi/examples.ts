@@ -1,11 +1,11 @@
 /** The examples of docs/api.md as text: the request and the answer of each call. */
-import type { OpenAPISpecOperation } from "@effect/platform/OpenApi"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { Api } from "../../src/http/Api.ts"
 import { type Example, exampleOf } from "../../src/http/openapi/Examples.ts"
-import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 
 const json = (value: unknown): string => JSON.stringify(value, null, 2)
 
-const headersOf = ({ parameters, security }: OpenAPISpecOperation): ReadonlyArray<string> => [
+const headersOf = ({ parameters, security }: OpenApi.OpenAPISpecOperation): ReadonlyArray<string> => [
   ...(security.some((scheme) => "bearer" in scheme) ? ["Authorization: Bearer <access token>"] : []),
   ...parameters.flatMap((parameter) =>
     "name" in parameter && parameter.in === "header" && parameter.required ? [`${parameter.name}: …`] : []
@@ -15,7 +15,7 @@ const headersOf = ({ parameters, security }: OpenAPISpecOperation): ReadonlyArra
 const render = (
   method: string,
   path: string,
-  operation: OpenAPISpecOperation,
+  operation: OpenApi.OpenAPISpecOperation,
   { request, response }: Example
 ): string =>
   [
@@ -30,15 +30,13 @@ const render = (
 /** By operation id. */
 const examples = (): ReadonlyMap<string, string> =>
   new Map(
-    // The document that this program made.
-    Object.entries(openApi().paths as Record<string, Record<string, OpenAPISpecOperation>>).flatMap(
-      ([path, item]) =>
-        Object.entries(item).flatMap(([method, operation]): ReadonlyArray<[string, string]> => {
-          const example = exampleOf(operation.operationId)
-          return example === undefined
-            ? []
-            : [[operation.operationId, render(method, path, operation, example)]]
-        })
+    Object.entries(OpenApi.fromApi(Api).paths).flatMap(([path, item]) =>
+      Object.entries(item).flatMap(([method, operation]): ReadonlyArray<[string, string]> => {
+        const example = exampleOf(operation.operationId)
+        return example === undefined
+          ? []
+          : [[operation.operationId, render(method, path, operation, example)]]
+      })
     )
   )
 

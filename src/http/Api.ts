@@ -8,26 +8,27 @@ import { SystemApi } from "./api/System.ts"
 import { TelemetryApi } from "./api/Telemetry.ts"
 import { TingsApi } from "./api/Tings.ts"
 import { WebhooksApi } from "./api/Webhooks.ts"
+import { guide } from "./openapi/Guide.ts"
+import { completeDocument } from "./openapi/OpenApiDocument.ts"
 
-/** The paths of the calls that belong to this version of the API; probes, documents and the webhook have others. */
-export const apiPrefix = "/api/v1/"
-
-/** Every call of the service. */
-export class Api extends HttpApi.make("music")
-  .add(SystemApi)
-  .add(DescriptorsApi)
+/** The calls in the order in which the documentation shows them. */
+const calls = HttpApi.make("music")
   .add(AuthApi)
   .add(TingsApi)
   .add(ReportsApi)
   .add(TelemetryApi)
+  .add(DescriptorsApi)
+  .add(SystemApi)
   .add(WebhooksApi)
-  .annotateContext(
-    OpenApi.annotations({
-      title: "Music backend",
-      version,
-      description:
-        "The backend of a command-line music companion: sessions, notifications, reports, telemetry and webhooks. Every failure has one envelope: `error.code` for programs, `error.message` with the cause, `error.hint` with the next step, `error.retryable` for whether a retry can succeed. Requests with unknown fields are refused; responses may gain fields, and a client ignores unknown ones. Every response also carries the headers `Content-Security-Policy`, `Cross-Origin-Resource-Policy`, `Referrer-Policy`, `X-Content-Type-Options` and `X-Frame-Options`. `/docs` documents the API for people, `/openapi.json` for programs.",
-      license: { name: "MIT", url: "https://opensource.org/license/mit" },
-      servers: [{ url: "/", description: "This server" }]
-    })
-  ) {}
+
+/** Every call of the service. `OpenApi.fromApi` makes its published document. */
+export class Api extends calls.annotateContext(
+  OpenApi.annotations({
+    title: "Music backend",
+    version,
+    description: guide,
+    license: { name: "MIT", url: "https://opensource.org/license/mit" },
+    servers: [{ url: "/", description: "This server" }],
+    transform: completeDocument(calls)
+  })
+) {}

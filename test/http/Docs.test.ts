@@ -1,50 +1,34 @@
 import { createHash } from "node:crypto"
 import { expect } from "vitest"
 import { sharing } from "../world/Test.ts"
-import { callsOf, freshDocument } from "./Documented.ts"
 import { outcomeOf, shared, sharedOnSocket } from "./support.ts"
 
 const asBrowser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 sharing(sharedOnSocket())("The page of the API", (it) => {
-  it.effect(
-    "is served under a policy that names its script and its style, and reaches no other host",
-    function* () {
-      const { headers, status, text } = yield* (yield* shared).send({ path: "/docs" })
-      expect([status, headers["content-type"]]).toEqual([200, "text/html; charset=utf-8"])
-      expect(headers).toMatchObject({
-        "cross-origin-opener-policy": "same-origin",
-        "x-frame-options": "DENY"
-      })
-      const policy = headers["content-security-policy"]
-      const digest = (tag: string) => {
-        const [, inner = ""] = text.split(new RegExp(`</?${tag}>`))
-        return `'sha256-${createHash("sha256").update(inner).digest("base64")}'`
-      }
-      expect(String(policy).split("; ")).toEqual([
-        "default-src 'none'",
-        `script-src ${digest("script")}`,
-        `style-src ${digest("style")}`,
-        "img-src data:",
-        "frame-ancestors 'none'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "require-trusted-types-for 'script'"
-      ])
-      expect(text).not.toMatch(
-        /\sstyle=|\son[a-z]+=|javascript:|<(?:iframe|object|embed|form|base|img|link rel="(?!icon))/i
-      )
-      const targets = [...text.matchAll(/\s(?:href|src|action|srcset|poster|data)="([^"]*)"/g)].map(
-        ([, target]) => target
-      )
-      expect(targets.length).toBeGreaterThan(100)
-      expect(
-        targets.filter((target = "") => !/^(?:#|\/openapi\.json$|data:image\/svg)/.test(target))
-      ).toEqual([])
-      for (const { operationId } of callsOf(freshDocument()))
-        expect(text).toContain(`<section id="${operationId}"`)
-    }
-  )
+  it.effect("is served under a policy that names its scripts, and reaches no other host", function* () {
+    const { headers, status, text } = yield* (yield* shared).send({ path: "/docs" })
+    expect([status, headers["content-type"]]).toEqual([200, "text/html; charset=utf-8"])
+    expect(headers).toMatchObject({
+      "cross-origin-opener-policy": "same-origin",
+      "x-frame-options": "DENY"
+    })
+    const digests = [...text.matchAll(/<script>([\s\S]*?)<\/script>/g)].map(
+      ([, script = ""]) => `'sha256-${createHash("sha256").update(script).digest("base64")}'`
+    )
+    expect(digests).toHaveLength(2)
+    expect(String(headers["content-security-policy"]).split("; ")).toEqual([
+      "default-src 'none'",
+      `script-src 'wasm-unsafe-eval' ${digests.join(" ")}`,
+      "style-src 'unsafe-inline'",
+      "connect-src 'self'",
+      "img-src data:",
+      "frame-ancestors 'none'",
+      "base-uri 'none'",
+      "form-action 'none'"
+    ])
+    expect(text).not.toMatch(/<script[^>]+src=|<link/)
+  })
 
   it.effect("is served at / to a browser, and 404 to a program; caches keep the two apart", function* () {
     const server = yield* shared

@@ -1,5 +1,6 @@
 /** The published document, as far as tests read it. */
-import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { Api } from "../../src/http/Api.ts"
 import type { CallName } from "./support.ts"
 
 interface Content {
@@ -30,6 +31,7 @@ interface Operation {
     readonly content: Content
   }
   readonly responses: Readonly<Record<string, Response>>
+  readonly "x-codeSamples"?: ReadonlyArray<{ readonly source: string }>
 }
 
 export interface Call extends Operation {
@@ -43,7 +45,7 @@ interface Document {
 }
 
 /** A copy that a test may change. */
-export const freshDocument = (): Document => JSON.parse(JSON.stringify(openApi())) as Document
+export const freshDocument = (): Document => JSON.parse(JSON.stringify(OpenApi.fromApi(Api))) as Document
 
 export const callsOf = ({ paths }: Document): ReadonlyArray<Call> =>
   Object.entries(paths).flatMap(([path, item]) =>

@@ -120,7 +120,9 @@ describe("The examples of the document", () => {
       // The linter has compared the example with its schema.
       answers += 1
       if (answer.access_token !== undefined) values[placeholders.accessToken] = answer.access_token
-      if (answer.refresh_token !== undefined) values[placeholders.refreshToken] = answer.refresh_token
+      if (answer.refresh_token === undefined) continue
+      values[placeholders.refreshToken] = answer.refresh_token
+      values[placeholders.endedToken] = answer.refresh_token
     }
     expect(answers).toBe(calls.length - 2)
   })

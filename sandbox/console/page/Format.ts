@@ -1,5 +1,4 @@
 /** Text for a person: durations, JSON, credentials, commands. */
-import { quote } from "../../../src/http/docs/Curl.ts"
 import type { Call, Exchange } from "../Protocol.ts"
 
 const twoDigits = (value: number) => String(value).padStart(2, "0")
@@ -86,6 +85,9 @@ const ownHeaders = new Set([
   "accept-encoding",
   "traceparent"
 ])
+
+/** Quotes text for a shell. */
+const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 /** A command for a POSIX shell that sends the same request. */
 export const curlOf = ({ method, requestBody, requestHeaders, url }: Exchange): string => {

@@ -104,4 +104,4 @@ export class AuthApi extends HttpApiGroup.make("auth")
   .add(refresh)
   .add(logout)
   .add(me)
-  .annotateContext(OpenApi.annotations({ description: "Application sessions" })) {}
+  .annotateContext(OpenApi.annotations({ title: "Sessions", description: "Application sessions" })) {}

@@ -33,4 +33,6 @@ export const version = HttpApiEndpoint.get("version", "/api/v1/version")
 export class DescriptorsApi extends HttpApiGroup.make("descriptors")
   .add(iam)
   .add(version)
-  .annotateContext(OpenApi.annotations({ description: "Descriptors of the service" })) {}
+  .annotateContext(
+    OpenApi.annotations({ title: "Descriptors", description: "Descriptors of the service" })
+  ) {}

@@ -4,6 +4,7 @@
  */
 import * as Schema from "effect/Schema"
 import { idempotencyKeyPattern, organisationPattern } from "../../schema/Patterns.ts"
+import { placeholders } from "../openapi/Examples.ts"
 
 /** Any text when decoding; the given shape in the document. */
 const header = (jsonSchema: {
@@ -17,7 +18,7 @@ const header = (jsonSchema: {
 const key = header({
   description:
     "16 to 255 visible ASCII characters. A retry with the same key replays the result instead of doing the work twice.",
-  examples: ["b7f1c2d49a5e4c0f8e21d3a4"],
+  examples: [placeholders.idempotencyKey],
   minLength: 16,
   maxLength: 255,
   pattern: idempotencyKeyPattern.source

@@ -32,4 +32,4 @@ export const submit = HttpApiEndpoint.post("submit", "/api/v1/reports")
 
 export class ReportsApi extends HttpApiGroup.make("reports")
   .add(submit)
-  .annotateContext(OpenApi.annotations({ description: "Bug reports" })) {}
+  .annotateContext(OpenApi.annotations({ title: "Reports", description: "Bug reports" })) {}

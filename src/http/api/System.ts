@@ -32,4 +32,6 @@ export const readyz = HttpApiEndpoint.get("readyz", "/readyz")
 export class SystemApi extends HttpApiGroup.make("system")
   .add(healthz)
   .add(readyz)
-  .annotateContext(OpenApi.annotations({ description: "Liveness and readiness of the process" })) {}
+  .annotateContext(
+    OpenApi.annotations({ title: "Health", description: "Liveness and readiness of the process" })
+  ) {}

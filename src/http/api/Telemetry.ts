@@ -30,4 +30,4 @@ export const accept = HttpApiEndpoint.post("accept", "/api/v1/telemetry")
 
 export class TelemetryApi extends HttpApiGroup.make("telemetry")
   .add(accept)
-  .annotateContext(OpenApi.annotations({ description: "Client telemetry" })) {}
+  .annotateContext(OpenApi.annotations({ title: "Telemetry", description: "Client telemetry" })) {}

@@ -57,4 +57,4 @@ export const send = HttpApiEndpoint.post("send", "/api/v1/tings")
 export class TingsApi extends HttpApiGroup.make("tings")
   .add(subscribe)
   .add(send)
-  .annotateContext(OpenApi.annotations({ description: "Notifications" })) {}
+  .annotateContext(OpenApi.annotations({ title: "Notifications", description: "Notifications" })) {}

@@ -3,6 +3,7 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { bodyLimits } from "../../schema/BodyLimits.ts"
 import { WebhookDelivery, WebhookReceipt } from "../../schema/Webhook.ts"
+import { webhookGuide } from "../openapi/Guide.ts"
 import { BodyBound } from "./EndpointAnnotations.ts"
 import { admission, always, body, failures } from "./Failures.ts"
 
@@ -32,4 +33,4 @@ export const receiveSlashed = delivery("receiveSlashed", "/webhook/").annotateCo
 export class WebhooksApi extends HttpApiGroup.make("webhooks")
   .add(receive)
   .add(receiveSlashed)
-  .annotateContext(OpenApi.annotations({ description: "Deliveries of the identity service" })) {}
+  .annotateContext(OpenApi.annotations({ title: "Webhooks", description: webhookGuide })) {}

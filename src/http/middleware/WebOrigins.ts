@@ -1,7 +1,7 @@
 /** Which web origins may call: the CORS headers of `/api/v1`, and the refusal of telemetry from other origins. */
 import { Failure } from "../../schema/Failure.ts"
 import { daemonTable } from "../../schema/Telemetry.ts"
-import { apiPrefix } from "../Api.ts"
+import { apiPrefix } from "../api/ApiPrefix.ts"
 
 const allowedHeaders = [
   "Authorization",

@@ -7,6 +7,7 @@ import {
   requestIdPattern,
   testingSecretPattern
 } from "../../schema/Patterns.ts"
+import { placeholders } from "./Examples.ts"
 
 export interface Reference {
   readonly $ref: string
@@ -70,12 +71,12 @@ export const signatureParameters = [
   header("X-Silicon-IAM-Event-ID", true, "Equal to `event_id` in the body.", {
     type: "string",
     format: "uuid",
-    examples: ["0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a"]
+    examples: [placeholders.eventId]
   }),
   header("X-Silicon-IAM-Timestamp", true, "Unix seconds of this attempt, at most 300 away from now.", {
     type: "string",
     pattern: "^[1-9][0-9]*$",
-    examples: ["1790331330"]
+    examples: [placeholders.timestamp]
   }),
   header("X-Silicon-IAM-Key-Version", true, "Version of the signing secret.", {
     type: "string",
@@ -89,7 +90,7 @@ export const signatureParameters = [
     {
       type: "string",
       pattern: "^v1=[0-9a-f]{64}$",
-      examples: ["v1=47b0505acc2ff786333017811e22d22abb00a482aa7485539f52b59720f860d9"]
+      examples: [placeholders.signature]
     }
   )
 ]

@@ -12,11 +12,20 @@ import type { TelemetryRequest } from "../../schema/Telemetry.ts"
 import type { SentTing, Subscription, TingRequest } from "../../schema/Ting.ts"
 import type { WebhookReceipt } from "../../schema/Webhook.ts"
 
-/** Placeholders for the caller's own values. */
+/** Placeholders for the caller's own values. A sandbox puts live ones in their places. */
 export const placeholders = {
   slt: "oac_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1",
   accessToken: "oat_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1",
-  refreshToken: "ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"
+  refreshToken: "ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1",
+  /** Of a session that ends. */
+  endedToken: "ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample2",
+  idempotencyKey: "b7f1c2d49a5e4c0f8e21d3a4",
+  tingKey: "si:deejay/trigger/7/fired",
+  telemetryId: "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e",
+  /** Of a webhook's event, with the time and the signature of its delivery. */
+  eventId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
+  timestamp: "1790331330",
+  signature: "v1=47b0505acc2ff786333017811e22d22abb00a482aa7485539f52b59720f860d9"
 } as const
 
 /** A successful call: the JSON body of its request, if any, and its response in words and as JSON; no JSON for 204. */
@@ -88,7 +97,7 @@ export const examples = {
   },
   "auth.logout": {
     returns: "Revoked",
-    request: { token: placeholders.refreshToken }
+    request: { token: placeholders.endedToken }
   },
   "auth.me": {
     returns: "The caller's identity and rights",
@@ -117,14 +126,14 @@ export const examples = {
     returns: "Stored with the notification service, now or by an earlier call under the same `key`",
     request: {
       type: "music.trigger.fired",
-      key: "si:deejay/trigger/7/fired",
+      key: placeholders.tingKey,
       data: { trigger: 7, title: "Low Tide" },
       metadata: { room: "kitchen" }
     } satisfies TingRequest,
     response: {
       id: "msg_0d9a4c7be21f4f53b6a8c1d2e3f40516",
       created_at: "2026-09-24T08:15:30.412907Z",
-      key: "si:deejay/trigger/7/fired",
+      key: placeholders.tingKey,
       silent: false,
       replayed: false
     } satisfies SentTing
@@ -164,7 +173,7 @@ export const examples = {
     returns: "Committed, now or by an earlier delivery of the same event",
     request: {
       spec_version: "1.0",
-      event_id: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
+      event_id: placeholders.eventId,
       event_type: "organization.membership.removed.v1",
       occurred_at: "2026-09-25T10:15:30.123456Z",
       organization_id: "0199a0aa-0000-7000-8000-000000000001",

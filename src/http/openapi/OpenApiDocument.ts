@@ -1,13 +1,14 @@
 /**
- * The contract as OpenAPI 3.1: the document that the library generates, completed. Adds response headers, shared
- * parameters, bounds and examples; removes the library's own error shapes and the names of its filters.
+ * Completes the OpenAPI 3.1 document that the library generates from the contract. Adds response headers, shared parameters, bounds,
+ * examples and samples; removes the library's own error shapes and the names of its filters.
  */
 import * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type { OpenAPISpec, OpenAPISpecOperation, OpenAPISpecParameter } from "@effect/platform/OpenApi"
-import * as OpenApi from "@effect/platform/OpenApi"
 import * as Context from "effect/Context"
 import type { FailureCode } from "../../schema/Failure.ts"
-import { Api, apiPrefix } from "../Api.ts"
+import { apiPrefix } from "../api/ApiPrefix.ts"
+import { codeSamples } from "./ClientSamples.ts"
 import * as Components from "./Components.ts"
 import { exampleOf } from "./Examples.ts"
 import { BodyBound, BodyOptional, NoStore } from "../api/EndpointAnnotations.ts"
@@ -33,9 +34,11 @@ interface EndpointFacts {
 const noFacts: EndpointFacts = { bodyBound: 0, bodyOptional: false, noStore: false }
 
 /** By operation id. */
-const readEndpointFacts = (): ReadonlyMap<string, EndpointFacts> => {
+const readEndpointFacts = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+): ReadonlyMap<string, EndpointFacts> => {
   const facts = new Map<string, EndpointFacts>()
-  HttpApi.reflect(Api, {
+  HttpApi.reflect(api, {
     onGroup: () => {},
     onEndpoint: ({ group, endpoint }) => {
       facts.set(`${group.identifier}.${endpoint.name}`, {
@@ -203,6 +206,7 @@ const completeOperation = (path: string, operation: OpenAPISpecOperation, facts:
     // A bearer is optional exactly where the organisation is.
     security: organisation?.required === false ? [...operation.security, {}] : operation.security,
     ...completeBody(operation, facts),
+    ...codeSamples(operation.operationId),
     responses: completeResponses(path, operation, facts)
   }
 }
@@ -212,31 +216,36 @@ const requestBodies = (spec: OpenAPISpec): ReadonlyArray<unknown> =>
     Object.values(item).flatMap(({ requestBody }) => requestBody ?? [])
   )
 
-/** Generates the published document. */
-export const openApi = (): Readonly<Record<string, unknown>> => {
-  const spec = OpenApi.fromApi(Api)
-  const facts = readEndpointFacts()
-  const paths = Object.entries(spec.paths).map(([path, item]) => [
-    path,
-    Object.fromEntries(
-      Object.entries(item).map(([method, operation]) => [
-        method,
-        completeOperation(path, operation, facts.get(operation.operationId) ?? noFacts)
-      ])
+/** The published document of an API, from the one that the library generates. */
+export const completeDocument = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+) => {
+  const facts = readEndpointFacts(api)
+  return (generated: object): object => {
+    // The library types its own document as a record of anything.
+    const spec = generated as OpenAPISpec
+    const paths = Object.entries(spec.paths).map(([path, item]) => [
+      path,
+      Object.fromEntries(
+        Object.entries(item).map(([method, operation]) => [
+          method,
+          completeOperation(path, operation, facts.get(operation.operationId) ?? noFacts)
+        ])
+      )
+    ])
+    const schemas = Object.fromEntries(
+      Object.entries(spec.components.schemas).filter(([name]) => !foreign.includes(name))
     )
-  ])
-  const schemas = Object.fromEntries(
-    Object.entries(spec.components.schemas).filter(([name]) => !foreign.includes(name))
-  )
-  return {
-    ...spec,
-    paths: tidy(Object.fromEntries(paths)),
-    components: {
-      ...spec.components,
-      schemas: openExcept(tidy(schemas), collectReferences(requestBodies(spec), schemas)),
-      parameters: Components.parameters,
-      headers: Components.headers,
-      examples: Components.examples
+    return {
+      ...spec,
+      paths: tidy(Object.fromEntries(paths)),
+      components: {
+        ...spec.components,
+        schemas: openExcept(tidy(schemas), collectReferences(requestBodies(spec), schemas)),
+        parameters: Components.parameters,
+        headers: Components.headers,
+        examples: Components.examples
+      }
     }
   }
 }

@@ -1,0 +1,88 @@
+/** The documentation page of a sandbox: what the document has as examples is live there, anew at each load of the page. */
+import { randomUUID } from "node:crypto"
+import * as OpenApi from "@effect/platform/OpenApi"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { Api } from "../src/http/Api.ts"
+import type { ShownDocument } from "../src/http/Documents.ts"
+import { examples, placeholders } from "../src/http/openapi/Examples.ts"
+import { daemonTable } from "../src/schema/Telemetry.ts"
+import { call, expectJson, textOf } from "./HttpExchange.ts"
+import { mintSlt, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
+import { signWebhook } from "./upstreams/Iam.ts"
+
+const about = `**This is a sandbox.** Each call can be sent from this page: press *Test Request*, then *Send*. What is filled in is live: a session of \`si:deejay\` in \`acme\`, a short-lived token, keys, and a signed delivery. The token works once and for two minutes, and the signature for five: reload the page for new ones. The identity service, the notification service, the tables and the tracker are simulated.`
+
+const login = (base: string, slt: string) =>
+  Effect.gen(function* () {
+    const headers = { "idempotency-key": randomUUID() }
+    const answer = yield* call(`${base}/api/v1/auth/login`, { method: "POST", body: { slt }, headers })
+    const body = yield* expectJson(answer, 200)
+    return { access: yield* textOf(body, "access_token"), refresh: yield* textOf(body, "refresh_token") }
+  })
+
+/** Replaces texts of a JSON value, which keeps its type. */
+const replaceTexts = <A>(value: A, pairs: ReadonlyArray<readonly [old: string, live: string]>): A =>
+  JSON.parse(pairs.reduce((text, [old, live]) => text.replaceAll(old, live), JSON.stringify(value)))
+
+/** The bytes that the page sends for a body. It trims what is within innermost braces, where it looks for the names of variables. */
+const bytesOf = (body: unknown): Buffer =>
+  Buffer.from(
+    JSON.stringify(body, null, 2).replaceAll(/\{([^{}]+)\}(?!\})/g, (_, inner: string) => `{${inner.trim()}}`)
+  )
+
+/**
+ * `base` is the address of the service. Without an answer to the login, such as by a fault of the console, the page has no session and is
+ * served all the same.
+ */
+export const liveDocs = (
+  world: SimulatedUpstreams,
+  base: string,
+  now: () => number
+): Effect.Effect<ShownDocument> =>
+  Effect.gen(function* () {
+    const sessions = yield* Effect.option(
+      // The one that the page ends is not the one that it calls with.
+      Effect.all({ used: login(base, mintSlt(world)), ended: login(base, mintSlt(world)) })
+    )
+    const timestamp = String(Math.floor(now() / 1_000))
+    const { webhookSecret } = world.seeded.production
+    const values = [
+      [placeholders.slt, mintSlt(world)],
+      ...Option.match(sessions, {
+        onNone: () => [],
+        onSome: ({ ended, used }) =>
+          [
+            [placeholders.refreshToken, used.refresh],
+            [placeholders.endedToken, ended.refresh]
+          ] as const
+      }),
+      [placeholders.idempotencyKey, randomUUID()],
+      [placeholders.tingKey, `si:deejay/docs/${randomUUID()}`],
+      [placeholders.telemetryId, randomUUID()],
+      [placeholders.eventId, randomUUID()],
+      // The daemon's own table takes nothing from browsers.
+      [`"table":"${daemonTable}"`, '"table":"musicfrontendevents"'],
+      // The page sends its bearer with each call, and then the organisation, too.
+      ['"required":false', '"required":true']
+    ] as const
+    const delivery = bytesOf(replaceTexts(examples["webhooks.receive"].request, values))
+    const { info, ...document } = replaceTexts(OpenApi.fromApi(Api), [
+      ...values,
+      [placeholders.timestamp, timestamp],
+      [placeholders.signature, signWebhook(webhookSecret, timestamp, delivery)],
+      ["http://127.0.0.1:8787", base]
+    ])
+    return {
+      document: { ...document, info: { ...info, description: `${about}\n\n${info.description ?? ""}` } },
+      scalar: Option.match(sessions, {
+        onNone: () => ({}),
+        onSome: ({ used }) => ({
+          authentication: {
+            preferredSecurityScheme: "bearer",
+            securitySchemes: { bearer: { token: used.access } }
+          }
+        })
+      })
+    }
+  })
