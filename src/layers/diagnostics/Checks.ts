@@ -45,19 +45,15 @@ const Descriptor = Schema.Struct({
   ting_url: Schema.String
 })
 
-/** The host to connect to: a wildcard is reached at loopback. */
-const reachable = (host: string): string =>
-  host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : host.includes(":") ? `[${host}]` : host
-
 /** The server that runs at the listen address: it may be another one, or run with earlier settings. */
 const serverProbe = (
   { bind, iam, organisation, ting }: SettingsValues,
   isBad: (setting: string) => boolean
 ) => {
-  const address = `${reachable(bind.host)}:${bind.port}`
+  // A wildcard is reached at this machine.
+  const address = `${bind.host.includes(":") ? `[${bind.host}]` : bind.host}:${bind.port}`
   const described = HttpClient.get(`http://${address}/api/v1/iam`).pipe(
     Effect.flatMap(HttpClientResponse.schemaBodyJson(Descriptor)),
-    // Short, since the server is on this machine.
     Effect.timeout("3 seconds"),
     Effect.map((found) => {
       const isSame = {
@@ -74,7 +70,7 @@ const serverProbe = (
             "restart it with these settings, or set MUSIC_BIND to the address of the server that has them"
           )
     }),
-    // This machine is reached without a proxy.
+    // This machine is near, and reached without a proxy.
     Effect.provide(FetchHttpClient.layer),
     Effect.orElseSucceed(() => skip(`no music-backend answers at ${address}`))
   )

@@ -15,7 +15,7 @@ const startOf = (settings: SettingsValues) => ({
   build,
   node: process.version,
   pid: process.pid,
-  database_connections: settings.databaseConnections,
+  database_connections: Option.isSome(settings.databaseUrl) ? settings.databaseConnections : undefined,
   request_deadline_seconds: settings.requestDeadlineSeconds,
   shutdown_grace_seconds: settings.shutdownGraceSeconds,
   iam_calls_per_minute: settings.iam.callsPerMinute,

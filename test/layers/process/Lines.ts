@@ -7,7 +7,7 @@ import { runMain } from "../../../src/layers/process/RunMain.ts"
 import { withStandardOutput } from "../../../src/layers/process/StandardOutput.ts"
 import { logLinesLost } from "../../../src/services/Metrics.ts"
 
-const [count = "", room] = process.argv.slice(2)
+const [count = "", mode] = process.argv.slice(2)
 
 /** As Effect's loggers do. */
 const log = (text: string) => Effect.consoleWith(({ unsafe }) => Effect.sync(() => unsafe.log(text)))
@@ -17,9 +17,10 @@ const lines = Effect.gen(function* () {
   const { count: lost } = yield* Metric.value(logLinesLost)
   writeSync(2, `${lost}\n`)
   // The disk has room again.
-  if (room === "room") execFileSync("prlimit", ["--pid", String(process.pid), "--fsize=unlimited"])
+  if (mode === "room") execFileSync("prlimit", ["--pid", String(process.pid), "--fsize=unlimited"])
   yield* log("last")
-  process.exitCode = 3
+  // As after a start that failed; without a code Node waits for the reader.
+  if (mode !== undefined) process.exitCode = 3
 })
 
 runMain(withStandardOutput(lines))
