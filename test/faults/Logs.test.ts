@@ -74,8 +74,8 @@ describe.concurrent("The log of a server", () => {
   )
 
   it.scopedLive.each([
-    { entry: "main", format: "pretty", target: "a full disk", shell: "exec >/dev/full 2>&1;" },
-    { entry: "serve", format: "json", target: "a pipe without a reader", shell: "" }
+    { entry: "serve", format: "pretty", target: "a full disk", shell: "exec >/dev/full 2>&1;" },
+    { entry: "main", format: "json", target: "a pipe without a reader", shell: "" }
   ] as const)("on $target ends neither start nor work nor stop", function* ({ entry, format, shell }) {
     const [port, adminPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
     const environment = yield* settings({
