@@ -20,9 +20,6 @@ export interface Sandbox {
   readonly databasePath: string
 }
 
-/** Milliseconds between two exports of spans: a person waits for the arrows that they explain. */
-const scheduledDelayMillis = 250
-
 /** Starts everything on a temporary database. All of it ends with the scope. */
 export const startSandbox = (options: {
   /** 0 selects any free port. */
@@ -63,10 +60,7 @@ export const startSandbox = (options: {
     const context = yield* Layer.build(
       makeBackend({
         ...parts,
-        tracing:
-          options.tracesUrl === undefined
-            ? noSpans
-            : sendSpans({ url: options.tracesUrl, scheduledDelayMillis })
+        tracing: options.tracesUrl === undefined ? noSpans : sendSpans(options.tracesUrl)
       }).pipe(
         Layer.provide(Layer.succeed(Settings, settings)),
         Layer.provide(

@@ -36,6 +36,8 @@ export const startSandboxWithConsole = (options: {
   Effect.gen(function* () {
     const listener = yield* options.listen ?? listenOnLoopback
     const page = yield* Effect.promise(loadPage)
+    // Milliseconds between two exports of spans: a person waits for the arrows that they explain.
+    process.env.OTEL_BSP_SCHEDULE_DELAY ??= "250"
     const start = (port: number) =>
       endedOnFailure(
         startSandbox({

@@ -5,7 +5,7 @@ import { DeliveryLive } from "./layers/delivery/Delivery.ts"
 import { stopOnDrain } from "./layers/process/StopOnDrain.ts"
 import { HttpIam } from "./layers/iam/HttpIam.ts"
 import { LoggingLive } from "./layers/observability/Logging.ts"
-import { MetricsExport } from "./layers/observability/MetricsExport.ts"
+import { AdminLive } from "./layers/observability/Admin.ts"
 import { TracingFromEnvironment } from "./layers/observability/Tracing.ts"
 import { StoreFromSettings } from "./layers/store/StoreFromSettings.ts"
 import { TablesFromSettings } from "./layers/tables/HttpTables.ts"
@@ -28,7 +28,6 @@ import { UpstreamPlaces } from "./services/UpstreamPlaces.ts"
 import { Webhooks } from "./services/Webhooks.ts"
 
 export { Listening } from "./http/Server.ts"
-export { Admin } from "./layers/observability/MetricsExport.ts"
 
 /** The parts that tests replace or wrap: what the backend stands on, where spans go, the way to the upstreams, background work, and the server. */
 export const parts = {
@@ -75,7 +74,7 @@ export const makeBackend = <S, SE, SR, E, R>(
   }
 ) =>
   given.server.pipe(
-    Layer.provideMerge(MetricsExport),
+    Layer.provide(AdminLive),
     Layer.provide(makeUseCases(given.delivery)),
     Layer.provide(makePorts(given)),
     Layer.provide(given.tracing),

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { describe, expect, it } from "vitest"
 import { metrics } from "../../src/services/Metrics.ts"
+import { documented, metricOf } from "./Exposition.ts"
 
 const text = (name: string) => readFileSync(fileURLToPath(new URL(`../../${name}`, import.meta.url)), "utf8")
 
@@ -20,14 +21,6 @@ const inAlerts = [...alerts.matchAll(/^ {8}expr: (?:\|\n((?: {10}.*\n)+)|(.*)\n)
   ([, block, line]) => block ?? line ?? ""
 )
 
-/** The metric of a series name in an expression. */
-const metricOf = (name: string) =>
-  metrics.find((metric) =>
-    metric.kind === "histogram"
-      ? name.replace(/_(?:bucket|count|sum)$/, "") === metric.name
-      : name === metric.name
-  )
-
 /** Every metric of an expression, with the labels of its matchers. */
 const selectorsIn = (expr: string) =>
   [...expr.matchAll(/\b((?:music|process|nodejs)_[a-z0-9_]+)(?:\{([^}]*)\})?/g)].map(
@@ -40,23 +33,27 @@ const selectorsIn = (expr: string) =>
 /** Unknown metrics and labels; Prometheus adds some labels. */
 const wrongIn = (expr: string): ReadonlyArray<string> => {
   const selectors = selectorsIn(expr)
-  const of = (name: string) => ["job", "instance", "le", ...(metricOf(name)?.labels ?? [])]
+  const of = (name: string) => ["job", "instance", "le", ...(documented.get(metricOf(name)) ?? [])]
   const groupings = [...expr.matchAll(/\b(?:by|on|without|ignoring)\s*\(([^)]*)\)/g)]
     .flatMap(([, labels = ""]) => labels.split(","))
     .map((label) => label.trim())
   const known = selectors.flatMap(({ name }) => of(name))
   return [
-    ...selectors.filter(({ name }) => metricOf(name) === undefined).map(({ name }) => name),
+    ...selectors.filter(({ name }) => !documented.has(metricOf(name))).map(({ name }) => name),
     ...selectors.flatMap(({ labels, name }) => labels.filter((label) => !of(name).includes(label))),
     ...groupings.filter((label) => !known.includes(label)),
     ...(selectors.length === 0 ? [`no metric in ${expr}`] : [])
   ]
 }
 
+it("The documentation has every metric, and no other", () => {
+  expect([...documented.keys()].sort()).toEqual(Object.keys(metrics).sort())
+})
+
 it("The Grafana dashboard queries existing metrics and labels, and shows every metric", () => {
   expect(inPanels.flatMap(wrongIn)).toEqual([])
-  const shown = inPanels.flatMap(selectorsIn).map(({ name }) => metricOf(name)?.name)
-  expect(metrics.map(({ name }) => name).filter((name) => !shown.includes(name))).toEqual([])
+  const shown = inPanels.flatMap(selectorsIn).map(({ name }) => metricOf(name))
+  expect(Object.keys(metrics).filter((name) => !shown.includes(name))).toEqual([])
 })
 
 describe("The alert rules", () => {

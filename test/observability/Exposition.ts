@@ -1,4 +1,5 @@
 /** A reader of Prometheus' text format. */
+import { readFileSync } from "node:fs"
 import * as Effect from "effect/Effect"
 
 export interface Sample {
@@ -56,3 +57,19 @@ export const since = (
     return sample.value === earlier ? [] : [{ ...sample, value: sample.value - earlier }]
   })
 }
+
+/** The labels of each metric in docs/observability.md. */
+export const documented: ReadonlyMap<string, ReadonlyArray<string>> = new Map(
+  [
+    ...readFileSync(new URL("../../docs/observability.md", import.meta.url), "utf8").matchAll(
+      /^\| `((?:music|process|nodejs)_\w+)` \| ([^|]*)\|/gm
+    )
+  ].map(([, name = "", labels = ""]) => [
+    name,
+    [...labels.matchAll(/`(\w+)`/g)].map(([, label = ""]) => label)
+  ])
+)
+
+/** The metric of a series: those of a histogram have suffixes. */
+export const metricOf = (series: string): string =>
+  documented.has(series) ? series : series.replace(/_(?:bucket|count|sum)$/, "")

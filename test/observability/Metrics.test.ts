@@ -6,8 +6,7 @@ import { expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { failureTable } from "../../src/schema/Failure.ts"
 import { version } from "../../src/schema/Release.ts"
-import { metrics } from "../../src/services/Metrics.ts"
-import { parse, type Sample, scrape, since, sum } from "./Exposition.ts"
+import { documented, metricOf, parse, type Sample, scrape, since, sum } from "./Exposition.ts"
 import { calls, keyed, startObserved } from "./Observed.ts"
 import { awaited, until } from "../world/Waiting.ts"
 
@@ -174,16 +173,14 @@ it.scopedLive("Metrics agree with a scripted load", function* () {
   expect(total("process_resident_memory_bytes")).toBeGreaterThan(10_000_000)
   expect(total("process_start_time_seconds")).toBeCloseTo(Date.now() / 1_000 - process.uptime(), -1)
 
-  // Every described metric exists with exactly its labels.
+  // Every documented metric exists with exactly its labels.
   const labelsOf = (labels: ReadonlyArray<string>) =>
     labels
       .filter((label) => label !== "le")
       .sort()
       .join()
-  const nameOf = (name: string) =>
-    metrics.some((metric) => metric.name === name) ? name : name.replace(/_(?:bucket|count|sum)$/, "")
-  const found = samples.map(({ labels, name }) => [nameOf(name), labelsOf(Object.keys(labels))] as const)
-  const described = metrics.map(({ labels, name }) => [name, labelsOf(labels)] as const)
+  const found = samples.map(({ labels, name }) => [metricOf(name), labelsOf(Object.keys(labels))] as const)
+  const described = [...documented].map(([name, labels]) => [name, labelsOf(labels)] as const)
   const touched = (all: ReadonlyArray<readonly [string, string]>) =>
     new Map(all.filter(([name]) => !untouched.includes(name)))
   expect(touched(found)).toEqual(touched(described))

@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
-import { Admin, makeBackend, Listening, parts } from "../../src/Backend.ts"
+import { makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import {
   mintSlt,
@@ -16,6 +16,7 @@ import {
 } from "../../sandbox/SimulatedUpstreams.ts"
 import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
+import { until } from "../world/Waiting.ts"
 import { keptConsole } from "../world/Sandbox.ts"
 import { temporaryFolder } from "../world/SqliteTemplate.ts"
 
@@ -53,7 +54,8 @@ export const startObserved = (
       )
     ).pipe(Effect.withConsole(console))
     const { url } = yield* Effect.provide(Listening, context)
-    const admin = Option.getOrElse(yield* Effect.provide(Admin, context), () => "")
+    yield* until(() => lines.join().includes("Metrics served"))
+    const [, admin = ""] = /"url":"([^"]+)\/metrics"/.exec(lines.join("\n")) ?? []
     world.iam.controls.setWebhook("production", "music", { url: `${url}/webhook/` })
     return { world, base: url, admin, log: lines }
   })

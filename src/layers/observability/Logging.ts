@@ -1,3 +1,4 @@
+import * as Arr from "effect/Array"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -5,10 +6,8 @@ import * as HashMap from "effect/HashMap"
 import * as Inspectable from "effect/Inspectable"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as Predicate from "effect/Predicate"
 import { Settings } from "../../services/Settings.ts"
-
-const fieldsOf = (value: unknown): object =>
-  typeof value === "object" && value !== null && !Array.isArray(value) ? value : { data: value }
 
 /** With the stacks; some values that were thrown, such as an error that is its own cause, cannot be formatted. */
 const formatCause = (cause: Cause.Cause<unknown>): string =>
@@ -18,16 +17,14 @@ const formatCause = (cause: Cause.Cause<unknown>): string =>
   )
 
 /** One JSON object per line. Effect's `Logger.json` drops the stack and cause of an error; this one keeps them. */
-export const jsonLine = Logger.make<unknown, string>(({ annotations, cause, date, logLevel, message }) => {
-  const parts = Array.isArray(message) ? message : [message]
-  const texts = parts.filter((part) => typeof part !== "object" || part === null)
-  const objects = parts.filter((part) => typeof part === "object" && part !== null)
+const jsonLine = Logger.make<unknown, string>(({ annotations, cause, date, logLevel, message }) => {
+  const [texts, fields] = Arr.partition(Arr.ensure(message), Predicate.isObject)
   return JSON.stringify({
     time: date.toISOString(),
     level: logLevel.label.toLowerCase(),
     message: texts.map(String).join(" "),
     ...Object.fromEntries(HashMap.map(annotations, Inspectable.toJSON)),
-    ...Object.assign({}, ...objects.map((part) => fieldsOf(Inspectable.toJSON(part)))),
+    ...Object.assign({}, ...fields.map(Inspectable.toJSON)),
     ...(Cause.isEmpty(cause) ? {} : { cause: formatCause(cause) })
   })
 })
@@ -39,26 +36,14 @@ export const jsonLine = Logger.make<unknown, string>(({ annotations, cause, date
 const makeLineWriter = Effect.gen(function* () {
   const { unsafe: console } = yield* Effect.console
   let lines: Array<string> = []
-  let closed = false
   const flush = (): void => {
-    if (lines.length === 0) return
-    const text = lines.join("\n")
+    if (lines.length > 0) console.log(lines.join("\n"))
     lines = []
-    console.log(text)
   }
-  yield* Effect.acquireRelease(
-    Effect.sync(() => process.once("exit", flush)),
-    () =>
-      Effect.sync(() => {
-        process.off("exit", flush)
-        closed = true
-        flush()
-      })
-  )
+  process.once("exit", flush)
+  yield* Effect.addFinalizer(() => Effect.sync(() => process.off("exit", flush)).pipe(Effect.map(flush)))
   return (line: string): void => {
-    lines.push(line)
-    if (closed) flush()
-    else if (lines.length === 1) setImmediate(flush)
+    if (lines.push(line) === 1) setImmediate(flush)
   }
 })
 

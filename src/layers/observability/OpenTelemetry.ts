@@ -12,52 +12,23 @@ import { constVoid } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Runtime from "effect/Runtime"
 import { version } from "../../schema/Release.ts"
-import { Spans } from "../../services/Tracing.ts"
 import { otlpExports, recordNow } from "../../services/Metrics.ts"
+import { Spans } from "../../services/Tracing.ts"
 
-/** What replaces the variables, for the sandbox and for tests. */
-export interface SpanTarget {
-  /** The address of the collector, with its path. */
-  readonly url?: string
-  /** Milliseconds between two exports. */
-  readonly scheduledDelayMillis?: number
-}
-
-const resource = Layer.sync(Resource, () =>
-  resourceFromAttributes({ "service.name": "music-backend", "service.version": version }).merge(
-    detectResources({ detectors: [envDetector] })
-  )
-)
-
-const logWith = (run: (line: Effect.Effect<void>) => void) => {
-  // A refused address in quotes may hold a password.
-  const warn = (message: string): void =>
-    run(Effect.logWarning(`OpenTelemetry: ${message.replace(/'.*'/s, "'…'")}`))
-  return { error: warn, warn, info: constVoid, debug: constVoid, verbose: constVoid }
-}
-
-/** Counts the batches, and logs when the collector stops or starts to take them. */
-const counted = (exporter: SpanExporter, run: (line: Effect.Effect<void>) => void): SpanExporter => {
-  const seriesOf = (result: string) => otlpExports({ signal: "traces", result })
-  for (const result of ["ok", "failed"]) recordNow(seriesOf(result), 0)
-  let failing = false
-  const record = (error: Error | undefined): void => {
-    recordNow(seriesOf(error === undefined ? "ok" : "failed"), 1)
-    const changed = failing !== (error !== undefined)
-    failing = error !== undefined
-    if (changed)
-      run(
-        error === undefined
-          ? Effect.logInfo("The OpenTelemetry collector accepts our spans again")
-          : Effect.logWarning("The OpenTelemetry collector does not accept our spans", {
-              reason: "code" in error ? `${error.code}: ${error.message}` : error.message
-            })
-      )
-  }
+/** Counts the batches of an exporter, and logs when the collector stops or starts to take them. */
+const counted = (exporter: SpanExporter, log: (line: Effect.Effect<void>) => void): SpanExporter => {
+  let isAway = false
   return {
     export: (spans, done) =>
       exporter.export(spans, ({ error }) => {
-        record(error)
+        recordNow(otlpExports({ signal: "traces", result: error === undefined ? "ok" : "failed" }), 1)
+        if (error !== undefined && !isAway) {
+          const reason = "code" in error ? `${error.code}: ${error.message}` : error.message
+          log(Effect.logWarning("The OpenTelemetry collector does not accept our spans", { reason }))
+        }
+        if (error === undefined && isAway)
+          log(Effect.logInfo("The OpenTelemetry collector accepts our spans again"))
+        isAway = error !== undefined
         // The processor does nothing about a failure but log it each time.
         done({ code: ExportResultCode.SUCCESS })
       }),
@@ -65,24 +36,23 @@ const counted = (exporter: SpanExporter, run: (line: Effect.Effect<void>) => voi
   }
 }
 
-export const exportSpans = ({ scheduledDelayMillis, url }: SpanTarget): Layer.Layer<never> =>
-  Layer.unwrapScoped(
-    Effect.gen(function* () {
-      const runSync = Runtime.runSync(yield* Effect.runtime<never>())
-      yield* Effect.acquireRelease(
-        Effect.sync(() =>
-          diag.setLogger(logWith(runSync), { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true })
-        ),
-        () => Effect.sync(() => diag.disable())
-      )
+/** Sends spans to the collector of the variables, or to the one at `url`. */
+export const exportSpans = (url?: string): Layer.Layer<never> =>
+  Layer.unwrapEffect(
+    Effect.map(Effect.runtime<never>(), (runtime) => {
+      const log = Runtime.runSync(runtime)
+      // A refused address, in quotes, may hold a password.
+      const warn = (message: string): void =>
+        log(Effect.logWarning(`OpenTelemetry: ${message.replace(/'.*'/s, "'…'")}`))
+      const logger = { error: warn, warn, info: constVoid, debug: constVoid, verbose: constVoid }
+      diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true })
       const exporter = new OTLPTraceExporter(url === undefined ? {} : { url })
-      const processor = new BatchSpanProcessor(
-        counted(exporter, runSync),
-        scheduledDelayMillis === undefined ? {} : { scheduledDelayMillis }
-      )
+      const processor = new BatchSpanProcessor(counted(exporter, log))
+      const own = { "service.name": "music-backend", "service.version": version }
+      const resource = resourceFromAttributes(own).merge(detectResources({ detectors: [envDetector] }))
       return Tracer.layer.pipe(
         Layer.provide(NodeSdk.layerTracerProvider(processor, { shutdownTimeout: "1 second" })),
-        Layer.provide(resource),
+        Layer.provide(Layer.succeed(Resource, resource)),
         Layer.merge(Layer.succeed(Spans, { remoteSpan: Tracer.makeExternalSpan }))
       )
     })

@@ -1,27 +1,21 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { type Environment, processEnvironment } from "../settings/Settings.ts"
-import type { SpanTarget } from "./OpenTelemetry.ts"
 
 /** No layer above makes spans outside of a trace, nor begins one unless spans are sent. */
 export const noSpans: Layer.Layer<never> = Layer.setTracerEnabled(false)
 
-/** Sends the spans of all layers above over OTLP. */
-export const sendSpans = (target: SpanTarget = {}): Layer.Layer<never> =>
-  Layer.unwrapEffect(
-    Effect.map(
-      Effect.promise(() => import("./OpenTelemetry.ts")),
-      ({ exportSpans }) => exportSpans(target)
-    )
-  ).pipe(Layer.merge(noSpans))
+/** Sends the spans of all layers above to the collector of the variables, or to the one at `url`. */
+export const sendSpans = (url?: string): Layer.Layer<never> => {
+  const loaded = Effect.promise(() => import("./OpenTelemetry.ts"))
+  return Layer.merge(Layer.unwrapEffect(Effect.map(loaded, ({ exportSpans }) => exportSpans(url))), noSpans)
+}
 
 /** An endpoint turns traces on. The SDK of OpenTelemetry reads its other variables, but not those that turn it off. */
-const hasCollector = (environment: Environment): boolean =>
-  [environment.OTEL_EXPORTER_OTLP_ENDPOINT, environment.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT].some(
-    (endpoint) => endpoint !== undefined && endpoint.trim() !== ""
-  ) &&
-  environment.OTEL_SDK_DISABLED?.trim().toLowerCase() !== "true" &&
-  environment.OTEL_TRACES_EXPORTER?.trim() !== "none"
+const hasCollector = (given: Environment): boolean =>
+  Boolean(given.OTEL_EXPORTER_OTLP_ENDPOINT || given.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) &&
+  given.OTEL_SDK_DISABLED?.trim().toLowerCase() !== "true" &&
+  given.OTEL_TRACES_EXPORTER?.trim() !== "none"
 
 export const TracingFromEnvironment: Layer.Layer<never> = Layer.unwrapEffect(
   Effect.map(processEnvironment, (environment) => (hasCollector(environment) ? sendSpans() : noSpans))
