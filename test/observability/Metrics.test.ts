@@ -74,7 +74,7 @@ it.scopedLive("Metrics agree with a scripted load", function* () {
 
   for (let call = 0; call < 5; call += 1) yield* me
   // Four at once while IAM is slow: one calls IAM, three share its answer.
-  world.iam.fail({ times: 1, fault: { kind: "delay", milliseconds: 300 } })
+  world.iam.fail({ times: 1, fault: { kind: "delay", milliseconds: 2_000 } })
   yield* Effect.all([me, me, me, me], { concurrency: "unbounded" })
   // A call whose answer is lost is repeated once.
   world.iam.fail({ times: 1, fault: { kind: "drop" } })
