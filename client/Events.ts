@@ -28,12 +28,13 @@ export type ClientEvent =
       readonly pauseMilliseconds: number
       readonly error: MusicError
     })
-  | { readonly type: "logged_in"; readonly session: SessionInfo }
+  /** `elsewhere`: by another tab or process. */
+  | { readonly type: "logged_in"; readonly session: SessionInfo; readonly elsewhere?: true }
   | { readonly type: "refreshed"; readonly session: SessionInfo }
-  /** `logout`: revoked on request. `forgotten`: cleared by `logout({ forget: true })`, and not revoked. */
+  /** `logout`: revoked on request. `forgotten`: cleared by `logout({ forget: true })`, and not revoked. `elsewhere`: by another tab or process. */
   | {
       readonly type: "logged_out"
-      readonly reason: "logout" | "forgotten" | LoggedOutReason
+      readonly reason: "logout" | "forgotten" | "elsewhere" | LoggedOutReason
       readonly requestId: string | null
     }
   /** An unreadable stored session was replaced or removed. */

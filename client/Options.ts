@@ -10,7 +10,7 @@ export interface MusicClientOptions {
   readonly source: Source
   /** Version of the program, `1.2.3`; the service compares it with the oldest that it supports. Default: this package's. */
   readonly version?: string | undefined
-  /** False: every call sends `X-Music-Telemetry: off`, and no event is sent. */
+  /** False: every call sends `X-Music-Telemetry: off`, and no event is sent. Events are recorded by `createTelemetry`. */
   readonly telemetry: boolean
   /**
    * Test application secret of one testing environment; absent or null: production. Any other value that is no such
@@ -27,16 +27,28 @@ export interface MusicClientOptions {
   readonly deadlineMilliseconds?: number | undefined
   /**
    * Time limit of one attempt, milliseconds; default 28,000: longer than the service's own deadline (25 s), so that a slow
-   * call ends with the service's reason.
+   * call ends with the service's reason. Without it, the first attempt of a read or a refresh has 10,000.
    */
   readonly attemptMilliseconds?: number | undefined
-  /** Most events in the telemetry queue; default 1,000. */
-  readonly telemetryQueueLimit?: number | undefined
-  /** Longest time that an event waits for its batch, milliseconds; default 10,000. */
-  readonly telemetryIntervalMilliseconds?: number | undefined
   /** Called with every request, retry, change of the session and dropped event; see `ClientEvent`. */
   readonly onEvent?: EventListener | undefined
+  /**
+   * Called before each call with a request; the headers that it returns are sent with it. Those that the client sets itself win, such as
+   * `Authorization`, `X-Org-ID`, `Idempotency-Key` and `X-Testing-Environment-Key`.
+   */
+  readonly onRequest?: RequestHook | undefined
 }
+
+/** `call` is the method of the client; `url` begins with `baseUrl`. */
+export type RequestHook = (request: {
+  readonly call: string
+  readonly method: string
+  readonly url: string
+}) =>
+  | Readonly<Record<string, string>>
+  | undefined
+  | null
+  | Promise<Readonly<Record<string, string>> | undefined | null>
 
 export const deadlineMillisecondsOf = (options: MusicClientOptions): number =>
   options.deadlineMilliseconds ?? 30_000
@@ -46,6 +58,8 @@ export const attemptMillisecondsOf = (options: MusicClientOptions): number =>
 
 /** Options of one call. */
 export interface CallOptions {
+  /** Aborts the call. A login or a ting that is under way may still take effect. */
+  readonly signal?: AbortSignal | undefined
   /** Organisation of this call; only signed calls use it. */
   readonly org?: string | undefined
   /** Instead of the client's deadline, milliseconds. */

@@ -1,7 +1,7 @@
 /** Checks the options. A problem fails every call before anything is sent or stored; construction never throws. */
 import { clientVersionMaxLength, clientVersionPattern, testingSecretPattern } from "../src/schema/Patterns.ts"
 import { invalidInput, type OptionsProblem, serviceFailure } from "./failures/Failures.ts"
-import { longestTimer } from "./calls/Timers.ts"
+import { longestTimer } from "./calls/Time.ts"
 import type { MusicClientOptions } from "./Options.ts"
 
 /** Programs without a type checker may pass null for an option that they leave out. */
@@ -23,10 +23,10 @@ const findAddressProblem = (baseUrl: unknown): OptionsProblem | undefined => {
   return callPath.test(pathname) ? refuse(`must not contain ${callPath.exec(pathname)?.[0]}`) : undefined
 }
 
-const isDuration = (value: unknown): boolean =>
+export const isDuration = (value: unknown): boolean =>
   typeof value === "number" && value > 0 && value <= longestTimer
 
-const durations = ["deadlineMilliseconds", "attemptMilliseconds", "telemetryIntervalMilliseconds"] as const
+const durations = ["deadlineMilliseconds", "attemptMilliseconds"] as const
 
 /** The problem of a time that was given for one call. */
 export const findDeadlineProblem = (deadlineMilliseconds: unknown): OptionsProblem | undefined =>
@@ -59,12 +59,7 @@ export const findOptionsProblem = (options: MusicClientOptions): OptionsProblem 
   for (const name of durations)
     if (isGiven(options[name]) && !isDuration(options[name]))
       return invalidInput(name, `must be a number above 0 and at most ${longestTimer}`)
-  const { lock, onEvent, org, sessionStore, telemetryQueueLimit, version } = options
-  if (
-    isGiven(telemetryQueueLimit) &&
-    !(Number.isSafeInteger(telemetryQueueLimit) && (telemetryQueueLimit ?? 0) > 0)
-  )
-    return invalidInput("telemetryQueueLimit", "must be a whole number above 0")
+  const { lock, onEvent, onRequest, org, sessionStore, version } = options
   if (isGiven(version) && !isVersion(version)) return invalidInput("version", "must have the form 1.2.3")
   if (isGiven(org) && (typeof org !== "string" || org === ""))
     return invalidInput("org", "must be the handle of an organisation")
@@ -72,5 +67,7 @@ export const findOptionsProblem = (options: MusicClientOptions): OptionsProblem 
     return invalidInput("sessionStore", "must have load, save and clear")
   if (isGiven(lock) && !hasMethods(lock, "acquire")) return invalidInput("lock", "must have acquire")
   if (isGiven(onEvent) && typeof onEvent !== "function") return invalidInput("onEvent", "must be a function")
+  if (isGiven(onRequest) && typeof onRequest !== "function")
+    return invalidInput("onRequest", "must be a function")
   return undefined
 }

@@ -162,12 +162,14 @@ export interface Readiness {
 }
 
 /**
- * Why no answer came. `refused`: nothing listens at the address. `name_not_found`: the host name does not resolve.
+ * Why no answer came. `not_sent`: `fetch` refuses the request, for example because browsers block the port. `refused`: nothing listens at the address. `name_not_found`: the host name does not resolve.
  * `name_lookup_failed`: the resolver did not answer. `unreachable`: no route, or no connection in time. `certificate`: the
  * server's certificate is not accepted. `tls`: the port does not speak TLS, or not this version. `cors`: the server is there but
- * does not allow this page's origin. `connection_lost`: closed before the answer. `network`: unknown.
+ * does not allow this page's origin. `not_http`: what answers does not speak HTTP, or not in a form that is read. `connection_lost`: closed before the
+ * answer. `network`: unknown.
  */
 export type ConnectionReason =
+  | "not_sent"
   | "refused"
   | "name_not_found"
   | "name_lookup_failed"
@@ -175,6 +177,7 @@ export type ConnectionReason =
   | "certificate"
   | "tls"
   | "cors"
+  | "not_http"
   | "connection_lost"
   | "network"
 
@@ -244,8 +247,19 @@ interface ErrorFacts {
   readonly retryAfterSeconds?: number
   /** The state of the quotas after the call, when an answer named them. */
   readonly rateLimits?: ReadonlyArray<RateLimit>
-  /** The error of `fetch` or of the store, for a log. Not enumerable. */
+  /** The error of `fetch` or of the store, or the reason of the caller's signal, for a log. Not enumerable. */
   readonly cause?: unknown
+  /** The answer behind the error, for a log. Not enumerable. */
+  readonly response?: AnswerHead
+}
+
+/** The beginning of an answer. */
+export interface AnswerHead {
+  readonly status: number
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | undefined>>
+  /** The first 2 KB, without tokens. */
+  readonly body: string
 }
 
 type ServiceErrors = {
@@ -288,7 +302,27 @@ export interface UnknownError extends ErrorFacts {
 
 /** All errors, discriminated by `code`. */
 export type MusicError = ServiceErrors[FailureCode] | ClientErrors[ClientErrorCode] | UnknownError
+/**
+ * Every code. Of the client: `not_logged_in`: there is no session. `logged_out`: the session has ended, see `details.reason`. `transport_failed`:
+ * no answer came. `timed_out`: the deadline came first. `unexpected_answer`: an answer that is none of the service. `aborted`: by the caller's
+ * signal. `store_failed`: the session could not be read, written or locked. `queue_full`: the telemetry queue has no room. `unsupported`: no
+ * Web Crypto. `client_defect`: a bug of the client.
+ *
+ * Of the service: `invalid_input`: a field is wrong, see `details.fields`. `idempotency_key_required`, `idempotency_key_invalid`: the key is
+ * missing or malformed. `unauthenticated`: the token is refused. `slt_rejected`: the short-lived token is used, old or of another application.
+ * `testing_secret_invalid`: `testingKey` is no live secret. `forbidden`: refused by policy. `reconsent_required`: the session lacks a scope.
+ * `recipient_not_registered`: call `subscribe` first. `permission_denied`, `required_delivery_not_enabled`: the notification service refuses.
+ * `test_context_mismatch`: two testing environments. `origin_not_allowed`: no telemetry from this origin. `not_found`: no such resource.
+ * `idempotency_conflict`: the key was used with other content. `idempotency_in_progress`: the first request still runs.
+ * `idempotency_response_expired`: the answer is no longer replayed. `payload_too_large`, `unsupported_media_type`: the body is refused.
+ * `rate_limited`, `temporarily_rate_limited`: wait for `retryAfterSeconds`. `internal`: a fault of the service.
+ * `dependency_misconfigured`: an operator must act. `dependency_unavailable`, `not_ready`, `overloaded`, `shutting_down`: call again later.
+ * `reports_full`, `spool_full`: no room for reports or events.
+ */
 export type MusicErrorCode = MusicError["code"]
+
+/** The errors with some codes. */
+export type ErrorOf<Code extends MusicErrorCode> = Extract<MusicError, { readonly code: Code }>
 
 /** The state of one quota after a call. */
 export interface RateLimit {
@@ -307,11 +341,11 @@ export interface Metadata {
 }
 
 /** The result of every call; no call rejects. */
-export type Result<A> =
+export type Result<A, E extends MusicError = MusicError> =
   | { readonly ok: true; readonly value: A; readonly metadata: Metadata; readonly error?: undefined }
   | {
       readonly ok: false
-      readonly error: MusicError
+      readonly error: E
       readonly value?: undefined
       readonly metadata?: undefined
     }

@@ -1,6 +1,14 @@
 /** The promise client, for Node and browsers, with nothing to install beside it. */
-export { hasCode, isMusicClientError, isUnknownCode, type MusicClientError } from "./failures/ErrorGuards.ts"
+export type { CallError, LocalError, SignedError, StoreError } from "./CallErrors.ts"
+export type { MusicClient } from "./Client.ts"
+export { newIdempotencyKey } from "./calls/RandomKey.ts"
 export type { ClientEvent, EventListener } from "./Events.ts"
+export { hasCode, isMusicClientError, isUnknownCode, type MusicClientError } from "./failures/ErrorGuards.ts"
+export {
+  SessionStoreError,
+  type StoreFailureReason,
+  type StoreProblemInput
+} from "./failures/StoreFailures.ts"
 export type {
   CallOptions,
   ClientClock,
@@ -8,15 +16,10 @@ export type {
   LogoutOptions,
   MusicClientOptions,
   PromiseClientOptions,
-  ReportOptions
+  ReportOptions,
+  RequestHook
 } from "./Options.ts"
-export {
-  createMusicClient,
-  type MusicClient,
-  type RequestOptions,
-  type ThrowingMusicClient
-} from "./PromiseClient.ts"
-export { newIdempotencyKey } from "./calls/RandomKey.ts"
+export { createMusicClient, type ThrowingMusicClient } from "./PromiseClient.ts"
 export {
   memorySessionStore,
   processLock,
@@ -24,10 +27,5 @@ export {
   type SessionStore,
   type StoredSession
 } from "./stores/SessionStore.ts"
-export {
-  SessionStoreError,
-  type StoreFailureReason,
-  type StoreProblemInput
-} from "./failures/StoreFailures.ts"
-export type * from "./Types.ts"
 export { type WebLocks, webSessionStore } from "./stores/WebSessionStore.ts"
+export type * from "./Types.ts"

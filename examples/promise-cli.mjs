@@ -12,6 +12,7 @@ import { homedir } from "node:os"
 import { join } from "node:path"
 import { createMusicClient } from "music-client"
 import { fileSessionStore } from "music-client/node"
+import { createTelemetry } from "music-client/telemetry"
 
 /** The value of a variable; an empty one counts as unset, so that no credential is stored in `./music`. */
 const setting = (name) => process.env[name] || undefined
@@ -49,6 +50,8 @@ const client = createMusicClient({
   ...(org === undefined ? {} : { org })
 })
 
+const telemetry = createTelemetry(client)
+
 const print = (value) => process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
 
 /** Prints a result and returns the exit code. */
@@ -85,7 +88,7 @@ if (command === undefined) {
   inform(`usage: promise-cli.mjs ${Object.keys(commands).join(" | ")}`)
   process.exitCode = 2
 } else {
-  client.telemetry.record("musicclidaemon", { type: "cli.command.run", data: { command: name } })
+  telemetry.record("musicclidaemon", { type: "cli.command.run", data: { command: name } })
   process.exitCode = await command(...words)
 }
 await client.close()

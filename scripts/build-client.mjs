@@ -1,8 +1,9 @@
 // Builds the client's package, `music-client`, into <out> (default dist/client). The folder is emptied first.
-//   index    promise client for Node and browsers; Effect is inside, nothing needs to be installed
-//   node     file store and lock for Node
-//   effect   the client as an Effect service; shares the program's own effect and @effect/platform
-// Each entry point is there as an ES module and as CommonJS, with a source map and declarations for both.
+//   index      promise client for Node and browsers; nothing needs to be installed
+//   node       file store and lock for Node
+//   telemetry  the queue of a client's events
+//   effect     the client as an Effect service; shares the program's own effect and @effect/platform
+// Each entry point is an ES module, and has declarations for ES modules and for CommonJS, which may require it.
 // --no-types leaves the declarations out. The default folder is also linked as node_modules/music-client, for the examples.
 import { mkdir } from "node:fs/promises"
 import { relative, resolve } from "node:path"

@@ -6,14 +6,13 @@ import { clientErrorTable, hintOf } from "../failures/ErrorTable.ts"
 import {
   clientFailure,
   isServiceFailureCode,
-  type MusicFailure,
   serviceFailure,
   unknownFailure,
   withFacts,
   withFirstField
 } from "../failures/Failures.ts"
 import type { WireAnswer, WireHead } from "../transport/Transport.ts"
-import type { AnswerReason, ErrorDetails, RawAnswer } from "../Types.ts"
+import type { AnswerReason, ErrorDetails, ErrorOf, MusicError, RawAnswer } from "../Types.ts"
 
 const parse = (text: string): { readonly json: unknown } | undefined => {
   try {
@@ -54,7 +53,7 @@ const isTransient = (status: number, reason: AnswerReason): boolean =>
   (isSuccess(status) ? reason === "not_json" : status >= 500 || status === 408 || status === 429)
 
 /** An answer outside the contract. */
-export const unexpectedAnswer = (status: number, reason: AnswerReason): MusicFailure<"unexpected_answer"> =>
+export const unexpectedAnswer = (status: number, reason: AnswerReason): ErrorOf<"unexpected_answer"> =>
   clientFailure("unexpected_answer", {
     status,
     message: `${messages[reason]} (status ${status})`,
@@ -103,21 +102,46 @@ const readDetails = (details: unknown): ErrorDetails | undefined =>
 const distinctCode = (code: string): string =>
   Object.hasOwn(clientErrorTable, code) ? `service_${code}` : code
 
-/** A failure that ends a session counts only with the service's own status and word: an intermediary must not end one. */
-const isForeign = (code: FailureCode, status: number, retryable: boolean): boolean =>
+/**
+ * A failure that ends a session counts only with the service's own status and whole envelope or request id: an intermediary must not end one,
+ * and may use the same code.
+ */
+const isForeign = (code: FailureCode, status: number, isOwn: boolean): boolean =>
   (code === "unauthenticated" || code === "idempotency_response_expired") &&
-  (failureTable[code].status !== status || retryable)
+  (failureTable[code].status !== status || !isOwn)
 
-const readEnvelope = (json: unknown, status: number, isRaw: boolean): MusicFailure | undefined => {
+/** Only the service itself answers with a request id. */
+const isOfService = ({ headers }: WireHead): boolean => headers["x-request-id"] !== undefined
+
+/** Control characters could move a terminal's cursor or change its colours, and bidirectional ones the order of the text. */
+const readable = (text: string): string =>
+  text.replace(/[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]+/gu, " ")
+
+/** A later service may leave out hint and retryable. */
+const retryableStatuses: ReadonlyArray<number> = [408, 425, 429, 500, 502, 503, 504]
+
+const isEnvelope = (json: unknown): boolean => isRecord(json) && isRecord(json.error)
+
+const readEnvelope = (json: unknown, answer: WireHead, isRaw: boolean): MusicError | undefined => {
+  const { status } = answer
   const error = isRecord(json) ? json.error : undefined
-  if (!isRecord(error)) return undefined
-  const { code, hint, message, retryable } = error
-  if (!isText(code) || !isText(message) || !isText(hint) || typeof retryable !== "boolean") return undefined
+  if (!isRecord(error) || !isText(error.code) || !isText(error.message)) return undefined
+  const [code, message] = [readable(error.code), readable(error.message)]
+  const row = isServiceFailureCode(code) ? failureTable[code] : undefined
+  const hint = isText(error.hint)
+    ? readable(error.hint)
+    : (row?.hint ?? "Update the client, or report the requestId to the operator.")
+  const retryable =
+    typeof error.retryable === "boolean"
+      ? error.retryable
+      : (row?.retryable ?? retryableStatuses.includes(status))
   const details = readDetails(error.details)
   const more = details === undefined ? {} : { details }
   if (!isServiceFailureCode(code))
     return unknownFailure(distinctCode(code), { status, message, hint, retryable, ...more })
-  if (isForeign(code, status, retryable)) return undefined
+  const isWhole = isText(error.hint) && error.retryable === false
+  const isOwn = isWhole || (isOfService(answer) && !retryable)
+  if (isForeign(code, status, isOwn)) return undefined
   return serviceFailure(code, {
     message: code === "invalid_input" ? withFirstField(message, details?.fields) : message,
     // A raw call is made in terms of HTTP.
@@ -131,35 +155,41 @@ const defined = (headers: WireHead["headers"]): Readonly<Record<string, string>>
     Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
   )
 
-const readValue = <A>({ answer }: Endpoint<A>, { body, headers, status }: WireAnswer, json: unknown) => {
-  if (answer === "empty") return status === 204 && body === "" ? { value: undefined as A } : undefined
+/** A page is a captive portal, which has done nothing. */
+const isPage = ({ headers }: WireHead): boolean => /html/i.test(headers["content-type"] ?? "")
+
+const readValue = <A>({ answer }: Endpoint<A>, { headers, status }: WireHead, json: unknown) => {
+  // A later service may answer more than nothing.
+  if (answer === "empty")
+    return json === undefined || !(isPage({ headers, status }) || isEnvelope(json))
+      ? { value: undefined as A }
+      : undefined
   if (answer !== "raw") return answer(json) ? { value: json } : undefined
   const value: RawAnswer = { status, headers: defined(headers), body: json }
   // `raw` is declared for endpoints of this type only.
   return { value: value as A }
 }
 
-const isOfService = ({ headers }: WireHead): boolean => headers["x-request-id"] !== undefined
-
 /** The value of an answer, or its failure. `url` is the address that was asked. */
 export const decodeAnswer = <A>(
   endpoint: Endpoint<A>,
   answer: WireAnswer,
   url: string
-): { readonly value: A } | MusicFailure => {
+): { readonly value: A } | MusicError => {
   const { body, status } = answer
   if (isRedirect(status)) return redirected(endpoint, answer, url)
   const isRaw = endpoint.answer === "raw"
   if (isSuccess(status)) {
-    const parsed = body === "" ? { json: undefined } : parse(body)
-    // Only the service itself answers with a request id; a page of an intermediary is no answer to a raw call either.
+    const isEmpty = body.trim() === ""
+    const parsed = isEmpty ? { json: undefined } : parse(body)
+    // A page of an intermediary is no answer to a raw call either.
     const content = parsed ?? (isRaw && isOfService(answer) ? { json: body } : undefined)
     const read = content === undefined ? undefined : readValue(endpoint, answer, content.json)
     return (
-      read ?? unexpectedAnswer(status, body === "" || content === undefined ? "not_json" : "outside_contract")
+      read ?? unexpectedAnswer(status, isEmpty || content === undefined ? "not_json" : "outside_contract")
     )
   }
   const parsed = parse(body)
   if (parsed === undefined) return unexpectedAnswer(status, "not_json")
-  return readEnvelope(parsed.json, status, isRaw) ?? unexpectedAnswer(status, "outside_contract")
+  return readEnvelope(parsed.json, answer, isRaw) ?? unexpectedAnswer(status, "outside_contract")
 }

@@ -1,60 +1,84 @@
-/** Deadlines on a monotonic clock, which a wrong or corrected wall clock does not affect. */
-import * as Clock from "effect/Clock"
-import * as Effect from "effect/Effect"
-import { clientFailure, type MusicFailure } from "../failures/Failures.ts"
+/** What one call of a program shares over all its requests and waits. */
+import { clientFailure } from "../failures/Failures.ts"
+import { type CallOptions, deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
+import { findDeadlineProblem } from "../OptionsCheck.ts"
+import type { ErrorOf, Metadata, MusicError } from "../Types.ts"
+import { inTime, type Time } from "./Time.ts"
 
-/** Milliseconds of a monotonic clock. */
-export const monotonicMillis: Effect.Effect<number> = Effect.map(
-  Clock.currentTimeNanos,
-  (nanos) => Number(nanos / 1_000n) / 1_000
-)
-
+/** The end of a call on the monotonic clock, which a wrong or corrected wall clock does not affect. */
 export interface Deadline {
-  /** A moment of the monotonic clock, milliseconds. */
+  /** Milliseconds. */
   readonly at: number
   /** The last failure of an attempt before it. */
-  last: MusicFailure | undefined
+  last?: MusicError
   /** What is waited for, when it is no answer: the next step after the deadline. */
   hint?: string | undefined
 }
 
-export const deadlineAt = (at: number): Deadline => ({ at, last: undefined })
+/** One call of a program. */
+export interface Scope {
+  readonly deadline: Deadline
+  /** Aborted when the caller leaves. */
+  readonly signal: AbortSignal
+  /** Further headers of each request, with names in lower case. */
+  readonly headers?: Readonly<Record<string, string>> | undefined
+  readonly noted: Noted
+}
 
-export const deadlineIn = (milliseconds: number): Effect.Effect<Deadline> =>
-  Effect.map(monotonicMillis, (now) => deadlineAt(now + milliseconds))
+/** What a call notes of its exchanges. */
+interface Noted {
+  /** Of the success. */
+  metadata: Metadata
+  /** The latest request that was sent. */
+  sent?: { readonly requestId: string; readonly randomKey: string | undefined }
+}
 
-const lastOf = ({ code, hint, message, requestId }: MusicFailure) => ({ code, message, hint, requestId })
+/** Nothing was sent. */
+export const noExchange: Metadata = { requestId: null, rateLimits: [] }
+
+/** The same call until an earlier moment. */
+export const until = (scope: Scope, at: number): Scope => ({
+  ...scope,
+  deadline: { at: Math.min(at, scope.deadline.at) }
+})
+
+/** A scope of its own, for work that the caller's end does not end. */
+export const ownScope = (deadline: Deadline): Scope => ({
+  deadline,
+  signal: new AbortController().signal,
+  noted: { metadata: noExchange }
+})
+
+/** The deadline of a call, or what is wrong with it. */
+export const deadlineOf = (
+  options: MusicClientOptions,
+  time: Time,
+  call: Pick<CallOptions, "deadlineMilliseconds"> | undefined
+): Deadline | ErrorOf<"invalid_input" | "testing_secret_invalid"> => {
+  const milliseconds = call?.deadlineMilliseconds ?? deadlineMillisecondsOf(options)
+  return findDeadlineProblem(milliseconds) ?? { at: time.monotonic() + milliseconds }
+}
 
 /** The failure of a call that ends at its deadline: with the last known failure, if there is one. */
-export const timedOut = (
-  { hint, last }: Deadline,
-  facts: { readonly requestId: string | null }
-): MusicFailure<"timed_out"> =>
-  last === undefined
-    ? clientFailure("timed_out", hint === undefined ? facts : { ...facts, hint })
-    : clientFailure("timed_out", {
-        message: `No answer arrived before the deadline. The attempt before failed: ${last.message}`,
-        hint: hint ?? last.hint,
-        details: { last: lastOf(last) },
-        requestId: facts.requestId ?? last.requestId
-      })
+export const timedOut = ({ hint, last }: Deadline, requestId: string | null = null): ErrorOf<"timed_out"> => {
+  if (last === undefined)
+    return clientFailure("timed_out", { requestId, ...(hint === undefined ? {} : { hint }) })
+  const { code, hint: next, message, requestId: id } = last
+  return clientFailure("timed_out", {
+    message: `No answer arrived before the deadline. The attempt before failed: ${message}`,
+    hint: hint ?? next,
+    details: { last: { code, message, hint: next, requestId: id } },
+    requestId: requestId ?? id
+  })
+}
 
-/** Fails with `timed_out` once the deadline has passed. `waitedFor` returns the deadline of the work that is waited for. */
-export const within =
-  (deadline: Deadline, waitedFor: () => Deadline = () => deadline) =>
-  <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | MusicFailure<"timed_out">, R> =>
-    Effect.flatMap(monotonicMillis, (now) =>
-      Effect.timeoutFail(effect, {
-        duration: Math.max(0, deadline.at - now),
-        onTimeout: () => timedOut(waitedFor(), { requestId: null })
-      })
-    )
+/** Rejects with `timed_out` once the deadline has passed. `waitedFor` returns the deadline of the work that is waited for. */
+export const within = <A>(
+  time: Time,
+  deadline: Deadline,
+  work: Promise<A>,
+  waitedFor: () => Deadline = () => deadline
+): Promise<A> => inTime(time, deadline.at - time.monotonic(), work, () => timedOut(waitedFor()))
 
-/** Milliseconds: work that ends at its deadline itself says more than the end of the wait for it. */
-const grace = 100
-
-/** Leaves work that does not end with its deadline, such as a save on a disk that hangs: it goes on in the background. */
-export const leaveAt =
-  (deadline: Deadline) =>
-  <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | MusicFailure<"timed_out">, R> =>
-    within(deadlineAt(deadline.at + grace), () => deadline)(Effect.disconnect(work))
+/** The member of a call's options with which the Effect face adds headers to its requests. */
+export const carriedHeaders = Symbol("music-client/headers")

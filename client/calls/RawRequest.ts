@@ -1,9 +1,9 @@
 /** Calls that this version does not know. Plain functions. */
-import { isRecord } from "./Answers.ts"
 import type { Endpoint } from "./Endpoints.ts"
-import { invalidInput, type MusicFailure } from "../failures/Failures.ts"
+import { invalidInput } from "../failures/Failures.ts"
 import { isGiven } from "../OptionsCheck.ts"
-import type { RawAnswer, RawRequest } from "../Types.ts"
+import { connectionHeaders, isPlain, ownHeaders } from "./Requests.ts"
+import type { ErrorOf, RawAnswer, RawRequest } from "../Types.ts"
 
 /** A raw call, checked. */
 export interface RawCall {
@@ -17,41 +17,10 @@ export interface RawCall {
   readonly isRead: boolean
 }
 
-type Refused = MusicFailure<"invalid_input">
+type Refused = ErrorOf<"invalid_input">
 
 /** Methods that `fetch` sends; it refuses CONNECT, TRACE and TRACK. */
 const methodPattern = /^(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)$/
-
-/**
- * Headers that the client alone sets. `authorization` belongs to the caller of a call
- * without a session.
- */
-const ownHeaders: ReadonlyArray<string> = [
-  "idempotency-key",
-  "x-org-id",
-  "x-request-id",
-  "x-testing-environment-key",
-  "x-music-client-version",
-  "x-music-source",
-  "x-music-telemetry"
-]
-
-/** Headers of a connection, which `fetch` sets or refuses. */
-const connectionHeaders: ReadonlyArray<string> = [
-  "connection",
-  "content-length",
-  "expect",
-  "host",
-  "keep-alive",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade"
-]
-
-// A `Headers`, `Map` or `URLSearchParams` has no members: its content would be lost.
-const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  isRecord(value) && !(Symbol.iterator in value)
 
 const queryOf = (query: unknown): string | Refused => {
   if (!isGiven(query)) return ""

@@ -1,8 +1,10 @@
 /** Composes the request of a call. Plain functions. */
+import { isRecord } from "./Answers.ts"
 import type { Endpoint } from "./Endpoints.ts"
-import { invalidInput, type MusicFailure } from "../failures/Failures.ts"
+import { invalidInput } from "../failures/Failures.ts"
 import type { MusicClientOptions } from "../Options.ts"
 import type { WireRequest } from "../transport/Transport.ts"
+import type { ErrorOf } from "../Types.ts"
 import { packageVersion } from "../Version.ts"
 
 /** When a request was sent, monotonic milliseconds. */
@@ -36,6 +38,60 @@ export interface CallRequest<A> {
 export const randomKeyOf = ({ idempotencyKey, isKeyRandom }: CallRequest<unknown>): string | undefined =>
   isKeyRandom === true ? idempotencyKey : undefined
 
+/** Headers that the client alone sets. `authorization` belongs to the caller of a raw call without a session. */
+export const ownHeaders: ReadonlyArray<string> = [
+  "idempotency-key",
+  "x-org-id",
+  "x-request-id",
+  "x-testing-environment-key",
+  "x-music-client-version",
+  "x-music-source",
+  "x-music-telemetry"
+]
+
+/** Headers of a connection, which `fetch` sets or refuses. */
+export const connectionHeaders: ReadonlyArray<string> = [
+  "connection",
+  "content-length",
+  "expect",
+  "host",
+  "keep-alive",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade"
+]
+
+// A `Headers`, `Map` or `URLSearchParams` has no members: its content would be lost.
+export const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  isRecord(value) && !(Symbol.iterator in value)
+
+/** The headers that the program's request hook adds, without those that are the client's. */
+export const readHook = async (
+  options: MusicClientOptions,
+  address: string,
+  { call, endpoint }: CallRequest<unknown>
+): Promise<{ readonly headers: Readonly<Record<string, string>> } | ErrorOf<"invalid_input">> => {
+  const { onRequest } = options
+  if (typeof onRequest !== "function") return { headers: {} }
+  try {
+    const given: unknown = await onRequest({
+      call,
+      method: endpoint.method,
+      url: `${address}${endpoint.path}`
+    })
+    if (given !== undefined && given !== null && !isPlain(given))
+      return invalidInput("onRequest", "must return a plain object")
+    const added = Object.entries(given ?? {}).map(([name, value]) => [name.toLowerCase(), value] as const)
+    const taken = ["authorization", ...ownHeaders, ...connectionHeaders]
+    const headers = Object.fromEntries(added.filter(([name]) => !taken.includes(name)))
+    // The composing of the request refuses a value that is no text.
+    return { headers: headers as Record<string, string> }
+  } catch {
+    return invalidInput("onRequest", "must not fail")
+  }
+}
+
 /** The option or parameter behind a header. */
 const sources: ReadonlyMap<string, string> = new Map([
   ["x-org-id", "org"],
@@ -53,7 +109,7 @@ const headerValue = /^[\t\x20-\x7e\x80-\xff]*$/
 
 const findHeaderProblem = (
   headers: Readonly<Record<string, string>>
-): MusicFailure<"invalid_input"> | undefined => {
+): ErrorOf<"invalid_input"> | undefined => {
   for (const [name, value] of Object.entries(headers)) {
     // An unset variable of the program; the service would read an empty header as none.
     if (value === "" && sources.has(name)) return invalidInput(sources.get(name) ?? name, "must not be empty")
@@ -65,7 +121,7 @@ const findHeaderProblem = (
 }
 
 /** The text of a payload; a failure when it is not JSON. `path` names it for the caller. */
-const toText = (payload: unknown, path: string): string | MusicFailure<"invalid_input"> | undefined => {
+const toText = (payload: unknown, path: string): string | ErrorOf<"invalid_input"> | undefined => {
   if (payload === undefined) return undefined
   // A cycle, a BigInt or a `toJSON` of the caller can throw.
   try {
@@ -80,12 +136,14 @@ export const composeRequest = <A>(
   options: MusicClientOptions,
   address: string,
   requestId: string,
-  call: CallRequest<A>
-): WireRequest | MusicFailure<"invalid_input"> => {
+  call: CallRequest<A>,
+  more: Readonly<Record<string, string>> = {}
+): WireRequest | ErrorOf<"invalid_input"> => {
   const { bearer, endpoint, idempotencyKey, org, payload } = call
   const body = toText(payload, call.call === "request" ? "body" : call.call)
   if (typeof body === "object") return body
   const headers = {
+    ...more,
     accept: "application/json",
     ...(body === undefined ? {} : { "content-type": "application/json" }),
     ...call.headers,

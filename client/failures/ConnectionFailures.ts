@@ -16,6 +16,11 @@ interface Row {
 }
 
 const rows: Readonly<Record<ConnectionReason, Row>> = {
+  not_sent: {
+    retryable: false,
+    message: "the request was not sent: fetch refuses it.",
+    hint: "Check the port in baseUrl, which browsers may block, and a fetch of your own; the cause has the error."
+  },
   refused: {
     retryable: true,
     message: "the connection was refused: nothing listens there.",
@@ -51,6 +56,11 @@ const rows: Readonly<Record<ConnectionReason, Row>> = {
     message: "the service does not allow this page's origin.",
     hint: "An operator must add the page's origin to MUSIC_WEB_ORIGINS."
   },
+  not_http: {
+    retryable: false,
+    message: "what answers there does not speak HTTP, or not in a form that is read.",
+    hint: "Check the port in baseUrl; the cause has the error."
+  },
   connection_lost: {
     retryable: true,
     message: "the connection was lost before the answer.",
@@ -82,6 +92,9 @@ const reasons: Readonly<Record<string, ConnectionReason>> = {
   UND_ERR_SOCKET: "connection_lost",
   UND_ERR_HEADERS_TIMEOUT: "connection_lost",
   UND_ERR_BODY_TIMEOUT: "connection_lost",
+  UND_ERR_HEADERS_OVERFLOW: "not_http",
+  ERR_INVALID_ARG_TYPE: "not_sent",
+  ERR_INVALID_URL: "not_sent",
   EPROTO: "tls",
   DEPTH_ZERO_SELF_SIGNED_CERT: "certificate",
   SELF_SIGNED_CERT_IN_CHAIN: "certificate",
@@ -94,6 +107,7 @@ const reasons: Readonly<Record<string, ConnectionReason>> = {
 const reasonOf = (code: string): ConnectionReason | undefined => {
   if (Object.hasOwn(reasons, code)) return reasons[code]
   if (code.startsWith("ERR_SSL_")) return "tls"
+  if (code.startsWith("HPE_")) return "not_http"
   return code.startsWith("CERT_") || code.startsWith("ERR_TLS_CERT_") ? "certificate" : undefined
 }
 
@@ -111,16 +125,25 @@ const codesOf = (cause: unknown): ReadonlyArray<string> => {
   return codes
 }
 
-/** `cause` is an error of `fetch` or of an `HttpClient`; `host` is the host of the request. */
+/** Ports that `fetch` refuses (fetch.spec.whatwg.org, "Port blocking"). */
+const blockedPorts = new Set(
+  `1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115 117 119 123 135 137 139 143 161 179 389 427 465
+  512 513 514 515 526 530 531 532 540 548 554 556 563 587 601 636 989 990 993 995 1719 1720 1723 2049 3659 4045 4190 5060 5061 6000 6566 6665
+  6666 6667 6668 6669 6679 6697 10080`.split(/\s+/)
+)
+
+/** `cause` is an error of `fetch` or of an `HttpClient`; `host` is the host of the request, with its port. */
 export const describeConnectionFailure = (
-  facts: { readonly cause: unknown; readonly originRefused: boolean },
+  facts: { readonly cause: unknown; readonly originRefused: boolean; readonly isOwnFault: boolean },
   host: string
 ): ConnectionProblem => {
   const codes = codesOf(facts.cause)
   const known = codes.find((code) => reasonOf(code) !== undefined)
+  const isBlocked = codes.length === 0 && blockedPorts.has(/:(\d+)$/.exec(host)?.[1] ?? "")
+  const otherwise = facts.isOwnFault || isBlocked ? "not_sent" : "network"
   const reason = facts.originRefused
     ? "cors"
-    : ((known === undefined ? undefined : reasonOf(known)) ?? "network")
+    : ((known === undefined ? undefined : reasonOf(known)) ?? otherwise)
   const { hint, message, retryable } = rows[reason]
   const code = known ?? codes[0]
   return {

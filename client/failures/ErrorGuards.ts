@@ -1,6 +1,6 @@
-/** The forms of errors that programs receive. This file has no library inside, so a page can check errors without the client. */
+/** The forms of errors that programs receive. */
 import { failureTable } from "../../src/schema/FailureTable.ts"
-import type { MusicError, MusicErrorCode, UnknownError } from "../Types.ts"
+import type { ErrorOf, MusicError, MusicErrorCode, UnknownError } from "../Types.ts"
 import { clientErrorTable } from "./ErrorTable.ts"
 
 /** The client's failure as an `Error`, for `throwOnError`. It has the members of `MusicError`. */
@@ -12,11 +12,14 @@ const thrownName = "MusicClientError"
 export const isMusicClientError = (value: unknown): value is MusicClientError =>
   value instanceof Error && value.name === thrownName
 
-/** The error of a call as an `Error`. */
+/** The error of a call as an `Error`, whose message is a part of its JSON. */
 export const toThrown = (error: MusicError): MusicClientError => {
-  const thrown = new Error(error.message, error.cause === undefined ? undefined : { cause: error.cause })
-  thrown.name = thrownName
-  return Object.assign(thrown, error)
+  const { cause, message, response } = error
+  const thrown = new Error(message, cause === undefined ? undefined : { cause })
+  Object.defineProperty(thrown, "name", { value: thrownName })
+  Object.defineProperty(thrown, "message", { value: message, enumerable: true })
+  if (response !== undefined) Object.defineProperty(thrown, "response", { value: response })
+  return Object.assign(thrown, { ...error })
 }
 
 /** Whether a later service sent a code that this version does not know. */
@@ -24,7 +27,7 @@ export const isUnknownCode = (error: MusicError): error is UnknownError =>
   !Object.hasOwn(failureTable, error.code) && !Object.hasOwn(clientErrorTable, error.code)
 
 /** Narrows an error to some of its codes. */
-export const hasCode = <const Code extends MusicErrorCode>(
-  error: MusicError,
+export const hasCode = <E extends MusicError, const Code extends MusicErrorCode>(
+  error: E,
   ...codes: ReadonlyArray<Code>
-): error is Extract<MusicError, { readonly code: Code }> => codes.some((code) => code === error.code)
+): error is E & ErrorOf<Code> => codes.some((code) => code === error.code)

@@ -60,6 +60,7 @@ export const clientErrorTable = {
   }
 } as const satisfies Record<string, Row>
 
+/** The codes of the client itself; `MusicErrorCode` has a sentence for each. */
 export type ClientErrorCode = keyof typeof clientErrorTable
 
 /** Instead of the service's hints where those speak of HTTP. */

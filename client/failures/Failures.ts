@@ -1,47 +1,18 @@
-/** Failures as tagged errors, for the program and inside the client: one class for the service's codes and the client's own. */
-import type * as Cause from "effect/Cause"
-import * as Data from "effect/Data"
+/** Failures inside the client: plain `MusicError`s, with which its promises reject. Anything else that is rejected with is a defect. */
 import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
+import type {
+  AnswerHead,
+  ErrorDetails,
+  ErrorOf,
+  MusicError,
+  MusicErrorCode,
+  RateLimit,
+  UnknownError
+} from "../Types.ts"
 import { type ClientErrorCode, clientErrorTable } from "./ErrorTable.ts"
-import type { ErrorDetails, MusicError, MusicErrorCode, RateLimit, UnknownCode } from "../Types.ts"
-
-/** `rate_limited` is `RateLimited`. */
-type PascalCase<Text extends string> = Text extends `${infer Head}_${infer Rest}`
-  ? `${Capitalize<Head>}${PascalCase<Rest>}`
-  : Capitalize<Text>
-
-/** The tag of a failure: its code in Pascal case; `UnknownFailure` for a code that this version does not know. */
-type TagOf<Code extends string> = Code extends UnknownCode ? "UnknownFailure" : PascalCase<Code>
-
-type Tagged<Code extends MusicErrorCode> = Code extends unknown
-  ? Cause.YieldableError & Extract<MusicError, { readonly code: Code }> & { readonly _tag: TagOf<Code> }
-  : never
-
-/** All failures of a call, or those with some codes: an `Error` with the members of `MusicError` and a `_tag`. */
-export type MusicFailure<Code extends MusicErrorCode = MusicErrorCode> = Tagged<Code>
 
 /** Failures that stop before anything is sent. */
-export type OptionsProblem = MusicFailure<"invalid_input" | "testing_secret_invalid">
-/** Failures of sending and receiving. */
-export type WireFailure = MusicFailure<"transport_failed" | "timed_out" | "unexpected_answer">
-export type SessionFailure = MusicFailure<"not_logged_in" | "logged_out" | "store_failed" | "unsupported">
-export type UnknownFailure = MusicFailure<UnknownCode>
-
-export const isServiceFailureCode = (code: string): code is FailureCode => Object.hasOwn(failureTable, code)
-const isClientCode = (code: string): code is ClientErrorCode => Object.hasOwn(clientErrorTable, code)
-
-const tagOf = (code: string): string =>
-  isServiceFailureCode(code) || isClientCode(code)
-    ? code.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())
-    : "UnknownFailure"
-
-class Failure extends Data.Error<{ readonly code: string }> {
-  readonly _tag = tagOf(this.code)
-}
-
-// The constructor takes the members of the very code, which the type checker cannot follow through a union.
-const make = <Code extends MusicErrorCode>(facts: object): MusicFailure<Code> =>
-  new Failure(facts as { readonly code: string }) as unknown as MusicFailure<Code>
+export type OptionsProblem = ErrorOf<"invalid_input" | "testing_secret_invalid">
 
 /** Members that replace those of a code's row in its table. */
 interface Replacements {
@@ -49,35 +20,74 @@ interface Replacements {
   readonly hint?: string
   readonly retryable?: boolean
   readonly status?: number | null
-  readonly details?: ErrorDetails
+  readonly details?: ErrorDetails | undefined
   readonly requestId?: string | null
-  readonly retryAfterSeconds?: number
-  readonly rateLimits?: ReadonlyArray<RateLimit>
+  readonly retryAfterSeconds?: number | undefined
+  readonly rateLimits?: ReadonlyArray<RateLimit> | undefined
   readonly cause?: unknown
+  readonly response?: AnswerHead | undefined
 }
+
+const made = new WeakSet<object>()
+
+/** Whether the client made this value; an error of a program's own store or `fetch` is none. */
+export const isFailure = (value: unknown): value is MusicError =>
+  typeof value === "object" && value !== null && made.has(value)
+
+/** The members in one order. Cause and response are not enumerable: they are no JSON, and they may name more than a log should. */
+const make = <Code extends MusicErrorCode>({
+  cause,
+  code,
+  details,
+  hint,
+  message,
+  rateLimits,
+  requestId = null,
+  response,
+  retryable,
+  retryAfterSeconds,
+  status
+}: Replacements & { readonly code: string }): ErrorOf<Code> => {
+  const failure = {
+    code,
+    status,
+    retryable,
+    message,
+    hint,
+    requestId,
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+    ...(rateLimits === undefined ? {} : { rateLimits }),
+    ...(details === undefined ? {} : { details })
+  }
+  if (cause !== undefined) Object.defineProperty(failure, "cause", { value: cause })
+  if (response !== undefined) Object.defineProperty(failure, "response", { value: response })
+  made.add(failure)
+  // The members are those of the code's own row, which the type checker cannot follow through a union.
+  return failure as unknown as ErrorOf<Code>
+}
+
+export const isServiceFailureCode = (code: string): code is FailureCode => Object.hasOwn(failureTable, code)
 
 /** A failure of the client's own. */
 export const clientFailure = <const Code extends ClientErrorCode>(
   code: Code,
   more: Replacements = {}
-): MusicFailure<Code> => make({ code, status: null, requestId: null, ...clientErrorTable[code], ...more })
+): ErrorOf<Code> => make<Code>({ code, status: null, ...clientErrorTable[code], ...more })
 
 /** A failure with a code of the service. */
 export const serviceFailure = <const Code extends FailureCode>(
   code: Code,
   more: Replacements = {}
-): MusicFailure<Code> => make({ code, requestId: null, ...failureTable[code], ...more })
+): ErrorOf<Code> => make<Code>({ code, ...failureTable[code], ...more })
 
 /** A failure with a code that this version does not know. */
 export const unknownFailure = (
   code: string,
-  facts: Required<Pick<Replacements, "message" | "hint" | "retryable">> & {
-    readonly status: number
-  } & Replacements
-): UnknownFailure => make({ code, requestId: null, ...facts })
+  facts: Required<Pick<Replacements, "message" | "hint" | "retryable" | "status">> & Replacements
+): UnknownError => make<UnknownError["code"]>({ code, ...facts })
 
 /** The failure of a field that was given, such as an option. Nothing was sent. */
-export const invalidInput = (path: string, problem: string, hint?: string): MusicFailure<"invalid_input"> =>
+export const invalidInput = (path: string, problem: string, hint?: string): ErrorOf<"invalid_input"> =>
   serviceFailure("invalid_input", {
     message: withFirstField(failureTable.invalid_input.message, [{ path, problem }]),
     hint: hint ?? `Correct ${path}, then call again.`,
@@ -90,41 +100,21 @@ export const withFirstField = (message: string, fields: ErrorDetails["fields"]):
   return first === undefined ? message : `${message.replace(/\.$/, "")}: ${first.path} ${first.problem}.`
 }
 
-/** The same failure with another request id, hint or pause. */
-export const withFacts = <F extends MusicFailure>(failure: F, more: Replacements): F =>
-  make({ ...toError(failure), cause: failure.cause, ...more }) as F
+/** The same failure with other members. */
+export const withFacts = <F extends MusicError>(failure: F, more: Replacements): F =>
+  make({ ...failure, cause: failure.cause, response: failure.response, ...more }) as F
 
 /** The failure of a call with a random key: a repetition needs the same key. */
-export const withKey = <F extends MusicFailure>(failure: F, idempotencyKey: string): F =>
+export const withKey = <F extends MusicError>(failure: F, idempotencyKey: string): F =>
   withFacts(failure, {
     hint: `${failure.hint} Pass the idempotencyKey ${idempotencyKey}, so that it is done once.`,
     details: { ...failure.details, idempotencyKey }
   })
 
-const members = [
-  "code",
-  "status",
-  "retryable",
-  "message",
-  "hint",
-  "requestId",
-  "retryAfterSeconds",
-  "rateLimits",
-  "details"
-]
-
-/** Converts a failure to plain data. The cause is not enumerable: it is no JSON, and it may name more than a log should. */
-export const toError = (failure: MusicFailure): MusicError => {
-  const facts = Object.fromEntries(
-    Object.entries({ ...failure, message: failure.message }).filter(
-      ([name, value]) => members.includes(name) && value !== undefined
-    )
-  )
-  if (failure.cause !== undefined) Object.defineProperty(facts, "cause", { value: failure.cause })
-  // The members are those of the failure's own code.
-  return facts as unknown as MusicError
-}
+/** The failure behind a rejection. */
+export const failureOf = (cause: unknown): MusicError =>
+  isFailure(cause) ? cause : clientFailure("client_defect", { cause })
 
 /** The session is over or was never there: a retry cannot help. */
-export const isOver = (failure: MusicFailure): failure is MusicFailure<"not_logged_in" | "logged_out"> =>
+export const isOver = (failure: MusicError): failure is ErrorOf<"not_logged_in" | "logged_out"> =>
   failure.code === "not_logged_in" || failure.code === "logged_out"

@@ -1,6 +1,6 @@
 /**
- * Failures of session stores and locks, described for people: what happened to which file, whether a retry can help, and what to
- * do. No description holds a credential or a part of a file, so no message of a foreign error is passed on.
+ * Failures of session stores and locks: six reasons, with the system's code. No description holds a credential or a part of a file, so no
+ * message of a foreign error is passed on.
  */
 
 /**
@@ -34,12 +34,6 @@ export interface StoreProblem {
   readonly hint: string
 }
 
-interface Row {
-  readonly reason: StoreFailureReason
-  readonly retryable?: boolean
-  readonly hint?: string
-}
-
 const defaults: Readonly<Record<StoreFailureReason, Omit<StoreProblem, "reason">>> = {
   corrupt: {
     retryable: false,
@@ -54,12 +48,12 @@ const defaults: Readonly<Record<StoreFailureReason, Omit<StoreProblem, "reason">
   permission: {
     retryable: false,
     message: "Access to the session store is denied",
-    hint: "Let the user of this program read and write the file and its folder, or give another directory."
+    hint: "Let this program read and write the store and its folder, or give it another one."
   },
   misconfigured: {
     retryable: false,
     message: "The place of the session store cannot be used",
-    hint: "Give the store another directory, or remove what is in its way."
+    hint: "Give the store another place, or remove what is in its way."
   },
   locked: {
     retryable: true,
@@ -73,98 +67,22 @@ const defaults: Readonly<Record<StoreFailureReason, Omit<StoreProblem, "reason">
   }
 }
 
-const noSpace: Row = { reason: "no_space" }
-const denied: Row = { reason: "permission" }
-const blocked: Row = {
-  reason: "permission",
-  hint: "The browser blocks storage for this page, for example in a private window: allow it, or use memorySessionStore()."
-}
-const unusable: Row = { reason: "misconfigured" }
-const tooManyFiles: Row = {
-  reason: "unavailable",
-  hint: "Too many files are open: close some, or raise the limit, and retry."
-}
-const waitEnded: Row = { reason: "locked" }
-
-/** Rows by the `code` of an error of Node. */
-const byCode: ReadonlyMap<string, Row> = new Map([
-  ["ENOSPC", noSpace],
-  ["EDQUOT", noSpace],
-  ["EFBIG", noSpace],
-  ["EACCES", denied],
-  ["EPERM", denied],
-  [
-    "EROFS",
-    { reason: "permission", hint: "The file system is read-only: give a directory that can be written." }
-  ],
-  [
-    "ENOTDIR",
-    {
-      reason: "misconfigured",
-      hint: "A file is in the place of a folder: remove it, or give another directory."
-    }
-  ],
-  [
-    "EISDIR",
-    {
-      reason: "misconfigured",
-      hint: "A folder is in the place of a file: remove it, or give another directory."
-    }
-  ],
-  [
-    "EEXIST",
-    {
-      reason: "misconfigured",
-      hint: "A file is in the place of a folder: remove it, or give another directory."
-    }
-  ],
-  ["ELOOP", unusable],
-  ["ENAMETOOLONG", unusable],
-  ["ENOTSUP", unusable],
-  ["ENOSYS", unusable],
-  ["ERR_INVALID_ARG_TYPE", unusable],
-  ["ERR_INVALID_ARG_VALUE", unusable],
-  ["ENOENT", { reason: "unavailable", hint: "The folder is missing or was removed: check it and retry." }],
-  ["EMFILE", tooManyFiles],
-  ["ENFILE", tooManyFiles],
-  ["EIO", { reason: "unavailable", hint: "Check the disk and retry." }]
-])
-
-/** Rows by the `name` of an error of a browser or of the language. */
-const byName: ReadonlyMap<string, Row> = new Map([
-  ["SyntaxError", { reason: "corrupt" }],
-  ["QuotaExceededError", noSpace],
-  ["SecurityError", blocked],
-  ["NotAllowedError", blocked],
-  [
-    "VersionError",
-    {
-      reason: "unavailable",
-      retryable: false,
-      hint: "A newer version of this page has changed the database: reload the page."
-    }
-  ],
-  [
-    "NotFoundError",
-    {
-      reason: "misconfigured",
-      hint: "The database belongs to another program: give webSessionStore another database name."
-    }
-  ],
-  [
-    "InvalidStateError",
-    {
-      reason: "unavailable",
-      hint: "The browser closed or blocks the database: retry; in a private window use memorySessionStore()."
-    }
-  ],
-  [
-    "UnknownError",
-    { reason: "unavailable", hint: "The browser cannot use its disk: free some space and retry." }
-  ],
-  ["AbortError", waitEnded],
-  ["TimeoutError", waitEnded]
-])
+/** Codes of Node, and names of errors of browsers and of the language. */
+const reasons: ReadonlyMap<string, StoreFailureReason> = new Map(
+  Object.entries({
+    no_space: ["ENOSPC", "EDQUOT", "EFBIG", "QuotaExceededError"],
+    permission: ["EACCES", "EPERM", "EROFS", "SecurityError", "NotAllowedError"],
+    misconfigured: [
+      ...["ENOTDIR", "EISDIR", "EEXIST", "ELOOP", "ENAMETOOLONG", "ENOTSUP", "ENOSYS"],
+      ...["ERR_INVALID_ARG_TYPE", "ERR_INVALID_ARG_VALUE", "NotFoundError", "VersionError"]
+    ],
+    corrupt: ["SyntaxError"],
+    locked: ["AbortError", "TimeoutError"],
+    unavailable: ["InvalidStateError", "UnknownError"]
+  } satisfies Record<StoreFailureReason, ReadonlyArray<string>>).flatMap(([reason, names]) =>
+    names.map((name) => [name, reason as StoreFailureReason] as const)
+  )
+)
 
 /** Reads a field of any value; a getter or a proxy may fail. */
 const field = (value: unknown, name: string): unknown => {
@@ -178,17 +96,8 @@ const field = (value: unknown, name: string): unknown => {
 
 const textField = (value: unknown, name: string): string | undefined => {
   const found = field(value, name)
-  return typeof found === "string" ? found : undefined
+  return typeof found === "string" && found !== "" ? found : undefined
 }
-
-/** A code of the operating system, known or not. */
-const isSystemCode = (code: string): boolean => /^E[A-Z0-9]{2,19}$/.test(code) || byCode.has(code)
-
-const isReason = (reason: string | undefined): reason is StoreFailureReason =>
-  reason !== undefined && Object.hasOwn(defaults, reason)
-
-const sentence = (text: string, path: string | undefined, code: string | undefined): string =>
-  `${text}${path === undefined ? "" : `: ${path}`}${code === undefined ? "" : ` (${code})`}.`
 
 /** The fields of a problem; what is left out follows from the reason. */
 export interface StoreProblemInput extends Partial<Omit<StoreProblem, "reason">> {
@@ -197,20 +106,16 @@ export interface StoreProblemInput extends Partial<Omit<StoreProblem, "reason">>
   readonly cause?: unknown
 }
 
-const complete = (input: StoreProblemInput): StoreProblem => {
-  const { code, path, reason } = input
+const complete = ({ code, hint, message, path, reason, retryable }: StoreProblemInput): StoreProblem => {
   const standard = defaults[reason]
+  const place = path === undefined ? "" : `: ${path}`
   return {
     reason,
     ...(path === undefined ? {} : { path }),
     ...(code === undefined ? {} : { code }),
-    retryable: input.retryable ?? standard.retryable,
-    message: input.message ?? sentence(standard.message, path, code),
-    hint:
-      input.hint ??
-      (reason === "corrupt" && path !== undefined
-        ? "Log in, which replaces the file, or log out, which removes it."
-        : standard.hint)
+    retryable: retryable ?? standard.retryable,
+    message: message ?? `${standard.message}${place}${code === undefined ? "" : ` (${code})`}.`,
+    hint: hint ?? standard.hint
   }
 }
 
@@ -239,41 +144,33 @@ export class SessionStoreError extends Error implements StoreProblem {
   }
 }
 
-/** Recognised by its fields: a program may load two copies of this module, CommonJS and ESM. */
+/** Recognised by its fields: a program may load two copies of this module. */
 const stated = (cause: unknown): StoreProblem | undefined => {
-  if (field(cause, "name") !== nameOfError) return undefined
   const reason = textField(cause, "reason")
-  if (!isReason(reason)) return undefined
-  const [path, code, message, hint] = ["path", "code", "message", "hint"].map((name) =>
-    textField(cause, name)
-  )
+  if (field(cause, "name") !== nameOfError || reason === undefined || !Object.hasOwn(defaults, reason))
+    return undefined
+  const texts = ["path", "code", "message", "hint"].flatMap((name) => {
+    const text = textField(cause, name)
+    return text === undefined ? [] : [[name, text]]
+  })
   const retryable = field(cause, "retryable")
   return complete({
-    reason,
-    ...(path === undefined ? {} : { path }),
-    ...(code === undefined ? {} : { code }),
-    ...(message === undefined || message === "" ? {} : { message }),
-    ...(hint === undefined || hint === "" ? {} : { hint }),
+    reason: reason as StoreFailureReason,
+    ...Object.fromEntries(texts),
     ...(typeof retryable === "boolean" ? { retryable } : {})
   })
 }
 
 /** A failure of Node, a browser or JSON. */
 const recognised = (cause: unknown): StoreProblem | undefined => {
-  const code = textField(cause, "code")
-  if (code !== undefined && isSystemCode(code)) {
-    const path = textField(cause, "path")
-    return complete({
-      reason: "unavailable",
-      ...byCode.get(code),
-      code,
-      ...(path === undefined ? {} : { path })
-    })
+  const path = textField(cause, "path")
+  for (const name of [textField(cause, "code"), textField(cause, "name")]) {
+    if (name === undefined || !(reasons.has(name) || /^E[A-Z0-9]{2,19}$/.test(name))) continue
+    const reason = reasons.get(name) ?? "unavailable"
+    const code = reason === "corrupt" || reason === "locked" ? {} : { code: name }
+    return complete({ reason, ...code, ...(path === undefined ? {} : { path }) })
   }
-  const name = textField(cause, "name")
-  const row = name === undefined ? undefined : byName.get(name)
-  if (name === undefined || row === undefined) return undefined
-  return complete({ ...row, ...(row.reason === "corrupt" || row.reason === "locked" ? {} : { code: name }) })
+  return undefined
 }
 
 /** A store may wrap the error of its disk. */
@@ -293,13 +190,12 @@ export const describeStoreFailure = (cause: unknown): StoreProblem => {
 /** The failure as an error that names `path`. Keeps an error that a store wrote itself. */
 export const storeErrorOf = (cause: unknown, path?: string): Error => {
   if (cause instanceof Error && stated(cause) !== undefined) return cause
-  const { code, hint, reason, retryable } = describeStoreFailure(cause)
+  const { code, reason } = describeStoreFailure(cause)
   return new SessionStoreError({
     reason,
-    retryable,
     ...(path === undefined ? {} : { path }),
     ...(code === undefined ? {} : { code }),
     // The message of a JSON error quotes the text around the error.
-    ...(reason === "corrupt" ? {} : { hint, cause })
+    ...(reason === "corrupt" ? {} : { cause })
   })
 }

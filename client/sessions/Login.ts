@@ -1,97 +1,97 @@
 /** Login: exchanges a short-lived token for a session and stores it. */
-import * as Effect from "effect/Effect"
-import { isText, type WireLogin } from "../calls/Answers.ts"
-import type { DeadlineOf } from "../calls/CallDeadline.ts"
-import type { CallFailure, Calls } from "../calls/Calls.ts"
-import { leaveAt } from "../calls/Deadline.ts"
+import { isText } from "../calls/Answers.ts"
+import type { Calls } from "../calls/Calls.ts"
+import type { Scope } from "../calls/Deadline.ts"
+import { deriveKey, isSingleUse } from "../calls/Digest.ts"
+import { newIdempotencyKey } from "../calls/RandomKey.ts"
 import type { ReportEvent } from "../Events.ts"
-import { invalidInput, type MusicFailure, type SessionFailure, withFacts } from "../failures/Failures.ts"
-import { isSingleUse, loginKey } from "../calls/IdempotencyKeys.ts"
+import { failureOf, invalidInput, withFacts } from "../failures/Failures.ts"
 import type { LoginOptions } from "../Options.ts"
-import { healedEvent, infoOf, isCorrupt } from "./SessionRecord.ts"
-import type { SessionSlot, SlotFailure } from "./SessionSlot.ts"
+import type { StoredSession } from "../stores/SessionStore.ts"
 import type { LoginInfo } from "../Types.ts"
-
-export type LoginFailure = CallFailure<"login"> | SessionFailure
-
-export type Login = (slt: string, options?: LoginOptions) => Effect.Effect<LoginInfo, LoginFailure>
+import { healedEvent, infoOf, isCorrupt, type StoreFailed } from "./SessionRecord.ts"
+import { isMissing, type SessionSlot } from "./SessionSlot.ts"
 
 const unsavedHint = (more: string) =>
   `The login succeeded, but its session could not be stored: make the store writable and log in with the same token${more} within 10 minutes.`
 
-export const makeLogin = (parts: {
+/** What the store has of a login. */
+interface Found {
+  /** The session of this very login: a replay would return a pair that was rotated since. */
+  readonly same?: StoredSession
+  /** The refresh token of the session that this login replaces. */
+  readonly replaced: string | null
+  readonly corrupt?: StoreFailed
+}
+
+// The lock comes first: a wait that ends without it has spent no token, and a received session is saved at once.
+export const makeLogin = ({
+  calls,
+  report,
+  slot
+}: {
   readonly calls: Calls
   readonly slot: SessionSlot
   readonly report: ReportEvent
-  readonly deadlineOf: DeadlineOf
-}): Login => {
-  const { calls, deadlineOf, report, slot } = parts
+}) => {
+  const find = async (key: string, load: () => Promise<StoredSession>): Promise<Found> => {
+    try {
+      const stored = await load()
+      return { replaced: stored.refresh_token, ...(stored.login_key === key ? { same: stored } : {}) }
+    } catch (cause) {
+      const failure = failureOf(cause)
+      if (isCorrupt(failure)) return { replaced: null, corrupt: failure }
+      return isMissing(failure) ? { replaced: null } : Promise.reject(cause)
+    }
+  }
 
-  // The lock comes first: a wait that ends without it has spent no token, and a received session is saved at once.
-  return (slt, call) =>
-    Effect.gen(function* () {
-      const deadline = yield* deadlineOf(call)
-      if (!isText(slt)) return yield* invalidInput("slt", "must be a text")
-      const key = call?.idempotencyKey ?? (yield* loginKey(slt))
-      let corrupt: MusicFailure<"store_failed"> | undefined
-      let replaced: string | null = null
-      // The session of this login may be stored already: a replay would return a pair that was rotated since.
-      const findKnown = (load: SessionSlot["load"]) =>
-        load.pipe(
-          Effect.map((stored) => {
-            // Another login may have replaced it.
-            corrupt = undefined
-            replaced = stored.refresh_token
-            return stored.login_key === key ? stored : undefined
-          }),
-          Effect.catchAll((failure) => {
-            if (failure.code !== "not_logged_in" && !isCorrupt(failure)) return Effect.fail(failure)
-            corrupt = isCorrupt(failure) ? failure : undefined
-            replaced = null
-            return Effect.succeed(undefined)
-          })
-        )
-      const before = yield* findKnown(slot.loadBy(deadline))
-      if (before !== undefined) return { ...infoOf(before), ting: { ...before.ting }, healed: false }
-      const sent = { at: 0 }
-      const asked = calls.run("login", {
-        deadline,
+  return async (slt: string, call: LoginOptions | undefined, scope: Scope): Promise<LoginInfo> => {
+    if (!isText(slt)) return Promise.reject(invalidInput("slt", "must be a text"))
+    const given = call?.idempotencyKey
+    const isDerived = given === undefined && isSingleUse(slt)
+    const key = given ?? (isDerived ? await deriveKey("login", slt) : newIdempotencyKey())
+    const infoOfLogin = (stored: StoredSession, healed = false) => ({
+      ...infoOf(stored),
+      ting: { ...stored.ting },
+      healed
+    })
+    const loadBy = () => slot.loadBy(scope.deadline)
+    const before = await find(key, loadBy)
+    if (before.same !== undefined) return infoOfLogin(before.same)
+
+    /** What was received has time to be saved, also after the deadline and when the caller has left. */
+    const save = async (session: Awaited<ReturnType<typeof request>>, sentAt: number) => {
+      // The lock may have been broken during the call: the store may hold a newer session.
+      const after = await find(key, () => slot.load())
+      if (after.same !== undefined) return infoOfLogin(after.same)
+      const kept = { login_key: key, ting: session.ting }
+      const stored = await slot.save(session, kept, sentAt, after.replaced)
+      slot.noteEnd(undefined)
+      if (after.corrupt !== undefined) report(healedEvent(after.corrupt))
+      report({ type: "logged_in", session: infoOf(stored) })
+      return infoOfLogin(stored, after.corrupt !== undefined)
+    }
+    const sent = { at: 0 }
+    const request = async () => {
+      const session = await calls.run("login", scope, {
         sent,
         uncertain: true,
         idempotencyKey: key,
-        isKeyRandom: call?.idempotencyKey === undefined && !isSingleUse(slt),
+        isKeyRandom: given === undefined && !isDerived,
         payload: { slt }
       })
-      const explainUnsaved = (failure: SlotFailure) => {
-        if (failure.code !== "store_failed") return failure
-        const again = call?.idempotencyKey !== undefined || isSingleUse(slt)
-        return withFacts(failure, {
-          hint: unsavedHint(again ? "" : ` and the idempotencyKey ${key}`),
-          retryable: true
-        })
-      }
-      const saved = (session: WireLogin) =>
-        slot
-          .save(session, { login_key: key, ting: session.ting }, sent.at, replaced)
-          .pipe(Effect.mapError(explainUnsaved))
-      const begun = Effect.uninterruptibleMask((restore) =>
-        Effect.gen(function* () {
-          const during = yield* findKnown(slot.loadBy(deadline))
-          if (during !== undefined) return during
-          const session = yield* Effect.flatMap(restore(asked), slot.check)
-          // The lock may have been broken during the call: the store may hold a newer session. What was received has time to be
-          // saved, also after the deadline.
-          const after = yield* Effect.mapError(findKnown(slot.load), explainUnsaved)
-          if (after !== undefined) return after
-          const stored = yield* saved(session)
-          slot.noteEnd(undefined)
-          if (corrupt !== undefined) report(healedEvent(corrupt))
-          report({ type: "logged_in", session: infoOf(stored) })
-          return stored
-        })
-      )
-      // The caller leaves at the deadline; a session that was received is saved all the same.
-      const stored = yield* leaveAt(deadline)(slot.withLock(deadline)(begun))
-      return { ...infoOf(stored), ting: { ...stored.ting }, healed: corrupt !== undefined }
+      return slot.check(session)
+    }
+    return slot.withLock(scope, async () => {
+      const during = await find(key, loadBy)
+      if (during.same !== undefined) return infoOfLogin(during.same)
+      const session = await request()
+      return save(session, sent.at).catch((cause: unknown) => {
+        const failure = failureOf(cause)
+        if (failure.code !== "store_failed") return Promise.reject(cause)
+        const hint = unsavedHint(given !== undefined || isDerived ? "" : ` and the idempotencyKey ${key}`)
+        return Promise.reject(withFacts(failure, { hint, retryable: true }))
+      })
     })
+  }
 }

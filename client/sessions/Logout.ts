@@ -1,24 +1,18 @@
 /** Logout: revokes the session and clears it, or clears it first. */
-import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
-import type { DeadlineOf } from "../calls/CallDeadline.ts"
-import type { CallFailure, Calls } from "../calls/Calls.ts"
-import { type Deadline, deadlineIn, leaveAt, within } from "../calls/Deadline.ts"
+import type { Calls } from "../calls/Calls.ts"
+import { type Scope, until } from "../calls/Deadline.ts"
+import { deriveKey } from "../calls/Digest.ts"
+import { inTime, type Time } from "../calls/Time.ts"
 import type { ReportEvent } from "../Events.ts"
-import type { MusicFailure, SessionFailure } from "../failures/Failures.ts"
-import { deriveKey } from "../calls/IdempotencyKeys.ts"
+import { clientFailure, failureOf } from "../failures/Failures.ts"
 import type { LogoutOptions } from "../Options.ts"
-import { healedEvent, isCorrupt, type StoreFailed } from "./SessionRecord.ts"
-import type { SessionSlot, SlotFailure } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
-import type { LogoutInfo } from "../Types.ts"
+import type { LogoutInfo, MusicError } from "../Types.ts"
+import { healedEvent, isCorrupt, type StoreFailed } from "./SessionRecord.ts"
+import { isMissing, type SessionSlot } from "./SessionSlot.ts"
 
 /** The longest waits of `logout({ forget: true })`, milliseconds. */
 const forgetMilliseconds = { lock: 400, store: 300, revocation: 2_000 } as const
-
-export type LogoutFailure = CallFailure<"logout"> | SessionFailure
-
-export type Logout = (options?: LogoutOptions) => Effect.Effect<LogoutInfo, LogoutFailure>
 
 /** The session to end; nothing when there is none that can be read. */
 interface Found {
@@ -26,110 +20,122 @@ interface Found {
   readonly corrupt?: StoreFailed
 }
 
-export const makeLogout = (parts: {
+const isInTheWay = (failure: MusicError): boolean =>
+  failure.code === "timed_out" || failure.code === "store_failed"
+
+export const makeLogout = ({
+  calls,
+  report,
+  slot,
+  time
+}: {
   readonly calls: Calls
   readonly slot: SessionSlot
   readonly report: ReportEvent
-  readonly deadlineOf: DeadlineOf
-}): Logout => {
-  const { calls, deadlineOf, report, slot } = parts
-
-  const revoke = (stored: StoredSession, deadline: Deadline, once: boolean) =>
-    Effect.flatMap(deriveKey("logout", stored.refresh_token), (key) =>
-      calls.run("logout", {
-        deadline,
-        once,
-        uncertain: true,
-        idempotencyKey: key,
-        payload: { token: stored.refresh_token }
-      })
-    )
-
-  const loadForLogout = slot.load.pipe(
-    Effect.map((stored): Found => ({ stored })),
-    Effect.catchAll((failure): Effect.Effect<Found, SlotFailure> => {
-      if (failure.code === "not_logged_in") return Effect.succeed({})
-      return isCorrupt(failure) ? Effect.succeed({ corrupt: failure }) : Effect.fail(failure)
-    })
-  )
-
-  const reportEnd = (revoked: boolean, corrupt: MusicFailure<"store_failed"> | undefined, had: boolean) =>
-    Effect.sync((): LogoutInfo => {
-      slot.noteEnd(undefined)
-      if (corrupt !== undefined) report(healedEvent(corrupt))
-      if (had) report({ type: "logged_out", reason: revoked ? "logout" : "forgotten", requestId: null })
-      return { revoked, healed: corrupt !== undefined }
+  readonly time: Time
+}) => {
+  const revoke = async (stored: StoredSession, scope: Scope, once: boolean): Promise<void> =>
+    calls.run("logout", scope, {
+      once,
+      uncertain: true,
+      idempotencyKey: await deriveKey("logout", stored.refresh_token),
+      payload: { token: stored.refresh_token }
     })
 
-  const revokeAndClear = (deadline: Deadline) =>
-    slot.withLock(deadline)(
-      Effect.gen(function* () {
-        const { corrupt, stored } = yield* loadForLogout
-        if (stored !== undefined) yield* revoke(stored, deadline, false)
-        // The lock may have been broken during the call: the session of a later login stays.
-        const now = yield* loadForLogout
-        if (now.stored === undefined || now.stored.login_key === stored?.login_key) yield* slot.clear
-        return yield* reportEnd(stored !== undefined, corrupt, stored !== undefined)
-      })
-    )
+  const find = async (): Promise<Found> => {
+    try {
+      return { stored: await slot.load() }
+    } catch (cause) {
+      const failure = failureOf(cause)
+      if (isMissing(failure)) return {}
+      return isCorrupt(failure) ? { corrupt: failure } : Promise.reject(cause)
+    }
+  }
+
+  const reportEnd = (revoked: boolean, { corrupt, stored }: Found): LogoutInfo => {
+    slot.noteEnd(undefined)
+    if (corrupt !== undefined) report(healedEvent(corrupt))
+    if (stored !== undefined)
+      report({ type: "logged_out", reason: revoked ? "logout" : "forgotten", requestId: null })
+    return { revoked, healed: corrupt !== undefined }
+  }
+
+  const revokeAndClear = (scope: Scope): Promise<LogoutInfo> =>
+    slot.withLock(scope, async () => {
+      const found = await find()
+      const { stored } = found
+      if (stored !== undefined) await revoke(stored, scope, false)
+      // The lock may have been broken during the call: the session of a later login stays.
+      const now = await find()
+      if (now.stored === undefined || now.stored.login_key === stored?.login_key) await slot.clear()
+      return reportEnd(stored !== undefined, found)
+    })
 
   /** Bounds the wait for a store that may never answer. */
-  const withPatience = <A, E, R>(use: Effect.Effect<A, E, R>) =>
-    Effect.flatMap(deadlineIn(forgetMilliseconds.store), (patience) => within(patience)(use))
+  const patiently = <A>(use: Promise<A>): Promise<A> =>
+    inTime(time, forgetMilliseconds.store, use, () => clientFailure("timed_out"))
 
   /** Clears whatever is stored. A session that cannot be read is removed all the same. */
-  const clearNow = Effect.gen(function* () {
-    const found = yield* withPatience(loadForLogout).pipe(
-      Effect.catchAll((failure): Effect.Effect<Found, Exclude<SlotFailure, StoreFailed>> => {
-        if (failure.code === "timed_out") return Effect.succeed({})
-        return failure.code === "store_failed" ? Effect.succeed({ corrupt: failure }) : Effect.fail(failure)
-      })
+  const clearNow = async (): Promise<Found & { readonly uncleared: unknown }> => {
+    const found = await patiently(find()).catch((cause: unknown): Found | Promise<never> => {
+      const failure = failureOf(cause)
+      if (failure.code === "timed_out") return {}
+      return failure.code === "store_failed" ? { corrupt: failure } : Promise.reject(cause)
+    })
+    const uncleared = await patiently(slot.clear()).then(
+      () => undefined,
+      (cause: unknown) => cause
     )
-    const cleared = yield* Effect.either(withPatience(slot.clear))
-    return { ...found, cleared }
-  })
+    return { ...found, uncleared }
+  }
 
-  const isInTheWay = (failure: MusicFailure) =>
-    failure.code === "timed_out" || failure.code === "store_failed"
+  /** Runs under the lock, or without it when it is not granted soon. */
+  const withLockIfFree = async <A>(scope: Scope, run: (isLocked: boolean) => Promise<A>): Promise<A> => {
+    let isBegun = false
+    const patience = until(scope, time.monotonic() + forgetMilliseconds.lock)
+    try {
+      return await slot.withLock(patience, () => {
+        isBegun = true
+        return run(true)
+      })
+    } catch (cause) {
+      return isBegun || !isInTheWay(failureOf(cause)) ? Promise.reject(cause) : run(false)
+    }
+  }
 
   /** Clears again what a refresh of another program saved at the moment of the first clearing. */
-  const clearAgain = ({ login_key }: StoredSession) => {
-    const again = Effect.flatMap(slot.load, (now) =>
-      now.login_key === login_key ? slot.clear : Effect.void
-    ).pipe(withPatience, Effect.ignore)
-    return Effect.flatMap(deadlineIn(forgetMilliseconds.lock), (patience) =>
-      slot
-        .withLock(patience)(again)
-        .pipe(Effect.catchIf(isInTheWay, () => again))
+  const clearAgain = (scope: Scope, { login_key }: StoredSession): Promise<void> =>
+    withLockIfFree(scope, () =>
+      patiently(slot.load().then((now) => (now.login_key === login_key ? slot.clear() : undefined))).catch(
+        () => undefined
+      )
     )
-  }
 
   /**
    * Clears first. A held lock is not waited for: its holder finds the store cleared and saves nothing, or has saved when the
    * store is cleared again.
    */
-  const forget = Effect.gen(function* () {
-    const patience = yield* deadlineIn(forgetMilliseconds.lock)
-    const { cleared, corrupt, isLocked, stored } = yield* slot
-      .withLock(patience)(Effect.map(clearNow, (found) => ({ ...found, isLocked: true })))
-      .pipe(
-        Effect.catchIf(isInTheWay, () => Effect.map(clearNow, (found) => ({ ...found, isLocked: false })))
-      )
-    const deadline = yield* deadlineIn(forgetMilliseconds.revocation)
-    const [revoked] = yield* Effect.all(
-      stored === undefined
-        ? [Effect.succeed(false), Effect.void]
-        : [Effect.isSuccess(revoke(stored, deadline, true)), isLocked ? Effect.void : clearAgain(stored)],
-      { concurrency: 2 }
-    )
-    if (Either.isRight(cleared)) return yield* reportEnd(revoked, corrupt, stored !== undefined)
+  const forget = async (scope: Scope): Promise<LogoutInfo> => {
+    const { isLocked, ...found } = await withLockIfFree(scope, async (isLocked) => ({
+      ...(await clearNow()),
+      isLocked
+    }))
+    const { stored, uncleared } = found
+    const last = until(scope, time.monotonic() + forgetMilliseconds.revocation)
+    const [revoked] = await Promise.all([
+      stored !== undefined &&
+        revoke(stored, last, true).then(
+          () => true,
+          () => false
+        ),
+      stored !== undefined && !isLocked ? clearAgain(scope, stored) : undefined
+    ])
+    if (uncleared === undefined) return reportEnd(revoked, found)
     // Its tokens are worthless, but they are still there.
-    if (revoked) yield* reportEnd(revoked, undefined, true)
-    return yield* cleared.left
-  })
+    if (revoked) reportEnd(true, { ...(stored === undefined ? {} : { stored }) })
+    return Promise.reject(uncleared)
+  }
 
-  return (call) =>
-    Effect.flatMap(deadlineOf(call), (deadline) =>
-      leaveAt(deadline)(call?.forget === true ? forget : revokeAndClear(deadline))
-    )
+  return (call: LogoutOptions | undefined, scope: Scope): Promise<LogoutInfo> =>
+    call?.forget === true ? forget(scope) : revokeAndClear(scope)
 }

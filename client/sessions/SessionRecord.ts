@@ -10,12 +10,12 @@ import {
   type WireSession
 } from "../calls/Answers.ts"
 import type { ClientEvent } from "../Events.ts"
-import { clientFailure, type MusicFailure } from "../failures/Failures.ts"
+import { clientFailure } from "../failures/Failures.ts"
 import { describeStoreFailure, SessionStoreError } from "../failures/StoreFailures.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
-import type { SessionInfo } from "../Types.ts"
+import type { ErrorOf, MusicError, SessionInfo } from "../Types.ts"
 
-export type StoreFailed = MusicFailure<"store_failed">
+export type StoreFailed = ErrorOf<"store_failed">
 
 /** The failure of a store. The cause of a spoiled session may quote a credential, so it is not kept. */
 export const storeFailed = (cause: unknown): StoreFailed => {
@@ -39,7 +39,7 @@ export const healedEvent = ({ details }: StoreFailed): ClientEvent => ({
 })
 
 /** The store has something that is no session: a login replaces it, a logout removes it. */
-export const isCorrupt = (failure: MusicFailure): failure is StoreFailed =>
+export const isCorrupt = (failure: MusicError): failure is StoreFailed =>
   failure.code === "store_failed" && failure.details.reason === "corrupt"
 
 const isSession = objectOf<StoredSession>({

@@ -1,23 +1,22 @@
 /** The stored session of one server and plane: loaded, checked and saved, by one program at a time. */
-import * as Clock from "effect/Clock"
-import * as Effect from "effect/Effect"
 import { unexpectedAnswer } from "../calls/AnswerDecoder.ts"
 import type { WireSession } from "../calls/Answers.ts"
-import { type Deadline, monotonicMillis, within } from "../calls/Deadline.ts"
-import { sha256 } from "../calls/IdempotencyKeys.ts"
+import { type Deadline, type Scope, within } from "../calls/Deadline.ts"
+import { sha256 } from "../calls/Digest.ts"
 import { addressOf } from "../calls/Requests.ts"
-import { runLater } from "../calls/Timers.ts"
-import { clientFailure, type MusicFailure, type OptionsProblem } from "../failures/Failures.ts"
+import { inTime, onAbort, type Time } from "../calls/Time.ts"
+import type { ReportEvent } from "../Events.ts"
+import { clientFailure, failureOf, isFailure } from "../failures/Failures.ts"
 import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
-import { findOptionsProblem } from "../OptionsCheck.ts"
+import { findOptionsProblem, isGiven } from "../OptionsCheck.ts"
 import { memorySessionStore, processLock, type StoredSession } from "../stores/SessionStore.ts"
-import type { LoggedOutReason } from "../Types.ts"
+import type { LoggedOutReason, MusicError } from "../Types.ts"
 import {
+  infoOf,
   isStorable,
   type KeptMembers,
   readStored,
   silentStore,
-  type StoreFailed,
   storeFailed,
   toStored
 } from "./SessionRecord.ts"
@@ -25,205 +24,197 @@ import {
 /** Milliseconds: an access token is refreshed this long before its end; a short-lived one in the last tenth of its life. */
 const longestMargin = 60_000
 
-/**
- * The name of the slot: file-name-safe, with a digest of the testing secret. Options with a problem have no slot, so a
- * wrong testing key can neither read nor clear the session of production.
- */
-const nameOf = (
-  options: MusicClientOptions
-): Effect.Effect<string, OptionsProblem | MusicFailure<"unsupported">> => {
-  const problem = findOptionsProblem(options)
-  if (problem !== undefined) return Effect.fail(problem)
-  const text = `music-client/v1\nslot\n${addressOf(options.baseUrl)}\n${options.testingKey ?? ""}`
-  return Effect.map(
-    sha256(text),
-    (digest) => `${isTesting(options) ? "testing" : "production"}-${digest.slice(0, 32)}`
-  )
-}
-
 const isTesting = (options: MusicClientOptions): boolean => typeof options.testingKey === "string"
 
 const heldHint = "Another program or call holds the session lock; retry after a short pause."
 
-/** Failures of loading and saving. */
-export type SlotFailure = StoreFailed | OptionsProblem | MusicFailure<"unsupported">
+const failWith = (failure: MusicError): Promise<never> => Promise.reject(failure)
 
-export interface SessionSlot {
-  /** The stored session; another program may have stored it. */
-  readonly load: Effect.Effect<StoredSession, MusicFailure<"not_logged_in"> | SlotFailure>
-  /** The same, for a call that ends at its deadline. */
-  readonly loadBy: (deadline: Deadline) => SessionSlot["load"]
-  /** Saves a session; `sentAt` is the monotonic time of its request, milliseconds. `replaced`: see `SessionStore.save`. */
-  readonly save: (
-    session: WireSession,
-    kept: KeptMembers,
-    sentAt: number,
-    replaced: string | null
-  ) => Effect.Effect<StoredSession, SlotFailure>
-  /** Fails when the stored session could not be replaced now; changes nothing. */
-  readonly probe: (stored: StoredSession) => Effect.Effect<void, SlotFailure>
-  /** Saves a stored session without the token that was spent for it. */
-  readonly confirm: (stored: StoredSession) => Effect.Effect<unknown, SlotFailure>
-  readonly clear: Effect.Effect<void, SlotFailure>
-  /** The same for a session that the service has refused. */
-  readonly putAside: Effect.Effect<void, SlotFailure>
-  /** How often this client has cleared the slot, also without the lock. */
-  readonly clears: () => number
-  /** Milliseconds since the request for the tokens; infinite when no clock knows it. */
-  readonly age: (session: StoredSession) => Effect.Effect<number>
-  /** Milliseconds until the access token expires. */
-  readonly millisLeft: (session: StoredSession) => Effect.Effect<number>
-  readonly isDue: (session: StoredSession) => Effect.Effect<boolean>
-  /** Runs under the lock of the store. The wait for the lock ends with the deadline, or when it is interrupted. */
-  readonly withLock: (
-    deadline: Deadline
-  ) => <A, E>(use: Effect.Effect<A, E>) => Effect.Effect<A, E | SlotFailure | MusicFailure<"timed_out">>
-  /** Remembers why the session ended, until another one is stored. */
-  readonly noteEnd: (reason: LoggedOutReason | undefined) => void
-  readonly ended: () => LoggedOutReason | undefined
-  /** A received session; fails when it is of another plane than the client's, or more than a store takes. */
-  readonly check: <A extends WireSession>(session: A) => Effect.Effect<A, MusicFailure<"unexpected_answer">>
-}
+export const isMissing = (failure: MusicError): boolean => failure.code === "not_logged_in"
 
-/** Rejects with `silentStore` when the promise does not end in time; not by an effect, because a save cannot be interrupted. */
-const inTime = <A>(milliseconds: number, run: () => Promise<A>): Promise<A> =>
-  new Promise((resolve, reject) => {
-    const cancel = runLater(milliseconds, () => reject(silentStore))
-    run().then(resolve, reject).finally(cancel)
-  })
+export type SessionSlot = ReturnType<typeof makeSessionSlot>
 
-export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<SessionSlot> =>
-  Effect.gen(function* () {
-    const store = options.sessionStore ?? memorySessionStore()
-    const lock = options.lock ?? store.lock ?? processLock()
-    const name = yield* Effect.cached(nameOf(options))
-    let end: LoggedOutReason | undefined
-    let clears = 0
-    // Monotonic time of the request for the current token: independent of the wall clock, while this program runs.
-    let receipt: { readonly token: string; readonly at: number } | undefined
+export const makeSessionSlot = (
+  options: MusicClientOptions,
+  { report, time }: { readonly report: ReportEvent; readonly time: Time }
+) => {
+  const store = options.sessionStore ?? memorySessionStore()
+  const lock = options.lock ?? store.lock ?? processLock()
+  const usual = deadlineMillisecondsOf(options)
+  let end: LoggedOutReason | undefined
+  let clears = 0
+  // Monotonic time of the request for the current token: independent of the wall clock, while this program runs.
+  let receipt: { readonly token: string; readonly at: number } | undefined
+  /** The login that this program knows of, null for none; undefined while changes elsewhere are not watched. */
+  let known: string | null | undefined
 
-    const isOwn = (session: { readonly testing_environment_id: string | null }) =>
-      (session.testing_environment_id !== null) === isTesting(options)
+  /**
+   * The name of the slot: file-name-safe, with a digest of the testing secret. Options with a problem have no slot, so a
+   * wrong testing key can neither read nor clear the session of production.
+   */
+  let named: Promise<string> | undefined
+  const name = (): Promise<string> => {
+    const problem = findOptionsProblem(options)
+    if (problem !== undefined) return failWith(problem)
+    named ??= sha256(
+      `music-client/v1\nslot\n${addressOf(options.baseUrl)}\n${options.testingKey ?? ""}`
+    ).then((digest) => `${isTesting(options) ? "testing" : "production"}-${digest.slice(0, 32)}`)
+    return named
+  }
 
-    /** Runs a part of the store, and gives up the wait for it: a store may never answer. */
-    const asked = <A>(run: (slot: string) => Promise<A>, milliseconds?: number) =>
-      Effect.flatMap(name, (slot) =>
-        Effect.tryPromise({
-          // A store may answer without a promise.
-          try: () => inTime(milliseconds ?? deadlineMillisecondsOf(options), async () => run(slot)),
-          catch: (cause) => (cause === silentStore ? silentStore : storeFailed(cause))
-        })
-      )
+  const isOwn = (session: { readonly testing_environment_id: string | null }) =>
+    (session.testing_environment_id !== null) === isTesting(options)
 
-    // A save waits for the writes before it, so that a late one never undoes it; but not for ever. A clearing does not wait: a
-    // refresh checks after its save whether the session was forgotten.
-    let writes: Promise<unknown> = Promise.resolve()
-    const noteWrite = <A>(write: Promise<A>): Promise<A> => {
-      const all = Promise.allSettled([writes, write])
-      writes = inTime(deadlineMillisecondsOf(options), () => all).catch(() => undefined)
-      return write
+  /** Runs a part of the store, and gives up the wait for it: a store may never answer. */
+  const asked = async <A>(run: (slot: string) => A | Promise<A>, milliseconds = usual): Promise<A> => {
+    const slot = await name()
+    // A store may answer without a promise, or throw.
+    const answer = Promise.resolve().then(() => run(slot))
+    return inTime(time, milliseconds, answer, () => silentStore).catch((cause: unknown) =>
+      failWith(isFailure(cause) ? cause : storeFailed(cause))
+    )
+  }
+
+  // A save waits for the writes before it, so that a late one never undoes it; but not for ever. A clearing does not wait: a
+  // refresh checks after its save whether the session was forgotten.
+  let writes: Promise<unknown> = Promise.resolve()
+  const noteWrite = <A>(write: Promise<A>): Promise<A> => {
+    const all = Promise.allSettled([writes, write])
+    writes = inTime(time, usual, all, () => silentStore).catch(() => undefined)
+    return write
+  }
+  const write = (stored: StoredSession, replaced: string | null) =>
+    asked((slot) => noteWrite(writes.then(() => store.save(slot, stored, replaced))))
+
+  /** The stored session; another program may have stored it. Rejects with `not_logged_in` without one. */
+  const load = async (milliseconds?: number): Promise<StoredSession> => {
+    const before = end
+    const found = await asked((slot) => store.load(slot), milliseconds)
+    if (!isGiven(found)) return failWith(clientFailure("not_logged_in"))
+    const stored = readStored(found, await name(), isOwn)
+    if ("code" in stored) return failWith(stored)
+    // Another program has logged in since. An end during the load is newer than its session.
+    if (end === before) end = undefined
+    return stored
+  }
+
+  const age = (session: StoredSession): number => {
+    const byWall = time.now() - session.obtained_at
+    const byReceipt = receipt?.token === session.access_token ? time.monotonic() - receipt.at : Number.NaN
+    // A wall clock before `obtained_at` is wrong: only the monotonic age counts then, and without one the token is due.
+    const found = byWall < 0 ? byReceipt : Math.max(byWall, Number.isNaN(byReceipt) ? 0 : byReceipt)
+    return Number.isNaN(found) ? Number.POSITIVE_INFINITY : found
+  }
+  const millisLeft = (session: StoredSession): number => session.expires_in * 1_000 - age(session)
+
+  const acquire = async ({ deadline, signal }: Scope): Promise<() => Promise<void>> => {
+    const slot = await name()
+    const controller = new AbortController()
+    const pending = Promise.resolve().then(() => lock.acquire(slot, controller.signal))
+    let letGo: () => void = () => undefined
+    const aborted = new Promise<never>((_, reject) => {
+      letGo = onAbort(signal, () => reject(clientFailure("aborted", { cause: signal.reason })))
+    })
+    deadline.hint = heldHint
+    try {
+      return await within(time, deadline, Promise.race([pending, aborted]))
+    } catch (cause) {
+      controller.abort()
+      // The lock may be granted at the moment of the abort.
+      pending.then((release) => release()).catch(() => undefined)
+      return await failWith(isFailure(cause) ? cause : storeFailed(cause))
+    } finally {
+      letGo()
+      deadline.hint = undefined
     }
-    const saved = (stored: StoredSession, replaced: string | null) =>
-      asked((slot) => noteWrite(writes.then(() => store.save(slot, stored, replaced))))
+  }
 
-    const loadIn = (milliseconds?: number) =>
-      Effect.gen(function* () {
-        const before = end
-        const found = yield* asked((slot) => store.load(slot), milliseconds)
-        if (found === undefined || found === null) return yield* clientFailure("not_logged_in")
-        const stored = readStored(found, yield* name, isOwn)
-        if ("_tag" in stored) return yield* stored
-        // Another program has logged in since. An end during the load is newer than its session.
-        if (end === before) end = undefined
-        return stored
-      })
+  /** Runs under the lock of the store. The wait for the lock ends with the deadline, or when the caller leaves. */
+  const withLock = async <A>(scope: Scope, use: () => Promise<A>): Promise<A> => {
+    const release = await acquire(scope)
+    try {
+      return await use()
+    } finally {
+      await asked(() => release()).catch(() => undefined)
+    }
+  }
 
-    const save: SessionSlot["save"] = (session, kept, sentAt, replaced) =>
-      Effect.gen(function* () {
-        const now = yield* Clock.currentTimeMillis
-        const obtainedAt = Math.round(now - ((yield* monotonicMillis) - sentAt))
-        const stored = toStored(session, yield* name, obtainedAt, kept)
-        yield* saved(stored, replaced)
-        receipt = { token: stored.access_token, at: sentAt }
-        return stored
-      })
+  /** `aside`: the service has refused the session. */
+  const clear = (aside = false): Promise<void> => {
+    clears += 1
+    if (known !== undefined) known = null
+    return asked((slot) => noteWrite(Promise.resolve().then(() => store.clear(slot, aside))))
+  }
 
-    const age: SessionSlot["age"] = (session) =>
-      Effect.gen(function* () {
-        const byWall = (yield* Clock.currentTimeMillis) - session.obtained_at
-        const known =
-          receipt?.token === session.access_token ? (yield* monotonicMillis) - receipt.at : Number.NaN
-        // A wall clock before `obtained_at` is wrong: only the monotonic age counts then, and without one the token is due.
-        const found = byWall < 0 ? known : Math.max(byWall, Number.isNaN(known) ? 0 : known)
-        return Number.isNaN(found) ? Number.POSITIVE_INFINITY : found
-      })
+  /** Reports a login or logout of another tab or process. */
+  const lookElsewhere = async (isFirst = false): Promise<void> => {
+    const stored = await load().catch((failure: unknown) =>
+      isMissing(failureOf(failure)) ? null : undefined
+    )
+    if (stored === undefined) return
+    const before = known
+    known = stored?.login_key ?? null
+    if (isFirst || before === undefined || before === known) return
+    if (stored === null) report({ type: "logged_out", reason: "elsewhere", requestId: null })
+    else report({ type: "logged_in", session: infoOf(stored), elsewhere: true })
+  }
 
-    const millisLeft: SessionSlot["millisLeft"] = (session) =>
-      Effect.map(age(session), (passed) => Math.max(0, session.expires_in * 1_000 - passed))
-
-    const acquire = (
-      deadline: Deadline,
-      restore: <A, E>(effect: Effect.Effect<A, E>) => Effect.Effect<A, E>
-    ) =>
-      Effect.flatMap(name, (slot) => {
-        const controller = new AbortController()
-        const pending = Promise.resolve().then(() => lock.acquire(slot, controller.signal))
-        deadline.hint = heldHint
-        return restore(within(deadline)(Effect.tryPromise({ try: () => pending, catch: storeFailed }))).pipe(
-          Effect.ensuring(
-            Effect.sync(() => {
-              deadline.hint = undefined
-            })
-          ),
-          Effect.onError(() =>
-            Effect.sync(() => {
-              controller.abort()
-              // The lock may be granted at the moment of the abort.
-              pending.then((release) => release()).catch(() => undefined)
-            })
-          )
-        )
-      })
-
-    const withLock: SessionSlot["withLock"] = (deadline) => (use) =>
-      Effect.uninterruptibleMask((restore) =>
-        Effect.flatMap(acquire(deadline, restore), (release) =>
-          Effect.ensuring(restore(use), Effect.ignore(asked(() => release())))
-        )
-      )
-
-    const clear = (aside: boolean) =>
-      Effect.suspend(() => {
-        clears += 1
-        return asked((slot) => noteWrite(Promise.resolve().then(() => store.clear(slot, aside))))
-      })
-
-    return {
-      load: loadIn(),
-      loadBy: (deadline) => Effect.flatMap(monotonicMillis, (now) => loadIn(Math.max(1, deadline.at - now))),
-      save,
-      probe: (stored) => {
-        const { probe } = store
-        return probe === undefined
-          ? saved(stored, stored.refresh_token)
-          : asked((slot) => probe(slot, stored))
-      },
-      confirm: ({ spent_refresh_token: _, ...stored }) => saved(stored, stored.refresh_token),
-      clear: clear(false),
-      putAside: clear(true),
-      clears: () => clears,
-      age,
-      millisLeft,
-      isDue: (session) =>
-        Effect.map(millisLeft(session), (left) => left <= Math.min(longestMargin, session.expires_in * 100)),
-      withLock,
-      noteEnd: (reason) => {
-        end = reason
-      },
-      ended: () => end,
-      check: (session) => {
-        if (!isOwn(session)) return Effect.fail(unexpectedAnswer(200, "other_plane"))
-        return isStorable(session) ? Effect.succeed(session) : Effect.fail(unexpectedAnswer(200, "too_large"))
+  return {
+    load,
+    /** The same, for a call that ends at its deadline. */
+    loadBy: (deadline: Deadline) => load(Math.max(1, deadline.at - time.monotonic())),
+    /** Saves a session; `sentAt` is the monotonic time of its request. `replaced`: see `SessionStore.save`. */
+    save: async (session: WireSession, kept: KeptMembers, sentAt: number, replaced: string | null) => {
+      const obtainedAt = Math.round(time.now() - (time.monotonic() - sentAt))
+      const stored = toStored(session, await name(), obtainedAt, kept)
+      if (known !== undefined) known = stored.login_key
+      await write(stored, replaced)
+      receipt = { token: stored.access_token, at: sentAt }
+      return stored
+    },
+    /** Rejects when the stored session could not be replaced now; changes nothing. */
+    probe: (stored: StoredSession): Promise<void> => {
+      const { probe } = store
+      return probe === undefined ? write(stored, stored.refresh_token) : asked((slot) => probe(slot, stored))
+    },
+    /** Saves a stored session without the token that was spent for it. */
+    confirm: ({ spent_refresh_token: _, ...stored }: StoredSession) => write(stored, stored.refresh_token),
+    clear,
+    /** How often this client has cleared the slot, also without the lock. */
+    clears: () => clears,
+    /** Milliseconds since the request for the tokens; infinite when no clock knows it. */
+    age,
+    /** Milliseconds until the access token expires. */
+    millisLeft,
+    isDue: (session: StoredSession): boolean =>
+      millisLeft(session) <= Math.min(longestMargin, session.expires_in * 100),
+    withLock,
+    /** Remembers why the session ended, until another one is stored. */
+    noteEnd: (reason: LoggedOutReason | undefined): void => {
+      end = reason
+      if (known !== undefined && reason !== undefined) known = null
+    },
+    ended: () => end,
+    /** A received session; rejects when it is of another plane than the client's, or more than a store takes. */
+    check: <A extends WireSession>(session: A): A | Promise<never> => {
+      if (!isOwn(session)) return failWith(unexpectedAnswer(200, "other_plane"))
+      return isStorable(session) ? session : failWith(unexpectedAnswer(200, "too_large"))
+    },
+    /** Reports logins and logouts of other tabs and processes until the returned function is called. */
+    watch: (): (() => void) => {
+      let stop: (() => void) | undefined
+      let isOver = false
+      const begin = async () => {
+        const slot = await name()
+        await lookElsewhere(true)
+        known ??= null
+        if (!isOver) stop = store.watch?.(slot, () => void lookElsewhere())
+      }
+      begin().catch(() => undefined)
+      return () => {
+        isOver = true
+        stop?.()
       }
     }
-  })
+  }
+}

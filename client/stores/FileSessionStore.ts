@@ -2,6 +2,7 @@
 import { randomUUID } from "node:crypto"
 import { mkdir, open, readdir, rename, unlink } from "node:fs/promises"
 import { join, resolve } from "node:path"
+import { type FSWatcher, watch } from "node:fs"
 import { type FileLockOptions, fileLock, findLockOptionsProblem } from "./FileLock.ts"
 import { catchCode, readRegularFile } from "./RegularFiles.ts"
 import { isReplaced, replacedError, type SessionStore, type StoredSession } from "./SessionStore.ts"
@@ -22,11 +23,14 @@ const syncFolder = async (folder: string): Promise<void> => {
   await handle?.close().catch(() => undefined)
 }
 
-const wrongDirectory = (problem: string): SessionStoreError =>
+const wrongDirectory = (
+  problem: string,
+  hint = "Give directory the path of a folder; check the environment variables that it is made of."
+): SessionStoreError =>
   new SessionStoreError({
     reason: "misconfigured",
     message: `The option directory of the file session store ${problem}.`,
-    hint: "Give directory the path of a folder; check the environment variables that it is made of."
+    hint
   })
 
 /** Describes a wrong option; programs without a type checker may pass any value. */
@@ -35,6 +39,12 @@ const findProblem = (options: FileSessionStoreOptions): SessionStoreError | unde
   if (typeof directory !== "string") return wrongDirectory("is no text")
   if (directory.trim() === "") return wrongDirectory("is empty")
   // An unset variable in a template: credentials in `./undefined` would be shared by all programs with the same mistake.
+  const home = /^~(?=$|[\\/])/
+  if (home.test(directory))
+    return wrongDirectory(
+      "begins with ~, which only a shell knows",
+      'Write join(homedir(), "…"), with homedir of node:os and join of node:path.'
+    )
   const unset = directory.split(/[\\/]/).find((segment) => segment === "undefined" || segment === "null")
   if (unset !== undefined) return wrongDirectory(`has the segment ${unset}`)
   return findLockOptionsProblem(options)
@@ -146,6 +156,26 @@ export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore
         await catchCode("ENOENT", () => clean(slot))
         await syncFolder(directory)
       }),
+    watch: (slot, changed) => {
+      let watcher: FSWatcher | undefined
+      let isOver = false
+      const notice = (_: string, file: string | null) => {
+        if (file === null || file === nameOf(slot)) changed()
+      }
+      const begin = () => {
+        if (isOver) return
+        watcher = watch(directory, { persistent: false }, notice)
+        // The folder may be removed: the next call notices what changed.
+        watcher.on("error", () => watcher?.close())
+      }
+      ready()
+        .then(begin)
+        .catch(() => undefined)
+      return () => {
+        isOver = true
+        watcher?.close()
+      }
+    },
     lock: {
       acquire: async (slot, signal) => {
         await ready()

@@ -56,6 +56,11 @@ export interface SessionStore {
    * pair is requested that cannot be saved. Default: the stored session is saved again.
    */
   readonly probe?: (slot: string, session: StoredSession) => Promise<void>
+  /**
+   * Calls `changed` when another tab or process may have changed the session, until the returned function is called. Does not keep the
+   * process alive. Without it, logins and logouts elsewhere show at the next call.
+   */
+  readonly watch?: (slot: string, changed: () => void) => () => void
   /** Default lock of the client. Without one, only the callers within one client exclude each other. */
   readonly lock?: SessionLock
 }

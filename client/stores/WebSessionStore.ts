@@ -23,6 +23,7 @@ export interface WebLocks {
 
 interface Page {
   readonly indexedDB?: unknown
+  readonly BroadcastChannel?: new (name: string) => unknown
   readonly navigator?: { readonly locks?: WebLocks }
 }
 
@@ -33,6 +34,26 @@ const page = () => globalThis as unknown as Page
 const pageLocks = (): WebLocks | undefined => {
   try {
     return page().navigator?.locks
+  } catch {
+    return undefined
+  }
+}
+
+/** The part of `BroadcastChannel` that is used. A channel does not hear itself. */
+interface Channel {
+  readonly postMessage: (message: unknown) => void
+  readonly addEventListener: (type: "message", hear: (event: { readonly data: unknown }) => void) => void
+  readonly removeEventListener: Channel["addEventListener"]
+  /** In Node only. */
+  readonly unref?: () => void
+}
+
+/** Between the tabs of this origin; a browser that blocks storage may block it, too. */
+const pageChannel = (name: string): Channel | undefined => {
+  try {
+    const made = new (page().BroadcastChannel ?? Object)(name) as Channel
+    made.unref?.()
+    return "postMessage" in made ? made : undefined
   } catch {
     return undefined
   }
@@ -150,18 +171,38 @@ export const webSessionStore = (
         return Promise.reject(done.reason)
       if (request.status === "rejected") return Promise.reject(request.reason)
     })
+  const channel = pageChannel(`music-client/${options.database ?? "music-session"}`)
+  const tell = <A>(slot: string, write: Promise<A>): Promise<A> =>
+    write.then((value) => {
+      channel?.postMessage(slot)
+      return value
+    })
   return {
     load: (slot) => use((database) => database.get(sessions, slot)),
     // One transaction: no other tab saves between the comparison and the save.
     save: (slot, session, replaced) =>
-      write(async (store) =>
-        isReplaced(await store.get(slot), replaced)
-          ? Promise.reject(replacedError())
-          : store.put(session, slot)
+      tell(
+        slot,
+        write(async (store) =>
+          isReplaced(await store.get(slot), replaced)
+            ? Promise.reject(replacedError())
+            : store.put(session, slot)
+        )
       ),
     // One transaction: the stored session stays, also when another tab has just replaced it.
     probe: (slot) => write(async (store) => store.put(await store.get(slot), slot)),
-    clear: (slot) => write((store) => store.delete(slot)),
+    clear: (slot) =>
+      tell(
+        slot,
+        write((store) => store.delete(slot))
+      ),
+    watch: (slot, changed) => {
+      const hear = ({ data }: { readonly data: unknown }) => {
+        if (data === slot) changed()
+      }
+      channel?.addEventListener("message", hear)
+      return () => channel?.removeEventListener("message", hear)
+    },
     lock: locks === undefined ? processLock() : webLock(locks)
   }
 }

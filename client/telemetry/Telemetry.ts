@@ -2,23 +2,19 @@
  * Client events: queued, sent in batches, kept while the service is unavailable. Every event has an id, so a batch that may have
  * arrived is sent again and stored once.
  */
-import * as Clock from "effect/Clock"
-import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
-import * as Fiber from "effect/Fiber"
-import * as Runtime from "effect/Runtime"
-import type { CallFailure, Calls } from "../calls/Calls.ts"
-import { type Deadline, deadlineIn, monotonicMillis, within } from "../calls/Deadline.ts"
-import type { ClientEvent, ReportEvent } from "../Events.ts"
-import { clientFailure, type MusicFailure, type OptionsProblem, toError } from "../failures/Failures.ts"
-import { randomUuid } from "../calls/IdempotencyKeys.ts"
-import type { MusicClientOptions } from "../Options.ts"
-import { findOptionsProblem } from "../OptionsCheck.ts"
+import type { CallError, LocalError } from "../CallErrors.ts"
+import { type Deadline, ownScope, type Scope, timedOut } from "../calls/Deadline.ts"
+import { newIdempotencyKey } from "../calls/RandomKey.ts"
 import { type Backoff, pauseAfter } from "../calls/Retry.ts"
-import { runLater } from "../calls/Timers.ts"
-import type { DeadlineOf } from "../calls/CallDeadline.ts"
-import { batchLimits, nextBatch, toPayload, type QueuedEvent, prepareEvent } from "./TelemetryBatch.ts"
-import type { ClientTable, TelemetryStats } from "../Types.ts"
+import { inTime, longestTimer } from "../calls/Time.ts"
+import { partsOf } from "../Client.ts"
+import type { ClientEvent } from "../Events.ts"
+import { clientFailure, failureOf, invalidInput } from "../failures/Failures.ts"
+import type { CallOptions } from "../Options.ts"
+import { findOptionsProblem, isDuration, isGiven } from "../OptionsCheck.ts"
+import type { ClientTable, ErrorOf, MusicError, Result, TelemetryEvent, TelemetryStats } from "../Types.ts"
+import { onPageHide } from "./PageHide.ts"
+import { batchLimits, nextBatch, prepareEvent, type QueuedEvent, toPayload } from "./TelemetryBatch.ts"
 
 /** Most bytes in the queue. */
 const queueBytes = 4 * 1024 * 1024
@@ -27,224 +23,238 @@ const farewellBytes = 60_000
 /** Deadline of the last flush, milliseconds. */
 const closeMilliseconds = 5_000
 const flushBackoff: Backoff = { first: 1_000, longest: 60_000 }
+/** The longest pause of the background after a failure, milliseconds, also when the service asks for a longer one. */
+const longestPause = 3_600_000
 
-export type TelemetryFailure = CallFailure<"telemetry">
+export interface TelemetryOptions {
+  /** Most events in the queue; default 1,000. */
+  readonly queueLimit?: number | undefined
+  /** Longest time that an event waits for its batch, milliseconds; default 10,000. */
+  readonly intervalMilliseconds?: number | undefined
+}
 
 export interface Recorded {
   readonly id: string
-  /** False: telemetry is off or the client is closed, and the event is dropped. */
+  /** False: telemetry is off or the queue is closed, and the event is dropped. */
   readonly queued: boolean
 }
 
 export interface Telemetry {
+  /** Queues an event; never waits. */
   readonly record: (
     table: ClientTable,
-    event: unknown
-  ) => Effect.Effect<Recorded, OptionsProblem | MusicFailure<"payload_too_large" | "queue_full">>
-  /** Sends the queue. On a failure, events that can still be delivered stay in the queue. */
-  readonly flush: (options?: {
-    readonly deadlineMilliseconds?: number | undefined
-  }) => Effect.Effect<TelemetryStats, TelemetryFailure>
-  /** Sends the events that fit as requests that outlive the page. */
-  readonly farewell: Effect.Effect<void>
-  readonly stats: Effect.Effect<TelemetryStats>
-  /** Flushes for at most 5 s; drops the rest; later events are not queued. */
-  readonly close: Effect.Effect<TelemetryStats>
+    event: TelemetryEvent
+  ) => Result<Recorded, LocalError | ErrorOf<"payload_too_large" | "queue_full">>
+  /** Sends the queue now. On a failure, events that can still be delivered stay in the queue. */
+  readonly flush: (options?: CallOptions) => Promise<Result<TelemetryStats, CallError<"telemetry">>>
+  readonly stats: () => TelemetryStats
+  /** Flushes for at most 5 s and drops the rest; later events are not queued. The end of the client does that, too. */
+  readonly close: () => Promise<TelemetryStats>
 }
 
 /** The service refused the events themselves, perhaps with a code of a later version: a repetition has the same result. */
-const isPermanentRefusal = ({ code, retryable, status }: TelemetryFailure): boolean =>
+const isPermanentRefusal = ({ code, retryable, status }: MusicError): boolean =>
   code !== "unexpected_answer" && status !== null && status < 500 && !retryable
-
-/** Positions that the service refused, from `events.<position>…` in the fields of the failure. */
-const readPositions = (failure: TelemetryFailure): ReadonlySet<number> =>
-  new Set(
-    (failure.details?.fields ?? []).flatMap(({ path }) => {
-      const position = /^events\.(\d+)(?:\.|$)/.exec(path)?.[1]
-      return position === undefined ? [] : [Number(position)]
-    })
-  )
 
 const selectRefused = (
   batch: ReadonlyArray<QueuedEvent>,
-  failure: TelemetryFailure
+  { details }: MusicError
 ): ReadonlyArray<QueuedEvent> => {
-  const positions = readPositions(failure)
+  // Positions that the service refused, from `events.<position>…` in the fields of the failure.
+  const positions = new Set(
+    (details?.fields ?? []).map(({ path }) => Number(/^events\.(\d+)(?:\.|$)/.exec(path)?.[1]))
+  )
   const refused = batch.filter((_, index) => positions.has(index))
   // Without a position in the batch the whole batch is refused: it would be sent again for ever.
   return refused.length === 0 ? batch : refused
 }
 
-/** The longest pause of the background after a failure, milliseconds, also when the service asks for a longer one. */
-const longestPause = 3_600_000
+const findProblem = ({ intervalMilliseconds, queueLimit }: TelemetryOptions) => {
+  if (isGiven(intervalMilliseconds) && !isDuration(intervalMilliseconds))
+    return invalidInput("intervalMilliseconds", `must be a number above 0 and at most ${longestTimer}`)
+  return isGiven(queueLimit) && !(Number.isSafeInteger(queueLimit) && queueLimit > 0)
+    ? invalidInput("queueLimit", "must be a whole number above 0")
+    : undefined
+}
 
-export const makeTelemetry = (
-  options: MusicClientOptions,
-  parts: { readonly calls: Calls; readonly report: ReportEvent; readonly deadlineOf: DeadlineOf }
-): Effect.Effect<Telemetry> =>
-  Effect.gen(function* () {
-    const { calls, deadlineOf, report } = parts
-    const problem = findOptionsProblem(options)
-    const interval = options.telemetryIntervalMilliseconds ?? 10_000
-    const queueLimit = options.telemetryQueueLimit ?? 1_000
-    const inBackground = Runtime.runFork(yield* Effect.runtime<never>())
-    const alone = yield* Effect.makeSemaphore(1)
-    let queue: ReadonlyArray<QueuedEvent> = []
-    let delivered = 0
-    let dropped = 0
-    let failures = 0
-    /** No background flush before this monotonic time. */
-    let pausedUntil = 0
-    let inFlight = false
-    let closed = false
-    let cancel: (() => void) | undefined
-    let running: Fiber.RuntimeFiber<void> | undefined
+/** Makes the queue of a client's events; the end of the client ends it. `client` is one that `createMusicClient` made. */
+export const createTelemetry = (client: object, given: TelemetryOptions = {}): Telemetry => {
+  const parts = partsOf(client)
+  if (parts === undefined) return withoutClient
+  const { calls, closers, options, report, run, time } = parts
+  const problem = findOptionsProblem(options) ?? findProblem(given ?? {})
+  const interval = given?.intervalMilliseconds ?? 10_000
+  const queueLimit = given?.queueLimit ?? 1_000
+  let queue: ReadonlyArray<QueuedEvent> = []
+  let delivered = 0
+  let dropped = 0
+  let failures = 0
+  /** No background flush before this monotonic time. */
+  let pausedUntil = 0
+  let background: AbortController | undefined
+  let closed = false
+  let leaving = false
+  let cancel: (() => void) | undefined
+  /** The end of the flush before: one at a time. */
+  let tail: Promise<unknown> = Promise.resolve()
 
-    const statsNow = (): TelemetryStats => ({ queued: queue.length, delivered, dropped })
-    const bytesOf = (events: ReadonlyArray<QueuedEvent>) =>
-      events.reduce((sum, event) => sum + event.bytes, 0)
-    const without = (gone: ReadonlyArray<QueuedEvent>) => {
-      const before = queue.length
-      const names = new Set(gone)
-      queue = queue.filter((event) => !names.has(event))
-      return before - queue.length
-    }
+  const stats = (): TelemetryStats => ({ queued: queue.length, delivered, dropped })
+  const bytesOf = (events: ReadonlyArray<QueuedEvent>) => events.reduce((sum, event) => sum + event.bytes, 0)
+  const without = (gone: ReadonlyArray<QueuedEvent>) => {
+    const before = queue.length
+    const names = new Set(gone)
+    queue = queue.filter((event) => !names.has(event))
+    return before - queue.length
+  }
 
-    type DropReason = Extract<ClientEvent, { readonly type: "telemetry_dropped" }>["reason"]
-    const reportDropped = (events: number, reason: DropReason, failure?: MusicFailure) => {
-      if (events > 0)
-        report({
-          type: "telemetry_dropped",
-          events,
-          reason,
-          ...(failure === undefined ? {} : { error: toError(failure) })
-        })
-      return events
-    }
+  type DropReason = Extract<ClientEvent, { readonly type: "telemetry_dropped" }>["reason"]
+  const drop = (events: number, reason: DropReason, error?: MusicError) => {
+    dropped += events
+    if (events > 0)
+      report({ type: "telemetry_dropped", events, reason, ...(error === undefined ? {} : { error }) })
+  }
 
-    const sent = (batch: ReadonlyArray<QueuedEvent>, deadline: Deadline, keepalive: boolean) =>
-      calls.run("telemetry", { deadline, once: true, keepalive, payload: toPayload(batch) })
+  const send = (batch: ReadonlyArray<QueuedEvent>, scope: Scope, keepalive: boolean) =>
+    calls.run("telemetry", scope, { once: true, keepalive, payload: toPayload(batch) })
 
-    const drained = (deadline: Deadline): Effect.Effect<TelemetryStats, TelemetryFailure> =>
-      Effect.gen(function* () {
-        for (let batch = nextBatch(queue); batch.length > 0; batch = nextBatch(queue)) {
-          const answer = yield* Effect.either(sent(batch, deadline, false))
-          if (Either.isRight(answer)) {
-            delivered += without(batch)
-            failures = 0
-            pausedUntil = 0
-          } else if (isPermanentRefusal(answer.left)) {
-            const refused = without(selectRefused(batch, answer.left))
-            dropped += reportDropped(refused, "refused", answer.left)
-          } else {
-            failures += 1
-            const pause = Math.min(pauseAfter(flushBackoff, failures, answer.left), longestPause)
-            pausedUntil = (yield* monotonicMillis) + pause
-            return yield* Effect.fail(answer.left)
-          }
+  const drain = async (scope: Scope): Promise<TelemetryStats> => {
+    for (let batch = nextBatch(queue); batch.length > 0; batch = nextBatch(queue)) {
+      try {
+        await send(batch, scope, false)
+        delivered += without(batch)
+        failures = 0
+        pausedUntil = 0
+      } catch (cause) {
+        const failure = failureOf(cause)
+        if (!isPermanentRefusal(failure)) {
+          failures += 1
+          pausedUntil = time.monotonic() + Math.min(pauseAfter(flushBackoff, failures, failure), longestPause)
+          return Promise.reject(cause)
         }
-        return statsNow()
-      })
-
-    const flush: Telemetry["flush"] = (given) =>
-      Effect.flatMap(deadlineOf(given), (deadline) =>
-        // The deadline includes the wait for another flush.
-        within(deadline)(alone.withPermits(1)(drained(deadline)))
-      )
-
-    const schedule = (milliseconds: number) => {
-      cancel?.()
-      cancel = runLater(milliseconds, () => {
-        cancel = undefined
-        running = inBackground(background)
-      })
+        drop(without(selectRefused(batch, failure)), "refused", failure)
+      }
     }
+    return stats()
+  }
 
-    // One at a time: flushes that wait for each other would ignore the pause that the first one causes.
-    const background: Effect.Effect<void> = Effect.gen(function* () {
-      if (inFlight || closed) return
-      const rest = pausedUntil - (yield* monotonicMillis)
-      if (rest > 0) return schedule(rest)
-      inFlight = true
-      yield* Effect.ignore(flush()).pipe(
-        Effect.ensuring(
-          Effect.sync(() => {
-            inFlight = false
-          })
+  const flushIn = (scope: Scope): Promise<TelemetryStats> => {
+    const { deadline } = scope
+    const turn = tail.then(() =>
+      // A flush whose caller has left begins nothing.
+      scope.signal.aborted || deadline.at <= time.monotonic() ? stats() : drain(scope)
+    )
+    tail = turn.catch(() => undefined)
+    // The deadline includes the wait for another flush.
+    return inTime(time, deadline.at - time.monotonic(), turn, () => timedOut(deadline))
+  }
+  const flush: Telemetry["flush"] = (call) =>
+    run(call, (scope) => (problem === undefined ? flushIn(scope) : Promise.reject(problem)))
+
+  const schedule = (milliseconds: number) => {
+    cancel?.()
+    cancel = time.after(
+      milliseconds,
+      () => {
+        cancel = undefined
+        void flushInBackground()
+      },
+      true
+    )
+  }
+
+  // One at a time: flushes that wait for each other would ignore the pause that the first one causes.
+  const flushInBackground = async () => {
+    if (background !== undefined || closed) return
+    const rest = pausedUntil - time.monotonic()
+    if (rest > 0) return schedule(rest)
+    background = new AbortController()
+    await flush({ signal: background.signal })
+    background = undefined
+    if (queue.length > 0) wake()
+  }
+
+  // After a failure the next send waits for the pause; during a flush it waits for its end.
+  const wake = () => {
+    if (background !== undefined || closed) return
+    const plenty = queue.length >= batchLimits.events || bytesOf(queue) >= batchLimits.bytes / 2
+    if (failures === 0 && plenty) schedule(0)
+    else if (cancel === undefined) schedule(failures === 0 ? interval : 0)
+  }
+
+  const record = (table: ClientTable, event: TelemetryEvent): Recorded | MusicError => {
+    if (problem !== undefined) return problem
+    const occurredAt = new Date(time.now()).toISOString()
+    const ready = prepareEvent(table, event, { id: newIdempotencyKey(), occurredAt })
+    if ("code" in ready) return ready
+    if (options.telemetry && closed) drop(1, "closed")
+    if (!options.telemetry || closed) return { id: ready.id, queued: false }
+    if (queue.length >= queueLimit || bytesOf(queue) + ready.bytes > queueBytes) {
+      drop(1, "full")
+      return clientFailure("queue_full")
+    }
+    queue = [...queue, ready]
+    wake()
+    return { id: ready.id, queued: true }
+  }
+
+  /** Sends the events that fit as requests that outlive the page. A page that is left is hidden, too. */
+  const sayFarewell = async () => {
+    if (leaving || problem !== undefined) return
+    leaving = true
+    const deadline: Deadline = { at: time.monotonic() + closeMilliseconds }
+    let room = farewellBytes
+    let rest = queue
+    const sent: Array<Promise<unknown>> = []
+    for (let batch = nextBatch(rest, room); batch.length > 0; batch = nextBatch(rest, room)) {
+      const one = batch
+      sent.push(
+        send(one, ownScope(deadline), true).then(
+          () => {
+            delivered += without(one)
+          },
+          () => undefined
         )
       )
-      if (queue.length > 0) wake()
-    })
-
-    const isFull = (event: QueuedEvent) =>
-      queue.length >= queueLimit || bytesOf(queue) + event.bytes > queueBytes
-
-    // After a failure the next send waits for the pause; during a flush it waits for its end.
-    const wake = () => {
-      if (inFlight || closed) return
-      const plenty = queue.length >= batchLimits.events || bytesOf(queue) >= batchLimits.bytes / 2
-      if (failures === 0 && plenty) schedule(0)
-      else if (cancel === undefined) schedule(failures === 0 ? interval : 0)
+      room -= bytesOf(one) + one.length + 64
+      rest = rest.filter((event) => !one.includes(event))
     }
+    await Promise.all(sent)
+    leaving = false
+  }
+  const letGo = onPageHide(() => void sayFarewell())
 
-    const record: Telemetry["record"] = (table, event) =>
-      Effect.gen(function* () {
-        if (problem !== undefined) return yield* problem
-        const occurredAt = new Date(yield* Clock.currentTimeMillis).toISOString()
-        const ready = prepareEvent(table, event, { id: yield* randomUuid, occurredAt })
-        if ("code" in ready) return yield* ready
-        if (options.telemetry && closed) dropped += reportDropped(1, "closed")
-        if (!options.telemetry || closed) return { id: ready.id, queued: false }
-        if (isFull(ready)) {
-          dropped += reportDropped(1, "full")
-          return yield* clientFailure("queue_full")
-        }
-        queue = [...queue, ready]
-        wake()
-        return { id: ready.id, queued: true }
-      })
+  const close = async (): Promise<TelemetryStats> => {
+    letGo()
+    closed = true
+    cancel?.()
+    // Its batch is sent again with the same ids; a request that hangs would keep the process alive.
+    background?.abort()
+    await flush({ deadlineMilliseconds: closeMilliseconds })
+    drop(without(queue), "closed")
+    return stats()
+  }
+  closers.add(close)
 
-    let leaving = false
-    const sendLast = Effect.gen(function* () {
-      leaving = true
-      const deadline = yield* deadlineIn(closeMilliseconds)
-      let room = farewellBytes
-      let rest = queue
-      const batches: Array<ReadonlyArray<QueuedEvent>> = []
-      for (let batch = nextBatch(rest, room); batch.length > 0; batch = nextBatch(rest, room)) {
-        batches.push(batch)
-        room -= bytesOf(batch) + batch.length + 64
-        rest = rest.filter((event) => !batch.includes(event))
-      }
-      yield* Effect.forEach(
-        batches,
-        (batch) =>
-          Effect.ignore(
-            Effect.map(sent(batch, deadline, true), () => {
-              delivered += without(batch)
-            })
-          ),
-        { concurrency: "unbounded", discard: true }
-      )
-    }).pipe(
-      Effect.ensuring(
-        Effect.sync(() => {
-          leaving = false
-        })
-      )
-    )
-    // A page that is left is hidden, too.
-    const farewell = Effect.suspend(() => (leaving ? Effect.void : sendLast))
+  return {
+    record: (table, event) => {
+      const recorded = record(table, event)
+      return "code" in recorded
+        ? { ok: false, error: recorded as never }
+        : { ok: true, value: recorded, metadata: { requestId: null, rateLimits: [] } }
+    },
+    flush,
+    stats,
+    close
+  }
+}
 
-    const close = Effect.gen(function* () {
-      closed = true
-      cancel?.()
-      // Its batch is sent again with the same ids; a request that hangs would keep the process alive.
-      if (running !== undefined) yield* Fiber.interrupt(running)
-      yield* Effect.ignore(flush({ deadlineMilliseconds: closeMilliseconds }))
-      dropped += reportDropped(without(queue), "closed")
-      return statsNow()
-    })
+const nothing: TelemetryStats = { queued: 0, delivered: 0, dropped: 0 }
+const noClient = () => invalidInput("client", "must be one of createMusicClient")
 
-    return { record, flush, farewell, stats: Effect.sync(statsNow), close }
-  })
+/** Construction never throws. */
+const withoutClient: Telemetry = {
+  record: () => ({ ok: false, error: noClient() }),
+  flush: async () => ({ ok: false, error: noClient() }),
+  stats: () => nothing,
+  close: async () => nothing
+}

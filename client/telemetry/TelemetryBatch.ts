@@ -1,8 +1,8 @@
 /** Checks events against the service's limits and composes batches. Plain functions without a clock. */
 import { uuidPattern } from "../../src/schema/Patterns.ts"
 import { isRecord } from "../calls/Answers.ts"
-import { invalidInput, type MusicFailure, serviceFailure } from "../failures/Failures.ts"
-import type { ClientTable } from "../Types.ts"
+import { invalidInput, serviceFailure } from "../failures/Failures.ts"
+import type { ClientTable, ErrorOf } from "../Types.ts"
 
 type JsonObject = Readonly<Record<string, unknown>>
 
@@ -72,7 +72,7 @@ export const prepareEvent = (
   table: ClientTable,
   event: unknown,
   own: { readonly id: string; readonly occurredAt: string }
-): QueuedEvent | MusicFailure<"invalid_input" | "payload_too_large"> => {
+): QueuedEvent | ErrorOf<"invalid_input" | "payload_too_large"> => {
   if (!tables.includes(table))
     return invalidInput(
       "table",

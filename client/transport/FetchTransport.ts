@@ -1,11 +1,12 @@
 /** Sends requests with `fetch`. */
-import * as Effect from "effect/Effect"
 import type { PromiseClientOptions } from "../Options.ts"
 import {
   answerBytes,
-  requestInit,
   type BrokenExchange,
+  broken,
+  requestInit,
   type Transport,
+  type WireAnswer,
   type WireHead,
   type WireRequest
 } from "./Transport.ts"
@@ -17,41 +18,37 @@ const probeMilliseconds = 3_000
 /** Milliseconds between two such probes. */
 const probePause = 10_000
 
-const broken = (cause: unknown, facts: Partial<BrokenExchange> = {}): BrokenExchange => ({
-  head: undefined,
-  tooLarge: false,
-  originRefused: false,
-  cause,
-  ...facts
-})
-
-/** Reads a body up to the bound; undefined when it is longer. */
-const readBody = async (response: Response): Promise<string | undefined> => {
-  // An own `fetch` may return less than a whole `Response`.
-  if (typeof response.body?.getReader !== "function") return response.text()
-  const reader = response.body.getReader()
-  const decoder = new TextDecoder()
-  let text = ""
-  let bytes = 0
-  for (;;) {
-    const { done, value } = await reader.read()
-    if (done) return text + decoder.decode()
-    bytes += value.byteLength
-    if (bytes > answerBytes) {
-      // Not awaited: the server may never end the body.
-      reader.cancel().catch(() => undefined)
-      return undefined
-    }
-    text += decoder.decode(value, { stream: true })
-  }
-}
-
 const headOf = (response: Response): WireHead => {
   const headers: Record<string, string> = {}
   response.headers.forEach((value, name) => {
     headers[name.toLowerCase()] = value
   })
   return { status: response.status, headers }
+}
+
+/** Reads a body up to the bound. */
+const readAnswer = async (response: Response): Promise<WireAnswer> => {
+  const head = headOf(response)
+  let body = ""
+  try {
+    // An own `fetch` may return less than a whole `Response`.
+    if (typeof response.body?.getReader !== "function") return { ...head, body: await response.text() }
+    const reader = response.body.getReader()
+    const decoder = new TextDecoder()
+    let bytes = 0
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return { ...head, body: body + decoder.decode() }
+      bytes += value.byteLength
+      body += decoder.decode(value, { stream: true })
+      if (bytes <= answerBytes) continue
+      // Not awaited: the server may never end the body.
+      reader.cancel().catch(() => undefined)
+      return Promise.reject(broken(undefined, { answer: { ...head, body }, tooLarge: true }))
+    }
+  } catch (cause) {
+    return Promise.reject(broken(cause, { answer: { ...head, body } }))
+  }
 }
 
 const probeInit = { credentials: "omit", cache: "no-store" } as const
@@ -61,9 +58,11 @@ interface Page {
   readonly location?: { readonly origin?: string }
 }
 
+// The same source compiles without DOM types.
+const page = () => globalThis as unknown as Page
+
 const isOfOtherOrigin = (url: string): boolean => {
-  // The same source compiles without DOM types.
-  const { document, location } = globalThis as unknown as Page
+  const { document, location } = page()
   return document !== undefined && location?.origin !== undefined && location.origin !== new URL(url).origin
 }
 
@@ -75,40 +74,16 @@ const isOriginRefused = async (fetch: Fetch, { baseUrl, url }: WireRequest): Pro
   // All calls of the API share one rule; the probes of health have none.
   const probed = url.startsWith(`${baseUrl}/api/`) ? `${baseUrl}/api/v1/version` : url
   const isAnswered = (mode: "cors" | "no-cors") =>
-    fetch(probed, {
-      ...probeInit,
-      mode,
-      signal: AbortSignal.timeout(probeMilliseconds)
-    }).then(
+    fetch(probed, { ...probeInit, mode, signal: AbortSignal.timeout(probeMilliseconds) }).then(
       () => true,
       () => false
     )
   return isOfOtherOrigin(url) && !(await isAnswered("cors")) && (await isAnswered("no-cors"))
 }
 
-const send = async (fetch: Fetch, request: WireRequest, signal: AbortSignal) => {
-  const { body, headers, keepalive, method, url } = request
-  const response = await fetch(url, {
-    method,
-    headers,
-    signal,
-    ...requestInit,
-    ...(body === undefined ? {} : { body }),
-    ...(keepalive ? { keepalive } : {})
-  })
-  const head = headOf(response)
-  try {
-    const text = await readBody(response)
-    return text === undefined
-      ? Promise.reject(broken(undefined, { head, tooLarge: true }))
-      : { ...head, body: text }
-  } catch (cause) {
-    return Promise.reject(broken(cause, { head }))
-  }
-}
-
-const isBroken = (failure: unknown): failure is BrokenExchange =>
-  typeof failure === "object" && failure !== null && "originRefused" in failure
+/** A `TypeError` of the platform's `fetch` in Node has a cause, and a page's has no cause: any other is a mistake in the program's own. */
+const isOwnMistake = (cause: unknown): boolean =>
+  cause instanceof TypeError && cause.cause === undefined && page().document === undefined
 
 /** `given` replaces the global `fetch`. */
 export const fetchTransport = (given: Fetch | undefined): Transport => {
@@ -122,24 +97,34 @@ export const fetchTransport = (given: Fetch | undefined): Transport => {
       probe = { at: now, answer: isOriginRefused(fetch, request) }
     return probe.answer
   }
-  const exchange = async (request: WireRequest, signal: AbortSignal) => {
-    const fetch = given ?? globalThis.fetch
-    try {
-      const answer = await send(fetch, request, signal)
-      allowed = true
-      return answer
-    } catch (failure) {
-      if (isBroken(failure)) return Promise.reject(failure)
-      const originRefused = !allowed && (await askOnce(fetch, request))
-      return Promise.reject(broken(failure, { originRefused }))
-    }
+  const brokenBefore = async (
+    fetch: Fetch,
+    request: WireRequest,
+    cause: unknown
+  ): Promise<BrokenExchange> => {
+    const originRefused = !allowed && (await askOnce(fetch, request))
+    return broken(cause, { originRefused, isOwnFault: given !== undefined && isOwnMistake(cause) })
   }
   return {
-    send: (request) =>
-      Effect.tryPromise({
-        try: (signal) => exchange(request, signal),
-        // `exchange` rejects with nothing else.
-        catch: (failure) => failure as BrokenExchange
-      })
+    send: async (request, signal) => {
+      const { body, headers, keepalive, method, url } = request
+      const fetch = given ?? globalThis.fetch
+      let response: Response
+      try {
+        response = await fetch(url, {
+          method,
+          headers,
+          signal,
+          ...requestInit,
+          ...(body === undefined ? {} : { body }),
+          ...(keepalive ? { keepalive } : {})
+        })
+      } catch (cause) {
+        return Promise.reject(await brokenBefore(fetch, request, cause))
+      }
+      const answer = await readAnswer(response)
+      allowed = true
+      return answer
+    }
   }
 }

@@ -1,5 +1,4 @@
 /** The port through which requests are sent: `fetch` for the promise client, the program's `HttpClient` for the Effect client. */
-import type * as Effect from "effect/Effect"
 
 /** Bytes of an answer; the client reads no further. */
 export const answerBytes = 4 * 1024 * 1024
@@ -30,17 +29,28 @@ export interface WireAnswer extends WireHead {
 
 /** An exchange without a complete answer. */
 export interface BrokenExchange {
-  /** The answer's head, when it arrived before the connection broke. */
-  readonly head: WireHead | undefined
+  /** What arrived of the answer before the connection broke. */
+  readonly answer: WireAnswer | undefined
   /** The body is longer than `answerBytes`. */
   readonly tooLarge: boolean
   /** What the platform reported. */
   readonly cause: unknown
   /** The server answers, but not to this page: its origin is not allowed. */
   readonly originRefused: boolean
+  /** The program's own `fetch` failed before it sent anything. */
+  readonly isOwnFault: boolean
 }
 
+export const broken = (cause: unknown, facts: Partial<BrokenExchange> = {}): BrokenExchange => ({
+  answer: undefined,
+  tooLarge: false,
+  originRefused: false,
+  isOwnFault: false,
+  cause,
+  ...facts
+})
+
 export interface Transport {
-  /** Sends one request as `requestInit` demands. */
-  readonly send: (request: WireRequest) => Effect.Effect<WireAnswer, BrokenExchange>
+  /** Sends one request as `requestInit` demands; rejects with a `BrokenExchange`. */
+  readonly send: (request: WireRequest, signal: AbortSignal) => Promise<WireAnswer>
 }

@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises"
 import { createRequire } from "node:module"
 import { tmpdir } from "node:os"
 import { dirname, join, relative } from "node:path"
+import { entries } from "./bundles.mjs"
 
 const compile = (folder) => {
   const compiler = createRequire(import.meta.url).resolve("typescript/bin/tsc")
@@ -36,13 +37,12 @@ const write = async (file, text) => {
   await writeFile(file, text)
 }
 
-/** Writes the declarations of all entry points, for ES modules (.d.ts) and for CommonJS (.d.cts). */
+/** Writes the declarations of all entry points: for ES modules (.d.ts), and for CommonJS (.d.cts), which requires the same ES modules. */
 export const writeDeclarations = async (out) => {
   const made = await mkdtemp(join(tmpdir(), "music-client-types-"))
   try {
     compile(made)
-    const names = ["index", "node", "effect"]
-    const texts = await reachableFrom(names.map((name) => join(made, `client/${name}.d.ts`)))
+    const texts = await reachableFrom(entries.map((name) => join(made, `client/${name}.d.ts`)))
     for (const kind of ["ts", "cts"]) {
       const ending = kind.replace("ts", "js")
       for (const [file, text] of texts) {
@@ -50,7 +50,7 @@ export const writeDeclarations = async (out) => {
         await write(target, text.replace(importing, `$1$2.${ending}"`))
       }
       // Beside the code, where resolvers that do not know `exports` look for them.
-      for (const name of names)
+      for (const name of entries)
         await write(join(out, `${name}.d.${kind}`), `export * from "./types/client/${name}.${ending}"\n`)
     }
   } finally {

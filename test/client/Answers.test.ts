@@ -208,12 +208,28 @@ describe("An answer outside the contract", () => {
 
   it.each([
     ["me", 204, null, "not_json", true],
-    ["logout", 200, "", "not_json", true],
-    ["logout", 200, "{}", "outside_contract", false]
+    ["logout", 200, "<html>Sign in</html>", "not_json", true],
+    ["logout", 200, '{"error":{"code":"forbidden","message":"m"}}', "outside_contract", false]
   ] as const)("is %s with %i %j", async (name, status, body, reason, retryable) => {
     const { provoke, run } = await about(name)
     provoke(() => new Response(body, { status }))
     expect(await run()).toMatchObject(unexpected(reason, { status, retryable }))
+  })
+
+  it.each([
+    [200, ""],
+    [200, "{}"],
+    [202, '{"accepted":true}'],
+    [299, "[]"]
+  ])("is none for a call without an answer with %i %j", async (status, body) => {
+    const { answers, client, requests } = await loggedIn({ telemetry: true })
+    answers.logout = () => new Response(body, { status })
+    answers.telemetry = answers.logout
+    expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
+    expect(await client.session()).toMatchObject({ value: null })
+    client.telemetry.record("musicclidaemon", {})
+    expect(await client.telemetry.flush()).toMatchObject({ ok: true, value: { queued: 0, delivered: 1 } })
+    expect(requests).toHaveLength(2)
   })
 
   const whole = JSON.stringify(examples["system.readyz"].response)
@@ -229,6 +245,9 @@ describe("An answer outside the contract", () => {
   )
 })
 
+/** As a terminal may show it. */
+const readable = (text: string) => text.replace(/[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]+/gu, " ")
+
 describe("A failure of the service", () => {
   it.each(codes)("passes with its message and details, and may gain members: %s", async (code) => {
     const { status } = failureTable[code]
@@ -239,7 +258,7 @@ describe("A failure of the service", () => {
       FastCheck.pre(!(retryable && ["unauthenticated", "idempotency_response_expired"].includes(code)))
       const { error } = await readyzOf(json({ ...value, error: { ...added, ...value.error } }, {}, status))
       expect(error).toMatchObject({ code, status })
-      expect(error?.message.startsWith(message.replace(/\.$/, ""))).toBe(true)
+      expect(error?.message.startsWith(readable(message.replace(/\.$/, "")))).toBe(true)
       expect(JSON.stringify(error?.details)).toBe(JSON.stringify(details))
     })
     await FastCheck.assert(property, { numRuns: 8 })
@@ -275,8 +294,41 @@ describe("A failure of the service", () => {
     expect(keys()[0]).toBe(keys()[1])
   })
 
-  it("needs its code, message, hint and retryable", async () => {
-    for (const mutant of mutantsOf({ code: "forbidden", message: "m", hint: "h", retryable: false }))
+  it.each([
+    ["forbidden", 403, false],
+    ["overloaded", 503, true],
+    ["a_later_one", 402, false],
+    ["a_later_one", 429, true],
+    ["a_later_one", 503, true]
+  ])("needs no more than its code and message: %s %i (retryable: %s)", async (code, status, retryable) => {
+    const { error } = await readyzOf(json({ error: { code, message: "m" } }, {}, status))
+    expect(error).toMatchObject({ code, status, retryable, message: "m", hint: expect.stringMatching(/./) })
+  })
+
+  it("ends a session without hint and retryable, too, when it has the service's request id", async () => {
+    const { answers, client, pass } = await loggedIn()
+    const error = { code: "unauthenticated", message: "m" }
+    answers.refresh = () => json({ error }, { "x-request-id": "own-1" }, 401)
+    pass(life)
+    expect(await client.status()).toEqual({ state: "logged_out", reason: "revoked" })
+  })
+
+  it("has no control character in its texts, and carries the beginning of its answer, but not in JSON", async () => {
+    const evil = "a\u001b[31m\u0007b\u202e\u009bc"
+    const error = { code: "forbidden", message: evil, hint: evil, retryable: false, more: "x".repeat(9_000) }
+    const tokens = { access_token: "oat_secret", refresh_token: "ort_secret" }
+    const found = (await readyzOf(json({ ...tokens, error }, { "x-any": "1" }, 403))).error
+    expect([found?.message, found?.hint]).toEqual(Array(2).fill("a [31m b c"))
+    expect(found?.response).toMatchObject({ status: 403, headers: { "x-any": "1" } })
+    expect(found?.response?.body).toHaveLength(2_048 - "oat_secret".length - "ort_secret".length + 2)
+    expect(found?.response?.body).not.toContain("secret")
+    expect(JSON.stringify(found)).not.toContain("x-any")
+    const page = (await readyzOf(new Response("<html>", { status: 502 }))).error
+    expect(page).toMatchObject({ code: "unexpected_answer", response: { status: 502, body: "<html>" } })
+  })
+
+  it("needs its code and its message", async () => {
+    for (const mutant of mutantsOf({ code: "forbidden", message: "m" }))
       expect(await readyzOf(json({ error: mutant }, {}, 403))).toMatchObject(
         unexpected("outside_contract", { status: 403, retryable: false })
       )

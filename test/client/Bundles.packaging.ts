@@ -1,6 +1,7 @@
-/** The client as it is shipped: in bundles of its users, in CommonJS, and in the examples. */
+/** The client as it is shipped: in bundles of its users, required by CommonJS, and in the examples. */
 import { execFile } from "node:child_process"
 import { cp, readdir, readFile, writeFile } from "node:fs/promises"
+import { statSync } from "node:fs"
 import { join } from "node:path"
 import { gzipSync } from "node:zlib"
 import { build } from "esbuild"
@@ -13,7 +14,7 @@ let built: Built
 let project: Built
 let bench: TestBench
 beforeAll(async () => {
-  built = await buildClient({ types: false })
+  built = await buildClient({ types: true })
   project = await makeConsumer(built, ["effect", "@effect", "tsx"])
   await cp(join(root, "examples"), join(project.folder, "examples"), { recursive: true })
   bench = await startTestBench({ thorough: false, page: true })
@@ -33,7 +34,7 @@ const run = (words: ReadonlyArray<string>, environment: NodeJS.ProcessEnv = {}) 
     )
   })
 
-it.each(["index.js", "index.cjs"])("The promise client imports no package: %s", async (name) => {
+it.each(["index.js", "telemetry.js"])("The promise client imports no package: %s", async (name) => {
   const entryPoints = [join(built.folder, name)]
   const { metafile } = await build({
     entryPoints,
@@ -46,16 +47,26 @@ it.each(["index.js", "index.cjs"])("The promise client imports no package: %s", 
   expect(imports.filter(({ external }) => external === true)).toEqual([])
 })
 
-/** Most bytes, gzipped: of the client in a page that keeps its session, and of functions that need no Effect. */
+/** Most bytes, gzipped. */
 it.each([
-  ["createMusicClient, webSessionStore", 80_000],
-  ["newIdempotencyKey, memorySessionStore, webSessionStore, hasCode, isMusicClientError", 6_000]
-])("A page that uses %s loads at most %i bytes", async (names, bound) => {
-  const contents = `import { ${names} } from "music-client"\nglobalThis.used = [${names}]`
+  ["createMusicClient", "", 20_000],
+  ["createMusicClient, webSessionStore", "createTelemetry", 28_000],
+  ["newIdempotencyKey, memorySessionStore, webSessionStore, hasCode, isMusicClientError", "", 6_000]
+])("A page that uses %s %s loads at most %i bytes", async (names, telemetry, bound) => {
+  const contents = `import { ${names} } from "music-client"
+    import { ${telemetry} } from "music-client/telemetry"
+    globalThis.used = [${names}, ${telemetry}]`
   const stdin = { contents, resolveDir: project.folder }
   const { outputFiles } = await build({ stdin, bundle: true, minify: true, write: false, format: "esm" })
-  // A module is a chunk, so a module that imports Effect brings all of it.
   expect(gzipSync(outputFiles[0]?.contents ?? "").length).toBeLessThanOrEqual(bound)
+})
+
+it("The package has at most 400 KB", async () => {
+  const files = await readdir(built.folder, { recursive: true, withFileTypes: true })
+  const sizes = files.flatMap((file) =>
+    file.isFile() ? [statSync(join(file.parentPath, file.name)).size] : []
+  )
+  expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(400_000)
 })
 
 it("A CommonJS program requires each entry point", async () => {
@@ -64,6 +75,7 @@ it("A CommonJS program requires each entry point", async () => {
     `
     const { createMusicClient } = require("music-client")
     const { fileSessionStore } = require("music-client/node")
+    const { createTelemetry } = require("music-client/telemetry")
     const { MusicClient } = require("music-client/effect")
     const { FetchHttpClient } = require("@effect/platform")
     const { Effect, Layer } = require("effect")
@@ -72,7 +84,9 @@ it("A CommonJS program requires each entry point", async () => {
     const options = { baseUrl, source: "cli", telemetry: false, sessionStore }
     const layer = MusicClient.layer(options).pipe(Layer.provide(FetchHttpClient.layer))
     const me = Effect.flatMap(MusicClient, (client) => client.me()).pipe(Effect.provide(layer))
-    createMusicClient(options).login(slt).then(() => Effect.runPromise(me)).then(({ actor }) => console.log(actor.public_id))`
+    const client = createMusicClient(options)
+    if (!createTelemetry(client).record("musicclidaemon", {}).ok) process.exit(1)
+    client.login(slt).then(() => Effect.runPromise(me)).then(({ actor }) => console.log(actor.public_id))`
   )
   const ended = await run(["program.cjs", `${bench.base}/commonjs`, bench.commands.slt()])
   expect(ended).toEqual({ code: 0, err: "", out: "si:deejay\n" })

@@ -28,9 +28,10 @@ const pages = createServer()
 /** A script that puts the scenarios and the browser bundle on the global object. */
 const suiteScript = async (): Promise<string> => {
   const contents = `
-    import * as Kit from ${JSON.stringify(join(built.folder, "index.js"))}
+    import * as Client from ${JSON.stringify(join(built.folder, "index.js"))}
+    import * as Telemetry from ${JSON.stringify(join(built.folder, "telemetry.js"))}
     import { scenarios } from ${JSON.stringify(join(root, "test/client/suite/Scenarios.ts"))}
-    Object.assign(globalThis, { Kit, scenarios })`
+    Object.assign(globalThis, { Kit: { ...Client, ...Telemetry }, scenarios })`
   const { outputFiles } = await build({
     stdin: { contents, resolveDir: root },
     bundle: true,
@@ -134,7 +135,7 @@ describe("The promise client in Chromium", () => {
   it("sends its last events when the page is closed", () =>
     withPages(`${origin}/`, async (page) => {
       const event = `"musicfrontendevents", { type: "page.left", data: {} }`
-      const record = `{ globalThis.client = ${client("gone", true)}; client.telemetry.record(${event}).value.id }`
+      const record = `Kit.createTelemetry(globalThis.client = ${client("gone", true)}).record(${event}).value.id`
       const id = await inPage<string>(page, record)
       await page.goto("about:blank")
       await expect.poll(() => bench.commands.rows("musicfrontendevents", id)).toBe(1)

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { describe, expect, it } from "vitest"
 import * as EffectFace from "../../client/effect.ts"
-import type { ClientEvent, MusicClient } from "../../client/index.ts"
+import type { ClientEvent } from "../../client/index.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
 import {
   defaults,
@@ -16,6 +16,7 @@ import {
   makeService,
   never,
   pairOf,
+  type TestClient,
   testingKey
 } from "./support/ClientWorld.ts"
 
@@ -91,7 +92,7 @@ describe("A listener", () => {
   const fault = () => {
     throw new Error("own fault")
   }
-  it.each<readonly [string, (event: ClientEvent, client: MusicClient) => unknown]>([
+  it.each<readonly [string, (event: ClientEvent, client: TestClient) => unknown]>([
     ["throws", fault],
     ["rejects", () => Promise.reject(new Error("own fault"))],
     ["hangs", never],
@@ -157,7 +158,7 @@ it("The Effect client reports the same events, and the exchange of a call by wit
     const client = yield* EffectFace.MusicClient
     yield* client.login(slt)
     const [, first] = yield* EffectFace.withMetadata(client.me())
-    const [, second] = yield* EffectFace.withMetadata(client.session)
+    const [, second] = yield* EffectFace.withMetadata(client.session())
     yield* client.logout()
     return [first, second]
   }).pipe(

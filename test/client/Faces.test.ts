@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { MusicClient } from "../../client/effect.ts"
 import * as Client from "../../client/index.ts"
+import * as Telemetry from "../../client/telemetry.ts"
 import { scenarios } from "./suite/Scenarios.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
 
@@ -15,7 +16,7 @@ beforeAll(async () => {
 })
 afterAll(() => bench.close())
 
-it.each(scenarios)("The promise client: $name", ({ run }) => run(bench, Client))
+it.each(scenarios)("The promise client: $name", ({ run }) => run(bench, { ...Client, ...Telemetry }))
 
 const clientOn = (lane: string) =>
   Layer.suspend(() =>

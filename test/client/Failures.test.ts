@@ -3,7 +3,7 @@ import { once } from "node:events"
 import { readFileSync } from "node:fs"
 import { createServer } from "node:http"
 import { createServer as createTlsServer } from "node:https"
-import type { AddressInfo, Server } from "node:net"
+import { type AddressInfo, createServer as createSocketServer, type Server, type Socket } from "node:net"
 import { inspect } from "node:util"
 import * as FastCheck from "effect/FastCheck"
 import { afterEach, describe, expect, it } from "vitest"
@@ -39,6 +39,32 @@ describe("A failure of the network", () => {
     expect(error).toMatchObject({ code: "transport_failed", retryable, details: { reason } })
     expect(error?.message).toContain(host)
     expect(error?.hint).not.toBe("")
+  })
+
+  it.each<readonly [string, (socket: Socket) => unknown]>([
+    ["is no HTTP", (socket) => socket.end("SSH-2.0-OpenSSH_9.6\r\n")],
+    ["has too many headers", (socket) => socket.end(`HTTP/1.1 200 OK\r\nx: ${"y".repeat(20_000)}\r\n\r\n`)]
+  ])("is final at once when what answers %s", async (_, answer) => {
+    const server = createSocketServer((socket) => socket.once("data", () => answer(socket)))
+    const baseUrl = `http://${await hostOf(server as unknown as Server)}`
+    const { client } = makeClient({ baseUrl, fetch: globalThis.fetch })
+    const error = { code: "transport_failed", retryable: false, details: { reason: "not_http" } }
+    expect(await client.version()).toMatchObject({ ok: false, error })
+  })
+
+  it.each<readonly [string, Parameters<typeof makeClient>[0]]>([
+    ["a port that fetch blocks", { baseUrl: "http://127.0.0.1:6000", fetch: globalThis.fetch }],
+    [
+      "a mistake of a fetch of one's own",
+      { fetch: () => (undefined as never as typeof globalThis).fetch("") }
+    ],
+    ["a fetch that returns nothing", { fetch: async () => undefined as never }]
+  ])("is final at once after %s", async (_, given) => {
+    const { client } = makeClient(given)
+    const result = await client.version()
+    const error = { code: "transport_failed", retryable: false, details: { reason: "not_sent" } }
+    expect(result).toMatchObject({ ok: false, error })
+    expect(result.error?.cause).toBeInstanceOf(TypeError)
   })
 
   it.each([
@@ -111,7 +137,7 @@ describe("A failure of a store", () => {
       retryable: false,
       details: { reason: "corrupt", path },
       message: "The stored session is corrupt: /x.",
-      hint: "Log in, which replaces the file, or log out, which removes it."
+      hint: "Log in, which replaces it, or log out, which removes it."
     })
   })
 

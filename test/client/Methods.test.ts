@@ -1,6 +1,7 @@
 /** One table over the methods and the options: no value of a program without a type checker throws, rejects, is a defect or is sent. */
 import { describe, expect, expectTypeOf, it } from "vitest"
 import {
+  type CallOptions,
   createMusicClient,
   isMusicClientError,
   type Me,
@@ -8,10 +9,9 @@ import {
   type MusicClientError,
   memorySessionStore,
   type PromiseClientOptions,
-  type RequestOptions,
-  type Result,
   type SessionStore
 } from "../../client/index.ts"
+import { createTelemetry } from "../../client/telemetry.ts"
 import {
   defaults,
   failure,
@@ -21,7 +21,9 @@ import {
   methods,
   openLock,
   refusal,
-  testingKey
+  type TestClient,
+  testingKey,
+  withTelemetry
 } from "./support/ClientWorld.ts"
 
 const cyclic: Record<string, unknown> = {}
@@ -84,7 +86,7 @@ it.each(Object.entries(parameters))(
 const durations = [0, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31, "5000"]
 
 /** Each way to make a call with options. */
-const ways: Readonly<Record<string, (client: MusicClient, call: RequestOptions) => Promise<unknown>>> = {
+const ways: Readonly<Record<string, (client: TestClient, call: CallOptions) => Promise<unknown>>> = {
   ...Object.fromEntries(Object.entries(methods).map(([name, { run }]) => [name, run])),
   forget: (client, call) => client.logout({ ...call, forget: true }),
   status: (client, call) => client.status(call),
@@ -135,10 +137,11 @@ describe("A client with throwOnError", () => {
     expect(await client.me()).toMatchObject({ authenticated: true })
     expect(await client.logout()).toEqual({ revoked: true, healed: false })
     expect(await client.session()).toBeNull()
-    const nothing = { queued: 0, delivered: 0, dropped: 0 }
-    expect([await client.telemetry.flush(), await client.close()]).toEqual([nothing, nothing])
+    const telemetry = createTelemetry(client)
+    expect(await telemetry.flush()).toMatchObject({ value: { queued: 0, delivered: 0, dropped: 0 } })
+    expect(await client.close()).toBeUndefined()
     expectTypeOf(client.me).returns.toEqualTypeOf<Promise<Me>>()
-    expectTypeOf(createMusicClient(defaults).me).returns.toEqualTypeOf<Promise<Result<Me>>>()
+    expectTypeOf<Awaited<ReturnType<MusicClient["me"]>>["value"]>().toEqualTypeOf<Me | undefined>()
     const narrow = (error: MusicClientError) => (error.code === "rate_limited" ? error.status : 429)
     expectTypeOf(narrow).returns.toEqualTypeOf<429>()
   })
@@ -156,16 +159,17 @@ describe("A client with throwOnError", () => {
       expect(error).toBeInstanceOf(Error)
       const facts = { name: "MusicClientError", code: "shutting_down", status: 503, retryable: true }
       expect(error).toMatchObject({ ...facts, message: "m", requestId: "the-id-1", retryAfterSeconds: 60 })
+      expect(JSON.parse(JSON.stringify(error))).toMatchObject({ code: "shutting_down", message: "m" })
       for (const recognises of [isMusicClientError, other.isMusicClientError])
         expect([error, new Error("m"), null].map(recognises)).toEqual([true, false, false])
     }
     // These never reject.
-    expect(client.telemetry.record("musicclidaemon", 5 as never)).toMatchObject({ ok: false })
+    expect(createTelemetry(client).record("musicclidaemon", 5 as never)).toMatchObject({ ok: false })
     expect(await client.status()).toMatchObject({ state: "unknown" })
   })
 })
 
-const callsOf = (client: MusicClient) => [
+const callsOf = (client: TestClient) => [
   client.session(),
   client.logout({ forget: true }),
   ...Object.values(methods).map(({ run }) => run(client))
@@ -177,8 +181,6 @@ describe("Wrong options of a client make every call fail, and touch neither the 
     ["baseUrl", [undefined, null, 7, new URL("https://music.example"), "nowhere", "ftp://music.example"]],
     ["deadlineMilliseconds", durations],
     ["attemptMilliseconds", durations],
-    ["telemetryIntervalMilliseconds", durations],
-    ["telemetryQueueLimit", [0, 1.5]],
     ["telemetry", ["yes"]],
     ["source", ["tv"]],
     ["version", ["one", "1.2", "", "v1.2.3", 7, `1.0.0-${"a".repeat(70)}`]],
@@ -186,6 +188,7 @@ describe("Wrong options of a client make every call fail, and touch neither the 
     ["sessionStore", [{}]],
     ["lock", ["none"]],
     ["onEvent", ["log"]],
+    ["onRequest", ["log"]],
     ["throwOnError", ["yes"]],
     ["fetch", [7]],
     ["random", [() => "x"]],
@@ -206,7 +209,9 @@ describe("Wrong options of a client make every call fail, and touch neither the 
         lock
       }
       const given: unknown = { ...defaults, sessionStore, fetch: service.fetch, [name]: value }
-      const client = createMusicClient(given as PromiseClientOptions & { readonly throwOnError: false })
+      const client = withTelemetry(
+        createMusicClient(given as PromiseClientOptions & { readonly throwOnError: false })
+      )
       for (const call of callsOf(client)) expect([value, await call]).toMatchObject([value, refused])
       expect(await client.status()).toMatchObject({ state: "unknown", error: { code } })
       expect(await client.close()).toEqual({ queued: 0, delivered: 0, dropped: 0 })
@@ -242,7 +247,9 @@ describe("The options of a client", () => {
 
   it("never throw, whatever they are", async () => {
     for (const value of values) {
-      const client = createMusicClient(value as PromiseClientOptions & { readonly throwOnError: false })
+      const client = withTelemetry(
+        createMusicClient(value as PromiseClientOptions & { readonly throwOnError: false })
+      )
       for (const call of callsOf(client)) expectSound(await call.catch((error: unknown) => error))
       expectSound(client.telemetry.record("musicclidaemon", {}))
       expectSound(await client.status())

@@ -84,13 +84,15 @@ it("In a clone npm pack of the client builds it first, from nothing older", asyn
   await writeFile(join(folder, "chunks/stale.js"), "")
   await rm(join(folder, "index.js"))
   const paths = await packedPaths(folder)
-  const endings = ["js", "js.map", "cjs", "cjs.map", "d.ts", "d.cts"]
-  const entries = ["index", "node", "effect"].flatMap((name) => endings.map((ending) => `${name}.${ending}`))
+  const endings = ["js", "d.ts", "d.cts"]
+  const entries = ["index", "node", "telemetry", "effect"].flatMap((name) =>
+    endings.map((ending) => `${name}.${ending}`)
+  )
   const others = ["README.md", "LICENSE", "THIRD-PARTY-LICENSES", "examples/promise-cli.mjs"]
   expect(paths).toEqual(expect.arrayContaining([...entries, ...others]))
   expect(paths).not.toContain("chunks/stale.js")
   const kinds = [
-    /^(?:index|node|effect|chunks\/[\w-]+)\.c?js(?:\.map)?$/,
+    /^(?:index|node|telemetry|effect|chunks\/[\w-]+)\.js$/,
     /^(?:(?:client|src)\/)?[\w/-]+\.d\.c?ts$/,
     /^(?:package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES)$/,
     /^examples\/[\w/-]+\.(?:ts|mjs|html|md)$/

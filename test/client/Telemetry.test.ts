@@ -103,7 +103,7 @@ describe("The queue", () => {
     expect(full(event)).toBe(1_000)
     // With its id and its time, an event of 64,000 characters has more bytes: 65 fit into 4 MiB.
     expect(full({ type: "x".repeat(64_000) })).toBe(65)
-    const { answers, client, events, record, telemetry } = start({ telemetryQueueLimit: 3 })
+    const { answers, client, events, record, telemetry } = start({ telemetryOptions: { queueLimit: 3 } })
     answers.telemetry = () => away()
     expect(record(4).map(({ error }) => error?.code)).toEqual([...Array(3), "queue_full"])
     const dropped = (count: number, reason: string) =>
@@ -157,7 +157,7 @@ describe("The queue sends in the background", () => {
 
   it.each([
     [{}, 10_000],
-    [{ telemetryIntervalMilliseconds: 100 }, 100]
+    [{ telemetryOptions: { intervalMilliseconds: 100 } }, 100]
   ])("after the first event's interval (%j), or at once when a batch is full", async (given, interval) => {
     const { delivered, later, record, requests } = timed(given)
     record()

@@ -37,6 +37,7 @@ const check = async (
 const promiseProgram = `
 import { createMusicClient, hasCode, type Result, webSessionStore } from "music-client"
 import { fileSessionStore } from "music-client/node"
+import { createTelemetry, type Telemetry } from "music-client/telemetry"
 
 export const main = async () => {
   const client = createMusicClient({
@@ -53,6 +54,11 @@ export const main = async () => {
     // @ts-expect-error no such code
     if (me.error.code === "no_such_code") void me
   }
+  const version = await client.version()
+  // @ts-expect-error the version needs no room for reports
+  if (!version.ok && version.error.code === "reports_full") void version
+  const telemetry: Telemetry = createTelemetry(client)
+  void telemetry
   const sent: Result<{ readonly replayed: boolean }> = await client.ting({ type: "t", key: "k", data: {} })
   void sent
   // @ts-expect-error the organisation and the recipient come from the session

@@ -64,7 +64,7 @@ describe("The web store", () => {
   })
 
   it.each([
-    ["a newer page", 2, { reason: "unavailable", retryable: false, code: "VersionError" }],
+    ["a newer page", 2, { reason: "misconfigured", retryable: false, code: "VersionError" }],
     ["another program", 1, { reason: "misconfigured", retryable: false }]
   ])("refuses the database of %s", async (_, version, facts) => {
     const request = factory.open("music-session", version)

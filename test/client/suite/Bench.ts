@@ -1,5 +1,6 @@
 /** The environment of the core suite. Arguments and results of its commands are plain data, so that a page can send them. */
 import type * as Client from "../../../client/index.ts"
+import type * as Telemetry from "../../../client/telemetry.ts"
 import type { Commands } from "../support/TestBench.ts"
 
 /** `after`: the server has acted, only its answer is lost or replaced. */
@@ -40,7 +41,7 @@ export interface Bench {
 }
 
 /** The module under test: the source, or a bundle of it. */
-export type Kit = typeof Client
+export type Kit = typeof Client & typeof Telemetry
 
 export interface Scenario {
   readonly name: string

@@ -1,5 +1,11 @@
 /** One client on a lane of its own, with a clock and a store that a scenario can read. */
-import type { MusicClient, PromiseClientOptions, Result, StoredSession } from "../../../client/index.ts"
+import type {
+  MusicClient,
+  MusicError,
+  PromiseClientOptions,
+  Result,
+  StoredSession
+} from "../../../client/index.ts"
 import type { Bench, FaultKind, Kit } from "./Bench.ts"
 
 export const check = (fact: boolean, message: string): void => {
@@ -11,7 +17,7 @@ export const same = (actual: unknown, expected: unknown, message: string): void 
   check(found === wanted, `${message}: expected ${wanted}, found ${found}`)
 }
 
-export const succeeded = <A>(result: Result<A>, message: string): A => {
+export const succeeded = <A>(result: Result<A, MusicError>, message: string): A => {
   if (!result.ok) throw new Error(`${message}: ${JSON.stringify(result.error)}`)
   return result.value
 }
@@ -64,6 +70,7 @@ export const makeLane = (bench: Bench, kit: Kit, given: Partial<PromiseClientOpt
   return {
     name,
     client,
+    telemetry: kit.createTelemetry(client),
     /** Moves this client's clocks. */
     pass: (milliseconds: number) => {
       offset += milliseconds

@@ -4,17 +4,18 @@
  */
 import { expect } from "vitest"
 import {
+  type CallOptions,
   type ClientEvent,
   createMusicClient,
   type MusicClient,
   memorySessionStore,
   type PromiseClientOptions,
-  type RequestOptions,
   type Result,
   type SessionLock,
   type SessionStore,
   type StoredSession
 } from "../../../client/index.ts"
+import { createTelemetry, type TelemetryOptions } from "../../../client/telemetry.ts"
 import { examples } from "../../../src/http/openapi/Examples.ts"
 
 /** Milliseconds after which the access tokens of the service have expired. */
@@ -108,8 +109,24 @@ export const makeService = (first = 1) => {
 export const defaults = { baseUrl: "https://music.example", source: "daemon", telemetry: false } as const
 export const testingKey = `ask_${"t".repeat(43)}`
 
+/** A client with its telemetry. */
+export const withTelemetry = (client: MusicClient, options?: TelemetryOptions) => {
+  const telemetry = createTelemetry(client, options)
+  const close = async () => {
+    const stats = await telemetry.close()
+    await client.close()
+    return stats
+  }
+  return { ...client, telemetry, close }
+}
+
+export type TestClient = ReturnType<typeof withTelemetry>
+
 /** A client, its events, and its two clocks. */
-export const makeClient = (given: Partial<PromiseClientOptions> = {}, service = makeService()) => {
+export const makeClient = (
+  given: Partial<PromiseClientOptions> & { readonly telemetryOptions?: TelemetryOptions } = {},
+  service = makeService()
+) => {
   const events: Array<ClientEvent> = []
   let wall = 1_800_000_000_000
   let steady = 5_000
@@ -121,7 +138,7 @@ export const makeClient = (given: Partial<PromiseClientOptions> = {}, service = 
     onEvent: (event) => events.push(event),
     ...given
   }
-  const client: MusicClient = createMusicClient({ ...options, throwOnError: false })
+  const client = withTelemetry(createMusicClient({ ...options, throwOnError: false }), given.telemetryOptions)
   return {
     ...service,
     service,
@@ -153,7 +170,7 @@ export const loggedIn = async (given: Partial<PromiseClientOptions> = {}, servic
 /** A call of the client: the last part of its path, and how it is made. */
 export interface Method {
   readonly path: string
-  readonly run: (client: MusicClient, options?: RequestOptions) => Promise<Result<unknown>>
+  readonly run: (client: Omit<MusicClient, "close">, options?: CallOptions) => Promise<Result<unknown>>
 }
 
 const named = <Name extends string>(all: Readonly<Record<Name, Method>>) => all

@@ -1,13 +1,10 @@
 /** The programs that hold sessions, which are the real client, and the session stores of their machines. */
-import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
-import { Jitter } from "../../../client/calls/Retry.ts"
-import type { MusicFailure } from "../../../client/failures/Failures.ts"
-import { makeMusicClient } from "../../../client/MusicClient.ts"
+import { makeClient } from "../../../client/Client.ts"
 import { SessionStoreError } from "../../../client/failures/StoreFailures.ts"
 import { processLock, type SessionStore, type StoredSession } from "../../../client/stores/SessionStore.ts"
 import { fetchTransport } from "../../../client/transport/FetchTransport.ts"
-import { scheduler, type SimulatedTime } from "../../world/Time.ts"
+import type { MusicError, Result } from "../../../client/Types.ts"
+import type { SimulatedTime } from "../../world/Time.ts"
 import { type Answer, connectionLost, type Sent } from "../../world/Driver.ts"
 
 /** How a call ended. */
@@ -94,7 +91,7 @@ export interface ProgramOptions {
 
 const baseUrl = "https://music.test"
 
-const outcomeOfFailure = ({ code, details }: MusicFailure): Outcome<never> => {
+const outcomeOfFailure = ({ code, details }: MusicError): Outcome<never> => {
   const { reason } = Object(details)
   return { ok: false, code, reason: typeof reason === "string" ? reason : undefined }
 }
@@ -104,25 +101,17 @@ const makeCaller = (
   store: SessionStore,
   fetch: typeof globalThis.fetch
 ) => {
-  const client = Effect.runSync(
-    Effect.withClock(
-      makeMusicClient(
-        { baseUrl, source: "cli", telemetry: false, testingKey, sessionStore: store },
-        fetchTransport((url, init) => fetch(url, init))
-      ),
-      time.clock
-    )
+  const client = makeClient(
+    { baseUrl, source: "cli", telemetry: false, testingKey, sessionStore: store },
+    {
+      transport: fetchTransport((url, init) => fetch(url, init)),
+      time: { now: time.now, monotonic: time.elapsed, random: () => 0.5, after: time.after }
+    }
   )
-  const run = <A>(effect: Effect.Effect<A, MusicFailure>): Promise<Outcome<A>> =>
-    Effect.runPromise(
-      Effect.either(effect).pipe(
-        Effect.withClock(time.clock),
-        Effect.provideService(Jitter, Effect.succeed(0.5)),
-        Effect.withScheduler(scheduler)
-      )
-    ).then((result) =>
-      Either.isRight(result) ? { ok: true, value: result.right } : outcomeOfFailure(result.left)
-    )
+  const run = async <A>(call: Promise<Result<A, MusicError>>): Promise<Outcome<A>> => {
+    const result = await call
+    return result.ok ? { ok: true, value: result.value } : outcomeOfFailure(result.error)
+  }
   /** The calls that the sequences make. */
   return {
     login: (slt: string, key?: string) =>

@@ -1,31 +1,21 @@
 /** Sends requests with the program's own `HttpClient`. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as HttpClient from "@effect/platform/HttpClient"
-import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type { ResponseError } from "@effect/platform/HttpClientError"
+import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type { HttpMethod } from "@effect/platform/HttpMethod"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
+import * as Either from "effect/Either"
+import * as Runtime from "effect/Runtime"
 import * as Stream from "effect/Stream"
-import { answerBytes, type BrokenExchange, requestInit, type Transport, type WireHead } from "./Transport.ts"
-
-const broken = (cause: unknown, head?: WireHead): BrokenExchange => ({
-  head,
-  tooLarge: false,
-  originRefused: false,
-  cause
-})
-
-/** `traceparent` of the current span, if there is one (W3C Trace Context). */
-const traceHeaders = Effect.map(
-  Effect.option(Effect.currentSpan),
-  Option.match({
-    onNone: () => ({}),
-    onSome: ({ sampled, spanId, traceId }) => ({
-      traceparent: `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`
-    })
-  })
-)
+import {
+  answerBytes,
+  type BrokenExchange,
+  broken,
+  requestInit,
+  type Transport,
+  type WireHead
+} from "../transport/Transport.ts"
 
 /** Adds chunks up to the bound. */
 const collect = (body: Stream.Stream<Uint8Array, ResponseError>, head: WireHead) =>
@@ -33,30 +23,34 @@ const collect = (body: Stream.Stream<Uint8Array, ResponseError>, head: WireHead)
     const decoder = new TextDecoder()
     let text = ""
     let bytes = 0
+    const brokenOff = (cause: unknown, facts: Partial<BrokenExchange> = {}) =>
+      broken(cause, { answer: { ...head, body: text }, ...facts })
     return body.pipe(
       // An answer without a body has no stream.
       Stream.catchAll((error) =>
-        error.reason === "EmptyBody" ? Stream.empty : Stream.fail(broken(error.cause, head))
+        error.reason === "EmptyBody" ? Stream.empty : Stream.fail(brokenOff(error.cause))
       ),
       Stream.runForEach((chunk) => {
         bytes += chunk.byteLength
-        if (bytes > answerBytes) return Effect.fail({ ...broken(undefined, head), tooLarge: true })
         text += decoder.decode(chunk, { stream: true })
-        return Effect.void
+        return bytes > answerBytes ? Effect.fail(brokenOff(undefined, { tooLarge: true })) : Effect.void
       }),
       Effect.map(() => text + decoder.decode())
     )
   })
 
-export const httpClientTransport = (client: HttpClient.HttpClient): Transport => {
+export const httpClientTransport = (
+  client: HttpClient.HttpClient,
+  runtime: Runtime.Runtime<never>
+): Transport => {
   // The tracer would add `b3`, which the service's CORS does not allow.
   const untraced = HttpClient.withTracerDisabledWhen(client, () => true)
+  const run = Runtime.runPromise(runtime)
   return {
-    send: ({ body, headers, keepalive, method, url }) =>
-      Effect.gen(function* () {
+    send: async ({ body, headers, keepalive, method, url }, signal) => {
+      const exchange = Effect.gen(function* () {
         const plain = HttpClientRequest.make(method as HttpMethod)(url).pipe(
-          HttpClientRequest.setHeaders(headers),
-          HttpClientRequest.setHeaders(yield* traceHeaders)
+          HttpClientRequest.setHeaders(headers)
         )
         const request =
           body === undefined
@@ -69,7 +63,11 @@ export const httpClientTransport = (client: HttpClient.HttpClient): Transport =>
         Effect.provideService(FetchHttpClient.RequestInit, {
           ...requestInit,
           ...(keepalive ? { keepalive } : {})
-        })
+        }),
+        Effect.either
       )
+      const answer = await run(exchange, { signal })
+      return Either.isRight(answer) ? answer.right : Promise.reject(answer.left)
+    }
   }
 }

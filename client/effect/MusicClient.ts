@@ -1,0 +1,202 @@
+/** The promise client's methods as effects: results become failures with a tag, and an interruption is the caller's signal. */
+import * as HttpClient from "@effect/platform/HttpClient"
+import type * as Cause from "effect/Cause"
+import type * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Data from "effect/Data"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as FiberRef from "effect/FiberRef"
+import { globalValue } from "effect/GlobalValue"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Random from "effect/Random"
+import * as Runtime from "effect/Runtime"
+import { carriedHeaders, noExchange } from "../calls/Deadline.ts"
+import type { Time } from "../calls/Time.ts"
+import { makeClient, type MusicClient as PromiseClient } from "../Client.ts"
+import { isUnknownCode } from "../failures/ErrorGuards.ts"
+import type { MusicClientOptions } from "../Options.ts"
+import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/Telemetry.ts"
+import type { Metadata, MusicError, MusicErrorCode, Result, Status, UnknownCode } from "../Types.ts"
+import { httpClientTransport } from "./HttpClientTransport.ts"
+
+/** `rate_limited` is `RateLimited`. */
+type PascalCase<Text extends string> = Text extends `${infer Head}_${infer Rest}`
+  ? `${Capitalize<Head>}${PascalCase<Rest>}`
+  : Capitalize<Text>
+
+/** The tag of a failure: its code in Pascal case; `UnknownFailure` for a code that this version does not know. */
+type TagOf<Code extends string> = Code extends UnknownCode ? "UnknownFailure" : PascalCase<Code>
+
+/** Ends of a call that are no failures of an effect: an interruption and a defect. */
+type NoFailure = "aborted" | "client_defect"
+
+type Tagged<E> = E extends { readonly code: infer Code extends string }
+  ? Code extends NoFailure
+    ? never
+    : Cause.YieldableError & E & { readonly _tag: TagOf<Code> }
+  : never
+
+/** All failures of a call, or those with some codes: an `Error` with the members of `MusicError` and a `_tag`. */
+export type MusicFailure<Code extends MusicErrorCode = MusicErrorCode> = Tagged<
+  Extract<MusicError, { readonly code: Code }>
+>
+
+/** The methods of the promise client, with effects. */
+type Effectful<Methods> = {
+  readonly [Name in keyof Methods]: Methods[Name] extends (
+    ...given: infer Given
+  ) => Promise<Result<infer A, infer E>> | Result<infer A, infer E>
+    ? (...given: Given) => Effect.Effect<A, Tagged<E>>
+    : Methods[Name] extends (...given: infer Given) => Promise<Status<infer E>>
+      ? (...given: Given) => Effect.Effect<Status<Tagged<E>>>
+      : Methods[Name] extends (...given: infer Given) => infer A
+        ? (...given: Given) => Effect.Effect<Awaited<A>>
+        : never
+}
+
+/** A client of the service. Every failure is in its type; defects are bugs. */
+export interface EffectClient extends Effectful<Omit<PromiseClient, "close">> {
+  readonly telemetry: Effectful<Omit<Telemetry, "close">>
+}
+
+class Failure extends Data.Error<{ readonly code: string }> {
+  readonly _tag = isUnknownCode(this as unknown as MusicError)
+    ? "UnknownFailure"
+    : this.code.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())
+}
+
+const toFailure = (error: MusicError): MusicFailure => {
+  const { cause, response } = error
+  const failure = new Failure({ ...error, ...(cause === undefined ? {} : { cause }) })
+  if (response !== undefined) Object.defineProperty(failure, "response", { value: response })
+  // The members are those of the error's own code.
+  return failure as unknown as MusicFailure
+}
+
+/** Converts a failure to plain data. */
+export const toError = (failure: MusicFailure): MusicError => {
+  const { _tag, ...members } = { ...failure, message: failure.message } as MusicFailure & { cause?: unknown }
+  return Object.fromEntries(
+    Object.entries(members).filter(([name]) => name !== "cause")
+  ) as unknown as MusicError
+}
+
+/** From 0 up to 1: spreads the pauses, so that clients which failed together do not retry together. */
+export class Jitter extends Context.Reference<Jitter>()("music/client/Jitter", {
+  defaultValue: (): Effect.Effect<number> => Random.next
+}) {}
+
+const exchangeOf = globalValue("music/client/exchange", () =>
+  FiberRef.unsafeMake<{ metadata: Metadata } | undefined>(undefined)
+)
+
+/** The value of a call with the exchange behind it: its request id and the quotas after it. */
+export const withMetadata = <A, E, R>(
+  effect: Effect.Effect<A, E, R>
+): Effect.Effect<readonly [A, Metadata], E, R> =>
+  Effect.suspend(() => {
+    const exchange = { metadata: noExchange }
+    return Effect.map(
+      Effect.locally(effect, exchangeOf, exchange),
+      (value) => [value, exchange.metadata] as const
+    )
+  })
+
+/** The clock and the chance of the program. */
+const timeOf = (runtime: Runtime.Runtime<never>, clock: Clock.Clock): Time => {
+  const fork = Runtime.runFork(runtime)
+  return {
+    now: () => clock.unsafeCurrentTimeMillis(),
+    monotonic: () => Number(clock.unsafeCurrentTimeNanos() / 1_000n) / 1_000,
+    random: () => Runtime.runSync(runtime)(Effect.flatten(Jitter)),
+    after: (milliseconds, run) => {
+      const fiber = fork(Effect.zipRight(clock.sleep(Duration.millis(milliseconds)), Effect.sync(run)))
+      return () => {
+        Effect.runFork(Fiber.interruptFork(fiber))
+      }
+    }
+  }
+}
+
+/** `traceparent` of the current span, if there is one (W3C Trace Context). */
+const traceHeaders = Effect.map(
+  Effect.option(Effect.currentSpan),
+  Option.match({
+    onNone: () => ({}),
+    onSome: ({ sampled, spanId, traceId }) => ({
+      traceparent: `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`
+    })
+  })
+)
+
+type Method = (...given: ReadonlyArray<unknown>) => unknown
+
+const isResult = (answer: unknown): answer is Result<unknown> =>
+  typeof answer === "object" && answer !== null && "ok" in answer
+
+/** Where a method takes its options. */
+const optionsAt: Readonly<Record<string, number>> = { login: 1, ting: 1, report: 1, request: 2, record: 2 }
+
+const toEffect = (
+  name: string,
+  method: Method
+): ((...given: ReadonlyArray<unknown>) => Effect.Effect<unknown, MusicFailure>) => {
+  const at = optionsAt[name] ?? 0
+  return (...given) =>
+    Effect.gen(function* () {
+      const headers = yield* traceHeaders
+      const answer = yield* Effect.promise(async (signal) =>
+        method(
+          ...Array.from({ length: at }, (_, index) => given[index]),
+          typeof given[at] === "object" || given[at] === undefined
+            ? { ...given[at], signal, [carriedHeaders]: headers }
+            : given[at]
+        )
+      )
+      if (typeof answer === "object" && answer !== null && "state" in answer && "error" in answer)
+        return { ...answer, error: toFailure(answer.error as MusicError) }
+      if (!isResult(answer)) return answer
+      if (answer.ok) {
+        const exchange = yield* FiberRef.get(exchangeOf)
+        if (exchange !== undefined) exchange.metadata = answer.metadata
+        return answer.value
+      }
+      const { error } = answer
+      return error.code === "client_defect"
+        ? yield* Effect.die(error.cause)
+        : yield* Effect.fail(toFailure(error))
+    })
+}
+
+const effectful = <Methods extends object>(methods: Methods): Effectful<Methods> =>
+  // Each method keeps its name, its parameters and its values.
+  Object.fromEntries(
+    Object.entries(methods).map(([name, method]) => [name, toEffect(name, method)])
+  ) as unknown as Effectful<Methods>
+
+/** The service of a music backend: sessions, tings, reports and telemetry, with retries and typed failures. */
+export class MusicClient extends Context.Tag("music/MusicClient")<MusicClient, EffectClient>() {
+  /**
+   * A client until the scope closes; then the last telemetry is sent, for at most 5 s. Needs an `HttpClient` that does not
+   * follow redirects, such as `FetchHttpClient.layer`: a session must not be sent to another address.
+   */
+  static layer(
+    options: MusicClientOptions,
+    telemetryOptions: TelemetryOptions = {}
+  ): Layer.Layer<MusicClient, never, HttpClient.HttpClient> {
+    const make = Effect.gen(function* () {
+      const runtime = yield* Effect.runtime<never>()
+      const transport = httpClientTransport(yield* HttpClient.HttpClient, runtime)
+      const client = makeClient(options, { time: timeOf(runtime, yield* Effect.clock), transport })
+      const telemetry = createTelemetry(client, telemetryOptions)
+      yield* Effect.addFinalizer(() => Effect.promise(() => client.close()))
+      const { close: _, ...methods } = client
+      const { close: _closed, ...queue } = telemetry
+      return { ...effectful(methods), telemetry: effectful(queue) }
+    })
+    return Layer.scoped(MusicClient, make)
+  }
+}
