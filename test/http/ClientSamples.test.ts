@@ -66,7 +66,10 @@ describe("The samples of the document", () => {
     const { stdout } = yield* Effect.promise(async () => {
       await build({
         stdin: { contents, resolveDir: root },
-        alias: { "music-client": join(root, "client/index.ts") },
+        alias: {
+          "music-client": join(root, "client/index.ts"),
+          "music-client/telemetry": join(root, "client/telemetry.ts")
+        },
         bundle: true,
         platform: "node",
         format: "esm",

@@ -23,13 +23,13 @@ const expressions: Readonly<Record<string, (body: Body) => string>> = {
   "tings.subscribe": () => "client.subscribe()",
   "tings.send": (body) => `client.ting(${literal(body)})`,
   "reports.submit": (body) => `client.report(${literal(body)})`,
-  "telemetry.accept": () => "client.telemetry.flush()"
+  "telemetry.accept": () => "telemetry.flush()"
 }
 
 const record = ({ events, table }: Body): string =>
-  `client.telemetry.record(${literal(table)}, ${literal(Array.isArray(events) ? events[0] : undefined)})\n`
+  `telemetry.record(${literal(table)}, ${literal(Array.isArray(events) ? events[0] : undefined)})\n`
 
-/** The `x-codeSamples` of an operation; none for a call that the client has no method for. `client` is made as `info.description` says. */
+/** The `x-codeSamples` of an operation; none for a call that the client has no method for. `client` and `telemetry` are made as `info.description` says. */
 export const codeSamples = (operationId: string) => {
   const expression = expressions[operationId]
   if (expression === undefined) return {}

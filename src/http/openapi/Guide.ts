@@ -26,12 +26,14 @@ Requests with unknown fields are refused. Responses may gain fields, and a clien
 npm install <clone>/dist/music-client-*.tgz
 \`\`\`
 
-The samples use \`client\`:
+The samples use \`client\` and \`telemetry\`:
 
 \`\`\`js
 import { createMusicClient } from "music-client"
+import { createTelemetry } from "music-client/telemetry"
 
 const client = createMusicClient({ baseUrl: "http://127.0.0.1:8787", source: "cli", telemetry: true })
+const telemetry = createTelemetry(client)
 \`\`\`
 
 # Log in
