@@ -141,12 +141,12 @@ const misconfigurations = [
     changeDatabase(environment, "INSERT INTO migrations (migration_id, name) VALUES (999, 'later')")
   ),
   fails("database", /before the first release/, (_, environment) =>
-    Effect.asVoid(rawQuery(pathOf(environment), unreleasedSchema(7)))
+    Effect.asVoid(rawQuery(pathOf(environment), unreleasedSchema("initial")))
   ),
   fails("database", /before the first release/, () =>
     Effect.gen(function* () {
       const place = yield* postgres.emptyPath
-      yield* postgres.rawQuery(place, unreleasedSchema(7))
+      yield* postgres.rawQuery(place, unreleasedSchema("initial"))
       return { MUSIC_DATABASE_URL: place }
     })
   ),

@@ -333,9 +333,9 @@ describe("music-backend with a database", () => {
 
   it.scopedLive("refuses a database from before the first release, and says what to do", function* () {
     const place = freshPlace()
-    yield* rawQuery(place, `PRAGMA application_id = 1836413794;\n${unreleasedSchema(9)}`)
+    yield* rawQuery(place, `PRAGMA application_id = 1836413794;\n${unreleasedSchema("initial")}`)
     const url = yield* postgres.emptyPath
-    yield* postgres.rawQuery(url, unreleasedSchema(9))
+    yield* postgres.rawQuery(url, unreleasedSchema("initial"))
     const everywhere = [["migrate"], ["reports", "list"], ["restore", "--finish"]]
     for (const [there, commands] of [
       [{ MUSIC_DATABASE_PATH: place }, [...everywhere, ["backup", `${place}.copy`]]],

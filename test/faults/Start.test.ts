@@ -118,11 +118,11 @@ const unreleased: Readonly<
 > = {
   SQLite: Effect.tap(
     Effect.map(newPath, (path) => ({ MUSIC_DATABASE_PATH: path })),
-    ({ MUSIC_DATABASE_PATH }) => rawQuery(MUSIC_DATABASE_PATH, unreleasedSchema(7))
+    ({ MUSIC_DATABASE_PATH }) => rawQuery(MUSIC_DATABASE_PATH, unreleasedSchema("initial"))
   ),
   PostgreSQL: Effect.tap(
     Effect.map(postgres.emptyPath, (url) => ({ MUSIC_DATABASE_URL: url })),
-    ({ MUSIC_DATABASE_URL }) => postgres.rawQuery(MUSIC_DATABASE_URL, unreleasedSchema(7))
+    ({ MUSIC_DATABASE_URL }) => postgres.rawQuery(MUSIC_DATABASE_URL, unreleasedSchema("initial"))
   )
 }
 

@@ -121,8 +121,7 @@ const clean = (url: string) =>
     const { rows } = await client.query<{ readonly clean: string }>(`
       SELECT string_agg('DELETE FROM ' || tablename, ';') AS clean FROM pg_tables
       WHERE schemaname = 'public' AND tablename <> 'migrations'`)
-    // Without triggers, because the totals are deleted too.
-    await client.query(`SET session_replication_role = replica; ${rows[0]?.clean ?? ""}`)
+    await client.query(rows[0]?.clean ?? "")
   })
 
 /** A used database is emptied, which is faster than creating one. A test that changes the schema takes `ownPath`. */
@@ -177,28 +176,25 @@ export const postgres: Kind = kind({
     })
 })
 
-const unreleasedMigrations = [
-  "initial",
-  "durable_delivery",
-  "discarded_deliveries",
-  "bounded_reports",
-  "login_refusals",
-  "ordered_reading",
-  "operators_records",
-  "session_digests",
-  "room_holders"
-]
+/** Migrations of databases from before the first release, by the first one: of commit 0301b74, and of a baseline with triggers. */
+const unreleased = {
+  initial: [
+    ...["initial", "durable_delivery", "discarded_deliveries", "bounded_reports", "login_refusals"],
+    ...["ordered_reading", "operators_records"]
+  ],
+  baseline: ["baseline"]
+}
 
-/** Statements that make what is left of a database from before the first release: its first migrations, and one of its tables. */
-export const unreleasedSchema = (migrations: number): string =>
+/** Statements that make what is left of such a database: its migrations, and one of its tables. */
+export const unreleasedSchema = (first: keyof typeof unreleased): string =>
   [
     `CREATE TABLE migrations (
       migration_id INTEGER NOT NULL PRIMARY KEY, created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, name TEXT NOT NULL
     )`,
     "CREATE TABLE known_planes (environment_id TEXT NOT NULL PRIMARY KEY, webhook_key_digest TEXT NOT NULL, remembered_at BIGINT NOT NULL)",
-    ...unreleasedMigrations
-      .slice(0, migrations)
-      .map((name, index) => `INSERT INTO migrations (migration_id, name) VALUES (${index + 1}, '${name}')`)
+    ...unreleased[first].map(
+      (name, index) => `INSERT INTO migrations (migration_id, name) VALUES (${index + 1}, '${name}')`
+    )
   ].join(";\n")
 
 /** Opens a database of either kind without migrations, like a command that only reads. */

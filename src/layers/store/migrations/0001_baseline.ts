@@ -4,7 +4,6 @@
  */
 import { SqlClient } from "@effect/sql/SqlClient"
 import * as Effect from "effect/Effect"
-import { createSums } from "./0001_sums.ts"
 
 export default Effect.gen(function* () {
   const sql = yield* SqlClient
@@ -162,6 +161,8 @@ export default Effect.gen(function* () {
       priority INTEGER NOT NULL DEFAULT 1
     )`
   yield* sql`CREATE INDEX deliveries_by_turn ON deliveries (kind, state, priority, available_at, id)`
+  // Their numbers by state are read from it alone.
+  yield* sql`CREATE INDEX deliveries_by_state ON deliveries (kind, state, discarded_at)`
   yield* sql`CREATE INDEX deliveries_by_subject ON deliveries (subject)`
   yield* sql`CREATE INDEX deliveries_by_creation ON deliveries (created_at, id)`
   yield* sql`CREATE INDEX deliveries_open ON deliveries (kind, created_at) WHERE finished_at IS NULL`
@@ -203,5 +204,13 @@ export default Effect.gen(function* () {
 
   yield* sql`CREATE TABLE last_backup (id INTEGER NOT NULL PRIMARY KEY, completed_at BIGINT NOT NULL)`
 
-  yield* createSums
+  // The bytes of all reports, of each signed-in reporter in a plane, and without a plane of each network.
+  yield* sql`CREATE TABLE report_totals (id INTEGER NOT NULL PRIMARY KEY, bytes BIGINT NOT NULL)`
+  yield* sql`
+    CREATE TABLE room_holders (
+      plane TEXT NOT NULL,
+      holder TEXT NOT NULL,
+      bytes BIGINT NOT NULL,
+      PRIMARY KEY (plane, holder)
+    )`
 })

@@ -14,7 +14,7 @@ import { OptionalText, OptionalWhole } from "../repositories/Rows.ts"
 import { migrationFailed } from "../StoreErrors.ts"
 
 /** A baseline that is changed before the first release gets another name here: databases of any other name are refused. */
-const baselineName = "baseline"
+const baselineName = "baseline_2"
 
 const migrations = { [`0001_${baselineName}`]: baseline }
 

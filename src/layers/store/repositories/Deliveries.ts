@@ -216,9 +216,8 @@ export const makeDeliveries = (
     counts: read(
       "Deliveries.counts",
       all(Schema.Struct({ kind: Schema.String, state: Schema.String, count: Whole }))(sql`
-        SELECT kind, state, count FROM delivery_counts
-        WHERE state <> 'discarded' AND count > 0
-        ORDER BY kind, state`)
+        SELECT kind, state, COUNT(*) AS count FROM deliveries WHERE discarded_at IS NULL
+        GROUP BY kind, state ORDER BY kind, state`)
     ),
     // Sweeps wait on purpose and would hide how long a report waits.
     oldestOpen: read(

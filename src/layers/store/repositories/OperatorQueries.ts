@@ -7,7 +7,6 @@ import * as Schema from "effect/Schema"
 import { productionId } from "../../../services/Plane.ts"
 import {
   CursorInvalid,
-  type Page,
   type PageRequest,
   type OperatorQueriesService,
   type ReportRecord
@@ -16,9 +15,11 @@ import type { StoredReport } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
 import { isNotRemoved, makeReportRemoval } from "./ReportRemoval.ts"
-import { bytesBeside, ReportRow, toReport } from "./Reports.ts"
+import { ReportRow, toReport } from "./Reports.ts"
+import { countedBytes } from "./ReportSums.ts"
 import { all, any, first, lock } from "../Query.ts"
 import { makeCounts } from "./SpoolRows.ts"
+import { snakeToCamel } from "effect/String"
 import { Flag, isAnonymous, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const RecordRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
@@ -70,59 +71,22 @@ const RefusalRow = Schema.Struct({
   refusedAt: Whole
 })
 
-/** Keys of the lists, which cursors hold. */
-const timed = Schema.Tuple(Schema.Int, Schema.String)
-const timedInPlane = Schema.Tuple(Schema.Int, Schema.String, Schema.String)
-const named = Schema.Tuple(Schema.String, Schema.String, Schema.String)
-
-const cursorOf = (key: ReadonlyArray<string | number>): string =>
-  Buffer.from(JSON.stringify(key)).toString("base64url")
-
-const keyIn = <A extends ReadonlyArray<string | number>, I>(
-  schema: Schema.Schema<A, I>,
-  { after }: PageRequest
-): Effect.Effect<Option.Option<A>, CursorInvalid> =>
-  Option.match(after, {
-    onNone: () => Effect.succeedNone,
-    onSome: (cursor) =>
-      Schema.decodeUnknownEither(Schema.parseJson(schema))(
-        Buffer.from(cursor, "base64url").toString("utf8")
-      ).pipe(Either.mapBoth({ onLeft: () => new CursorInvalid(), onRight: Option.some }))
-  })
-
-/** One row beyond the limit was read: it shows whether there is another page. */
-const pageOf = <A>(
-  items: ReadonlyArray<A>,
-  { limit }: PageRequest,
-  keyOf: (item: A) => ReadonlyArray<string | number>
-): Page<A> => {
-  const shown = items.slice(0, limit)
-  const last = shown.at(-1)
-  return {
-    items: shown,
-    next: items.length > limit && last !== undefined ? Option.some(cursorOf(keyOf(last))) : Option.none()
-  }
-}
-
 const reporterText = (reporter: string): string =>
   reporter === "anonymous" || reporter === "unverified" ? reporter : `verified:${reporter}`
+
+/** A condition for a filter that is set. */
+const when = <A>(value: Option.Option<A>, clause: (value: A) => Fragment): ReadonlyArray<Fragment> =>
+  Option.match(value, { onNone: () => [], onSome: (found) => [clause(found)] })
 
 export const makeOperatorQueries = (database: Database): OperatorQueriesService => {
   const { read, sql, write } = database
   const removal = makeReportRemoval(database)
   const { removals } = removal
-  const contentBytes = sql.literal(
-    sql.onDialectOrElse({ pg: () => "OCTET_LENGTH(content)", orElse: () => "LENGTH(CAST(content AS BLOB))" })
-  )
   const byReporter = (reporter: string) =>
     sql`reporter = ${reporterText(reporter)} AND ${isNotRemoved(sql, "reports.id")}`
   /** 1 where the delivery of a report fulfils the condition, else 0. Not EXISTS: for it Postgres would read all deliveries. */
   const deliveries = (condition: Fragment) =>
     sql`(SELECT COUNT(*) FROM deliveries WHERE deliveries.id = 'report:' || reports.id AND ${condition})`
-
-  /** A condition for a filter that is set. */
-  const when = <A>(value: Option.Option<A>, clause: (value: A) => Fragment): ReadonlyArray<Fragment> =>
-    Option.match(value, { onNone: () => [], onSome: (found) => [clause(found)] })
 
   /** Adds their deliveries and removals, which are read after the reports. */
   const withDeliveries = (reports: ReadonlyArray<StoredReport>) =>
@@ -151,14 +115,60 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
       )
     )
 
+  /** Conditions for filters that are set. */
+  const is = (column: string, value: Option.Option<string>) =>
+    when(value, (one) => sql`${sql(column)} = ${one}`)
+  const since = (column: string, filter: { readonly since: Option.Option<number> }) =>
+    when(filter.since, (from) => sql`${sql(column)} >= ${from}`)
+
+  /**
+   * A page of rows. The columns `order` are an index and identify a row: their values are the cursor of the next page. One row
+   * beyond the limit is read, which shows whether there is one.
+   */
+  const list = <A extends object, I>(
+    name: string,
+    row: Schema.Schema<A, I>,
+    rows: Fragment,
+    order: ReadonlyArray<string>,
+    { after, limit }: PageRequest,
+    conditions: ReadonlyArray<Fragment>,
+    direction: "ASC" | "DESC" = "DESC"
+  ) => {
+    const types = order.map((column) => (column.endsWith("_at") ? Schema.Int : Schema.String))
+    const decodeCursor = Schema.decodeUnknownEither(Schema.parseJson(Schema.Tuple(...types)))
+    const beyond = sql.literal(`(${order.join(", ")}) ${direction === "ASC" ? ">" : "<"}`)
+    const sorted = sql.literal(order.map((column) => `${column} ${direction}`).join(", "))
+    const cursorOf = (item: A) => {
+      const values = new Map(Object.entries(item))
+      return Buffer.from(JSON.stringify(order.map((column) => values.get(snakeToCamel(column))))).toString(
+        "base64url"
+      )
+    }
+    return Effect.gen(function* () {
+      const from = yield* Effect.forEach(Option.toArray(after), (cursor) =>
+        Either.mapLeft(
+          decodeCursor(Buffer.from(cursor, "base64url").toString("utf8")),
+          () => new CursorInvalid()
+        )
+      )
+      const clauses = [...conditions, ...from.map((values) => sql`${beyond} ${sql.in(values)}`)]
+      const found = yield* read(
+        `OperatorQueries.${name}`,
+        all(row)(sql`SELECT ${rows} WHERE ${sql.and(clauses)} ORDER BY ${sorted} LIMIT ${limit + 1}`)
+      )
+      const items = found.slice(0, limit)
+      const last = found.length > limit ? items.at(-1) : undefined
+      return { items, next: Option.map(Option.fromNullable(last), cursorOf) }
+    })
+  }
+  const byCreation = ["created_at", "id"]
+
   return {
     reports: (filter, page) =>
       Effect.gen(function* () {
-        const after = yield* keyIn(timed, page)
-        const clauses = [
-          ...when(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
-          ...when(filter.since, (since) => sql`created_at >= ${since}`),
-          ...when(filter.plane, (plane) => sql`plane = ${plane}`),
+        const { items, next } = yield* list("reports", ReportRow, sql`* FROM reports`, byCreation, page, [
+          ...since("created_at", filter),
+          ...is("plane", filter.plane),
           ...when(filter.reporter, byReporter),
           ...when(filter.filed, (filed) => (filed ? sql`issue_url IS NOT NULL` : sql`issue_url IS NULL`)),
           ...when(
@@ -167,15 +177,8 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
             (state) => sql`id IN (
               SELECT subject FROM deliveries WHERE kind = 'report' AND ${hasStatus(sql, state)})`
           )
-        ]
-        const rows = yield* read(
-          "OperatorQueries.reports",
-          all(ReportRow)(sql`
-            SELECT * FROM reports WHERE ${sql.and(clauses)}
-            ORDER BY created_at DESC, id DESC LIMIT ${page.limit + 1}`)
-        )
-        const records = yield* withDeliveries(rows.map(toReport))
-        return pageOf(records, page, ({ report }) => [report.createdAt, report.id])
+        ])
+        return { items: yield* withDeliveries(items.map(toReport)), next }
       }),
 
     report: (id) =>
@@ -188,27 +191,19 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
         return Option.fromNullable(record)
       }),
 
-    reportSizes: (selection, page) =>
-      Effect.gen(function* () {
-        const after = yield* keyIn(timed, page)
-        const clauses = [
-          isNotRemoved(sql, "reports.id"),
-          ...when(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
-          ...when(selection.since, (since) => sql`created_at >= ${since}`),
-          ...(selection.anonymous ? [isAnonymous(sql)] : []),
-          ...when(selection.reporter, byReporter)
-        ]
-        const rows = yield* read(
-          "OperatorQueries.reportSizes",
-          all(SizeRow)(sql`
-            SELECT id, created_at, ${contentBytes} + ${sql.literal(String(bytesBeside))} AS bytes,
-              ${deliveries(sql`state NOT IN ('waiting', 'failed')`)} AS in_doubt,
-              ${deliveries(sql`(state IN ('waiting', 'unknown') OR ${hasStatus(sql, "failed")})`)} AS discardable
-            FROM reports WHERE ${sql.and(clauses)}
-            ORDER BY created_at DESC, id DESC LIMIT ${page.limit + 1}`)
-        )
-        return pageOf(rows, page, ({ createdAt, id }) => [createdAt, id])
-      }),
+    reportSizes: (selection, page) => {
+      const rows = sql`
+        id, created_at, ${countedBytes(sql)} AS bytes,
+          ${deliveries(sql`state NOT IN ('waiting', 'failed')`)} AS in_doubt,
+          ${deliveries(sql`(state IN ('waiting', 'unknown') OR ${hasStatus(sql, "failed")})`)} AS discardable
+        FROM reports`
+      return list("reportSizes", SizeRow, rows, byCreation, page, [
+        isNotRemoved(sql, "reports.id"),
+        ...since("created_at", selection),
+        ...(selection.anonymous ? [isAnonymous(sql)] : []),
+        ...when(selection.reporter, byReporter)
+      ])
+    },
 
     reportUse: read(
       "OperatorQueries.reportUse",
@@ -223,22 +218,14 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
     ),
 
     deliveries: (filter, page) =>
-      Effect.gen(function* () {
-        const after = yield* keyIn(timed, page)
-        const clauses = [
-          ...when(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
-          ...when(filter.since, (since) => sql`created_at >= ${since}`),
+      Effect.map(
+        list("deliveries", RecordRow, sql`* FROM deliveries`, byCreation, page, [
+          ...since("created_at", filter),
           ...when(filter.state, (state) => hasStatus(sql, state)),
-          ...when(filter.kind, (kind) => sql`kind = ${kind}`)
-        ]
-        const rows = yield* read(
-          "OperatorQueries.deliveries",
-          all(RecordRow)(sql`
-            SELECT * FROM deliveries WHERE ${sql.and(clauses)}
-            ORDER BY created_at DESC, id DESC LIMIT ${page.limit + 1}`)
-        )
-        return pageOf(rows.map(toDelivery), page, ({ createdAt, id }) => [createdAt, id])
-      }),
+          ...is("kind", filter.kind)
+        ]),
+        ({ items, next }) => ({ items: items.map(toDelivery), next })
+      ),
 
     delivery: (id) =>
       read(
@@ -247,65 +234,33 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
       ),
 
     webhooks: (filter, page) =>
-      Effect.gen(function* () {
-        const after = yield* keyIn(timedInPlane, page)
-        const clauses = [
-          ...when(after, ([at, plane, id]) => sql`(received_at, plane, event_id) < (${at}, ${plane}, ${id})`),
-          ...when(filter.since, (since) => sql`received_at >= ${since}`),
-          ...when(filter.plane, (plane) => sql`plane = ${plane}`),
-          ...when(filter.eventType, (type) => sql`event_type = ${type}`)
-        ]
-        const rows = yield* read(
-          "OperatorQueries.webhooks",
-          all(EventRow)(sql`
-            SELECT * FROM webhook_inbox WHERE ${sql.and(clauses)}
-            ORDER BY received_at DESC, plane DESC, event_id DESC LIMIT ${page.limit + 1}`)
-        )
-        return pageOf(rows, page, ({ eventId, plane, receivedAt }) => [receivedAt, plane, eventId])
-      }),
+      list("webhooks", EventRow, sql`* FROM webhook_inbox`, ["received_at", "plane", "event_id"], page, [
+        ...since("received_at", filter),
+        ...is("plane", filter.plane),
+        ...is("event_type", filter.eventType)
+      ]),
 
-    recipients: (filter, page) =>
-      Effect.gen(function* () {
-        const after = yield* keyIn(named, page)
-        const clauses = [
-          ...when(
-            after,
-            ([plane, organisation, id]) =>
-              sql`(plane, organisation, public_id) > (${plane}, ${organisation}, ${id})`
-          ),
-          ...when(filter.plane, (plane) => sql`plane = ${plane}`),
-          ...when(filter.organisation, (organisation) => sql`organisation = ${organisation}`),
-          ...when(filter.publicId, (publicId) => sql`public_id = ${publicId}`)
-        ]
-        const rows = yield* read(
-          "OperatorQueries.recipients",
-          all(RecipientRow)(sql`
-            SELECT * FROM recipients WHERE ${sql.and(clauses)}
-            ORDER BY plane, organisation, public_id LIMIT ${page.limit + 1}`)
-        )
-        return pageOf(rows, page, ({ organisation, plane, publicId }) => [plane, organisation, publicId])
-      }),
+    recipients: (filter, page) => {
+      const order = ["plane", "organisation", "public_id"]
+      const { organisation, plane, publicId } = filter
+      const conditions = [
+        ...is("plane", plane),
+        ...is("organisation", organisation),
+        ...is("public_id", publicId)
+      ]
+      return list("recipients", RecipientRow, sql`* FROM recipients`, order, page, conditions, "ASC")
+    },
+
+    refusals: (filter, page) => {
+      const rows = sql`record_id, table_name AS "table", code, event_at, bytes, refused_at FROM spool_refused`
+      return list("refusals", RefusalRow, rows, ["refused_at", "record_id"], page, [
+        ...since("refused_at", filter),
+        ...is("table_name", filter.table),
+        ...is("code", filter.code)
+      ])
+    },
 
     ...removal,
-
-    refusals: (filter, page) =>
-      Effect.gen(function* () {
-        const after = yield* keyIn(timed, page)
-        const clauses = [
-          ...when(after, ([at, id]) => sql`(refused_at, record_id) < (${at}, ${id})`),
-          ...when(filter.since, (since) => sql`refused_at >= ${since}`),
-          ...when(filter.table, (table) => sql`table_name = ${table}`),
-          ...when(filter.code, (code) => sql`code = ${code}`)
-        ]
-        const rows = yield* read(
-          "OperatorQueries.refusals",
-          all(RefusalRow)(sql`
-            SELECT record_id, table_name AS "table", code, event_at, bytes, refused_at
-            FROM spool_refused WHERE ${sql.and(clauses)}
-            ORDER BY refused_at DESC, record_id DESC LIMIT ${page.limit + 1}`)
-        )
-        return pageOf(rows, page, ({ recordId, refusedAt }) => [refusedAt, recordId])
-      }),
 
     spool: Effect.gen(function* () {
       const counts = yield* read("OperatorQueries.spool", makeCounts(sql).counts)

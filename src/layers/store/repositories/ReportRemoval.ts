@@ -8,10 +8,11 @@ import * as Schema from "effect/Schema"
 import { type OperatorQueriesService, RemovalOutcome } from "../../../services/OperatorQueries.ts"
 import type { Database } from "../Database.ts"
 import { all, any, first, lock, run, type Steps } from "../Query.ts"
+import { bytesOf, CountedRow, countedBytes, makeReportSums } from "./ReportSums.ts"
 import { Whole } from "./Rows.ts"
 
 const RemovalRow = Schema.Struct({ id: Schema.String, removedAt: Whole, reason: Schema.String })
-const Found = Schema.Struct({ plane: Schema.String, keyDigest: Schema.String, content: Schema.String })
+const Found = Schema.Struct({ plane: Schema.String, keyDigest: Schema.String })
 const State = Schema.Struct({ state: Schema.String })
 
 /** In the form of every version's content. An older version that files it by mistake publishes only this sentence. */
@@ -35,6 +36,7 @@ export const makeReportRemoval = (
   database: Database
 ): Pick<OperatorQueriesService, "eraseRemoved" | "removals" | "removeReport"> => {
   const { read, sql, write } = database
+  const sums = makeReportSums(sql)
 
   /**
    * Ends the delivery, so that nothing is filed any more. Delivery before report: the worker locks them in the same order. A
@@ -96,21 +98,23 @@ export const makeReportRemoval = (
         Effect.zipRight(
           write("OperatorQueries.removeReport", function* () {
             const found = yield* first(Found)(sql`
-              SELECT plane, key_digest, content FROM reports WHERE id = ${id}`)
+              SELECT plane, key_digest FROM reports WHERE id = ${id}`)
             // A repetition at the same time must not name the reporter again.
             if (Option.isSome(found)) yield* lock(`reports ${found.value.plane} ${found.value.keyDigest}`)
             const known = yield* any(sql`SELECT 1 FROM report_removals WHERE id = ${id}`)
             if (known) return RemovalOutcome.RemovedBefore()
             if (Option.isNone(found)) return RemovalOutcome.Missing()
             if (!(yield* endDelivery(id, now))) return RemovalOutcome.BeingFiled()
-            // Retention takes no lock, and may have deleted it since.
-            const changed = yield* any(sql`
+            yield* lock("reports")
+            const counted = yield* first(CountedRow)(sql`
+              SELECT plane, reporter, network, ${countedBytes(sql)} AS bytes FROM reports WHERE id = ${id}`)
+            // Retention may have deleted it since.
+            if (Option.isNone(counted)) return RemovalOutcome.Missing()
+            yield* run(sql`
               UPDATE reports SET content = ${emptied}, reporter = ${reporter}, request_id = '', network = NULL
-              WHERE id = ${id} RETURNING id`)
-            if (!changed) return RemovalOutcome.Missing()
-            // Triggers count only new and deleted rows.
-            const freed = Buffer.byteLength(found.value.content) - Buffer.byteLength(emptied)
-            yield* run(sql`UPDATE report_totals SET bytes = bytes - ${freed} WHERE id = 1`)
+              WHERE id = ${id}`)
+            yield* sums.subtract([counted.value])
+            yield* sums.add([{ ...counted.value, reporter, network: null, bytes: bytesOf(emptied) }])
             yield* run(sql`
               INSERT INTO report_removals (id, removed_at, reason) VALUES (${id}, ${now}, ${reason})`)
             return RemovalOutcome.Removed({ vacuum })

@@ -13,11 +13,10 @@ import {
 } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { prioritise, enqueue } from "./DeliveryRows.ts"
-import { all, any, first, lock, type Query, run, type Steps } from "../Query.ts"
+import { all, any, first, lock, run, type Steps } from "../Query.ts"
 import { isNotRemoved } from "./ReportRemoval.ts"
+import { bytesOf, countedBytes, type Holder, holderOf, makeReportSums, verified } from "./ReportSums.ts"
 import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
-
-const verified = "verified:"
 
 /** Any other text counts as unverified: then every public id is removed from the issue. */
 const toReporter = (text: string): Reporter => {
@@ -60,6 +59,10 @@ const Row = Schema.Struct({
 })
 type Row = typeof Row.Type
 
+/** With what the sums count of it. */
+const Kept = Schema.Struct({ ...Row.fields, network: Schema.NullOr(Schema.String), bytes: Whole })
+type Kept = typeof Kept.Type
+
 const toReport = ({ contentDigest: _, issueNumber, issueUrl, reporter, ...row }: Row): StoredReport => ({
   ...row,
   reporter: toReporter(reporter),
@@ -67,7 +70,7 @@ const toReport = ({ contentDigest: _, issueNumber, issueUrl, reporter, ...row }:
 })
 
 /** The row that a report of this reporter and content repeats; the reporter's own comes before one that may be theirs. */
-const repeatedBy = (rows: ReadonlyArray<Row>, reporter: string, contentDigest: string): Row | undefined => {
+const repeatedBy = (rows: ReadonlyArray<Kept>, reporter: string, contentDigest: string): Kept | undefined => {
   const same = rows.filter((row) => row.contentDigest === contentDigest)
   const possible = same.filter((row) => row.reporter === "unverified" || reporter === "unverified")
   return (
@@ -77,10 +80,6 @@ const repeatedBy = (rows: ReadonlyArray<Row>, reporter: string, contentDigest: s
   )
 }
 
-/** Bytes that a report counts besides its content, for its row, keys and delivery. Triggers keep the sums (migrations/0001_sums.ts). */
-const bytesBeside = 1_000
-const bytesOf = (content: string): number => Buffer.byteLength(content) + bytesBeside
-
 const unbounded: ReportRoom = {
   unboundUpTo: Number.POSITIVE_INFINITY,
   reporter: Number.POSITIVE_INFINITY,
@@ -89,38 +88,13 @@ const unbounded: ReportRoom = {
   withNewcomers: Number.POSITIVE_INFINITY
 }
 
-/** Whose bytes a report counts. */
-interface Holder {
-  readonly kind: "reporter" | "network"
-  readonly plane: string
-  readonly holder: string
-}
-
-const holderOf = (plane: string, reporter: string, network: string | undefined): Holder | undefined =>
-  reporter.startsWith(verified)
-    ? { kind: "reporter", plane, holder: reporter }
-    : network === undefined
-      ? undefined
-      : { kind: "network", plane: "", holder: network }
-
 export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void): StoredReports => {
+  const sums = makeReportSums(sql)
+
   const underKey = (plane: string, keyDigest: string) =>
-    all(Row)(sql`
-      SELECT * FROM reports WHERE plane = ${plane} AND key_digest = ${keyDigest} ORDER BY created_at, id`)
-
-  const stored: Query<number> = first(Schema.Struct({ bytes: Whole }))(sql`
-    SELECT bytes FROM report_totals WHERE id = 1`).map(
-    Option.match({ onNone: () => 0, onSome: ({ bytes }) => bytes })
-  )
-
-  /** The bytes of all reports and of a holder, in one round trip. */
-  const sums = (holder: Holder | undefined): Query<{ readonly all: number; readonly held: number }> =>
-    first(Schema.Struct({ all: Whole, held: Whole }))(sql`
-      SELECT COALESCE((SELECT bytes FROM report_totals WHERE id = 1), 0) AS "all",
-        COALESCE((SELECT bytes FROM room_holders
-          WHERE plane = ${holder?.plane ?? ""} AND holder = ${holder?.holder ?? ""}), 0) AS held`).map(
-      Option.getOrElse(() => ({ all: 0, held: 0 }))
-    )
+    all(Kept)(sql`
+      SELECT reports.*, ${countedBytes(sql)} AS bytes FROM reports
+      WHERE plane = ${plane} AND key_digest = ${keyDigest} ORDER BY created_at, id`)
 
   /** The limit that bytes of a holder would exceed. One at a time: two concurrent reports would use the same room. */
   function* exceeded(
@@ -130,7 +104,7 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
     areNew: boolean
   ): Steps<ReportLimit | undefined> {
     yield* lock("reports")
-    const { all: before, held } = yield* sums(holder)
+    const { all: before, held } = yield* sums.allAndHeld(holder)
     const all = before + (areNew ? bytes : 0)
     const isNewcomer = holder?.kind === "reporter" && held === 0
     if (areNew && all > (isNewcomer ? room.withNewcomers : room.all)) return "room"
@@ -145,17 +119,27 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
    * number of reports to one reporter. Without `hasQuota` the report keeps its place in the order, and a later replay moves it up.
    * Delivery before report: the worker locks them in the same order.
    */
-  function* replay(row: Row, reporter: string, room: ReportRoom, hasQuota: boolean): Steps<ReportAdmission> {
+  function* replay(
+    { bytes, network, ...row }: Kept,
+    reporter: string,
+    room: ReportRoom,
+    hasQuota: boolean
+  ): Steps<ReportAdmission> {
     if (!reporter.startsWith(verified))
       return ReportAdmission.Replayed({ report: toReport(row), movedUp: false })
     const movedUp = hasQuota && (yield* prioritise(sql, { kind: "report", subject: row.id }))
     if (row.reporter === "unverified") {
-      const bytes = bytesOf(JSON.stringify(row.content))
-      const limit = yield* exceeded(room, holderOf(row.plane, reporter, undefined), bytes, false)
-      if (limit === undefined)
-        yield* run(sql`
+      const named = { plane: row.plane, reporter, network: null, bytes }
+      const limit = yield* exceeded(room, holderOf(named), bytes, false)
+      const isNamed =
+        limit === undefined &&
+        (yield* any(sql`
           UPDATE reports SET reporter = ${reporter}, network = NULL
-          WHERE id = ${row.id} AND ${isNotRemoved(sql, "reports.id")}`)
+          WHERE id = ${row.id} AND ${isNotRemoved(sql, "reports.id")} RETURNING id`))
+      if (isNamed) {
+        yield* sums.subtract([{ ...named, reporter: row.reporter, network }])
+        yield* sums.add([named])
+      }
     }
     return ReportAdmission.Replayed({ report: toReport({ ...row, reporter }), movedUp })
   }
@@ -187,8 +171,10 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
           if (!hasQuota) return ReportAdmission.Full({ limit: "room" })
 
           const content = JSON.stringify(report.content)
-          const holder = holderOf(report.plane, reporter, report.network)
-          const limit = yield* exceeded(room, holder, bytesOf(content), true)
+          const { plane } = report
+          const network = reporter.startsWith(verified) ? null : (report.network ?? null)
+          const counted = { plane, reporter, network, bytes: bytesOf(content) }
+          const limit = yield* exceeded(room, holderOf(counted), counted.bytes, true)
           if (limit !== undefined) return ReportAdmission.Full({ limit })
           yield* run(sql`
             INSERT INTO reports
@@ -196,7 +182,8 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
             VALUES
               (${report.id}, ${report.plane}, ${report.keyDigest}, ${report.contentDigest}, ${reporter},
                ${content}, ${report.source}, ${report.requestId}, ${report.createdAt},
-               ${report.marker}, ${holder?.kind === "network" ? holder.holder : null})`)
+               ${report.marker}, ${network})`)
+          yield* sums.add([counted])
           if (deliver) {
             yield* enqueue(sql, {
               kind: "report",
@@ -215,8 +202,8 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
       ),
     find: (id) =>
       read("Reports.find", first(Row)(sql`SELECT * FROM reports WHERE id = ${id}`).map(Option.map(toReport))),
-    storedBytes: read("Reports.storedBytes", stored)
+    storedBytes: read("Reports.storedBytes", sums.all)
   }
 }
 
-export { bytesBeside, Row as ReportRow, toReport }
+export { Row as ReportRow, toReport }

@@ -96,7 +96,8 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
     far.on("data", (chunk) => {
       const owner = [...links].find((one) => one.far === far)
       if (owner === undefined) return
-      if (owner.isLost) return end(far)()
+      // Earlier statements are answered before the commit.
+      if (owner.isLost) return isReady(chunk) ? end(far)() : undefined
       owner.isAnswered = true
       owner.isIdle = isReady(chunk)
       // The sessions change places before the client can send again.

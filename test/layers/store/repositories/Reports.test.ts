@@ -204,6 +204,7 @@ interface Sent extends Partial<Pick<Admitted, "reporter" | "plane">> {
   readonly key?: string
   readonly bytes: number
   readonly network?: string | undefined
+  readonly createdAt?: number
 }
 
 /** A report that counts as so many bytes. */
@@ -296,7 +297,7 @@ const step = fc.oneof(
   // Another sender repeats an earlier report.
   { weight: 3, arbitrary: fc.record({ _tag: fc.constant("Repeat" as const), of: fc.nat(), who }) },
   { weight: 1, arbitrary: fc.record({ _tag: fc.constant("Remove" as const), of: fc.nat() }) },
-  { weight: 1, arbitrary: fc.record({ _tag: fc.constant("Clean" as const), before: fc.nat(60) }) }
+  { weight: 1, arbitrary: fc.record({ _tag: fc.constant("Clean" as const), before: fc.nat(20) }) }
 )
 type Step = typeof step extends fc.Arbitrary<infer A> ? A : never
 
@@ -329,9 +330,8 @@ const run = ({ freshPath, name, openStore }: Kind, steps: ReadonlyArray<Step>) =
       if (one._tag === "Send") {
         const report = { ...people[one.who], id, bytes: one.bytes }
         sent.push(report)
-        yield* send(store, report)
-      } else if (one._tag === "Clean")
-        yield* store.sql.unsafe(`DELETE FROM reports WHERE id = 'rep_${one.before}'`)
+        yield* send(store, { ...report, createdAt: 1_000 + at })
+      } else if (one._tag === "Clean") yield* store.retention.reports(1_000 + one.before)
       else {
         const report = earlier(one.of)
         if (report !== undefined && one._tag === "Remove")
@@ -361,9 +361,12 @@ const run = ({ freshPath, name, openStore }: Kind, steps: ReadonlyArray<Step>) =
         if (bytes > was && was > 0 && one._tag === "Send") assert.isAtMost(total, room.all)
       }
       // A newcomer always finds room while there is some.
-      const newcomer = { id: `new_${at}`, bytes: 1_100, reporter: Verified({ publicId: `c:new${at}` }) }
+      const newcomer = {
+        ...{ id: `new_${at}`, bytes: 1_100, createdAt: 1 },
+        reporter: Verified({ publicId: `c:new${at}` })
+      }
       deepStrictEqual(yield* send(store, newcomer), total + newcomer.bytes > whole ? "room" : "Stored")
-      yield* store.sql.unsafe(`DELETE FROM reports WHERE id = 'new_${at}'`)
+      yield* store.retention.reports(2)
     }
   }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
 
