@@ -1,4 +1,3 @@
-import { connect } from "node:net"
 import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
@@ -38,21 +37,6 @@ describe("The admin server", () => {
       expect([path, (yield* ask(`${admin}${path}`, { method })).status]).toEqual([path, 404])
     expect((yield* ask(`${base}/metrics`)).status).toBe(404)
     expect(log.filter((line) => line.includes("not authenticated"))).toEqual([])
-  })
-
-  it.scopedLive("answers 404 to an upgrade, and a peer that resets it ends nothing", function* () {
-    const { admin } = yield* startObserved()
-    yield* Effect.async<void>((resume) => {
-      const socket = connect(Number(new URL(admin).port), "127.0.0.1", () =>
-        socket.write("GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-      )
-      socket.once("data", (answer) => {
-        expect(answer.toString()).toMatch(/^HTTP\/1.1 404 /)
-        socket.resetAndDestroy()
-      })
-      socket.once("close", () => resume(Effect.void))
-    })
-    expect((yield* ask(`${admin}/healthz`)).status).toBe(200)
   })
 
   it.scopedLive("answers a defect with 500, and logs it", function* () {
