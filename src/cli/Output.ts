@@ -86,7 +86,7 @@ const toText = (value: unknown): string => {
   if (typeof value !== "object" || value === null) return String(value ?? "")
   const parts = Object.entries(value).map(([name, part]) => [name, toText(part)] as const)
   return parts
-    .filter(([, text]) => text !== "" && text !== "0")
+    .filter(([, text]) => text !== "")
     .map((part) => part.join(" "))
     .join(", ")
 }

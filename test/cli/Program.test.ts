@@ -63,6 +63,9 @@ describe("music-backend", () => {
     ["reports", "list", "--limit", "--json"],
     ["reports", "list", "--limit", "5", "--limit=6"],
     ["reports", "list", "--status", "lost"],
+    ["reports", "list", "--since", "7"],
+    ["reports", "list", "--since", "11-21"],
+    ["--wizard"],
     ["--env-file"],
     ["check", "--env-file", "--json"],
     ["check", "--env-file=a", "--env-file=b"]

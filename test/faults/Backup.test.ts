@@ -94,7 +94,24 @@ describe("A backup", () => {
   type Change = (path: string, copy: string) => void
   const refusals: ReadonlyArray<readonly [string, Change, args: ReadonlyArray<string>, says: RegExp]> = [
     ["over another file", (_, copy) => writeFileSync(copy, "precious"), ["copy.sqlite"], /exists already/],
-    ["over the database", () => undefined, ["music.sqlite", "--overwrite"], /is the database itself/],
+    [
+      "over the database",
+      () => undefined,
+      ["music.sqlite", "--overwrite"],
+      /is a file of the database itself/
+    ],
+    [
+      "over its log",
+      (path) => writeFileSync(`${path}-wal`, ""),
+      ["music.sqlite-wal", "--overwrite"],
+      /is a file of the database itself/
+    ],
+    [
+      "over the lock of its server",
+      (path) => writeFileSync(`${path}-lock`, ""),
+      ["music.sqlite-lock", "--overwrite"],
+      /is a file of the database itself/
+    ],
     ["into no folder", () => undefined, ["no/copy.sqlite"], /existing, writable folder/],
     ["of a damaged database", damage, ["copy.sqlite"], /corrupt.*earlier backup/s]
   ]

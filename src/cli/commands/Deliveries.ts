@@ -126,7 +126,8 @@ const retry = Command.make(
       const { deliveries } = yield* Store
       const failed = yield* queries.deliveries(allFailed, { limit: batch, after: Option.none() })
       const chosen = onlyFailed ? failed.items.map((one) => one.id) : ids
-      const changed = yield* Effect.forEach(chosen, (deliveryId) =>
+      // What was changed is shown also when another one is refused.
+      const [failures, changed] = yield* Effect.partition(chosen, (deliveryId) =>
         Effect.gen(function* () {
           const done = yield* deliveries.retry(deliveryId, yield* Clock.currentTimeMillis, { onlyFailed })
           // Another operator may have discarded one of them meanwhile.
@@ -143,6 +144,7 @@ const retry = Command.make(
       if (onlyFailed && Option.isSome(failed.next))
         yield* err(`There are more than ${batch}: run the command again.`)
       if (note !== "") yield* err(note)
+      if (failures[0] !== undefined) return yield* Effect.fail(failures[0])
     }).pipe(onDatabase)
 ).pipe(
   Command.withDescription(

@@ -1,6 +1,5 @@
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
-import * as Chunk from "effect/Chunk"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -145,20 +144,25 @@ const removeOne = (reportId: string, { json: asJson, reason: why }: Change) =>
     yield* printRecord({ ...shown, remains, vacuum }, asJson)
   })
 
+interface ReportSize {
+  readonly id: string
+  readonly bytes: number
+}
+
 /** A transaction for each report, so that a running server waits for none of them, and a command that was killed can be repeated. */
 const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reason: why }: Change) =>
   Effect.gen(function* () {
     const counted = { result: "Removed", vacuum: null, remains: null } as const
-    const tried = yield* selected(selection).pipe(
-      Stream.mapEffect(({ bytes, id: reportId, inDoubt }) =>
-        Effect.map(dryRun ? Effect.succeed(counted) : removeReport(reportId, inDoubt, why), (done) => ({
-          ...done,
-          id: reportId,
-          bytes
-        }))
+    const tried: Array<Effect.Effect.Success<ReturnType<typeof removeReport>> & ReportSize> = []
+    // What was removed is shown also when the command fails or is interrupted: a repetition passes over it.
+    const ran = yield* selected(selection).pipe(
+      Stream.runForEach(({ bytes, id: reportId, inDoubt }) =>
+        Effect.map(dryRun ? Effect.succeed(counted) : removeReport(reportId, inDoubt, why), (done) => {
+          tried.push({ ...done, id: reportId, bytes })
+        })
       ),
-      Stream.runCollect,
-      Effect.map(Chunk.toReadonlyArray)
+      Effect.interruptible,
+      Effect.exit
     )
     const removed = tried.filter(({ result }) => result === "Removed")
     const beingFiled = tried.filter(({ result }) => result === "BeingFiled").map((one) => one.id)
@@ -177,12 +181,13 @@ const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reas
       },
       asJson
     )
+    yield* ran
     if (beingFiled.length > 0)
       return yield* refuse(
         `not removed, because at this moment they are being filed: ${beingFiled.join(", ")}`,
         "run the command again in a minute"
       )
-  })
+  }).pipe(Effect.uninterruptible)
 
 /** Erases what was removed from the log, also when the command fails or is interrupted. */
 const thenErase = <A, E, R>(removal: Effect.Effect<A, E, R>) =>

@@ -8,6 +8,7 @@ import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { settingEntries } from "../../services/settings/SettingsTable.ts"
 import {
   type Environment,
+  proxyVariables,
   readSettings,
   type SettingProblem,
   unknownVariables
@@ -15,7 +16,7 @@ import {
 import { TablesFromSettings } from "../tables/HttpTables.ts"
 import { Connections } from "../upstream/Connections.ts"
 import { databaseProbes } from "./DatabaseProbes.ts"
-import { fail, type Finding, pass, probe, runProbes, skip, warn } from "./Probe.ts"
+import { type CheckProbe, fail, type Finding, pass, probe, runProbes, skip, warn } from "./Probe.ts"
 import { upstreamProbes } from "./UpstreamProbes.ts"
 
 const checkSettings = (
@@ -77,15 +78,19 @@ const serverProbe = (
   return probe("server", ["MUSIC_BIND"], described)
 }
 
+/** Nothing can be asked through a proxy whose address is bad. */
+const unreachable = (proxy: string): CheckProbe => probe("upstreams", [proxy], Effect.succeed(skip("")))
+
 /** Never fails, never prints a credential, and takes at most about 20 seconds. */
 export const runChecks = (environment: Environment): Effect.Effect<ReadonlyArray<Finding>> => {
   const { problems, settings } = readSettings(environment)
   const isBad = (setting: string) => problems.some(({ name }) => name === setting)
+  const proxy = proxyVariables.find(isBad)
   return Effect.gen(function* () {
     const client = yield* HttpClient.HttpClient
     const probes = [
       ...(yield* databaseProbes(settings)),
-      ...(yield* upstreamProbes(client, settings)),
+      ...(proxy === undefined ? yield* upstreamProbes(client, settings) : [unreachable(proxy)]),
       serverProbe(settings, isBad)
     ]
     return [...checkSettings(environment, problems), ...(yield* runProbes(probes, isBad))]
@@ -93,6 +98,7 @@ export const runChecks = (environment: Environment): Effect.Effect<ReadonlyArray
     Effect.scoped,
     Effect.provide(TablesFromSettings),
     Effect.provideService(Settings, settings),
-    Effect.provide(Connections)
+    // Undici does not start with a bad address of a proxy.
+    Effect.provide(proxy === undefined ? Connections : FetchHttpClient.layer)
   )
 }

@@ -23,7 +23,8 @@ const counted = (exporter: SpanExporter, log: (line: Effect.Effect<void>) => voi
       exporter.export(spans, ({ error }) => {
         recordNow(otlpExports({ signal: "traces", result: error === undefined ? "ok" : "failed" }), 1)
         if (error !== undefined && !isAway) {
-          const reason = "code" in error ? `${error.code}: ${error.message}` : error.message
+          // Its text is the collector's, or holds its address.
+          const reason = "code" in error ? String(error.code) : error.name
           log(Effect.logWarning("The OpenTelemetry collector does not accept our spans", { reason }))
         }
         if (error === undefined && isAway)
@@ -41,9 +42,9 @@ export const exportSpans = (url?: string): Layer.Layer<never> =>
   Layer.unwrapEffect(
     Effect.map(Effect.runtime<never>(), (runtime) => {
       const log = Runtime.runSync(runtime)
-      // A refused address, in quotes, may hold a password.
+      // A refused value, in quotes, may be a secret.
       const warn = (message: string): void =>
-        log(Effect.logWarning(`OpenTelemetry: ${message.replace(/'.*'/s, "'…'")}`))
+        log(Effect.logWarning(`OpenTelemetry: ${message.replace(/(['"]).*\1/s, "…")}`))
       const logger = { error: warn, warn, info: constVoid, debug: constVoid, verbose: constVoid }
       diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true })
       const exporter = new OTLPTraceExporter(url === undefined ? {} : { url })

@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Predicate from "effect/Predicate"
+import * as Struct from "effect/Struct"
 import { StoreUnavailable } from "../../services/Store.ts"
 import { SettingsInvalid } from "../settings/Settings.ts"
 
@@ -15,6 +16,7 @@ const exitCodes = { settings: 78, unavailable: 69, defect: 70 } as const
 /** Exit codes of a process that a signal ended, as shells report them: 128 and the number of the signal. */
 const signalExits = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const
 type EndingSignal = keyof typeof signalExits
+const endingSignals = Struct.keys(signalExits)
 
 const say = (lines: ReadonlyArray<string>): void => {
   // A standard error that cannot be written changes nothing.
@@ -24,7 +26,7 @@ const say = (lines: ReadonlyArray<string>): void => {
 /** The first signal that comes from now on. Node does not end the process at a signal any more. */
 export const firstSignal = (): Promise<EndingSignal> =>
   new Promise((resolve) => {
-    for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) process.on(signal, resolve)
+    for (const signal of endingSignals) process.on(signal, resolve)
   })
 
 let isExpected = false
@@ -50,6 +52,8 @@ export const runMain = <A, E>(program: Effect.Effect<A, E>): void => {
     disablePrettyLogger: true,
     teardown: (exit, end) =>
       defaultTeardown(exit, (code) => {
+        // A signal ends what the last lines wait for.
+        for (const signal of endingSignals) process.removeAllListeners(signal)
         if (ending === undefined || isExpected || !Exit.isInterrupted(exit))
           return end(Number(process.exitCode ?? code))
         say([`interrupted by ${ending}`])

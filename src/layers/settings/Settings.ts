@@ -79,10 +79,17 @@ const parseSetting = <A>(environment: Environment, setting: Setting<A>): Either.
 }
 
 /** The standard variables of a proxy, which undici reads. */
-const proxyVariables = ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"]
+export const proxyVariables = ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"]
 
+/** Undici decodes its user and password. */
 const isProxy = (address: string): boolean =>
-  URL.canParse(address) && /^https?:$/.test(new URL(address).protocol)
+  Either.match(
+    Either.try(() => {
+      const { password, protocol, username } = new URL(address)
+      return { protocol, decoded: [username, password].map(decodeURIComponent) }
+    }),
+    { onLeft: () => false, onRight: ({ protocol }) => /^https?:$/.test(protocol) }
+  )
 
 const isSetting = (node: object): node is Setting<unknown> => "parse" in node
 

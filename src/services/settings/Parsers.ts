@@ -98,8 +98,8 @@ export const webOrigin = url(
 )
 
 export const collectorUrl = url(
-  "must be an http or https URL without user",
-  (parsed) => /^https?:$/.test(parsed.protocol) && !hasUser(parsed)
+  "must be an http or https URL without user, query or fragment",
+  (parsed, raw) => /^https?:$/.test(parsed.protocol) && !hasUser(parsed) && !/[?#]/.test(raw)
 )
 
 /**

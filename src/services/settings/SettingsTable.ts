@@ -99,6 +99,11 @@ const tingType = matching(
   /^(?=.{1,255}$)[a-z][a-z0-9_-]{0,79}\.[a-z][a-z0-9_-]*\.[a-z][a-z0-9_-]*$/,
   "must list types such as music.trigger.fired"
 )
+// An address holds a password, which the name of a file does not hide.
+const databaseFile = matching(
+  /^(?!.*:\/\/)/s,
+  "must name a file; an address of Postgres is for MUSIC_DATABASE_URL"
+)
 const version = matching(clientVersionPattern, "must be a version such as 0.1.0")
 const token = redacted(/^[\x21-\x7e]{1,1000}$/, "must be visible ASCII without spaces")
 
@@ -188,7 +193,7 @@ const serving = {
 }
 
 const storage = {
-  databasePath: withDefault<string>("MUSIC_DATABASE_PATH", Either.right, "data/music.sqlite", {
+  databasePath: withDefault("MUSIC_DATABASE_PATH", databaseFile, "data/music.sqlite", {
     meaning: "SQLite file",
     note: "Its folder is made when missing."
   }),
@@ -199,7 +204,7 @@ const storage = {
   }),
   databaseConnections: withDefault("MUSIC_DATABASE_CONNECTIONS", whole(1, 200), "10", {
     meaning: "connections of one instance to Postgres",
-    note: "One more listens, and another one is open for a moment at the start and while it migrates."
+    note: "One more is open while it migrates."
   })
 }
 

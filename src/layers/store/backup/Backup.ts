@@ -25,6 +25,9 @@ export interface BackupOptions {
   readonly overwrite?: boolean
 }
 
+/** Endings of the database's own files: itself, SQLite's log and index, and the lock and the name of its server. */
+const companions = ["", "-wal", "-shm", "-journal", "-lock", "-server"]
+
 /**
  * Writes a consistent copy of the database to `file`, with everything that was committed before the start. The copy is
  * checked, synced and private, and gets its name only when it is complete.
@@ -44,8 +47,8 @@ export const backup = (
       "Check MUSIC_DATABASE_PATH, which is relative to the folder that the command runs in."
     )
     yield* failWhen(
-      isSameFile(database, target),
-      `${target} is the database itself`,
+      companions.some((ending) => isSameFile(`${database}${ending}`, target)),
+      `${target} is a file of the database itself`,
       "Choose another name for the copy."
     )
     yield* failWhen(
