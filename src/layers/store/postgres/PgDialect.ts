@@ -69,7 +69,7 @@ const makeSender = ({ ask }: Session, trace: TraceStatement) => {
 /** Postgres answers the COMMIT of a failed transaction with a successful ROLLBACK. */
 const isCommitted = (answer: Answer | undefined): boolean => answer?.command === "COMMIT"
 
-/** A write of one statement: all that its transaction needs is sent at once. Without its BEGIN the statement would commit alone. */
+/** A transaction of one statement: all that its transaction needs is sent at once. Without its BEGIN the statement would commit alone. */
 const runQuery = async <A>(
   session: Session,
   begin: string,
@@ -152,17 +152,12 @@ const useSession = async <A>(
   return exit
 }
 
-/** A statement that is a transaction of its own. `prefix` is a comment. */
-const runAlone = async <A>(
-  { ask }: Session,
-  { decode, statement }: Query<A>,
-  trace: TraceStatement
-): Promise<Outcome<A>> => {
-  const [text, values] = statement.compile()
-  const end = trace(text)
-  const answer = await ask(text, values)
-  end()
-  return ended(Either.flatMap(answer, ({ rows }) => decode(withCamelCase(rows))))
+/** Ends the transaction of a failed access; a connection that cannot is closed. */
+const rollBackFailed = async <A>(session: Session, running: Promise<Outcome<A>>): Promise<Outcome<A>> => {
+  const exit = await running.catch((defect: unknown) => Exit.die(defect))
+  if (Exit.isFailure(exit) && !isLost(exit.cause) && Either.isLeft(await session.ask("ROLLBACK")))
+    session.discard()
+  return exit
 }
 
 /** `begin` begins a transaction. */
@@ -181,17 +176,20 @@ export const pgDialect = (connections: PgConnections, sql: SqlClient.SqlClient, 
   ): Promise<Outcome<A>> => {
     const asked = body()
     const opening = named(operation, begin)
-    const exit = await (asked instanceof Query
-      ? runQuery(session, opening, asked, trace)
-      : runSteps(session, opening, asked, trace)
-    ).catch((defect: unknown) => Exit.die(defect))
-    if (Exit.isFailure(exit) && !isLost(exit.cause) && Either.isLeft(await session.ask("ROLLBACK")))
-      session.discard()
-    return exit
+    return rollBackFailed(
+      session,
+      asked instanceof Query
+        ? runQuery(session, opening, asked, trace)
+        : runSteps(session, opening, asked, trace)
+    )
   }
 
+  /** In a transaction too, whose limits end a statement that nobody waits for any more. */
+  const read = <A>(query: Query<A>, trace: TraceStatement) =>
+    access((session) => rollBackFailed(session, runQuery(session, begin, query, trace)))
+
   return {
-    read: (query, trace) => access((session) => runAlone(session, query, trace)),
+    read,
     write: (transaction, trace) =>
       access(async (session) => {
         const exit = await write(session, transaction, trace)
@@ -201,15 +199,12 @@ export const pgDialect = (connections: PgConnections, sql: SqlClient.SqlClient, 
     skipLocked: sql.literal("FOR UPDATE SKIP LOCKED"),
     groupsWrites: false,
     size: (trace) =>
-      access((session) =>
-        runAlone(
-          session,
-          first(Size)(sql`SELECT pg_database_size(current_database()) AS data`).map((found) => ({
-            data: Option.match(found, { onNone: () => 0, onSome: ({ data }) => data }),
-            file: Option.none()
-          })),
-          trace
-        )
+      read(
+        first(Size)(sql`SELECT pg_database_size(current_database()) AS data`).map((found) => ({
+          data: Option.match(found, { onNone: () => 0, onSome: ({ data }) => data }),
+          file: Option.none()
+        })),
+        trace
       ),
     pool: () => Option.some(connections.usage())
   }
