@@ -92,7 +92,7 @@ describe("The process", () => {
         ["MUSIC_DATABASE_URL", "# as %23"],
         ["MUSIC_IAM_APP_SECRET", "must be ask_ and 43 characters"],
         ["MUSIC_IAM_URL", "is required"],
-        ["MUSIC_IAM_WEBHOOK_SECRET", "the file of MUSIC_IAM_WEBHOOK_SECRET_FILE does not exist"],
+        ["MUSIC_IAM_WEBHOOK_SECRET", "the file of MUSIC_IAM_WEBHOOK_SECRET_FILE cannot be read (ENOENT)"],
         ["MUSIC_TING_URL", "must be an https URL"]
       ] as const
       const lines = output().trim().split("\n").sort()
