@@ -92,12 +92,48 @@ it("A CommonJS program requires each entry point", async () => {
   expect(ended).toEqual({ code: 0, err: "", out: "si:deejay\n" })
 })
 
-it("The first program of docs/client.md logs in and sends a ting", async () => {
-  const text = await readFile(join(root, "docs/client.md"), "utf8")
-  const [, program = ""] = /```js\n([\s\S]*?)```/.exec(text) ?? []
-  await writeFile(join(project.folder, "first.mjs"), program)
-  const ended = await run(["first.mjs", bench.commands.slt(), `${bench.base}/first`])
-  expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(/^sent si:deejay\//), err: "" })
+describe("docs/client.md", () => {
+  /** The programs of the page, in their order, in a folder and with the service of the test. */
+  const programsOf = async () => {
+    const text = await readFile(join(root, "docs/client.md"), "utf8")
+    return [...text.matchAll(/```js\n([\s\S]*?)```/g)].map(([, program = ""]) =>
+      program.replace("https://music.example", `${bench.base}/page`).replace("/var/lib", project.folder)
+    )
+  }
+
+  it("has a first program that logs in and sends a ting, with what its commands print", async () => {
+    const [program = ""] = await programsOf()
+    await writeFile(join(project.folder, "first.mjs"), program)
+    const ended = await run(["first.mjs", bench.commands.slt(), `${bench.base}/first`])
+    expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(/^sent si:deejay\//), err: "" })
+    const text = await readFile(join(root, "docs/client.md"), "utf8")
+    const printed = await readFile(join(root, "sandbox/Guide.ts"), "utf8")
+    const [, mint = "none"] = /^(SLT=.*)$/m.exec(text) ?? []
+    expect(printed.replaceAll("\\\\", "\\")).toContain(mint)
+    expect(printed).toContain("BASE=${base}; IAM=")
+  })
+
+  it("has examples of every method, of errors, stubs and telemetry that run as they are", async () => {
+    const [, results = "", calls = "", stub = "", telemetry = ""] = await programsOf()
+    // Each call says how it ended.
+    const checked = calls.replaceAll(
+      /await (client\.(?!close|status)\w+\(.*\)) \/\//g,
+      "console.log((await $1).ok) //"
+    )
+    const login = `console.log((await client.login(process.argv[2])).ok)`
+    const imports = /^import .*\n/gm
+    const body = [results.replace("const me =", `${login}\nconst me =`), stub, telemetry, checked]
+    const lines = new Set(body.flatMap((part) => part.match(imports) ?? []))
+    await writeFile(
+      join(project.folder, "page.mjs"),
+      [...lines, ...body.map((part) => part.replaceAll(imports, ""))].join("")
+    )
+    const { code, err, out } = await run(["page.mjs", bench.commands.slt()])
+    expect([code, err]).toEqual([0, ""])
+    expect(out).toMatch(/^true\nsi:deejay web-|^true\nsi:deejay daemon-/)
+    expect(out).toContain("1.0.0 not_found")
+    expect(out.match(/^true$/gm)).toHaveLength(1 + [...calls.matchAll(/client\.(?!close|status)/g)].length)
+  })
 })
 
 describe("The examples run unchanged", () => {

@@ -127,7 +127,7 @@ describe("The promise client in Chromium", () => {
       const error = { code: "transport_failed", retryable: false, details: { reason: "cors" }, hint }
       expect(await inPage(page, `${client("origin")}.version()`)).toMatchObject({ ok: false, error })
       // The first attempt's failure: the call itself is repeated until its deadline.
-      const away = `new Promise((resolve) => Kit.createMusicClient({ baseUrl: "http://127.0.0.1:1", source: "web",
+      const away = `new Promise((resolve) => Kit.createMusicClient({ baseUrl: "http://127.0.0.1:2", source: "web",
          telemetry: false, onEvent: ({ type, error }) => type === "response" && resolve(error) }).version())`
       expect(await inPage(page, away)).toMatchObject({ details: { reason: "network" } })
     }))
