@@ -65,7 +65,8 @@ export const runMain = <A, E>(program: Effect.Effect<A, E>): void => {
 const linesOf = (error: unknown): ReadonlyArray<string> => {
   if (error instanceof SettingsInvalid)
     return error.problems.map(({ name, problem }) => `${name}: ${problem}`)
-  if (error instanceof StoreUnavailable) return [`${error.summary}: ${error.fix}`]
+  if (error instanceof StoreUnavailable)
+    return [`${error.summary}. ${error.fix.charAt(0).toUpperCase()}${error.fix.slice(1)}.`]
   return [String(Predicate.hasProperty(error, "reason") ? error.reason : error)]
 }
 
