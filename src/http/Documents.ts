@@ -60,26 +60,38 @@ interface Document {
   readonly headers: Readonly<Record<string, string>>
 }
 
-const makeDocument = (text: string, contentType: string, headers: Document["headers"] = {}) =>
+const makeDocument = (plain: Buffer, contentType: string, headers: Document["headers"] = {}) =>
   Effect.promise(async (): Promise<Document> => {
-    const plain = Buffer.from(text)
     const tag = `"${createHash("sha256").update(plain).digest("base64url").slice(0, 22)}"`
     // Weak, because the same content is sent in two codings.
     const common = { ...headers, etag: `W/${tag}`, "cache-control": "no-cache" }
     return { contentType, plain, zipped: await promisify(gzip)(plain), tag, headers: common }
   })
 
-const makeJson = Effect.suspend(() => makeDocument(JSON.stringify(OpenApi.fromApi(Api)), "application/json"))
+const makeJson = Effect.suspend(() =>
+  makeDocument(Buffer.from(JSON.stringify(OpenApi.fromApi(Api))), "application/json")
+)
+
+const digestsOf = (page: Buffer): ReadonlyArray<string> => {
+  const [begin, end] = ["<script>", "</script>"]
+  const digests: Array<string> = []
+  for (let at = page.indexOf(begin); at !== -1; at = page.indexOf(begin, at)) {
+    const start = at + begin.length
+    at = page.indexOf(end, start)
+    digests.push(createHash("sha256").update(page.subarray(start, at)).digest("base64"))
+  }
+  return digests
+}
 
 /**
- * The library's page. Its own scripts alone run, by their digests, and reach this service alone. It makes
- * styles, and a digest of the document by WebAssembly.
+ * The library's own scripts alone run, by their digests, and reach this service alone. They make styles, and a digest of the document by
+ * WebAssembly.
  */
-const policyOf = (page: string): string =>
+const policyOf = (page: Buffer): string =>
   [
     "default-src 'none'",
-    `script-src 'wasm-unsafe-eval' ${[...page.matchAll(/<script>([\s\S]*?)<\/script>/g)]
-      .map(([, script = ""]) => `'sha256-${createHash("sha256").update(script).digest("base64")}'`)
+    `script-src 'wasm-unsafe-eval' ${digestsOf(page)
+      .map((digest) => `'sha256-${digest}'`)
       .join(" ")}`,
     "style-src 'unsafe-inline'",
     "connect-src 'self'",
@@ -117,9 +129,13 @@ const makePage = ({ document, scalar: more }: ShownDocument) =>
     const router = yield* Context.get(context, HttpApiBuilder.Router).router
     const request = HttpServerRequest.fromWeb(new Request(`http://localhost${docsPath}`))
     const response = yield* Effect.provideService(router, HttpServerRequest.HttpServerRequest, request)
-    const html = yield* Effect.promise(() => HttpServerResponse.toWeb(response).text())
-    // The library does not name the language of its page.
-    const page = html.replace("<html>", '<html lang="en">')
+    const html = Buffer.from(yield* Effect.promise(() => HttpServerResponse.toWeb(response).arrayBuffer()))
+    // The library does not name the language of its page. The page stays bytes: as text it is twice as large.
+    const tag = "<html>"
+    const page = Buffer.concat([
+      Buffer.from('<!doctype html>\n<html lang="en">'),
+      html.subarray(html.indexOf(tag) + tag.length)
+    ])
     return yield* makeDocument(page, "text/html; charset=utf-8", {
       "content-security-policy": policyOf(page),
       "cross-origin-opener-policy": "same-origin"
