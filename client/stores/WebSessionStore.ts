@@ -21,9 +21,18 @@ export interface WebLocks {
   ) => Promise<unknown>
 }
 
+/** The part of `BroadcastChannel` that is used. A channel does not hear itself. */
+interface Channel {
+  readonly postMessage: (message: unknown) => void
+  readonly addEventListener: (type: "message", hear: (event: { readonly data: unknown }) => void) => void
+  readonly removeEventListener: Channel["addEventListener"]
+  /** In Node only. */
+  readonly unref?: () => void
+}
+
 interface Page {
   readonly indexedDB?: unknown
-  readonly BroadcastChannel?: new (name: string) => unknown
+  readonly BroadcastChannel?: new (name: string) => Channel
   readonly navigator?: { readonly locks?: WebLocks }
 }
 
@@ -39,21 +48,14 @@ const pageLocks = (): WebLocks | undefined => {
   }
 }
 
-/** The part of `BroadcastChannel` that is used. A channel does not hear itself. */
-interface Channel {
-  readonly postMessage: (message: unknown) => void
-  readonly addEventListener: (type: "message", hear: (event: { readonly data: unknown }) => void) => void
-  readonly removeEventListener: Channel["addEventListener"]
-  /** In Node only. */
-  readonly unref?: () => void
-}
-
 /** Between the tabs of this origin; a browser that blocks storage may block it, too. */
 const pageChannel = (name: string): Channel | undefined => {
   try {
-    const made = new (page().BroadcastChannel ?? Object)(name) as Channel
-    made.unref?.()
-    return "postMessage" in made ? made : undefined
+    const { BroadcastChannel } = page()
+    if (BroadcastChannel === undefined) return undefined
+    const channel = new BroadcastChannel(name)
+    channel.unref?.()
+    return channel
   } catch {
     return undefined
   }
