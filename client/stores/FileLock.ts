@@ -28,13 +28,13 @@ const readBoot = (): string => {
   }
 }
 
-/** The tokens of the locks that this thread holds. Two copies of this module share them. */
-const heldTokens = (): Set<unknown> => {
-  const key = Symbol.for("music-client/held-file-locks")
+/** Names this run of the thread. Two copies of this module share it. */
+const runName = (): string => {
+  const key = Symbol.for("music-client/file-lock-run")
   const known: unknown = Reflect.get(globalThis, key)
-  if (known instanceof Set) return known
-  Reflect.set(globalThis, key, new Set())
-  return heldTokens()
+  if (typeof known === "string") return known
+  Reflect.set(globalThis, key, randomUUID())
+  return runName()
 }
 
 /** Whether the process of a lock is gone. Its number means something on the same host since the same start only. */
@@ -44,8 +44,9 @@ const isGone = (text: string | undefined): boolean => {
     if (host !== hostname() || typeof pid !== "number") return false
     // Older clients name no boot.
     if (boot !== undefined && boot !== readBoot()) return true
-    // A restarted container has the same host name and process number again; worker threads share theirs.
-    if (pid === process.pid) return thread === threadId && !heldTokens().has(token)
+    // A restarted container has the same host name and process number again; worker threads share theirs. A lock of this run is not
+    // gone: it is held, or its release, which may have happened since it was read, removes it.
+    if (pid === process.pid) return thread === threadId && !String(token).startsWith(runName())
     process.kill(pid, 0)
     return false
   } catch (error) {
@@ -69,17 +70,18 @@ const breakLock = async (path: string, dead: string | undefined): Promise<void> 
 const take = async (path: string, stale: number): Promise<(() => Promise<void>) | undefined> => {
   const handle = await catchCode("EEXIST", () => open(path, "wx", 0o600))
   if (handle === undefined) return undefined
-  const token = randomUUID()
+  const token = `${runName()} ${randomUUID()}`
   const holder = { pid: process.pid, host: hostname(), boot: readBoot(), thread: threadId, token }
   const write = () => handle.write(JSON.stringify(holder), 0)
-  heldTokens().add(token)
   // A failed renewal counts as missing. The timer does not keep the process alive.
   const timer = setInterval(
     () => void write().catch(() => undefined),
     Math.min(standard.renewal, stale / 3)
   ).unref()
+  let isReleased = false
   const release = async () => {
-    if (!heldTokens().delete(token)) return
+    if (isReleased) return
+    isReleased = true
     clearInterval(timer)
     await handle.close().catch(() => undefined)
     // Another process may have broken the lock and taken it.
