@@ -29,7 +29,7 @@ import { Webhooks } from "./services/Webhooks.ts"
 
 export { Listening } from "./http/Server.ts"
 
-/** The parts that tests replace or wrap: what the backend stands on, where spans go, the way to the upstreams, background work, and the server. */
+/** The parts that tests replace or wrap: the ports, where spans go, the connections to the upstreams, background work, and the server. */
 export const parts = {
   transport: Connections,
   store: StoreFromSettings,

@@ -214,6 +214,15 @@ describe("music-backend deliveries", () => {
     ])
   })
 
+  it.live("retries those that it can, and then names one that it cannot", function* () {
+    const { command } = yield* furnished
+    const { err, exit, out } = yield* command("deliveries retry report:rep_none report:rep_failed")
+    expect([exit, out]).toEqual([1, expect.stringMatching(/^report:rep_failed .* unknown /m)])
+    expect(err).toMatch(/no delivery report:rep_none/)
+    const none = yield* command("deliveries retry report:rep_none")
+    expect([none.out, none.err]).toEqual(["", expect.stringMatching(/^music-backend: no delivery [^\n]*$/)])
+  })
+
   it.live("discards one for good: only a retry by its id brings it back", function* () {
     const { command, json } = yield* furnished
     const discard = "deliveries discard report:rep_failed --reason by-hand"

@@ -223,6 +223,19 @@ onBoth("Removing reports", (kind) => {
     expect(yield* left).toEqual([sending.subject])
   })
 
+  it.scopedLive("shows what it removed also when it fails before its end", function* () {
+    const { command, left, place } = yield* opened(flood)
+    const stop = isSqlite
+      ? "CREATE TRIGGER stop BEFORE UPDATE ON reports WHEN OLD.id = 'rep_v2' BEGIN SELECT RAISE(ABORT, 'stop'); END"
+      : `CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'stop'; END $$;
+        CREATE TRIGGER stop BEFORE UPDATE ON reports FOR EACH ROW WHEN (OLD.id = 'rep_v2') EXECUTE FUNCTION stop()`
+    yield* rawQuery(place, stop)
+    const { err, exit, out } = yield* command("reports remove --since 100h", "a flood")
+    expect([exit, out]).toEqual([69, expect.stringMatching(/^reports +5$/m)])
+    expect(err).toMatch(/cannot be opened, read or written/)
+    expect(yield* left).toEqual(["rep_v2"])
+  })
+
   it.scopedLive("discards the deliveries of the selected reports, which are kept", function* () {
     const { command, left, place, store } = yield* opened(flood)
     yield* store.deliveries.discard("report:rep_a1", Date.now(), "by hand")

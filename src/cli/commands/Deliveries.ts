@@ -1,19 +1,22 @@
 import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
+import * as Arr from "effect/Array"
 import * as Chunk from "effect/Chunk"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import { production } from "../../layers/delivery/DeliveryLimits.ts"
 import { type DeliveryRecord, OperatorQueries, type ReportSelection } from "../../services/OperatorQueries.ts"
 import { type DestinationPause, Store, trackerDestination } from "../../services/Store.ts"
-import { databasePlace, onDatabase, readAll } from "../DatabaseAccess.ts"
+import { databasePlace, onDatabase } from "../DatabaseAccess.ts"
 import { Host, misuse, refuse } from "../Host.ts"
-import { argument, choice, flag, json, page, reporter, since, text } from "../Options.ts"
+import { argument, choice, flag, json, page, since, text } from "../Options.ts"
 import { formatTime, printPage, printRecord, toJson } from "../Output.ts"
 import { delivery, isOver } from "../Records.ts"
+import { type Change, changing, selected, sumBytes } from "./Changes.ts"
 
 const id = argument("id", "the delivery's id, report:rep_…")
 
@@ -126,16 +129,21 @@ const retry = Command.make(
       const { deliveries } = yield* Store
       const failed = yield* queries.deliveries(allFailed, { limit: batch, after: Option.none() })
       const chosen = onlyFailed ? failed.items.map((one) => one.id) : ids
-      // What was changed is shown also when another one is refused.
-      const [failures, changed] = yield* Effect.partition(chosen, (deliveryId) =>
+      const tried = yield* Effect.forEach(chosen, (deliveryId) =>
         Effect.gen(function* () {
           const done = yield* deliveries.retry(deliveryId, yield* Clock.currentTimeMillis, { onlyFailed })
           // Another operator may have discarded one of them meanwhile.
           return onlyFailed && !done ? [] : [yield* findChanged(deliveryId, done, "retry")]
-        })
+        }).pipe(
+          // What was changed is shown also when another one is refused.
+          Effect.map(Either.right),
+          Effect.catchTag("CommandFailed", (refusal) => Effect.succeed(Either.left(refusal)))
+        )
       )
+      const [refusals, changed] = Arr.separate(tried)
       const items = changed.flat()
       const note = items.length === 0 ? "" : yield* resumeTracker
+      if (items.length === 0 && refusals[0] !== undefined) return yield* refusals[0]
       yield* printPage(
         { ...delivery(), plural: "failed deliveries" },
         { items, next: Option.none() },
@@ -144,53 +152,13 @@ const retry = Command.make(
       if (onlyFailed && Option.isSome(failed.next))
         yield* err(`There are more than ${batch}: run the command again.`)
       if (note !== "") yield* err(note)
-      if (failures[0] !== undefined) return yield* Effect.fail(failures[0])
+      if (refusals[0] !== undefined) return yield* refusals[0]
     }).pipe(onDatabase)
 ).pipe(
   Command.withDescription(
     "Makes deliveries due now; the tracker is searched first for a report that it may have"
   )
 )
-
-/** How to change what is chosen. */
-export interface Change {
-  /** Kept with the change. */
-  readonly reason: string
-  readonly json: boolean
-  readonly dryRun: boolean
-}
-
-/** A command that changes what one id names, or what filters select together. */
-export const changing = <const Name extends string, E1, R1, E2, R2>(
-  name: Name,
-  named: Args.Args<string>,
-  reason: Options.Options<string>,
-  one: (id: string, given: Change) => Effect.Effect<void, E1, R1>,
-  all: (selection: ReportSelection, given: Change) => Effect.Effect<void, E2, R2>
-) => {
-  const anonymous = flag("anonymous", "instead of an id: reports without a verified reporter")
-  const dryRun = flag("dry-run", "counts what the filters select, and changes nothing")
-  const config = { id: Args.optional(named), anonymous, reporter, since, dryRun, reason, json }
-  return Command.make(name, config, (given) =>
-    Effect.gen(function* () {
-      const filtered = given.anonymous || Option.isSome(given.reporter) || Option.isSome(given.since)
-      if (Option.isSome(given.id) && (filtered || given.dryRun))
-        return yield* misuse("an id together with a filter or --dry-run")
-      if (Option.isNone(given.id) && !filtered)
-        return yield* misuse("an id or a filter is required: --anonymous, --reporter or --since")
-      if (!given.dryRun && (given.reason.trim() === "" || given.reason.length > 500))
-        return yield* misuse("--reason is missing, empty or longer than 500 characters")
-      yield* Option.isSome(given.id) ? one(given.id.value, given) : all(given, given)
-    }).pipe(onDatabase)
-  )
-}
-
-/** What the filters select, newest first. */
-export const selected = (selection: ReportSelection) =>
-  readAll(500, (queries, page) => queries.reportSizes(selection, page))
-
-export const sumBytes = (reports: ReadonlyArray<{ readonly bytes: number }>): number =>
-  reports.reduce((sum, { bytes }) => sum + bytes, 0)
 
 const discardOne = (deliveryId: string, given: Change) =>
   Effect.gen(function* () {

@@ -17,15 +17,8 @@ import { Host, misuse, refuse } from "../Host.ts"
 import { argument, choice, json, page, plane, reporter, since, text } from "../Options.ts"
 import { formatCount, formatTime, printJson, printRecord, toJson } from "../Output.ts"
 import { delivery, report, wholeReport } from "../Records.ts"
-import {
-  type Change,
-  changing,
-  deliveryStates,
-  findChanged,
-  resumeTracker,
-  selected,
-  sumBytes
-} from "./Deliveries.ts"
+import { type Change, changing, selected, sumBytes } from "./Changes.ts"
+import { deliveryStates, findChanged, resumeTracker } from "./Deliveries.ts"
 
 const id = argument("id", "the report's id, rep_…")
 

@@ -183,8 +183,8 @@ export const makeBudget = (
   const wait = (window: Window, claim: Claim, at: number, now: number): number => {
     const { address, isVouched, key, since } = claim
     if (key === undefined) return Math.min(at, now + minute)
-    const told = window.turnOf(key) ?? 0
-    if (told > now) return told
+    const turnAt = window.turnOf(key) ?? 0
+    if (turnAt > now) return turnAt
     const hasTurn = (isVouched || at < since + longestWait) && window.takeTurn(claim, at, now)
     const { policy, remaining } = retries.take(address, now)
     const seconds = ((policy.quota - remaining) * policy.windowSeconds) / policy.quota

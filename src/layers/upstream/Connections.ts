@@ -1,6 +1,6 @@
 /**
- * The connections to other systems: one pool for all, with a short connect timeout. An error that comes before a request began is told
- * apart from one that comes later, when the request may have arrived.
+ * The connections to other systems: one pool for all, with a short connect timeout. An error that comes before a request
+ * began differs from one that comes later, when the request may have arrived.
  */
 import type * as HttpClient from "@effect/platform/HttpClient"
 import type * as HttpClientError from "@effect/platform/HttpClientError"

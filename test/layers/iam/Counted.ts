@@ -173,7 +173,7 @@ const newKey = () => key(`key-${++keys}`)
 
 /** Calls by the words of a test. A new credential each time, unless one is given. */
 export const calls = {
-  /** An introspection of a token that nobody knows. */
+  /** An introspection of an unknown token. */
   stranger: ({ iam }: Counted, token = fresh("oat")) => iam.introspect(production, token),
   known: ({ iam, vouched }: Counted, login?: string, actor?: string) =>
     Effect.flatMap(vouched("oat", login, actor), (token) => iam.introspect(production, token)),

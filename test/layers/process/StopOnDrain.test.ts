@@ -10,7 +10,7 @@ import { stopOnDrain } from "../../../src/layers/process/StopOnDrain.ts"
 import { Drain } from "../../../src/services/Drain.ts"
 import { it } from "../../world/Test.ts"
 
-it.scopedLive("Work ends when the drain begins; what it stands on waits for its end", function* () {
+it.scopedLive("Work ends when the drain begins; what it uses waits for its end", function* () {
   const [stopping, stopped] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
   const release = Effect.zipRight(Deferred.succeed(stopping, undefined), Deferred.await(stopped))
   let isOver = false

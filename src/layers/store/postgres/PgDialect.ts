@@ -184,7 +184,7 @@ export const pgDialect = (connections: PgConnections, sql: SqlClient.SqlClient, 
     )
   }
 
-  /** In a transaction too, whose limits end a statement that nobody waits for any more. */
+  /** In a transaction too, whose limits end a statement after its caller has left. */
   const read = <A>(query: Query<A>, trace: TraceStatement) =>
     access((session) => rollBackFailed(session, runQuery(session, begin, query, trace)))
 

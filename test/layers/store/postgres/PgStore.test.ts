@@ -233,7 +233,9 @@ describe("Accesses of Postgres", () => {
         found.map(({ recordId }) => recordId),
         ["y", "z"]
       )
-      assert.isFalse(await Effect.runPromise(isActive(store)), "reads wait for no lock")
+      assert.isFalse(await Effect.runPromise(isActive(store)), "reads wait for no lock of a row")
+      await client.query("LOCK TABLE recipients IN ACCESS EXCLUSIVE MODE")
+      assert.strictEqual(await Effect.runPromise(kindOf(isActive(store), url)), "55P03")
     })
     assert.strictEqual(yield* offer(store), "accepted")
   })
