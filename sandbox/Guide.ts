@@ -17,7 +17,7 @@ music-backend sandbox: everything runs on loopback, and no data leaves this mach
 
 Paste these commands in this order:
 
-  BASE=${base}; IAM=${world.iam.url}
+  BASE=${base}; IAM=${world.iam.url}; TING=${world.ting.url}
 
   # describe the service
   curl -sw '\\n' $BASE/api/v1/iam

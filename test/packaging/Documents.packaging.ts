@@ -55,22 +55,23 @@ const report = (base: string) =>
   })
 
 it.scopedLive("The sandbox starts, prints its addresses, and shows a ting that arrives", function* () {
-  const start = scriptOf("README.md: Try it")
-  expect(scriptOf("getting-started.md: Start the sandbox")).toBe(start)
-  const sandbox = yield* background(start, { folder: root, environment: {} })
-  const address = async (line: string) => (await sandbox.says(new RegExp(`^ +${line} +(http:\\S+)$`, "m")))[1]
-  const environment = yield* Effect.promise(async () => {
+  const sandbox = yield* background(scriptOf("README.md: Try it"), { folder: root, environment: {} })
+  const variables = yield* Effect.promise(async () => {
     const [, page = ""] = await sandbox.says(/^Open (http:\S+) /m)
     expect((await fetch(page)).headers.get("content-type")).toMatch(/^text\/html/)
-    const [BASE, IAM] = [await address("server"), await address("identity \\(IAM\\)")]
-    return { BASE, IAM, TING: await address("notifications") }
+    const [, line = ""] = await sandbox.says(/^ *(BASE=http\S+ IAM=http\S+ TING=http\S+)$/m)
+    return line
   })
-  const [login = "", ting = "", bug = "", ...others] = scripts("getting-started.md: The same with curl")
+  const [login = "", ting = "", bug = "", ...others] = scripts("README.md: With curl")
   expect(others).toEqual([])
-  const out = yield* run([login, ting, ting, bug].join("\n"), { folder: root, environment })
+  const client = scriptOf("README.md: With the client")
+  const commands = [variables, login, ting, ting, bug, client].join("\n")
+  const out = yield* run(commands, { folder: root, environment: {} })
   expect(out).toContain('"public_id":"si:deejay"')
   expect(out).toMatch(/"replayed":false[\s\S]*"replayed":true/)
   expect(out).toMatch(/"id":"rep_\w+","status":"stored"/)
+  expect(out.match(/si:deejay\/curl\/1/g)?.length).toBeGreaterThan(2)
+  expect(out).toContain('"data":{"name":"hello"}')
   yield* interrupt(sandbox)
 })
 
