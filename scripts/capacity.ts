@@ -1,20 +1,18 @@
-/** Writes the chart and the tables of docs/capacity.md from the formulas: `npm run capacity`. */
+/** Writes the chart and the tables of docs/limits.md from the formulas: `npm run capacity`. */
 import { readFileSync, writeFileSync } from "node:fs"
 import { chart } from "./capacity/Chart.ts"
 import { firstToBind, limits, steps, usual } from "./capacity/Model.ts"
 
-const page = new URL("../docs/capacity.md", import.meta.url)
+const page = new URL("../docs/limits.md", import.meta.url)
 
 const rounded = (users: number): string => Number(users.toPrecision(2)).toLocaleString("en")
 
 const limitTable = [
-  "| Limit | Users at which it binds = | as installed | What to do |",
-  "|---|---|--:|---|",
+  "| Limit | Binds at users | What to do |",
+  "|---|--:|---|",
   ...[...limits]
     .sort((one, other) => one.users(usual) - other.users(usual))
-    .map(
-      ({ action, formula, name, users }) => `| ${name} | ${formula} | ${rounded(users(usual))} | ${action} |`
-    )
+    .map(({ action, name, users }) => `| ${name} | ${rounded(users(usual))} | ${action} |`)
 ]
 
 const stepTable = [

@@ -1,4 +1,4 @@
-/** Which limit binds first as users grow. The page, its chart and the simulation that checks the formulas use this module. */
+/** Which limit binds first as users grow. The tables and the chart of docs/limits.md come from it. */
 import { production } from "../../src/layers/delivery/DeliveryLimits.ts"
 import { ceilingOf } from "../../src/layers/iam/Window.ts"
 
@@ -83,7 +83,6 @@ export const cpuMillisPerDay =
 
 export interface Limit {
   readonly name: string
-  readonly formula: string
   readonly action: string
   /** Users at which the limit binds. */
   readonly users: (deployment: Deployment) => number
@@ -92,58 +91,49 @@ export interface Limit {
 export const limits: ReadonlyArray<Limit> = [
   {
     name: "IAM, introspection",
-    formula: "0.85 calls / (60 s + latency) / introspections",
     action:
       "Ask IAM for a larger allowance and raise `MUSIC_IAM_CALLS_PER_MINUTE`; until then set `MUSIC_INTROSPECTION_CACHE_SECONDS`, at most 30",
     users: ({ iamCallsPerMinute }) => iamPerSecond(iamCallsPerMinute, "known") / inPeak(introspectionsPerDay)
   },
   {
     name: "IAM, tokens",
-    formula: "calls / (60 s + latency) / (logins + refreshes)",
     action: "The same allowance and setting",
     users: ({ iamCallsPerMinute }) => iamPerSecond(iamCallsPerMinute, "essential") / inPeak(exchangesPerDay)
   },
   {
     name: "IAM, proofs",
-    formula: "0.85 calls / (60 s + latency) / (logins + tings)",
     action: "The same allowance and setting",
     users: ({ iamCallsPerMinute }) => iamPerSecond(iamCallsPerMinute, "known") / inPeak(proofsPerDay)
   },
   {
     name: "table service",
-    formula: "200 records / latency x instances / events",
     action: "Add an instance on PostgreSQL: each sends one request at a time",
     users: ({ instances, tableRecords }) =>
       ((tableRecords / measured.tableSeconds) * instances) / inPeak(eventsPerDay)
   },
   {
     name: "one process",
-    formula: "70 % of a core x instances / CPU time of all calls",
     action: "Add an instance: `MUSIC_DATABASE_URL`, and divide `MUSIC_IAM_CALLS_PER_MINUTE` among them",
     users: ({ instances }) => (1_000 * measured.usableCore * instances) / inPeak(cpuMillisPerDay)
   },
   {
     name: "stored reports",
-    formula: "`MUSIC_REPORTS_MEGABYTES` / (2,500 bytes x days kept) / reports",
     action: "Raise `MUSIC_REPORTS_MEGABYTES`, or set `MUSIC_RETENTION_REPORTS_DAYS`",
     users: ({ reportsDays, reportsMegabytes }) =>
       (reportsMegabytes * 1e6) / (measured.reportBytes * reportsDays) / reports
   },
   {
     name: "database",
-    formula: "commits a second / (batches + reports + logins)",
     action: "A faster disk; then PostgreSQL (`MUSIC_DATABASE_URL`) on a machine of its own",
     users: () => measured.writesPerSecond / inPeak(writesPerDay)
   },
   {
     name: "tracker",
-    formula: "450 issues an hour / reports",
     action: "Reports wait and are filed later, none is lost; a lasting excess needs another way to file them",
     users: ({ issuesPerHour }) => issuesPerHour / 3_600 / inPeak(reports)
   },
   {
     name: "Ting",
-    formula: "200 places / latency x instances / tings",
     action: "Add an instance",
     users: ({ instances, tingPlaces }) => ((tingPlaces / measured.tingSeconds) * instances) / inPeak(tings)
   }

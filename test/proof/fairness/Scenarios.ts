@@ -44,7 +44,7 @@ const part = ({ count }: Size, divisor: number, least = 1): number =>
   Math.max(least, Math.round(count / divisor))
 const lasting = ({ isFull }: Size, slice: number, full: number): number => (isFull ? full : slice) * minute
 
-/** 60 daemons with addresses of their own: what one service serves well (docs/capacity.md). They log in once a second. */
+/** 60 daemons with addresses of their own: what one service serves well (docs/limits.md, "Capacity"). They log in once a second. */
 const daemons = (world: World, count = 60, pause = second, activeFrom = minute): void =>
   times(count, (index) => daemon(world, identity("daemon", 10, index), index * pause, activeFrom))
 

@@ -301,8 +301,8 @@ describe("A role of Postgres", () => {
     yield* Fiber.join(waiting)
   })
 
-  it.scopedLive("made by docs/postgresql.md can do all a server needs, and nothing else", function* () {
-    const page = readFileSync(new URL("../../../../docs/postgresql.md", import.meta.url), "utf8")
+  it.scopedLive("made by docs/operations.md can do all a server needs, and nothing else", function* () {
+    const page = readFileSync(new URL("../../../../docs/operations.md", import.meta.url), "utf8")
     const section = page.split(/^##+ /m).find((text) => text.startsWith("Role and database")) ?? ""
     const name = `music_${randomUUID().replaceAll("-", "")}`
     const [outside = "", inside = ""] = [...section.matchAll(/^```sql\n(.*?)^```$/gms)].map(
