@@ -23,7 +23,6 @@ export const startServer = async (
   const server: Running = start(process.execPath, [...nodeOptions, file], {
     MUSIC_RATE_LIMIT: "off",
     MUSIC_LOG_LEVEL: "error",
-    MUSIC_LOG_FORMAT: "json",
     MUSIC_ADMIN_BIND: `127.0.0.1:${adminPort}`,
     MUSIC_IAM_CALLS_PER_MINUTE: "10000",
     MUSIC_REPORTS_MEGABYTES: "100000",

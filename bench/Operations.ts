@@ -174,8 +174,7 @@ export const countOperations = ({
     const settings = settingsFor(world, {
       bind: { host: "127.0.0.1", port: 0 },
       databasePath: join(folder, "music.sqlite"),
-      logLevel: LogLevel.None,
-      logFormat: "json"
+      logLevel: LogLevel.None
     })
     const unlimited = { ...settings, rateLimit: false, iam: { ...settings.iam, callsPerMinute: 10_000 } }
     const context = yield* Layer.build(Backend.pipe(Layer.provide(Layer.succeed(Settings, unlimited))))

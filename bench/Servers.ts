@@ -105,7 +105,6 @@ const environmentOf = (world: SimulatedUpstreams, port: number, folder: string, 
   MUSIC_DATABASE_PATH: join(folder, "music.sqlite"),
   MUSIC_RATE_LIMIT: "off",
   MUSIC_IAM_CALLS_PER_MINUTE: "10000",
-  MUSIC_LOG_FORMAT: "json",
   ...change
 })
 

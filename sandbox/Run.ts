@@ -44,8 +44,7 @@ export const startSandbox = (options: {
     const defaults = settingsFor(world, {
       bind: { host: "127.0.0.1", port },
       databasePath,
-      logLevel: options.logLevel,
-      logFormat: "json"
+      logLevel: options.logLevel
     })
     const { iam, webOrigins } = defaults
     const settings: SettingsValues = {

@@ -87,7 +87,7 @@ export const upstreamEnvironment = (upstreams: SimulatedUpstreams): Readonly<Rec
 /** Settings of a server that uses these upstreams. Everything else has its default. */
 export const settingsFor = (
   upstreams: SimulatedUpstreams,
-  base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel" | "logFormat">
+  base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel">
 ): SettingsValues => ({
   ...readSettings({ ...upstreamEnvironment(upstreams), MUSIC_WEB_ORIGINS: "http://localhost:5173" }).settings,
   ...base

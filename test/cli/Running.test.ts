@@ -23,8 +23,7 @@ it.scopedLive("Beside a running server: check finds it; a retried report is file
     ...settingsFor(world, {
       bind: { host: "127.0.0.1", port: 0 },
       databasePath: "",
-      logLevel: LogLevel.None,
-      logFormat: "json"
+      logLevel: LogLevel.None
     }),
     databaseUrl: Option.some(Redacted.make(place))
   }

@@ -63,7 +63,6 @@ const makeWorld = Effect.gen(function* () {
     ...Object.fromEntries(places.map(({ host, name }) => [name, `https://${host}`])),
     MUSIC_BIND: "127.0.0.1:0",
     MUSIC_DATABASE_PATH: join(folder, "music.sqlite"),
-    MUSIC_LOG_FORMAT: "json",
     HTTPS_PROXY: `http://operator:${proxyPassword}@127.0.0.1:${proxy.port}`
   }
   return { environment, hosts: places.map(({ host }) => host), secureProxy, upstreams }

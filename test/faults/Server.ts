@@ -40,8 +40,7 @@ export const startServer = (
       ...settingsFor(world, {
         bind: { host: "127.0.0.1", port: 0 },
         databasePath: "unused",
-        logLevel: LogLevel.Info,
-        logFormat: "json"
+        logLevel: LogLevel.Info
       }),
       ...change
     }

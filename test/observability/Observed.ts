@@ -41,8 +41,7 @@ export const startObserved = (
     const settings = settingsFor(world, {
       bind: { host: "127.0.0.1", port: 0 },
       databasePath: join(yield* temporaryFolder, "music.sqlite"),
-      logLevel: LogLevel.Info,
-      logFormat: "json"
+      logLevel: LogLevel.Info
     })
     const adminBind = Option.some({ host: "127.0.0.1", port: 0 })
     const store: typeof parts.store = Layer.map(parts.store, (context) =>

@@ -31,7 +31,7 @@ it("The systemd units are correct and at most exposed by 1.5 of 10, as systemd c
 it.scopedLive("A log that is appended to a file continues at its beginning after its rotation", function* () {
   const folder = yield* temporaryFolder
   const file = join(folder, "server.log")
-  const environment = { ...required(yield* startUpstreams(Date.now)), MUSIC_LOG_FORMAT: "json" }
+  const environment = { ...required(yield* startUpstreams(Date.now)) }
   const desk = { folder, environment: { ...environment, MUSIC_DATABASE_PATH: join(folder, "music.sqlite") } }
   const script = `exec '${process.execPath}' '${join(root, "dist/main.js")}' >>'${file}'`
   const server = yield* background(script, desk)

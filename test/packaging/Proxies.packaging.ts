@@ -94,8 +94,7 @@ const startBehind = ({ adapt, command, example, name }: Proxy) =>
       ...required(world),
       MUSIC_DATABASE_PATH: join(folder, "music.sqlite"),
       MUSIC_TRUSTED_PROXIES: "127.0.0.1",
-      MUSIC_LOG_CLIENT_ADDRESS: "on",
-      MUSIC_LOG_FORMAT: "json"
+      MUSIC_LOG_CLIENT_ADDRESS: "on"
     }
     const script = `exec '${process.execPath}' '${join(root, "dist/main.js")}'`
     const server = yield* background(script, { folder, environment })

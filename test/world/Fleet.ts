@@ -187,8 +187,7 @@ export const environmentOf = (world: SimulatedUpstreams): Environment => ({
   MUSIC_BIND: "127.0.0.1:0",
   ...upstreamEnvironment(world),
   MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: "",
-  MUSIC_FRONTEND_EVENTS_TABLE_KEY: "",
-  MUSIC_LOG_FORMAT: "json"
+  MUSIC_FRONTEND_EVENTS_TABLE_KEY: ""
 })
 
 /** The least that a server needs. */
@@ -201,8 +200,7 @@ export const environmentFor = (
   MUSIC_IAM_URL: world.iam.url,
   MUSIC_TING_URL: world.ting.url,
   MUSIC_IAM_APP_SECRET: world.seeded.production.musicSecret,
-  MUSIC_IAM_WEBHOOK_SECRET: world.seeded.production.webhookSecret,
-  MUSIC_LOG_FORMAT: "json"
+  MUSIC_IAM_WEBHOOK_SECRET: world.seeded.production.webhookSecret
 })
 
 export const killedWithScope = (run: () => Running) =>

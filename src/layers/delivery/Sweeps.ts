@@ -17,6 +17,8 @@ const day = 24 * hour
 const deliveriesDays = 30
 /** Inactive registrations. */
 const recipientsDays = 90
+/** IAM sends an event again for 45 days (identity-service.md 11.6): one that is forgotten sooner would count twice. */
+const webhooksDays = 46
 /** Longer than the 10 minutes for which IAM replays a login (identity-service.md). */
 const loginOutcomesDays = 1
 /** Refused telemetry records are listed for operators. */
@@ -29,6 +31,8 @@ const startSpread = Duration.toMillis(Duration.minutes(5))
 const batchPause = Duration.millis(100)
 
 const expiryInterval = Duration.minutes(10)
+/** Undelivered telemetry is kept so long. */
+const spoolMemory = 24 * hour
 /** Milliseconds for which a delivered id is remembered (api.md, telemetry). */
 const deliveredMemory = 24 * hour
 /** Delivered ids that are remembered at most, about 120 MB. Checked with every expiry, not with every delivery. */
@@ -83,7 +87,7 @@ export const makeRetentionSweep: Effect.Effect<Effect.Effect<never>, never, Sett
     const cleanAll = Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis
       yield* clean(now, "deliveries", deliveriesDays, retention.deliveries)
-      yield* clean(now, "webhook inbox", days.webhooksDays, retention.webhooks)
+      yield* clean(now, "webhook inbox", webhooksDays, retention.webhooks)
       yield* clean(now, "reports", days.reportsDays, retention.reports)
       yield* clean(now, "anonymous reports", days.anonymousReportsDays, retention.anonymousReports)
       yield* clean(now, "recipients", recipientsDays, retention.recipients)
@@ -102,14 +106,13 @@ export const makeRetentionSweep: Effect.Effect<Effect.Effect<never>, never, Sett
 )
 
 /** Removes telemetry records that waited too long, and ids of delivered records that need not be remembered any more. */
-export const makeTelemetryExpiry: Effect.Effect<Effect.Effect<never>, never, Settings | Store> = Effect.gen(
+export const makeTelemetryExpiry: Effect.Effect<Effect.Effect<never>, never, Store> = Effect.gen(
   function* () {
-    const { telemetry } = yield* Settings
     const { spool } = yield* Store
     const unlessStepped = yield* makeUnlessStepped
     const expire = Effect.flatMap(Clock.currentTimeMillis, (now) =>
       spool.expire({
-        acceptedBefore: now - telemetry.spoolHours * hour,
+        acceptedBefore: now - spoolMemory,
         deliveredBefore: now - deliveredMemory,
         deliveredAtMost
       })

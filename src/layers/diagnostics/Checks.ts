@@ -5,10 +5,9 @@ import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
-import { settingEntries } from "../../services/settings/SettingsTable.ts"
+import { proxyEntries, settingEntries } from "../../services/settings/SettingsTable.ts"
 import {
   type Environment,
-  proxyVariables,
   readSettings,
   type SettingProblem,
   unknownVariables
@@ -25,11 +24,8 @@ const checkSettings = (
 ): ReadonlyArray<Finding> => {
   const bad = problems.map(({ name, problem }) => {
     const entry = settingEntries.find((one) => one.name === name)
-    const fix =
-      entry === undefined
-        ? `correct or remove ${name}`
-        : `set ${name} (${entry.meaning}); .env.example shows its form and default`
-    return fail(`${name} ${problem}`, fix)
+    const form = entry && `set ${name} (${entry.meaning}); .env.example shows its form and default`
+    return fail(`${name} ${problem}`, form ?? `correct or remove ${name}`)
   })
   const unknown = unknownVariables(environment).map((name) =>
     warn(`${name} is not a setting`, "correct its name, or remove it")
@@ -85,7 +81,7 @@ const unreachable = (proxy: string): CheckProbe => probe("upstreams", [proxy], E
 export const runChecks = (environment: Environment): Effect.Effect<ReadonlyArray<Finding>> => {
   const { problems, settings } = readSettings(environment)
   const isBad = (setting: string) => problems.some(({ name }) => name === setting)
-  const proxy = proxyVariables.find(isBad)
+  const proxy = proxyEntries.map(({ name }) => name).find(isBad)
   return Effect.gen(function* () {
     const client = yield* HttpClient.HttpClient
     const probes = [

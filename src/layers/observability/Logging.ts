@@ -47,15 +47,15 @@ const makeLineWriter = Effect.gen(function* () {
   }
 })
 
-/** Log lines on standard output, by `MUSIC_LOG_LEVEL` and `MUSIC_LOG_FORMAT`. */
+/** Log lines on standard output by `MUSIC_LOG_LEVEL`: JSON, or a form for people on a terminal. */
 export const LoggingLive: Layer.Layer<never, never, Settings> = Layer.unwrapScoped(
   Effect.gen(function* () {
-    const { logFormat, logLevel } = yield* Settings
+    const { logLevel } = yield* Settings
     const writeLine = yield* makeLineWriter
     return Layer.mergeAll(
       Logger.replace(
         Logger.defaultLogger,
-        logFormat === "json" ? Logger.map(jsonLine, writeLine) : Logger.prettyLogger({ colors: "auto" })
+        process.stdout.isTTY ? Logger.prettyLogger({ colors: "auto" }) : Logger.map(jsonLine, writeLine)
       ),
       // It would put every line into the current span, too: `trace_id` leads there.
       Logger.remove(Logger.tracerLogger),

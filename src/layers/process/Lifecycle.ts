@@ -1,35 +1,27 @@
-/** Log lines of the process as a whole: its start with the effective limits, its stop, and what ends it otherwise. */
+/** The log lines of the process as a whole, and the stop of its background work. */
 import { setFlagsFromString } from "node:v8"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Runtime from "effect/Runtime"
+import * as Scope from "effect/Scope"
 import { build, version } from "../../schema/Release.ts"
 import { Drain } from "../../services/Drain.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { processEnvironment, unknownVariables } from "../settings/Settings.ts"
 import { firstSignal } from "./RunMain.ts"
 
-const startOf = (settings: SettingsValues) => ({
+/** What tells one instance from another; `music-backend config` shows the rest. */
+const startOf = ({ tables, tracker, trustedProxies }: SettingsValues) => ({
   version,
   build,
   node: process.version,
   pid: process.pid,
-  database_connections: Option.isSome(settings.databaseUrl) ? settings.databaseConnections : undefined,
-  request_deadline_seconds: settings.requestDeadlineSeconds,
-  shutdown_grace_seconds: settings.shutdownGraceSeconds,
-  iam_calls_per_minute: settings.iam.callsPerMinute,
-  rate_limit: settings.rateLimit ? "on" : "off",
-  trusted_proxies: settings.trustedProxies,
-  telemetry: settings.telemetry.enabled ? "on" : "off",
-  telemetry_spool_megabytes: settings.telemetry.spoolBytes / 1e6,
-  telemetry_spool_hours: settings.telemetry.spoolHours,
-  reports_megabytes: settings.reportsBytes / 1e6,
-  tables: Option.toArray(settings.tables).flatMap(({ keys }) => [...keys.keys()]),
-  tracker: Option.match(settings.tracker, {
-    onNone: () => "off",
-    onSome: ({ owner, repository }) => `${owner}/${repository}`
-  })
+  trusted_proxies: trustedProxies,
+  tables: Option.toArray(tables).flatMap(({ keys }) => [...keys.keys()]),
+  tracker: Option.isSome(tracker) ? `${tracker.value.owner}/${tracker.value.repository}` : "off"
 })
 
 /**
@@ -62,3 +54,18 @@ export const reportLifecycle = Effect.gen(function* () {
     return stoppingAt === undefined ? Effect.void : Effect.logInfo("Stopped", facts)
   })
 })
+
+/**
+ * Stops the work of a layer as soon as the drain begins, concurrently with the last requests, so that both fit into one
+ * grace period. The services of the layer stay usable until the end.
+ */
+export const stopOnDrain = <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R | Drain> =>
+  Layer.scopedContext(
+    Effect.gen(function* () {
+      const { begun } = yield* Drain
+      const scope = yield* Effect.acquireRelease(Scope.make(), (made, exit) => Scope.close(made, exit))
+      // The end of this fiber is awaited: the dependencies of the layer close after it.
+      yield* Effect.forkScoped(Effect.zipRight(begun, Effect.uninterruptible(Scope.close(scope, Exit.void))))
+      return yield* Layer.buildWithScope(layer, scope)
+    })
+  )

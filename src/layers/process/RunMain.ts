@@ -1,5 +1,6 @@
 /** How a program of this package runs and ends: signals, and exit codes. */
 import { writeSync } from "node:fs"
+import { constants } from "node:os"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { defaultTeardown } from "@effect/platform/Runtime"
 import * as Cause from "effect/Cause"
@@ -7,18 +8,14 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Predicate from "effect/Predicate"
-import * as Struct from "effect/Struct"
 import { StoreUnavailable } from "../../services/Store.ts"
 import { SettingsInvalid } from "../settings/Settings.ts"
 
-/** Of sysexits: a bad setting, a bad database or port, and a defect of the program. */
-const exitCodes = { settings: 78, unavailable: 69, defect: 70 } as const
-/** Exit codes of a process that a signal ended, as shells report them: 128 and the number of the signal. */
-const signalExits = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const
-type EndingSignal = keyof typeof signalExits
-const endingSignals = Struct.keys(signalExits)
+const endingSignals = ["SIGHUP", "SIGINT", "SIGTERM"] as const
+type EndingSignal = (typeof endingSignals)[number]
 
-const say = (lines: ReadonlyArray<string>): void => {
+const endWith = (code: number, lines: ReadonlyArray<string>): void => {
+  process.exitCode = code
   // A standard error that cannot be written changes nothing.
   Either.try(() => writeSync(2, lines.map((line) => `music-backend: ${line}\n`).join("")))
 }
@@ -29,11 +26,9 @@ export const firstSignal = (): Promise<EndingSignal> =>
     for (const signal of endingSignals) process.on(signal, resolve)
   })
 
-let isExpected = false
-
 /** Declares that the program now runs until a signal, which is its regular end, with exit code 0. */
 export const expectSignal: Effect.Effect<void> = Effect.sync(() => {
-  isExpected = true
+  process.exitCode = 0
 })
 
 /**
@@ -54,38 +49,35 @@ export const runMain = <A, E>(program: Effect.Effect<A, E>): void => {
       defaultTeardown(exit, (code) => {
         // A signal ends what the last lines wait for.
         for (const signal of endingSignals) process.removeAllListeners(signal)
-        if (ending === undefined || isExpected || !Exit.isInterrupted(exit))
-          return end(Number(process.exitCode ?? code))
-        say([`interrupted by ${ending}`])
-        end(signalExits[ending])
+        if (ending !== undefined && process.exitCode === undefined && Exit.isInterrupted(exit))
+          // As shells report it.
+          endWith(128 + constants.signals[ending], [`interrupted by ${ending}`])
+        end(Number(process.exitCode ?? code))
       })
   })
 }
 
-const linesOf = (error: unknown): ReadonlyArray<string> => {
-  if (error instanceof SettingsInvalid)
-    return error.problems.map(({ name, problem }) => `${name}: ${problem}`)
-  if (error instanceof StoreUnavailable)
-    return [`${error.summary}. ${error.fix.charAt(0).toUpperCase()}${error.fix.slice(1)}.`]
-  return [String(Predicate.hasProperty(error, "reason") ? error.reason : error)]
+const reportFailure = (error: unknown): void => {
+  if (error instanceof SettingsInvalid) {
+    const lines = error.problems.map(({ name, problem }) => `${name}: ${problem}`)
+    return endWith(78, lines)
+  }
+  const line =
+    error instanceof StoreUnavailable
+      ? `${error.summary}. ${error.fix.charAt(0).toUpperCase()}${error.fix.slice(1)}.`
+      : String(Predicate.hasProperty(error, "reason") ? error.reason : error)
+  endWith(69, [line])
 }
 
-/** Says why the program did not start, and sets the exit code: a line for each problem, and a stack only for a defect. */
-export const reportStartupError = <A, E, R>(
-  program: Effect.Effect<A, E, R>
-): Effect.Effect<void, never, R> => {
-  const report = (code: number, lines: ReadonlyArray<string>) =>
-    Effect.sync(() => {
-      process.exitCode = code
-      say(lines)
-    })
-  return program.pipe(
+/**
+ * Says why the program did not start, a line for each problem, and sets the exit code (sysexits): 78 for settings, 69 for a database or a
+ * port, 70 for a defect, which comes with its stack.
+ */
+export const reportStartupError = <A, E, R>(program: Effect.Effect<A, E, R>): Effect.Effect<void, never, R> =>
+  program.pipe(
     Effect.asVoid,
-    Effect.catchAll((error) =>
-      report(error instanceof SettingsInvalid ? exitCodes.settings : exitCodes.unavailable, linesOf(error))
-    ),
+    Effect.catchAll((error) => Effect.sync(() => reportFailure(error))),
     Effect.catchAllDefect((defect) =>
-      report(exitCodes.defect, [`internal error: ${Cause.pretty(Cause.die(defect))}`])
+      Effect.sync(() => endWith(70, [`internal error: ${Cause.pretty(Cause.die(defect))}`]))
     )
   )
-}

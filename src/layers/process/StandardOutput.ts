@@ -9,8 +9,9 @@ import { logLinesLost, recordNow } from "../../services/Metrics.ts"
 /** Bytes that wait for a reader that does not read. */
 const waitingLimit = 1_048_576
 
+const lose = (text: string): void => recordNow(logLinesLost, text.split("\n").length - 1)
+
 const makeWrite = (stdout: NodeJS.WriteStream): ((text: string) => void) => {
-  const lose = (text: string): void => recordNow(logLinesLost, text.split("\n").length - 1)
   // A failed write has its callback.
   stdout.on("error", () => undefined)
   if (stdout instanceof Socket)
@@ -36,12 +37,14 @@ export const withStandardOutput = <A, E, R>(program: Effect.Effect<A, E, R>): Ef
   Effect.consoleWith((console) => {
     const { stdout } = process
     const write = makeWrite(stdout)
-    const log = (...parts: ReadonlyArray<unknown>) => write(`${format(...parts)}\n`)
+    const unsafe = {
+      ...console.unsafe,
+      log: (...parts: ReadonlyArray<unknown>) => write(`${format(...parts)}\n`)
+    }
     const taken = Effect.sync(() => stdout.writableLength).pipe(
       Effect.repeat({ schedule: Schedule.spaced("20 millis"), until: (waiting) => waiting === 0 }),
       Effect.interruptible,
       Effect.timeoutOption("500 millis")
     )
-    const unsafe = { ...console.unsafe, log }
     return Effect.withConsole(Effect.ensuring(program, taken), { ...console, unsafe })
   })

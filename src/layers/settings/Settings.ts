@@ -9,6 +9,8 @@ import * as Record from "effect/Record"
 import { errorCode } from "../../services/ErrorCode.ts"
 import { graceAfterDeadline, Settings, type SettingsValues, toSettings } from "../../services/Settings.ts"
 import {
+  isSetting,
+  proxyEntries,
   type Setting,
   type SettingEntry,
   settingEntries,
@@ -78,21 +80,6 @@ const parseSetting = <A>(environment: Environment, setting: Setting<A>): Either.
   }
 }
 
-/** The standard variables of a proxy, which undici reads. */
-export const proxyVariables = ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"]
-
-/** Undici decodes its user and password. */
-const isProxy = (address: string): boolean =>
-  Either.match(
-    Either.try(() => {
-      const { password, protocol, username } = new URL(address)
-      return { protocol, decoded: [username, password].map(decodeURIComponent) }
-    }),
-    { onLeft: () => false, onRight: ({ protocol }) => /^https?:$/.test(protocol) }
-  )
-
-const isSetting = (node: object): node is Setting<unknown> => "parse" in node
-
 export interface SettingsRead {
   /** A setting that a problem names has its default here, or a placeholder, which nothing may use. */
   readonly settings: SettingsValues
@@ -100,72 +87,49 @@ export interface SettingsRead {
   readonly problems: ReadonlyArray<SettingProblem>
 }
 
-/** An empty variable counts as absent. Reads the files that hold secrets. `terminal` chooses the default of the log format. */
-export const readSettings = (environment: Environment, terminal = false): SettingsRead => {
+/** An empty variable counts as absent. Reads the files that hold secrets. */
+export const readSettings = (environment: Environment): SettingsRead => {
   const problems = new Map<string, string>()
-  const report = (name: string, isWrong: boolean, problem: string): void => {
-    if (isWrong && !problems.has(name)) problems.set(name, problem)
-  }
   const read = (node: object): unknown =>
     isSetting(node)
       ? Either.getOrElse(parseSetting(environment, node), (problem) => {
-          report(node.name, true, problem)
+          problems.set(node.name, problem)
           return node.absent
         })
       : Record.map(node as Readonly<Record<string, object>>, read)
   // The table has a setting for each value.
   const values = read(settingsTable) as SettingValues
 
+  /** For rules of several settings; a setting's own problem comes first. */
+  const report = ({ name }: SettingEntry, isWrong: boolean, problem: string): void => {
+    if (isWrong && !problems.has(name)) problems.set(name, problem)
+  }
   const isSet = (entry: SettingEntry) => sourceOf(environment, entry)._tag !== "Absent"
-  const { tableKeys, tablesUrl, trackerRepository, trackerToken } = settingsTable
+  const needs = (entry: SettingEntry, others: ReadonlyArray<SettingEntry>, problem: string) =>
+    report(entry, !isSet(entry) && others.some(isSet), problem)
+  const { iam, requestDeadlineSeconds: deadline, shutdownGraceSeconds: grace, ...table } = settingsTable
+  const { previousWebhookKeyVersion: previousVersion, previousWebhookSecret, webhookKeyVersion } = iam
+  needs(table.tablesUrl, Object.values(table.tableKeys), "is required when a table key is set")
+  needs(table.trackerRepository, [table.trackerToken], `is required when ${table.trackerToken.name} is set`)
+  needs(previousVersion, [previousWebhookSecret], `is required with ${previousWebhookSecret.name}`)
+  needs(previousWebhookSecret, [previousVersion], `is required with ${previousVersion.name}`)
   report(
-    tablesUrl.name,
-    !isSet(tablesUrl) && Object.values(tableKeys).some(isSet),
-    "is required when a table key is set"
-  )
-  report(
-    trackerRepository.name,
-    !isSet(trackerRepository) && isSet(trackerToken),
-    `is required when ${trackerToken.name} is set`
-  )
-  const { previousWebhookKeyVersion, previousWebhookSecret, webhookKeyVersion } = settingsTable.iam
-  for (const [one, other] of [
-    [previousWebhookKeyVersion, previousWebhookSecret],
-    [previousWebhookSecret, previousWebhookKeyVersion]
-  ] as const)
-    report(one.name, !isSet(one) && isSet(other), `is required with ${other.name}`)
-  report(
-    previousWebhookKeyVersion.name,
+    previousVersion,
     isSet(previousWebhookSecret) &&
       !problems.has(webhookKeyVersion.name) &&
       Option.contains(values.iam.previousWebhookKeyVersion, values.iam.webhookKeyVersion),
     `must differ from ${webhookKeyVersion.name}`
   )
-  const { requestDeadlineSeconds, shutdownGraceSeconds } = settingsTable
   report(
-    shutdownGraceSeconds.name,
-    isSet(shutdownGraceSeconds) &&
-      !problems.has(requestDeadlineSeconds.name) &&
+    grace,
+    isSet(grace) &&
+      !problems.has(deadline.name) &&
       values.shutdownGraceSeconds < values.requestDeadlineSeconds + graceAfterDeadline,
-    `must be at least ${requestDeadlineSeconds.name} + ${graceAfterDeadline}`
+    `must be at least ${deadline.name} + ${graceAfterDeadline}`
   )
-  for (const name of proxyVariables) {
-    const address = environment[name] ?? ""
-    report(
-      name,
-      address !== "" && !isProxy(address),
-      "must be the address of an http or https proxy, such as http://proxy.example:3128"
-    )
-  }
-
-  const names = [...settingEntries.map(({ name }) => name), ...proxyVariables]
-  const { logFormat } = settingsTable
   return {
-    settings: toSettings({
-      ...values,
-      logFormat: terminal && !isSet(logFormat) ? "pretty" : values.logFormat
-    }),
-    problems: names.flatMap((name) => {
+    settings: toSettings(values),
+    problems: [...settingEntries, ...proxyEntries].flatMap(({ name }) => {
       const problem = problems.get(name)
       return problem === undefined ? [] : [{ name, problem }]
     })
@@ -199,7 +163,7 @@ export const processEnvironment: Effect.Effect<Environment> = Effect.sync(() => 
 export const SettingsFromEnvironment: Layer.Layer<Settings, SettingsInvalid> = Layer.effect(
   Settings,
   Effect.suspend(() => {
-    const { problems, settings } = readSettings(process.env, process.stdout.isTTY)
+    const { problems, settings } = readSettings(process.env)
     return problems.length === 0 ? Effect.succeed(settings) : Effect.fail(new SettingsInvalid({ problems }))
   })
 )

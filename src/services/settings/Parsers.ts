@@ -38,9 +38,6 @@ export const named =
       () => `must be one of ${Object.keys(values).join(", ")}`
     )
 
-export const choice = <const A extends string>(...choices: ReadonlyArray<A>): Parse<A> =>
-  named<A>(Object.fromEntries(choices.map((name) => [name, name])))
-
 export const onOff = named({ on: true, off: false })
 
 export const logLevel = named({
@@ -97,34 +94,22 @@ export const webOrigin = url(
   (parsed, raw) => parsed.origin === raw && isSecure(parsed)
 )
 
-export const collectorUrl = url(
-  "must be an http or https URL without user, query or fragment",
-  (parsed, raw) => /^https?:$/.test(parsed.protocol) && !hasUser(parsed) && !/[?#]/.test(raw)
+/**
+ * A character of the password that is not encoded ends the part of the address that it is in: the rest would be read as a host with a port,
+ * a path or a query, and the `@` before the real host would be in it.
+ */
+export const postgresUrl = redacted(
+  /^(?=[!-~]{1,4000}$)postgres(?:ql)?:\/\/(?:[^/?#]+@)?(?:\[[\da-f:.]+\]|[\w.-]*)(?::\d+)?(?:\/[^/?#@]*)?(?:\?[\w.-]+=[^#]*)?$/i,
+  "must be an address such as postgres://user:password@host/database, percent-encoded in its parts: # as %23, / as %2F, ? as %3F, @ as %40, % as %25"
 )
 
-/**
- * A character of the password that is not encoded ends the part of the address that it is in: the rest is read as a path, a query or a
- * fragment, and the `@` before the host is in it.
- */
-const isMisread = (address: string): boolean => {
-  const [, authority = "", path = "", query = ""] = /^[^:]+:\/\/([^/?]*)([^?]*)(.*)$/.exec(address) ?? []
-  const [, port = "1"] = /^[^@[]*:([^@]*)$/.exec(authority) ?? []
-  return (
-    address.includes("#") ||
-    path.includes("@") ||
-    (/^\d+$/.test(port) ? query.replace(/=.*/, "") : query).includes("@")
-  )
-}
+const isDecodable = (text: string): boolean => Either.isRight(Either.try(() => decodeURIComponent(text)))
 
-export const postgresUrl: Parse<Redacted.Redacted> = (raw) =>
-  isMisread(raw)
-    ? Either.left(
-        "must have user, password and database percent-encoded: # as %23, / as %2F, ? as %3F, @ as %40, % as %25"
-      )
-    : redacted(
-        /^postgres(?:ql)?:\/\/[\x21-\x7e]{1,4000}$/,
-        "must be an address such as postgres://user:password@host/database"
-      )(raw)
+/** Undici decodes its user and password. */
+export const proxyAddress = url(
+  "must be the address of an http or https proxy, such as http://proxy.example:3128",
+  ({ password, protocol, username }) => /^https?:$/.test(protocol) && isDecodable(username + password)
+)
 
 export const address: Parse<{ host: string; port: number }> = (raw) => {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^[\]:\s]+)):(\d{1,5})$/.exec(raw)
@@ -153,11 +138,4 @@ export const repository: Parse<{ owner: string; repository: string }> = (raw) =>
     : Either.left("must be owner/repository")
 }
 
-const longestDays = 36_500
-export const retentionDays = whole(0, longestDays)
-
-/** IAM repeats an undelivered event for 45 days (identity-service.md 11.6): an event forgotten sooner would count twice. */
-export const webhookRetentionDays: Parse<number> = (raw) =>
-  raw === "0"
-    ? Either.right(0)
-    : Either.mapLeft(whole(46, longestDays)(raw), (problem) => `${problem}, or 0 (for ever)`)
+export const retentionDays = whole(0, 36_500)

@@ -12,8 +12,6 @@ import { clientVersionPattern, testingSecretPattern } from "../../schema/Pattern
 import type { TableName } from "../../schema/Telemetry.ts"
 import {
   address,
-  choice,
-  collectorUrl,
   list,
   logLevel,
   matching,
@@ -22,19 +20,19 @@ import {
   type Parse,
   postgresUrl,
   proxy,
+  proxyAddress,
   redacted,
   repository,
   retentionDays,
   serviceUrl,
-  webhookRetentionDays,
   webOrigin,
   whole
 } from "./Parsers.ts"
 
+/** As the documents and `music-backend config` show it. */
 interface Description {
-  /** One phrase, as `music-backend config` shows it. */
+  /** A phrase, which `music-backend config` shows, and further sentences for the documents. Backticks mark literals. */
   readonly meaning: string
-  /** Further sentences of the documents. Backticks mark literals. */
   readonly note?: string
   /** Shown as set or unset, never by its value; it may be in a file. */
   readonly secret?: true
@@ -54,8 +52,8 @@ export interface Setting<A> extends SettingEntry {
   readonly absent: A
 }
 
-const required = <A>(name: string, parse: Parse<A>, placeholder: A, more: Description): Setting<A> => ({
-  ...{ name, parse, absent: placeholder, required: true },
+const required = <A>(name: string, parse: Parse<A>, absent: A, more: Description): Setting<A> => ({
+  ...{ name, parse, absent, required: true },
   ...more
 })
 
@@ -65,18 +63,12 @@ const optional = <A>(name: string, parse: Parse<A>, more: Description): Setting<
 })
 
 const withDefault = <A>(name: string, parse: Parse<A>, text: string, more: Description): Setting<A> => ({
-  ...{ name, parse, default: text },
+  ...{ name, parse, ...(text === "" ? {} : { default: text }) },
   // A default that its own parser refuses is a mistake in this table: it ends the process when the table is loaded.
   absent: Either.getOrThrowWith(parse(text), (problem) => new Error(`the default ${text} ${problem}`)),
   ...more
 })
 
-const listOf = <A>(name: string, each: Parse<A>, more: Description): Setting<ReadonlyArray<A>> => ({
-  ...{ name, parse: list(each), absent: [] },
-  ...more
-})
-
-const urlNote = "`https`, or `http` on loopback."
 /** No host answers to it (RFC 2606). */
 const nowhere = "https://unset.invalid"
 const unset = (length: number, prefix = "") => Redacted.make(`${prefix}${"0".repeat(length)}`)
@@ -107,107 +99,6 @@ const databaseFile = matching(
 const version = matching(clientVersionPattern, "must be a version such as 0.1.0")
 const token = redacted(/^[\x21-\x7e]{1,1000}$/, "must be visible ASCII without spaces")
 
-const iam = {
-  url: required("MUSIC_IAM_URL", serviceUrl, nowhere, {
-    meaning: "identity service (IAM)",
-    note: urlNote
-  }),
-  applicationSecret: required("MUSIC_IAM_APP_SECRET", applicationSecret, unset(43, "ask_"), {
-    meaning: "this application's secret at IAM",
-    note: "It has the form `ask_` and 43 characters, and stays on this server.",
-    secret: true
-  }),
-  webhookSecret: required("MUSIC_IAM_WEBHOOK_SECRET", webhookSecret, unset(32), {
-    meaning: "secret that signs IAM's webhooks",
-    note: "It has 32 to 512 visible ASCII characters.",
-    secret: true
-  }),
-  webhookKeyVersion: withDefault("MUSIC_IAM_WEBHOOK_KEY_VERSION", keyVersion, "1", {
-    meaning: "key version of the webhook secret",
-    note: "IAM sends it with each webhook."
-  }),
-  previousWebhookSecret: optional("MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET", webhookSecret, {
-    meaning: "previous webhook secret, accepted while rotating",
-    note: "It needs its key version.",
-    secret: true
-  }),
-  previousWebhookKeyVersion: optional("MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION", keyVersion, {
-    meaning: "key version of the previous webhook secret"
-  }),
-  applicationId: withDefault("MUSIC_IAM_APP_ID", applicationId, "music", {
-    meaning: "application id at IAM"
-  }),
-  callsPerMinute: withDefault("MUSIC_IAM_CALLS_PER_MINUTE", whole(10, 10_000), "110", {
-    meaning: "calls a minute to each path of IAM, in each plane, that this instance makes at most",
-    note: "From 10 to 10,000. IAM allows 120 to all instances together: give each of three 36."
-  }),
-  introspectionCacheSeconds: withDefault("MUSIC_INTROSPECTION_CACHE_SECONDS", whole(0, 30), "0", {
-    meaning: "seconds for which a successful introspection of a token is reused",
-    note: "At most 30, for more clients than the budget serves. 0 shows a revocation at once."
-  })
-}
-
-const owner = {
-  organisation: withDefault("MUSIC_ORG_ID", organisation, "music", {
-    meaning: "organisation that owns the application"
-  })
-}
-
-const ting = {
-  url: required("MUSIC_TING_URL", serviceUrl, nowhere, {
-    meaning: "notification service (Ting)",
-    note: urlNote
-  }),
-  types: withDefault("MUSIC_TING_TYPES", list(tingType), "music.trigger.fired,music.trigger.expired", {
-    meaning: "notification types registered for this application, comma-separated"
-  })
-}
-
-const serving = {
-  bind: withDefault("MUSIC_BIND", address, "127.0.0.1:8787", {
-    meaning: "listen address, host:port",
-    note: "`[::1]:8787` for IPv6."
-  }),
-  webOrigins: listOf("MUSIC_WEB_ORIGINS", webOrigin, {
-    meaning: "origins of the web client, comma-separated",
-    note: "They get CORS headers and may send telemetry."
-  }),
-  minCli: withDefault("MUSIC_MIN_CLI", version, "0.1.0", {
-    meaning: "oldest client version that GET /api/v1/version calls supported",
-    note: "A client that sends a lower `X-Music-Client-Version` gets it in `X-Music-Min-Cli`."
-  }),
-  rateLimit: withDefault("MUSIC_RATE_LIMIT", onOff, "on", {
-    meaning: "request limits, on or off",
-    note: "Turn them off behind a gateway that limits already."
-  }),
-  trustedProxies: listOf("MUSIC_TRUSTED_PROXIES", proxy, {
-    meaning: "addresses or CIDRs of proxies whose X-Forwarded-For is believed, comma-separated"
-  }),
-  requestDeadlineSeconds: withDefault("MUSIC_REQUEST_DEADLINE_SECONDS", whole(1, 300), "25", {
-    meaning: "seconds for one request, retries included"
-  }),
-  shutdownGraceSeconds: withDefault("MUSIC_SHUTDOWN_GRACE_SECONDS", whole(1, 600), "30", {
-    meaning: "seconds for requests in flight at shutdown, at least the deadline + 2",
-    note: "Requests get all but the last 1.5 s."
-  })
-}
-
-const storage = {
-  databasePath: withDefault("MUSIC_DATABASE_PATH", databaseFile, "data/music.sqlite", {
-    meaning: "SQLite file",
-    note: "Its folder is made when missing."
-  }),
-  databaseUrl: optional("MUSIC_DATABASE_URL", postgresUrl, {
-    meaning: "Postgres instead of the file",
-    note: "`postgres://user:password@host:port/database`, version 14 or newer. Several instances need it.",
-    secret: true
-  }),
-  databaseConnections: withDefault("MUSIC_DATABASE_CONNECTIONS", whole(1, 200), "10", {
-    meaning: "connections of one instance to Postgres",
-    note: "One more is open while it migrates."
-  })
-}
-
 const tableKey = (name: string, table: TableName) => {
   const key = redacted(
     new RegExp(`^table-${table}-[0-9a-f]{32}$`),
@@ -219,103 +110,182 @@ const tableKey = (name: string, table: TableName) => {
   })
 }
 
-const tableKeys = {
-  musicclidaemon: tableKey("MUSIC_CLIDAEMON_TABLE_KEY", "musicclidaemon"),
-  musicfrontendanalytics: tableKey("MUSIC_FRONTEND_ANALYTICS_TABLE_KEY", "musicfrontendanalytics"),
-  musicfrontendevents: tableKey("MUSIC_FRONTEND_EVENTS_TABLE_KEY", "musicfrontendevents")
-}
+/** Undici reads these. Here their form alone is checked. */
+const proxies = Object.fromEntries(
+  ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"].map((name) => [
+    name,
+    optional(name, proxyAddress, { meaning: "proxy for calls to other systems" })
+  ])
+)
 
-const tables = {
-  tablesUrl: optional("MUSIC_TABLES_URL", serviceUrl, {
-    meaning: "table service, required when a table key is set"
-  })
-}
-
-const telemetry = {
-  enabled: withDefault("MUSIC_TELEMETRY", onOff, "on", {
-    meaning: "recording of telemetry, on or off"
-  }),
-  spoolBytes: withDefault("MUSIC_TELEMETRY_SPOOL_MEGABYTES", megabytes, "500", {
-    meaning: "bound of the telemetry spool in megabytes"
-  }),
-  spoolHours: withDefault("MUSIC_TELEMETRY_SPOOL_HOURS", whole(1, 8_760), "24", {
-    meaning: "hours after which undelivered telemetry expires"
-  })
-}
-
-const issues = {
-  trackerToken: optional("MUSIC_GITHUB_TOKEN", token, {
-    meaning: "token with which reports are filed as issues",
-    note: 'It needs the right "Issues: read and write".',
-    secret: true
-  }),
-  trackerRepository: optional("MUSIC_GITHUB_REPOSITORY", repository, {
-    meaning: "repository of the issues, owner/repo; required with a token"
-  }),
-  trackerUrl: withDefault("MUSIC_GITHUB_URL", serviceUrl, "https://api.github.com", {
-    meaning: "API of the issue tracker"
-  })
-}
-
-const reports = {
-  reportsBytes: withDefault("MUSIC_REPORTS_MEGABYTES", megabytes, "1000", {
-    meaning: "bound of all stored reports in megabytes",
-    note: "From 80 % of it on only signed-in reporters who have none stored may store one."
-  }),
-  anonymousReports: withDefault("MUSIC_REPORTS_ANONYMOUS", onOff, "on", {
-    meaning: "reports of callers whom IAM does not vouch for, on or off",
-    note: "Off refuses new ones; those that are stored stay."
-  })
-}
-
-const retention = {
-  reportsDays: withDefault("MUSIC_RETENTION_REPORTS_DAYS", retentionDays, "0", {
-    meaning: "days for which reports are kept after their delivery, 0 for ever"
-  }),
-  anonymousReportsDays: withDefault("MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS", retentionDays, "0", {
-    meaning: "the same for reports that IAM does not vouch for"
-  }),
-  webhooksDays: withDefault("MUSIC_RETENTION_WEBHOOKS_DAYS", webhookRetentionDays, "46", {
-    meaning: "days for which the webhook inbox is kept, at least 46, or 0 for ever",
-    note: "IAM may send an event again for 45 days."
-  })
-}
-
-const observability = {
-  adminBind: optional("MUSIC_ADMIN_BIND", address, {
-    meaning: "address of Prometheus' /metrics, host:port; off without it",
-    note: "Not authenticated: keep it on loopback or a private network."
-  }),
-  /** Its form alone is checked here: the SDK of OpenTelemetry reads it. */
-  collectorUrl: optional("OTEL_EXPORTER_OTLP_ENDPOINT", collectorUrl, {
-    meaning: "collector of traces; none are made without it",
-    note: "OpenTelemetry's other standard variables count too: docs/observability.md."
-  }),
-  logLevel: withDefault("MUSIC_LOG_LEVEL", logLevel, "info", {
-    meaning: "log level: trace, debug, info, warn, error or none"
-  }),
-  logFormat: withDefault("MUSIC_LOG_FORMAT", choice("json", "pretty"), "json", {
-    meaning: "log format: json, or pretty (the default on a terminal)"
-  }),
-  logClientAddress: withDefault("MUSIC_LOG_CLIENT_ADDRESS", onOff, "off", {
-    meaning: "the client's address in the log, on or off",
-    note: "The address that the limits count; of IPv6 its /64 network."
-  })
+/** By the titles of .env.example, in its order. */
+const groups = {
+  identity: {
+    iam: {
+      url: required("MUSIC_IAM_URL", serviceUrl, nowhere, { meaning: "identity service (IAM)" }),
+      applicationSecret: required("MUSIC_IAM_APP_SECRET", applicationSecret, unset(43, "ask_"), {
+        meaning: "this application's secret at IAM",
+        secret: true
+      }),
+      webhookSecret: required("MUSIC_IAM_WEBHOOK_SECRET", webhookSecret, unset(32), {
+        meaning: "secret that signs IAM's webhooks",
+        secret: true
+      }),
+      webhookKeyVersion: withDefault("MUSIC_IAM_WEBHOOK_KEY_VERSION", keyVersion, "1", {
+        meaning: "key version of the webhook secret",
+        note: "IAM sends it with each webhook."
+      }),
+      previousWebhookSecret: optional("MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET", webhookSecret, {
+        meaning: "previous webhook secret, accepted while rotating",
+        secret: true
+      }),
+      previousWebhookKeyVersion: optional("MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION", keyVersion, {
+        meaning: "key version of the previous webhook secret"
+      }),
+      applicationId: withDefault("MUSIC_IAM_APP_ID", applicationId, "music", {
+        meaning: "application id at IAM"
+      }),
+      callsPerMinute: withDefault("MUSIC_IAM_CALLS_PER_MINUTE", whole(10, 10_000), "110", {
+        meaning: "calls a minute to each path of IAM, in each plane, that this instance makes at most",
+        note: "From 10 to 10,000. IAM allows 120 to all instances together: give each of three 36."
+      }),
+      introspectionCacheSeconds: withDefault("MUSIC_INTROSPECTION_CACHE_SECONDS", whole(0, 30), "0", {
+        meaning: "seconds for which a successful introspection of a token is reused",
+        note: "At most 30, for more clients than the budget serves. 0 shows a revocation at once."
+      })
+    },
+    organisation: withDefault("MUSIC_ORG_ID", organisation, "music", {
+      meaning: "organisation that owns the application"
+    })
+  },
+  notifications: {
+    ting: {
+      url: required("MUSIC_TING_URL", serviceUrl, nowhere, { meaning: "notification service (Ting)" }),
+      types: withDefault("MUSIC_TING_TYPES", list(tingType), "music.trigger.fired,music.trigger.expired", {
+        meaning: "notification types registered for this application, comma-separated"
+      })
+    }
+  },
+  serving: {
+    bind: withDefault("MUSIC_BIND", address, "127.0.0.1:8787", {
+      meaning: "listen address, host:port",
+      note: "`[::1]:8787` for IPv6."
+    }),
+    webOrigins: withDefault("MUSIC_WEB_ORIGINS", list(webOrigin), "", {
+      meaning: "origins of the web client, comma-separated",
+      note: "They get CORS headers and may send telemetry."
+    }),
+    minCli: withDefault("MUSIC_MIN_CLI", version, "0.1.0", {
+      meaning: "oldest client version that GET /api/v1/version calls supported",
+      note: "A client that sends a lower `X-Music-Client-Version` gets it in `X-Music-Min-Cli`."
+    }),
+    rateLimit: withDefault("MUSIC_RATE_LIMIT", onOff, "on", {
+      meaning: "request limits, on or off",
+      note: "Turn them off behind a gateway that limits already."
+    }),
+    trustedProxies: withDefault("MUSIC_TRUSTED_PROXIES", list(proxy), "", {
+      meaning: "addresses or CIDRs of proxies whose X-Forwarded-For is believed, comma-separated"
+    }),
+    requestDeadlineSeconds: withDefault("MUSIC_REQUEST_DEADLINE_SECONDS", whole(1, 300), "25", {
+      meaning: "seconds for one request, retries included"
+    }),
+    shutdownGraceSeconds: withDefault("MUSIC_SHUTDOWN_GRACE_SECONDS", whole(1, 600), "30", {
+      meaning: "seconds for requests in flight at shutdown, at least the deadline + 2",
+      note: "Requests get all but the last 1.5 s."
+    })
+  },
+  storage: {
+    databasePath: withDefault("MUSIC_DATABASE_PATH", databaseFile, "data/music.sqlite", {
+      meaning: "SQLite file",
+      note: "Its folder is made when missing."
+    }),
+    databaseUrl: optional("MUSIC_DATABASE_URL", postgresUrl, {
+      meaning: "Postgres instead of the file",
+      note: "`postgres://user:password@host:port/database`, version 14 or newer. Several instances need it.",
+      secret: true
+    }),
+    databaseConnections: withDefault("MUSIC_DATABASE_CONNECTIONS", whole(1, 200), "10", {
+      meaning: "connections of one instance to Postgres",
+      note: "One more is open while it migrates."
+    })
+  },
+  telemetry: {
+    telemetry: {
+      enabled: withDefault("MUSIC_TELEMETRY", onOff, "on", {
+        meaning: "recording of telemetry, on or off"
+      }),
+      spoolBytes: withDefault("MUSIC_TELEMETRY_SPOOL_MEGABYTES", megabytes, "500", {
+        meaning: "bound of the telemetry spool in megabytes"
+      })
+    },
+    tablesUrl: optional("MUSIC_TABLES_URL", serviceUrl, {
+      meaning: "table service, required when a table key is set"
+    }),
+    tableKeys: {
+      musicclidaemon: tableKey("MUSIC_CLIDAEMON_TABLE_KEY", "musicclidaemon"),
+      musicfrontendanalytics: tableKey("MUSIC_FRONTEND_ANALYTICS_TABLE_KEY", "musicfrontendanalytics"),
+      musicfrontendevents: tableKey("MUSIC_FRONTEND_EVENTS_TABLE_KEY", "musicfrontendevents")
+    }
+  },
+  "issue tracker": {
+    trackerToken: optional("MUSIC_GITHUB_TOKEN", token, {
+      meaning: "token with which reports are filed as issues",
+      note: 'It needs the right "Issues: read and write".',
+      secret: true
+    }),
+    trackerRepository: optional("MUSIC_GITHUB_REPOSITORY", repository, {
+      meaning: "repository of the issues, owner/repo; required with a token"
+    }),
+    trackerUrl: withDefault("MUSIC_GITHUB_URL", serviceUrl, "https://api.github.com", {
+      meaning: "API of the issue tracker"
+    })
+  },
+  reports: {
+    reportsBytes: withDefault("MUSIC_REPORTS_MEGABYTES", megabytes, "1000", {
+      meaning: "bound of all stored reports in megabytes",
+      note: "From 80 % of it on only signed-in reporters who have none stored may store one."
+    }),
+    anonymousReports: withDefault("MUSIC_REPORTS_ANONYMOUS", onOff, "on", {
+      meaning: "reports of callers whom IAM does not vouch for, on or off",
+      note: "Off refuses new ones; those that are stored stay."
+    })
+  },
+  retention: {
+    retention: {
+      reportsDays: withDefault("MUSIC_RETENTION_REPORTS_DAYS", retentionDays, "0", {
+        meaning: "days for which reports are kept after their delivery, 0 for ever"
+      }),
+      anonymousReportsDays: withDefault("MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS", retentionDays, "0", {
+        meaning: "the same for reports that IAM does not vouch for"
+      })
+    }
+  },
+  observability: {
+    adminBind: optional("MUSIC_ADMIN_BIND", address, {
+      meaning: "address of Prometheus' /metrics, host:port; off without it",
+      note: "Not authenticated: keep it on loopback or a private network."
+    }),
+    logLevel: withDefault("MUSIC_LOG_LEVEL", logLevel, "info", {
+      meaning: "log level: trace, debug, info, warn, error or none"
+    }),
+    logClientAddress: withDefault("MUSIC_LOG_CLIENT_ADDRESS", onOff, "off", {
+      meaning: "the client's address in the log, on or off",
+      note: "The address that the limits count; of IPv6 its /64 network."
+    })
+  }
 }
 
 export const settingsTable = {
-  iam,
-  ...owner,
-  ting,
-  ...serving,
-  ...storage,
-  ...tables,
-  tableKeys,
-  telemetry,
-  ...issues,
-  ...reports,
-  retention,
-  ...observability
+  ...groups.identity,
+  ...groups.notifications,
+  ...groups.serving,
+  ...groups.storage,
+  ...groups.telemetry,
+  ...groups["issue tracker"],
+  ...groups.reports,
+  ...groups.retention,
+  ...groups.observability,
+  proxies
 }
 
 type Decoded<T> = { readonly [K in keyof T]: T[K] extends Setting<infer A> ? A : Decoded<T[K]> }
@@ -324,22 +294,18 @@ type Decoded<T> = { readonly [K in keyof T]: T[K] extends Setting<infer A> ? A :
 export type SettingValues = Decoded<typeof settingsTable>
 
 /** The variable that opens a table. */
-export const tableKeyName = (table: TableName): string => tableKeys[table].name
+export const tableKeyName = (table: TableName): string => settingsTable.tableKeys[table].name
 
-/** The settings in groups, in the order of .env.example. */
+export const isSetting = (node: object): node is Setting<unknown> => "parse" in node
+
+const entriesOf = (node: object): ReadonlyArray<SettingEntry> =>
+  Object.values<object>({ ...node }).flatMap((one) => (isSetting(one) ? [one] : entriesOf(one)))
+
 export const settingGroups: ReadonlyArray<{
   readonly title: string
   readonly entries: ReadonlyArray<SettingEntry>
-}> = Object.entries({
-  identity: { ...iam, ...owner },
-  notifications: ting,
-  serving,
-  storage,
-  telemetry: { ...telemetry, ...tables, ...tableKeys },
-  "issue tracker": issues,
-  reports,
-  retention,
-  observability
-}).map(([title, group]) => ({ title, entries: Object.values<SettingEntry>(group) }))
+}> = Object.entries(groups).map(([title, group]) => ({ title, entries: entriesOf(group) }))
 
-export const settingEntries: ReadonlyArray<SettingEntry> = settingGroups.flatMap(({ entries }) => entries)
+export const settingEntries: ReadonlyArray<SettingEntry> = entriesOf(groups)
+/** Of proxies; they are no settings of this program. */
+export const proxyEntries: ReadonlyArray<SettingEntry> = entriesOf(proxies)

@@ -254,23 +254,19 @@ describe("Retention", () => {
       Object.fromEntries(Object.keys(real).map((name) => [name, watched(name)]))
     return { seen, instead: { retention } }
   }
-  const keepAll = {
-    reportsDays: 0,
-    anonymousReportsDays: 0,
-    webhooksDays: 0
-  }
+  const keepAll = { reportsDays: 0, anonymousReportsDays: 0 }
 
   it.scoped(
-    "follows the settings in days, 0 is for ever; finished deliveries stay 30 days, inactive registrations 90, login outcomes 1, refusals 30",
+    "follows the settings in days, 0 is for ever; finished deliveries stay 30 days, webhooks 46, inactive registrations 90, login outcomes 1, refusals 30",
     function* () {
       const { now, pass, start } = yield* makeHarness
       const { instead, seen } = watch({})
-      const retention = { ...keepAll, anonymousReportsDays: 7, webhooksDays: 50 }
+      const retention = { ...keepAll, anonymousReportsDays: 7 }
       yield* start("neither", { instead, settings: { retention } })
       yield* pass(1_800)
       expect(seen.map(([name, before]) => [name, Math.floor(now() / day - before)])).toEqual([
         ["deliveries", 30],
-        ["webhooks", 50],
+        ["webhooks", 46],
         ["anonymousReports", 7],
         ["recipients", 90],
         ["loginOutcomes", 1],
@@ -288,7 +284,7 @@ describe("Retention", () => {
       webhooks: () => Effect.die("a mistake"),
       refusals: () => Effect.sync(() => Math.max(0, --left))
     })
-    const retention = { ...keepAll, reportsDays: 1, webhooksDays: 1 }
+    const retention = { ...keepAll, reportsDays: 1 }
     yield* start("neither", { instead, settings: { retention } })
     const names = ["deliveries", "webhooks", "reports", "recipients", "loginOutcomes", "sessionDigests"]
     yield* pass(1_800)

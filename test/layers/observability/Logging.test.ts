@@ -9,27 +9,22 @@ import { keptConsole } from "../../world/Sandbox.ts"
 import { testSettings } from "../../world/Settings.ts"
 
 /** What the program logs with these settings. */
-const written = (logLevel: LogLevel.LogLevel, logFormat: "json" | "pretty", program: Effect.Effect<void>) =>
+const written = (logLevel: LogLevel.LogLevel, program: Effect.Effect<void>) =>
   Effect.gen(function* () {
     const { console, lines } = keptConsole()
-    const settings = Layer.succeed(Settings, testSettings({ logFormat, logLevel }))
+    const settings = Layer.succeed(Settings, testSettings({ logLevel }))
     yield* Effect.provide(program, Layer.provide(LoggingLive, settings)).pipe(Effect.withConsole(console))
     return lines.filter((line) => line !== "")
   })
 
-it.live(
-  "writes the lines of MUSIC_LOG_LEVEL and of higher levels, in the form of MUSIC_LOG_FORMAT",
-  function* () {
-    const three = Effect.all([Effect.logDebug("one"), Effect.logInfo("two"), Effect.logWarning("three")])
-    const program = Effect.asVoid(three)
-    const messages = (lines: ReadonlyArray<string>) => lines.map((line): unknown => JSON.parse(line).message)
-    expect(messages(yield* written(LogLevel.Debug, "json", program))).toEqual(["one", "two", "three"])
-    expect(messages(yield* written(LogLevel.Warning, "json", program))).toEqual(["three"])
-    expect(yield* written(LogLevel.None, "json", program)).toEqual([])
-    const pretty = yield* written(LogLevel.Info, "pretty", program)
-    expect(pretty.map((line) => /two|three/.exec(line)?.[0])).toEqual(["two", "three"])
-  }
-)
+it.live("writes the lines of MUSIC_LOG_LEVEL and of higher levels", function* () {
+  const three = Effect.all([Effect.logDebug("one"), Effect.logInfo("two"), Effect.logWarning("three")])
+  const program = Effect.asVoid(three)
+  const messages = (lines: ReadonlyArray<string>) => lines.map((line): unknown => JSON.parse(line).message)
+  expect(messages(yield* written(LogLevel.Debug, program))).toEqual(["one", "two", "three"])
+  expect(messages(yield* written(LogLevel.Warning, program))).toEqual(["three"])
+  expect(yield* written(LogLevel.None, program)).toEqual([])
+})
 
 it.live("writes a line for a defect that is its own cause", function* () {
   const circular = new Error("a defect")
@@ -37,6 +32,6 @@ it.live("writes a line for a defect that is its own cause", function* () {
   const failed = Effect.catchAllCause(Effect.die(circular), (cause) =>
     Effect.logError("Request failed", cause)
   )
-  const lines = yield* written(LogLevel.Info, "json", failed)
+  const lines = yield* written(LogLevel.Info, failed)
   expect(lines.map((line): unknown => JSON.parse(line))).toMatchObject([{ message: "Request failed" }])
 })

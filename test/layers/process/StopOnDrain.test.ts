@@ -6,7 +6,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import { expect } from "vitest"
-import { stopOnDrain } from "../../../src/layers/process/StopOnDrain.ts"
+import { stopOnDrain } from "../../../src/layers/process/Lifecycle.ts"
 import { Drain } from "../../../src/services/Drain.ts"
 import { it } from "../../world/Test.ts"
 

@@ -10,8 +10,8 @@ const problemsOf = (given: Environment) => readSettings({ ...testEnvironment, ..
 const badNames = (given: Environment) => problemsOf(given).map(({ name }) => name)
 
 /** Settings of an environment without problems. */
-const read = (given: Environment, terminal = false): SettingsValues => {
-  const { problems, settings } = readSettings({ ...testEnvironment, ...given }, terminal)
+const read = (given: Environment): SettingsValues => {
+  const { problems, settings } = readSettings({ ...testEnvironment, ...given })
   expect(problems).toEqual([])
   return settings
 }
@@ -24,13 +24,10 @@ const previous = {
 
 describe("Settings", () => {
   // Values: "The table of settings" in SettingsTable.test.ts.
-  it("are off by default, or follow the terminal and the other settings", () => {
+  it("are off by default, or follow the other settings", () => {
     const { adminBind, databaseUrl, iam, repository, tables, tracker } = read({})
     for (const { _tag } of [adminBind, databaseUrl, repository, tables, tracker]) expect(_tag).toBe("None")
     expect([...iam.webhookSecrets.keys()]).toEqual([1])
-    const formats = [read({}, true).logFormat, read({}).logFormat]
-    expect(formats).toEqual(["pretty", "json"])
-    expect(read({ MUSIC_LOG_FORMAT: "json" }, true).logFormat).toBe("json")
     expect(read({ MUSIC_IAM_URL: "https://h.example/x/" }).iam.url).toBe("https://h.example/x")
   })
 
@@ -138,8 +135,6 @@ const values: ReadonlyArray<
   ["MUSIC_IAM_WEBHOOK_SECRET", ["w".repeat(32), "w".repeat(512)], ["w".repeat(31), "w".repeat(513)]],
   ["MUSIC_BIND", ["[::1]:65535"], ["::1:8787", "127.0.0.1:65536"]],
   ["MUSIC_TRUSTED_PROXIES", ["10.0.0.0/8, fd00::/128"], ["10.0.0.0/33", "proxy.example"]],
-  // IAM may send an event again for 45 days, and one that is forgotten would count twice.
-  ["MUSIC_RETENTION_WEBHOOKS_DAYS", ["0", "46", "36500"], ["1", "45", "36501"]],
   ["MUSIC_DATABASE_PATH", ["data/a:b.sqlite", "/var/lib/music.sqlite"], ["postgres://u:p@db/music"]],
   ["MUSIC_LOG_LEVEL", ["trace", "debug", "info", "warn", "error", "none"], ["loud"]],
   ["MUSIC_GITHUB_REPOSITORY", ["harbor/music"], ["harbor/.."]],
@@ -177,16 +172,4 @@ const values: ReadonlyArray<
 it.each(values)("%s keeps to its bounds and its form", (name, accepted, refused) => {
   expect(accepted.filter((value) => badNames({ [name]: value }).length > 0)).toEqual([])
   expect(refused.filter((value) => badNames({ [name]: value }).join() !== name)).toEqual([])
-})
-
-it("The collector's address alone is checked of OpenTelemetry's variables, which its SDK reads", () => {
-  const variables = { OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", OTEL_TRACES_SAMPLER: "never" }
-  expect(badNames({ ...variables, OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318/base/" })).toEqual([])
-  for (const bad of [
-    "collector:4318",
-    "https://u:p@c.example",
-    "https://c.example?token=t",
-    "https://c.example#t"
-  ])
-    expect(badNames({ OTEL_EXPORTER_OTLP_ENDPOINT: bad })).toEqual(["OTEL_EXPORTER_OTLP_ENDPOINT"])
 })

@@ -41,7 +41,6 @@ export const startWorld = async (people: number, readLog: (line: string) => void
       trustedProxies: ["127.0.0.1"],
       webOrigins: [webOrigin],
       logLevel: LogLevel.Debug,
-      logFormat: "json",
       // One process plays all people, whom IAM would serve through many.
       iam: { callsPerMinute: 1_000_000 }
     }
