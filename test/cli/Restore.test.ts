@@ -73,7 +73,7 @@ it.scopedLive(
     expect(yield* run(finish, { MUSIC_DATABASE_URL: socket })).toMatchObject({ exit: 0, err: "" })
     for (const args of [["backup", "music.dump"], ["restore", "music.dump"], finish]) {
       const { err, exit } = yield* run(args, { MUSIC_DATABASE_URL: "postgres://music:hidden@:port/music" })
-      expect([args, exit, err]).toEqual([args, 69, expect.stringMatching(/MUSIC_DATABASE_URL.*\.$/)])
+      expect([args, exit, err]).toEqual([args, 78, expect.stringMatching(/MUSIC_DATABASE_URL.*\.$/)])
       expect(err).not.toContain("hidden")
     }
   }

@@ -57,16 +57,12 @@ export const runMain = <A, E>(program: Effect.Effect<A, E>): void => {
   })
 }
 
-const reportFailure = (error: unknown): void => {
-  if (error instanceof SettingsInvalid) {
-    const lines = error.problems.map(({ name, problem }) => `${name}: ${problem}`)
-    return endWith(78, lines)
-  }
-  const line =
-    error instanceof StoreUnavailable
-      ? `${error.summary}. ${error.fix.charAt(0).toUpperCase()}${error.fix.slice(1)}.`
-      : String(Predicate.hasProperty(error, "reason") ? error.reason : error)
-  endWith(69, [line])
+const linesOf = (error: unknown): ReadonlyArray<string> => {
+  if (error instanceof SettingsInvalid)
+    return error.problems.map(({ name, problem }) => `${name}: ${problem}`)
+  if (error instanceof StoreUnavailable)
+    return [`${error.summary}. ${error.fix.charAt(0).toUpperCase()}${error.fix.slice(1)}.`]
+  return [String(Predicate.hasProperty(error, "reason") ? error.reason : error)]
 }
 
 /**
@@ -76,7 +72,9 @@ const reportFailure = (error: unknown): void => {
 export const reportStartupError = <A, E, R>(program: Effect.Effect<A, E, R>): Effect.Effect<void, never, R> =>
   program.pipe(
     Effect.asVoid,
-    Effect.catchAll((error) => Effect.sync(() => reportFailure(error))),
+    Effect.catchAll((error) =>
+      Effect.sync(() => endWith(error instanceof SettingsInvalid ? 78 : 69, linesOf(error)))
+    ),
     Effect.catchAllDefect((defect) =>
       Effect.sync(() => endWith(70, [`internal error: ${Cause.pretty(Cause.die(defect))}`]))
     )
