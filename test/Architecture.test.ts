@@ -29,17 +29,10 @@ const imports: ReadonlyMap<string, ReadonlyArray<string>> = new Map(
 const importsOf = (file: string): ReadonlyArray<string> => imports.get(file) ?? []
 
 const room = (file: string): string => {
-  const [first = "", second = "", third = "", ...rest] = file.split("/")
+  const [first = "", second = "", third = ""] = file.split("/")
   if (first === "sandbox") return second === "upstreams" ? "sandbox/upstreams" : "sandbox"
   if (first !== "src") return first
-  if (third === "") return "top"
-  if (
-    second === "http" &&
-    !file.endsWith("Handlers.ts") &&
-    (third === "Api.ts" || (rest.length > 0 && (third === "api" || third === "openapi")))
-  )
-    return "http/api"
-  return second
+  return third === "" ? "top" : second
 }
 
 /** Which rooms a room may import besides itself; imports run one way (docs/architecture.md, "The house"). */
@@ -47,13 +40,12 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   schema: [],
   services: ["schema"],
   layers: ["schema", "services"],
-  "http/api": ["schema"],
-  http: ["schema", "services", "http/api"],
+  http: ["schema", "services"],
   client: ["schema"],
-  cli: ["schema", "services", "layers", "http", "http/api", "top"],
-  top: ["schema", "services", "layers", "http", "http/api"],
+  cli: ["schema", "services", "layers", "http", "top"],
+  top: ["schema", "services", "layers", "http"],
   "sandbox/upstreams": [],
-  sandbox: ["schema", "services", "layers", "http", "http/api", "sandbox/upstreams", "top"]
+  sandbox: ["schema", "services", "layers", "http", "sandbox/upstreams", "top"]
 }
 
 /** One command of the command line starts the sandbox, and imports it only then. */

@@ -8,8 +8,8 @@ import { SystemApi } from "./api/System.ts"
 import { TelemetryApi } from "./api/Telemetry.ts"
 import { TingsApi } from "./api/Tings.ts"
 import { WebhooksApi } from "./api/Webhooks.ts"
+import { completeDocument } from "./openapi/Document.ts"
 import { guide } from "./openapi/Guide.ts"
-import { completeDocument } from "./openapi/OpenApiDocument.ts"
 
 /** The calls in the order in which the documentation shows them. */
 const calls = HttpApi.make("music")

@@ -7,13 +7,13 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { Api } from "./Api.ts"
-import { AuthHandlers } from "./api/AuthHandlers.ts"
-import { DescriptorsHandlers } from "./api/DescriptorsHandlers.ts"
-import { ReportsHandlers } from "./api/ReportsHandlers.ts"
-import { SystemHandlers } from "./api/SystemHandlers.ts"
-import { TelemetryHandlers } from "./api/TelemetryHandlers.ts"
-import { TingsHandlers } from "./api/TingsHandlers.ts"
-import { WebhooksHandlers } from "./api/WebhooksHandlers.ts"
+import { AuthLive } from "./api/Auth.ts"
+import { DescriptorsLive } from "./api/Descriptors.ts"
+import { ReportsLive } from "./api/Reports.ts"
+import { SystemLive } from "./api/System.ts"
+import { TelemetryLive } from "./api/Telemetry.ts"
+import { TingsLive } from "./api/Tings.ts"
+import { WebhooksLive } from "./api/Webhooks.ts"
 import { DocumentsLive } from "./Documents.ts"
 import { answersLive } from "./middleware/Answers.ts"
 import { Calls } from "./middleware/Calls.ts"
@@ -35,20 +35,14 @@ export interface Bounds {
   readonly unreadMillis?: number
 }
 
-const HandlersLive = Layer.mergeAll(
-  SystemHandlers,
-  DescriptorsHandlers,
-  AuthHandlers,
-  TingsHandlers,
-  ReportsHandlers,
-  TelemetryHandlers,
-  WebhooksHandlers
+const CallsLive = Layer.mergeAll(
+  ...[SystemLive, DescriptorsLive, AuthLive, TingsLive, ReportsLive, TelemetryLive, WebhooksLive]
 ).pipe(Layer.provide(SentHeadersLive), Layer.provide(Calls.Default))
 
 /** The parts of the application: endpoints, documents, and what is around them. */
 export const application = ({ arrivingBytes, inFlight, policies }: Bounds) =>
   Layer.mergeAll(HttpApiBuilder.api(Api), DocumentsLive, answersLive(arrivingBytes)).pipe(
-    Layer.provide(HandlersLive),
+    Layer.provide(CallsLive),
     Layer.provide(RateLimits.layer(policies)),
     Layer.provideMerge(RequestPlaces.layer(inFlight)),
     Layer.provideMerge(

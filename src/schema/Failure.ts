@@ -6,6 +6,10 @@ import { Checks } from "./Health.ts"
 
 export { type FailureCode, failureTable } from "./FailureTable.ts"
 
+/** In the order of the table. */
+// The keys of our own constant are the codes.
+export const failureCodes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
+
 const Field = Schema.Struct({ path: Schema.String, problem: Schema.String })
 
 /** Details beyond the code; never a credential, never a rejected value. */

@@ -1,9 +1,8 @@
 /** The answer to bytes that never become a request: Node gives no response object for them, only the connection. */
 import { type IncomingMessage, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
-import { failureStatus, toEnvelope } from "../schema/Envelope.ts"
+import { failureStatus, securityHeaders, toEnvelope } from "../schema/Envelope.ts"
 import { Failure } from "../schema/Failure.ts"
-import { securityHeaders } from "../schema/SecurityHeaders.ts"
 import { resolveRequestId } from "./RequestId.ts"
 
 /** Milliseconds that a refused client has to read the answer before its connection is cut. */

@@ -1,8 +1,7 @@
 import { expect } from "vitest"
 import * as Effect from "effect/Effect"
-import { failureStatus, toEnvelope } from "../../src/schema/Envelope.ts"
+import { failureStatus, securityHeaders, toEnvelope } from "../../src/schema/Envelope.ts"
 import { Failure, type FailureCode, failureTable } from "../../src/schema/Failure.ts"
-import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
 import { sharing } from "../world/Test.ts"
 import {
   expectEnvelope,

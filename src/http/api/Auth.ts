@@ -1,7 +1,12 @@
+import * as HttpApi from "@effect/platform/HttpApi"
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import { bodyLimits } from "../../schema/BodyLimits.ts"
 import {
   LoginRequest,
   LoginSession,
@@ -10,93 +15,66 @@ import {
   RefreshRequest,
   Session
 } from "../../schema/Session.ts"
-import { bodyLimits } from "../../schema/BodyLimits.ts"
-import { BodyBound, NoStore } from "./EndpointAnnotations.ts"
-import { admission, always, body, failures, identity, replay, session } from "./Failures.ts"
-import { KeyHeaders, OrganisationHeaders } from "./DocumentedHeaders.ts"
-import { Bearer, IdempotencyKey, PlaneSelection } from "./Middleware.ts"
+import { Sessions } from "../../services/Sessions.ts"
+import { Calls, noteActor } from "../middleware/Calls.ts"
+import { Bearer, IdempotencyKey, PlaneSelection } from "../middleware/SentHeaders.ts"
+import { admitted, failures, replay, Traits, withBody } from "./Endpoint.ts"
 
 export const login = HttpApiEndpoint.post("login", "/api/v1/auth/login")
-  .setHeaders(KeyHeaders)
   .setPayload(LoginRequest)
   .addSuccess(LoginSession)
-  .addError(always)
-  .addError(admission)
-  .addError(body)
-  .addError(identity)
-  .addError(replay)
-  .addError(failures("slt_rejected", "reconsent_required"))
+  .addError(
+    failures(...withBody, ...replay, "slt_rejected", "reconsent_required", "dependency_misconfigured")
+  )
   .middleware(PlaneSelection)
   .middleware(IdempotencyKey)
-  .annotate(BodyBound, bodyLimits.small)
-  .annotate(NoStore, true)
-  .annotateContext(
-    OpenApi.annotations({
-      summary: "Exchange a short-lived token for a session",
-      description:
-        "The token works once; a retry with the same `Idempotency-Key` within 10 minutes replays the result. Derive the key from the token. A login also registers the actor as a notification recipient; `ting` is the outcome and never fails the login."
-    })
+  .annotate(Traits, { bodyBound: bodyLimits.small, noStore: true })
+  .annotate(OpenApi.Summary, "Exchange a short-lived token for a session")
+  .annotate(
+    OpenApi.Description,
+    "The token works once; a retry with the same `Idempotency-Key` within 10 minutes replays the result. Derive the key from the token. A login also registers the actor as a notification recipient; `ting` is the outcome and never fails the login."
   )
 
 export const refresh = HttpApiEndpoint.post("refresh", "/api/v1/auth/refresh")
-  .setHeaders(KeyHeaders)
   .setPayload(RefreshRequest)
   .addSuccess(Session)
-  .addError(always)
-  .addError(admission)
-  .addError(body)
-  .addError(identity)
-  .addError(replay)
-  .addError(failures("unauthenticated", "reconsent_required"))
+  .addError(
+    failures(...withBody, ...replay, "unauthenticated", "reconsent_required", "dependency_misconfigured")
+  )
   .middleware(PlaneSelection)
   .middleware(IdempotencyKey)
-  .annotate(BodyBound, bodyLimits.small)
-  .annotate(NoStore, true)
-  .annotateContext(
-    OpenApi.annotations({
-      summary: "Rotate a refresh token",
-      description:
-        "The presented token is consumed. Retry an uncertain refresh with the same `Idempotency-Key` within 10 minutes; a consumed token under a new key revokes its whole family. Only a 401 means that the session has ended. Scopes are never added."
-    })
+  .annotate(Traits, { bodyBound: bodyLimits.small, noStore: true })
+  .annotate(OpenApi.Summary, "Rotate a refresh token")
+  .annotate(
+    OpenApi.Description,
+    "The presented token is consumed. Retry an uncertain refresh with the same `Idempotency-Key` within 10 minutes; a consumed token under a new key revokes its whole family. Only a 401 means that the session has ended. Scopes are never added."
   )
 
 export const logout = HttpApiEndpoint.post("logout", "/api/v1/auth/logout")
-  .setHeaders(KeyHeaders)
   .setPayload(LogoutRequest)
   .addSuccess(HttpApiSchema.NoContent.annotations({ description: "Revoked" }))
-  .addError(always)
-  .addError(admission)
-  .addError(body)
-  .addError(identity)
-  .addError(failures("idempotency_conflict", "idempotency_in_progress"))
+  .addError(
+    failures(...withBody, "idempotency_conflict", "idempotency_in_progress", "dependency_misconfigured")
+  )
   .middleware(PlaneSelection)
   .middleware(IdempotencyKey)
-  .annotate(BodyBound, bodyLimits.small)
-  .annotate(NoStore, true)
-  .annotateContext(
-    OpenApi.annotations({
-      summary: "End a session",
-      description:
-        "A refresh token revokes its whole family, also when already rotated; an access token revokes itself. A token that IAM does not know is 204 (RFC 7009)."
-    })
+  .annotate(Traits, { bodyBound: bodyLimits.small, noStore: true })
+  .annotate(OpenApi.Summary, "End a session")
+  .annotate(
+    OpenApi.Description,
+    "A refresh token revokes its whole family, also when already rotated; an access token revokes itself. A token that IAM does not know is 204 (RFC 7009)."
   )
 
 export const me = HttpApiEndpoint.get("me", "/api/v1/auth/me")
-  .setHeaders(OrganisationHeaders)
   .addSuccess(Me)
-  .addError(always)
-  .addError(admission)
-  .addError(identity)
-  .addError(session)
+  .addError(failures(...admitted, "dependency_misconfigured"))
   .middleware(PlaneSelection)
   .middleware(Bearer)
-  .annotate(NoStore, true)
-  .annotateContext(
-    OpenApi.annotations({
-      summary: "The live session",
-      description:
-        "The token is introspected with the identity service at every call, so a revocation takes effect at once. A live token that does not reach the organisation is 403; only a dead token is 401."
-    })
+  .annotate(Traits, { noStore: true })
+  .annotate(OpenApi.Summary, "The live session")
+  .annotate(
+    OpenApi.Description,
+    "The token is introspected with the identity service at every call, so a revocation takes effect at once. A live token that does not reach the organisation is 403; only a dead token is 401."
   )
 
 export class AuthApi extends HttpApiGroup.make("auth")
@@ -104,4 +82,27 @@ export class AuthApi extends HttpApiGroup.make("auth")
   .add(refresh)
   .add(logout)
   .add(me)
-  .annotateContext(OpenApi.annotations({ title: "Sessions", description: "Application sessions" })) {}
+  .annotate(OpenApi.Title, "Sessions")
+  .annotate(OpenApi.Description, "Application sessions") {}
+
+export const AuthLive = HttpApiBuilder.group(HttpApi.make("music").add(AuthApi), "auth", (handlers) =>
+  Effect.gen(function* () {
+    const { keyed, signedIn } = yield* Calls
+    const sessions = yield* Sessions
+    return handlers
+      .handle("login", ({ payload: { slt } }) =>
+        keyed((plane, key) => sessions.login(plane, { slt: Redacted.make(slt), key })).pipe(
+          Effect.tap(({ actor }) => noteActor(actor.type))
+        )
+      )
+      .handle("refresh", ({ payload: { refresh_token } }) =>
+        keyed((plane, key) =>
+          sessions.refresh(plane, { refreshToken: Redacted.make(refresh_token), key })
+        ).pipe(Effect.tap(({ actor }) => noteActor(actor.type)))
+      )
+      .handle("logout", ({ payload: { token } }) =>
+        keyed((plane, key) => sessions.logout(plane, { token: Redacted.make(token), key }))
+      )
+      .handle("me", () => signedIn(sessions.me))
+  })
+)

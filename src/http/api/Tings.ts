@@ -1,60 +1,63 @@
+import * as HttpApi from "@effect/platform/HttpApi"
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
-import { SentTing, Subscription, SubscriptionRequest, TingRequest } from "../../schema/Ting.ts"
+import * as Effect from "effect/Effect"
 import { bodyLimits } from "../../schema/BodyLimits.ts"
-import { BodyBound, BodyOptional } from "./EndpointAnnotations.ts"
-import { admission, always, body, identity, proof, sending, session, ting } from "./Failures.ts"
-import { OrganisationHeaders } from "./DocumentedHeaders.ts"
-import { Bearer, PlaneSelection } from "./Middleware.ts"
+import { SentTing, Subscription, SubscriptionRequest, TingRequest } from "../../schema/Ting.ts"
+import { Notifications } from "../../services/Notifications.ts"
+import { Calls } from "../middleware/Calls.ts"
+import { Bearer, PlaneSelection } from "../middleware/SentHeaders.ts"
+import { failures, Traits, withBody } from "./Endpoint.ts"
+
+/** Failures of a proof whose exchange is repeated, and refusals of the notification service, under its own codes (notification-service.md 8). */
+const refused = [
+  ...["dependency_misconfigured", "idempotency_in_progress", "idempotency_response_expired"],
+  ...["permission_denied", "test_context_mismatch", "temporarily_rate_limited"]
+] as const
 
 export const subscribe = HttpApiEndpoint.post("subscribe", "/api/v1/ting/subscription")
-  .setHeaders(OrganisationHeaders)
   .setPayload(SubscriptionRequest)
   .addSuccess(Subscription)
-  .addError(always)
-  .addError(admission)
-  .addError(body)
-  .addError(identity)
-  .addError(session)
-  .addError(proof)
-  .addError(ting)
+  .addError(failures(...withBody, ...refused))
   .middleware(PlaneSelection)
   .middleware(Bearer)
-  .annotate(BodyBound, bodyLimits.small)
-  .annotate(BodyOptional, true)
-  .annotateContext(
-    OpenApi.annotations({
-      summary: "Register as a notification recipient",
-      description:
-        "Registers the signed-in actor for this application's tings. It re-activates a registration that the recipient revoked. The body is `{}` or empty."
-    })
+  .annotate(Traits, { bodyBound: bodyLimits.small, bodyOptional: true })
+  .annotate(OpenApi.Summary, "Register as a notification recipient")
+  .annotate(
+    OpenApi.Description,
+    "Registers the signed-in actor for this application's tings. It re-activates a registration that the recipient revoked. The body is `{}` or empty."
   )
 
 export const send = HttpApiEndpoint.post("send", "/api/v1/tings")
-  .setHeaders(OrganisationHeaders)
   .setPayload(TingRequest)
   .addSuccess(SentTing)
-  .addError(always)
-  .addError(admission)
-  .addError(body)
-  .addError(identity)
-  .addError(session)
-  .addError(proof)
-  .addError(ting)
-  .addError(sending)
+  .addError(failures(...withBody, ...refused, "recipient_not_registered", "required_delivery_not_enabled"))
+  .addError(failures("not_found", "idempotency_conflict"))
   .middleware(PlaneSelection)
   .middleware(Bearer)
-  .annotate(BodyBound, bodyLimits.ting)
-  .annotateContext(
-    OpenApi.annotations({
-      summary: "Send a ting to yourself",
-      description:
-        "The organisation and the recipient come from the verified session. The same `key` with the same content is sent once: a retry answers with `replayed`. The outgoing ting may have at most 262,144 bytes."
-    })
+  .annotate(Traits, { bodyBound: bodyLimits.ting })
+  .annotate(OpenApi.Summary, "Send a ting to yourself")
+  .annotate(
+    OpenApi.Description,
+    "The organisation and the recipient come from the verified session. The same `key` with the same content is sent once: a retry answers with `replayed`. The outgoing ting may have at most 262,144 bytes."
   )
 
 export class TingsApi extends HttpApiGroup.make("tings")
   .add(subscribe)
   .add(send)
-  .annotateContext(OpenApi.annotations({ title: "Notifications", description: "Notifications" })) {}
+  .annotate(OpenApi.Title, "Notifications")
+  .annotate(OpenApi.Description, "Notifications") {}
+
+export const TingsLive = HttpApiBuilder.group(HttpApi.make("music").add(TingsApi), "tings", (handlers) =>
+  Effect.gen(function* () {
+    const { signedIn } = yield* Calls
+    const notifications = yield* Notifications
+    return handlers
+      .handle("subscribe", () => signedIn(notifications.subscribe))
+      .handle("send", ({ payload }) =>
+        signedIn((plane, caller) => notifications.send(plane, caller, payload))
+      )
+  })
+)

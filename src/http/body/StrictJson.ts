@@ -37,26 +37,13 @@ const findProblem = (value: unknown): string | undefined => {
   if (typeof value === "number")
     return Number.isFinite(value) ? undefined : "holds a number that is too large"
   if (typeof value !== "object" || value === null) return undefined
-  if (Array.isArray(value)) {
-    for (const item of value) {
-      const problem = findProblem(item)
-      if (problem !== undefined) return problem
-    }
-    return undefined
-  }
-  for (const [name, member] of Object.entries(value)) {
-    if (name === "__proto__") return "holds a __proto__ key"
-    const problem = findProblem(name) ?? findProblem(member)
+  if (Object.hasOwn(value, "__proto__")) return "holds a __proto__ key"
+  for (const part of Array.isArray(value) ? value : Object.entries(value).flat()) {
+    const problem = findProblem(part)
     if (problem !== undefined) return problem
   }
   return undefined
 }
-
-const decodeUtf8 = (bytes: Uint8Array): Either.Either<string, string> =>
-  Either.try({ try: () => utf8.decode(bytes), catch: () => "is not valid UTF-8" })
-
-const parseText = (text: string): Either.Either<unknown, string> =>
-  Either.try({ try: (): unknown => JSON.parse(text), catch: () => "is not valid JSON" })
 
 /**
  * Parses strict JSON: UTF-8 without a byte order mark, at most `nestingLimit` levels deep, no `__proto__` key, no lone surrogates,
@@ -65,11 +52,12 @@ const parseText = (text: string): Either.Either<unknown, string> =>
 export const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> => {
   if (bytes.length === 0) return Either.left("is empty")
   if (nestsTooDeep(bytes)) return Either.left(tooDeep)
-  return decodeUtf8(bytes).pipe(
-    Either.flatMap(parseText),
-    Either.flatMap((value) => {
-      const problem = findProblem(value)
-      return problem === undefined ? Either.right(value) : Either.left(problem)
-    })
+  const text = Either.try({ try: () => utf8.decode(bytes), catch: () => "is not valid UTF-8" })
+  const json = Either.flatMap(text, (given) =>
+    Either.try({ try: (): unknown => JSON.parse(given), catch: () => "is not valid JSON" })
   )
+  return Either.flatMap(json, (value) => {
+    const problem = findProblem(value)
+    return problem === undefined ? Either.right(value) : Either.left(problem)
+  })
 }

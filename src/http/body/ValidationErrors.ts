@@ -2,16 +2,10 @@
 import type { ArrayFormatterIssue } from "effect/ParseResult"
 import { redact } from "../../services/Redaction.ts"
 
-export interface Field {
+interface Field {
   readonly path: string
   readonly problem: string
 }
-
-/** Bytes. In a larger body only the first problem is reported, so that a hostile one costs little. */
-const allProblemsBelow = 16_384
-
-/** Whether every problem of a body of this size is reported, or only the first. */
-export const reportsAllProblems = (bytes: number): boolean => bytes < allProblemsBelow
 
 /** Bounds the response to a hostile body. */
 const fieldLimit = 20

@@ -2,37 +2,44 @@
  * Around every request: its id and span, steps 1 to 3 of the order of checks (docs/api.md), the envelope of every failure, and one log
  * line. The library wraps it around its router, which has the endpoints and their tags.
  */
-import type { IncomingMessage } from "node:http"
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import * as HttpApiError from "@effect/platform/HttpApiError"
 import type * as HttpApp from "@effect/platform/HttpApp"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import type * as Tracer from "effect/Tracer"
+import { isLowerVersion } from "../../schema/ClientVersion.ts"
+import { failureHeaders, failureStatus, securityHeaders, toEnvelope } from "../../schema/Envelope.ts"
 import { Failure } from "../../schema/Failure.ts"
+import { clientVersionMaxLength, clientVersionPattern } from "../../schema/Patterns.ts"
 import { Drain } from "../../services/Drain.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
-import { RequestContext } from "../../services/RequestContext.ts"
+import { productionId } from "../../services/Plane.ts"
+import { RequestContext, type Source } from "../../services/RequestContext.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"
 import { Settings } from "../../services/Settings.ts"
-import { failureOfFraming, requestTimeout } from "../../services/UnparsedRequest.ts"
-import { type BodyFailure, checkBodyHeaders, makeArriving, readBytes, withJson } from "../body/RequestBody.ts"
+import { failureOfFraming } from "../../services/UnparsedRequest.ts"
+import { apiPrefix } from "../api/Endpoint.ts"
+import { checkBodyHeaders, makeBodyReader, withJson } from "../body/RequestBody.ts"
+import { leavesUnreadBody, lingering } from "../body/UnreadBody.ts"
+import { toFields } from "../body/ValidationErrors.ts"
 import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
 import { misframed } from "../transport/ClientErrors.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
-import { makeAccessLog } from "./AccessLog.ts"
-import { allowsRecording, readClientVersion, readSource } from "./ClientHeaders.ts"
-import { CurrentExchange, type Ending, type Exchange, makeExchange } from "./Exchange.ts"
+import { makeRecorder, withRequestSpan } from "./AccessLog.ts"
+import { CurrentExchange, type Exchange } from "./Exchange.ts"
+import { rateLimitHeaders } from "./RateLimits.ts"
 import { RequestPlaces } from "./RequestPlaces.ts"
-import { addReading } from "./RateLimits.ts"
-import { endRequestSpan, withRequestSpan } from "./RequestTrace.ts"
-import { leavesUnreadBody, lingering, toFailure, toResponse, withHeaders } from "./Responses.ts"
 import { allowedMethods, refuseUnrouted, routes, toPath } from "./Routes.ts"
 import { selectsTestingPlane } from "./SentHeaders.ts"
-import { makeWebOrigins } from "./WebOrigins.ts"
+import { corsHeaders, preflightHeaders } from "./WebOrigins.ts"
 
 /** Status of a request whose client disconnected; it is logged and never sent. */
 const clientClosedRequest = 499
@@ -44,9 +51,6 @@ const clientClosedRequest = 499
 const lingerMillis = 5_000
 const shortLingerMillis = 1_000
 
-/** How long a body that is arriving when the drain begins has for its rest. */
-const bodyTimeWhileDraining = "5 seconds"
-
 /** RFC 9112, 3.2: exactly one Host with HTTP/1.1. */
 const checkHost = (message: IncomingMessage): Failure | undefined =>
   message.httpVersion === "1.0" || countHeader(message, "host") === 1
@@ -55,36 +59,47 @@ const checkHost = (message: IncomingMessage): Failure | undefined =>
         details: { fields: [{ path: "Host", problem: "must be sent exactly once" }] }
       })
 
-const single = (value: string | ReadonlyArray<string> | undefined): string | undefined =>
-  typeof value === "string" ? value : undefined
+const sources: ReadonlyArray<Source> = ["cli", "daemon", "web"]
 
+// Node joins a repeated header with commas, so `String` loses nothing; a single `1` among the values is an opt-out.
+const isOptOut = (value: string | ReadonlyArray<string> | undefined): boolean =>
+  String(value)
+    .split(",")
+    .some((part) => part.trim() === "1")
+
+/** Whether the caller allows recording. Any unknown value counts as an opt-out. */
+const allowsRecording = (headers: IncomingHttpHeaders): boolean =>
+  (headers["x-music-telemetry"] ?? "on") === "on" && !isOptOut(headers["sec-gpc"]) && !isOptOut(headers.dnt)
+
+/** `X-Music-Client-Version`; anything that is no version counts as absent, never as a refusal. */
+const readClientVersion = (headers: IncomingHttpHeaders): string | undefined => {
+  const version = String(headers["x-music-client-version"])
+  return version.length <= clientVersionMaxLength && clientVersionPattern.test(version) ? version : undefined
+}
+
+/**
+ * The failure of a cause. Anything else, such as a defect or a success that does not fit its schema, is logged with its cause and becomes
+ * `internal`. The library has one error for a payload of the caller and for a success of ours.
+ */
+const toFailure = (cause: Cause.Cause<unknown>, { call, decoded }: Exchange): Effect.Effect<Failure> => {
+  const error = Cause.squash(cause)
+  if (error instanceof Failure) return Effect.succeed(error)
+  return error instanceof HttpApiError.HttpApiDecodeError && !decoded && call?.bodyBound !== undefined
+    ? Effect.succeed(new Failure("invalid_input", { details: { fields: toFields(error.issues) } }))
+    : Effect.as(Effect.logError("Request failed", cause), new Failure("internal"))
+}
+
+/** `arrivingBytes`: the bound of all bodies that arrive. */
 export const answersLive = (arrivingBytes: number | undefined) =>
   HttpApiBuilder.middleware(
     Effect.gen(function* () {
-      const settings = yield* Settings
+      const { minCli, requestDeadlineSeconds, telemetry, trustedProxies, webOrigins } = yield* Settings
       const drain = yield* Drain
       const places = yield* RequestPlaces
-      const logRequest = yield* makeAccessLog
+      const record = yield* makeRecorder
       const clock = yield* Effect.clock
-      const origins = makeWebOrigins(settings.webOrigins)
-      const complete = withHeaders(origins, settings.minCli)
-      const resolveAddress = clientAddressResolver(settings.trustedProxies)
-      const requestTime = settings.requestDeadlineSeconds * 1_000
-
-      const cutWhileDraining = drain.begun.pipe(
-        Effect.zipRight(Effect.sleep(bodyTimeWhileDraining)),
-        Effect.zipRight(Effect.fail(new Failure("shutting_down")))
-      )
-      const arriving = makeArriving(arrivingBytes)
-      const readBody = (message: IncomingMessage, bound: number): Effect.Effect<Uint8Array, BodyFailure> =>
-        Effect.suspend(() =>
-          message.complete
-            ? readBytes(message, bound, arriving)
-            : readBytes(message, bound, arriving).pipe(
-                Effect.timeoutFail({ duration: requestTime, onTimeout: requestTimeout }),
-                Effect.raceFirst(cutWhileDraining)
-              )
-        )
+      const readBody = yield* makeBodyReader(Duration.seconds(requestDeadlineSeconds), arrivingBytes)
+      const resolveAddress = clientAddressResolver(trustedProxies)
 
       const begin = (request: HttpServerRequest.HttpServerRequest): Exchange => {
         const message = NodeHttpServerRequest.toIncomingMessage(request)
@@ -92,36 +107,38 @@ export const answersLive = (arrivingBytes: number | undefined) =>
         const path = toPath(url)
         const route = routes.get(path)
         const call = route?.calls.get(method)
-        const head = {
+        return {
           message,
           response: NodeHttpServerRequest.toServerResponse(request),
           path,
           route,
           call,
           info: {
-            requestId: resolveRequestId(single(headers["x-request-id"])),
-            source: readSource(headers),
+            requestId: resolveRequestId(headers["x-request-id"]?.toString()),
+            source: sources.find((source) => source === headers["x-music-source"]) ?? "unknown",
             clientNetwork: toNetwork(resolveAddress(message)),
-            recording: settings.telemetry.enabled && allowsRecording(headers),
-            deadlineAt: unsafeMonotonicMillis(clock) + requestTime
+            recording: telemetry.enabled && allowsRecording(headers),
+            deadlineAt: unsafeMonotonicMillis(clock) + requestDeadlineSeconds * 1_000
           },
           body: readBody(message, call?.bodyBound ?? 0),
           clientVersion: readClientVersion(headers),
-          startedAt: clock.unsafeCurrentTimeNanos()
+          startedAt: clock.unsafeCurrentTimeNanos(),
+          plane: selectsTestingPlane(message, call) ? "testing" : productionId,
+          actor: "anonymous",
+          credential: Option.none(),
+          quotas: [],
+          decoded: false,
+          committing: false
         }
-        return makeExchange(head, selectsTestingPlane(message, call))
       }
 
       const answerOptions = ({ message: { headers }, path }: Exchange, allow: string) =>
         HttpServerResponse.empty({
           status: 204,
           headers: {
-            ...origins.preflightHeaders(
-              path,
-              allow,
-              headers.origin,
-              headers["access-control-request-method"]
-            ),
+            ...(headers["access-control-request-method"] === undefined
+              ? {}
+              : preflightHeaders(webOrigins, { path, allow, origin: headers.origin })),
             allow
           }
         })
@@ -158,42 +175,75 @@ export const answersLive = (arrivingBytes: number | undefined) =>
         return places.run(exchange, badBody === undefined ? served : Effect.fail(badBody))
       }
 
+      /**
+       * The response with the headers that do not depend on its content (docs/api.md, "Conventions"): the request id always, `no-store`
+       * for calls whose response may carry a credential, CORS, rate limits, the end of the connection, and under `/api/v1` the oldest
+       * supported version for a client that sends a lower one.
+       */
+      const complete = (
+        response: HttpServerResponse.HttpServerResponse,
+        { call, clientVersion, info, message, path, quotas }: Exchange,
+        closing: boolean
+      ) =>
+        HttpServerResponse.setHeaders(response, {
+          ...securityHeaders,
+          ...response.headers,
+          ...corsHeaders(webOrigins, path, message.headers.origin),
+          ...rateLimitHeaders(quotas),
+          ...(call?.noStore ? { "cache-control": "no-store" } : {}),
+          ...(call?.vary === undefined ? {} : { vary: call.vary }),
+          ...(clientVersion !== undefined &&
+          path.startsWith(apiPrefix) &&
+          isLowerVersion(clientVersion, minCli)
+            ? { "x-music-min-cli": minCli }
+            : {}),
+          ...(closing ? { connection: "close" } : {}),
+          "x-request-id": info.requestId
+        })
+
       const respond = (
         exchange: Exchange,
         given: HttpServerResponse.HttpServerResponse,
         span: Tracer.Span | undefined,
-        code: Ending["code"] = undefined
+        failure?: Failure
       ) => {
         const { message } = exchange
         const ends = drain.isDraining() || failureOfFraming(message) !== undefined
         const closing = ends || leavesUnreadBody(message, given)
         const response = complete(given, exchange, closing)
+        // Without a quota of this service it is the budget for IAM, or IAM itself.
+        const quota = failure?.code === "rate_limited" ? (failure.quota?.policy.name ?? "iam") : undefined
         return Effect.as(
-          end(exchange, response.status, span, code),
+          record(exchange, { status: response.status, code: failure?.code, quota }, span),
           closing ? lingering(response, message, ends ? shortLingerMillis : lingerMillis) : response
         )
       }
 
+      /** The envelope, which every error response has. */
       const respondWithFailure = (exchange: Exchange, failure: Failure, span: Tracer.Span | undefined) => {
-        if (failure.code === "rate_limited") {
-          const { quota } = failure
-          // Without a quota of this service it is the budget for IAM, or IAM itself.
-          exchange.exceededQuota ??= quota?.policy.name ?? "iam"
-          if (quota !== undefined) exchange.rateLimitHeaders = addReading(exchange.rateLimitHeaders, quota)
-        }
-        return respond(exchange, toResponse(failure), span, failure.code)
+        if (failure.quota !== undefined) exchange.quotas = [...exchange.quotas, failure.quota]
+        const options = { status: failureStatus(failure), headers: failureHeaders(failure) }
+        const response = HttpServerResponse.unsafeJson(toEnvelope(failure), options)
+        return respond(exchange, response, span, failure)
       }
 
-      /** Ends a request: its span, its log line, its metrics. */
-      const end = (
+      const respondToCause = (
+        cause: Cause.Cause<unknown>,
         exchange: Exchange,
-        status: number,
-        span: Tracer.Span | undefined,
-        code: Ending["code"] = undefined
-      ): Effect.Effect<void> => {
-        const ending: Ending = { status, code, endedAt: clock.unsafeCurrentTimeNanos() }
-        if (span !== undefined) endRequestSpan(span, exchange, ending)
-        return logRequest(exchange, ending)
+        span: Tracer.Span | undefined
+      ): Effect.Effect<HttpServerResponse.HttpServerResponse> => {
+        if (!Cause.isInterruptedOnly(cause))
+          return Effect.flatMap(toFailure(cause, exchange), (failure) =>
+            respondWithFailure(exchange, failure, span)
+          )
+        // Not by the client: the process ends.
+        if (!exchange.response.destroyed)
+          return respondWithFailure(exchange, new Failure("shutting_down"), span)
+        const status = clientClosedRequest
+        return Effect.as(
+          record(exchange, { status, code: undefined }, span),
+          HttpServerResponse.empty({ status })
+        )
       }
 
       return (app) =>
@@ -205,17 +255,7 @@ export const answersLive = (arrivingBytes: number | undefined) =>
               Effect.suspend(() => answer(exchange, request, app)),
               {
                 onSuccess: (response) => respond(exchange, response, span),
-                onFailure: (cause) => {
-                  if (!Cause.isInterruptedOnly(cause))
-                    return Effect.flatMap(toFailure(cause, exchange), (failure) =>
-                      respondWithFailure(exchange, failure, span)
-                    )
-                  // Not by the client: the process ends.
-                  if (!exchange.response.destroyed)
-                    return respondWithFailure(exchange, new Failure("shutting_down"), span)
-                  const nothing = HttpServerResponse.empty({ status: clientClosedRequest })
-                  return Effect.as(end(exchange, clientClosedRequest, span), nothing)
-                }
+                onFailure: (cause) => respondToCause(cause, exchange, span)
               }
             )
           ).pipe(Effect.annotateLogs("request_id", exchange.info.requestId))

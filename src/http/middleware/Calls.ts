@@ -1,14 +1,15 @@
 /** Steps 6 to 8 of the order of checks (docs/api.md), which a handler applies after the body: rate limits, plane, bearer. */
 import * as Effect from "effect/Effect"
-import type { Failure } from "../../schema/Failure.ts"
+import type * as Redacted from "effect/Redacted"
+import type { FailureOf } from "../../schema/Failure.ts"
 import type { ActorType } from "../../schema/Identity.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { Planes } from "../../services/Planes.ts"
 import type { Caller } from "../../services/RequestCredentials.ts"
 import { Sessions } from "../../services/Sessions.ts"
-import { SentCredential, SentTestingSecret } from "../api/Middleware.ts"
 import { CurrentExchange, type Exchange } from "./Exchange.ts"
 import { RateLimits } from "./RateLimits.ts"
+import { SentCredential, SentKey, SentTestingSecret } from "./SentHeaders.ts"
 
 /** Records the type of an actor for whom IAM vouched during the call. */
 export const noteActor = (actor: ActorType): Effect.Effect<void> =>
@@ -23,15 +24,11 @@ export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
     const sessions = yield* Sessions
 
     /** Counts the call against the limits of its client. */
-    const metered = <A, E, R>(
-      call: (exchange: Exchange) => Effect.Effect<A, E, R>
-    ): Effect.Effect<A, E | Failure<"rate_limited">, R> =>
-      Effect.flatMap(CurrentExchange, (exchange): Effect.Effect<A, E | Failure<"rate_limited">, R> => {
-        const { exceeded, failure, headers } = limits.count(exchange)
+    const metered = <A, E, R>(call: (exchange: Exchange) => Effect.Effect<A, E, R>) =>
+      Effect.flatMap(CurrentExchange, (exchange): Effect.Effect<A, E | FailureOf<"rate_limited">, R> => {
         exchange.decoded = true
-        exchange.rateLimitHeaders = headers
-        exchange.exceededQuota = exceeded
-        if (failure !== undefined) return Effect.fail(failure)
+        const refusal = limits.count(exchange)
+        if (refusal !== undefined) return Effect.fail(refusal)
         exchange.committing = exchange.message.method === "POST"
         return call(exchange)
       })
@@ -45,6 +42,10 @@ export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
         })
       )
 
+    /** A call in a plane under the idempotency key of its request. */
+    const keyed = <A, E, R>(call: (plane: Plane, key: Redacted.Redacted) => Effect.Effect<A, E, R>) =>
+      inPlane((plane) => Effect.flatMap(SentKey, (key) => call(plane, key)))
+
     /** A call in a plane of a caller for whom IAM vouches. */
     const signedIn = <A, E, R>(call: (plane: Plane, caller: Caller) => Effect.Effect<A, E, R>) =>
       inPlane((plane) =>
@@ -55,6 +56,6 @@ export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
         )
       )
 
-    return { metered, inPlane, signedIn } as const
+    return { metered, inPlane, keyed, signedIn } as const
   })
 }) {}

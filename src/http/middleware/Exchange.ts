@@ -1,17 +1,39 @@
+/** A request, what is known of its call, and what the checks and the use case establish about it. */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { FailureCode } from "../../schema/FailureTable.ts"
-import type { ActorType } from "../../schema/Identity.ts"
-import { type PlaneId, productionId } from "../../services/Plane.ts"
+import type { FailureOf } from "../../schema/Failure.ts"
+import type { ActorType, Credential } from "../../schema/Identity.ts"
+import type { PlaneId } from "../../services/Plane.ts"
+import type { QuotaReading } from "../../services/Quota.ts"
 import type { RequestInfo } from "../../services/RequestContext.ts"
-import type { Credential } from "../../schema/Identity.ts"
-import type { BodyFailure } from "../body/RequestBody.ts"
-import type { Call, Route } from "./Routes.ts"
+import type { Traits } from "../api/Endpoint.ts"
 
-/** What is known of a request when its head has arrived. */
-interface Head {
+/** Properties of a call that the server needs before it runs. */
+export interface Call extends Context.Tag.Service<typeof Traits> {
+  /** Reads `X-Testing-Environment-Key`; other calls ignore it. */
+  readonly selectsPlane: boolean
+  /** The first problem of a body by the contract, which the library reads with all its problems. */
+  readonly findProblem: (body: unknown) => FailureOf<"invalid_input"> | undefined
+  /** The `Vary` header of every response; under `/api/v1` the CORS rules set it. */
+  readonly vary?: string
+}
+
+export interface Route {
+  readonly pattern: string
+  /** The Allow header: every method that the path takes. */
+  readonly allow: string
+  readonly calls: ReadonlyMap<string, Call>
+}
+
+/** What a body can be refused for. */
+export type BodyFailure = FailureOf<
+  "invalid_input" | "payload_too_large" | "unsupported_media_type" | "overloaded" | "shutting_down"
+>
+
+/** The log line, the span and the headers of the answer read it. */
+export interface Exchange {
   readonly message: IncomingMessage
   readonly response: ServerResponse
   /** Without query and authority. */
@@ -25,10 +47,6 @@ interface Head {
   readonly clientVersion: string | undefined
   /** Nanoseconds of Effect's clock. */
   readonly startedAt: bigint
-}
-
-/** A request and what the checks and the use case establish about it: the answer's headers, the log line and the span read it. */
-export interface Exchange extends Head {
   /**
    * `testing` for a request that selects a testing plane in whatever form, until the plane is resolved; `unverified` for a delivery
    * whose signature is not verified.
@@ -38,38 +56,16 @@ export interface Exchange extends Head {
   actor: ActorType | "anonymous"
   /** As sent, when its form is right. */
   credential: Option.Option<Credential>
-  /** The `RateLimit` headers; empty until the limits were checked. */
-  rateLimitHeaders: Readonly<Record<string, string>>
-  /** Name of the quota that refused the request. */
-  exceededQuota: string | undefined
+  /** The quotas in which the request counts; empty until the limits were checked. */
+  quotas: ReadonlyArray<QuotaReading>
   /** The handler has begun: what does not fit a schema from now on is our own success. */
   decoded: boolean
   /** Runs to its end also when its client disconnects: it may commit something. */
   committing: boolean
 }
 
-/** The exchange before any check. `testing`: whether the headers select a testing plane. */
-export const makeExchange = (head: Head, testing: boolean): Exchange => ({
-  ...head,
-  plane: testing ? "testing" : productionId,
-  actor: "anonymous",
-  credential: Option.none(),
-  rateLimitHeaders: {},
-  exceededQuota: undefined,
-  decoded: false,
-  committing: false
-})
-
 /** The exchange of the current request. A reference, because a middleware of the whole API cannot declare what it provides. */
 export class CurrentExchange extends Context.Reference<CurrentExchange>()("music/http/CurrentExchange", {
   // Outside a request there is none.
   defaultValue: () => Option.getOrThrow(Option.none<Exchange>())
 }) {}
-
-/** How a request ended; status 499 when the client left first. */
-export interface Ending {
-  readonly status: number
-  readonly code: FailureCode | undefined
-  /** Nanoseconds of Effect's clock. */
-  readonly endedAt: bigint
-}

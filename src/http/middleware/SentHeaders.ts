@@ -1,22 +1,29 @@
-/** Step 4 of the order of checks (docs/api.md): the forms of the headers that an endpoint's tags name, without any call. */
+/**
+ * What an endpoint requires of a request besides its body. Each tag checks the form of a header before the body is read, without any
+ * call (step 4 of the order of checks, docs/api.md), and provides what was sent; its failures are also those of verifying it later. A
+ * handler that asks for what its endpoint has no tag for does not compile. An endpoint's last tag is checked first.
+ */
 import type { IncomingMessage } from "node:http"
+import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
+import * as HttpApiSecurity from "@effect/platform/HttpApiSecurity"
+import * as OpenApi from "@effect/platform/OpenApi"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { Failure } from "../../schema/Failure.ts"
+import { Failure, type FailureOf } from "../../schema/Failure.ts"
+import type { Credential } from "../../schema/Identity.ts"
 import {
   accessTokenPattern,
   idempotencyKeyPattern,
   organisationPattern,
   testingSecretPattern
 } from "../../schema/Patterns.ts"
-import type { Credential } from "../../schema/Identity.ts"
-import { Bearer, IdempotencyKey, OptionalBearer, PlaneSelection } from "../api/Middleware.ts"
+import { failures } from "../api/Endpoint.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
-import { CurrentExchange } from "./Exchange.ts"
-import type { Call } from "./Routes.ts"
+import { type Call, CurrentExchange, type Exchange } from "./Exchange.ts"
 
 // Node joins a repeated header with a comma and a space, which no pattern here matches.
 const readOne = ({ headers }: IncomingMessage, name: string): string | undefined => {
@@ -24,38 +31,63 @@ const readOne = ({ headers }: IncomingMessage, name: string): string | undefined
   return Array.isArray(value) ? value.join(", ") : value
 }
 
-const readKey = Effect.flatMap(
-  CurrentExchange,
-  ({
-    message
-  }): Either.Either<
-    Redacted.Redacted,
-    Failure<"idempotency_key_required"> | Failure<"idempotency_key_invalid">
-  > => {
-    const key = readOne(message, "idempotency-key")
-    if (key === undefined) return Either.left(new Failure("idempotency_key_required"))
-    return idempotencyKeyPattern.test(key)
-      ? Either.right(Redacted.make(key))
-      : Either.left(new Failure("idempotency_key_invalid"))
-  }
+/** The caller's idempotency key. */
+export class SentKey extends Context.Tag("music/http/SentKey")<SentKey, Redacted.Redacted>() {}
+
+/** `Idempotency-Key`, required. */
+export class IdempotencyKey extends HttpApiMiddleware.Tag<IdempotencyKey>()("music/http/IdempotencyKey", {
+  failure: failures("idempotency_key_required", "idempotency_key_invalid"),
+  provides: SentKey
+}) {}
+
+const readKey = ({
+  message
+}: Exchange): Either.Either<
+  Redacted.Redacted,
+  FailureOf<"idempotency_key_required" | "idempotency_key_invalid">
+> => {
+  const key = readOne(message, "idempotency-key")
+  if (key === undefined) return Either.left(new Failure("idempotency_key_required"))
+  return idempotencyKeyPattern.test(key)
+    ? Either.right(Redacted.make(key))
+    : Either.left(new Failure("idempotency_key_invalid"))
+}
+
+const bearer = HttpApiSecurity.annotateContext(
+  HttpApiSecurity.bearer,
+  OpenApi.annotations({
+    format: "oat_",
+    description:
+      "Access token of a session from login or refresh: `oat_` and 28 to 8188 visible ASCII characters. Always sent together with `X-Org-ID`."
+  })
 )
 
-const scheme = "Bearer "
+const sessionFailures = failures("invalid_input", "unauthenticated", "forbidden", "reconsent_required")
 
-const invalidOrganisation = (given: string | undefined): Failure<"invalid_input"> =>
-  new Failure("invalid_input", {
-    details: {
-      fields: [
-        {
-          path: "X-Org-ID",
-          problem:
-            given === undefined
-              ? "is required together with Authorization"
-              : "must be 3 to 50 of a-z, 0-9, underscore and hyphen"
-        }
-      ]
-    }
-  })
+/** A bearer and its organisation; IAM has not verified them. */
+export class SentCredential extends Context.Tag("music/http/SentCredential")<SentCredential, Credential>() {}
+
+/** `Authorization` with `X-Org-ID`, required. */
+export class Bearer extends HttpApiMiddleware.Tag<Bearer>()("music/http/Bearer", {
+  failure: sessionFailures,
+  security: { bearer },
+  provides: SentCredential
+}) {}
+
+/** The same where a caller need not sign in. */
+export class PerhapsCredential extends Context.Tag("music/http/PerhapsCredential")<
+  PerhapsCredential,
+  Option.Option<Credential>
+>() {}
+
+/** `Authorization` with `X-Org-ID`, or neither. */
+export class OptionalBearer extends HttpApiMiddleware.Tag<OptionalBearer>()("music/http/OptionalBearer", {
+  failure: sessionFailures,
+  security: { bearer },
+  provides: PerhapsCredential
+}) {}
+
+const scheme = "Bearer "
 
 /** What is wrong with the Authorization header; undefined when it has the form of a bearer. */
 const problemOfAuthorization = (message: IncomingMessage): string | undefined => {
@@ -70,32 +102,47 @@ const problemOfAuthorization = (message: IncomingMessage): string | undefined =>
     : "must have one space and one access token after the scheme: `oat_` and 28 to 8188 visible ASCII characters"
 }
 
-// Not the credential that the library reads: it takes any scheme for a bearer.
-const readCredential = Effect.flatMap(
-  CurrentExchange,
-  (exchange): Either.Either<Credential, Failure<"unauthenticated"> | Failure<"invalid_input">> => {
-    const { message } = exchange
-    const problem = problemOfAuthorization(message)
-    if (problem !== undefined)
-      return Either.left(
-        new Failure("unauthenticated", {
-          message: `The Authorization header ${problem}.`,
-          details: { fields: [{ path: "Authorization", problem }] }
-        })
-      )
-    const token = message.headers.authorization?.slice(scheme.length) ?? ""
-    const organisation = readOne(message, "x-org-id")
-    if (organisation === undefined || !organisationPattern.test(organisation))
-      return Either.left(invalidOrganisation(organisation))
-    const credential = { token: Redacted.make(token), organisation }
-    exchange.credential = Option.some(credential)
-    return Either.right(credential)
+const readCredential = (
+  exchange: Exchange
+): Either.Either<Credential, FailureOf<"unauthenticated" | "invalid_input">> => {
+  const { message } = exchange
+  const problem = problemOfAuthorization(message)
+  if (problem !== undefined)
+    return Either.left(
+      new Failure("unauthenticated", {
+        message: `The Authorization header ${problem}.`,
+        details: { fields: [{ path: "Authorization", problem }] }
+      })
+    )
+  const organisation = readOne(message, "x-org-id")
+  if (organisation === undefined || !organisationPattern.test(organisation)) {
+    const problem =
+      organisation === undefined
+        ? "is required together with Authorization"
+        : "must be 3 to 50 of a-z, 0-9, underscore and hyphen"
+    return Either.left(new Failure("invalid_input", { details: { fields: [{ path: "X-Org-ID", problem }] } }))
   }
-)
+  const token = Redacted.make(message.headers.authorization?.slice(scheme.length) ?? "")
+  exchange.credential = Option.some({ token, organisation })
+  return Either.right({ token, organisation })
+}
 
-const readPerhapsCredential = Effect.flatMap(CurrentExchange, ({ message }) =>
-  message.headers.authorization === undefined ? Effect.succeedNone : Effect.asSome(readCredential)
-)
+const readPerhapsCredential = (exchange: Exchange) =>
+  exchange.message.headers.authorization === undefined
+    ? Effect.succeedNone
+    : Either.map(readCredential(exchange), Option.some)
+
+/** The testing secret; none means production. */
+export class SentTestingSecret extends Context.Tag("music/http/SentTestingSecret")<
+  SentTestingSecret,
+  Option.Option<Redacted.Redacted>
+>() {}
+
+/** `X-Testing-Environment-Key`: a request with this header, in any form, is a testing request. */
+export class PlaneSelection extends HttpApiMiddleware.Tag<PlaneSelection>()("music/http/PlaneSelection", {
+  failure: failures("testing_secret_invalid", "forbidden", "rate_limited", "dependency_unavailable"),
+  provides: SentTestingSecret
+}) {}
 
 const testingHeader = "x-testing-environment-key"
 
@@ -104,21 +151,20 @@ export const selectsTestingPlane = (message: IncomingMessage, call: Call | undef
   call?.selectsPlane !== false && message.headers[testingHeader] !== undefined
 
 /** An empty, repeated or malformed secret is refused; a header in any form never means production. */
-const readTestingSecret = Effect.flatMap(
-  CurrentExchange,
-  ({ message }): Either.Either<Option.Option<Redacted.Redacted>, Failure<"testing_secret_invalid">> => {
-    const secret = readOne(message, testingHeader)
-    if (secret === undefined) return Either.right(Option.none())
-    return testingSecretPattern.test(secret)
-      ? Either.right(Option.some(Redacted.make(secret)))
-      : Either.left(new Failure("testing_secret_invalid"))
-  }
-)
+const readTestingSecret = ({
+  message
+}: Exchange): Either.Either<Option.Option<Redacted.Redacted>, FailureOf<"testing_secret_invalid">> => {
+  const secret = readOne(message, testingHeader)
+  if (secret === undefined) return Either.right(Option.none())
+  return testingSecretPattern.test(secret)
+    ? Either.right(Option.some(Redacted.make(secret)))
+    : Either.left(new Failure("testing_secret_invalid"))
+}
 
-/** The tags of the contract. An endpoint's last tag is checked first. */
 export const SentHeadersLive = Layer.mergeAll(
-  Layer.succeed(IdempotencyKey, readKey),
-  Layer.succeed(Bearer, { bearer: () => readCredential }),
-  Layer.succeed(OptionalBearer, { bearer: () => readPerhapsCredential }),
-  Layer.succeed(PlaneSelection, readTestingSecret)
+  Layer.succeed(IdempotencyKey, Effect.flatMap(CurrentExchange, readKey)),
+  // Not the credential that the library reads: it takes any scheme for a bearer.
+  Layer.succeed(Bearer, { bearer: () => Effect.flatMap(CurrentExchange, readCredential) }),
+  Layer.succeed(OptionalBearer, { bearer: () => Effect.flatMap(CurrentExchange, readPerhapsCredential) }),
+  Layer.succeed(PlaneSelection, Effect.flatMap(CurrentExchange, readTestingSecret))
 )

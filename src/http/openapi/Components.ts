@@ -1,154 +1,169 @@
-/** Shared components of the document: headers and examples of failures. */
-import { failureName, toEnvelope } from "../../schema/Envelope.ts"
-import { type Details, Failure, type FailureCode, failureTable } from "../../schema/Failure.ts"
+/** Headers and examples of failures, each said once. */
+import * as Record from "effect/Record"
+import { toEnvelope } from "../../schema/Envelope.ts"
+import { type Details, Failure, type FailureCode, failureCodes, failureTable } from "../../schema/Failure.ts"
 import {
   clientVersionMaxLength,
   clientVersionPattern,
+  idempotencyKeyPattern,
+  organisationPattern,
   requestIdPattern,
   testingSecretPattern
 } from "../../schema/Patterns.ts"
 import { placeholders } from "./Examples.ts"
 
-export interface Reference {
-  readonly $ref: string
-}
-
-const header = (name: string, required: boolean, description: string, schema: object) => ({
+const parameter = (
+  name: string,
+  required: boolean,
+  description: string,
+  example: string,
+  schema: object
+) => ({
   name,
   in: "header",
   required,
   description,
-  schema
+  schema: { type: "string", ...schema, examples: [example] }
 })
 
-/** Request headers that several calls share. */
-export const parameters = {
-  RequestId: header("X-Request-Id", false, "Kept when well-formed; otherwise the service generates one.", {
-    type: "string",
-    pattern: requestIdPattern.source,
-    examples: ["cli-7f3a1c9e"]
-  }),
-  Traceparent: header("traceparent", false, "Continues the caller's trace (W3C Trace Context).", {
-    type: "string",
-    examples: ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"]
-  }),
-  MusicSource: header("X-Music-Source", false, "The calling client.", {
-    type: "string",
-    enum: ["cli", "daemon", "web"],
-    examples: ["cli"]
-  }),
-  MusicClientVersion: header(
-    "X-Music-Client-Version",
-    false,
-    "The client's version. The response to a version below `min_cli` carries `X-Music-Min-Cli`; anything that is no version is ignored.",
-    {
-      type: "string",
-      maxLength: clientVersionMaxLength,
-      pattern: clientVersionPattern.source,
-      examples: ["0.1.0"]
-    }
-  ),
-  MusicTelemetry: header(
-    "X-Music-Telemetry",
-    false,
-    "With `off` no event of this request is stored, and the identity service is asked to record nothing. `Sec-GPC: 1` and `DNT: 1` mean the same.",
-    { type: "string", enum: ["on", "off"], default: "on", examples: ["off"] }
-  ),
-  TestingEnvironmentKey: header(
-    "X-Testing-Environment-Key",
-    false,
-    "Selects an IAM testing plane by its test application secret. A request with this header never selects production, whatever its value.",
-    {
-      type: "string",
-      pattern: testingSecretPattern.source,
-      examples: ["ask_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
-    }
-  )
-} as const
+/** The key of calls that have an `IdempotencyKey`. */
+export const idempotencyKey = parameter(
+  "Idempotency-Key",
+  true,
+  "16 to 255 visible ASCII characters. A retry with the same key replays the result instead of doing the work twice.",
+  placeholders.idempotencyKey,
+  { minLength: 16, maxLength: 255, pattern: idempotencyKeyPattern.source }
+)
+
+/** The organisation of calls that have a bearer. */
+export const organisation = parameter(
+  "X-Org-ID",
+  true,
+  "Handle of the organisation that the bearer acts in; sent together with `Authorization`.",
+  "acme",
+  { minLength: 3, maxLength: 50, pattern: organisationPattern.source }
+)
+
+/** For telemetry, which browsers send with an origin. */
+export const origin = parameter(
+  "Origin",
+  false,
+  "Sent by browsers; when present, it must be a configured web origin.",
+  "https://music.example",
+  {}
+)
 
 /** Signature headers of the identity service's deliveries (identity-service.md 11.1). */
-export const signatureParameters = [
-  header("X-Silicon-IAM-Event-ID", true, "Equal to `event_id` in the body.", {
-    type: "string",
-    format: "uuid",
-    examples: [placeholders.eventId]
+export const signature = [
+  parameter("X-Silicon-IAM-Event-ID", true, "Equal to `event_id` in the body.", placeholders.eventId, {
+    format: "uuid"
   }),
-  header("X-Silicon-IAM-Timestamp", true, "Unix seconds of this attempt, at most 300 away from now.", {
-    type: "string",
-    pattern: "^[1-9][0-9]*$",
-    examples: [placeholders.timestamp]
+  parameter(
+    "X-Silicon-IAM-Timestamp",
+    true,
+    "Unix seconds of this attempt, at most 300 away from now.",
+    placeholders.timestamp,
+    { pattern: "^[1-9][0-9]*$" }
+  ),
+  parameter("X-Silicon-IAM-Key-Version", true, "Version of the signing secret.", "1", {
+    pattern: "^[1-9][0-9]*$"
   }),
-  header("X-Silicon-IAM-Key-Version", true, "Version of the signing secret.", {
-    type: "string",
-    pattern: "^[1-9][0-9]*$",
-    examples: ["1"]
-  }),
-  header(
+  parameter(
     "X-Silicon-IAM-Signature",
     true,
     "HMAC-SHA256 of the timestamp, a full stop and the exact bytes of the body.",
-    {
-      type: "string",
-      pattern: "^v1=[0-9a-f]{64}$",
-      examples: [placeholders.signature]
-    }
+    placeholders.signature,
+    { pattern: "^v1=[0-9a-f]{64}$" }
   )
 ]
 
-const responseHeader = (description: string, schema: object) => ({ description, schema })
-
-/** Response headers. */
-export const headers = {
-  RequestId: responseHeader("Identifies this request in the service's log.", {
-    type: "string",
-    examples: ["req_0f8c2a6d4b1e4c7f9a3d5e6b7c8d9e0f"]
-  }),
-  RetryAfter: responseHeader("Seconds to wait before a retry.", {
-    type: "integer",
-    minimum: 1,
-    examples: [3]
-  }),
-  RateLimit: responseHeader(
-    "The remaining quotas, and the seconds until each is full again. Absent from a refusal before the request was counted.",
-    {
-      type: "string",
-      examples: ['"address";r=1199;t=1']
-    }
+/** Request headers that many calls share. */
+export const parameters = {
+  RequestId: parameter(
+    "X-Request-Id",
+    false,
+    "Kept when well-formed; otherwise the service generates one.",
+    "cli-7f3a1c9e",
+    { pattern: requestIdPattern.source }
   ),
-  RateLimitPolicy: responseHeader(
-    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `reports` appears when a report was refused: 10 a minute and 60 an hour from one address, and more for a signed-in reporter. `webhook_signatures` appears when a delivery without a good signature was refused: 60 a minute from one address.",
-    {
-      type: "string",
-      examples: ['"address";q=1200;w=60']
-    }
+  Traceparent: parameter(
+    "traceparent",
+    false,
+    "Continues the caller's trace (W3C Trace Context).",
+    "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    {}
   ),
-  MusicMinCli: responseHeader(
-    "The oldest client version that is supported. Present only when `X-Music-Client-Version` is below it; the call is served all the same.",
-    {
-      type: "string",
-      examples: ["0.1.0"]
-    }
-  ),
-  WwwAuthenticate: responseHeader("The authentication scheme.", {
-    type: "string",
-    examples: ["Bearer"]
+  MusicSource: parameter("X-Music-Source", false, "The calling client.", "cli", {
+    enum: ["cli", "daemon", "web"]
   }),
-  CacheControl: responseHeader("Responses with credentials and errors are not cached.", {
-    type: "string",
-    examples: ["no-store"]
-  })
+  MusicClientVersion: parameter(
+    "X-Music-Client-Version",
+    false,
+    "The client's version. The response to a version below `min_cli` carries `X-Music-Min-Cli`; anything that is no version is ignored.",
+    "0.1.0",
+    { maxLength: clientVersionMaxLength, pattern: clientVersionPattern.source }
+  ),
+  MusicTelemetry: parameter(
+    "X-Music-Telemetry",
+    false,
+    "With `off` no event of this request is stored, and the identity service is asked to record nothing. `Sec-GPC: 1` and `DNT: 1` mean the same.",
+    "off",
+    { enum: ["on", "off"], default: "on" }
+  ),
+  TestingEnvironmentKey: parameter(
+    "X-Testing-Environment-Key",
+    false,
+    "Selects an IAM testing plane by its test application secret. A request with this header never selects production, whatever its value.",
+    "ask_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1",
+    { pattern: testingSecretPattern.source }
+  )
 } as const
 
-export const parameterRef = (name: keyof typeof parameters): Reference => ({
-  $ref: `#/components/parameters/${name}`
+const header = (name: string, description: string, example: string | number, schema: object = {}) => ({
+  name,
+  value: { description, schema: { type: "string", ...schema, examples: [example] } }
 })
-export const responseHeaderRef = (name: keyof typeof headers): Reference => ({
-  $ref: `#/components/headers/${name}`
-})
-export const exampleRef = (code: FailureCode): Reference => ({ $ref: `#/components/examples/${code}` })
 
-// The keys of our own constant are the codes.
-const codes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
+const responseHeaders = {
+  RequestId: header(
+    "X-Request-Id",
+    "Identifies this request in the service's log.",
+    "req_0f8c2a6d4b1e4c7f9a3d5e6b7c8d9e0f"
+  ),
+  RetryAfter: header("Retry-After", "Seconds to wait before a retry.", 3, { type: "integer", minimum: 1 }),
+  RateLimit: header(
+    "RateLimit",
+    "The remaining quotas, and the seconds until each is full again. Absent from a refusal before the request was counted.",
+    '"address";r=1199;t=1'
+  ),
+  RateLimitPolicy: header(
+    "RateLimit-Policy",
+    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `reports` appears when a report was refused: 10 a minute and 60 an hour from one address, and more for a signed-in reporter. `webhook_signatures` appears when a delivery without a good signature was refused: 60 a minute from one address.",
+    '"address";q=1200;w=60'
+  ),
+  MusicMinCli: header(
+    "X-Music-Min-Cli",
+    "The oldest client version that is supported. Present only when `X-Music-Client-Version` is below it; the call is served all the same.",
+    "0.1.0"
+  ),
+  WwwAuthenticate: header("WWW-Authenticate", "The authentication scheme.", "Bearer"),
+  CacheControl: header("Cache-Control", "Responses with credentials and errors are not cached.", "no-store")
+} as const
+
+/** Response headers. */
+export const headers = Record.map(responseHeaders, ({ value }) => value)
+
+export type HeaderNames = ReadonlyArray<keyof typeof responseHeaders>
+
+/** The `headers` of a response, by reference. */
+export const headerRefs = (names: HeaderNames) =>
+  Record.fromIterableWith(names, (name) => [
+    responseHeaders[name].name,
+    { $ref: `#/components/headers/${name}` }
+  ])
+
+export const parameterRefs = (...names: ReadonlyArray<keyof typeof parameters>) =>
+  names.map((name) => ({ $ref: `#/components/parameters/${name}` }))
 
 /** Typical `details` of the codes that have them. */
 const details: Partial<Record<FailureCode, Details>> = {
@@ -161,23 +176,12 @@ const details: Partial<Record<FailureCode, Details>> = {
   not_ready: { checks: { database: "failed", serving: "ok", tracker: "ok", tables: "ok" } }
 }
 
-const makeExampleFailure = (code: FailureCode) => {
-  const known = details[code]
-  return new Failure(code, known === undefined ? {} : { details: known })
-}
-
 /** One envelope for each code. `method_not_allowed` belongs to no call. */
-export const examples = Object.fromEntries(
-  codes
-    .filter((code) => code !== "method_not_allowed")
-    .map((code) => [
-      code,
-      { summary: failureTable[code].message, value: toEnvelope(makeExampleFailure(code)) }
-    ])
+export const examples = Record.fromIterableWith(
+  failureCodes.filter((code) => code !== "method_not_allowed"),
+  (code) => {
+    const known = details[code]
+    const failure = new Failure(code, known === undefined ? {} : { details: known })
+    return [code, { summary: failureTable[code].message, value: toEnvelope(failure) }]
+  }
 )
-
-const codeByName = new Map<string, FailureCode>(codes.map((code) => [failureName(code), code]))
-
-/** The failure code that a component schema describes. */
-export const codeOf = ({ $ref }: Reference): FailureCode | undefined =>
-  codeByName.get($ref.slice($ref.lastIndexOf("/") + 1))

@@ -2,8 +2,7 @@
 import type { Server } from "node:http"
 import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
-import { failureStatus } from "../../schema/Envelope.ts"
-import { Failure, type FailureCode } from "../../schema/Failure.ts"
+import { Failure } from "../../schema/Failure.ts"
 import { failureOfParser, refuseConnection } from "../../services/UnparsedRequest.ts"
 import { peerAddress, toNetwork } from "./ClientAddress.ts"
 import type { Connections } from "./Connections.ts"
@@ -11,20 +10,15 @@ import type { Connections } from "./Connections.ts"
 /** Connections with a request of another framing than this server's: nothing behind it is a request, nor an error to answer. */
 export const misframed = new WeakSet<Duplex>()
 
-/** Reports an answer that no handler gave, and the network of the connection. */
-export type ReportClientError = (
-  facts: { readonly status: number; readonly code: FailureCode; readonly request_id: string },
-  clientNetwork: string
-) => void
-
 /**
- * Answers bad syntax, oversized headers, late requests and CONNECT with the envelope and a request id. Complete requests
- * before it on the same connection are answered first: the error must not pass for the answer to one of them.
+ * Answers bad syntax, oversized headers, late requests and CONNECT with the envelope and a request id, and reports each answer and the
+ * network of its connection. Complete requests before it on the same connection are answered first: the error must not pass for the
+ * answer to one of them.
  */
 export const answerClientErrors = (
   server: Server,
   connections: Connections,
-  report: ReportClientError
+  report: (failure: Failure, requestId: string, clientNetwork: string) => void
 ): void => {
   // The parser fails again at every further packet.
   const refused = new WeakSet<Duplex>()
@@ -36,8 +30,7 @@ export const answerClientErrors = (
         return
       }
       const requestId = refuseConnection(socket, failure)
-      const clientNetwork = socket instanceof Socket ? toNetwork(peerAddress(socket)) : ""
-      report({ status: failureStatus(failure), code: failure.code, request_id: requestId }, clientNetwork)
+      report(failure, requestId, socket instanceof Socket ? toNetwork(peerAddress(socket)) : "")
     })
   }
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {

@@ -1,6 +1,7 @@
 import type { Server } from "node:http"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import { Drain } from "../../services/Drain.ts"
 import { RequestPlaces } from "../middleware/RequestPlaces.ts"
 import type { Connections } from "./Connections.ts"
@@ -12,12 +13,11 @@ const sweepMillis = 50
 const reserve = Duration.millis(1_500)
 /** How long requests that were cut off have to release what they hold. */
 const releaseTime = Duration.millis(750)
+/** How long a request that is arriving when the drain begins has for the rest of its head. */
+const headTime = Duration.seconds(1)
 
 const requestTime = (grace: Duration.Duration): Duration.Duration =>
   Duration.max(Duration.subtract(grace, reserve), Duration.times(grace, 0.5))
-
-/** How long a request that is arriving when the drain begins has for the rest of its head. */
-const headTime = Duration.seconds(1)
 
 /**
  * Stops listening and waits for the last connection to close. Starts after one interval, because Node then closes idle
@@ -42,7 +42,7 @@ const stopListening = (server: Server, sweep: () => void): Effect.Effect<void> =
 /**
  * Makes the effect that shuts the server down: it refuses new requests, waits within the grace period for those in
  * flight, and then cuts every connection. Requests that never arrive completely are cut earlier, because a server that
- * no longer listens does not check for late ones.
+ * no longer listens does not check for late ones. Its waits are interruptible, because a finaliser would let none end.
  */
 export const makeShutdown = (server: Server, connections: Connections, grace: Duration.Duration) =>
   Effect.gen(function* () {
@@ -51,32 +51,24 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
     return Effect.gen(function* () {
       yield* drain.begin
       drain.countRequestsWith(connections.followUnanswered())
-      let headTimeIsOver = false
+      let close = connections.closeSilent
+      const afterHeads = Effect.sync(() => {
+        close = connections.closeFree
+      })
+      yield* Effect.fork(Effect.interruptible(Effect.delay(afterHeads, headTime)))
       const sweep = () => {
         server.closeIdleConnections()
-        if (headTimeIsOver) connections.closeFree()
-        else connections.closeSilent()
+        close()
       }
-      const closeFreeAfterHeads = Effect.sleep(headTime).pipe(
-        Effect.zipRight(
-          Effect.sync(() => {
-            headTimeIsOver = true
-          })
-        ),
-        Effect.zipRight(Effect.never)
-      )
       const finished = yield* Effect.zipRight(stopListening(server, sweep), places.awaitNone).pipe(
-        Effect.raceFirst(closeFreeAfterHeads),
-        // Finalisers are uninterruptible, and a timeout does not fire in an uninterruptible region.
         Effect.interruptible,
         Effect.timeoutOption(requestTime(grace))
       )
-      if (finished._tag === "None") {
-        yield* Effect.logWarning("Requests cut off towards the end of the grace period", {
-          requests: drain.countRequests().cut
-        })
-        connections.closeAll()
-        yield* places.awaitNone.pipe(Effect.interruptible, Effect.timeoutOption(releaseTime))
-      }
+      if (Option.isSome(finished)) return
+      yield* Effect.logWarning("Requests cut off towards the end of the grace period", {
+        requests: drain.countRequests().cut
+      })
+      connections.closeAll()
+      yield* places.awaitNone.pipe(Effect.interruptible, Effect.timeoutOption(releaseTime))
     })
   })

@@ -9,7 +9,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
 import { Settings } from "../../services/Settings.ts"
-import { makeUnparsedLog } from "../middleware/AccessLog.ts"
+import { logUnparsed } from "../middleware/AccessLog.ts"
 import { answerClientErrors } from "./ClientErrors.ts"
 import { trackConnections } from "./Connections.ts"
 import { makeShutdown } from "./GracefulShutdown.ts"
@@ -67,13 +67,12 @@ export const serveNode = (
   Effect.gen(function* () {
     const settings = yield* Settings
     const { bind, shutdownGraceSeconds } = settings
-    const logUnparsed = makeUnparsedLog(settings)
     const runFork = Runtime.runFork(yield* Effect.runtime<never>())
     // A handler may be silent until its deadline.
     const node = makeServer(unreadMillis ?? unreadTime + settings.requestDeadlineSeconds * 1_000)
     const tracked = trackConnections(node)
-    answerClientErrors(node, tracked, (facts, clientNetwork) => {
-      runFork(logUnparsed(facts, clientNetwork))
+    answerClientErrors(node, tracked, (failure, requestId, clientNetwork) => {
+      runFork(logUnparsed(settings, failure, requestId, clientNetwork))
     })
     const shutdown = yield* makeShutdown(node, tracked, Duration.seconds(shutdownGraceSeconds))
     const server = yield* NodeHttpServer.make(() => node, bind).pipe(

@@ -1,0 +1,186 @@
+/**
+ * Completes the OpenAPI 3.1 document that the library generates from the contract. Adds headers, bounds, examples and samples; removes the
+ * library's own error shapes and the texts that it makes of filters.
+ */
+import * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import type { OpenAPISpec, OpenAPISpecOperation } from "@effect/platform/OpenApi"
+import * as Context from "effect/Context"
+import * as Record from "effect/Record"
+import { failureName } from "../../schema/Envelope.ts"
+import { type FailureCode, failureCodes } from "../../schema/Failure.ts"
+import { apiPrefix, Traits } from "../api/Endpoint.ts"
+import { Bearer, IdempotencyKey, OptionalBearer, PlaneSelection } from "../middleware/SentHeaders.ts"
+import { codeSamples } from "./ClientSamples.ts"
+import * as Components from "./Components.ts"
+import { exampleOf } from "./Examples.ts"
+
+type Response = OpenAPISpecOperation["responses"][number]
+
+/** Texts of filters, such as `maxLength(64)` and `a string at most 500 character(s) long`, ids of schemas without a constraint, empty lists. */
+const isGenerated = (name: string, member: unknown): boolean => {
+  if (name === "required" || name === "properties")
+    return typeof member === "object" && member !== null && Object.keys(member).length === 0
+  if (typeof member !== "string") return false
+  if (name === "title") return /\(.*\)$|^unknown$|^int$/.test(member)
+  if (name === "description") return /^an? [a-z ]+(?: of)? (?:at most|at least) \d+ [a-z]+\(s\)/.test(member)
+  return name === "$id" && member.startsWith("/schemas/")
+}
+
+/** A copy without some members, at every depth. */
+const without = <A>(value: A, isRemoved: (name: string, member: unknown) => boolean): A =>
+  JSON.parse(JSON.stringify(value), (name, member) => (isRemoved(name, member) ? undefined : member))
+
+/** Names of the schemas to which a part of the document refers. */
+const schemasIn = (part: unknown): ReadonlyArray<string> =>
+  [...JSON.stringify(part).matchAll(/"#\/components\/schemas\/(\w+)"/g)].map(([, name = ""]) => name)
+
+/** The failures to which a part of the document refers, in the order of their table. */
+const failuresIn = (part: unknown): ReadonlyArray<FailureCode> => {
+  const names = schemasIn(part)
+  return failureCodes.filter((code) => names.includes(failureName(code)))
+}
+
+const quotaHeaders = ["RateLimit", "RateLimitPolicy"] as const
+
+const failureResponse = (status: string, response: Response, shared: Components.HeaderNames) => {
+  const codes = failuresIn(response)
+  const schemas = codes.map((code) => ({ $ref: `#/components/schemas/${failureName(code)}` }))
+  const isLimit = status === "429"
+  return {
+    description: `One of: ${codes.map((code) => `\`${code}\``).join(", ")}`,
+    headers: Components.headerRefs([
+      ...shared,
+      ...(isLimit ? quotaHeaders : []),
+      ...(isLimit || status === "503" || codes.includes("idempotency_in_progress")
+        ? (["RetryAfter"] as const)
+        : []),
+      ...(codes.includes("unauthenticated") ? (["WwwAuthenticate"] as const) : []),
+      "CacheControl"
+    ]),
+    content: {
+      "application/json": {
+        schema: schemas.length === 1 ? schemas[0] : { anyOf: schemas },
+        examples: Record.fromIterableWith(codes, (code) => [code, { $ref: `#/components/examples/${code}` }])
+      }
+    }
+  }
+}
+
+const exampleContent = (content: Response["content"], value: unknown) => {
+  const json = content?.["application/json"]
+  return json === undefined
+    ? {}
+    : {
+        content: {
+          "application/json": { ...json, examples: { success: { summary: "Typical result", value } } }
+        }
+      }
+}
+
+interface Facts {
+  readonly traits: Context.Tag.Service<typeof Traits>
+  /** Keys of its tags. */
+  readonly tags: ReadonlySet<string>
+}
+
+const completeOperation = (path: string, operation: OpenAPISpecOperation, { tags, traits }: Facts) => {
+  const { operationId, requestBody, responses } = operation
+  const { bodyBound = 0, bodyOptional = false, noStore = false } = traits
+  const codes = failuresIn(responses)
+  const isCall = path.startsWith(apiPrefix)
+  const example = exampleOf(operationId)
+  // A request is counted before most of its refusals, so they name the quotas, too; the webhook counts its forged deliveries only.
+  const shared: Components.HeaderNames = [
+    "RequestId",
+    ...(isCall ? (["MusicMinCli"] as const) : []),
+    ...(isCall && codes.includes("rate_limited") ? quotaHeaders : [])
+  ]
+  const { idempotencyKey, organisation, origin, parameterRefs, signature } = Components
+  return {
+    ...operation,
+    parameters: [
+      ...(tags.has(IdempotencyKey.key) ? [idempotencyKey] : []),
+      ...(tags.has(Bearer.key) ? [organisation] : []),
+      ...(tags.has(OptionalBearer.key) ? [{ ...organisation, required: false }] : []),
+      ...(codes.includes("origin_not_allowed") ? [origin] : []),
+      ...(codes.includes("webhook_signature_invalid") ? signature : []),
+      ...(tags.has(PlaneSelection.key) ? parameterRefs("TestingEnvironmentKey") : []),
+      ...(isCall ? parameterRefs("MusicSource", "MusicClientVersion", "MusicTelemetry") : []),
+      ...parameterRefs("RequestId", "Traceparent")
+    ],
+    security: tags.has(OptionalBearer.key) ? [...operation.security, {}] : operation.security,
+    ...(requestBody === undefined
+      ? {}
+      : {
+          requestBody: {
+            ...requestBody,
+            required: !bodyOptional,
+            description: `Strict JSON, at most ${bodyBound.toLocaleString("en")} bytes.`,
+            // OpenAPI has no keyword for the size of a body.
+            "x-max-bytes": bodyBound,
+            ...exampleContent(requestBody.content, example?.request)
+          }
+        }),
+    ...codeSamples(operationId),
+    responses: Record.map(responses as Record<string, Response>, (response, status) =>
+      Number(status) >= 400
+        ? failureResponse(status, response, shared)
+        : {
+            ...response,
+            description: example?.returns ?? response.description,
+            headers: Components.headerRefs(noStore ? [...shared, "CacheControl"] : shared),
+            ...exampleContent(response.content, example?.response)
+          }
+    )
+  }
+}
+
+/** The published document of an API, from the one that the library generates. */
+export const completeDocument = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+) => {
+  const facts = new Map<string, Facts>()
+  HttpApi.reflect(api, {
+    onGroup: () => {},
+    onEndpoint: ({ endpoint: { annotations, middlewares, name }, group: { identifier } }) => {
+      const tags = new Set(Array.from(middlewares, ({ key }) => key))
+      facts.set(`${identifier}.${name}`, { traits: Context.get(annotations, Traits), tags })
+    }
+  })
+  return (generated: object): object => {
+    // The library types its own document as a record of anything.
+    const spec = without(generated as OpenAPISpec, isGenerated)
+    const { HttpApiDecodeError, Issue, PropertyKey, ...schemas } = spec.components.schemas
+    // Requests refuse unknown fields; responses may gain fields.
+    const closed = new Set(
+      Object.values(spec.paths).flatMap((item) =>
+        Object.values(item).flatMap(({ requestBody = {} }) => schemasIn(requestBody))
+      )
+    )
+    for (const name of closed) for (const inner of schemasIn(schemas[name])) closed.add(inner)
+    return {
+      ...spec,
+      paths: Record.map(spec.paths, (item, path) =>
+        Record.map(item as Record<string, OpenAPISpecOperation>, (operation) =>
+          completeOperation(
+            path,
+            operation,
+            facts.get(operation.operationId) ?? { tags: new Set(), traits: {} }
+          )
+        )
+      ),
+      components: {
+        ...spec.components,
+        schemas: Record.map(schemas, (schema, name) =>
+          closed.has(name)
+            ? schema
+            : without(schema, (member, value) => member === "additionalProperties" && value === false)
+        ),
+        parameters: Components.parameters,
+        headers: Components.headers,
+        examples: Components.examples
+      }
+    }
+  }
+}
