@@ -14,13 +14,13 @@ import { makePage, ShownOnDocs } from "./DocsPage.ts"
 import { docsPath, documentPath, rootPath } from "./middleware/Routes.ts"
 
 /** What is served, before it is compressed. */
-export interface Source {
+interface Content {
   readonly content: Buffer
   readonly contentType: string
   readonly headers?: Readonly<Record<string, string>>
 }
 
-const makeDocument = ({ content, contentType, headers = {} }: Source) =>
+const makeDocument = ({ content, contentType, headers = {} }: Content) =>
   Effect.map(
     Effect.promise(() => promisify(gzip)(content)),
     (zipped) => {
@@ -74,7 +74,7 @@ export const DocumentsLive = HttpApiBuilder.Router.use((router) =>
       contentType: "application/json"
     }))
     // A document is made to its end, also for the callers that wait for it when the first one leaves.
-    const once = <R>(source: Effect.Effect<Source, never, R>) =>
+    const once = <R>(source: Effect.Effect<Content, never, R>) =>
       Effect.cached(Effect.uninterruptible(Effect.flatMap(source, makeDocument)))
     const json = yield* once(makeJson)
     const ownPage = yield* once(Effect.flatMap(published, (document) => makePage({ document, scalar: {} })))
