@@ -1,7 +1,7 @@
 /** The client as plain async functions; both faces are built on it. */
 import { publicIdPattern } from "../src/schema/Patterns.ts"
 import type { CallError, LocalError, SignedError, StoreError } from "./CallErrors.ts"
-import { isText } from "./calls/Answers.ts"
+import { isText } from "./Values.ts"
 import { type Calls, makeCalls } from "./calls/Calls.ts"
 import { carriedHeaders, deadlineOf, noExchange, type Scope, timedOut } from "./calls/Deadline.ts"
 import type { AnswerOf, EndpointName } from "./calls/Endpoints.ts"
@@ -18,7 +18,8 @@ import type {
   MusicClientOptions,
   ReportOptions
 } from "./Options.ts"
-import { findOptionsProblem, isGiven } from "./OptionsCheck.ts"
+import { findOptionsProblem } from "./OptionsCheck.ts"
+import { isGiven } from "./Values.ts"
 import { makeLogin } from "./sessions/Login.ts"
 import { makeLogout } from "./sessions/Logout.ts"
 import { makeSessionRefresh } from "./sessions/Refresh.ts"

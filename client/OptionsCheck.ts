@@ -3,9 +3,7 @@ import { clientVersionMaxLength, clientVersionPattern, testingSecretPattern } fr
 import { invalidInput, type OptionsProblem, serviceFailure } from "./failures/Failures.ts"
 import { longestTimer } from "./calls/Time.ts"
 import type { MusicClientOptions } from "./Options.ts"
-
-/** Programs without a type checker may pass null for an option that they leave out. */
-export const isGiven = <A>(value: A | null | undefined): value is A => value !== undefined && value !== null
+import { isGiven } from "./Values.ts"
 
 /** Addresses that end like this are of one call, or of a page of the service; the client adds the paths itself. */
 const callPath = /\/+(?:api(?:\/.*)?|docs|openapi\.json|healthz|readyz|webhook)\/*$/

@@ -4,7 +4,7 @@ import { makeClient, type MusicClient, partsOf, withParts } from "./Client.ts"
 import { toThrown } from "./failures/ErrorGuards.ts"
 import { invalidInput } from "./failures/Failures.ts"
 import type { PromiseClientOptions } from "./Options.ts"
-import { isGiven } from "./OptionsCheck.ts"
+import { isGiven } from "./Values.ts"
 import { fetchTransport } from "./transport/FetchTransport.ts"
 import type { ErrorOf, MusicError, Result } from "./Types.ts"
 

@@ -1,49 +1,42 @@
 /**
- * The values of the client's interface, as plain types without a library, so the promise client's declarations
- * need nothing installed. A test compares them with the service's schemas.
+ * The values of the client's interface, as plain types without a library, so that the declarations of the promise client need nothing
+ * installed. Those of the service's contract are made from docs/openapi.json: `npm run types` writes Contract.ts.
  */
-import type { FailureCode, failureTable } from "../src/schema/FailureTable.ts"
-import type { ClientErrorCode, clientErrorTable } from "./failures/ErrorTable.ts"
-import type { StoreFailureReason } from "./failures/StoreFailures.ts"
+import type { failureTable } from "../src/schema/FailureTable.ts"
+import type * as Contract from "./Contract.ts"
+import type { ClientErrorCode, clientErrorTable, ReasonedCode } from "./failures/ErrorTable.ts"
 
 export type { FailureCode } from "../src/schema/FailureTable.ts"
+export type {
+  Actor,
+  Health,
+  IamDescriptor,
+  Me,
+  Open,
+  Readiness,
+  Report,
+  ReportRequest,
+  Subscription,
+  Ting,
+  TingOutcome,
+  Version
+} from "./Contract.ts"
 export type { ClientErrorCode } from "./failures/ErrorTable.ts"
-
-/** The values that are known now; a later service may send others. */
-export type Open<Known extends string> = Known | (string & Record<never, never>)
 
 /** The calling client. */
 export type Source = "cli" | "daemon" | "web"
 
-/** A person or a machine identity. */
-export interface Actor {
-  readonly type: Open<"carbon" | "silicon">
-  readonly public_id: string
-}
-
 /** A session without its tokens. */
-export interface SessionInfo {
-  readonly actor: Actor
-  readonly org_id: string
-  readonly org_ids: ReadonlyArray<string>
-  /** Granted scopes, ascending, separated by one space. */
-  readonly scope: string
-  /** UUID of the testing environment, null in production. */
-  readonly testing_environment_id: string | null
+export interface SessionInfo
+  extends Pick<Contract.Session, "actor" | "org_id" | "org_ids" | "scope" | "testing_environment_id"> {
   /** End of the access token by this machine's clock, RFC 3339, UTC. The client refreshes it before; the session lasts longer. */
   readonly expires_at: string
 }
 
-/** Result of registering the actor as a recipient; it never fails the login. */
-export interface TingOutcome {
-  readonly subscribed: boolean
-  readonly subscription_id?: string
-  readonly error?: string
-}
-
 /** A session after its login. */
 export interface LoginInfo extends SessionInfo {
-  readonly ting: TingOutcome
+  /** Result of registering the actor as a recipient; it never fails the login. */
+  readonly ting: Contract.TingOutcome
   /** The stored session was unreadable; this login replaced it. */
   readonly healed: boolean
 }
@@ -56,143 +49,20 @@ export interface LogoutInfo {
   readonly healed: boolean
 }
 
-/** The actor of a session, and what it may do. */
-export interface Me {
-  readonly authenticated: true
-  readonly actor: Actor
-  readonly org_id: string
-  readonly membership_id: string
-  readonly session_id: string
-  readonly scopes: ReadonlyArray<string>
-  readonly ting_ready: boolean
-  readonly testing_environment_id: string | null
-}
-
-/** The registration of an actor as a recipient of tings. */
-export interface Subscription {
-  readonly id: string
-  readonly app_id: string
-  readonly for: string
-  readonly active: boolean
-}
-
 /** A notification to oneself. */
-export interface TingRequest {
-  /** One of `ting_types` of the descriptor. */
-  readonly type: string
+export interface TingRequest extends Omit<Contract.TingRequest, "key"> {
   /**
    * 1 to 200 bytes: `<your public id>/<name>`, or `<name>` alone, which the client completes. Names the ting: the same key
    * and content is sent once.
    */
   readonly key: string
-  /** A JSON object. */
-  readonly data: object
-  /** A JSON object. */
-  readonly metadata?: object
 }
 
-/** A ting as the service accepted it. */
-export interface Ting {
-  readonly id: string
-  /** RFC 3339, UTC. */
-  readonly created_at: string
-  readonly key: string
-  readonly silent: boolean
-  /** This key was accepted before; nothing new was sent. */
-  readonly replayed: boolean
-}
-
-/** A bug report. */
-export interface ReportRequest {
-  /** 10 to 20,000 characters after trimming. */
-  readonly message: string
-  /** https URL of a pull request. */
-  readonly pr?: string | null
-  /** At most 5; name 1 to 120 characters, content at most 100,000. */
-  readonly attachments?: ReadonlyArray<{ readonly name: string; readonly content: string }> | null
-  /** A JSON object of at most 32 KiB. */
-  readonly context?: object | null
-}
-
-/** A report as the service stored it. */
-export interface Report {
-  readonly id: string
-  readonly status: Open<"stored" | "filed">
-  readonly issue_url: string | null
-  readonly reporter: string | null
-  /** RFC 3339, UTC. */
-  readonly created_at: string
-  readonly replayed: boolean
-}
-
-/** What the service is to the identity service and the notification service. */
-export interface IamDescriptor {
-  readonly app_id: string
-  readonly org_id: string
-  readonly api_version: Open<"v1">
-  readonly iam_url: string
-  readonly ting_url: string
-  readonly testing_environment_id: string | null
-  readonly ting_types: ReadonlyArray<string>
-  readonly scopes: ReadonlyArray<string>
-  readonly version: string
-}
-
-/** The service's versions. */
-export interface Version {
-  readonly version: string
-  readonly api_versions: ReadonlyArray<Open<"v1">>
-  /** The oldest version of a program that the service supports. */
-  readonly min_cli: string
-}
-
-/** The process answers. */
-export interface Health {
-  readonly status: Open<"ok">
-  readonly service: Open<"music-backend">
-  readonly version: string
-}
-
-export type CheckState = Open<"ok" | "degraded" | "failed" | "off">
-
-/** The service can serve; the state of each dependency. */
-export interface Readiness {
-  readonly status: Open<"ready">
-  readonly checks: { readonly [name: string]: CheckState }
-}
-
-/**
- * Why no answer came. `not_sent`: `fetch` refuses the request, for example because browsers block the port. `refused`: nothing listens at the address. `name_not_found`: the host name does not resolve.
- * `name_lookup_failed`: the resolver did not answer. `unreachable`: no route, or no connection in time. `certificate`: the
- * server's certificate is not accepted. `tls`: the port does not speak TLS, or not this version. `cors`: the server is there but
- * does not allow this page's origin. `not_http`: what answers does not speak HTTP, or not in a form that is read. `connection_lost`: closed before the
- * answer. `network`: unknown.
- */
-export type ConnectionReason =
-  | "not_sent"
-  | "refused"
-  | "name_not_found"
-  | "name_lookup_failed"
-  | "unreachable"
-  | "certificate"
-  | "tls"
-  | "cors"
-  | "not_http"
-  | "connection_lost"
-  | "network"
-
-/**
- * Why an answer was not understood. `not_json`: a page of an intermediary or an empty body. `incomplete`: cut off. `too_large`: longer
- * than the client reads. `outside_contract`: JSON without the members of the contract. `other_plane`: for another plane than asked.
- * `redirect`: the client follows none.
- */
-export type AnswerReason =
-  | "not_json"
-  | "incomplete"
-  | "too_large"
-  | "outside_contract"
-  | "other_plane"
-  | "redirect"
+export type CheckState = Contract.Readiness["checks"][string]
+/** Why no answer came. */
+export type ConnectionReason = Contract.Reasons["transport_failed"]["reason"]
+/** Why an answer was not understood. */
+export type AnswerReason = Contract.Reasons["unexpected_answer"]["reason"]
 
 /**
  * Why a session is over. `revoked`: the identity service refused the refresh token. `lost`: the answer to a refresh was lost more
@@ -201,13 +71,7 @@ export type AnswerReason =
 export type LoggedOutReason = "revoked" | "lost" | "refused" | "replaced"
 
 /** Details of an error. A later service may add members. */
-export interface ErrorDetails {
-  readonly fields?: ReadonlyArray<{ readonly path: string; readonly problem: string }>
-  readonly reason?: string
-  readonly dependency?: string
-  readonly upstream_code?: string
-  readonly upstream_request_id?: string
-  readonly checks?: { readonly [name: string]: CheckState }
+export interface ErrorDetails extends Contract.FailureDetails {
   /** The random key of a call that may have taken effect: passed with the next call, it is done once. */
   readonly idempotencyKey?: string
   readonly [more: string]: unknown
@@ -223,17 +87,18 @@ export interface EarlierFailure {
 
 /** The details that errors of the client always have. */
 interface ClientErrorDetails {
-  readonly logged_out: { readonly reason: LoggedOutReason }
-  readonly transport_failed: { readonly reason: ConnectionReason }
-  readonly unexpected_answer: { readonly reason: AnswerReason }
+  readonly logged_out: { readonly details: ErrorDetails & { readonly reason: LoggedOutReason } }
+  readonly timed_out: { readonly details?: ErrorDetails & { readonly last?: EarlierFailure } }
   /** `path` is the file, when the store knows it. */
-  readonly store_failed: { readonly reason: StoreFailureReason; readonly path?: string }
+  readonly store_failed: {
+    readonly details: ErrorDetails & Contract.Reasons["store_failed"] & { readonly path?: string }
+  }
 }
 
 type WithDetails<Code> = Code extends keyof ClientErrorDetails
-  ? { readonly details: ErrorDetails & ClientErrorDetails[Code] }
-  : Code extends "timed_out"
-    ? { readonly details?: ErrorDetails & { readonly last?: EarlierFailure } }
+  ? ClientErrorDetails[Code]
+  : Code extends ReasonedCode
+    ? { readonly details: ErrorDetails & Contract.Reasons[Code] }
     : { readonly details?: ErrorDetails }
 
 interface ErrorFacts {
@@ -263,26 +128,22 @@ export interface AnswerHead {
 }
 
 type ServiceErrors = {
-  readonly [Code in FailureCode]: ErrorFacts &
-    WithDetails<Code> & {
-      readonly code: Code
+  readonly [Code in keyof typeof failureTable]: ErrorFacts &
+    WithDetails<Code> &
+    Contract.Codes[Code] & {
       readonly status: (typeof failureTable)[Code]["status"]
       readonly retryable: (typeof failureTable)[Code]["retryable"]
     }
 }
 
-/** Whether a retry can help depends on the reason. */
-type DependsOnReason = "transport_failed" | "unexpected_answer" | "store_failed"
-
 type ClientErrors = {
   readonly [Code in ClientErrorCode]: ErrorFacts &
-    WithDetails<Code> & {
-      readonly code: Code
+    WithDetails<Code> &
+    Contract.Codes[Code] & {
       /** Of the answer, when there was one. */
       readonly status: Code extends "unexpected_answer" ? number : null
-      readonly retryable: Code extends DependsOnReason
-        ? boolean
-        : (typeof clientErrorTable)[Code]["retryable"]
+      /** With a reason it depends on that. */
+      readonly retryable: Code extends ReasonedCode ? boolean : (typeof clientErrorTable)[Code]["retryable"]
     }
 }
 
@@ -301,24 +162,8 @@ export interface UnknownError extends ErrorFacts {
 }
 
 /** All errors, discriminated by `code`. */
-export type MusicError = ServiceErrors[FailureCode] | ClientErrors[ClientErrorCode] | UnknownError
-/**
- * Every code. Of the client: `not_logged_in`: there is no session. `logged_out`: the session has ended, see `details.reason`. `transport_failed`:
- * no answer came. `timed_out`: the deadline came first. `unexpected_answer`: an answer that is none of the service. `aborted`: by the caller's
- * signal. `store_failed`: the session could not be read, written or locked. `queue_full`: the telemetry queue has no room. `unsupported`: no
- * Web Crypto. `client_defect`: a bug of the client.
- *
- * Of the service: `invalid_input`: a field is wrong, see `details.fields`. `idempotency_key_required`, `idempotency_key_invalid`: the key is
- * missing or malformed. `unauthenticated`: the token is refused. `slt_rejected`: the short-lived token is used, old or of another application.
- * `testing_secret_invalid`: `testingKey` is no live secret. `forbidden`: refused by policy. `reconsent_required`: the session lacks a scope.
- * `recipient_not_registered`: call `subscribe` first. `permission_denied`, `required_delivery_not_enabled`: the notification service refuses.
- * `test_context_mismatch`: two testing environments. `origin_not_allowed`: no telemetry from this origin. `not_found`: no such resource.
- * `idempotency_conflict`: the key was used with other content. `idempotency_in_progress`: the first request still runs.
- * `idempotency_response_expired`: the answer is no longer replayed. `payload_too_large`, `unsupported_media_type`: the body is refused.
- * `rate_limited`, `temporarily_rate_limited`: wait for `retryAfterSeconds`. `internal`: a fault of the service.
- * `dependency_misconfigured`: an operator must act. `dependency_unavailable`, `not_ready`, `overloaded`, `shutting_down`: call again later.
- * `reports_full`, `spool_full`: no room for reports or events.
- */
+export type MusicError = ServiceErrors[keyof ServiceErrors] | ClientErrors[ClientErrorCode] | UnknownError
+/** Every code. What one means shows where an editor shows the member `code` of an error. */
 export type MusicErrorCode = MusicError["code"]
 
 /** The errors with some codes. */
@@ -352,7 +197,7 @@ export type Result<A, E extends MusicError = MusicError> =
 
 /** Whether a session is live. `unknown` is an outage: the session is kept. */
 export type Status<Failure = MusicError> =
-  | { readonly state: "authenticated"; readonly me: Me }
+  | { readonly state: "authenticated"; readonly me: Contract.Me }
   /** A session that ended while this client used it has a reason until the next login. */
   | { readonly state: "logged_out"; readonly reason: "not_logged_in" | LoggedOutReason }
   | { readonly state: "unknown"; readonly error: Failure }

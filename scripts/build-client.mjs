@@ -28,5 +28,8 @@ await mkdir(out, { recursive: true })
 await emptyPackage(out, out === standard)
 const libraries = await writeBundles(out)
 await writePackageFiles(out, libraries)
-if (values.types) await writeDeclarations(out)
+if (values.types) {
+  await import("./client/contract.mjs")
+  await writeDeclarations(out)
+}
 if (out === standard) await linkPackage(relative(resolve("node_modules"), out))

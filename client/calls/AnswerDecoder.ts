@@ -1,11 +1,11 @@
 /** Reads an answer: its value, or its failure. Plain functions. */
 import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
-import { isCheckStates, isRecord, isText, listOf, objectOf } from "./Answers.ts"
+import { isCheckStates, listOf, objectOf } from "./Answers.ts"
 import type { Endpoint } from "./Endpoints.ts"
 import { clientErrorTable, hintOf } from "../failures/ErrorTable.ts"
 import {
-  clientFailure,
   isServiceFailureCode,
+  reasonedFailure,
   serviceFailure,
   unknownFailure,
   withFacts,
@@ -13,6 +13,7 @@ import {
 } from "../failures/Failures.ts"
 import type { WireAnswer, WireHead } from "../transport/Transport.ts"
 import type { AnswerReason, ErrorDetails, ErrorOf, MusicError, RawAnswer } from "../Types.ts"
+import { isRecord, isText, present } from "../Values.ts"
 
 const parse = (text: string): { readonly json: unknown } | undefined => {
   try {
@@ -20,22 +21,6 @@ const parse = (text: string): { readonly json: unknown } | undefined => {
   } catch {
     return undefined
   }
-}
-
-const messages: Readonly<Record<AnswerReason, string>> = {
-  not_json: "The answer did not come from the service: it is no JSON.",
-  incomplete: "The answer was cut off.",
-  too_large: "The answer is longer than the client reads.",
-  outside_contract: "The answer is not what this version of the client understands.",
-  other_plane: "The service answered for another plane.",
-  redirect: "The server redirects to another address."
-}
-
-const hints: Partial<Readonly<Record<AnswerReason, string>>> = {
-  outside_contract:
-    "Check that baseUrl is a music backend, and whether a newer version of the client exists.",
-  other_plane: "Check testingKey.",
-  redirect: "Check baseUrl: the client follows no redirect."
 }
 
 /** A browser shows a redirect as status 0. */
@@ -53,14 +38,17 @@ const isTransient = (status: number, reason: AnswerReason): boolean =>
   (isSuccess(status) ? reason === "not_json" : status >= 500 || status === 408 || status === 429)
 
 /** An answer outside the contract. */
-export const unexpectedAnswer = (status: number, reason: AnswerReason): ErrorOf<"unexpected_answer"> =>
-  clientFailure("unexpected_answer", {
-    status,
-    message: `${messages[reason]} (status ${status})`,
-    ...(hints[reason] === undefined ? {} : { hint: hints[reason] }),
-    retryable: isTransient(status, reason),
-    details: { reason }
-  })
+export const unexpectedAnswer = (
+  status: number,
+  reason: AnswerReason,
+  cause?: unknown
+): ErrorOf<"unexpected_answer"> =>
+  reasonedFailure(
+    "unexpected_answer",
+    reason,
+    { status, retryable: isTransient(status, reason), cause },
+    { code: `status ${status}` }
+  )
 
 /** The failure of a redirect; its hint names the right address where the target shows it. */
 const redirected = ({ path }: Endpoint<unknown>, { headers, status }: WireHead, asked: string) => {
@@ -136,9 +124,8 @@ const readEnvelope = (json: unknown, answer: WireHead, isRaw: boolean): MusicErr
       ? error.retryable
       : (row?.retryable ?? retryableStatuses.includes(status))
   const details = readDetails(error.details)
-  const more = details === undefined ? {} : { details }
   if (!isServiceFailureCode(code))
-    return unknownFailure(distinctCode(code), { status, message, hint, retryable, ...more })
+    return unknownFailure(distinctCode(code), { status, message, hint, retryable, details })
   const isWhole = isText(error.hint) && error.retryable === false
   const isOwn = isWhole || (isOfService(answer) && !retryable)
   if (isForeign(code, status, isOwn)) return undefined
@@ -146,14 +133,9 @@ const readEnvelope = (json: unknown, answer: WireHead, isRaw: boolean): MusicErr
     message: code === "invalid_input" ? withFirstField(message, details?.fields) : message,
     // A raw call is made in terms of HTTP.
     hint: isRaw ? hint : hintOf(code, hint, details),
-    ...more
+    details
   })
 }
-
-const defined = (headers: WireHead["headers"]): Readonly<Record<string, string>> =>
-  Object.fromEntries(
-    Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
-  )
 
 /** A page is a captive portal, which has done nothing. */
 const isPage = ({ headers }: WireHead): boolean => /html/i.test(headers["content-type"] ?? "")
@@ -165,7 +147,7 @@ const readValue = <A>({ answer }: Endpoint<A>, { headers, status }: WireHead, js
       ? { value: undefined as A }
       : undefined
   if (answer !== "raw") return answer(json) ? { value: json } : undefined
-  const value: RawAnswer = { status, headers: defined(headers), body: json }
+  const value: RawAnswer = { status, headers: present(headers) as RawAnswer["headers"], body: json }
   // `raw` is declared for endpoints of this type only.
   return { value: value as A }
 }

@@ -1,6 +1,6 @@
 /** The service's calls: composed, sent with retries inside a deadline, and reported. */
 import type { ReportEvent } from "../Events.ts"
-import { describeConnectionFailure } from "../failures/ConnectionFailures.ts"
+import { connectionFailure } from "../failures/ConnectionFailures.ts"
 import { clientFailure, withFacts, withKey } from "../failures/Failures.ts"
 import { attemptMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import { findOptionsProblem } from "../OptionsCheck.ts"
@@ -64,10 +64,9 @@ const isBrokenExchange = (cause: unknown): cause is BrokenExchange =>
 
 const failureOfBroken = (exchange: BrokenExchange, url: string): MusicError => {
   const { answer, cause, tooLarge } = exchange
-  if (answer !== undefined)
-    return withFacts(unexpectedAnswer(answer.status, tooLarge ? "too_large" : "incomplete"), { cause })
-  const { reason, ...more } = describeConnectionFailure(exchange, new URL(url).host)
-  return clientFailure("transport_failed", { ...more, details: { reason }, cause })
+  return answer === undefined
+    ? connectionFailure(exchange, url)
+    : unexpectedAnswer(answer.status, tooLarge ? "too_large" : "incomplete", cause)
 }
 
 /** Whether the service may have done what the caller asked for. */

@@ -1,94 +1,105 @@
-/** The service's calls: method, path and answer. A test compares the table with the contract (`src/http/api`). */
-import type { FailureCode } from "../../src/schema/FailureTable.ts"
+/** The service's calls: method, path and the members of each answer. The contract (Contract.ts) has their types and codes. */
+import type { Operations } from "../Contract.ts"
 import {
   type Check,
-  isHealth,
-  isIamDescriptor,
-  isLogin,
-  isMe,
-  isReadiness,
-  isReport,
-  isSession,
-  isSubscription,
-  isTing,
-  isVersion
+  isCheckStates,
+  isFlag,
+  isTingOutcome,
+  isTrue,
+  listOf,
+  type Members,
+  nullable,
+  objectOf,
+  wireMembers
 } from "./Answers.ts"
+import { isText } from "../Values.ts"
 
 export interface Endpoint<A> {
   readonly method: string
   /** Path with its query, behind the base URL. */
   readonly path: string
-  /** `empty`: 204. `raw`: any success is passed on as a `RawAnswer`. */
+  /** `empty`: the call has no answer. `raw`: any success is passed on as a `RawAnswer`. */
   readonly answer: Check<A> | "empty" | "raw"
 }
 
-const get = <A>(path: string, answer: Check<A>): Endpoint<A> => ({ method: "GET", path, answer })
-const post = <A>(path: string, answer: Check<A>): Endpoint<A> => ({ method: "POST", path, answer })
-const postWithoutAnswer = (path: string): Endpoint<void> => ({ method: "POST", path, answer: "empty" })
+type Route = keyof Operations
+/** The answer to a call. The type of a token is the same for all. */
+type Answer<R extends Route, A = Operations[R]["answer"]> = A extends { readonly token_type: unknown }
+  ? Omit<A, "token_type">
+  : A
+
+interface Declared<R extends Route> extends Endpoint<Answer<R>> {
+  readonly route: R
+}
+
+/** `members` are those of the answer; a call without an answer has none. */
+const endpoint = <const R extends Route>(
+  route: R,
+  ...members: Answer<R> extends void ? [] : [Members<Answer<R>>]
+): Declared<R> => {
+  const [method = "", path = ""] = route.split(" ")
+  const [answer] = members
+  return { route, method, path, answer: answer === undefined ? "empty" : objectOf<Answer<R>>(answer) }
+}
 
 export const endpoints = {
-  login: post("/api/v1/auth/login", isLogin),
-  refresh: post("/api/v1/auth/refresh", isSession),
-  logout: postWithoutAnswer("/api/v1/auth/logout"),
-  me: get("/api/v1/auth/me", isMe),
-  subscribe: post("/api/v1/ting/subscription", isSubscription),
-  ting: post("/api/v1/tings", isTing),
-  report: post("/api/v1/reports", isReport),
-  telemetry: postWithoutAnswer("/api/v1/telemetry"),
-  iam: get("/api/v1/iam", isIamDescriptor),
-  version: get("/api/v1/version", isVersion),
-  healthz: get("/healthz", isHealth),
-  readyz: get("/readyz", isReadiness)
+  login: endpoint("POST /api/v1/auth/login", { ...wireMembers, ting: isTingOutcome }),
+  refresh: endpoint("POST /api/v1/auth/refresh", wireMembers),
+  logout: endpoint("POST /api/v1/auth/logout"),
+  me: endpoint("GET /api/v1/auth/me", {
+    authenticated: isTrue,
+    actor: wireMembers.actor,
+    org_id: isText,
+    membership_id: isText,
+    session_id: isText,
+    scopes: listOf(isText),
+    ting_ready: isFlag,
+    testing_environment_id: nullable(isText)
+  }),
+  subscribe: endpoint("POST /api/v1/ting/subscription", {
+    id: isText,
+    app_id: isText,
+    for: isText,
+    active: isFlag
+  }),
+  ting: endpoint("POST /api/v1/tings", {
+    id: isText,
+    created_at: isText,
+    key: isText,
+    silent: isFlag,
+    replayed: isFlag
+  }),
+  report: endpoint("POST /api/v1/reports", {
+    id: isText,
+    status: isText,
+    issue_url: nullable(isText),
+    reporter: nullable(isText),
+    created_at: isText,
+    replayed: isFlag
+  }),
+  telemetry: endpoint("POST /api/v1/telemetry"),
+  iam: endpoint("GET /api/v1/iam", {
+    app_id: isText,
+    org_id: isText,
+    api_version: isText,
+    iam_url: isText,
+    ting_url: isText,
+    testing_environment_id: nullable(isText),
+    ting_types: listOf(isText),
+    scopes: listOf(isText),
+    version: isText
+  }),
+  version: endpoint("GET /api/v1/version", {
+    version: isText,
+    api_versions: listOf(isText),
+    min_cli: isText
+  }),
+  healthz: endpoint("GET /healthz", { status: isText, service: isText, version: isText }),
+  readyz: endpoint("GET /readyz", { status: isText, checks: isCheckStates })
 }
 
 export type EndpointName = keyof typeof endpoints
-export type AnswerOf<Name extends EndpointName> =
-  (typeof endpoints)[Name] extends Endpoint<infer A> ? A : never
-
-type Always = "invalid_input" | "internal"
-type Admission = Always | "rate_limited" | "overloaded" | "shutting_down"
-type Plane = Admission | "testing_secret_invalid" | "forbidden" | "dependency_unavailable"
-type Body = "payload_too_large" | "unsupported_media_type"
-type Key = "idempotency_key_required" | "idempotency_key_invalid" | "idempotency_conflict"
-type Replay = "idempotency_in_progress" | "idempotency_response_expired"
-type Signed = Plane | "unauthenticated" | "reconsent_required"
-type Ting =
-  | Signed
-  | Body
-  | Replay
-  | "dependency_misconfigured"
-  | "permission_denied"
-  | "test_context_mismatch"
-  | "temporarily_rate_limited"
-
-/** The codes that the contract declares for each call. A test compares them, too. */
-export interface EndpointFailures {
-  readonly login:
-    | Plane
-    | Body
-    | Key
-    | Replay
-    | "slt_rejected"
-    | "reconsent_required"
-    | "dependency_misconfigured"
-  readonly refresh: Signed | Body | Key | Replay | "dependency_misconfigured"
-  readonly logout: Plane | Body | Key | "idempotency_in_progress" | "dependency_misconfigured"
-  readonly me: Signed | "dependency_misconfigured"
-  readonly subscribe: Ting
-  readonly ting:
-    | Ting
-    | "recipient_not_registered"
-    | "required_delivery_not_enabled"
-    | "not_found"
-    | "idempotency_conflict"
-  readonly report: Signed | Body | Key | "reports_full"
-  readonly telemetry: Plane | Body | "origin_not_allowed" | "spool_full"
-  readonly iam: Plane
-  readonly version: Admission
-  readonly healthz: Always
-  readonly readyz: Always | "not_ready"
-}
-
-// Every call has its row, and rows name known codes only.
-type Complete = { readonly [Name in EndpointName]: EndpointFailures[Name] & FailureCode }
-export type FailureCodesOf<Name extends EndpointName> = Complete[Name]
+type RouteOf<Name extends EndpointName> = (typeof endpoints)[Name]["route"]
+export type AnswerOf<Name extends EndpointName> = Answer<RouteOf<Name>>
+/** The codes that the contract declares for a call. */
+export type FailureCodesOf<Name extends EndpointName> = Operations[RouteOf<Name>]["codes"]

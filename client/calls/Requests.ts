@@ -1,5 +1,5 @@
 /** Composes the request of a call. Plain functions. */
-import { isRecord } from "./Answers.ts"
+import { isRecord } from "../Values.ts"
 import type { Endpoint } from "./Endpoints.ts"
 import { invalidInput } from "../failures/Failures.ts"
 import type { MusicClientOptions } from "../Options.ts"

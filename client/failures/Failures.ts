@@ -9,7 +9,15 @@ import type {
   RateLimit,
   UnknownError
 } from "../Types.ts"
-import { type ClientErrorCode, clientErrorTable } from "./ErrorTable.ts"
+import { present } from "../Values.ts"
+import {
+  type ClientErrorCode,
+  clientErrorTable,
+  type ReasonedCode,
+  type ReasonOf,
+  rowOf,
+  sentenceOf
+} from "./ErrorTable.ts"
 
 /** Failures that stop before anything is sent. */
 export type OptionsProblem = ErrorOf<"invalid_input" | "testing_secret_invalid">
@@ -48,19 +56,10 @@ const make = <Code extends MusicErrorCode>({
   retryAfterSeconds,
   status
 }: Replacements & { readonly code: string }): ErrorOf<Code> => {
-  const failure = {
-    code,
-    status,
-    retryable,
-    message,
-    hint,
-    requestId,
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-    ...(rateLimits === undefined ? {} : { rateLimits }),
-    ...(details === undefined ? {} : { details })
-  }
-  if (cause !== undefined) Object.defineProperty(failure, "cause", { value: cause })
-  if (response !== undefined) Object.defineProperty(failure, "response", { value: response })
+  const more = { retryAfterSeconds, rateLimits, details }
+  const failure = present({ code, status, retryable, message, hint, requestId, ...more })
+  for (const [name, value] of Object.entries(present({ cause, response })))
+    Object.defineProperty(failure, name, { value })
   made.add(failure)
   // The members are those of the code's own row, which the type checker cannot follow through a union.
   return failure as unknown as ErrorOf<Code>
@@ -72,7 +71,22 @@ export const isServiceFailureCode = (code: string): code is FailureCode => Objec
 export const clientFailure = <const Code extends ClientErrorCode>(
   code: Code,
   more: Replacements = {}
-): ErrorOf<Code> => make<Code>({ code, status: null, ...clientErrorTable[code], ...more })
+): ErrorOf<Code> => {
+  const row = clientErrorTable[code]
+  return make<Code>({ code, status: null, ...row, message: sentenceOf(row.message), ...more })
+}
+
+/** The same for a reason. `about` is what the message names: a host or a status, and the code of the system. */
+export const reasonedFailure = <const Code extends ReasonedCode>(
+  code: Code,
+  reason: ReasonOf<Code>,
+  more: Replacements = {},
+  about: { readonly place?: string; readonly code?: string | undefined } = {}
+): ErrorOf<Code> => {
+  const row = rowOf(code, reason)
+  const message = sentenceOf(row.message, about.place, about.code)
+  return clientFailure(code, { ...row, message, ...more, details: { reason, ...more.details } })
+}
 
 /** A failure with a code of the service. */
 export const serviceFailure = <const Code extends FailureCode>(
@@ -86,6 +100,12 @@ export const unknownFailure = (
   facts: Required<Pick<Replacements, "message" | "hint" | "retryable" | "status">> & Replacements
 ): UnknownError => make<UnknownError["code"]>({ code, ...facts })
 
+/** A message that names the first field and its problem. */
+export const withFirstField = (message: string, fields: ErrorDetails["fields"]): string => {
+  const [first] = fields ?? []
+  return first === undefined ? message : `${message.replace(/\.$/, "")}: ${first.path} ${first.problem}.`
+}
+
 /** The failure of a field that was given, such as an option. Nothing was sent. */
 export const invalidInput = (path: string, problem: string, hint?: string): ErrorOf<"invalid_input"> =>
   serviceFailure("invalid_input", {
@@ -93,12 +113,6 @@ export const invalidInput = (path: string, problem: string, hint?: string): Erro
     hint: hint ?? `Correct ${path}, then call again.`,
     details: { fields: [{ path, problem }] }
   })
-
-/** A message that names the first field and its problem. */
-export const withFirstField = (message: string, fields: ErrorDetails["fields"]): string => {
-  const [first] = fields ?? []
-  return first === undefined ? message : `${message.replace(/\.$/, "")}: ${first.path} ${first.problem}.`
-}
 
 /** The same failure with other members. */
 export const withFacts = <F extends MusicError>(failure: F, more: Replacements): F =>

@@ -1,7 +1,7 @@
-/**
- * Failures of session stores and locks: six reasons, with the system's code. No description holds a credential or a part of a file, so no
- * message of a foreign error is passed on.
- */
+/** Failures of session stores and locks: six reasons, with the system's code. A message of a foreign error is never passed on. */
+import { isRecord, isText, present } from "../Values.ts"
+import { causesOf, memberOf } from "./Causes.ts"
+import { findReason, type ReasonOf, reasonTable, rowOf, sentenceOf } from "./ErrorTable.ts"
 
 /**
  * - `corrupt`: the stored value is no session. A login and a logout replace it.
@@ -11,112 +11,23 @@
  * - `locked`: another program or call holds the lock, or has replaced the session in the meantime.
  * - `unavailable`: any other failure of the store.
  */
-export type StoreFailureReason =
-  | "corrupt"
-  | "no_space"
-  | "permission"
-  | "misconfigured"
-  | "locked"
-  | "unavailable"
+export type StoreFailureReason = ReasonOf<"store_failed">
 
-/** A failure of a session store or its lock. */
-export interface StoreProblem {
+/** The members of a `SessionStoreError`; what is left out follows from the reason. */
+export interface StoreProblemInput {
   readonly reason: StoreFailureReason
   /** The file or folder, when the store keeps files. */
   readonly path?: string
   /** The system's code or name of the error, for example `ENOSPC` or `QuotaExceededError`. */
   readonly code?: string
   /** Whether the same call can succeed later without a change of program or configuration. */
-  readonly retryable: boolean
-  /** What happened, with the file and the code when they are known. */
-  readonly message: string
+  readonly retryable?: boolean
+  /** What happened. */
+  readonly message?: string
   /** What to do next. */
-  readonly hint: string
-}
-
-const defaults: Readonly<Record<StoreFailureReason, Omit<StoreProblem, "reason">>> = {
-  corrupt: {
-    retryable: false,
-    message: "The stored session is corrupt",
-    hint: "Log in, which replaces it, or log out, which removes it."
-  },
-  no_space: {
-    retryable: true,
-    message: "No space is left to store the session",
-    hint: "Free some space and retry."
-  },
-  permission: {
-    retryable: false,
-    message: "Access to the session store is denied",
-    hint: "Let this program read and write the store and its folder, or give it another one."
-  },
-  misconfigured: {
-    retryable: false,
-    message: "The place of the session store cannot be used",
-    hint: "Give the store another place, or remove what is in its way."
-  },
-  locked: {
-    retryable: true,
-    message: "The wait for the session lock ended: another program or call holds it",
-    hint: "Retry after a short pause."
-  },
-  unavailable: {
-    retryable: true,
-    message: "The session store failed",
-    hint: "Check the store and retry."
-  }
-}
-
-/** Codes of Node, and names of errors of browsers and of the language. */
-const reasons: ReadonlyMap<string, StoreFailureReason> = new Map(
-  Object.entries({
-    no_space: ["ENOSPC", "EDQUOT", "EFBIG", "QuotaExceededError"],
-    permission: ["EACCES", "EPERM", "EROFS", "SecurityError", "NotAllowedError"],
-    misconfigured: [
-      ...["ENOTDIR", "EISDIR", "EEXIST", "ELOOP", "ENAMETOOLONG", "ENOTSUP", "ENOSYS"],
-      ...["ERR_INVALID_ARG_TYPE", "ERR_INVALID_ARG_VALUE", "NotFoundError", "VersionError"]
-    ],
-    corrupt: ["SyntaxError"],
-    locked: ["AbortError", "TimeoutError"],
-    unavailable: ["InvalidStateError", "UnknownError"]
-  } satisfies Record<StoreFailureReason, ReadonlyArray<string>>).flatMap(([reason, names]) =>
-    names.map((name) => [name, reason as StoreFailureReason] as const)
-  )
-)
-
-/** Reads a field of any value; a getter or a proxy may fail. */
-const field = (value: unknown, name: string): unknown => {
-  if (typeof value !== "object" || value === null) return undefined
-  try {
-    return Reflect.get(value, name)
-  } catch {
-    return undefined
-  }
-}
-
-const textField = (value: unknown, name: string): string | undefined => {
-  const found = field(value, name)
-  return typeof found === "string" && found !== "" ? found : undefined
-}
-
-/** The fields of a problem; what is left out follows from the reason. */
-export interface StoreProblemInput extends Partial<Omit<StoreProblem, "reason">> {
-  readonly reason: StoreFailureReason
+  readonly hint?: string
   /** The error behind it. Never one that quotes a credential: programs log it. */
   readonly cause?: unknown
-}
-
-const complete = ({ code, hint, message, path, reason, retryable }: StoreProblemInput): StoreProblem => {
-  const standard = defaults[reason]
-  const place = path === undefined ? "" : `: ${path}`
-  return {
-    reason,
-    ...(path === undefined ? {} : { path }),
-    ...(code === undefined ? {} : { code }),
-    retryable: retryable ?? standard.retryable,
-    message: message ?? `${standard.message}${place}${code === undefined ? "" : ` (${code})`}.`,
-    hint: hint ?? standard.hint
-  }
 }
 
 const nameOfError = "SessionStoreError"
@@ -125,7 +36,7 @@ const nameOfError = "SessionStoreError"
  * The rejection of a session store that knows the reason. A store of one's own may reject with it; the client passes its fields on.
  * Fields that are left out follow from the reason.
  */
-export class SessionStoreError extends Error implements StoreProblem {
+export class SessionStoreError extends Error {
   override readonly name = nameOfError
   readonly reason: StoreFailureReason
   declare readonly path?: string
@@ -133,69 +44,58 @@ export class SessionStoreError extends Error implements StoreProblem {
   readonly retryable: boolean
   readonly hint: string
 
-  constructor(input: StoreProblemInput) {
-    const { code, hint, message, path, reason, retryable } = complete(input)
-    super(message, input.cause === undefined ? undefined : { cause: input.cause })
+  constructor({ cause, code, hint, message, path, reason, retryable }: StoreProblemInput) {
+    const row = rowOf("store_failed", reason)
+    super(message ?? sentenceOf(row.message, path, code), cause === undefined ? undefined : { cause })
     this.reason = reason
-    if (path !== undefined) this.path = path
-    if (code !== undefined) this.code = code
-    this.retryable = retryable
-    this.hint = hint
+    Object.assign(this, present({ path, code }))
+    this.retryable = retryable ?? row.retryable
+    this.hint = hint ?? row.hint
   }
 }
 
-/** Recognised by its fields: a program may load two copies of this module. */
-const stated = (cause: unknown): StoreProblem | undefined => {
-  const reason = textField(cause, "reason")
-  if (field(cause, "name") !== nameOfError || reason === undefined || !Object.hasOwn(defaults, reason))
-    return undefined
-  const texts = ["path", "code", "message", "hint"].flatMap((name) => {
-    const text = textField(cause, name)
-    return text === undefined ? [] : [[name, text]]
-  })
-  const retryable = field(cause, "retryable")
-  return complete({
-    reason: reason as StoreFailureReason,
-    ...Object.fromEntries(texts),
+const isReason = (value: unknown): value is StoreFailureReason =>
+  isText(value) && Object.hasOwn(reasonTable.store_failed, value)
+
+const textIn = (error: object, name: string): string | undefined => {
+  const found = memberOf(error, name)
+  return isText(found) && found !== "" ? found : undefined
+}
+
+/** What a store says itself. Recognised by its members: a program may load two copies of this module. */
+const readStated = (error: object): StoreProblemInput | undefined => {
+  const [reason, retryable] = [memberOf(error, "reason"), memberOf(error, "retryable")]
+  if (memberOf(error, "name") !== nameOfError || !isReason(reason)) return undefined
+  const texts = ["path", "code", "message", "hint"].map((name) => [name, textIn(error, name)])
+  return {
+    reason,
+    ...present(Object.fromEntries(texts)),
     ...(typeof retryable === "boolean" ? { retryable } : {})
-  })
+  }
 }
 
 /** A failure of Node, a browser or JSON. */
-const recognised = (cause: unknown): StoreProblem | undefined => {
-  const path = textField(cause, "path")
-  for (const name of [textField(cause, "code"), textField(cause, "name")]) {
-    if (name === undefined || !(reasons.has(name) || /^E[A-Z0-9]{2,19}$/.test(name))) continue
-    const reason = reasons.get(name) ?? "unavailable"
-    const code = reason === "corrupt" || reason === "locked" ? {} : { code: name }
-    return complete({ reason, ...code, ...(path === undefined ? {} : { path }) })
+const recognise = (error: object): StoreProblemInput | undefined => {
+  for (const code of [textIn(error, "code"), textIn(error, "name")]) {
+    const reason = code === undefined ? undefined : findReason("store_failed", code)
+    if (reason === undefined) continue
+    const isPlain = reason === "corrupt" || reason === "locked"
+    return { reason, ...present({ path: textIn(error, "path"), code: isPlain ? undefined : code }) }
   }
   return undefined
 }
 
-/** A store may wrap the error of its disk. */
-const mostCauses = 8
-
-/** Describes the rejection of any store or lock. Never fails, and never quotes an unknown error's message. */
-export const describeStoreFailure = (cause: unknown): StoreProblem => {
-  let current = cause
-  for (let depth = 0; depth < mostCauses && current !== undefined; depth += 1) {
-    const found = stated(current) ?? recognised(current)
-    if (found !== undefined) return found
-    current = field(current, "cause")
+/**
+ * The rejection of any store or lock as a `SessionStoreError`, which names `path`. Never fails. The cause is kept, but not of a spoiled
+ * session: the message of a JSON error quotes the text around the error.
+ */
+export const storeErrorOf = (cause: unknown, path?: string): SessionStoreError => {
+  if (cause instanceof SessionStoreError) return cause
+  for (const error of causesOf(cause).filter(isRecord)) {
+    const found = readStated(error) ?? recognise(error)
+    if (found === undefined) continue
+    const more = present({ path, cause: found.reason === "corrupt" ? undefined : cause })
+    return new SessionStoreError({ ...found, ...more })
   }
-  return complete({ reason: "unavailable" })
-}
-
-/** The failure as an error that names `path`. Keeps an error that a store wrote itself. */
-export const storeErrorOf = (cause: unknown, path?: string): Error => {
-  if (cause instanceof Error && stated(cause) !== undefined) return cause
-  const { code, reason } = describeStoreFailure(cause)
-  return new SessionStoreError({
-    reason,
-    ...(path === undefined ? {} : { path }),
-    ...(code === undefined ? {} : { code }),
-    // The message of a JSON error quotes the text around the error.
-    ...(reason === "corrupt" ? {} : { cause })
-  })
+  return new SessionStoreError({ reason: "unavailable", ...present({ path }), cause })
 }

@@ -1,5 +1,5 @@
 /** Login: exchanges a short-lived token for a session and stores it. */
-import { isText } from "../calls/Answers.ts"
+import { isText } from "../Values.ts"
 import type { Calls } from "../calls/Calls.ts"
 import type { Scope } from "../calls/Deadline.ts"
 import { deriveKey, isSingleUse } from "../calls/Digest.ts"

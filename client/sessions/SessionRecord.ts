@@ -1,17 +1,9 @@
 /** A stored session: its form, what callers see of it, and the failures of its store. Plain functions. */
-import {
-  isNumber,
-  isRecord,
-  isText,
-  isTingOutcome,
-  objectOf,
-  optional,
-  storedMembers,
-  type WireSession
-} from "../calls/Answers.ts"
+import { isTingOutcome, objectOf, optional, storedMembers, type WireSession } from "../calls/Answers.ts"
+import { isNumber, isRecord, isText, present } from "../Values.ts"
 import type { ClientEvent } from "../Events.ts"
 import { clientFailure } from "../failures/Failures.ts"
-import { describeStoreFailure, SessionStoreError } from "../failures/StoreFailures.ts"
+import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { ErrorOf, MusicError, SessionInfo } from "../Types.ts"
 
@@ -19,17 +11,11 @@ export type StoreFailed = ErrorOf<"store_failed">
 
 /** The failure of a store. The cause of a spoiled session may quote a credential, so it is not kept. */
 export const storeFailed = (cause: unknown): StoreFailed => {
-  const { code, hint, message, path, reason, retryable } = describeStoreFailure(cause)
+  const { code, hint, message, path, reason, retryable } = storeErrorOf(cause)
   return clientFailure("store_failed", {
-    message,
-    hint,
-    retryable,
-    ...(reason === "corrupt" ? {} : { cause }),
-    details: {
-      reason,
-      ...(path === undefined ? {} : { path }),
-      ...(code === undefined ? {} : { code })
-    }
+    ...{ message, hint, retryable },
+    cause: reason === "corrupt" ? undefined : cause,
+    details: { reason, ...present({ path, code }) }
   })
 }
 

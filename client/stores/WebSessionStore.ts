@@ -10,7 +10,7 @@ import {
   type SessionLock,
   type SessionStore
 } from "./SessionStore.ts"
-import { describeStoreFailure, SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
+import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
 
 /** The part of `LockManager` that is used. */
 export interface WebLocks {
@@ -112,7 +112,7 @@ const openInTime = (opening: Promise<IDBPDatabase>): Promise<IDBPDatabase> => {
 }
 
 /** An aborted transaction, which an `AbortError` is elsewhere: the end of a wait for the lock. */
-const isAbort = (cause: unknown): boolean => describeStoreFailure(cause).reason === "locked"
+const isAbort = (cause: unknown): boolean => storeErrorOf(cause).reason === "locked"
 
 const failureOf = (cause: unknown): Error =>
   isAbort(cause)

@@ -1,6 +1,6 @@
 /** Checks events against the service's limits and composes batches. Plain functions without a clock. */
 import { uuidPattern } from "../../src/schema/Patterns.ts"
-import { isRecord } from "../calls/Answers.ts"
+import { isRecord } from "../Values.ts"
 import { invalidInput, serviceFailure } from "../failures/Failures.ts"
 import type { ClientTable, ErrorOf } from "../Types.ts"
 

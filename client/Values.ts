@@ -1,0 +1,19 @@
+/** Small functions on values of any kind. */
+
+export const isText = (value: unknown): value is string => typeof value === "string"
+export const isNumber = (value: unknown): value is number => Number.isFinite(value)
+export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** Programs without a type checker may pass null for what they leave out. */
+export const isGiven = <A>(value: A | null | undefined): value is A => value !== undefined && value !== null
+
+type Present<A> = { readonly [Name in keyof A as undefined extends A[Name] ? never : Name]: A[Name] } & {
+  readonly [Name in keyof A as undefined extends A[Name] ? Name : never]?: Exclude<A[Name], undefined>
+}
+
+/** The members that are not undefined. */
+export const present = <A extends object>(members: A): Present<A> =>
+  Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as Present<A>
+
+export const ignore = (): undefined => undefined
