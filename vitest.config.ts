@@ -14,9 +14,11 @@ const hasMemory = () => {
   return bavail * bsize > enough
 }
 
+// Also of the workers, and of the PostgreSQL of the run.
+if (hasMemory()) process.env.TMPDIR = memory
+
 export default defineConfig({
   test: {
-    env: hasMemory() ? { TMPDIR: memory } : {},
     include: ["test/**/*.test.ts"],
     // These need a browser: npm run test:slow.
     exclude: ["test/browser/**"],

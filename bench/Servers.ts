@@ -54,12 +54,9 @@ export const buildPrograms = async (names: ReadonlyArray<ServerName>): Promise<P
     files: {
       now: names.includes("now") ? buildNow() : "",
       before: names.includes("before") ? buildBefore(folder) : "",
-      bare: bare.file
+      bare
     },
-    remove: () => {
-      bare.remove()
-      rmSync(folder, { recursive: true, force: true })
-    }
+    remove: () => rmSync(folder, { recursive: true, force: true })
   }
 }
 

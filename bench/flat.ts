@@ -524,7 +524,7 @@ try {
     results.set(
       dialect,
       await measure(dialect, {
-        file: server.file,
+        file: server,
         world,
         newPlace: () => newPlace(dialect),
         environment: {
@@ -540,7 +540,6 @@ try {
   tables.close()
   await postgres?.stop()
   await world.close()
-  server.remove()
 }
 const counts = volumesOf(rows)
 print(

@@ -59,7 +59,7 @@ const lineThrough = (samples: ReadonlyArray<Sample>, measure: Measure) => {
 const isGrowing = ({ error, mean, slope }: ReturnType<typeof lineThrough>, span: number): boolean =>
   slope > 4 * error && slope * span > mean / 100
 
-const { file, remove } = await bundle(fileURLToPath(new URL("../src/main.ts", import.meta.url)))
+const file = await bundle(fileURLToPath(new URL("../src/main.ts", import.meta.url)))
 const world = await startSimulators()
 const database = await sqliteDatabase()
 const inspectorPort = await freePort()
@@ -148,7 +148,6 @@ try {
   await server.stop()
   await world.close()
   await database.remove()
-  remove()
 }
 
 const half = samples.slice(Math.floor(samples.length / 2))

@@ -46,33 +46,22 @@ const argumentsOf = (suite: string): ReadonlyArray<string> | undefined => {
   return first === "npx" && second === "vitest" && third === "run" && rest.length > 0 ? rest : undefined
 }
 
-interface Report {
-  readonly testResults: ReadonlyArray<{
-    readonly assertionResults: ReadonlyArray<{
-      readonly status: string
-      readonly fullName: string
-      readonly failureMessages?: ReadonlyArray<string>
-    }>
-  }>
-}
+/** A line of `planted/Failures.mjs`. */
+type Line = "end" | { readonly name: string; readonly messages: ReadonlyArray<string> }
 
 type Verdict =
   | { readonly kind: "found"; readonly by: string }
   | { readonly kind: "LIVES" | "does not apply" | "does not compile" | "no end" | "no such suite" }
 
 /** A fault is found by a failed test, not by code that cannot be loaded or a suite that cannot begin. */
-const judge = (file: string, ended: boolean, failed: boolean): Verdict => {
-  if (!existsSync(file)) return { kind: ended ? "does not compile" : "no end" }
-  const report: Report = JSON.parse(readFileSync(file, "utf8"))
-  const tests = report.testResults.flatMap(({ assertionResults }) => assertionResults)
-  const broken = tests.filter(({ status }) => status === "failed")
-  const says = (pattern: RegExp) => (test: (typeof broken)[number]) =>
-    test.failureMessages?.some((text) => pattern.test(text)) === true
-  const found = broken.filter((test) => !says(/^(Reference|Syntax)Error/)(test))
-  // Named is one that failed by itself: the first failure cancels the others of its file.
-  const by = found.find((test) => !says(/^\(?FiberFailure\)?.*An error has occurred/)(test)) ?? found[0]
-  if (by !== undefined) return { kind: "found", by: by.fullName }
-  return { kind: broken.length > 0 || failed ? "does not compile" : "LIVES" }
+const judge = (file: string, failed: boolean): Verdict => {
+  const lines = existsSync(file) ? readFileSync(file, "utf8").trim().split("\n") : []
+  const [last, ...before] = lines.map((line): Line => JSON.parse(line)).reverse()
+  if (last !== "end") return { kind: "no end" }
+  const broken = before.reverse().filter((line) => line !== "end")
+  const by = broken.find(({ messages }) => !messages.some((text) => /^(?:Reference|Syntax)Error/.test(text)))
+  if (by !== undefined) return { kind: "found", by: by.name }
+  return { kind: failed ? "does not compile" : "LIVES" }
 }
 
 const play = async ({ name, suite }: Fault, copy: string): Promise<Verdict> => {
@@ -86,9 +75,9 @@ const play = async ({ name, suite }: Fault, copy: string): Promise<Verdict> => {
       env: { ...process.env, GIT_CEILING_DIRECTORIES: dirname(copy) }
     }).status === 0
   if (!apply()) return { kind: "does not apply" }
-  const output = join(copy, "planted.json")
+  const output = join(copy, "planted.jsonl")
   rmSync(output, { force: true })
-  const reporter = ["--bail", "1", "--reporter", "json", "--outputFile", output]
+  const reporter = ["--bail", "1", "--reporter", "./scripts/planted/Failures.mjs"]
   // A process group of its own, so that nothing of a suite that does not end stays.
   const running = spawn("node_modules/.bin/vitest", ["run", ...given, ...reporter], {
     cwd: copy,
@@ -100,12 +89,10 @@ const play = async ({ name, suite }: Fault, copy: string): Promise<Verdict> => {
   }
   process.once("exit", stop)
   const timer = setTimeout(stop, longest)
-  const [code, signal] = await new Promise<[number | null, string | null]>((resolve) =>
-    running.once("exit", (...ending) => resolve(ending))
-  )
+  const code = await new Promise<number | null>((resolve) => running.once("exit", resolve))
   clearTimeout(timer)
   process.off("exit", stop)
-  const verdict = judge(output, signal === null, code !== 0)
+  const verdict = judge(output, code !== 0)
   if (!apply("--reverse")) throw new Error(`${name} cannot be taken back`)
   return verdict
 }

@@ -15,7 +15,7 @@ const hands = 4
 
 /** The instance of a run, warmed up once, so that later instances start with compiled code; and a PostgreSQL. */
 const prepare = async () => {
-  const { file, remove } = await bundle(entry)
+  const file = await bundle(entry)
   const world = await startSimulators()
   const database = await sqliteDatabase()
   const instance = startInstance(file, world, database.environment, quick)
@@ -31,7 +31,7 @@ const prepare = async () => {
     await world.close()
   }
   const server = await startPostgres()
-  return { file, server: server.url, end: () => server.stop().finally(remove) }
+  return { file, server: server.url, end: server.stop }
 }
 type Prepared = Awaited<ReturnType<typeof prepare>>
 

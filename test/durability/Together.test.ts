@@ -12,7 +12,7 @@ import { emptyLedger, makeLoad } from "./Load.ts"
 const rounds = 5
 
 it("Two instances carry out a request to both once, with the same answer", async () => {
-  const { file, remove } = await bundle(entry)
+  const file = await bundle(entry)
   const world = await startSimulators()
   const database = await postgresDatabase(inject("postgres").server)
   // Both migrate the schema at the same time.
@@ -48,6 +48,5 @@ it("Two instances carry out a request to both once, with the same answer", async
     await Promise.all(instances.map(({ died }) => died))
     await database.remove()
     await world.close()
-    remove()
   }
 })

@@ -1,5 +1,5 @@
 /** Several server processes on one SQLite file: one of them serves. */
-import { chownSync, mkdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import { chownSync, existsSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -13,7 +13,7 @@ import { it } from "../world/Test.ts"
 import { newPath, refusalOf } from "./Databases.ts"
 import { expectRound, loginInFlight, report, signIn, untilReady } from "./Server.ts"
 
-const { environmentOf, refuse, serve, stop } = Fleet
+const { environmentOf, serve, stop } = Fleet
 
 beforeAll(Fleet.bundleBefore)
 
@@ -32,27 +32,22 @@ const codeOf = ({ ended }: Fleet.Running) =>
   )
 const killed = ({ server }: Fleet.Served) => Effect.promise(() => Fleet.kill(server))
 
-/** A server that stops, which a login at a hanging IAM delays until `seconds` have passed, and one that starts beside it. */
-const stopping = (path: string, seconds: number) =>
+/** A server that stops with a login in flight, and is frozen in the middle of it until `finish`. */
+const stopping = (path: string) =>
   Effect.gen(function* () {
-    const served = yield* serve({
-      MUSIC_DATABASE_PATH: path,
-      MUSIC_REQUEST_DEADLINE_SECONDS: String(seconds),
-      MUSIC_SHUTDOWN_GRACE_SECONDS: String(seconds + 100)
-    })
+    const served = yield* on(path)
+    const { child, says } = served.server
     const answer = yield* loginInFlight(served)
     const stopped = yield* Effect.fork(stop(served.server))
-    yield* Effect.promise(() => served.server.says(/"Stopping"/))
-    return { ...served, answer, stopped }
-  })
-
-const beside = (seconds: number, more = {}) =>
-  Effect.gen(function* () {
-    const path = yield* newPath
-    const first = yield* stopping(path, seconds)
-    const second = yield* startOn(path, first, more)
-    yield* Effect.promise(() => second.says(waiting))
-    return { path, first, second }
+    yield* Effect.promise(() => says(/"Stopping"/))
+    yield* eventually("the end of its mark", () => !existsSync(`${path}-server`))
+    child.kill("SIGSTOP")
+    const finish = Effect.gen(function* () {
+      child.kill("SIGCONT")
+      assert.strictEqual((yield* Fiber.join(answer)).status, 200)
+      assert.strictEqual((yield* Fiber.join(stopped)).code, 0)
+    })
+    return { ...served, finish }
   })
 
 /** A database of another account, where this process is root. */
@@ -66,10 +61,10 @@ describe("A second server on one SQLite file", () => {
     function* () {
       const real = yield* folder
       const path = join(real, "music.sqlite")
-      const first = yield* on(path)
       const links = yield* folder
       symlinkSync(real, join(links, "folder"))
       symlinkSync(path, join(links, "file.sqlite"))
+      const first = yield* on(join(links, "file.sqlite"))
       mkdirSync(join(links, "other"))
       const spellings = ["folder/music.sqlite", "file.sqlite", "other/../folder/./music.sqlite"]
       for (const databasePath of [path, ...spellings.map((spelling) => `${links}/${spelling}`)]) {
@@ -84,8 +79,6 @@ describe("A second server on one SQLite file", () => {
       for (const args of [["reports", "list"], ["migrate"], ["backup", `${path}.copy`]])
         assert.strictEqual((yield* run(args, environment)).exit, 0)
       yield* expectRound(first, yield* signIn(first))
-      assert.strictEqual((yield* stop(first.server)).code, 0)
-      yield* on(join(links, "file.sqlite"))
     }
   )
 
@@ -93,8 +86,7 @@ describe("A second server on one SQLite file", () => {
     "leaves no file of its own to root, so that the database's account starts the next one",
     function* () {
       const path = yield* newPath
-      yield* stop((yield* on(path)).server)
-      rmSync(`${path}-lock`)
+      writeFileSync(path, "")
       ofAnother(path)
       yield* on(path)
       const owner = statSync(path).uid
@@ -112,32 +104,30 @@ describe("A second server on one SQLite file", () => {
     assert.strictEqual(statSync(other).uid, uid)
   })
 
-  it.scopedLive("waits while the first one finishes its requests, and then serves", function* () {
-    const { first, path, second } = yield* beside(8)
-    assert.notInclude(second.output(), "Listening")
-    assert.isNull(first.server.child.exitCode)
-    assert.strictEqual((yield* Fiber.join(first.answer)).status, 503)
-    assert.strictEqual((yield* Fiber.join(first.stopped)).code, 0)
-    yield* untilReady({ ...first, base: yield* Effect.promise(() => Fleet.urlOf(second)) })
-    const { code, output } = yield* refuse({ MUSIC_DATABASE_PATH: path })
-    assert.strictEqual(code, 69)
-    assert.match(output.replace(/^music-backend: /, ""), inUse)
-  })
-
   it.scopedLive(
-    "waits no longer than its own grace period, and ends with 69; a signal ends it at once",
+    "waits while the first one finishes its requests, until a signal, and no longer than its own grace period",
     function* () {
-      const hasty = { MUSIC_REQUEST_DEADLINE_SECONDS: "1", MUSIC_SHUTDOWN_GRACE_SECONDS: "3" }
-      const { first, path, second } = yield* beside(250, hasty)
-      const third = yield* startOn(path, first)
-      yield* Effect.promise(() => third.says(waiting))
-      assert.strictEqual((yield* stop(third)).code, 0)
-      assert.strictEqual(yield* codeOf(second), 69)
+      const path = yield* newPath
+      const first = yield* stopping(path)
+      const patient = { MUSIC_SHUTDOWN_GRACE_SECONDS: "250" }
+      const second = yield* startOn(path, first, patient)
+      const interrupted = yield* startOn(path, first, patient)
+      const hasty = yield* startOn(path, first, {
+        MUSIC_REQUEST_DEADLINE_SECONDS: "1",
+        MUSIC_SHUTDOWN_GRACE_SECONDS: "3"
+      })
+      for (const { says } of [second, interrupted, hasty]) yield* Effect.promise(() => says(waiting))
+      assert.strictEqual((yield* stop(interrupted)).code, 0)
+      assert.strictEqual(yield* codeOf(hasty), 69)
       assert.match(
-        second.output(),
+        hasty.output(),
         /\nmusic-backend: SQLite database \S+ is in use by another server, which has not stopped in time\. Stop/
       )
       assert.isNull(first.server.child.exitCode)
+      assert.notInclude(second.output(), "Listening")
+      yield* first.finish
+      yield* untilReady({ ...first, base: yield* Effect.promise(() => Fleet.urlOf(second)) })
+      assert.match(yield* refusalOf({ databasePath: path }), inUse)
     }
   )
 
@@ -149,7 +139,7 @@ describe("A second server on one SQLite file", () => {
       first.world.tracker.fail({ path: /issues$/, method: "POST", fault: { kind: "hang" } })
       assert.strictEqual((yield* report(first)).status, 200)
       yield* killed(first)
-      const second = yield* stopping(path, 250)
+      const second = yield* stopping(path)
       assert.notMatch(second.server.output(), waiting)
       yield* killed(second)
       const third = yield* on(path)

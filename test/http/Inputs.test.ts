@@ -159,8 +159,9 @@ const inputs = [...headInputs, ...bodyInputs, ...lineInputs, ...frameInputs]
 /** A call that has what an input changes. */
 const fitting = ({ name }: Input): CallName =>
   name.startsWith("x-silicon") ? "receive" : name.startsWith("origin") ? "accept" : "submit"
-/** Inputs that mean something at every call. */
-const everywhere = /: left out|an empty one|of other calls|path with a slash after|another type/
+/** Inputs that mean something at every call that has what they change. */
+const everywhere =
+  /^(?:idempotency-key|authorization|x-org-id|x-testing-environment-key|content-type): (?:left out|and an empty one)|of other calls/
 
 /** Reports name pull requests of its repository. Nothing is delivered to it. */
 const tracker = Option.some({

@@ -96,7 +96,7 @@ describe("An issue", () => {
         expect(names(text, id, reporter._tag === "Verified")).toBe(false)
         if (reporter._tag === "Verified") expect(anonymise(shown, id)).toBe(shown)
       }),
-      { numRuns: 500 }
+      { numRuns: 200 }
     )
   })
 
@@ -183,7 +183,7 @@ describe("A long report", () => {
   })
 
   it("has no part of less than 200 characters", () => {
-    for (let length = 3_000; length < 3_700; length += 20) {
+    for (let length = 3_000; length < 3_700; length += 50) {
       const attachments = [16_000, length, 500].map((size) => ({ name: "log", content: "a".repeat(size) }))
       const { blocks } = compose({ message: "a".repeat(40_000), attachments })
       expect(Math.min(...blocks.map((text) => text.length))).toBeGreaterThanOrEqual(200)
@@ -253,7 +253,8 @@ describe("The reporter's id", () => {
   })
 
   it("does not appear when a longer handle is cut", () => {
-    for (let before = 0; before < 40; before += 1)
+    // The handle with its blanks has twelve characters.
+    for (let before = 0; before < 12; before += 1)
       for (const size of [fullSize, shortSize]) {
         const message = `${"x".repeat(before)} si:deejay2 `.repeat(size.characters / 8)
         const { text } = compose({ message, ...attached(message.slice(0, 120)) }, size)
@@ -292,17 +293,17 @@ describe("Hostile text", () => {
   const pieces =
     "\u200B|a\u200B|\\|\\u|\\u003a|%25|%|&amp;|&#58;|&#0|&#x|0|\\u{0|%u003a|%ud83d|c:abc|c:|c_|\uFF1A|\uFDFA|si:deeja|si:deejay|si_|oat_|oat_a\u200B|bearer |authorization: |table-a-|\uD800|\u00E9"
   it("is composed in bounded time", () => {
-    for (const piece of pieces.split("|"))
-      for (const reporter of [reportOf().reporter, Unverified()]) {
-        const text = piece.repeat(Math.floor(50_000 / piece.length))
-        const content = {
-          message: text.slice(0, 20_000),
-          ...attached(text.slice(0, 120), text),
-          context: { text: text.slice(0, 8_000) }
-        }
-        const took = cpuMillisOf(() => composeIssue(reportOf(content, { reporter })))
-        expect(took, JSON.stringify(piece)).toBeLessThan(1_000)
+    for (const [at, piece] of pieces.split("|").entries()) {
+      const reporter = at % 2 === 0 ? reportOf().reporter : Unverified()
+      const text = piece.repeat(Math.floor(50_000 / piece.length))
+      const content = {
+        message: text.slice(0, 20_000),
+        ...attached(text.slice(0, 120), text),
+        context: { text: text.slice(0, 8_000) }
       }
+      const took = cpuMillisOf(() => composeIssue(reportOf(content, { reporter })))
+      expect(took, JSON.stringify(piece)).toBeLessThan(1_000)
+    }
     const keys = Array.from({ length: 4_000 }, (_, index) => [String.fromCodePoint(0xe0000 + index), 1])
     const took = cpuMillisOf(() => composeIssue(reportOf({ context: Object.fromEntries(keys) })))
     expect(took, "keys that become equal").toBeLessThan(1_000)

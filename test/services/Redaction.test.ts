@@ -185,15 +185,15 @@ describe("The cost of redaction", () => {
     const pieces =
       "a|1|-|_|xoat_a_|oat_|bearer |authorization: |table-a-|Bearer a.|gh|oat_\u200B|\\u006fat_|\\"
     const took = cpuMillisOf(() => {
-      for (const piece of pieces.split("|")) redact(piece.repeat(Math.floor(400_000 / piece.length)))
+      for (const piece of pieces.split("|")) redact(piece.repeat(Math.floor(200_000 / piece.length)))
     })
-    expect(took).toBeLessThan(4_000)
+    expect(took).toBeLessThan(2_000)
   })
 
   it("is that of one long text for many short ones of the same size", () => {
     for (const part of ["\\", "&", "%41", "\u00e9", "\\u0041", "&#65;", "[m", "oat_", "Basic "]) {
       const text = part.repeat(Math.ceil(16 / part.length))
-      const texts = Array.from({ length: 12_000 }, () => text)
+      const texts = Array.from({ length: 4_000 }, () => text)
       const long = least(2, () => void redactJson([texts.join("")]))
       const short = least(2, () => void redactJson(texts))
       expect(short, part).toBeLessThan(5 * Math.max(long, 20))

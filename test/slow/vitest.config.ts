@@ -7,6 +7,7 @@ import { defineConfig } from "vitest/config"
 export default defineConfig({
   test: {
     include: ["test/browser/**/*.test.ts", "test/**/*.slow.ts"],
+    globalSetup: ["test/world/PostgresServer.ts"],
     testTimeout: 600_000,
     hookTimeout: 600_000,
     expect: { poll: { timeout: 120_000 } },

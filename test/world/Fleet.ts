@@ -2,11 +2,11 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { randomInt } from "node:crypto"
 import { once } from "node:events"
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { createRequire } from "node:module"
 import { connect, createServer } from "node:net"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { basename, join } from "node:path"
 import { setTimeout as pause } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
@@ -37,9 +37,7 @@ export const scratch = (): { readonly path: string; readonly remove: () => void 
   return { path, remove }
 }
 
-/** By entry. Not the bundle in `dist`, which other tests build at the same time. */
-const bundled = new Map<string, Promise<string>>()
-
+/** Not the bundle in `dist`, which other tests build at the same time. */
 const makeBundle = async (entry: string): Promise<string> => {
   const { outputFiles } = await build({
     entryPoints: [entry],
@@ -70,26 +68,35 @@ const makeBundle = async (entry: string): Promise<string> => {
   return outputFiles[0]?.text ?? ""
 }
 
-/** Bundles with the options of scripts/build.mjs into one CommonJS script, whose compiled code can be cached. */
-export const bundle = async (
-  entry = main
-): Promise<{ readonly file: string; readonly remove: () => void }> => {
-  const text = bundled.get(entry) ?? makeBundle(entry)
-  bundled.set(entry, text)
-  const { path, remove } = scratch()
-  const file = join(path, "bundle.cjs")
-  writeFileSync(file, await text)
-  return { file, remove }
+/** Where bundles are: one folder for all workers of a test run, which its setup removes; else one of this process. */
+let bundles = process.env.TEST_BUNDLES
+
+/**
+ * Bundles with the options of scripts/build.mjs into one CommonJS script beside its compiled code. The first caller of a run makes it,
+ * and the others wait for it.
+ */
+export const bundle = async (entry = main): Promise<string> => {
+  bundles ??= scratch().path
+  const folder = join(bundles, basename(entry, ".ts"))
+  const [file, made] = [join(folder, "bundle.cjs"), join(folder, "made")]
+  try {
+    mkdirSync(folder)
+  } catch {
+    await until(made, () => existsSync(made), { within: 240_000 })
+    return file
+  }
+  writeFileSync(file, await makeBundle(entry))
+  await start(process.execPath, [boot, file, "compile"], {}).ended
+  writeFileSync(made, "")
+  return file
 }
 
 /** The server of `bundleBefore`. */
 let server = ""
 
-/** For `beforeAll`: writes the server into a temporary folder, which the returned function removes. */
-export const bundleBefore = async (): Promise<() => void> => {
-  const { file, remove } = await bundle()
-  server = file
-  return remove
+/** For `beforeAll`. */
+export const bundleBefore = async (): Promise<void> => {
+  server = await bundle()
 }
 
 export interface Running {

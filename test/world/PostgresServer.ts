@@ -1,8 +1,12 @@
-/** One PostgreSQL for a whole test run, with a migrated template database that each test copies in a few milliseconds. */
+/**
+ * What a whole test run shares: a PostgreSQL with a migrated template database, which each test copies in a few milliseconds, and
+ * a folder for bundles.
+ */
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type { TestProject } from "vitest/node"
 import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
+import { scratch } from "./Fleet.ts"
 import { freshDatabase, startPostgres } from "./Postgres.ts"
 
 declare module "vitest" {
@@ -12,9 +16,12 @@ declare module "vitest" {
 }
 
 export default async (project: TestProject) => {
+  const { path, remove } = scratch()
+  // Workers start later, with the environment of this process.
+  process.env.TEST_BUNDLES = path
   const server = await startPostgres()
   const template = await freshDatabase(server.url)
   await Effect.runPromise(Effect.scoped(openPostgres(Redacted.make(template.url))))
   project.provide("postgres", { server: server.url, template: new URL(template.url).pathname.slice(1) })
-  return server.stop
+  return () => server.stop().finally(remove)
 }

@@ -2,19 +2,24 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import Module, { createRequire } from "node:module"
 import { dirname } from "node:path"
+import { setFlagsFromString } from "node:v8"
 import { constants, Script } from "node:vm"
 
-const [, , file] = process.argv
+// As src/layers/process/Lifecycle.ts does later: code that was compiled under other flags is refused.
+setFlagsFromString("--heap-growing-percent=60")
+const [, , file, mode] = process.argv
 const compiled = `${file}.compiled`
-const script = new Script(Module.wrap(readFileSync(file, "utf8")), {
+// esbuild writes ASCII.
+const script = new Script(Module.wrap(readFileSync(file, "latin1")), {
   filename: file,
   importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
   ...(existsSync(compiled) ? { cachedData: readFileSync(compiled) } : {})
 })
+const keep = () => writeFileSync(compiled, script.createCachedData())
 if (process.channel) {
   process.on("message", ({ asks }) => {
     if (asks === "keep") {
-      writeFileSync(compiled, script.createCachedData())
+      keep()
       process.exit(0)
     }
     if (asks !== "holdings") return
@@ -27,3 +32,7 @@ if (process.channel) {
 }
 const module = { exports: {} }
 script.runInThisContext()(module.exports, createRequire(file), module, file, dirname(file))
+if (mode === "compile") {
+  keep()
+  process.exit(0)
+}

@@ -8,7 +8,7 @@ import { performance } from "node:perf_hooks"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { threadId } from "node:worker_threads"
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { fileLock, fileSessionStore, type StoredSession } from "../../../client/node.ts"
 import { bundle } from "../../world/Fleet.ts"
 import { type Built, scratch } from "../support/Built.ts"
@@ -36,15 +36,14 @@ const takeOver = async (options: object = patient) => {
   expect(await readdir(made.folder)).toEqual([])
 }
 
-let program: Awaited<ReturnType<typeof bundle>>
+let program = ""
 beforeAll(async () => {
   program = await bundle(fileURLToPath(new URL("../programs/lock-taker.ts", import.meta.url)))
 })
-afterAll(() => program.remove())
 /** A process that holds the lock, or saves a session under it again and again; it has printed its first line. */
 const startTaker = async (session?: StoredSession) => {
   const order = { directory: made.folder, slot: "slot", deadlineMilliseconds: soon, session }
-  const taker = spawn(process.execPath, [program.file, JSON.stringify(order)])
+  const taker = spawn(process.execPath, [program, JSON.stringify(order)])
   await once(taker.stdout, "data")
   return async () => {
     taker.kill("SIGKILL")

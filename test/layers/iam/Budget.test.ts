@@ -62,24 +62,25 @@ const play = (title: string, options: CountedOptions, rows: ReadonlyArray<Row>) 
     expect(results).toEqual(rows.map((row) => (row.length === 2 ? undefined : row[3])))
   })
 
-const hundred = { calls: 100 }
-const many = 150
+const twenty = { calls: 20 }
+/** More than all places of twenty. */
+const many = 30
 
 describe("A class of calls", () => {
-  play("leaves what is above its ceiling to the classes above", hundred, [
+  play("leaves what is above its ceiling to the classes above", twenty, [
     [0, "refuse"],
-    [0, stranger, many, 50],
+    [0, stranger, many, 10],
     [0, "accept"],
-    [0, known, many, 35],
-    [0, refresh, many, 15]
+    [0, known, many, 7],
+    [0, refresh, many, 3]
   ])
-  for (const [name, ask, of100, of10] of [
-    ["essential", refresh, 100, 10],
-    ["known", known, 85, 8],
-    ["newcomer", stranger, 50, 5]
+  for (const [name, ask, of20, of10] of [
+    ["essential", refresh, 20, 10],
+    ["known", known, 17, 8],
+    ["newcomer", stranger, 10, 5]
   ] as const)
     for (const [budget, sent] of [
-      [100, of100],
+      [20, of20],
       [10, of10]
     ] as const)
       play(`${name} has ${sent} of ${budget} calls`, { calls: budget }, [[0, ask, many, sent]])
@@ -100,11 +101,11 @@ describe("A class of calls", () => {
     ["logout with an unknown token", "newcomer", strangeLogout]
   ]
   it.scoped.each(rows)("of a %s is %s", function* ([, expected, ask, refusedFrom]) {
-    const counted = yield* countedIam()
+    const counted = yield* countedIam({ calls: 10 })
     yield* counted.answer("refuse")
     if (refusedFrom !== undefined) yield* counted.secondsOf(login(counted), refusedFrom)
     yield* counted.answer("accept")
-    for (const fill of [refresh, logout]) yield* sentOf(counted, fill, 112)
+    for (const fill of [refresh, logout]) yield* sentOf(counted, fill, 11)
     const before = counts()
     expect(yield* counted.secondsOf(ask(counted))).toBeGreaterThan(0)
     const more = counts().map((count, index) => count - (before[index] ?? 0))
@@ -122,7 +123,7 @@ describe("A class of calls", () => {
       [0, "refuse"],
       [0, login, 1, 1, site(1)],
       [0, "accept"],
-      [second, login, many, sent, from]
+      [second, login, 100, sent, from]
     ])
 })
 
@@ -175,7 +176,7 @@ describe("One address", () => {
     [0, login, 100, 44, elsewhere],
     [0, login, 100, 5, "203.0.113.3"]
   ])
-  play("is not counted with MUSIC_RATE_LIMIT=off", { rateLimit: false }, [[0, login, many, 93]])
+  play("is not counted with MUSIC_RATE_LIMIT=off", { rateLimit: false }, [[0, login, 100, 93]])
   play("has an equal part of the places of newcomers", {}, [
     [0, "refuse"],
     [0, stranger, 20, 20],
@@ -260,16 +261,16 @@ describe("The place of the introspection that completes a login", () => {
       const introspections = yield* sentOf(counted, ({ iam }) => iam.introspect(Production(), accessToken), 2)
       expect(introspections).toBe(sent)
     })
-  play("is given back when the login is refused", {}, [
+  play("is given back when the login is refused", twenty, [
     [0, "refuse"],
-    [0, login, 30, 30],
+    [0, login, 3, 3],
     [0, "accept"],
-    [0, known, many, 93]
+    [0, known, many, 17]
   ])
-  play("is needed before anything is spent", {}, [
-    [0, known, many, 93],
+  play("is needed before anything is spent", twenty, [
+    [0, known, many, 17],
     [0, login, 1, "60 s"],
-    [0, refresh, 17, 17],
+    [0, refresh, 3, 3],
     [0, refresh, 1, "60 s"]
   ])
 })
@@ -343,12 +344,12 @@ describe("A credential without a place", () => {
 
   const waitingToken = fresh("oat")
   const waiting: Ask = (counted) => stranger(counted, waitingToken)
-  const knownFull = [0, known, 85, 85] as const
-  play("that is known has a turn at the time when a place becomes free", hundred, [
+  const knownFull = [0, known, 17, 17] as const
+  play("that is known has a turn at the time when a place becomes free", twenty, [
     [0, waiting, 1, 1],
-    [0, known, 84, 84],
+    [0, known, 16, 16],
     [10, waiting, 1, "50 s"],
-    [60, known, many, 84],
+    [60, known, many, 16],
     [60, waiting, 1, 1]
   ])
   play("that is known takes its turn in a round for each place, and none beyond 15 minutes", { calls: 2 }, [
@@ -358,14 +359,14 @@ describe("A credential without a place", () => {
     ),
     [0, known, 1, "5 s"]
   ])
-  play("delays no call of a class above", hundred, [knownFull, [0, known, 20, 0], [60, refresh, many, 100]])
-  play("expects places of essential calls where those came in a burst", hundred, [
-    [0, refresh, 100, 100],
+  play("delays no call of a class above", twenty, [knownFull, [0, known, 5, 0], [60, refresh, many, 20]])
+  play("expects places of essential calls where those came in a burst", twenty, [
+    [0, refresh, 20, 20],
     [10, known, 1, "50 s"]
   ])
-  play("expects no place of an essential call", hundred, [
-    [0, refresh, 40, 40],
-    [30, known, 45, 45],
+  play("expects no place of an essential call", twenty, [
+    [0, refresh, 8, 8],
+    [30, known, 9, 9],
     [40, known, 1, "50 s"]
   ])
 })
@@ -375,7 +376,7 @@ describe("A path that IAM blocks", () => {
     [0, { blockSeconds: 60 }],
     [0, known, 1, 1]
   ] as const
-  play("admits one call in 5 s, of no newcomer, and is open after its success", hundred, [
+  play("admits one call in 5 s, of no newcomer, and is open after its success", twenty, [
     ...blocked,
     [4.999, known, 1, "56 s"],
     [4.999, refresh, 1, "56 s"],
@@ -387,7 +388,7 @@ describe("A path that IAM blocks", () => {
     [10, known, 1, 1],
     [10, stranger, 1, 1]
   ])
-  play("stays blocked for the longest of IAM's pauses, and no longer", hundred, [
+  play("stays blocked for the longest of IAM's pauses, and no longer", twenty, [
     ...blocked,
     [50, known, 1, 1],
     [51, known, 1, "59 s"],

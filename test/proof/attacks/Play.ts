@@ -47,7 +47,7 @@ const checkLog = (server: AttackedServer): ReadonlyArray<string> =>
 /** Those apart begin first and end last; the others are played in this order. */
 export const play: Play = async ({ count = fullCount, log, seed }) => {
   const broken: Array<string> = []
-  const { file, remove } = await bundle()
+  const file = await bundle()
   const world = await startSimulators()
   const servers: Array<AttackedServer> = []
   const startServer = async (environment: Environment = {}) => {
@@ -129,6 +129,5 @@ export const play: Play = async ({ count = fullCount, log, seed }) => {
     end()
     await Promise.all(servers.map((server) => server.stop()))
     await world.close()
-    remove()
   }
 }

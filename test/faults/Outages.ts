@@ -1,0 +1,161 @@
+/** Databases that fail under a running server: what each call answers meanwhile, and that nothing acknowledged is lost or done twice. A slice is played by every test run. */
+import { renameSync } from "node:fs"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import type * as Scope from "effect/Scope"
+import pg from "pg"
+import { describe } from "vitest"
+import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
+import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
+import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
+import { postgres, rawClient } from "../layers/store/Stores.ts"
+import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
+import { awaited } from "../world/Waiting.ts"
+import { it } from "../world/Test.ts"
+import { newPath, readFromPostgres, readFromSqlite, scalar, standbyPostgres } from "./Databases.ts"
+import * as Server from "./Server.ts"
+
+const { away, healthy, unwritable } = Server
+type Fault = Server.Fault
+
+/** Milliseconds; up to 11 s in production. Calls of a database that answers must be done within them also on a slow machine. */
+const timeouts = { connect: 5_000, statement: 5_000, lock: 1_000, answer: 5_500, close: 500 }
+
+export const sqliteAt = (path: string) =>
+  Effect.gen(function* () {
+    // A lock timeout in milliseconds, shorter than production's 5 s.
+    const database = yield* openDatabase(path, { lockWait: 200 })
+    const server = yield* Server.startServer(makeStore(database))
+    return { server, sql: database.sql, path, readNumber: readFromSqlite(path) }
+  })
+const onSqlite = Effect.flatMap(newPath, sqliteAt)
+
+export const postgresAt = (url: string, change: Parameters<typeof openPostgres>[1] = {}, settings = {}) =>
+  Server.startServer(
+    Effect.flatMap(openPostgres(Redacted.make(url), { timeouts, lockWait: 2_000, ...change }), makeStore),
+    settings
+  )
+
+/** A server on a PostgreSQL, and how a row of the table ends it. */
+const onPostgres = (url: string, rest: Omit<Fault, "readNumber">, through = url, owner = url) =>
+  Effect.map(postgresAt(through), (server) => ({ server, readNumber: readFromPostgres(owner), ...rest }))
+
+type Proxy = Effect.Effect.Success<ReturnType<typeof pgProxy>>
+
+const behindProxy = (
+  change: (proxy: Proxy) => Pick<Fault, "begin" | "end">,
+  rest: Pick<Fault, "says" | "reason">
+) =>
+  Effect.gen(function* () {
+    const url = yield* postgres.freshPath
+    const proxy = yield* pgProxy(url)
+    return yield* onPostgres(url, { ...rest, ...change(proxy) }, proxy.url)
+  })
+
+const silent = { says: away, reason: /Postgres database \S+ does not answer/ }
+
+/** Locks every table that is written, until the connection of the other program ends. */
+const lockTables = (url: string) =>
+  Effect.promise(async () => {
+    const client = new pg.Client({ connectionString: url })
+    await client.connect()
+    const { rows } = await client.query(
+      "SELECT string_agg(tablename, ',') AS all FROM pg_tables WHERE schemaname = 'public'"
+    )
+    await client.query(`BEGIN; LOCK TABLE ${rows[0]?.all} IN ACCESS EXCLUSIVE MODE`)
+    return client
+  })
+
+type Outages = Readonly<
+  Record<string, Effect.Effect<Fault & { readonly server: Server.Server }, unknown, Scope.Scope>>
+>
+
+const ofSqlite: Outages = {
+  "full: refuses large writes, accepts small ones": Effect.map(onSqlite, ({ path, sql, ...opened }) => ({
+    ...opened,
+    begin: Effect.gen(function* () {
+      // Removed rows free space in the file.
+      const waiting = scalar(path, "SELECT COUNT(*) FROM spool WHERE table_name = 'musicclidaemon'")
+      yield* awaited("an empty spool", waiting, (count) => count === 0)
+      yield* sql.unsafe("VACUUM")
+      yield* sql.unsafe("PRAGMA max_page_count = 1")
+    }),
+    end: sql.unsafe("PRAGMA max_page_count = 1000000"),
+    says: { ...healthy, report: unwritable.report, telemetry: unwritable.telemetry },
+    reason: /is full: its disk or quota has no space left/
+  })),
+  "read-only": Effect.map(onSqlite, ({ sql, ...opened }) => ({
+    ...opened,
+    begin: sql.unsafe("PRAGMA query_only = ON"),
+    end: sql.unsafe("PRAGMA query_only = OFF"),
+    says: unwritable,
+    reason: /cannot be opened, read or written \(SQLITE_READONLY\)/
+  })),
+  "locked by another program": Effect.gen(function* () {
+    const { path, ...opened } = yield* onSqlite
+    const other = yield* rawClient(path)
+    return {
+      ...opened,
+      begin: other.unsafe("BEGIN EXCLUSIVE"),
+      end: other.unsafe("ROLLBACK"),
+      says: unwritable,
+      reason: /is locked by another process/
+    }
+  }),
+  "moved away and back": Effect.map(onSqlite, ({ path, ...opened }) => ({
+    ...opened,
+    begin: Effect.sync(() => renameSync(path, `${path}.moved`)),
+    end: Effect.sync(() => renameSync(`${path}.moved`, path)),
+    says: away,
+    reason: /is gone: its file was moved or deleted/
+  }))
+}
+
+const ofPostgres: Outages = {
+  "read-only as a standby": Effect.flatMap(standbyPostgres, ({ promote, standBy, url }) =>
+    onPostgres(url, {
+      begin: standBy,
+      end: promote,
+      says: unwritable,
+      reason: /cannot be opened, read or written \((?:25006|0A000)\)/
+    })
+  ),
+  "refusing connections": behindProxy(({ cut, repair }) => ({ begin: cut, end: repair }), silent),
+  silent: behindProxy(({ freeze, repair }) => ({ begin: freeze, end: repair }), silent),
+  "slow: each answer comes 50 ms late": behindProxy(({ slow }) => ({ begin: slow(50), end: slow(0) }), {
+    says: healthy
+  }),
+  "locked by another program": Effect.flatMap(postgres.freshPath, (url) => {
+    let locked: pg.Client | undefined
+    return onPostgres(url, {
+      begin: Effect.map(lockTables(url), (client) => {
+        locked = client
+      }),
+      end: Effect.promise(async () => locked?.end()),
+      says: away,
+      reason: /is locked by another process/
+    })
+  })
+}
+
+/** Each is broken and repaired under a running server; these are played by every test run, the others by the slow one. */
+const slice = [
+  "full: refuses large writes, accepts small ones",
+  "moved away and back",
+  "refusing connections"
+]
+
+export const playOutages = (isSlice: boolean) => {
+  const played = (outages: Outages) => {
+    const names = Object.keys(outages).filter((name) => slice.includes(name) === isSlice)
+    it.scopedLive.each(names)("%s", function* (name) {
+      const { server, ...fault } = yield* outages[name] ?? Effect.dieMessage(name)
+      yield* Server.outage(server, fault)
+    })
+  }
+  describe("A SQLite database that fails under a running server, and recovers without its restart:", () =>
+    played(ofSqlite))
+  // These wait for timeouts.
+  describe.concurrent("A PostgreSQL database that fails under a running server, and recovers without its restart:", () =>
+    played(ofPostgres))
+}
