@@ -2,8 +2,8 @@
 import { repositoryName, type SimulatedUpstreams } from "../SimulatedUpstreams.ts"
 import { iamFaults } from "../upstreams/Iam.ts"
 import type { Fault, FaultRule } from "../upstreams/Simulator.ts"
-import { tableFaults } from "../upstreams/Tables.ts"
-import { tingFaults } from "../upstreams/Ting.ts"
+import { rateLimited as tablesLimited } from "../upstreams/Tables.ts"
+import { rateLimited as tingLimited } from "../upstreams/Ting.ts"
 import { trackerFaults } from "../upstreams/Tracker.ts"
 import type { Action, Fault as FaultView, FaultKind, Upstream } from "./Protocol.ts"
 import { upstreamRoutes } from "./UpstreamRoutes.ts"
@@ -14,8 +14,8 @@ const slowMilliseconds = 3_000
 
 const rateLimits: Readonly<Record<Upstream, Fault>> = {
   iam: iamFaults.rateLimited(retryAfter),
-  ting: tingFaults.rateLimited(retryAfter),
-  tables: tableFaults.rateLimited(retryAfter),
+  ting: tingLimited(retryAfter),
+  tables: tablesLimited(retryAfter),
   tracker: trackerFaults.rateLimited(retryAfter)
 }
 

@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import type { Sandbox } from "../Run.ts"
 import { production } from "../upstreams/Iam.ts"
-import { parseJson } from "../upstreams/Json.ts"
+import { parseJson } from "../upstreams/Contract.ts"
 import type { Journal } from "./Journal.ts"
 import type { Outgoing } from "./Outgoing.ts"
 import { planesOf } from "./Planes.ts"

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
-import { parseJson } from "../upstreams/Json.ts"
+import { parseJson } from "../upstreams/Contract.ts"
 import { Refused } from "./Refused.ts"
 
 /** Largest body of a page, bytes. */

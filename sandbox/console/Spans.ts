@@ -1,5 +1,5 @@
 /** The spans of the service, as OTLP in JSON. A background delivery names its report there even when its calls carry nothing of it. */
-import { isRecord, parseJson } from "../upstreams/Json.ts"
+import { isRecord, parseJson } from "../upstreams/Contract.ts"
 
 const listOf = (value: unknown, name: string): ReadonlyArray<unknown> => {
   const list = isRecord(value) ? value[name] : undefined

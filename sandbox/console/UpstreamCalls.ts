@@ -1,6 +1,6 @@
 /** Watches the simulators: which requests belong to which trace, what they carry, and which fault they met. */
-import { isRecord, parseJson } from "../upstreams/Json.ts"
-import { headerOf, type Seen, type Simulator } from "../upstreams/Simulator.ts"
+import { isRecord, parseJson } from "../upstreams/Contract.ts"
+import { headerOf, type Seen, type Simulator, type Watched } from "../upstreams/Simulator.ts"
 import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
 import type { InjectedFaults } from "./InjectedFaults.ts"
 import type { Journal } from "./Journal.ts"
@@ -54,8 +54,8 @@ export const watchUpstreams = (
   onChange: () => void
 ): void => {
   const watch = (upstream: Upstream, simulator: Simulator): void => {
-    const running = new WeakMap<Seen, (endedAt: number, status: number | null) => void>()
-    const arrive = (request: Seen): void => {
+    const running = new WeakMap<Watched, (endedAt: number, status: number | null) => void>()
+    const arrive = (request: Watched): void => {
       forgetOldest(simulator.seen)
       const trace = traceOf(request)
       if (trace === undefined) return

@@ -1,7 +1,8 @@
 /** The events that the console lets IAM send: whether one is possible now, what it changes at IAM, and its signed request. */
 import * as Either from "effect/Either"
 import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
-import type { IamControls, IamEvent, Membership, Session, SignedWebhook } from "../upstreams/Iam.ts"
+import type { IamControls, IamEvent, Session, SignedWebhook } from "../upstreams/Iam.ts"
+import type { Membership } from "../upstreams/iam/Model.ts"
 import { planesOf } from "./Planes.ts"
 import { Refused } from "./Refused.ts"
 import { type WebhookType, webhookTypes } from "./WebhookTypes.ts"
@@ -74,8 +75,7 @@ export const checkEvent = (world: SimulatedUpstreams, order: WebhookOrder): Chec
     const known = controls.plane(plane.id).actors.get(actor)
     if (actor !== "" && known === undefined)
       return refuse(`There is no actor ${actor} in this plane`, "choose an actor of the list")
-    if (known?.kind !== kind)
-      return refuse(`${type.type} is about a ${kind}`, `choose a ${kind} as the actor`)
+    if (known !== kind) return refuse(`${type.type} is about a ${kind}`, `choose a ${kind} as the actor`)
   }
   if (type.hasOrganization && !plane.organizations.includes(org))
     return refuse(`There is no organisation ${org} in this plane`, "choose an organisation of the list")
@@ -103,31 +103,15 @@ export const applyEvent = (controls: IamControls, possible: PossibleEvent): void
   }
 }
 
-const describeEvent = (controls: IamControls, possible: PossibleEvent): IamEvent => {
-  const { actor, org, plane, session, type } = possible
-  const { events } = controls
-  switch (type.about) {
-    case "member":
-      return events.memberChanged(plane, actor, org, {
-        eventType: type.type,
-        status: type.change === "removed" ? "removed" : "active"
-      })
-    case "resource":
-    case "resourceAndMembers":
-      return events.resourceChanged(plane, org, {
-        eventType: type.type,
-        hasMembers: type.about === "resourceAndMembers"
-      })
-    case "organization":
-      return events.organizationUpdated(plane, org)
-    case "profile":
-      return events.carbonUpdated(actor)
-    case "session":
-      return events.sessionLogout(actor, session?.id)
-    case "app":
-      return events.applicationChanged(type.type)
-  }
-}
+const describeEvent = (
+  controls: IamControls,
+  { actor, org, plane, session, type }: PossibleEvent
+): IamEvent =>
+  controls.events.about(plane, type.type, {
+    actor: actor || undefined,
+    org: org || undefined,
+    session: session?.id
+  })
 
 /** The request that IAM sends for it. Changes nothing. */
 export const signEvent = (controls: IamControls, possible: PossibleEvent): SignedWebhook =>

@@ -1,72 +1,193 @@
 /**
- * A simulated Silicon IAM over real HTTP: the routes that an application's backend calls, with the contract's check
- * orders, codes and lifetimes (`contracts/identity-service.md`). The clock is injected; randomness is `node:crypto`.
+ * A simulated Silicon IAM: the routes that an application's backend calls, with the contract's check orders, codes and lifetimes
+ * (`contracts/identity-service.md`). The clock is injected; randomness is `node:crypto`.
  */
-import { makeControlRoutes } from "./iam/ControlRoutes.ts"
+import {
+  headerOf,
+  headerValues,
+  isRecord,
+  makeRoutes,
+  type Now,
+  parseJson,
+  type Reply,
+  type Routes,
+  type Seen
+} from "./Contract.ts"
 import { type IamControls, makeControls } from "./iam/Controls.ts"
-import { makeState, production } from "./iam/Model.ts"
-import { makeRouter } from "./iam/Routes.ts"
-import { type Now, type Reply, type Seen, type Simulator, startSimulator } from "./Simulator.ts"
+import { makePlane, production, shapes, type State, uuidAt } from "./iam/Model.ts"
+import { catalogue, exchange, testingContext, verify } from "./iam/Proofs.ts"
+import {
+  authenticateApp,
+  type Call,
+  errorReply,
+  IamError,
+  notFound,
+  rateLimited,
+  resolvePlane,
+  validationFailed
+} from "./iam/Requests.ts"
+import { introspect, revoke, tokens } from "./iam/Tokens.ts"
+import { type Listening, type Replying, type Simulator, startSimulator } from "./Simulator.ts"
 
-export type { IamControls } from "./iam/Controls.ts"
-export type { IamEvent } from "./iam/Events.ts"
-export { iamFaults } from "./iam/Faults.ts"
-export type * from "./iam/Model.ts"
-export { signExchange } from "./iam/OboProof.ts"
 export {
-  musicScopes,
+  type IamControls,
   type SeededEnvironment,
   type SeededIam,
-  type SeededPlane,
   seedEnvironment,
   seedIam
-} from "./iam/Seed.ts"
-export { type SignedWebhook, signWebhook } from "./iam/WebhookSignature.ts"
-export { production }
+} from "./iam/Controls.ts"
+export { type IamEvent, type SignedWebhook, signWebhook } from "./iam/Events.ts"
+export { type AccessToken, type Family, production, type Session } from "./iam/Model.ts"
+export { signExchange } from "./iam/Proofs.ts"
 
-/** An IAM without a socket. */
-export interface InMemoryIam {
-  readonly controls: IamControls
-  /** Every credential ever made, so that a test can search logs and databases for leaks. */
-  readonly minted: ReadonlyArray<string>
-  /** Answers every route of the contract. */
-  readonly handle: (request: Seen) => Reply
-  /** The headers of every response, beside those of the reply. */
-  readonly decorate: (request: Seen) => Readonly<Record<string, string>>
+const fault = (error: IamError): Replying => {
+  const { headers, ...reply } = errorReply(error, "")
+  const common = { "cache-control": "no-store", "silicon-iam-api-version": "v1" }
+  return { kind: "reply", reply: { ...reply, headers: { ...common, ...headers } } }
 }
 
-export interface IamSimulator extends Simulator, Pick<InMemoryIam, "controls" | "minted"> {}
+/** IAM's own error answers as faults, for `fail` (identity-service.md 3). */
+export const iamFaults = {
+  rateLimited: (seconds: number) => fault(rateLimited(120, seconds)),
+  internalError: () => fault(new IamError(500, "internal_error", "an internal error occurred")),
+  serviceUnavailable: () =>
+    fault(new IamError(503, "service_unavailable", "try again later", { headers: { "retry-after": "5" } }))
+} as const
+
+const v1 = "/api/v1"
+const routes: Routes<Call> = {
+  [`POST ${v1}/app-auth/tokens`]: tokens,
+  [`POST ${v1}/oauth/introspect`]: introspect,
+  [`POST ${v1}/oauth/revoke`]: revoke,
+  [`POST ${v1}/obo-access/exchanges`]: exchange,
+  [`POST ${v1}/obo-access/verify`]: verify,
+  [`GET ${v1}/obo-access/applications/{app_id}/endpoints`]: (call, appId = "") => catalogue(call, appId),
+  [`GET ${v1}/application/testing-context`]: testingContext
+}
+const find = makeRoutes(routes)
+
+/** The versions that the client supports: `undefined` when absent, `null` when malformed (identity-service.md 1.3). */
+const supportedVersions = (request: Seen): ReadonlyArray<string> | null | undefined => {
+  const [value, ...others] = headerValues(request, "silicon-iam-supported-api-versions")
+  if (value === undefined) return undefined
+  const versions = value.split(",").map((version) => version.trim())
+  const isWellFormed =
+    others.length === 0 &&
+    value.length <= 255 &&
+    versions.length <= 16 &&
+    new Set(versions).size === versions.length &&
+    versions.every((version) => /^v[1-9][0-9]*$/.test(version))
+  return isWellFormed ? versions : null
+}
+
+const negotiate = (request: Seen): Reply => {
+  const headers = { vary: "Silicon-IAM-Supported-API-Versions" }
+  const supported = supportedVersions(request) ?? null
+  if (supported === null) throw validationFailed("silicon-iam-supported-api-versions")
+  const versions = ["v1"]
+  if (!supported.includes("v1"))
+    throw new IamError(406, "api_version_not_acceptable", "no supported API version is acceptable", {
+      headers,
+      details: { supported_versions: versions }
+    })
+  return {
+    status: 200,
+    headers: { ...headers, "silicon-iam-api-version": "v1" },
+    body: {
+      service: "silicon-iam",
+      selected_api_version: "v1",
+      supported_api_versions: versions,
+      build: "4.0.0"
+    }
+  }
+}
+
+const dispatch = (state: State, request: Seen, requestId: string): Reply => {
+  if (request.path === "/api/version" && request.method === "GET") return negotiate(request)
+  if (!request.path.startsWith(`${v1}/`)) throw notFound()
+  const supported = supportedVersions(request)
+  if (supported !== undefined && supported?.includes("v1") !== true)
+    throw new IamError(406, "api_version_not_supported", "the client does not support this API version", {
+      bare: true
+    })
+  const plane = resolvePlane(state, request)
+  const { allowed, run } = find(request)
+  if (run === undefined && allowed.length === 0) throw notFound()
+  if (run === undefined)
+    throw new IamError(405, "method_not_allowed", "the method is not allowed here", {
+      headers: { allow: allowed.join(", ") }
+    })
+  return run({ state, request, requestId, plane, app: authenticateApp(state, plane, request) })
+}
 
 interface IamOptions {
   /** Milliseconds since the epoch. */
   readonly now: Now
-  /** Requests per 60 s for one (application, path) of a plane; default 120, `Infinity` for none. */
+  /** Requests per 60 s for one (application, path) of a plane; default 120 (identity-service.md 1), `Infinity` for none. */
   readonly rateLimit?: number
 }
 
-/** The service's own rate limit for application routes (identity-service.md 1). */
-const contractRateLimit = 120
+/** An empty IAM without a socket; `seedIam(iam.controls)` fills it. */
+export const makeIam = ({ now, rateLimit = 120 }: IamOptions) => {
+  const planes = new Map([[production, makePlane(production, undefined)]])
+  const state: State = { now, rateLimit, planes, minted: [], held: new Map() }
+  const ids = new WeakMap<Seen, string>()
 
-/** An empty IAM; `seedIam(iam.controls)` fills it. */
-export const makeIam = ({ now, rateLimit = contractRateLimit }: IamOptions): InMemoryIam => {
-  const state = makeState(now, rateLimit)
-  const router = makeRouter(state)
+  /** The caller's id if it is one UUID, otherwise a new one; constant for one request. */
+  const requestIdOf = (request: Seen): string => {
+    const given = headerOf(request, "x-request-id") ?? ""
+    const id = ids.get(request) ?? (shapes.uuid.test(given) ? given : uuidAt(now()))
+    ids.set(request, id)
+    return id
+  }
+
+  /** A thrown `IamError` becomes the envelope, a defect `internal_error`. */
+  const answer = (request: Seen): Reply => {
+    try {
+      return dispatch(state, request, requestIdOf(request))
+    } catch (error) {
+      const known = error instanceof IamError
+      const defect = new IamError(500, "internal_error", "an internal error occurred")
+      return errorReply(known ? error : defect, requestIdOf(request))
+    }
+  }
+
   return {
     controls: makeControls(state),
+    /** Every credential ever made, so that a test can search logs and databases for leaks. */
     minted: state.minted,
-    handle: router.handle,
-    decorate: (request) => ({ "x-request-id": router.requestIdOf(request) })
+    /** Answers every route of the contract. */
+    handle: (request: Seen): Reply => {
+      const reply = answer(request)
+      const common = {
+        "cache-control": "no-store",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        ...(request.path.startsWith(`${v1}/`) ? { "silicon-iam-api-version": "v1" } : {})
+      }
+      return { ...reply, headers: { ...common, ...reply.headers } }
+    },
+    /** The headers of every response, beside those of the reply. */
+    decorate: (request: Seen): Readonly<Record<string, string>> => ({ "x-request-id": requestIdOf(request) })
   }
 }
 
+export interface IamSimulator extends Simulator {
+  readonly controls: IamControls
+  readonly minted: ReadonlyArray<string>
+}
+
 /** Starts an empty IAM on loopback. */
-export const startIam = async (options: IamOptions): Promise<IamSimulator> => {
-  const { controls, decorate, handle, minted } = makeIam(options)
-  const control = makeControlRoutes(controls, () => simulator)
-  const simulator = await startSimulator({
-    now: options.now,
-    decorate,
-    handle: (request) => (request.path.startsWith("/_sandbox/") ? control(request) : handle(request))
-  })
-  return { ...simulator, controls, minted }
+export const startIam = async (options: IamOptions & Listening): Promise<IamSimulator> => {
+  const { controls, minted, ...iam } = makeIam(options)
+  const control: Routes<Seen> = {
+    "POST /_sandbox/slt": ({ body }) => {
+      const given = body.length === 0 ? {} : parseJson(body)
+      if (!isRecord(given)) throw new Error("the body must be a JSON object")
+      const { actor = "si:deejay", plane = production } = given
+      const slt = controls.mintSlt(String(plane), { appId: "music", actor: String(actor) })
+      return { status: 201, body: { slt } }
+    }
+  }
+  return { ...(await startSimulator({ ...options, ...iam, control })), controls, minted }
 }

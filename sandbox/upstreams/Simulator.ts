@@ -1,53 +1,34 @@
-/**
- * The base of the four simulated upstreams: an HTTP server on loopback, a journal of requests and injected faults.
- * It does not import the backend; each simulator implements its contract from its own side.
- */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http"
+/** A simulated upstream on loopback: an HTTP server with a journal of its requests and injected faults. */
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
+import {
+  encodeReply,
+  type Handle,
+  makeRoutes,
+  type Now,
+  type Reply,
+  type Routes,
+  type Seen
+} from "./Contract.ts"
 
-/** One received request. Header names are in lower case, values as they arrived. */
-export interface Seen {
-  readonly at: number
-  readonly method: string
-  readonly path: string
-  readonly query: URLSearchParams
-  readonly headers: ReadonlyMap<string, ReadonlyArray<string>>
-  readonly body: Buffer
-  /** The status of the response; `undefined` before it and when the connection was dropped. */
-  status: number | undefined
-  /** When the response was sent, or its connection was closed. */
-  endedAt?: number
-  /** The rule whose fault it met. */
-  faultRule?: FaultRule
-  /** Set while a fault withholds the response or its end. */
-  held?: boolean
-}
-
-export interface Reply {
-  readonly status: number
-  readonly headers?: Readonly<Record<string, string>>
-  /** An object is sent as JSON, text and bytes unchanged. */
-  readonly body?: unknown
-}
+export { encodeReply, type Handle, headerOf, type Now, type Reply, type Seen } from "./Contract.ts"
 
 /**
- * A fault for matching requests. The `-after` kinds and those of the body let the simulator commit and then replace, change or lose the
- * response, which makes the outcome uncertain for the caller. `reply`, `drop` and `hang` never reach the simulator's logic.
+ * A fault for matching requests. The `-after` kinds and `alter` let the simulator commit and then replace, change or lose the response,
+ * which makes the outcome uncertain for the caller. `reply`, `drop` and `hang` never reach the simulator's logic.
  */
 export type Fault =
-  | { readonly kind: "reply"; readonly reply: Reply }
+  | Replying
   | { readonly kind: "reply-after"; readonly reply: Reply }
-  | { readonly kind: "drop" }
-  | { readonly kind: "drop-after" }
-  | { readonly kind: "hang" }
-  | { readonly kind: "hang-after" }
-  /** Sends the head and half of the body, then nothing, or drops the connection. */
-  | { readonly kind: "hang-body" }
-  | { readonly kind: "drop-body" }
-  /** Sends the body a byte at a time, with this pause before each. */
-  | { readonly kind: "drip"; readonly milliseconds: number }
+  | { readonly kind: "drop" | "drop-after" | "hang" | "hang-after" }
   | { readonly kind: "alter"; readonly alter: (own: Reply) => Reply }
   | { readonly kind: "delay"; readonly milliseconds: number }
+
+/** A reply in place of the upstream's own, which executes nothing. */
+export interface Replying {
+  readonly kind: "reply"
+  readonly reply: Reply
+}
 
 export interface FaultRule {
   /** Default: every method. */
@@ -59,72 +40,68 @@ export interface FaultRule {
   readonly fault: Fault
 }
 
+const replying = (
+  status: number,
+  body: unknown,
+  headers: Readonly<Record<string, string>> = {}
+): Replying => ({
+  kind: "reply",
+  reply: { status, headers, body }
+})
+const json = { "content-type": "application/json" }
+
+/** Ready-made faults for any upstream. */
+export const faults = {
+  status: replying,
+  html: (status = 403) =>
+    replying(status, "<html><body>Request blocked</body></html>", { "content-type": "text/html" }),
+  redirect: (location = "https://elsewhere.example/") => replying(302, undefined, { location }),
+  notJson: () => replying(200, "{not json", json),
+  oversized: (bytes: number) => replying(200, `"${"x".repeat(bytes)}"`, json),
+  delay: (milliseconds: number): Fault => ({ kind: "delay", milliseconds })
+} as const
+
 export interface ActiveFault {
   readonly rule: FaultRule
   /** Number of requests that it will still meet. */
   readonly left: number
 }
 
-/** Ready-made faults for any upstream. */
-export const faults = {
-  html: (status = 403): Fault => ({
-    kind: "reply",
-    reply: {
-      status,
-      headers: { "content-type": "text/html" },
-      body: "<html><body>Request blocked</body></html>"
-    }
-  }),
-  redirect: (location = "https://elsewhere.example/"): Fault => ({
-    kind: "reply",
-    reply: { status: 302, headers: { location } }
-  }),
-  notJson: (): Fault => ({
-    kind: "reply",
-    reply: { status: 200, headers: { "content-type": "application/json" }, body: "{not json" }
-  }),
-  oversized: (bytes: number): Fault => ({
-    kind: "reply",
-    reply: { status: 200, headers: { "content-type": "application/json" }, body: `"${"x".repeat(bytes)}"` }
-  }),
-  status: (status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Fault => ({
-    kind: "reply",
-    reply: { status, headers, body }
-  }),
-  delay: (milliseconds: number): Fault => ({ kind: "delay", milliseconds }),
-  drip: (milliseconds = 1_000): Fault => ({ kind: "drip", milliseconds })
-} as const
-
-export type Handle = (request: Seen) => Reply | Promise<Reply>
+/** A request as those who watch see it. */
+export interface Watched extends Seen {
+  /** When the response was sent, or its connection was closed. */
+  endedAt?: number
+  /** The rule whose fault it met. */
+  faultRule?: FaultRule
+}
 
 export interface Simulator {
   /** `http://127.0.0.1:<port>`, no trailing slash. */
   readonly url: string
   readonly port: number
   /** All received requests, oldest first, without control routes (`/_sandbox/…`). */
-  readonly seen: Array<Seen>
+  readonly seen: Array<Watched>
   readonly fail: (rule: FaultRule) => void
   readonly clearFaults: () => void
   /** The rules that still wait for requests, oldest first. */
   readonly activeFaults: () => ReadonlyArray<ActiveFault>
   readonly removeFault: (rule: FaultRule) => void
   /** Calls the listener when a request has arrived, and again when it has ended. */
-  readonly watch: (listener: (request: Seen) => void) => void
+  readonly watch: (listener: (request: Watched) => void) => void
   readonly close: () => Promise<void>
 }
 
-/** Milliseconds since the epoch. Injected, so that the simulators and the server share one clock. */
-export type Now = () => number
-
-/** The headers that an upstream puts on every response, such as request ids and versions. */
-export type Decorate = (request: Seen) => Readonly<Record<string, string>>
+/** Where a simulator listens. */
+export interface Listening {
+  /** Default: any free port. A port that is taken is replaced by a free one. */
+  readonly port?: number | undefined
+}
 
 const controlPrefix = "/_sandbox/"
 
-/** The error of a control route. The contracts' own routes have their own envelopes. */
-export const controlRefusal = (message: string): Reply => ({
-  status: 400,
-  body: { error: { code: "invalid_control", message } }
+const controlError = (status: number, code: string, message: string): Reply => ({
+  status,
+  body: { error: { code, message } }
 })
 
 const loopbackHost = /^(?:127\.0\.0\.1|localhost)(?::\d+)?$/
@@ -133,107 +110,93 @@ const loopbackHost = /^(?:127\.0\.0\.1|localhost)(?::\d+)?$/
 const isForeign = ({ headers }: Seen): boolean =>
   headers.has("origin") || !loopbackHost.test(headers.get("host")?.[0] ?? "")
 
-const foreignRefusal: Reply = {
-  status: 403,
-  body: { error: { code: "foreign_control", message: "web pages may not use the control routes" } }
-}
-
 /** Largest request body, bytes; above every contract's limit, so that each simulator answers its own 413. */
 const readLimit = 16 * 1024 * 1024
 
-const readBody = (request: IncomingMessage): Promise<Buffer> =>
-  new Promise((resolve, reject) => {
-    const chunks: Array<Buffer> = []
-    let size = 0
-    request.on("data", (chunk: Buffer) => {
-      size += chunk.length
-      if (size > readLimit) request.destroy()
-      else chunks.push(chunk)
-    })
-    request.on("end", () => resolve(Buffer.concat(chunks)))
-    request.on("error", reject)
-    request.on("close", () => reject(new Error("closed")))
-  })
+const readBody = async (request: IncomingMessage): Promise<Buffer> => {
+  const chunks: Array<Buffer> = []
+  let size = 0
+  for await (const chunk of request) {
+    size += chunk.length
+    if (size > readLimit) request.destroy()
+    else chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
 
 const collectHeaders = (raw: ReadonlyArray<string>): ReadonlyMap<string, ReadonlyArray<string>> => {
   const headers = new Map<string, Array<string>>()
   for (let index = 0; index + 1 < raw.length; index += 2) {
     const name = (raw[index] ?? "").toLowerCase()
-    const values = headers.get(name)
-    if (values === undefined) headers.set(name, [raw[index + 1] ?? ""])
-    else values.push(raw[index + 1] ?? "")
+    headers.set(name, [...(headers.get(name) ?? []), raw[index + 1] ?? ""])
   }
   return headers
 }
 
-/** A reply as it is sent. `extra` holds the headers that the reply itself may replace. */
-export const encodeReply = (
-  reply: Reply,
-  extra: Readonly<Record<string, string>>
-): { readonly headers: Readonly<Record<string, string>>; readonly body: Buffer } => {
-  const { body } = reply
-  const json = body !== undefined && typeof body !== "string" && !Buffer.isBuffer(body)
-  const bytes = Buffer.isBuffer(body) ? body : Buffer.from(json ? JSON.stringify(body) : (body ?? ""))
-  return {
-    headers: {
-      ...(json ? { "content-type": "application/json" } : {}),
-      ...extra,
-      ...reply.headers,
-      "content-length": String(bytes.length)
-    },
-    body: bytes
+const fits = ({ method, path }: FaultRule, request: Seen): boolean =>
+  (method === undefined || method === request.method) &&
+  (path === undefined || (typeof path === "string" ? path === request.path : path.test(request.path)))
+
+const listen = (server: ReturnType<typeof createServer>, port: number): Promise<number> =>
+  new Promise((resolve, reject) => {
+    server.once("error", reject)
+    server.listen(port, "127.0.0.1", () => {
+      server.off("error", reject)
+      // A listener on a port of this machine has an address of this form.
+      resolve((server.address() as AddressInfo).port)
+    })
+  })
+
+/** Starts a simulator. `control` are routes below `/_sandbox/` for this machine's programs, such as curl. */
+export const startSimulator = async (
+  options: Listening & {
+    readonly now: Now
+    readonly handle: Handle
+    /** The headers of every response, beside those of the reply. */
+    readonly decorate?: (request: Seen) => Readonly<Record<string, string>>
+    readonly control?: Routes<Seen>
   }
-}
-
-const send = (response: ServerResponse, reply: Reply, extra: Readonly<Record<string, string>>): void => {
-  const { body, headers } = encodeReply(reply, extra)
-  response.writeHead(reply.status, headers)
-  response.end(body)
-}
-
-/** Starts a simulator on loopback. `handle` answers the contract's routes and the control routes below `/_sandbox/`. */
-export const startSimulator = async (options: {
-  readonly now: Now
-  readonly handle: Handle
-  readonly decorate?: Decorate
-}): Promise<Simulator> => {
-  const seen: Array<Seen> = []
-  let rules: Array<{ rule: FaultRule; left: number }> = []
+): Promise<Simulator> => {
+  const { decorate = () => ({}), handle, now } = options
+  const findControl = makeRoutes(options.control ?? {})
+  const seen: Array<Watched> = []
+  let rules: Array<{ readonly rule: FaultRule; left: number }> = []
   const timers = new Set<NodeJS.Timeout>()
-  const listeners: Array<(request: Seen) => void> = []
-
-  const tell = (request: Seen): void => {
+  const listeners: Array<(request: Watched) => void> = []
+  const notify = (request: Watched): void => {
     for (const listener of listeners) listener(request)
   }
 
-  const takeFault = (request: Seen): Fault | undefined => {
-    const found = rules.find(
-      ({ rule }) =>
-        (rule.method === undefined || rule.method === request.method) &&
-        (rule.path === undefined ||
-          (typeof rule.path === "string" ? rule.path === request.path : rule.path.test(request.path)))
-    )
+  const takeFault = (request: Watched): Fault | undefined => {
+    const found = rules.find(({ rule }) => fits(rule, request))
     if (found === undefined) return undefined
     found.left -= 1
-    if (found.left <= 0) rules = rules.filter((entry) => entry !== found)
+    rules = rules.filter(({ left }) => left > 0)
     request.faultRule = found.rule
     return found.rule.fault
   }
 
   const pause = (milliseconds: number) =>
     new Promise<void>((resolve) => {
-      const timer = setTimeout(() => {
-        timers.delete(timer)
-        resolve()
-      }, milliseconds)
-      timers.add(timer)
+      timers.add(setTimeout(resolve, milliseconds))
     })
 
-  const answer = async (message: IncomingMessage, response: ServerResponse): Promise<void> => {
+  const answerControl = async (request: Seen): Promise<Reply> => {
+    if (isForeign(request))
+      return controlError(403, "foreign_control", "web pages may not use the control routes")
+    try {
+      const { run } = findControl(request)
+      return (await run?.(request)) ?? controlError(400, "invalid_control", "no such control")
+    } catch (error) {
+      return controlError(400, "invalid_control", error instanceof Error ? error.message : String(error))
+    }
+  }
+
+  const receive = async (message: IncomingMessage): Promise<Watched> => {
     const body = await readBody(message)
     const url = new URL(message.url ?? "/", "http://simulator")
-    const request: Seen = {
-      at: options.now(),
+    return {
+      at: now(),
       method: message.method ?? "GET",
       path: url.pathname,
       query: url.searchParams,
@@ -241,101 +204,54 @@ export const startSimulator = async (options: {
       body,
       status: undefined
     }
-    const control = request.path.startsWith(controlPrefix)
-    if (control && isForeign(request)) return send(response, foreignRefusal, {})
-    const fault = control ? undefined : takeFault(request)
-    if (!control) {
-      seen.push(request)
-      tell(request)
-      response.once("close", () => {
-        request.endedAt = options.now()
-        tell(request)
-      })
+  }
+
+  const answer = async (message: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const request = await receive(message)
+    const send = (reply: Reply) => {
+      request.status = reply.status
+      const date = new Date(now()).toUTCString()
+      const { body, headers } = encodeReply(reply, { date, ...decorate(request) })
+      response.writeHead(reply.status, headers).end(body)
     }
-    const extra = {
-      date: new Date(options.now()).toUTCString(),
-      ...(options.decorate?.(request) ?? {})
-    }
-    const reply = (value: Reply) => {
-      request.status = value.status
-      send(response, value, extra)
-    }
-    /** Sends the head of the reply and returns its body. Of an empty body it announces a byte, so that the response has not ended. */
-    const begin = (value: Reply): Buffer => {
-      const { body, headers } = encodeReply(value, extra)
-      response.writeHead(value.status, { ...headers, "content-length": String(Math.max(1, body.length)) })
-      response.flushHeaders()
-      return body
-    }
-    const sendHalf = (value: Reply): Promise<void> => {
-      const bytes = begin(value)
-      return new Promise((sent) => {
-        response.write(bytes.subarray(0, Math.floor(bytes.length / 2)), () => sent())
-      })
-    }
-    const drip = async (value: Reply, milliseconds: number): Promise<void> => {
-      const bytes = begin(value)
-      for (let at = 0; at < bytes.length && !message.socket.destroyed; at += 1) {
-        await pause(milliseconds)
-        response.write(bytes.subarray(at, at + 1))
-      }
-      if (bytes.length > 0) response.end()
-    }
+    if (request.path.startsWith(controlPrefix)) return send(await answerControl(request))
+    const fault = takeFault(request)
+    seen.push(request)
+    notify(request)
+    response.once("close", () => {
+      request.endedAt = now()
+      notify(request)
+    })
+    if (fault?.kind === "delay") await pause(fault.milliseconds)
+    const isBefore = fault?.kind === "reply" || fault?.kind === "drop" || fault?.kind === "hang"
+    const own = isBefore ? { status: 0 } : await handle(request)
     switch (fault?.kind) {
       case "reply":
-        return reply(fault.reply)
-      case "drop":
-        message.socket.destroy()
-        return
-      case "hang":
-        request.held = true
-        return
-      case "delay":
-        await pause(fault.milliseconds)
-        break
-      default:
-        break
-    }
-    const own = await options.handle(request)
-    switch (fault?.kind) {
       case "reply-after":
-        return reply(fault.reply)
+        return send(fault.reply)
+      case "drop":
       case "drop-after":
         message.socket.destroy()
         return
+      case "hang":
       case "hang-after":
-        request.held = true
         return
-      case "hang-body":
-        await sendHalf(own)
-        request.held = true
-        return
-      case "drop-body":
-        await sendHalf(own)
-        message.socket.destroy()
-        return
-      case "drip":
-        request.held = true
-        return drip(own, fault.milliseconds)
       case "alter":
-        return reply(fault.alter(own))
+        return send(fault.alter(own))
       default:
-        return reply(own)
+        return send(own)
     }
   }
 
-  const server: Server = createServer((message, response) => {
+  const server = createServer((message, response) => {
     answer(message, response).catch((error: unknown) => {
-      if (message.destroyed && !response.headersSent) return
-      if (!response.headersSent)
-        send(response, { status: 500, body: { error: { code: "simulator", message: String(error) } } }, {})
+      if (response.headersSent || message.socket.destroyed) return
+      const { body, headers } = encodeReply(controlError(500, "simulator", String(error)), {})
+      response.writeHead(500, headers).end(body)
     })
   })
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject)
-    server.listen(0, "127.0.0.1", resolve)
-  })
-  const { port } = server.address() as AddressInfo
+  const { port: wanted = 0 } = options
+  const port = await listen(server, wanted).catch(() => listen(server, 0))
   return {
     url: `http://127.0.0.1:${port}`,
     port,
@@ -346,7 +262,7 @@ export const startSimulator = async (options: {
     clearFaults: () => {
       rules = []
     },
-    activeFaults: () => rules.map(({ left, rule }) => ({ rule, left })),
+    activeFaults: () => rules,
     removeFault: (rule) => {
       rules = rules.filter((entry) => entry.rule !== rule)
     },
@@ -360,10 +276,4 @@ export const startSimulator = async (options: {
         server.closeAllConnections()
       })
   }
-}
-
-/** The value of a header; `undefined` when it is absent or repeated. */
-export const headerOf = (request: Seen, name: string): string | undefined => {
-  const values = request.headers.get(name)
-  return values?.length === 1 ? values[0] : undefined
 }

@@ -1,224 +1,217 @@
 /** The simulated table service: HTTP ingest with per-record keys, rejections and a 300 s dedupe window (table-service.md). */
+import { randomBytes } from "node:crypto"
 import {
-  controlRefusal,
-  type Fault,
+  canonical,
   headerOf,
+  isRecord,
+  makeRoutes,
   type Now,
+  parseJson,
+  Refusal,
+  replyOf,
   type Reply,
+  type Routes,
   type Seen,
-  type Simulator,
-  startSimulator
-} from "./Simulator.ts"
-import { isRecord } from "./Json.ts"
-import {
-  type Batch,
-  bytesOf,
-  type Entry,
-  type RecordHeader,
-  nilUuid,
-  readBatch,
-  readRecordHeader,
-  recordLimit,
-  refusal
-} from "./tables/Batch.ts"
-import { Registry, type Row, type Table } from "./tables/Registry.ts"
+  sha256
+} from "./Contract.ts"
+import { faults, type Listening, type Simulator, startSimulator } from "./Simulator.ts"
 
-export type { Row } from "./tables/Registry.ts"
-
-export type RejectionCode = "unauthorized" | "duplicate" | "size_exceeded" | "invalid"
-
-/** Counts of records in readable batches. */
-export interface Received {
-  readonly batches: number
-  /** Stored, duplicate and otherwise rejected ones. */
-  readonly records: number
-  readonly stored: number
-  readonly duplicates: number
-  readonly rejected: number
+/** One stored record. `cursor` rises per table; times in milliseconds. */
+export interface Row {
+  readonly cursor: number
+  readonly record_id: string
+  readonly event_ts_ms: number
+  readonly registered_ts_ms: number
+  readonly metadata: unknown
+  readonly record: unknown
 }
 
-export interface TablesSimulator extends Simulator {
-  /** Every table key ever made, so that a test can search logs and databases for leaks. */
-  readonly minted: Array<string>
-  /** Makes a table and returns its key. */
-  readonly createTable: (name: string, key?: string) => string
-  /** Makes a new key and returns it. The old one is refused at once. */
-  readonly rotateKey: (name: string) => string
-  /** Stops writes and keeps the data. */
-  readonly retire: (name: string) => void
-  readonly restore: (name: string) => void
-  /** Stored rows by cursor. */
-  readonly rows: (name: string) => ReadonlyArray<Row>
-  readonly received: () => Received
-  /** The next batches answer 500 `ingest_unavailable`, before staging or after it. */
-  readonly failIngest: (when: "before" | "after", times?: number) => void
+interface Table {
+  keyDigest: string
+  readonly rows: Array<Row>
 }
 
 /** How long a record id is known after its first arrival, milliseconds. */
 const dedupeMilliseconds = 300_000
+/** Largest batch, bytes of the body, and largest `record`, bytes of compact JSON. */
+const batchLimit = 8_388_608
+const recordLimit = 270_336
+/** The id of a rejection when the record's own id is unreadable. */
+const nilUuid = "00000000-0000-0000-0000-000000000000"
+const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+const keyFormat = /^table-([a-z0-9]{1,50})-([0-9a-f]{32})$/
 
-interface Rejection {
-  readonly record_id: string
-  readonly code: RejectionCode
-  readonly reason: string
-}
-
-const reasons: Readonly<Record<RejectionCode, string>> = {
+const reasons = {
   unauthorized: "the key does not resolve to a table",
   duplicate: "this record_id was seen within the last 5 minutes",
   size_exceeded: "the record is over 264 KiB",
   invalid: "metadata or record is unusable"
-}
-
-const rejection = (record_id: string, code: RejectionCode): Rejection => ({
-  record_id,
-  code,
-  reason: reasons[code]
-})
-
-const ingestPath = "/api/ingest"
-const unavailable = refusal(500, "ingest_unavailable", "the batch could not be staged")
-
-/** Responses of the edge before the service, which itself limits nothing (table-service.md 6), as faults for `fail`. */
-export const tableFaults = {
-  rateLimited: (seconds: number): Fault => ({
-    kind: "reply",
-    reply: {
-      status: 429,
-      headers: { "content-type": "text/html", "retry-after": String(seconds) },
-      body: "<html><body>Too many requests</body></html>"
-    }
-  })
 } as const
 
-class Ingest {
-  readonly counts = { batches: 0, records: 0, stored: 0, duplicates: 0, rejected: 0 }
-  private readonly firstSeen = new Map<string, number>()
-  private readonly registry: Registry
-  private readonly now: Now
+type RejectionCode = keyof typeof reasons
 
-  constructor(registry: Registry, now: Now) {
-    this.registry = registry
-    this.now = now
-  }
+/** Refuses the whole batch; only these two fields (table-service.md 3). */
+const refuse = (status: number, code: string, message: string) =>
+  new Refusal({ status, body: { error: { code, message } } })
+const unavailable = refuse(500, "ingest_unavailable", "the batch could not be staged").reply
 
-  acknowledge(batch: Batch): Reply {
-    this.counts.batches += 1
-    const refused: Array<Rejection> = []
-    // Listed after all other rejections (table-service.md 3).
-    const duplicates: Array<Rejection> = []
-    for (const entry of batch.entries) {
-      const outcome = this.take(entry)
-      if (outcome?.code === "duplicate") duplicates.push(outcome)
-      else if (outcome !== undefined) refused.push(outcome)
-    }
-    this.counts.records += batch.entries.length
-    this.counts.duplicates += duplicates.length
-    this.counts.rejected += refused.length
-    const rejected = [...refused, ...duplicates]
-    return {
-      status: 200,
-      body: {
-        batch_id: batch.batchId,
-        status: rejected.length === 0 ? "ok" : "rejected",
-        ...(rejected.length === 0 ? {} : { rejected })
-      }
-    }
-  }
+/** The edge before the service limits callers, which the service itself does not (table-service.md 6). */
+export const rateLimited = (seconds: number) =>
+  faults.status(429, "<html><body>Too many requests</body></html>", {
+    "content-type": "text/html",
+    "retry-after": String(seconds)
+  })
 
-  /** The order of table-service.md 3: metadata, key, size, object, stage. */
-  private take(entry: Entry): Rejection | undefined {
-    const header = readRecordHeader(entry.metadata)
-    if (header === undefined) return rejection(nilUuid, "invalid")
-    const table = this.registry.resolve(entry.key)
-    if (table === undefined) return rejection(header.recordId, "unauthorized")
-    if (bytesOf(entry.record) > recordLimit) return rejection(header.recordId, "size_exceeded")
-    if (!isRecord(entry.record)) return rejection(header.recordId, "invalid")
-    return this.stage(table, header, entry)
-  }
+interface Entry {
+  readonly key: string
+  readonly metadata: unknown
+  readonly record: unknown
+}
 
-  private stage(table: Table, header: RecordHeader, entry: Entry): Rejection | undefined {
-    const first = this.firstSeen.get(header.recordId)
-    if (first !== undefined && this.now() - first < dedupeMilliseconds)
-      return rejection(header.recordId, "duplicate")
-    this.firstSeen.set(header.recordId, this.now())
-    this.counts.stored += 1
-    table.rows.push({
-      cursor: table.rows.length + 1,
-      record_id: header.recordId,
-      event_ts_ms: header.eventMilliseconds,
-      registered_ts_ms: this.now(),
-      metadata: entry.metadata,
-      record: entry.record
-    })
-    return undefined
-  }
+const isEntry = (value: unknown): value is Entry =>
+  isRecord(value) &&
+  typeof value.key === "string" &&
+  value.metadata !== undefined &&
+  value.record !== undefined
+
+const readBatch = (request: Seen): { readonly batchId: string; readonly entries: ReadonlyArray<Entry> } => {
+  const [type = ""] = (request.headers.get("content-type")?.[0] ?? "").split(";")
+  const isJson = /^application\/(?:json|[^/\s]+\+json)$/i.test(type.trim())
+  const json = isJson && request.body.length <= batchLimit ? parseJson(request.body) : undefined
+  if (json === undefined) throw refuse(400, "bad_json", "the body is not JSON of at most 8 MiB")
+  const { batch_id: batchId, records } = isRecord(json) ? json : {}
+  if (typeof batchId !== "string" || !uuid.test(batchId) || !Array.isArray(records))
+    throw refuse(400, "invalid_batch", "a batch needs batch_id, a UUID, and records, an array")
+  if (!records.every(isEntry))
+    throw refuse(400, "invalid_batch", "every record needs key, metadata and record")
+  return { batchId, entries: records }
 }
 
 /** A table service without a socket and without tables. */
-export const makeTables = (options: { readonly now: Now }) => {
+export const makeTables = ({ now }: { readonly now: Now }) => {
   const minted: Array<string> = []
-  const registry = new Registry(minted)
-  const ingest = new Ingest(registry, options.now)
+  const tables = new Map<string, Table>()
+  const firstSeen = new Map<string, number>()
+  const received = { batches: 0, stored: 0, rejected: 0 }
 
-  const control = (request: Seen): Reply => {
-    const name = /^\/_sandbox\/tables\/([a-z0-9]+)\/rows$/.exec(request.path)?.[1]
-    if (request.method !== "GET" || name === undefined) return controlRefusal("no such control")
-    const table = registry.find(name)
-    return table === undefined
-      ? refusal(404, "not_found", "no such table")
-      : { status: 200, body: { items: table.rows } }
+  const tableOf = (name: string): Table => {
+    const table = tables.get(name)
+    if (table === undefined) throw new Error(`no table ${name}`)
+    return table
+  }
+  const newKey = (name: string): string => {
+    const key = `table-${name}-${randomBytes(16).toString("hex")}`
+    if (!keyFormat.test(key)) throw new Error("a table name is 1 to 50 of [a-z0-9]")
+    minted.push(key)
+    return key
   }
 
-  const handle = (request: Seen): Reply => {
-    if (request.path.startsWith("/_sandbox/")) return control(request)
+  /** The order of table-service.md 3: metadata, key, size, object, stage. Gives the id, and the code of a rejection. */
+  const take = ({ key, metadata, record }: Entry): readonly [id: string, code: RejectionCode | undefined] => {
+    const { record_id: id, event_ts_ms: at } = isRecord(metadata) ? metadata : {}
+    if (typeof id !== "string" || !uuid.test(id) || !Number.isSafeInteger(at)) return [nilUuid, "invalid"]
+    const digest = sha256(key)
+    const table = [...tables.values()].find(({ keyDigest }) => keyDigest === digest)
+    if (table === undefined) return [id, "unauthorized"]
+    if (Buffer.byteLength(canonical(record)) > recordLimit) return [id, "size_exceeded"]
+    if (!isRecord(record)) return [id, "invalid"]
+    if (now() - (firstSeen.get(id) ?? Number.NEGATIVE_INFINITY) < dedupeMilliseconds) return [id, "duplicate"]
+    firstSeen.set(id, now())
+    received.stored += 1
+    const times = { event_ts_ms: Number(at), registered_ts_ms: now() }
+    table.rows.push({ cursor: table.rows.length + 1, record_id: id, ...times, metadata, record })
+    return [id, undefined]
+  }
+
+  const ingest = (request: Seen): Reply => {
+    const { batchId, entries } = readBatch(request)
+    received.batches += 1
+    const all = entries
+      .map(take)
+      .flatMap(([record_id, code]) =>
+        code === undefined ? [] : [{ record_id, code, reason: reasons[code] }]
+      )
+    received.rejected += all.filter(({ code }) => code !== "duplicate").length
+    // Duplicates are listed after all other rejections (table-service.md 3).
+    const rejected = all.toSorted(
+      (one, other) => Number(one.code === "duplicate") - Number(other.code === "duplicate")
+    )
+    const body =
+      rejected.length === 0
+        ? { batch_id: batchId, status: "ok" }
+        : { batch_id: batchId, status: "rejected", rejected }
+    return { status: 200, body }
+  }
+
+  const find = makeRoutes<Seen>({
+    "GET /api/health": () => ({ status: 200, body: { status: "ok" } }),
+    "POST /api/ingest": ingest
+  })
+  const control: Routes<Seen> = {
+    "GET /_sandbox/tables/{name}/rows": (_, name = "") => ({
+      status: 200,
+      body: { items: tableOf(name).rows }
+    })
+  }
+
+  const answer = (request: Seen): Reply => {
     // The edge refuses callers without User-Agent (assumed).
     if ((headerOf(request, "user-agent") ?? "").trim() === "")
-      return {
-        status: 403,
-        headers: { "content-type": "text/html" },
-        body: "<html><body>Request blocked</body></html>"
-      }
-    switch (request.path) {
-      case "/api/health":
-        if (request.method !== "GET" && request.method !== "HEAD")
-          return { status: 405, headers: { allow: "GET,HEAD" } }
-        return { status: 200, body: { status: "ok" } }
-      case ingestPath: {
-        if (request.method !== "POST") return { status: 405, headers: { allow: "POST" } }
-        const batch = readBatch(request)
-        return "status" in batch ? batch : ingest.acknowledge(batch)
-      }
-      default:
-        return refusal(404, "not_found", "no such path")
+      return { status: 403, headers: { "content-type": "text/html" }, body: "<html>Request blocked</html>" }
+    const { allowed, run } = find(request)
+    if (run !== undefined) return run(request)
+    if (allowed.length > 0) return { status: 405, headers: { allow: allowed.join(", ") } }
+    throw refuse(404, "not_found", "no such path")
+  }
+  const handle = (request: Seen): Reply => {
+    try {
+      return answer(request)
+    } catch (error) {
+      return replyOf(error)
     }
   }
 
   return {
     handle,
+    control,
+    /** Every table key ever made, so that a test can search logs and databases for leaks. */
     minted,
-    createTable: (name: string, key?: string) => registry.create(name, key),
-    rotateKey: (name: string) => registry.rotate(name),
-    retire: (name: string) => registry.retire(name),
-    restore: (name: string) => registry.restore(name),
-    rows: (name: string) => registry.get(name).rows,
-    received: (): Received => ({ ...ingest.counts })
+    /** Makes a table and returns its key. */
+    createTable: (name: string): string => {
+      const key = newKey(name)
+      tables.set(name, { keyDigest: sha256(key), rows: [] })
+      return key
+    },
+    /** Makes a new key and returns it. The old one is refused at once (table-service.md 5). */
+    rotateKey: (name: string): string => {
+      const key = newKey(name)
+      tableOf(name).keyDigest = sha256(key)
+      return key
+    },
+    /** Stored rows by cursor. */
+    rows: (name: string): ReadonlyArray<Row> => tableOf(name).rows,
+    /** Counts of readable batches, and of their records: stored ones, and those rejected for another reason than a duplicate. */
+    received: () => ({ ...received })
   }
 }
 
+export interface TablesSimulator
+  extends Simulator,
+    Omit<ReturnType<typeof makeTables>, "handle" | "control"> {
+  /** The next batches answer 500 `ingest_unavailable`, before staging or after it. */
+  readonly failIngest: (when: "before" | "after", times?: number) => void
+}
+
 /** Starts a table service with no tables. */
-export const startTables = async (options: { readonly now: Now }): Promise<TablesSimulator> => {
-  const { handle, ...rest } = makeTables(options)
-  const simulator = await startSimulator({ now: options.now, handle })
+export const startTables = async (options: Listening & { readonly now: Now }): Promise<TablesSimulator> => {
+  const { control, handle, ...rest } = makeTables(options)
+  const simulator = await startSimulator({ ...options, handle, control })
   return {
     ...simulator,
     ...rest,
-    failIngest: (when, times = 1) =>
-      simulator.fail({
-        method: "POST",
-        path: ingestPath,
-        times,
-        fault: { kind: when === "before" ? "reply" : "reply-after", reply: unavailable }
-      })
+    failIngest: (when, times = 1) => {
+      const kind = when === "before" ? "reply" : "reply-after"
+      simulator.fail({ method: "POST", path: "/api/ingest", times, fault: { kind, reply: unavailable } })
+    }
   }
 }

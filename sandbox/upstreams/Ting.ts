@@ -1,51 +1,185 @@
 /** The simulated notification service (notification-service.md): it verifies proofs through IAM and keeps its state per plane. */
+import { randomBytes } from "node:crypto"
 import {
-  controlRefusal,
-  type Fault,
+  canonical,
+  type JsonObject,
+  makeRoutes,
   type Now,
+  replyOf,
   type Reply,
+  type Routes,
   type Seen,
-  type Simulator,
-  startSimulator
-} from "./Simulator.ts"
-import { makeControls, type TingControls } from "./ting/Controls.ts"
-import { answerEndpoint, endpointOf } from "./ting/Endpoints.ts"
-import { errorReply, type TingCode, TingError } from "./ting/Errors.ts"
-import { newId } from "./ting/Fields.ts"
-import { makeIamVerification } from "./ting/IamVerification.ts"
-import { production } from "./ting/Model.ts"
-import { readBearer, readRequest } from "./ting/RequestChecks.ts"
+  sha256
+} from "./Contract.ts"
+import { type Fault, type Listening, type Simulator, startSimulator } from "./Simulator.ts"
+import { errorReply, exactly, objectOf, readBearer, readRequest, refuse, textOf } from "./ting/Checks.ts"
+import { makeIamVerification, production, type Verified } from "./ting/IamVerification.ts"
 
-export type { GrantView, RecipientOf, TingView } from "./ting/Controls.ts"
-export type { TingCode } from "./ting/Errors.ts"
-export { type PlaneId, production } from "./ting/Model.ts"
-
-export interface TingSimulator extends Simulator, TingControls {
-  /** Answers the next registrations and sends with an error code, before the proof is verified. */
-  readonly failNext: (
-    code: TingCode,
-    options?: {
-      /** Instead of the code's own status. */
-      readonly status?: number
-      /** Seconds. */
-      readonly retryAfter?: number
-      /** Number of calls; default 1. */
-      readonly times?: number
-      /** Lets the call take effect and replaces only the answer. */
-      readonly committed?: boolean
-    }
-  ) => void
+/** An organisation, known by its handle and its UUID. Compared by identity. */
+interface Org {
+  readonly handle: string
+  readonly id: string
 }
 
-/** Ting's own error responses as faults, for `fail`. */
-export const tingFaults = {
-  rateLimited: (seconds: number): Fault => ({
-    kind: "reply",
-    reply: errorReply("temporarily_rate_limited", { retryAfter: seconds })
-  })
-} as const
+interface Grant {
+  readonly id: string
+  readonly org: Org
+  readonly appId: string
+  readonly actor: string
+  active: boolean
+}
 
-const appId = "ting"
+export interface TingView {
+  readonly id: string
+  readonly created_at: string
+  readonly type: string
+  readonly data: unknown
+  readonly metadata: unknown
+  readonly for: string
+  readonly key: string
+  /** No recipient mutes the application here. */
+  readonly silent: false
+}
+
+/** Each plane has its own copy of everything (notification-service.md 6). */
+interface Plane {
+  /** By handle and by UUID. */
+  readonly orgs: Map<string, Org>
+  /** The types that an operator registered. */
+  readonly types: Set<string>
+  readonly grants: Array<Grant>
+  readonly keys: Map<string, { readonly digest: string; readonly acceptedAt: number; readonly reply: Reply }>
+  readonly tings: Array<TingView & { readonly org: Org }>
+}
+
+/** One recipient's relation to one application. `org` is a handle or a UUID that a proof has named. */
+export interface RecipientOf {
+  readonly plane: string
+  readonly org: string
+  readonly app_id: string
+  readonly for: string
+}
+
+/** A verified call. */
+interface Call {
+  readonly plane: Plane
+  readonly org: Org
+  readonly proof: Verified
+  readonly fields: JsonObject
+  readonly now: number
+}
+
+/** How long a key is kept after its first acceptance, milliseconds. */
+const keyLife = 1_209_600_000
+
+/** An opaque id: prefix, `_`, 32 lower-case hex. */
+const newId = (prefix: "sub" | "msg" | "req"): string => `${prefix}_${randomBytes(16).toString("hex")}`
+
+/** RFC 3339 UTC with six fraction digits; the last three distinguish tings of one millisecond. */
+const timestamp = (at: number, sequence: number): string =>
+  new Date(at).toISOString().replace("Z", `${String(sequence % 1_000).padStart(3, "0")}Z`)
+
+const findGrant = ({ grants }: Plane, org: Org | undefined, appId: string, actor: string) =>
+  grants.find((grant) => grant.org === org && grant.appId === appId && grant.actor === actor)
+
+/** Makes a grant, or activates a revoked one under its id: 201. An active grant stays as it is: 200. */
+const register = ({ fields, org, plane, proof }: Call): Reply => {
+  exactly(fields, ["org_id", "app_id"], ["for"])
+  textOf(fields, "app_id")
+  if (Object.hasOwn(fields, "for") && textOf(fields, "for") !== proof.actor) throw refuse("permission_denied")
+  const known = findGrant(plane, org, proof.issuer, proof.actor)
+  const status = known?.active === true ? 200 : 201
+  const grant = known ?? { id: newId("sub"), org, appId: proof.issuer, actor: proof.actor, active: true }
+  grant.active = true
+  if (known === undefined) plane.grants.push(grant)
+  const body = { id: grant.id, app_id: grant.appId, for: grant.actor, active: true, required_delivery: false }
+  return { status, body }
+}
+
+/** Accepts a ting of the verified application, replays an earlier acceptance, or refuses (notification-service.md 3.2 and 7). */
+const send = ({ fields, now, org, plane, proof }: Call): Reply => {
+  exactly(fields, ["org_id", "type", "for", "key", "data"], ["metadata"])
+  const type = textOf(fields, "type")
+  const actor = textOf(fields, "for")
+  const key = textOf(fields, "key")
+  const data = objectOf(fields, "data")
+  const metadata = objectOf(fields, "metadata")
+
+  const slot = canonical([org.id, proof.issuer, key])
+  const digest = sha256(canonical({ metadata: {}, ...fields, org_id: org.id }))
+  const known = plane.keys.get(slot)
+  if (known !== undefined && now < known.acceptedAt + keyLife) {
+    if (known.digest !== digest) throw refuse("idempotency_conflict")
+    return { ...known.reply, status: 200 }
+  }
+  if (!plane.types.has(type)) throw refuse("not_found", "the type is not registered for this application")
+  if (findGrant(plane, org, proof.issuer, actor)?.active !== true) throw refuse("recipient_not_registered")
+
+  const id = newId("msg")
+  const created_at = timestamp(now, plane.tings.length + 1)
+  plane.tings.push({ id, org, created_at, type, data, metadata, for: actor, key, silent: false })
+  const reply: Reply = { status: 202, body: { id, created_at, status: "accepted", key, silent: false } }
+  plane.keys.set(slot, { digest, acceptedAt: now, reply })
+  return reply
+}
+
+const withoutOrg = ({ org: _, ...view }: Plane["tings"][number]): TingView => view
+
+const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+const makeState = () => {
+  const planes = new Map<string, Plane>()
+  /** A plane by its id, made on first use. */
+  const planeOf = (id: string): Plane => {
+    if (id !== production && !uuid.test(id)) throw new Error('a plane is "production" or an environment UUID')
+    const plane = planes.get(id) ?? {
+      orgs: new Map(),
+      types: new Set(),
+      grants: [],
+      keys: new Map(),
+      tings: []
+    }
+    planes.set(id, plane)
+    return plane
+  }
+  const controls = {
+    /** Registers a type of an application in a plane, as its operator does. Repeating it has no effect. */
+    registerType: (plane: string, appId: string, type: string): void => {
+      if (!type.startsWith(`${appId}.`)) throw new Error(`${type} is not a type of ${appId}`)
+      planeOf(plane).types.add(type)
+    },
+    revokeGrant: ({ app_id, for: actor, org, plane: id }: RecipientOf): void => {
+      const plane = planeOf(id)
+      const grant = findGrant(plane, plane.orgs.get(org), app_id, actor)
+      if (grant === undefined) throw new Error("this recipient has no grant")
+      grant.active = false
+    },
+    grants: (plane: string) =>
+      planeOf(plane).grants.map(({ active, actor, appId, id, org }) => ({
+        ...{ id, app_id: appId, for: actor, active },
+        /** The organisation's handle. */
+        org: org.handle
+      })),
+    /** A recipient's tings in an organisation, newest first. */
+    inbox: (id: string, org: string, actor: string): ReadonlyArray<TingView> => {
+      const { orgs, tings } = planeOf(id)
+      const known = orgs.get(org)
+      return tings
+        .filter((ting) => ting.org === known && ting.for === actor)
+        .map(withoutOrg)
+        .reverse()
+    },
+    /** Every accepted ting of a plane, oldest first. */
+    accepted: (plane: string): ReadonlyArray<TingView> => planeOf(plane).tings.map(withoutOrg)
+  }
+  return { planeOf, controls }
+}
+
+/** Ting's own limit as a fault, for `fail`. */
+export const rateLimited = (seconds: number): Fault => ({
+  kind: "reply",
+  reply: errorReply("temporarily_rate_limited", undefined, { "retry-after": String(seconds) })
+})
 
 interface TingOptions {
   readonly now: Now
@@ -56,70 +190,62 @@ interface TingOptions {
   readonly fetch?: typeof globalThis.fetch
 }
 
-/** A Ting without a socket. */
-export interface InMemoryTing {
-  readonly controls: TingControls
-  readonly handle: (request: Seen) => Promise<Reply>
-  readonly decorate: () => Readonly<Record<string, string>>
-}
+/** A Ting without a socket, types, grants or tings. */
+export const makeTing = (options: TingOptions) => {
+  const { controls, planeOf } = makeState()
+  const iam = makeIamVerification({ ...options, appId: "ting" })
 
-/** A Ting without types, grants or tings. */
-export const makeTing = (options: TingOptions): InMemoryTing => {
-  const state = new Map()
-  const controls = makeControls(state)
-  const iam = makeIamVerification({ ...options, appId })
-
-  const answer = async (request: Seen): Promise<Reply> => {
-    const fields = readRequest(request)
-    if (request.method === "GET" && request.path === "/healthz")
-      return { status: 200, body: { status: "ok", service: "ting", version: "0.1.9" } }
-    const endpoint = endpointOf(request)
-    if (endpoint !== undefined) return answerEndpoint(state, iam, options.now, endpoint, request, fields)
-    // Everything else needs a recipient's session, which is not simulated (notification-service.md 2).
-    readBearer(request)
-    throw new TingError("authentication_required")
+  /** Steps 8 to 16 of notification-service.md 2. Everything after the verification runs in one step, without waiting. */
+  const verified = (run: (call: Call) => Reply) => async (request: Seen, fields: JsonObject) => {
+    const bearer = readBearer(request)
+    const { app_id: appId, org_id: orgId, type } = fields
+    if (typeof orgId !== "string") throw refuse("invalid_input", "org_id is required")
+    const selected = await iam.resolvePlane(request)
+    const proof = await iam.verify(selected, request, { bearer, orgId })
+    if (typeof appId === "string" && appId !== proof.issuer) throw refuse("permission_denied")
+    if (typeof type === "string" && !type.startsWith(`${proof.issuer}.`)) throw refuse("permission_denied")
+    const plane = planeOf(selected.id)
+    const org = plane.orgs.get(proof.orgId) ?? { handle: proof.orgHandle, id: proof.orgId }
+    plane.orgs.set(org.handle, org).set(org.id, org)
+    return run({ plane, org, proof, fields, now: options.now() })
   }
-
-  const inbox = ({ query }: Seen): Reply => {
-    const org = query.get("org")
-    const actor = query.get("for")
-    return org === null || actor === null
-      ? controlRefusal("org and for are required")
-      : { status: 200, body: { items: controls.inbox(query.get("plane") ?? production, org, actor) } }
+  interface Request {
+    readonly request: Seen
+    readonly fields: JsonObject
   }
-
-  const control = (request: Seen): Reply =>
-    request.method === "GET" && request.path === "/_sandbox/inbox"
-      ? inbox(request)
-      : controlRefusal("no such control")
-
-  const handle = async (request: Seen): Promise<Reply> => {
-    if (request.path.startsWith("/_sandbox/")) return control(request)
-    try {
-      return await answer(request)
-    } catch (error) {
-      if (error instanceof TingError) return errorReply(error.code, { message: error.message })
-      throw error
+  const [registering, sending] = [verified(register), verified(send)]
+  const find = makeRoutes<Request, Reply | Promise<Reply>>({
+    "GET /healthz": () => ({ status: 200, body: { status: "ok", service: "ting", version: "0.1.9" } }),
+    "POST /v1/subscriptions": ({ fields, request }) => registering(request, fields),
+    "POST /v1/tings": ({ fields, request }) => sending(request, fields)
+  })
+  const control: Routes<Seen> = {
+    "GET /_sandbox/inbox": ({ query }) => {
+      const [org, actor] = [query.get("org"), query.get("for")]
+      if (org === null || actor === null) throw new Error("org and for are required")
+      return { status: 200, body: { items: controls.inbox(query.get("plane") ?? production, org, actor) } }
     }
   }
 
-  return { controls, handle, decorate: () => ({ "ting-request-id": newId("req"), vary: "Origin" }) }
+  const handle = async (request: Seen): Promise<Reply> => {
+    try {
+      const fields = readRequest(request)
+      const { run } = find(request)
+      if (run !== undefined) return await run({ request, fields })
+      // Everything else needs a recipient's session, which is not simulated (notification-service.md 2).
+      throw refuse("authentication_required")
+    } catch (error) {
+      return replyOf(error)
+    }
+  }
+
+  return { controls, control, handle, decorate: () => ({ "ting-request-id": newId("req"), vary: "Origin" }) }
 }
 
-/** Starts an empty Ting on loopback. */
-export const startTing = async (options: TingOptions): Promise<TingSimulator> => {
-  const { controls, decorate, handle } = makeTing(options)
-  const simulator = await startSimulator({ now: options.now, handle, decorate })
+export type TingSimulator = Simulator & ReturnType<typeof makeState>["controls"]
 
-  return {
-    ...simulator,
-    ...controls,
-    failNext: (code, { times = 1, committed = false, ...rest } = {}) =>
-      simulator.fail({
-        method: "POST",
-        path: /^\/v1\/(?:tings|subscriptions)$/,
-        times,
-        fault: { kind: committed ? "reply-after" : "reply", reply: errorReply(code, rest) }
-      })
-  }
+/** Starts an empty Ting on loopback. */
+export const startTing = async (options: TingOptions & Listening): Promise<TingSimulator> => {
+  const { controls, ...ting } = makeTing(options)
+  return { ...(await startSimulator({ ...options, ...ting })), ...controls }
 }

@@ -1,143 +1,112 @@
 /** The simulated issue tracker: GitHub's REST routes for issues (issue-tracker.md) with paging, limits, moves and lags. */
 import { randomBytes } from "node:crypto"
+import { headerOf, makeRoutes, type Now, replyOf, type Reply, type Seen } from "./Contract.ts"
+import { type Fault, faults, type Listening, type Simulator, startSimulator } from "./Simulator.ts"
 import {
-  type Fault,
-  headerOf,
-  type Now,
-  type Reply,
-  type Seen,
-  type Simulator,
-  startSimulator
-} from "./Simulator.ts"
-import { secondaryLimit } from "./tracker/Failures.ts"
-import { Limits } from "./tracker/Limits.ts"
+  baseOf,
+  type Call,
+  createComment,
+  createIssue,
+  issuePage,
+  listIssues,
+  updateIssue
+} from "./tracker/Issues.ts"
 import {
   addIssue,
   addRepository,
-  addToken,
   type Issue,
-  makeState,
-  type Rights,
+  message,
+  notFound,
+  refuse,
   repositoryOf,
+  type Repository,
+  type Rights,
   type State,
-  type Token
+  type Token,
+  validationFailed
 } from "./tracker/Model.ts"
-import { badCredentials, message } from "./tracker/Replies.ts"
-import { answerRoute } from "./tracker/Routes.ts"
 
-export type { Issue, Rights, Token } from "./tracker/Model.ts"
+export type { Issue } from "./tracker/Model.ts"
 
-/** GitHub's own error responses as faults, for `fail`. */
+const { reply: gateway } = faults.status(502, "<html>This page is taking too long to load.</html>", {
+  "content-type": "text/html"
+})
+
+/** GitHub's own errors as faults, for `fail` (issue-tracker.md 3). */
 export const trackerFaults = {
-  rateLimited: (seconds: number): Fault => secondaryLimit({ status: 429, retryAfter: seconds })
-} as const
+  /** A secondary limit: the request is not executed. */
+  rateLimited: (seconds: number): Fault => ({
+    kind: "reply",
+    reply: message(429, "You have exceeded a secondary rate limit.", { "retry-after": String(seconds) })
+  }),
+  spammed: {
+    kind: "reply",
+    reply: validationFailed({
+      resource: "Issue",
+      field: "base",
+      code: "unprocessable",
+      message: "The listed endpoint has been spammed."
+    }).reply
+  },
+  /** The edge gives up after the request was executed. */
+  badGatewayAfter: { kind: "reply-after", reply: gateway }
+} as const satisfies Record<string, Fault | ((seconds: number) => Fault)>
 
-interface Times {
-  /** Number of requests; default 1. */
-  readonly times?: number
-  /** Default `POST`. */
-  readonly method?: string
-}
-
-export interface TrackerSimulator extends Simulator {
-  /** Every token made or given, so that a test can search logs and databases for leaks. */
-  readonly minted: Array<string>
-  /** Issues of a repository by number, without pull requests and without the lag. */
-  readonly issues: (repository: string) => ReadonlyArray<Issue>
-  /** Files an issue as another account and returns its number. */
-  readonly addIssue: (repository: string, content: { login: string; title: string; body?: string }) => number
-  /** Adds a pull request, which lists include, and returns its number. */
-  readonly addPullRequest: (
-    repository: string,
-    content?: { login?: string; title?: string; body?: string }
-  ) => number
-  /** Makes a token and returns it. */
-  readonly addToken: (login: string, rights: Rights) => string
-  readonly setRights: (token: string, rights: Rights) => void
-  readonly revokeToken: (token: string) => void
-  /** New issues are missing from lists for this long. */
-  readonly setListLag: (seconds: number) => void
-  /** Renames a repository. The old name redirects: 301 for reads, 307 for writes. */
-  readonly move: (from: string, to: string) => void
-  readonly disableIssues: (repository: string) => void
-  readonly archive: (repository: string) => void
-  readonly limits: {
-    /** The next requests meet a secondary limit; `retryAfter` in seconds. */
-    readonly secondary: (options?: Times & { retryAfter?: number; status?: 403 | 429 }) => void
-  }
-}
+/** Requests of an account in a window, and the window in milliseconds (issue-tracker.md 3). */
+const limit = 5_000
+const windowLength = 3_600_000
 
 const versions: ReadonlyArray<string> = ["2022-11-28", "2026-03-10"]
 
-const tokenOf = (state: State, request: Seen): Token | undefined => {
-  const [, token = ""] = /^(?:bearer|token) (\S+)$/i.exec(headerOf(request, "authorization") ?? "") ?? []
-  return state.tokens.get(token)
+interface Content {
+  readonly login?: string
+  readonly title?: string
+  readonly body?: string
 }
 
-/** The checks before any route: user agent, token, version, limits. */
-const authenticate = (state: State, limits: Limits, request: Seen): Token | Reply => {
-  if ((headerOf(request, "user-agent") ?? "").trim() === "")
-    return message(403, "Request forbidden by administrative rules. Send a User-Agent header.")
-  const token = tokenOf(state, request)
-  if (token === undefined) return badCredentials
-  const version = headerOf(request, "x-github-api-version")
-  if (version !== undefined && !versions.includes(version))
-    return message(400, "The API version is not supported.")
-  return limits.charge(token.login) ?? token
-}
-
-const fileFor = (
-  state: State,
-  name: string,
-  isPullRequest: boolean,
-  content: { login?: string; title?: string; body?: string }
-): number =>
-  addIssue(state, repositoryOf(state, name), {
-    login: content.login ?? "somebody",
-    title: content.title ?? "Change",
-    body: content.body ?? null,
-    isPullRequest
-  }).number
-
-const controls = (state: State) => ({
-  issues: (name: string) => repositoryOf(state, name).issues.filter((issue) => !issue.isPullRequest),
-  addIssue: (name: string, content: { login: string; title: string; body?: string }) =>
-    fileFor(state, name, false, content),
-  addPullRequest: (name: string, content: { login?: string; title?: string; body?: string } = {}) =>
-    fileFor(state, name, true, content),
-  addToken: (login: string, rights: Rights) => {
-    const token = `github_pat_${randomBytes(41).toString("hex")}`
-    addToken(state, { token, login, rights })
-    return token
-  },
-  setRights: (token: string, rights: Rights) => {
-    const known = state.tokens.get(token)
-    if (known === undefined) throw new Error("no such token")
-    state.tokens.set(token, { ...known, rights })
-  },
-  revokeToken: (token: string) => {
-    state.tokens.delete(token)
-  },
-  setListLag: (seconds: number) => {
-    state.listLag = seconds * 1000
-  },
-  move: (from: string, to: string) => {
-    const repository = repositoryOf(state, from)
-    const [owner = "", name = ""] = to.split("/")
-    state.repositories.delete(from.toLowerCase())
-    state.repositories.set(to.toLowerCase(), repository)
-    repository.owner = owner
-    repository.name = name
-    state.moves.set(from.toLowerCase(), to)
-    state.moves.delete(to.toLowerCase())
-  },
-  disableIssues: (name: string) => {
-    repositoryOf(state, name).issuesEnabled = false
-  },
-  archive: (name: string) => {
-    repositoryOf(state, name).archived = true
+const makeControls = (state: State) => {
+  const file = (name: string, isPullRequest: boolean, content: Content): number => {
+    const { body = null, login = "somebody", title = "Change" } = content
+    return addIssue(state, repositoryOf(state, name), { login, title, body, isPullRequest }).number
   }
-})
+  return {
+    /** Every token given, so that a test can search logs and databases for leaks. */
+    minted: state.minted,
+    /** Issues of a repository by number, without pull requests and without the lag. */
+    issues: (name: string): ReadonlyArray<Issue> =>
+      repositoryOf(state, name).issues.filter((issue) => !issue.isPullRequest),
+    /** Files an issue as another account and returns its number. */
+    addIssue: (name: string, content: Content) => file(name, false, content),
+    /** Adds a pull request, which lists include, and returns its number. */
+    addPullRequest: (name: string, content: Content) => file(name, true, content),
+    setRights: (token: string, rights: Rights) => {
+      const known = state.tokens.get(token)
+      if (known === undefined) throw new Error("no such token")
+      known.rights = rights
+    },
+    revokeToken: (token: string) => {
+      state.tokens.delete(token)
+    },
+    /** New issues are missing from lists for this long. */
+    setListLag: (seconds: number) => {
+      state.listLag = seconds * 1_000
+    },
+    /** Renames a repository. The old name redirects: 301 for reads, 307 for writes. */
+    move: (from: string, to: string) => {
+      const repository = repositoryOf(state, from)
+      const [owner = "", name = ""] = to.split("/")
+      state.repositories.delete(from.toLowerCase())
+      state.repositories.set(to.toLowerCase(), Object.assign(repository, { owner, name }))
+      state.moves.set(from.toLowerCase(), to)
+    },
+    disableIssues: (name: string) => {
+      repositoryOf(state, name).issuesEnabled = false
+    },
+    archive: (name: string) => {
+      repositoryOf(state, name).archived = true
+    }
+  }
+}
 
 interface TrackerOptions {
   readonly now: Now
@@ -147,42 +116,117 @@ interface TrackerOptions {
 }
 
 /** A tracker without a socket, with empty repositories. */
-export const makeTracker = (options: TrackerOptions) => {
-  const state = makeState(options.now)
-  const limits = new Limits(options.now)
-  for (const name of options.repositories) addRepository(state, name)
-  for (const token of options.tokens) addToken(state, token)
-
-  const handle = (request: Seen): Reply => {
-    const token = authenticate(state, limits, request)
-    if ("status" in token) return token
-    const reply = answerRoute(state, token, request)
-    return { ...reply, headers: { ...limits.headers(token.login), ...reply.headers } }
+export const makeTracker = ({ now, repositories, tokens }: TrackerOptions) => {
+  const state: State = {
+    now,
+    minted: tokens.map(({ token }) => token),
+    tokens: new Map(tokens.map((token) => [token.token, { ...token }])),
+    repositories: new Map(),
+    moves: new Map(),
+    lastId: 2_900_000_000,
+    listLag: 0
   }
+  for (const name of repositories) addRepository(state, name)
+  const windows = new Map<string, { readonly resetAt: number; used: number }>()
 
-  return {
-    handle,
-    decorate: (request: Seen) => ({
+  const windowOf = (login: string) => {
+    const known = windows.get(login)
+    if (known !== undefined && now() < known.resetAt) return known
+    const fresh = { resetAt: now() + windowLength, used: 0 }
+    windows.set(login, fresh)
+    return fresh
+  }
+  const tokenOf = (request: Seen): Token | undefined => {
+    const [, token = ""] = /^(?:bearer|token) (\S+)$/i.exec(headerOf(request, "authorization") ?? "") ?? []
+    return state.tokens.get(token)
+  }
+  const decorate = (request: Seen): Readonly<Record<string, string>> => {
+    const { resetAt, used } = windowOf(tokenOf(request)?.login ?? "")
+    return {
       "content-type": "application/json; charset=utf-8",
       "x-github-request-id": randomBytes(16).toString("hex").toUpperCase(),
-      ...limits.headers(tokenOf(state, request)?.login ?? "")
-    }),
-    minted: state.minted,
-    ...controls(state)
+      "x-ratelimit-limit": String(limit),
+      "x-ratelimit-remaining": String(Math.max(0, limit - used)),
+      "x-ratelimit-used": String(used),
+      "x-ratelimit-reset": String(Math.ceil(resetAt / 1_000)),
+      "x-ratelimit-resource": "core"
+    }
+  }
+
+  /** The checks before any route: user agent, token, version, limit. */
+  const authenticate = (request: Seen): Token => {
+    if ((headerOf(request, "user-agent") ?? "").trim() === "")
+      throw refuse(403, "Request forbidden by administrative rules. Send a User-Agent header.")
+    const token = tokenOf(request)
+    if (token === undefined) throw refuse(401, "Bad credentials")
+    const version = headerOf(request, "x-github-api-version")
+    if (version !== undefined && !versions.includes(version))
+      throw refuse(400, "The API version is not supported.")
+    const window = windowOf(token.login)
+    if (window.used >= limit) throw refuse(403, "API rate limit exceeded for this user.")
+    window.used += 1
+    return token
+  }
+
+  /** A repository that the token may not see answers like one that does not exist. */
+  const repositoryFor = (request: Seen, token: Token, owner = "", name = ""): Repository => {
+    const fullName = `${owner}/${name}`.toLowerCase()
+    if (token.rights === "none") throw notFound()
+    const to = state.moves.get(fullName)
+    if (to !== undefined) {
+      const rest = request.path.split("/").slice(4)
+      const query = request.query.size === 0 ? "" : `?${request.query}`
+      const location = `${baseOf(request)}/${["repos", to, ...rest].join("/")}${query}`
+      throw refuse(request.method === "GET" ? 301 : 307, "Moved Permanently", { location })
+    }
+    const repository = state.repositories.get(fullName)
+    if (repository === undefined) throw notFound()
+    if (!repository.issuesEnabled) throw refuse(410, "Issues has been disabled in this repository.")
+    return repository
+  }
+  const within =
+    (run: (call: Call, number: string) => Reply) =>
+    (request: Seen, owner = "", name = "", number = ""): Reply => {
+      const token = authenticate(request)
+      return run({ state, token, request, repository: repositoryFor(request, token, owner, name) }, number)
+    }
+  const issues = "/repos/{owner}/{repo}/issues"
+  const find = makeRoutes<Seen>({
+    "GET /user": (request) => ({ status: 200, body: { login: authenticate(request).login, type: "User" } }),
+    [`GET ${issues}`]: within(listIssues),
+    [`POST ${issues}`]: within(createIssue),
+    [`PATCH ${issues}/{number}`]: within(updateIssue),
+    [`POST ${issues}/{number}/comments`]: within(createComment),
+    // The page of an issue needs no token.
+    "GET /{owner}/{repo}/issues/{number}": (_, owner = "", name = "", number = "") => {
+      const issue = state.repositories.get(`${owner}/${name}`.toLowerCase())?.issues[Number(number) - 1]
+      if (issue === undefined) throw notFound()
+      return issuePage(issue)
+    }
+  })
+
+  return {
+    handle: (request: Seen): Reply => {
+      try {
+        const { run } = find(request)
+        if (run !== undefined) return run(request)
+        authenticate(request)
+        throw notFound()
+      } catch (error) {
+        return replyOf(error)
+      }
+    },
+    decorate,
+    ...makeControls(state)
   }
 }
 
-/** Starts a tracker with empty repositories. */
-export const startTracker = async (options: TrackerOptions): Promise<TrackerSimulator> => {
-  const { decorate, handle, ...rest } = makeTracker(options)
-  const simulator = await startSimulator({ now: options.now, handle, decorate })
+export interface TrackerSimulator
+  extends Simulator,
+    Omit<ReturnType<typeof makeTracker>, "handle" | "decorate"> {}
 
-  return {
-    ...simulator,
-    ...rest,
-    limits: {
-      secondary: ({ method = "POST", retryAfter, status = 403, times = 1 } = {}) =>
-        simulator.fail({ method, times, fault: secondaryLimit({ status, retryAfter }) })
-    }
-  }
+/** Starts a tracker with empty repositories. */
+export const startTracker = async (options: TrackerOptions & Listening): Promise<TrackerSimulator> => {
+  const { decorate, handle, ...rest } = makeTracker(options)
+  return { ...(await startSimulator({ ...options, handle, decorate })), ...rest }
 }

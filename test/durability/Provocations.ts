@@ -1,7 +1,8 @@
 /** Leads an instance to its crash point, by faults of upstreams and by actions beside the load. */
 import { repositoryName } from "../../sandbox/SimulatedUpstreams.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import { failures, secondaryLimit, type TrackerFailure } from "../../sandbox/upstreams/tracker/Failures.ts"
+import type { Fault } from "../../sandbox/upstreams/Simulator.ts"
+import { trackerFaults } from "../../sandbox/upstreams/Tracker.ts"
 import { type Simulators, until } from "../world/Fleet.ts"
 import type { Instance } from "./Instances.ts"
 import type { Load, Story } from "./Load.ts"
@@ -19,8 +20,7 @@ export interface Scene {
 }
 
 /** Fails the next filing; comments are posted under other paths. */
-const failFiling = ({ tracker }: Simulators, failure: TrackerFailure): void =>
-  tracker.fail({ ...filings, fault: failures[failure] })
+const failFiling = ({ tracker }: Simulators, fault: Fault): void => tracker.fail({ ...filings, fault })
 
 /** Ends the instance once the upstream's counter rises, before the upstream answers. */
 const endWhen = async (
@@ -84,15 +84,14 @@ const acts = {
   },
   "limited tracker": {
     story: "report",
-    before: ({ world }) =>
-      world.tracker.fail({ ...filings, fault: secondaryLimit({ retryAfter: 1, status: 429 }) })
+    before: ({ world }) => failFiling(world, trackerFaults.rateLimited(1))
   },
-  "lost answer": { story: "report", before: ({ world }) => failFiling(world, "502-after") },
+  "lost answer": { story: "report", before: ({ world }) => failFiling(world, trackerFaults.badGatewayAfter) },
   "invalid report": {
     story: "report",
     before: ({ refusing, world }) => {
       refusing()
-      failFiling(world, "spammed")
+      failFiling(world, trackerFaults.spammed)
     }
   },
   "tables down": { story: "telemetry", before: ({ world }) => world.tables.failIngest("before") },
@@ -100,7 +99,7 @@ const acts = {
   "two issues": {
     story: "report",
     before: ({ world }) => {
-      failFiling(world, "drop-after")
+      failFiling(world, { kind: "drop-after" })
       world.tracker.setListLag(60)
     },
     beside: async ({ instance, world }) => {

@@ -1,6 +1,6 @@
 /** Several instances on one PostgreSQL under load, with production's leases. One is killed every few seconds and restarted. */
 import { setTimeout as pause } from "node:timers/promises"
-import { failures } from "../../sandbox/upstreams/tracker/Failures.ts"
+import { trackerFaults } from "../../sandbox/upstreams/Tracker.ts"
 import { type Random, seeded } from "../world/Arbitraries.ts"
 import { type Simulators, startSimulators, until } from "../world/Fleet.ts"
 import type { TestDatabase } from "./Databases.ts"
@@ -24,8 +24,8 @@ const limits = { searchDelays: [1_000, 2_000, 3_000] }
 /** Injects one random fault for one request. */
 const sprinkle = ({ iam, tables, ting, tracker }: Simulators, random: Random): void => {
   const troubles = [
-    () => tracker.fail({ ...filings, fault: failures["502-after"] }),
-    () => tracker.fail({ ...filings, fault: failures.drop }),
+    () => tracker.fail({ ...filings, fault: trackerFaults.badGatewayAfter }),
+    () => tracker.fail({ ...filings, fault: { kind: "drop" } }),
     () => tables.failIngest("before"),
     () => tables.failIngest("after"),
     () => iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "drop-after" } }),

@@ -2,8 +2,7 @@
 import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
-import { production } from "../../sandbox/upstreams/Iam.ts"
-import { signWebhook } from "../../sandbox/upstreams/iam/WebhookSignature.ts"
+import { production, signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { it } from "../world/Test.ts"
 import { inMemory, jsonHeaders, type Options, outcomeOf } from "./support.ts"
 

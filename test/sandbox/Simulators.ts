@@ -1,6 +1,6 @@
 /** Requests to the simulators, in memory: any header, any number of times; and an IAM with clients of it. */
 import { signExchange } from "../../sandbox/upstreams/Iam.ts"
-import { sha256 } from "../../sandbox/upstreams/iam/Identifiers.ts"
+import { sha256 } from "../../sandbox/upstreams/Contract.ts"
 import type { Handle, Reply } from "../../sandbox/upstreams/Simulator.ts"
 import { makeFaults } from "../world/Faults.ts"
 import { makeSimulatedTime } from "../world/Time.ts"

@@ -1,10 +1,75 @@
-/** The state of the simulated IAM (identity-service.md 14). Each plane has its own copy of everything. Times are milliseconds. */
-import type { Now, Reply } from "../Simulator.ts"
-import type { ActorKind } from "./Identifiers.ts"
+/** The identifiers and the state of the simulated IAM (identity-service.md 2 and 14). Times are milliseconds. */
+import { createHash, randomBytes, randomInt, timingSafeEqual } from "node:crypto"
+import type { Now, Reply } from "../Contract.ts"
+
+const second = 1_000
+const hour = 3_600 * second
+
+/** Fixed by the service (identity-service.md 2 and 4). */
+export const lifetimes = {
+  slt: 120 * second,
+  access: 1_800 * second,
+  family: 900 * 24 * hour,
+  secretReplay: 600 * second,
+  plainReplay: 24 * hour,
+  record: 24 * hour,
+  lease: 30 * second,
+  rateWindow: 60 * second
+} as const
+
+export const shapes = {
+  appId: /^[a-z][a-z0-9_-]{0,79}$/,
+  orgHandle: /^[a-z0-9_-]{3,50}$/,
+  carbon: /^c:[a-z0-9_-]{3,30}$/,
+  silicon: /^si:[a-z0-9_-]{3,50}$/,
+  uuid: /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i,
+  appSecret: /^ask_[A-Za-z0-9_-]{43}$/,
+  slt: /^oac_[A-Za-z0-9_-]{43}$/,
+  proof: /^obo_[A-Za-z0-9_-]{43}$/,
+  webhookSecret: /^[\x21-\x7e]{32,512}$/,
+  idempotencyKey: /^[\x21-\x7e]{16,255}$/,
+  endpointId: /^[a-z][a-z0-9_.:-]{2,127}$/,
+  sha256: /^[0-9a-f]{64}$/,
+  method: /^[!#$%&'*+.^_`|~0-9A-Z-]{1,32}$/,
+  unixSeconds: /^(0|[1-9][0-9]{0,19})$/
+} as const
+
+export type ActorKind = "carbon" | "silicon"
+
+/** The kind of a public id, or `undefined` when it is malformed. */
+export const kindOf = (publicId: string): ActorKind | undefined =>
+  shapes.carbon.test(publicId) ? "carbon" : shapes.silicon.test(publicId) ? "silicon" : undefined
+
+/** 256 random bits behind a prefix: 47 characters. */
+export const randomToken = (prefix: "ask" | "oat" | "ort" | "oac" | "obo" | "whs"): string =>
+  `${prefix}_${randomBytes(32).toString("base64url")}`
+
+const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+export const randomRootKey = (): string =>
+  Array.from({ length: 32 }, () => alphanumeric.charAt(randomInt(alphanumeric.length))).join("")
+
+/** A UUID of version 7 for a time in milliseconds. */
+export const uuidAt = (milliseconds: number): string => {
+  const bytes = randomBytes(16)
+  bytes.writeUIntBE(Math.floor(milliseconds), 0, 6)
+  bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x70, 6)
+  bytes.writeUInt8((bytes.readUInt8(8) & 0x3f) | 0x80, 8)
+  return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5")
+}
+
+/** Compares two secrets in constant time; the lengths do not leak either. */
+export const sameSecret = (left: string, right: string): boolean =>
+  timingSafeEqual(createHash("sha256").update(left).digest(), createHash("sha256").update(right).digest())
+
+/** RFC 3339 in UTC; a fraction only when there is one, without trailing zeros. */
+export const rfc3339 = (milliseconds: number): string =>
+  new Date(milliseconds).toISOString().replace(/\.?0+Z$/, "Z")
+
+export const unixSeconds = (milliseconds: number): number => Math.floor(milliseconds / second)
 
 /** `"production"`, or the UUID of a testing environment. */
 export type PlaneId = string
-
 export const production: PlaneId = "production"
 
 export interface Environment {
@@ -12,7 +77,6 @@ export interface Environment {
   readonly orgId: string
   readonly name: string
   readonly createdAt: number
-  readonly creator: string
   readonly rootKey: string
   deleted: boolean
 }
@@ -23,19 +87,13 @@ export interface Organization {
   readonly name: string
 }
 
-export interface Actor {
-  readonly publicId: string
-  readonly kind: ActorKind
-  readonly epoch: number
-}
-
 export interface Membership {
   readonly id: string
   readonly actor: string
   readonly org: string
   status: "active" | "removed"
+  /** Raised by every change; so is the epoch of its authority. */
   version: number
-  epoch: number
 }
 
 export interface Endpoint {
@@ -114,7 +172,7 @@ export interface Proof {
   readonly subject: AccessToken
   /** The organisation's handle. */
   readonly org: string
-  readonly membershipEpoch: number
+  readonly membershipVersion: number
   readonly endpointId: string
   readonly path: string
   readonly method: string
@@ -132,31 +190,29 @@ export interface IdempotencyRecord {
   readonly live: () => boolean
 }
 
-export interface RateBucket {
-  readonly startedAt: number
-  count: number
-}
-
-export interface Plane {
-  readonly id: PlaneId
+export const makePlane = (id: PlaneId, environment: Environment | undefined) => ({
+  id,
   /** `undefined` in production. */
-  readonly environment: Environment | undefined
-  readonly organizations: Map<string, Organization>
-  readonly actors: Map<string, Actor>
+  environment,
+  organizations: new Map<string, Organization>(),
+  /** Kinds by public id. */
+  actors: new Map<string, ActorKind>(),
   /** By membership id, `c:ana[acme]`. */
-  readonly memberships: Map<string, Membership>
-  readonly apps: Map<string, App>
-  readonly sessions: Map<string, Session>
-  readonly slts: Map<string, Slt>
-  readonly families: Map<string, Family>
-  readonly accessTokens: Map<string, AccessToken>
-  readonly refreshTokens: Map<string, RefreshToken>
-  readonly proofs: Map<string, Proof>
+  memberships: new Map<string, Membership>(),
+  apps: new Map<string, App>(),
+  slts: new Map<string, Slt>(),
+  families: new Map<string, Family>(),
+  accessTokens: new Map<string, AccessToken>(),
+  refreshTokens: new Map<string, RefreshToken>(),
+  proofs: new Map<string, Proof>(),
   /** Consented scopes by `actor app`. */
-  readonly consents: Map<string, ReadonlySet<string>>
-  readonly idempotency: Map<string, IdempotencyRecord>
-  readonly rates: Map<string, RateBucket>
-}
+  consents: new Map<string, ReadonlySet<string>>(),
+  idempotency: new Map<string, IdempotencyRecord>(),
+  rates: new Map<string, { readonly startedAt: number; count: number }>()
+})
+
+/** Each plane has its own copy of everything. */
+export type Plane = Readonly<ReturnType<typeof makePlane>>
 
 export interface State {
   readonly now: Now
@@ -169,34 +225,22 @@ export interface State {
   readonly held: Map<string, number>
 }
 
-export const makePlane = (id: PlaneId, environment: Environment | undefined): Plane => ({
-  id,
-  environment,
-  organizations: new Map(),
-  actors: new Map(),
-  memberships: new Map(),
-  apps: new Map(),
-  sessions: new Map(),
-  slts: new Map(),
-  families: new Map(),
-  accessTokens: new Map(),
-  refreshTokens: new Map(),
-  proofs: new Map(),
-  consents: new Map(),
-  idempotency: new Map(),
-  rates: new Map()
-})
-
-export const makeState = (now: Now, rateLimit: number): State => ({
-  now,
-  rateLimit,
-  planes: new Map([[production, makePlane(production, undefined)]]),
-  minted: [],
-  held: new Map()
-})
-
 /** Records a credential in `minted` and returns it. */
 export const mint = (state: State, credential: string): string => {
   state.minted.push(credential)
   return credential
+}
+
+/** A plane that exists. Throws for an unknown id, which is a mistake of the test. */
+export const planeOf = (state: State, id: PlaneId): Plane => {
+  const plane = state.planes.get(id)
+  if (plane === undefined || plane.environment?.deleted === true) throw new Error(`there is no plane ${id}`)
+  return plane
+}
+
+/** An entry that exists. Throws for an unknown name, which is a mistake of the test. */
+export const known = <A>(entries: ReadonlyMap<string, A>, name: string): A => {
+  const entry = entries.get(name)
+  if (entry === undefined) throw new Error(`there is no ${name}`)
+  return entry
 }

@@ -1,8 +1,82 @@
-/** Reading requests: headers, forms and JSON bodies (identity-service.md 3). */
-import type { Seen } from "../Simulator.ts"
-import { ErrorResponse } from "./Errors.ts"
-import { bodyLimit, isRecord } from "./Identifiers.ts"
-import type { App, Plane, State } from "./Model.ts"
+/** Reading a request, its client and its idempotency key, and IAM's errors (identity-service.md 3, 4, 5 and 9). */
+import {
+  canonical,
+  headerValues,
+  isRecord,
+  type JsonObject,
+  parseJson,
+  type Reply,
+  type Seen,
+  sha256
+} from "../Contract.ts"
+import {
+  type App,
+  lifetimes,
+  type Plane,
+  planeOf,
+  production,
+  sameSecret,
+  shapes,
+  type State
+} from "./Model.ts"
+
+/** An error answer, thrown before any state changes. The router adds the request's id. */
+export class IamError extends Error {
+  readonly status: number
+  readonly code: string
+  readonly options: {
+    readonly details?: unknown
+    readonly headers?: Readonly<Record<string, string>>
+    /** The version envelopes carry only a code and a message (identity-service.md 1.3). */
+    readonly bare?: boolean
+  }
+  constructor(status: number, code: string, message: string, options: IamError["options"] = {}) {
+    super(message)
+    this.status = status
+    this.code = code
+    this.options = options
+  }
+}
+
+export const errorReply = ({ code, message, options, status }: IamError, requestId: string): Reply => ({
+  status,
+  headers: { ...options.headers },
+  body: {
+    error: {
+      code,
+      message,
+      ...(options.details === undefined ? {} : { details: options.details }),
+      ...(options.bare === true ? {} : { request_id: requestId })
+    }
+  }
+})
+
+export const invalidClient = (message = "client authentication failed") =>
+  new IamError(401, "invalid_client", message, {
+    headers: { "www-authenticate": 'Basic realm="silicon-iam"' }
+  })
+
+const unauthenticated = () =>
+  new IamError(401, "unauthenticated", "authentication is required", {
+    headers: { "www-authenticate": "Bearer" }
+  })
+
+export const notFound = () => new IamError(404, "not_found", "the resource was not found")
+export const invalidRequest = (message: string) => new IamError(400, "invalid_request", message)
+export const invalidGrant = (message = "the grant is invalid, expired or revoked") =>
+  new IamError(400, "invalid_grant", message)
+
+export const validationFailed = (...fields: ReadonlyArray<string>) =>
+  new IamError(422, "validation_failed", "the request has invalid fields", {
+    details: { fields: fields.map((field) => ({ field, message: "is not acceptable" })) }
+  })
+
+const rejected = (status: number, message: string) => new IamError(status, "request_rejected", message)
+
+const preconditionRequired = (precondition: string) =>
+  new IamError(428, "precondition_required", `the ${precondition} header is required`, {
+    details: { precondition }
+  })
 
 /** One authenticated call of an application. */
 export interface Call {
@@ -11,77 +85,187 @@ export interface Call {
   readonly requestId: string
   readonly plane: Plane
   readonly app: App
-  /** The decoded variable segment of the path, or "". */
-  readonly param: string
 }
 
-const rejected = (status: number, message: string) => new ErrorResponse(status, "request_rejected", message)
+/** Token and proof answers also forbid caching for HTTP/1.0 caches (identity-service.md 1.2). */
+export const secretHeaders = { pragma: "no-cache" } as const
 
-/** The values of a header as they arrived; empty when it is absent. */
-export const headerValues = (request: Seen, name: string): ReadonlyArray<string> =>
-  request.headers.get(name) ?? []
+const bodyLimit = 65_536
 
-const requireBody = (request: Seen, contentType: RegExp): string => {
-  const [declared = ""] = headerValues(request, "content-type")
-  const [essence = ""] = declared.split(";")
+const requireBody = (request: Seen, contentType: RegExp): Buffer => {
+  const [essence = ""] = (headerValues(request, "content-type")[0] ?? "").split(";")
   if (!contentType.test(essence.trim())) throw rejected(415, "the content type is not supported")
   if (request.body.length > bodyLimit)
-    throw new ErrorResponse(413, "payload_too_large", "the request body is too large")
-  return request.body.toString("utf8")
+    throw new IamError(413, "payload_too_large", "the request body is too large")
+  return request.body
 }
 
 /** Reads a form. A missing required field or a repeated known field is a 422. */
 export const readForm = (
   request: Seen,
-  fields: { readonly required: ReadonlyArray<string>; readonly optional: ReadonlyArray<string> }
+  required: ReadonlyArray<string>,
+  optional: ReadonlyArray<string>
 ): ((name: string) => string | undefined) => {
-  const form = new URLSearchParams(requireBody(request, /^application\/x-www-form-urlencoded$/i))
-  for (const name of fields.required) if (!form.has(name)) throw rejected(422, `missing form field ${name}`)
-  for (const name of [...fields.required, ...fields.optional])
+  const body = requireBody(request, /^application\/x-www-form-urlencoded$/i)
+  const form = new URLSearchParams(body.toString("utf8"))
+  for (const name of required) if (!form.has(name)) throw rejected(422, `missing form field ${name}`)
+  for (const name of [...required, ...optional])
     if (form.getAll(name).length > 1) throw rejected(422, `duplicate form field ${name}`)
   return (name) => form.get(name) ?? undefined
 }
 
 /** Reads a JSON body. Malformed JSON is a 400. */
 export const readJson = (request: Seen): unknown => {
-  const text = requireBody(request, /^application\/(json|[^/;]+\+json)$/i)
-  try {
-    return JSON.parse(text)
-  } catch {
-    throw rejected(400, "the body is not valid JSON")
-  }
+  const json = parseJson(requireBody(request, /^application\/(json|[^/;]+\+json)$/i))
+  if (json === undefined) throw rejected(400, "the body is not valid JSON")
+  return json
 }
 
 /** Reads typed fields of a JSON object. A missing, mistyped or unknown field is a 422. */
-export const readFields = (value: unknown, path: string, known: ReadonlyArray<string>) => {
-  if (!isRecord(value)) throw rejected(422, `${path || "the body"} must be an object`)
+export const readFields = (value: unknown, known: ReadonlyArray<string>) => {
+  if (!isRecord(value)) throw rejected(422, "the value must be an object")
   for (const name of Object.keys(value))
-    if (!known.includes(name)) throw rejected(422, `unknown field ${path}${name}`)
+    if (!known.includes(name)) throw rejected(422, `unknown field ${name}`)
+  const text = (name: string): string => {
+    const field = value[name]
+    if (typeof field !== "string") throw rejected(422, `field ${name} must be a string`)
+    return field
+  }
+  const object = (name: string): JsonObject => {
+    const field = value[name]
+    if (!isRecord(field)) throw rejected(422, `field ${name} must be an object`)
+    return field
+  }
   return {
-    text: (name: string): string => {
-      const field = value[name]
-      if (typeof field !== "string") throw rejected(422, `field ${path}${name} must be a string`)
-      return field
-    },
-    optionalText: (name: string): string | null => {
-      const field = value[name] ?? null
-      if (field !== null && typeof field !== "string")
-        throw rejected(422, `field ${path}${name} must be a string or null`)
-      return field
-    },
-    object: (name: string): Readonly<Record<string, unknown>> => {
-      const field = value[name]
-      if (!isRecord(field)) throw rejected(422, `field ${path}${name} must be an object`)
-      return field
-    }
+    text,
+    object,
+    optionalText: (name: string): string | null => ((value[name] ?? null) === null ? null : text(name))
   }
 }
 
 /** `X-Org-ID` is not supported on the on-behalf-of routes (identity-service.md 3). */
 export const refuseOrgHeader = (request: Seen): void => {
   if (headerValues(request, "x-org-id").length > 0)
-    throw new ErrorResponse(400, "unsupported_header", "X-Org-ID is not supported on this route")
+    throw new IamError(400, "unsupported_header", "X-Org-ID is not supported on this route")
 }
 
-/** Token and proof answers also forbid caching for HTTP/1.0 caches (identity-service.md 1.2). */
-export const secretHeaders = { pragma: "no-cache" } as const
+/** A header that must be there once, in its form. */
+export const oneHeader = (request: Seen, name: string, shape: RegExp, malformed: () => IamError): string => {
+  const [value, ...others] = headerValues(request, name.toLowerCase())
+  if (value === undefined) throw preconditionRequired(name)
+  if (others.length > 0 || !shape.test(value)) throw malformed()
+  return value
+}
+
+export const requireIdempotencyKey = (request: Seen): string =>
+  oneHeader(request, "Idempotency-Key", shapes.idempotencyKey, () => validationFailed("idempotency_key"))
+
+interface Credentials {
+  readonly appId: string
+  readonly secret: string
+}
+
+/** Basic credentials in padded standard base64; `undefined` for anything else. */
+const parseBasic = (value: string): Credentials | undefined => {
+  const encoded = /^Basic +([A-Za-z0-9+/]+={0,2})$/i.exec(value)?.[1] ?? ""
+  const bytes = Buffer.from(encoded, "base64")
+  if (bytes.toString("base64") !== encoded) return undefined
+  const text = bytes.toString("utf8")
+  const colon = text.indexOf(":")
+  return colon < 0 ? undefined : { appId: text.slice(0, colon), secret: text.slice(colon + 1) }
+}
+
+/**
+ * The plane that the application selector names; production without one. A wrong selector never falls back to
+ * production (identity-service.md 9). The other selector, an environment's root key, is not simulated.
+ */
+export const resolvePlane = (state: State, request: Seen): Plane => {
+  const [selector, ...others] = headerValues(request, "x-testing-application")
+  const rootKeys = headerValues(request, "x-testing-environment-key")
+  if (others.length + rootKeys.length > 0) throw unauthenticated()
+  if (selector === undefined) return planeOf(state, production)
+  const credentials = parseBasic(selector)
+  if (credentials === undefined || !shapes.appSecret.test(credentials.secret)) throw unauthenticated()
+  for (const plane of state.planes.values()) {
+    if (plane.environment?.deleted !== false) continue
+    const app = [...plane.apps.values()].find(({ secret }) => sameSecret(secret, credentials.secret))
+    if (app === undefined) continue
+    const authorization = headerValues(request, "authorization")
+    if (app.appId !== credentials.appId || authorization.length !== 1 || authorization[0] !== selector)
+      throw invalidClient()
+    return plane
+  }
+  throw unauthenticated()
+}
+
+const countRequest = ({ now, rateLimit: limit }: State, plane: Plane, key: string): void => {
+  const found = plane.rates.get(key)
+  const isSame = found !== undefined && now() < found.startedAt + lifetimes.rateWindow
+  const startedAt = isSame ? found.startedAt : now()
+  const count = isSame ? found.count + 1 : 1
+  plane.rates.set(key, { startedAt, count })
+  if (count <= limit) return
+  const wait = Math.max(1, Math.ceil((startedAt + lifetimes.rateWindow - now()) / 1_000))
+  throw rateLimited(limit, wait)
+}
+
+export const rateLimited = (limit: number, wait: number) =>
+  new IamError(429, "rate_limited", "too many requests", {
+    details: { limit, remaining: 0, reset_after_seconds: wait, retry_after_seconds: wait },
+    headers: {
+      "retry-after": String(wait),
+      "ratelimit-limit": String(limit),
+      "ratelimit-remaining": "0",
+      "ratelimit-reset": String(wait)
+    }
+  })
+
+/** Basic syntax, then the rate limit of the *claimed* application, then the secret (identity-service.md 5). */
+export const authenticateApp = (state: State, plane: Plane, request: Seen): App => {
+  const [authorization = "", ...others] = headerValues(request, "authorization")
+  const credentials = others.length > 0 ? undefined : parseBasic(authorization)
+  if (credentials === undefined || !shapes.appId.test(credentials.appId)) throw invalidClient()
+  countRequest(state, plane, `${credentials.appId} ${request.path}`)
+  const app = plane.apps.get(credentials.appId)
+  if (app === undefined || !sameSecret(app.secret, credentials.secret)) throw invalidClient()
+  return app
+}
+
+export interface Outcome {
+  readonly reply: Reply
+  /** How long the reply is replayed, milliseconds from the record's creation. */
+  readonly window: number
+  /** Default: always, within the window. */
+  readonly live?: () => boolean
+}
+
+const conflict = (code: string, message: string) => new IamError(409, `idempotency_${code}`, message)
+
+/**
+ * Runs an operation once per key, for 24 h per (plane, application, route, key). An error that `run` throws leaves the key free. An
+ * outcome that it returns, also a negative one, is stored and replayed (identity-service.md 4).
+ */
+export const once = (
+  { app, plane, request, state }: Call,
+  key: string,
+  payload: unknown,
+  run: () => Outcome
+): Reply => {
+  const now = state.now()
+  const lease = state.held.get(key)
+  if (lease !== undefined && now < lease)
+    throw conflict("in_progress", "the first request with this key is still running")
+
+  const id = canonical([app.appId, request.path, key])
+  const digest = sha256(canonical(payload))
+  const record = plane.idempotency.get(id)
+  if (record !== undefined && now < record.createdAt + lifetimes.record) {
+    if (record.digest !== digest) throw conflict("conflict", "the key was used with another payload")
+    if (now >= record.replayUntil || !record.live())
+      throw conflict("response_expired", "the stored result is no longer available")
+    return { ...record.reply, headers: { ...record.reply.headers, "idempotency-replayed": "true" } }
+  }
+  const { live = () => true, reply, window } = run()
+  plane.idempotency.set(id, { digest, createdAt: now, replayUntil: now + window, reply, live })
+  return reply
+}

@@ -1,5 +1,5 @@
 /** The state of the simulated tracker: repositories, their issues and pull requests, and tokens. Times are milliseconds. */
-import type { Now } from "../Simulator.ts"
+import { type Now, Refusal, type Reply } from "../Contract.ts"
 
 /** A token's rights in every repository: `none` sees nothing (404), `read` may not write issues (403). */
 export type Rights = "none" | "read" | "write"
@@ -7,25 +7,13 @@ export type Rights = "none" | "read" | "write"
 export interface Token {
   readonly token: string
   readonly login: string
-  readonly rights: Rights
-}
-
-export interface Account {
-  readonly login: string
-  readonly id: number
-}
-
-export interface Comment {
-  readonly id: number
-  readonly user: Account
-  readonly body: string
-  readonly createdAt: number
+  rights: Rights
 }
 
 export interface Issue {
   readonly id: number
   readonly number: number
-  readonly user: Account
+  readonly login: string
   readonly createdAt: number
   readonly isPullRequest: boolean
   title: string
@@ -33,8 +21,7 @@ export interface Issue {
   state: "open" | "closed"
   stateReason: string | null
   updatedAt: number
-  closedAt: number | null
-  readonly comments: Array<Comment>
+  readonly comments: Array<string>
 }
 
 export interface Repository {
@@ -50,7 +37,6 @@ export interface State {
   readonly now: Now
   readonly minted: Array<string>
   readonly tokens: Map<string, Token>
-  readonly accounts: Map<string, Account>
   /** By `owner/name` in lower case: names are compared without case. */
   readonly repositories: Map<string, Repository>
   /** The new name by the old one in lower case. */
@@ -60,56 +46,18 @@ export interface State {
   listLag: number
 }
 
-export const makeState = (now: Now): State => ({
-  now,
-  minted: [],
-  tokens: new Map(),
-  accounts: new Map(),
-  repositories: new Map(),
-  moves: new Map(),
-  lastId: 2_900_000_000,
-  listLag: 0
-})
+const part = /^(?!\.\.?$)[A-Za-z0-9_.-]+$/
 
-export const nextId = (state: State): number => {
-  state.lastId += 1
-  return state.lastId
-}
-
-export const accountOf = (state: State, login: string): Account => {
-  const known = state.accounts.get(login.toLowerCase())
-  if (known !== undefined) return known
-  const account = { login, id: 90_000_001 + state.accounts.size }
-  state.accounts.set(login.toLowerCase(), account)
-  return account
-}
-
-export const addToken = (state: State, token: Token): void => {
-  accountOf(state, token.login)
-  state.minted.push(token.token)
-  state.tokens.set(token.token, token)
-}
-
-const part = /^[A-Za-z0-9_.-]+$/
-
-export const addRepository = (state: State, fullName: string): Repository => {
+export const addRepository = ({ repositories }: State, fullName: string): void => {
   const [owner = "", name = "", ...rest] = fullName.split("/")
-  if (rest.length > 0 || ![owner, name].every((text) => part.test(text) && text !== "." && text !== ".."))
-    throw new Error("a repository is owner/name")
-  const repository: Repository = {
-    owner,
-    name,
-    issues: [],
-    issuesEnabled: true,
-    archived: false
-  }
-  state.repositories.set(fullName.toLowerCase(), repository)
-  return repository
+  if (rest.length > 0 || !part.test(owner) || !part.test(name)) throw new Error("a repository is owner/name")
+  const repository = { owner, name, issues: [], issuesEnabled: true, archived: false }
+  repositories.set(fullName.toLowerCase(), repository)
 }
 
 /** A repository by name. Throws when it does not exist. */
-export const repositoryOf = (state: State, fullName: string): Repository => {
-  const repository = state.repositories.get(fullName.toLowerCase())
+export const repositoryOf = ({ repositories }: State, fullName: string): Repository => {
+  const repository = repositories.get(fullName.toLowerCase())
   if (repository === undefined) throw new Error(`no repository ${fullName}`)
   return repository
 }
@@ -117,26 +65,41 @@ export const repositoryOf = (state: State, fullName: string): Repository => {
 export const addIssue = (
   state: State,
   repository: Repository,
-  content: {
-    readonly login: string
-    readonly title: string
-    readonly body: string | null
-    readonly isPullRequest: boolean
-  }
+  content: Pick<Issue, "login" | "title" | "body" | "isPullRequest">
 ): Issue => {
-  const { login, ...rest } = content
+  state.lastId += 1
+  const now = state.now()
   const issue: Issue = {
-    ...rest,
-    id: nextId(state),
+    ...content,
+    id: state.lastId,
     number: repository.issues.length + 1,
-    user: accountOf(state, login),
-    createdAt: state.now(),
-    updatedAt: state.now(),
+    createdAt: now,
+    updatedAt: now,
     state: "open",
     stateReason: null,
-    closedAt: null,
     comments: []
   }
   repository.issues.push(issue)
   return issue
 }
+
+/** An error with only a message (issue-tracker.md 3). */
+export const message = (
+  status: number,
+  text: string,
+  headers: Readonly<Record<string, string>> = {}
+): Reply => ({ status, headers, body: { message: text, status: String(status) } })
+
+export const refuse = (...given: Parameters<typeof message>): Refusal => new Refusal(message(...given))
+
+export const notFound = () => refuse(404, "Not Found")
+
+interface FieldError {
+  readonly resource: "Issue" | "IssueComment"
+  readonly field: string
+  readonly code: "missing_field" | "invalid" | "unprocessable" | "custom"
+  readonly message?: string
+}
+
+export const validationFailed = (...errors: ReadonlyArray<FieldError>): Refusal =>
+  new Refusal({ status: 422, body: { message: "Validation Failed", errors, status: "422" } })

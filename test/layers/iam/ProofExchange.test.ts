@@ -151,11 +151,11 @@ describe("the catalogue", () => {
 
   it.scoped("without the endpoint is a 404, until the endpoint is listed", function* () {
     const { asked, prove, world } = yield* proofWorld
-    world.withdrawEndpoint(productionId, "ting", "tings.send")
+    world.setEndpoint(productionId, "ting", "tings.send", { active: false })
     const failure = yield* Effect.flip(prove("a", { endpoint: "tings.send" }))
     assert.include(failure, { _tag: "Refused", status: 404, code: "not_found" })
     expect(asked(exchanges)).toHaveLength(0)
-    world.restoreEndpoint(productionId, "ting", "tings.send")
+    world.setEndpoint(productionId, "ting", "tings.send", { active: true })
     yield* prove("b", { endpoint: "tings.send" })
   })
 
@@ -197,7 +197,7 @@ describe("an endpoint that moved", () => {
   it.scoped("is found with one more catalogue, and one more exchange under its own key", function* () {
     const { asked, prove, world } = yield* proofWorld
     yield* prove("a")
-    world.changeEndpointPath(productionId, "ting", "subscriptions.register", "/v2/subscriptions")
+    world.setEndpoint(productionId, "ting", "subscriptions.register", { path: "/v2/subscriptions" })
     const proof = yield* prove("b")
     assert.strictEqual(proof.path, "/v2/subscriptions")
     assert.lengthOf(asked(catalogue), 2)
@@ -247,7 +247,7 @@ describe("an endpoint that moved", () => {
     simulator.fail(failing(catalogue, iamFaults.internalError()))
     assert.include(yield* Effect.flip(prove("b")), { _tag: "Unknown" })
     yield* prove("c")
-    world.changeEndpointPath(productionId, "ting", "subscriptions.register", "/v2/subscriptions")
+    world.setEndpoint(productionId, "ting", "subscriptions.register", { path: "/v2/subscriptions" })
     simulator.fail({ ...failing(exchanges, refusal(404, "not_found")), times: 2 })
     assert.include(yield* Effect.flip(prove("d")), { _tag: "Refused", status: 404 })
     expect(asked(exchanges)).toHaveLength(5)

@@ -88,7 +88,7 @@ describe("A batch for the table service", () => {
   it.scoped("returns duplicates and refusals by record", function* () {
     const { service, tables } = yield* start
     yield* tables.write([record(0)])
-    service.retire("musicclidaemon")
+    service.rotateKey("musicclidaemon")
     const big = { ...record(2), json: JSON.stringify({ text: "x".repeat(280_000) }) }
     const array = { ...record(3), json: "[]" }
     const result = yield* tables.write([record(0), record(1, "musicclidaemon"), big, array])
