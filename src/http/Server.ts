@@ -15,40 +15,28 @@ import { TelemetryLive } from "./api/Telemetry.ts"
 import { TingsLive } from "./api/Tings.ts"
 import { WebhooksLive } from "./api/Webhooks.ts"
 import { DocumentsLive } from "./Documents.ts"
-import { answersLive } from "./middleware/Answers.ts"
+import { AnswersLive } from "./middleware/Answers.ts"
 import { Calls } from "./middleware/Calls.ts"
 import { RequestPlaces } from "./middleware/RequestPlaces.ts"
-import { type Policies, RateLimits } from "./middleware/RateLimits.ts"
+import { RateLimits } from "./middleware/RateLimits.ts"
 import { SentHeadersLive } from "./middleware/SentHeaders.ts"
 import { Listening, serveNode } from "./transport/NodeServer.ts"
 
 export { ListenFailed, Listening } from "./transport/NodeServer.ts"
-
-/** Bounds that tests lower. */
-export interface Bounds {
-  /** Requests in flight. */
-  readonly inFlight?: number
-  /** Of all bodies that arrive. */
-  readonly arrivingBytes?: number
-  readonly policies?: Policies
-  /** Milliseconds of Node's timers from the last byte that a client reads of its answers until its connection is cut. */
-  readonly unreadMillis?: number
-}
 
 const CallsLive = Layer.mergeAll(
   ...[SystemLive, DescriptorsLive, AuthLive, TingsLive, ReportsLive, TelemetryLive, WebhooksLive]
 ).pipe(Layer.provide(SentHeadersLive), Layer.provide(Calls.Default))
 
 /** The parts of the application: endpoints, documents, and what is around them. */
-export const application = ({ arrivingBytes, inFlight, policies }: Bounds) =>
-  Layer.mergeAll(HttpApiBuilder.api(Api), DocumentsLive, answersLive(arrivingBytes)).pipe(
-    Layer.provide(CallsLive),
-    Layer.provide(RateLimits.layer(policies)),
-    Layer.provideMerge(RequestPlaces.layer(inFlight)),
-    Layer.provideMerge(
-      Layer.mergeAll(HttpApiBuilder.Router.Live, HttpApiBuilder.Middleware.layer, NodeHttpServer.layerContext)
-    )
-  )
+export const application = Layer.mergeAll(HttpApiBuilder.api(Api), DocumentsLive, AnswersLive).pipe(
+  Layer.provide(CallsLive),
+  Layer.provide(RateLimits.Default),
+  Layer.provideMerge(RequestPlaces.Default),
+  Layer.provideMerge(HttpApiBuilder.Router.Live),
+  Layer.provideMerge(HttpApiBuilder.Middleware.layer),
+  Layer.provideMerge(NodeHttpServer.layerContext)
+)
 
 /** The application as one effect for each request. */
 export const httpApp = HttpApiBuilder.httpApp.pipe(
@@ -73,15 +61,10 @@ export const quietly = <A, E, R>(serving: Effect.Effect<A, E, R>): Effect.Effect
 /** The application as a listener of Node, for tests without sockets. */
 export const makeListener = quietly(Effect.flatMap(httpApp, (app) => NodeHttpServer.makeHandler(app)))
 
-/** The server with other bounds than the default ones. */
-export const httpServerWith = (bounds: Bounds) =>
-  Layer.scoped(
-    Listening,
-    Effect.flatMap(httpApp, (app) => serveNode(app, bounds.unreadMillis)).pipe(quietly)
-  ).pipe(Layer.provide(application(bounds)))
-
 /**
  * Listens on `Settings.bind` until its scope closes. Then readiness fails, requests in flight are finished, new ones on
  * open connections are refused with `shutting_down`, and at the end of the grace period every connection is cut.
  */
-export const HttpServerLive = httpServerWith({})
+export const HttpServerLive = Layer.scoped(Listening, quietly(Effect.flatMap(httpApp, serveNode))).pipe(
+  Layer.provide(application)
+)

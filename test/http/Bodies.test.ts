@@ -177,7 +177,7 @@ describe("A stalled body", () => {
   })
 
   it.scoped("gives back its places, however it ends", function* () {
-    const server = yield* backend({ inFlight: 1 })
+    const server = yield* backend({ bounds: { inFlight: 1 } })
     const { receive, submit } = yield* goodRequests(server)
     for (const end of [
       ({ socket }: Stalled) => socket.resetAndDestroy(),
@@ -195,7 +195,7 @@ describe("A stalled body", () => {
   })
 
   it.scoped("has its part of the bytes of all that arrive, and gives them back", function* () {
-    const server = yield* backend({ arrivingBytes: 3_000 })
+    const server = yield* backend({ bounds: { arrivingBytes: 3_000 } })
     const { submit } = yield* goodRequests(server)
     const body = submit.body.padEnd(2_000, " ")
     const part = textOf({ ...submit, body }).slice(0, -1)

@@ -266,7 +266,7 @@ single.scoped(
         if (known !== undefined) return known
         const settings = { rateLimit: given.includes("limited") }
         const inFlight = given.includes("overloaded") ? 0 : 1_000
-        const server = yield* backend({ settings, policies, inFlight })
+        const server = yield* backend({ settings, bounds: { ...policies, inFlight } })
         const good = yield* goodRequests(server)
         if (given.includes("limited")) yield* server.send(good.version)
         if (given.includes("draining")) yield* server.drain.begin

@@ -20,7 +20,7 @@ const inFlight = () => Effect.runSync(Metric.value(httpRequestsInFlight)).value
 describe("Requests in flight", () => {
   it.scoped("beyond the bound are refused at once, but not probes; places become free again", function* () {
     const gate = yield* makeGate
-    const server = yield* backend({ inFlight: 1, during: { submit: gate.body } })
+    const server = yield* backend({ bounds: { inFlight: 1 }, during: { submit: gate.body } })
     // Else a failed test would end only by its time limit: the server waits for the request.
     yield* Effect.addFinalizer(() => gate.release)
     const { accept, submit } = yield* goodRequests(server)
@@ -38,7 +38,7 @@ describe("Requests in flight", () => {
   })
 
   it.scoped("have their places also while their bodies arrive", function* () {
-    const server = yield* backend({ inFlight: 1 })
+    const server = yield* backend({ bounds: { inFlight: 1 } })
     const { submit } = yield* goodRequests(server)
     const text = textOf(submit)
     const slow = yield* openPeer(server.port, text.slice(0, -1))
@@ -53,7 +53,7 @@ describe("Requests in flight", () => {
 
 describe("A client that disconnects", () => {
   it.scoped("interrupts a read, but no work that commits, which keeps its place", function* () {
-    const server = yield* backend({ inFlight: 1 })
+    const server = yield* backend({ bounds: { inFlight: 1 } })
     const good = yield* goodRequests(server)
     for (const name of [
       "me",
@@ -87,7 +87,10 @@ describe("A client that disconnects", () => {
 
 describe("Connections", () => {
   it.scoped("whose client reads no answer are cut, and others are not", function* () {
-    const server = yield* backend({ unreadMillis: 2_000 })
+    const server = yield* backend({
+      bounds: { unreadMillis: 1_000 },
+      settings: { requestDeadlineSeconds: 1 }
+    })
     // Without a consumer the answers fill the buffers of both ends.
     const stalled = yield* openPeer(server.port, "")
     stalled.socket.pause()

@@ -21,7 +21,7 @@ const policies = {
   address: { name: "address", quota: 4, windowSeconds: 60 },
   credential: { name: "credential", quota: 2, windowSeconds: 60 }
 }
-const limited: Options = { settings: { rateLimit: true }, policies }
+const limited: Options = { settings: { rateLimit: true }, bounds: policies }
 
 const warnings = ({ lines }: Backend) =>
   lines.filter(({ level }) => level === "WARN").map(({ message }) => message)
@@ -62,7 +62,7 @@ describe("Rate limits", () => {
     const { me } = yield* goodRequests(server)
     const { headers } = yield* server.send(me)
     expect(headers["ratelimit-policy"]).toBe('"address";q=1200;w=60, "credential";q=600;w=60')
-    const off = yield* inMemory({ policies })
+    const off = yield* inMemory({ bounds: policies })
     for (let at = 0; at < 10; at += 1)
       expect(quotasOf(yield* off.send(version))).toEqual([200, undefined, undefined, undefined])
   })
@@ -152,7 +152,7 @@ describe("The quota of a refusal", () => {
       retryAfterSeconds: 6
     }
     const server = yield* inMemory({
-      policies: { ...policies, address: { name: "address", quota: 1, windowSeconds: 60 } },
+      bounds: { ...policies, address: { name: "address", quota: 1, windowSeconds: 60 } },
       settings: { rateLimit: true, logClientAddress: true },
       during: {
         submit: Effect.fail(new Failure("rate_limited", { retryAfterSeconds: 6, quota })),

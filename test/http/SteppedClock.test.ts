@@ -24,7 +24,7 @@ describe.each([
     step(first)
     const pass = (seconds: number) => Effect.withClock(TestClock.adjust(seconds * 1_000), below)
     const test = Effect.gen(function* () {
-      const limited = yield* inMemory({ settings: { rateLimit: true }, policies })
+      const limited = yield* inMemory({ settings: { rateLimit: true }, bounds: policies })
       const version = limited.send({ path: "/api/v1/version" })
       yield* Effect.replicateEffect(version, 3)
       const server = yield* inMemory({ settings: { iam: { introspectionCacheSeconds: 10 } } })

@@ -15,7 +15,8 @@ import * as Struct from "effect/Struct"
 import * as TestClock from "effect/TestClock"
 import { expect } from "vitest"
 import { Listening, makeBackend, parts } from "../../src/Backend.ts"
-import { type Bounds, httpServerWith } from "../../src/http/Server.ts"
+import { Bounds } from "../../src/http/middleware/Bounds.ts"
+import { HttpServerLive } from "../../src/http/Server.ts"
 import { bodyLimits } from "../../src/schema/BodyLimits.ts"
 import { type Failure, type FailureCode, failureTable } from "../../src/schema/Failure.ts"
 import { securityHeaders } from "../../src/schema/Envelope.ts"
@@ -60,7 +61,8 @@ export interface LogLine {
   readonly cause: string
 }
 
-export interface Options extends Bounds {
+export interface Options {
+  readonly bounds?: Partial<Context.Tag.Service<Bounds>>
   readonly settings?: SettingsOverrides
   readonly during?: During
   /** Of another server, as after a restart. */
@@ -180,6 +182,12 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
         server: Layer.merge(
           server.pipe(
             Layer.provide(spies),
+            Layer.provide(
+              Layer.effect(
+                Bounds,
+                Effect.map(Bounds, (bounds) => ({ ...bounds, ...options.bounds }))
+              )
+            ),
             Layer.provide(Logger.minimumLogLevel(LogLevel.All)),
             // Instead of standard output.
             Layer.locally(FiberRef.currentLoggers, HashSet.make(recorder(lines)))
@@ -233,14 +241,14 @@ const methodOf = ({ body, chunks, method }: Sent): string =>
 
 /** The backend on a socket, for as long as the scope lives. */
 export const backend = (options: Options = {}) =>
-  Effect.map(makeWith(options, httpServerWith(options)), ({ context, ...made }): Backend => {
+  Effect.map(makeWith(options, HttpServerLive), ({ context, ...made }): Backend => {
     const { port } = Context.get(context, Listening)
     return { ...made, port, send: (sent) => sendTo(port, sent) }
   })
 
 /** The backend without a socket. */
 export const inMemory = (options: Options = {}) =>
-  Effect.map(makeWith(options, inMemoryServer(options)), ({ context, ...made }): Backend => {
+  Effect.map(makeWith(options, inMemoryServer), ({ context, ...made }): Backend => {
     const server = Context.get(context, InMemoryServer)
     const send = ({ body, from = "127.0.0.1", headers, ...sent }: Sent) =>
       Effect.promise(() =>

@@ -2,7 +2,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { application, type Bounds, makeListener } from "../../src/http/Server.ts"
+import { application, makeListener } from "../../src/http/Server.ts"
 import { inMemory, type SendFrom } from "./InMemory.ts"
 
 export class InMemoryServer extends Context.Tag("test/InMemoryServer")<
@@ -11,8 +11,7 @@ export class InMemoryServer extends Context.Tag("test/InMemoryServer")<
 >() {}
 
 /** Needs what the HTTP server needs: use cases, settings and `Drain`. */
-export const inMemoryServer = (bounds: Bounds = {}) =>
-  Layer.scoped(
-    InMemoryServer,
-    Effect.map(makeListener, (listener) => ({ send: inMemory(listener) }))
-  ).pipe(Layer.provide(application(bounds)))
+export const inMemoryServer = Layer.scoped(
+  InMemoryServer,
+  Effect.map(makeListener, (listener) => ({ send: inMemory(listener) }))
+).pipe(Layer.provide(application))

@@ -96,7 +96,7 @@ const serverWith = (sockets: boolean) =>
       const port = sockets ? (yield* quietly(Effect.flatMap(httpApp, serveNode))).port : 0
       return { send: inMemory(listener), store: yield* Store, port }
     })
-  ).pipe(Layer.provide(application({})))
+  ).pipe(Layer.provide(application))
 
 const withoutDelivery = Layer.succeed(DeliveryHealth, {
   checks: Effect.succeed({ tracker: "off", tables: "off" } as const)

@@ -7,6 +7,7 @@ import * as Either from "effect/Either"
 import { Failure, type FailureOf } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { requestTimeout } from "../../services/UnparsedRequest.ts"
+import { Bounds } from "../middleware/Bounds.ts"
 import type { BodyFailure, Call } from "../middleware/Exchange.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
 import { nestsTooDeep, parseJson, tooDeep } from "./StrictJson.ts"
@@ -52,9 +53,6 @@ const append = (bytes: Uint8Array, size: number, chunk: Uint8Array, bound: numbe
   return target
 }
 
-/** Without a bound of their bytes, bodies that stall could take 1 MiB for each place. */
-const mostArriving = 256 * 1024 ** 2
-
 /** How long a body that is arriving when the drain begins has for its rest. */
 const timeWhileDraining = "5 seconds"
 
@@ -63,8 +61,9 @@ const timeWhileDraining = "5 seconds"
  * being collected and fails without destroying the stream, because the answer must still reach the client. Interrupts when the client
  * goes away.
  */
-export const makeBodyReader = (time: Duration.Duration, most = mostArriving) =>
+export const makeBodyReader = (time: Duration.Duration) =>
   Effect.gen(function* () {
+    const { arrivingBytes } = yield* Bounds
     let arriving = 0
     const cuts = new Set<() => void>()
     yield* Effect.forkScoped(
@@ -86,7 +85,8 @@ export const makeBodyReader = (time: Duration.Duration, most = mostArriving) =>
           const before = size
           size += chunk.length
           arriving += chunk.length
-          if (arriving > most) settle(Effect.fail(new Failure("overloaded", { retryAfterSeconds: 1 })))
+          if (arriving > arrivingBytes)
+            settle(Effect.fail(new Failure("overloaded", { retryAfterSeconds: 1 })))
           else if (size > bound) settle(Effect.fail(tooLarge(bound)))
           else if (before === 0) bytes = chunk
           else bytes = append(bytes, before, chunk, bound)

@@ -89,176 +89,172 @@ const toFailure = (cause: Cause.Cause<unknown>, { call, decoded }: Exchange): Ef
     : Effect.as(Effect.logError("Request failed", cause), new Failure("internal"))
 }
 
-/** `arrivingBytes`: the bound of all bodies that arrive. */
-export const answersLive = (arrivingBytes: number | undefined) =>
-  HttpApiBuilder.middleware(
-    Effect.gen(function* () {
-      const { minCli, requestDeadlineSeconds, telemetry, trustedProxies, webOrigins } = yield* Settings
-      const drain = yield* Drain
-      const places = yield* RequestPlaces
-      const record = yield* makeRecorder
-      const clock = yield* Effect.clock
-      const readBody = yield* makeBodyReader(Duration.seconds(requestDeadlineSeconds), arrivingBytes)
-      const resolveAddress = clientAddressResolver(trustedProxies)
+export const AnswersLive = HttpApiBuilder.middleware(
+  Effect.gen(function* () {
+    const { minCli, requestDeadlineSeconds, telemetry, trustedProxies, webOrigins } = yield* Settings
+    const drain = yield* Drain
+    const places = yield* RequestPlaces
+    const record = yield* makeRecorder
+    const clock = yield* Effect.clock
+    const readBody = yield* makeBodyReader(Duration.seconds(requestDeadlineSeconds))
+    const resolveAddress = clientAddressResolver(trustedProxies)
 
-      const begin = (request: HttpServerRequest.HttpServerRequest): Exchange => {
-        const message = NodeHttpServerRequest.toIncomingMessage(request)
-        const { headers, method = "", url = "" } = message
-        const path = toPath(url)
-        const route = routes.get(path)
-        const call = route?.calls.get(method)
-        return {
-          message,
-          response: NodeHttpServerRequest.toServerResponse(request),
-          path,
-          route,
-          call,
-          info: {
-            requestId: resolveRequestId(headers["x-request-id"]?.toString()),
-            source: sources.find((source) => source === headers["x-music-source"]) ?? "unknown",
-            clientNetwork: toNetwork(resolveAddress(message)),
-            recording: telemetry.enabled && allowsRecording(headers),
-            deadlineAt: unsafeMonotonicMillis(clock) + requestDeadlineSeconds * 1_000
-          },
-          body: readBody(message, call?.bodyBound ?? 0),
-          clientVersion: readClientVersion(headers),
-          startedAt: clock.unsafeCurrentTimeNanos(),
-          plane: selectsTestingPlane(message, call) ? "testing" : productionId,
-          actor: "anonymous",
-          credential: Option.none(),
-          quotas: [],
-          decoded: false,
-          committing: false
+    const begin = (request: HttpServerRequest.HttpServerRequest): Exchange => {
+      const message = NodeHttpServerRequest.toIncomingMessage(request)
+      const { headers, method = "", url = "" } = message
+      const path = toPath(url)
+      const route = routes.get(path)
+      const call = route?.calls.get(method)
+      return {
+        message,
+        response: NodeHttpServerRequest.toServerResponse(request),
+        path,
+        route,
+        call,
+        info: {
+          requestId: resolveRequestId(headers["x-request-id"]?.toString()),
+          source: sources.find((source) => source === headers["x-music-source"]) ?? "unknown",
+          clientNetwork: toNetwork(resolveAddress(message)),
+          recording: telemetry.enabled && allowsRecording(headers),
+          deadlineAt: unsafeMonotonicMillis(clock) + requestDeadlineSeconds * 1_000
+        },
+        body: readBody(message, call?.bodyBound ?? 0),
+        clientVersion: readClientVersion(headers),
+        startedAt: clock.unsafeCurrentTimeNanos(),
+        plane: selectsTestingPlane(message, call) ? "testing" : productionId,
+        actor: "anonymous",
+        credential: Option.none(),
+        quotas: [],
+        decoded: false,
+        committing: false
+      }
+    }
+
+    const answerOptions = ({ message: { headers }, path }: Exchange, allow: string) =>
+      HttpServerResponse.empty({
+        status: 204,
+        headers: {
+          ...(headers["access-control-request-method"] === undefined
+            ? {}
+            : preflightHeaders(webOrigins, { path, allow, origin: headers.origin })),
+          allow
         }
+      })
+
+    /** Steps 1 to 3, then the call. */
+    const answer = (
+      exchange: Exchange,
+      request: HttpServerRequest.HttpServerRequest,
+      app: HttpApp.Default
+    ): Effect.Effect<HttpServerResponse.HttpServerResponse, Failure> => {
+      const { call, info, message, path, route } = exchange
+      const misframing = failureOfFraming(message)
+      if (misframing !== undefined) {
+        misframed.add(message.socket)
+        return Effect.fail(misframing)
       }
+      const badHost = checkHost(message)
+      if (badHost !== undefined) return Effect.fail(badHost)
+      const allow = message.method === "OPTIONS" ? allowedMethods(route, path) : undefined
+      if (allow !== undefined) return Effect.succeed(answerOptions(exchange, allow))
+      if (call === undefined) return Effect.fail(refuseUnrouted(route))
+      if (drain.isDraining() && !call.probe) return Effect.fail(new Failure("shutting_down"))
+      // The router matches the path alone: the target may have an authority, and a query is not read.
+      const routed = withJson(request.modify({ url: path }), message, exchange.body, call)
+      const services = Context.make(HttpServerRequest.HttpServerRequest, routed).pipe(
+        Context.add(CurrentExchange, exchange),
+        Context.add(RequestContext, info)
+      )
+      const served = Effect.mapInputContext(app, (context: Context.Context<never>) =>
+        Context.merge(context, services)
+      )
+      if (call.probe) return served
+      const badBody = checkBodyHeaders(message, call)
+      return places.run(exchange, badBody === undefined ? served : Effect.fail(badBody))
+    }
 
-      const answerOptions = ({ message: { headers }, path }: Exchange, allow: string) =>
-        HttpServerResponse.empty({
-          status: 204,
-          headers: {
-            ...(headers["access-control-request-method"] === undefined
-              ? {}
-              : preflightHeaders(webOrigins, { path, allow, origin: headers.origin })),
-            allow
-          }
-        })
+    /**
+     * The response with the headers that do not depend on its content (docs/api.md, "Conventions"): the request id always, `no-store`
+     * for calls whose response may carry a credential, CORS, rate limits, the end of the connection, and under `/api/v1` the oldest
+     * supported version for a client that sends a lower one.
+     */
+    const complete = (
+      response: HttpServerResponse.HttpServerResponse,
+      { call, clientVersion, info, message, path, quotas }: Exchange,
+      closing: boolean
+    ) =>
+      HttpServerResponse.setHeaders(response, {
+        ...securityHeaders,
+        ...response.headers,
+        ...corsHeaders(webOrigins, path, message.headers.origin),
+        ...rateLimitHeaders(quotas),
+        ...(call?.noStore ? { "cache-control": "no-store" } : {}),
+        ...(call?.vary === undefined ? {} : { vary: call.vary }),
+        ...(clientVersion !== undefined && path.startsWith(apiPrefix) && isLowerVersion(clientVersion, minCli)
+          ? { "x-music-min-cli": minCli }
+          : {}),
+        ...(closing ? { connection: "close" } : {}),
+        "x-request-id": info.requestId
+      })
 
-      /** Steps 1 to 3, then the call. */
-      const answer = (
-        exchange: Exchange,
-        request: HttpServerRequest.HttpServerRequest,
-        app: HttpApp.Default
-      ): Effect.Effect<HttpServerResponse.HttpServerResponse, Failure> => {
-        const { call, info, message, path, route } = exchange
-        const misframing = failureOfFraming(message)
-        if (misframing !== undefined) {
-          misframed.add(message.socket)
-          return Effect.fail(misframing)
-        }
-        const badHost = checkHost(message)
-        if (badHost !== undefined) return Effect.fail(badHost)
-        const allow = message.method === "OPTIONS" ? allowedMethods(route, path) : undefined
-        if (allow !== undefined) return Effect.succeed(answerOptions(exchange, allow))
-        if (call === undefined) return Effect.fail(refuseUnrouted(route))
-        if (drain.isDraining() && !call.probe) return Effect.fail(new Failure("shutting_down"))
-        // The router matches the path alone: the target may have an authority, and a query is not read.
-        const routed = withJson(request.modify({ url: path }), message, exchange.body, call)
-        const services = Context.make(HttpServerRequest.HttpServerRequest, routed).pipe(
-          Context.add(CurrentExchange, exchange),
-          Context.add(RequestContext, info)
+    const respond = (
+      exchange: Exchange,
+      given: HttpServerResponse.HttpServerResponse,
+      span: Tracer.Span | undefined,
+      failure?: Failure
+    ) => {
+      const { message } = exchange
+      const ends = drain.isDraining() || failureOfFraming(message) !== undefined
+      const closing = ends || leavesUnreadBody(message, given)
+      const response = complete(given, exchange, closing)
+      // Without a quota of this service it is the budget for IAM, or IAM itself.
+      const quota = failure?.code === "rate_limited" ? (failure.quota?.policy.name ?? "iam") : undefined
+      return Effect.as(
+        record(exchange, { status: response.status, code: failure?.code, quota }, span),
+        closing ? lingering(response, message, ends ? shortLingerMillis : lingerMillis) : response
+      )
+    }
+
+    /** The envelope, which every error response has. */
+    const respondWithFailure = (exchange: Exchange, failure: Failure, span: Tracer.Span | undefined) => {
+      if (failure.quota !== undefined) exchange.quotas = [...exchange.quotas, failure.quota]
+      const options = { status: failureStatus(failure), headers: failureHeaders(failure) }
+      const response = HttpServerResponse.unsafeJson(toEnvelope(failure), options)
+      return respond(exchange, response, span, failure)
+    }
+
+    const respondToCause = (
+      cause: Cause.Cause<unknown>,
+      exchange: Exchange,
+      span: Tracer.Span | undefined
+    ): Effect.Effect<HttpServerResponse.HttpServerResponse> => {
+      if (!Cause.isInterruptedOnly(cause))
+        return Effect.flatMap(toFailure(cause, exchange), (failure) =>
+          respondWithFailure(exchange, failure, span)
         )
-        const served = Effect.mapInputContext(app, (context: Context.Context<never>) =>
-          Context.merge(context, services)
-        )
-        if (call.probe) return served
-        const badBody = checkBodyHeaders(message, call)
-        return places.run(exchange, badBody === undefined ? served : Effect.fail(badBody))
-      }
+      // Not by the client: the process ends.
+      if (!exchange.response.destroyed)
+        return respondWithFailure(exchange, new Failure("shutting_down"), span)
+      const status = clientClosedRequest
+      return Effect.as(
+        record(exchange, { status, code: undefined }, span),
+        HttpServerResponse.empty({ status })
+      )
+    }
 
-      /**
-       * The response with the headers that do not depend on its content (docs/api.md, "Conventions"): the request id always, `no-store`
-       * for calls whose response may carry a credential, CORS, rate limits, the end of the connection, and under `/api/v1` the oldest
-       * supported version for a client that sends a lower one.
-       */
-      const complete = (
-        response: HttpServerResponse.HttpServerResponse,
-        { call, clientVersion, info, message, path, quotas }: Exchange,
-        closing: boolean
-      ) =>
-        HttpServerResponse.setHeaders(response, {
-          ...securityHeaders,
-          ...response.headers,
-          ...corsHeaders(webOrigins, path, message.headers.origin),
-          ...rateLimitHeaders(quotas),
-          ...(call?.noStore ? { "cache-control": "no-store" } : {}),
-          ...(call?.vary === undefined ? {} : { vary: call.vary }),
-          ...(clientVersion !== undefined &&
-          path.startsWith(apiPrefix) &&
-          isLowerVersion(clientVersion, minCli)
-            ? { "x-music-min-cli": minCli }
-            : {}),
-          ...(closing ? { connection: "close" } : {}),
-          "x-request-id": info.requestId
-        })
-
-      const respond = (
-        exchange: Exchange,
-        given: HttpServerResponse.HttpServerResponse,
-        span: Tracer.Span | undefined,
-        failure?: Failure
-      ) => {
-        const { message } = exchange
-        const ends = drain.isDraining() || failureOfFraming(message) !== undefined
-        const closing = ends || leavesUnreadBody(message, given)
-        const response = complete(given, exchange, closing)
-        // Without a quota of this service it is the budget for IAM, or IAM itself.
-        const quota = failure?.code === "rate_limited" ? (failure.quota?.policy.name ?? "iam") : undefined
-        return Effect.as(
-          record(exchange, { status: response.status, code: failure?.code, quota }, span),
-          closing ? lingering(response, message, ends ? shortLingerMillis : lingerMillis) : response
-        )
-      }
-
-      /** The envelope, which every error response has. */
-      const respondWithFailure = (exchange: Exchange, failure: Failure, span: Tracer.Span | undefined) => {
-        if (failure.quota !== undefined) exchange.quotas = [...exchange.quotas, failure.quota]
-        const options = { status: failureStatus(failure), headers: failureHeaders(failure) }
-        const response = HttpServerResponse.unsafeJson(toEnvelope(failure), options)
-        return respond(exchange, response, span, failure)
-      }
-
-      const respondToCause = (
-        cause: Cause.Cause<unknown>,
-        exchange: Exchange,
-        span: Tracer.Span | undefined
-      ): Effect.Effect<HttpServerResponse.HttpServerResponse> => {
-        if (!Cause.isInterruptedOnly(cause))
-          return Effect.flatMap(toFailure(cause, exchange), (failure) =>
-            respondWithFailure(exchange, failure, span)
+    return (app) =>
+      Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+        const exchange = begin(request)
+        if (misframed.has(exchange.message.socket)) return Effect.succeed(HttpServerResponse.empty())
+        return withRequestSpan(exchange, (span) =>
+          Effect.matchCauseEffect(
+            Effect.suspend(() => answer(exchange, request, app)),
+            {
+              onSuccess: (response) => respond(exchange, response, span),
+              onFailure: (cause) => respondToCause(cause, exchange, span)
+            }
           )
-        // Not by the client: the process ends.
-        if (!exchange.response.destroyed)
-          return respondWithFailure(exchange, new Failure("shutting_down"), span)
-        const status = clientClosedRequest
-        return Effect.as(
-          record(exchange, { status, code: undefined }, span),
-          HttpServerResponse.empty({ status })
-        )
-      }
-
-      return (app) =>
-        Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
-          const exchange = begin(request)
-          if (misframed.has(exchange.message.socket)) return Effect.succeed(HttpServerResponse.empty())
-          return withRequestSpan(exchange, (span) =>
-            Effect.matchCauseEffect(
-              Effect.suspend(() => answer(exchange, request, app)),
-              {
-                onSuccess: (response) => respond(exchange, response, span),
-                onFailure: (cause) => respondToCause(cause, exchange, span)
-              }
-            )
-          ).pipe(Effect.annotateLogs("request_id", exchange.info.requestId))
-        })
-    })
-  )
+        ).pipe(Effect.annotateLogs("request_id", exchange.info.requestId))
+      })
+  })
+)

@@ -1,28 +1,15 @@
 import type { IncomingMessage } from "node:http"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Runtime from "effect/Runtime"
 import { Failure, type FailureOf } from "../../schema/Failure.ts"
 import { digestOf } from "../../services/Digest.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
-import { makeQuota, type QuotaPolicy, type QuotaReading } from "../../services/Quota.ts"
+import { makeQuota, type QuotaReading } from "../../services/Quota.ts"
 import { Settings } from "../../services/Settings.ts"
 import { untrustedProxyDetector } from "../transport/ClientAddress.ts"
+import { Bounds } from "./Bounds.ts"
 import type { Exchange } from "./Exchange.ts"
-
-/** Quotas of one client address (a /64 of IPv6) and of one access token. */
-export interface Policies {
-  readonly address: QuotaPolicy
-  readonly credential: QuotaPolicy
-}
-
-/** The quotas of every deployment that does not set `MUSIC_RATE_LIMIT=off`. */
-const defaultPolicies: Policies = {
-  address: { name: "address", quota: 1_200, windowSeconds: 60 },
-  credential: { name: "credential", quota: 600, windowSeconds: 60 }
-}
 
 /** `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10); none without a reading. */
 export const rateLimitHeaders = (readings: ReadonlyArray<QuotaReading>) =>
@@ -41,54 +28,45 @@ const refuse = (quota: QuotaReading) =>
   new Failure("rate_limited", { retryAfterSeconds: quota.retryAfterSeconds, quota })
 
 /** Limits the requests of one client. Counts in this process only, in bounded memory. */
-export class RateLimits extends Context.Tag("music/http/RateLimits")<
-  RateLimits,
-  {
+export class RateLimits extends Effect.Service<RateLimits>()("music/http/RateLimits", {
+  effect: Effect.gen(function* () {
+    const { rateLimit, trustedProxies } = yield* Settings
+    const { address, credential } = yield* Bounds
+    const isFromUntrustedProxy = untrustedProxyDetector(trustedProxies)
+    const clock = yield* Effect.clock
+    const byAddress = makeQuota(address)
+    const byCredential = makeQuota(credential)
+    const runFork = Runtime.runFork(yield* Effect.runtime<never>())
+
+    let warned = false
+    const warnOnce = (message: IncomingMessage): void => {
+      if (warned || !isFromUntrustedProxy(message)) return
+      warned = true
+      runFork(
+        Effect.logWarning("A proxy on this machine is not trusted, so all its clients share one limit", {
+          fix: "set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1"
+        })
+      )
+    }
+
     /** Counts a request against its credential and its address, and notes the quotas in it. */
-    readonly count: (exchange: Exchange) => FailureOf<"rate_limited"> | undefined
-  }
->() {
-  static readonly layer = (policies: Policies = defaultPolicies): Layer.Layer<RateLimits, never, Settings> =>
-    Layer.effect(
-      RateLimits,
-      Effect.gen(function* () {
-        const { rateLimit, trustedProxies } = yield* Settings
-        if (!rateLimit) return { count: () => undefined }
-        const isFromUntrustedProxy = untrustedProxyDetector(trustedProxies)
-        const clock = yield* Effect.clock
-        const byAddress = makeQuota(policies.address)
-        const byCredential = makeQuota(policies.credential)
-        const runFork = Runtime.runFork(yield* Effect.runtime<never>())
-
-        let warned = false
-        const warnOnce = (message: IncomingMessage): void => {
-          if (warned || !isFromUntrustedProxy(message)) return
-          warned = true
-          runFork(
-            Effect.logWarning("A proxy on this machine is not trusted, so all its clients share one limit", {
-              fix: "set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1"
-            })
-          )
-        }
-
-        return {
-          count: (exchange) => {
-            const now = unsafeMonotonicMillis(clock)
-            warnOnce(exchange.message)
-            // A refused use costs nothing, also not in the other quota: one client's loop would use up the address of all others.
-            const key = Option.map(exchange.credential, ({ token }) => digestOf(token))
-            const own = Option.toArray(Option.map(key, (digest) => byCredential.take(digest, now)))
-            const used = own.find(({ retryAfterSeconds }) => retryAfterSeconds > 0)
-            if (used !== undefined) return refuse(used)
-            const ofAddress = byAddress.take(exchange.info.clientNetwork, now)
-            if (ofAddress.retryAfterSeconds > 0) {
-              if (Option.isSome(key)) byCredential.giveBack(key.value)
-              return refuse(ofAddress)
-            }
-            exchange.quotas = [ofAddress, ...own]
-            return undefined
-          }
-        }
-      })
-    )
-}
+    const count = (exchange: Exchange): FailureOf<"rate_limited"> | undefined => {
+      if (!rateLimit) return undefined
+      const now = unsafeMonotonicMillis(clock)
+      warnOnce(exchange.message)
+      // A refused use costs nothing, also not in the other quota: one client's loop would use up the address of all others.
+      const key = Option.map(exchange.credential, ({ token }) => digestOf(token))
+      const own = Option.toArray(Option.map(key, (digest) => byCredential.take(digest, now)))
+      const used = own.find(({ retryAfterSeconds }) => retryAfterSeconds > 0)
+      if (used !== undefined) return refuse(used)
+      const ofAddress = byAddress.take(exchange.info.clientNetwork, now)
+      if (ofAddress.retryAfterSeconds > 0) {
+        if (Option.isSome(key)) byCredential.giveBack(key.value)
+        return refuse(ofAddress)
+      }
+      exchange.quotas = [ofAddress, ...own]
+      return undefined
+    }
+    return { count } as const
+  })
+}) {}

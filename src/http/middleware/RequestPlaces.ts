@@ -1,52 +1,45 @@
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
-import * as Layer from "effect/Layer"
 import { Failure } from "../../schema/Failure.ts"
 import { httpRequestsInFlight, recordNow } from "../../services/Metrics.ts"
+import { Bounds } from "./Bounds.ts"
 import type { Exchange } from "./Exchange.ts"
 
 // Made once: its stack trace costs as much as the rest of a refusal.
 const overloaded = new Failure("overloaded", { retryAfterSeconds: 1 })
 
-const makePlaces = (bound: number) =>
-  Effect.map(FiberSet.make<unknown, unknown>(), (running) => {
+/** The requests in flight, from their head on, so that bodies that arrive are bounded too. The end of the scope interrupts them. */
+export class RequestPlaces extends Effect.Service<RequestPlaces>()("music/http/RequestPlaces", {
+  scoped: Effect.gen(function* () {
+    const { inFlight } = yield* Bounds
+    const running = yield* FiberSet.make<unknown, unknown>()
     let count = 0
     const change = (by: 1 | -1) => {
       count += by
       recordNow(httpRequestsInFlight, count)
     }
-    return {
-      /** Runs a request in a place of its own, refused beyond the bound. Without its client it goes on where it may commit something. */
-      run: <A, E, R>(exchange: Pick<Exchange, "committing">, request: Effect.Effect<A, E, R>) =>
-        Effect.suspend((): Effect.Effect<A, E | typeof overloaded, R> => {
-          if (count >= bound) return Effect.fail(overloaded)
-          change(1)
-          return Effect.flatMap(Effect.forkDaemon(Effect.interruptible(request)), (fiber) => {
-            FiberSet.unsafeAdd(running, fiber)
-            const answer = Effect.async<A, E>((resume) => {
-              fiber.addObserver((exit) => {
-                change(-1)
-                resume(exit)
-              })
-              // The client is gone.
-              return Effect.suspend(() => (exchange.committing ? Effect.void : Fiber.interruptFork(fiber)))
-            })
-            return Effect.interruptible(answer)
-          })
-        }),
-      /** Waits until nothing is in flight. */
-      awaitNone: FiberSet.awaitEmpty(running)
-    }
-  })
 
-/** The requests in flight, from their head on, so that bodies that arrive are bounded too. The end of the scope interrupts them. */
-export class RequestPlaces extends Context.Tag("music/http/RequestPlaces")<
-  RequestPlaces,
-  Effect.Effect.Success<ReturnType<typeof makePlaces>>
->() {
-  /** `bound`: requests in flight at once; more would only wait and time out together. */
-  static readonly layer = (bound = 1_000): Layer.Layer<RequestPlaces> =>
-    Layer.scoped(RequestPlaces, makePlaces(bound))
-}
+    /** Runs a request in a place of its own, refused beyond the bound. Without its client it goes on where it may commit something. */
+    const run = <A, E, R>(exchange: Pick<Exchange, "committing">, request: Effect.Effect<A, E, R>) =>
+      Effect.suspend((): Effect.Effect<A, E | typeof overloaded, R> => {
+        if (count >= inFlight) return Effect.fail(overloaded)
+        change(1)
+        return Effect.flatMap(Effect.forkDaemon(Effect.interruptible(request)), (fiber) => {
+          FiberSet.unsafeAdd(running, fiber)
+          const answer = Effect.async<A, E>((resume) => {
+            fiber.addObserver((exit) => {
+              change(-1)
+              resume(exit)
+            })
+            // The client is gone.
+            return Effect.suspend(() => (exchange.committing ? Effect.void : Fiber.interruptFork(fiber)))
+          })
+          return Effect.interruptible(answer)
+        })
+      })
+
+    /** `awaitNone` waits until nothing is in flight. */
+    return { run, awaitNone: FiberSet.awaitEmpty(running) } as const
+  })
+}) {}

@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
 import { Settings } from "../../services/Settings.ts"
 import { logUnparsed } from "../middleware/AccessLog.ts"
+import { Bounds } from "../middleware/Bounds.ts"
 import { answerClientErrors } from "./ClientErrors.ts"
 import { trackConnections } from "./Connections.ts"
 import { makeShutdown } from "./GracefulShutdown.ts"
@@ -25,9 +26,6 @@ export class ListenFailed extends Data.TaggedError("ListenFailed")<{ readonly re
 
 /** Below the descriptors that systems give a service (`LimitNOFILE`). */
 const mostConnections = 10_000
-
-/** Milliseconds for which a client may read nothing of its answers. */
-const unreadTime = 60_000
 
 /** Milliseconds and bytes. `Answers` checks the Host header itself, to answer with the envelope. */
 const options: ServerOptions = {
@@ -60,16 +58,14 @@ const formatUrl = (host: string, port: number): string =>
   `http://${host.includes(":") ? `[${host}]` : host}:${port}`
 
 /** Serves the application on `Settings.bind` until the scope closes, then shuts down gracefully. */
-export const serveNode = (
-  app: HttpApp.Default<never, HttpRouter.HttpRouter.DefaultServices>,
-  unreadMillis?: number
-) =>
+export const serveNode = (app: HttpApp.Default<never, HttpRouter.HttpRouter.DefaultServices>) =>
   Effect.gen(function* () {
     const settings = yield* Settings
-    const { bind, shutdownGraceSeconds } = settings
+    const { bind, requestDeadlineSeconds, shutdownGraceSeconds } = settings
+    const { unreadMillis } = yield* Bounds
     const runFork = Runtime.runFork(yield* Effect.runtime<never>())
     // A handler may be silent until its deadline.
-    const node = makeServer(unreadMillis ?? unreadTime + settings.requestDeadlineSeconds * 1_000)
+    const node = makeServer(unreadMillis + requestDeadlineSeconds * 1_000)
     const tracked = trackConnections(node)
     answerClientErrors(node, tracked, (failure, requestId, clientNetwork) => {
       runFork(logUnparsed(settings, failure, requestId, clientNetwork))
