@@ -3,8 +3,12 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Details, Failure, type FailureCode, failureTable } from "./Failure.ts"
 
+/** `rate_limited` is `RateLimited` in the document. */
+export const failureName = (code: FailureCode): string =>
+  code.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())
+
 /** The wire form of every error response. */
-export const Envelope = <Code extends string>(code: Code) =>
+export const Envelope = <Code extends FailureCode>(code: Code) =>
   Schema.Struct({
     error: Schema.Struct({
       code: Schema.Literal(code),
@@ -13,6 +17,10 @@ export const Envelope = <Code extends string>(code: Code) =>
       retryable: Schema.Boolean,
       details: Schema.optionalWith(Details, { exact: true })
     })
+  }).annotations({
+    ...HttpApiSchema.annotations({ status: failureTable[code].status }),
+    identifier: failureName(code),
+    description: failureTable[code].message
   })
 
 export const failureStatus = (failure: Failure): number => failure.status ?? failureTable[failure.code].status
@@ -55,31 +63,3 @@ export const failureHeaders = (failure: Failure): Readonly<Record<string, string
     ...(failure.code === "unauthenticated" ? { "www-authenticate": "Bearer" } : {})
   }
 }
-
-/** `rate_limited` is `RateLimited` in the document. */
-export const failureName = (code: FailureCode): string =>
-  code.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())
-
-/**
- * The schema of a failure for the HttpApi: the envelope on the wire, the class in programs. The class and its code select the schema, so
- * that no defect is encoded as a declared error.
- */
-export const wire = <Code extends FailureCode>(code: Code) =>
-  Schema.transform(
-    Envelope(code),
-    Schema.declare((value): value is Failure<Code> => value instanceof Failure && value.code === code),
-    {
-      strict: false,
-      decode: ({ error }: { readonly error: { message: string; hint: string; details?: Details } }) =>
-        new Failure(code, {
-          message: error.message,
-          hint: error.hint,
-          ...(error.details === undefined ? {} : { details: error.details })
-        }),
-      encode: (failure: Failure) => toEnvelope(failure)
-    }
-  ).annotations({
-    ...HttpApiSchema.annotations({ status: failureTable[code].status }),
-    identifier: failureName(code),
-    description: failureTable[code].message
-  })

@@ -2,7 +2,8 @@
 import * as Data from "effect/Data"
 import * as Schema from "effect/Schema"
 import { type FailureCode, failureTable } from "./FailureTable.ts"
-import { Checks } from "./Health.ts"
+import { optionalText } from "./Fields.ts"
+import { Checks } from "./System.ts"
 
 export { type FailureCode, failureTable } from "./FailureTable.ts"
 
@@ -15,10 +16,10 @@ const Field = Schema.Struct({ path: Schema.String, problem: Schema.String })
 /** Details beyond the code; never a credential, never a rejected value. */
 export const Details = Schema.Struct({
   fields: Schema.optionalWith(Schema.Array(Field), { exact: true }),
-  reason: Schema.optionalWith(Schema.String, { exact: true }),
-  dependency: Schema.optionalWith(Schema.String, { exact: true }),
-  upstream_code: Schema.optionalWith(Schema.String, { exact: true }),
-  upstream_request_id: Schema.optionalWith(Schema.String, { exact: true }),
+  reason: optionalText,
+  dependency: optionalText,
+  upstream_code: optionalText,
+  upstream_request_id: optionalText,
   checks: Schema.optionalWith(Checks, { exact: true })
 }).annotations({ identifier: "FailureDetails" })
 export type Details = typeof Details.Type

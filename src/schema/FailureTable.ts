@@ -1,12 +1,5 @@
 /** Status, retryability, message and hint of every failure, by code: the table of docs/api.md, "Errors". */
 
-interface Row {
-  readonly status: number
-  readonly retryable: boolean
-  readonly message: string
-  readonly hint: string
-}
-
 export const failureTable = {
   invalid_input: {
     status: 400,
@@ -200,6 +193,9 @@ export const failureTable = {
     message: "The service is shutting down.",
     hint: "Retry on a new connection with the same key."
   }
-} as const satisfies Record<string, Row>
+} as const satisfies Record<
+  string,
+  { readonly status: number; readonly retryable: boolean; readonly message: string; readonly hint: string }
+>
 
 export type FailureCode = keyof typeof failureTable

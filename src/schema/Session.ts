@@ -1,25 +1,15 @@
 import * as Schema from "effect/Schema"
+import { described, optionalText, request } from "./Fields.ts"
 import { Actor, EnvironmentId, OrganisationId } from "./Identity.ts"
-import { strict } from "./Strict.ts"
 
 const sessionFields = {
-  access_token: Schema.String.annotations({
-    description: "Bearer credential, starts with `oat_`",
-    examples: ["oat_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
-  }),
-  refresh_token: Schema.String.annotations({
-    description: "Rotated on every refresh, starts with `ort_`",
-    examples: ["ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
-  }),
+  access_token: described("Bearer credential, starts with `oat_`"),
+  refresh_token: described("Rotated on every refresh, starts with `ort_`"),
   token_type: Schema.Literal("Bearer"),
   expires_in: Schema.NonNegativeInt.annotations({
-    description: "Remaining lifetime of the access token in seconds, also on a replay",
-    examples: [1800]
+    description: "Remaining lifetime of the access token in seconds, also on a replay"
   }),
-  scope: Schema.String.annotations({
-    description: "Granted scopes, ascending, separated by one space",
-    examples: ["obo:ting:subscriptions.register obo:ting:tings.send self.identity.read self.profile.read"]
-  }),
+  scope: described("Granted scopes, ascending, separated by one space"),
   actor: Actor,
   org_id: OrganisationId,
   org_ids: Schema.Array(OrganisationId).annotations({ description: "Organisations granted, ascending" }),
@@ -33,10 +23,10 @@ export type Session = typeof Session.Type
 /** Outcome of registering the actor as a notification recipient; it never fails the login. */
 export const TingOutcome = Schema.Struct({
   subscribed: Schema.Boolean,
-  subscription_id: Schema.optionalWith(Schema.String, { exact: true }).annotations({
+  subscription_id: optionalText.annotations({
     description: "Starts with `sub_`; present when registered"
   }),
-  error: Schema.optionalWith(Schema.String, { exact: true }).annotations({
+  error: optionalText.annotations({
     description: "Error code of a failed registration, for example `dependency_unavailable`"
   })
 }).annotations({ identifier: "TingOutcome" })
@@ -47,42 +37,30 @@ export const LoginSession = Schema.Struct({ ...sessionFields, ting: TingOutcome 
 })
 export type LoginSession = typeof LoginSession.Type
 
-export const LoginRequest = strict(
-  Schema.Struct({
-    slt: Schema.String.pipe(Schema.pattern(/^[\x21-\x7e]{1,8192}$/)).annotations({
-      description:
-        "Single-use short-lived token, 1 to 8192 visible ASCII characters; in a testing plane it may be a test public id",
-      message: () => "must be 1 to 8192 visible ASCII characters",
-      examples: ["oac_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
-    })
+export const LoginRequest = request("LoginRequest", {
+  slt: Schema.String.pipe(Schema.pattern(/^[\x21-\x7e]{1,8192}$/)).annotations({
+    description:
+      "Single-use short-lived token, 1 to 8192 visible ASCII characters; in a testing plane it may be a test public id",
+    message: () => "must be 1 to 8192 visible ASCII characters"
   })
-).annotations({ identifier: "LoginRequest" })
+})
 
-export const RefreshRequest = strict(
-  Schema.Struct({
-    refresh_token: Schema.String.annotations({
-      description: "The session's current refresh token, starts with `ort_`",
-      examples: ["ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
-    })
-  })
-).annotations({ identifier: "RefreshRequest" })
+export const RefreshRequest = request("RefreshRequest", {
+  refresh_token: described("The session's current refresh token, starts with `ort_`")
+})
 
-export const LogoutRequest = strict(
-  Schema.Struct({
-    token: Schema.String.annotations({
-      description:
-        "A refresh token (`ort_`, revokes its whole family) or an access token (`oat_`, revokes itself). Any other string is answered with 204 as well: it names no session (RFC 7009)",
-      examples: ["ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
-    })
-  })
-).annotations({ identifier: "LogoutRequest" })
+export const LogoutRequest = request("LogoutRequest", {
+  token: described(
+    "A refresh token (`ort_`, revokes its whole family) or an access token (`oat_`, revokes itself). Any other string is answered with 204 as well: it names no session (RFC 7009)"
+  )
+})
 
 export const Me = Schema.Struct({
   authenticated: Schema.Literal(true),
   actor: Actor,
   org_id: OrganisationId,
   membership_id: Schema.String.annotations({ examples: ["si:deejay[acme]"] }),
-  session_id: Schema.String.annotations({ description: "IAM's session UUID" }),
+  session_id: described("IAM's session UUID"),
   scopes: Schema.Array(Schema.String),
   ting_ready: Schema.Boolean.annotations({
     description: "The actor is registered as a recipient in this organisation and the token may send"

@@ -1,14 +1,10 @@
 import * as Schema from "effect/Schema"
+import { described, JsonObject, request, strictly, Text } from "./Fields.ts"
 import { PublicId } from "./Identity.ts"
-import { strict } from "./Strict.ts"
-import { hasLengthBetween } from "./TextLength.ts"
-
-const JsonObject = Schema.Record({ key: Schema.String, value: Schema.Unknown })
 
 /** Largest outgoing ting, bytes of the exact UTF-8 body (notification-service.md 3.2). */
 export const tingBodyLimit = 262_144
 
-const typeLimit = 255
 const keyLimit = 200
 const utf8 = new TextEncoder()
 // U+0000-001F and U+007F-009F (notification-service.md 3.2).
@@ -22,32 +18,22 @@ const TingKey = Schema.String.pipe(
   })
 ).annotations({
   jsonSchema: { minLength: 1, maxLength: keyLimit },
-  description: "1 to 200 UTF-8 bytes, no control characters, starts with `<your public id>/`",
-  examples: ["si:deejay/trigger/7/fired"]
+  description: "1 to 200 UTF-8 bytes, no control characters, starts with `<your public id>/`"
 })
 
-export const TingRequest = strict(
-  Schema.Struct({
-    type: Schema.String.pipe(
-      Schema.filter((type) => hasLengthBetween(1, typeLimit, type) || `must be 1 to ${typeLimit} characters`)
-    ).annotations({
-      jsonSchema: { minLength: 1, maxLength: typeLimit },
-      description: "A type registered for this application, see `ting_types` of `GET /api/v1/iam`",
-      examples: ["music.trigger.fired"]
-    }),
-    key: TingKey,
-    data: JsonObject.annotations({ description: "Any JSON object" }),
-    metadata: Schema.optionalWith(JsonObject, { exact: true }).annotations({ description: "Any JSON object" })
-  })
-).annotations({ identifier: "TingRequest" })
+export const TingRequest = request("TingRequest", {
+  type: Text(1, 255).annotations({
+    description: "A type registered for this application, see `ting_types` of `GET /api/v1/iam`"
+  }),
+  key: TingKey,
+  data: JsonObject.annotations({ description: "Any JSON object" }),
+  metadata: Schema.optionalWith(JsonObject, { exact: true }).annotations({ description: "Any JSON object" })
+})
 export type TingRequest = typeof TingRequest.Type
 
 export const SentTing = Schema.Struct({
-  id: Schema.String.annotations({ description: "Starts with `msg_`" }),
-  created_at: Schema.String.annotations({
-    description: "RFC 3339, UTC",
-    examples: ["2026-09-24T08:15:30.412907Z"]
-  }),
+  id: described("Starts with `msg_`"),
+  created_at: described("RFC 3339, UTC"),
   key: Schema.String,
   silent: Schema.Boolean.annotations({ description: "The recipient muted this type: stored, never pushed" }),
   replayed: Schema.Boolean.annotations({ description: "This key was accepted before; nothing new was sent" })
@@ -58,15 +44,14 @@ export type SentTing = typeof SentTing.Type
 export const SubscriptionRequest = Schema.Record({
   key: Schema.String,
   value: Schema.Never.annotations({ message: () => "is unexpected" })
+}).annotations({
+  ...strictly,
+  identifier: "SubscriptionRequest",
+  jsonSchema: { type: "object", properties: {}, required: [], additionalProperties: false }
 })
-  .pipe(strict)
-  .annotations({
-    identifier: "SubscriptionRequest",
-    jsonSchema: { type: "object", properties: {}, required: [], additionalProperties: false }
-  })
 
 export const Subscription = Schema.Struct({
-  id: Schema.String.annotations({ description: "Starts with `sub_`" }),
+  id: described("Starts with `sub_`"),
   app_id: Schema.String,
   for: PublicId,
   active: Schema.Boolean

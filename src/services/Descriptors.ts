@@ -1,5 +1,5 @@
 import * as Effect from "effect/Effect"
-import type { IamDescriptor, Version } from "../schema/Descriptors.ts"
+import type { IamDescriptor, Version } from "../schema/System.ts"
 import { requestedScopes } from "../schema/Identity.ts"
 import { version } from "../schema/Release.ts"
 import { environmentIdOf, type Plane } from "./Plane.ts"

@@ -1,6 +1,6 @@
 import * as Effect from "effect/Effect"
 import { Failure } from "../schema/Failure.ts"
-import type { CheckState, ReadinessAnswer } from "../schema/Health.ts"
+import type { CheckState, ReadinessAnswer } from "../schema/System.ts"
 import { DeliveryHealth } from "./DeliveryHealth.ts"
 import { Drain } from "./Drain.ts"
 import { shareFor } from "./Share.ts"

@@ -1,8 +1,8 @@
 /** What the endpoints of the contract have in common. */
 import * as Context from "effect/Context"
 import * as Schema from "effect/Schema"
-import { wire } from "../../schema/Envelope.ts"
-import type { FailureCode, FailureOf } from "../../schema/Failure.ts"
+import { Envelope } from "../../schema/Envelope.ts"
+import { type FailureCode, failureCodes, type FailureOf } from "../../schema/Failure.ts"
 
 /** The paths of the calls that belong to this version of the API; probes, documents and the webhook have others. */
 export const apiPrefix = "/api/v1/"
@@ -21,18 +21,15 @@ export class Traits extends Context.Reference<Traits>()("music/http/Traits", {
   } => ({})
 }) {}
 
-// One schema for each code: a second one of the same class would appear twice in every error union.
-const wires = new Map<FailureCode, Schema.Schema.All>()
-const wireOf = (code: FailureCode): Schema.Schema.All => {
-  const known = wires.get(code) ?? wire(code)
-  wires.set(code, known)
-  return known
-}
+// One schema for each code: a second one of the same code would appear twice in every error union.
+const envelopes = new Map(failureCodes.map((code) => [code, Envelope(code)]))
 
-/** The failures that a call declares, by code: envelopes on the wire, classes in programs. */
+/** The failures that a call declares, by code: classes in programs, and envelopes on the wire, which `Answers` makes. */
 export const failures = <const Code extends FailureCode>(...codes: ReadonlyArray<Code>) =>
-  // The map above loses the types; `wire` returns the schema of the code's own class.
-  Schema.Union(...codes.map(wireOf)) as unknown as Schema.Schema<FailureOf<Code>, unknown>
+  Schema.Union(...codes.flatMap((code) => envelopes.get(code) ?? [])) as unknown as Schema.Schema<
+    FailureOf<Code>,
+    unknown
+  >
 
 /** Failures of every call: a malformed request, and our own defects. */
 export const always = ["invalid_input", "internal"] as const

@@ -52,13 +52,14 @@ export const logUnparsed = (
 const traceparentPattern =
   /^(?!ff)(?!00-.{53})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/
 
-/** Runs a request in its span, which continues the caller's trace (W3C Trace Context) and is undefined where none are sent. */
+/** Runs a request in its span, where spans are sent. It continues the caller's trace (W3C Trace Context). */
 export const withRequestSpan = <A, E, R>(
-  { message, route }: Exchange,
-  use: (span: Tracer.Span | undefined) => Effect.Effect<A, E, R>
+  exchange: Exchange,
+  request: Effect.Effect<A, E, R>
 ): Effect.Effect<A, E, R> =>
   Effect.flatMap(Spans, (sender) => {
-    if (sender === undefined) return use(undefined)
+    if (sender === undefined) return request
+    const { message, route } = exchange
     const [, traceId, spanId, flags = ""] = traceparentPattern.exec(String(message.headers.traceparent)) ?? []
     const method = toMethodName(message).replace("_OTHER", "HTTP")
     return Effect.makeSpan(route === undefined ? method : `${method} ${route.pattern}`, {
@@ -68,9 +69,10 @@ export const withRequestSpan = <A, E, R>(
         ? { root: true }
         : { parent: sender.remoteSpan({ traceId, spanId, traceFlags: Number.parseInt(flags, 16) }) })
     }).pipe(
-      Effect.flatMap((span) =>
-        use(span).pipe(Effect.withParentSpan(span), Effect.annotateLogs("trace_id", span.traceId))
-      ),
+      Effect.flatMap((span) => {
+        exchange.span = span
+        return request.pipe(Effect.withParentSpan(span), Effect.annotateLogs("trace_id", span.traceId))
+      }),
       Effect.withTracerEnabled(true)
     )
   })
@@ -105,8 +107,8 @@ const endSpan = (
 export const makeRecorder = Effect.gen(function* () {
   const settings = yield* Settings
   const clock = yield* Effect.clock
-  return (exchange: Exchange, ending: Ending, span: Tracer.Span | undefined): Effect.Effect<void> => {
-    const { call, info, message, startedAt } = exchange
+  return (exchange: Exchange, ending: Ending): Effect.Effect<void> => {
+    const { call, info, message, span, startedAt } = exchange
     const endedAt = clock.unsafeCurrentTimeNanos()
     if (span !== undefined) endSpan(span, exchange, ending, endedAt)
     const route = exchange.route?.pattern ?? "unmatched"

@@ -13,8 +13,9 @@ import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as FiberRef from "effect/FiberRef"
+import * as HashMap from "effect/HashMap"
 import * as Option from "effect/Option"
-import type * as Tracer from "effect/Tracer"
 import { isLowerVersion } from "../../schema/ClientVersion.ts"
 import { failureHeaders, failureStatus, securityHeaders, toEnvelope } from "../../schema/Envelope.ts"
 import { Failure } from "../../schema/Failure.ts"
@@ -121,6 +122,7 @@ export const AnswersLive = HttpApiBuilder.middleware(
         body: readBody(message, call?.bodyBound ?? 0),
         clientVersion: readClientVersion(headers),
         startedAt: clock.unsafeCurrentTimeNanos(),
+        span: undefined,
         plane: selectsTestingPlane(message, call) ? "testing" : productionId,
         actor: "anonymous",
         credential: Option.none(),
@@ -197,12 +199,7 @@ export const AnswersLive = HttpApiBuilder.middleware(
         "x-request-id": info.requestId
       })
 
-    const respond = (
-      exchange: Exchange,
-      given: HttpServerResponse.HttpServerResponse,
-      span: Tracer.Span | undefined,
-      failure?: Failure
-    ) => {
+    const respond = (exchange: Exchange, given: HttpServerResponse.HttpServerResponse, failure?: Failure) => {
       const { message } = exchange
       const ends = drain.isDraining() || failureOfFraming(message) !== undefined
       const closing = ends || leavesUnreadBody(message, given)
@@ -210,51 +207,48 @@ export const AnswersLive = HttpApiBuilder.middleware(
       // Without a quota of this service it is the budget for IAM, or IAM itself.
       const quota = failure?.code === "rate_limited" ? (failure.quota?.policy.name ?? "iam") : undefined
       return Effect.as(
-        record(exchange, { status: response.status, code: failure?.code, quota }, span),
+        record(exchange, { status: response.status, code: failure?.code, quota }),
         closing ? lingering(response, message, ends ? shortLingerMillis : lingerMillis) : response
       )
     }
 
     /** The envelope, which every error response has. */
-    const respondWithFailure = (exchange: Exchange, failure: Failure, span: Tracer.Span | undefined) => {
+    const respondWithFailure = (exchange: Exchange, failure: Failure) => {
       if (failure.quota !== undefined) exchange.quotas = [...exchange.quotas, failure.quota]
       const options = { status: failureStatus(failure), headers: failureHeaders(failure) }
       const response = HttpServerResponse.unsafeJson(toEnvelope(failure), options)
-      return respond(exchange, response, span, failure)
+      return respond(exchange, response, failure)
     }
 
     const respondToCause = (
       cause: Cause.Cause<unknown>,
-      exchange: Exchange,
-      span: Tracer.Span | undefined
+      exchange: Exchange
     ): Effect.Effect<HttpServerResponse.HttpServerResponse> => {
       if (!Cause.isInterruptedOnly(cause))
-        return Effect.flatMap(toFailure(cause, exchange), (failure) =>
-          respondWithFailure(exchange, failure, span)
-        )
+        return Effect.flatMap(toFailure(cause, exchange), (failure) => respondWithFailure(exchange, failure))
       // Not by the client: the process ends.
-      if (!exchange.response.destroyed)
-        return respondWithFailure(exchange, new Failure("shutting_down"), span)
+      if (!exchange.response.destroyed) return respondWithFailure(exchange, new Failure("shutting_down"))
       const status = clientClosedRequest
-      return Effect.as(
-        record(exchange, { status, code: undefined }, span),
-        HttpServerResponse.empty({ status })
-      )
+      return Effect.as(record(exchange, { status, code: undefined }), HttpServerResponse.empty({ status }))
     }
 
     return (app) =>
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
         const exchange = begin(request)
         if (misframed.has(exchange.message.socket)) return Effect.succeed(HttpServerResponse.empty())
-        return withRequestSpan(exchange, (span) =>
-          Effect.matchCauseEffect(
-            Effect.suspend(() => answer(exchange, request, app)),
-            {
-              onSuccess: (response) => respond(exchange, response, span),
-              onFailure: (cause) => respondToCause(cause, exchange, span)
-            }
-          )
-        ).pipe(Effect.annotateLogs("request_id", exchange.info.requestId))
+        const answered = Effect.matchCauseEffect(
+          Effect.suspend(() => answer(exchange, request, app)),
+          {
+            onSuccess: (response) => respond(exchange, response),
+            onFailure: (cause) => respondToCause(cause, exchange)
+          }
+        )
+        // The fiber is this request's own, so nothing is put back after it.
+        const annotate = HashMap.set<string, unknown>("request_id", exchange.info.requestId)
+        return Effect.zipRight(
+          FiberRef.update(FiberRef.currentLogAnnotations, annotate),
+          withRequestSpan(exchange, answered)
+        )
       })
   })
 )

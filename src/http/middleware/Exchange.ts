@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http"
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type * as Tracer from "effect/Tracer"
 import type { FailureOf } from "../../schema/Failure.ts"
 import type { ActorType, Credential } from "../../schema/Identity.ts"
 import type { PlaneId } from "../../services/Plane.ts"
@@ -47,6 +48,8 @@ export interface Exchange {
   readonly clientVersion: string | undefined
   /** Nanoseconds of Effect's clock. */
   readonly startedAt: bigint
+  /** Where spans are sent. */
+  span: Tracer.Span | undefined
   /**
    * `testing` for a request that selects a testing plane in whatever form, until the plane is resolved; `unverified` for a delivery
    * whose signature is not verified.

@@ -41,7 +41,7 @@ const failuresIn = (part: unknown): ReadonlyArray<FailureCode> => {
   return failureCodes.filter((code) => names.includes(failureName(code)))
 }
 
-const quotaHeaders = ["RateLimit", "RateLimitPolicy"] as const
+const quotaHeaders = ["RateLimit", "RateLimit-Policy"] as const
 
 const failureResponse = (status: string, response: Response, shared: Components.HeaderNames) => {
   const codes = failuresIn(response)
@@ -53,10 +53,10 @@ const failureResponse = (status: string, response: Response, shared: Components.
       ...shared,
       ...(isLimit ? quotaHeaders : []),
       ...(isLimit || status === "503" || codes.includes("idempotency_in_progress")
-        ? (["RetryAfter"] as const)
+        ? (["Retry-After"] as const)
         : []),
-      ...(codes.includes("unauthenticated") ? (["WwwAuthenticate"] as const) : []),
-      "CacheControl"
+      ...(codes.includes("unauthenticated") ? (["WWW-Authenticate"] as const) : []),
+      "Cache-Control"
     ]),
     content: {
       "application/json": {
@@ -92,22 +92,23 @@ const completeOperation = (path: string, operation: OpenAPISpecOperation, { tags
   const example = exampleOf(operationId)
   // A request is counted before most of its refusals, so they name the quotas, too; the webhook counts its forged deliveries only.
   const shared: Components.HeaderNames = [
-    "RequestId",
-    ...(isCall ? (["MusicMinCli"] as const) : []),
+    "X-Request-Id",
+    ...(isCall ? (["X-Music-Min-Cli"] as const) : []),
     ...(isCall && codes.includes("rate_limited") ? quotaHeaders : [])
   ]
-  const { idempotencyKey, organisation, origin, parameterRefs, signature } = Components
+  const { origin, parameterRefs, required, signature } = Components
+  const organisation = required["X-Org-ID"]
   return {
     ...operation,
     parameters: [
-      ...(tags.has(IdempotencyKey.key) ? [idempotencyKey] : []),
+      ...(tags.has(IdempotencyKey.key) ? [required["Idempotency-Key"]] : []),
       ...(tags.has(Bearer.key) ? [organisation] : []),
       ...(tags.has(OptionalBearer.key) ? [{ ...organisation, required: false }] : []),
       ...(codes.includes("origin_not_allowed") ? [origin] : []),
-      ...(codes.includes("webhook_signature_invalid") ? signature : []),
-      ...(tags.has(PlaneSelection.key) ? parameterRefs("TestingEnvironmentKey") : []),
-      ...(isCall ? parameterRefs("MusicSource", "MusicClientVersion", "MusicTelemetry") : []),
-      ...parameterRefs("RequestId", "Traceparent")
+      ...(codes.includes("webhook_signature_invalid") ? Object.values(signature) : []),
+      ...(tags.has(PlaneSelection.key) ? parameterRefs("X-Testing-Environment-Key") : []),
+      ...(isCall ? parameterRefs("X-Music-Source", "X-Music-Client-Version", "X-Music-Telemetry") : []),
+      ...parameterRefs("X-Request-Id", "traceparent")
     ],
     security: tags.has(OptionalBearer.key) ? [...operation.security, {}] : operation.security,
     ...(requestBody === undefined
@@ -129,7 +130,7 @@ const completeOperation = (path: string, operation: OpenAPISpecOperation, { tags
         : {
             ...response,
             description: example?.returns ?? response.description,
-            headers: Components.headerRefs(noStore ? [...shared, "CacheControl"] : shared),
+            headers: Components.headerRefs(noStore ? [...shared, "Cache-Control"] : shared),
             ...exampleContent(response.content, example?.response)
           }
     )

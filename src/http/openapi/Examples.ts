@@ -2,15 +2,13 @@
  * An example request and response of every call. Tokens, keys and ids are placeholders of the right form. A test sends
  * each request to the running service and compares the responses.
  */
-import type { IamDescriptor, Version } from "../../schema/Descriptors.ts"
-import type { Health, ReadinessAnswer } from "../../schema/Health.ts"
 import { requestedScopes } from "../../schema/Identity.ts"
 import { version } from "../../schema/Release.ts"
 import type { Report, ReportRequest } from "../../schema/Report.ts"
 import type { LoginSession, Me, Session } from "../../schema/Session.ts"
 import type { TelemetryRequest } from "../../schema/Telemetry.ts"
 import type { SentTing, Subscription, TingRequest } from "../../schema/Ting.ts"
-import type { WebhookReceipt } from "../../schema/Webhook.ts"
+import type { Health, IamDescriptor, ReadinessAnswer, Version, WebhookReceipt } from "../../schema/System.ts"
 
 /** Placeholders for the caller's own values. A sandbox puts live ones in their places. */
 export const placeholders = {
@@ -174,31 +172,11 @@ export const examples = {
     request: {
       spec_version: "1.0",
       event_id: placeholders.eventId,
-      event_type: "organization.membership.removed.v1",
+      event_type: "carbon.updated.v1",
       occurred_at: "2026-09-25T10:15:30.123456Z",
-      organization_id: "0199a0aa-0000-7000-8000-000000000001",
-      aggregate: {
-        type: "organization_membership",
-        id: "0199a0bb-0000-7000-8000-000000000002",
-        version: 4
-      },
-      data: {
-        changed_fields: [],
-        current: {
-          members: [
-            {
-              resource: {
-                type: "organization_membership",
-                id: "0199a0bb-0000-7000-8000-000000000002",
-                principal_type: "carbon",
-                version: 4,
-                status: "removed"
-              },
-              authorization: "removed"
-            }
-          ]
-        }
-      }
+      organization_id: null,
+      aggregate: { type: "carbon", id: "c:ana", version: 4 },
+      data: { changed_fields: ["display_name"] }
     },
     response: { received: true } satisfies WebhookReceipt
   }

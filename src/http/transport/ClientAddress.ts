@@ -15,19 +15,12 @@ const normalize = (address: string): string => {
 export const peerAddress = ({ remoteAddress = "" }: Pick<Socket, "remoteAddress">): string =>
   normalize(remoteAddress)
 
-const makeBlockList = (proxies: ReadonlyArray<string>): BlockList => {
+const trustIn = (proxies: ReadonlyArray<string>): ((address: string) => boolean) => {
   const list = new BlockList()
   for (const proxy of proxies) {
-    const [address = "", prefix] = proxy.split("/")
-    if (isIP(address) === 0) continue
-    if (prefix === undefined) list.addAddress(address, familyOf(address))
-    else list.addSubnet(address, Number(prefix), familyOf(address))
+    const [address = "", prefix = isIP(address) === 6 ? "128" : "32"] = proxy.split("/")
+    if (isIP(address) !== 0) list.addSubnet(address, Number(prefix), familyOf(address))
   }
-  return list
-}
-
-const trustIn = (proxies: ReadonlyArray<string>): ((address: string) => boolean) => {
-  const list = makeBlockList(proxies)
   return (address) => isIP(address) !== 0 && list.check(address, familyOf(address))
 }
 

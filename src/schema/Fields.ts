@@ -1,0 +1,37 @@
+/** What the schemas of requests and responses have in common. */
+import * as Schema from "effect/Schema"
+
+/** Refuses unknown fields at any depth and reports every problem at once, not only the first. */
+export const strictly = { parseOptions: { onExcessProperty: "error", errors: "all" } } as const
+
+/** The strict schema of a request. */
+export const request = <const Fields extends Schema.Struct.Fields>(identifier: string, fields: Fields) =>
+  Schema.Struct(fields).annotations({ identifier, ...strictly })
+
+/** Whether a text has `low` to `high` code points, both included. Each has one or two units, so most texts need no count. */
+export const hasLengthBetween = (low: number, high: number, text: string): boolean => {
+  if (text.length >= 2 * low && text.length <= high) return true
+  if (text.length < low || text.length > 2 * high) return false
+  let length = 0
+  for (const _ of text) length += 1
+  return length >= low && length <= high
+}
+
+/** A text of so many code points. */
+export const Text = (minLength: number, maxLength: number) =>
+  Schema.String.pipe(
+    Schema.filter((text) => hasLengthBetween(minLength, maxLength, text), {
+      message: () =>
+        minLength === 0
+          ? `must be at most ${maxLength.toLocaleString("en")} characters`
+          : `must be ${minLength} to ${maxLength.toLocaleString("en")} characters`,
+      jsonSchema: minLength === 0 ? { maxLength } : { minLength, maxLength }
+    })
+  )
+
+/** A text with its description in the document. */
+export const described = (description: string) => Schema.String.annotations({ description })
+
+export const optionalText = Schema.optionalWith(Schema.String, { exact: true })
+
+export const JsonObject = Schema.Record({ key: Schema.String, value: Schema.Unknown })
