@@ -1,7 +1,7 @@
 /** The envelope: the response body, status and headers of every failure (docs/api.md, "Errors"). */
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as Schema from "effect/Schema"
-import { Details, Failure, type FailureCode, failureTable } from "./Failure.ts"
+import { Details, type Failure, type FailureCode, failureTable } from "./Failure.ts"
 
 /** `rate_limited` is `RateLimited` in the document. */
 export const failureName = (code: FailureCode): string =>
