@@ -1,5 +1,5 @@
 /** Which limit binds first as users grow. The tables and the chart of docs/limits.md come from it. */
-import { production } from "../../src/layers/delivery/DeliveryLimits.ts"
+import { production } from "../../src/layers/delivery/Worker.ts"
 import { ceilingOf } from "../../src/layers/iam/Window.ts"
 
 /** What one user does in a day, on average. */

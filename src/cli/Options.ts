@@ -63,10 +63,9 @@ export const since = text(
 ).pipe(
   Options.mapEffect((given) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) => {
-      const [, amount = "", unit = ""] = /^(\d{1,5})([mhd])$/.exec(given) ?? []
-      const isDate = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/.test(given)
-      const span = Number(amount) * (spans[unit] ?? 0)
-      const at = isDate ? Date.parse(given) : amount === "" ? Number.NaN : now - span
+      const [, amount, unit = ""] = /^(\d{1,5})([mhd])$/.exec(given) ?? []
+      const isDate = /^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?$/.test(given)
+      const at = isDate ? Date.parse(given) : now - Number(amount) * (spans[unit] ?? 0)
       return Number.isNaN(at)
         ? misuse(`--since ${given} is not a time: write 2026-11-21, 2026-11-21T07:30:00Z, 30m, 24h or 7d`)
         : Effect.succeed(at)

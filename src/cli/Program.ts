@@ -34,14 +34,6 @@ const showVersion = Command.make("version", {}, () => Effect.flatMap(Host, ({ ou
 
 const envFile = optionalText("env-file", "file", "settings from a file; those of the environment count first")
 
-/** The library takes an option of every command only before its name. */
-const hoistEnvFile = (args: ReadonlyArray<string>): ReadonlyArray<string> => {
-  const at = args.findIndex((text) => text === "--env-file" || text.startsWith("--env-file="))
-  if (at === -1) return args
-  const end = at + (args[at] === "--env-file" ? 2 : 1)
-  return [...args.slice(at, end), ...args.slice(0, at), ...args.slice(end)]
-}
-
 /** Adds the variables of the file to the environment, whose own count first. */
 const loadEnvFile = (file: string) =>
   Effect.flatMap(Host, ({ environment }) =>
@@ -142,7 +134,7 @@ export const runCommand = (args: ReadonlyArray<string>): Effect.Effect<Exit, nev
     // The library's dialogue waits for a person.
     (args.includes("--wizard")
       ? misuse("--wizard is not an option")
-      : withHostConsole(parseAndRun(["node", program, ...hoistEnvFile(args)]))
+      : withHostConsole(parseAndRun(["node", program, ...args]))
     ).pipe(
       Effect.as(0 as const),
       Effect.catchAll((failure) => {

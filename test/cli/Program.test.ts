@@ -83,12 +83,11 @@ describe("music-backend", () => {
     expect(err.split("\n")).toHaveLength(1)
   })
 
-  it.scoped("reads settings from --env-file in any place; the environment counts first", function* () {
+  it.scoped("reads settings from --env-file before the command; the environment counts first", function* () {
     const { file, place } = yield* environmentFile
     for (const args of [
       ["--env-file", file, "config", "--changed"],
-      ["config", `--env-file=${file}`, "--changed"],
-      ["config", "--changed", "--env-file", file]
+      [`--env-file=${file}`, "config", "--changed"]
     ]) {
       const { exit, out } = yield* run(args, { MUSIC_MIN_CLI: "2.0.0" })
       expect([exit, out]).toEqual([0, expect.stringMatching(/^MUSIC_ORG_ID +acme +environment/m)])
@@ -96,7 +95,7 @@ describe("music-backend", () => {
       expect(out).not.toContain("nowhere")
     }
     for (const missing of [join(place, "none.env"), place]) {
-      const { err, exit } = yield* run(["check", "--env-file", missing], {})
+      const { err, exit } = yield* run(["--env-file", missing, "check"], {})
       expect([exit, err]).toEqual([78, expect.stringContaining(`--env-file cannot be read: ${missing}`)])
     }
   })
@@ -105,11 +104,11 @@ describe("music-backend", () => {
 describe("music-backend as a process", () => {
   it.scoped("reads --env-file; a missing file is refused", function* () {
     const { file, place } = yield* environmentFile
-    const { exit, out } = spawned(["config", "--changed", `--env-file=${file}`], { MUSIC_MIN_CLI: "2.0.0" })
+    const { exit, out } = spawned([`--env-file=${file}`, "config", "--changed"], { MUSIC_MIN_CLI: "2.0.0" })
     expect([exit, out]).toEqual([0, expect.stringMatching(/^MUSIC_ORG_ID +acme/m)])
     expect(out).toMatch(/^MUSIC_MIN_CLI +2\.0\.0/m)
     // Node 20 to 24 look for `--env-file` behind the script as well, and end with 9.
-    const refused = spawned(["config", "--env-file", join(place, "none.env")])
+    const refused = spawned(["--env-file", join(place, "none.env"), "config"])
     expect([9, 78]).toContain(refused.exit)
     expect([refused.out, refused.err]).toEqual(["", expect.stringContaining("none.env")])
   })

@@ -1,7 +1,7 @@
 /** Instances of the real backend with other limits and crash points, as seen from their parent, and clients that insist on an answer. */
 import { setTimeout as pause } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
-import type { DeliveryLimits } from "../../src/layers/delivery/DeliveryLimits.ts"
+import type { DeliveryLimits } from "../../src/layers/delivery/Worker.ts"
 import { type Answer, bodyOf, type Sent } from "../world/Driver.ts"
 import { type Environment, environmentOf, type Simulators, startBundle, urlOf } from "../world/Fleet.ts"
 

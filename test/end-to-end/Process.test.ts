@@ -80,7 +80,7 @@ describe("The process", () => {
   const file = join(folder, "bad.env")
   it.live.each<readonly [ReadonlyArray<string>, Readonly<Record<string, string>>]>([
     [server, bad],
-    [["dist/cli.js", "serve", "--env-file", file], {}]
+    [["dist/cli.js", "--env-file", file, "serve"], {}]
   ])("lists all bad settings at once, without their values, and exits with 78: %s", ([words, environment]) =>
     Effect.promise(async () => {
       const text = Object.entries(bad).map(([name, value]) => `${name}='${value}'\n`)

@@ -5,10 +5,9 @@ import * as Arr from "effect/Array"
 import * as Chunk from "effect/Chunk"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
-import { production } from "../../layers/delivery/DeliveryLimits.ts"
+import { production } from "../../layers/delivery/Worker.ts"
 import { type DeliveryRecord, OperatorQueries, type ReportSelection } from "../../services/OperatorQueries.ts"
 import { type DestinationPause, Store, trackerDestination } from "../../services/Store.ts"
 import { databasePlace, onDatabase } from "../DatabaseAccess.ts"
@@ -62,18 +61,14 @@ const explainPause = (shown: ReadonlyArray<DeliveryRecord>) =>
   })
 
 const filters = {
-  state: choice("state", deliveryStates, "state of the delivery"),
+  state: choice("state", [...deliveryStates, "discarded"], "state; failed omits those that are discarded"),
   kind: choice("kind", ["report", "sweep"], "report: files a report; sweep: closes duplicate issues later"),
-  discarded: flag("discarded", "only discarded deliveries, which --state failed omits"),
   since
 }
 
 const list = Command.make("list", { ...filters, page, json }, (given) =>
   Effect.gen(function* () {
-    if (given.discarded && Option.isSome(given.state))
-      return yield* misuse("--discarded and --state together")
-    const state = given.discarded ? Option.some("discarded" as const) : given.state
-    const found = yield* (yield* OperatorQueries).deliveries({ ...given, state }, given.page)
+    const found = yield* (yield* OperatorQueries).deliveries(given, given.page)
     yield* printPage(delivery(yield* explainPause(found.items)), found, given.json)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Lists deliveries to the tracker, newest first"))
@@ -113,50 +108,40 @@ const allFailed = { state: Option.some("failed" as const), kind: Option.none(), 
 /** Failed deliveries of one `retry --failed`. */
 const batch = 500
 
-const retry = Command.make(
-  "retry",
-  {
-    ids: Args.repeated(id),
-    failed: flag("failed", "all failed deliveries that are not discarded, instead of ids"),
-    json
-  },
-  (given) =>
-    Effect.gen(function* () {
-      const { failed: onlyFailed, ids } = given
-      if (onlyFailed === ids.length > 0) return yield* misuse("ids or --failed are required, but not both")
-      const queries = yield* OperatorQueries
-      const { err } = yield* Host
-      const { deliveries } = yield* Store
-      const failed = yield* queries.deliveries(allFailed, { limit: batch, after: Option.none() })
-      const chosen = onlyFailed ? failed.items.map((one) => one.id) : ids
-      const tried = yield* Effect.forEach(chosen, (deliveryId) =>
-        Effect.gen(function* () {
-          const done = yield* deliveries.retry(deliveryId, yield* Clock.currentTimeMillis, { onlyFailed })
-          // Another operator may have discarded one of them meanwhile.
-          return onlyFailed && !done ? [] : [yield* findChanged(deliveryId, done, "retry")]
-        }).pipe(
-          // What was changed is shown also when another one is refused.
-          Effect.map(Either.right),
-          Effect.catchTag("CommandFailed", (refusal) => Effect.succeed(Either.left(refusal)))
-        )
-      )
-      const [refusals, changed] = Arr.separate(tried)
-      const items = changed.flat()
-      const note = items.length === 0 ? "" : yield* resumeTracker
-      if (items.length === 0 && refusals[0] !== undefined) return yield* refusals[0]
-      yield* printPage(
-        { ...delivery(), plural: "failed deliveries" },
-        { items, next: Option.none() },
-        given.json
-      )
-      if (onlyFailed && Option.isSome(failed.next))
-        yield* err(`There are more than ${batch}: run the command again.`)
-      if (note !== "") yield* err(note)
-      if (refusals[0] !== undefined) return yield* refusals[0]
-    }).pipe(onDatabase)
+const optionalId = Args.optional(id)
+const onlyFailed = flag("failed", "instead of an id: all failed deliveries that are not discarded")
+
+const retry = Command.make("retry", { id: optionalId, onlyFailed, json }, (given) =>
+  Effect.gen(function* () {
+    if (given.onlyFailed === Option.isSome(given.id)) return yield* misuse("an id or --failed is required")
+    const { deliveries } = yield* Store
+    const failed = yield* (yield* OperatorQueries).deliveries(allFailed, {
+      limit: batch,
+      after: Option.none()
+    })
+    const chosen = Option.match(given.id, { onNone: () => failed.items.map((one) => one.id), onSome: Arr.of })
+    const retried = yield* Effect.forEach(chosen, (deliveryId) =>
+      Effect.gen(function* () {
+        const done = yield* deliveries.retry(deliveryId, yield* Clock.currentTimeMillis, given)
+        // Another operator may have discarded one of them meanwhile.
+        return given.onlyFailed && !done ? [] : [yield* findChanged(deliveryId, done, "retry")]
+      })
+    )
+    const items = retried.flat()
+    const note = items.length === 0 ? "" : yield* resumeTracker
+    yield* printPage(
+      { ...delivery(), plural: "failed deliveries" },
+      { items, next: Option.none() },
+      given.json
+    )
+    const { err } = yield* Host
+    if (given.onlyFailed && Option.isSome(failed.next))
+      yield* err(`There are more than ${batch}: run the command again.`)
+    if (note !== "") yield* err(note)
+  }).pipe(onDatabase)
 ).pipe(
   Command.withDescription(
-    "Makes deliveries due now; the tracker is searched first for a report that it may have"
+    "Makes a delivery due now; the tracker is searched first for a report that it may have"
   )
 )
 

@@ -2,9 +2,9 @@
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
-import * as Ref from "effect/Ref"
 import * as Schedule from "effect/Schedule"
 import { monotonicMillis, recurWithin } from "../../services/MonotonicTime.ts"
 import { type Deliveries, type Delivery, DeliveryUpdate, StoreUnavailable } from "../../services/Store.ts"
@@ -28,15 +28,6 @@ export interface LeasedDelivery {
   readonly release: (availableAt: number, failure: string) => Effect.Effect<void>
 }
 
-interface LeaseState {
-  /** Monotonic milliseconds, which no step of the clock changes. The row holds wall time, which all processes share. */
-  readonly endsAt: number
-  /** A request was sent under this lease. */
-  readonly sent: boolean
-  /** The outcome is written, or cannot be. */
-  readonly settled: boolean
-}
-
 /**
  * Runs `handler` under a lease of `millis`, which the heartbeat extends. Whatever happens, the delivery can be leased
  * again afterwards. The handler is interrupted when the lease is lost or the caller is interrupted.
@@ -45,124 +36,86 @@ export const underLease =
   (deliveries: Deliveries, millis: number) =>
   (
     delivery: Delivery,
-    endsAt: number,
+    leasedUntil: number,
     handler: (leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>
   ): Effect.Effect<void> =>
     Effect.gen(function* () {
-      const leaseState = yield* Ref.make<LeaseState>({ sent: false, settled: false, endsAt })
-      // Serialises heartbeat and settle; otherwise a heartbeat could see the settled row and report a lost lease.
-      const mutex = yield* Effect.makeSemaphore(1)
       const { fence, id } = delivery
-
-      const settle = Ref.update(leaseState, (before) => ({ ...before, settled: true }))
+      /** Monotonic milliseconds, which no step of the clock changes. The row holds wall time, which all processes share. */
+      let endsAt = leasedUntil
+      /** A request was sent under this lease. */
+      let sent = false
+      /** The outcome is written, or cannot be: no lease is left to lose. */
+      let settled = false
+      // Serialises heartbeat and outcome; otherwise a heartbeat could see the settled row and report a lost lease.
+      const mutex = yield* Effect.makeSemaphore(1)
 
       const writeUpdate = (update: DeliveryUpdate, retries: Schedule.Schedule<unknown>) => {
         const sending = update._tag === "Sending"
         return deliveries.update(id, fence, update).pipe(
-          Effect.tap((sent) =>
-            sending ? Ref.update(leaseState, (before) => ({ ...before, sent })) : settle
-          ),
+          Effect.map((written) => {
+            if (sending) sent = written
+            else settled = true
+            return written
+          }),
           mutex.withPermits(1),
           Effect.retry(retries),
-          Effect.catchAll(({ reason }) =>
-            Effect.logError("A delivery could not be written; its lease will end", { reason }).pipe(
-              Effect.zipRight(sending ? Effect.void : settle),
-              Effect.as(false)
+          Effect.catchAll(({ reason }) => {
+            settled = settled || !sending
+            return Effect.as(
+              Effect.logError("A delivery could not be written; its lease will end", { reason }),
+              false
             )
-          ),
+          }),
           Effect.uninterruptible
         )
       }
 
       const release = (availableAt: number, failure: string) =>
-        Effect.flatMap(Ref.get(leaseState), ({ sent }) => {
+        Effect.suspend(() => {
           const facts = { availableAt: Math.max(availableAt, delivery.availableAt), failure }
+          const maybeSent = sent || Option.isSome(delivery.sentAt) || delivery.state === "unknown"
           return writeUpdate(
-            sent || Option.isSome(delivery.sentAt) || delivery.state === "unknown"
+            maybeSent
               ? DeliveryUpdate.Unknown({ ...facts, searches: sent ? 0 : delivery.searches })
               : DeliveryUpdate.Waiting(facts),
             releaseRetries
           )
         }).pipe(Effect.asVoid)
 
-      const isBeforeEnd = Effect.zipWith(
-        Ref.get(leaseState),
-        monotonicMillis,
-        (lease, now) => now < lease.endsAt
-      )
-
       const extend = Effect.gen(function* () {
+        if (settled) return true
         const now = yield* monotonicMillis
         const leaseUntil = (yield* Clock.currentTimeMillis) + millis
-        const before = yield* Ref.get(leaseState)
-        if (before.settled) return true
         const extended = yield* deliveries.extend(id, fence, leaseUntil).pipe(
           Effect.disconnect,
           // A database that does not answer may never do so.
           Effect.timeoutFail({
-            duration: Math.max(1, before.endsAt - now),
+            duration: Math.max(1, endsAt - now),
             onTimeout: () => new StoreUnavailable({ kind: "unanswered" })
           })
         )
-        if (extended) yield* Ref.update(leaseState, (last) => ({ ...last, endsAt: now + millis }))
+        if (extended) endsAt = now + millis
         return extended
       }).pipe(mutex.withPermits(1))
 
-      const leased: LeasedDelivery = {
+      const isHeld = Effect.map(monotonicMillis, (now) => settled || now < endsAt)
+
+      /** Ends when the lease is lost, or has ended because the database was away. */
+      const heartbeat = extend.pipe(
+        Effect.retry({ schedule: Schedule.spaced(Math.floor(millis / 10)), while: () => isHeld }),
+        Effect.orElseSucceed(() => false),
+        Effect.delay(Math.floor(millis / 3)),
+        Effect.repeat({ while: (extended) => (extended ? isHeld : Effect.succeed(false)) }),
+        Effect.zipRight(Effect.logWarning("A lease was lost while its delivery was being handled"))
+      )
+
+      const handling = yield* handler({
         delivery,
         write: (update) => writeUpdate(update, outcomeRetries),
         holds: Effect.orElseSucceed(extend, () => false),
         release
-      }
-
-      /** A settled delivery has no lease left to lose: its handler ends by itself. */
-      const isSettledOrHeld = Effect.flatMap(Ref.get(leaseState), ({ settled }) =>
-        settled ? Effect.succeed(true) : isBeforeEnd
-      )
-
-      /** Ends when the lease is lost, or has ended because the database was away. */
-      const heartbeat = extend.pipe(
-        Effect.retry({ schedule: Schedule.spaced(Math.floor(millis / 10)), while: () => isSettledOrHeld }),
-        Effect.orElseSucceed(() => false),
-        Effect.repeat({
-          schedule: Schedule.spaced(Math.floor(millis / 3)),
-          while: (extended) => (extended ? isSettledOrHeld : Effect.succeed(false))
-        }),
-        Effect.delay(Math.floor(millis / 3)),
-        Effect.zipRight(Effect.logWarning("A lease was lost while its delivery was being handled"))
-      )
-
-      const recordBrokenHandler = (cause: Cause.Cause<StoreUnavailable>) =>
-        Effect.gen(function* () {
-          const unavailable = Cause.failureOption(cause)
-          yield* Effect.logError(
-            "A delivery could not be handled",
-            Option.match(unavailable, {
-              onNone: () => Cause.pretty(cause),
-              onSome: ({ reason }) => ({ reason })
-            })
-          )
-          if ((yield* Ref.get(leaseState)).settled) return
-          const pause = Option.isSome(unavailable) ? storePause : defectPause
-          yield* release((yield* Clock.currentTimeMillis) + pause, "the handler failed with a defect")
-        })
-
-      const releaseUnlessSettled = Effect.flatMap(Ref.get(leaseState), ({ settled }) =>
-        settled
-          ? Effect.void
-          : release(
-              delivery.availableAt,
-              Option.getOrElse(delivery.lastFailure, () => "the process stopped")
-            )
-      )
-
-      const handling = yield* handler(leased).pipe(
-        Effect.catchAllCause((cause) =>
-          Cause.isInterruptedOnly(cause) ? Effect.failCause(cause) : recordBrokenHandler(cause)
-        ),
-        Effect.interruptible,
-        Effect.fork
-      )
+      }).pipe(Effect.interruptible, Effect.fork)
       const beating = yield* heartbeat.pipe(
         Effect.zipRight(Fiber.interrupt(handling)),
         Effect.interruptible,
@@ -175,5 +128,16 @@ export const underLease =
         Effect.exit
       )
       yield* Fiber.interrupt(beating)
-      yield* releaseUnlessSettled
+      const end = yield* Fiber.await(handling)
+      if (Exit.isSuccess(end) || Exit.isInterrupted(end)) {
+        const why = Option.getOrElse(delivery.lastFailure, () => "the process stopped")
+        return settled ? undefined : yield* release(delivery.availableAt, why)
+      }
+      const unavailable = Option.getOrUndefined(Cause.failureOption(end.cause))
+      yield* Effect.logError(
+        "A delivery could not be handled",
+        unavailable?.reason ?? Cause.pretty(end.cause)
+      )
+      const pausedUntil = (yield* Clock.currentTimeMillis) + (unavailable ? storePause : defectPause)
+      if (!settled) yield* release(pausedUntil, "the handler failed with a defect")
     }).pipe(Effect.uninterruptible, Effect.annotateLogs({ delivery: delivery.id }))

@@ -16,10 +16,15 @@ import {
 } from "../../services/Store.ts"
 import type { Issue, SearchTooLong, TrackerService } from "../../services/Tracker.ts"
 import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { type Breaker, describeFailure, isConfigurationRefusal } from "./Breaker.ts"
-import type { DeliveryLimits } from "./DeliveryLimits.ts"
 import type { LeasedDelivery } from "./Lease.ts"
-import { backoffDelay, uninterruptedRequest } from "./Worker.ts"
+import {
+  backoffDelay,
+  type Breaker,
+  type DeliveryLimits,
+  describeFailure,
+  isConfigurationRefusal,
+  uninterruptedRequest
+} from "./Worker.ts"
 
 /** How long a stop of the process waits for a request, so that its outcome need not stay unknown. */
 const stopGrace = Duration.seconds(2)
@@ -51,34 +56,13 @@ export const searchFrom = (sentAt: number): number => sentAt - clockTolerance
 const lostItsSender = ({ availableAt, sentAt, state }: Delivery): boolean =>
   state === "unknown" && Option.exists(sentAt, (at) => availableAt <= at)
 
-/** A stop of the process or a defect during the request leaves the outcome unknown. */
-const failureOf = (cause: Cause.Cause<UpstreamFailure>): Effect.Effect<UpstreamFailure> =>
-  Option.match(Cause.failureOption(cause), {
-    onSome: (failure) => Effect.succeed(failure),
-    onNone: () =>
-      Effect.as(
-        Cause.isInterruptedOnly(cause)
-          ? Effect.void
-          : Effect.logError("Sending a report failed with a defect", Cause.pretty(cause)),
-        new Unknown({ dependency: "tracker", reason: "stopped while sending" })
-      )
-  })
-
 /** Takes one leased report as far as possible. The lease's owner releases it when no outcome was recorded. */
-export const makeReportFiling = ({
-  breaker,
-  firstBackoff,
-  reports,
-  searchDelays,
-  sweepDelay,
-  tracker
-}: {
-  readonly reports: StoredReports
-  readonly tracker: TrackerService
-  readonly breaker: Breaker
-} & Pick<DeliveryLimits, "firstBackoff" | "searchDelays" | "sweepDelay">): ((
-  leased: LeasedDelivery
-) => Effect.Effect<void, StoreUnavailable>) => {
+export const makeReportFiling = (
+  reports: StoredReports,
+  tracker: TrackerService,
+  breaker: Breaker,
+  { firstBackoff, searchDelays, sweepDelay }: DeliveryLimits
+): ((leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>) => {
   const backoff = { first: firstBackoff, longest: longestBackoff }
 
   /** Milliseconds from a send to the search after `searches` others. Later searches use the last of the delays. */
@@ -86,15 +70,10 @@ export const makeReportFiling = ({
     searchDelays[Math.min(searches, searchDelays.length - 1)] ?? 0
 
   /** A report that was sent more than once may have other issues: the list shows some, or may still hide some. */
-  const recordFiled = (
-    { delivery, write }: LeasedDelivery,
-    issue: Issue,
-    sends: number,
-    showsCopies = false
-  ) =>
+  const recordFiled = ({ delivery, write }: LeasedDelivery, issue: Issue, sends: number) =>
     Effect.gen(function* () {
       const at = yield* Clock.currentTimeMillis
-      const sweepAt = showsCopies ? Option.some(at) : Option.liftPredicate(at + sweepDelay, () => sends > 1)
+      const sweepAt = Option.liftPredicate(at + sweepDelay, () => sends > 1)
       if (yield* write(DeliveryUpdate.Delivered({ at, issue: Option.some(issue), sweepAt })))
         yield* Effect.logInfo("Report filed", { report: delivery.subject, issue: issue.number })
     })
@@ -126,20 +105,16 @@ export const makeReportFiling = ({
       const startedAt = yield* Clock.currentTimeMillis
       // The delivery may have been created anew, long after an earlier one of the same report was sent and removed.
       const since = searchFrom(Option.getOrElse(delivery.sentAt, () => report.createdAt))
-      const [issue, ...copies] = yield* tracker.findByMarker(markerOf(report), since)
+      const found = yield* tracker.findByMarker(markerOf(report), since)
       yield* breaker.recordAnswer
+      const [issue] = found
       if (issue !== undefined) {
-        yield* recordFiled(leased, issue, delivery.attempts, copies.length > 0)
+        yield* recordFiled(leased, issue, Math.max(delivery.attempts, found.length))
         return false
       }
       const searches = delivery.searches + 1
       if (Option.isNone(delivery.sentAt) || searches >= searchDelays.length) return true
-      // A search that came late keeps the distance to the next one: the list needs the time.
-      const delay = searchDelay(searches)
-      const availableAt = Math.max(
-        delivery.sentAt.value + delay,
-        startedAt + delay - searchDelay(searches - 1)
-      )
+      const availableAt = startedAt + searchDelay(searches) - searchDelay(searches - 1)
       yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure: "not found yet", searches }))
       return false
     }).pipe(Effect.catchAll((failure) => Effect.as(recordFailedSearch(leased, failure), false)))
@@ -151,7 +126,13 @@ export const makeReportFiling = ({
         yield* recordFiled(leased, exit.value, delivery.attempts + 1)
         return yield* breaker.recordWrite
       }
-      const failure = yield* failureOf(exit.cause)
+      if (Cause.isDie(exit.cause))
+        yield* Effect.logError("Sending a report failed with a defect", Cause.pretty(exit.cause))
+      // A stop of the process or a defect during the request leaves the outcome unknown.
+      const failure = Option.getOrElse(
+        Cause.failureOption(exit.cause),
+        () => new Unknown({ dependency: "tracker", reason: "stopped while sending" })
+      )
       if (failure._tag === "Refused" && !isConfigurationRefusal(failure)) {
         const availableAt = yield* Clock.currentTimeMillis
         return failure.code === "too_long" && !wasTooLong(delivery)
@@ -208,7 +189,7 @@ export const makeReportFiling = ({
       // A refused attempt may follow one whose answer was lost, so any earlier attempt leads to a search.
       const sentBefore = delivery.state === "unknown" || delivery.attempts > 0
       if (sentBefore && !(yield* isAbsent(leased, report))) return
-      yield* breaker.reserveWrites(1)
+      yield* breaker.reserveWrite
       yield* send(leased, report)
     }).pipe(
       Effect.asVoid,

@@ -4,37 +4,25 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
-import * as Ref from "effect/Ref"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Settings } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { repeatRounds } from "./Worker.ts"
 
-const hour = Duration.toMillis(Duration.hours(1))
-const day = 24 * hour
+const day = Duration.toMillis("1 day")
 
 /** Finished ones. The delivery of a report that was not filed stays until the report is gone. */
 const deliveriesDays = 30
-/** Inactive registrations. */
-const recipientsDays = 90
 /** IAM sends an event again for 45 days (identity-service.md 11.6): one that is forgotten sooner would count twice. */
 const webhooksDays = 46
+/** Inactive registrations. */
+const recipientsDays = 90
 /** Longer than the 10 minutes for which IAM replays a login (identity-service.md). */
 const loginOutcomesDays = 1
 /** Refused telemetry records are listed for operators. */
 const refusalsDays = 30
-const retentionInterval = Duration.hours(1)
-/** Before the first removal; a random part of `startSpread` more, so that instances that start together do not clean together. */
-const startDelay = Duration.minutes(10)
-const startSpread = Duration.toMillis(Duration.minutes(5))
 /** Between two small batches, so that requests come first. */
 const batchPause = Duration.millis(100)
-
-const expiryInterval = Duration.minutes(10)
-/** Undelivered telemetry is kept so long. */
-const spoolMemory = 24 * hour
-/** Milliseconds for which a delivered id is remembered (api.md, telemetry). */
-const deliveredMemory = 24 * hour
 /** Delivered ids that are remembered at most, about 120 MB. Checked with every expiry, not with every delivery. */
 const deliveredAtMost = 1_000_000
 
@@ -45,80 +33,67 @@ const clockOffset = Effect.zipWith(
 )
 
 /**
- * A clock that is stepped ahead makes every row old at once. So a round of a sweep removes nothing when the wall clock was stepped by more
- * than a day since the round before; a clock that stays there is believed by the next one.
+ * Repeats a round, first after `delay`. A clock that is stepped ahead makes every row old at once: so a round removes nothing when the wall
+ * clock was stepped by more than a day since the round before. A clock that stays there is believed by the next one.
  */
-const makeUnlessStepped: Effect.Effect<<E>(round: Effect.Effect<void, E>) => Effect.Effect<void, E>> =
+const sweep = (
+  name: string,
+  delay: Duration.DurationInput,
+  interval: Duration.DurationInput,
+  round: (now: number) => Effect.Effect<void, StoreUnavailable>
+): Effect.Effect<never> =>
   Effect.gen(function* () {
-    const last = yield* Ref.make(yield* clockOffset)
-    return (round) =>
-      Effect.gen(function* () {
-        const offset = yield* clockOffset
-        const before = yield* Ref.getAndSet(last, offset)
-        if (Math.abs(offset - before) <= day) return yield* round
-        yield* Effect.logWarning(
-          "The clock was stepped by more than a day: nothing is removed by its age for now"
-        )
-      })
+    let last = yield* clockOffset
+    const guarded = Effect.gen(function* () {
+      const offset = yield* clockOffset
+      const isStepped = Math.abs(offset - last) > day
+      last = offset
+      if (!isStepped) return yield* round(yield* Clock.currentTimeMillis)
+      yield* Effect.logWarning(
+        "The clock was stepped by more than a day: nothing is removed by its age for now"
+      )
+    })
+    yield* Effect.sleep(delay)
+    return yield* repeatRounds(name)(Effect.zipLeft(guarded, Effect.sleep(interval)))
   })
 
-/** Removes once an hour what is older than its setting in days; 0 days keeps it forever. */
-export const makeRetentionSweep: Effect.Effect<Effect.Effect<never>, never, Settings | Store> = Effect.gen(
-  function* () {
-    const { retention: days } = yield* Settings
-    const { retention } = yield* Store
-    const unlessStepped = yield* makeUnlessStepped
-    type Remove = (before: number) => Effect.Effect<number, StoreUnavailable>
-    const cleanBefore = (before: number, what: string, remove: Remove) =>
-      Effect.repeat(Effect.zipLeft(remove(before), Effect.sleep(batchPause)), {
-        while: (removed) => removed > 0
-      }).pipe(
-        Effect.sandbox,
-        // Other kinds of data go on, and this one is retried an hour later.
-        Effect.catchAll((cause) =>
-          Cause.isInterruptedOnly(cause)
-            ? Effect.failCause(cause)
-            : Effect.logWarning(`Cleaning the ${what} failed`, Cause.pretty(cause))
-        ),
-        Effect.orDie
-      )
-    const clean = (now: number, what: string, keptDays: number, remove: Remove) =>
-      keptDays === 0 ? Effect.void : cleanBefore(now - keptDays * day, what, remove)
-    const cleanAll = Effect.gen(function* () {
-      const now = yield* Clock.currentTimeMillis
-      yield* clean(now, "deliveries", deliveriesDays, retention.deliveries)
-      yield* clean(now, "webhook inbox", webhooksDays, retention.webhooks)
-      yield* clean(now, "reports", days.reportsDays, retention.reports)
-      yield* clean(now, "anonymous reports", days.anonymousReportsDays, retention.anonymousReports)
-      yield* clean(now, "recipients", recipientsDays, retention.recipients)
-      yield* clean(now, "login outcomes", loginOutcomesDays, retention.loginOutcomes)
-      yield* cleanBefore(now, "session digests", retention.sessionDigests)
-      yield* clean(now, "refusals", refusalsDays, retention.refusals)
+/** Removes what is older than its days; 0 days keeps it for ever. */
+export const retentionSweep: Effect.Effect<never, never, Settings | Store> = Effect.gen(function* () {
+  const { retention: days } = yield* Settings
+  const { retention } = yield* Store
+  const kinds = [
+    ["deliveries", deliveriesDays, retention.deliveries],
+    ["webhook inbox", webhooksDays, retention.webhooks],
+    ["reports", days.reportsDays, retention.reports],
+    ["anonymous reports", days.anonymousReportsDays, retention.anonymousReports],
+    ["recipients", recipientsDays, retention.recipients],
+    ["login outcomes", loginOutcomesDays, retention.loginOutcomes],
+    ["refusals", refusalsDays, retention.refusals]
+  ] as const
+  const clean = (
+    what: string,
+    before: number,
+    remove: (before: number) => Effect.Effect<number, StoreUnavailable>
+  ) =>
+    Effect.repeat(Effect.zipLeft(remove(before), Effect.sleep(batchPause)), {
+      until: (removed) => removed === 0
+    }).pipe(
+      // Other kinds of data go on, and this one is retried an hour later.
+      Effect.catchAllCause((cause) => Effect.logWarning(`Cleaning the ${what} failed`, Cause.pretty(cause)))
+    )
+  // Instances that start together do not clean together.
+  const delay = yield* Random.nextRange(10, 15)
+  return yield* sweep("Retention", Duration.minutes(delay), "1 hour", (now) =>
+    Effect.gen(function* () {
+      for (const [what, kept, remove] of kinds) if (kept > 0) yield* clean(what, now - kept * day, remove)
+      yield* clean("session digests", now, retention.sessionDigests)
     })
-    const delay = Effect.flatMap(Random.nextIntBetween(0, startSpread), (spread) =>
-      Effect.sleep(Duration.sum(startDelay, spread))
-    )
-    return Effect.zipRight(
-      delay,
-      repeatRounds("Retention")(Effect.zipRight(unlessStepped(cleanAll), Effect.sleep(retentionInterval)))
-    )
-  }
-)
+  )
+})
 
-/** Removes telemetry records that waited too long, and ids of delivered records that need not be remembered any more. */
-export const makeTelemetryExpiry: Effect.Effect<Effect.Effect<never>, never, Store> = Effect.gen(
-  function* () {
-    const { spool } = yield* Store
-    const unlessStepped = yield* makeUnlessStepped
-    const expire = Effect.flatMap(Clock.currentTimeMillis, (now) =>
-      spool.expire({
-        acceptedBefore: now - spoolMemory,
-        deliveredBefore: now - deliveredMemory,
-        deliveredAtMost
-      })
-    )
-    return repeatRounds("Telemetry expiry")(
-      Effect.zipRight(Effect.sleep(expiryInterval), unlessStepped(expire))
-    )
-  }
+/** Removes telemetry records that waited for a day, and ids of delivered records that need not be remembered any more. */
+export const telemetryExpiry: Effect.Effect<never, never, Store> = Effect.flatMap(Store, ({ spool }) =>
+  sweep("Telemetry expiry", "10 minutes", "10 minutes", (now) =>
+    spool.expire({ acceptedBefore: now - day, deliveredBefore: now - day, deliveredAtMost })
+  )
 )

