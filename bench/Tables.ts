@@ -1,8 +1,7 @@
-/** The tables that the benchmark prints and writes into docs/performance.md. */
+/** The tables that the benchmark prints. */
 import { comparedCalls, type ComparedCall, type Medians } from "./ClosedLoop.ts"
 import { countedCalls, operationBounds, operationsBefore } from "./Operations.ts"
 import { openRate, type OpenLoops } from "./OpenLoop.ts"
-import type { StartSample } from "./Start.ts"
 
 /** The least part of the throughput before, and of the bare server's at probes. */
 const leastOfBefore = 0.4
@@ -20,6 +19,7 @@ const millis = (value: number): string => (value < 10 ? value.toFixed(1) : value
 const judge = (isMet: boolean): string => (isMet ? "met" : "**missed**")
 const atLeast = (value: number, bound: number): string =>
   Number.isNaN(value) ? "" : `${value.toFixed(2)} (≥ ${bound}: ${judge(value >= bound)})`
+
 const atMost = (value: number, bound: number): string =>
   `${value.toFixed(2)} (≤ ${bound}: ${judge(value <= bound)})`
 
@@ -84,12 +84,3 @@ export const openLoopTable = (loops: OpenLoops): string => {
     ]
   )
 }
-
-export const startTable = (now: StartSample, before: StartSample): string =>
-  table(
-    ["", "now", "before"],
-    [
-      ["spawn to ready, ms", count(now.readyMillis), count(before.readyMillis)],
-      ["idle resident memory, MiB", count(now.idle), count(before.idle)]
-    ]
-  )

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:flat -- --rows 1000000`: the speed of every call, of the workers' statements and of the operator's queries on a full
+ * `npm run bench:flat -- --rows 1000000`: the speed of every call and of the workers' statements on a full
  * database, as a ratio to a database without those rows. Both servers run at once and are measured in turn, so that other
  * load on the machine affects both. Upstreams that receive telemetry and reports refuse all of it, so that the waiting rows stay.
  */
@@ -14,12 +14,11 @@ import * as Exit from "effect/Exit"
 import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
 import { databaseFromSettings } from "../src/layers/store/StoreFromSettings.ts"
-import { makeOperatorQueries } from "../src/layers/store/repositories/OperatorQueries.ts"
 import { makeStore } from "../src/layers/store/repositories/Repositories.ts"
 import { DeliveryUpdate } from "../src/services/Store.ts"
 import { bundle, environmentOf, scratch, type Simulators, startSimulators } from "../test/world/Fleet.ts"
 import { freshDatabase, startPostgres } from "../test/world/Postgres.ts"
-import { type DialectName, fill, openRaw, volumesOf } from "../test/world/BulkRows.ts"
+import { type DialectName, fill, volumesOf } from "../test/world/BulkRows.ts"
 import { type BundledServer, startServer } from "./BundledServer.ts"
 import { makeCalls, send, type Sent } from "./Calls.ts"
 
@@ -166,14 +165,12 @@ const callsOf = async (world: Simulators, server: BundledServer) => {
   ])
 }
 
-const hour = 3_600_000
-const day = 24 * hour
+const day = 86_400_000
 
-/** The statements of workers, retention and operators, on a store of this process. */
+/** The statements of workers, on a store of this process. */
 const statementsOf = async (dialect: DialectName, { address }: Place) => {
-  const raw = await openRaw(dialect, address)
   const scope = await Effect.runPromise(Scope.make())
-  const { queries, store } = await Effect.runPromise(
+  const store = await Effect.runPromise(
     Effect.gen(function* () {
       const database = yield* databaseFromSettings(
         dialect === "sqlite"
@@ -181,7 +178,7 @@ const statementsOf = async (dialect: DialectName, { address }: Place) => {
           : { databasePath: "", databaseUrl: Option.some(Redacted.make(address)) },
         { migrate: true }
       )
-      return { store: yield* makeStore(database), queries: makeOperatorQueries(database) }
+      return yield* makeStore(database)
     }).pipe(Effect.provideService(Scope.Scope, scope))
   )
   const timed = async <A, E>(effect: Effect.Effect<A, E>): Promise<readonly [number, A]> => {
@@ -267,37 +264,6 @@ const statementsOf = async (dialect: DialectName, { address }: Place) => {
       return median(times)
     }
 
-  /** Removes rows that were inserted for it and are older than all others. */
-  const removing = (
-    insert: (index: number, at: number) => string,
-    table: string,
-    remove: (before: number) => Effect.Effect<number, unknown>,
-    age = 400 * day
-  ) => {
-    let round = 0
-    return async () => {
-      round += 1
-      const before = Date.now() - age
-      const inserted = Array.from({ length: 200 }, (_, index) =>
-        insert(round * 1_000 + index, before - 10_000 + index)
-      )
-      await raw.run(`INSERT INTO ${table} VALUES ${inserted.join(", ")}`)
-      const [took, removed] = await timed(remove(before))
-      if (removed !== 200) throw new Error(`retention removed ${removed} rows of ${table}`)
-      return took
-    }
-  }
-  const { retention } = store
-  const oldest = () => Date.now() - 400 * day
-  const page = { limit: 50, after: Option.none<string>() }
-  const any = {
-    since: Option.none(),
-    plane: Option.none(),
-    reporter: Option.none(),
-    filed: Option.none(),
-    delivery: Option.none()
-  }
-  const anyDelivery = { since: Option.none(), state: Option.none(), kind: Option.none() }
   const subjects = new Map<string, () => Promise<number>>([
     ["lease of a delivery, and its return", repeated(leaseAndReturn)],
     ["time of the next delivery", repeated(store.deliveries.nextDueAt(kinds, 1))],
@@ -331,100 +297,10 @@ const statementsOf = async (dialect: DialectName, { address }: Place) => {
         ])
       )
     ],
-    ["readiness", repeated(store.check)],
-    [
-      "retention: 200 reports",
-      removing(
-        (index, at) =>
-          `('rep_old${index}', 'production', 'key${index}', 'content', 'anonymous', '{}', 'cli', 'req', ${at}, 'marker', NULL, NULL)`,
-        "reports",
-        (before) => retention.reports(before)
-      )
-    ],
-    [
-      "retention: 200 webhooks",
-      removing(
-        (index, at) =>
-          `('production', 'old${index}', 'type', 'when', NULL, 'kind', 'aggregate', 1, '{}', ${at})`,
-        "webhook_inbox",
-        (before) => retention.webhooks(before)
-      )
-    ],
-    // Failed deliveries of unfiled reports stay for as long as their reports; many of them are older.
-    [
-      "retention: 200 deliveries",
-      removing(
-        (index, at) =>
-          `('report:old${index}', 'report', 'old${index}', 'delivered', 1, ${at}, ${at}, ${at}, 0, 0)`,
-        "deliveries (id, kind, subject, state, attempts, available_at, created_at, finished_at, looks, fence)",
-        (before) => retention.deliveries(before),
-        30 * day
-      )
-    ],
-    [
-      "retention: 200 recipients",
-      removing(
-        (index, at) => `('production', 'old', 'uuid', 'c:old${index}', NULL, 0, ${at})`,
-        "recipients",
-        (before) => retention.recipients(before)
-      )
-    ],
-    [
-      "retention: 200 login outcomes",
-      removing(
-        (index, at) => `('old${index}', 'production', 1, 0, ${at})`,
-        "login_outcomes (upstream_key, plane, subscribed, transient, recorded_at)",
-        (before) => retention.loginOutcomes(before)
-      )
-    ],
-    [
-      "retention: nothing to remove",
-      repeated(
-        Effect.suspend(() =>
-          Effect.all([
-            retention.reports(oldest()),
-            retention.webhooks(oldest()),
-            retention.deliveries(oldest()),
-            retention.recipients(oldest()),
-            retention.loginOutcomes(oldest()),
-            retention.refusals(oldest())
-          ])
-        )
-      )
-    ],
-    ["operator: reports", repeated(queries.reports(any, page))],
-    [
-      "operator: reports that are not filed",
-      repeated(queries.reports({ ...any, filed: Option.some(false) }, page))
-    ],
-    [
-      "operator: reports that failed",
-      repeated(queries.reports({ ...any, delivery: Option.some("failed") }, page))
-    ],
-    ["operator: deliveries", repeated(queries.deliveries(anyDelivery, page))],
-    [
-      "operator: deliveries that failed",
-      repeated(queries.deliveries({ ...anyDelivery, state: Option.some("failed") }, page))
-    ],
-    [
-      "operator: webhooks",
-      repeated(
-        queries.webhooks({ since: Option.none(), plane: Option.none(), eventType: Option.none() }, page)
-      )
-    ],
-    [
-      "operator: recipients",
-      repeated(
-        queries.recipients(
-          { plane: Option.none(), organisation: Option.none(), publicId: Option.none() },
-          page
-        )
-      )
-    ]
+    ["readiness", repeated(store.check)]
   ])
   const close = async () => {
     await Effect.runPromise(Scope.close(scope, Exit.void))
-    await raw.close()
   }
   return { subjects, close }
 }

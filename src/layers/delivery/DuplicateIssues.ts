@@ -49,9 +49,10 @@ export const makeDuplicateIssues = (
       })
       return []
     }).pipe(
-      Effect.catchIf(
-        (failure) => failure._tag === "Refused" && failure.status !== 401,
-        (refusal) => Effect.succeed([`#${copy.number} ${describeFailure(refusal)}`])
+      Effect.catchTag("Refused", (refusal) =>
+        refusal.status === 401
+          ? Effect.fail(refusal)
+          : Effect.succeed([`#${copy.number} ${describeFailure(refusal)}`])
       )
     )
 
