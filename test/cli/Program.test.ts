@@ -6,7 +6,8 @@ import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { folder } from "../layers/store/Stores.ts"
 import { root } from "../world/Fleet.ts"
-import { build, program, run } from "./Harness.ts"
+import { testEnvironment } from "../world/Settings.ts"
+import { build, program, run, tcpServer } from "./Harness.ts"
 
 beforeAll(build)
 
@@ -112,6 +113,24 @@ describe("music-backend as a process", () => {
     expect([9, 78]).toContain(refused.exit)
     expect([refused.out, refused.err]).toEqual(["", expect.stringContaining("none.env")])
   })
+
+  it.scopedLive(
+    "ends with 69 where another program has the port of the server, and says what to do",
+    function* () {
+      const { port } = yield* tcpServer()
+      const environment = {
+        ...testEnvironment,
+        MUSIC_BIND: `127.0.0.1:${port}`,
+        MUSIC_DATABASE_PATH: join(yield* folder, "music.sqlite")
+      }
+      expect(spawned(["serve"], environment)).toMatchObject({
+        exit: 69,
+        err: expect.stringMatching(
+          /^music-backend: cannot listen on .*EADDRINUSE.*\. Stop the program .* set MUSIC_BIND to another address\.$/m
+        )
+      })
+    }
+  )
 
   it("prints its version, and its errors on standard error without a stack", () => {
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))

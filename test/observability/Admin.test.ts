@@ -53,6 +53,9 @@ describe("The admin server", () => {
     const failure = yield* Effect.flip(startObserved({ settings: { adminBind } }))
     expect(failure).toMatchObject({ _tag: "AdminListenFailed" })
     expect(failure.reason).toContain(`cannot listen on ${taken.host}`)
+    expect(failure.reason).toMatch(
+      /EADDRINUSE.*\. Stop the program .* set MUSIC_ADMIN_BIND to another address\.$/
+    )
   })
 
   it.scopedLive("answers while the API drains, and closes after it", function* () {

@@ -74,7 +74,10 @@ export const serveNode = (app: HttpApp.Default<never, HttpRouter.HttpRouter.Defa
     const server = yield* NodeHttpServer.make(() => node, bind).pipe(
       Effect.mapError(({ cause }) => {
         const problem = cause instanceof Error ? cause.message : String(cause)
-        return new ListenFailed({ reason: `cannot listen on ${bind.host}:${bind.port}: ${problem}` })
+        const fix = "Stop the program that has this address, or set MUSIC_BIND to another address"
+        return new ListenFailed({
+          reason: `cannot listen on ${bind.host}:${bind.port}: ${problem}. ${fix}.`
+        })
       })
     )
     yield* server.serve(app)

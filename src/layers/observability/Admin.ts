@@ -70,7 +70,10 @@ const serve = ({ host, port }: { readonly host: string; readonly port: number })
     const node = createServer(yield* NodeHttpServer.makeHandler(router))
     const { address } = yield* NodeHttpServer.make(() => node, { host, port }).pipe(
       Effect.mapError(
-        ({ cause }) => new AdminListenFailed({ reason: `cannot listen on ${host}:${port}: ${String(cause)}` })
+        ({ cause }) =>
+          new AdminListenFailed({
+            reason: `cannot listen on ${host}:${port}: ${String(cause)}. Stop the program that has this address, or set MUSIC_ADMIN_BIND to another address.`
+          })
       )
     )
     // A connection without a request must not delay the end of the process.
