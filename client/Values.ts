@@ -17,3 +17,12 @@ export const present = <A extends object>(members: A): Present<A> =>
   Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as Present<A>
 
 export const ignore = (): undefined => undefined
+
+/** A promise that is resolved from outside. */
+export const deferred = (): { readonly promise: Promise<void>; readonly resolve: () => void } => {
+  let resolve: () => void = ignore
+  const promise = new Promise<void>((done) => {
+    resolve = done
+  })
+  return { promise, resolve: () => resolve() }
+}

@@ -1,11 +1,12 @@
 /** The service's calls: composed, sent with retries inside a deadline, and reported. */
 import type { ReportEvent } from "../Events.ts"
 import { connectionFailure } from "../failures/ConnectionFailures.ts"
-import { clientFailure, withFacts, withKey } from "../failures/Failures.ts"
+import { clientFailure, failWith, withFacts, withKey } from "../failures/Failures.ts"
 import { attemptMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import { findOptionsProblem } from "../OptionsCheck.ts"
-import { type BrokenExchange, broken, type Transport, type WireAnswer } from "../transport/Transport.ts"
+import { broken, type Transport, type WireAnswer, type WireRequest } from "../transport/Transport.ts"
 import type { AnswerHead, MusicError } from "../Types.ts"
+import { present } from "../Values.ts"
 import { packageVersion } from "../Version.ts"
 import { decodeAnswer, unexpectedAnswer } from "./AnswerDecoder.ts"
 import { readRateLimits, readRetryAfter } from "./AnswerHeaders.ts"
@@ -49,7 +50,15 @@ export interface Calls {
   readonly runAny: <A>(request: CallRequest<A> & Repetition, scope: Scope) => Promise<A>
 }
 
-/** Bytes of an answer that an error carries. */
+type Read<A> = { readonly value: A } | MusicError
+
+/** The result of an exchange, with the answer when one arrived. */
+interface Outcome<A> {
+  readonly answer?: WireAnswer | undefined
+  readonly result: Read<A>
+}
+
+/** Characters of an answer that an error carries. */
 const responseCharacters = 2_048
 
 /** The beginning of an answer; a failed answer may have the tokens of a session all the same. */
@@ -59,24 +68,26 @@ const responseOf = ({ body, headers, status }: WireAnswer): AnswerHead => ({
   body: body.slice(0, responseCharacters).replace(/("(?:access|refresh)_token"\s*:\s*")[^"]*/g, "$1…")
 })
 
-const isBrokenExchange = (cause: unknown): cause is BrokenExchange =>
-  typeof cause === "object" && cause !== null && "tooLarge" in cause
-
-const failureOfBroken = (exchange: BrokenExchange, url: string): MusicError => {
-  const { answer, cause, tooLarge } = exchange
-  return answer === undefined
-    ? connectionFailure(exchange, url)
-    : unexpectedAnswer(answer.status, tooLarge ? "too_large" : "incomplete", cause)
-}
-
 /** Whether the service may have done what the caller asked for. */
 const mayHaveTakenEffect = (failure: MusicError): boolean =>
   failure.retryable || failure.code === "internal" || failure.code === "unexpected_answer"
 
-/** The result of an exchange, with the answer when one arrived. */
-interface Outcome<A> {
-  readonly answer: WireAnswer | undefined
-  readonly result: { readonly value: A } | MusicError
+const exchange = async <A>(
+  transport: Transport,
+  { endpoint }: CallRequest<A>,
+  request: WireRequest,
+  signal: AbortSignal
+): Promise<Outcome<A>> => {
+  // A `fetch` of the program's own may return anything.
+  const arrived = await transport
+    .send(request, signal)
+    .catch((cause: unknown) => broken(cause, { isOwnFault: true }))
+  if (!("tooLarge" in arrived))
+    return { answer: arrived, result: decodeAnswer(endpoint, arrived, request.url) }
+  const { answer, cause, tooLarge } = arrived
+  return answer === undefined
+    ? { result: connectionFailure(arrived, request.url) }
+    : { answer, result: unexpectedAnswer(answer.status, tooLarge ? "too_large" : "incomplete", cause) }
 }
 
 export const makeCalls = (
@@ -95,30 +106,35 @@ export const makeCalls = (
     report({ type: "outdated", version: options.version ?? packageVersion, minVersion })
   }
 
+  const limitOf = (attempt: number, isQuick = false): number => {
+    const most = attemptMillisecondsOf(options)
+    const isShort = attempt === 1 && isQuick && (options.attemptMilliseconds ?? null) === null
+    return isShort ? Math.min(most, firstAttempt) : most
+  }
+
   const runAny: Calls["runAny"] = async <A>(call: CallRequest<A> & Repetition, scope: Scope): Promise<A> => {
-    if (problem !== undefined) return Promise.reject(problem)
+    if (problem !== undefined) return failWith(problem)
     const { deadline, signal } = scope
     const requestId = `${options.source}-${newIdempotencyKey()}`
     const hooked = await readHook(options, address, call)
-    if ("code" in hooked) return Promise.reject(hooked)
+    if ("code" in hooked) return failWith(hooked)
     const request = composeRequest(options, address, requestId, call, { ...hooked.headers, ...scope.headers })
-    if ("code" in request) return Promise.reject(request)
+    if ("code" in request) return failWith(request)
     const key = randomKeyOf(call)
 
     /** Attaches the ids and times of the exchange to its failure, and reports it. */
-    const finish = (attempt: number, begun: number, { answer, result }: Outcome<A>) => {
+    const finish = (attempt: number, begun: number, { answer, result }: Outcome<A>): Read<A> => {
       const rateLimits = answer === undefined ? [] : readRateLimits(answer)
       const given = answer?.headers["x-request-id"] ?? ""
       const id = /^[\x21-\x7e]+$/.test(given) ? given : requestId
-      const failure =
+      const read =
         "value" in result
-          ? undefined
+          ? result
           : withFacts(result, {
               requestId: id,
-              ...(rateLimits.length === 0 ? {} : { rateLimits }),
-              ...(answer === undefined
-                ? {}
-                : { retryAfterSeconds: readRetryAfter(answer, time.now()), response: responseOf(answer) })
+              rateLimits: rateLimits.length === 0 ? undefined : rateLimits,
+              retryAfterSeconds: answer && readRetryAfter(answer, time.now()),
+              response: answer && responseOf(answer)
             })
       report({
         type: "response",
@@ -126,23 +142,20 @@ export const makeCalls = (
         status: answer?.status ?? null,
         milliseconds: time.monotonic() - begun,
         rateLimits,
-        ...(failure === undefined ? {} : { error: failure })
+        ...("value" in read ? {} : { error: read })
       })
       noteMinVersion(answer?.headers["x-music-min-cli"])
-      if (failure === undefined) scope.noted.metadata = { requestId: id, rateLimits }
-      return failure ?? result
+      if ("value" in read) scope.noted.metadata = { requestId: id, rateLimits }
+      return read
     }
 
     /** One exchange of at most some milliseconds. Never rejects. */
     const runAttempt = (attempt: number, milliseconds: number) =>
-      new Promise<{ readonly value: A } | MusicError>((resolve) => {
-        report({
-          type: "request",
-          ...{ call: call.call, requestId, attempt },
-          method: request.method,
-          path: call.endpoint.path
-        })
-        scope.noted.sent = { requestId, randomKey: key }
+      new Promise<Read<A>>((resolve) => {
+        const { method } = request
+        const { path } = call.endpoint
+        report({ type: "request", ...{ call: call.call, requestId, attempt }, method, path })
+        scope.noted.sent = { requestId, ...present({ randomKey: key }) }
         const begun = time.monotonic()
         if (call.sent !== undefined) call.sent.at = begun
         const controller = new AbortController()
@@ -155,54 +168,32 @@ export const makeCalls = (
           resolve(finish(attempt, begun, outcome))
           controller.abort()
         }
-        const failed = (result: MusicError) => end({ answer: undefined, result })
-        const cancel = time.after(milliseconds, () => failed(timedOut(deadline, requestId)))
-        const letGo = onAbort(signal, () => failed(clientFailure("aborted", { cause: signal.reason })))
-        transport
-          .send(request, controller.signal)
-          // A `fetch` of the program's own may return anything.
-          .catch((cause: unknown) => (isBrokenExchange(cause) ? cause : broken(cause, { isOwnFault: true })))
-          .then(
-            (arrived): Outcome<A> =>
-              "tooLarge" in arrived
-                ? { answer: arrived.answer, result: failureOfBroken(arrived, request.url) }
-                : { answer: arrived, result: decodeAnswer(call.endpoint, arrived, request.url) }
-          )
-          .then(end, (cause) => failed(clientFailure("client_defect", { cause })))
+        const fail = (result: MusicError) => end({ result })
+        const cancel = time.after(milliseconds, () => fail(timedOut(deadline, requestId)))
+        const letGo = onAbort(signal, () => fail(clientFailure("aborted", { cause: signal.reason })))
+        exchange(transport, call, request, controller.signal).then(end, (cause) =>
+          fail(clientFailure("client_defect", { cause }))
+        )
       })
 
-    const limitOf = (count: number): number => {
-      const most = attemptMillisecondsOf(options)
-      const isShort = count === 1 && call.isQuick === true && (options.attemptMilliseconds ?? null) === null
-      return isShort ? Math.min(most, firstAttempt) : most
-    }
-
     /** Repeats the attempt until it succeeds, cannot succeed, or the deadline leaves no room for the next pause. */
-    const retried = async (): Promise<{ readonly value: A } | MusicError> => {
+    const retried = async (): Promise<Read<A>> => {
       const begun = time.monotonic()
-      for (let count = 1; ; count += 1) {
+      for (let attempt = 1; ; attempt += 1) {
         const left = deadline.at - time.monotonic()
         if (left < shortestAttempt) return timedOut(deadline)
-        const result = await runAttempt(count, Math.min(left, limitOf(count)))
+        const result = await runAttempt(attempt, Math.min(left, limitOf(attempt, call.isQuick)))
         if ("value" in result) return result
         // A timeout says less than the failure before it.
         if (result.code !== "timed_out") deadline.last = result
         if (call.once === true || !isRetryable(result, call.uncertain === true)) return result
         // Each pause lies between half and whole of the backoff's.
-        const pause = pauseAfter(callBackoff, count - 1, result, 0.5 + time.random() / 2)
-        const end = isConnectionRefused(result)
-          ? Math.min(deadline.at, begun + refusedMilliseconds)
-          : deadline.at
+        const pause = pauseAfter(callBackoff, attempt - 1, result, 0.5 + time.random() / 2)
+        const last = isConnectionRefused(result) ? begun + refusedMilliseconds : deadline.at
         const least = result.code === "rate_limited" ? worthwhile : shortestAttempt
-        if (pause + least >= end - time.monotonic()) return result
-        report({
-          type: "retry",
-          call: call.call,
-          requestId,
-          attempt: count,
-          pauseMilliseconds: pause,
-          error: result
-        })
+        if (pause + least >= Math.min(last, deadline.at) - time.monotonic()) return result
+        const facts = { call: call.call, requestId, attempt }
+        report({ type: "retry", ...facts, pauseMilliseconds: pause, error: result })
         await sleep(time, pause, signal)
         if (signal.aborted) return clientFailure("aborted", { requestId, cause: signal.reason })
       }
@@ -210,7 +201,7 @@ export const makeCalls = (
 
     const result = await retried()
     if ("value" in result) return result.value
-    return Promise.reject(key !== undefined && mayHaveTakenEffect(result) ? withKey(result, key) : result)
+    return failWith(key !== undefined && mayHaveTakenEffect(result) ? withKey(result, key) : result)
   }
 
   return {

@@ -3,6 +3,7 @@ import { clientFailure } from "../failures/Failures.ts"
 import { type CallOptions, deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import { findDeadlineProblem } from "../OptionsCheck.ts"
 import type { ErrorOf, Metadata, MusicError } from "../Types.ts"
+import { present } from "../Values.ts"
 import { inTime, type Time } from "./Time.ts"
 
 /** The end of a call on the monotonic clock, which a wrong or corrected wall clock does not affect. */
@@ -30,7 +31,7 @@ interface Noted {
   /** Of the success. */
   metadata: Metadata
   /** The latest request that was sent. */
-  sent?: { readonly requestId: string; readonly randomKey: string | undefined }
+  sent?: { readonly requestId: string; readonly randomKey?: string }
 }
 
 /** Nothing was sent. */
@@ -61,8 +62,7 @@ export const deadlineOf = (
 
 /** The failure of a call that ends at its deadline: with the last known failure, if there is one. */
 export const timedOut = ({ hint, last }: Deadline, requestId: string | null = null): ErrorOf<"timed_out"> => {
-  if (last === undefined)
-    return clientFailure("timed_out", { requestId, ...(hint === undefined ? {} : { hint }) })
+  if (last === undefined) return clientFailure("timed_out", { requestId, ...present({ hint }) })
   const { code, hint: next, message, requestId: id } = last
   return clientFailure("timed_out", {
     message: `No answer arrived before the deadline. The attempt before failed: ${message}`,

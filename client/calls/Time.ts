@@ -1,4 +1,5 @@
 /** Clocks, timers and chance of a client: the platform's, or those of a test. Times are milliseconds. */
+import { deferred, ignore } from "../Values.ts"
 
 export interface Time {
   /** Since the epoch; may be wrong or be stepped. */
@@ -15,16 +16,9 @@ export interface Time {
 export const longestTimer = 2 ** 31 - 1
 
 const after: Time["after"] = (milliseconds, run, idle = false) => {
-  const timer: unknown = setTimeout(run, Math.min(milliseconds, longestTimer))
   // Node's timers keep the process alive; a browser's are numbers.
-  if (
-    idle &&
-    typeof timer === "object" &&
-    timer !== null &&
-    "unref" in timer &&
-    typeof timer.unref === "function"
-  )
-    timer.unref()
+  const timer: { readonly unref?: () => void } = setTimeout(run, Math.min(milliseconds, longestTimer))
+  if (idle) timer.unref?.()
   return () => clearTimeout(timer as ReturnType<typeof setTimeout>)
 }
 
@@ -44,7 +38,7 @@ const listeners = new WeakMap<AbortSignal, Set<() => void>>()
 export const onAbort = (signal: AbortSignal, run: () => void): (() => void) => {
   if (signal.aborted) {
     run()
-    return () => undefined
+    return ignore
   }
   const waiting = listeners.get(signal) ?? new Set()
   if (!listeners.has(signal)) {
@@ -58,21 +52,23 @@ export const onAbort = (signal: AbortSignal, run: () => void): (() => void) => {
   return () => void waiting.delete(run)
 }
 
-/** Resolves after a time, or at once when the signal is aborted. */
-export const sleep = (time: Time, milliseconds: number, signal?: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    const cancel = time.after(Math.max(0, milliseconds), () => {
-      letGo()
-      resolve()
-    })
-    const letGo =
-      signal === undefined
-        ? () => undefined
-        : onAbort(signal, () => {
-            cancel()
-            resolve()
-          })
+/** Rejects with the reason of the signal when that aborts before the promise ends. */
+export const untilAborted = <A>(signal: AbortSignal, promise: Promise<A>): Promise<A> =>
+  new Promise((resolve, reject) => {
+    const letGo = onAbort(signal, () => reject(signal.reason))
+    promise.then(resolve, reject).finally(letGo)
   })
+
+/** Resolves after a time, or at once when the signal is aborted. */
+export const sleep = (time: Time, milliseconds: number, signal?: AbortSignal): Promise<void> => {
+  const { promise, resolve } = deferred()
+  const cancel = time.after(Math.max(0, milliseconds), resolve)
+  const letGo = signal === undefined ? ignore : onAbort(signal, resolve)
+  return promise.finally(() => {
+    cancel()
+    letGo()
+  })
+}
 
 /** Rejects with `failure()` when the promise does not end in time. */
 export const inTime = <A>(

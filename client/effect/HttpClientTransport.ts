@@ -5,7 +5,6 @@ import type { ResponseError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type { HttpMethod } from "@effect/platform/HttpMethod"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Runtime from "effect/Runtime"
 import * as Stream from "effect/Stream"
 import {
@@ -47,7 +46,7 @@ export const httpClientTransport = (
   const untraced = HttpClient.withTracerDisabledWhen(client, () => true)
   const run = Runtime.runPromise(runtime)
   return {
-    send: async ({ body, headers, keepalive, method, url }, signal) => {
+    send: ({ body, headers, keepalive, method, url }, signal) => {
       const exchange = Effect.gen(function* () {
         const plain = HttpClientRequest.make(method as HttpMethod)(url).pipe(
           HttpClientRequest.setHeaders(headers)
@@ -64,10 +63,9 @@ export const httpClientTransport = (
           ...requestInit,
           ...(keepalive ? { keepalive } : {})
         }),
-        Effect.either
+        Effect.catchAll(Effect.succeed)
       )
-      const answer = await run(exchange, { signal })
-      return Either.isRight(answer) ? answer.right : Promise.reject(answer.left)
+      return run(exchange, { signal })
     }
   }
 }

@@ -15,11 +15,12 @@ import * as Random from "effect/Random"
 import * as Runtime from "effect/Runtime"
 import { carriedHeaders, noExchange } from "../calls/Deadline.ts"
 import type { Time } from "../calls/Time.ts"
-import { makeClient, type MusicClient as PromiseClient } from "../Client.ts"
+import { leadingParameters, makeClient, type MusicClient as PromiseClient } from "../Client.ts"
 import { isUnknownCode } from "../failures/ErrorGuards.ts"
 import type { MusicClientOptions } from "../Options.ts"
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/Telemetry.ts"
 import type { Metadata, MusicError, MusicErrorCode, Result, Status, UnknownCode } from "../Types.ts"
+import { present } from "../Values.ts"
 import { httpClientTransport } from "./HttpClientTransport.ts"
 
 /** `rate_limited` is `RateLimited`. */
@@ -70,7 +71,7 @@ class Failure extends Data.Error<{ readonly code: string }> {
 
 const toFailure = (error: MusicError): MusicFailure => {
   const { cause, response } = error
-  const failure = new Failure({ ...error, ...(cause === undefined ? {} : { cause }) })
+  const failure = new Failure({ ...error, ...present({ cause }) })
   if (response !== undefined) Object.defineProperty(failure, "response", { value: response })
   // The members are those of the error's own code.
   return failure as unknown as MusicFailure
@@ -137,14 +138,11 @@ type Method = (...given: ReadonlyArray<unknown>) => unknown
 const isResult = (answer: unknown): answer is Result<unknown> =>
   typeof answer === "object" && answer !== null && "ok" in answer
 
-/** Where a method takes its options. */
-const optionsAt: Readonly<Record<string, number>> = { login: 1, ting: 1, report: 1, request: 2, record: 2 }
-
 const toEffect = (
   name: string,
   method: Method
 ): ((...given: ReadonlyArray<unknown>) => Effect.Effect<unknown, MusicFailure>) => {
-  const at = optionsAt[name] ?? 0
+  const at = name === "record" ? 2 : (leadingParameters[name] ?? 0)
   return (...given) =>
     Effect.gen(function* () {
       const headers = yield* traceHeaders

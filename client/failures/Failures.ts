@@ -129,6 +129,8 @@ export const withKey = <F extends MusicError>(failure: F, idempotencyKey: string
 export const failureOf = (cause: unknown): MusicError =>
   isFailure(cause) ? cause : clientFailure("client_defect", { cause })
 
+export const failWith = (failure: MusicError): Promise<never> => Promise.reject(failure)
+
 /** The session is over or was never there: a retry cannot help. */
 export const isOver = (failure: MusicError): failure is ErrorOf<"not_logged_in" | "logged_out"> =>
   failure.code === "not_logged_in" || failure.code === "logged_out"

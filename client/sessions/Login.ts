@@ -9,8 +9,8 @@ import { failureOf, invalidInput, withFacts } from "../failures/Failures.ts"
 import type { LoginOptions } from "../Options.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { LoginInfo } from "../Types.ts"
-import { healedEvent, infoOf, isCorrupt, type StoreFailed } from "./SessionRecord.ts"
-import { isMissing, type SessionSlot } from "./SessionSlot.ts"
+import { healedEvent, infoOf, isCorrupt, isMissing, type StoreFailed } from "./SessionRecord.ts"
+import type { SessionSlot } from "./SessionSlot.ts"
 
 const unsavedHint = (more: string) =>
   `The login succeeded, but its session could not be stored: make the store writable and log in with the same token${more} within 10 minutes.`

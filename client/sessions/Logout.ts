@@ -7,9 +7,10 @@ import type { ReportEvent } from "../Events.ts"
 import { clientFailure, failureOf } from "../failures/Failures.ts"
 import type { LogoutOptions } from "../Options.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
-import type { LogoutInfo, MusicError } from "../Types.ts"
-import { healedEvent, isCorrupt, type StoreFailed } from "./SessionRecord.ts"
-import { isMissing, type SessionSlot } from "./SessionSlot.ts"
+import type { LogoutInfo } from "../Types.ts"
+import { ignore } from "../Values.ts"
+import { healedEvent, isCorrupt, isMissing, type StoreFailed } from "./SessionRecord.ts"
+import type { SessionSlot } from "./SessionSlot.ts"
 
 /** The longest waits of `logout({ forget: true })`, milliseconds. */
 const forgetMilliseconds = { lock: 400, store: 300, revocation: 2_000 } as const
@@ -19,9 +20,6 @@ interface Found {
   readonly stored?: StoredSession
   readonly corrupt?: StoreFailed
 }
-
-const isInTheWay = (failure: MusicError): boolean =>
-  failure.code === "timed_out" || failure.code === "store_failed"
 
 export const makeLogout = ({
   calls,
@@ -75,65 +73,46 @@ export const makeLogout = ({
   const patiently = <A>(use: Promise<A>): Promise<A> =>
     inTime(time, forgetMilliseconds.store, use, () => clientFailure("timed_out"))
 
-  /** Clears whatever is stored. A session that cannot be read is removed all the same. */
-  const clearNow = async (): Promise<Found & { readonly uncleared: unknown }> => {
+  /** Clears again what a refresh of another program saved at the moment of the first clearing; that ends when its lock is free. */
+  const clearAgain = async (scope: Scope, { login_key }: StoredSession): Promise<void> => {
+    const clear = () =>
+      patiently(slot.load().then((now) => (now.login_key === login_key ? slot.clear() : undefined))).catch(
+        ignore
+      )
+    let isDone = false
+    const patience = until(scope, time.monotonic() + forgetMilliseconds.lock)
+    const locked = slot.withLock(patience, () => {
+      isDone = true
+      return clear()
+    })
+    await locked.catch(() => (isDone ? undefined : clear()))
+  }
+
+  /**
+   * Clears first, whatever is stored and without the lock: its holder finds the store cleared and saves nothing, or has saved when the
+   * store is cleared again.
+   */
+  const forget = async (scope: Scope): Promise<LogoutInfo> => {
     const found = await patiently(find()).catch((cause: unknown): Found | Promise<never> => {
       const failure = failureOf(cause)
       if (failure.code === "timed_out") return {}
       return failure.code === "store_failed" ? { corrupt: failure } : Promise.reject(cause)
     })
-    const uncleared = await patiently(slot.clear()).then(
-      () => undefined,
-      (cause: unknown) => cause
-    )
-    return { ...found, uncleared }
-  }
-
-  /** Runs under the lock, or without it when it is not granted soon. */
-  const withLockIfFree = async <A>(scope: Scope, run: (isLocked: boolean) => Promise<A>): Promise<A> => {
-    let isBegun = false
-    const patience = until(scope, time.monotonic() + forgetMilliseconds.lock)
-    try {
-      return await slot.withLock(patience, () => {
-        isBegun = true
-        return run(true)
-      })
-    } catch (cause) {
-      return isBegun || !isInTheWay(failureOf(cause)) ? Promise.reject(cause) : run(false)
-    }
-  }
-
-  /** Clears again what a refresh of another program saved at the moment of the first clearing. */
-  const clearAgain = (scope: Scope, { login_key }: StoredSession): Promise<void> =>
-    withLockIfFree(scope, () =>
-      patiently(slot.load().then((now) => (now.login_key === login_key ? slot.clear() : undefined))).catch(
-        () => undefined
-      )
-    )
-
-  /**
-   * Clears first. A held lock is not waited for: its holder finds the store cleared and saves nothing, or has saved when the
-   * store is cleared again.
-   */
-  const forget = async (scope: Scope): Promise<LogoutInfo> => {
-    const { isLocked, ...found } = await withLockIfFree(scope, async (isLocked) => ({
-      ...(await clearNow()),
-      isLocked
-    }))
-    const { stored, uncleared } = found
+    const uncleared = await patiently(slot.clear()).then(ignore, (cause: unknown) => ({ cause }))
+    const { stored } = found
     const last = until(scope, time.monotonic() + forgetMilliseconds.revocation)
-    const [revoked] = await Promise.all([
-      stored !== undefined &&
-        revoke(stored, last, true).then(
-          () => true,
-          () => false
-        ),
-      stored !== undefined && !isLocked ? clearAgain(scope, stored) : undefined
-    ])
+    const isRevoked = async () => {
+      if (stored === undefined) return false
+      return revoke(stored, last, true).then(
+        () => true,
+        () => false
+      )
+    }
+    const [revoked] = await Promise.all([isRevoked(), stored && clearAgain(scope, stored)])
     if (uncleared === undefined) return reportEnd(revoked, found)
     // Its tokens are worthless, but they are still there.
-    if (revoked) reportEnd(true, { ...(stored === undefined ? {} : { stored }) })
-    return Promise.reject(uncleared)
+    if (revoked) reportEnd(true, stored === undefined ? {} : { stored })
+    return Promise.reject(uncleared.cause)
   }
 
   return (call: LogoutOptions | undefined, scope: Scope): Promise<LogoutInfo> =>

@@ -9,12 +9,13 @@ import { deriveKey } from "../calls/Digest.ts"
 import { isRetryable, worthwhile } from "../calls/Retry.ts"
 import { sleep, type Time } from "../calls/Time.ts"
 import type { ReportEvent } from "../Events.ts"
-import { clientFailure, failureOf, isOver, withFacts } from "../failures/Failures.ts"
+import { clientFailure, failureOf, failWith, isOver, withFacts } from "../failures/Failures.ts"
 import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { ErrorOf, LoggedOutReason, MusicError } from "../Types.ts"
-import { infoOf } from "./SessionRecord.ts"
-import { isMissing, type SessionSlot } from "./SessionSlot.ts"
+import { present } from "../Values.ts"
+import { infoOf, isMissing } from "./SessionRecord.ts"
+import type { SessionSlot } from "./SessionSlot.ts"
 
 /** Milliseconds that a call waits for an early refresh while its access token is still valid. */
 const earlyWait = 5_000
@@ -55,8 +56,6 @@ const isRefused = (failure: MusicError): boolean =>
 
 const lostHint =
   "The answer to the last refresh was lost more than 10 minutes ago, so the session is lost: log in with a new short-lived token."
-
-const failWith = (failure: MusicError): Promise<never> => Promise.reject(failure)
 
 export type SessionRefresh = ReturnType<typeof makeSessionRefresh>
 
@@ -119,9 +118,12 @@ export const makeSessionRefresh = (
     }
   }
 
-  /** The pair of the last rotation, when the stored one differs from it because it was spoiled on its way. */
+  /**
+   * The pair of the rotation before, when its answer was spoiled on the way: the service answers it again for 10 minutes. Undefined when
+   * the stored pair is that pair, or when the service does not know the rotation any more.
+   */
   const repeatRotation = async (stored: StoredSession, scope: Scope): Promise<UnsavedPair | undefined> => {
-    const from = stored.spent_refresh_token
+    const { spent_refresh_token: from } = stored
     if (from === undefined || slot.age(stored) >= replayMilliseconds) return undefined
     try {
       const pair = await requestRefresh(from, scope)
@@ -149,32 +151,33 @@ export const makeSessionRefresh = (
   }
 
   /** The session is over: remembered, so that `status` can say why, and reported. */
-  const end = (reason: LoggedOutReason, requestId: string | null, hint?: string): ErrorOf<"logged_out"> => {
+  const end = (reason: LoggedOutReason, requestId: string | null, hint?: string): Promise<never> => {
     slot.noteEnd(reason)
     report({ type: "logged_out", reason, requestId })
-    return clientFailure("logged_out", {
-      details: { reason },
-      requestId,
-      ...(hint === undefined ? {} : { hint })
-    })
-  }
-
-  /** Loads under the lock. Without a session another program logged out, or this client, which reports that itself. */
-  const loadAgain = (clears: number): Promise<StoredSession> =>
-    slot.load().catch((cause: unknown) => {
-      const failure = failureOf(cause)
-      return failWith(isMissing(failure) && slot.clears() === clears ? end("replaced", null) : failure)
-    })
-
-  /** The stored session if another program changed it meanwhile; its session is newer. */
-  const loadIfChanged = async (stored: StoredSession, clears: number) => {
-    const now = await loadAgain(clears)
-    return now.refresh_token === stored.refresh_token ? undefined : now
+    return failWith(clientFailure("logged_out", { details: { reason }, requestId, ...present({ hint }) }))
   }
 
   const endSession = async ({ code, requestId }: MusicError): Promise<never> => {
     await slot.clear(true)
-    return failWith(code === "unauthenticated" ? end("revoked", requestId) : end("lost", requestId, lostHint))
+    return code === "unauthenticated" ? end("revoked", requestId) : end("lost", requestId, lostHint)
+  }
+
+  /** Loads under the lock. Without a session another program logged out, or this client, which reports that itself. */
+  const loadAgain = (clears: number): Promise<StoredSession> =>
+    slot
+      .load()
+      .catch((cause: unknown) =>
+        isMissing(failureOf(cause)) && slot.clears() === clears
+          ? end("replaced", null)
+          : Promise.reject(cause)
+      )
+
+  /** The stored session if another program changed it meanwhile; its session is newer than any unsaved pair. */
+  const loadIfChanged = async (stored: StoredSession, clears: number) => {
+    const now = await loadAgain(clears)
+    if (now.refresh_token === stored.refresh_token) return undefined
+    unsaved = undefined
+    return now
   }
 
   /** Saves a pair that replaces the stored one. A logout that does not wait for the lock may clear the store meanwhile. */
@@ -187,12 +190,12 @@ export const makeSessionRefresh = (
     const kept = { login_key, ting, spent_refresh_token: pair.from }
     const saved = await slot.save(pair.session, kept, pair.sentAt, refresh_token)
     unsaved = undefined
-    if (slot.clears() !== clears) {
-      await slot.clear()
-      return failWith(clientFailure("not_logged_in"))
+    if (slot.clears() === clears) {
+      report({ type: "refreshed", session: infoOf(saved) })
+      return saved
     }
-    report({ type: "refreshed", session: infoOf(saved) })
-    return saved
+    await slot.clear()
+    return failWith(clientFailure("not_logged_in"))
   }
 
   /** `clears` counts the clearings of this client before the wait for the lock. */
@@ -201,22 +204,18 @@ export const makeSessionRefresh = (
     const isDue = slot.isDue(stored)
     // Another program refreshed first.
     if (stored.access_token !== refused && !isDue) return stored
-    const spent = [stored.refresh_token, stored.spent_refresh_token]
-    const kept = unsaved !== undefined && spent.includes(unsaved.from) ? unsaved : undefined
-    let failure: MusicError | undefined
     // A new pair is held in memory until it is saved: the service replays it for 10 minutes only.
-    unsaved = kept
-    if (kept === undefined)
-      try {
-        unsaved = await findNewPair(stored, !isDue, scope)
-      } catch (cause) {
-        failure = failureOf(cause)
-      }
-    const changed = await loadIfChanged(stored, clears)
-    if (changed !== undefined) {
-      unsaved = undefined
-      return changed
+    const spent = [stored.refresh_token, stored.spent_refresh_token]
+    const isKept = unsaved !== undefined && spent.includes(unsaved.from)
+    if (!isKept) unsaved = undefined
+    let failure: MusicError | undefined
+    try {
+      unsaved ??= await findNewPair(stored, !isDue, scope)
+    } catch (cause) {
+      failure = failureOf(cause)
     }
+    const changed = await loadIfChanged(stored, clears)
+    if (changed !== undefined) return changed
     if (unsaved === undefined) {
       const known = failure ?? clientFailure("client_defect")
       return isRefused(known) ? endSession(known) : failWith(known)
@@ -226,14 +225,11 @@ export const makeSessionRefresh = (
       saved = await savePair(unsaved, stored, clears)
     } catch (cause) {
       if (unsaved === undefined) return Promise.reject(cause)
-      // Another program may have broken the lock while this one was suspended; its session is newer.
-      const newer = await loadIfChanged(stored, clears)
-      if (newer === undefined) return Promise.reject(cause)
-      unsaved = undefined
-      return newer
+      // Another program may have broken the lock while this one was suspended.
+      return (await loadIfChanged(stored, clears)) ?? Promise.reject(cause)
     }
     // The pair may have expired before it could be saved.
-    return kept !== undefined && slot.isDue(saved) ? rotate(refused, scope, clears) : saved
+    return isKept && slot.isDue(saved) ? rotate(refused, scope, clears) : saved
   }
 
   /** Starts a refresh, or joins the running one. A caller that leaves does not end it, and its pair is saved. */
@@ -242,17 +238,15 @@ export const makeSessionRefresh = (
     wanted: Deadline
   ): { readonly own: boolean; readonly flight: RunningRefresh } => {
     if (flight !== undefined) return { own: false, flight }
-    const at = Math.max(time.monotonic() + deadlineMillisecondsOf(options), wanted.at)
-    const scope = ownScope({ at })
+    const scope = ownScope({ at: Math.max(time.monotonic() + deadlineMillisecondsOf(options), wanted.at) })
     const clears = slot.clears()
-    const landed = slot.withLock(scope, () => rotate(refused, scope, clears))
-    const started = { landed, deadline: scope.deadline }
-    flight = started
-    const land = () => {
-      flight = undefined
-    }
-    landed.then(land, land)
-    return { own: true, flight: started }
+    const landed = slot
+      .withLock(scope, () => rotate(refused, scope, clears))
+      .finally(() => {
+        flight = undefined
+      })
+    flight = { landed, deadline: scope.deadline }
+    return { own: true, flight }
   }
 
   /**

@@ -1,16 +1,17 @@
 /** A stored session: its form, what callers see of it, and the failures of its store. Plain functions. */
 import { isTingOutcome, objectOf, optional, storedMembers, type WireSession } from "../calls/Answers.ts"
-import { isNumber, isRecord, isText, present } from "../Values.ts"
 import type { ClientEvent } from "../Events.ts"
-import { clientFailure } from "../failures/Failures.ts"
-import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
+import { clientFailure, isFailure, reasonedFailure } from "../failures/Failures.ts"
+import { storeErrorOf } from "../failures/StoreFailures.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { ErrorOf, MusicError, SessionInfo } from "../Types.ts"
+import { isNumber, isRecord, isText, present } from "../Values.ts"
 
 export type StoreFailed = ErrorOf<"store_failed">
 
-/** The failure of a store. The cause of a spoiled session may quote a credential, so it is not kept. */
-export const storeFailed = (cause: unknown): StoreFailed => {
+/** The failure of a store or lock. The cause of a spoiled session may quote a credential, so it is not kept. */
+export const storeFailed = (cause: unknown): MusicError => {
+  if (isFailure(cause)) return cause
   const { code, hint, message, path, reason, retryable } = storeErrorOf(cause)
   return clientFailure("store_failed", {
     ...{ message, hint, retryable },
@@ -21,12 +22,14 @@ export const storeFailed = (cause: unknown): StoreFailed => {
 
 export const healedEvent = ({ details }: StoreFailed): ClientEvent => ({
   type: "session_healed",
-  ...(details.path === undefined ? {} : { path: details.path })
+  ...present({ path: details.path })
 })
 
 /** The store has something that is no session: a login replaces it, a logout removes it. */
 export const isCorrupt = (failure: MusicError): failure is StoreFailed =>
   failure.code === "store_failed" && failure.details.reason === "corrupt"
+
+export const isMissing = (failure: MusicError): boolean => failure.code === "not_logged_in"
 
 const isSession = objectOf<StoredSession>({
   ...storedMembers,
@@ -42,22 +45,8 @@ const isSession = objectOf<StoredSession>({
 const isOfLaterVersion = (found: unknown): boolean =>
   isRecord(found) && isNumber(found.version) && found.version > 1
 
-const laterSession = clientFailure("store_failed", {
-  message: "The stored session is of a newer version of the client.",
-  hint: "Update this program, or give it a session store of its own.",
-  retryable: false,
-  details: { reason: "misconfigured" }
-})
-
-const foreignSession = clientFailure("store_failed", {
-  message: "The store returned the session of another server or plane.",
-  hint: "Use a store that keeps one session for each slot, or clear the store.",
-  retryable: false,
-  details: { reason: "misconfigured" }
-})
-
 /** A store that never answers must not keep a call for ever. */
-export const silentStore: StoreFailed = clientFailure("store_failed", {
+export const silentStore = clientFailure("store_failed", {
   message: "The session store did not answer.",
   details: { reason: "unavailable" }
 })
@@ -68,29 +57,41 @@ export const readStored = (
   slot: string,
   isOwn: (session: StoredSession) => boolean
 ): StoredSession | StoreFailed => {
-  if (isOfLaterVersion(found)) return laterSession
-  if (!isSession(found)) return storeFailed(new SessionStoreError({ reason: "corrupt" }))
-  return found.slot === slot && isOwn(found) ? found : foreignSession
+  if (isOfLaterVersion(found))
+    return reasonedFailure("store_failed", "misconfigured", {
+      message: "The stored session is of a newer version of the client.",
+      hint: "Update this program, or give it a session store of its own."
+    })
+  if (!isSession(found)) return reasonedFailure("store_failed", "corrupt")
+  if (found.slot === slot && isOwn(found)) return found
+  return reasonedFailure("store_failed", "misconfigured", {
+    message: "The store returned the session of another server or plane.",
+    hint: "Use a store that keeps one session for each slot, or clear the store."
+  })
 }
 
-/** What a session keeps from the one that it replaces. */
-export type KeptMembers = Pick<StoredSession, "login_key" | "ting" | "spent_refresh_token">
+/** The known members as copies: what a later service adds is not stored, and a caller that changes one must not change the stored one. */
+const membersOf = (session: WireSession) => ({
+  access_token: session.access_token,
+  refresh_token: session.refresh_token,
+  expires_in: session.expires_in,
+  scope: session.scope,
+  actor: { type: session.actor.type, public_id: session.actor.public_id },
+  org_id: session.org_id,
+  org_ids: [...session.org_ids],
+  testing_environment_id: session.testing_environment_id
+})
 
 /** Characters of a stored session; it has about one thousand. No store has to take more, and each must load what it took. */
 const mostCharacters = 262_144
 
-export const isStorable = ({
-  actor,
-  org_id,
-  org_ids,
-  scope,
-  access_token,
-  refresh_token
-}: WireSession): boolean =>
-  JSON.stringify([actor.type, actor.public_id, org_id, org_ids, scope, access_token, refresh_token]).length <=
-  mostCharacters
+export const isStorable = (session: WireSession): boolean =>
+  JSON.stringify(membersOf(session)).length <= mostCharacters
 
-/** A session to store: the known members, because what a later service adds is not stored. `obtainedAt` is in milliseconds since the epoch. */
+/** What a session keeps from the one that it replaces. */
+export type KeptMembers = Pick<StoredSession, "login_key" | "ting" | "spent_refresh_token">
+
+/** A session to store. `obtainedAt` is in milliseconds since the epoch. */
 export const toStored = (
   session: WireSession,
   slot: string,
@@ -99,37 +100,20 @@ export const toStored = (
 ): StoredSession => ({
   version: 1,
   slot,
-  access_token: session.access_token,
-  refresh_token: session.refresh_token,
-  expires_in: session.expires_in,
+  ...membersOf(session),
   obtained_at: obtainedAt,
-  scope: session.scope,
-  actor: { type: session.actor.type, public_id: session.actor.public_id },
-  org_id: session.org_id,
-  org_ids: session.org_ids,
-  testing_environment_id: session.testing_environment_id,
   login_key,
-  ...(spent_refresh_token === undefined ? {} : { spent_refresh_token }),
-  ting: {
-    subscribed,
-    ...(subscription_id === undefined ? {} : { subscription_id }),
-    ...(error === undefined ? {} : { error })
-  }
-})
-
-/** A session without its tokens: a copy, because a caller that changes it must not change the stored one. */
-export const infoOf = (stored: StoredSession): SessionInfo => ({
-  actor: { ...stored.actor },
-  org_id: stored.org_id,
-  org_ids: [...stored.org_ids],
-  scope: stored.scope,
-  testing_environment_id: stored.testing_environment_id,
-  expires_at: endOf(stored)
+  ...present({ spent_refresh_token }),
+  ting: present({ subscribed, subscription_id, error })
 })
 
 /** The longest time that a `Date` can hold, milliseconds. */
 const latest = 8.64e15
 
-// A store may return any numbers.
-const endOf = ({ expires_in, obtained_at }: StoredSession): string =>
-  new Date(Math.max(-latest, Math.min(latest, obtained_at + expires_in * 1_000))).toISOString()
+/** A session without its tokens. */
+export const infoOf = (stored: StoredSession): SessionInfo => {
+  const { access_token: _access, expires_in, refresh_token: _refresh, ...known } = membersOf(stored)
+  // A store may return any numbers.
+  const end = Math.max(-latest, Math.min(latest, stored.obtained_at + expires_in * 1_000))
+  return { ...known, expires_at: new Date(end).toISOString() }
+}

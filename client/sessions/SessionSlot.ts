@@ -4,16 +4,17 @@ import type { WireSession } from "../calls/Answers.ts"
 import { type Deadline, type Scope, within } from "../calls/Deadline.ts"
 import { sha256 } from "../calls/Digest.ts"
 import { addressOf } from "../calls/Requests.ts"
-import { inTime, onAbort, type Time } from "../calls/Time.ts"
+import { inTime, type Time, untilAborted } from "../calls/Time.ts"
 import type { ReportEvent } from "../Events.ts"
-import { clientFailure, failureOf, isFailure } from "../failures/Failures.ts"
+import { clientFailure, failureOf, failWith } from "../failures/Failures.ts"
 import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import { findOptionsProblem } from "../OptionsCheck.ts"
-import { isGiven } from "../Values.ts"
 import { memorySessionStore, processLock, type StoredSession } from "../stores/SessionStore.ts"
-import type { LoggedOutReason, MusicError } from "../Types.ts"
+import type { LoggedOutReason } from "../Types.ts"
+import { ignore, isGiven } from "../Values.ts"
 import {
   infoOf,
+  isMissing,
   isStorable,
   type KeptMembers,
   readStored,
@@ -25,14 +26,6 @@ import {
 /** Milliseconds: an access token is refreshed this long before its end; a short-lived one in the last tenth of its life. */
 const longestMargin = 60_000
 
-const isTesting = (options: MusicClientOptions): boolean => typeof options.testingKey === "string"
-
-const heldHint = "Another program or call holds the session lock; retry after a short pause."
-
-const failWith = (failure: MusicError): Promise<never> => Promise.reject(failure)
-
-export const isMissing = (failure: MusicError): boolean => failure.code === "not_logged_in"
-
 export type SessionSlot = ReturnType<typeof makeSessionSlot>
 
 export const makeSessionSlot = (
@@ -41,6 +34,7 @@ export const makeSessionSlot = (
 ) => {
   const store = options.sessionStore ?? memorySessionStore()
   const lock = options.lock ?? store.lock ?? processLock()
+  const isTesting = typeof options.testingKey === "string"
   const usual = deadlineMillisecondsOf(options)
   let end: LoggedOutReason | undefined
   let clears = 0
@@ -54,25 +48,24 @@ export const makeSessionSlot = (
    * wrong testing key can neither read nor clear the session of production.
    */
   let named: Promise<string> | undefined
-  const name = (): Promise<string> => {
+  const name = async (): Promise<string> => {
     const problem = findOptionsProblem(options)
     if (problem !== undefined) return failWith(problem)
     named ??= sha256(
       `music-client/v1\nslot\n${addressOf(options.baseUrl)}\n${options.testingKey ?? ""}`
-    ).then((digest) => `${isTesting(options) ? "testing" : "production"}-${digest.slice(0, 32)}`)
+    ).then((digest) => `${isTesting ? "testing" : "production"}-${digest.slice(0, 32)}`)
     return named
   }
 
   const isOwn = (session: { readonly testing_environment_id: string | null }) =>
-    (session.testing_environment_id !== null) === isTesting(options)
+    (session.testing_environment_id !== null) === isTesting
 
-  /** Runs a part of the store, and gives up the wait for it: a store may never answer. */
+  /** Runs a part of the store, which may answer without a promise, throw, or never answer. */
   const asked = async <A>(run: (slot: string) => A | Promise<A>, milliseconds = usual): Promise<A> => {
     const slot = await name()
-    // A store may answer without a promise, or throw.
-    const answer = Promise.resolve().then(() => run(slot))
-    return inTime(time, milliseconds, answer, () => silentStore).catch((cause: unknown) =>
-      failWith(isFailure(cause) ? cause : storeFailed(cause))
+    const answer = (async () => run(slot))()
+    return inTime(time, milliseconds, answer, () => silentStore).catch((cause) =>
+      failWith(storeFailed(cause))
     )
   }
 
@@ -81,7 +74,7 @@ export const makeSessionSlot = (
   let writes: Promise<unknown> = Promise.resolve()
   const noteWrite = <A>(write: Promise<A>): Promise<A> => {
     const all = Promise.allSettled([writes, write])
-    writes = inTime(time, usual, all, () => silentStore).catch(() => undefined)
+    writes = inTime(time, usual, all, () => silentStore).catch(ignore)
     return write
   }
   const write = (stored: StoredSession, replaced: string | null) =>
@@ -111,21 +104,18 @@ export const makeSessionSlot = (
   const acquire = async ({ deadline, signal }: Scope): Promise<() => Promise<void>> => {
     const slot = await name()
     const controller = new AbortController()
-    const pending = Promise.resolve().then(() => lock.acquire(slot, controller.signal))
-    let letGo: () => void = () => undefined
-    const aborted = new Promise<never>((_, reject) => {
-      letGo = onAbort(signal, () => reject(clientFailure("aborted", { cause: signal.reason })))
-    })
-    deadline.hint = heldHint
+    const pending = (async () => lock.acquire(slot, controller.signal))()
+    deadline.hint = "Another program or call holds the session lock; retry after a short pause."
     try {
-      return await within(time, deadline, Promise.race([pending, aborted]))
+      return await within(time, deadline, untilAborted(signal, pending))
     } catch (cause) {
       controller.abort()
       // The lock may be granted at the moment of the abort.
-      pending.then((release) => release()).catch(() => undefined)
-      return await failWith(isFailure(cause) ? cause : storeFailed(cause))
+      pending.then((release) => release()).catch(ignore)
+      return await failWith(
+        signal.aborted ? clientFailure("aborted", { cause: signal.reason }) : storeFailed(cause)
+      )
     } finally {
-      letGo()
       deadline.hint = undefined
     }
   }
@@ -136,22 +126,13 @@ export const makeSessionSlot = (
     try {
       return await use()
     } finally {
-      await asked(() => release()).catch(() => undefined)
+      await asked(() => release()).catch(ignore)
     }
-  }
-
-  /** `aside`: the service has refused the session. */
-  const clear = (aside = false): Promise<void> => {
-    clears += 1
-    if (known !== undefined) known = null
-    return asked((slot) => noteWrite(Promise.resolve().then(() => store.clear(slot, aside))))
   }
 
   /** Reports a login or logout of another tab or process. */
   const lookElsewhere = async (isFirst = false): Promise<void> => {
-    const stored = await load().catch((failure: unknown) =>
-      isMissing(failureOf(failure)) ? null : undefined
-    )
+    const stored = await load().catch((cause: unknown) => (isMissing(failureOf(cause)) ? null : undefined))
     if (stored === undefined) return
     const before = known
     known = stored?.login_key ?? null
@@ -174,13 +155,18 @@ export const makeSessionSlot = (
       return stored
     },
     /** Rejects when the stored session could not be replaced now; changes nothing. */
-    probe: (stored: StoredSession): Promise<void> => {
-      const { probe } = store
-      return probe === undefined ? write(stored, stored.refresh_token) : asked((slot) => probe(slot, stored))
-    },
+    probe: (stored: StoredSession): Promise<void> =>
+      store.probe === undefined
+        ? write(stored, stored.refresh_token)
+        : asked((slot) => store.probe?.(slot, stored)),
     /** Saves a stored session without the token that was spent for it. */
     confirm: ({ spent_refresh_token: _, ...stored }: StoredSession) => write(stored, stored.refresh_token),
-    clear,
+    /** `aside`: the service has refused the session. */
+    clear: (aside = false): Promise<void> => {
+      clears += 1
+      if (known !== undefined) known = null
+      return asked((slot) => noteWrite((async () => store.clear(slot, aside))()))
+    },
     /** How often this client has cleared the slot, also without the lock. */
     clears: () => clears,
     /** Milliseconds since the request for the tokens; infinite when no clock knows it. */
@@ -197,7 +183,7 @@ export const makeSessionSlot = (
     },
     ended: () => end,
     /** A received session; rejects when it is of another plane than the client's, or more than a store takes. */
-    check: <A extends WireSession>(session: A): A | Promise<never> => {
+    check: async <A extends WireSession>(session: A): Promise<A> => {
       if (!isOwn(session)) return failWith(unexpectedAnswer(200, "other_plane"))
       return isStorable(session) ? session : failWith(unexpectedAnswer(200, "too_large"))
     },
@@ -211,7 +197,7 @@ export const makeSessionSlot = (
         known ??= null
         if (!isOver) stop = store.watch?.(slot, () => void lookElsewhere())
       }
-      begin().catch(() => undefined)
+      begin().catch(ignore)
       return () => {
         isOver = true
         stop?.()

@@ -9,7 +9,8 @@ import type { CallOptions, MusicClientOptions } from "../Options.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { ErrorOf } from "../Types.ts"
 import type { SessionRefresh } from "./Refresh.ts"
-import { isMissing, type SessionSlot } from "./SessionSlot.ts"
+import { isMissing } from "./SessionRecord.ts"
+import type { SessionSlot } from "./SessionSlot.ts"
 
 /** The longest wait of a report for a refresh: milliseconds, and a part of the time until its deadline. */
 const renewal = { most: 5_000, part: 1 / 3 } as const

@@ -1,6 +1,8 @@
 /** Stores and locks of sessions. */
+import { untilAborted } from "../calls/Time.ts"
 import { SessionStoreError } from "../failures/StoreFailures.ts"
 import type { Actor, TingOutcome } from "../Types.ts"
+import { deferred, present } from "../Values.ts"
 
 /** A session as plain JSON. It holds credentials; a store must keep it private. */
 export interface StoredSession {
@@ -65,40 +67,24 @@ export interface SessionStore {
   readonly lock?: SessionLock
 }
 
-const nothing = () => undefined
-
 /** A lock within one program, for a store that no other program uses. */
 export const processLock = (): SessionLock => {
   const tails = new Map<string, Promise<void>>()
   return {
     acquire: async (slot, signal) => {
       const before = tails.get(slot) ?? Promise.resolve()
-      let release: () => void = nothing
-      const held = new Promise<void>((resolve) => {
-        release = resolve
-      })
+      const held = deferred()
       tails.set(
         slot,
-        before.then(() => held)
+        before.then(() => held.promise)
       )
-      let abort: () => void = nothing
-      const aborted = new Promise<never>((_, reject) => {
-        abort = () => reject(signal.reason)
-        if (signal.aborted) abort()
-        signal.addEventListener("abort", abort, { once: true })
-      })
       try {
-        await Promise.race([before, aborted])
+        await untilAborted(signal, before)
       } catch (reason) {
-        release()
+        held.resolve()
         return Promise.reject(reason)
-      } finally {
-        signal.removeEventListener("abort", abort)
       }
-      return () => {
-        release()
-        return Promise.resolve()
-      }
+      return async () => held.resolve()
     }
   }
 }
@@ -107,14 +93,14 @@ export const processLock = (): SessionLock => {
 export const isReplaced = (found: unknown, refreshToken: string | null | undefined): boolean => {
   if (refreshToken === undefined) return false
   if (found === undefined) return refreshToken !== null
-  const token = typeof found === "object" && found !== null ? Reflect.get(found, "refresh_token") : undefined
+  const token: unknown = Object(found).refresh_token
   return token !== undefined && token !== refreshToken
 }
 
 export const replacedError = (path?: string): SessionStoreError =>
   new SessionStoreError({
     reason: "locked",
-    ...(path === undefined ? {} : { path }),
+    ...present({ path }),
     message: "Another program has replaced the stored session."
   })
 
@@ -122,16 +108,12 @@ export const replacedError = (path?: string): SessionStoreError =>
 export const memorySessionStore = (): SessionStore => {
   const sessions = new Map<string, StoredSession>()
   return {
-    load: (slot) => Promise.resolve(sessions.get(slot)),
-    save: (slot, session, replaced) => {
+    load: async (slot) => sessions.get(slot),
+    save: async (slot, session, replaced) => {
       if (isReplaced(sessions.get(slot), replaced)) return Promise.reject(replacedError())
       sessions.set(slot, session)
-      return Promise.resolve()
     },
-    clear: (slot) => {
-      sessions.delete(slot)
-      return Promise.resolve()
-    },
+    clear: async (slot) => void sessions.delete(slot),
     lock: processLock()
   }
 }

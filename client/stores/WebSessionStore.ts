@@ -3,6 +3,9 @@
  * coherent between tabs, and a write may be lost for seconds.
  */
 import { type IDBPDatabase, openDB } from "idb"
+import { inTime, systemTime } from "../calls/Time.ts"
+import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
+import { deferred, ignore } from "../Values.ts"
 import {
   isReplaced,
   processLock,
@@ -10,7 +13,6 @@ import {
   type SessionLock,
   type SessionStore
 } from "./SessionStore.ts"
-import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
 
 /** The part of `LockManager` that is used. */
 export interface WebLocks {
@@ -37,43 +39,34 @@ interface Page {
 }
 
 // The same source compiles without DOM types.
-const page = () => globalThis as unknown as Page
+const page = globalThis as unknown as Page
 
-/** A page without an origin may not even read this property. */
-const pageLocks = (): WebLocks | undefined => {
+/** What the page has; a page without an origin, or whose browser blocks storage, may not even read it. */
+const findInPage = <A>(read: () => A): A | undefined => {
   try {
-    return page().navigator?.locks
+    return read()
   } catch {
     return undefined
   }
 }
 
-/** Between the tabs of this origin; a browser that blocks storage may block it, too. */
-const pageChannel = (name: string): Channel | undefined => {
-  try {
-    const { BroadcastChannel } = page()
-    if (BroadcastChannel === undefined) return undefined
-    const channel = new BroadcastChannel(name)
-    channel.unref?.()
-    return channel
-  } catch {
-    return undefined
-  }
+/** Between the tabs of this origin. */
+const openChannel = (name: string): Channel | undefined => {
+  const channel = page.BroadcastChannel === undefined ? undefined : new page.BroadcastChannel(name)
+  channel?.unref?.()
+  return channel
 }
 
 const webLock = (locks: WebLocks): SessionLock => ({
   acquire: (slot, signal) =>
     new Promise((resolve, reject) => {
-      let release: () => void = () => undefined
-      const held = new Promise<void>((done) => {
-        release = done
-      })
+      const held = deferred()
       const ended = locks.request(slot, { signal }, () => {
         resolve(async () => {
-          release()
+          held.resolve()
           await ended
         })
-        return held
+        return held.promise
       })
       // Not every browser rejects with the reason of the signal.
       ended.catch((cause: unknown) => reject(signal.aborted ? signal.reason : storeErrorOf(cause)))
@@ -82,46 +75,31 @@ const webLock = (locks: WebLocks): SessionLock => ({
 
 const sessions = "sessions"
 /** Milliseconds for opening the database: a browser may wait for ever, for example for the end of a deletion. */
-const openMillis = 5_000
+const openMilliseconds = 5_000
 
-const unavailable = () =>
-  new SessionStoreError({
-    reason: "unavailable",
-    retryable: false,
-    message: "IndexedDB is not available.",
-    hint: "Use a browser with IndexedDB, or memorySessionStore()."
+const open = async (name: string): Promise<IDBPDatabase> => {
+  // Some browsers have null here when storage is blocked.
+  if ((page.indexedDB ?? null) === null) {
+    const hint = "Use a browser with IndexedDB, or memorySessionStore()."
+    const message = "IndexedDB is not available."
+    return Promise.reject(new SessionStoreError({ reason: "unavailable", retryable: false, message, hint }))
+  }
+  const opening = openDB(name, 1, { upgrade: (made) => void made.createObjectStore(sessions) })
+  const silent = () =>
+    new SessionStoreError({
+      reason: "unavailable",
+      message: "The browser does not open the database of the session store.",
+      hint: "Close other tabs of this site, or restart the browser, and retry."
+    })
+  return inTime(systemTime, openMilliseconds, opening, silent).catch((cause: unknown) => {
+    // It may open later.
+    opening.then((database) => database.close()).catch(ignore)
+    return Promise.reject(cause)
   })
-
-const silent = () =>
-  new SessionStoreError({
-    reason: "unavailable",
-    message: "The browser does not open the database of the session store.",
-    hint: "Close other tabs of this site, or restart the browser, and retry."
-  })
-
-/** Rejects when the database does not open in time; closes it if it opens later. */
-const openInTime = (opening: Promise<IDBPDatabase>): Promise<IDBPDatabase> => {
-  let timer: ReturnType<typeof setTimeout> | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(silent())
-      opening.then((database) => database.close()).catch(() => undefined)
-    }, openMillis)
-  })
-  return Promise.race([opening, late]).finally(() => clearTimeout(timer))
 }
 
-/** An aborted transaction, which an `AbortError` is elsewhere: the end of a wait for the lock. */
+/** The abort of a transaction looks like the end of a wait for a lock. */
 const isAbort = (cause: unknown): boolean => storeErrorOf(cause).reason === "locked"
-
-const failureOf = (cause: unknown): Error =>
-  isAbort(cause)
-    ? new SessionStoreError({
-        reason: "unavailable",
-        message: "The browser aborted the transaction of the session store.",
-        cause
-      })
-    : storeErrorOf(cause)
 
 /** The part of an object store that is used for writing. */
 interface Sessions {
@@ -142,62 +120,48 @@ export const webSessionStore = (
     readonly locks?: WebLocks
   } = {}
 ): SessionStore => {
-  const locks = options.locks ?? pageLocks()
+  const name = options.database ?? "music-session"
+  const locks = options.locks ?? findInPage(() => page.navigator?.locks)
+  const channel = findInPage(() => openChannel(`music-client/${name}`))
+
   // Opened for each use: a browser may close an idle connection, and an open one blocks clearing the site data.
-  const open = async <A>(run: (database: IDBPDatabase) => Promise<A>): Promise<A> => {
-    // Some browsers have null here when storage is blocked.
-    const factory = page().indexedDB
-    if (factory === undefined || factory === null) return Promise.reject(unavailable())
-    const database = await openInTime(
-      openDB(options.database ?? "music-session", 1, {
-        upgrade: (made) => void made.createObjectStore(sessions)
-      })
-    )
+  const use = async <A>(run: (database: IDBPDatabase) => Promise<A>): Promise<A> => {
     try {
-      return await run(database)
-    } finally {
-      database.close()
+      const database = await open(name)
+      return await run(database).finally(() => database.close())
+    } catch (cause) {
+      if (cause instanceof SessionStoreError || !isAbort(cause)) return Promise.reject(storeErrorOf(cause))
+      const message = "The browser aborted the transaction of the session store."
+      return Promise.reject(new SessionStoreError({ reason: "unavailable", message, cause }))
     }
   }
-  const use = <A>(run: (database: IDBPDatabase) => Promise<A>): Promise<A> =>
-    open(run).catch((cause) => Promise.reject(failureOf(cause)))
   const write = (run: (store: Sessions) => Promise<unknown>): Promise<void> =>
     use(async (database) => {
       const transaction = database.transaction(sessions, "readwrite", { durability: "strict" })
-      const [request, done] = await Promise.allSettled([
-        (async () => run(transaction.store))(),
-        transaction.done
-      ])
+      const request = (async () => run(transaction.store))()
+      const [asked, done] = await Promise.allSettled([request, transaction.done])
       // The transaction knows the reason, for example a quota; its requests may only report that it was aborted.
-      if (done.status === "rejected" && !(request.status === "rejected" && isAbort(done.reason)))
+      if (done.status === "rejected" && !(asked.status === "rejected" && isAbort(done.reason)))
         return Promise.reject(done.reason)
-      if (request.status === "rejected") return Promise.reject(request.reason)
+      if (asked.status === "rejected") return Promise.reject(asked.reason)
     })
-  const channel = pageChannel(`music-client/${options.database ?? "music-session"}`)
-  const tell = <A>(slot: string, write: Promise<A>): Promise<A> =>
-    write.then((value) => {
-      channel?.postMessage(slot)
-      return value
-    })
+  /** Writes, and tells the other tabs. */
+  const change = async (slot: string, run: (store: Sessions) => Promise<unknown>): Promise<void> => {
+    await write(run)
+    channel?.postMessage(slot)
+  }
   return {
     load: (slot) => use((database) => database.get(sessions, slot)),
     // One transaction: no other tab saves between the comparison and the save.
     save: (slot, session, replaced) =>
-      tell(
-        slot,
-        write(async (store) =>
-          isReplaced(await store.get(slot), replaced)
-            ? Promise.reject(replacedError())
-            : store.put(session, slot)
-        )
+      change(slot, async (store) =>
+        isReplaced(await store.get(slot), replaced)
+          ? Promise.reject(replacedError())
+          : store.put(session, slot)
       ),
     // One transaction: the stored session stays, also when another tab has just replaced it.
     probe: (slot) => write(async (store) => store.put(await store.get(slot), slot)),
-    clear: (slot) =>
-      tell(
-        slot,
-        write((store) => store.delete(slot))
-      ),
+    clear: (slot) => change(slot, (store) => store.delete(slot)),
     watch: (slot, changed) => {
       const hear = ({ data }: { readonly data: unknown }) => {
         if (data === slot) changed()

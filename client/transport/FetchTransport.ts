@@ -1,5 +1,6 @@
 /** Sends requests with `fetch`. */
 import type { PromiseClientOptions } from "../Options.ts"
+import { ignore } from "../Values.ts"
 import {
   answerBytes,
   type BrokenExchange,
@@ -7,7 +8,6 @@ import {
   requestInit,
   type Transport,
   type WireAnswer,
-  type WireHead,
   type WireRequest
 } from "./Transport.ts"
 
@@ -18,17 +18,12 @@ const probeMilliseconds = 3_000
 /** Milliseconds between two such probes. */
 const probePause = 10_000
 
-const headOf = (response: Response): WireHead => {
-  const headers: Record<string, string> = {}
-  response.headers.forEach((value, name) => {
-    headers[name.toLowerCase()] = value
-  })
-  return { status: response.status, headers }
-}
-
 /** Reads a body up to the bound. */
-const readAnswer = async (response: Response): Promise<WireAnswer> => {
-  const head = headOf(response)
+const readAnswer = async (response: Response): Promise<WireAnswer | BrokenExchange> => {
+  const headers = Object.fromEntries(
+    [...response.headers].map(([name, value]) => [name.toLowerCase(), value])
+  )
+  const head = { status: response.status, headers }
   let body = ""
   try {
     // An own `fetch` may return less than a whole `Response`.
@@ -43,34 +38,30 @@ const readAnswer = async (response: Response): Promise<WireAnswer> => {
       body += decoder.decode(value, { stream: true })
       if (bytes <= answerBytes) continue
       // Not awaited: the server may never end the body.
-      reader.cancel().catch(() => undefined)
-      return Promise.reject(broken(undefined, { answer: { ...head, body }, tooLarge: true }))
+      reader.cancel().catch(ignore)
+      return broken(undefined, { answer: { ...head, body }, tooLarge: true })
     }
   } catch (cause) {
-    return Promise.reject(broken(cause, { answer: { ...head, body } }))
+    return broken(cause, { answer: { ...head, body } })
   }
 }
 
-const probeInit = { credentials: "omit", cache: "no-store" } as const
-
-interface Page {
+// The same source compiles without DOM types.
+const page = globalThis as unknown as {
   readonly document?: unknown
   readonly location?: { readonly origin?: string }
 }
 
-// The same source compiles without DOM types.
-const page = () => globalThis as unknown as Page
-
-const isOfOtherOrigin = (url: string): boolean => {
-  const { document, location } = page()
-  return document !== undefined && location?.origin !== undefined && location.origin !== new URL(url).origin
-}
+/** Follows redirects: a request without CORS may do nothing else. */
+const probeInit = { credentials: "omit", cache: "no-store" } as const
 
 /**
  * Whether a page's request failed because the server does not allow its origin. A browser does not distinguish that from a
  * lost connection; but then a plain GET is answered, and only its answer cannot be read.
  */
 const isOriginRefused = async (fetch: Fetch, { baseUrl, url }: WireRequest): Promise<boolean> => {
+  const origin = page.document === undefined ? undefined : page.location?.origin
+  if (origin === undefined || origin === new URL(url).origin) return false
   // All calls of the API share one rule; the probes of health have none.
   const probed = url.startsWith(`${baseUrl}/api/`) ? `${baseUrl}/api/v1/version` : url
   const isAnswered = (mode: "cors" | "no-cors") =>
@@ -78,12 +69,12 @@ const isOriginRefused = async (fetch: Fetch, { baseUrl, url }: WireRequest): Pro
       () => true,
       () => false
     )
-  return isOfOtherOrigin(url) && !(await isAnswered("cors")) && (await isAnswered("no-cors"))
+  return !(await isAnswered("cors")) && (await isAnswered("no-cors"))
 }
 
 /** A `TypeError` of the platform's `fetch` in Node has a cause, and a page's has no cause: any other is a mistake in the program's own. */
 const isOwnMistake = (cause: unknown): boolean =>
-  cause instanceof TypeError && cause.cause === undefined && page().document === undefined
+  cause instanceof TypeError && cause.cause === undefined && page.document === undefined
 
 /** `given` replaces the global `fetch`. */
 export const fetchTransport = (given: Fetch | undefined): Transport => {
@@ -97,30 +88,17 @@ export const fetchTransport = (given: Fetch | undefined): Transport => {
       probe = { at: now, answer: isOriginRefused(fetch, request) }
     return probe.answer
   }
-  const brokenBefore = async (
-    fetch: Fetch,
-    request: WireRequest,
-    cause: unknown
-  ): Promise<BrokenExchange> => {
-    const originRefused = !allowed && (await askOnce(fetch, request))
-    return broken(cause, { originRefused, isOwnFault: given !== undefined && isOwnMistake(cause) })
-  }
   return {
     send: async (request, signal) => {
       const { body, headers, keepalive, method, url } = request
       const fetch = given ?? globalThis.fetch
+      const init = { method, headers, signal, ...requestInit, ...(keepalive ? { keepalive } : {}) }
       let response: Response
       try {
-        response = await fetch(url, {
-          method,
-          headers,
-          signal,
-          ...requestInit,
-          ...(body === undefined ? {} : { body }),
-          ...(keepalive ? { keepalive } : {})
-        })
+        response = await fetch(url, body === undefined ? init : { ...init, body })
       } catch (cause) {
-        return Promise.reject(await brokenBefore(fetch, request, cause))
+        const originRefused = !allowed && (await askOnce(fetch, request))
+        return broken(cause, { originRefused, isOwnFault: given !== undefined && isOwnMistake(cause) })
       }
       const answer = await readAnswer(response)
       allowed = true

@@ -51,6 +51,6 @@ export const broken = (cause: unknown, facts: Partial<BrokenExchange> = {}): Bro
 })
 
 export interface Transport {
-  /** Sends one request as `requestInit` demands; rejects with a `BrokenExchange`. */
-  readonly send: (request: WireRequest, signal: AbortSignal) => Promise<WireAnswer>
+  /** Sends one request as `requestInit` demands. */
+  readonly send: (request: WireRequest, signal: AbortSignal) => Promise<WireAnswer | BrokenExchange>
 }

@@ -2,7 +2,6 @@
 import { spawn, spawnSync } from "node:child_process"
 import { once } from "node:events"
 import { readdir, readFile, utimes, writeFile } from "node:fs/promises"
-import { hostname } from "node:os"
 import { join } from "node:path"
 import { performance } from "node:perf_hooks"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -51,11 +50,14 @@ const startTaker = async (session?: StoredSession) => {
   }
 }
 
-/** A lock file of this host. */
-const lockFile = (facts: object) =>
-  `${JSON.stringify({ pid: process.pid, host: hostname(), thread: threadId, token: "other", beat: "000000000007", ...facts })}\n`
+/** A lock file of this host and process, with other facts. */
+const lockFile = async (facts: object) => {
+  const release = await acquire()
+  const own = await readFile(path(), "utf8")
+  await release()
+  return JSON.stringify({ ...JSON.parse(own), ...facts })
+}
 const deadPid = () => spawnSync(process.execPath, ["--version"]).pid
-const lostHost = lockFile({ pid: 1, host: "another" })
 
 describe("The file lock", () => {
   it("has one holder at a time, and leaves no file", async () => {
@@ -100,30 +102,34 @@ describe("The file lock", () => {
 })
 
 describe("The lock of a dead owner is taken", () => {
-  it.each<readonly [string, () => string]>([
-    ["a dead process", () => lockFile({ pid: deadPid() })],
+  it.each<readonly [string, () => object]>([
+    ["a dead process", () => ({ pid: deadPid() })],
     // A container was restarted.
-    ["an earlier process with the own number", () => lockFile({})],
-    ["a process before the host's last start", () => lockFile({ pid: 1, boot: "another" })]
-  ])("at once from %s", async (_, text) => {
-    await writeFile(path(), text())
+    ["an earlier process with the own number", () => ({ run: "another" })],
+    ["a process before the host's last start", () => ({ pid: 1, boot: "another" })]
+  ])("at once from %s", async (_, facts) => {
+    await writeFile(path(), await lockFile(facts()))
     await takeOver()
   })
 
-  it.each<readonly [string, string]>([
-    ["another host, whatever its process number means here", lockFile({ pid: 999_999, host: "another" })],
-    ["another thread", lockFile({ thread: threadId + 7 })]
-  ])("from %s only without a heartbeat", async (_, text) => {
+  it.each<readonly [string, object]>([
+    ["another host, whatever its process number means here", { pid: 999_999, host: "another" }],
+    ["another thread", { thread: threadId + 7, run: "another" }]
+  ])("from %s only without a heartbeat", async (_, facts) => {
+    const text = await lockFile(facts)
     await writeFile(path(), text)
     await expect(acquire(patient, 200)).rejects.toMatchObject(timedOut)
     expect(await readFile(path(), "utf8")).toBe(text)
     await takeOver({ staleMilliseconds: 80 })
   })
 
-  it.each(["", lostHost.slice(0, 20), "null", "x".repeat(10_000)])("from a torn file: %s", async (text) => {
-    await writeFile(path(), text)
-    await takeOver({ staleMilliseconds: 30 })
-  })
+  it.each(["", '{"pid":1,"host":"anoth', "null", "x".repeat(10_000)])(
+    "from a torn file: %s",
+    async (text) => {
+      await writeFile(path(), text)
+      await takeOver({ staleMilliseconds: 30 })
+    }
+  )
 
   it("with the session as it was, whenever the process was killed", async () => {
     const session = storedSession("slot")
