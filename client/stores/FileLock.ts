@@ -31,7 +31,8 @@ const readBoot = (): string => {
 /** Names this run of the thread, for all copies of this module. A restarted container may have the same host and process number again. */
 const runs: { [run: symbol]: string | undefined } = globalThis
 const runKey = Symbol.for("music-client/run")
-const run = (runs[runKey] ??= randomUUID())
+runs[runKey] ??= randomUUID()
+const run = runs[runKey]
 
 const holder = () => ({ host: hostname(), boot: readBoot(), pid: process.pid, thread: threadId, run })
 
