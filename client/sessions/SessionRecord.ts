@@ -46,7 +46,7 @@ const isOfLaterVersion = (found: unknown): boolean =>
   isRecord(found) && isNumber(found.version) && found.version > 1
 
 /** A store that never answers must not keep a call for ever. */
-export const silentStore = clientFailure("store_failed", {
+export const silentStore: StoreFailed = clientFailure("store_failed", {
   message: "The session store did not answer.",
   details: { reason: "unavailable" }
 })
