@@ -2,7 +2,6 @@
 import { createHash } from "node:crypto"
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
-import type { ScalarConfig } from "@effect/platform/HttpApiScalar"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as OpenApi from "@effect/platform/OpenApi"
@@ -61,8 +60,7 @@ export const makePage = ({ document, scalar }: ShownDocument) =>
     // The library reads the document of an API, and this one is made already.
     const paths = Record.map(document.paths, withOwnParameters)
     const api = HttpApi.make("docs").annotate(OpenApi.Transform, () => ({ ...document, paths }))
-    const given: ScalarConfig = { ...settings, ...scalar }
-    const context = yield* layer({ path: "/", scalar: given }).pipe(
+    const context = yield* layer({ path: "/", scalar: { ...settings, ...scalar } }).pipe(
       Layer.provideMerge(HttpApiBuilder.Router.Live),
       Layer.provide(HttpApiBuilder.api(api)),
       Layer.build

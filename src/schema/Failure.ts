@@ -7,15 +7,14 @@ import { Checks } from "./System.ts"
 
 export { type FailureCode, failureTable } from "./FailureTable.ts"
 
-/** In the order of the table. */
-// The keys of our own constant are the codes.
+/** In the order of the table, whose keys are the codes. */
 export const failureCodes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
-
-const Field = Schema.Struct({ path: Schema.String, problem: Schema.String })
 
 /** Details beyond the code; never a credential, never a rejected value. */
 export const Details = Schema.Struct({
-  fields: Schema.optionalWith(Schema.Array(Field), { exact: true }),
+  fields: Schema.optionalWith(Schema.Array(Schema.Struct({ path: Schema.String, problem: Schema.String })), {
+    exact: true
+  }),
   reason: optionalText,
   dependency: optionalText,
   upstream_code: optionalText,

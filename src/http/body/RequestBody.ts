@@ -8,7 +8,7 @@ import { Failure, type FailureOf } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { requestTimeout } from "../../services/UnparsedRequest.ts"
 import { Bounds } from "../middleware/Bounds.ts"
-import type { BodyFailure, Call } from "../middleware/Exchange.ts"
+import type { BodyFailure, Call, Exchange } from "../middleware/Exchange.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
 import { nestsTooDeep, parseJson, tooDeep } from "./StrictJson.ts"
 
@@ -148,8 +148,7 @@ const readJson = (
  */
 export const withJson = (
   request: HttpServerRequest.HttpServerRequest,
-  message: IncomingMessage,
-  body: Effect.Effect<Uint8Array, BodyFailure>,
+  { body, message }: Exchange,
   call: Call
 ): HttpServerRequest.HttpServerRequest =>
   Object.create(request, { json: { value: Effect.flatMap(body, (bytes) => readJson(message, call, bytes)) } })

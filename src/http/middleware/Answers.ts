@@ -64,6 +64,7 @@ const sources: ReadonlyArray<Source> = ["cli", "daemon", "web"]
 
 // Node joins a repeated header with commas, so `String` loses nothing; a single `1` among the values is an opt-out.
 const isOptOut = (value: string | ReadonlyArray<string> | undefined): boolean =>
+  value !== undefined &&
   String(value)
     .split(",")
     .some((part) => part.trim() === "1")
@@ -162,7 +163,8 @@ export const AnswersLive = HttpApiBuilder.middleware(
       if (call === undefined) return Effect.fail(refuseUnrouted(route))
       if (drain.isDraining() && !call.probe) return Effect.fail(new Failure("shutting_down"))
       // The router matches the path alone: the target may have an authority, and a query is not read.
-      const routed = withJson(request.modify({ url: path }), message, exchange.body, call)
+      const local = request.url === path ? request : request.modify({ url: path })
+      const routed = call.bodyBound === undefined ? local : withJson(local, exchange, call)
       const services = Context.make(HttpServerRequest.HttpServerRequest, routed).pipe(
         Context.add(CurrentExchange, exchange),
         Context.add(RequestContext, info)

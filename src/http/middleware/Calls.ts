@@ -34,11 +34,11 @@ export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
       })
 
     /** A metered call in the plane that its request selects. */
-    const inPlane = <A, E, R>(call: (plane: Plane) => Effect.Effect<A, E, R>) =>
+    const inPlane = <A, E, R>(call: (plane: Plane, exchange: Exchange) => Effect.Effect<A, E, R>) =>
       metered((exchange) =>
         Effect.flatMap(Effect.flatMap(SentTestingSecret, planes.resolve), (plane) => {
           exchange.plane = planeId(plane)
-          return call(plane)
+          return call(plane, exchange)
         })
       )
 
@@ -48,11 +48,13 @@ export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
 
     /** A call in a plane of a caller for whom IAM vouches. */
     const signedIn = <A, E, R>(call: (plane: Plane, caller: Caller) => Effect.Effect<A, E, R>) =>
-      inPlane((plane) =>
+      inPlane((plane, exchange) =>
         SentCredential.pipe(
           Effect.flatMap((credential) => sessions.authenticate(plane, credential)),
-          Effect.tap(({ actor }) => noteActor(actor.type)),
-          Effect.flatMap((caller) => call(plane, caller))
+          Effect.flatMap((caller) => {
+            exchange.actor = caller.actor.type
+            return call(plane, caller)
+          })
         )
       )
 
