@@ -12,8 +12,7 @@ import type { Caller } from "./RequestCredentials.ts"
 import { digestOf } from "./Digest.ts"
 import type { UpstreamKey } from "./Iam.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { writeBestEffort } from "./BestEffort.ts"
-import { logAndMapStoreFailure, mapStoreFailure } from "./StoreErrorMapping.ts"
+import { logAndMapStoreFailure, mapStoreFailure, writeBestEffort } from "./StoreFailures.ts"
 import { TingOnBehalf } from "./TingOnBehalf.ts"
 import { LoginOutcome, Store } from "./Store.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
@@ -51,77 +50,59 @@ const notRegistered = ({ code }: Pick<Failure, "code">): TingOutcome => ({ subsc
 /** A replayed login tries again after such a failure. */
 const isTransient = ({ code }: Pick<Failure, "code">): boolean => failureTable[code].retryable
 
-interface LoginOutcomes {
-  /** A later success under the same key overwrites the record: the session may live on when its revocation failed. */
-  readonly recordRefusal: (plane: Plane, key: UpstreamKey, refusal: LoginRefusal) => Effect.Effect<void>
+export const makeLoginOutcomes = Effect.gen(function* () {
+  const { loginOutcomes } = yield* Store
+  const { register } = yield* TingOnBehalf
+  const { within } = yield* UpstreamPlaces
+
+  const record = (plane: Plane, key: UpstreamKey, outcome: LoginOutcome, message: string) =>
+    loginOutcomes.record(key, planeId(plane), outcome).pipe(writeBestEffort(message))
+
   /** Fails with the recorded refusal, if there is one. */
-  readonly failRefused: (key: UpstreamKey) => Effect.Effect<void, RecordedFailure>
-  /**
-   * Fails a login whose session has ended, which happens to replays only: with the recorded refusal, or else with
-   * `slt_rejected`, since the token is spent.
-   */
-  readonly failEndedSession: (
-    key: UpstreamKey
-  ) => Effect.Effect<never, RecordedFailure | Failure<"slt_rejected">>
-  /**
-   * Registers at a first login. A replayed login returns the recorded outcome unless that is transient: registering again could
-   * re-activate a grant revoked in between. When the record cannot be read, the login succeeds without a registration.
-   */
-  readonly registerOnce: (
-    plane: Plane,
-    caller: Caller,
-    key: UpstreamKey,
-    replayed: boolean
-  ) => Effect.Effect<TingOutcome>
-}
-
-export const makeLoginOutcomes: Effect.Effect<LoginOutcomes, never, Store | TingOnBehalf | UpstreamPlaces> =
-  Effect.gen(function* () {
-    const { loginOutcomes } = yield* Store
-    const { register } = yield* TingOnBehalf
-    const { within } = yield* UpstreamPlaces
-
-    const recordRefusal: LoginOutcomes["recordRefusal"] = (plane, key, reason) =>
-      loginOutcomes
-        .record(key, planeId(plane), LoginOutcome.Refusal({ reason }))
-        .pipe(writeBestEffort("Refusal of a login not recorded"))
-
-    const failRefused: LoginOutcomes["failRefused"] = (key) =>
-      loginOutcomes.find(key).pipe(
-        logAndMapStoreFailure,
-        Effect.flatMap((recorded) =>
-          Option.match(Option.flatMap(recorded, recordedRefusal), {
-            onNone: () => Effect.void,
-            onSome: (refusal) => Effect.fail(refusal)
-          })
-        )
+  const failRefused = (key: UpstreamKey): Effect.Effect<void, RecordedFailure> =>
+    loginOutcomes.find(key).pipe(
+      logAndMapStoreFailure,
+      Effect.flatMap((recorded) =>
+        Option.match(Option.flatMap(recorded, recordedRefusal), {
+          onNone: () => Effect.void,
+          onSome: (refusal) => Effect.fail(refusal)
+        })
       )
+    )
 
-    const failEndedSession: LoginOutcomes["failEndedSession"] = (key) =>
-      Effect.zipRight(failRefused(key), new Failure("slt_rejected"))
+  const registerAndRecord = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
+    register(plane, caller, registrationBound).pipe(
+      within("ting", digestOf(caller.credential.token)),
+      Effect.match({
+        onSuccess: ({ id }) => ({ ting: { subscribed: true, subscription_id: id }, transient: false }),
+        onFailure: (failure) => ({ ting: notRegistered(failure), transient: isTransient(failure) })
+      }),
+      Effect.tap((registration) =>
+        record(plane, key, LoginOutcome.Registration(registration), "Registration outcome not recorded")
+      ),
+      Effect.map(({ ting }) => ting)
+    )
 
-    const registerAndRecord = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
-      register(plane, caller, registrationBound).pipe(
-        within("ting", digestOf(caller.credential.token)),
-        Effect.match({
-          onSuccess: ({ id }) => ({ ting: { subscribed: true, subscription_id: id }, transient: false }),
-          onFailure: (failure) => ({ ting: notRegistered(failure), transient: isTransient(failure) })
-        }),
-        Effect.tap((registration) =>
-          loginOutcomes
-            .record(key, planeId(plane), LoginOutcome.Registration(registration))
-            .pipe(writeBestEffort("Registration outcome not recorded"))
-        ),
-        Effect.map(({ ting }) => ting)
-      )
-
-    const registerOnce: LoginOutcomes["registerOnce"] = (plane, caller, key, replayed) =>
+  return {
+    /** A later success under the same key overwrites the record: the session may live on when its revocation failed. */
+    recordRefusal: (plane: Plane, key: UpstreamKey, reason: LoginRefusal) =>
+      record(plane, key, LoginOutcome.Refusal({ reason }), "Refusal of a login not recorded"),
+    failRefused,
+    /**
+     * Fails a login whose session has ended, which happens to replays only: with the recorded refusal, or else with
+     * `slt_rejected`, since the token is spent.
+     */
+    failEndedSession: (key: UpstreamKey) => Effect.zipRight(failRefused(key), new Failure("slt_rejected")),
+    /**
+     * Registers at a first login. A replayed login returns the recorded outcome unless that is transient: registering again could
+     * re-activate a grant revoked in between. When the record cannot be read, the login succeeds without a registration.
+     */
+    registerOnce: (plane: Plane, caller: Caller, key: UpstreamKey, replayed: boolean) =>
       Effect.gen(function* () {
         const recorded = replayed ? yield* loginOutcomes.find(key) : Option.none()
         return Option.isSome(recorded) && recorded.value._tag === "Registration" && !recorded.value.transient
           ? recorded.value.ting
           : yield* registerAndRecord(plane, caller, key)
       }).pipe(Effect.catchAll((failure) => Effect.succeed(notRegistered(mapStoreFailure(failure)))))
-
-    return { recordRefusal, failRefused, failEndedSession, registerOnce }
-  })
+  }
+})

@@ -7,14 +7,13 @@ import { digestOf, sha256 } from "./Digest.ts"
 import { Idempotency } from "./Idempotency.ts"
 import { countReplay } from "./Metrics.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { writeBestEffort } from "./BestEffort.ts"
+import { writeBestEffort } from "./StoreFailures.ts"
 import { TingOnBehalf } from "./TingOnBehalf.ts"
 import { Settings } from "./Settings.ts"
 import { Store } from "./Store.ts"
 import { type AcceptedTing, Ting } from "./Ting.ts"
 import { tingFailures } from "./UpstreamErrorMapping.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
-import { tracedFn } from "./Tracing.ts"
 
 /** Registers the caller as a recipient, and sends tings to them. */
 export class Notifications extends Effect.Service<Notifications>()("music/Notifications", {
@@ -26,28 +25,25 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
 
-    const subscribe = tracedFn(
-      "Notifications.subscribe",
-      Effect.fnUntraced(function* (plane: Plane, caller: Caller) {
-        const token = digestOf(caller.credential.token)
-        const registered = yield* register(plane, caller).pipe(
-          executeOnce({
-            operation: "subscribe",
-            plane,
-            organisation: caller.membership.organisation,
-            content: token
-          }),
-          within("ting", token)
-        )
-        const subscription: Subscription = {
-          id: registered.id,
-          app_id: registered.applicationId,
-          for: registered.recipient,
-          active: true
-        }
-        return subscription
-      })
-    )
+    const subscribe = Effect.fnUntraced(function* (plane: Plane, caller: Caller) {
+      const token = digestOf(caller.credential.token)
+      const registered = yield* register(plane, caller).pipe(
+        executeOnce({
+          operation: "subscribe",
+          plane,
+          organisation: caller.membership.organisation,
+          content: token
+        }),
+        within("ting", token)
+      )
+      const subscription: Subscription = {
+        id: registered.id,
+        app_id: registered.applicationId,
+        for: registered.recipient,
+        active: true
+      }
+      return subscription
+    })
 
     /** Records, for `ting_ready`, what Ting's response implies about the recipient's registration. The request succeeds without it. */
     const recordRegistration = (plane: Plane, caller: Caller, active: boolean): Effect.Effect<void> => {
@@ -87,57 +83,54 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
             })
           )
 
-    const send = tracedFn(
-      "Notifications.send",
-      Effect.fnUntraced(function* (plane: Plane, caller: Caller, request: TingRequest) {
-        yield* checkKey(caller, request)
-        yield* checkType(request)
-        const { organisation } = caller.membership
-        const prepared = ting.prepareTing({
-          organisation,
-          recipient: caller.actor.public_id,
-          type: request.type,
-          key: request.key,
-          data: request.data,
-          metadata: request.metadata
-        })
-        if (prepared.body.length > tingBodyLimit) {
-          return yield* new Failure("payload_too_large", {
-            hint: `Shorten data or metadata: the ting with all its fields may have ${tingBodyLimit} bytes.`
-          })
-        }
-        yield* requireScope(caller, scopes.send)
-        const token = digestOf(caller.credential.token)
-        let joined = true
-        const sent: AcceptedTing = yield* Effect.suspend(() => {
-          joined = false
-          return callWithProof(plane, caller, prepared, ting.send, tingFailures.send)
-        }).pipe(
-          Effect.tap(({ replayed }) => {
-            countReplay("ting", replayed)
-            return replayed ? Effect.void : recordRegistration(plane, caller, true)
-          }),
-          Effect.tapErrorTag("recipient_not_registered", () => recordRegistration(plane, caller, false)),
-          executeOnce({
-            operation: "ting",
-            plane,
-            organisation,
-            content: `${token}:${sha256(prepared.body)}`
-          }),
-          // Covers the proof too, although IAM issues it: a separate IAM place could be refused between two attempts.
-          within("ting", token)
-        )
-        const answer: SentTing = {
-          id: sent.id,
-          created_at: sent.createdAt,
-          key: sent.key,
-          silent: sent.silent,
-          // A request that joined an identical one in flight repeats it.
-          replayed: sent.replayed || joined
-        }
-        return answer
+    const send = Effect.fnUntraced(function* (plane: Plane, caller: Caller, request: TingRequest) {
+      yield* checkKey(caller, request)
+      yield* checkType(request)
+      const { organisation } = caller.membership
+      const prepared = ting.prepareTing({
+        organisation,
+        recipient: caller.actor.public_id,
+        type: request.type,
+        key: request.key,
+        data: request.data,
+        metadata: request.metadata
       })
-    )
+      if (prepared.body.length > tingBodyLimit) {
+        return yield* new Failure("payload_too_large", {
+          hint: `Shorten data or metadata: the ting with all its fields may have ${tingBodyLimit} bytes.`
+        })
+      }
+      yield* requireScope(caller, scopes.send)
+      const token = digestOf(caller.credential.token)
+      let joined = true
+      const sent: AcceptedTing = yield* Effect.suspend(() => {
+        joined = false
+        return callWithProof(plane, caller, prepared, ting.send, tingFailures.send)
+      }).pipe(
+        Effect.tap(({ replayed }) => {
+          countReplay("ting", replayed)
+          return replayed ? Effect.void : recordRegistration(plane, caller, true)
+        }),
+        Effect.tapErrorTag("recipient_not_registered", () => recordRegistration(plane, caller, false)),
+        executeOnce({
+          operation: "ting",
+          plane,
+          organisation,
+          content: `${token}:${sha256(prepared.body)}`
+        }),
+        // Covers the proof too, although IAM issues it: a separate IAM place could be refused between two attempts.
+        within("ting", token)
+      )
+      const answer: SentTing = {
+        id: sent.id,
+        created_at: sent.createdAt,
+        key: sent.key,
+        silent: sent.silent,
+        // A request that joined an identical one in flight repeats it.
+        replayed: sent.replayed || joined
+      }
+      return answer
+    })
 
     return { subscribe, send } as const
   })

@@ -5,12 +5,11 @@ import type * as Redacted from "effect/Redacted"
 import { digestOf } from "./Digest.ts"
 import { Iam } from "./Iam.ts"
 import { type Plane, Production, type TestingPlane } from "./Plane.ts"
-import { writeBestEffort } from "./BestEffort.ts"
+import { writeBestEffort } from "./StoreFailures.ts"
 import { failWith, planeFailure } from "./UpstreamErrorMapping.ts"
 import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
-import { tracedFn } from "./Tracing.ts"
 
 /** Resolves the plane of a request. A selector that cannot be resolved is refused and never means production. */
 export class Planes extends Effect.Service<Planes>()("music/Planes", {
@@ -27,20 +26,17 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
             store.planes.remember({ environmentId, webhookKeyDigest, now })
           ).pipe(writeBestEffort("Testing environment not remembered"))
 
-    const resolveTesting = tracedFn(
-      "Planes.resolve",
-      Effect.fnUntraced(function* (secret: Redacted.Redacted) {
-        const plane = yield* iam
-          .resolvePlane(secret)
-          .pipe(
-            retryTransient({ dependency: "iam", repeatable: true }),
-            failWith(planeFailure),
-            within("iam", digestOf(secret))
-          )
-        yield* remember(plane)
-        return plane
-      })
-    )
+    const resolveTesting = Effect.fnUntraced(function* (secret: Redacted.Redacted) {
+      const plane = yield* iam
+        .resolvePlane(secret)
+        .pipe(
+          retryTransient({ dependency: "iam", repeatable: true }),
+          failWith(planeFailure),
+          within("iam", digestOf(secret))
+        )
+      yield* remember(plane)
+      return plane
+    })
 
     const production = Effect.succeed<Plane>(Production())
 

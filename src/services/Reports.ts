@@ -10,10 +10,8 @@ import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
 import { countReplay } from "./Metrics.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { redactReport } from "./Redaction.ts"
-import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
-import { makeFullWarning, makeReportsFull, roomOf } from "./ReportCapacity.ts"
-import { makeNetworkDigest } from "./ReportNetwork.ts"
-import { ReportQuota } from "./ReportQuota.ts"
+import { logAndMapStoreFailure } from "./StoreFailures.ts"
+import { ReportQuota, makeFullWarning, makeNetworkDigest, makeReportsFull, roomOf } from "./ReportLimits.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
@@ -28,7 +26,6 @@ import {
   Unverified,
   Verified
 } from "./Store.ts"
-import { tracedFn } from "./Tracing.ts"
 
 /** Milliseconds for IAM to verify the reporter; after that the report is stored unverified. */
 const verificationMillis = 3_000
@@ -104,90 +101,87 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           )
     }
 
-    const submit = tracedFn(
-      "Reports.submit",
-      Effect.fnUntraced(function* (
-        plane: Plane,
-        input: {
-          readonly request: ReportRequest
-          readonly key: Redacted.Redacted
-          readonly credential: Option.Option<Credential>
-        }
-      ) {
-        const { request, key, credential } = input
-        yield* checkPullRequest(request)
-        const reporter = yield* resolveReporter(plane, credential)
-        const { clientNetwork, requestId, source } = yield* RequestContext
-        const now = yield* monotonicMillis
-        const { giveBack, makeRefusal: overQuota } = quota.take(plane, reporter, clientNetwork, now)
-        const makeRefusal =
-          reporter._tag === "Verified" || settings.anonymousReports
-            ? overQuota
-            : () => makeUnnamedRefusal(reporter)
-        let redacted: ReportContent | undefined
-        const redact = (): ReportContent => {
-          redacted ??= contentOf(request)
-          return redacted
-        }
-        const keyed = { plane: planeId(plane), keyDigest: digestOf(key) }
-        const admission = yield* Effect.gen(function* () {
-          const isKnown = yield* store.reports.knowsKey(keyed)
-          // A refused one costs neither a digest of its content nor a transaction; `makeRefusal` says below why it is refused.
-          if (makeRefusal !== undefined && !isKnown) return ReportAdmission.Full({ limit: "room" })
-          // Neither a refused report nor a repetition is redacted, which is most of a report's work. A new one is redacted here:
-          // inside the transaction all others would wait for it.
-          if (!isKnown) redact()
-          return yield* store.reports.admit(
-            {
-              ...keyed,
-              id: `rep_${randomHex(16)}`,
-              reporter,
-              get content() {
-                return redact()
-              },
-              source,
-              requestId,
-              createdAt: yield* Clock.currentTimeMillis,
-              marker: randomHex(16),
-              contentDigest: sha256(canonicalJson(request)),
-              network: networkOf(clientNetwork)
+    const submit = Effect.fnUntraced(function* (
+      plane: Plane,
+      input: {
+        readonly request: ReportRequest
+        readonly key: Redacted.Redacted
+        readonly credential: Option.Option<Credential>
+      }
+    ) {
+      const { request, key, credential } = input
+      yield* checkPullRequest(request)
+      const reporter = yield* resolveReporter(plane, credential)
+      const { clientNetwork, requestId, source } = yield* RequestContext
+      const now = yield* monotonicMillis
+      const { giveBack, makeRefusal: overQuota } = quota.take(plane, reporter, clientNetwork, now)
+      const makeRefusal =
+        reporter._tag === "Verified" || settings.anonymousReports
+          ? overQuota
+          : () => makeUnnamedRefusal(reporter)
+      let redacted: ReportContent | undefined
+      const redact = (): ReportContent => {
+        redacted ??= contentOf(request)
+        return redacted
+      }
+      const keyed = { plane: planeId(plane), keyDigest: digestOf(key) }
+      const admission = yield* Effect.gen(function* () {
+        const isKnown = yield* store.reports.knowsKey(keyed)
+        // A refused one costs neither a digest of its content nor a transaction; `makeRefusal` says below why it is refused.
+        if (makeRefusal !== undefined && !isKnown) return ReportAdmission.Full({ limit: "room" })
+        // Neither a refused report nor a repetition is redacted, which is most of a report's work. A new one is redacted here:
+        // inside the transaction all others would wait for it.
+        if (!isKnown) redact()
+        return yield* store.reports.admit(
+          {
+            ...keyed,
+            id: `rep_${randomHex(16)}`,
+            reporter,
+            get content() {
+              return redact()
             },
-            plane._tag === "Production" && Option.isSome(settings.tracker),
-            // A report that was stored before is answered without quota or room: its first response may have been lost.
-            room,
-            makeRefusal === undefined
-          )
-        }).pipe(
-          logAndMapStoreFailure,
-          Effect.onExit((exit) => {
-            const counts = Exit.match(exit, {
-              onFailure: () => false,
-              onSuccess: (answer) =>
-                answer._tag === "Stored" ||
-                // Else reports that were counted by address would get priority beyond the reporter's quota.
-                (answer._tag === "Replayed" && answer.movedUp) ||
-                // Else one sender could have any number of reports redacted for which there is no room.
-                (answer._tag === "Full" && redacted !== undefined)
-            })
-            if (!counts) giveBack()
-            return Effect.void
-          })
+            source,
+            requestId,
+            createdAt: yield* Clock.currentTimeMillis,
+            marker: randomHex(16),
+            contentDigest: sha256(canonicalJson(request)),
+            network: networkOf(clientNetwork)
+          },
+          plane._tag === "Production" && Option.isSome(settings.tracker),
+          // A report that was stored before is answered without quota or room: its first response may have been lost.
+          room,
+          makeRefusal === undefined
         )
-        countReplay("report", admission._tag === "Replayed")
-        switch (admission._tag) {
-          case "Conflict":
-            return yield* new Failure("idempotency_conflict")
-          case "Full":
-            if (makeRefusal !== undefined) return yield* makeRefusal()
-            yield* warnOfFull(admission.limit)
-            return yield* makeReportsFull(admission.limit)
-          case "Stored":
-            return toReport(reporter, admission.report, false)
-          case "Replayed":
-            return toReport(reporter, admission.report, true)
-        }
-      })
-    )
+      }).pipe(
+        logAndMapStoreFailure,
+        Effect.onExit((exit) => {
+          const counts = Exit.match(exit, {
+            onFailure: () => false,
+            onSuccess: (answer) =>
+              answer._tag === "Stored" ||
+              // Else reports that were counted by address would get priority beyond the reporter's quota.
+              (answer._tag === "Replayed" && answer.movedUp) ||
+              // Else one sender could have any number of reports redacted for which there is no room.
+              (answer._tag === "Full" && redacted !== undefined)
+          })
+          if (!counts) giveBack()
+          return Effect.void
+        })
+      )
+      countReplay("report", admission._tag === "Replayed")
+      switch (admission._tag) {
+        case "Conflict":
+          return yield* new Failure("idempotency_conflict")
+        case "Full":
+          if (makeRefusal !== undefined) return yield* makeRefusal()
+          yield* warnOfFull(admission.limit)
+          return yield* makeReportsFull(admission.limit)
+        case "Stored":
+          return toReport(reporter, admission.report, false)
+        case "Replayed":
+          return toReport(reporter, admission.report, true)
+      }
+    })
 
     return { submit } as const
   })

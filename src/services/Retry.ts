@@ -99,7 +99,16 @@ export const retryTransient =
           reason: "deadline passed"
         })
         if (now >= endsAt) return new NotExecuted(late())
-        const retried = Effect.retry(effect, pausesOf(policy, endsAt))
+        // Most calls succeed: the schedule is made for one that failed.
+        const retried = Effect.catchAll(effect, (first) => {
+          let attempt: Effect.Effect<A, UpstreamFailure, R> = first
+          const next = Effect.suspend(() => {
+            const current = attempt
+            attempt = effect
+            return current
+          })
+          return Effect.retry(next, pausesOf(policy, endsAt))
+        })
         // A call ends at the deadline of its request by itself (`Upstream`).
         return policy.withinMillis === undefined
           ? retried

@@ -15,8 +15,7 @@ import type { Caller } from "./RequestCredentials.ts"
 import type { Credential } from "../schema/Identity.ts"
 import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
-import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
-import { tracedFn } from "./Tracing.ts"
+import { logAndMapStoreFailure } from "./StoreFailures.ts"
 import { failWith, iamFailures, refreshRefused } from "./UpstreamErrorMapping.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
@@ -129,24 +128,20 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     })
 
     /** Introspects the bearer with IAM. */
-    const authenticate = tracedFn("Sessions.authenticate", (plane: Plane, credential: Credential) =>
+    const authenticate = (plane: Plane, credential: Credential) =>
       identifyCaller(credential, introspect(plane, credential.token))
-    )
 
     /** The same in one attempt that must answer within `withinMillis`. */
-    const authenticateOnce = tracedFn(
-      "Sessions.authenticateOnce",
-      (plane: Plane, credential: Credential, withinMillis: number) =>
-        identifyCaller(
-          credential,
-          iam
-            .introspect(plane, credential.token)
-            .pipe(
-              retryTransient({ dependency: "iam", repeatable: true, attempts: 1, withinMillis }),
-              failWith(iamFailures.introspect(plane))
-            )
-        )
-    )
+    const authenticateOnce = (plane: Plane, credential: Credential, withinMillis: number) =>
+      identifyCaller(
+        credential,
+        iam
+          .introspect(plane, credential.token)
+          .pipe(
+            retryTransient({ dependency: "iam", repeatable: true, attempts: 1, withinMillis }),
+            failWith(iamFailures.introspect(plane))
+          )
+      )
 
     /**
      * Refuses a login that IAM granted, and revokes the grant. The refusal is recorded first, so that a repetition gets the same
@@ -160,128 +155,119 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           Effect.zipRight(Effect.fail(loginRefusals[refusal]()))
         )
 
-    const login = tracedFn(
-      "Sessions.login",
-      Effect.fnUntraced(function* (plane: Plane, { slt, key }: Keyed & { readonly slt: Redacted.Redacted }) {
-        const iamKey = upstreamKey("login", plane, key)
-        const logIn = Effect.gen(function* () {
-          // Concurrent with the exchange and the introspection, so that an empty catalogue cache adds no round trip.
-          yield* Effect.fork(iam.warmCatalogue(plane))
-          const grant = yield* iam
-            .exchange(plane, slt, iamKey)
-            .pipe(retryIam, failWith(iamFailures.login(plane)))
-          const introspection = yield* iam.introspect(plane, grant.accessToken).pipe(
-            retryIam,
-            Effect.catchAll((failure) =>
-              // Another instance may have refused this login, and revoked its grant.
-              Effect.when(
-                loginOutcomes.failRefused(iamKey),
-                () => grant.replayed && failure._tag === "Unknown" && failure.inactive === true
-              ).pipe(Effect.zipRight(failWith(iamFailures.introspect(plane))(Effect.fail(failure))))
-            )
+    const login = Effect.fnUntraced(function* (
+      plane: Plane,
+      { slt, key }: Keyed & { readonly slt: Redacted.Redacted }
+    ) {
+      const iamKey = upstreamKey("login", plane, key)
+      const logIn = Effect.gen(function* () {
+        // Concurrent with the exchange and the introspection, so that an empty catalogue cache adds no round trip.
+        yield* Effect.fork(iam.warmCatalogue(plane))
+        const grant = yield* iam
+          .exchange(plane, slt, iamKey)
+          .pipe(retryIam, failWith(iamFailures.login(plane)))
+        const introspection = yield* iam.introspect(plane, grant.accessToken).pipe(
+          retryIam,
+          Effect.catchAll((failure) =>
+            // Another instance may have refused this login, and revoked its grant.
+            Effect.when(
+              loginOutcomes.failRefused(iamKey),
+              () => grant.replayed && failure._tag === "Unknown" && failure.inactive === true
+            ).pipe(Effect.zipRight(failWith(iamFailures.introspect(plane))(Effect.fail(failure))))
           )
-          if (Option.isNone(introspection)) return yield* loginOutcomes.failEndedSession(iamKey)
-          const membership = chooseMembership(grant, introspection.value)
-          if (Option.isNone(membership)) return yield* refuseLogin(plane, grant, key, "no_organization")
-          const actor = membership.value.actor
-          if (Option.isNone(actor)) return yield* refuseLogin(plane, grant, key, "reconsent_required")
-          if (Option.exists(grant.actor, ({ public_id }) => public_id !== actor.value.public_id)) {
-            return yield* new Failure("dependency_unavailable", {
-              details: { dependency: "iam", reason: "actor_mismatch" }
-            })
-          }
-          const caller: Caller = {
-            credential: { token: grant.accessToken, organisation: membership.value.organisation },
-            actor: actor.value,
-            membership: membership.value,
-            introspection: introspection.value
-          }
-          countReplay("login", grant.replayed)
-          const ting = yield* loginOutcomes.registerOnce(plane, caller, iamKey, grant.replayed)
-          const session: LoginSession = {
-            ...toSession(plane, grant, introspection.value, membership.value, actor.value),
-            ting
-          }
-          return session
-        })
-        return yield* logIn.pipe(
-          executeOnce({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
-          within("iam", digestOf(slt))
         )
-      })
-    )
-
-    const refresh = tracedFn(
-      "Sessions.refresh",
-      Effect.fnUntraced(function* (
-        plane: Plane,
-        { refreshToken, key }: Keyed & { readonly refreshToken: Redacted.Redacted }
-      ) {
-        if (!refreshTokenPattern.test(Redacted.value(refreshToken))) return yield* refreshRefused()
-        const rotate = Effect.gen(function* () {
-          const grant = yield* iam
-            .refresh(plane, refreshToken, upstreamKey("refresh", plane, key))
-            .pipe(retryIam, failWith(iamFailures.refresh(plane)))
-          countReplay("refresh", grant.replayed)
-          const introspection = yield* introspect(plane, grant.accessToken)
-          if (Option.isNone(introspection)) return yield* refreshRefused()
-          const membership = chooseMembership(grant, introspection.value)
-          if (Option.isNone(membership)) return yield* loginRefusals.no_organization()
-          const actor = resolveActor(introspection.value, membership.value)
-          if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
-          return toSession(plane, grant, introspection.value, membership.value, actor.value)
-        })
-        return yield* rotate.pipe(
-          executeOnce({
-            operation: "refresh",
-            plane,
-            callerKey: digestOf(key),
-            content: digestOf(refreshToken)
-          }),
-          within("iam", digestOf(refreshToken))
-        )
-      })
-    )
-
-    const logout = tracedFn(
-      "Sessions.logout",
-      Effect.fnUntraced(function* (
-        plane: Plane,
-        { token, key }: Keyed & { readonly token: Redacted.Redacted }
-      ) {
-        // A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere.
-        if (!isRevocable(Redacted.value(token))) return
-        yield* revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
-          executeOnce({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) }),
-          within("iam", digestOf(token))
-        )
-      })
-    )
-
-    const me = tracedFn(
-      "Sessions.me",
-      Effect.fnUntraced(function* (plane: Plane, caller: Caller) {
-        const { membership, introspection, actor } = caller
-        const registered = yield* store.recipients
-          .isActive({
-            plane: planeId(plane),
-            organisation: membership.organisation,
-            publicId: actor.public_id
+        if (Option.isNone(introspection)) return yield* loginOutcomes.failEndedSession(iamKey)
+        const membership = chooseMembership(grant, introspection.value)
+        if (Option.isNone(membership)) return yield* refuseLogin(plane, grant, key, "no_organization")
+        const actor = membership.value.actor
+        if (Option.isNone(actor)) return yield* refuseLogin(plane, grant, key, "reconsent_required")
+        if (Option.exists(grant.actor, ({ public_id }) => public_id !== actor.value.public_id)) {
+          return yield* new Failure("dependency_unavailable", {
+            details: { dependency: "iam", reason: "actor_mismatch" }
           })
-          .pipe(logAndMapStoreFailure)
-        const session: Me = {
-          authenticated: true,
-          actor,
-          org_id: membership.organisation,
-          membership_id: membership.membershipId,
-          session_id: introspection.sessionId,
-          scopes: [...membership.scopes].sort(),
-          ting_ready: registered && membership.scopes.includes(scopes.send),
-          testing_environment_id: environmentIdOf(plane)
+        }
+        const caller: Caller = {
+          credential: { token: grant.accessToken, organisation: membership.value.organisation },
+          actor: actor.value,
+          membership: membership.value,
+          introspection: introspection.value
+        }
+        countReplay("login", grant.replayed)
+        const ting = yield* loginOutcomes.registerOnce(plane, caller, iamKey, grant.replayed)
+        const session: LoginSession = {
+          ...toSession(plane, grant, introspection.value, membership.value, actor.value),
+          ting
         }
         return session
       })
-    )
+      return yield* logIn.pipe(
+        executeOnce({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
+        within("iam", digestOf(slt))
+      )
+    })
+
+    const refresh = Effect.fnUntraced(function* (
+      plane: Plane,
+      { refreshToken, key }: Keyed & { readonly refreshToken: Redacted.Redacted }
+    ) {
+      if (!refreshTokenPattern.test(Redacted.value(refreshToken))) return yield* refreshRefused()
+      const rotate = Effect.gen(function* () {
+        const grant = yield* iam
+          .refresh(plane, refreshToken, upstreamKey("refresh", plane, key))
+          .pipe(retryIam, failWith(iamFailures.refresh(plane)))
+        countReplay("refresh", grant.replayed)
+        const introspection = yield* introspect(plane, grant.accessToken)
+        if (Option.isNone(introspection)) return yield* refreshRefused()
+        const membership = chooseMembership(grant, introspection.value)
+        if (Option.isNone(membership)) return yield* loginRefusals.no_organization()
+        const actor = resolveActor(introspection.value, membership.value)
+        if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
+        return toSession(plane, grant, introspection.value, membership.value, actor.value)
+      })
+      return yield* rotate.pipe(
+        executeOnce({
+          operation: "refresh",
+          plane,
+          callerKey: digestOf(key),
+          content: digestOf(refreshToken)
+        }),
+        within("iam", digestOf(refreshToken))
+      )
+    })
+
+    const logout = Effect.fnUntraced(function* (
+      plane: Plane,
+      { token, key }: Keyed & { readonly token: Redacted.Redacted }
+    ) {
+      // A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere.
+      if (!isRevocable(Redacted.value(token))) return
+      yield* revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
+        executeOnce({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) }),
+        within("iam", digestOf(token))
+      )
+    })
+
+    const me = Effect.fnUntraced(function* (plane: Plane, caller: Caller) {
+      const { membership, introspection, actor } = caller
+      const registered = yield* store.recipients
+        .isActive({
+          plane: planeId(plane),
+          organisation: membership.organisation,
+          publicId: actor.public_id
+        })
+        .pipe(logAndMapStoreFailure)
+      const session: Me = {
+        authenticated: true,
+        actor,
+        org_id: membership.organisation,
+        membership_id: membership.membershipId,
+        session_id: introspection.sessionId,
+        scopes: [...membership.scopes].sort(),
+        ting_ready: registered && membership.scopes.includes(scopes.send),
+        testing_environment_id: environmentIdOf(plane)
+      }
+      return session
+    })
 
     return { authenticate, authenticateOnce, login, refresh, logout, me } as const
   })

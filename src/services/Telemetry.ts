@@ -9,9 +9,8 @@ import { redactJson } from "./Redaction.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 import { type SpoolEntry, Store } from "./Store.ts"
-import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
+import { logAndMapStoreFailure } from "./StoreFailures.ts"
 import { Tables } from "./Tables.ts"
-import { tracedFn } from "./Tracing.ts"
 
 type Event = TelemetryRequest["events"][number]
 
@@ -79,23 +78,20 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
           )
     }
 
-    const accept = tracedFn(
-      "Telemetry.accept",
-      Effect.fnUntraced(function* (plane: Plane, request: TelemetryRequest) {
-        const table = yield* tableOf(request)
-        const { recording } = yield* RequestContext
-        // Table keys are production credentials, and an opt-out is final: nothing is written, and the call succeeds.
-        if (!recording || !settings.telemetry.enabled || plane._tag === "Testing") return
-        const now = yield* Clock.currentTimeMillis
-        const admission = yield* store.spool
-          .offer(
-            request.events.map((event) => toEntry(table, event, now)),
-            { limitBytes: settings.telemetry.spoolBytes }
-          )
-          .pipe(logAndMapStoreFailure)
-        if (admission === "full") return yield* new Failure("spool_full", { retryAfterSeconds: 30 })
-      })
-    )
+    const accept = Effect.fnUntraced(function* (plane: Plane, request: TelemetryRequest) {
+      const table = yield* tableOf(request)
+      const { recording } = yield* RequestContext
+      // Table keys are production credentials, and an opt-out is final: nothing is written, and the call succeeds.
+      if (!recording || !settings.telemetry.enabled || plane._tag === "Testing") return
+      const now = yield* Clock.currentTimeMillis
+      const admission = yield* store.spool
+        .offer(
+          request.events.map((event) => toEntry(table, event, now)),
+          { limitBytes: settings.telemetry.spoolBytes }
+        )
+        .pipe(logAndMapStoreFailure)
+      if (admission === "full") return yield* new Failure("spool_full", { retryAfterSeconds: 30 })
+    })
 
     return { accept } as const
   })

@@ -5,13 +5,12 @@ import type { Caller } from "./RequestCredentials.ts"
 import { Iam, type Proof } from "./Iam.ts"
 import { attemptKey } from "./Idempotency.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { writeBestEffort } from "./BestEffort.ts"
+import { writeBestEffort } from "./StoreFailures.ts"
 import { failWith, iamFailures, repeatableProofRefusals, tingFailures } from "./UpstreamErrorMapping.ts"
 import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { type PreparedCall, Ting } from "./Ting.ts"
 import type { Dependency, UpstreamFailure } from "./UpstreamFailure.ts"
-import { tracedFn } from "./Tracing.ts"
 
 export interface RetryLimits {
   readonly attempts?: number
@@ -69,34 +68,31 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
       )
     }
 
-    const register = tracedFn(
-      "TingOnBehalf.register",
-      Effect.fnUntraced(function* (plane: Plane, caller: Caller, options: RetryLimits = {}) {
-        yield* requireScope(caller, scopes.register)
-        const { organisation, organisationUuid } = caller.membership
-        const publicId = caller.actor.public_id
-        const prepared = ting.prepareRegistration({ organisation, publicId })
-        const registered = yield* callWithProof(
-          plane,
-          caller,
-          prepared,
-          ting.register,
-          tingFailures.register,
-          options
-        )
-        // Ting is the source of truth; our row is only for `ting_ready`, so the registration succeeds without it.
-        yield* store.recipients
-          .activate({
-            plane: planeId(plane),
-            organisation,
-            organisationUuid,
-            publicId,
-            subscriptionId: registered.id
-          })
-          .pipe(writeBestEffort("Registration not recorded"))
-        return registered
-      })
-    )
+    const register = Effect.fnUntraced(function* (plane: Plane, caller: Caller, options: RetryLimits = {}) {
+      yield* requireScope(caller, scopes.register)
+      const { organisation, organisationUuid } = caller.membership
+      const publicId = caller.actor.public_id
+      const prepared = ting.prepareRegistration({ organisation, publicId })
+      const registered = yield* callWithProof(
+        plane,
+        caller,
+        prepared,
+        ting.register,
+        tingFailures.register,
+        options
+      )
+      // Ting is the source of truth; our row is only for `ting_ready`, so the registration succeeds without it.
+      yield* store.recipients
+        .activate({
+          plane: planeId(plane),
+          organisation,
+          organisationUuid,
+          publicId,
+          subscriptionId: registered.id
+        })
+        .pipe(writeBestEffort("Registration not recorded"))
+      return registered
+    })
 
     return { requireScope, callWithProof, register } as const
   })

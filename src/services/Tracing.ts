@@ -41,12 +41,3 @@ export const traced =
     FiberRef.getWith(FiberRef.currentTracerEnabled, (isTracing) =>
       isTracing ? Effect.withSpan(effect, name, { captureStackTrace: false }) : effect
     )
-
-/** The same around every run of a function. */
-export const tracedFn =
-  <Arguments extends ReadonlyArray<unknown>, A, E, R>(
-    name: string,
-    run: (...given: Arguments) => Effect.Effect<A, E, R>
-  ): ((...given: Arguments) => Effect.Effect<A, E, R>) =>
-  (...given) =>
-    traced(name)(run(...given))

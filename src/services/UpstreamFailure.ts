@@ -2,7 +2,10 @@
  * Failures of calls to other systems, typed by outcome, because the outcome alone decides whether a retry is safe: refused, not
  * executed, or unknown.
  */
+import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
 
 export type Dependency = "iam" | "ting" | "tables" | "tracker"
 
@@ -38,3 +41,7 @@ export class Unknown extends Data.TaggedError("Unknown")<{
 }> {}
 
 export type UpstreamFailure = Refused | NotExecuted | Unknown
+
+/** The failure of a call that has ended; undefined after a success, a defect or an interruption. */
+export const failureOf = <A>(exit: Exit.Exit<A, UpstreamFailure>): UpstreamFailure | undefined =>
+  Exit.isFailure(exit) ? Option.getOrUndefined(Cause.failureOption(exit.cause)) : undefined

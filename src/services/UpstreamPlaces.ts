@@ -32,51 +32,39 @@ export class PlaceBounds extends Context.Reference<PlaceBounds>()("music/PlaceBo
   })
 }) {}
 
-/** Counts places per holder; a holder without places is dropped. */
-const makeHolders = () => {
-  const places = new Map<string, number>()
-  const heldBy = (holder: string): number => places.get(holder) ?? 0
-  const count = (holder: string, change: 1 | -1): void => {
-    const held = heldBy(holder) + change
-    if (held === 0) places.delete(holder)
-    else places.set(holder, held)
-  }
-  return { heldBy, count }
-}
-
-/** The credential and address that a place is counted for; an empty address is not bounded. */
-interface Holder {
-  readonly credential: string
-  readonly address: string
-}
-
 const makePlaces = (dependency: AwaitedUpstream, bound: PlaceBound) => {
   const gauge = upstreamPlacesTaken({ dependency })
-  const credentials = makeHolders()
-  const addresses = makeHolders()
-  let taken = 0
-  recordNow(gauge, taken)
-
-  const count = ({ credential, address }: Holder, change: 1 | -1): void => {
-    taken += change
-    recordNow(gauge, taken)
-    credentials.count(credential, change)
-    addresses.count(address, change)
+  /** By holder: all requests together, and each credential and address that has a place. */
+  const taken = new Map<string, number>()
+  const count = (holders: ReadonlyArray<string>, change: 1 | -1): void => {
+    for (const holder of holders) {
+      const held = (taken.get(holder) ?? 0) + change
+      if (held === 0) taken.delete(holder)
+      else taken.set(holder, held)
+    }
+    recordNow(gauge, taken.get("all") ?? 0)
   }
-  const isFull = ({ credential, address }: Holder): boolean =>
-    taken >= bound.all ||
-    credentials.heldBy(credential) >= bound.perCredential ||
-    (address !== "" && addresses.heldBy(address) >= bound.perAddress)
+  count([], 1)
 
-  const take = (holder: Holder): Either.Either<Holder, Failure<"overloaded">> => {
-    if (isFull(holder))
-      return Either.left(new Failure("overloaded", { retryAfterSeconds: 1, details: { dependency } }))
-    count(holder, 1)
-    return Either.right(holder)
+  return {
+    /** The holders that a place is counted for. An empty address is not bounded. */
+    take: (
+      credential: string,
+      address: string
+    ): Either.Either<ReadonlyArray<string>, Failure<"overloaded">> => {
+      const bounds: ReadonlyArray<readonly [holder: string, most: number]> = [
+        ["all", bound.all],
+        [`credential ${credential}`, bound.perCredential],
+        ...(address === "" ? [] : [[`address ${address}`, bound.perAddress] as const])
+      ]
+      if (bounds.some(([holder, most]) => (taken.get(holder) ?? 0) >= most))
+        return Either.left(new Failure("overloaded", { retryAfterSeconds: 1, details: { dependency } }))
+      const holders = bounds.map(([holder]) => holder)
+      count(holders, 1)
+      return Either.right(holders)
+    },
+    giveBack: (holders: ReadonlyArray<string>): void => count(holders, -1)
   }
-  const giveBack = (holder: Holder): void => count(holder, -1)
-
-  return { take, giveBack }
 }
 
 /** The places of this process. */
@@ -96,10 +84,10 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
       <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Failure<"overloaded">, R> =>
         Effect.acquireUseRelease(
           Effect.flatMap(RequestContext, ({ clientNetwork }) =>
-            places[dependency].take({ credential, address: rateLimit ? clientNetwork : "" })
+            places[dependency].take(credential, rateLimit ? clientNetwork : "")
           ),
           () => effect,
-          (holder) => Effect.sync(() => places[dependency].giveBack(holder))
+          (holders) => Effect.sync(() => places[dependency].giveBack(holders))
         )
 
     return { within } as const

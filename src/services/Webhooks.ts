@@ -9,14 +9,12 @@ import type { WebhookReceipt } from "../schema/System.ts"
 import { Iam, type IamService, type WebhookEvent } from "./Iam.ts"
 import { countReplay } from "./Metrics.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
-import { readNamedActors } from "./NamedActors.ts"
 import { productionId } from "./Plane.ts"
 import { makeQuota } from "./Quota.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
-import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
+import { logAndMapStoreFailure } from "./StoreFailures.ts"
 import { actorDigest, Store } from "./Store.ts"
-import { tracedFn } from "./Tracing.ts"
 
 type Delivery = Parameters<IamService["verifyWebhook"]>[0]
 
@@ -44,6 +42,31 @@ export const readRemovedPeople = (event: WebhookEvent): ReadonlyArray<string> =>
           )
       })
     : []
+
+const Identity = Schema.Struct({ carbon_id: PublicId })
+const Members = Schema.Struct({ members: Schema.Array(Schema.Unknown) })
+const Member = Schema.Struct({ principal: Schema.Struct({ public_id: PublicId }) })
+
+const isPublicId = Schema.is(PublicId)
+const isIdentity = Schema.is(Identity)
+const hasMembers = Schema.is(Members)
+const isMember = Schema.is(Member)
+
+/**
+ * Public ids of the actors that an event is about, wherever its kind names them (identity-service.md 11.5): the identity itself,
+ * the subject of a session, the members whose rows have one. A tombstone names none.
+ */
+export const readNamedActors = ({ aggregate, data }: WebhookEvent): ReadonlyArray<string> => {
+  const { current, subject_id: subject } = data
+  const members = hasMembers(current) ? current.members : []
+  return [
+    ...new Set([
+      ...[aggregate.id, subject].filter(isPublicId),
+      ...(isIdentity(current) ? [current.carbon_id] : []),
+      ...members.filter(isMember).map(({ principal }) => principal.public_id)
+    ])
+  ]
+}
 
 /** How many deliveries without a good signature an address may send; IAM's own never count. */
 const forgeryPolicy = { name: "webhook_signatures", quota: 60, windowSeconds: 60 }
@@ -88,35 +111,32 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
         )
       )
 
-    const receive = tracedFn(
-      "Webhooks.receive",
-      Effect.fnUntraced(function* (event: WebhookEvent) {
-        const plane = yield* planeOf(event)
-        const fresh = yield* store.webhooks
-          .receive(
-            {
-              plane,
-              eventId: event.eventId,
-              eventType: event.eventType,
-              occurredAt: event.occurredAt,
-              organisationUuid: Option.getOrNull(event.organisationUuid),
-              aggregateType: event.aggregate.type,
-              aggregateId: event.aggregate.id,
-              aggregateVersion: event.aggregate.version,
-              data: JSON.stringify(event.data),
-              receivedAt: yield* Clock.currentTimeMillis
-            },
-            readRemovedPeople(event),
-            readNamedActors(event).map((publicId) =>
-              actorDigest(iamSettings.applicationSecret, plane, publicId)
-            )
+    const receive = Effect.fnUntraced(function* (event: WebhookEvent) {
+      const plane = yield* planeOf(event)
+      const fresh = yield* store.webhooks
+        .receive(
+          {
+            plane,
+            eventId: event.eventId,
+            eventType: event.eventType,
+            occurredAt: event.occurredAt,
+            organisationUuid: Option.getOrNull(event.organisationUuid),
+            aggregateType: event.aggregate.type,
+            aggregateId: event.aggregate.id,
+            aggregateVersion: event.aggregate.version,
+            data: JSON.stringify(event.data),
+            receivedAt: yield* Clock.currentTimeMillis
+          },
+          readRemovedPeople(event),
+          readNamedActors(event).map((publicId) =>
+            actorDigest(iamSettings.applicationSecret, plane, publicId)
           )
-          .pipe(logAndMapStoreFailure)
-        countReplay("webhook", !fresh)
-        const receipt: WebhookReceipt = { received: true }
-        return receipt
-      })
-    )
+        )
+        .pipe(logAndMapStoreFailure)
+      countReplay("webhook", !fresh)
+      const receipt: WebhookReceipt = { received: true }
+      return receipt
+    })
 
     return { verify, receive } as const
   })

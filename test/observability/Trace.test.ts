@@ -54,11 +54,11 @@ it.scopedLive("A login is one trace, from the caller's context through every ups
   const outward = login.filter(({ attributes }) => "peer.service" in attributesOf(attributes))
   expect(new Set(outward.map((span) => pathOf(login, span).slice(1).join(" > ")))).toEqual(
     new Set([
-      "Sessions.login > GET /api/v1/obo-access/applications/ting/endpoints",
-      "Sessions.login > Iam.exchange > POST /api/v1/app-auth/tokens",
-      "Sessions.login > Iam.introspect > POST /api/v1/oauth/introspect",
-      "Sessions.login > TingOnBehalf.register > Iam.prove > POST /api/v1/obo-access/exchanges",
-      "Sessions.login > TingOnBehalf.register > Ting.register > POST /v1/subscriptions"
+      "GET /api/v1/obo-access/applications/ting/endpoints",
+      "POST /api/v1/app-auth/tokens",
+      "POST /api/v1/oauth/introspect",
+      "POST /api/v1/obo-access/exchanges",
+      "POST /v1/subscriptions"
     ])
   )
 

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest"
 import { failureStatus } from "../../src/schema/Envelope.ts"
 import { Production, Testing } from "../../src/services/Plane.ts"
 import { StoreUnavailable } from "../../src/services/Store.ts"
-import { mapStoreFailure } from "../../src/services/StoreErrorMapping.ts"
+import { mapStoreFailure } from "../../src/services/StoreFailures.ts"
 import {
   iamFailures,
   planeFailure,

@@ -1,313 +1,350 @@
 /**
  * The budget of calls to IAM (docs/limits.md, "The budget for IAM"). IAM allows the application 120 calls in 60 s for each plane and path,
- * and blocks every caller beyond that (identity-service.md 1). A call takes a place in the window of its plane and path when it begins,
- * and the place is free again 60 s after the answer, so that no 60 s of IAM's clock contain more calls than the budget.
+ * and blocks every caller beyond that (identity-service.md 1). A call takes a place in the window of its plane and path when it begins; it
+ * is free again 60 s after the answer, so that no 60 s of IAM's clock contain more calls. Times are monotonic milliseconds.
  */
-import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
-import { constTrue } from "effect/Function"
-import * as Option from "effect/Option"
 import { putBounded } from "../../services/BoundedMap.ts"
 import { iamCallsRefused, recordNow } from "../../services/Metrics.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import type { PlaneId } from "../../services/Plane.ts"
-import { makeQuota } from "../../services/Quota.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import { siteOf } from "../../services/Site.ts"
-import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { failureOf, Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { Credentials } from "./Credentials.ts"
-import {
-  type CallClass,
-  callClasses,
-  type Claim,
-  makeWindow,
-  type Place,
-  turnGrace,
-  type Window
-} from "./Window.ts"
+import { refusesCredential } from "./IamCall.ts"
 
-/** Below `/api/v1`. */
-export type IamPath =
-  | "/app-auth/tokens"
-  | "/oauth/introspect"
-  | "/oauth/revoke"
-  | "/obo-access/exchanges"
-  | "/application/testing-context"
-  | `/obo-access/applications/${string}/endpoints`
+export const introspectPath = "/oauth/introspect"
 
-export const introspectPath: IamPath = "/oauth/introspect"
-
-/** What IAM counts together. The plane of a testing secret is undefined until IAM resolves it. */
-export interface Counted {
+/** A call to IAM, which counts together those of a plane and path. */
+export interface Asked {
+  /** Undefined for a testing secret that IAM has not resolved. */
   readonly plane: PlaneId | undefined
-  readonly path: IamPath
-}
-
-export interface Purpose {
+  /** Below `/api/v1`. */
+  readonly path: string
   /** The key of the credential (`Credentials`); none for the application's own calls. */
-  readonly credential?: string
+  readonly credential?: string | undefined
   /** `login` exchanges an SLT; the others present a token of the session. */
   readonly use?: "login" | "refresh" | "logout"
 }
 
-/** A place that is taken, by the name of its window, with the milliseconds until it is free at the latest. */
-export interface TakenPlace {
-  readonly window: string
-  readonly millis: number
-}
+/** A place that is taken, by the name of its window, until it is free at the latest. */
+export type TakenPlace = readonly [window: string, millis: number]
 
-/** A credential that was refused for lack of a place: since when, when it may come back, and until when it is in time. */
-interface Wait {
-  readonly since: number
-  readonly at: number
-  readonly until: number
-}
-
-interface Held {
-  readonly window: Window
-  readonly place: Place
-}
-
-export interface Budget {
-  /**
-   * Runs the call, or fails with 429 and the seconds after which it finds a place. `accepts`: whether an answer shows that IAM accepts the
-   * credential.
-   */
-  readonly within: <A>(
-    counted: Counted,
-    purpose: Purpose,
-    accepts?: (answer: A) => boolean
-  ) => (call: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
-  /**
-   * The same for an exchange. The place of the introspection that completes it is taken with its own, is kept for 60 s after a success,
-   * and is given back after a failure.
-   */
-  readonly withinExchange: <A>(
-    counted: Counted,
-    purpose: Purpose,
-    call: (kept: Place | undefined) => Effect.Effect<A, UpstreamFailure>
-  ) => Effect.Effect<A, UpstreamFailure>
-  /** IAM refused a login of the current request. */
-  readonly recordRefusedLogin: Effect.Effect<void>
-  readonly taken: (now: number) => ReadonlyArray<TakenPlace>
-  /** Takes places for calls that another process made. */
-  readonly occupy: (calls: ReadonlyArray<TakenPlace>, now: number) => void
-}
+/** Part of the budget that calls of every class together may have taken before a call of this class. */
+const ceilings = { essential: 1, known: 0.85, newcomer: 0.5 } as const
+type CallClass = keyof typeof ceilings
+export const ceilingOf = (callClass: CallClass, budget: number): number =>
+  Math.max(1, Math.floor(budget * ceilings[callClass]))
 
 const minute = 60_000
-/** Milliseconds after a refused login in which the logins of its network are newcomers. */
-const refusedLoginMillis = 300_000
+/** Calls a minute of one login, and of one actor over all logins, of a budget of 110; another budget scales them. */
+const bounds = { login: 30, actor: 30, of: 110 }
+/** The same for refreshes and logouts, which count apart. */
+const boundsOfKeeping: typeof bounds = { login: 8, actor: 15, of: 110 }
+/** Of one address: its part of the budget for logins that are not newcomers, and its least share in the places of newcomers. */
+const ofAddress = { logins: 0.4, least: 2 }
+/** In which the logins of the network of a refused login are newcomers. */
+const refusedLoginMillis = 5 * minute
+/** While IAM blocks a path, one call in this time probes it. */
+const probeMillis = 5_000
 /** Entries of a map that callers fill. */
 const capacity = 20_000
-/** Milliseconds from the first refusal of a credential that is not vouched for in which it waits: then a short-lived token has ended. */
-const longestWait = 120_000
-/** Milliseconds after which a credential without a turn may come back. More than 15 of one address in a second come later. */
-const retryMillis = 5_000
-const retryGrace = 2_000
-const retriesOfAddress = { name: "retries", quota: 900, windowSeconds: 60 }
 
-const refuse = (millis: number): Refused =>
-  new Refused({
-    dependency: "iam",
-    status: 429,
-    code: "over_budget",
-    retryAfterSeconds: Math.max(1, Math.ceil(millis / 1_000))
-  })
+/** After the time that was given, in which a credential is in time. */
+const grace = 10_000
+/** In which all places change hands once: `Retry-After` is in whole seconds, so callers come a little after their turn. */
+const roundMillis = minute + 2_000
+/** Turns of one party at one time, and of one window. */
+const mostTurns = { party: 2, window: 1_000 }
+/** No turn lies further ahead. */
+const farthestTurn = { vouched: 15 * minute, other: minute }
+/** From the first refusal of a credential that is not vouched for, in which it waits: then a short-lived token has ended. */
+const longestWait = 2 * minute
+/** After which a credential without a turn may come back. */
+const retryMillis = 5_000
+
+interface Call {
+  readonly callClass: CallClass
+  /** The credential; undefined for the application's own calls. */
+  readonly key?: string | undefined
+  readonly login?: string | undefined
+  readonly actor?: string | undefined
+  /** Empty where addresses are not counted. */
+  readonly address: string
+  readonly isVouched: boolean
+  readonly use?: Asked["use"]
+  /** The first refusal of a credential that waits for a place; the present for any other. */
+  readonly since: number
+}
+
+/** Of a call that is out or was answered in the last 60 s, or kept for the introspection that completes an exchange. */
+interface Place {
+  readonly call: Call
+  startedAt: number
+  /** Infinite while the call is out. */
+  freeAt: number
+}
+type Held = { readonly window: Window; readonly place: Place }
+
+/** A call that was refused for lack of a place, and the time from which a place is kept for it. */
+type Turn = Call & { readonly at: number }
+type Wait = Pick<Turn, "since" | "at">
+
+const isEssential = ({ callClass }: Call): boolean => callClass === "essential"
+const isKeeping = ({ use }: Call): boolean => use === "refresh" || use === "logout"
+/** Those among whom the places are shared. */
+const partyOf = ({ actor, address, isVouched, key, login }: Call): string | undefined =>
+  isVouched ? (actor ?? login) : address === "" ? key : address
+/** When each of the places is free at the earliest, the first one first. */
+const endsOf = (places: ReadonlyArray<Place>, now: number): ReadonlyArray<number> =>
+  places.map(({ freeAt }) => Math.min(freeAt, now + minute)).sort((one, other) => one - other)
+
+/** The sliding window of a plane and path: who has a place, and who waits for one. */
+const makeWindow = (budget: number) => {
+  const places = new Set<Place>()
+  const turns = new Map<string, Turn>()
+  /** When each address of newcomers asked last. */
+  const asked = new Map<string, number>()
+  const pause = { until: 0, beganAt: 0, nextProbeAt: 0 }
+
+  const removeExpired = (now: number): void => {
+    for (const place of places) if (place.freeAt <= now) places.delete(place)
+    for (const [key, { at }] of turns) if (at + grace < now) turns.delete(key)
+    for (const [address, at] of asked) if (at + minute <= now) asked.delete(address)
+  }
+
+  const opensAt = ({ callClass }: Call, now: number): number =>
+    callClass !== "newcomer" && now >= pause.nextProbeAt ? now : Math.max(now, pause.until)
+
+  /** When the login and the actor may make their next call. */
+  const boundsOpenAt = (call: Call, now: number): number => {
+    const most = isKeeping(call) ? boundsOfKeeping : bounds
+    const opens = (["login", "actor"] as const).map((name) => {
+      if (call[name] === undefined) return now
+      const own = [...places].filter(
+        (place) => place.call[name] === call[name] && isKeeping(place.call) === isKeeping(call)
+      )
+      return endsOf(own, now)[own.length - Math.ceil((most[name] * budget) / most.of)] ?? now
+    })
+    return Math.max(...opens)
+  }
+
+  /** The turns of the class before this call: by the time waited, of newcomers first those whose address has fewer calls. */
+  const turnsBefore = (call: Call): ReadonlyArray<Turn> => {
+    const own: Turn = { ...call, at: Number.POSITIVE_INFINITY }
+    const line = [...turns.values(), own].filter(
+      (one) => one === own || (one.callClass === call.callClass && one.key !== call.key)
+    )
+    const callsOf = (one: Call): number =>
+      [...places].filter(
+        (place) => place.call.callClass === "newcomer" && partyOf(place.call) === partyOf(one)
+      ).length
+    const calls = new Map(call.callClass === "newcomer" ? line.map((one) => [one, callsOf(one)]) : [])
+    line.sort((one, other) => (calls.get(one) ?? 0) - (calls.get(other) ?? 0) || one.since - other.since)
+    return line.slice(0, line.indexOf(own))
+  }
+
+  /** What the call needs a place in: the window, and the part of its address. */
+  const limitsOf = ({ address, callClass, use }: Call) => {
+    const ceiling = ceilingOf(callClass, budget)
+    const isNewcomer = callClass === "newcomer"
+    const share = isNewcomer ? Math.max(ofAddress.least, ceiling / asked.size) : ofAddress.logins * budget
+    const isShared = address !== "" && (isNewcomer || use === "login")
+    const isOfAddress = (other: Call) =>
+      other.address === address && other.callClass === callClass && (isNewcomer || other.use === "login")
+    return [
+      { most: ceiling, isOf: (_: Call) => true },
+      { most: isShared ? Math.max(1, Math.floor(share)) : ceiling, isOf: isOfAddress }
+    ]
+  }
+
+  return {
+    places,
+    /** When the call may begin, if not now. One that lacks a place may wait in turn; any other is held back by a bound or a pause. */
+    delayOf: (call: Call, now: number): readonly [at: number, lacksPlace: boolean] | undefined => {
+      removeExpired(now)
+      if (call.callClass === "newcomer" && call.address !== "") putBounded(asked, call.address, now, capacity)
+      const opens = Math.max(boundsOpenAt(call, now), opensAt(call, now))
+      if (opens > now) return [opens, false]
+      const before = turnsBefore(call)
+      const later = limitsOf(call).flatMap(({ isOf, most }) => {
+        const held = [...places].filter((place) => isOf(place.call))
+        const waiting = before.filter(isOf)
+        if (held.length + waiting.filter(({ at }) => at <= now).length < most) return []
+        const index = waiting.length + held.length - most
+        // Places of essential calls are expected to go to essential calls again.
+        const ends = endsOf(
+          held.filter((place) => isEssential(call) || !isEssential(place.call)),
+          now
+        )
+        const rounds = Math.floor(index / Math.max(1, ends.length))
+        return [(ends[index - rounds * ends.length] ?? now + minute) + rounds * roundMillis]
+      })
+      return later.length === 0 ? undefined : [Math.max(...later), true]
+    },
+    begin: (call: Call, now: number): Place => {
+      const place = { call, startedAt: now, freeAt: Number.POSITIVE_INFINITY }
+      places.add(place)
+      if (call.key !== undefined) turns.delete(call.key)
+      pause.nextProbeAt = now + probeMillis
+      return place
+    },
+    /** Begins the call for which the place is kept: true if it may begin. A place that was taken in a pause is that of its probe. */
+    beginKept: (place: Place, now: number): boolean => {
+      const isOpen = place.startedAt > pause.beganAt || opensAt(place.call, now) <= now
+      if (!isOpen || !places.has(place) || place.freeAt <= now) return false
+      place.startedAt = now
+      place.freeAt = Number.POSITIVE_INFINITY
+      return true
+    },
+    /** Takes a turn for a call that lacks a place until `at`, or keeps the one that is still to come: its time, if one is left. */
+    takeTurn: (key: string, call: Call, at: number, now: number): number | undefined => {
+      const own = turns.get(key)?.at ?? now
+      if (own > now) return own
+      turns.delete(key)
+      if (turns.size >= mostTurns.window || at > now + farthestTurn[call.isVouched ? "vouched" : "other"])
+        return undefined
+      const ofParty = [...turns].filter(
+        ([, one]) => one.callClass === call.callClass && partyOf(one) === partyOf(call)
+      )
+      ofParty.sort(([, one], [, other]) => one.since - other.since)
+      const [last, turn] = ofParty[mostTurns.party - 1] ?? []
+      // A credential that has waited longer takes the turn of one that has waited less.
+      if (turn !== undefined && turn.since <= call.since) return undefined
+      if (last !== undefined) turns.delete(last)
+      turns.set(key, { ...call, at })
+      return at
+    },
+    end: (place: Place, failure: UpstreamFailure | undefined, now: number): void => {
+      // The call did not reach IAM, so IAM did not count it.
+      if (failure?._tag === "NotExecuted") return void places.delete(place)
+      place.freeAt = now + minute
+      // A success of a call that began after a pause did ends the pause.
+      if (failure === undefined && place.startedAt > pause.beganAt) pause.until = 0
+      if (failure?._tag !== "Refused" || failure.status !== 429) return
+      // Of several pauses the longest holds.
+      pause.until = Math.max(pause.until, now + (failure.retryAfterSeconds ?? 1) * 1_000)
+      pause.beganAt = now
+      pause.nextProbeAt = now + probeMillis
+    }
+  }
+}
+type Window = ReturnType<typeof makeWindow>
 
 export const makeBudget = (
-  options: {
-    readonly callsPerMinute: number
-    /** Off where a gateway limits: then many clients may share its address. */
-    readonly countAddresses: boolean
-  },
-  credentials: Pick<Credentials, "isVouched" | "loginOf" | "actorOf" | "keptPlace">
-): Budget => {
+  { callsPerMinute, countAddresses }: { readonly callsPerMinute: number; readonly countAddresses: boolean },
+  credentials: Pick<Credentials, "isVouched" | "loginOf" | "actorOf">
+) => {
   const windows = new Map<string, Window>()
   const refusedLogins = new Map<string, number>()
-  const retries = makeQuota(retriesOfAddress)
-  /** Those that are vouched for apart, so that a flood of other ones evicts none of them. */
+  /** The places of completing introspections, by the key of their token. */
+  const kept = new Map<string, Held>()
+  /** Since when the credentials without a place wait, and when each may come back; apart, so that a flood evicts no vouched one. */
   const waits = { vouched: new Map<string, Wait>(), other: new Map<string, Wait>() }
   // Creates the series, so that the first refusal shows as an increase.
-  for (const priority of callClasses) recordNow(iamCallsRefused({ priority }), 0)
+  for (const priority of Object.keys(ceilings)) recordNow(iamCallsRefused({ priority }), 0)
 
-  const open = (name: string, now: number): Window => {
-    const found = windows.get(name)
-    if (found !== undefined) return found
-    // Testing planes come and go.
-    for (const [other, window] of windows) if (window.isIdle(now)) windows.delete(other)
-    const window = makeWindow(options.callsPerMinute)
-    windows.set(name, window)
+  const open = (name: string): Window => {
+    const window = windows.get(name) ?? makeWindow(callsPerMinute)
+    putBounded(windows, name, window, capacity)
     return window
   }
 
-  /** A vouched testing secret has the window of its plane; all others share one. */
-  const windowOf = ({ path, plane }: Counted, { isVouched, key }: Claim): string =>
-    `${plane ?? (isVouched ? key : "unresolved")} ${path}`
-
-  const classOf = (
-    { credential, use }: Purpose,
-    isVouched: boolean,
-    network: string,
-    now: number
-  ): CallClass => {
-    if (credential === undefined) return "known"
-    if (isVouched) return use === undefined ? "known" : "essential"
-    const refusedAt = refusedLogins.get(siteOf(network)) ?? Number.NEGATIVE_INFINITY
-    return use === "login" && now >= refusedAt + refusedLoginMillis ? "known" : "newcomer"
-  }
-
-  const sinceOf = (key: string, isVouched: boolean, now: number): number => {
+  const callOf = ({ credential: key, use }: Asked, address: string, now: number): Call => {
+    if (key === undefined) return { callClass: "known", address, isVouched: false, since: now }
+    const isVouched = credentials.isVouched(key)
+    const refusedAt = refusedLogins.get(siteOf(address)) ?? Number.NEGATIVE_INFINITY
+    const isKnown = isVouched || (use === "login" && now >= refusedAt + refusedLoginMillis)
+    const callClass = isVouched && use !== undefined ? "essential" : isKnown ? "known" : "newcomer"
     const wait = waits[isVouched ? "vouched" : "other"].get(key)
-    const isWaiting = wait !== undefined && now <= wait.until && (isVouched || now < wait.since + longestWait)
-    return isWaiting ? wait.since + Math.max(0, now - wait.at) : now
-  }
-
-  const claimOf = (purpose: Purpose, network: string, now: number): Claim => {
-    const { credential: key, use } = purpose
-    const isVouched = key !== undefined && credentials.isVouched(key)
-    return {
-      callClass: classOf(purpose, isVouched, network, now),
-      key,
-      login: key === undefined ? undefined : credentials.loginOf(key),
-      actor: key === undefined ? undefined : credentials.actorOf(key),
-      address: options.countAddresses ? network : "",
-      isVouched,
-      use,
-      since: key === undefined ? now : sinceOf(key, isVouched, now)
-    }
+    const isWaiting =
+      wait !== undefined && now <= wait.at + grace && (isVouched || now < wait.since + longestWait)
+    // Who comes back late loses the time by which it is late.
+    const since = isWaiting ? wait.since + Math.max(0, now - wait.at) : now
+    const { actorOf, loginOf } = credentials
+    return { callClass, key, login: loginOf(key), actor: actorOf(key), address, isVouched, use, since }
   }
 
   /** When a call that lacks a place until `at` may come back. */
-  const wait = (window: Window, claim: Claim, at: number, now: number): number => {
-    const { address, isVouched, key, since } = claim
+  const wait = (window: Window, call: Call, at: number, now: number): number => {
+    const { isVouched, key, since } = call
     if (key === undefined) return Math.min(at, now + minute)
-    const turnAt = window.turnOf(key) ?? 0
-    if (turnAt > now) return turnAt
-    const hasTurn = (isVouched || at < since + longestWait) && window.takeTurn(claim, at, now)
-    const { policy, remaining } = retries.take(address, now)
-    const seconds = ((policy.quota - remaining) * policy.windowSeconds) / policy.quota
-    const next = hasTurn ? at : now + Math.max(retryMillis, 1_000 * Math.ceil(seconds))
-    putBounded(
-      waits[isVouched ? "vouched" : "other"],
-      key,
-      { since, at: next, until: next + (hasTurn ? turnGrace : retryGrace) },
-      capacity
-    )
+    const turnAt = isVouched || at < since + longestWait ? window.takeTurn(key, call, at, now) : undefined
+    const next = turnAt ?? now + retryMillis
+    putBounded(waits[isVouched ? "vouched" : "other"], key, { since, at: next }, capacity)
     return next
   }
 
-  const refuseCounted = (callClass: CallClass, millis: number): Either.Either<never, Refused> => {
-    recordNow(iamCallsRefused({ priority: callClass }), 1)
-    return Either.left(refuse(millis))
-  }
-
-  /** Takes a place in each of the windows, or in none. */
-  const take = (
-    counted: ReadonlyArray<Counted>,
-    purpose: Purpose,
-    network: string,
-    now: number
-  ): Either.Either<ReadonlyArray<Held>, Refused> => {
-    const claim = claimOf(purpose, network, now)
-    const names = counted.map((one) => windowOf(one, claim))
-    for (const name of names) {
-      const window = open(name, now)
-      const delay = window.delayOf(claim, now)
-      if (delay === undefined) continue
-      const at = delay.lacksPlace ? wait(window, claim, delay.at, now) : delay.at
-      return refuseCounted(claim.callClass, at - now)
+  /** Takes a place for the call, and one for the introspection that completes it; or the one that is kept for an introspection. */
+  const take = (asked: Asked, isCompleted: boolean, address: string, now: number) => {
+    const { credential = "", path, plane } = asked
+    const own = path === introspectPath ? kept.get(credential) : undefined
+    if (own?.window.beginKept(own.place, now)) {
+      kept.delete(credential)
+      return Effect.succeed([own])
     }
-    return Either.right(
-      names.map((name) => {
-        const window = open(name, now)
-        return { window, place: window.begin(claim, now) }
-      })
-    )
-  }
-
-  /** The place that is kept for this call, or one of its own. */
-  const takeOne = (counted: Counted, purpose: Purpose, network: string, now: number) => {
-    const kept = purpose.credential === undefined ? undefined : credentials.keptPlace(purpose.credential)
-    if (kept === undefined || counted.path !== introspectPath) return take([counted], purpose, network, now)
-    const window = open(windowOf(counted, kept.claim), now)
-    const begun = window.beginKept(kept, now)
-    if (begun === undefined) return take([counted], purpose, network, now)
-    if ("lacksPlace" in begun) return refuseCounted(kept.claim.callClass, begun.at - now)
-    return Either.right([{ window, place: begun }])
-  }
-
-  const settle = <A>(
-    { place, window }: Held,
-    exit: Exit.Exit<A, UpstreamFailure>,
-    now: number,
-    accepts: (answer: A) => boolean
-  ): void => {
-    const failure = Exit.isSuccess(exit) ? undefined : Option.getOrUndefined(Cause.failureOption(exit.cause))
-    // The call did not reach IAM, so IAM did not count it.
-    if (failure?._tag === "NotExecuted") {
-      window.cancel(place)
-      return
+    const call = callOf(asked, address, now)
+    // A vouched testing secret has the window of its plane; all others share one.
+    const scope = plane ?? (call.isVouched ? credential : "unresolved")
+    const all = [path, ...(isCompleted ? [introspectPath] : [])].map((each) => open(`${scope} ${each}`))
+    for (const window of all) {
+      const [at, lacksPlace] = window.delayOf(call, now) ?? []
+      if (at === undefined) continue
+      recordNow(iamCallsRefused({ priority: call.callClass }), 1)
+      const millis = (lacksPlace ? wait(window, call, at, now) : at) - now
+      const retryAfterSeconds = Math.max(1, Math.ceil(millis / 1_000))
+      return new Refused({ dependency: "iam", status: 429, code: "over_budget", retryAfterSeconds })
     }
-    const isAccepted = Exit.isSuccess(exit) && accepts(exit.value)
-    window.end(place, now, isAccepted ? "accepted" : failure?._tag === "Unknown" ? "unanswered" : "refused")
-    if (place.claim.key !== undefined)
-      for (const each of [waits.vouched, waits.other]) each.delete(place.claim.key)
-    if (Exit.isSuccess(exit)) window.unblock(place.startedAt)
-    else if (failure?._tag === "Refused" && failure.status === 429)
-      window.block(failure.retryAfterSeconds ?? 1, now)
+    return Effect.succeed(all.map((window): Held => ({ window, place: window.begin(call, now) })))
   }
 
-  /** Around a call: takes its places, and gives them back at its end. */
-  const holding = <A>(
-    acquire: (network: string, now: number) => Either.Either<ReadonlyArray<Held>, Refused>,
-    call: (held: ReadonlyArray<Held>) => Effect.Effect<A, UpstreamFailure>,
-    end: (held: ReadonlyArray<Held>, exit: Exit.Exit<A, UpstreamFailure>, now: number) => void
-  ): Effect.Effect<A, UpstreamFailure> =>
-    Effect.clockWith((clock) =>
-      Effect.acquireUseRelease(
-        Effect.flatMap(RequestContext, ({ clientNetwork }) =>
-          acquire(clientNetwork, unsafeMonotonicMillis(clock))
-        ),
-        call,
-        (held, exit) => Effect.sync(() => end(held, exit, unsafeMonotonicMillis(clock)))
-      )
-    )
+  const end = ({ place, window }: Held, failure: UpstreamFailure | undefined, now: number): void => {
+    window.end(place, failure, now)
+    const { address, key, use } = place.call
+    if (key === undefined || failure?._tag === "NotExecuted") return
+    for (const each of Object.values(waits)) each.delete(key)
+    if (use === "login" && address !== "" && failure?._tag === "Refused" && refusesCredential(failure))
+      putBounded(refusedLogins, siteOf(address), now, capacity)
+  }
 
   return {
+    /**
+     * Runs the call, or fails with 429 and the seconds after which it finds a place. `completedKey`: of the token whose introspection
+     * completes an exchange. Its place is taken with the exchange's own, kept for 60 s after a success, and given back after a failure.
+     */
     within:
-      (counted, purpose, accepts = constTrue) =>
-      (call) =>
-        holding(
-          (network, now) => takeOne(counted, purpose, network, now),
-          () => call,
-          (all, exit, now) => {
-            for (const held of all) settle(held, exit, now, accepts)
-          }
+      <A>(asked: Asked, completedKey?: (answer: A) => string) =>
+      (call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
+        Effect.clockWith((clock) =>
+          Effect.acquireUseRelease(
+            Effect.flatMap(RequestContext, ({ clientNetwork }) => {
+              const address = countAddresses ? clientNetwork : ""
+              return take(asked, completedKey !== undefined, address, unsafeMonotonicMillis(clock))
+            }),
+            () => call,
+            ([held, next], exit) =>
+              Effect.sync(() => {
+                const now = unsafeMonotonicMillis(clock)
+                if (held !== undefined) end(held, failureOf(exit), now)
+                if (next === undefined) return
+                if (Exit.isFailure(exit) || !completedKey) return void next.window.places.delete(next.place)
+                next.place.freeAt = now + minute
+                putBounded(kept, completedKey(exit.value), next, capacity)
+              })
+          )
         ),
-    withinExchange: (counted, purpose, call) =>
-      holding(
-        (network, now) => take([counted, { ...counted, path: introspectPath }], purpose, network, now),
-        ([, kept]) => call(kept?.place),
-        ([held, kept], exit, now) => {
-          if (held !== undefined) settle(held, exit, now, constTrue)
-          if (Exit.isSuccess(exit)) kept?.window.keep(kept.place, now)
-          else kept?.window.cancel(kept.place)
-        }
+    taken: (now: number): ReadonlyArray<TakenPlace> =>
+      [...windows].flatMap(([window, { places }]) =>
+        endsOf([...places], now).flatMap((at) => (at > now ? [[window, at - now] as const] : []))
       ),
-    recordRefusedLogin: Effect.clockWith((clock) =>
-      Effect.map(RequestContext, ({ clientNetwork }) => {
-        if (options.countAddresses)
-          putBounded(refusedLogins, siteOf(clientNetwork), unsafeMonotonicMillis(clock), capacity)
-      })
-    ),
-    taken: (now) =>
-      [...windows].flatMap(([window, { freeTimes }]) =>
-        freeTimes(now).map((freeAt) => ({ window, millis: Math.min(freeAt - now, minute) }))
-      ),
-    occupy: (calls, now) => {
-      for (const { millis, window } of calls) open(window, now).occupy(now + millis)
+    /** Takes places for calls that another process made. */
+    occupy: (calls: ReadonlyArray<TakenPlace>, now: number): void => {
+      const call: Call = { callClass: "known", address: "", isVouched: false, since: now }
+      for (const [window, millis] of calls)
+        open(window).places.add({ call, startedAt: 0, freeAt: now + millis })
     }
   }
 }
+export type Budget = ReturnType<typeof makeBudget>

@@ -5,55 +5,54 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import type * as Scope from "effect/Scope"
 import { randomHex } from "../../services/Digest.ts"
-import { Iam, type WebhookEvent } from "../../services/Iam.ts"
+import { Iam, type IamService, type WebhookEvent } from "../../services/Iam.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
-import { type Plane, productionId } from "../../services/Plane.ts"
+import { type Plane, productionId, Testing, type TestingPlane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
+import { makeShare } from "../../services/Share.ts"
 import { type IamCalls, Store, type Stored } from "../../services/Store.ts"
+import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { expectStatus } from "../upstream/UpstreamResponse.ts"
+import { readTestingContext } from "./Answers.ts"
 import { type Budget, makeBudget } from "./Budget.ts"
-import { makeCredentials } from "./Credentials.ts"
+import { makeCredentials, secretKey } from "./Credentials.ts"
 import { exchangesPath, makeIamCall, makeSecretWatch, type PlaneCall, refusesSecret } from "./IamCall.ts"
-import { makeIntrospection } from "./Introspection.ts"
-import { makeIntrospectionHealth } from "./IntrospectionHealth.ts"
-import { makeProofExchange } from "./ProofExchange.ts"
-import { makeTestingContext } from "./TestingContext.ts"
-import { makeTingEndpoints } from "./TingEndpoints.ts"
+import { makeProofs } from "./Proofs.ts"
 import { makeTokens } from "./Tokens.ts"
-import { makeWebhookVerifier } from "./WebhookSignature.ts"
+import { makeWebhookVerifier } from "./Webhooks.ts"
+
+/** Milliseconds: no place of another process is taken for longer, whatever the wall clocks say. */
+const longestPlace = 60_000
+/** Of environments of testing secrets. */
+const environmentMillis = 60_000
+const maxEnvironments = 1_000
 
 /** A database that is slow delays neither the start nor the stop by more. */
-const longestStoreWait = "500 millis"
-/** Milliseconds: no place is taken for longer, whatever the wall clocks of two processes say. */
-const longestPlace = 60_000
-
 const briefly = <A>(access: Stored<A>) =>
-  Effect.option(Effect.timeout(Effect.disconnect(Effect.interruptible(access)), longestStoreWait))
+  Effect.option(Effect.timeout(Effect.disconnect(Effect.interruptible(access)), "500 millis"))
 
 /**
  * Takes the places of the last minute that stopped processes left, and leaves the own ones when the scope closes: IAM counts the
  * application, not its processes.
  */
-const handOver = (calls: IamCalls, budget: Budget): Effect.Effect<void, never, Scope.Scope> =>
+const handOver = (calls: IamCalls, budget: Budget) =>
   Effect.gen(function* () {
-    const left = yield* briefly(calls.take())
+    const left = Option.getOrElse(yield* briefly(calls.take()), () => [])
     const now = yield* Clock.currentTimeMillis
-    if (left._tag === "Some")
-      budget.occupy(
-        left.value.flatMap(({ freeAt, window }) =>
-          freeAt > now ? [{ window, millis: Math.min(freeAt - now, longestPlace) }] : []
-        ),
-        yield* monotonicMillis
-      )
+    const places = left.map(({ freeAt, window }) => [window, Math.min(freeAt - now, longestPlace)] as const)
+    budget.occupy(
+      places.filter(([, millis]) => millis > 0),
+      yield* monotonicMillis
+    )
     yield* Effect.addFinalizer(() =>
       Effect.gen(function* () {
         const at = yield* Clock.currentTimeMillis
         const taken = budget
           .taken(yield* monotonicMillis)
           // The window of a testing secret has its digest in its name.
-          .filter(({ window }) => !window.startsWith("secret "))
-          .map(({ millis, window }) => ({ window, freeAt: at + Math.ceil(millis) }))
+          .filter(([window]) => !window.startsWith("secret "))
+          .map(([window, millis]) => ({ window, freeAt: at + Math.ceil(millis) }))
         if (taken.length > 0) yield* briefly(calls.leave(randomHex(16), taken))
       })
     )
@@ -61,10 +60,10 @@ const handOver = (calls: IamCalls, budget: Budget): Effect.Effect<void, never, S
 
 /** Whether the key of a token (`tokenKey`) may be of the plane of a webhook. */
 const isOfPlane = (key: string, plane: WebhookEvent["plane"]): boolean => {
-  const production = key.startsWith(`${productionId} `)
-  if (plane._tag === "Production") return production
+  const isProduction = key.startsWith(`${productionId} `)
+  if (plane._tag === "Production") return isProduction
   return Option.match(plane.environmentId, {
-    onNone: () => !production,
+    onNone: () => !isProduction,
     onSome: (id) => key.startsWith(`${id} `)
   })
 }
@@ -74,12 +73,15 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
   Effect.gen(function* () {
     const { iam: settings, rateLimit } = yield* Settings
     const { iamCalls, sessionDigests } = yield* Store
-    const call = makeIamCall(yield* HttpClient.HttpClient, settings)
     const { applicationId, applicationSecret, callsPerMinute } = settings
+    const call = makeIamCall(yield* HttpClient.HttpClient, settings)
     const credentials = yield* makeCredentials(sessionDigests, applicationSecret)
     const budget = makeBudget({ callsPerMinute, countAddresses: rateLimit }, credentials)
     yield* handOver(iamCalls, budget)
-    const testingContext = yield* makeTestingContext(call, applicationId, budget, credentials)
+    const environments = yield* makeShare<Omit<TestingPlane, "_tag" | "secret">, UpstreamFailure>({
+      capacity: maxEnvironments,
+      millis: environmentMillis
+    })
 
     const secretOf = (plane: Plane): Redacted.Redacted =>
       plane._tag === "Testing" ? plane.secret : applicationSecret
@@ -92,26 +94,47 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
       if (plane._tag === "Production") return request.path === exchangesPath ? sent : watch(sent)
       return Effect.tapErrorTag(sent, "Refused", (refused) =>
         Effect.sync(() => {
-          if (refusesSecret(refused)) testingContext.forget(plane.secret)
+          if (refusesSecret(refused)) environments.forget(secretKey(plane.secret))
         })
       )
     }
 
-    const health = yield* makeIntrospectionHealth(planeCall, budget)
-    const introspection = yield* makeIntrospection(health, credentials, settings)
-    const catalogue = yield* makeTingEndpoints(planeCall, budget)
-    const verifyWebhook = makeWebhookVerifier(settings.webhookSecrets)
+    /** Cached for 60 s under the secret's digest. The secret itself is not kept. */
+    const resolvePlane: IamService["resolvePlane"] = (secret) => {
+      const path = "/application/testing-context"
+      const credential = secretKey(secret)
+      const refused = Effect.failSync(
+        () => new Refused({ dependency: "iam", status: 401, code: "unauthenticated" })
+      )
+      const asked = call(
+        { secret, testing: true },
+        {
+          operation: "testing_context",
+          method: "GET",
+          path,
+          read: expectStatus(200, readTestingContext(applicationId))
+        }
+      ).pipe(
+        Effect.tap(() => credentials.confirm(credential)),
+        budget.within({ plane: undefined, path, credential }),
+        Effect.tapErrorTag("Refused", (refusal) =>
+          Effect.when(credentials.recordRefusal(credential, "secret"), () => refusesSecret(refusal))
+        )
+      )
+      return environments.get(credential, asked).pipe(
+        credentials.unlessRefused(credential, refused),
+        Effect.map((environment) => Testing({ ...environment, secret }))
+      )
+    }
 
+    const { forgetWhere, ...tokens } = yield* makeTokens(planeCall, budget, credentials, settings)
+    const verifyWebhook = makeWebhookVerifier(settings.webhookSecrets)
     return {
-      ...makeTokens(planeCall, budget, credentials, health, introspection, applicationId),
-      introspect: introspection.introspect,
-      resolvePlane: testingContext.resolvePlane,
-      prove: makeProofExchange(planeCall, budget, catalogue, secretOf),
-      warmCatalogue: catalogue.warm,
+      ...tokens,
+      ...(yield* makeProofs(planeCall, budget, secretOf)),
+      resolvePlane,
       verifyWebhook: (delivery) =>
-        Effect.tap(verifyWebhook(delivery), ({ plane }) => {
-          introspection.forgetWhere((key) => isOfPlane(key, plane))
-        })
+        Effect.tap(verifyWebhook(delivery), ({ plane }) => forgetWhere((key) => isOfPlane(key, plane)))
     }
   })
 )

@@ -109,20 +109,13 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
 export const refusesSecret = ({ code }: Pick<Refused, "code">): boolean =>
   code === "invalid_client" || code === "unauthenticated"
 
-/**
- * Logs once when IAM begins to refuse the application's own secret, and once when it accepts it again. A call that began before the last
- * change says nothing about what came after it.
- */
+/** IAM refused the presented credential itself. */
+export const refusesCredential = (refused: Refused): boolean =>
+  refused.status !== 429 && refused.code !== "idempotency_in_progress" && !refusesSecret(refused)
+
+/** Logs once when IAM begins to refuse the application's own secret, and once when it accepts it again. */
 export const makeSecretWatch = (applicationId: string) => {
   let isRefused = false
-  let changes = 0
-  const change = (to: boolean, since: number, report: Effect.Effect<void>): Effect.Effect<void> =>
-    Effect.suspend(() => {
-      if (isRefused === to || changes !== since) return Effect.void
-      isRefused = to
-      changes += 1
-      return report
-    })
   const reportRefusal = ({ code, requestId, status }: Refused) =>
     Effect.logError("IAM refuses the application's secret: no session can begin or be checked", {
       failure: `${status} ${code}`,
@@ -132,13 +125,16 @@ export const makeSecretWatch = (applicationId: string) => {
   const reportAccepted = Effect.logInfo("IAM accepts the application's secret again")
 
   return <A>(call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
-    Effect.suspend(() => {
-      const since = changes
-      return call.pipe(
-        Effect.tap(() => change(false, since, reportAccepted)),
-        Effect.tapErrorTag("Refused", (refused) =>
-          refusesSecret(refused) ? change(true, since, reportRefusal(refused)) : Effect.void
-        )
-      )
+    Effect.matchEffect(call, {
+      onSuccess: (answer) => {
+        if (!isRefused) return Effect.succeed(answer)
+        isRefused = false
+        return Effect.as(reportAccepted, answer)
+      },
+      onFailure: (failure) => {
+        if (failure._tag !== "Refused" || !refusesSecret(failure) || isRefused) return Effect.fail(failure)
+        isRefused = true
+        return Effect.zipRight(reportRefusal(failure), Effect.fail(failure))
+      }
     })
 }

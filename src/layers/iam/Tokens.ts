@@ -1,173 +1,248 @@
-/** The exchange, rotation and revocation of tokens (identity-service.md 5, 7). */
-import * as Cause from "effect/Cause"
+/** The exchange, rotation, revocation and introspection of tokens (identity-service.md 5 to 7). */
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
-import * as Exit from "effect/Exit"
-import { constFalse } from "effect/Function"
+import type * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { OrganisationId } from "../../schema/Identity.ts"
-import { accessTokenPattern, refreshTokenPattern } from "../../schema/Patterns.ts"
-import type { IamService, TokenGrant, UpstreamKey } from "../../services/Iam.ts"
-import { type Plane, planeId } from "../../services/Plane.ts"
-import { traced } from "../../services/Tracing.ts"
-import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expect, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
-import type { Budget, IamPath } from "./Budget.ts"
+import { putBounded } from "../../services/BoundedMap.ts"
+import type { IamService, Introspection, TokenGrant, UpstreamKey } from "../../services/Iam.ts"
+import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
+import { type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
+import type { SettingsValues } from "../../services/Settings.ts"
+import { makeShare } from "../../services/Share.ts"
+import {
+  failureOf,
+  NotExecuted,
+  Refused,
+  Unknown,
+  type UpstreamFailure
+} from "../../services/UpstreamFailure.ts"
+import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
+import { readEmpty, readIntrospection, readTokens } from "./Answers.ts"
+import { type Budget, introspectPath } from "./Budget.ts"
 import { type Credentials, tokenKey } from "./Credentials.ts"
-import { type PlaneCall, refusesSecret } from "./IamCall.ts"
-import { ConsistentActor, omittable, parseScope } from "./IamSchemas.ts"
-import type { IntrospectionClient } from "./Introspection.ts"
-import type { IntrospectionHealth } from "./IntrospectionHealth.ts"
+import type { PlaneCall } from "./IamCall.ts"
 
-const Tokens = Schema.Struct({
-  access_token: Schema.Redacted(Schema.String.pipe(Schema.pattern(accessTokenPattern))),
-  refresh_token: Schema.Redacted(Schema.String.pipe(Schema.pattern(refreshTokenPattern))),
-  token_type: Schema.Literal("Bearer"),
-  expires_in: Schema.Int.pipe(Schema.positive()),
-  scope: Schema.String,
-  actor: omittable(ConsistentActor),
-  org_id: omittable(OrganisationId)
-})
-
-const readBody = readJson(Tokens)
-
-const readTokens: ResponseReader<TokenGrant> = (answer) =>
-  Either.map(readBody(answer), (tokens) => ({
-    accessToken: tokens.access_token,
-    refreshToken: tokens.refresh_token,
-    expiresInSeconds: tokens.expires_in,
-    scopes: parseScope(tokens.scope),
-    actor: tokens.actor,
-    organisation: tokens.org_id,
-    replayed: answer.headers["idempotency-replayed"] === "true"
-  }))
-
-/** A body shows that another system answered. */
-const readEmpty: ResponseReader<void> = ({ body }) => expect(body.length === 0, "has a body")
-
-const tokensPath: IamPath = "/app-auth/tokens"
-const revokePath: IamPath = "/oauth/revoke"
+const maxCachedTokens = 10_000
+const maxPlanes = 10_000
+/** Milliseconds between two probes of a plane. */
+const probePause = 1_000
 
 /** Codes that end a refresh token (identity-service.md 3). */
 const deadTokenCodes: ReadonlyArray<string> = ["invalid_grant", "refresh_token_reuse", "invalid_token"]
 
-/** IAM refused the presented credential itself. */
-const refusesCredential = (refused: Refused): boolean =>
-  refused.status !== 429 && refused.code !== "idempotency_in_progress" && !refusesSecret(refused)
+/** Well formed, and never issued. */
+const neverIssuedToken = Redacted.make(`oat_${"0".repeat(43)}`)
+const readActive = readJson(Schema.Struct({ active: Schema.Boolean }))
 
-/** True when the call certainly had no effect. An interrupted call, or one without an answer, may have had one. */
-const hadNoEffect = Exit.match({
-  onSuccess: () => false,
-  onFailure: (cause: Cause.Cause<UpstreamFailure>) =>
-    Option.exists(
-      Cause.failureOption(cause),
-      (failure) => failure._tag === "NotExecuted" || (failure._tag === "Refused" && failure.status === 429)
-    )
-})
+/** Whether the call may have had an effect. One that was interrupted, or without an answer, may. */
+const mayHaveEnded = (exit: Exit.Exit<unknown, UpstreamFailure>): boolean => {
+  const failure = failureOf(exit)
+  return failure?._tag !== "NotExecuted" && !(failure?._tag === "Refused" && failure.status === 429)
+}
 
+interface Answer {
+  readonly introspection: Option.Option<Introspection>
+  /** Monotonic milliseconds. */
+  readonly at: number
+}
+
+/**
+ * Concurrent introspections of one token share one call. With `introspectionCacheSeconds` above 0 a live answer is cached for that long,
+ * never past the token's own expiry. A token that IAM called inactive is not introspected again for a while (`Credentials`).
+ */
 export const makeTokens = (
   call: PlaneCall,
-  budget: Budget,
+  { within }: Budget,
   credentials: Credentials,
-  { spendWhileWorking }: Pick<IntrospectionHealth, "spendWhileWorking">,
-  { forgetWhere }: Pick<IntrospectionClient, "forgetWhere">,
-  applicationId: string
-): Pick<IamService, "exchange" | "refresh" | "revoke"> => {
-  /** Around a call that may end tokens: their cached introspections are dropped, and those in flight. */
-  const forgetting =
-    (plane: Plane, token: Redacted.Redacted) =>
-    <A>(sent: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
-      Effect.suspend(() => {
-        const inLogin = credentials.inLoginOf(plane, token)
-        return Effect.onExit(sent, (exit) =>
-          Effect.sync(() => {
-            if (!hadNoEffect(exit)) forgetWhere(inLogin)
+  { applicationId, introspectionCacheSeconds }: SettingsValues["iam"]
+) =>
+  Effect.gen(function* () {
+    /** When the next probe is due in the planes whose last introspection failed. */
+    const failing = new Map<PlaneId, number>()
+    const cache = yield* makeShare<Answer, UpstreamFailure>({
+      capacity: maxCachedTokens,
+      millis: introspectionCacheSeconds * 1_000,
+      keep: ({ introspection }) => Option.isSome(introspection)
+    })
+
+    const introspectOnce = <A>(
+      plane: Plane,
+      token: Redacted.Redacted,
+      read: ResponseReader<A>,
+      credential?: string
+    ) => {
+      const id = planeId(plane)
+      return call(plane, {
+        operation: "introspect",
+        method: "POST",
+        path: introspectPath,
+        form: { token: Redacted.value(token), token_type_hint: "access_token" },
+        read: expectStatus(200, read)
+      }).pipe(
+        Effect.matchEffect({
+          onSuccess: (answer) => {
+            failing.delete(id)
+            return Effect.succeed(answer)
+          },
+          onFailure: (failure) => {
+            // A 429 has its own pause.
+            if (failure._tag !== "Refused" || failure.status !== 429)
+              putBounded(failing, id, failing.get(id) ?? 0, maxPlanes)
+            return Effect.fail(failure)
+          }
+        }),
+        within({ plane: id, path: introspectPath, credential })
+      )
+    }
+
+    /** Notes what an answer says about the token. */
+    const record = (plane: Plane, key: string, { at, introspection }: Answer) => {
+      if (Option.isSome(introspection)) return credentials.confirm(key, plane, introspection.value.publicId)
+      if (!credentials.isJustReceived(key, at)) return credentials.recordRefusal(key, "access")
+      return new Unknown({
+        dependency: "iam",
+        reason: "reports a token as inactive that it has just issued or replayed",
+        inactive: true
+      })
+    }
+
+    const ask = (plane: Plane, token: Redacted.Redacted, key: string) =>
+      Effect.clockWith((clock) =>
+        introspectOnce(
+          plane,
+          token,
+          readIntrospection(plane, applicationId, clock.unsafeCurrentTimeMillis()),
+          key
+        ).pipe(
+          Effect.flatMap((introspection) => {
+            const answer: Answer = { introspection, at: unsafeMonotonicMillis(clock) }
+            return Effect.as(record(plane, key, answer), answer)
           })
         )
-      })
-
-  /** Takes the place of the introspection that completes it before it spends: a spent token without a usable new pair is a lost session. */
-  const spend = (
-    plane: Plane,
-    use: "login" | "refresh",
-    presented: Redacted.Redacted,
-    key: UpstreamKey
-  ): Effect.Effect<TokenGrant, UpstreamFailure> => {
-    const credential = tokenKey(plane, presented)
-    const refreshed = use === "refresh" ? Option.some(presented) : Option.none()
-    const send = call(plane, {
-      operation: use === "login" ? "exchange" : "refresh",
-      method: "POST",
-      path: tokensPath,
-      key,
-      form: { app_id: applicationId, [use === "login" ? "slt" : "refresh_token"]: Redacted.value(presented) },
-      read: expectStatus(200, readTokens)
-    }).pipe(
-      use === "refresh" ? forgetting(plane, presented) : (sent) => sent,
-      Effect.tapErrorTag("Refused", (refused) => {
-        if (!refusesCredential(refused)) return Effect.void
-        if (use === "login") return budget.recordRefusedLogin
-        // A refusal of this call only says nothing of the token, and it is not repeated.
-        return deadTokenCodes.includes(refused.code)
-          ? credentials.recordRefusal(credential, "dead_refresh_token")
-          : Effect.sync(() => credentials.forget(credential))
-      })
-    )
-    const counted = { plane: planeId(plane), path: tokensPath }
-    return budget
-      .withinExchange(counted, { credential, use }, (kept) =>
-        Effect.tap(send, (grant) => credentials.recordGrant(plane, grant, refreshed, kept))
       )
-      .pipe(spendWhileWorking(plane, refreshed))
-  }
 
-  const refresh: IamService["refresh"] = (plane, token, key) => {
-    const credential = tokenKey(plane, token)
-    return credentials.recalling(credential, spend(plane, "refresh", token, key)).pipe(
-      // identity-service.md 5: a refused refresh token is dead under every key.
-      credentials.unlessRefused(
-        credential,
-        Effect.failSync(() => new Refused({ dependency: "iam", status: 400, code: "invalid_grant" }))
-      ),
-      traced("Iam.refresh")
-    )
-  }
+    const introspect: IamService["introspect"] = (plane, token) => {
+      const key = tokenKey(plane, token)
+      return Effect.gen(function* () {
+        const asked = credentials.recalling(key, ask(plane, token, key))
+        const { at, introspection } = yield* cache.get(key, asked, { operation: "introspect" })
+        if (Option.isNone(introspection)) return introspection
+        // IAM's time as of now: its `Date` plus the age of the cached answer.
+        const answeredAt = introspection.value.answeredAt + Math.round((yield* monotonicMillis) - at)
+        if (answeredAt < introspection.value.expiresAt * 1_000)
+          return Option.some({ ...introspection.value, answeredAt })
+        cache.forget(key)
+        return (yield* ask(plane, token, key)).introspection
+      }).pipe(credentials.unlessRefused(key, Effect.succeedNone))
+    }
 
-  const revoke: IamService["revoke"] = (plane, token, key) => {
-    const value = Redacted.value(token)
-    const credential = tokenKey(plane, token)
-    const isRefreshToken = value.startsWith("ort_")
-    const send = call(plane, {
-      operation: "revoke",
-      method: "POST",
-      path: revokePath,
-      key,
-      form: {
-        token: value,
-        token_type_hint: isRefreshToken ? "refresh_token" : "access_token"
-      },
-      read: expectStatus(200, readEmpty)
-    }).pipe(
-      forgetting(plane, token),
-      Effect.onExit((exit) =>
-        Effect.sync(() => {
-          if (!hadNoEffect(exit)) credentials.endReceipt(credential, isRefreshToken)
+    /**
+     * Around a login or refresh, which spends its token: without an introspection afterwards its session is lost. So nothing is spent
+     * while introspection fails in the plane; one a second probes it first, with a token that was never issued.
+     */
+    const whileIntrospectionWorks =
+      (plane: Plane) =>
+      <A>(spend: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
+        Effect.flatMap(monotonicMillis, (now): Effect.Effect<A, UpstreamFailure> => {
+          const probeAt = failing.get(planeId(plane))
+          if (probeAt === undefined) return spend
+          if (now < probeAt)
+            return new NotExecuted({ dependency: "iam", reason: "introspection fails", retryAfterSeconds: 1 })
+          failing.set(planeId(plane), now + probePause)
+          return Effect.zipRight(introspectOnce(plane, neverIssuedToken, readActive), spend)
         })
-      ),
-      // IAM answers the same about unknown tokens.
-      budget.within({ plane: planeId(plane), path: revokePath }, { credential, use: "logout" }, constFalse),
-      Effect.zipLeft(
-        isRefreshToken ? credentials.endLogin(credential) : credentials.endAccessToken(credential)
-      )
-    )
-    return credentials.recalling(credential, send).pipe(traced("Iam.revoke"))
-  }
 
-  return {
-    exchange: (plane, slt, key) => traced("Iam.exchange")(spend(plane, "login", slt, key)),
-    refresh,
-    revoke
-  }
-}
+    /** Around a call that may end tokens: their cached introspections are dropped, and those in flight. */
+    const forgetting =
+      (plane: Plane, token: Redacted.Redacted) =>
+      <A>(sent: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
+        Effect.suspend(() => {
+          const inLogin = credentials.inLoginOf(plane, token)
+          return Effect.onExit(sent, (exit) =>
+            Effect.sync(() => {
+              if (mayHaveEnded(exit)) cache.forgetWhere(inLogin)
+            })
+          )
+        })
+
+    /** Exchanges a token for a pair, with a place for the introspection that completes the exchange. */
+    const spend = (
+      plane: Plane,
+      use: "login" | "refresh",
+      presented: Redacted.Redacted,
+      key: UpstreamKey
+    ): Effect.Effect<TokenGrant, UpstreamFailure> => {
+      const path = "/app-auth/tokens"
+      const parameter = use === "login" ? "slt" : "refresh_token"
+      return call(plane, {
+        operation: use === "login" ? "exchange" : "refresh",
+        method: "POST",
+        path,
+        key,
+        form: { app_id: applicationId, [parameter]: Redacted.value(presented) },
+        read: expectStatus(200, readTokens)
+      }).pipe(
+        Effect.tap((grant) =>
+          credentials.recordGrant(plane, grant, use === "refresh" ? Option.some(presented) : Option.none())
+        ),
+        within({ plane: planeId(plane), path, credential: tokenKey(plane, presented), use }, (grant) =>
+          tokenKey(plane, grant.accessToken)
+        ),
+        whileIntrospectionWorks(plane)
+      )
+    }
+
+    const refresh: IamService["refresh"] = (plane, token, key) => {
+      const credential = tokenKey(plane, token)
+      const sent = spend(plane, "refresh", token, key).pipe(
+        forgetting(plane, token),
+        Effect.tapErrorTag("Refused", ({ code, status }) =>
+          Effect.when(
+            credentials.recordRefusal(credential, "refresh"),
+            () => status !== 429 && deadTokenCodes.includes(code)
+          )
+        )
+      )
+      // identity-service.md 5: a refused refresh token is dead under every key.
+      const dead = Effect.failSync(
+        () => new Refused({ dependency: "iam", status: 400, code: "invalid_grant" })
+      )
+      return credentials.unlessRefused(credential, dead)(credentials.recalling(credential, sent))
+    }
+
+    const revoke: IamService["revoke"] = (plane, token, key) => {
+      const path = "/oauth/revoke"
+      const credential = tokenKey(plane, token)
+      const kind = Redacted.value(token).startsWith("ort_") ? "refresh" : "access"
+      const sent = call(plane, {
+        operation: "revoke",
+        method: "POST",
+        path,
+        key,
+        form: { token: Redacted.value(token), token_type_hint: `${kind}_token` },
+        read: expectStatus(200, readEmpty)
+      }).pipe(
+        Effect.onExit((exit) =>
+          Effect.sync(() => {
+            if (mayHaveEnded(exit)) credentials.endReceipt(credential, kind)
+          })
+        ),
+        within({ plane: planeId(plane), path, credential, use: "logout" }),
+        forgetting(plane, token),
+        Effect.zipLeft(
+          kind === "refresh" ? credentials.recordRefusal(credential, kind) : credentials.end(credential, kind)
+        )
+      )
+      return credentials.recalling(credential, sent)
+    }
+
+    return {
+      exchange: (plane: Plane, slt: Redacted.Redacted, key: UpstreamKey) => spend(plane, "login", slt, key),
+      refresh,
+      revoke,
+      introspect,
+      /** Drops the cached introspections of the tokens whose `tokenKey` matches, and those in flight. */
+      forgetWhere: cache.forgetWhere
+    }
+  })

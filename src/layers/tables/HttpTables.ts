@@ -10,7 +10,6 @@ import * as Schema from "effect/Schema"
 import type { TableName } from "../../schema/Telemetry.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type TableRecord, Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
-import { traced } from "../../services/Tracing.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
@@ -117,7 +116,7 @@ const make = (
     }).pipe(Effect.catchTag("Refused", (refusal) => Effect.fail(outcomeOf(refusal))))
     if (verdict._tag === "Spoiled") return yield* new Refused({ dependency, status: 200, code: verdict.code })
     return verdict.result
-  }, traced("Tables.write"))
+  })
 
   return { open: new Set(target.keys.keys()), write }
 }

@@ -10,7 +10,6 @@ import { version } from "../../schema/Release.ts"
 import type { Proof } from "../../services/Iam.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type AcceptedTing, type PreparedCall, type RegisteredRecipient, Ting } from "../../services/Ting.ts"
-import { traced } from "../../services/Tracing.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
 import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
@@ -103,20 +102,18 @@ export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient> = Layer.e
       proof: Proof,
       read: ResponseReader<A>
     ) =>
-      traced(`Ting.${operation}`)(
-        upstream({
-          operation,
-          method: "POST",
-          path: proof.path,
-          headers: {
-            authorization: `Bearer ${Redacted.value(proof.bearer)}`,
-            "ting-client-version": version,
-            ...testingHeaders(proof)
-          },
-          body: jsonBody(call.body),
-          read
-        })
-      )
+      upstream({
+        operation,
+        method: "POST",
+        path: proof.path,
+        headers: {
+          authorization: `Bearer ${Redacted.value(proof.bearer)}`,
+          "ting-client-version": version,
+          ...testingHeaders(proof)
+        },
+        body: jsonBody(call.body),
+        read
+      })
 
     return {
       prepareRegistration: ({ organisation, publicId }) => ({

@@ -1,14 +1,22 @@
-/** The `Tracker` port over GitHub Issues (issue-tracker.md 2 and 4). */
-import type { HttpClient } from "@effect/platform/HttpClient"
+/** The `Tracker` port over GitHub Issues (issue-tracker.md 1, 2 and 4), or off. */
+import { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { recordNow, trackerTokenExpires } from "../../services/Metrics.ts"
-import { type FoundIssue, SearchTooLong, type TrackerService } from "../../services/Tracker.ts"
-import { traced } from "../../services/Tracing.ts"
-import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { makeUpstream } from "../upstream/Upstream.ts"
+import { Settings } from "../../services/Settings.ts"
+import { type FoundIssue, SearchTooLong, Tracker, type TrackerService } from "../../services/Tracker.ts"
+import { NotExecuted, type Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import {
+  jsonBody,
+  makeUpstream,
+  type UpstreamCall,
+  type UpstreamRequest,
+  type UpstreamTarget
+} from "../upstream/Upstream.ts"
 import {
   expectStatus,
   type ResponseReader,
@@ -16,13 +24,55 @@ import {
   type UpstreamResponse
 } from "../upstream/UpstreamResponse.ts"
 import { configurationTroubles, gitHubFailure } from "./GitHubFailures.ts"
-import {
-  type GitHubRepository,
-  type GitHubRequest,
-  gitHubTarget,
-  toUpstreamRequest
-} from "./GitHubRequests.ts"
-import { tokenExpiry } from "./TokenExpiry.ts"
+
+/** A page of 100 issues with bodies of 256 KiB (issue-tracker.md 2), and as much again for escapes and other fields. */
+const maxResponseBytes = 64 * 1024 * 1024
+
+export const gitHubTarget = (url: string): UpstreamTarget => ({
+  dependency: "tracker",
+  url,
+  timeoutSeconds: 15,
+  maxResponseBytes,
+  accept: "application/vnd.github+json"
+})
+
+export interface GitHubRequest {
+  readonly method: UpstreamRequest["method"]
+  /** Path below the base URL. `{owner}`, `{repo}` and `{issue_number}` are filled in. */
+  readonly template: string
+  readonly issueNumber?: number
+  readonly query?: Readonly<Record<string, string>>
+  readonly body?: Readonly<Record<string, unknown>>
+}
+
+export interface GitHubRepository {
+  readonly token: Redacted.Redacted
+  readonly owner: string
+  readonly repository: string
+}
+
+export const toUpstreamRequest =
+  ({ owner, repository, token }: GitHubRepository) =>
+  ({
+    body,
+    issueNumber,
+    method,
+    query,
+    template
+  }: GitHubRequest): Omit<UpstreamCall<never>, "operation" | "read"> => ({
+    method,
+    template,
+    path: template
+      .replace("{owner}", encodeURIComponent(owner))
+      .replace("{repo}", encodeURIComponent(repository))
+      .replace("{issue_number}", String(issueNumber)),
+    headers: {
+      authorization: `Bearer ${Redacted.value(token)}`,
+      "x-github-api-version": "2022-11-28"
+    },
+    ...(query === undefined ? {} : { query }),
+    ...(body === undefined ? {} : { body: jsonBody(JSON.stringify(body)) })
+  })
 
 const IssueFields = Schema.Struct({
   number: Schema.Int.pipe(Schema.positive()),
@@ -85,6 +135,14 @@ const toHit = ({ html_url, number, state, user }: ListedIssue): Hit => ({
 })
 
 const tokenExpires = trackerTokenExpires({})
+
+/** The end of the token that a request carried, in milliseconds since the epoch; GitHub sends it for a token that expires. */
+export const tokenExpiry = ({ headers }: Pick<UpstreamResponse, "headers">): number | undefined => {
+  // `2026-12-21 07:27:00 UTC`, or with an offset.
+  const text = headers["github-authentication-token-expiration"] ?? ""
+  const end = Date.parse(text.replace(" UTC", "Z").replace(" ", "T").replace(" ", ""))
+  return Number.isNaN(end) ? undefined : end
+}
 
 /** From every answer: an operator is warned before the token ends. */
 const recordTokenExpiry = (response: UpstreamResponse): void => {
@@ -171,8 +229,7 @@ export const makeGitHub = (
         ownLogin = user?.login.toLowerCase() ?? ownLogin
         return { number, url: html_url }
       }),
-      trackTrouble("file"),
-      traced("Tracker.file")
+      trackTrouble("file")
     )
 
   /** Undefined where GitHub does not disclose it to the token. */
@@ -228,7 +285,7 @@ export const makeGitHub = (
       // there is something to compare; where it is not disclosed, the author of the first issue counts as the account.
       const own = (yield* findOwnLogin) ?? first.author
       return hits.filter(({ author }) => author === own)
-    }).pipe(trackTrouble("search"), traced("Tracker.findByMarker"))
+    }).pipe(trackTrouble("search"))
 
   const closeDuplicate: TrackerService["closeDuplicate"] = (duplicate, original) =>
     Effect.gen(function* () {
@@ -261,7 +318,7 @@ export const makeGitHub = (
         readIssue
       )
       return commentRefusal
-    }).pipe(traced("Tracker.closeDuplicate"))
+    })
 
   return {
     enabled: true,
@@ -271,3 +328,26 @@ export const makeGitHub = (
     trouble: Effect.sync(() => Option.map(trouble, ({ text }) => text))
   }
 }
+
+const notConfigured = Effect.fail(new NotExecuted({ dependency: "tracker", reason: "not configured" }))
+
+const trackerOff: TrackerService = {
+  enabled: false,
+  file: () => notConfigured,
+  findByMarker: () => notConfigured,
+  closeDuplicate: () => notConfigured,
+  trouble: Effect.succeed(Option.none())
+}
+
+/** GitHub when a token is set (`MUSIC_GITHUB_TOKEN`). Without one nothing is filed and nothing is degraded. */
+export const TrackerFromSettings: Layer.Layer<Tracker, never, Settings | HttpClient> = Layer.effect(
+  Tracker,
+  Effect.gen(function* () {
+    const { tracker } = yield* Settings
+    const client = yield* HttpClient
+    return Option.match(tracker, {
+      onNone: () => trackerOff,
+      onSome: (target) => makeGitHub(client, target)
+    })
+  })
+)

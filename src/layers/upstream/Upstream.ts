@@ -8,21 +8,21 @@ import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import * as Cause from "effect/Cause"
-import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
+import * as FiberRef from "effect/FiberRef"
 import { constTrue } from "effect/Function"
-import * as Option from "effect/Option"
 import * as Tracer from "effect/Tracer"
 import { version } from "../../schema/Release.ts"
 import { errorCode } from "../../services/ErrorCode.ts"
 import { recordNow, upstreamRequestDuration, upstreamRequests } from "../../services/Metrics.ts"
-import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import {
   type Dependency,
+  failureOf,
   NotExecuted,
   Unknown,
   type UpstreamFailure
@@ -63,11 +63,9 @@ export type Send = (request: UpstreamRequest) => Effect.Effect<UpstreamResponse,
 
 export const makeSend = (client: HttpClient.HttpClient, target: UpstreamTarget): Send => {
   const { accept = "application/json", dependency, maxResponseBytes, timeoutSeconds, url } = target
-  // Calls have their own spans, without query and headers.
-  const { execute } = HttpClient.withTracerDisabledWhen(client, constTrue)
   const unknown = (reason: string) => new Unknown({ dependency, reason })
 
-  const failureOf = (error: HttpClientError): NotExecuted | Unknown => {
+  const failureOfError = (error: HttpClientError): NotExecuted | Unknown => {
     const code = errorCode(error.cause)
     if (error._tag === "ResponseError") return unknown(`lost the answer: ${code}`)
     if (!neverSent(error)) return unknown(`lost the connection: ${code}`)
@@ -76,27 +74,36 @@ export const makeSend = (client: HttpClient.HttpClient, target: UpstreamTarget):
   }
 
   const send: Send = ({ body, headers, method, path, query }) =>
-    execute(
-      HttpClientRequest.make(method)(`${url}${path}`, {
-        urlParams: query,
-        headers: { "user-agent": `music-backend/${version}`, accept, ...headers },
-        body
-      })
-    ).pipe(
-      Effect.flatMap((response) => {
-        const { headers: received, status } = response
-        const date = Date.parse(received.date ?? "")
-        return Effect.map(
-          readBody(response, maxResponseBytes, () => unknown(`answered more than ${maxResponseBytes} bytes`)),
-          (bytes) => ({ status, headers: received, body: bytes, date: Number.isNaN(date) ? undefined : date })
-        )
-      }),
-      Effect.mapError((error) =>
-        error._tag === "RequestError" || error._tag === "ResponseError" ? failureOf(error) : error
-      ),
-      // The deadline also ends a call of work that cannot be interrupted.
-      Effect.interruptible
-    )
+    client
+      .execute(
+        HttpClientRequest.make(method)(`${url}${path}`, {
+          urlParams: query,
+          headers: { "user-agent": `music-backend/${version}`, accept, ...headers },
+          body
+        })
+      )
+      .pipe(
+        Effect.flatMap((response) => {
+          const { headers: received, status } = response
+          const date = Date.parse(received.date ?? "")
+          return Effect.map(
+            readBody(response, maxResponseBytes, () =>
+              unknown(`answered more than ${maxResponseBytes} bytes`)
+            ),
+            (bytes) => ({
+              status,
+              headers: received,
+              body: bytes,
+              date: Number.isNaN(date) ? undefined : date
+            })
+          )
+        }),
+        Effect.mapError((error) =>
+          error._tag === "RequestError" || error._tag === "ResponseError" ? failureOfError(error) : error
+        ),
+        // The deadline also ends a call of work that cannot be interrupted.
+        Effect.interruptible
+      )
 
   return (request) =>
     Effect.clockWith((clock) =>
@@ -139,27 +146,13 @@ export type Upstream = <A>(call: UpstreamCall<A>) => Effect.Effect<A, UpstreamFa
 
 const outcomes = { Refused: "refused", NotExecuted: "not_executed", Unknown: "unknown" } as const
 
-const outcomeOf = Exit.match({
-  onSuccess: () => "ok",
-  onFailure: (cause: Cause.Cause<UpstreamFailure>) =>
-    Option.match(Cause.failureOption(cause), {
-      onNone: () => (Cause.isInterruptedOnly(cause) ? "interrupted" : "unknown"),
-      onSome: ({ _tag }) => outcomes[_tag]
-    })
-})
-
-/** Counts and times a call. `interrupted`: the caller went away, and the outcome is unknown. */
-const measured =
-  (dependency: Dependency, operation: string) =>
-  <A>(call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
-    Effect.flatMap(monotonicMillis, (startedAt) =>
-      Effect.onExit(call, (exit) =>
-        Effect.map(monotonicMillis, (now) => {
-          recordNow(upstreamRequests({ dependency, operation, outcome: outcomeOf(exit) }), 1)
-          recordNow(upstreamRequestDuration({ dependency, operation }), (now - startedAt) / 1_000)
-        })
-      )
-    )
+/** `interrupted`: the caller went away, and the outcome is unknown. */
+const outcomeOf = (exit: Exit.Exit<unknown, UpstreamFailure>): string => {
+  if (Exit.isSuccess(exit)) return "ok"
+  const failure = failureOf(exit)
+  if (failure !== undefined) return outcomes[failure._tag]
+  return Cause.isInterruptedOnly(exit.cause) ? "interrupted" : "unknown"
+}
 
 /** The destination of a call, as OpenTelemetry's attributes of its span. */
 const peerOf = ({ dependency, url }: UpstreamTarget) => {
@@ -193,7 +186,7 @@ const logFailure = (template: string, failure: UpstreamFailure): Effect.Effect<v
       })
 
 export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOptions): Upstream => {
-  const { dependency, failureOf, rejectHeaders } = options
+  const { dependency, rejectHeaders } = options
   const send = makeSend(client, options)
   const peer = peerOf(options)
 
@@ -205,33 +198,52 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
     const { headers, status } = response
     const rejected = rejectHeaders?.(headers)
     if (rejected !== undefined) return Either.left(new Unknown({ dependency, reason: rejected }))
-    if (status < 200 || status > 299) return Either.left(failureOf(dependency, response, now))
+    if (status < 200 || status > 299) return Either.left(options.failureOf(dependency, response, now))
     return Either.mapLeft(
       read(response),
       (reason) => new Unknown({ dependency, reason: `answered ${status}, but the answer ${reason}` })
     )
   }
 
-  return ({ operation, read, template, ...request }) => {
-    const path = template ?? request.path
+  /** Counts, times and logs a call. */
+  const exchange = <A>(
+    { operation, read, template, ...request }: UpstreamCall<A>,
+    span?: Tracer.Span
+  ): Effect.Effect<A, UpstreamFailure> =>
+    Effect.clockWith((clock) => {
+      const startedAt = unsafeMonotonicMillis(clock)
+      const headers = span === undefined ? request.headers : { ...traceHeaders(span), ...request.headers }
+      return send({ ...request, headers }).pipe(
+        Effect.flatMap((response) => {
+          span?.attribute("http.response.status_code", response.status)
+          return resultOf(response, read, clock.unsafeCurrentTimeMillis())
+        }),
+        Effect.onExit((exit) => {
+          const seconds = (unsafeMonotonicMillis(clock) - startedAt) / 1_000
+          recordNow(upstreamRequests({ dependency, operation, outcome: outcomeOf(exit) }), 1)
+          recordNow(upstreamRequestDuration({ dependency, operation }), seconds)
+          const failure = failureOf(exit)
+          return failure === undefined ? Effect.void : logFailure(template ?? request.path, failure)
+        })
+      )
+    })
+
+  return (call) => {
+    const { method, operation, path, template = path } = call
     const attributes = {
       ...peer,
-      "http.request.method": request.method,
-      "url.template": path,
+      "http.request.method": method,
+      "url.template": template,
       "music.operation": operation
     }
-    return Effect.useSpan(
-      `${request.method} ${path}`,
-      { kind: "client", attributes, captureStackTrace: false },
-      (span) =>
-        send({ ...request, headers: { ...traceHeaders(span), ...request.headers } }).pipe(
-          Effect.flatMap((response) => {
-            span.attribute("http.response.status_code", response.status)
-            return Effect.flatMap(Clock.currentTimeMillis, (now) => resultOf(response, read, now))
-          }),
-          measured(dependency, operation),
-          Effect.tapError((failure) => logFailure(path, failure))
-        )
+    const options = { kind: "client", attributes, captureStackTrace: false } as const
+    return Effect.flatMap(FiberRef.get(FiberRef.currentTracerEnabled), (isTracing) =>
+      isTracing
+        ? // The client's own span would hold query and headers.
+          Effect.useSpan(`${method} ${template}`, options, (span) =>
+            Effect.locally(exchange(call, span), HttpClient.currentTracerDisabledWhen, constTrue)
+          )
+        : exchange(call)
     )
   }
 }

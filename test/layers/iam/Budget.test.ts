@@ -150,14 +150,6 @@ describe("A bound", () => {
     [60, one, 9, 4],
     [60, one, 1, "10 s"]
   ])
-  play("counts calls without an answer for 15 s only", {}, [
-    [0, "fail"],
-    [0, one, 20, 8],
-    [14.999, one, 20, 0],
-    [15, "accept"],
-    [15, one, 20, 8],
-    [30, one, 20, 0]
-  ])
   play("of introspections leaves the refreshes of the login alone", {}, [
     [0, (counted) => known(counted, "one"), 40, 30],
     [0, one, 20, 8]
@@ -189,12 +181,6 @@ describe("One address", () => {
     [59.999, stranger, 100, 27],
     [60, stranger, 100, 28]
   ])
-  play("spends no part of it for what IAM accepts", {}, [
-    [0, stranger, 20, 20],
-    [0, "refuse"],
-    [0, stranger, 1, 1, elsewhere],
-    [0, stranger, 100, 27]
-  ])
   it.scoped("has two of them at least", function* () {
     const counted = yield* countedIam()
     yield* counted.answer("refuse")
@@ -202,12 +188,6 @@ describe("One address", () => {
     expect(yield* sentOf(counted, stranger, 10, "198.51.100.0")).toBe(1)
     expect(yield* sentOf(counted, stranger, 10)).toBe(2)
   })
-})
-
-it.scoped("Invented logouts count in the part of their address, though IAM accepts them", function* () {
-  const counted = yield* countedIam()
-  yield* sentOf(counted, strangeLogout, 1, elsewhere)
-  expect(yield* sentOf(counted, strangeLogout, 100)).toBe(27)
 })
 
 describe("A place", () => {
@@ -331,17 +311,6 @@ describe("A credential without a place", () => {
     [72, next, 1, "59 s", "192.0.2.2"],
     [73, lost, 1, "5 s", "192.0.2.1"]
   ])
-  it.scoped("is asked to wait longer when many of its address come", function* () {
-    const counted = yield* countedIam()
-    yield* counted.answer("refuse")
-    yield* sentOf(counted, stranger, 55, from)
-    const seconds = yield* Effect.replicateEffect(
-      counted.secondsOf(Effect.suspend(() => stranger(counted))),
-      200
-    )
-    expect([seconds[50], seconds[149], seconds[199]]).toEqual([5, 10, 14])
-  })
-
   const waitingToken = fresh("oat")
   const waiting: Ask = (counted) => stranger(counted, waitingToken)
   const knownFull = [0, known, 17, 17] as const
@@ -360,10 +329,6 @@ describe("A credential without a place", () => {
     [0, known, 1, "5 s"]
   ])
   play("delays no call of a class above", twenty, [knownFull, [0, known, 5, 0], [60, refresh, many, 20]])
-  play("expects places of essential calls where those came in a burst", twenty, [
-    [0, refresh, 20, 20],
-    [10, known, 1, "50 s"]
-  ])
   play("expects no place of an essential call", twenty, [
     [0, refresh, 8, 8],
     [30, known, 9, 9],

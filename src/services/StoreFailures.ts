@@ -1,7 +1,7 @@
-/** Maps failures of the database to the failure that a caller sees. */
+/** What a failure of the database means for a request: the failure that a caller sees, or nothing. */
 import * as Effect from "effect/Effect"
 import { Failure } from "../schema/Failure.ts"
-import type { StoreUnavailable } from "./Store.ts"
+import { StoreUnavailable } from "./Store.ts"
 
 /** Seconds: a database that restarts, or gets a new primary, is back soon, and a client's later pauses grow. */
 const retryAfterSeconds = 2
@@ -20,3 +20,21 @@ export const logAndMapStoreFailure = <A, R>(
       Effect.fail(mapStoreFailure(failure))
     )
   )
+
+/** Bounds how long a write that may be lost delays the response. */
+const longestWrite = "2 seconds"
+
+/** Runs a write without which the request succeeds: a failure, or no answer within 2 s, is logged as `message` and ignored. */
+export const writeBestEffort =
+  (message: string) =>
+  <A, R>(write: Effect.Effect<A, StoreUnavailable, R>): Effect.Effect<void, never, R> =>
+    write.pipe(
+      Effect.timeoutFail({
+        duration: longestWrite,
+        onTimeout: () => new StoreUnavailable({ kind: "unanswered" })
+      }),
+      Effect.matchEffect({
+        onSuccess: () => Effect.void,
+        onFailure: ({ reason }) => Effect.logWarning(message, reason)
+      })
+    )

@@ -1,0 +1,108 @@
+/**
+ * OBO proofs: IAM lets Ting act for a user, for one method, path and body (identity-service.md 10). The path comes from the catalogue of
+ * Ting's endpoints at IAM.
+ */
+import { createHmac } from "node:crypto"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Redacted from "effect/Redacted"
+import { sha256 } from "../../services/Digest.ts"
+import type { IamService, TingEndpoint } from "../../services/Iam.ts"
+import { type Plane, planeId } from "../../services/Plane.ts"
+import { makeShare } from "../../services/Share.ts"
+import { Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { expectStatus } from "../upstream/UpstreamResponse.ts"
+import { audience, type Catalogue, readCatalogue, readProof } from "./Answers.ts"
+import type { Budget } from "./Budget.ts"
+import { tokenKey } from "./Credentials.ts"
+import { exchangesPath, type PlaneCall } from "./IamCall.ts"
+
+const cataloguePath = `/obo-access/applications/${audience}/endpoints`
+const catalogueMillis = 600_000
+const maxCachedPlanes = 1_000
+const maxPathLength = 2_048
+const method = "POST"
+
+/**
+ * Absolute, at most 2048 characters, no leading `//`, no query, no fragment, no whitespace, no dot segments. A path that a
+ * URL parser would rewrite is invalid too, because the sent path would differ from the signed one.
+ */
+export const isEndpointPath = (path: string): boolean =>
+  path.length <= maxPathLength &&
+  /^\/(?!\/)[^?#\s\\]*$/.test(path) &&
+  !path.split("/").some((segment) => segment === "." || segment === "..") &&
+  URL.canParse(path, "http://host") &&
+  new URL(path, "http://host").pathname === path
+
+const pathIn = (endpoints: Catalogue, id: TingEndpoint): Either.Either<string, UpstreamFailure> => {
+  const [endpoint, second] = endpoints.filter(({ endpoint_id }) => endpoint_id === id)
+  if (endpoint === undefined)
+    return Either.left(new Refused({ dependency: "iam", status: 404, code: "not_found" }))
+  return second === undefined && isEndpointPath(endpoint.path) && Object.keys(endpoint.metadata).length === 0
+    ? Either.right(endpoint.path)
+    : Either.left(new Unknown({ dependency: "iam", reason: `lists ${id} in another shape` }))
+}
+
+/** IAM refuses a signature over a moved path as `invalid_client`, and a removed endpoint with 404. */
+const mayHaveMoved = (failure: UpstreamFailure): boolean =>
+  failure._tag === "Refused" && (failure.code === "invalid_client" || failure.status === 404)
+
+/** The catalogue is cached for 10 minutes by plane. */
+export const makeProofs = (
+  call: PlaneCall,
+  { within }: Budget,
+  secretOf: (plane: Plane) => Redacted.Redacted
+) =>
+  Effect.gen(function* () {
+    const catalogues = yield* makeShare<Catalogue, UpstreamFailure>({
+      capacity: maxCachedPlanes,
+      millis: catalogueMillis
+    })
+    const fetchCatalogue = (plane: Plane) =>
+      catalogues.get(
+        planeId(plane),
+        call(plane, {
+          operation: "catalogue",
+          method: "GET",
+          path: cataloguePath,
+          read: expectStatus(200, readCatalogue)
+        }).pipe(within({ plane: planeId(plane), path: cataloguePath }))
+      )
+
+    const prove: IamService["prove"] = (plane, { body, endpoint, key, organisation, subject }) =>
+      Effect.gen(function* () {
+        // So that a correction takes effect with the next proof.
+        const forgetCatalogue = Effect.sync(() => catalogues.forget(planeId(plane)))
+        const path = yield* Effect.flatMap(fetchCatalogue(plane), (endpoints) =>
+          Effect.tapError(pathIn(endpoints, endpoint), () => forgetCatalogue)
+        )
+        const timestamp = Math.floor((yield* Clock.currentTimeMillis) / 1_000)
+        const bodyDigest = sha256(body)
+        // `hex(HMAC_SHA256(application secret, T.M.P.H.K))`.
+        const signature = createHmac("sha256", Redacted.value(secretOf(plane)))
+          .update(`${timestamp}.${method}.${path}.${bodyDigest}.${key}`)
+          .digest("hex")
+        return yield* call(plane, {
+          operation: "prove",
+          method,
+          path: exchangesPath,
+          key,
+          headers: { "x-obo-timestamp": String(timestamp), "x-obo-signature": signature },
+          json: {
+            org_id: organisation,
+            subject_token: Redacted.value(subject),
+            audience,
+            endpoint_id: endpoint,
+            metadata: {},
+            request: { method, body_sha256: bodyDigest }
+          },
+          read: readProof(plane, path)
+        }).pipe(
+          within({ plane: planeId(plane), path: exchangesPath, credential: tokenKey(plane, subject) }),
+          Effect.tapError((failure) => (mayHaveMoved(failure) ? forgetCatalogue : Effect.void))
+        )
+      })
+
+    return { prove, warmCatalogue: (plane: Plane) => Effect.ignore(fetchCatalogue(plane)) }
+  })

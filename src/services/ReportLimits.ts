@@ -1,0 +1,127 @@
+/**
+ * Who may store how many reports (docs/limits.md, "Stored reports"): how many in a time, counted in this process, and how many bytes.
+ * Verified reporters are counted by public id and plane. All others are counted by client address, also those with a token that IAM could
+ * not verify: any text in a token's form would pass otherwise.
+ */
+import { createHmac } from "node:crypto"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import { Failure } from "../schema/Failure.ts"
+import { monotonicMillis } from "./MonotonicTime.ts"
+import { type Plane, planeId } from "./Plane.ts"
+import { makeQuota } from "./Quota.ts"
+import { Settings } from "./Settings.ts"
+import type { Reporter, ReportLimit, ReportRoom } from "./Store.ts"
+
+const perMinute = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 60 })
+const perHour = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 3_600 })
+
+/** Where a rate limit is exhausted, nothing was taken. */
+export interface ReportAllowance {
+  /** Makes the failure of a new report; undefined when the limits allow one, or a replay to move up. */
+  readonly makeRefusal: (() => Failure<"rate_limited">) | undefined
+  /** Returns the use when the report was neither stored nor moved up. */
+  readonly giveBack: () => void
+}
+
+const unlimited: ReportAllowance = { makeRefusal: undefined, giveBack: () => undefined }
+
+export class ReportQuota extends Effect.Service<ReportQuota>()("music/ReportQuota", {
+  effect: Effect.gen(function* () {
+    const { rateLimit } = yield* Settings
+    const byAddress = [perMinute(10), perHour(60)]
+    const byReporter = [perMinute(30), perHour(300)]
+
+    /** Runs before the report is stored: counted afterwards, many concurrent reports would all pass. `now` is monotonic milliseconds. */
+    const take = (plane: Plane, reporter: Reporter, clientNetwork: string, now: number): ReportAllowance => {
+      if (!rateLimit) return unlimited
+      const verified = reporter._tag === "Verified"
+      const key = verified ? `${planeId(plane)} ${reporter.publicId}` : clientNetwork
+      const takes = (verified ? byReporter : byAddress).map((quota) => ({
+        quota,
+        reading: quota.take(key, now)
+      }))
+      const giveBack = () => {
+        for (const { quota, reading } of takes) if (reading.retryAfterSeconds === 0) quota.giveBack(key)
+      }
+      const longest = takes
+        .map(({ reading }) => reading)
+        .reduce((one, other) => (other.retryAfterSeconds > one.retryAfterSeconds ? other : one))
+      if (longest.retryAfterSeconds === 0) return { makeRefusal: undefined, giveBack }
+      giveBack()
+      return {
+        ...unlimited,
+        makeRefusal: () =>
+          new Failure("rate_limited", { retryAfterSeconds: longest.retryAfterSeconds, quota: longest })
+      }
+    }
+
+    return { take } as const
+  })
+}) {}
+
+/** Retry-After in seconds. The hourly retention or an operator frees room. */
+const fullPause = 3_600
+
+/** Parts of the room. `bound` is `MUSIC_REPORTS_MEGABYTES` in bytes. */
+export const roomOf = (bound: number): ReportRoom => ({
+  unboundUpTo: bound / 2,
+  reporter: bound / 10,
+  network: bound / 50,
+  all: bound * 0.8,
+  withNewcomers: bound
+})
+
+const hints: Readonly<Partial<Record<ReportLimit, string>>> = {
+  reporter:
+    "Your reports fill your part of the storage. Keep the report and send it again later with the same key.",
+  network:
+    "Anonymous reports of your network fill its part of the storage. Log in and send it with `Authorization`, or keep it and send it again later with the same key."
+}
+
+export const makeReportsFull = (limit: ReportLimit): Failure<"reports_full"> => {
+  const hint = hints[limit]
+  return new Failure("reports_full", {
+    retryAfterSeconds: fullPause,
+    details: { reason: limit },
+    ...(hint === undefined ? {} : { hint })
+  })
+}
+
+const causes: Readonly<Record<ReportLimit, string>> = {
+  room: "the room of all reports is used up",
+  reporter: "a signed-in reporter has used up one reporter's part of the room",
+  network: "anonymous reports of a network have used up one network's part of the room"
+}
+
+/** Milliseconds between two warnings of one cause. */
+const warningPause = 3_600_000
+
+/** Makes the function that logs why reports are refused, once an hour for each cause. */
+export const makeFullWarning = (): ((limit: ReportLimit) => Effect.Effect<void>) => {
+  const warnedAt = new Map<ReportLimit, number>()
+  return (limit) =>
+    Effect.flatMap(monotonicMillis, (now) => {
+      if (now - (warnedAt.get(limit) ?? Number.NEGATIVE_INFINITY) < warningPause) return Effect.void
+      warnedAt.set(limit, now)
+      return Effect.logWarning(`Reports are refused: ${causes[limit]}`, {
+        reason: limit,
+        fix: "see music-backend check; find a flood with music-backend reports remove --anonymous --dry-run or --reporter <public id> --dry-run, and remove it with --reason instead of --dry-run, or keep it from the tracker with music-backend deliveries discard; or set MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS, or raise MUSIC_REPORTS_MEGABYTES"
+      })
+    })
+}
+
+const label = "music report network v1"
+
+/**
+ * Makes the digest of a client's address or /64 (`RequestContext`). The key comes from a secret of the server, so that a reader of the
+ * database alone cannot try all addresses; instances with the same secret make the same digests.
+ */
+export const makeNetworkDigest = (secret: Redacted.Redacted): ((clientNetwork: string) => string) => {
+  const key = createHmac("sha256", Redacted.value(secret)).update(label).digest()
+  return (clientNetwork) => {
+    const separator = clientNetwork.includes(":") ? ":" : "."
+    const network = clientNetwork.split(separator).slice(0, 3).join(separator)
+    return createHmac("sha256", key).update(network).digest("hex")
+  }
+}
