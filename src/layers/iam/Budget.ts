@@ -35,7 +35,7 @@ export type TakenPlace = readonly [window: string, millis: number]
 /** Part of the budget that calls of every class together may have taken before a call of this class. */
 const ceilings = { essential: 1, known: 0.85, newcomer: 0.5 } as const
 type CallClass = keyof typeof ceilings
-export const ceilingOf = (callClass: CallClass, budget: number): number =>
+const ceilingOf = (callClass: CallClass, budget: number): number =>
   Math.max(1, Math.floor(budget * ceilings[callClass]))
 
 const minute = 60_000
