@@ -49,7 +49,7 @@ const identify = <A, I>(
     })
     const times = yield* Effect.cached(Effect.zip(answer, Clock.currentTimeMillis))
     const variable = `MUSIC_${dependency.toUpperCase()}_URL`
-    const fix = `set ${variable} to the address of ${service}, and allow this machine to connect to it`
+    const fix = `see that ${service} runs, set ${variable} to its address, and allow this machine to connect to it`
     const identified = probe(dependency, [variable], Effect.as(times, pass(`reached at ${url}`)), {
       unreached: [`no response from ${url}`, fix],
       otherwise: [`the service at ${url} does not answer as ${service}`, fix]
