@@ -273,12 +273,7 @@ describe("music-backend check", () => {
   it.scopedLive("sends no secret to a service that is not IAM", function* () {
     const { notPassed, world } = yield* checked(({ ting }) => ({ MUSIC_IAM_URL: ting.url }))
     expect(notPassed).toMatchObject([
-      {
-        name: "iam",
-        status: "FAIL",
-        found: expect.stringContaining("does not answer as IAM"),
-        fix: expect.stringMatching(/^see that IAM runs, set MUSIC_IAM_URL to its address, and allow/)
-      }
+      { name: "iam", status: "FAIL", fix: expect.stringMatching(/^see that IAM runs, set MUSIC_IAM_URL/) }
     ])
     expect(world.ting.seen.map(({ headers, path }) => [path, headers.has("authorization")])).toEqual([
       ["/api/version", false],

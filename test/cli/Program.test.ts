@@ -103,17 +103,6 @@ describe("music-backend", () => {
 })
 
 describe("music-backend as a process", () => {
-  it.scoped("reads --env-file; a missing file is refused", function* () {
-    const { file, place } = yield* environmentFile
-    const { exit, out } = spawned([`--env-file=${file}`, "config", "--changed"], { MUSIC_MIN_CLI: "2.0.0" })
-    expect([exit, out]).toEqual([0, expect.stringMatching(/^MUSIC_ORG_ID +acme/m)])
-    expect(out).toMatch(/^MUSIC_MIN_CLI +2\.0\.0/m)
-    // Node 20 to 24 look for `--env-file` behind the script as well, and end with 9.
-    const refused = spawned(["--env-file", join(place, "none.env"), "config"])
-    expect([9, 78]).toContain(refused.exit)
-    expect([refused.out, refused.err]).toEqual(["", expect.stringContaining("none.env")])
-  })
-
   it.scopedLive(
     "ends with 69 where another program has the port of the server, and says what to do",
     function* () {

@@ -15,7 +15,7 @@ import {
 import { TablesFromSettings } from "../tables/HttpTables.ts"
 import { Connections } from "../upstream/Connections.ts"
 import { databaseProbes } from "./DatabaseProbes.ts"
-import { type CheckProbe, fail, type Finding, pass, probe, runProbes, skip, warn } from "./Probe.ts"
+import { fail, type Finding, pass, probe, runProbes, skip, warn } from "./Probe.ts"
 import { upstreamProbes } from "./UpstreamProbes.ts"
 
 const checkSettings = (
@@ -74,9 +74,6 @@ const serverProbe = (
   return probe("server", ["MUSIC_BIND"], described)
 }
 
-/** Nothing can be asked through a proxy whose address is bad. */
-const unreachable = (proxy: string): CheckProbe => probe("upstreams", [proxy], Effect.succeed(skip("")))
-
 /** Never fails, never prints a credential, and takes at most about 20 seconds. */
 export const runChecks = (environment: Environment): Effect.Effect<ReadonlyArray<Finding>> => {
   const { problems, settings } = readSettings(environment)
@@ -86,7 +83,10 @@ export const runChecks = (environment: Environment): Effect.Effect<ReadonlyArray
     const client = yield* HttpClient.HttpClient
     const probes = [
       ...(yield* databaseProbes(settings)),
-      ...(proxy === undefined ? yield* upstreamProbes(client, settings) : [unreachable(proxy)]),
+      // Nothing can be asked through a proxy whose address is bad.
+      ...(proxy === undefined
+        ? yield* upstreamProbes(client, settings)
+        : [probe("upstreams", [proxy], Effect.succeed(skip("")))]),
       serverProbe(settings, isBad)
     ]
     return [...checkSettings(environment, problems), ...(yield* runProbes(probes, isBad))]
