@@ -132,6 +132,16 @@ describe("Style that the tools do not see", () => {
     expect(matches(server, /Date\.now|new Date\(\)/)).toEqual(["client/calls/Time.ts"])
   })
 
+  it("transactions are the store's own: in the library's, a COMMIT that stored nothing is a success", () => {
+    expect(matches(server, /withTransaction\(/)).toEqual([])
+  })
+
+  it("the drivers of the databases are imported where a connection is made", () => {
+    expect(matches(server, /(?:from|import\()\s*"(?:better-sqlite3|pg)"/)).toEqual([
+      "src/layers/store/postgres/PgStore.ts"
+    ])
+  })
+
   it("no statement throws", () => {
     const throws = (node: ts.Node): boolean =>
       ts.isThrowStatement(node) || (ts.forEachChild(node, (child) => throws(child) || undefined) ?? false)

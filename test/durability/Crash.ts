@@ -1,6 +1,5 @@
 /**
  * Kills this process at a crash point. Transactions are observed at the database drivers, so the server needs no hooks.
- * The statements name the store's operation.
  */
 import Database from "better-sqlite3"
 import * as Context from "effect/Context"
@@ -30,9 +29,8 @@ const methodOf = (operation: string): string =>
     ? "planes.remember"
     : `${operation.charAt(0).toLowerCase()}${operation.slice(1)}`
 
-/** The operation that a statement names: in a comment, or, for each write of a shared commit of SQLite, by its savepoint. */
-const named = /^\/\* (\S+) \*\/|^SAVEPOINT "(\S+)"/
-const begins = /^(?:\/\* \S+ \*\/ )?BEGIN\b/
+/** The operations of the writes of a transaction, which its BEGIN names. */
+const begins = /^\/\* (.+?) \*\/ BEGIN\b/
 
 /** Observes the statements of one connection, for the crash points of its transactions. */
 const watchTransactions = () => {
@@ -42,16 +40,12 @@ const watchTransactions = () => {
   /** Handles the crash points before a statement; the result handles those after it. */
   return (statement: unknown): (() => void) => {
     if (typeof statement !== "string" || armed === "") return () => undefined
-    const begin = begins.test(statement)
-    if (begin) operations = []
-    const [, comment, savepoint] = named.exec(statement) ?? []
-    const begun = comment ?? savepoint
-    if (begun !== undefined) {
-      operations = [...operations, methodOf(begun)]
-      dieAt(`${methodOf(begun)} begin`)
+    const [, names] = begins.exec(statement) ?? []
+    if (names !== undefined) {
+      operations = names.split(" ").map(methodOf)
+      for (const name of operations) dieAt(`${name} begin`)
     }
-    // Another statement with a name is a transaction of its own.
-    if (!/\bCOMMIT$/.test(statement) && (comment === undefined || begin)) return () => undefined
+    if (statement !== "COMMIT") return () => undefined
     const committing = operations
     for (const name of committing) dieAt(`${name} commit`)
     return () => {
@@ -69,7 +63,7 @@ const patch = (target: object, name: string, wrap: (original: Method) => Method)
 }
 
 const watchSqlite = (): void => {
-  // The server has one connection.
+  // One connection writes.
   const passing = watchTransactions()
   patch(
     Database.prototype,
@@ -78,7 +72,7 @@ const watchSqlite = (): void => {
       function (...parameters) {
         const [text] = parameters
         const statement = Reflect.apply(prepare, this, parameters) as object
-        if (typeof text === "string" && (begins.test(text) || /^(?:COMMIT|SAVEPOINT)\b/.test(text)))
+        if (typeof text === "string" && (begins.test(text) || text === "COMMIT"))
           patch(
             statement,
             "run",

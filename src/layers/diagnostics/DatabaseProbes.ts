@@ -9,11 +9,9 @@ import * as Scope from "effect/Scope"
 import type { ReportUse } from "../../services/OperatorQueries.ts"
 import { roomOf } from "../../services/ReportLimits.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
-import { latestMigration } from "../store/migrations/Migrations.ts"
-import { run } from "../store/Query.ts"
+import { emptyWrite, latestMigration } from "../store/migrations/Migrations.ts"
 import { makeOperatorQueries } from "../store/repositories/OperatorQueries.ts"
 import { databaseFromSettings } from "../store/StoreFromSettings.ts"
-import { emptyWrite } from "../store/StoreHealth.ts"
 import { fail, pass, probe, type CheckProbe, skip, type Verdict, warn } from "./Probe.ts"
 
 const megabytes = (bytes: number): string =>
@@ -82,7 +80,7 @@ export const databaseProbes = (
     )
     const usable = database.pipe(
       // It takes the lock that every write takes, and reaches the disk.
-      Effect.tap(({ sql, write }) => write("check", () => run(emptyWrite(sql)))),
+      Effect.tap(({ sql, write }) => write("schema")("check", emptyWrite(sql))),
       Effect.map(({ name }) => pass(`${name}, schema ${latestMigration}`)),
       Effect.catchIf(
         ({ code, kind }) => kind === "schema" && code === "ENOENT",

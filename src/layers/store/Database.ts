@@ -1,120 +1,109 @@
 /** Reads and writes of all repositories: one transaction a write, locks waited for, errors translated in one place. */
-import type * as SqlClient from "@effect/sql/SqlClient"
-import type { Fragment } from "@effect/sql/Statement"
+import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Effect from "effect/Effect"
 import * as FiberRef from "effect/FiberRef"
 import * as Schedule from "effect/Schedule"
+import type * as Scope from "effect/Scope"
 import { recurWithin } from "../../services/MonotonicTime.ts"
-import type { StoreSize, StoreUnavailable, StoreUsage } from "../../services/Store.ts"
+import type { Stored, StoreSize, StoreUnavailable, StoreUsage } from "../../services/Store.ts"
 import { traced } from "../../services/Tracing.ts"
-import type { Query, Steps } from "./Query.ts"
-import { type TraceStatement, traceStatements, untraced } from "./StatementSpans.ts"
+import { type Commit, makeGroupCommit, type Transactions } from "./GroupCommit.ts"
 import { timeLeft } from "./RequestDeadline.ts"
+import type { Statements } from "./Statements.ts"
 import { type DatabaseFailure, isLocked, toStoreUnavailable } from "./StoreErrors.ts"
 
-/** A write: one statement, or a generator of several. It is called again when its transaction had no effect. */
-export type Body<A> = () => Query<A> | Steps<A>
+/**
+ * Tables that are written together. One transaction of a lane runs at a time, whatever process began it, so that its statements see
+ * what others committed, and need no further lock:
+ *
+ * - `reports`: with their removals and sums, deliveries and destinations;
+ * - `people`: recipients, the inbox and digests of sessions;
+ * - `spool`: with its counts, and ids of delivered and refused records;
+ * - `logins`: outcomes of logins, planes, calls to IAM, the last backup;
+ * - `schema`: migrations.
+ */
+const lanes = ["reports", "people", "spool", "logins", "schema"] as const
+export type Lane = (typeof lanes)[number]
+
+/** Commits all of `body` or nothing. */
+export type Write = <A>(operation: string, body: Statements<A>, committed?: (result: A) => void) => Stored<A>
 
 export interface Database {
   /** Like `SQLite database /var/lib/music.sqlite`. */
   readonly name: string
   /** Composes statements. */
-  readonly sql: SqlClient.SqlClient
+  readonly sql: SqlClient
   /** A single statement: two of them may see different states. */
-  readonly read: <A>(operation: string, query: Query<A>) => Effect.Effect<A, StoreUnavailable>
+  readonly read: <A>(operation: string, query: Statements<A>) => Stored<A>
   /**
-   * Commits all of `body` or nothing. `committed` runs after the commit, even when the caller was interrupted. After a failure
-   * the commit may have happened and its answer been lost, so every write must be idempotent: it names its rows by stable
-   * keys, changes only rows that it still holds, or leaves something that expires, like a lease.
+   * `committed` runs after the commit, even when the caller was interrupted. After a failure the commit may have happened and its answer
+   * been lost, so every write must be idempotent: it names its rows by stable keys, changes only rows that it still holds, or leaves
+   * something that expires, like a lease.
    */
-  readonly write: <A>(
-    operation: string,
-    body: Body<A>,
-    committed?: (result: A) => void
-  ) => Effect.Effect<A, StoreUnavailable>
-  /** Ends a SELECT inside a write: locks its rows, and skips those that another transaction has locked. */
-  readonly skipLocked: Fragment
-  /** Simultaneous writes share a commit. */
-  readonly groupsWrites: boolean
+  readonly write: (lane: Lane) => Write
   readonly usage: StoreUsage
 }
 
-export interface Transaction<A> {
-  readonly operation: string
-  readonly body: Body<A>
-  readonly committed: (result: A) => void
-}
-
-/** Operations in which SQLite and Postgres differ. */
-export interface Dialect extends Pick<Database, "skipLocked" | "groupsWrites"> {
-  readonly read: <A>(query: Query<A>, trace: TraceStatement) => Effect.Effect<A, DatabaseFailure>
-  readonly write: <A>(transaction: Transaction<A>, trace: TraceStatement) => Effect.Effect<A, DatabaseFailure>
-  readonly size: (trace: TraceStatement) => Effect.Effect<StoreSize, DatabaseFailure>
-  readonly pool: StoreUsage["pool"]
-}
-
-export interface DatabaseOptions {
+/** Where SQLite and Postgres differ. */
+export interface Driver extends Transactions {
   readonly name: string
+  readonly sql: SqlClient
+  /** Runs a single statement. */
+  readonly read: <A>(query: Statements<A>) => Effect.Effect<A, DatabaseFailure>
+  /** One writer at a time: all lanes are one. */
+  readonly hasOneWriter: boolean
+  readonly size: Effect.Effect<StoreSize, DatabaseFailure>
+  readonly pool: StoreUsage["pool"]
   /** Milliseconds for which an access that is blocked by a lock is retried. */
   readonly lockWait: number
-  readonly dialect: Dialect
 }
 
-const lockPause = "10 millis"
+/** Runs an access in a span of its name, again while it is locked: the drivers do not wait, and SQLite would block the thread. */
+export const makeAccess =
+  ({ lockWait, name }: Pick<Driver, "name" | "lockWait">) =>
+  <A, R>(
+    operation: string,
+    attempt: Effect.Effect<A, DatabaseFailure, R>
+  ): Effect.Effect<A, StoreUnavailable, R> =>
+    Effect.flatMap(timeLeft, (left) =>
+      Effect.retry(attempt, {
+        while: isLocked,
+        schedule: Schedule.spaced("10 millis").pipe(
+          Schedule.jittered,
+          Schedule.intersect(recurWithin(Math.min(lockWait, left)))
+        )
+      })
+    ).pipe(Effect.mapError(toStoreUnavailable(name, operation)), traced(operation))
 
-const nothing = () => undefined
+/** Statements whose spans belong to the span of this fiber, whatever fiber runs them. */
+const inThisSpan = <A>(body: Statements<A>): Effect.Effect<Statements<A>> =>
+  FiberRef.getWith(FiberRef.currentTracerEnabled, (isTracing) =>
+    isTracing
+      ? Effect.zipWith(Effect.orDie(Effect.currentSpan), Effect.tracer, (span, tracer) =>
+          body.pipe(Effect.withParentSpan(span), Effect.withTracer(tracer), Effect.withTracerEnabled(true))
+        )
+      : Effect.succeed(body)
+  )
 
-/** An access of the database, which may be started again. */
-export type Access = <A>(
-  operation: string,
-  attempt: (trace: TraceStatement) => Effect.Effect<A, DatabaseFailure>
-) => Effect.Effect<A, StoreUnavailable>
-
-/** Waits for locks: the drivers do not, and SQLite would block the thread. */
-export const makeAccess = ({ lockWait, name }: Pick<DatabaseOptions, "name" | "lockWait">): Access => {
-  const lockRetries = (within: number) =>
-    Schedule.spaced(lockPause).pipe(Schedule.jittered, Schedule.intersect(recurWithin(within)))
-  /** `failed` was the first attempt: the wait begins with it. */
-  const retryWhileLocked = <A>(failed: DatabaseFailure, attempt: Effect.Effect<A, DatabaseFailure>) => {
-    let attempts = 0
-    return Effect.flatMap(timeLeft, (left) =>
-      Effect.retry(
-        Effect.suspend(() => {
-          attempts += 1
-          return attempts === 1 ? Effect.fail(failed) : attempt
-        }),
-        { while: isLocked, schedule: lockRetries(Math.min(lockWait, left)) }
-      )
-    )
-  }
-  return (operation, attempt) => {
-    const fail = toStoreUnavailable(name, operation)
-    const settled = (trace: TraceStatement) =>
-      Effect.catchAll(attempt(trace), (error) =>
-        isLocked(error)
-          ? Effect.mapError(retryWhileLocked(error, attempt(trace)), fail)
-          : Effect.fail(fail(error))
-      )
-    return FiberRef.getWith(FiberRef.currentTracerEnabled, (isTracing) =>
-      isTracing ? traced(operation)(Effect.flatMap(traceStatements, settled)) : settled(untraced)
-    )
-  }
-}
-
-export const makeDatabase = (
-  sql: SqlClient.SqlClient,
-  { dialect, ...options }: DatabaseOptions
-): Database => {
-  const { groupsWrites, skipLocked } = dialect
-  const access = makeAccess(options)
-  return {
-    name: options.name,
-    sql,
-    groupsWrites,
-    skipLocked,
-    usage: { size: access("Store.size", dialect.size), pool: dialect.pool },
-    read: (operation, query) => access(operation, (trace) => dialect.read(query, trace)),
-    write: (operation, body, committed = nothing) =>
-      access(operation, (trace) => dialect.write({ operation, body, committed }, trace))
-  }
-}
+export const makeDatabase = (driver: Driver): Effect.Effect<Database, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const { hasOneWriter, name, pool, read, size, sql } = driver
+    const access = makeAccess(driver)
+    const shared = yield* makeGroupCommit(driver, "all")
+    const commits = new Map<Lane, Commit>()
+    if (!hasOneWriter) for (const lane of lanes) commits.set(lane, yield* makeGroupCommit(driver, lane))
+    return {
+      name,
+      sql,
+      usage: { size: access("Store.size", size), pool },
+      read: (operation, query) => access(operation, read(query)),
+      write: (lane) => {
+        const commit = commits.get(lane) ?? shared
+        return (operation, body, committed) =>
+          access(
+            operation,
+            Effect.flatMap(inThisSpan(body), (spanned) => commit(operation, spanned, committed))
+          )
+      }
+    }
+  })

@@ -1,80 +1,202 @@
-/** Simultaneous callers share one commit, and so one disk sync. */
+/** Simultaneous writes share a transaction, and so one sync of the disk. Each is answered after its COMMIT. */
+import { TransactionConnection } from "@effect/sql/SqlClient"
+import type { Connection } from "@effect/sql/SqlConnection"
+import { SqlError } from "@effect/sql/SqlError"
 import * as Arr from "effect/Array"
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Runtime from "effect/Runtime"
 import type * as Scope from "effect/Scope"
+import { StoreUnavailable } from "../../services/Store.ts"
+import { waitWithinDeadline } from "./RequestDeadline.ts"
+import type { Statements } from "./Statements.ts"
+import { type DatabaseFailure, isConnectionLost, isStandby } from "./StoreErrors.ts"
 
-export interface Groups<Item> {
-  /** The item is part of the next commit. */
-  readonly add: (item: Item) => void
-  /** Withdraws an item whose commit has not begun. */
-  readonly remove: (item: Item) => void
+/** How a database runs a transaction. */
+export interface Transactions {
+  /** A connection until the scope closes. Fails where the database must not be used now. */
+  readonly reserve: Effect.Effect<Connection, DatabaseFailure, Scope.Scope>
+  /** Statements without parameters that begin a transaction of this lane. */
+  readonly begin: (lane: string) => string
+  /** Whether this is the answer to a COMMIT that committed. */
+  readonly isCommitted: (answer: unknown) => boolean
+}
+
+/** SQLite may have rolled back already. A server that became a standby ends the session: the next one is opened with its successor. */
+export const rollBack = (
+  connection: Connection,
+  cause: Cause.Cause<DatabaseFailure>
+): Effect.Effect<void> => {
+  const isMoved = Option.exists(Cause.failureOption(cause), isStandby)
+  return Effect.ignore(
+    connection.executeRaw(isMoved ? "SELECT pg_terminate_backend(pg_backend_pid())" : "ROLLBACK", [])
+  )
 }
 
 /**
- * Passes items to `commit` in groups, in order of arrival, one group at a time: all that arrived before it begins, up to a weight
- * of `atMost` (a heavier item goes alone). `commit` calls `done` once, when the next one may begin. When the scope closes,
- * pending items are still committed; a later item is a group of its own.
+ * Commits all of `body` or nothing. Fails when the transaction did not begin, and else returns how it ended. `operations` name it in
+ * the server's list of sessions.
+ *
+ * Not `sql.withTransaction`: there a failed COMMIT is a defect, and the COMMIT of an aborted transaction, which Postgres answers with a
+ * successful ROLLBACK, is a success.
  */
-export const makeGroups = <Item>(
-  commit: (group: Arr.NonEmptyReadonlyArray<Item>, done: () => void) => void,
-  { atMost, weight }: { readonly atMost: number; readonly weight: (item: Item) => number } = {
-    atMost: Number.POSITIVE_INFINITY,
-    weight: () => 1
-  }
-): Effect.Effect<Groups<Item>, never, Scope.Scope> =>
-  Effect.suspend(() => {
-    const pending: Array<Item> = []
-    let scheduled: NodeJS.Immediate | undefined
-    let running = false
-    let closing: (() => void) | undefined
+export const makeTransaction =
+  ({ begin, isCommitted, reserve }: Transactions, lane: string) =>
+  <A>(
+    operations: Iterable<string>,
+    body: Effect.Effect<A, DatabaseFailure, TransactionConnection>
+  ): Effect.Effect<Exit.Exit<A, DatabaseFailure>, DatabaseFailure> =>
+    Effect.gen(function* () {
+      const connection = yield* reserve
+      const opening = `/* ${[...new Set(operations)].sort().join(" ")} */ ${begin(lane)}`
+      // Unprepared, because groups have many texts. After a failed ROLLBACK the last transaction is still there.
+      yield* Effect.tapErrorCause(
+        Effect.suspend(() => connection.executeUnprepared(opening, [], undefined)),
+        (cause) => rollBack(connection, cause)
+      )
+      const committed = Effect.filterOrFail(
+        connection.executeRaw("COMMIT", []),
+        isCommitted,
+        () => new SqlError({ cause: new Error("Rolled back"), message: "Failed to commit" })
+      )
+      const exit = yield* body.pipe(
+        Effect.provideService(TransactionConnection, [connection, 0]),
+        Effect.zipLeft(committed),
+        Effect.exit
+      )
+      if (Exit.isFailure(exit)) yield* rollBack(connection, exit.cause)
+      return exit
+    }).pipe(Effect.scoped, Effect.uninterruptible)
 
-    /** The oldest items that fit together. */
-    const takeGroup = (): ReadonlyArray<Item> => {
-      let sum = 0
-      const end = pending.findIndex((item, index) => {
-        sum += weight(item)
-        return index > 0 && sum > atMost
-      })
-      return pending.splice(0, end === -1 ? pending.length : end)
-    }
+/** A turn of the event loop: callers of the same turn join the group, and other work runs between two groups. */
+const turn = Effect.async<void>((resume) => {
+  setImmediate(() => resume(Effect.void))
+})
 
-    const commitNext = (): void => {
-      scheduled = undefined
-      const group = takeGroup()
-      if (Arr.isNonEmptyReadonlyArray(group)) {
-        running = true
-        commit(group, () => {
-          running = false
-          schedule()
-        })
-      } else closing?.()
-    }
+/** An item until it is settled. */
+interface Waiting<A, B, E> {
+  readonly item: A
+  readonly settle: (exit: Exit.Exit<B, E>) => void
+  hasLeft: boolean
+}
 
-    /** After a turn of the event loop: callers of the same turn join the group, and other work runs between two groups. */
-    const schedule = (): void => {
-      if (running) return
-      if (closing !== undefined) commitNext()
-      else if (pending.length > 0) scheduled ??= setImmediate(commitNext)
-    }
+const closed = () =>
+  new StoreUnavailable({ kind: "other", details: { phrase: "is closed", fix: "start the server again" } })
 
-    const close = Effect.async<void>((resume) => {
-      closing = () => resume(Effect.void)
-      if (scheduled !== undefined) clearImmediate(scheduled)
-      schedule()
-    })
+/** A worker that hangs does not keep a process from stopping. */
+const closeWithin = "5 seconds"
 
-    const groups: Groups<Item> = {
-      add: (item) => {
-        pending.push(item)
-        schedule()
-      },
-      remove: (item) => {
-        const index = pending.indexOf(item)
-        if (index !== -1) pending.splice(index, 1)
+/**
+ * Hands items to one worker, all at once that wait for it. An interrupted or late caller withdraws its item; what the worker has goes
+ * on. When the scope closes, what waits is still worked on, and a later item fails.
+ */
+export const makeGroups = <A, B, E>(
+  work: (group: Arr.NonEmptyReadonlyArray<Waiting<A, B, E>>) => Effect.Effect<void>
+): Effect.Effect<(item: A) => Effect.Effect<B, E | StoreUnavailable>, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const fork = Runtime.runFork(yield* Effect.runtime<never>())
+    const pending: Array<Waiting<A, B, E>> = []
+    let worker: Fiber.RuntimeFiber<void> | undefined
+    let isClosed = false
+    const workOnAll = Effect.gen(function* () {
+      while (pending.length > 0) {
+        yield* turn
+        const group = pending.splice(0).filter(({ hasLeft }) => !hasLeft)
+        if (Arr.isNonEmptyReadonlyArray(group)) yield* work(group)
       }
-    }
-    return Effect.as(
-      Effect.addFinalizer(() => close),
-      groups
+      worker = undefined
+    })
+    yield* Effect.addFinalizer(() =>
+      Effect.suspend(() => {
+        isClosed = true
+        return worker === undefined ? Effect.void : Fiber.await(worker)
+      }).pipe(Effect.interruptible, Effect.timeoutOption(closeWithin))
     )
+    return (item) =>
+      waitWithinDeadline<B, E | StoreUnavailable>((resume) => {
+        const waiting: Waiting<A, B, E> = { item, settle: resume, hasLeft: false }
+        if (isClosed) resume(Exit.fail(closed()))
+        else {
+          pending.push(waiting)
+          worker ??= fork(workOnAll)
+        }
+        return () => {
+          waiting.hasLeft = true
+        }
+      })
   })
+
+/** A write of one caller. */
+interface Write {
+  readonly operation: string
+  readonly body: Statements<void>
+  /** Runs after the COMMIT, also when the caller has left. */
+  readonly committed: () => void
+}
+
+/** Commits `body` in the next transaction, and then runs `committed`. */
+export type Commit = <A>(
+  operation: string,
+  body: Statements<A>,
+  committed?: (result: A) => void
+) => Effect.Effect<A, DatabaseFailure>
+
+/**
+ * Commits writes together. A failed write, or a failed COMMIT, ends the transaction of its group, and each of them then runs alone. No
+ * savepoints: after some errors SQLite ends the transaction itself, and the next savepoint would begin another one.
+ */
+export const makeGroupCommit = (
+  transactions: Transactions,
+  lane: string
+): Effect.Effect<Commit, never, Scope.Scope> => {
+  const transaction = makeTransaction(transactions, lane)
+  type Waiter = Waiting<Write, void, DatabaseFailure>
+  const settle = ({ item, settle }: Waiter, exit: Exit.Exit<void, DatabaseFailure>): void => {
+    settle(exit)
+    if (Exit.isSuccess(exit)) item.committed()
+  }
+  const alone = (waiter: Waiter) =>
+    Effect.map(Effect.exit(Effect.flatten(transaction([waiter.item.operation], waiter.item.body))), (exit) =>
+      settle(waiter, exit)
+    )
+  const together = (group: Arr.NonEmptyReadonlyArray<Waiter>): Effect.Effect<void> => {
+    if (group.length === 1) return alone(group[0])
+    const settleAll = (exit: Exit.Exit<void, DatabaseFailure>) =>
+      Effect.sync(() => {
+        for (const waiter of group) settle(waiter, exit)
+      })
+    return transaction(
+      Arr.map(group, ({ item }) => item.operation),
+      Effect.forEach(group, ({ item }) => item.body, { discard: true })
+    ).pipe(
+      Effect.matchEffect({
+        onFailure: (notBegun) => settleAll(Exit.fail(notBegun)),
+        onSuccess: (exit) =>
+          // On a lost connection the COMMIT may have happened.
+          Exit.isSuccess(exit) || Option.exists(Cause.failureOption(exit.cause), isConnectionLost)
+            ? settleAll(exit)
+            : Effect.forEach(group, alone, { discard: true })
+      })
+    )
+  }
+
+  return Effect.map(
+    makeGroups(together),
+    (commitLater): Commit =>
+      (operation, body, committed = () => undefined) =>
+        Effect.suspend(() => {
+          let result = Option.none<Effect.Effect.Success<typeof body>>()
+          const kept = Effect.map(body, (value) => {
+            result = Option.some(value)
+          })
+          const write = { operation, body: kept, committed: () => Option.map(result, committed) }
+          return Effect.zipRight(
+            commitLater(write),
+            Effect.suspend(() => Effect.orDie(result))
+          )
+        })
+  )
+}

@@ -36,3 +36,12 @@ export const waitWithinDeadline = <A, E>(
       })
     })
   )
+
+/** An access that goes on without its caller, who may leave. */
+export const detached = <A, E>(access: Effect.Effect<A, E>): Effect.Effect<A, E | StoreUnavailable> =>
+  Effect.flatMap(Effect.forkDaemon(Effect.uninterruptible(access)), (fiber) =>
+    waitWithinDeadline((resume) => {
+      fiber.addObserver(resume)
+      return () => undefined
+    })
+  )

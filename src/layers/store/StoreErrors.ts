@@ -43,7 +43,7 @@ const kindOf = (error: unknown): Pick<StoreUnavailable, "kind" | "code"> => {
 }
 
 /** The server gives no further connection. */
-export const isConnectionRefused = (error: unknown): boolean => codedIn(error)?.code === "53300"
+export const isConnectionRefused = (error: unknown): boolean => kindOf(error).code === "53300"
 
 export type DatabaseFailure = SqlError | ParseError | StoreUnavailable
 
@@ -85,16 +85,13 @@ export const migrationFailed = (database: string, error: unknown): StoreUnavaila
 export const isLocked = (error: DatabaseFailure): boolean =>
   error._tag === "SqlError" && kindOf(error).kind === "locked"
 
-/** SQLSTATEs have five characters and never begin like the names of system errors. */
-const sqlState = /^(?!E)[0-9A-Z]{5}$/
-const connectionStates = /^(?:08|57P|25P|25006$|0A000$)/
-
-/**
- * The connection is lost: it broke, it did not answer in time, or its server accepts no writes any more.
- * A commit that was under way on it may have succeeded.
- */
+/** The connection broke, or did not answer in time. A commit that was under way on it may have succeeded. */
 export const isConnectionLost = (error: DatabaseFailure): boolean => {
   if (error._tag !== "SqlError") return false
-  const code = codedIn(error)?.code
-  return code === undefined || !sqlState.test(code) || connectionStates.test(code)
+  const { code, kind } = kindOf(error)
+  return kind === "unanswered" && code !== "57014"
 }
+
+/** The server accepts no writes any more: another one does. */
+export const isStandby = (error: DatabaseFailure): boolean =>
+  error._tag === "SqlError" && /^(?:25006|0A000)$/.test(kindOf(error).code ?? "")

@@ -1,24 +1,13 @@
 /** What the database shows about itself, for readiness. */
-import type { SqlClient } from "@effect/sql/SqlClient"
-import type { Statement } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import { recordNow, storeCorrupt, storeWritesFailed } from "../../services/Metrics.ts"
 import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { StoreUnavailable } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
-import { checkSchema, migrationsTable } from "./migrations/Migrations.ts"
-import { run } from "./Query.ts"
-import { writeMark } from "./sqlite/ApplicationId.ts"
+import { checkSchema, emptyWrite } from "./migrations/Migrations.ts"
 
 const failedWrites = storeWritesFailed({})
 const corruptDatabase = storeCorrupt({})
-
-/** A write that reaches the disk and changes nothing. */
-export const emptyWrite = (sql: SqlClient): Statement<object> =>
-  sql.onDialectOrElse({
-    sqlite: () => sql.unsafe(writeMark),
-    orElse: () => sql`UPDATE ${sql(migrationsTable)} SET name = name WHERE migration_id = 1`
-  })
 
 export interface StoreHealth {
   /** The database, whose accesses are observed. After a corruption it takes no writes. */
@@ -62,11 +51,11 @@ export const makeStoreHealth = (database: Database): StoreHealth => {
   const observed: Database = {
     ...database,
     read: (operation, query) => Effect.tapError(database.read(operation, query), latchCorruption),
-    write: (operation, body, committed) =>
+    write: (lane) => (operation, body, committed) =>
       Effect.clockWith((clock) => {
         const startedAt = unsafeMonotonicMillis(clock)
         return Effect.matchEffect(
-          corrupt ? Effect.fail(refuse(operation)) : database.write(operation, body, committed),
+          corrupt ? Effect.fail(refuse(operation)) : database.write(lane)(operation, body, committed),
           {
             onSuccess: (result) => {
               wroteAt = unsafeMonotonicMillis(clock)
@@ -86,7 +75,7 @@ export const makeStoreHealth = (database: Database): StoreHealth => {
     if (corrupt) return yield* refuse("Store.check")
     const startedAt = yield* monotonicMillis
     yield* checkSchema(observed).pipe(
-      Effect.zipRight(observed.write("Store.check", () => run(emptyWrite(database.sql)))),
+      Effect.zipRight(observed.write("schema")("Store.check", emptyWrite(database.sql))),
       Effect.tapBoth({
         onSuccess: () => Effect.sync(() => (failing = false)),
         onFailure: () => Effect.sync(() => recordFailure(startedAt))

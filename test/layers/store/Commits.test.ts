@@ -8,6 +8,7 @@ import * as Exit from "effect/Exit"
 import * as fc from "effect/FastCheck"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
+import { run } from "../../../src/layers/store/Statements.ts"
 import { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"
 import { type Kind, onBoth, postgres, rawQuery, sqlite } from "./Stores.ts"
 
@@ -155,6 +156,18 @@ onBoth("Simultaneous writes", (kind) => {
 })
 
 describe("Shared commits", () => {
+  it.scoped("of Postgres: the COMMIT of an aborted transaction is a failure", function* () {
+    const path = yield* postgres.freshPath
+    const { sql, write } = yield* postgres.openStore(path)
+    const remember = run(sql`
+      INSERT INTO known_planes (environment_id, webhook_key_digest, remembered_at) VALUES ('env', 'digest', 1)`)
+    const failing = Effect.ignore(run(sql`SELECT 1 / 0`))
+    const failure = yield* Effect.flip(write("logins")("Test.swallow", Effect.zipRight(remember, failing)))
+    assert.strictEqual(failure.kind, "other")
+    deepStrictEqual(yield* postgres.rawQuery(path, "SELECT * FROM known_planes"), [])
+    yield* write("logins")("Test.next", remember)
+  })
+
   it.scoped("of Postgres have a bound of records", function* () {
     const path = yield* postgres.freshPath
     const { spool } = yield* postgres.openStore(path)

@@ -185,7 +185,7 @@ const measured = (
 ) =>
   Effect.gen(function* () {
     yield* Effect.promise(() => fill(name === "SQLite" ? "sqlite" : "postgres", place, volumes, Date.now()))
-    const { queries, sql, ...store } = yield* openStore(place, { connections: 1 })
+    const { queries, sql, write: _, ...store } = yield* openStore(place, { connections: 1 })
     const measure = measureWith((statement) => sql.unsafe(statement))
     const used = new Set<string>()
     const watch = <Noun extends object>(name: string, noun: Noun): Noun =>

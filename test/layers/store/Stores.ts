@@ -35,6 +35,7 @@ export type OpenOptions = Pick<PgOptions, "connections" | "lockWait" | "timeouts
 /** A store, the connection that it uses, and an operator's queries on it. */
 export interface Opened extends StoreService {
   readonly sql: SqlClient
+  readonly write: OpenedDatabase["write"]
   readonly queries: OperatorQueriesService
 }
 
@@ -66,7 +67,12 @@ const opened = <R>(database: Effect.Effect<OpenedDatabase, StoreUnavailable, R>)
   Effect.flatMap(database, (found) =>
     Effect.map(
       makeStore(found),
-      (store): Opened => ({ ...store, sql: found.sql, queries: makeOperatorQueries(found) })
+      (store): Opened => ({
+        ...store,
+        sql: found.sql,
+        write: found.write,
+        queries: makeOperatorQueries(found)
+      })
     )
   )
 

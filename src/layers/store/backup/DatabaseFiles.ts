@@ -2,18 +2,17 @@
 import { randomUUID } from "node:crypto"
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
-import * as Reactivity from "@effect/experimental/Reactivity"
 import type { SqliteClient } from "@effect/sql-sqlite-node/SqliteClient"
+import { type SqlClient, TransactionConnection } from "@effect/sql/SqlClient"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { recordedSchema, unreleasedSchema } from "../migrations/Migrations.ts"
-import { all, first, runByClient } from "../Query.ts"
+import { all, first, type Statements } from "../Statements.ts"
 import { Whole } from "../repositories/Rows.ts"
-import { applicationId } from "../sqlite/ApplicationId.ts"
-import { loadAddon } from "../sqlite/SqliteAddon.ts"
+import { applicationId, openClient } from "../sqlite/SqliteClient.ts"
 import { nameOf } from "../sqlite/SqliteFiles.ts"
 import { type DatabaseFailure, openFailed, toStoreUnavailable } from "../StoreErrors.ts"
 
@@ -58,14 +57,16 @@ export const openFile = (
   file: string,
   { readonly, fix }: { readonly readonly: boolean; readonly fix: string }
 ): Effect.Effect<SqliteClient, BackupFailed, Scope.Scope> =>
-  loadAddon(nameOf(file)).pipe(
-    Effect.mapError((error) => new BackupFailed({ reason: error.summary, fix: error.fix })),
-    // Imported only when needed: it loads the addon.
-    Effect.zipRight(Effect.promise(() => import("@effect/sql-sqlite-node/SqliteClient"))),
-    Effect.flatMap((client) => client.make({ filename: file, readonly, disableWAL: true })),
-    Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
-    Effect.catchAllDefect((defect) =>
-      Effect.fail(new BackupFailed({ reason: openFailed(nameOf(file), defect).reason, fix }))
+  Effect.mapError(
+    openClient(nameOf(file), file, { readonly }),
+    ({ details, summary }) => new BackupFailed({ reason: summary, fix: details?.fix ?? fix })
+  )
+
+/** Runs statements by the client of a file. */
+export const runOn = <A>(sql: SqlClient, statements: Statements<A>) =>
+  Effect.scoped(
+    Effect.flatMap(sql.reserve, (connection) =>
+      Effect.provideService(statements, TransactionConnection, [connection, 0])
     )
   )
 
@@ -139,8 +140,8 @@ export interface DatabaseFacts {
   readonly rows: Readonly<Record<string, number>>
 }
 
-const Marked = Schema.Struct({ application_id: Whole })
-const Problem = Schema.Struct({ integrity_check: Schema.String })
+const Marked = Schema.Struct({ applicationId: Whole })
+const Problem = Schema.Struct({ integrityCheck: Schema.String })
 const Table = Schema.Struct({ name: Schema.String })
 const Count = Schema.Struct({ count: Whole })
 
@@ -158,26 +159,27 @@ export const checkDatabase = (
     const sql = yield* openFile(file, { readonly: true, fix })
     const refuse = (problem: string) => new BackupFailed({ reason: `${subject} ${problem}`, fix })
 
-    const marked = yield* runByClient(first(Marked)(sql`PRAGMA application_id`))
-    if (!Option.exists(marked, ({ application_id }) => application_id === applicationId))
+    const marked = yield* runOn(sql, first(Marked)(sql`PRAGMA application_id`))
+    if (!Option.exists(marked, (marked) => marked.applicationId === applicationId))
       return yield* refuse("is not a database of this program")
-    const problems = yield* runByClient(all(Problem)(sql`PRAGMA integrity_check(1)`))
-    if (problems.some(({ integrity_check }) => integrity_check !== "ok"))
+    const problems = yield* runOn(sql, all(Problem)(sql`PRAGMA integrity_check(1)`))
+    if (problems.some(({ integrityCheck }) => integrityCheck !== "ok"))
       return yield* refuse("is corrupt: its integrity check fails")
-    const { latest: migration, unreleased } = yield* runByClient(recordedSchema(sql))
+    const { latest: migration, unreleased } = yield* runOn(sql, recordedSchema(sql))
     if (migration === 0) return yield* refuse("has no schema")
     if (unreleased) {
       const { fix, summary } = unreleasedSchema(subject)
       return yield* new BackupFailed({ reason: summary, fix })
     }
 
-    const tables = yield* runByClient(
+    const tables = yield* runOn(
+      sql,
       all(Table)(sql`
       SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name`)
     )
     const rows = yield* Effect.forEach(tables, ({ name }) =>
       Effect.map(
-        runByClient(first(Count)(sql`SELECT COUNT(*) AS count FROM ${sql(name)}`)),
+        runOn(sql, first(Count)(sql`SELECT COUNT(*) AS count FROM ${sql(name)}`)),
         (row) => [name, Option.match(row, { onNone: () => 0, onSome: ({ count }) => count })] as const
       )
     )

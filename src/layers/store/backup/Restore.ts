@@ -20,10 +20,10 @@ import {
   isSameFile,
   openFile,
   partialFile,
-  publish
+  publish,
+  runOn
 } from "./DatabaseFiles.ts"
 import { refusePostgresRestore } from "./PostgresTools.ts"
-import { runByClient } from "../Query.ts"
 import { createFolder, keepOwner } from "../sqlite/PrivateFile.ts"
 import { nameOf } from "../sqlite/SqliteFiles.ts"
 import { markUnfiledUnknown, removeSessionDigests } from "./RestoreReconciliation.ts"
@@ -59,8 +59,8 @@ const reconcile = (partial: string): Effect.Effect<number, BackupFailed> => {
   return openFile(partial, { readonly: false, fix }).pipe(
     Effect.flatMap((sql) =>
       Effect.gen(function* () {
-        yield* runByClient(removeSessionDigests(sql))
-        return yield* runByClient(markUnfiledUnknown(sql))
+        yield* runOn(sql, removeSessionDigests(sql))
+        return yield* runOn(sql, markUnfiledUnknown(sql))
       }).pipe(Effect.mapError(failedIn(nameOf(partial), "Backup.restore", fix)))
     ),
     Effect.scoped

@@ -11,14 +11,14 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { StoreUnavailable } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { count, first, type Query, run } from "../Query.ts"
+import { count, first, run, type Statements } from "../Statements.ts"
 import { Whole } from "../repositories/Rows.ts"
 
 /**
  * Marks each unfiled report as sent once more, at its creation, by a sender that was lost: all searches are made, and a second
  * request brings the sweep. A failed delivery stays failed; a retry makes the same searches. Returns how many were marked.
  */
-export const markUnfiledUnknown = (sql: SqlClient): Query<number> => {
+export const markUnfiledUnknown = (sql: SqlClient): Statements<number> => {
   const created = sql`
     COALESCE((SELECT reports.created_at FROM reports WHERE reports.id = deliveries.subject), created_at)`
   return count(sql`
@@ -31,7 +31,8 @@ export const markUnfiledUnknown = (sql: SqlClient): Query<number> => {
       RETURNING id`)
 }
 
-export const removeSessionDigests = (sql: SqlClient): Query<void> => run(sql`DELETE FROM session_digests`)
+export const removeSessionDigests = (sql: SqlClient): Statements<void> =>
+  run(sql`DELETE FROM session_digests`)
 
 const Sessions = Schema.Struct({ sessions: Whole })
 
@@ -59,7 +60,4 @@ export const countSessions = (
 
 /** The same in a database that another tool restored, before a server starts on it. */
 export const finishRestore = ({ sql, write }: Database): Effect.Effect<number, StoreUnavailable> =>
-  write("Restore.finish", function* () {
-    yield* removeSessionDigests(sql)
-    return yield* markUnfiledUnknown(sql)
-  })
+  write("reports")("Restore.finish", Effect.zipRight(removeSessionDigests(sql), markUnfiledUnknown(sql)))

@@ -2,17 +2,10 @@
  * Times are epoch milliseconds, flags 0 or 1, JSON is text: the same in SQLite and Postgres. Keys are digests. An index in the order
  * of a list has all columns of that order: without the later ones SQLite sorts all rows for a page.
  */
-import { SqlClient } from "@effect/sql/SqlClient"
-import * as Effect from "effect/Effect"
+import type { SqlClient } from "@effect/sql/SqlClient"
 
-export default Effect.gen(function* () {
-  const sql = yield* SqlClient
-  const spoolSequence = sql.onDialectOrElse({
-    pg: () => sql.literal("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
-    orElse: () => sql.literal("INTEGER PRIMARY KEY")
-  })
-
-  yield* sql`
+export default (sql: SqlClient): ReadonlyArray<string> => [
+  `
     CREATE TABLE recipients (
       plane TEXT NOT NULL,
       organisation TEXT NOT NULL,
@@ -22,11 +15,11 @@ export default Effect.gen(function* () {
       active INTEGER NOT NULL,
       changed_at BIGINT NOT NULL,
       PRIMARY KEY (plane, organisation, public_id)
-    )`
-  yield* sql`CREATE INDEX recipients_by_uuid ON recipients (plane, organisation_uuid, public_id)`
-  yield* sql`CREATE INDEX recipients_by_change ON recipients (active, changed_at)`
+    )`,
+  `CREATE INDEX recipients_by_uuid ON recipients (plane, organisation_uuid, public_id)`,
+  `CREATE INDEX recipients_by_change ON recipients (active, changed_at)`,
 
-  yield* sql`
+  `
     CREATE TABLE login_outcomes (
       upstream_key TEXT NOT NULL PRIMARY KEY,
       plane TEXT NOT NULL,
@@ -36,11 +29,11 @@ export default Effect.gen(function* () {
       transient INTEGER NOT NULL,
       recorded_at BIGINT NOT NULL,
       refusal TEXT
-    )`
-  yield* sql`CREATE INDEX login_outcomes_by_age ON login_outcomes (recorded_at)`
+    )`,
+  `CREATE INDEX login_outcomes_by_age ON login_outcomes (recorded_at)`,
 
   // `network` is a keyed digest; reports of signed-in reporters have none.
-  yield* sql`
+  `
     CREATE TABLE reports (
       id TEXT NOT NULL PRIMARY KEY,
       plane TEXT NOT NULL,
@@ -55,20 +48,20 @@ export default Effect.gen(function* () {
       issue_number BIGINT,
       issue_url TEXT,
       network TEXT
-    )`
-  yield* sql`CREATE UNIQUE INDEX reports_by_key ON reports (plane, key_digest, content_digest, reporter)`
-  yield* sql`CREATE INDEX reports_in_order ON reports (created_at, id)`
-  yield* sql`
-    CREATE INDEX reports_anonymous ON reports (created_at, id, reporter) WHERE reporter IN ('anonymous', 'unverified')`
+    )`,
+  `CREATE UNIQUE INDEX reports_by_key ON reports (plane, key_digest, content_digest, reporter)`,
+  `CREATE INDEX reports_in_order ON reports (created_at, id)`,
+  `
+    CREATE INDEX reports_anonymous ON reports (created_at, id, reporter) WHERE reporter IN ('anonymous', 'unverified')`,
   // The report's row stays without its content until retention removes it, so that every version recognises a repetition.
-  yield* sql`
+  `
     CREATE TABLE report_removals (
       id TEXT NOT NULL PRIMARY KEY,
       removed_at BIGINT NOT NULL,
       reason TEXT NOT NULL
-    )`
+    )`,
 
-  yield* sql`
+  `
     CREATE TABLE webhook_inbox (
       plane TEXT NOT NULL,
       event_id TEXT NOT NULL,
@@ -81,15 +74,15 @@ export default Effect.gen(function* () {
       data TEXT NOT NULL,
       received_at BIGINT NOT NULL,
       PRIMARY KEY (plane, event_id)
-    )`
-  yield* sql`
+    )`,
+  `
     CREATE INDEX webhook_inbox_by_aggregate
-    ON webhook_inbox (plane, aggregate_type, aggregate_id, aggregate_version)`
-  yield* sql`CREATE INDEX webhook_inbox_in_order ON webhook_inbox (received_at, plane, event_id)`
+    ON webhook_inbox (plane, aggregate_type, aggregate_id, aggregate_version)`,
+  `CREATE INDEX webhook_inbox_in_order ON webhook_inbox (received_at, plane, event_id)`,
 
-  yield* sql`
+  `
     CREATE TABLE spool (
-      sequence ${spoolSequence},
+      sequence ${spoolSequence(sql)},
       record_id TEXT NOT NULL UNIQUE,
       table_name TEXT NOT NULL,
       event_at BIGINT NOT NULL,
@@ -98,16 +91,16 @@ export default Effect.gen(function* () {
       accepted_at BIGINT NOT NULL,
       lease_owner TEXT,
       lease_until BIGINT
-    )`
-  yield* sql`CREATE INDEX spool_by_age ON spool (accepted_at)`
-  yield* sql`CREATE INDEX spool_by_table ON spool (table_name, sequence)`
-  yield* sql`
+    )`,
+  `CREATE INDEX spool_by_age ON spool (accepted_at)`,
+  `CREATE INDEX spool_by_table ON spool (table_name, sequence)`,
+  `
     CREATE TABLE spool_delivered (
       record_id TEXT NOT NULL PRIMARY KEY,
       delivered_at BIGINT NOT NULL
-    )`
-  yield* sql`CREATE INDEX spool_delivered_by_age ON spool_delivered (delivered_at)`
-  yield* sql`
+    )`,
+  `CREATE INDEX spool_delivered_by_age ON spool_delivered (delivered_at)`,
+  `
     CREATE TABLE spool_refused (
       record_id TEXT NOT NULL PRIMARY KEY,
       table_name TEXT NOT NULL,
@@ -115,9 +108,9 @@ export default Effect.gen(function* () {
       event_at BIGINT NOT NULL,
       bytes BIGINT NOT NULL,
       refused_at BIGINT NOT NULL
-    )`
-  yield* sql`CREATE INDEX spool_refused_in_order ON spool_refused (refused_at, record_id)`
-  yield* sql`
+    )`,
+  `CREATE INDEX spool_refused_in_order ON spool_refused (refused_at, record_id)`,
+  `
     CREATE TABLE spool_counts (
       table_name TEXT NOT NULL PRIMARY KEY,
       accepted BIGINT NOT NULL,
@@ -127,19 +120,19 @@ export default Effect.gen(function* () {
       refused BIGINT NOT NULL,
       waiting BIGINT NOT NULL,
       waiting_bytes BIGINT NOT NULL
-    )`
+    )`,
 
-  yield* sql`
+  `
     CREATE TABLE known_planes (
       environment_id TEXT NOT NULL PRIMARY KEY,
       webhook_key_digest TEXT NOT NULL,
       remembered_at BIGINT NOT NULL
-    )`
-  yield* sql`CREATE INDEX known_planes_by_digest ON known_planes (webhook_key_digest)`
+    )`,
+  `CREATE INDEX known_planes_by_digest ON known_planes (webhook_key_digest)`,
 
   // `discarded_at` distinguishes those that an operator discarded from those that failed by themselves.
   // The lower priority comes first: 0 for verified reporters, sweeps and retries by an operator, 1 for all others.
-  yield* sql`
+  `
     CREATE TABLE deliveries (
       id TEXT NOT NULL PRIMARY KEY,
       kind TEXT NOT NULL,
@@ -159,18 +152,18 @@ export default Effect.gen(function* () {
       finished_at BIGINT,
       discarded_at BIGINT,
       priority INTEGER NOT NULL DEFAULT 1
-    )`
-  yield* sql`CREATE INDEX deliveries_by_turn ON deliveries (kind, state, priority, available_at, id)`
+    )`,
+  `CREATE INDEX deliveries_by_turn ON deliveries (kind, state, priority, available_at, id)`,
   // Their numbers by state are read from it alone.
-  yield* sql`CREATE INDEX deliveries_by_state ON deliveries (kind, state, discarded_at)`
-  yield* sql`CREATE INDEX deliveries_by_subject ON deliveries (subject)`
-  yield* sql`CREATE INDEX deliveries_by_creation ON deliveries (created_at, id)`
-  yield* sql`CREATE INDEX deliveries_open ON deliveries (kind, created_at) WHERE finished_at IS NULL`
+  `CREATE INDEX deliveries_by_state ON deliveries (kind, state, discarded_at)`,
+  `CREATE INDEX deliveries_by_subject ON deliveries (subject)`,
+  `CREATE INDEX deliveries_by_creation ON deliveries (created_at, id)`,
+  `CREATE INDEX deliveries_open ON deliveries (kind, created_at) WHERE finished_at IS NULL`,
   // Failed deliveries stay for as long as their reports: an index of both would read all of them before the first that may go.
-  yield* sql`CREATE INDEX deliveries_delivered ON deliveries (finished_at) WHERE state = 'delivered'`
-  yield* sql`CREATE INDEX deliveries_failed ON deliveries (created_at, id) WHERE state = 'failed'`
+  `CREATE INDEX deliveries_delivered ON deliveries (finished_at) WHERE state = 'delivered'`,
+  `CREATE INDEX deliveries_failed ON deliveries (created_at, id) WHERE state = 'failed'`,
 
-  yield* sql`
+  `
     CREATE TABLE destinations (
       name TEXT NOT NULL PRIMARY KEY,
       failures BIGINT NOT NULL,
@@ -178,16 +171,16 @@ export default Effect.gen(function* () {
       paused_until BIGINT NOT NULL,
       last_failure TEXT,
       changed_at BIGINT NOT NULL
-    )`
-  yield* sql`
+    )`,
+  `
     CREATE TABLE destination_writes (
       destination TEXT NOT NULL,
       written_at BIGINT NOT NULL,
       PRIMARY KEY (destination, written_at)
-    )`
+    )`,
 
   // Digests of the tokens of sessions, so that a session is no stranger after a restart or at another instance.
-  yield* sql`
+  `
     CREATE TABLE session_digests (
       digest TEXT NOT NULL PRIMARY KEY,
       plane TEXT NOT NULL,
@@ -195,22 +188,28 @@ export default Effect.gen(function* () {
       login TEXT NOT NULL,
       actor TEXT,
       ends_at BIGINT NOT NULL
-    )`
-  yield* sql`CREATE INDEX session_digests_of_login ON session_digests (login)`
-  yield* sql`CREATE INDEX session_digests_of_actor ON session_digests (actor)`
-  yield* sql`CREATE INDEX session_digests_by_end ON session_digests (ends_at)`
+    )`,
+  `CREATE INDEX session_digests_of_login ON session_digests (login)`,
+  `CREATE INDEX session_digests_of_actor ON session_digests (actor)`,
+  `CREATE INDEX session_digests_by_end ON session_digests (ends_at)`,
   // The calls to IAM of the last minute, which a process that stops leaves to its successor.
-  yield* sql`CREATE TABLE iam_calls (id TEXT NOT NULL PRIMARY KEY, calls TEXT NOT NULL)`
+  `CREATE TABLE iam_calls (id TEXT NOT NULL PRIMARY KEY, calls TEXT NOT NULL)`,
 
-  yield* sql`CREATE TABLE last_backup (id INTEGER NOT NULL PRIMARY KEY, completed_at BIGINT NOT NULL)`
+  `CREATE TABLE last_backup (id INTEGER NOT NULL PRIMARY KEY, completed_at BIGINT NOT NULL)`,
 
   // The bytes of all reports, of each signed-in reporter in a plane, and without a plane of each network.
-  yield* sql`CREATE TABLE report_totals (id INTEGER NOT NULL PRIMARY KEY, bytes BIGINT NOT NULL)`
-  yield* sql`
+  `CREATE TABLE report_totals (id INTEGER NOT NULL PRIMARY KEY, bytes BIGINT NOT NULL)`,
+  `
     CREATE TABLE room_holders (
       plane TEXT NOT NULL,
       holder TEXT NOT NULL,
       bytes BIGINT NOT NULL,
       PRIMARY KEY (plane, holder)
     )`
-})
+]
+
+const spoolSequence = (sql: SqlClient): string =>
+  sql.onDialectOrElse({
+    pg: () => "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    orElse: () => "INTEGER PRIMARY KEY"
+  })

@@ -1,71 +1,78 @@
 /** The migrations. A released one is never changed; a new one is added. */
-import * as Migrator from "@effect/sql/Migrator"
-import { SqlClient } from "@effect/sql/SqlClient"
-import type { SqlError } from "@effect/sql/SqlError"
+import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { StoreUnavailable } from "../../../services/Store.ts"
-import type { Database } from "../Database.ts"
+import type * as Scope from "effect/Scope"
+import { type Stored, StoreUnavailable } from "../../../services/Store.ts"
+import { type Database, type Driver, makeDatabase } from "../Database.ts"
 import baseline from "./0001_baseline.ts"
-import { any, first, type Query } from "../Query.ts"
 import { OptionalText, OptionalWhole } from "../repositories/Rows.ts"
+import { applicationId } from "../sqlite/SqliteClient.ts"
+import { any, first, run, type Statements } from "../Statements.ts"
 import { migrationFailed } from "../StoreErrors.ts"
 
 /** A baseline that is changed before the first release gets another name here: databases of any other name are refused. */
 const baselineName = "baseline_2"
 
-const migrations = { [`0001_${baselineName}`]: baseline }
+/** In order. The next one is added with the next id, and only adds, so that an older process can run beside it. */
+const migrations = [{ id: 1, name: baselineName, statements: baseline }]
 
 export const migrationsTable = "migrations"
 
-export const latestMigration = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
+export const latestMigration = Math.max(...migrations.map(({ id }) => id))
 
-const runMissing = Migrator.make({})({ loader: Migrator.fromRecord(migrations), table: migrationsTable })
+/** A write that reaches the disk and changes nothing. SQLite skips an UPDATE that changes nothing. */
+export const emptyWrite = (sql: SqlClient): Statements<void> =>
+  run(
+    sql.onDialectOrElse({
+      sqlite: () => sql.unsafe(`PRAGMA application_id = ${applicationId}`),
+      orElse: () => sql`UPDATE ${sql(migrationsTable)} SET name = name WHERE migration_id = 1`
+    })
+  )
 
 /**
- * Runs missing migrations, inside a transaction; does nothing to a database of this version or of a newer one. The migrator
- * detects a missing table by a failing statement, which in Postgres would end the transaction: the table is made first.
+ * Runs missing migrations, in the caller's transaction; does nothing to a database of this version or of a newer one. Not the library's
+ * migrator, which begins transactions of its own and takes a failed insert of its row for a success.
  */
-export const migrate = (sql: SqlClient, name: string): Effect.Effect<void, SqlError | StoreUnavailable> =>
-  sql
-    .onDialectOrElse({
-      pg: () =>
-        Effect.asVoid(sql`
-          CREATE TABLE IF NOT EXISTS ${sql(migrationsTable)} (
-            migration_id INTEGER PRIMARY KEY,
-            created_at TIMESTAMP WITH TIME ZONE NOT NULL DEFAULT now(),
-            name TEXT NOT NULL
-          )`),
-      orElse: () => Effect.void
-    })
-    .pipe(
-      Effect.zipRight(runMissing),
-      Effect.provideService(SqlClient, sql),
-      Effect.catchTag("MigrationError", (error) => Effect.fail(migrationFailed(name, error))),
-      Effect.catchAllDefect((defect) => Effect.fail(migrationFailed(name, defect))),
-      Effect.asVoid
-    )
+export const migrate = (sql: SqlClient, database: string) =>
+  Effect.gen(function* () {
+    yield* run(sql`
+      CREATE TABLE IF NOT EXISTS ${sql(migrationsTable)} (
+        migration_id INTEGER NOT NULL PRIMARY KEY,
+        created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+        name TEXT NOT NULL
+      )`)
+    const { latest } = yield* recordedSchema(sql)
+    for (const { id, name, statements } of migrations.filter(({ id }) => id > latest)) {
+      for (const statement of statements(sql)) yield* run(sql.unsafe(statement))
+      yield* run(sql`INSERT INTO ${sql(migrationsTable)} (migration_id, name) VALUES (${id}, ${name})`)
+    }
+    yield* emptyWrite(sql)
+  }).pipe(Effect.catchTag("SqlError", (error) => Effect.fail(migrationFailed(database, error))))
 
 const History = Schema.Struct({ latest: OptionalWhole, origin: OptionalText })
 
 /** Which migrations a database records: the number of the last one, or 0, and whether the history began before the first release. */
 export const recordedSchema = (
   sql: SqlClient
-): Query<{ readonly latest: number; readonly unreleased: boolean }> =>
-  first(History)(sql`
+): Statements<{ readonly latest: number; readonly unreleased: boolean }> =>
+  Effect.map(
+    first(History)(sql`
     SELECT MAX(migration_id) AS latest, (SELECT name FROM ${sql(migrationsTable)} WHERE migration_id = 1) AS origin
-    FROM ${sql(migrationsTable)}`).map((history) => ({
-    latest: Option.getOrElse(
-      Option.flatMap(history, ({ latest }) => latest),
-      () => 0
-    ),
-    unreleased: Option.exists(
-      Option.flatMap(history, ({ origin }) => origin),
-      (name) => name !== baselineName
-    )
-  }))
+    FROM ${sql(migrationsTable)}`),
+    (history) => ({
+      latest: Option.getOrElse(
+        Option.flatMap(history, ({ latest }) => latest),
+        () => 0
+      ),
+      unreleased: Option.exists(
+        Option.flatMap(history, ({ origin }) => origin),
+        (name) => name !== baselineName
+      )
+    })
+  )
 
 const hasHistory = ({ sql, read }: Database) =>
   read(
@@ -143,18 +150,27 @@ export interface OpenedDatabase extends Database {
   readonly schema: OpenedSchema
 }
 
-/** Brings an opened database to this version's schema by `migration`; fails without one where something is missing. */
-export const prepareSchema = (
-  database: Database,
-  migration: Option.Option<Effect.Effect<unknown, StoreUnavailable>>
-): Effect.Effect<OpenedSchema, StoreUnavailable> =>
+/** The database of a driver, of this version's schema. `migration` brings it there; without one it is refused where something is missing. */
+export const openSchema = (
+  driver: Driver,
+  migration: Option.Option<Stored<unknown>>
+): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
+    const database = yield* makeDatabase(driver)
     const found = (yield* hasHistory(database)) ? yield* latestApplied(database) : 0
-    if (found === latestMigration) return { found, migrationMillis: Option.none() }
+    const opened = (migrationMillis: Option.Option<number>) => ({
+      ...database,
+      schema: { found, migrationMillis }
+    })
+    if (found === latestMigration) {
+      // Only a write shows that the database is writable.
+      if (Option.isSome(migration)) yield* database.write("schema")("Store.open", emptyWrite(driver.sql))
+      return opened(Option.none())
+    }
     if (Option.isNone(migration)) return yield* otherSchema(database.name, found)
     const [duration] = yield* Effect.timed(migration.value)
     // A newer version may have migrated in between.
     yield* latestApplied(database)
     yield* checkSchema(database)
-    return { found, migrationMillis: Option.some(Duration.toMillis(duration)) }
+    return opened(Option.some(Duration.toMillis(duration)))
   })

@@ -1,22 +1,26 @@
-/** The shared store: a Postgres database, for several processes on several machines. */
+/** The shared store: a Postgres database, for several processes on several machines. Its server may go away and come back at any time. */
+import { Socket } from "node:net"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as PgClient from "@effect/sql-pg/PgClient"
+import { TransactionConnection } from "@effect/sql/SqlClient"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { snakeToCamel } from "effect/String"
 import pg from "pg"
+import { recurWithin } from "../../../services/MonotonicTime.ts"
 import { StoreUnavailable } from "../../../services/Store.ts"
-import { type Database, makeAccess, makeDatabase } from "../Database.ts"
-import { first } from "../Query.ts"
-import { openFailed } from "../StoreErrors.ts"
-import { migrate, type OpenedDatabase, prepareSchema } from "../migrations/Migrations.ts"
-import { migrateInTransaction, pgDialect } from "./PgDialect.ts"
-import { makeConnections, openPool } from "./PgPool.ts"
-import { beginOf } from "./PgTransactions.ts"
+import { type Driver, makeAccess } from "../Database.ts"
+import { makeTransaction, rollBack } from "../GroupCommit.ts"
+import { migrate, type OpenedDatabase, openSchema } from "../migrations/Migrations.ts"
 import { Whole } from "../repositories/Rows.ts"
+import { detached } from "../RequestDeadline.ts"
+import { all } from "../Statements.ts"
+import { isConnectionRefused, openFailed } from "../StoreErrors.ts"
+import { parseAddress } from "./PgAddress.ts"
 
 export interface PgOptions {
   /** Connections of this process; default 10. */
@@ -42,51 +46,116 @@ export const defaultTimeouts = {
   close: 5_000
 }
 
-/** Milliseconds. A migration of a large table may take long, and waits for the migrations of another process. */
-const unhurriedLimits = { statement_timeout: 0, lock_timeout: 600_000 }
-
 /** PostgreSQL 14, in the form of `server_version_num`. */
 const oldestServer = 140_000
 
-/** Parses as the driver does; parameters of the address, such as `sslmode` or `application_name`, take precedence. */
-const parse = (url: Redacted.Redacted): pg.Client => new pg.Client({ connectionString: Redacted.value(url) })
+/** Parses as the driver does. */
+const nameOf = (url: Redacted.Redacted): string => {
+  const { database = "", host, port } = new pg.Client({ connectionString: Redacted.value(url) })
+  return `Postgres database ${host.includes(":") ? `[${host}]` : host}:${port}/${database}`
+}
 
-const nameOf = ({ database = "", host, port }: pg.Client): string =>
-  `Postgres database ${host.includes(":") ? `[${host}]` : host}:${port}/${database}`
+/** Counts and sums are no texts. */
+const wide: ReadonlyArray<number> = [pg.types.builtins.INT8, pg.types.builtins.NUMERIC]
+const types: pg.CustomTypesConfig = {
+  getTypeParser: (id: number, format?: "text" | "binary") =>
+    wide.includes(id) ? Number : pg.types.getTypeParser(id, format)
+}
 
-const clientOf = (pool: pg.Pool, opening: (error: unknown) => StoreUnavailable) =>
-  PgClient.fromPool({ transformResultNames: snakeToCamel, acquire: Effect.succeed(pool) }).pipe(
-    Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
-    Effect.mapError(opening)
+/** Closes with the scope, for `closeWithin` milliseconds at most. */
+const openPool = (config: pg.PoolConfig, closeWithin: number): Effect.Effect<pg.Pool, never, Scope.Scope> =>
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.sync(() => {
+        const sockets = new Set<Socket>()
+        const stream = () => {
+          const socket = new Socket()
+          sockets.add(socket)
+          return socket.once("close", () => sockets.delete(socket))
+        }
+        // Statements are sent before earlier ones are answered.
+        const pool = new pg.Pool({
+          ...config,
+          application_name: "music-backend",
+          keepAlive: true,
+          pipeline: true,
+          stream,
+          types
+        })
+        // A connection that breaks while idle is replaced when the next one is needed.
+        pool.on("error", () => undefined)
+        return { pool, sockets }
+      }),
+      ({ pool, sockets }) =>
+        Effect.promise(() => {
+          // No access has begun on a connection that its server has not answered.
+          for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
+          return pool.end()
+        }).pipe(Effect.interruptible, Effect.timeoutOption(closeWithin), Effect.ignore)
+    ),
+    ({ pool }) => pool
   )
 
+/**
+ * How a transaction begins, in one message. Everything that it relies on is set inside it, so that a pooler may give each one another
+ * session. READ COMMITTED: after waiting for a lock, a statement sees the changes of its previous holder. READ WRITE: a standby refuses
+ * at once. A commit waits for the disk, also where the server's default is not to wait. Parameters of the address take precedence.
+ */
+const beginWith = (address: string, limits: Readonly<Record<string, number>>): string => {
+  const given = Option.map(parseAddress(address), ({ searchParams }) => searchParams)
+  const set = Object.entries(limits)
+    .filter(([name]) => !Option.exists(given, (parameters) => parameters.has(name)))
+    .map(([name, millis]) => `set_config('${name}', '${millis}', true)`)
+  const commit = "set_config('synchronous_commit', CASE now WHEN 'off' THEN 'on' ELSE now END, true)"
+  return `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+    SELECT ${[commit, ...set].join(", ")} FROM current_setting('synchronous_commit') AS now`
+}
+
+const lockOf = (lane: string): string =>
+  `SELECT pg_advisory_xact_lock(hashtextextended('music-backend ${lane}', 0))`
+
+const isCommitted = (answer: unknown): boolean =>
+  typeof answer === "object" && answer !== null && "command" in answer && answer.command === "COMMIT"
+
+/** Milliseconds. Where the server gives no further connection, an access asks again, and all share the open ones for longer. */
+const refusalPause = 100
+const sharingPeriod = 1_000
+
+const usageOf = (pool: pg.Pool, limit: number) => () =>
+  Option.some({
+    limit,
+    used: pool.totalCount - pool.idleCount,
+    idle: pool.idleCount,
+    waiting: pool.waitingCount
+  })
+
+const Size = Schema.Struct({ data: Whole })
 const Server = Schema.Struct({ version: Schema.String, number: Whole, encoding: Schema.String })
 
+/** A select without tables has one row. */
+const newest: typeof Server.Type = { version: "", number: oldestServer, encoding: "UTF8" }
+
 /** Fails for a server that is too old, or stores text in another encoding. */
-const checkServer = ({ name, read, sql }: Database): Effect.Effect<void, StoreUnavailable> =>
+const checkServer = ({ name, read, sql }: Driver) =>
   Effect.flatMap(
     read(
-      "Store.open",
-      first(Server)(sql`
+      all(Server)(sql`
         SELECT current_setting('server_version') AS version,
-          current_setting('server_version_num') AS number,
+          current_setting('server_version_num')::INTEGER AS number,
           current_setting('server_encoding') AS encoding`)
     ),
-    Option.match({
-      onNone: () => Effect.void,
-      onSome: ({ encoding, number, version }) => {
-        const refuse = (phrase: string, fix: string) =>
-          new StoreUnavailable({ database: name, kind: "other", details: { phrase, fix } })
-        if (number < oldestServer)
-          return refuse(`is on PostgreSQL ${version}: 14 or newer is needed`, "use a newer PostgreSQL")
-        return encoding === "UTF8"
-          ? Effect.void
-          : refuse(
-              `stores text as ${encoding}, which lacks characters: UTF8 is needed`,
-              "create a database with ENCODING 'UTF8'"
-            )
-      }
-    })
+    ([{ encoding, number, version } = newest]) => {
+      const refuse = (phrase: string, fix: string) =>
+        new StoreUnavailable({ database: name, kind: "other", details: { phrase, fix } })
+      if (number < oldestServer)
+        return refuse(`is on PostgreSQL ${version}: 14 or newer is needed`, "use a newer PostgreSQL")
+      return encoding === "UTF8"
+        ? Effect.void
+        : refuse(
+            `stores text as ${encoding}, which lacks characters: UTF8 is needed`,
+            "create a database with ENCODING 'UTF8'"
+          )
+    }
   )
 
 /** Opens an existing database and brings it to this version's schema. */
@@ -97,7 +166,7 @@ export const openPostgres = (
   Effect.gen(function* () {
     const timeouts = { ...defaultTimeouts, ...options.timeouts }
     const name = yield* Effect.try({
-      try: () => nameOf(parse(url)),
+      try: () => nameOf(url),
       catch: () =>
         new StoreUnavailable({
           database: "The address of the Postgres database, or a file that it names,",
@@ -105,45 +174,97 @@ export const openPostgres = (
           details: { phrase: "cannot be read", fix: "correct MUSIC_DATABASE_URL" }
         })
     })
-    const opening = (error: unknown) => openFailed(name, error)
-
-    const address = Redacted.value(url)
+    const access = makeAccess({ name, lockWait })
     const limits = {
       statement_timeout: timeouts.statement,
       lock_timeout: timeouts.lock,
       idle_in_transaction_session_timeout: timeouts.idleInTransaction
     }
-    /** Poolers know `application_name`. */
-    const client: pg.ClientConfig = {
-      connectionString: address,
-      application_name: "music-backend",
-      connectionTimeoutMillis: timeouts.connect,
-      keepAlive: true
-    }
-    const pool = yield* openPool(
-      { ...client, max: connections, idleTimeoutMillis: 30_000, query_timeout: timeouts.answer },
-      timeouts.close
-    )
-    const sql = yield* clientOf(pool, opening)
-    const dialect = pgDialect(makeConnections(pool, timeouts.connect), sql, beginOf(address, limits))
-    const database = makeDatabase(sql, { name, lockWait, dialect })
 
-    yield* checkServer(database)
-
-    /** On a connection of its own, whose answers may take long. */
-    const migration = Effect.gen(function* () {
-      const unhurried = yield* openPool({ ...client, max: 1 }, timeouts.close)
-      const migrating = yield* clientOf(unhurried, opening)
-      yield* makeAccess({ name, lockWait })("Store.migrate", () =>
-        migrateInTransaction(
-          migrating,
-          beginOf(address, { ...limits, ...unhurriedLimits }),
-          "music_backend migrations",
-          migrate(migrating, name)
+    const makeDriver = (config: pg.PoolConfig, transactionLimits: typeof limits) =>
+      Effect.gen(function* () {
+        const address = Redacted.value(url)
+        const pool = yield* openPool(
+          { ...config, connectionString: address, connectionTimeoutMillis: timeouts.connect },
+          timeouts.close
         )
-      )
-    }).pipe(Effect.scoped)
+        const sql = yield* PgClient.fromPool({ acquire: Effect.succeed(pool) }).pipe(
+          Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
+          Effect.mapError((error) => openFailed(name, error))
+        )
+        const { max } = pool.options
+        let open = 0
+        pool.on("connect", () => {
+          open += 1
+        })
+        pool.on("remove", () => {
+          open -= 1
+        })
+        const share = Effect.sync(() => {
+          pool.options.max = Math.max(1, open)
+          setTimeout(() => {
+            pool.options.max = max
+          }, sharingPeriod).unref()
+        })
+        const reserve = Effect.retry(
+          Effect.tapError(sql.reserve, (error) => (isConnectionRefused(error) ? share : Effect.void)),
+          {
+            while: isConnectionRefused,
+            schedule: Schedule.intersect(Schedule.spaced(refusalPause), recurWithin(timeouts.connect))
+          }
+        )
+        const begin = beginWith(address, transactionLimits)
+        const read: Driver["read"] = (query) =>
+          detached(
+            Effect.flatMap(reserve, (connection) =>
+              // In a transaction, for its limits. All is sent at once, in this order; a failure leaves no transaction behind.
+              Effect.all(
+                [
+                  connection.executeRaw(begin, []),
+                  Effect.provideService(query, TransactionConnection, [connection, 0]),
+                  connection.executeRaw("COMMIT", [])
+                ],
+                { concurrency: "unbounded", mode: "either" }
+              ).pipe(
+                Effect.flatMap(([begun, result]) => Either.flatMap(begun, () => result)),
+                Effect.tapErrorCause((cause) => rollBack(connection, cause))
+              )
+            ).pipe(Effect.scoped)
+          )
+        const driver: Driver = {
+          name,
+          sql,
+          lockWait,
+          hasOneWriter: false,
+          reserve,
+          begin: (lane) => `${begin}; ${lockOf(lane)}`,
+          isCommitted,
+          read,
+          size: Effect.map(
+            read(all(Size)(sql`SELECT pg_database_size(current_database()) AS data`)),
+            ([size]) => ({ data: size?.data ?? 0, file: Option.none() })
+          ),
+          pool: usageOf(pool, max)
+        }
+        return driver
+      })
 
-    const schema = yield* prepareSchema(database, migrates ? Option.some(migration) : Option.none())
-    return { ...database, schema }
+    const driver = yield* makeDriver(
+      { max: connections, idleTimeoutMillis: 30_000, query_timeout: timeouts.answer },
+      limits
+    )
+    yield* access("Store.open", checkServer(driver))
+    // On a connection of its own: a large table may take long, and the migrations of another process are waited for.
+    const migration = makeDriver({ max: 1 }, { ...limits, statement_timeout: 0, lock_timeout: 600_000 }).pipe(
+      Effect.flatMap((unhurried) =>
+        access(
+          "Store.migrate",
+          Effect.flatten(
+            makeTransaction(unhurried, "schema")(["Store.migrate"], migrate(unhurried.sql, name))
+          )
+        )
+      ),
+      Effect.scoped
+    )
+    return yield* openSchema(driver, migrates ? Option.some(migration) : Option.none())
   })

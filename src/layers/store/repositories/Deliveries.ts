@@ -5,8 +5,8 @@ import * as Schema from "effect/Schema"
 import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, priorities, toDelivery } from "./DeliveryRows.ts"
-import { all, any, first, lock, run, type Steps } from "../Query.ts"
-import { isNotRemoved } from "./ReportRemoval.ts"
+import { all, any, first, run, type Statements } from "../Statements.ts"
+import { isNotRemoved } from "./ReportRows.ts"
 import { OptionalWhole, Whole } from "./Rows.ts"
 
 /** Rows of an unknown kind or state are listed, and never leased. */
@@ -19,13 +19,13 @@ const LeasedRow = Schema.Struct({
 
 /** Decoders of rows. */
 const leasedRows = all(LeasedRow)
-const deliveryRows = all(DeliveryRow)
+const deliveryRow = first(DeliveryRow)
 const leaseSums = all(Schema.Struct({ count: Whole, endsAt: OptionalWhole }))
 const dueTimes = all(Schema.Struct({ availableAt: Whole }))
 
 /** `wakeUp` runs after a commit that may let another worker of this process continue. */
 export const makeDeliveries = (
-  { sql, read, write, skipLocked }: Database,
+  { read, sql, write }: Database,
   wakeUp: () => void = () => undefined
 ): Deliveries => {
   /** Ends expired leases. A holder that died while sending leaves an unknown outcome, and all searches are made. */
@@ -40,18 +40,7 @@ export const makeDeliveries = (
    * The first deliveries of each kind, state and priority: each select follows the order of the index. One condition for all
    * of them would read and sort every row that waits.
    */
-  const heads = (
-    kinds: ReadonlyArray<DeliveryKind>,
-    {
-      count,
-      dueBy,
-      lock
-    }: {
-      readonly count: number
-      readonly dueBy?: number
-      readonly lock?: Fragment
-    }
-  ): Fragment =>
+  const heads = (kinds: ReadonlyArray<DeliveryKind>, count: number, dueBy?: number): Fragment =>
     sql.join(
       " UNION ALL ",
       false
@@ -64,22 +53,23 @@ export const makeDeliveries = (
                 SELECT id, state, priority, available_at FROM deliveries
                 WHERE kind = ${kind} AND state = ${state} AND priority = ${priority}
                   AND ${dueBy === undefined ? sql`1 = 1` : sql`available_at <= ${dueBy}`}
-                ORDER BY available_at, id LIMIT ${count} ${lock ?? sql``}) AS head`
+                ORDER BY available_at, id LIMIT ${count}) AS head`
           )
         )
       )
     )
 
   const leases = (kinds: ReadonlyArray<DeliveryKind>) =>
-    leaseSums(sql`
-      SELECT COUNT(*) AS count, MIN(lease_until) AS ends_at
-      FROM deliveries WHERE ${sql.in("kind", kinds)} AND state = 'leased'`).map(
+    Effect.map(
+      leaseSums(sql`
+        SELECT COUNT(*) AS count, MIN(lease_until) AS ends_at
+        FROM deliveries WHERE ${sql.in("kind", kinds)} AND state = 'leased'`),
       ([row]) => row ?? { count: 0, endsAt: Option.none() }
     )
 
   /** Changes the row only for the holder of the newest lease. */
   const whileHeld = (id: string, fence: number, changes: Fragment) =>
-    deliveryRows(sql`
+    deliveryRow(sql`
       UPDATE deliveries SET ${changes}
       WHERE id = ${id} AND fence = ${fence} AND state = 'leased'
       RETURNING *`)
@@ -108,20 +98,21 @@ export const makeDeliveries = (
     }
   }
 
-  function* recordDelivered({ subject }: DeliveryRow, { at, issue, sweepAt }: Delivered): Steps<void> {
-    if (Option.isSome(issue))
-      yield* run(sql`
-        UPDATE reports SET issue_number = ${issue.value.number}, issue_url = ${issue.value.url}
-        WHERE id = ${subject}`)
-    if (Option.isSome(sweepAt))
-      yield* enqueue(sql, {
-        kind: "sweep",
-        subject,
-        createdAt: at,
-        availableAt: sweepAt.value,
-        priority: "first"
-      })
-  }
+  const recordDelivered = (subject: string, { at, issue, sweepAt }: Delivered): Statements<void> =>
+    Effect.gen(function* () {
+      if (Option.isSome(issue))
+        yield* run(sql`
+          UPDATE reports SET issue_number = ${issue.value.number}, issue_url = ${issue.value.url}
+          WHERE id = ${subject}`)
+      if (Option.isSome(sweepAt))
+        yield* enqueue(sql, {
+          kind: "sweep",
+          subject,
+          createdAt: at,
+          availableAt: sweepAt.value,
+          priority: "first"
+        })
+    })
 
   const wakeUpIf = (changed: boolean) => {
     if (changed) wakeUp()
@@ -131,68 +122,62 @@ export const makeDeliveries = (
 
   /** An operator cannot change leased and delivered ones. */
   const byOperator = (operation: string, id: string, changes: Fragment, condition: Fragment = changeable) =>
-    write(
+    write("reports")(
       operation,
-      function* () {
-        const changed = yield* any(sql`
-          UPDATE deliveries SET ${changes}
-          WHERE id = ${id} AND ${condition} RETURNING id`)
-        return changed
-      },
+      any(sql`UPDATE deliveries SET ${changes} WHERE id = ${id} AND ${condition} RETURNING id`),
       wakeUpIf
     )
 
   return {
     lease: ({ kinds, count, concurrency, now, leaseUntil, owner }) =>
-      write("Deliveries.lease", function* () {
-        // One lease at a time: two at once would count the same free places.
-        yield* lock(`deliveries ${[...kinds].sort().join(" ")}`)
-        yield* run(recover(kinds, now))
-        const free = Math.min(count, concurrency - (yield* leases(kinds)).count)
-        if (free <= 0) return []
-        // MATERIALIZED: a subquery that runs again for each row would skip the rows that it has locked itself, and lock the next ones.
-        // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
-        const leased = yield* leasedRows(sql`
-            WITH due AS MATERIALIZED (
-              SELECT id FROM (${heads(kinds, { count: free, dueBy: now, lock: skipLocked })}) AS heads
-              ORDER BY state, priority, available_at, id LIMIT ${free})
+      write("reports")(
+        "Deliveries.lease",
+        Effect.gen(function* () {
+          yield* run(recover(kinds, now))
+          const free = Math.min(count, concurrency - (yield* leases(kinds)).count)
+          if (free <= 0) return []
+          // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
+          const leased = yield* leasedRows(sql`
             UPDATE deliveries SET
               state = 'leased', leased_from = state, fence = fence + 1,
               lease_owner = ${owner}, lease_until = ${leaseUntil}
-            WHERE id IN (SELECT id FROM due)
+            WHERE id IN (
+              SELECT id FROM (${heads(kinds, free, now)}) AS heads
+              ORDER BY state, priority, available_at, id LIMIT ${free})
             RETURNING *`)
-        return leased
-          .map((row) => ({ ...row, state: row.leasedFrom }))
-          .sort(inLeaseOrder)
-          .map(({ leasedFrom: _, priority: __, ...row }): Delivery => toDelivery(row))
-      }),
+          return leased
+            .map((row) => ({ ...row, state: row.leasedFrom }))
+            .sort(inLeaseOrder)
+            .map(({ leasedFrom: _, priority: __, ...row }): Delivery => toDelivery(row))
+        })
+      ),
     extend: (id, fence, leaseUntil) =>
-      write("Deliveries.extend", () =>
-        whileHeld(id, fence, sql`lease_until = ${leaseUntil}`).map((rows) => rows.length > 0)
+      write("reports")(
+        "Deliveries.extend",
+        Effect.map(whileHeld(id, fence, sql`lease_until = ${leaseUntil}`), Option.isSome)
       ),
     update: (id, fence, update) =>
-      write(
+      write("reports")(
         `Deliveries.update:${update._tag}`,
-        function* () {
-          const [row] = yield* whileHeld(id, fence, changesOf(update))
-          if (row === undefined) return false
-          if (update._tag === "Delivered") yield* recordDelivered(row, update)
-          return true
-        },
-        (changed) => wakeUpIf(changed && update._tag !== "Sending")
-      ),
+        Effect.tap(whileHeld(id, fence, changesOf(update)), (row) =>
+          Option.isSome(row) && update._tag === "Delivered"
+            ? recordDelivered(row.value.subject, update)
+            : Effect.void
+        ),
+        (row) => wakeUpIf(Option.isSome(row) && update._tag !== "Sending")
+      ).pipe(Effect.map(Option.isSome)),
     nextDueAt: (kinds, concurrency = Number.POSITIVE_INFINITY) =>
       Effect.gen(function* () {
         const { count, endsAt } = yield* read("Deliveries.held", leases(kinds))
         if (count >= concurrency) return endsAt
-        const due = yield* read("Deliveries.nextDueAt", dueTimes(sql`${heads(kinds, { count: 1 })}`))
+        const due = yield* read("Deliveries.nextDueAt", dueTimes(sql`${heads(kinds, 1)}`))
         const times = [...Option.toArray(endsAt), ...due.map((row) => row.availableAt)]
         return times.length === 0 ? Option.none() : Option.some(Math.min(...times))
       }),
     find: (id) =>
-      read(
-        "Deliveries.find",
-        first(DeliveryRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`).map(Option.map(toDelivery))
+      Effect.map(
+        read("Deliveries.find", deliveryRow(sql`SELECT * FROM deliveries WHERE id = ${id}`)),
+        Option.map(toDelivery)
       ),
     // Anything ever sent may be filed, also when its last attempt was refused, so the searches start again. A failed or
     // discarded delivery may have had an unknown outcome before.
@@ -220,11 +205,14 @@ export const makeDeliveries = (
         GROUP BY kind, state ORDER BY kind, state`)
     ),
     // Sweeps wait on purpose and would hide how long a report waits.
-    oldestOpen: read(
-      "Deliveries.oldestOpen",
-      first(Schema.Struct({ createdAt: OptionalWhole }))(sql`
-        SELECT MIN(created_at) AS created_at FROM deliveries
-        WHERE kind = 'report' AND finished_at IS NULL`).map(Option.flatMap((row) => row.createdAt))
+    oldestOpen: Effect.map(
+      read(
+        "Deliveries.oldestOpen",
+        first(Schema.Struct({ createdAt: OptionalWhole }))(sql`
+          SELECT MIN(created_at) AS created_at FROM deliveries
+          WHERE kind = 'report' AND finished_at IS NULL`)
+      ),
+      Option.flatMap((row) => row.createdAt)
     )
   }
 }

@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { DeliveryStatus } from "../../../services/OperatorQueries.ts"
 import type { Delivery, StoredDelivery } from "../../../services/Store.ts"
-import { any, type Query, run } from "../Query.ts"
+import { any, run, type Statements } from "../Statements.ts"
 import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 export const DeliveryRow = Schema.Struct({
@@ -56,7 +56,7 @@ export const enqueue = (
     readonly availableAt?: number
     readonly state?: "waiting" | "unknown"
   }
-): Query<void> =>
+): Statements<void> =>
   run(sql`
     INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at, priority)
     VALUES
@@ -68,7 +68,7 @@ export const enqueue = (
 export const prioritise = (
   sql: SqlClient,
   { kind, subject }: Pick<Delivery, "kind" | "subject">
-): Query<boolean> =>
+): Statements<boolean> =>
   any(sql`
     UPDATE deliveries SET priority = ${priorities.first}
     WHERE id = ${`${kind}:${subject}`} AND priority <> ${priorities.first} AND finished_at IS NULL

@@ -14,11 +14,10 @@ import {
 import type { StoredReport } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
-import { isNotRemoved, makeReportRemoval } from "./ReportRemoval.ts"
-import { ReportRow, toReport } from "./Reports.ts"
-import { countedBytes } from "./ReportSums.ts"
-import { all, any, first, lock } from "../Query.ts"
-import { makeCounts } from "./SpoolRows.ts"
+import { makeReportRemoval } from "./ReportRemoval.ts"
+import { countedBytes, isNotRemoved, ReportRow, toReport } from "./ReportRows.ts"
+import { all, any, first } from "../Statements.ts"
+import { readCounts } from "./SpoolAdmission.ts"
 import { snakeToCamel } from "effect/String"
 import { Flag, isAnonymous, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
@@ -205,16 +204,17 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
       ])
     },
 
-    reportUse: read(
-      "OperatorQueries.reportUse",
-      first(UseRow)(sql`
+    reportUse: Effect.map(
+      read(
+        "OperatorQueries.reportUse",
+        first(UseRow)(sql`
         SELECT COALESCE((SELECT bytes FROM report_totals WHERE id = 1), 0) AS bytes,
           COALESCE(SUM(CASE WHEN plane <> '' THEN bytes END), 0) AS verified,
           COALESCE(MAX(CASE WHEN plane <> '' THEN bytes END), 0) AS largest_reporter,
           COALESCE(MAX(CASE WHEN plane = '' THEN bytes END), 0) AS largest_network
-        FROM room_holders`).map(
-        Option.getOrElse(() => ({ bytes: 0, verified: 0, largestReporter: 0, largestNetwork: 0 }))
-      )
+        FROM room_holders`)
+      ),
+      Option.getOrElse(() => ({ bytes: 0, verified: 0, largestReporter: 0, largestNetwork: 0 }))
     ),
 
     deliveries: (filter, page) =>
@@ -228,9 +228,9 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
       ),
 
     delivery: (id) =>
-      read(
-        "OperatorQueries.delivery",
-        first(RecordRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`).map(Option.map(toDelivery))
+      Effect.map(
+        read("OperatorQueries.delivery", first(RecordRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`)),
+        Option.map(toDelivery)
       ),
 
     webhooks: (filter, page) =>
@@ -263,7 +263,7 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
     ...removal,
 
     spool: Effect.gen(function* () {
-      const counts = yield* read("OperatorQueries.spool", makeCounts(sql).counts)
+      const counts = yield* read("OperatorQueries.spool", readCounts(sql))
       return yield* Effect.forEach(counts, (sums) =>
         Effect.map(
           read(
@@ -278,24 +278,26 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
     }),
 
     enqueue: (reportId, now) =>
-      write("OperatorQueries.enqueue", function* () {
-        yield* lock(`deliveries of ${reportId}`)
-        // Reports of testing planes are never filed (api.md, reports).
-        const open = yield* any(sql`
+      write("reports")(
+        "OperatorQueries.enqueue",
+        Effect.gen(function* () {
+          // Reports of testing planes are never filed (api.md, reports).
+          const open = yield* any(sql`
             SELECT 1 FROM reports
             WHERE id = ${reportId} AND plane = ${productionId} AND issue_url IS NULL AND ${isNotRemoved(sql, "reports.id")}
               AND NOT EXISTS (SELECT 1 FROM deliveries WHERE subject = reports.id AND kind = 'report')`)
-        if (open) {
-          // A delivery that retention removed may have filed it: search first.
-          yield* enqueue(sql, {
-            kind: "report",
-            subject: reportId,
-            createdAt: now,
-            state: "unknown",
-            priority: "first"
-          })
-        }
-        return open
-      })
+          if (open) {
+            // A delivery that retention removed may have filed it: search first.
+            yield* enqueue(sql, {
+              kind: "report",
+              subject: reportId,
+              createdAt: now,
+              state: "unknown",
+              priority: "first"
+            })
+          }
+          return open
+        })
+      )
   }
 }

@@ -1,10 +1,10 @@
-/** Columns as both databases return them: Postgres gives 64-bit integers as text. */
+/** Columns as both databases return them. */
 import type { SqlClient } from "@effect/sql/SqlClient"
 import type { Fragment } from "@effect/sql/Statement"
 import * as Schema from "effect/Schema"
 import { clientTables } from "../../../schema/Telemetry.ts"
 
-export const Whole = Schema.Union(Schema.Int, Schema.NumberFromString.pipe(Schema.int()))
+export const Whole = Schema.Int
 
 /** 0 or 1. */
 export const Flag = Schema.transform(Whole, Schema.Boolean, {

@@ -1,36 +1,76 @@
+/** What the spool takes of the telemetry that is offered, and the sums by table that change with its rows. */
+import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Runtime from "effect/Runtime"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type {
-  TelemetrySpool,
   SpoolAdmission,
   SpoolCounts,
   SpoolEntry,
-  StoreUnavailable
+  Stored,
+  StoreUnavailable,
+  TelemetrySpool
 } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { makeGroups } from "../GroupCommit.ts"
-import { all, inChunks, lock, runInChunks, type Steps } from "../Query.ts"
-import { waitWithinDeadline } from "../RequestDeadline.ts"
-import { bytesOf, makeCounts } from "./SpoolRows.ts"
+import { all, inChunks, run, runInChunks, type Statements } from "../Statements.ts"
+import { Whole } from "./Rows.ts"
+
+const CountsRow = Schema.Struct({
+  table: Schema.String,
+  accepted: Whole,
+  delivered: Whole,
+  duplicates: Whole,
+  expired: Whole,
+  refused: Whole,
+  waiting: Whole,
+  waitingBytes: Whole
+})
+
+/** All tables of which an event was ever accepted. */
+export const readCounts = (sql: SqlClient): Statements<ReadonlyArray<SpoolCounts>> =>
+  all(CountsRow)(sql`SELECT table_name AS "table", * FROM spool_counts ORDER BY table_name`)
+
+/** Each change of the spool is counted in its transaction, so that the sums survive crashes. */
+export const changeCounts = (
+  sql: SqlClient,
+  table: string,
+  change: Partial<Omit<SpoolCounts, "table">>
+): Statements<void> => {
+  const { accepted = 0, delivered = 0, duplicates = 0, expired = 0, refused = 0 } = change
+  const { waiting = 0, waitingBytes = 0 } = change
+  return run(sql`
+    INSERT INTO spool_counts
+      (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)
+    VALUES
+      (${table}, ${accepted}, ${delivered}, ${duplicates}, ${expired}, ${refused}, ${waiting}, ${waitingBytes})
+    ON CONFLICT (table_name) DO UPDATE SET
+      accepted = spool_counts.accepted + excluded.accepted,
+      delivered = spool_counts.delivered + excluded.delivered,
+      duplicates = spool_counts.duplicates + excluded.duplicates,
+      expired = spool_counts.expired + excluded.expired,
+      refused = spool_counts.refused + excluded.refused,
+      waiting = spool_counts.waiting + excluded.waiting,
+      waiting_bytes = spool_counts.waiting_bytes + excluded.waiting_bytes`)
+}
+
+export const bytesOf = (rows: ReadonlyArray<{ readonly bytes: number }>): number =>
+  rows.reduce((sum, { bytes }) => sum + bytes, 0)
 
 /** Records of one transaction, which holds up the others, and in SQLite the thread. */
 const groupRecords = 1_000
 
-export interface Offer {
+interface Offer {
   readonly entries: ReadonlyArray<SpoolEntry>
   readonly bound: Parameters<TelemetrySpool["offer"]>[1]
 }
 
-type Offers = Arr.NonEmptyReadonlyArray<Offer>
-
 type Change = Pick<SpoolCounts, "table" | "accepted" | "duplicates" | "waiting" | "waitingBytes">
 
 interface Decision {
-  readonly admissions: Arr.NonEmptyReadonlyArray<SpoolAdmission>
+  readonly admissions: ReadonlyArray<SpoolAdmission>
   readonly fresh: ReadonlyArray<SpoolEntry>
   readonly changes: ReadonlyArray<Change>
 }
@@ -39,7 +79,7 @@ interface Decision {
  * Decides about offers in order, each as if it came alone. `known` are ids that wait or were delivered, `waitingBytes` those of
  * all tables so far.
  */
-const decide = (offers: Offers, known: ReadonlySet<string>, waitingBytes: number): Decision => {
+const decide = (offers: ReadonlyArray<Offer>, known: ReadonlySet<string>, waitingBytes: number): Decision => {
   const seen = new Set(known)
   const changes = new Map<string, Change>()
   const stored: Array<SpoolEntry> = []
@@ -83,28 +123,21 @@ const decide = (offers: Offers, known: ReadonlySet<string>, waitingBytes: number
 
 const recordIds = all(Schema.Struct({ recordId: Schema.String }))
 
-/** Decides about offers and stores the accepted ones, in one transaction. */
-const makeCommit = ({ sql, write }: Database, wakeUp: () => void) => {
-  const { count, counts } = makeCounts(sql)
-
-  /** Ids that are waiting, or were delivered and are still remembered. */
-  const known = (ids: ReadonlyArray<string>) =>
-    inChunks(ids, (some) =>
+/** Decides about offers and stores the accepted ones. */
+const admit = (sql: SqlClient, offers: ReadonlyArray<Offer>): Statements<Decision> =>
+  Effect.gen(function* () {
+    const ids = new Set(offers.flatMap(({ entries }) => entries.map(({ recordId }) => recordId)))
+    // Those that are waiting, or were delivered and are still remembered.
+    const repeated = yield* inChunks([...ids], (some) =>
       recordIds(sql`
         SELECT record_id FROM spool WHERE ${sql.in("record_id", some)}
         UNION ALL
         SELECT record_id FROM spool_delivered WHERE ${sql.in("record_id", some)}`)
     )
-
-  function* admit(offers: Offers): Steps<Decision> {
-    yield* lock("spool")
-    const ids = new Set(offers.flatMap(({ entries }) => entries.map(({ recordId }) => recordId)))
-    const repeated = new Set((yield* known([...ids])).map(({ recordId }) => recordId))
-    const waitingBytes = (yield* counts).reduce((sum, table) => sum + table.waitingBytes, 0)
-    const decision = decide(offers, repeated, waitingBytes)
-    const { changes, fresh } = decision
+    const waitingBytes = (yield* readCounts(sql)).reduce((sum, table) => sum + table.waitingBytes, 0)
+    const decision = decide(offers, new Set(repeated.map(({ recordId }) => recordId)), waitingBytes)
     yield* runInChunks(
-      fresh,
+      decision.fresh,
       (some) => sql`
         INSERT INTO spool ${sql.insert(
           some.map(({ table, recordId, eventAt, json, bytes, acceptedAt }) => ({
@@ -117,62 +150,41 @@ const makeCommit = ({ sql, write }: Database, wakeUp: () => void) => {
           }))
         )}`
     )
-    for (const { table, ...change } of changes) yield* count(table, change)
+    for (const { table, ...change } of decision.changes) yield* changeCounts(sql, table, change)
     return decision
-  }
+  })
 
-  return (offers: Offers): Effect.Effect<Decision["admissions"], StoreUnavailable> =>
-    Effect.map(
-      write(
-        "Spool.offer",
-        () => admit(offers),
-        ({ fresh }) => {
-          if (fresh.length > 0) wakeUp()
-        }
-      ),
-      ({ admissions }) => admissions
-    )
-}
+/** In order, with at most so many records in each group; a larger offer is a group of its own. */
+const inGroups = <A extends { readonly item: Offer }>(
+  waiting: Arr.NonEmptyReadonlyArray<A>
+): ReadonlyArray<ReadonlyArray<A>> =>
+  Arr.chop(waiting, (rest): [ReadonlyArray<A>, ReadonlyArray<A>] => {
+    let records = 0
+    const end = rest.findIndex(({ item }, index) => {
+      records += item.entries.length
+      return index > 0 && records > groupRecords
+    })
+    return end === -1 ? [rest, []] : [rest.slice(0, end), rest.slice(end)]
+  })
 
-interface Waiting {
-  readonly offer: Offer
-  readonly resume: (answer: Exit.Exit<SpoolAdmission, StoreUnavailable>) => void
-}
-
-/**
- * Simultaneous offers share one commit, and each gets its own answer. Where the database does not group its writes, they also
- * share one transaction: it holds the spool's lock, for which the next one waits.
- */
+/** Offers that wait together are decided by one write, and each gets its own answer: one by one they would wait for each other. */
 export const makeOffer = (
-  database: Database,
+  { sql, write }: Database,
   wakeUp: () => void
-): Effect.Effect<(offer: Offer) => Effect.Effect<SpoolAdmission, StoreUnavailable>, never, Scope.Scope> =>
-  Effect.gen(function* () {
-    const commit = makeCommit(database, wakeUp)
-    if (database.groupsWrites) return (offer: Offer) => Effect.map(commit([offer]), Arr.headNonEmpty)
-
-    const runCallback = Runtime.runCallback(yield* Effect.runtime<never>())
-    const groups = yield* makeGroups<Waiting>(
-      (waiting, done) =>
-        runCallback(commit(Arr.map(waiting, ({ offer }) => offer)), {
-          onExit: (exit) => {
-            if (Exit.isFailure(exit)) for (const { resume } of waiting) resume(Exit.failCause(exit.cause))
-            else
-              for (const [{ resume }, admission] of Arr.zip(waiting, exit.value))
-                resume(Exit.succeed(admission))
-            done()
-          }
+): Effect.Effect<(offer: Offer) => Stored<SpoolAdmission>, never, Scope.Scope> => {
+  const offerTogether = (offers: ReadonlyArray<Offer>) =>
+    write("spool")("Spool.offer", admit(sql, offers), ({ fresh }) => {
+      if (fresh.length > 0) wakeUp()
+    })
+  return makeGroups<Offer, SpoolAdmission, StoreUnavailable>((waiting) =>
+    Effect.forEach(
+      inGroups(waiting),
+      (group) =>
+        Effect.map(Effect.exit(offerTogether(group.map(({ item }) => item))), (exit) => {
+          for (const [index, { settle }] of group.entries())
+            settle(Exit.map(exit, ({ admissions }) => admissions[index] ?? "full"))
         }),
-      { atMost: groupRecords, weight: ({ offer }) => offer.entries.length }
-    )
-    return (offer: Offer) =>
-      waitWithinDeadline<SpoolAdmission, StoreUnavailable>((resume) => {
-        const waiting: Waiting = { offer, resume }
-        groups.add(waiting)
-        return () => groups.remove(waiting)
-      })
-  }).pipe(
-    Effect.map(
-      (offerSome) => (offer) => (offer.entries.length === 0 ? Effect.succeed("accepted") : offerSome(offer))
+      { discard: true }
     )
   )
+}

@@ -1,13 +1,13 @@
+import * as Arr from "effect/Array"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type { SpoolEntry, TelemetrySpool } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { all, first, inChunks, lock, runInChunks } from "../Query.ts"
+import { all, inChunks, runInChunks, type Statements } from "../Statements.ts"
 import { Table, Whole } from "./Rows.ts"
-import { makeOffer } from "./SpoolAdmission.ts"
-import { makeCounts, notLeased, RemovedRow } from "./SpoolRows.ts"
+import { bytesOf, changeCounts, makeOffer, readCounts } from "./SpoolAdmission.ts"
 
 /** Rows that one expiry transaction removes. */
 const expiryBatch = 500
@@ -22,6 +22,14 @@ const EntryRow = Schema.Struct({
   acceptedAt: Whole
 })
 
+const RemovedRow = Schema.Struct({
+  recordId: Schema.String,
+  tableName: Schema.String,
+  eventAt: Whole,
+  bytes: Whole
+})
+type RemovedRow = typeof RemovedRow.Type
+
 /** Decoders of rows. */
 const entryRows = all(EntryRow)
 const removedRows = all(RemovedRow)
@@ -31,16 +39,29 @@ const candidates = all(Schema.Struct({ sequence: Whole, bytes: Whole }))
 const bySequence = (one: { readonly sequence: number }, other: { readonly sequence: number }): number =>
   one.sequence - other.sequence
 
-/**
- * Transactions that change the sums or the known ids take the spool's lock first. Leasing and releasing change neither, and
- * never wait for a row: nothing deadlocks, and processes lease at the same time.
- */
 export const makeTelemetrySpool = (
   database: Database,
   wakeUp: () => void
 ): Effect.Effect<TelemetrySpool, never, Scope.Scope> => {
-  const { read, skipLocked, sql, write } = database
-  const { counts, countRemoved } = makeCounts(sql)
+  const { read, sql, write } = database
+
+  const notLeased = (now: number) => sql`(lease_until IS NULL OR lease_until <= ${now})`
+
+  /** Counts rows that have left the spool. */
+  const countRemoved = (
+    rows: ReadonlyArray<RemovedRow>,
+    end: "delivered" | "duplicates" | "expired" | "refused"
+  ): Statements<void> =>
+    Effect.forEach(
+      Object.values(Arr.groupBy(rows, (row) => row.tableName)),
+      (removed) =>
+        changeCounts(sql, removed[0].tableName, {
+          [end]: removed.length,
+          waiting: -removed.length,
+          waitingBytes: -bytesOf(removed)
+        }),
+      { discard: true }
+    )
 
   /** Leaves out entries that another owner has leased by now, or that have left the spool. */
   const remove = (owner: string, recordIds: ReadonlyArray<string>) =>
@@ -82,50 +103,52 @@ export const makeTelemetrySpool = (
     )
 
   const expireSome = (acceptedBefore: number) => (acceptedFrom: number) =>
-    Effect.clockWith((clock) =>
-      write("Spool.expire", function* () {
-        yield* lock("spool")
-        const now = clock.unsafeCurrentTimeMillis()
-        // Leased entries will be settled, and must not be counted twice.
-        const old = yield* oldEntries(sql`
-          SELECT sequence, accepted_at FROM spool
-          WHERE accepted_at >= ${acceptedFrom} AND accepted_at < ${acceptedBefore}
-            AND ${notLeased(sql, now)}
-          ORDER BY accepted_at LIMIT ${expiryBatch} ${skipLocked}`)
-        const rows = yield* inChunks(old, (some) =>
-          removedRows(sql`
-            DELETE FROM spool WHERE ${sql.in(
-              "sequence",
-              some.map(({ sequence }) => sequence)
-            )}
-            RETURNING record_id, table_name, event_at, bytes`)
-        )
-        yield* countRemoved(rows, "expired")
-        return old.map(({ acceptedAt }) => acceptedAt)
-      })
+    Effect.flatMap(Clock.currentTimeMillis, (now) =>
+      write("spool")(
+        "Spool.expire",
+        Effect.gen(function* () {
+          // Leased entries will be settled, and must not be counted twice.
+          const old = yield* oldEntries(sql`
+            SELECT sequence, accepted_at FROM spool
+            WHERE accepted_at >= ${acceptedFrom} AND accepted_at < ${acceptedBefore} AND ${notLeased(now)}
+            ORDER BY accepted_at LIMIT ${expiryBatch}`)
+          const rows = yield* inChunks(
+            old.map(({ sequence }) => sequence),
+            (some) =>
+              removedRows(sql`
+                DELETE FROM spool WHERE ${sql.in("sequence", some)}
+                RETURNING record_id, table_name, event_at, bytes`)
+          )
+          yield* countRemoved(rows, "expired")
+          return old.map(({ acceptedAt }) => acceptedAt)
+        })
+      )
     )
 
   const forgetSome = (deliveredBefore: number) => (deliveredFrom: number) =>
-    write("Spool.forget", function* () {
-      yield* lock("spool")
-      const rows = yield* oldDeliveries(sql`
+    Effect.map(
+      write("spool")(
+        "Spool.forget",
+        oldDeliveries(sql`
           DELETE FROM spool_delivered WHERE record_id IN (
             SELECT record_id FROM spool_delivered
             WHERE delivered_at >= ${deliveredFrom} AND delivered_at < ${deliveredBefore}
             ORDER BY delivered_at LIMIT ${expiryBatch})
           RETURNING delivered_at`)
-      return rows.map(({ deliveredAt }) => deliveredAt)
-    })
+      ),
+      Arr.map(({ deliveredAt }) => deliveredAt)
+    )
 
   /** Delivery time of the oldest of the newest `atMost` ids. Reads the index no further than that. */
   const oldestRemembered = (atMost: number) =>
-    read(
-      "Spool.oldestDelivered",
-      first(Schema.Struct({ deliveredAt: Whole }))(sql`
-        SELECT delivered_at FROM spool_delivered
-        ORDER BY delivered_at DESC LIMIT 1 OFFSET ${atMost - 1}`).map(
-        Option.match({ onNone: () => 0, onSome: (row) => row.deliveredAt })
-      )
+    Effect.map(
+      read(
+        "Spool.oldestDelivered",
+        oldDeliveries(sql`
+          SELECT delivered_at FROM spool_delivered
+          ORDER BY delivered_at DESC LIMIT 1 OFFSET ${atMost - 1}`)
+      ),
+      ([oldest]) => oldest?.deliveredAt ?? 0
     )
 
   /**
@@ -144,55 +167,57 @@ export const makeTelemetrySpool = (
     })
 
   return Effect.map(makeOffer(database, wakeUp), (offer) => ({
-    offer: (entries, bound) => offer({ entries, bound }),
+    offer: (entries, bound) =>
+      entries.length === 0 ? Effect.succeed("accepted") : offer({ entries, bound }),
 
     lease: ({ tables, count, bytes, now, leaseUntil, owner }) =>
       tables.size === 0
         ? Effect.succeed([])
-        : write("Spool.lease", function* () {
-            const free = notLeased(sql, now)
-            // Table by table, along the index, so that rows of other tables are not read.
-            const oldest: Array<Candidate> = []
-            for (const table of tables)
-              oldest.push(
-                ...(yield* candidates(sql`
-                    SELECT sequence, bytes FROM spool
-                    WHERE table_name = ${table} AND ${free}
-                    ORDER BY sequence LIMIT ${count} ${skipLocked}`))
+        : write("spool")(
+            "Spool.lease",
+            Effect.gen(function* () {
+              // Table by table, along the index, so that rows of other tables are not read.
+              const oldest = yield* Effect.forEach(tables, (table) =>
+                candidates(sql`
+                  SELECT sequence, bytes FROM spool
+                  WHERE table_name = ${table} AND ${notLeased(now)}
+                  ORDER BY sequence LIMIT ${count}`)
               )
-            const chosen = takeWithin(oldest.sort(bySequence).slice(0, count), bytes)
-            const rows = yield* inChunks(chosen, (some) =>
-              entryRows(sql`
+              const chosen = takeWithin(oldest.flat().sort(bySequence).slice(0, count), bytes)
+              const rows = yield* inChunks(chosen, (some) =>
+                entryRows(sql`
                   UPDATE spool SET lease_owner = ${owner}, lease_until = ${leaseUntil}
                   WHERE ${sql.in("sequence", some)}
                   RETURNING sequence, record_id, table_name AS "table", event_at, json, bytes, accepted_at`)
-            )
-            return [...rows].sort(bySequence).map(({ sequence: _, ...entry }): SpoolEntry => entry)
-          }),
+              )
+              return [...rows].sort(bySequence).map(({ sequence: _, ...entry }): SpoolEntry => entry)
+            })
+          ),
 
     settle: ({ owner, now, delivered, duplicates, refused }) =>
-      write("Spool.settle", function* () {
-        yield* lock("spool")
-        const arrived = yield* remove(owner, delivered)
-        const repeated = yield* remove(owner, duplicates)
-        yield* rememberDelivered([...arrived, ...repeated], now)
-        const codes = new Map(refused.map(({ recordId, code }) => [recordId, code]))
-        const rejected = yield* remove(owner, [...codes.keys()])
-        yield* listRefused(rejected, codes, now)
-        yield* countRemoved(arrived, "delivered")
-        yield* countRemoved(repeated, "duplicates")
-        yield* countRemoved(rejected, "refused")
-      }),
+      write("spool")(
+        "Spool.settle",
+        Effect.gen(function* () {
+          const arrived = yield* remove(owner, delivered)
+          const repeated = yield* remove(owner, duplicates)
+          yield* rememberDelivered([...arrived, ...repeated], now)
+          const codes = new Map(refused.map(({ recordId, code }) => [recordId, code]))
+          const rejected = yield* remove(owner, [...codes.keys()])
+          yield* listRefused(rejected, codes, now)
+          yield* countRemoved(arrived, "delivered")
+          yield* countRemoved(repeated, "duplicates")
+          yield* countRemoved(rejected, "refused")
+        })
+      ),
 
     release: (owner, recordIds) =>
-      write("Spool.release", () =>
+      write("spool")(
+        "Spool.release",
         runInChunks(
           recordIds,
           (ids) => sql`
             UPDATE spool SET lease_owner = NULL, lease_until = NULL
-            WHERE sequence IN (
-              SELECT sequence FROM spool
-              WHERE lease_owner = ${owner} AND ${sql.in("record_id", ids)} ${skipLocked})`
+            WHERE lease_owner = ${owner} AND ${sql.in("record_id", ids)}`
         )
       ),
 
@@ -202,7 +227,7 @@ export const makeTelemetrySpool = (
         yield* repeatBatches(forgetSome(Math.max(deliveredBefore, yield* oldestRemembered(deliveredAtMost))))
       }),
 
-    counts: read("Spool.counts", counts)
+    counts: read("Spool.counts", readCounts(sql))
   }))
 }
 

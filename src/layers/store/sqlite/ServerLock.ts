@@ -13,8 +13,7 @@ import { recurWithin } from "../../../services/MonotonicTime.ts"
 import { StoreUnavailable } from "../../../services/Store.ts"
 import { isLocked, openFailed, toStoreUnavailable } from "../StoreErrors.ts"
 import { createFile, keepOwner } from "./PrivateFile.ts"
-import { loadAddon } from "./SqliteAddon.ts"
-import { openConnection } from "./SqliteConnection.ts"
+import { openClient, preparingAgain } from "./SqliteClient.ts"
 import { locateFile, nameOf } from "./SqliteFiles.ts"
 
 const betweenAttempts = "100 millis"
@@ -33,7 +32,6 @@ export const lockForServer = (
   Effect.gen(function* () {
     const { begun } = yield* Drain
     const name = nameOf(path)
-    const driver = yield* loadAddon(name)
     const file = yield* locateFile(path, { create: true })
     const lockFile = `${file}-lock`
     const serverFile = `${file}-server`
@@ -47,9 +45,12 @@ export const lockForServer = (
     const opening = (error: unknown) => openFailed(nameOf(lockFile), error)
     yield* Effect.try({ try: () => createFile(lockFile), catch: opening })
     yield* own(lockFile)
-    const { execute } = yield* openConnection(driver, lockFile, opening)
+    const failed = toStoreUnavailable(nameOf(lockFile), "Store.lock")
+    const { reserve } = yield* openClient(name, lockFile)
+    const { execute } = preparingAgain(yield* Effect.mapError(reserve, failed))
     // It does not wait, which would block the thread, and leaves no journal behind.
-    for (const pragma of ["busy_timeout = 0", "journal_mode = MEMORY"]) execute(`PRAGMA ${pragma}`)
+    for (const pragma of ["busy_timeout = 0", "journal_mode = MEMORY"])
+      yield* Effect.mapError(execute(`PRAGMA ${pragma}`, [], undefined), failed)
 
     const otherServer = () => {
       const server = Either.try(() => readFileSync(serverFile, "utf8"))
@@ -68,10 +69,8 @@ export const lockForServer = (
       })
     }
     // SQLite grants it to one connection, whatever comes at the same moment. Nothing is written, so the file stays empty.
-    const take = Effect.suspend(() =>
-      Either.mapLeft(execute("BEGIN IMMEDIATE"), (error) =>
-        isLocked(error) ? otherServer() : toStoreUnavailable(nameOf(lockFile), "Store.lock")(error)
-      )
+    const take = Effect.mapError(execute("BEGIN IMMEDIATE", [], undefined), (error) =>
+      isLocked(error) ? otherServer() : failed(error)
     )
     yield* Effect.catchIf(take, isStopping, () =>
       Effect.zipRight(

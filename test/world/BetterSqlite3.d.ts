@@ -1,4 +1,4 @@
-/** The part of the driver that the store uses; the package has no types. */
+/** The part of the driver that the tests use; the package has no types. */
 declare module "better-sqlite3" {
   export interface Prepared {
     /** It returns rows. */

@@ -1,0 +1,87 @@
+/**
+ * What a repository does with a statement that `@effect/sql` composed: run it on the connection of the current transaction. Not
+ * `yield* sql`, which begins a span and takes a connection for each statement, and could leave the transaction.
+ */
+import { TransactionConnection } from "@effect/sql/SqlClient"
+import type { SqlError } from "@effect/sql/SqlError"
+import { defaultTransforms, type Statement } from "@effect/sql/Statement"
+import * as Arr from "effect/Array"
+import * as Effect from "effect/Effect"
+import * as FiberRef from "effect/FiberRef"
+import type * as Option from "effect/Option"
+import type { ParseError } from "effect/ParseResult"
+import * as Schema from "effect/Schema"
+import { snakeToCamel } from "effect/String"
+
+/** One or more statements, all of one transaction. */
+export type Statements<A> = Effect.Effect<A, SqlError | ParseError, TransactionConnection>
+
+/** The columns of the statements of this program, so it stays small. */
+const names = new Map<string, string>()
+
+/** Columns have snake case in both databases, and camel case in the program. */
+const toCamelCase = (column: string): string => {
+  const name = names.get(column) ?? snakeToCamel(column)
+  names.set(column, name)
+  return name
+}
+const transformRows = defaultTransforms(toCamelCase, false).array
+
+const inSpan = (text: string, rows: Effect.Effect<ReadonlyArray<object>, SqlError>) =>
+  Effect.withSpan(rows, "sql.execute", {
+    attributes: { "db.query.text": text },
+    captureStackTrace: false,
+    kind: "client"
+  })
+
+/** The rows of a statement. */
+const execute = (
+  statement: Statement<object>
+): Effect.Effect<ReadonlyArray<object>, SqlError, TransactionConnection> =>
+  Effect.flatMap(TransactionConnection, ([connection]) => {
+    const [text, values] = statement.compile()
+    const rows = connection.execute(text, values, transformRows)
+    return FiberRef.getWith(FiberRef.currentTracerEnabled, (isTracing) =>
+      isTracing ? inSpan(text, rows) : rows
+    )
+  })
+
+/** A statement without a result. */
+export const run = (statement: Statement<object>): Statements<void> => Effect.asVoid(execute(statement))
+
+/** The decoded rows of a statement. */
+export const all = <A, I>(row: Schema.Schema<A, I>) => {
+  const decode = Schema.decodeUnknownEither(Schema.Array(row))
+  return (statement: Statement<object>): Statements<ReadonlyArray<A>> =>
+    Effect.flatMap(execute(statement), decode)
+}
+
+/** The decoded first row of a statement. */
+export const first = <A, I>(row: Schema.Schema<A, I>) => {
+  const rows = all(row)
+  return (statement: Statement<object>): Statements<Option.Option<A>> => Effect.map(rows(statement), Arr.head)
+}
+
+/** The number of rows that a statement returned; with `RETURNING`, that it changed. */
+export const count = (statement: Statement<object>): Statements<number> =>
+  Effect.map(execute(statement), ({ length }) => length)
+
+/** Whether a statement returned a row; with `RETURNING`, whether it changed one. */
+export const any = (statement: Statement<object>): Statements<boolean> =>
+  Effect.map(execute(statement), ({ length }) => length > 0)
+
+/** Items of one statement; bounds its parameters and the number of prepared statements. */
+const chunk = 100
+
+/** Runs a statement for one chunk of the items after the other, and returns all rows. */
+export const inChunks = <A, B>(
+  items: ReadonlyArray<A>,
+  query: (some: Arr.NonEmptyReadonlyArray<A>) => Statements<ReadonlyArray<B>>
+): Statements<ReadonlyArray<B>> => Effect.map(Effect.forEach(Arr.chunksOf(items, chunk), query), Arr.flatten)
+
+/** Runs a statement without a result for one chunk of the items after the other. */
+export const runInChunks = <A>(
+  items: ReadonlyArray<A>,
+  statement: (some: Arr.NonEmptyReadonlyArray<A>) => Statement<object>
+): Statements<void> =>
+  Effect.forEach(Arr.chunksOf(items, chunk), (some) => run(statement(some)), { discard: true })
