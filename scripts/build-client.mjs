@@ -3,7 +3,7 @@
 //   node       file store and lock for Node
 //   telemetry  the queue of a client's events
 //   effect     the client as an Effect service; shares the program's own effect and @effect/platform
-// Each entry point is an ES module, and has declarations for ES modules and for CommonJS, which may require it.
+// Each entry point is an ES module, with a file for CommonJS that requires it, and has declarations for both.
 // --no-types leaves the declarations out. The default folder is also linked as node_modules/music-client, for the examples.
 import { mkdir } from "node:fs/promises"
 import { relative, resolve } from "node:path"

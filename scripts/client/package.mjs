@@ -1,6 +1,7 @@
 import { lstatSync } from "node:fs"
 import { cp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
+import { entries } from "./bundles.mjs"
 
 const readManifest = async (folder) => JSON.parse(await readFile(join(folder, "package.json"), "utf8"))
 
@@ -42,6 +43,9 @@ const thirdPartyLicenses = async (libraries) => {
 /** Writes what is no code: the manifest, the page of the client, the licences and the examples. */
 export const writePackageFiles = async (out, libraries) => {
   const [{ version }, { name, ...manifest }] = await Promise.all([readManifest("."), readManifest("client")])
+  // Node requires the ES module; a type checker and a bundler need a file of the format of its declarations.
+  for (const entry of entries)
+    await writeFile(join(out, `${entry}.cjs`), `module.exports = require("./${entry}.js")\n`)
   await writeFile(join(out, "package.json"), `${JSON.stringify({ name, version, ...manifest }, null, 2)}\n`)
   await writeFile(join(out, "README.md"), portableLinks(await readFile("docs/client.md", "utf8")))
   await cp("LICENSE", join(out, "LICENSE"))

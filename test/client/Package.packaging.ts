@@ -4,6 +4,8 @@ import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/pr
 import { builtinModules } from "node:module"
 import { join } from "node:path"
 import { promisify } from "node:util"
+import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core"
+import { publint } from "publint"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { root } from "../world/Fleet.ts"
 import { type Built, scratch } from "./support/Built.ts"
@@ -79,12 +81,19 @@ it("An empty project installs one package, downloads nothing else, and runs it",
   expect(JSON.parse(stdout)).toMatchObject([{ ok: true, value: null }, away])
 })
 
+it("The packed client has no problem that publint or attw knows, for ES modules and for CommonJS", async () => {
+  const { messages } = await publint({ pkgDir: join(clone, "dist/client"), strict: true, pack: false })
+  expect(messages).toEqual([])
+  const checked = await checkPackage(createPackageFromTarballData(await readFile(packed)))
+  expect(checked).toMatchObject({ types: { kind: "included" }, problems: [] })
+})
+
 it("In a clone npm pack of the client builds it first, from nothing older", async () => {
   const folder = join(clone, "dist/client")
   await writeFile(join(folder, "chunks/stale.js"), "")
   await rm(join(folder, "index.js"))
   const paths = await packedPaths(folder)
-  const endings = ["js", "d.ts", "d.cts"]
+  const endings = ["js", "cjs", "d.ts", "d.cts"]
   const entries = ["index", "node", "telemetry", "effect"].flatMap((name) =>
     endings.map((ending) => `${name}.${ending}`)
   )
@@ -92,7 +101,7 @@ it("In a clone npm pack of the client builds it first, from nothing older", asyn
   expect(paths).toEqual(expect.arrayContaining([...entries, ...others]))
   expect(paths).not.toContain("chunks/stale.js")
   const kinds = [
-    /^(?:index|node|telemetry|effect|chunks\/[\w-]+)\.js$/,
+    /^(?:(?:index|node|telemetry|effect)\.c?js|chunks\/[\w-]+\.js)$/,
     /^(?:(?:client|src)\/)?[\w/-]+\.d\.c?ts$/,
     /^(?:package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES)$/,
     /^examples\/[\w/-]+\.(?:ts|mjs|html|md)$/

@@ -20,7 +20,8 @@ const check = async (
   program: string,
   endings: ReadonlyArray<string>,
   installed: ReadonlyArray<string>,
-  given: object
+  given: object,
+  compiler = "typescript/lib/tsc.js"
 ) => {
   const project = await makeConsumer(built, installed)
   const files = endings.map((ending) => `program.${ending}`)
@@ -29,9 +30,10 @@ const check = async (
   const strict = { strict: true, skipLibCheck: false, noEmit: true }
   const compilerOptions = { ...strict, target: "es2022", lib: ["es2022", "dom"], types: [], ...given }
   await writeFile(config, JSON.stringify({ compilerOptions, files }))
-  const compiler = join(root, "node_modules/typescript/bin/tsc")
   const errors = await new Promise<string>((resolve) => {
-    execFile(process.execPath, [compiler, "-p", config], (_, out, err) => resolve(out + err))
+    execFile(process.execPath, [join(root, "node_modules", compiler), "-p", config], (_, out, err) =>
+      resolve(out + err)
+    )
   })
   await project.remove()
   return errors
@@ -99,6 +101,18 @@ it.each<readonly [string, string, ReadonlyArray<string>, ReadonlyArray<string>, 
   ]
 ])("A project with %s type-checks", async (_, program, endings, installed, options) => {
   expect(await check(program, endings, installed, options)).toBe("")
+})
+
+it("The oldest TypeScript that docs/client.md names checks programs of both module formats", async () => {
+  const page = await readFile(join(root, "docs/client.md"), "utf8")
+  const [, oldest] = /TypeScript (\d+\.\d+) or newer/.exec(page) ?? []
+  // The same compiler under a name of its own, so that it does not take the place of `tsc`.
+  const compiler = "@tsd/typescript/typescript/lib/tsc.js"
+  const { version } = JSON.parse(
+    await readFile(join(root, "node_modules/@tsd/typescript/package.json"), "utf8")
+  )
+  expect(version).toMatch(new RegExp(`^${oldest}\\.`))
+  expect(await check(promiseProgram, ["mts", "cts"], [], nodenext, compiler)).toBe("")
 })
 
 it("An editor shows a sentence for each code that a call can fail with, and for each reason", async () => {
