@@ -8,16 +8,20 @@ import type { ShownDocument } from "../src/http/DocsPage.ts"
 import { examples, placeholders } from "../src/http/openapi/Examples.ts"
 import { daemonTable } from "../src/schema/Telemetry.ts"
 import { call, expectJson, textOf } from "./HttpExchange.ts"
+import { makeServiceClient } from "./ServiceClient.ts"
 import { mintSlt, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
 import { signWebhook } from "./upstreams/Iam.ts"
 
 const about = `**This is a sandbox.** Each call can be sent from this page: press *Test Request*, then *Send*. What is filled in is live: a session of \`si:deejay\` in \`acme\`, a short-lived token, keys, and a signed delivery. The token works once and for two minutes, and the signature for five: reload the page for new ones. The identity service, the notification service, the tables and the tracker are simulated.`
 
+/** The console leaves out what has this name. */
+export const liveDocsAgent = "music-sandbox-docs"
+
 const login = (base: string, slt: string) =>
   Effect.gen(function* () {
-    const headers = { "idempotency-key": randomUUID() }
-    const answer = yield* call(`${base}/api/v1/auth/login`, { method: "POST", body: { slt }, headers })
-    const body = yield* expectJson(answer, 200)
+    const { url, ...request } = makeServiceClient(base).login(slt)
+    const headers = { ...request.headers, "user-agent": liveDocsAgent }
+    const body = yield* expectJson(yield* call(url, { ...request, headers }), 200)
     return { access: yield* textOf(body, "access_token"), refresh: yield* textOf(body, "refresh_token") }
   })
 
@@ -33,22 +37,27 @@ const bytesOf = (body: unknown): Buffer =>
 
 /**
  * `base` is the address of the service. Without an answer to the login, such as by a fault of the console, the page has no session and is
- * served all the same.
+ * served all the same. What it makes for itself is put into `hidden`.
  */
 export const liveDocs = (
   world: SimulatedUpstreams,
   base: string,
-  now: () => number
+  now: () => number,
+  hidden: Set<string>
 ): Effect.Effect<ShownDocument> =>
   Effect.gen(function* () {
     const sessions = yield* Effect.option(
       // The one that the page ends is not the one that it calls with.
       Effect.all({ used: login(base, mintSlt(world)), ended: login(base, mintSlt(world)) })
     )
+    const slt = mintSlt(world)
+    for (const family of Option.toArray(sessions).flatMap(({ ended, used }) => [ended, used]))
+      hidden.add(world.iam.controls.familyOf(family.access)?.id ?? "")
+    hidden.add(slt)
     const timestamp = String(Math.floor(now() / 1_000))
     const { webhookSecret } = world.seeded.production
     const values = [
-      [placeholders.slt, mintSlt(world)],
+      [placeholders.slt, slt],
       ...Option.match(sessions, {
         onNone: () => [],
         onSome: ({ ended, used }) =>

@@ -8,15 +8,19 @@ import { startSandbox } from "./Run.ts"
 import { startSandboxWithConsole } from "./RunWithConsole.ts"
 import { runScenario } from "./ScenarioRunner.ts"
 
-export interface SandboxOptions {
+/** The service's port; the console's and the upstreams' follow it. */
+export const usualPort = 8787
+
+export interface ProgramOptions {
   /** Runs the scenario and ends. Otherwise the sandbox runs until it is interrupted. */
   readonly walk: boolean
   /** The server's log at debug level. */
   readonly debug: boolean
+  readonly port: number
 }
 
 /** Returns false when the scenario failed. */
-export const sandbox = ({ debug, walk }: SandboxOptions) => {
+export const sandbox = ({ debug, port, walk }: ProgramOptions) => {
   // The scenario provokes refusals on purpose; their warnings would clutter its output.
   const quiet = walk ? LogLevel.Error : LogLevel.Warning
   const logLevel = debug ? LogLevel.Debug : quiet
@@ -25,7 +29,7 @@ export const sandbox = ({ debug, walk }: SandboxOptions) => {
       const { base, world } = yield* startSandbox({ port: 0, logLevel })
       return yield* runScenario(world, base)
     }
-    const started = yield* startSandboxWithConsole({ port: 8787, logLevel })
+    const started = yield* startSandboxWithConsole({ port, logLevel })
     yield* Console.log(guide(started, started.consoleUrl))
     return yield* Effect.never
   })

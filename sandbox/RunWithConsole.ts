@@ -3,13 +3,11 @@ import * as Effect from "effect/Effect"
 import * as ExecutionStrategy from "effect/ExecutionStrategy"
 import * as Exit from "effect/Exit"
 import * as FiberRef from "effect/FiberRef"
-import type * as LogLevel from "effect/LogLevel"
 import * as Scope from "effect/Scope"
 import { openConsole } from "./console/Console.ts"
-import { tracesPath } from "./console/ConsoleRoutes.ts"
-import { listenOnLoopback } from "./console/LoopbackServer.ts"
+import { listenOnLoopback } from "./console/Server.ts"
 import { loadPage } from "./ConsolePage.ts"
-import { startSandbox } from "./Run.ts"
+import { type SandboxOptions, startSandbox } from "./Run.ts"
 
 /** Ends all that a failed start began. The library keeps the logger of a layer that has ended: with the next one, every line came twice. */
 const endedOnFailure = <A, E, R>(start: Effect.Effect<A, E, R>) =>
@@ -26,28 +24,24 @@ const endedOnFailure = <A, E, R>(start: Effect.Effect<A, E, R>) =>
     )
   })
 
-/** `port` is the service's; when it is taken, any free one. All of it ends with the scope. */
-export const startSandboxWithConsole = (options: {
-  readonly port: number
-  readonly logLevel: LogLevel.LogLevel
-  /** Replaces the console's socket, for tests that cut it. */
-  readonly listen?: typeof listenOnLoopback
-}) =>
+/**
+ * `port` is the service's, and those of the console and of the upstreams follow it: each is the same at every start while it is free, and any
+ * free one otherwise. With 0 all are free ones. All of it ends with the scope.
+ */
+export const startSandboxWithConsole = (
+  options: Pick<SandboxOptions, "port" | "logLevel"> & {
+    /** Replaces the console's socket, for tests that cut it. */
+    readonly listen?: typeof listenOnLoopback
+  }
+) =>
   Effect.gen(function* () {
-    const listener = yield* options.listen ?? listenOnLoopback
+    const { listen = listenOnLoopback, logLevel, port } = options
+    const after = (offset: number) => (port === 0 ? 0 : port + offset)
+    const listener = yield* listen(after(1))
     const page = yield* Effect.promise(loadPage)
-    // Milliseconds between two exports of spans: a person waits for the arrows that they explain.
-    process.env.OTEL_BSP_SCHEDULE_DELAY ??= "250"
-    const start = (port: number) =>
-      endedOnFailure(
-        startSandbox({
-          port,
-          logLevel: options.logLevel,
-          tracesUrl: `${listener.url}${tracesPath}`,
-          hasLiveDocs: true
-        })
-      )
-    const sandbox = yield* start(options.port).pipe(
+    const start = (chosen: number) =>
+      endedOnFailure(startSandbox({ port: chosen, upstreamPort: after(2), logLevel, isShown: true }))
+    const sandbox = yield* start(port).pipe(
       // Also a port that was free may be taken meanwhile.
       Effect.catchTag("ListenFailed", () =>
         Effect.retry(start(0), { times: 3, while: ({ _tag }) => _tag === "ListenFailed" })

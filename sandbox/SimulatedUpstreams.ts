@@ -35,24 +35,28 @@ export interface SimulatedUpstreams {
 export const mintSlt = ({ iam }: SimulatedUpstreams, actor = "si:deejay"): string =>
   iam.controls.mintSlt(production, { appId: "music", actor })
 
-/** Starts and seeds all four. They stop with the scope. */
-export const startUpstreams = (now: Now): Effect.Effect<SimulatedUpstreams, never, Scope.Scope> => {
+/** Starts and seeds all four, on ports from `first` or on any free ones. They stop with the scope. */
+export const startUpstreams = (
+  now: Now,
+  first = 0
+): Effect.Effect<SimulatedUpstreams, never, Scope.Scope> => {
+  const at = (offset: number) => ({ now, port: first === 0 ? 0 : first + offset })
   const started = <A extends { readonly close: () => Promise<void> }>(start: () => Promise<A>) =>
     Effect.acquireRelease(Effect.promise(start), (simulator) => Effect.promise(() => simulator.close()))
   return Effect.gen(function* () {
-    const iam = yield* started(() => startIam({ now, rateLimit: Number.POSITIVE_INFINITY }))
+    const iam = yield* started(() => startIam({ ...at(0), rateLimit: Number.POSITIVE_INFINITY }))
     const seeded = seedIam(iam.controls)
     const ting = yield* started(() =>
-      startTing({ now, iamUrl: iam.url, appSecret: seeded.production.tingSecret })
+      startTing({ ...at(1), iamUrl: iam.url, appSecret: seeded.production.tingSecret })
     )
     for (const plane of [production, seeded.environment.environmentId]) {
       for (const type of tingTypes) ting.registerType(plane, "music", type)
     }
-    const tables = yield* started(() => startTables({ now }))
+    const tables = yield* started(() => startTables(at(2)))
     const tableKeys = new Map<TableName, string>(clientTables.map((name) => [name, tables.createTable(name)]))
     const tracker = yield* started(() =>
       startTracker({
-        now,
+        ...at(3),
         repositories: [repositoryName],
         tokens: [{ token: trackerToken, login: "harbor-bot", rights: "write" }]
       })

@@ -2,20 +2,17 @@
  * `npm run sandbox`: the whole service on one machine, without configuration. `--walk` runs the scenario and exits 0 or 1.
  * A program of its own: the server's entry point does not import it and no setting starts it.
  */
+import { parseArgs } from "node:util"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import { expectSignal, reportStartupError, runMain } from "../src/layers/process/RunMain.ts"
-import { sandbox } from "./Program.ts"
+import { sandbox, usualPort } from "./Program.ts"
 
-const usage = `Usage: npm run sandbox -- [--walk] [--debug]
-  --walk   run the whole scenario against the server, print one line per step, exit 0 or 1
-  --debug  show the server's log at debug level
-  --help   show this text`
-
-const knownFlags = ["--walk", "--debug", "--help"]
-const flags = process.argv.slice(2)
-
-const walk = flags.includes("--walk")
+const usage = `Usage: npm run sandbox -- [--walk] [--debug] [--port N]
+  --walk    run the whole scenario against the server, print one line per step, exit 0 or 1
+  --debug   show the server's log at debug level
+  --port N  the server's port, ${usualPort} unless given; the console and the upstreams have the next five
+  --help    show this text`
 
 const exit = (code: number, text = "") =>
   Effect.sync(() => {
@@ -23,15 +20,33 @@ const exit = (code: number, text = "") =>
     process.exitCode = code
   })
 
-const run = Effect.flatMap(sandbox({ walk, debug: flags.includes("--debug") }), (passed) =>
-  passed ? Effect.void : exit(1)
-)
+const options = {
+  walk: { type: "boolean", default: false },
+  debug: { type: "boolean", default: false },
+  help: { type: "boolean", default: false },
+  port: { type: "string", default: String(usualPort) }
+} as const
 
-const program = flags.every((flag) => knownFlags.includes(flag))
-  ? flags.includes("--help")
-    ? Console.log(usage)
-    : run
-  : exit(64, `${usage}\n`)
+/** The options, or what is wrong with them. */
+const readOptions = () => {
+  try {
+    const { values } = parseArgs({ options })
+    const port = Number(values.port)
+    return Number.isInteger(port) && port >= 0 && port <= 65_530
+      ? { ...values, port }
+      : `--port is not a port from 0 to 65530: ${values.port}`
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
 
-// An interrupted scenario has not passed.
-Effect.when(expectSignal, () => !walk).pipe(Effect.zipRight(program), reportStartupError, runMain)
+const program = () => {
+  const given = readOptions()
+  if (typeof given === "string") return exit(64, `sandbox: ${given}\n\n${usage}\n`)
+  if (given.help) return Console.log(usage)
+  const run = Effect.flatMap(sandbox(given), (passed) => (passed ? Effect.void : exit(1)))
+  // An interrupted scenario has not passed.
+  return given.walk ? run : Effect.zipRight(expectSignal, run)
+}
+
+Effect.suspend(program).pipe(reportStartupError, runMain)

@@ -1,69 +1,67 @@
-/** The schema of an action. A text that it refuses could not be shown, copied and repeated. */
+/**
+ * What a person does in the console. The schema refuses what could not be kept or sent; everything else the service judges. `plane` is
+ * `production` or the id of a testing plane; `session` and `action` are ids of the state. The plane of a session counts before that of its
+ * action.
+ */
 import * as Schema from "effect/Schema"
-import type { Action } from "./Protocol.ts"
-import { webhookTypes } from "./WebhookTypes.ts"
 
-/** Characters of a message or of JSON text, at most. */
+/** Characters of a text, at most. */
 const longestText = 65_536
 
 /** Milliseconds of one step of the clock; a longer way takes several steps. */
 const longestStep = 90 * 24 * 3_600_000
 
-/** A text of a field. The refusal is a sentence for the person who filled it in. */
-const text = (shortest: number, longest: number) =>
-  Schema.String.pipe(
-    Schema.filter(({ length }) =>
-      length >= shortest && length <= longest
-        ? undefined
-        : `it has ${length} characters, and may have ${shortest} to ${longest}`
-    )
+const Text = Schema.String.pipe(
+  Schema.filter(
+    ({ length }) => length <= longestText || `it has ${length} characters, and may have ${longestText}`
   )
-
-const Name = text(1, 255)
-/** The value of a header, too. Empty: the session reaches none. */
-const Org = text(0, 255).pipe(
+)
+/** The value of a header. Empty: none is sent. */
+const Org = Text.pipe(
   Schema.filter((name) => /^[\x21-\x7e]*$/.test(name) || "it may have visible ASCII characters only")
 )
-const Token = text(1, 8_192)
-const LongText = text(0, longestText)
 const Id = Schema.Int.pipe(Schema.positive())
 
-const action = <Kind extends Action["kind"], Fields extends Schema.Struct.Fields>(
-  kind: Kind,
-  fields: Fields
-) => Schema.Struct({ kind: Schema.Literal(kind), ...fields })
+const action = <Kind extends string, Fields extends Schema.Struct.Fields>(kind: Kind, fields: Fields) =>
+  Schema.Struct({ kind: Schema.Literal(kind), ...fields })
 
-const person = { plane: Name, actor: Name }
-const session = { session: Name }
-const optionalSession = {
-  session: Schema.NullOr(Name),
-  org: Schema.NullOr(Org),
-  plane: Schema.optionalWith(Name, { exact: true })
-}
+const session = { session: Text }
+/** Without a session: a caller of the plane. */
+const optionalSession = { session: Schema.NullOr(Text), org: Org, plane: Text }
 
-export const ActionSchema: Schema.Schema<Action> = Schema.Union(
-  action("mint", person),
-  action("login", { plane: Name, slt: Token }),
+export const Upstream = Schema.Literal("iam", "ting", "tables", "tracker")
+/** `down`: the connection is dropped before anything happens. `lost`: the call takes effect, and its answer is dropped. */
+export const FaultKind = Schema.Literal("down", "slow", "rateLimited", "lost")
+
+export const ActionSchema = Schema.Union(
+  action("mint", { plane: Text, actor: Text }),
+  action("login", { plane: Text, slt: Text }),
   action("me", { ...session, org: Org }),
   action("refresh", session),
+  // The spent refresh token again, under the key of its refresh: the answer is the same pair.
   action("replayRefresh", session),
+  // The spent refresh token under a new key: a theft, which ends the family.
   action("reuseRefresh", session),
   action("logout", session),
-  action("ting", { ...session, org: Org, type: Name, key: Name, data: LongText }),
-  action("report", { ...optionalSession, message: LongText }),
-  action("telemetry", { ...optionalSession, table: Name, type: Name, data: LongText }),
+  // `data` is JSON text.
+  action("ting", { ...session, org: Org, type: Text, key: Text, data: Text }),
+  action("report", { ...optionalSession, message: Text }),
+  action("telemetry", { ...optionalSession, table: Text, type: Text, data: Text }),
+  // `null` where the event is about none. `tamper` changes one byte of the body after it was signed.
   action("webhook", {
-    plane: Name,
-    event: Schema.Literal(...webhookTypes.map(({ type }) => type)),
-    actor: Schema.NullOr(Name),
+    plane: Text,
+    event: Text,
+    actor: Schema.NullOr(Text),
     org: Schema.NullOr(Org),
     tamper: Schema.Boolean
   }),
+  // The same request once more, byte for byte, in a trace of its own.
   action("repeat", { action: Id }),
+  // `route` is one of `State.routes`, or `null` for every call; `times` is `null` until it is removed.
   action("addFault", {
-    upstream: Schema.Literal("iam", "ting", "tables", "tracker"),
-    route: Schema.NullOr(Name),
-    fault: Schema.Literal("down", "slow", "rateLimited", "lost"),
+    upstream: Upstream,
+    route: Schema.NullOr(Text),
+    fault: FaultKind,
     times: Schema.NullOr(Schema.Int.pipe(Schema.between(1, 1_000)))
   }),
   action("removeFault", { fault: Id }),

@@ -6,16 +6,13 @@ import type * as Scope from "effect/Scope"
 import type { PageAssets } from "../ConsolePage.ts"
 import type { Sandbox } from "../Run.ts"
 import { makeActions, type Perform } from "./Actions.ts"
-import { makeHandler } from "./ConsoleHandler.ts"
-import { actionRoutes, pageRoutes, spansRoute } from "./ConsoleRoutes.ts"
 import { EventStream } from "./EventStream.ts"
 import { InjectedFaults } from "./InjectedFaults.ts"
 import { Journal, recordOf } from "./Journal.ts"
-import type { LoopbackServer } from "./LoopbackServer.ts"
+import { watchPrograms } from "./Programs.ts"
 import type { ActionRecord } from "./Protocol.ts"
 import type { Refused } from "./Refused.ts"
-import { Sessions } from "./Sessions.ts"
-import { readReportTraces } from "./Spans.ts"
+import { type LoopbackServer, makeHandler } from "./Server.ts"
 import { viewState } from "./StateView.ts"
 import { watchUpstreams } from "./UpstreamCalls.ts"
 
@@ -26,15 +23,13 @@ export const openConsole = (
   page: PageAssets
 ): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const { clock, world } = sandbox
-    const sessions = new Sessions(world.iam.controls, clock.now)
-    const faults = new InjectedFaults(world)
+    const faults = new InjectedFaults(sandbox.world)
     const journal: Journal = new Journal((id) => events.actionChanged(id))
     const events = yield* Effect.acquireRelease(
       Effect.sync(
         () =>
           new EventStream({
-            state: () => viewState(sandbox, { sessions, faults }),
+            state: () => viewState(sandbox, faults),
             action: (id) => {
               const entry = journal.find(id)
               return entry === undefined ? undefined : recordOf(entry)
@@ -44,22 +39,18 @@ export const openConsole = (
       ),
       (stream) => Effect.sync(() => stream.close())
     )
-    watchUpstreams(world, journal, faults, () => events.stateChanged())
-    const perform = makeActions(sandbox, { journal, sessions, faults })
+    const onChange = () => events.stateChanged()
+    watchUpstreams(sandbox.world, journal, faults, onChange)
+    yield* watchPrograms(sandbox, journal, onChange)
+    sandbox.onReport((traceId, report) => journal.recordCarried(traceId, report))
+    const act = makeActions(sandbox, { journal, faults })
     const fibers = yield* FiberSet.make<ActionRecord, Refused>()
     /** Also when its tab is closed meanwhile. */
-    const performToTheEnd: Perform = (action) =>
-      perform(action).pipe(
-        Effect.ensuring(Effect.sync(() => events.stateChanged())),
+    const perform: Perform = (action) =>
+      act(action).pipe(
+        Effect.ensuring(Effect.sync(onChange)),
         FiberSet.run(fibers),
         Effect.flatMap(Fiber.join)
       )
-    const routes = [
-      ...pageRoutes(page),
-      ...actionRoutes(performToTheEnd, events),
-      spansRoute((body) => {
-        for (const { report, traceId } of readReportTraces(body)) journal.recordCarried(traceId, report)
-      })
-    ]
-    listener.answerWith(makeHandler(routes, listener.url))
+    listener.answerWith(makeHandler({ own: listener.url, page, perform, events }))
   })

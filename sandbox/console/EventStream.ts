@@ -5,7 +5,7 @@ import type { ActionRecord, State } from "./Protocol.ts"
 /** Milliseconds: at most so often a tab gets what has changed. */
 const pace = 50
 /** After so long without a change a tab gets the state again. */
-const heartbeatMilliseconds = 15_000
+const heartbeatMilliseconds = 5_000
 /** Tabs at the same time: one that never reads holds a few megabytes. */
 const mostTabs = 32
 
@@ -31,7 +31,7 @@ export class EventStream {
 
   constructor(source: EventStream["source"]) {
     this.source = source
-    // Sessions also expire while nothing happens.
+    // Sessions also expire while nothing happens, and a page learns that a silent sandbox has stopped.
     this.heartbeat = setInterval(() => this.stateChanged(), heartbeatMilliseconds)
   }
 

@@ -1,12 +1,12 @@
 /** The faults that a person injected: four kinds, each in the form of its upstream. */
 import { repositoryName, type SimulatedUpstreams } from "../SimulatedUpstreams.ts"
+import { patternOf } from "../upstreams/Contract.ts"
 import { iamFaults } from "../upstreams/Iam.ts"
 import type { Fault, FaultRule } from "../upstreams/Simulator.ts"
 import { rateLimited as tablesLimited } from "../upstreams/Tables.ts"
 import { rateLimited as tingLimited } from "../upstreams/Ting.ts"
 import { trackerFaults } from "../upstreams/Tracker.ts"
 import type { Action, Fault as FaultView, FaultKind, Upstream } from "./Protocol.ts"
-import { upstreamRoutes } from "./UpstreamRoutes.ts"
 
 /** Seconds that a rate limit asks for: short, so that a person sees the retry. */
 const retryAfter = 5
@@ -32,6 +32,28 @@ const faultOf = (upstream: Upstream, kind: FaultKind): Fault => {
   }
 }
 
+/** The calls that the service, or Ting, makes at each upstream, as `METHOD /path`. */
+const routeNames: Readonly<Record<Upstream, ReadonlyArray<string>>> = {
+  iam: [
+    "POST /api/v1/app-auth/tokens",
+    "POST /api/v1/oauth/introspect",
+    "POST /api/v1/oauth/revoke",
+    "POST /api/v1/obo-access/exchanges",
+    "POST /api/v1/obo-access/verify",
+    "GET /api/v1/obo-access/applications/ting/endpoints",
+    "GET /api/v1/application/testing-context"
+  ],
+  ting: ["POST /v1/subscriptions", "POST /v1/tings"],
+  tables: ["POST /api/ingest"],
+  tracker: [
+    `POST /repos/${repositoryName}/issues`,
+    `GET /repos/${repositoryName}/issues`,
+    `POST /repos/${repositoryName}/issues/{number}/comments`,
+    `PATCH /repos/${repositoryName}/issues/{number}`,
+    "GET /user"
+  ]
+}
+
 interface Injected {
   readonly id: number
   readonly upstream: Upstream
@@ -43,7 +65,7 @@ interface Injected {
 type Order = Extract<Action, { readonly kind: "addFault" }>
 
 export class InjectedFaults {
-  private readonly routes = upstreamRoutes(repositoryName)
+  readonly routeNames = routeNames
   private readonly world: SimulatedUpstreams
   private injected: ReadonlyArray<Injected> = []
   private readonly kinds = new WeakMap<FaultRule, FaultKind>()
@@ -53,19 +75,12 @@ export class InjectedFaults {
     this.world = world
   }
 
-  /** `METHOD /path` of every route. */
-  get routeNames(): Readonly<Record<Upstream, ReadonlyArray<string>>> {
-    const { iam, tables, ting, tracker } = this.routes
-    const names = (routes: typeof iam) => routes.map(({ name }) => name)
-    return { iam: names(iam), ting: names(ting), tables: names(tables), tracker: names(tracker) }
-  }
-
   /** False when the upstream has no such route. */
   add({ fault, route, times, upstream }: Order): boolean {
-    const known = this.routes[upstream].find(({ name }) => name === route)
-    if (route !== null && known === undefined) return false
+    if (route !== null && !routeNames[upstream].includes(route)) return false
+    const [method = "", path = ""] = route?.split(" ") ?? []
     const rule: FaultRule = {
-      ...(known === undefined ? {} : { method: known.method, path: known.path }),
+      ...(route === null ? {} : { method, path: patternOf(path) }),
       times: times ?? Number.POSITIVE_INFINITY,
       fault: faultOf(upstream, fault)
     }

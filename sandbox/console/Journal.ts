@@ -1,36 +1,65 @@
-/** The kept actions with the upstream calls that they caused. A call belongs to an action by its trace, or by what its trace carries. */
+/**
+ * The kept actions, of the console and of other programs, with the upstream calls that they caused. A call belongs to an action by its
+ * trace, or by what its trace carries.
+ */
 import { randomBytes } from "node:crypto"
-import type { Outgoing } from "./Outgoing.ts"
-import type { Action, ActionRecord, Call, Exchange } from "./Protocol.ts"
+import type { ServiceRequest } from "../ServiceClient.ts"
+import { isRecord, parseJson } from "../upstreams/Contract.ts"
+import { cut, longestBody } from "./BoundedText.ts"
+import type { ActionRecord, Call, Exchange, Participant } from "./Protocol.ts"
 
 type Writable<A> = { -readonly [Key in keyof A]: A[Key] }
+
+/** The request of an action, with its title for the list. It can be sent once more. */
+export interface Outgoing {
+  readonly from: Participant
+  readonly to: Participant
+  /** The id of its plane. */
+  readonly plane: string
+  readonly title: string
+  readonly request: ServiceRequest
+}
 
 /** One action while it is kept. */
 export interface Entry {
   readonly id: number
-  readonly action: Action
-  readonly title: string
-  readonly startedAt: number
+  readonly begin: Beginning
   endedAt: number | null
-  readonly outgoing: Outgoing | null
   exchange: Exchange | null
   /** The call of the exchange itself. */
   first: Writable<Call> | null
   readonly calls: Array<Call>
 }
 
-export const recordOf = (entry: Entry): ActionRecord => {
-  const { action, calls, endedAt, exchange, first, id, startedAt, title } = entry
+type Beginning = Pick<ActionRecord, "action" | "title" | "plane" | "startedAt"> & {
+  /** Without it nothing can be sent again. */
+  readonly outgoing: Outgoing | null
+}
+
+type Headers = Readonly<Record<string, string>>
+
+/** A request as it is sent. */
+export interface Sent {
+  readonly from: Participant
+  readonly to: Participant
+  readonly method: string
+  readonly url: string
+  readonly headers: Headers
+  readonly body: string | undefined
+}
+
+/** Without a status the connection was lost before an answer. */
+export interface Answered {
+  readonly status: number | null
+  readonly headers: Headers
+  readonly body: string
+}
+
+export const recordOf = ({ begin, calls, endedAt, exchange, first, id }: Entry): ActionRecord => {
+  const { action, plane, startedAt, title } = begin
   const inOrder = calls.toSorted((one, other) => one.startedAt - other.startedAt)
-  return {
-    id,
-    action,
-    title,
-    startedAt,
-    endedAt,
-    exchange,
-    calls: first === null ? inOrder : [first, ...inOrder]
-  }
+  const all = first === null ? inOrder : [first, ...inOrder]
+  return { id, action, title, plane, startedAt, endedAt, exchange, calls: all }
 }
 
 interface Trace {
@@ -46,6 +75,17 @@ const keptTraces = 1_000
 /** Of an action, and of a trace: what is retried for days does not fill the memory. */
 const keptCalls = 200
 
+const fieldOf = (text: string, name: string): unknown => {
+  const body = parseJson(Buffer.from(text))
+  return isRecord(body) ? body[name] : undefined
+}
+
+/** Ids that a request gives to what it makes: the events of telemetry. */
+const idsOf = ({ body = "", url }: Sent): ReadonlyArray<unknown> => {
+  const events = url.endsWith("/telemetry") ? fieldOf(body, "events") : []
+  return Array.isArray(events) ? events.map((event) => (isRecord(event) ? event.id : undefined)) : []
+}
+
 export class Journal {
   private readonly entries = new Map<number, Entry>()
   private readonly traces = new Map<string, Trace>()
@@ -58,19 +98,9 @@ export class Journal {
     this.onChange = onChange
   }
 
-  begin(action: Action, outgoing: Outgoing | null, title: string, now: number): Entry {
+  begin(begin: Beginning): Entry {
     this.lastId += 1
-    const entry: Entry = {
-      id: this.lastId,
-      action,
-      title,
-      startedAt: now,
-      endedAt: null,
-      outgoing,
-      exchange: null,
-      first: null,
-      calls: []
-    }
+    const entry: Entry = { id: this.lastId, begin, endedAt: null, exchange: null, first: null, calls: [] }
     this.entries.set(entry.id, entry)
     this.forgetOldest()
     this.onChange(entry.id)
@@ -86,16 +116,50 @@ export class Journal {
     return `00-${id}-${randomBytes(8).toString("hex")}-01`
   }
 
-  /** The action has changed. */
-  notify(entry: Entry): void {
+  /** Whether an action has a request in this trace. */
+  hasTrace(traceparent: string): boolean {
+    return this.traces.get(traceparent.split("-")[1] ?? "")?.own !== undefined
+  }
+
+  /** The request of the action is sent. */
+  send(entry: Entry, sent: Sent): void {
+    const { from, method, to, url } = sent
+    const { startedAt } = entry.begin
+    const arrow = { from, to, method, path: new URL(url).pathname, startedAt, fault: null, isLater: false }
+    entry.first = { ...arrow, endedAt: null, status: null }
+    const body = sent.body ?? ""
+    entry.exchange = {
+      method,
+      url,
+      requestHeaders: sent.headers,
+      requestBody: sent.body === undefined ? null : cut(body, longestBody),
+      isCut: body.length > longestBody,
+      status: null,
+      responseHeaders: {},
+      responseBody: ""
+    }
+    for (const id of idsOf(sent)) if (typeof id === "string") this.recordMade(entry, id)
     this.onChange(entry.id)
   }
 
-  /** The action made this content: what carries it later was caused by the action. The first maker counts. */
-  recordMade(entry: Entry, content: string): void {
-    if (this.makers.has(content)) return
-    this.makers.set(content, entry)
-    for (const trace of this.traces.values()) if (trace.contents.has(content)) this.attribute(trace, content)
+  /** The action has ended, with the answer of what it sent. */
+  end(entry: Entry, now: number, answer: Answered | null): void {
+    entry.endedAt = now
+    if (answer !== null && entry.exchange !== null && entry.first !== null) {
+      const { body, headers, status } = answer
+      entry.exchange = {
+        ...entry.exchange,
+        status,
+        responseHeaders: headers,
+        responseBody: cut(body, longestBody)
+      }
+      entry.first.endedAt = now
+      entry.first.status = status
+      // An issue names its report.
+      const id = fieldOf(body, "id")
+      if (typeof id === "string") this.recordMade(entry, id)
+    }
+    this.onChange(entry.id)
   }
 
   /** A call of this trace carries the content. */
@@ -118,7 +182,7 @@ export class Journal {
     return (endedAt, status) => {
       arrow.endedAt = endedAt
       arrow.status = status
-      for (const entry of trace.entries) this.notify(entry)
+      for (const entry of trace.entries) this.onChange(entry.id)
     }
   }
 
@@ -131,10 +195,17 @@ export class Journal {
     return [...this.entries.keys()]
   }
 
+  /** The action made this content: what carries it later was caused by the action. The first maker counts. */
+  private recordMade(entry: Entry, content: string): void {
+    if (this.makers.has(content)) return
+    this.makers.set(content, entry)
+    for (const trace of this.traces.values()) if (trace.contents.has(content)) this.attribute(trace, content)
+  }
+
   private add(entry: Entry, call: Call): void {
     if (entry.calls.length >= keptCalls) return
     entry.calls.push(call)
-    this.notify(entry)
+    this.onChange(entry.id)
   }
 
   private attribute(trace: Trace, content: string): void {

@@ -1,6 +1,6 @@
 import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
 import { production } from "../upstreams/Iam.ts"
-import type { Actor, Plane } from "./Protocol.ts"
+import type { Plane } from "./Protocol.ts"
 
 export const planesOf = ({ iam, seeded }: SimulatedUpstreams): ReadonlyArray<Plane> => {
   const { environmentId, musicSecret } = seeded.environment
@@ -10,17 +10,3 @@ export const planesOf = ({ iam, seeded }: SimulatedUpstreams): ReadonlyArray<Pla
     { id: environmentId, name: "music e2e", key: musicSecret, organizations: organizationsOf(environmentId) }
   ]
 }
-
-/** People and machines of all planes, with the organisations that they are in now. */
-export const actorsOf = (world: SimulatedUpstreams): ReadonlyArray<Actor> =>
-  planesOf(world).flatMap(({ id }) => {
-    const { actors, memberships } = world.iam.controls.plane(id)
-    return [...actors.keys()].map((publicId) => ({
-      plane: id,
-      publicId,
-      organizations: [...memberships.values()]
-        .filter(({ actor, status }) => actor === publicId && status === "active")
-        .map(({ org }) => org)
-        .sort()
-    }))
-  })

@@ -3,84 +3,35 @@
  * the sandbox's clock.
  *
  * `GET /events` streams server-sent events: `state` with a `State`, and `action` with an `ActionRecord` for each action that began or
- * changed; a new stream starts with the state and all kept actions, oldest first; the state is sent every 15 seconds also when nothing
+ * changed; a new stream starts with the state and all kept actions, oldest first; the state is sent every 5 seconds also when nothing
  * has changed. `POST /actions` takes an `Action` as JSON and answers with
  * its `ActionRecord` once the service has answered; a status of 400 or more with a `Refusal` when it cannot be carried out.
  */
 
-export type Upstream = "iam" | "ting" | "tables" | "tracker"
+import type {
+  ActionSchema,
+  FaultKind as FaultKindSchema,
+  Upstream as UpstreamSchema
+} from "./ActionSchema.ts"
 
-/** The lifelines of the sequence diagram. `console` is the caller: the page acts as CLI, daemon and web client. */
+export type Action = typeof ActionSchema.Type
+export type Upstream = typeof UpstreamSchema.Type
+export type FaultKind = typeof FaultKindSchema.Type
+
+/** The lifelines of the sequence diagram. `console` is the caller: the page, which acts as CLI, daemon and web client, or another program. */
 export type Participant = "console" | "backend" | Upstream
 
-/** `down`: the connection is dropped before anything happens. `lost`: the call takes effect, and its answer is dropped. */
-export type FaultKind = "down" | "slow" | "rateLimited" | "lost"
-
-/**
- * What a person does in the console. `plane` is `production` or the id of a testing plane; `session` and `action` are ids of the state.
- * The plane of a session counts before the plane of its action.
- */
-export type Action =
-  | { readonly kind: "mint"; readonly plane: string; readonly actor: string }
-  | { readonly kind: "login"; readonly plane: string; readonly slt: string }
-  | { readonly kind: "me"; readonly session: string; readonly org: string }
-  | { readonly kind: "refresh"; readonly session: string }
-  /** The spent refresh token again, under the key of its refresh: the answer is the same pair. */
-  | { readonly kind: "replayRefresh"; readonly session: string }
-  /** The spent refresh token under a new key: a theft, which ends the family. */
-  | { readonly kind: "reuseRefresh"; readonly session: string }
-  | { readonly kind: "logout"; readonly session: string }
-  | {
-      readonly kind: "ting"
-      readonly session: string
-      readonly org: string
-      readonly type: string
-      readonly key: string
-      /** JSON text. */
-      readonly data: string
-    }
-  | {
-      readonly kind: "report"
-      readonly session: string | null
-      readonly org: string | null
-      /** Absent: production. */
-      readonly plane?: string
-      readonly message: string
-    }
-  | {
-      readonly kind: "telemetry"
-      readonly session: string | null
-      readonly org: string | null
-      /** Absent: production. */
-      readonly plane?: string
-      readonly table: string
-      readonly type: string
-      /** JSON text. */
-      readonly data: string
-    }
-  | {
-      readonly kind: "webhook"
-      readonly plane: string
-      readonly event: string
-      /** `null` where the event is about none. */
-      readonly actor: string | null
-      readonly org: string | null
-      /** Changes one byte of the body after it was signed. */
-      readonly tamper: boolean
-    }
-  /** The same request once more, byte for byte, in a trace of its own. */
-  | { readonly kind: "repeat"; readonly action: number }
-  | {
-      readonly kind: "addFault"
-      readonly upstream: Upstream
-      /** `METHOD /path` of `State.routes`; `null` for every call. */
-      readonly route: string | null
-      readonly fault: FaultKind
-      /** Number of calls; `null` until it is removed. */
-      readonly times: number | null
-    }
-  | { readonly kind: "removeFault"; readonly fault: number }
-  | { readonly kind: "advanceClock"; readonly milliseconds: number }
+/** A request that another program sent to the service. */
+export interface ProgramCall {
+  readonly kind: "program"
+  /** The name that it gives in `User-Agent`. */
+  readonly agent: string
+  /** The kind of an action that sends the same; `null` for any other request. */
+  readonly does: Exclude<
+    Action["kind"],
+    "mint" | "addFault" | "removeFault" | "advanceClock" | "repeat"
+  > | null
+}
 
 /** A request with its response, as they were sent. Header names are in lower case. */
 export interface Exchange {
@@ -115,9 +66,11 @@ export interface Call {
 
 export interface ActionRecord {
   readonly id: number
-  readonly action: Action
+  readonly action: Action | ProgramCall
   /** Such as `Log in as si:deejay`. */
   readonly title: string
+  /** The id of its plane; `null` for actions that send nothing. */
+  readonly plane: string | null
   readonly startedAt: number
   /** `null` while it lasts. */
   readonly endedAt: number | null
@@ -181,6 +134,8 @@ export interface TrackerIssue {
   readonly number: number
   readonly title: string
   readonly body: string
+  /** Of its page. */
+  readonly url: string
   readonly state: "open" | "closed"
   readonly createdAt: number
 }

@@ -1,13 +1,14 @@
 /** The whole system as the page shows it, read from the simulators. */
-import { tingTypes, repositoryName } from "../SimulatedUpstreams.ts"
-import type { Sandbox } from "../Run.ts"
 import { clientTables } from "../../src/schema/Telemetry.ts"
+import type { Sandbox } from "../Run.ts"
+import { repositoryName, type SimulatedUpstreams, tingTypes } from "../SimulatedUpstreams.ts"
+import type { AccessToken, Family } from "../upstreams/Iam.ts"
+import { activeOrganizations } from "../upstreams/iam/Tokens.ts"
 import { cut, cutJson } from "./BoundedText.ts"
 import type { InjectedFaults } from "./InjectedFaults.ts"
-import { actorsOf, planesOf } from "./Planes.ts"
-import type { InboxTing, Slt, State, TableRow, TrackerIssue } from "./Protocol.ts"
-import type { Sessions } from "./Sessions.ts"
-import { webhookEvents } from "./WebhookTypes.ts"
+import { planesOf } from "./Planes.ts"
+import type { Actor, InboxTing, Session, Slt, State, TableRow, TrackerIssue } from "./Protocol.ts"
+import { webhookEvents } from "./Webhooks.ts"
 
 /** Length of every list. */
 const newest = 100
@@ -16,39 +17,96 @@ const longestIssue = 16_384
 const newestBy = <A>(items: ReadonlyArray<A>, timeOf: (item: A) => number): ReadonlyArray<A> =>
   items.toSorted((one, other) => timeOf(other) - timeOf(one)).slice(0, newest)
 
-const slts = ({ world }: Sandbox): ReadonlyArray<Slt> =>
+/** People and machines of all planes, with the organisations that they are in now. */
+const actorsOf = (world: SimulatedUpstreams): ReadonlyArray<Actor> =>
+  planesOf(world).flatMap(({ id }) => {
+    const plane = world.iam.controls.plane(id)
+    return [...plane.actors.keys()].map((publicId) => ({
+      plane: id,
+      publicId,
+      organizations: activeOrganizations(plane, publicId)
+    }))
+  })
+
+const slts = ({ hidden, world }: Sandbox): ReadonlyArray<Slt> =>
   newestBy(
     planesOf(world).flatMap(({ id }) =>
       [...world.iam.controls.plane(id).slts.values()]
-        .filter(({ spent }) => !spent)
+        .filter(({ spent, token }) => !spent && !hidden.has(token))
         .slice(-newest)
         .map(({ expiresAt, session, token }) => ({ plane: id, actor: session.actor, token, expiresAt }))
     ),
     ({ expiresAt }) => expiresAt
   )
 
+const statusOf = (
+  { expiresAt, family, revoked }: AccessToken,
+  isRefreshable: boolean,
+  now: number
+): Session["status"] => {
+  if (family.status === "compromised") return "compromised"
+  if (family.status === "revoked" || revoked || !isRefreshable) return "ended"
+  return now >= expiresAt ? "expired" : "active"
+}
+
+/** The sessions of all programs as IAM knows them, newest first. `hidden` holds ids of families that nobody is to see. */
+export const sessionsOf = (
+  { iam, ...world }: SimulatedUpstreams,
+  now: number,
+  hidden: ReadonlySet<string>
+): ReadonlyArray<Session> =>
+  planesOf({ iam, ...world })
+    .flatMap(({ id }) => {
+      const plane = iam.controls.plane(id)
+      const accessOf = new Map<Family, readonly [string, AccessToken]>()
+      for (const entry of plane.accessTokens) accessOf.set(entry[1].family, entry)
+      const refreshOf = new Map<Family, { current: string; spent: string | null }>()
+      for (const [token, { consumed, family }] of plane.refreshTokens) {
+        const known = refreshOf.get(family) ?? { current: token, spent: null }
+        refreshOf.set(family, consumed ? { ...known, spent: token } : { ...known, current: token })
+      }
+      return [...plane.families.values()].slice(-newest).flatMap((family): ReadonlyArray<Session> => {
+        const [accessToken = "", access] = accessOf.get(family) ?? []
+        const refresh = refreshOf.get(family)
+        if (access === undefined || refresh === undefined || hidden.has(family.id)) return []
+        return [
+          {
+            id: family.id,
+            plane: id,
+            actor: family.actor,
+            // Those of the login that the actor is still in.
+            organizations: activeOrganizations(plane, family.actor).filter((org) =>
+              family.session.organizations.has(org)
+            ),
+            status: statusOf(access, now < family.expiresAt, now),
+            accessToken,
+            accessIssuedAt: access.issuedAt,
+            accessExpiresAt: access.expiresAt,
+            refreshToken: refresh.current,
+            familyExpiresAt: family.expiresAt,
+            spentRefreshToken: refresh.spent
+          }
+        ]
+      })
+    })
+    .reverse()
+
 const inbox = ({ world }: Sandbox): ReadonlyArray<InboxTing> =>
   newestBy(
-    planesOf(world).flatMap(({ id }) => {
-      const { actors, organizations } = world.iam.controls.plane(id)
-      return [...organizations.keys()].flatMap((org) =>
-        [...actors.keys()].flatMap((recipient) =>
+    planesOf(world).flatMap(({ id, organizations }) =>
+      organizations.flatMap((org) =>
+        [...world.iam.controls.plane(id).actors.keys()].flatMap((recipient) =>
           world.ting
             .inbox(id, org, recipient)
             .slice(0, newest)
-            .map((ting) => ({
-              id: ting.id,
-              plane: id,
-              recipient,
-              org,
-              type: ting.type,
-              key: ting.key,
-              data: cutJson(ting.data),
-              createdAt: Date.parse(ting.created_at)
+            .map(({ created_at, data, id: ting, key, type }) => ({
+              ...{ id: ting, plane: id, recipient, org, type, key },
+              data: cutJson(data),
+              createdAt: Date.parse(created_at)
             }))
         )
       )
-    }),
+    ),
     ({ createdAt }) => createdAt
   )
 
@@ -58,16 +116,14 @@ const issues = ({ world }: Sandbox): ReadonlyArray<TrackerIssue> =>
     .slice(-newest)
     .reverse()
     .map(({ body, createdAt, number, state, title }) => ({
-      number,
-      title,
-      body: cut(body ?? "", longestIssue),
-      state,
-      createdAt
+      ...{ number, title, state, createdAt },
+      url: `${world.tracker.url}/${repositoryName}/issues/${number}`,
+      body: cut(body ?? "", longestIssue)
     }))
 
 const rows = ({ world }: Sandbox): ReadonlyArray<TableRow> =>
   newestBy(
-    [...world.tableKeys.keys()].flatMap((table) =>
+    clientTables.flatMap((table) =>
       world.tables
         .rows(table)
         .slice(-newest)
@@ -84,26 +140,17 @@ const rows = ({ world }: Sandbox): ReadonlyArray<TableRow> =>
     ({ registeredAt }) => registeredAt
   )
 
-export const viewState = (
-  sandbox: Sandbox,
-  parts: { readonly sessions: Sessions; readonly faults: InjectedFaults }
-): State => {
-  const { base, clock, world } = sandbox
-  const { faults, sessions } = parts
+export const viewState = (sandbox: Sandbox, faults: InjectedFaults): State => {
+  const { base, clock, hidden, world } = sandbox
+  const { iam, tables, ting, tracker } = world
   return {
     now: clock.now(),
     clockOffset: clock.offset(),
-    addresses: {
-      backend: base,
-      iam: world.iam.url,
-      ting: world.ting.url,
-      tables: world.tables.url,
-      tracker: world.tracker.url
-    },
+    addresses: { backend: base, iam: iam.url, ting: ting.url, tables: tables.url, tracker: tracker.url },
     planes: planesOf(world),
     actors: actorsOf(world),
     slts: slts(sandbox),
-    sessions: sessions.list(),
+    sessions: sessionsOf(world, clock.now(), hidden).slice(0, newest),
     inbox: inbox(sandbox),
     issues: issues(sandbox),
     rows: rows(sandbox),

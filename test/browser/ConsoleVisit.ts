@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core"
 import { expect } from "vitest"
-import { type LoopbackServer, listenOnLoopback } from "../../sandbox/console/LoopbackServer.ts"
+import { type LoopbackServer, listenOnLoopback } from "../../sandbox/console/Server.ts"
 import { startSandboxWithConsole } from "../../sandbox/RunWithConsole.ts"
 import { openPage, type Visit } from "./Visit.ts"
 
@@ -18,7 +18,7 @@ interface ConsoleVisit extends Visit {
 const startConsole = Effect.gen(function* () {
   const sockets = new Set<Socket>()
   let isCut = false
-  const listener = yield* listenOnLoopback
+  const listener = yield* listenOnLoopback(0)
   const severable: LoopbackServer = {
     url: listener.url,
     answerWith: (handler) =>
@@ -27,7 +27,7 @@ const startConsole = Effect.gen(function* () {
         return isCut ? Effect.sync(() => request.socket.destroy()) : handler(request, response)
       })
   }
-  const listen = Effect.succeed(severable)
+  const listen = () => Effect.succeed(severable)
   const { consoleUrl } = yield* startSandboxWithConsole({ port: 0, logLevel: LogLevel.None, listen })
   const cut = (now: boolean) => {
     isCut = now

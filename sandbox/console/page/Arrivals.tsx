@@ -1,9 +1,8 @@
 /** What arrived on the other side: the inbox, the issues, the rows. */
 import type { ComponentChildren } from "preact"
-import type { InboxTing, TableRow, TrackerIssue } from "../Protocol.ts"
 import { useNow } from "./Clock.ts"
-import { age, plural } from "./Format.ts"
-import { Empty, Foreign, Panel } from "./Parts.tsx"
+import { age } from "./Format.ts"
+import { Empty, Foreign, Panel, Visible } from "./Parts.tsx"
 import { isTesting, issueName, rowName, tingName, useStore } from "./Store.ts"
 
 /** Milliseconds for which an arrival is called new. */
@@ -39,61 +38,25 @@ const Thing = ({ at, children, facts, name, title }: ThingProps) => {
   )
 }
 
-const Json = ({ value }: { readonly value: unknown }) => <pre>{JSON.stringify(value, null, 2)}</pre>
+const Json = ({ value }: { readonly value: unknown }) => <Visible text={JSON.stringify(value, null, 2)} />
 
-const Ting = ({ ting }: { readonly ting: InboxTing }) => (
-  <Thing
-    name={tingName(ting.id)}
-    at={ting.createdAt}
-    title={ting.type}
-    facts={
-      <>
-        <Foreign text={ting.key} /> · to <Foreign text={ting.recipient} /> in <Foreign text={ting.org} />
-      </>
-    }
-  >
-    <Json value={ting.data} />
-  </Thing>
-)
-
-const Issue = ({ issue }: { readonly issue: TrackerIssue }) => (
-  <Thing
-    name={issueName(issue.number)}
-    at={issue.createdAt}
-    title={`#${issue.number} ${issue.title}`}
-    facts={issue.state}
-  >
-    <pre>{issue.body}</pre>
-  </Thing>
-)
-
-const typeOf = (record: unknown): string =>
-  typeof record === "object" && record !== null && "type" in record && typeof record.type === "string"
-    ? record.type
-    : "record"
-
-const Row = ({ row }: { readonly row: TableRow }) => (
-  <Thing
-    name={rowName(row.recordId)}
-    at={row.registeredAt}
-    title={typeOf(row.record)}
-    facts={`${row.table} · row ${row.cursor}`}
-  >
-    <Json value={{ metadata: row.metadata, record: row.record }} />
-  </Thing>
-)
+/** What a row is called: by its own words, otherwise by its place. */
+const nameOf = (record: unknown, cursor: number): string => {
+  const fields = typeof record === "object" && record !== null ? { ...record } : {}
+  const named = ["type", "event", "name"].map((name) => Reflect.get(fields, name))
+  return named.find((value) => typeof value === "string" && value !== "") ?? `row ${cursor}`
+}
 
 const Shelf = (props: {
   readonly title: string
-  readonly count: number
   readonly empty: string
-  readonly children: ComponentChildren
+  readonly children: ReadonlyArray<ComponentChildren>
 }) => (
   <section class="shelf" aria-label={props.title}>
     <h3>
-      {props.title} <span class="count">{props.count}</span>
+      {props.title} <span class="count">{props.children.length}</span>
     </h3>
-    {props.count === 0 ? <Empty>{props.empty}</Empty> : <ul class="plain">{props.children}</ul>}
+    {props.children.length === 0 ? <Empty>{props.empty}</Empty> : <ul class="plain">{props.children}</ul>}
   </section>
 )
 
@@ -101,56 +64,70 @@ export const Arrivals = () => {
   const { model, system } = useStore()
   const isTested = isTesting(model)
   const of = isTested ? " of production" : ""
-  const sent = system.rows.filter(({ table }) => system.tables.includes(table))
-  const own = system.rows.filter((row) => !sent.includes(row))
-  const inbox = system.inbox.filter(({ plane }) => plane === model.plane)
   return (
     <Panel id="world" note={<span class="soft">what arrived</span>}>
-      <Shelf
-        title="Inbox"
-        count={inbox.length}
-        empty="No ting yet. Log in, then send one in Do: it arrives here."
-      >
-        {inbox.map((ting) => (
-          <Ting key={ting.id} ting={ting} />
-        ))}
+      <Shelf title="Inbox" empty="No ting yet. Log in, then send one in Do: it arrives here.">
+        {system.inbox
+          .filter(({ plane }) => plane === model.plane)
+          .map(({ createdAt, data, id, key, org, recipient, type }) => (
+            <Thing
+              key={id}
+              name={tingName(id)}
+              at={createdAt}
+              title={type}
+              facts={
+                <>
+                  <Foreign text={key} /> · to <Foreign text={recipient} /> in <Foreign text={org} />
+                </>
+              }
+            >
+              <Json value={data} />
+            </Thing>
+          ))}
       </Shelf>
       <Shelf
         title={`Issues${of}`}
-        count={system.issues.length}
         empty={
           isTested
             ? "No issue yet. Reports of production are filed here; a report of this plane is stored and never filed."
             : "No issue yet. Send a report in Do: it is filed here."
         }
       >
-        {system.issues.map((issue) => (
-          <Issue key={issue.number} issue={issue} />
+        {system.issues.map(({ body, createdAt, number, state, title, url }) => (
+          <Thing
+            key={number}
+            name={issueName(number)}
+            at={createdAt}
+            title={`#${number} ${title}`}
+            facts={state}
+          >
+            <a href={url} target="_blank" rel="noreferrer">
+              Its page<span class="hidden">, in a new tab</span>
+            </a>
+            <Visible text={body} />
+          </Thing>
         ))}
       </Shelf>
       <Shelf
         title={`Rows${of}`}
-        count={sent.length}
         empty={
           isTested
             ? "Telemetry of a testing plane is not recorded."
             : "No row yet. Send telemetry in Do: it is shipped here."
         }
       >
-        {sent.map((row) => (
-          <Row key={`${row.table} ${row.cursor}`} row={row} />
+        {system.rows.map(({ cursor, metadata, record, recordId, registeredAt, table }) => (
+          <Thing
+            key={`${table} ${cursor}`}
+            name={rowName(recordId)}
+            at={registeredAt}
+            title={nameOf(record, cursor)}
+            facts={`${table} · row ${cursor}`}
+          >
+            <Json value={{ metadata, record }} />
+          </Thing>
         ))}
       </Shelf>
-      {own.length > 0 && (
-        <details class="own">
-          <summary class="soft">{plural(own.length, "row")} about the service itself</summary>
-          <ul class="plain">
-            {own.map((row) => (
-              <Row key={`${row.table} ${row.cursor}`} row={row} />
-            ))}
-          </ul>
-        </details>
-      )}
     </Panel>
   )
 }

@@ -4,6 +4,8 @@ import type { Change, Problem } from "./Store.ts"
 
 /** Milliseconds until a closed stream is opened again. */
 const retryPause = 1_000
+/** Milliseconds without an event after which the sandbox counts as silent: its state comes more often. */
+const longestSilence = 12_000
 /** Milliseconds in which a new stream has sent the actions that the server keeps. */
 const settlePause = 1_000
 
@@ -14,20 +16,28 @@ const parse = <A>(text: string): A => JSON.parse(text) as A
 export const listen = (change: (change: Change) => void): (() => void) => {
   let source: EventSource | undefined
   let timer: ReturnType<typeof setTimeout> | undefined
+  let silence: ReturnType<typeof setTimeout> | undefined
+  const listenOn = () => {
+    clearTimeout(silence)
+    silence = setTimeout(() => change({ kind: "silent" }), longestSilence)
+  }
   const open = () => {
     source = new EventSource("events")
     source.addEventListener("open", () => {
+      listenOn()
       change({ kind: "connected" })
       clearTimeout(timer)
       timer = setTimeout(() => change({ kind: "settled" }), settlePause)
     })
-    source.addEventListener("state", ({ data }) =>
+    source.addEventListener("state", ({ data }) => {
+      listenOn()
       change({ kind: "state", state: parse<State>(data), receivedAt: performance.now() })
-    )
+    })
     source.addEventListener("action", ({ data }) =>
       change({ kind: "record", record: parse<ActionRecord>(data) })
     )
     source.addEventListener("error", () => {
+      clearTimeout(silence)
       change({ kind: "lost" })
       // The browser's own pause grows; here a person waits.
       source?.close()
@@ -38,6 +48,7 @@ export const listen = (change: (change: Change) => void): (() => void) => {
   open()
   return () => {
     clearTimeout(timer)
+    clearTimeout(silence)
     source?.close()
   }
 }

@@ -1,6 +1,6 @@
 /** A request with its response. Credentials are shortened; copying gives the whole value. */
 import type { Exchange } from "../Protocol.ts"
-import { Foreign } from "./Parts.tsx"
+import { Foreign, Visible } from "./Parts.tsx"
 import { pathOf, plural, prettyJson, shorten } from "./Format.ts"
 
 /** Headers that carry the meaning of a call. */
@@ -11,14 +11,16 @@ const HeaderList = ({ headers }: { readonly headers: ReadonlyArray<readonly [str
     {headers.map(([name, value]) => (
       <div key={name}>
         <dt>{name}</dt>
-        <dd>{shorten(value)}</dd>
+        <dd>
+          <Foreign text={shorten(value)} />
+        </dd>
       </div>
     ))}
   </dl>
 )
 
 const Body = ({ text }: { readonly text: string }) =>
-  text === "" ? <p class="empty">No body.</p> : <pre>{shorten(prettyJson(text))}</pre>
+  text === "" ? <p class="empty">No body.</p> : <Visible text={shorten(prettyJson(text))} />
 
 const Message = (props: { readonly headers: Exchange["requestHeaders"]; readonly body: string }) => {
   const headers = Object.entries(props.headers)

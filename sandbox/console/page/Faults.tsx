@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks"
 import type { Fault, FaultKind, Upstream } from "../Protocol.ts"
 import { ActionButton, type Acting, ProblemNote, useActing } from "./Acting.tsx"
-import { Choice } from "./Fields.tsx"
+import { Choice, Options } from "./Fields.tsx"
 import {
   faultChoices,
   faultLabels,
@@ -62,50 +62,26 @@ export const Faults = () => {
         )
       }
     >
-      {system.faults.length > 0 && (
-        <ul class="plain">
-          {system.faults.map((active) => (
-            <ActiveFault key={active.id} acting={acting} fault={active} />
-          ))}
-        </ul>
-      )}
       <div class="fields">
         <Choice
           label="Upstream"
           value={upstream}
           onInput={(value) => setUpstream(upstreams.find((name) => name === value) ?? upstream)}
         >
-          {upstreams.map((name) => (
-            <option key={name} value={name}>
-              {participantNames[name]}
-            </option>
-          ))}
+          <Options of={upstreams.map((name) => [name, participantNames[name]])} />
         </Choice>
         <Choice label="Call" value={usedRoute ?? ""} onInput={setRoute}>
-          <option value="">every call</option>
-          {routes.map((name) => (
-            <option key={name} value={name}>
-              {shortRoute(name)}
-            </option>
-          ))}
+          <Options of={[["", "every call"], ...routes.map((name) => [name, shortRoute(name)] as const)]} />
         </Choice>
         <Choice
           label="What happens"
           value={fault}
           onInput={(value) => setFault(faultChoices.find(([kind]) => kind === value)?.[0] ?? fault)}
         >
-          {faultChoices.map(([kind, name]) => (
-            <option key={kind} value={kind}>
-              {name}
-            </option>
-          ))}
+          <Options of={faultChoices} />
         </Choice>
         <Choice label="How often" value={count} onInput={setCount}>
-          {times.map(([value, name]) => (
-            <option key={value} value={value}>
-              {name}
-            </option>
-          ))}
+          <Options of={times.map(([value, name]) => [value, name])} />
         </Choice>
       </div>
       <div class="actions">
@@ -124,6 +100,13 @@ export const Faults = () => {
         <span class="hint">{faultMeanings[fault]}</span>
       </div>
       <ProblemNote acting={acting} />
+      {system.faults.length > 0 && (
+        <ul class="plain">
+          {system.faults.map((active) => (
+            <ActiveFault key={active.id} acting={acting} fault={active} />
+          ))}
+        </ul>
+      )}
     </Panel>
   )
 }

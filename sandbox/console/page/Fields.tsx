@@ -27,11 +27,11 @@ export const TextField = ({ label, onInput, value }: FieldProps) => (
 export const TextArea = ({ label, onInput, value }: FieldProps) => (
   <label class="field wide">
     <span>{label}</span>
-    <textarea rows={3} value={value} onInput={(event) => onInput(event.currentTarget.value)} />
+    <textarea dir="auto" rows={3} value={value} onInput={(event) => onInput(event.currentTarget.value)} />
   </label>
 )
 
-/** Text that should be JSON. It can be sent when it is not, so that the refusal can be seen. */
+/** Text that should be JSON. It can be sent when it is not, so that the service's refusal can be seen. */
 export const JsonField = ({ label, onInput, value }: FieldProps) => {
   const fault = jsonFault(value)
   const id = useId()
@@ -65,6 +65,20 @@ export const Choice = (
   </label>
 )
 
+/** Choices by their value, each with its name where it has another one. */
+export const Options = (props: { readonly of: ReadonlyArray<string | readonly [string, string]> }) => (
+  <>
+    {props.of.map((option) => {
+      const [value, name] = typeof option === "string" ? [option, option] : option
+      return (
+        <option key={value} value={value}>
+          {name}
+        </option>
+      )
+    })}
+  </>
+)
+
 export interface Caller {
   /** `null`: not signed in. */
   readonly session: Session | null
@@ -89,18 +103,16 @@ export const useCaller = (options: { readonly isOptional: boolean }): Caller => 
         {(options.isOptional || session === null) && (
           <option value="">{options.isOptional ? "not signed in" : "log in first"}</option>
         )}
-        {sessions.map(({ actor, id, status }) => (
-          <option key={id} value={id}>
-            {actor} · {shortId(id)}
-            {status === "active" ? "" : ` (${sessionStates[status]})`}
-          </option>
-        ))}
+        <Options
+          of={sessions.map(({ actor, id, status }) => [
+            id,
+            `${actor} · ${shortId(id)}${status === "active" ? "" : ` (${sessionStates[status]})`}`
+          ])}
+        />
       </Choice>
       <Choice label="Organisation" value={usedOrg} onInput={setOrg}>
         {usedOrg === "" && <option value="">none</option>}
-        {session?.organizations.map((name) => (
-          <option key={name}>{name}</option>
-        ))}
+        <Options of={session?.organizations ?? []} />
       </Choice>
     </>
   )

@@ -51,6 +51,13 @@ const credential = /\b(oat_|ort_|oac_|ask_|obo_)([A-Za-z0-9_-]{4})[A-Za-z0-9_-]{
 /** Credentials as their beginning. The whole value is for copying. */
 export const shorten = (text: string): string => text.replace(credential, "$1$2…")
 
+/** Marks that turn the direction of text are shown by their numbers, such as `⟨U+202E⟩`: they mirror nothing on the page. */
+export const visible = (text: string): string =>
+  text.replaceAll(
+    /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    (mark) => `⟨U+${mark.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`
+  )
+
 /** Indented when it is JSON, otherwise unchanged. */
 export const prettyJson = (text: string): string => {
   try {

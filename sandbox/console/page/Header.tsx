@@ -66,11 +66,18 @@ const SandboxClock = () => {
   )
 }
 
+const connectionNames = {
+  live: "Live",
+  lost: "Reconnecting…",
+  silent: "No answer",
+  connecting: "Connecting…"
+}
+
 const ConnectionState = () => {
   const { connection } = useStore().model
   return (
     <span class={`connection ${connection}`} role="status">
-      {connection === "live" ? "Live" : connection === "lost" ? "Reconnecting…" : "Connecting…"}
+      {connectionNames[connection]}
     </span>
   )
 }
@@ -92,7 +99,7 @@ export const Header = (props: { readonly onTour: () => void; readonly onHelp: ()
           Tour
         </button>
         <button type="button" class="quiet" onClick={props.onHelp}>
-          Help<span class="hidden">: shortcuts and terms</span>
+          Help<span class="hidden">: terms</span>
         </button>
         <ConnectionState />
       </nav>

@@ -4,10 +4,9 @@ import type { ActionRecord } from "../Protocol.ts"
 import { ActionButton, ProblemNote, useActing } from "./Acting.tsx"
 import { Diagram } from "./Diagram.tsx"
 import { ExchangeView } from "./ExchangeView.tsx"
-import { curlOf, duration, responseText, timeOfDay } from "./Format.ts"
+import { curlOf, duration, responseText, timeOfDay, visible } from "./Format.ts"
 import { lessonOf } from "./Lesson.ts"
-import { statusTone } from "./Names.ts"
-import { Overview } from "./Overview.tsx"
+import { participantNames, participantRoles, participants, planeName, statusTone } from "./Names.ts"
 import { Badge, CopyButton, Foreign, Panel } from "./Parts.tsx"
 import { firstAction, shownRecord, useStore } from "./Store.ts"
 
@@ -15,6 +14,13 @@ export const ResultBadge = ({ record: { endedAt, exchange } }: { readonly record
   if (endedAt === null) return <Badge tone="plain">…</Badge>
   if (exchange === null) return <Badge tone="plain">done</Badge>
   return <Badge tone={statusTone(exchange.status)}>{exchange.status ?? "no answer"}</Badge>
+}
+
+/** The plane of an action: in the list only that of a testing plane, which is the exception. */
+const PlaneName = (props: { readonly record: ActionRecord; readonly isShort?: boolean }) => {
+  const plane = useStore().system.planes.find(({ id }) => id === props.record.plane)
+  if (plane === undefined) return null
+  return <span class="plane soft">{props.isShort === true ? plane.name : planeName(plane)}</span>
 }
 
 const RecordList = () => {
@@ -47,9 +53,10 @@ const RecordList = () => {
             onClick={() => change({ kind: "pick", record: record.id })}
           >
             <span class="number soft">{record.id}</span>
-            <span class="grow" title={record.title}>
+            <span class="grow" title={visible(record.title)}>
               <Foreign text={record.title} />
             </span>
+            <PlaneName record={record} isShort />
             <ResultBadge record={record} />
             <span class="took">
               {record.endedAt === null || record.exchange === null
@@ -79,7 +86,7 @@ const Shown = ({ record }: { readonly record: ActionRecord }) => {
     <article class="shown" ref={article} aria-labelledby="shown-title">
       <div class="row">
         <h3 id="shown-title" class="grow">
-          <ResultBadge record={record} /> <Foreign text={record.title} />
+          <ResultBadge record={record} /> <Foreign text={record.title} /> <PlaneName record={record} />
         </h3>
         <span class="joined">
           <ActionButton
@@ -101,6 +108,31 @@ const Shown = ({ record }: { readonly record: ActionRecord }) => {
       {record.calls.length > 0 && <Diagram record={record} />}
       {exchange !== null && <ExchangeView exchange={exchange} />}
     </article>
+  )
+}
+
+/** Who takes part, where nothing has happened yet. */
+const Overview = () => {
+  const { addresses } = useStore().system
+  return (
+    <div class="overview">
+      <p>
+        music-backend is one API for the clients of a music companion. It promises two things: nothing
+        accepted is ever lost or done twice, and nobody gets in who doesn’t belong. Try to break them. Each
+        action shows here, with its request, its response and the calls between these, and so does each call
+        of your own programs:
+      </p>
+      <dl class="parties">
+        {participants.map((name) => (
+          <div key={name}>
+            <dt>{participantNames[name]}</dt>
+            <dd>{participantRoles[name]}</dd>
+            <dd class="soft">{name === "console" ? location.origin : addresses[name]}</dd>
+          </div>
+        ))}
+      </dl>
+      <p>Begin in Callers: press “Get SLT” beside an actor, then “Log in”.</p>
+    </div>
   )
 }
 

@@ -1,5 +1,5 @@
 /** One plain sentence on what an action shows. */
-import type { Action, ActionRecord, Call } from "../Protocol.ts"
+import type { Action, ActionRecord, Call, ProgramCall } from "../Protocol.ts"
 import { participantNames } from "./Names.ts"
 import { errorCode, isOfTestingPlane, isReplay, isSuccess, wasDelivered } from "./Outcome.ts"
 
@@ -22,8 +22,12 @@ const refusals: Readonly<Record<string, string>> = {
   reports_full: "No more reports can be stored now, and the caller knows it."
 }
 
-const successes = (record: ActionRecord, action: Action): string => {
-  switch (action.kind) {
+type Kind = Action["kind"] | null
+
+const successes = (record: ActionRecord, kind: Kind): string => {
+  switch (kind) {
+    case "mint":
+      return "IAM issued an SLT: a token for one login within two minutes."
     case "login":
       return "IAM exchanged the single-use token for a session, and Ting registered the actor as a recipient."
     case "me":
@@ -66,8 +70,8 @@ const successes = (record: ActionRecord, action: Action): string => {
 }
 
 /** What sending the same bytes again shows, where it is more than the first time. */
-const repeatedly = (action: Action): string | null => {
-  switch (action.kind) {
+const repeatedly = (kind: Kind): string | null => {
+  switch (kind) {
     case "login":
     case "refresh":
       return "The same request under the same key: the answer is the same session, and no second one was made."
@@ -82,10 +86,8 @@ const repeatedly = (action: Action): string | null => {
   }
 }
 
-const silent = (action: Action): string | null => {
-  switch (action.kind) {
-    case "mint":
-      return "IAM issued an SLT: a token for one login within two minutes."
+const silent = (kind: Kind): string | null => {
+  switch (kind) {
     case "addFault":
       return "From now on this upstream misbehaves as chosen; try an action and watch the retries."
     case "removeFault":
@@ -134,8 +136,9 @@ const overcome = (record: ActionRecord, calls: ReadonlyArray<Call>): string | nu
 }
 
 /** Of a record whose original action is `action`. Empty while it lasts. */
-export const lessonOf = (record: ActionRecord, action: Action): string => {
-  const quiet = silent(action)
+export const lessonOf = (record: ActionRecord, action: Action | ProgramCall): string => {
+  const kind = action.kind === "program" ? action.does : action.kind
+  const quiet = silent(kind)
   if (quiet !== null) return quiet
   if (record.endedAt === null) return "Under way: the calls appear as they begin."
   const { calls } = record
@@ -149,14 +152,16 @@ export const lessonOf = (record: ActionRecord, action: Action): string => {
       record,
       calls.filter(({ isLater }) => isLater)
     )
-    const again = record.action.kind === "repeat" ? repeatedly(action) : null
-    if (later === null) return again ?? successes(record, action)
+    const again = record.action.kind === "repeat" ? repeatedly(kind) : null
+    if (later === null) return again ?? successes(record, kind)
     return wasDelivered(record, "tracker") || wasDelivered(record, "tables")
       ? `The answer did not wait for delivery. ${later}`
       : "The answer did not wait for delivery: it is committed, and background delivery repeats until it arrives."
   }
   const code = errorCode(record)
-  if (action.kind === "reuseRefresh" && code === "unauthenticated")
+  if (kind === "mint")
+    return "IAM gives a Silicon a token only for its one organisation. Under Do and Webhook, send organization.silicon.created.v1 for it."
+  if (kind === "reuseRefresh" && code === "unauthenticated")
     return "A spent token under a new key looks like a theft, so IAM ended every token of this login. Nobody gets in who doesn’t belong."
   if (record.exchange?.status === null) return "The connection was lost before an answer."
   return (

@@ -1,6 +1,6 @@
 /** What the browser remembers between visits. Without storage each visit is the first. */
 
-type Remembered = "tour" | "progress" | "shortcuts"
+type Remembered = "tour" | "progress"
 
 const nameOf = (what: Remembered) => `music-sandbox-${what}`
 

@@ -20,7 +20,7 @@ export const participantNames: Readonly<Record<Participant, string>> = {
 }
 
 export const participantRoles: Readonly<Record<Participant, string>> = {
-  console: "This page, as command line, daemon and web client",
+  console: "This page as a client, or a program of yours",
   backend: "The service itself",
   iam: "Knows who people are, and issues their tokens",
   ting: "Delivers notifications",

@@ -1,11 +1,11 @@
 /** Small parts that several panels use. */
 import { type ComponentChildren, Fragment } from "preact"
 import { useState } from "preact/hooks"
-import { shorten } from "./Format.ts"
+import { shorten, visible } from "./Format.ts"
 import { useStore } from "./Store.ts"
 import { type Place, placeTitles, type Tone } from "./Names.ts"
 
-/** A region of the page with a heading. Shortcuts and the tour put the focus on it. */
+/** A region of the page with a heading. The tour puts the focus on it. */
 export const Panel = (props: {
   readonly id: Place
   readonly note?: ComponentChildren
@@ -32,15 +32,20 @@ export const Empty = ({ children }: { readonly children: ComponentChildren }) =>
 /** Text from elsewhere: its direction stays its own, and it breaks after dots and slashes. */
 export const Foreign = ({ text }: { readonly text: string }) => (
   <bdi>
-    {text.split(/(?<=[./])/).map((piece, index) => (
-      // Pieces have no name but their place.
-      <Fragment key={index}>
-        {index > 0 && <wbr />}
-        {piece}
-      </Fragment>
-    ))}
+    {visible(text)
+      .split(/(?<=[./])/)
+      .map((piece, index) => (
+        // Pieces have no name but their place.
+        <Fragment key={index}>
+          {index > 0 && <wbr />}
+          {piece}
+        </Fragment>
+      ))}
   </bdi>
 )
+
+/** A text of many lines from elsewhere. */
+export const Visible = ({ text }: { readonly text: string }) => <pre>{visible(text)}</pre>
 
 interface CopyButtonProps {
   readonly label: string

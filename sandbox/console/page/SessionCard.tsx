@@ -3,6 +3,7 @@ import { useState } from "preact/hooks"
 import type { Session } from "../Protocol.ts"
 import { ActionButton, ProblemNote, useActing } from "./Acting.tsx"
 import { useNow } from "./Clock.ts"
+import { Options } from "./Fields.tsx"
 import { countdown, days } from "./Format.ts"
 import { sessionEnds, sessionStates, shortId, type Tone } from "./Names.ts"
 import { Badge, LifeBar, Token } from "./Parts.tsx"
@@ -102,9 +103,7 @@ export const SessionCard = ({ session }: { readonly session: Session }) => {
             onChange={(event) => setOrg(event.currentTarget.value)}
           >
             {session.organizations.length === 0 && <option value="">none</option>}
-            {session.organizations.map((name) => (
-              <option key={name}>{name}</option>
-            ))}
+            <Options of={session.organizations} />
           </select>
         </div>
         {needsSpent !== null && isUsable && (

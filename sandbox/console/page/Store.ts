@@ -1,10 +1,11 @@
 /** What the page knows: the server's state and actions, and what the person has chosen. Nothing is guessed: an action shows when it is done. */
 import { createContext } from "preact"
 import { useContext } from "preact/hooks"
-import type { Action, ActionRecord, Plane, Session, State } from "../Protocol.ts"
+import type { Action, ActionRecord, Plane, ProgramCall, Session, State } from "../Protocol.ts"
 
 export interface Model {
-  readonly connection: "connecting" | "live" | "lost"
+  /** `silent`: the stream is open, and nothing comes. */
+  readonly connection: "connecting" | "live" | "lost" | "silent"
   /** `null` until the first state has arrived. */
   readonly system: State | null
   /** `performance.now()` when the state arrived. */
@@ -39,7 +40,7 @@ export type Change =
   | { readonly kind: "connected" }
   /** The new connection has sent what it keeps: the rest is of a sandbox that no longer runs. */
   | { readonly kind: "settled" }
-  | { readonly kind: "lost" }
+  | { readonly kind: "lost" | "silent" }
   | { readonly kind: "state"; readonly state: State; readonly receivedAt: number }
   | { readonly kind: "record"; readonly record: ActionRecord }
   | { readonly kind: "plane"; readonly plane: string }
@@ -66,12 +67,14 @@ export const reduce = (model: Model, change: Change): Model => {
     case "settled":
       return { ...model, records: model.records.filter(({ id }) => model.confirmed.has(id)) }
     case "lost":
-      return { ...model, connection: "lost" }
+    case "silent":
+      return { ...model, connection: change.kind }
     case "state": {
       const { receivedAt, state } = change
       const hasPlane = state.planes.some(({ id }) => id === model.plane)
       return {
         ...model,
+        connection: "live",
         system: state,
         receivedAt,
         openedAt: model.system === null ? state.now : model.openedAt,
@@ -113,7 +116,10 @@ export const sessionsOf = ({ plane, system }: Model): ReadonlyArray<Session> =>
   (system?.sessions ?? []).filter((session) => session.plane === plane)
 
 /** Follows repetitions back to what was done first. */
-export const firstAction = (record: ActionRecord, records: ReadonlyArray<ActionRecord>): Action => {
+export const firstAction = (
+  record: ActionRecord,
+  records: ReadonlyArray<ActionRecord>
+): Action | ProgramCall => {
   const { action } = record
   if (action.kind !== "repeat") return action
   const repeated = records.find(({ id }) => id === action.action)

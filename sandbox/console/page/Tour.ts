@@ -1,5 +1,5 @@
 /** The six steps of the guided tour. Each is done when the person has really done it. */
-import type { Action, ActionRecord, Session } from "../Protocol.ts"
+import type { Action, ActionRecord, ProgramCall, Session } from "../Protocol.ts"
 import type { Place } from "./Names.ts"
 import { errorCode, isOfTestingPlane, isReplay, isSuccess, wasDelivered } from "./Outcome.ts"
 import { firstAction } from "./Store.ts"
@@ -8,7 +8,7 @@ import { firstAction } from "./Store.ts"
 interface Deed {
   readonly record: ActionRecord
   /** What was done first, when the record repeats it. */
-  readonly action: Action
+  readonly action: Action | ProgramCall
   readonly sessions: ReadonlyArray<Session>
 }
 

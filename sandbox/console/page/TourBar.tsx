@@ -1,6 +1,6 @@
-/** The guided tour: a bar above the real controls, which stay usable. */
+/** The guided tour: a bar above the real controls, which stay usable. Its buttons keep their places from step to step. */
 import type { RefObject } from "preact"
-import { useEffect, useRef, useState } from "preact/hooks"
+import { useEffect, useRef } from "preact/hooks"
 import { type Place, placeTitles } from "./Names.ts"
 import { useStore } from "./Store.ts"
 import { standingOf, tourSteps } from "./Tour.ts"
@@ -26,27 +26,35 @@ const useHeight = (bar: RefObject<HTMLElement | null>) =>
     }
   }, [])
 
-const Steps = ({ at, done }: { readonly at: number; readonly done: ReadonlyArray<number> }) => (
-  <ol class="plain steps" aria-label={`Step ${at + 1} of ${tourSteps.length}`}>
-    {tourSteps.map(({ title }, index) => (
-      <li
-        key={title}
-        class={done.includes(index) ? "done" : ""}
-        aria-current={index === at ? "step" : undefined}
-      >
-        <span class="hidden">
-          {title}
-          {done.includes(index) ? ", done" : ""}
-        </span>
-      </li>
-    ))}
+/** The second press of a double click does nothing. */
+const once = (press: () => void) => (event: MouseEvent) => {
+  if (event.detail < 2) press()
+}
+
+const Steps = ({ tour: { goTo, progress } }: { readonly tour: Tour }) => (
+  <ol class="plain steps" aria-label={`Step ${progress.step + 1} of ${tourSteps.length}`}>
+    {tourSteps.map(({ title }, index) => {
+      const isDone = progress.done.includes(index)
+      const name = `Step ${index + 1}: ${title}${isDone ? ", done" : ""}`
+      return (
+        <li key={title}>
+          <button
+            type="button"
+            class={isDone ? "done" : ""}
+            title={name}
+            aria-label={name}
+            aria-current={index === progress.step ? "step" : undefined}
+            onClick={() => goTo(index)}
+          />
+        </li>
+      )
+    })}
   </ol>
 )
 
 export const TourBar = ({ tour }: { readonly tour: Tour }) => {
   const { model, say, system } = useStore()
   const { done, since, step: at } = tour.progress
-  const [isFolded, fold] = useState(false)
   const bar = useRef<HTMLElement>(null)
   useHeight(bar)
   const step = tourSteps[at]
@@ -61,50 +69,40 @@ export const TourBar = ({ tour }: { readonly tour: Tour }) => {
     tour.markDone(at)
     say(`Step ${at + 1} is done. ${step.meaning}`)
   }, [isNowDone])
-  // A new task is to be read.
-  useEffect(() => fold(false), [at])
   if (step === undefined) return null
   return (
-    <aside ref={bar} class={`tour ${isFolded ? "folded" : ""}`} aria-label="Guided tour">
-      <Steps at={at} done={done} />
+    <aside ref={bar} class="tour" aria-label="Guided tour">
+      <Steps tour={tour} />
       <div class="grow">
         <h2>
           {at + 1} of {tourSteps.length} · {step.title}
           {isDone && <span class="badge good">done</span>}
         </h2>
-        <div class="text">
-          <p>{isDone ? step.meaning : step.task}</p>
-          <p class="advice" role="status">
-            {isDone ? "" : standing?.advice}
-          </p>
-        </div>
-      </div>
-      <div class="actions">
-        {!isDone &&
-          step.places.map((place) => (
-            <button key={place} type="button" class="quiet" onClick={() => showPlace(place)}>
+        <p>
+          {isDone ? step.meaning : step.task}{" "}
+          {step.places.map((place) => (
+            <button key={place} type="button" class="link" onClick={() => showPlace(place)}>
               Go to {placeTitles[place]}
             </button>
           ))}
-        {isDone && !isLast && (
-          <button type="button" class="main" onClick={() => tour.goTo(at + 1)}>
-            Next step
-          </button>
-        )}
-        {!isDone && !isLast && (
-          <button type="button" class="quiet" onClick={() => tour.goTo(at + 1)}>
-            Skip step
-          </button>
-        )}
+        </p>
+        <p class="advice" role="status">
+          {isDone ? "" : standing?.advice}
+        </p>
+      </div>
+      <div class="actions">
+        <button type="button" class="quiet" disabled={at === 0} onClick={once(() => tour.goTo(at - 1))}>
+          Back
+        </button>
         <button
           type="button"
-          class={isDone && isLast ? "main" : "quiet"}
-          onClick={isDone && isLast ? tour.finish : tour.close}
+          class={isDone ? "main next" : "quiet next"}
+          onClick={once(() => (isLast ? tour.finish() : tour.goTo(at + 1)))}
         >
-          {isDone && isLast ? "Finish" : "End tour"}
+          {isLast ? "Finish" : isDone ? "Next step" : "Skip step"}
         </button>
-        <button type="button" class="quiet fold" aria-expanded={!isFolded} onClick={() => fold(!isFolded)}>
-          {isFolded ? "Show text" : "Hide text"}
+        <button type="button" class="quiet" onClick={tour.close}>
+          End tour
         </button>
       </div>
     </aside>

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks"
 import { recall, remember } from "./Memory.ts"
 import { announcementOf } from "./Tour.ts"
 
-export interface TourProgress {
+interface TourProgress {
   readonly isOpen: boolean
   readonly step: number
   /** When the step began, by the sandbox's clock. `null`: when the page opened. */
@@ -40,14 +40,14 @@ export const useTour = (now: () => number, say: (text: string) => void): Tour =>
     if (!next.isOpen) remember("tour", "seen")
   }
   const goTo = (step: number) => {
-    change({ ...progress, step, since: now() })
+    change({ ...progress, isOpen: true, step, since: now() })
     say(announcementOf(step))
   }
+  const close = () => change({ ...progress, isOpen: false })
   const open = () => {
     change({ ...progress, isOpen: true, since: progress.since ?? now() })
     say(announcementOf(progress.step))
   }
-  const close = () => change({ ...progress, isOpen: false })
   return {
     progress,
     goTo,

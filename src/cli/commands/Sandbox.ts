@@ -1,6 +1,8 @@
 /** Commands that run a server. */
 import * as Command from "@effect/cli/Command"
+import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import { expectSignal } from "../../layers/process/RunMain.ts"
 import { CommandFailed } from "../Host.ts"
 import { flag } from "../Options.ts"
@@ -14,7 +16,15 @@ export const serve = Command.make("serve", {}, () =>
 
 const flags = {
   walk: flag("walk", "runs the scenario, one line for each step, and exits with 0 or 1"),
-  debug: flag("debug", "the server's log at debug level")
+  debug: flag("debug", "the server's log at debug level"),
+  port: Options.integer("port").pipe(
+    Options.withDescription("the server's port; the console and the upstreams have the next five"),
+    Options.filterMap(
+      Option.liftPredicate((port) => port >= 0 && port <= 65_530),
+      "--port must be from 0 to 65530"
+    ),
+    Options.withDefault(8787)
+  )
 }
 
 export const sandbox = Command.make("sandbox", flags, (given) =>

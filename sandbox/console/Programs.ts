@@ -1,0 +1,154 @@
+/** The calls of other programs: Node publishes each request of the service's listener, and its bytes are read as they pass. */
+import { subscribe, unsubscribe } from "node:diagnostics_channel"
+import type { IncomingMessage, OutgoingHttpHeaders, Server, ServerResponse } from "node:http"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import { liveDocsAgent } from "../LiveDocs.ts"
+import type { Sandbox } from "../Run.ts"
+import type { ServiceRequest } from "../ServiceClient.ts"
+import { production } from "../upstreams/Iam.ts"
+import type { Journal } from "./Journal.ts"
+import type { ProgramCall } from "./Protocol.ts"
+import { planesOf } from "./Planes.ts"
+
+const channel = "http.server.request.start"
+
+/** What a program does, by its request. */
+const deeds: Readonly<Record<string, ProgramCall["does"]>> = {
+  "POST /api/v1/auth/login": "login",
+  "GET /api/v1/auth/me": "me",
+  "POST /api/v1/auth/refresh": "refresh",
+  "POST /api/v1/auth/logout": "logout",
+  "POST /api/v1/tings": "ting",
+  "POST /api/v1/reports": "report",
+  "POST /api/v1/telemetry": "telemetry",
+  "POST /webhook/": "webhook"
+}
+
+/** Keeps the bytes of a body: more than any that the service takes. */
+const makeKeeper = (limit = 8_388_608) => {
+  const kept: Array<Buffer> = []
+  let left = limit
+  return {
+    keep: (chunk: unknown): void => {
+      if (typeof chunk !== "string" && !(chunk instanceof Uint8Array)) return
+      left -= chunk.length
+      if (left >= 0) kept.push(Buffer.from(chunk))
+    },
+    text: (): string => Buffer.concat(kept).toString("utf8")
+  }
+}
+
+/** Such as `curl` of `curl/8.5.0`. */
+const agentOf = ({ headers }: IncomingMessage): string => {
+  const [name = ""] = (headers["user-agent"] ?? "").split(/[/ ]/)
+  return name === "Mozilla" ? "a browser" : name === "" ? "a program" : name
+}
+
+const flat = (headers: OutgoingHttpHeaders): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    Object.entries(headers).flatMap(([name, value]) =>
+      value === undefined ? [] : [[name.toLowerCase(), String(value)]]
+    )
+  )
+
+/** Puts the calls of other programs at the service into the journal, each in a trace of its own. Ends with the scope. */
+export const watchPrograms = (
+  { base, clock, world }: Sandbox,
+  journal: Journal,
+  onChange: () => void
+): Effect.Effect<void, never, Scope.Scope> => {
+  const { port } = new URL(base)
+
+  const watch = (request: IncomingMessage, response: ServerResponse): void => {
+    const { headers, method = "GET", url = "/" } = request
+    const agent = agentOf(request)
+    const [path = ""] = url.split("?")
+    const isApi = path.startsWith("/api/v1/") || path.startsWith("/webhook")
+    if (!isApi || method === "OPTIONS" || headers["user-agent"] === liveDocsAgent) return
+    if (journal.hasTrace(String(headers.traceparent))) return
+    const sent = makeKeeper()
+    const answered = makeKeeper()
+    const key = headers["x-testing-environment-key"]
+    const plane = planesOf(world).find((known) => known.key === (key ?? null))?.id ?? production
+    const does = deeds[`${method} ${path}`] ?? null
+    const outgoing = { from: "console", to: "backend", plane, title: `${agent}: ${method} ${path}` } as const
+    const requestOf = (): ServiceRequest => {
+      const body = sent.text()
+      const { host: _, connection: __, "content-length": ___, ...rest } = flat(headers)
+      return {
+        method: method === "GET" ? "GET" : "POST",
+        url: `${base}${url}`,
+        headers: rest,
+        body: body === "" ? undefined : body
+      }
+    }
+    const entry = journal.begin({
+      ...outgoing,
+      action: { kind: "program", agent, does },
+      startedAt: clock.now(),
+      outgoing: {
+        ...outgoing,
+        // Read when it is sent again, which is after its body has arrived.
+        get request() {
+          return requestOf()
+        }
+      }
+    })
+    headers.traceparent = journal.traceOf(entry)
+    const note = (): void => {
+      const { body, headers: own, url: address } = requestOf()
+      journal.send(entry, { from: "console", to: "backend", method, url: address, headers: own, body })
+    }
+    note()
+    const { push } = request
+    const { end, write, writeHead } = response
+    let head: OutgoingHttpHeaders = {}
+    Object.assign(request, {
+      push: (chunk: unknown, ...rest: ReadonlyArray<unknown>) => {
+        sent.keep(chunk)
+        if (chunk === null) note()
+        return Reflect.apply(push, request, [chunk, ...rest])
+      }
+    })
+    Object.assign(response, {
+      writeHead: (...given: ReadonlyArray<unknown>) => {
+        const last = given.at(-1)
+        if (typeof last === "object" && last !== null && !Array.isArray(last)) head = { ...last }
+        return Reflect.apply(writeHead, response, given)
+      },
+      write: (chunk: unknown, ...rest: ReadonlyArray<unknown>) => {
+        answered.keep(chunk)
+        return Reflect.apply(write, response, [chunk, ...rest])
+      },
+      end: (chunk: unknown, ...rest: ReadonlyArray<unknown>) => {
+        answered.keep(chunk)
+        return Reflect.apply(end, response, [chunk, ...rest])
+      }
+    })
+    response.once("close", () => {
+      const status = response.writableFinished ? response.statusCode : null
+      journal.end(entry, clock.now(), {
+        status,
+        headers: flat({ ...response.getHeaders(), ...head }),
+        body: status === null ? "the connection was lost before an answer" : answered.text()
+      })
+      onChange()
+    })
+  }
+
+  const onStart = (message: unknown): void => {
+    const { request, response, server } = message as {
+      readonly request: IncomingMessage
+      readonly response: ServerResponse
+      readonly server: Server
+    }
+    const address = server.address()
+    if (typeof address === "object" && String(address?.port) === port) watch(request, response)
+  }
+
+  return Effect.acquireRelease(
+    Effect.sync(() => subscribe(channel, onStart)),
+    () => Effect.sync(() => unsubscribe(channel, onStart))
+  )
+}
