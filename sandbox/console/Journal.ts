@@ -59,7 +59,9 @@ export const recordOf = ({ begin, calls, endedAt, exchange, first, id }: Entry):
   const { action, plane, startedAt, title } = begin
   const inOrder = calls.toSorted((one, other) => one.startedAt - other.startedAt)
   const all = first === null ? inOrder : [first, ...inOrder]
-  return { id, action, title, plane, startedAt, endedAt, exchange, calls: all }
+  // Without its answer an exchange would read as a lost one.
+  const whole = endedAt === null ? null : exchange
+  return { id, action, title, plane, startedAt, endedAt, exchange: whole, calls: all }
 }
 
 interface Trace {

@@ -17,6 +17,7 @@ describe("The stream of events", () => {
       const login = yield* Effect.fork(act(invented))
       const lasts = () => [...tab.actions.values()].some(({ endedAt }) => endedAt === null)
       yield* eventually("the beginning", lasts)
+      expect([...tab.actions.values()].at(-1)).toMatchObject({ exchange: null })
       const record = yield* login
       yield* recordWith("the end", record, ({ endedAt }) => endedAt !== null)
       const second = yield* openTab(url)
