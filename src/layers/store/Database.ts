@@ -9,7 +9,7 @@ import type { Stored, StoreSize, StoreUnavailable, StoreUsage } from "../../serv
 import { traced } from "../../services/Tracing.ts"
 import { type Commit, makeGroupCommit, type Transactions } from "./GroupCommit.ts"
 import { timeLeft } from "./RequestDeadline.ts"
-import type { Statements } from "./Statements.ts"
+import { inSpans, type Statements } from "./Statements.ts"
 import { type DatabaseFailure, isLocked, toStoreUnavailable } from "./StoreErrors.ts"
 
 /**
@@ -59,28 +59,30 @@ export interface Driver extends Transactions {
 }
 
 /** Runs an access in a span of its name, again while it is locked: the drivers do not wait, and SQLite would block the thread. */
-export const makeAccess =
-  ({ lockWait, name }: Pick<Driver, "name" | "lockWait">) =>
-  <A, R>(
+export const makeAccess = ({ lockWait, name }: Pick<Driver, "name" | "lockWait">) => {
+  const retryFor = (millis: number) =>
+    Schedule.spaced("10 millis").pipe(Schedule.jittered, Schedule.intersect(recurWithin(millis)))
+  return <A, R>(
     operation: string,
     attempt: Effect.Effect<A, DatabaseFailure, R>
-  ): Effect.Effect<A, StoreUnavailable, R> =>
-    Effect.flatMap(timeLeft, (left) =>
-      Effect.retry(attempt, {
-        while: isLocked,
-        schedule: Schedule.spaced("10 millis").pipe(
-          Schedule.jittered,
-          Schedule.intersect(recurWithin(Math.min(lockWait, left)))
-        )
-      })
-    ).pipe(Effect.mapError(toStoreUnavailable(name, operation)), traced(operation))
+  ): Effect.Effect<A, StoreUnavailable, R> => {
+    // A schedule is made for an access that is locked only.
+    const retried = Effect.flatMap(timeLeft, (left) =>
+      Effect.retry(attempt, { while: isLocked, schedule: retryFor(Math.min(lockWait, left)) })
+    )
+    return Effect.catchIf(attempt, isLocked, () => retried).pipe(
+      Effect.mapError(toStoreUnavailable(name, operation)),
+      traced(operation)
+    )
+  }
+}
 
 /** Statements whose spans belong to the span of this fiber, whatever fiber runs them. */
 const inThisSpan = <A>(body: Statements<A>): Effect.Effect<Statements<A>> =>
   FiberRef.getWith(FiberRef.currentTracerEnabled, (isTracing) =>
     isTracing
       ? Effect.zipWith(Effect.orDie(Effect.currentSpan), Effect.tracer, (span, tracer) =>
-          body.pipe(Effect.withParentSpan(span), Effect.withTracer(tracer), Effect.withTracerEnabled(true))
+          inSpans(span, tracer, body)
         )
       : Effect.succeed(body)
   )
@@ -96,7 +98,7 @@ export const makeDatabase = (driver: Driver): Effect.Effect<Database, never, Sco
       name,
       sql,
       usage: { size: access("Store.size", size), pool },
-      read: (operation, query) => access(operation, read(query)),
+      read: (operation, query) => access(operation, Effect.flatMap(inThisSpan(query), read)),
       write: (lane) => {
         const commit = commits.get(lane) ?? shared
         return (operation, body, committed) =>

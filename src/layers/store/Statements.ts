@@ -3,15 +3,17 @@
  * `yield* sql`, which begins a span and takes a connection for each statement, and could leave the transaction.
  */
 import { TransactionConnection } from "@effect/sql/SqlClient"
+import type { Connection } from "@effect/sql/SqlConnection"
 import type { SqlError } from "@effect/sql/SqlError"
 import { defaultTransforms, type Statement } from "@effect/sql/Statement"
 import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
-import * as FiberRef from "effect/FiberRef"
+import * as Either from "effect/Either"
 import type * as Option from "effect/Option"
 import type { ParseError } from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { snakeToCamel } from "effect/String"
+import type * as Tracer from "effect/Tracer"
 
 /** One or more statements, all of one transaction. */
 export type Statements<A> = Effect.Effect<A, SqlError | ParseError, TransactionConnection>
@@ -27,33 +29,58 @@ const toCamelCase = (column: string): string => {
 }
 const transformRows = defaultTransforms(toCamelCase, false).array
 
-const inSpan = (text: string, rows: Effect.Effect<ReadonlyArray<object>, SqlError>) =>
-  Effect.withSpan(rows, "sql.execute", {
-    attributes: { "db.query.text": text },
-    captureStackTrace: false,
-    kind: "client"
-  })
-
 /** The rows of a statement. */
 const execute = (
   statement: Statement<object>
 ): Effect.Effect<ReadonlyArray<object>, SqlError, TransactionConnection> =>
   Effect.flatMap(TransactionConnection, ([connection]) => {
     const [text, values] = statement.compile()
-    const rows = connection.execute(text, values, transformRows)
-    return FiberRef.getWith(FiberRef.currentTracerEnabled, (isTracing) =>
-      isTracing ? inSpan(text, rows) : rows
-    )
+    return connection.execute(text, values, transformRows)
   })
+
+const withSpans = (connection: Connection): Connection =>
+  Object.assign(Object.create(connection), {
+    execute: (...given: Parameters<Connection["execute"]>) =>
+      Effect.withSpan(connection.execute(...given), "sql.execute", {
+        attributes: { "db.query.text": given[0] },
+        captureStackTrace: false,
+        kind: "client"
+      })
+  })
+
+/** Statements in spans of their own, inside this span. */
+export const inSpans = <A>(
+  span: Tracer.AnySpan,
+  tracer: Tracer.Tracer,
+  statements: Statements<A>
+): Statements<A> =>
+  statements.pipe(
+    Effect.updateService(
+      TransactionConnection,
+      ([connection, depth]) => [withSpans(connection), depth] as const
+    ),
+    Effect.withParentSpan(span),
+    Effect.withTracer(tracer),
+    Effect.withTracerEnabled(true)
+  )
 
 /** A statement without a result. */
 export const run = (statement: Statement<object>): Statements<void> => Effect.asVoid(execute(statement))
 
-/** The decoded rows of a statement. */
+/** The decoded rows of a statement. Row by row: a schema of all rows would be compiled again by each call. */
 export const all = <A, I>(row: Schema.Schema<A, I>) => {
-  const decode = Schema.decodeUnknownEither(Schema.Array(row))
+  const decode = Schema.decodeUnknownEither(row)
+  const decodeAll = (rows: ReadonlyArray<object>): Either.Either<ReadonlyArray<A>, ParseError> => {
+    const decoded: Array<A> = []
+    for (const one of rows) {
+      const result = decode(one)
+      if (Either.isLeft(result)) return Either.left(result.left)
+      decoded.push(result.right)
+    }
+    return Either.right(decoded)
+  }
   return (statement: Statement<object>): Statements<ReadonlyArray<A>> =>
-    Effect.flatMap(execute(statement), decode)
+    Effect.flatMap(execute(statement), decodeAll)
 }
 
 /** The decoded first row of a statement. */

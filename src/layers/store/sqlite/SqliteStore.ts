@@ -86,22 +86,19 @@ export const openDatabase = (
     const access = makeAccess({ name, lockWait })
     const opening = <A>(connection: Connection, statements: Statements<A>) =>
       access("Store.open", Effect.provideService(statements, TransactionConnection, [connection, 0]))
-    const writer = Effect.map(sql.reserve, preparingAgain)
-    const reader = preparingAgain(yield* access("Store.open", readers.reserve))
-    yield* Effect.flatMap(access("Store.open", writer), (connection) =>
-      Effect.gen(function* () {
-        yield* opening(connection, run(sql.unsafe(withoutWaiting)))
-        if (!(yield* opening(connection, isOwn(sql))))
-          return yield* unusable(
-            "schema",
-            "belongs to another program",
-            "set MUSIC_DATABASE_PATH to a file in a folder that this user may write",
-            "foreign"
-          )
-        for (const setting of settings) yield* opening(connection, run(sql.unsafe(setting)))
-        yield* opening(reader, run(sql.unsafe(withoutWaiting)))
-      })
-    ).pipe(Effect.scoped)
+    // Taken once, not for each transaction: the store's one writer is alone, and its one reader has no transaction.
+    const writer = preparingAgain(yield* Effect.scoped(access("Store.open", sql.reserve)))
+    const reader = preparingAgain(yield* Effect.scoped(access("Store.open", readers.reserve)))
+    yield* opening(writer, run(sql.unsafe(withoutWaiting)))
+    if (!(yield* opening(writer, isOwn(sql))))
+      return yield* unusable(
+        "schema",
+        "belongs to another program",
+        "set MUSIC_DATABASE_PATH to a file in a folder that this user may write",
+        "foreign"
+      )
+    for (const setting of settings) yield* opening(writer, run(sql.unsafe(setting)))
+    yield* opening(reader, run(sql.unsafe(withoutWaiting)))
     files.watchLog()
 
     const driver: Driver = {
@@ -109,7 +106,7 @@ export const openDatabase = (
       sql,
       lockWait,
       hasOneWriter: true,
-      reserve: Effect.zipRight(usable, writer),
+      reserve: Effect.as(usable, writer),
       begin: () => "BEGIN IMMEDIATE",
       isCommitted: () => true,
       read: (query) =>
