@@ -29,6 +29,8 @@ export class NotExecuted extends Data.TaggedError("NotExecuted")<{
   /** The next step for an operator, where the reason shows one. */
   readonly advice?: string | undefined
   readonly retryAfterSeconds?: number | undefined
+  /** The deadline of the caller's request left no time for the call. */
+  readonly isLate?: boolean
 }> {}
 
 /** The call may have taken effect: no response, a lost connection, or a response that violates the contract. */
@@ -36,6 +38,8 @@ export class Unknown extends Data.TaggedError("Unknown")<{
   readonly dependency: Dependency
   readonly reason: string
   readonly retryAfterSeconds?: number | undefined
+  /** The deadline of the caller's request left less than a second for the call: this says nothing about the dependency. */
+  readonly isLate?: boolean
   /** IAM called a token inactive, and the answer is no verdict. */
   readonly inactive?: true
 }> {}

@@ -199,6 +199,11 @@ describe("A stalled body", () => {
     const { submit } = yield* goodRequests(server)
     const body = submit.body.padEnd(2_000, " ")
     const part = textOf({ ...submit, body }).slice(0, -1)
+    // One that is cut off gives back what it took, and no more.
+    const gone = yield* openPeer(server.port, part)
+    yield* arriving(1)
+    gone.socket.resetAndDestroy()
+    yield* arriving(0)
     const first = yield* openPeer(server.port, part)
     yield* arriving(1)
     const second = yield* openPeer(server.port, part)

@@ -95,8 +95,9 @@ export const makeBodyReader = (time: Duration.Duration) =>
         const onGone = () => settle(Effect.interrupt)
         const cut = () => settle(Effect.fail(new Failure("shutting_down")))
         const release = () => {
+          // An interruption also releases what has been settled.
+          if (!cuts.delete(cut)) return
           arriving -= size
-          cuts.delete(cut)
           message.off("data", onData).off("end", onEnd).off("close", onGone).off("error", onGone)
           message.pause()
         }

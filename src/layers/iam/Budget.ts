@@ -16,6 +16,8 @@ import type { Credentials } from "./Credentials.ts"
 import { refusesCredential } from "./IamCall.ts"
 
 export const introspectPath = "/oauth/introspect"
+/** The code of a call that this budget refuses, with 429. */
+export const overBudget = "over_budget"
 
 /** A call to IAM, which counts together those of a plane and path. */
 export interface Asked {
@@ -27,6 +29,8 @@ export interface Asked {
   readonly credential?: string | undefined
   /** `login` exchanges an SLT; the others present a token of the session. */
   readonly use?: "login" | "refresh" | "logout"
+  /** It probes the path for the call of the credential: it has the class of that call, and counts for no login, actor or turn. */
+  readonly isProbe?: boolean
 }
 
 /** A place that is taken, by the name of its window, until it is free at the latest. */
@@ -197,6 +201,7 @@ const makeWindow = (budget: number) => {
       if (!isOpen || !places.has(place) || place.freeAt <= now) return false
       place.startedAt = now
       place.freeAt = Number.POSITIVE_INFINITY
+      pause.nextProbeAt = now + probeMillis
       return true
     },
     /** Takes a turn for a call that lacks a place until `at`, or keeps the one that is still to come: its time, if one is left. */
@@ -217,12 +222,13 @@ const makeWindow = (budget: number) => {
       turns.set(key, { ...call, at })
       return at
     },
-    end: (place: Place, failure: UpstreamFailure | undefined, now: number): void => {
+    end: (place: Place, exit: Exit.Exit<unknown, UpstreamFailure>, now: number): void => {
+      const failure = failureOf(exit)
       // The call did not reach IAM, so IAM did not count it.
       if (failure?._tag === "NotExecuted") return void places.delete(place)
       place.freeAt = now + minute
       // A success of a call that began after a pause did ends the pause.
-      if (failure === undefined && place.startedAt > pause.beganAt) pause.until = 0
+      if (Exit.isSuccess(exit) && place.startedAt > pause.beganAt) pause.until = 0
       if (failure?._tag !== "Refused" || failure.status !== 429) return
       // Of several pauses the longest holds.
       pause.until = Math.max(pause.until, now + (failure.retryAfterSeconds ?? 1) * 1_000)
@@ -252,19 +258,22 @@ export const makeBudget = (
     return window
   }
 
-  const callOf = ({ credential: key, use }: Asked, address: string, now: number): Call => {
+  const callOf = ({ credential: key, isProbe, use }: Asked, address: string, now: number): Call => {
     if (key === undefined) return { callClass: "known", address, isVouched: false, since: now }
-    const isVouched = credentials.isVouched(key)
+    // A login counts by its network, also where its text is that of a token.
+    const isVouched = use !== "login" && credentials.isVouched(key)
     const refusedAt = refusedLogins.get(siteOf(address)) ?? Number.NEGATIVE_INFINITY
     const isKnown = isVouched || (use === "login" && now >= refusedAt + refusedLoginMillis)
     const callClass = isVouched && use !== undefined ? "essential" : isKnown ? "known" : "newcomer"
+    if (isProbe) return { callClass, address, isVouched: false, since: now }
     const wait = waits[isVouched ? "vouched" : "other"].get(key)
     const isWaiting =
       wait !== undefined && now <= wait.at + grace && (isVouched || now < wait.since + longestWait)
     // Who comes back late loses the time by which it is late.
     const since = isWaiting ? wait.since + Math.max(0, now - wait.at) : now
-    const { actorOf, loginOf } = credentials
-    return { callClass, key, login: loginOf(key), actor: actorOf(key), address, isVouched, use, since }
+    const [login, actor] =
+      use === "login" ? [key, undefined] : [credentials.loginOf(key), credentials.actorOf(key)]
+    return { callClass, key, login, actor, address, isVouched, use, since }
   }
 
   /** When a call that lacks a place until `at` may come back. */
@@ -295,13 +304,14 @@ export const makeBudget = (
       recordNow(iamCallsRefused({ priority: call.callClass }), 1)
       const millis = (lacksPlace ? wait(window, call, at, now) : at) - now
       const retryAfterSeconds = Math.max(1, Math.ceil(millis / 1_000))
-      return new Refused({ dependency: "iam", status: 429, code: "over_budget", retryAfterSeconds })
+      return new Refused({ dependency: "iam", status: 429, code: overBudget, retryAfterSeconds })
     }
     return Effect.succeed(all.map((window): Held => ({ window, place: window.begin(call, now) })))
   }
 
-  const end = ({ place, window }: Held, failure: UpstreamFailure | undefined, now: number): void => {
-    window.end(place, failure, now)
+  const end = ({ place, window }: Held, exit: Exit.Exit<unknown, UpstreamFailure>, now: number): void => {
+    window.end(place, exit, now)
+    const failure = failureOf(exit)
     const { address, key, use } = place.call
     if (key === undefined || failure?._tag === "NotExecuted") return
     for (const each of Object.values(waits)) each.delete(key)
@@ -327,7 +337,7 @@ export const makeBudget = (
             ([held, next], exit) =>
               Effect.sync(() => {
                 const now = unsafeMonotonicMillis(clock)
-                if (held !== undefined) end(held, failureOf(exit), now)
+                if (held !== undefined) end(held, exit, now)
                 if (next === undefined) return
                 if (Exit.isFailure(exit) || !completedKey) return void next.window.places.delete(next.place)
                 next.place.freeAt = now + minute

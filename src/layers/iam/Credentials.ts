@@ -139,12 +139,16 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
         const { isCompleting = false, receivedAt } = known.get(key) ?? {}
         return isCompleting && receivedAt !== undefined && now < receivedAt + Duration.toMillis(receiptTime)
       },
-      /** Matches the tokens of the login of this token, and those of its plane whose login is not known: IAM does not name what it ends. */
+      /**
+       * Matches the tokens of the login of this token, and those of its plane whose login is not known; all of its plane, if that of this
+       * token is not known. IAM does not name what it ends.
+       */
       inLoginOf: (plane: Plane, token: Redacted.Redacted): ((key: string) => boolean) => {
         const login = known.get(tokenKey(plane, token))?.login
         return (key) => {
           const own = known.get(key)?.login
-          return key.startsWith(`${planeId(plane)} `) && (own === undefined || own.name === login?.name)
+          const mayBeOfLogin = login === undefined || own === undefined || own.name === login.name
+          return key.startsWith(`${planeId(plane)} `) && mayBeOfLogin
         }
       },
       /** Runs the call; before it looks in the store for a token that memory does not know. */

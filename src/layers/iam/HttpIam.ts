@@ -127,11 +127,16 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
       )
     }
 
-    const { forgetWhere, ...tokens } = yield* makeTokens(planeCall, budget, credentials, settings)
+    const { forgetWhere, recordInactive, ...tokens } = yield* makeTokens(
+      planeCall,
+      budget,
+      credentials,
+      settings
+    )
     const verifyWebhook = makeWebhookVerifier(settings.webhookSecrets)
     return {
       ...tokens,
-      ...(yield* makeProofs(planeCall, budget, secretOf)),
+      ...(yield* makeProofs(planeCall, budget, secretOf, recordInactive)),
       resolvePlane,
       verifyWebhook: (delivery) =>
         Effect.tap(verifyWebhook(delivery), ({ plane }) => forgetWhere((key) => isOfPlane(key, plane)))

@@ -19,7 +19,7 @@ import {
 } from "../../services/UpstreamFailure.ts"
 import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import { readEmpty, readIntrospection, readTokens } from "./Answers.ts"
-import { type Budget, introspectPath } from "./Budget.ts"
+import { type Asked, type Budget, introspectPath, overBudget } from "./Budget.ts"
 import { type Credentials, tokenKey } from "./Credentials.ts"
 import type { PlaneCall } from "./IamCall.ts"
 
@@ -70,7 +70,7 @@ export const makeTokens = (
       plane: Plane,
       token: Redacted.Redacted,
       read: ResponseReader<A>,
-      credential?: string
+      counted: Omit<Asked, "plane" | "path">
     ) => {
       const id = planeId(plane)
       return call(plane, {
@@ -87,12 +87,12 @@ export const makeTokens = (
           },
           onFailure: (failure) => {
             // A 429 has its own pause.
-            if (failure._tag !== "Refused" || failure.status !== 429)
-              putBounded(failing, id, failing.get(id) ?? 0, maxPlanes)
+            const isFault = failure._tag === "Refused" ? failure.status !== 429 : failure.isLate !== true
+            if (isFault) putBounded(failing, id, failing.get(id) ?? 0, maxPlanes)
             return Effect.fail(failure)
           }
         }),
-        within({ plane: id, path: introspectPath, credential })
+        within({ ...counted, plane: id, path: introspectPath })
       )
     }
 
@@ -113,7 +113,7 @@ export const makeTokens = (
           plane,
           token,
           readIntrospection(plane, applicationId, clock.unsafeCurrentTimeMillis()),
-          key
+          { credential: key }
         ).pipe(
           Effect.flatMap((introspection) => {
             const answer: Answer = { introspection, at: unsafeMonotonicMillis(clock) }
@@ -139,18 +139,28 @@ export const makeTokens = (
 
     /**
      * Around a login or refresh, which spends its token: without an introspection afterwards its session is lost. So nothing is spent
-     * while introspection fails in the plane; one a second probes it first, with a token that was never issued.
+     * while introspection fails in the plane; one a second probes it first, with a token that was never issued. The probe has the class of
+     * the call. One without a place leaves the second to the next call.
      */
     const whileIntrospectionWorks =
-      (plane: Plane) =>
+      (plane: Plane, asked: Pick<Asked, "credential" | "use">) =>
       <A>(spend: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
         Effect.flatMap(monotonicMillis, (now): Effect.Effect<A, UpstreamFailure> => {
-          const probeAt = failing.get(planeId(plane))
+          const id = planeId(plane)
+          const probeAt = failing.get(id)
           if (probeAt === undefined) return spend
           if (now < probeAt)
             return new NotExecuted({ dependency: "iam", reason: "introspection fails", retryAfterSeconds: 1 })
-          failing.set(planeId(plane), now + probePause)
-          return Effect.zipRight(introspectOnce(plane, neverIssuedToken, readActive), spend)
+          failing.set(id, now + probePause)
+          const probe = introspectOnce(plane, neverIssuedToken, readActive, { ...asked, isProbe: true })
+          return Effect.zipRight(
+            Effect.tapErrorTag(probe, "Refused", ({ code }) =>
+              Effect.sync(() => {
+                if (code === overBudget && failing.has(id)) failing.set(id, probeAt)
+              })
+            ),
+            spend
+          )
         })
 
     /** Around a call that may end tokens: their cached introspections are dropped, and those in flight. */
@@ -174,6 +184,7 @@ export const makeTokens = (
       key: UpstreamKey
     ): Effect.Effect<TokenGrant, UpstreamFailure> => {
       const path = "/app-auth/tokens"
+      const asked = { credential: tokenKey(plane, presented), use }
       const parameter = use === "login" ? "slt" : "refresh_token"
       return call(plane, {
         operation: use === "login" ? "exchange" : "refresh",
@@ -186,10 +197,8 @@ export const makeTokens = (
         Effect.tap((grant) =>
           credentials.recordGrant(plane, grant, use === "refresh" ? Option.some(presented) : Option.none())
         ),
-        within({ plane: planeId(plane), path, credential: tokenKey(plane, presented), use }, (grant) =>
-          tokenKey(plane, grant.accessToken)
-        ),
-        whileIntrospectionWorks(plane)
+        within({ ...asked, plane: planeId(plane), path }, (grant) => tokenKey(plane, grant.accessToken)),
+        whileIntrospectionWorks(plane, asked)
       )
     }
 
@@ -242,6 +251,12 @@ export const makeTokens = (
       refresh,
       revoke,
       introspect,
+      /** IAM refused the access token, by its key, at a call other than its introspection. */
+      recordInactive: (key: string) =>
+        Effect.suspend(() => {
+          cache.forget(key)
+          return credentials.recordRefusal(key, "access")
+        }),
       /** Drops the cached introspections of the tokens whose `tokenKey` matches, and those in flight. */
       forgetWhere: cache.forgetWhere
     }

@@ -58,6 +58,9 @@ export const jsonBody = (content: string | Uint8Array): HttpBody.HttpBody =>
     ? HttpBody.text(content, "application/json")
     : HttpBody.uint8Array(content, "application/json")
 
+/** Milliseconds in which an upstream that works answers. */
+const answerMillis = 1_000
+
 /** One request, neither logged nor measured. Every response is a success; a failure means that no complete response came. */
 export type Send = (request: UpstreamRequest) => Effect.Effect<UpstreamResponse, NotExecuted | Unknown>
 
@@ -109,11 +112,14 @@ export const makeSend = (client: HttpClient.HttpClient, target: UpstreamTarget):
     Effect.clockWith((clock) =>
       Effect.flatMap(RequestContext, ({ deadlineAt }): ReturnType<Send> => {
         const left = deadlineAt - unsafeMonotonicMillis(clock)
-        if (left <= 0) return new NotExecuted({ dependency, reason: "deadline passed" })
+        if (left <= 0) return new NotExecuted({ dependency, reason: "deadline passed", isLate: true })
         const isLast = left < timeoutSeconds * 1_000
         return Effect.timeoutFail(send(request), {
           duration: isLast ? left : `${timeoutSeconds} seconds`,
-          onTimeout: () => unknown(isLast ? "deadline passed" : `no answer within ${timeoutSeconds} seconds`)
+          onTimeout: () =>
+            isLast
+              ? new Unknown({ dependency, reason: "deadline passed", isLate: left < answerMillis })
+              : unknown(`no answer within ${timeoutSeconds} seconds`)
         })
       })
     )

@@ -112,6 +112,24 @@ describe("A class of calls", () => {
     expect(more).toEqual(classes.map((name) => (name === expected ? 1 : 0)))
   })
 
+  it.scoped("of a login is not that of the token whose text it presents", function* () {
+    const counted = yield* countedIam(twenty)
+    const { accessToken } = yield* Effect.orDie(login(counted))
+    for (const from of [address, elsewhere]) yield* sentOf(counted, login, 8, from)
+    const asToken: Ask = (one) => login(one, accessToken)
+    expect([yield* sentOf(counted, asToken, 1, "203.0.113.3"), yield* sentOf(counted, refresh, 1)]).toEqual([
+      "60 s",
+      1
+    ])
+  })
+  play("is that of the call for which introspection is probed", twenty, [
+    [0, "fail"],
+    [0, known, many, 17],
+    [0, "accept"],
+    [0, strangeRefresh, 1, "60 s"],
+    [0, refresh, 1, 1]
+  ])
+
   const site = (end: number) => `2001:db8:1:${end}::1`
   for (const [second, from, sent, rateLimit] of [
     [299.999, site(2), 55, true],
@@ -362,6 +380,29 @@ describe("A path that IAM blocks", () => {
     [56, known, 1, "54 s"],
     [110, stranger, 1, 1]
   ])
+  it.scoped("stays blocked when its probe is interrupted", function* () {
+    const counted = yield* countedIam(twenty)
+    yield* counted.answer({ blockSeconds: 60 })
+    yield* sentOf(counted, refresh, 1)
+    yield* at(5)
+    yield* counted.answer("accept", 8_000)
+    const probe = yield* Effect.fork(counted.secondsOf(refresh(counted)))
+    while (counted.sent.length < 2) yield* Effect.yieldNow()
+    yield* Fiber.interrupt(probe)
+    expect(yield* sentOf(counted, refresh, 1)).toBe("55 s")
+  })
+  it.scoped("admits one call in 5 s also of those with a kept place", function* () {
+    const counted = yield* countedIam(twenty)
+    const grants = yield* Effect.orDie(Effect.all([login(counted), login(counted)]))
+    yield* counted.answer({ blockSeconds: 60 })
+    yield* sentOf(counted, known, 1)
+    yield* at(5)
+    yield* counted.answer("fail")
+    const results = yield* Effect.forEach(grants, ({ accessToken }) =>
+      sentOf(counted, ({ iam }) => iam.introspect(Production(), accessToken), 1)
+    )
+    expect(results).toEqual([1, "55 s"])
+  })
 })
 
 it.scoped(

@@ -8,8 +8,9 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { iamFaults, signWebhook } from "../../../sandbox/upstreams/Iam.ts"
 import { requestedScopes } from "../../../src/schema/Identity.ts"
+import { monotonicMillis } from "../../../src/services/MonotonicTime.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
-import { form, iamOver, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
+import { form, inRequest, iamOver, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
 import { type Fault, faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { testWebhookSecret } from "../../world/Settings.ts"
 import { until } from "../../world/Waiting.ts"
@@ -191,7 +192,8 @@ describe("concurrent introspections of one token", () => {
     ["refresh", "refresh", refused, true],
     ["refresh", "refresh", undefined, true],
     ["refresh", "refresh", iamFaults.rateLimited(5), false],
-    ["refresh", "stranger", undefined, false],
+    ["refresh", "stranger", undefined, true],
+    ["revoke", "stranger", undefined, true],
     ["revoke", "other", undefined, false]
   ]
   it.scoped.each(ends)("after a %s of its %s token (%j) call again: %s", function* (row) {
@@ -375,6 +377,23 @@ describe("while the last introspection of a plane failed", () => {
     const { refreshToken } = yield* loginIn(testing)
     yield* iam.refresh(testing, refreshToken, key("two"))
     assert.include(yield* refused, { code: "invalid_grant" })
+    expect(asked(path)).toHaveLength(1)
+  })
+
+  it.scoped("which it did not by the deadline of its own request", function* () {
+    const { asked, iam, login, simulator } = yield* iamWorld()
+    const { refreshToken } = yield* login()
+    const deadlineIn = (millis: number) =>
+      Effect.flatMap(monotonicMillis, (now) =>
+        Effect.fork(inRequest(true, "", now + millis)(Effect.flip(iam.introspect(production, someone))))
+      )
+    assert.include(yield* Fiber.join(yield* deadlineIn(0)), { _tag: "NotExecuted" })
+    simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 60_000 } })
+    const cut = yield* deadlineIn(500)
+    yield* until(() => asked(path).length === 1)
+    yield* TestClock.adjust("500 millis")
+    assert.include(yield* Fiber.join(cut), { _tag: "Unknown" })
+    yield* iam.refresh(production, refreshToken, key("refresh"))
     expect(asked(path)).toHaveLength(1)
   })
 

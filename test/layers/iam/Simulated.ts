@@ -60,13 +60,13 @@ export const iamWorldNow = (overrides: SettingsOverrides["iam"] = {}) =>
     return { simulator, world, environment, seeded, iam, testing, asked, slt, login, loginIn }
   })
 
-export const inRequest = (recording: boolean, clientNetwork = "") =>
+export const inRequest = (recording: boolean, clientNetwork = "", deadlineAt = Number.POSITIVE_INFINITY) =>
   Effect.provideService(RequestContext, {
     requestId: "background",
     source: "cli",
     recording,
     clientNetwork,
-    deadlineAt: Number.POSITIVE_INFINITY
+    deadlineAt
   })
 
 /** The value of a header; `undefined` when it is absent or repeated. */
