@@ -114,7 +114,11 @@ export const makeReportFiling = (
       }
       const searches = delivery.searches + 1
       if (Option.isNone(delivery.sentAt) || searches >= searchDelays.length) return true
-      const availableAt = startedAt + searchDelay(searches) - searchDelay(searches - 1)
+      // An operator's retry may have brought this search forward, but not the next request.
+      const availableAt = Math.max(
+        delivery.sentAt.value + searchDelay(searches),
+        startedAt + searchDelay(searches) - searchDelay(searches - 1)
+      )
       yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure: "not found yet", searches }))
       return false
     }).pipe(Effect.catchAll((failure) => Effect.as(recordFailedSearch(leased, failure), false)))

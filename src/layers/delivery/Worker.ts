@@ -102,7 +102,10 @@ export const uninterruptedRequest =
   (request: Effect.Effect<A, E>): Effect.Effect<B, E2> =>
     Effect.gen(function* () {
       // A child fiber would be interrupted together with this one, before its outcome is known.
-      const fiber = yield* Effect.forkDaemon(Effect.interruptible(request))
+      // Its failure is recorded, and not logged as one that nothing handles.
+      const fiber = yield* Effect.forkDaemon(Effect.interruptible(request)).pipe(
+        Effect.withUnhandledErrorLogLevel(Option.none())
+      )
       const answer = Effect.interruptible(Fiber.await(fiber))
       const recordLate = Effect.timeout(answer, grace).pipe(
         Effect.catchAll(() => Fiber.interrupt(fiber)),

@@ -52,7 +52,8 @@ export const runMain = <A, E>(program: Effect.Effect<A, E>): void => {
         if (ending !== undefined && process.exitCode === undefined && Exit.isInterrupted(exit))
           // As shells report it.
           endWith(128 + constants.signals[ending], [`interrupted by ${ending}`])
-        end(Number(process.exitCode ?? code))
+        // What fails while a server stops counts, although its signal is expected.
+        end(Math.max(Number(process.exitCode ?? 0), code))
       })
   })
 }

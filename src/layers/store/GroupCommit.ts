@@ -25,6 +25,9 @@ export interface Transactions {
   readonly isCommitted: (answer: unknown) => boolean
 }
 
+/** The answer to the COMMIT of an aborted transaction, as the error that it is. */
+const rolledBack = Object.assign(new Error("Rolled back"), { code: "25P02" })
+
 /** SQLite may have rolled back already. A server that became a standby ends the session: the next one is opened with its successor. */
 export const rollBack = (
   connection: Connection,
@@ -60,7 +63,7 @@ export const makeTransaction =
       const committed = Effect.filterOrFail(
         connection.executeRaw("COMMIT", []),
         isCommitted,
-        () => new SqlError({ cause: new Error("Rolled back"), message: "Failed to commit" })
+        () => new SqlError({ cause: rolledBack, message: "Failed to commit" })
       )
       const exit = yield* body.pipe(
         Effect.provideService(TransactionConnection, [connection, 0]),
@@ -77,7 +80,7 @@ const turn = Effect.async<void>((resume) => {
 })
 
 /** An item until it is settled. */
-interface Waiting<A, B, E> {
+export interface Waiting<A, B, E> {
   readonly item: A
   readonly settle: (exit: Exit.Exit<B, E>) => void
   hasLeft: boolean
@@ -105,7 +108,13 @@ export const makeGroups = <A, B, E>(
       while (pending.length > 0) {
         yield* turn
         const group = pending.splice(0).filter(({ hasLeft }) => !hasLeft)
-        if (Arr.isNonEmptyReadonlyArray(group)) yield* work(group)
+        // A defect ends its own group: no caller waits for ever, and later ones are served.
+        if (Arr.isNonEmptyReadonlyArray(group))
+          yield* Effect.catchAllCause(work(group), (cause) =>
+            Effect.sync(() => {
+              for (const { settle } of group) settle(Exit.failCause(cause))
+            })
+          )
       }
       worker = undefined
     })
@@ -175,7 +184,7 @@ export const makeGroupCommit = (
       Effect.matchEffect({
         onFailure: (notBegun) => settleAll(Exit.fail(notBegun)),
         onSuccess: (exit) =>
-          // On a lost connection the COMMIT may have happened.
+          // Without an answer of the database the COMMIT may have happened.
           Exit.isSuccess(exit) || Option.exists(Cause.failureOption(exit.cause), isConnectionLost)
             ? settleAll(exit)
             : Effect.forEach(group, alone, { discard: true })

@@ -1,6 +1,6 @@
 /** A request waits for the store until its deadline at most. What it began there goes on, and is idempotent. */
 import * as Effect from "effect/Effect"
-import type * as Exit from "effect/Exit"
+import * as Exit from "effect/Exit"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import { StoreUnavailable } from "../../services/Store.ts"
@@ -37,11 +37,11 @@ export const waitWithinDeadline = <A, E>(
     })
   )
 
-/** An access that goes on without its caller, who may leave. */
+/** An access that goes on without its caller, who may leave. Its failure is the caller's: in a log it would show the driver's message. */
 export const detached = <A, E>(access: Effect.Effect<A, E>): Effect.Effect<A, E | StoreUnavailable> =>
-  Effect.flatMap(Effect.forkDaemon(Effect.uninterruptible(access)), (fiber) =>
+  Effect.flatMap(Effect.forkDaemon(Effect.exit(Effect.uninterruptible(access))), (fiber) =>
     waitWithinDeadline((resume) => {
-      fiber.addObserver(resume)
+      fiber.addObserver((exit) => resume(Exit.flatten(exit)))
       return () => undefined
     })
   )

@@ -85,11 +85,17 @@ export const migrationFailed = (database: string, error: unknown): StoreUnavaila
 export const isLocked = (error: DatabaseFailure): boolean =>
   error._tag === "SqlError" && kindOf(error).kind === "locked"
 
-/** The connection broke, or did not answer in time. A commit that was under way on it may have succeeded. */
+/** A result code of SQLite or a SQLSTATE, none of which begins with an E like the codes of the system. */
+const answered = /^(?:SQLITE_\w+|(?!E)[\dA-Z]{5})$/
+
+/**
+ * The connection broke, or did not answer in time, or the error is not the database's own. A commit that was under way on it may have
+ * succeeded.
+ */
 export const isConnectionLost = (error: DatabaseFailure): boolean => {
   if (error._tag !== "SqlError") return false
-  const { code, kind } = kindOf(error)
-  return kind === "unanswered" && code !== "57014"
+  const { code = "", kind } = kindOf(error)
+  return !answered.test(code) || (kind === "unanswered" && code !== "57014")
 }
 
 /** The server accepts no writes any more: another one does. */

@@ -99,7 +99,7 @@ export const webOrigin = url(
  * a path or a query, and the `@` before the real host would be in it.
  */
 export const postgresUrl = redacted(
-  /^(?=[!-~]{1,4000}$)postgres(?:ql)?:\/\/(?:[^/?#]+@)?(?:\[[\da-f:.]+\]|[\w.-]*)(?::\d+)?(?:\/[^/?#@]*)?(?:\?[\w.-]+=[^#]*)?$/i,
+  /^(?=[!-~]{1,4000}$)postgres(?:ql)?:\/\/(?:[^/?#]+@)?(?:\[[\da-f:.]+\]|%2f[\w.%-]+|[\w.-]*)(?::\d+)?(?:\/[^/?#@]*)?(?:\?[\w.-]+=[^#]*)?$/i,
   "must be an address such as postgres://user:password@host/database, percent-encoded in its parts: # as %23, / as %2F, ? as %3F, @ as %40, % as %25"
 )
 

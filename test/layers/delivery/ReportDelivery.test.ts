@@ -100,7 +100,7 @@ describe("After an outcome", () => {
     )
   ]
   it.scoped.each(rows)("%s", function* ([, filing, first, sent, searched]) {
-    const { admit, delivery, filed, issues, levels, pass, start, tracker } = yield* makeHarness
+    const { admit, delivery, filed, issues, levels, lines, pass, start, tracker } = yield* makeHarness
     const content = { message: "long ".repeat(3_000), pr: null, attachments: [], context: null }
     const report = yield* admit({ content })
     tracker.filing.next(...filing)
@@ -116,6 +116,7 @@ describe("After an outcome", () => {
     const state = [(yield* delivery(report)).state, yield* health, yield* filed(report), issues().join()]
     expect(state).toEqual(isFailed ? ["failed", "ok", undefined, ""] : ["delivered", "ok", 1, "open 0"])
     expect(levels("ERROR")).toBe(isFailed || stops ? 1 : 0)
+    expect(lines.filter(({ text }) => text.includes("unhandled"))).toEqual([])
     const [one = 0, other = 0] = tracker.sent.map(({ body }) => body.length)
     expect(one).toBeGreaterThan(14_000)
     if (sent === "0,1") expect(other).toBeLessThan(8_000)
@@ -141,6 +142,20 @@ describe("After an outcome", () => {
       expect([yield* filed(report), tracker.sent.length]).toEqual([1, 1])
     }
   )
+
+  it.scoped("that is unknown, an operator's retry searches at once and sends no sooner", function* () {
+    const { admit, now, pass, start, store, tracker } = yield* makeHarness
+    const report = yield* admit()
+    tracker.filing.next(lost)
+    yield* start("tracker")
+    yield* pass(2)
+    yield* store.deliveries.retry(`report:${report.id}`, now())
+    yield* pass(50)
+    expect([tracker.sent, tracker.searches].map((calls) => times(calls, report).join())).toEqual([
+      "0,40",
+      "2,15,40"
+    ])
+  })
 
   it.scoped.each([
     ["never arrives", lost, "unknown", 40, 80],

@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -5,9 +6,10 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
-import { expect } from "vitest"
+import { assert, expect } from "vitest"
 import { stopOnDrain } from "../../../src/layers/process/Lifecycle.ts"
 import { Drain } from "../../../src/services/Drain.ts"
+import { root } from "../../world/Fleet.ts"
 import { it } from "../../world/Test.ts"
 
 it.scopedLive("Work ends when the drain begins; what it uses waits for its end", function* () {
@@ -33,4 +35,18 @@ it.scopedLive("Work ends when the drain begins; what it uses waits for its end",
   yield* Deferred.succeed(stopped, undefined)
   yield* Fiber.join(closing)
   expect(isOver).toBe(true)
+})
+
+it("A server whose end breaks after its signal exits with 1", () => {
+  const script = `
+    import * as Effect from "effect/Effect"
+    import { expectSignal, runMain } from "./src/layers/process/RunMain.ts"
+    const running = Effect.zipRight(Effect.sync(() => process.kill(process.pid, "SIGTERM")), Effect.never)
+    const ending = process.argv[1] === "breaks" ? Effect.dieMessage("a mistake") : Effect.void
+    runMain(Effect.ensuring(Effect.zipRight(expectSignal, running), ending))`
+  const options = ["--import", "tsx", "--input-type=module", "--eval", script]
+  const codes = ["breaks", "ends"].map(
+    (how) => spawnSync(process.execPath, [...options, how], { cwd: root }).status
+  )
+  assert.deepStrictEqual(codes, [1, 0])
 })

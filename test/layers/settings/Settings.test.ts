@@ -145,9 +145,10 @@ const values: ReadonlyArray<
     [
       "postgresql://u:p@host",
       "postgres://db/music?application_name=a@b",
-      "postgres:///music?host=/tmp&user=a@b"
+      "postgres:///music?host=/tmp&user=a@b",
+      "postgres://u:p@%2Fvar%2Frun%2Fpostgresql:5433/music"
     ],
-    ["mysql://user@host/database"]
+    ["mysql://user@host/database", "postgres://u:p@/var/run/postgresql@/music"]
   ],
   [
     "MUSIC_IAM_URL",

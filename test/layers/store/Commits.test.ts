@@ -3,11 +3,13 @@ import { readFileSync } from "node:fs"
 import { assert, describe } from "vitest"
 import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as fc from "effect/FastCheck"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
+import { makeGroupCommit } from "../../../src/layers/store/GroupCommit.ts"
 import { run } from "../../../src/layers/store/Statements.ts"
 import { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"
 import { type Kind, onBoth, postgres, rawQuery, sqlite } from "./Stores.ts"
@@ -174,6 +176,26 @@ describe("Shared commits", () => {
     const batch = (of: number) => numbers(300).map((index) => sampleEntry(`${of} ${index}`))
     yield* Effect.forEach(numbers(10), (index) => spool.offer(batch(index), { limitBytes: 1_000_000 }), all)
     assert.isAtLeast(yield* commitsOf(postgres, path), 4)
+  })
+
+  it.scoped("of Postgres: telemetry that cannot be stored fails no other", function* () {
+    const { spool } = yield* postgres.openStore(yield* postgres.freshPath)
+    const offer = (id: string) => Effect.exit(spool.offer([sampleEntry(id)], { limitBytes: 1_000 }))
+    const [first, refused, second] = yield* Effect.forEach(["a", "b\0", "c"], offer, all)
+    deepStrictEqual([first, second], [Exit.succeed("accepted"), Exit.succeed("accepted")])
+    assert.isTrue(refused !== undefined && Exit.isFailure(refused))
+  })
+
+  it.scopedLive("that break by a defect answer all, and later ones are made", function* () {
+    let groups = 0
+    const reserve = Effect.suspend(() => Effect.dieMessage(`mistake ${(groups += 1)}`))
+    const commit = yield* makeGroupCommit({ reserve, begin: () => "BEGIN", isCommitted: () => true }, "all")
+    const write = Effect.exit(Effect.timeout(commit("Test.write", Effect.void), "5 seconds"))
+    for (const group of [1, 2])
+      for (const exit of yield* Effect.all([write, write], all)) {
+        assert.isTrue(Exit.isFailure(exit) && Cause.isDie(exit.cause))
+        assert.strictEqual(groups, group)
+      }
   })
 
   it.scoped("of SQLite: a write that does not fit on the disk does not fail the others", function* () {

@@ -35,6 +35,7 @@ export type OpenOptions = Pick<PgOptions, "connections" | "lockWait" | "timeouts
 /** A store, the connection that it uses, and an operator's queries on it. */
 export interface Opened extends StoreService {
   readonly sql: SqlClient
+  readonly read: OpenedDatabase["read"]
   readonly write: OpenedDatabase["write"]
   readonly queries: OperatorQueriesService
 }
@@ -70,6 +71,7 @@ const opened = <R>(database: Effect.Effect<OpenedDatabase, StoreUnavailable, R>)
       (store): Opened => ({
         ...store,
         sql: found.sql,
+        read: found.read,
         write: found.write,
         queries: makeOperatorQueries(found)
       })

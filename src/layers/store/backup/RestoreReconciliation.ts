@@ -60,4 +60,7 @@ export const countSessions = (
 
 /** The same in a database that another tool restored, before a server starts on it. */
 export const finishRestore = ({ sql, write }: Database): Effect.Effect<number, StoreUnavailable> =>
-  write("reports")("Restore.finish", Effect.zipRight(removeSessionDigests(sql), markUnfiledUnknown(sql)))
+  Effect.zipRight(
+    write("people")("Restore.forgetSessions", removeSessionDigests(sql)),
+    write("reports")("Restore.finish", markUnfiledUnknown(sql))
+  )

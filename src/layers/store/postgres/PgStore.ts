@@ -3,6 +3,7 @@ import { Socket } from "node:net"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { TransactionConnection } from "@effect/sql/SqlClient"
+import { SqlError } from "@effect/sql/SqlError"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
@@ -39,11 +40,18 @@ export const defaultTimeouts = {
   /** Enforced by the server. */
   statement: 10_000,
   lock: 2_000,
-  /** Frees the locks of a process that hangs. */
-  idleInTransaction: 15_000,
+  /** Frees the locks of a process that hangs, before a lease of the others ends. */
+  idleInTransaction: 3_000,
   /** For a server that does not enforce its own timeout. */
   answer: 11_000,
   close: 5_000
+}
+
+/** Milliseconds. A large table may take long, and the migrations of another process are waited for. */
+const migrationLimits = {
+  statement_timeout: 0,
+  lock_timeout: 600_000,
+  idle_in_transaction_session_timeout: 15_000
 }
 
 /** PostgreSQL 14, in the form of `server_version_num`. */
@@ -206,8 +214,13 @@ export const openPostgres = (
             pool.options.max = max
           }, sharingPeriod).unref()
         })
+        // The driver throws when a file that the address names cannot be read any more.
+        const connect = Effect.catchAllDefect(
+          sql.reserve,
+          (cause) => new SqlError({ cause, message: "Failed to connect" })
+        )
         const reserve = Effect.retry(
-          Effect.tapError(sql.reserve, (error) => (isConnectionRefused(error) ? share : Effect.void)),
+          Effect.tapError(connect, (error) => (isConnectionRefused(error) ? share : Effect.void)),
           {
             while: isConnectionRefused,
             schedule: Schedule.intersect(Schedule.spaced(refusalPause), recurWithin(timeouts.connect))
@@ -254,8 +267,8 @@ export const openPostgres = (
       limits
     )
     yield* access("Store.open", checkServer(driver))
-    // On a connection of its own: a large table may take long, and the migrations of another process are waited for.
-    const migration = makeDriver({ max: 1 }, { ...limits, statement_timeout: 0, lock_timeout: 600_000 }).pipe(
+    // On a connection of its own.
+    const migration = makeDriver({ max: 1 }, migrationLimits).pipe(
       Effect.flatMap((unhurried) =>
         access(
           "Store.migrate",

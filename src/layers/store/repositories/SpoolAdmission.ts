@@ -1,8 +1,10 @@
 /** What the spool takes of the telemetry that is offered, and the sums by table that change with its rows. */
 import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Arr from "effect/Array"
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type {
@@ -14,7 +16,7 @@ import type {
   TelemetrySpool
 } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { makeGroups } from "../GroupCommit.ts"
+import { makeGroups, type Waiting } from "../GroupCommit.ts"
 import { all, inChunks, run, runInChunks, type Statements } from "../Statements.ts"
 import { Whole } from "./Rows.ts"
 
@@ -167,7 +169,13 @@ const inGroups = <A extends { readonly item: Offer }>(
     return end === -1 ? [rest, []] : [rest.slice(0, end), rest.slice(end)]
   })
 
-/** Offers that wait together are decided by one write, and each gets its own answer: one by one they would wait for each other. */
+/** A lock or a lost connection, which is no matter of one offer. */
+const concernsAll = ({ kind }: StoreUnavailable): boolean => kind === "locked" || kind === "unanswered"
+
+/**
+ * Offers that wait together are decided by one write, and each gets its own answer: one by one they would wait for each other. When the
+ * write fails, each of them runs alone.
+ */
 export const makeOffer = (
   { sql, write }: Database,
   wakeUp: () => void
@@ -176,15 +184,19 @@ export const makeOffer = (
     write("spool")("Spool.offer", admit(sql, offers), ({ fresh }) => {
       if (fresh.length > 0) wakeUp()
     })
-  return makeGroups<Offer, SpoolAdmission, StoreUnavailable>((waiting) =>
-    Effect.forEach(
-      inGroups(waiting),
-      (group) =>
-        Effect.map(Effect.exit(offerTogether(group.map(({ item }) => item))), (exit) => {
-          for (const [index, { settle }] of group.entries())
-            settle(Exit.map(exit, ({ admissions }) => admissions[index] ?? "full"))
-        }),
-      { discard: true }
-    )
-  )
+  const settleGroup = (
+    group: ReadonlyArray<Waiting<Offer, SpoolAdmission, StoreUnavailable>>
+  ): Effect.Effect<void> =>
+    Effect.flatMap(Effect.exit(offerTogether(group.map(({ item }) => item))), (exit) => {
+      if (
+        group.length > 1 &&
+        Exit.isFailure(exit) &&
+        !Option.exists(Cause.failureOption(exit.cause), concernsAll)
+      )
+        return Effect.forEach(group, (waiting) => settleGroup([waiting]), { discard: true })
+      for (const [index, { settle }] of group.entries())
+        settle(Exit.map(exit, ({ admissions }) => admissions[index] ?? "full"))
+      return Effect.void
+    })
+  return makeGroups((waiting) => Effect.forEach(inGroups(waiting), settleGroup, { discard: true }))
 }

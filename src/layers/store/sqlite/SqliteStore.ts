@@ -24,13 +24,15 @@ interface SqliteOptions {
 /** Each transaction waits for the lock itself: SQLite's own wait would block the thread. */
 const withoutWaiting = "PRAGMA busy_timeout = 0"
 
+/** A full or read-only /tmp would fail accesses otherwise. */
+const inMemory = "PRAGMA temp_store = MEMORY"
+
 const settings = [
   "PRAGMA journal_mode = WAL",
   // A committed request survives a power cut.
   "PRAGMA synchronous = FULL",
   "PRAGMA foreign_keys = ON",
-  // A full or read-only /tmp would fail writes otherwise.
-  "PRAGMA temp_store = MEMORY",
+  inMemory,
   // A read opens the log, which then stays open as long as the connection.
   "SELECT COUNT(*) FROM sqlite_master"
 ]
@@ -98,7 +100,7 @@ export const openDatabase = (
         "foreign"
       )
     for (const setting of settings) yield* opening(writer, run(sql.unsafe(setting)))
-    yield* opening(reader, run(sql.unsafe(withoutWaiting)))
+    for (const setting of [withoutWaiting, inMemory]) yield* opening(reader, run(sql.unsafe(setting)))
     files.watchLog()
 
     const driver: Driver = {

@@ -2,10 +2,12 @@ import { assert, expect } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { DeliveryUpdate, type StoreService } from "../../../../src/services/Store.ts"
 import { sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "../Samples.ts"
-import { onBoth, reconcile } from "../Stores.ts"
+import { waitFor } from "../../../world/Waiting.ts"
+import { onBoth, postgres, reconcile, withPgClient } from "../Stores.ts"
 
 const failure = "no answer"
 const issue = Option.some({ number: 57, url: "https://github.com/harbor/music/issues/57" })
@@ -69,4 +71,19 @@ onBoth("After a restore", ({ freshPath, openStore, rawQuery }) => {
     for (const id of ["report:leased", "report:waiting"])
       assert.isFalse(yield* store.deliveries.update(id, 1, sending), id)
   })
+})
+
+it.scopedLive("The end of a restore waits for writes to sessions of another process", function* () {
+  const place = yield* postgres.freshPath
+  const ending = yield* withPgClient(place, async (client) => {
+    await client.query("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('music-backend people', 0))")
+    const fiber = Effect.runFork(reconcile(place))
+    await waitFor(async () => {
+      const waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+      expect([(await client.query(waiting)).rowCount, fiber.unsafePoll()]).toEqual([1, null])
+    })
+    await client.query("COMMIT")
+    return fiber
+  })
+  assert.strictEqual(yield* Fiber.join(ending), 0)
 })

@@ -1,16 +1,19 @@
 /** What a caller sees of a Postgres that fails, hangs, is locked, gives few connections or is behind a pooler. */
 import { randomUUID } from "node:crypto"
-import { readFileSync } from "node:fs"
+import { readFileSync, rmSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
 import { assert, describe, inject } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Logger from "effect/Logger"
+import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import { productionId } from "../../../../src/services/Plane.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
 import { sampleEntry, sampleEvent, sampleLease, sampleReport } from "../Samples.ts"
-import { postgres, withPgClient } from "../Stores.ts"
+import { folder, postgres, withPgClient } from "../Stores.ts"
 import { pgProxy } from "./PgProxy.ts"
 
 const { emptyPath, freshPath, openStore, ownPath, rawQuery } = postgres
@@ -88,7 +91,7 @@ describe("A connection to Postgres", () => {
             )
           )
         )
-        const settings = `15s 2s 10s ${expected} read committed`
+        const settings = `3s 2s 10s ${expected} read committed`
         deepStrictEqual(yield* seen, [settings, settings])
       }
       // A pooler such as pgbouncer refuses parameters that it does not know.
@@ -144,6 +147,26 @@ describe("A Postgres that cannot be used", () => {
     )
     const url = `${place}?options=${encodeURIComponent("-c search_path=public,pg_catalog")}`
     assert.match((yield* Effect.flip(Effect.scoped(openStore(url)))).reason, says)
+  })
+
+  it.scopedLive("while a file that its address names is away is used again after it", function* () {
+    const certificate = join(yield* folder, "client.crt")
+    writeFileSync(certificate, "")
+    const url = `${yield* freshPath}?sslmode=disable&sslcert=${certificate}`
+    const store = yield* openStore(url, { connections: 1 })
+    rmSync(certificate)
+    yield* rawQuery(
+      inject("postgres").server,
+      `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '${databaseOf(url)}'`
+    )
+    const write = Effect.flip(Effect.timeout(activate(store), "5 seconds"))
+    yield* Effect.repeat(write, {
+      until: (failure) => "code" in failure && failure.code === "ENOENT",
+      times: 3
+    })
+    assert.strictEqual(yield* kindOf(isActive(store), url), "ENOENT")
+    writeFileSync(certificate, "")
+    yield* activate(store)
   })
 
   it.scopedLive("as its address names a missing file says so without the address", function* () {
@@ -226,6 +249,11 @@ describe("Accesses of Postgres", () => {
   it.scopedLive("wait for a lock until the limit; reads and writes of other tables do not", function* () {
     const url = yield* freshPath
     const store = yield* openStore(url, { lockWait: 60, timeouts: { lock: 30 } })
+    const lines: Array<unknown> = []
+    const recorded = Logger.replace(
+      Logger.defaultLogger,
+      Logger.make(({ message }) => lines.push(message))
+    )
     yield* withPgClient(url, async (client) => {
       await client.query("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('music-backend spool', 0))")
       assert.strictEqual(await Effect.runPromise(kindOf(offer(store), url)), "55P03")
@@ -233,7 +261,9 @@ describe("Accesses of Postgres", () => {
       await client.query("SELECT * FROM recipients FOR UPDATE")
       assert.isTrue(await Effect.runPromise(isActive(store)), "reads wait for no lock of a row")
       await client.query("LOCK TABLE recipients IN ACCESS EXCLUSIVE MODE")
-      assert.strictEqual(await Effect.runPromise(kindOf(isActive(store), url)), "55P03")
+      const read = Logger.withMinimumLogLevel(kindOf(isActive(store), url), LogLevel.All)
+      assert.strictEqual(await Effect.runPromise(Effect.provide(read, recorded)), "55P03")
+      deepStrictEqual(lines, [], "the driver's message is in no line")
     })
     assert.strictEqual(yield* offer(store), "accepted")
   })

@@ -10,8 +10,10 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
+import { all } from "../../../../src/layers/store/Statements.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
 import { testSettings } from "../../../world/Settings.ts"
@@ -59,13 +61,15 @@ describe("The file of a store", () => {
   })
 
   it.scoped("commits to a write-ahead log, and syncs every commit to the disk", function* () {
-    const { sql, usage } = yield* openStore(yield* freshPath)
+    const { read, sql, usage } = yield* openStore(yield* freshPath)
     const names = ["journal_mode", "synchronous", "foreign_keys", "temp_store"]
     const pragmas = yield* Effect.forEach(names, (name) =>
       Effect.map(sql.unsafe<object>(`PRAGMA ${name}`), ([row]) => Object.values(row ?? {})[0])
     )
-    // 2 is FULL; of the last one MEMORY: no write depends on room in a temporary folder.
+    // 2 is FULL; of the last one MEMORY: no access depends on room in a temporary folder.
     assert.deepStrictEqual(pragmas, ["wal", 2, 1, 2])
+    const place = all(Schema.Struct({ tempStore: Schema.Number }))(sql`SELECT * FROM pragma_temp_store`)
+    assert.deepStrictEqual(yield* read("Test.place", place), [{ tempStore: 2 }])
     const { data, file } = yield* usage.size
     assert.deepStrictEqual([data > 0, Option.isSome(file), usage.pool()], [true, true, Option.none()])
     for (const size of Object.values(Option.getOrThrow(file))) assert.isAbove(size, 0)
