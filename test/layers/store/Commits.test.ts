@@ -188,7 +188,10 @@ describe("Shared commits", () => {
 
   it.scopedLive("that break by a defect answer all, and later ones are made", function* () {
     let groups = 0
-    const reserve = Effect.suspend(() => Effect.dieMessage(`mistake ${(groups += 1)}`))
+    const reserve = Effect.suspend(() => {
+      groups += 1
+      return Effect.dieMessage("a mistake")
+    })
     const commit = yield* makeGroupCommit({ reserve, begin: () => "BEGIN", isCommitted: () => true }, "all")
     const write = Effect.exit(Effect.timeout(commit("Test.write", Effect.void), "5 seconds"))
     for (const group of [1, 2])
