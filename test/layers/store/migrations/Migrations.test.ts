@@ -44,16 +44,20 @@ onBoth("Migrations", (kind) => {
   const open = (path: string) => withStore(path, check)
   const openOnly = (path: string) => Effect.scoped(openUnmigrated(path))
 
-  it.scoped("stores that open a new database concurrently create one schema, and none fails", function* () {
-    const path = yield* emptyPath
-    const stores = yield* Effect.all([openStore(path), openStore(path), openStore(path)], {
-      concurrency: "unbounded"
-    })
-    yield* Effect.forEach(stores, check)
-    const single = yield* freshPath
-    deepStrictEqual(yield* schemaOf(kind, path), yield* schemaOf(kind, single))
-    deepStrictEqual(yield* appliedTo(kind, path), yield* appliedTo(kind, single))
-  })
+  // Under the real clock: one that meets the lock of another waits.
+  it.scopedLive(
+    "stores that open a new database concurrently create one schema, and none fails",
+    function* () {
+      const path = yield* emptyPath
+      const stores = yield* Effect.all([openStore(path), openStore(path), openStore(path)], {
+        concurrency: "unbounded"
+      })
+      yield* Effect.forEach(stores, check)
+      const single = yield* freshPath
+      deepStrictEqual(yield* schemaOf(kind, path), yield* schemaOf(kind, single))
+      deepStrictEqual(yield* appliedTo(kind, path), yield* appliedTo(kind, single))
+    }
+  )
 
   it.scoped(
     "without the right to migrate, a new database is refused with the command, and kept",
