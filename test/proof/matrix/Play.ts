@@ -40,7 +40,10 @@ const pathCells: ReadonlyArray<Cell> = namesOf<CallName>(table).flatMap((call) =
         observe: () => observe({ call, upstream, failing: [path], failure, times })
       })
       const repeats = expected !== undefined && failure.group !== "clock" && isRepeated(expected)
-      return [cell(always, expected), ...(repeats ? [cell(1, column.second)] : [])]
+      return [
+        cell(always, expected),
+        ...(repeats ? [cell(1, column.secondOf?.[failure.id] ?? column.second)] : [])
+      ]
     })
   )
 )
