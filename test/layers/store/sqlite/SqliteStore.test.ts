@@ -124,7 +124,11 @@ describe("A file that cannot be used is refused, as", () => {
     yield* heldLock(path)
     const opening = yield* Effect.fork(refusal(path))
     // The addon loads in real time. A store that closed waited for 5 s at most.
-    yield* awaited("the wait for the lock", TestClock.sleeps(), Chunk.some((until) => until < 1_000))
+    yield* awaited(
+      "the wait for the lock",
+      TestClock.sleeps(),
+      Chunk.some((until) => until < 1_000)
+    )
     yield* TestClock.adjust("4900 millis")
     assert.isTrue(Option.isNone(yield* Fiber.poll(opening)))
     yield* TestClock.adjust("200 millis")
