@@ -183,5 +183,3 @@ export const makeCalls = (world: SimulatedUpstreams, server: Pick<BundledServer,
     metrics: () => get(`${server.adminUrl}/metrics`)
   }
 }
-
-export type Calls = ReturnType<typeof makeCalls>

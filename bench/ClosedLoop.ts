@@ -8,10 +8,10 @@ import { type Programs, type Server, type ServerName, serverNames, startServer }
 export const comparedCalls = ["healthz", "me", "report", "telemetry"] as const
 export type ComparedCall = (typeof comparedCalls)[number]
 
-export const connections = 16
+const connections = 16
 
-/** One number of a server for a call. `memory` is the most resident memory during all of its calls, MiB. */
-export type Quantity = "perSecond" | "p50" | "p99" | "cpuMicros" | "failed" | "memory"
+/** One number of a server for a call. */
+type Quantity = "perSecond" | "p99" | "cpuMicros" | "failed"
 type Sample = Readonly<Record<Quantity, number>>
 
 /** The median of a quantity; NaN where it was not measured. */
@@ -49,9 +49,9 @@ const measure = async (
   nextOf: (connection: number) => NextRequest
 ): Promise<Sample> => {
   const cpu = server.cpuMillis()
-  const { answered, failed, p50, p99, perSecond } = await closedLoop(server.url, connections, length, nextOf)
+  const { answered, failed, p99, perSecond } = await closedLoop(server.url, connections, length, nextOf)
   const cpuMicros = ((server.cpuMillis() - cpu) * 1_000) / answered
-  return { failed, perSecond, p50, p99, cpuMicros, memory: server.memory().peak }
+  return { failed, perSecond, p99, cpuMicros }
 }
 
 export const runClosedLoops = async (

@@ -11,7 +11,7 @@ const openServers = ["now", "before"] as const
 type OpenServer = (typeof openServers)[number]
 
 /** Requests of each call in a hundred. */
-export const dayMix = { telemetry: 55, me: 35, ting: 4, webhook: 3, report: 3 } as const
+const dayMix = { telemetry: 55, me: 35, ting: 4, webhook: 3, report: 3 } as const
 
 const sessions = 64
 /** Steps through the hundred so that each call is spread evenly; it has no divisor in common with 100. */
@@ -46,7 +46,7 @@ const makeMix = (world: SimulatedUpstreams, tokens: ReadonlyArray<string>): Next
   }
 }
 
-export type OpenSample = Pick<Measured, "failed" | "p50" | "p99">
+type OpenSample = Pick<Measured, "failed" | "p50" | "p99">
 export type OpenLoops = (server: OpenServer) => OpenSample
 
 export const runOpenLoops = async (

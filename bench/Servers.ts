@@ -30,7 +30,7 @@ export interface Programs {
 }
 
 /** The commit to compare with. Its dependencies are of the same versions. */
-export const commitBefore = "0301b74"
+const commitBefore = "0301b74"
 
 const buildBefore = (folder: string): string => {
   const archive = execFileSync("git", ["archive", commitBefore], { cwd: root, maxBuffer: 2 ** 28 })
@@ -61,14 +61,9 @@ export const buildPrograms = async (names: ReadonlyArray<ServerName>): Promise<P
 }
 
 export interface Server {
-  readonly name: ServerName
   readonly url: string
-  /** Milliseconds from the spawn to the first 200 of /readyz (/healthz of the bare server). */
-  readonly readyMillis: number
   /** Milliseconds of CPU that the process used so far. */
   readonly cpuMillis: () => number
-  /** MiB of resident memory: now, and the most so far. */
-  readonly memory: () => { readonly now: number; readonly peak: number }
   readonly stop: () => Promise<void>
 }
 
@@ -80,13 +75,6 @@ const cpuMillisOf = (pid: number): number => {
     .replace(/^.*\) /, "")
     .split(" ")
   return ((Number(fields[11]) + Number(fields[12])) * 1_000) / ticksPerSecond
-}
-
-const memoryOf = (pid: number) => {
-  const status = readFileSync(`/proc/${pid}/status`, "utf8")
-  const mebibytes = (name: string) =>
-    Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1] ?? Number.NaN) / 1024
-  return { now: mebibytes("VmRSS"), peak: mebibytes("VmHWM") }
 }
 
 type Environment = Readonly<Record<string, string>>
@@ -125,7 +113,6 @@ export const startServer = async (
   const port = await freePort()
   const command = [process.execPath, files[name]]
   const [program = "", ...parameters] = hasOwnCores ? ["taskset", "-c", serverCore, ...command] : command
-  const startedAt = performance.now()
   const child = spawn(program, parameters, {
     cwd: root,
     env: environmentOf(world, port, folder, change),
@@ -137,14 +124,10 @@ export const startServer = async (
     if (child.exitCode !== null) throw new Error(`${name} ended before it was ready`)
     await pause(2)
   }
-  const readyMillis = performance.now() - startedAt
   const pid = child.pid ?? 0
   return {
-    name,
     url,
-    readyMillis,
     cpuMillis: () => cpuMillisOf(pid),
-    memory: () => memoryOf(pid),
     stop: async () => {
       child.kill("SIGKILL")
       await ended

@@ -7,9 +7,9 @@ import { once } from "node:events"
 import { parseArgs } from "node:util"
 import { Worker } from "node:worker_threads"
 import * as Effect from "effect/Effect"
-import { mintSlt, startUpstreams, type SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
+import { startUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 import { closedLoop, type Measured, type NextRequest, openLoop, placeholder, template } from "./Load.ts"
-import { decodeSession, requestsOf, send } from "./Requests.ts"
+import { login, requestsOf } from "./Requests.ts"
 import { buildPrograms, moveToLoadCore, startServer } from "./Servers.ts"
 
 const { values } = parseArgs({
@@ -99,13 +99,6 @@ const show = (name: string, { probed, result }: Awaited<ReturnType<typeof probin
   demand(p999 <= deadline, `${name}: the deadline of what was accepted`)
 }
 
-const sessionsOf = async (url: string, world: SimulatedUpstreams): Promise<ReadonlyArray<string>> => {
-  const tokens: Array<string> = []
-  for (let count = 0; count < 20; count += 1)
-    tokens.push(decodeSession(await send(url, requestsOf(world).login(mintSlt(world)))).access_token)
-  return tokens
-}
-
 /** Takes turns between several kinds of requests. */
 const inTurn = (all: ReadonlyArray<NextRequest>): NextRequest => {
   let turn = 0
@@ -151,7 +144,7 @@ await Effect.runPromise(
             print(`  recovered after ${recovered.toFixed(0)} ms`)
             demand(recovered <= recoveryBound, "recovery")
 
-            const tokens = await sessionsOf(server.url, world)
+            const tokens = await login(server.url, world, 20)
             world.iam.fail({
               times: Number.POSITIVE_INFINITY,
               fault: { kind: "delay", milliseconds: 5_000 }

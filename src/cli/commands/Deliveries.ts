@@ -9,7 +9,13 @@ import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import { production } from "../../layers/delivery/Worker.ts"
 import { type DeliveryRecord, OperatorQueries, type ReportSelection } from "../../services/OperatorQueries.ts"
-import { type DestinationPause, Store, trackerDestination } from "../../services/Store.ts"
+import {
+  deliveryKinds,
+  deliveryStates,
+  type DestinationPause,
+  Store,
+  trackerDestination
+} from "../../services/Store.ts"
 import { databasePlace, onDatabase } from "../DatabaseAccess.ts"
 import { Host, misuse, refuse } from "../Host.ts"
 import { argument, choice, flag, json, page, since, text } from "../Options.ts"
@@ -18,8 +24,6 @@ import { delivery, isOver } from "../Records.ts"
 import { type Change, changing, selected, sumBytes } from "./Changes.ts"
 
 const id = argument("id", "the delivery's id, report:rep_…")
-
-export const deliveryStates = ["waiting", "leased", "unknown", "delivered", "failed"] as const
 
 /** The longest pause of the tracker. */
 const trackerPause = Effect.gen(function* () {
@@ -62,7 +66,7 @@ const explainPause = (shown: ReadonlyArray<DeliveryRecord>) =>
 
 const filters = {
   state: choice("state", [...deliveryStates, "discarded"], "state; failed omits those that are discarded"),
-  kind: choice("kind", ["report", "sweep"], "report: files a report; sweep: closes duplicate issues later"),
+  kind: choice("kind", deliveryKinds, "report: files a report; sweep: closes duplicate issues later"),
   since
 }
 

@@ -11,14 +11,14 @@ import {
   type ReportSelection
 } from "../../services/OperatorQueries.ts"
 import { productionId } from "../../services/Plane.ts"
-import { Store } from "../../services/Store.ts"
+import { deliveryStates, Store } from "../../services/Store.ts"
 import { list, onDatabase, readAll } from "../DatabaseAccess.ts"
 import { Host, misuse, refuse } from "../Host.ts"
 import { argument, choice, json, page, plane, reporter, since, text } from "../Options.ts"
 import { formatCount, formatTime, printJson, printRecord, toJson } from "../Output.ts"
 import { delivery, report, wholeReport } from "../Records.ts"
 import { type Change, changing, selected, sumBytes } from "./Changes.ts"
-import { deliveryStates, findChanged, resumeTracker } from "./Deliveries.ts"
+import { findChanged, resumeTracker } from "./Deliveries.ts"
 
 const id = argument("id", "the report's id, rep_…")
 

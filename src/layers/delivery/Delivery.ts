@@ -8,7 +8,7 @@ import * as Option from "effect/Option"
 import { DeliveryHealth } from "../../services/DeliveryHealth.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Settings } from "../../services/Settings.ts"
-import { Store, type StoreUnavailable, trackerDestination } from "../../services/Store.ts"
+import { deliveryKinds, Store, type StoreUnavailable, trackerDestination } from "../../services/Store.ts"
 import { Tables } from "../../services/Tables.ts"
 import { Tracker } from "../../services/Tracker.ts"
 import { makeDuplicateIssues } from "./DuplicateIssues.ts"
@@ -22,8 +22,6 @@ import { type DeliveryLimits, longestPausedSleep, makeBreaker, production, repea
 const longestBackoff = 5 * 60_000
 /** Milliseconds until the next attempt after a lease that took nothing, because another transaction locks the row. */
 const fruitlessLeasePause = 250
-
-const kinds = ["report", "sweep"] as const
 
 /**
  * The worker of the tracker: it files reports and closes duplicate issues, one delivery at a time in all processes together, because GitHub
@@ -75,7 +73,7 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
     const leaseAndHandle = Effect.gen(function* () {
       const endsAt = (yield* monotonicMillis) + lease
       const now = yield* Clock.currentTimeMillis
-      const request = { kinds, count: 1, concurrency: 1, now, leaseUntil: now + lease, owner }
+      const request = { kinds: deliveryKinds, count: 1, concurrency: 1, now, leaseUntil: now + lease, owner }
       const [delivery] = yield* deliveries.lease(request)
       if (delivery === undefined) return false
       yield* underLease(deliveries, lease)(delivery, endsAt, handle)
@@ -83,7 +81,7 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
     }).pipe(Effect.uninterruptible)
 
     const sleepUntilDue = Effect.gen(function* () {
-      const dueAt = yield* deliveries.nextDueAt(kinds, 1)
+      const dueAt = yield* deliveries.nextDueAt(deliveryKinds, 1)
       const now = yield* Clock.currentTimeMillis
       const wait = Option.match(dueAt, {
         onNone: () => longestSleep,

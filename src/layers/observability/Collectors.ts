@@ -10,6 +10,8 @@ import { Readiness } from "../../services/Readiness.ts"
 import { Settings } from "../../services/Settings.ts"
 import { shareFor } from "../../services/Share.ts"
 import {
+  deliveryKinds,
+  deliveryStates,
   type SpoolCounts,
   Store,
   type StoreUnavailable,
@@ -18,8 +20,6 @@ import {
   trackerDestination
 } from "../../services/Store.ts"
 
-const kinds = ["report", "sweep"] as const
-const states = ["waiting", "leased", "unknown", "delivered", "failed"] as const
 const pauseReasons = ["settings", "failure", "pace"] as const
 const checkStates = ["ok", "degraded", "failed", "off"] as const
 
@@ -71,8 +71,8 @@ export const makeCollectors = Effect.gen(function* () {
     // 0 makes one expression of an alert cover both an old backup and none.
     const lastBackup = Option.getOrElse(yield* backups.last, () => 0)
     return [
-      ...kinds.flatMap((kind) =>
-        states.map((state) => {
+      ...deliveryKinds.flatMap((kind) =>
+        deliveryStates.map((state) => {
           const found = counts.find((row) => row.kind === kind && row.state === state)
           return sample("music_deliveries", found?.count ?? 0, { kind, state })
         })

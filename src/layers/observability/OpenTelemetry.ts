@@ -37,24 +37,22 @@ const counted = (exporter: SpanExporter, log: (line: Effect.Effect<void>) => voi
   }
 }
 
-/** Sends spans to the collector of the variables, or to the one at `url`. */
-export const exportSpans = (url?: string): Layer.Layer<never> =>
-  Layer.unwrapEffect(
-    Effect.map(Effect.runtime<never>(), (runtime) => {
-      const log = Runtime.runSync(runtime)
-      // A refused value, in quotes, may be a secret.
-      const warn = (message: string): void =>
-        log(Effect.logWarning(`OpenTelemetry: ${message.replace(/(['"]).*\1/s, "…")}`))
-      const logger = { error: warn, warn, info: constVoid, debug: constVoid, verbose: constVoid }
-      diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true })
-      const exporter = new OTLPTraceExporter(url === undefined ? {} : { url })
-      const processor = new BatchSpanProcessor(counted(exporter, log))
-      const own = { "service.name": "music-backend", "service.version": version }
-      const resource = resourceFromAttributes(own).merge(detectResources({ detectors: [envDetector] }))
-      return Tracer.layer.pipe(
-        Layer.provide(NodeSdk.layerTracerProvider(processor, { shutdownTimeout: "1 second" })),
-        Layer.provide(Layer.succeed(Resource, resource)),
-        Layer.merge(Layer.succeed(Spans, { remoteSpan: Tracer.makeExternalSpan }))
-      )
-    })
-  )
+/** Sends spans to the collector of the variables. */
+export const exportSpans: Layer.Layer<never> = Layer.unwrapEffect(
+  Effect.map(Effect.runtime<never>(), (runtime) => {
+    const log = Runtime.runSync(runtime)
+    // A refused value, in quotes, may be a secret.
+    const warn = (message: string): void =>
+      log(Effect.logWarning(`OpenTelemetry: ${message.replace(/(['"]).*\1/s, "…")}`))
+    const logger = { error: warn, warn, info: constVoid, debug: constVoid, verbose: constVoid }
+    diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true })
+    const processor = new BatchSpanProcessor(counted(new OTLPTraceExporter(), log))
+    const own = { "service.name": "music-backend", "service.version": version }
+    const resource = resourceFromAttributes(own).merge(detectResources({ detectors: [envDetector] }))
+    return Tracer.layer.pipe(
+      Layer.provide(NodeSdk.layerTracerProvider(processor, { shutdownTimeout: "1 second" })),
+      Layer.provide(Layer.succeed(Resource, resource)),
+      Layer.merge(Layer.succeed(Spans, { remoteSpan: Tracer.makeExternalSpan }))
+    )
+  })
+)

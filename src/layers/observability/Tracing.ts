@@ -5,11 +5,13 @@ import { type Environment, processEnvironment } from "../settings/Settings.ts"
 /** No layer above makes spans outside of a trace, nor begins one unless spans are sent. */
 export const noSpans: Layer.Layer<never> = Layer.setTracerEnabled(false)
 
-/** Sends the spans of all layers above to the collector of the variables, or to the one at `url`. */
-export const sendSpans = (url?: string): Layer.Layer<never> => {
-  const loaded = Effect.promise(() => import("./OpenTelemetry.ts"))
-  return Layer.merge(Layer.unwrapEffect(Effect.map(loaded, ({ exportSpans }) => exportSpans(url))), noSpans)
-}
+/** Sends the spans of all layers above to the collector of the variables. */
+const sendSpans = Layer.unwrapEffect(
+  Effect.map(
+    Effect.promise(() => import("./OpenTelemetry.ts")),
+    ({ exportSpans }) => Layer.merge(exportSpans, noSpans)
+  )
+)
 
 /** An endpoint turns traces on. The SDK of OpenTelemetry reads its other variables, but not those that turn it off. */
 const hasCollector = (given: Environment): boolean =>
@@ -18,5 +20,5 @@ const hasCollector = (given: Environment): boolean =>
   given.OTEL_TRACES_EXPORTER?.trim() !== "none"
 
 export const TracingFromEnvironment: Layer.Layer<never> = Layer.unwrapEffect(
-  Effect.map(processEnvironment, (environment) => (hasCollector(environment) ? sendSpans() : noSpans))
+  Effect.map(processEnvironment, (environment) => (hasCollector(environment) ? sendSpans : noSpans))
 )

@@ -38,7 +38,7 @@ export type SettingSource =
   | { readonly _tag: "Absent" }
 
 /** The variable that names the file of a secret setting, as Docker and Kubernetes mount it. */
-export const fileVariableOf = (name: string): string => `${name}_FILE`
+const fileVariableOf = (name: string): string => `${name}_FILE`
 
 /** An empty variable counts as absent. Only a secret may be in a file. */
 export const sourceOf = (environment: Environment, { name, secret }: SettingEntry): SettingSource => {

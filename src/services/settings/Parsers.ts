@@ -30,7 +30,7 @@ export const megabytes: Parse<number> = (raw) =>
   Either.map(whole(1, 1_000_000)(raw), (given) => given * 1_000_000)
 
 /** One of the names of `values`; the result is its value. */
-export const named =
+const named =
   <A>(values: Readonly<Record<string, A>>): Parse<A> =>
   (raw) =>
     Either.fromNullable(

@@ -2,9 +2,11 @@ import * as Data from "effect/Data"
 import type * as Option from "effect/Option"
 import type { Stored } from "./StoreUnavailable.ts"
 
-export type DeliveryState = "waiting" | "leased" | "unknown" | "delivered" | "failed"
+export const deliveryStates = ["waiting", "leased", "unknown", "delivered", "failed"] as const
+export type DeliveryState = (typeof deliveryStates)[number]
 /** `report`: file it as an issue. `sweep`: search, much later, for duplicates of an issue that was sent more than once. */
-export type DeliveryKind = "report" | "sweep"
+export const deliveryKinds = ["report", "sweep"] as const
+export type DeliveryKind = (typeof deliveryKinds)[number]
 
 /** A row as it is listed, also one of an unknown kind or state. */
 export interface StoredDelivery {

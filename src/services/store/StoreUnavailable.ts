@@ -7,8 +7,9 @@ import type * as Effect from "effect/Effect"
  * - `locked`: by another process.
  * - `full`: its disk or quota.
  * - `corrupt`: pages are damaged, or it is no database.
- * - `schema`: it is not of this version. The code is `newer`, `older`, `empty`, `unreleased`, or `foreign` for one of another program.
- * - `other`: a right, a file, a login or a certificate is missing, or a statement failed. For a missing file the code is `ENOENT`.
+ * - `schema`: it is not of this version. The code is `newer`, `older`, `empty`, `unreleased`, `foreign` for one of another program, or
+ *   `ENOENT` for a file that is not there yet.
+ * - `other`: a right, a folder, a login or a certificate is missing, or a statement failed.
  */
 export type StoreFailureKind = "unanswered" | "locked" | "full" | "corrupt" | "schema" | "other"
 

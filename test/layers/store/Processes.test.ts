@@ -37,7 +37,8 @@ const pooled: Kind = {
 const tests = (kind: Kind) => {
   const { freshPath, openStore } = kind
 
-  it.scoped("store each report and record once, and lease each of them once", function* () {
+  // Under the real clock: one that meets the lock of another waits.
+  it.scopedLive("store each report and record once, and lease each of them once", function* () {
     const { each, first } = yield* together(kind)
     const admissions = yield* each(30, ({ reports }, index) =>
       reports.admit(sampleReport({ id: `rep_${index}`, keyDigest: `key ${index % 10}` }), true)
@@ -68,7 +69,7 @@ const tests = (kind: Kind) => {
     )
   })
 
-  it.scoped(
+  it.scopedLive(
     "see each transition of a destination once, and keep its pace together, also after a restart",
     function* () {
       const { each, restarted } = yield* together(kind)

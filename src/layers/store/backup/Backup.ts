@@ -7,6 +7,7 @@ import {
   attempt,
   type BackupFailed,
   checkDatabase,
+  companions,
   copyDatabase,
   damagedFix,
   type DatabaseFacts,
@@ -26,7 +27,7 @@ export interface BackupOptions {
 }
 
 /** Endings of the database's own files: itself, SQLite's log and index, and the lock and the name of its server. */
-const companions = ["", "-wal", "-shm", "-journal", "-lock", "-server"]
+const endings = ["", ...companions, "-lock", "-server"]
 
 /**
  * Writes a consistent copy of the database to `file`, with everything that was committed before the start. The copy is
@@ -47,7 +48,7 @@ export const backup = (
       "Check MUSIC_DATABASE_PATH, which is relative to the folder that the command runs in."
     )
     yield* failWhen(
-      companions.some((ending) => isSameFile(`${database}${ending}`, target)),
+      endings.some((ending) => isSameFile(`${database}${ending}`, target)),
       `${target} is a file of the database itself`,
       "Choose another name for the copy."
     )

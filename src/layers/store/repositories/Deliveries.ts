@@ -2,7 +2,13 @@ import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../../services/Store.ts"
+import {
+  type Deliveries,
+  type Delivery,
+  type DeliveryKind,
+  deliveryKinds,
+  type DeliveryUpdate
+} from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, priorities, toDelivery } from "./DeliveryRows.ts"
 import { all, any, first, run, type Statements } from "../Statements.ts"
@@ -12,7 +18,7 @@ import { OptionalWhole, Whole } from "./Rows.ts"
 /** Rows of an unknown kind or state are listed, and never leased. */
 const LeasedRow = Schema.Struct({
   ...DeliveryRow.fields,
-  kind: Schema.Literal("report", "sweep"),
+  kind: Schema.Literal(...deliveryKinds),
   leasedFrom: Schema.Literal("waiting", "unknown"),
   priority: Whole
 })

@@ -15,7 +15,7 @@ import type { StoredReport } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
 import { makeReportRemoval } from "./ReportRemoval.ts"
-import { countedBytes, isNotRemoved, ReportRow, toReport } from "./ReportRows.ts"
+import { countedBytes, isNotRemoved, ReportRow, toReport, verified } from "./ReportRows.ts"
 import { all, any, first } from "../Statements.ts"
 import { readCounts } from "./SpoolAdmission.ts"
 import { snakeToCamel } from "effect/String"
@@ -71,7 +71,7 @@ const RefusalRow = Schema.Struct({
 })
 
 const reporterText = (reporter: string): string =>
-  reporter === "anonymous" || reporter === "unverified" ? reporter : `verified:${reporter}`
+  reporter === "anonymous" || reporter === "unverified" ? reporter : `${verified}${reporter}`
 
 /** A condition for a filter that is set. */
 const when = <A>(value: Option.Option<A>, clause: (value: A) => Fragment): ReadonlyArray<Fragment> =>

@@ -247,7 +247,8 @@ onBoth("The parts of the room", ({ freshPath, freshStore, openStore }) => {
       deepStrictEqual([id, yield* send(store, { id, bytes, ...of })], [id, answer])
   })
 
-  it.scoped("hold for concurrent reports of two processes", function* () {
+  // Under the real clock: one that meets the lock of the other waits.
+  it.scopedLive("hold for concurrent reports of two processes", function* () {
     const path = yield* freshPath
     const stores = [yield* openStore(path), yield* openStore(path)]
     for (const store of stores.slice(0, 1)) yield* send(store, { id: "old", bytes: 100_000, reporter: eva })
