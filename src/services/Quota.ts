@@ -1,4 +1,5 @@
 /** Rate limits by key with an even refill. In memory, bounded, on monotonic time. */
+import { putBounded } from "./BoundedMap.ts"
 
 export interface QuotaPolicy {
   readonly name: string
@@ -51,14 +52,7 @@ export const makeQuota = (policy: QuotaPolicy, limit = keyLimit): Quota => {
     const needed = full + interval * (1 + leave)
     const admitted = needed <= now + window
     const next = admitted ? full + interval : full
-    fullAt.delete(key)
-    fullAt.set(key, next)
-    if (fullAt.size > limit) {
-      for (const oldest of fullAt.keys()) {
-        fullAt.delete(oldest)
-        break
-      }
-    }
+    putBounded(fullAt, key, next, limit)
     return {
       policy,
       remaining: Math.floor((now + window - next) / interval),

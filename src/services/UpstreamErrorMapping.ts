@@ -1,7 +1,7 @@
 /** Maps failures of IAM and Ting to the failures that a caller sees: the tables of api.md, "Errors". */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { type Details, Failure, type FailureOf } from "../schema/Failure.ts"
+import { type Details, Failure, type FailureCode, type FailureOf } from "../schema/Failure.ts"
 import { type Plane, Production } from "./Plane.ts"
 import type { Refused, UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -132,23 +132,23 @@ export const planeFailure = (failure: UpstreamFailure, now: number) => {
   return mapped.code === "dependency_misconfigured" ? unavailable(failure) : mapped
 }
 
+/** Ting's refusal under its own code. */
+const refusedAs =
+  <Code extends FailureCode>(code: Code) =>
+  (refused: Refused) =>
+    new Failure(code, { details: refusalDetails(refused) })
+
 const atAnyCall = {
-  permission_denied: (refused: Refused) =>
-    new Failure("permission_denied", { details: refusalDetails(refused) }),
-  test_context_mismatch: (refused: Refused) =>
-    new Failure("test_context_mismatch", { details: refusalDetails(refused) }),
-  invalid_input: (refused: Refused) => new Failure("invalid_input", { details: refusalDetails(refused) }),
-  payload_too_large: (refused: Refused) =>
-    new Failure("payload_too_large", { details: refusalDetails(refused) })
+  permission_denied: refusedAs("permission_denied"),
+  test_context_mismatch: refusedAs("test_context_mismatch"),
+  invalid_input: refusedAs("invalid_input"),
+  payload_too_large: refusedAs("payload_too_large")
 }
 const atSending = {
-  recipient_not_registered: (refused: Refused) =>
-    new Failure("recipient_not_registered", { details: refusalDetails(refused) }),
-  required_delivery_not_enabled: (refused: Refused) =>
-    new Failure("required_delivery_not_enabled", { details: refusalDetails(refused) }),
-  not_found: (refused: Refused) => new Failure("not_found", { details: refusalDetails(refused) }),
-  idempotency_conflict: (refused: Refused) =>
-    new Failure("idempotency_conflict", { details: refusalDetails(refused) })
+  recipient_not_registered: refusedAs("recipient_not_registered"),
+  required_delivery_not_enabled: refusedAs("required_delivery_not_enabled"),
+  not_found: refusedAs("not_found"),
+  idempotency_conflict: refusedAs("idempotency_conflict")
 }
 const oursAtTing = ["session_expired", "authentication_required", "test_context_required"]
 

@@ -56,7 +56,7 @@ const isMember = Schema.is(Member)
  * Public ids of the actors that an event is about, wherever its kind names them (identity-service.md 11.5): the identity itself,
  * the subject of a session, the members whose rows have one. A tombstone names none.
  */
-export const readNamedActors = ({ aggregate, data }: WebhookEvent): ReadonlyArray<string> => {
+const readNamedActors = ({ aggregate, data }: WebhookEvent): ReadonlyArray<string> => {
   const { current, subject_id: subject } = data
   const members = hasMembers(current) ? current.members : []
   return [

@@ -16,8 +16,6 @@ import type { Credentials } from "./Credentials.ts"
 import { refusesCredential } from "./IamCall.ts"
 
 export const introspectPath = "/oauth/introspect"
-/** The code of a call that this budget refuses, with 429. */
-export const overBudget = "over_budget"
 
 /** A call to IAM, which counts together those of a plane and path. */
 export interface Asked {
@@ -86,7 +84,7 @@ interface Call {
 /** Of a call that is out or was answered in the last 60 s, or kept for the introspection that completes an exchange. */
 interface Place {
   readonly call: Call
-  startedAt: number
+  readonly startedAt: number
   /** Infinite while the call is out. */
   freeAt: number
 }
@@ -164,8 +162,17 @@ const makeWindow = (budget: number) => {
     ]
   }
 
+  const begin = (call: Call, now: number): Place => {
+    const place = { call, startedAt: now, freeAt: Number.POSITIVE_INFINITY }
+    places.add(place)
+    if (call.key !== undefined) turns.delete(call.key)
+    pause.nextProbeAt = now + probeMillis
+    return place
+  }
+
   return {
     places,
+    begin,
     /** When the call may begin, if not now. One that lacks a place may wait in turn; any other is held back by a bound or a pause. */
     delayOf: (call: Call, now: number): readonly [at: number, lacksPlace: boolean] | undefined => {
       removeExpired(now)
@@ -188,21 +195,10 @@ const makeWindow = (budget: number) => {
       })
       return later.length === 0 ? undefined : [Math.max(...later), true]
     },
-    begin: (call: Call, now: number): Place => {
-      const place = { call, startedAt: now, freeAt: Number.POSITIVE_INFINITY }
-      places.add(place)
-      if (call.key !== undefined) turns.delete(call.key)
-      pause.nextProbeAt = now + probeMillis
-      return place
-    },
-    /** Begins the call for which the place is kept: true if it may begin. A place that was taken in a pause is that of its probe. */
-    beginKept: (place: Place, now: number): boolean => {
+    /** Begins the call for which the place is kept, if it may begin. A place that was taken in a pause is that of its probe. */
+    beginKept: (place: Place, now: number): Place | undefined => {
       const isOpen = place.startedAt > pause.beganAt || opensAt(place.call, now) <= now
-      if (!isOpen || !places.has(place) || place.freeAt <= now) return false
-      place.startedAt = now
-      place.freeAt = Number.POSITIVE_INFINITY
-      pause.nextProbeAt = now + probeMillis
-      return true
+      return isOpen && place.freeAt > now && places.delete(place) ? begin(place.call, now) : undefined
     },
     /** Takes a turn for a call that lacks a place until `at`, or keeps the one that is still to come: its time, if one is left. */
     takeTurn: (key: string, call: Call, at: number, now: number): number | undefined => {
@@ -290,9 +286,10 @@ export const makeBudget = (
   const take = (asked: Asked, isCompleted: boolean, address: string, now: number) => {
     const { credential = "", path, plane } = asked
     const own = path === introspectPath ? kept.get(credential) : undefined
-    if (own?.window.beginKept(own.place, now)) {
+    const begun = own?.window.beginKept(own.place, now)
+    if (own !== undefined && begun !== undefined) {
       kept.delete(credential)
-      return Effect.succeed([own])
+      return Effect.succeed([{ ...own, place: begun }])
     }
     const call = callOf(asked, address, now)
     // A vouched testing secret has the window of its plane; all others share one.
@@ -304,7 +301,7 @@ export const makeBudget = (
       recordNow(iamCallsRefused({ priority: call.callClass }), 1)
       const millis = (lacksPlace ? wait(window, call, at, now) : at) - now
       const retryAfterSeconds = Math.max(1, Math.ceil(millis / 1_000))
-      return new Refused({ dependency: "iam", status: 429, code: overBudget, retryAfterSeconds })
+      return new Refused({ dependency: "iam", status: 429, code: "over_budget", retryAfterSeconds })
     }
     return Effect.succeed(all.map((window): Held => ({ window, place: window.begin(call, now) })))
   }

@@ -29,7 +29,7 @@ const method = "POST"
  * Absolute, at most 2048 characters, no leading `//`, no query, no fragment, no whitespace, no dot segments. A path that a
  * URL parser would rewrite is invalid too, because the sent path would differ from the signed one.
  */
-export const isEndpointPath = (path: string): boolean =>
+const isEndpointPath = (path: string): boolean =>
   path.length <= maxPathLength &&
   /^\/(?!\/)[^?#\s\\]*$/.test(path) &&
   !path.split("/").some((segment) => segment === "." || segment === "..") &&

@@ -19,7 +19,7 @@ import {
 } from "../../services/UpstreamFailure.ts"
 import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import { readEmpty, readIntrospection, readTokens } from "./Answers.ts"
-import { type Asked, type Budget, introspectPath, overBudget } from "./Budget.ts"
+import { type Asked, type Budget, introspectPath } from "./Budget.ts"
 import { type Credentials, tokenKey } from "./Credentials.ts"
 import type { PlaneCall } from "./IamCall.ts"
 
@@ -73,12 +73,16 @@ export const makeTokens = (
       counted: Omit<Asked, "plane" | "path">
     ) => {
       const id = planeId(plane)
-      return call(plane, {
-        operation: "introspect",
-        method: "POST",
-        path: introspectPath,
-        form: { token: Redacted.value(token), token_type_hint: "access_token" },
-        read: expectStatus(200, read)
+      return Effect.flatMap(monotonicMillis, (now) => {
+        // Here, where it has a place: a probe without one leaves its second to the next call.
+        if (counted.isProbe) failing.set(id, now + probePause)
+        return call(plane, {
+          operation: "introspect",
+          method: "POST",
+          path: introspectPath,
+          form: { token: Redacted.value(token), token_type_hint: "access_token" },
+          read: expectStatus(200, read)
+        })
       }).pipe(
         Effect.matchEffect({
           onSuccess: (answer) => {
@@ -140,27 +144,18 @@ export const makeTokens = (
     /**
      * Around a login or refresh, which spends its token: without an introspection afterwards its session is lost. So nothing is spent
      * while introspection fails in the plane; one a second probes it first, with a token that was never issued. The probe has the class of
-     * the call. One without a place leaves the second to the next call.
+     * the call.
      */
     const whileIntrospectionWorks =
       (plane: Plane, asked: Pick<Asked, "credential" | "use">) =>
       <A>(spend: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
         Effect.flatMap(monotonicMillis, (now): Effect.Effect<A, UpstreamFailure> => {
-          const id = planeId(plane)
-          const probeAt = failing.get(id)
+          const probeAt = failing.get(planeId(plane))
           if (probeAt === undefined) return spend
           if (now < probeAt)
             return new NotExecuted({ dependency: "iam", reason: "introspection fails", retryAfterSeconds: 1 })
-          failing.set(id, now + probePause)
-          const probe = introspectOnce(plane, neverIssuedToken, readActive, { ...asked, isProbe: true })
-          return Effect.zipRight(
-            Effect.tapErrorTag(probe, "Refused", ({ code }) =>
-              Effect.sync(() => {
-                if (code === overBudget && failing.has(id)) failing.set(id, probeAt)
-              })
-            ),
-            spend
-          )
+          const counted = { ...asked, isProbe: true }
+          return Effect.zipRight(introspectOnce(plane, neverIssuedToken, readActive, counted), spend)
         })
 
     /** Around a call that may end tokens: their cached introspections are dropped, and those in flight. */

@@ -36,7 +36,7 @@ export const gitHubTarget = (url: string): UpstreamTarget => ({
   accept: "application/vnd.github+json"
 })
 
-export interface GitHubRequest {
+interface GitHubRequest {
   readonly method: UpstreamRequest["method"]
   /** Path below the base URL. `{owner}`, `{repo}` and `{issue_number}` are filled in. */
   readonly template: string
@@ -45,7 +45,7 @@ export interface GitHubRequest {
   readonly body?: Readonly<Record<string, unknown>>
 }
 
-export interface GitHubRepository {
+interface GitHubRepository {
   readonly token: Redacted.Redacted
   readonly owner: string
   readonly repository: string
@@ -136,18 +136,12 @@ const toHit = ({ html_url, number, state, user }: ListedIssue): Hit => ({
 
 const tokenExpires = trackerTokenExpires({})
 
-/** The end of the token that a request carried, in milliseconds since the epoch; GitHub sends it for a token that expires. */
-export const tokenExpiry = ({ headers }: Pick<UpstreamResponse, "headers">): number | undefined => {
+/** From every answer to a token that expires: an operator is warned before it ends. */
+const recordTokenExpiry = ({ headers }: UpstreamResponse): void => {
   // `2026-12-21 07:27:00 UTC`, or with an offset.
   const text = headers["github-authentication-token-expiration"] ?? ""
   const end = Date.parse(text.replace(" UTC", "Z").replace(" ", "T").replace(" ", ""))
-  return Number.isNaN(end) ? undefined : end
-}
-
-/** From every answer: an operator is warned before the token ends. */
-const recordTokenExpiry = (response: UpstreamResponse): void => {
-  const end = tokenExpiry(response)
-  if (end !== undefined) recordNow(tokenExpires, end / 1_000)
+  if (!Number.isNaN(end)) recordNow(tokenExpires, end / 1_000)
 }
 
 export const makeGitHub = (
