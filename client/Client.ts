@@ -22,7 +22,7 @@ import { makeLogin } from "./sessions/Login.ts"
 import { makeLogout } from "./sessions/Logout.ts"
 import { makeSessionRefresh } from "./sessions/Refresh.ts"
 import { infoOf, isMissing } from "./sessions/SessionRecord.ts"
-import { makeSessionSlot } from "./sessions/SessionSlot.ts"
+import { makeSessionSlot, type SessionParts } from "./sessions/SessionSlot.ts"
 import { makeSignedCalls, type Signature } from "./sessions/SignedCalls.ts"
 import type { Transport } from "./transport/Transport.ts"
 import type {
@@ -98,7 +98,7 @@ export const leadingParameters: Readonly<Record<string, number>> = {
 }
 
 /** What telemetry needs of its client. */
-export interface ClientParts {
+interface ClientParts {
   readonly options: MusicClientOptions
   readonly calls: Calls
   readonly report: ReportEvent
@@ -111,11 +111,15 @@ export interface ClientParts {
 const partsKey = Symbol.for("music-client/parts")
 
 /** The parts of a client that `createMusicClient` made. */
-export const partsOf = (client: object): ClientParts | undefined => Reflect.get(client, partsKey)
+export const partsOf = (client: object): ClientParts | undefined => Reflect.get(Object(client), partsKey)
 
 /** The same parts for another face of the client. */
 export const withParts = <A extends object>(client: A, parts: ClientParts | undefined): A =>
   Object.defineProperty(client, partsKey, { value: parts })
+
+/** Whether a method answered with a result; `status` and `close` have none. */
+export const isResult = (answer: unknown): answer is Result<unknown> =>
+  typeof answer === "object" && answer !== null && "ok" in answer
 
 /** Completes the key of a ting with the public id of its sender, unless it begins with a public id. */
 const completeKey = (key: unknown, publicId: string): unknown =>
@@ -139,10 +143,10 @@ export const makeClient = (
   const wrong = problem ?? findOptionsProblem(options)
   const calls = makeCalls(options, { transport, report, time })
   const slot = makeSessionSlot(options, { report, time })
-  const refresh = makeSessionRefresh(options, { calls, slot, report, time })
-  const signed = makeSignedCalls(options, { calls, slot, refresh, report, time })
-  const login = makeLogin({ calls, slot, report })
-  const logout = makeLogout({ calls, slot, report, time })
+  const parts: SessionParts = { calls, slot, report, time }
+  const signed = makeSignedCalls(options, parts, makeSessionRefresh(options, parts))
+  const login = makeLogin(parts)
+  const logout = makeLogout(parts)
   const run = makeRun(options, time, wrong)
   const closers = new Set<() => Promise<unknown>>()
   if (isGiven(options.onEvent) && wrong === undefined) {

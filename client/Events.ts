@@ -1,5 +1,6 @@
 /** What a client reports to its program while it works: the one hook for logs, progress lines and changes of the session. */
 import type { LoggedOutReason, MusicError, RateLimit, SessionInfo } from "./Types.ts"
+import { ignore } from "./Values.ts"
 
 interface RequestFacts {
   /** The method of the client, such as `me` or `refresh`; `request` for a raw call. */
@@ -54,8 +55,6 @@ export type EventListener = (event: ClientEvent) => unknown
 
 /** Reports an event. A listener that throws, rejects or changes the event never affects a call. */
 export type ReportEvent = (event: ClientEvent) => void
-
-const ignore = () => undefined
 
 export const eventReporter =
   (listener: EventListener | undefined | null): ReportEvent =>

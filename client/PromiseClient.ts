@@ -1,6 +1,6 @@
 /** The client for programs without Effect: promises that never reject, with errors as data. */
 import { systemTime } from "./calls/Time.ts"
-import { makeClient, type MusicClient, partsOf, withParts } from "./Client.ts"
+import { isResult, makeClient, type MusicClient, partsOf, withParts } from "./Client.ts"
 import { toThrown } from "./failures/ErrorGuards.ts"
 import { invalidInput } from "./failures/Failures.ts"
 import type { PromiseClientOptions } from "./Options.ts"
@@ -43,9 +43,6 @@ const findProblem = ({
 }
 
 type Method = (...given: ReadonlyArray<unknown>) => Promise<Result<unknown> | object | undefined>
-
-const isResult = (answer: unknown): answer is Result<unknown> =>
-  typeof answer === "object" && answer !== null && "ok" in answer
 
 const toThrowing = (client: MusicClient): ThrowingMusicClient => {
   const methods = Object.entries(client).map(([name, run]: [string, Method]) => {

@@ -6,7 +6,7 @@ import { connectionHeaders, isPlain, ownHeaders } from "./Requests.ts"
 import type { ErrorOf, RawAnswer, RawRequest } from "../Types.ts"
 
 /** A raw call, checked. */
-export interface RawCall {
+interface RawCall {
   readonly endpoint: Endpoint<RawAnswer>
   readonly session: NonNullable<RawRequest["session"]>
   readonly payload?: unknown

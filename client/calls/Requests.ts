@@ -8,7 +8,7 @@ import type { ErrorOf } from "../Types.ts"
 import { packageVersion } from "../Version.ts"
 
 /** When a request was sent, monotonic milliseconds. */
-export interface SentAt {
+interface SentAt {
   at: number
 }
 

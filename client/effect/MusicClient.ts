@@ -15,7 +15,7 @@ import * as Random from "effect/Random"
 import * as Runtime from "effect/Runtime"
 import { carriedHeaders, noExchange } from "../calls/Deadline.ts"
 import type { Time } from "../calls/Time.ts"
-import { leadingParameters, makeClient, type MusicClient as PromiseClient } from "../Client.ts"
+import { isResult, leadingParameters, makeClient, type MusicClient as PromiseClient } from "../Client.ts"
 import { isUnknownCode } from "../failures/ErrorGuards.ts"
 import type { MusicClientOptions } from "../Options.ts"
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/Telemetry.ts"
@@ -134,9 +134,6 @@ const traceHeaders = Effect.map(
 )
 
 type Method = (...given: ReadonlyArray<unknown>) => unknown
-
-const isResult = (answer: unknown): answer is Result<unknown> =>
-  typeof answer === "object" && answer !== null && "ok" in answer
 
 const toEffect = (
   name: string,

@@ -1,12 +1,11 @@
 /** Looks into errors of any origin. */
-import { ignore } from "../Values.ts"
 
 /** A member of a value; a getter or a proxy of a program's own may fail. */
 export const memberOf = (value: object, name: string): unknown => {
   try {
     return Reflect.get(value, name)
   } catch {
-    return ignore()
+    return undefined
   }
 }
 

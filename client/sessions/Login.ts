@@ -1,16 +1,14 @@
 /** Login: exchanges a short-lived token for a session and stores it. */
 import { isText } from "../Values.ts"
-import type { Calls } from "../calls/Calls.ts"
 import type { Scope } from "../calls/Deadline.ts"
 import { deriveKey, isSingleUse } from "../calls/Digest.ts"
 import { newIdempotencyKey } from "../calls/RandomKey.ts"
-import type { ReportEvent } from "../Events.ts"
 import { failureOf, invalidInput, withFacts } from "../failures/Failures.ts"
 import type { LoginOptions } from "../Options.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { LoginInfo } from "../Types.ts"
 import { healedEvent, infoOf, isCorrupt, isMissing, type StoreFailed } from "./SessionRecord.ts"
-import type { SessionSlot } from "./SessionSlot.ts"
+import type { SessionParts } from "./SessionSlot.ts"
 
 const unsavedHint = (more: string) =>
   `The login succeeded, but its session could not be stored: make the store writable and log in with the same token${more} within 10 minutes.`
@@ -25,15 +23,7 @@ interface Found {
 }
 
 // The lock comes first: a wait that ends without it has spent no token, and a received session is saved at once.
-export const makeLogin = ({
-  calls,
-  report,
-  slot
-}: {
-  readonly calls: Calls
-  readonly slot: SessionSlot
-  readonly report: ReportEvent
-}) => {
+export const makeLogin = ({ calls, report, slot }: SessionParts) => {
   const find = async (key: string, load: () => Promise<StoredSession>): Promise<Found> => {
     try {
       const stored = await load()
@@ -47,7 +37,8 @@ export const makeLogin = ({
 
   return async (slt: string, call: LoginOptions | undefined, scope: Scope): Promise<LoginInfo> => {
     if (!isText(slt)) return Promise.reject(invalidInput("slt", "must be a text"))
-    const given = call?.idempotencyKey
+    // Programs without a type checker may pass null.
+    const given = call?.idempotencyKey ?? undefined
     const isDerived = given === undefined && isSingleUse(slt)
     const key = given ?? (isDerived ? await deriveKey("login", slt) : newIdempotencyKey())
     const infoOfLogin = (stored: StoredSession, healed = false) => ({

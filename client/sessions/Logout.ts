@@ -1,16 +1,14 @@
 /** Logout: revokes the session and clears it, or clears it first. */
-import type { Calls } from "../calls/Calls.ts"
 import { type Scope, until } from "../calls/Deadline.ts"
 import { deriveKey } from "../calls/Digest.ts"
-import { inTime, type Time } from "../calls/Time.ts"
-import type { ReportEvent } from "../Events.ts"
+import { inTime } from "../calls/Time.ts"
 import { clientFailure, failureOf } from "../failures/Failures.ts"
 import type { LogoutOptions } from "../Options.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { LogoutInfo } from "../Types.ts"
 import { ignore } from "../Values.ts"
 import { healedEvent, isCorrupt, isMissing, type StoreFailed } from "./SessionRecord.ts"
-import type { SessionSlot } from "./SessionSlot.ts"
+import type { SessionParts } from "./SessionSlot.ts"
 
 /** The longest waits of `logout({ forget: true })`, milliseconds. */
 const forgetMilliseconds = { lock: 400, store: 300, revocation: 2_000 } as const
@@ -21,17 +19,7 @@ interface Found {
   readonly corrupt?: StoreFailed
 }
 
-export const makeLogout = ({
-  calls,
-  report,
-  slot,
-  time
-}: {
-  readonly calls: Calls
-  readonly slot: SessionSlot
-  readonly report: ReportEvent
-  readonly time: Time
-}) => {
+export const makeLogout = ({ calls, report, slot, time }: SessionParts) => {
   const revoke = async (stored: StoredSession, scope: Scope, once: boolean): Promise<void> =>
     calls.run("logout", scope, {
       once,

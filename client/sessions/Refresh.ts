@@ -3,19 +3,17 @@
  * The old pair stays stored until the new one is saved. An outage never ends a session.
  */
 import type { WireSession } from "../calls/Answers.ts"
-import type { Calls } from "../calls/Calls.ts"
 import { type Deadline, ownScope, type Scope, until, within } from "../calls/Deadline.ts"
 import { deriveKey } from "../calls/Digest.ts"
 import { isRetryable, worthwhile } from "../calls/Retry.ts"
-import { sleep, type Time } from "../calls/Time.ts"
-import type { ReportEvent } from "../Events.ts"
+import { sleep } from "../calls/Time.ts"
 import { clientFailure, failureOf, failWith, isOver, withFacts } from "../failures/Failures.ts"
 import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { ErrorOf, LoggedOutReason, MusicError } from "../Types.ts"
 import { present } from "../Values.ts"
 import { infoOf, isMissing } from "./SessionRecord.ts"
-import type { SessionSlot } from "./SessionSlot.ts"
+import type { SessionParts } from "./SessionSlot.ts"
 
 /** Milliseconds that a call waits for an early refresh while its access token is still valid. */
 const earlyWait = 5_000
@@ -61,14 +59,8 @@ export type SessionRefresh = ReturnType<typeof makeSessionRefresh>
 
 export const makeSessionRefresh = (
   options: MusicClientOptions,
-  parts: {
-    readonly calls: Calls
-    readonly slot: SessionSlot
-    readonly report: ReportEvent
-    readonly time: Time
-  }
+  { calls, report, slot, time }: SessionParts
 ) => {
-  const { calls, report, slot, time } = parts
   let flight: RunningRefresh | undefined
   let pausedUntil = 0
   let unsaved: UnsavedPair | undefined

@@ -1,6 +1,7 @@
 /** The stored session of one server and plane: loaded, checked and saved, by one program at a time. */
 import { unexpectedAnswer } from "../calls/AnswerDecoder.ts"
 import type { WireSession } from "../calls/Answers.ts"
+import type { Calls } from "../calls/Calls.ts"
 import { type Deadline, type Scope, within } from "../calls/Deadline.ts"
 import { sha256 } from "../calls/Digest.ts"
 import { addressOf } from "../calls/Requests.ts"
@@ -27,6 +28,14 @@ import {
 const longestMargin = 60_000
 
 export type SessionSlot = ReturnType<typeof makeSessionSlot>
+
+/** What logins, logouts, refreshes and signed calls work with. */
+export interface SessionParts {
+  readonly calls: Calls
+  readonly slot: SessionSlot
+  readonly report: ReportEvent
+  readonly time: Time
+}
 
 export const makeSessionSlot = (
   options: MusicClientOptions,

@@ -1,16 +1,14 @@
 /** Calls that are signed with the session. */
-import type { CallFacts, Calls } from "../calls/Calls.ts"
+import type { CallFacts } from "../calls/Calls.ts"
 import { type Scope, until, within } from "../calls/Deadline.ts"
 import type { AnswerOf, EndpointName } from "../calls/Endpoints.ts"
-import type { Time } from "../calls/Time.ts"
-import type { ReportEvent } from "../Events.ts"
 import { clientFailure, failureOf, isOver } from "../failures/Failures.ts"
 import type { CallOptions, MusicClientOptions } from "../Options.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { ErrorOf } from "../Types.ts"
 import type { SessionRefresh } from "./Refresh.ts"
 import { isMissing } from "./SessionRecord.ts"
-import type { SessionSlot } from "./SessionSlot.ts"
+import type { SessionParts } from "./SessionSlot.ts"
 
 /** The longest wait of a report for a refresh: milliseconds, and a part of the time until its deadline. */
 const renewal = { most: 5_000, part: 1 / 3 } as const
@@ -30,15 +28,9 @@ export type SignedCalls = ReturnType<typeof makeSignedCalls>
 
 export const makeSignedCalls = (
   options: MusicClientOptions,
-  parts: {
-    readonly calls: Calls
-    readonly slot: SessionSlot
-    readonly refresh: SessionRefresh
-    readonly report: ReportEvent
-    readonly time: Time
-  }
+  { calls, report, slot, time }: SessionParts,
+  refresh: SessionRefresh
 ) => {
-  const { calls, refresh, report, slot, time } = parts
   let refusedLogin: string | undefined
   let confirmed: string | undefined
 

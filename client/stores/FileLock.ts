@@ -4,12 +4,12 @@
  */
 import { randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
-import { link, open, rename, unlink } from "node:fs/promises"
+import { link, open, rename } from "node:fs/promises"
 import { hostname } from "node:os"
 import { threadId } from "node:worker_threads"
 import { storeErrorOf } from "../failures/StoreFailures.ts"
 import { ignore } from "../Values.ts"
-import { catchCode, codeOf, readRegularFile } from "./RegularFiles.ts"
+import { catchCode, codeOf, readRegularFile, removeFile } from "./RegularFiles.ts"
 import type { SessionLock } from "./SessionStore.ts"
 
 export interface FileLockOptions {
@@ -52,7 +52,6 @@ const isGone = (text: string): boolean => {
 }
 
 const readLock = (path: string) => readRegularFile(path, { mostBytes: 4_096, followLinks: false })
-const remove = (path: string) => catchCode("ENOENT", () => unlink(path))
 
 /** Takes a dead holder's file away. Another process may have done so and taken the lock: its file is put back. */
 const breakLock = async (path: string, dead: string): Promise<void> => {
@@ -60,7 +59,7 @@ const breakLock = async (path: string, dead: string): Promise<void> => {
   await catchCode("ENOENT", () => rename(path, away))
   const file = await readLock(away)
   if (file !== undefined && file.text !== dead) await link(away, path).catch(ignore)
-  await remove(away)
+  await removeFile(away)
 }
 
 /** Creates the lock file, unless it exists; resolves to the release. */
@@ -83,13 +82,13 @@ const take = async (path: string, stale: number): Promise<(() => Promise<void>) 
   } catch (error) {
     // A full disk creates a file that it cannot write.
     await close().catch(ignore)
-    await remove(path)
+    await removeFile(path)
     return Promise.reject(error)
   }
   return async () => {
     await close().catch(ignore)
     // Another process may have broken the lock and taken it.
-    if ((await readLock(path))?.text === text) await remove(path)
+    if ((await readLock(path))?.text === text) await removeFile(path)
   }
 }
 

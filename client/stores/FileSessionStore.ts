@@ -6,7 +6,7 @@ import { join, resolve } from "node:path"
 import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
 import { ignore, isRecord } from "../Values.ts"
 import { type FileLockOptions, fileLock } from "./FileLock.ts"
-import { catchCode, readRegularFile } from "./RegularFiles.ts"
+import { catchCode, readRegularFile, removeFile } from "./RegularFiles.ts"
 import { isReplaced, replacedError, type SessionStore, type StoredSession } from "./SessionStore.ts"
 
 /** Bytes; a session has about one thousand. */
@@ -67,8 +67,6 @@ const readSession = async (path: string): Promise<object | null | undefined> => 
   }
 }
 
-const remove = (path: string) => catchCode("ENOENT", () => unlink(path))
-
 /**
  * Keeps sessions in `directory` (made with mode 0700), one file of mode 0600 for each server and plane, written to the
  * disk before `save` resolves. Processes that name the same directory share one session and one lock. Every failure is a
@@ -95,7 +93,7 @@ export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore
     const left = (await readdir(directory)).filter(
       (name) => name.startsWith(`${nameOf(slot)}.`) && name.endsWith(".tmp")
     )
-    await Promise.all(left.map((name) => remove(join(directory, name))))
+    await Promise.all(left.map((name) => removeFile(join(directory, name))))
   }
 
   /** Writes and syncs a file beside the session's and runs `use` with it; a failure removes it. */
@@ -141,7 +139,7 @@ export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore
       withFile(slot, async (path) => {
         const ended = `${path}.ended`
         if (aside === true) await catchCode("ENOENT", () => rename(path, ended))
-        else await Promise.all([path, ended].map(remove))
+        else await Promise.all([path, ended].map(removeFile))
         await catchCode("ENOENT", () => clean(slot))
         await syncFolder(directory)
       }),

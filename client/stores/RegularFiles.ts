@@ -1,6 +1,6 @@
 /** Small files, for Node. No read follows a pipe or a device, so none waits for ever. */
 import { constants, type Stats } from "node:fs"
-import { open } from "node:fs/promises"
+import { open, unlink } from "node:fs/promises"
 import { SessionStoreError } from "../failures/StoreFailures.ts"
 
 /** The code of an error of Node. */
@@ -14,6 +14,9 @@ export const catchCode = async <A>(code: string, run: () => Promise<A>): Promise
     return codeOf(error) === code ? undefined : Promise.reject(error)
   }
 }
+
+/** Removes a file, if there is one. */
+export const removeFile = (path: string) => catchCode("ENOENT", () => unlink(path))
 
 interface RegularFile {
   /** Empty when the file is larger than `mostBytes`: no such file is one of ours. */

@@ -3,7 +3,7 @@
  * arrived is sent again and stored once.
  */
 import type { CallError, LocalError } from "../CallErrors.ts"
-import { type Deadline, ownScope, type Scope, timedOut } from "../calls/Deadline.ts"
+import { type Deadline, noExchange, ownScope, type Scope, timedOut } from "../calls/Deadline.ts"
 import { newIdempotencyKey } from "../calls/RandomKey.ts"
 import { type Backoff, pauseAfter } from "../calls/Retry.ts"
 import { inTime, longestTimer } from "../calls/Time.ts"
@@ -12,7 +12,7 @@ import type { ClientEvent } from "../Events.ts"
 import { clientFailure, failureOf, invalidInput } from "../failures/Failures.ts"
 import type { CallOptions } from "../Options.ts"
 import { findOptionsProblem, isDuration } from "../OptionsCheck.ts"
-import { isGiven } from "../Values.ts"
+import { ignore, isGiven } from "../Values.ts"
 import type { ClientTable, ErrorOf, MusicError, Result, TelemetryEvent, TelemetryStats } from "../Types.ts"
 import { onPageHide } from "./PageHide.ts"
 import { batchLimits, nextBatch, prepareEvent, type QueuedEvent, toPayload } from "./TelemetryBatch.ts"
@@ -144,7 +144,7 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
       // A flush whose caller has left begins nothing.
       scope.signal.aborted || deadline.at <= time.monotonic() ? stats() : drain(scope)
     )
-    tail = turn.catch(() => undefined)
+    tail = turn.catch(ignore)
     // The deadline includes the wait for another flush.
     return inTime(time, deadline.at - time.monotonic(), turn, () => timedOut(deadline))
   }
@@ -209,12 +209,9 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
     for (let batch = nextBatch(rest, room); batch.length > 0; batch = nextBatch(rest, room)) {
       const one = batch
       sent.push(
-        send(one, ownScope(deadline), true).then(
-          () => {
-            delivered += without(one)
-          },
-          () => undefined
-        )
+        send(one, ownScope(deadline), true).then(() => {
+          delivered += without(one)
+        }, ignore)
       )
       room -= bytesOf(one) + one.length + 64
       rest = rest.filter((event) => !one.includes(event))
@@ -241,7 +238,7 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
       const recorded = record(table, event)
       return "code" in recorded
         ? { ok: false, error: recorded as never }
-        : { ok: true, value: recorded, metadata: { requestId: null, rateLimits: [] } }
+        : { ok: true, value: recorded, metadata: noExchange }
     },
     flush,
     stats,

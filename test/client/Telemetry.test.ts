@@ -2,7 +2,8 @@
 import * as FastCheck from "effect/FastCheck"
 import { afterEach, describe, expect, it, vi } from "vitest"
 import type { ClientTable } from "../../client/index.ts"
-import { failure, gate, makeClient, never } from "./support/ClientWorld.ts"
+import { createTelemetry } from "../../client/telemetry.ts"
+import { failure, gate, makeClient, never, refusal } from "./support/ClientWorld.ts"
 
 afterEach(() => {
   vi.useRealTimers()
@@ -92,6 +93,16 @@ describe("An event", () => {
     expect(telemetry.record("elsewhere" as "musicclidaemon", event)).toMatchObject(refused)
     expect(telemetry.stats().queued).toBe(0)
   })
+})
+
+it("Without a client every event is refused, and nothing throws", async () => {
+  for (const nothing of [undefined, null, 7, {}]) {
+    const telemetry = createTelemetry(nothing as never)
+    const refused = refusal("client")
+    expect(telemetry.record("musicclidaemon", event)).toMatchObject(refused)
+    expect(await telemetry.flush()).toMatchObject(refused)
+    expect([telemetry.stats(), await telemetry.close()]).toMatchObject([{ queued: 0 }, { dropped: 0 }])
+  }
 })
 
 describe("The queue", () => {
