@@ -33,14 +33,14 @@ Paste these commands in this order. They work again after the next start, while 
   curl -sw '\\n' $BASE/api/v1/tings -H "Authorization: Bearer $TOKEN" -H 'X-Org-ID: acme' -H 'Content-Type: application/json' -d '{"type":"music.trigger.fired","key":"si:deejay/first","data":{"hello":"world"}}'
   curl -sw '\\n' "$TING/_sandbox/inbox?plane=production&org=acme&for=si:deejay"
 
-  # report a bug, and list the issue
+  # report a bug; some seconds later the tracker lists its issue
   curl -sw '\\n' $BASE/api/v1/reports -H 'Content-Type: application/json' -H 'Idempotency-Key: report-0000000001' -d '{"message":"Playback stops after a seek near the end of a track."}'
   curl -sw '\\n' '${urls.issues}' -H 'Authorization: Bearer ${world.trackerToken}' -H 'Accept: application/vnd.github+json'
 
   # log out
   curl -siw '\\n' $BASE/api/v1/auth/logout -H 'Content-Type: application/json' -H 'Idempotency-Key: logout-0000000001' -d "{\\"token\\":\\"$REFRESH\\"}"
 
-  # log in with music-client, which npm run pack:client writes and npm install dist/music-client-*.tgz installs
+  # log in with music-client, in a folder where npm install <clone>/dist/music-client-*.tgz has installed it; npm run pack:client writes that file
   SLT=$(curl -s -X POST $IAM/_sandbox/slt | sed 's/.*"slt":"\\([^"]*\\)".*/\\1/')
   node --input-type=module -e 'import { createMusicClient } from "music-client"; const [baseUrl, slt] = process.argv.slice(1); console.log(await createMusicClient({ baseUrl, source: "cli", telemetry: true }).login(slt))' $BASE $SLT
 

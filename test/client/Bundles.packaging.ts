@@ -136,6 +136,14 @@ describe("docs/client.md", () => {
   })
 })
 
+it("The line that the sandbox prints for music-client logs in", async () => {
+  const printed = await readFile(join(root, "sandbox/Guide.ts"), "utf8")
+  const [, line = ""] = /^ {2}node (--input-type=module -e '[^']*') \$BASE \$SLT$/m.exec(printed) ?? []
+  const [flag = "", program = ""] = line.split(" -e ")
+  const words = [flag, "-e", program.slice(1, -1), `${bench.base}/printed`, bench.commands.slt()]
+  expect(await run(words)).toMatchObject({ code: 0, out: expect.stringContaining("ok: true"), err: "" })
+})
+
 describe("The examples run unchanged", () => {
   const cli = (words: ReadonlyArray<string>, environment: NodeJS.ProcessEnv = {}) =>
     run(["examples/promise-cli.mjs", ...words], environment)
