@@ -18,7 +18,7 @@ import type { EventStream } from "./EventStream.ts"
 import type { Refusal } from "./Protocol.ts"
 import { Refused } from "./Refused.ts"
 
-export type Handler = (request: IncomingMessage, response: ServerResponse) => Effect.Effect<void>
+type Handler = (request: IncomingMessage, response: ServerResponse) => Effect.Effect<void>
 
 export interface LoopbackServer {
   /** Without a trailing slash. */

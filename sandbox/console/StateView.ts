@@ -49,7 +49,7 @@ const statusOf = (
   return now >= expiresAt ? "expired" : "active"
 }
 
-/** The sessions of all programs as IAM knows them, newest first. `hidden` holds ids of families that nobody is to see. */
+/** The sessions of all programs as IAM knows them, newest first. `hidden` holds ids of families that are left out. */
 export const sessionsOf = (
   { iam, ...world }: SimulatedUpstreams,
   now: number,

@@ -86,7 +86,7 @@ const types = groups.flatMap(([group, about, rows]) =>
 export const webhookEvents: ReadonlyArray<WebhookEvent> = types.map(({ about: _, ...event }) => event)
 
 /** The event that adds an actor to an organisation, or back to it. */
-export const restoringEvent = (actor: string): string =>
+const restoringEvent = (actor: string): string =>
   actor.startsWith("si:") ? "organization.silicon.created.v1" : "organization.membership.reactivated.v1"
 
 /** An event that is possible now. */

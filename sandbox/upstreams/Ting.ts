@@ -29,7 +29,7 @@ interface Grant {
   active: boolean
 }
 
-export interface TingView {
+interface TingView {
   readonly id: string
   readonly created_at: string
   readonly type: string
@@ -53,7 +53,7 @@ interface Plane {
 }
 
 /** One recipient's relation to one application. `org` is a handle or a UUID that a proof has named. */
-export interface RecipientOf {
+interface RecipientOf {
   readonly plane: string
   readonly org: string
   readonly app_id: string

@@ -185,7 +185,7 @@ it.scoped("The tour leads through six real steps, and says why an action has not
     await finish()
     await press(page, /^Reuse spent,/)
     await finish()
-    // A report of a testing plane is never filed, whoever sends it.
+    // A report of a testing plane is never filed, with or without a session.
     await page.getByRole("radio", { name: /^Testing/ }).check({ force: true })
     await logIn(page)
     await sendReport(page)

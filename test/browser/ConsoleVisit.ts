@@ -53,7 +53,7 @@ export const visitWith =
       const storageState = { cookies: [], origins: [{ origin: url, localStorage }] }
       const profile = { viewport: { width: 1440, height: 900 }, ...(tour ? {} : { storageState }), ...rest }
       yield* Effect.promise(() =>
-        openPage(browser(), url, "", profile, async (visit) => {
+        openPage(browser(), url, profile, async (visit) => {
           await visit.page.getByRole("heading", { name: "Callers" }).waitFor()
           await use({ ...visit, cut })
           if (!mayFail) expect(visit.complaints).toEqual([])
@@ -78,10 +78,10 @@ export const teaches = (page: Page, text: string): Promise<void> =>
 export const arrivals = (page: Page, name: "Inbox" | "Issues" | "Rows"): Locator =>
   page.getByRole("region", { name }).getByRole("listitem")
 
-export const logIn = async (page: Page, actor = "si:deejay"): Promise<void> => {
-  await press(page, `Get SLT, for ${actor}`)
-  await press(page, `Log in, as ${actor}`)
-  await page.locator(".session.active", { hasText: actor }).waitFor()
+export const logIn = async (page: Page): Promise<void> => {
+  await press(page, "Get SLT, for si:deejay")
+  await press(page, "Log in, as si:deejay")
+  await page.locator(".session.active", { hasText: "si:deejay" }).waitFor()
   await shown(page).filter({ hasText: "200" }).filter({ hasText: "Log in" }).waitFor()
 }
 

@@ -22,7 +22,7 @@ const testButtons = (page: Page): Locator => page.getByRole("button", { name: /T
 
 const visit = (base: string, options: BrowserContextOptions, use: (visit: Visit) => Promise<void>) =>
   Effect.promise(() =>
-    openPage(browser, `${base}/docs`, "", options, async (visit) => {
+    openPage(browser, `${base}/docs`, options, async (visit) => {
       await expect.poll(() => testButtons(visit.page).count(), { timeout: 60_000 }).toBe(calls.length)
       await use(visit)
     })

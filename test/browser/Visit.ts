@@ -1,11 +1,9 @@
 /** One page in a browser profile of its own. */
-import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core"
+import type { Browser, BrowserContextOptions, Page } from "playwright-core"
 import { browserPatience } from "./Chromium.ts"
 
 export interface Visit {
   readonly page: Page
-  /** Holds the page, and others of the same profile. */
-  readonly context: BrowserContext
   /** Errors of the console, the pages and their requests. */
   readonly complaints: ReadonlyArray<string>
   /** URLs of all requests. */
@@ -16,7 +14,6 @@ export interface Visit {
 export const openPage = async (
   browser: Browser,
   url: string,
-  hash: string,
   options: BrowserContextOptions,
   use: (visit: Visit) => Promise<void>
 ): Promise<void> => {
@@ -33,8 +30,8 @@ export const openPage = async (
     })
     context.on("request", (request) => asked.push(request.url()))
     const page = await context.newPage()
-    await page.goto(`${url}${hash}`)
-    await use({ page, context, complaints, asked, url })
+    await page.goto(url)
+    await use({ page, complaints, asked, url })
   } finally {
     await context.close()
   }

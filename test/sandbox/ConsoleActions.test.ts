@@ -9,9 +9,9 @@ const arrowsOf = ({ calls }: ActionRecord) => calls.filter(({ isLater }) => !isL
 const bodyOf = ({ exchange }: ActionRecord): unknown => JSON.parse(exchange?.responseBody ?? "null")
 
 const message = "Playback stops after a seek."
-const nobody = { session: null, org: "", plane: "production" }
-const report = { kind: "report", ...nobody, message } as const
-const telemetry = { kind: "telemetry", ...nobody, table: "musicclidaemon", type: "t", data: "{}" } as const
+const unsigned = { session: null, org: "", plane: "production" }
+const report = { kind: "report", ...unsigned, message } as const
+const telemetry = { kind: "telemetry", ...unsigned, table: "musicclidaemon", type: "t", data: "{}" } as const
 const ting = (session: string, key = "si:deejay/first") =>
   ({ kind: "ting", session, org: "acme", type: "music.trigger.fired", key, data: '{"a":1}' }) as const
 const meOf = (session: string) => ({ kind: "me", session, org: "acme" }) as const

@@ -74,7 +74,7 @@ export const Callers = () => {
     <Panel id="callers" note={<span class="soft">{plane === undefined ? "" : planeName(plane)}</span>}>
       <ProblemNote acting={acting} />
       <p class="hint">A silicon (si:…) is a machine’s identity, a carbon (c:…) a person’s.</p>
-      <ul class="plain actors">
+      <ul class="plain">
         {system.actors
           .filter((actor) => actor.plane === model.plane)
           .map((actor) => (

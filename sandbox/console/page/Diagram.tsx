@@ -59,7 +59,7 @@ const CallRow = ({ call, origin }: { readonly call: Call; readonly origin: numbe
   const took = tookOf(call)
   const first = Math.min(middle(call.from), middle(call.to))
   return (
-    <li class={`call ${isTroubled(call) ? "troubled" : ""} ${call.isLater ? "later" : ""}`}>
+    <li class={`call ${isTroubled(call) ? "troubled" : ""}`}>
       <span class="offset">+{duration(call.startedAt - origin)}</span>
       <div class="lane">
         <div class="label" style={{ "--from": `${first}%` }}>
@@ -84,7 +84,7 @@ const Calls = (props: {
   readonly label: string
   readonly origin: number
 }) => (
-  <ol class="plain calls" aria-label={props.label}>
+  <ol class="plain" aria-label={props.label}>
     {props.calls.map((call, index) => (
       // Calls are only appended, and two of them may be equal.
       <CallRow key={index} call={call} origin={props.origin} />

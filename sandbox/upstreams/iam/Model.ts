@@ -34,7 +34,7 @@ export const shapes = {
   unixSeconds: /^(0|[1-9][0-9]{0,19})$/
 } as const
 
-export type ActorKind = "carbon" | "silicon"
+type ActorKind = "carbon" | "silicon"
 
 /** The kind of a public id, or `undefined` when it is malformed. */
 export const kindOf = (publicId: string): ActorKind | undefined =>
@@ -181,7 +181,7 @@ export interface Proof {
   consumedAt: number | null
 }
 
-export interface IdempotencyRecord {
+interface IdempotencyRecord {
   readonly digest: string
   readonly createdAt: number
   readonly replayUntil: number

@@ -28,7 +28,7 @@ const codes = {
   proof_verification_uncertain: [503, "retry with a new proof"]
 } as const satisfies Readonly<Record<string, readonly [number, string]>>
 
-export type TingCode = keyof typeof codes
+type TingCode = keyof typeof codes
 
 /** The reply of a code. */
 export const errorReply = (

@@ -62,7 +62,7 @@ const responses: Readonly<Record<string, unknown>> = {
   readyz: examples["system.readyz"].response
 }
 
-export interface RecordedRequest {
+interface RecordedRequest {
   /** Last part of the path. */
   readonly call: string
   readonly url: string
