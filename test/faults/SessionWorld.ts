@@ -62,7 +62,7 @@ export const openSessionWorld = (options: WorldOptions = {}) =>
       for (let at = 1; at <= 100; at += 1) void loop(at)
     }
 
-    /** Whether the request is served within a minute, by a caller who comes back when told to. */
+    /** Whether the request is served within a minute, by a caller who comes back after `Retry-After`. */
     const isServed = async ({ send }: Instance, address: string, request: Sent): Promise<boolean> => {
       const end = time.elapsed() + minute
       for (;;) {

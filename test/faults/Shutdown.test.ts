@@ -17,7 +17,7 @@ const { connection, environmentOf, serve, startProcess, stop, upstreams } = Flee
 
 beforeAll(Fleet.bundleBefore)
 
-/** The end of an upstream that hangs is near, and the grace period is far, so that they can be told apart on a slow machine. */
+/** The end of an upstream that hangs is near, and the grace period is far, so that they differ on a slow machine too. */
 const patient = { MUSIC_REQUEST_DEADLINE_SECONDS: "5", MUSIC_SHUTDOWN_GRACE_SECONDS: "120" }
 const hasty = { MUSIC_REQUEST_DEADLINE_SECONDS: "4", MUSIC_SHUTDOWN_GRACE_SECONDS: "6" }
 

@@ -57,7 +57,7 @@ describe("Rate limits", () => {
     expect((yield* (yield* inMemory(limited)).send(version)).headers.ratelimit).toBe('"address";r=3;t=15')
   })
 
-  it.scoped("are 1,200 a minute for an address and 600 for a token, and off where told", function* () {
+  it.scoped("are 1,200 a minute for an address and 600 for a token, and off by the setting", function* () {
     const server = yield* inMemory({ settings: { rateLimit: true } })
     const { me } = yield* goodRequests(server)
     const { headers } = yield* server.send(me)

@@ -1,4 +1,4 @@
-/** The issue of a report: it names no reporter, shows no credential, and acts on nobody, whatever a person wrote. */
+/** The issue of a report: it names no reporter, shows no credential, and acts on no one, whatever a person wrote. */
 import * as FastCheck from "effect/FastCheck"
 import * as Option from "effect/Option"
 import { describe, expect, it } from "vitest"
@@ -83,7 +83,7 @@ const hidden = FastCheck.record({
 })
 
 describe("An issue", () => {
-  it("acts on nobody, names no reporter and shows no credential, and is not changed when it is cleaned again", () => {
+  it("acts on no one, names no reporter and shows no credential, and is not changed when it is cleaned again", () => {
     FastCheck.assert(
       FastCheck.property(hidden, ({ content, core, id, reporter, size }) => {
         const stored = redactReport(content)

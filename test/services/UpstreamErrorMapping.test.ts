@@ -1,4 +1,4 @@
-/** What a caller is told of the failures of IAM, Ting and the database: one table for each. */
+/** What a caller sees of the failures of IAM, Ting and the database: one table for each. */
 import * as Redacted from "effect/Redacted"
 import { describe, expect, it } from "vitest"
 import { failureStatus } from "../../src/schema/Envelope.ts"

@@ -388,7 +388,7 @@ const headerInputs: ReadonlyArray<Input> = Object.entries(documented).flatMap(([
     written = name
   ): Input => ({
     name: `${name}: ${title}`,
-    // Without a bearer nobody reads the organisation.
+    // Without a bearer the organisation is not read.
     parts: name === "authorization" ? [name, ...(title === "left out" ? ["x-org-id"] : [])] : [name],
     outcome,
     change: (message, facts) =>

@@ -18,6 +18,7 @@ import {
   elsewhere,
   fresh,
   type Outcome,
+  paths,
   testingPlane
 } from "./Counted.ts"
 import { startTime } from "./Simulated.ts"
@@ -122,13 +123,16 @@ describe("A class of calls", () => {
       1
     ])
   })
-  play("is that of the call for which introspection is probed", twenty, [
-    [0, "fail"],
-    [0, known, many, 17],
-    [0, "accept"],
-    [0, strangeRefresh, 1, "60 s"],
-    [0, refresh, 1, 1]
-  ])
+  it.scoped("is that of the call for which introspection is probed", function* () {
+    const counted = yield* countedIam(twenty)
+    yield* counted.answer("fail")
+    expect(yield* sentOf(counted, known, many)).toBe(17)
+    yield* counted.answer("accept")
+    expect(yield* sentOf(counted, strangeRefresh, 1)).toBe("60 s")
+    // A probe without a place leaves its second to the next call.
+    expect(yield* sentOf(counted, refresh, 1)).toBe(1)
+    expect(counted.sent.at(-1)?.path).toBe(paths.tokens)
+  })
 
   const site = (end: number) => `2001:db8:1:${end}::1`
   for (const [second, from, sent, rateLimit] of [
@@ -171,6 +175,14 @@ describe("A bound", () => {
   play("of introspections leaves the refreshes of the login alone", {}, [
     [0, (counted) => known(counted, "one"), 40, 30],
     [0, one, 20, 8]
+  ])
+  play("of refreshes counts no probe of introspection", {}, [
+    [0, one, 7, 7],
+    [0, "fail"],
+    [0, known, 1, 1],
+    [0, "accept"],
+    [0, one, 1, 1],
+    [0, one, 1, "60 s"]
   ])
   play("counts nothing that never reached IAM", {}, [
     [0, "unsent"],
@@ -296,7 +308,7 @@ describe("A credential without a place", () => {
     ])
 
   const [first, second, third] = [token(), token(), token()]
-  play("goes before those who came later, and keeps its time when it comes back as told", { calls: 2 }, [
+  play("goes before those who came later, and keeps its time when it comes back on time", { calls: 2 }, [
     [0, "refuse"],
     [0, stranger, 1, 1, from],
     [10, first, 1, "50 s", "192.0.2.1"],

@@ -12,7 +12,7 @@ import {
 import { bodySizes, ownInputs, unreadBody } from "./OwnInputs.ts"
 import { documents, type JsonSchema, type Operation, operations, resolve } from "../../world/Contract.ts"
 
-/** What stands for a value that is made when the request is sent: the request's own word, its person, its tokens. */
+/** A placeholder for a value that is made when the request is sent: the request's own word, its person, its tokens. */
 export const marks = {
   word: "@word@",
   /** Another one at each place. */
