@@ -61,7 +61,7 @@ export const writes: Readonly<Record<string, Provocation>> = {
     Object.entries(updates).map(([update, provocation]) => [`deliveries.update:${update}`, provocation])
   ),
   "destinations.failed": "limited tracker",
-  "destinations.answered": "report",
+  "destinations.answered": "limited tracker",
   "destinations.reserveWrite": "report",
   "iamCalls.take": "start",
   ...Object.fromEntries(called.map((method): [string, Provocation] => [method, `call ${method}`]))
