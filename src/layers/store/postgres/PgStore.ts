@@ -107,7 +107,8 @@ const openPool = (config: pg.PoolConfig, closeWithin: number): Effect.Effect<pg.
 /**
  * How a transaction begins, in one message. Everything that it relies on is set inside it, so that a pooler may give each one another
  * session. READ COMMITTED: after waiting for a lock, a statement sees the changes of its previous holder. A standby answers reads, and
- * refuses to begin a write. A commit waits for the disk, also where the server's default is not to wait. Parameters of the address take precedence.
+ * refuses to begin a write. A commit waits for the disk, also where the server's default is not to wait. Parameters of the address take
+ * precedence.
  */
 const beginWith = (
   address: string,
