@@ -180,9 +180,6 @@ it.live("Each refusal has its exit code, and its reason with the next step", fun
     ["reports remove --since yesterday --reason x", 64, /--since/],
     ["deliveries discard", 64, /an id or a filter/],
     ["deliveries discard report:rep_failed --anonymous", 64, /an id together with/],
-    ["restore a.sqlite --finish", 64, /--finish/],
-    ["restore --finish --verify", 64, /--finish/],
-    ["restore --finish --overwrite", 64, /--finish/],
     ["recipients show si:lyra", 1, /si:lyra was never registered here/]
   ]
   for (const [line, exit, err] of refusals) {
@@ -335,7 +332,7 @@ describe("music-backend with a database", () => {
     yield* rawQuery(place, `PRAGMA application_id = 1836413794;\n${unreleasedSchema("initial")}`)
     const url = yield* postgres.emptyPath
     yield* postgres.rawQuery(url, unreleasedSchema("initial"))
-    const everywhere = [["migrate"], ["reports", "list"], ["restore", "--finish"]]
+    const everywhere = [["migrate"], ["reports", "list"]]
     for (const [there, commands] of [
       [{ MUSIC_DATABASE_PATH: place }, [...everywhere, ["backup", `${place}.copy`]]],
       [{ MUSIC_DATABASE_URL: url }, everywhere]

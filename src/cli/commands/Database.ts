@@ -7,11 +7,8 @@ import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { backup as copyDatabase } from "../../layers/store/backup/Backup.ts"
-import type { DatabaseFacts } from "../../layers/store/backup/DatabaseFiles.ts"
-import { withOwnName } from "../../layers/store/backup/PostgresTools.ts"
+import { backup as copyDatabase, type DatabaseFacts } from "../../layers/store/backup/Backup.ts"
 import * as Restore from "../../layers/store/backup/Restore.ts"
-import { countSessions, finishRestore } from "../../layers/store/backup/RestoreReconciliation.ts"
 import { latestMigration } from "../../layers/store/migrations/Migrations.ts"
 import { recordBackup } from "../../layers/store/repositories/Logins.ts"
 import { databaseFromSettings } from "../../layers/store/StoreFromSettings.ts"
@@ -20,7 +17,7 @@ import type { SettingsValues } from "../../services/Settings.ts"
 import { databasePlace } from "../DatabaseAccess.ts"
 import { CommandFailed, Host, misuse } from "../Host.ts"
 import { argument, count, flag, json } from "../Options.ts"
-import { formatCount, printRecord } from "../Output.ts"
+import { printRecord } from "../Output.ts"
 
 /** As JSON has the facts of a database. */
 const showFacts = ({ bytes, file, migration, rows }: DatabaseFacts) => ({
@@ -119,46 +116,6 @@ export const backup = Command.make(
   Command.withDescription("Writes a consistent, verified copy of the database, also while the server runs")
 )
 
-/** Finishes a restore by PostgreSQL's own tools or from a snapshot. */
-const finishRestored = Effect.gen(function* () {
-  const settings = yield* databasePlace
-  const named = Option.map(settings.databaseUrl, withOwnName)
-  const open = Effect.catchIf(
-    databaseFromSettings(
-      { ...settings, databaseUrl: Option.map(named, ({ url }) => url) },
-      { migrate: false }
-    ),
-    ({ code }) => code === "empty",
-    ({ database }) =>
-      new CommandFailed({
-        exit: 69,
-        lines: [`${database} holds nothing`],
-        fix: "restore it first: music-backend restore <file> prints the command"
-      })
-  )
-  // A server that runs would file reports before they are marked. SQLite: the lock needs a database that is valid, and closed here.
-  const sessions = yield* Effect.scoped(
-    Effect.flatMap(open, (database) =>
-      Option.match(named, {
-        onNone: () => Effect.succeed(0),
-        onSome: ({ name }) => countSessions(database, name)
-      })
-    )
-  )
-  if (sessions > 0)
-    return yield* new CommandFailed({
-      exit: 69,
-      lines: [`the database is in use: ${formatCount(sessions, "other session")} of its user`],
-      fix: "stop all servers, close other programs of this user, and try again"
-    })
-  yield* Restore.refuseOpenDatabase(settings)
-  return yield* Effect.scoped(
-    Effect.flatMap(open, (database) =>
-      Effect.map(finishRestore(database), (doubted) => ({ database: database.name, doubted }))
-    )
-  )
-})
-
 const verify = (file: string) =>
   Effect.mapError(
     Restore.verifyBackup(file),
@@ -168,25 +125,15 @@ const verify = (file: string) =>
 export const restore = Command.make(
   "restore",
   {
-    file: Args.optional(argument("file", "the backup")),
+    file: argument("file", "the backup"),
     verify: flag("verify", "only check that the backup is complete and can be restored"),
-    finish: flag(
-      "finish",
-      "after another tool restored: unfiled reports are searched for before they are sent"
-    ),
     overwrite: flag("overwrite", "replace the existing database, which is kept under another name"),
     json
   },
-  ({ file, finish, json: asJson, overwrite, verify: verifyOnly }) =>
+  ({ file, json: asJson, overwrite, verify: verifyOnly }) =>
     Effect.gen(function* () {
-      if (finish)
-        return Option.isSome(file) || verifyOnly || overwrite
-          ? yield* misuse("restore --finish takes no file, --verify or --overwrite")
-          : yield* printRecord(yield* finishRestored, asJson)
-      if (Option.isNone(file)) return yield* misuse("restore needs a file, or --finish")
-      if (verifyOnly)
-        return yield* printRecord({ usable: true, ...showFacts(yield* verify(file.value)) }, asJson)
-      const restored = yield* Restore.restore(yield* databasePlace, file.value, { overwrite })
+      if (verifyOnly) return yield* printRecord({ usable: true, ...showFacts(yield* verify(file)) }, asJson)
+      const restored = yield* Restore.restore(yield* databasePlace, file, { overwrite })
       const { aside, unfiled: doubted } = restored
       yield* printRecord({ ...showFacts(restored), before: Option.getOrNull(aside), doubted }, asJson)
     })

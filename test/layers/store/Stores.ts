@@ -13,7 +13,6 @@ import type * as Scope from "effect/Scope"
 import * as TestServices from "effect/TestServices"
 import pg from "pg"
 import { describe, inject } from "vitest"
-import { finishRestore } from "../../../src/layers/store/backup/RestoreReconciliation.ts"
 import type { OpenedDatabase } from "../../../src/layers/store/migrations/Migrations.ts"
 import { openPostgres, type PgOptions } from "../../../src/layers/store/postgres/PgStore.ts"
 import { makeOperatorQueries } from "../../../src/layers/store/repositories/OperatorQueries.ts"
@@ -213,10 +212,6 @@ export const openUnmigrated = (place: string) =>
       : { databasePath: place, databaseUrl: Option.none() },
     { migrate: false }
   )
-
-/** What the command `restore` does at its end. */
-export const reconcile = (place: string) =>
-  Effect.scoped(Effect.flatMap(openUnmigrated(place), finishRestore))
 
 /** The store of a server. */
 export const storeOf = (settings: SettingsValues) =>

@@ -1,50 +1,40 @@
 /** Restore of a SQLite database: check the backup, copy it, mark what may have been filed since, swap the files. */
 import { chmodSync, existsSync, linkSync, realpathSync, renameSync, rmSync, statSync } from "node:fs"
 import { dirname, resolve } from "node:path"
+import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
-import { latestMigration } from "../migrations/Migrations.ts"
-import { isLocked } from "../StoreErrors.ts"
-import type { BackupOptions, DatabasePlace } from "./Backup.ts"
+import { createFolder, keepOwner } from "../sqlite/PrivateFile.ts"
+import { nameOf } from "../sqlite/SqliteFiles.ts"
+import { count, run, type Statements } from "../Statements.ts"
 import {
   attempt,
-  type BackupFailed,
+  BackupFailed,
+  type BackupOptions,
   checkDatabase,
   companions,
   copyDatabase,
   type DatabaseFacts,
-  failedIn,
+  type DatabasePlace,
   failWhen,
   isSameFile,
-  openFile,
+  onFile,
   partialFile,
   publish,
-  runOn
-} from "./DatabaseFiles.ts"
-import { refusePostgresRestore } from "./PostgresTools.ts"
-import { createFolder, keepOwner } from "../sqlite/PrivateFile.ts"
-import { nameOf } from "../sqlite/SqliteFiles.ts"
-import { markUnfiledUnknown, removeSessionDigests } from "./RestoreReconciliation.ts"
+  refusePostgres,
+  toBackupFailed
+} from "./Backup.ts"
 
 /** Reads a backup from end to end; fails unless this version can restore it. Changes nothing. */
 export const verifyBackup = (file: string): Effect.Effect<DatabaseFacts, BackupFailed> =>
-  Effect.gen(function* () {
-    const source = resolve(file)
-    yield* failWhen(!existsSync(source), `there is no backup at ${source}`, "Check the name of the file.")
-    const facts = yield* checkDatabase(
-      source,
-      nameOf(source),
-      "Use another backup: this one cannot be restored."
-    )
-    yield* failWhen(
-      facts.migration > latestMigration,
-      `${nameOf(source)} has a newer schema than this version of the program knows (${facts.migration}, known ${latestMigration})`,
-      "Restore it with the version that created it, or a later one."
-    )
-    return facts
-  }).pipe(Effect.withSpan("Backup.verify"))
+  failWhen(!existsSync(file), `there is no backup at ${resolve(file)}`, "Check the name of the file.").pipe(
+    Effect.zipRight(
+      checkDatabase(resolve(file), nameOf(file), "Use another backup, or the version that made this one.")
+    ),
+    Effect.withSpan("Backup.verify")
+  )
 
 export interface Restored extends DatabaseFacts {
   /** Where the replaced database is kept. */
@@ -53,19 +43,34 @@ export interface Restored extends DatabaseFacts {
   readonly unfiled: number
 }
 
-/** Changes the copy before any server works on it; returns the number of unfiled reports. */
-const reconcile = (partial: string): Effect.Effect<number, BackupFailed> => {
-  const fix = "Free some space, and try again."
-  return openFile(partial, { readonly: false, fix }).pipe(
-    Effect.flatMap((sql) =>
-      Effect.gen(function* () {
-        yield* runOn(sql, removeSessionDigests(sql))
-        return yield* runOn(sql, markUnfiledUnknown(sql))
-      }).pipe(Effect.mapError(failedIn(nameOf(partial), "Backup.restore", fix)))
-    ),
-    Effect.scoped
+/**
+ * What the copy cannot know (docs/operations.md has the same for Postgres). Digests of sessions are removed: they may be of sessions that
+ * ended since. A report that is not filed in the backup may have an issue by now: it is marked as sent once more, at its creation, by a
+ * sender that was lost, so that all searches are made first. A failed delivery stays failed; a retry makes the same searches. Returns
+ * how many were marked.
+ */
+const reconcile = (sql: SqlClient): Statements<number> => {
+  const created = sql`
+    COALESCE((SELECT reports.created_at FROM reports WHERE reports.id = deliveries.subject), created_at)`
+  return Effect.zipRight(
+    run(sql`DELETE FROM session_digests`),
+    count(sql`
+      UPDATE deliveries SET
+        state = CASE WHEN state IN ('waiting', 'leased') THEN 'unknown' ELSE state END,
+        attempts = attempts + 1, looks = 0,
+        sent_at = ${created}, sending_at = NULL, available_at = ${created},
+        fence = fence + 1, leased_from = NULL, lease_owner = NULL, lease_until = NULL
+      WHERE kind = 'report' AND state <> 'delivered'
+      RETURNING id`)
   )
 }
+
+const locking = [
+  "PRAGMA busy_timeout = 0",
+  "PRAGMA locking_mode = EXCLUSIVE",
+  "PRAGMA journal_mode = DELETE",
+  "BEGIN EXCLUSIVE"
+]
 
 /**
  * Locks the database until the scope closes, and merges its log into the file, which is complete without companions then. A
@@ -74,32 +79,26 @@ const reconcile = (partial: string): Effect.Effect<number, BackupFailed> => {
  */
 const lockDatabase = (database: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
-    const sql = yield* openFile(database, { readonly: false, fix: "Check the rights of this account." })
-    for (const statement of [
-      "PRAGMA busy_timeout = 0",
-      "PRAGMA locking_mode = EXCLUSIVE",
-      "PRAGMA journal_mode = DELETE",
-      "BEGIN EXCLUSIVE"
-    ]) {
-      yield* sql.unsafe(statement)
-    }
+    yield* onFile(
+      database,
+      (sql) => Effect.forEach(locking, (statement) => run(sql.unsafe(statement)), { discard: true }),
+      { readonly: false }
+    )
     // A connection in exclusive mode only invalidates the journal of its last commit, and never deletes it.
     yield* attempt(database, "Check the folder, and try again.", () =>
       rmSync(`${database}-journal`, { force: true })
     )
   }).pipe(
-    Effect.catchTag("SqlError", (error) =>
-      failWhen(
-        isLocked(error),
-        `${nameOf(database)} is in use`,
-        "Stop all servers and tools that have it open, and try again."
-      )
-    )
+    Effect.catchTag("StoreUnavailable", (failure) => {
+      if (failure.kind === "corrupt") return Effect.void
+      return failure.kind === "locked"
+        ? new BackupFailed({
+            reason: `${nameOf(database)} is in use`,
+            fix: "Stop all servers and tools that have it open, and try again."
+          })
+        : toBackupFailed("Check the rights of this account.")(failure)
+    })
   )
-
-/** Fails while another process has the database open. */
-export const refuseOpenDatabase = (place: DatabasePlace): Effect.Effect<void, BackupFailed> =>
-  Option.isSome(place.databaseUrl) ? Effect.void : Effect.scoped(lockDatabase(resolve(place.databasePath)))
 
 const moveCompanions = (from: string, to: string): void => {
   for (const suffix of companions)
@@ -138,8 +137,8 @@ export const restore = (
   { overwrite = false }: BackupOptions = {}
 ): Effect.Effect<Restored, BackupFailed> =>
   Effect.gen(function* () {
+    yield* refusePostgres(place)
     const source = resolve(file)
-    yield* refusePostgresRestore(place, source)
     const named = resolve(place.databasePath)
     // The database stays where a link leads to.
     const database = existsSync(named) ? realpathSync(named) : named
@@ -157,7 +156,9 @@ export const restore = (
     yield* attempt(database, "Check MUSIC_DATABASE_PATH.", () => createFolder(dirname(database)))
     const partial = yield* partialFile(database)
     yield* copyDatabase(source, partial)
-    const unfiled = yield* reconcile(partial)
+    const unfiled = yield* Effect.scoped(onFile(partial, reconcile, { readonly: false })).pipe(
+      Effect.mapError(toBackupFailed("Free some space, and try again."))
+    )
     const { size: bytes } = yield* attempt(partial, "Check the folder, and try again.", () =>
       statSync(partial)
     )

@@ -21,7 +21,6 @@ import { Whole } from "../repositories/Rows.ts"
 import { detached } from "../RequestDeadline.ts"
 import { all } from "../Statements.ts"
 import { isConnectionRefused, openFailed } from "../StoreErrors.ts"
-import { parseAddress } from "./PgAddress.ts"
 
 export interface PgOptions {
   /** Connections of this process; default 10. */
@@ -70,6 +69,15 @@ const types: pg.CustomTypesConfig = {
     wide.includes(id) ? Number : pg.types.getTypeParser(id, format)
 }
 
+/**
+ * The parameters of the address. The driver accepts an empty host behind credentials, which a URL refuses:
+ * `postgres://user@/music?host=/tmp`. None for an address that the driver refuses as well.
+ */
+const parametersOf = (address: string): ReadonlySet<string> => {
+  const url = [address, address.replace("@/", "@socket.invalid/")].find((text) => URL.canParse(text))
+  return new Set(url === undefined ? [] : new URL(url).searchParams.keys())
+}
+
 /** Closes with the scope, for `closeWithin` milliseconds at most. */
 const openPool = (config: pg.PoolConfig, closeWithin: number): Effect.Effect<pg.Pool, never, Scope.Scope> =>
   Effect.map(
@@ -115,9 +123,9 @@ const beginWith = (
   limits: Readonly<Record<string, number>>,
   mode: "READ ONLY" | "READ WRITE"
 ): string => {
-  const given = Option.map(parseAddress(address), ({ searchParams }) => searchParams)
+  const given = parametersOf(address)
   const set = Object.entries(limits)
-    .filter(([name]) => !Option.exists(given, (parameters) => parameters.has(name)))
+    .filter(([name]) => !given.has(name))
     .map(([name, millis]) => `set_config('${name}', '${millis}', true)`)
   const commit = "set_config('synchronous_commit', CASE now WHEN 'off' THEN 'on' ELSE now END, true)"
   return `BEGIN ISOLATION LEVEL READ COMMITTED ${mode};
