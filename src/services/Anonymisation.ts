@@ -1,5 +1,5 @@
 /** Removes the reporter's public id from text before it becomes an issue (api.md, reports). */
-import { findPattern, replaceVisible } from "./TextNormalisation.ts"
+import { findPattern, replaceVisible } from "./VisibleText.ts"
 
 const anonymousText = "[reporter]"
 

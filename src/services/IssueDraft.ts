@@ -7,7 +7,7 @@ import { version } from "../schema/Release.ts"
 import { anonymise, anonymiseAll } from "./Anonymisation.ts"
 import { redact, redactReport } from "./Redaction.ts"
 import type { ReportContent, Reporter, StoredReport } from "./Store.ts"
-import { normaliseText, repeatUntilStable } from "./TextNormalisation.ts"
+import { normaliseText, repeatUntilStable } from "./VisibleText.ts"
 import type { IssueDraft } from "./Tracker.ts"
 
 /** Limits of an issue: code points of the title, UTF-16 units and UTF-8 bytes of the body and its parts. */
@@ -137,12 +137,10 @@ const composeTitle = (report: StoredReport, message: string, clean: Clean, size:
     .split("\n")
     .map((line) => line.replace(/\s+/g, " ").trim())
     .find((line) => line !== "")
-  const title = `[report] ${firstLine === undefined ? report.id : clean(firstLine)}`
-    .replace(characterReference, `$&${breaker}`)
-    .replace(/[@#]/g, `$&${breaker}`)
-    .replace(/\bGH(?=\\?-\d)/gi, `$&${breaker}`)
-    .replace(/report(?=\\?-ref)/gi, `$&${breaker}`)
-    .replace(/:(?=\/\/)/g, `$&${breaker}`)
+  const title = neutralise(`[report] ${firstLine === undefined ? report.id : clean(firstLine)}`).replace(
+    /:(?=\/\/)/g,
+    `$&${breaker}`
+  )
   const points = [...title]
   return points.length <= size.title
     ? title
@@ -174,12 +172,6 @@ const toParts = (content: ReportContent, clean: Clean, size: DraftSize): Readonl
   }))
 ]
 
-interface Composed {
-  readonly pieces: string
-  readonly room: Room
-  readonly skipped: boolean
-}
-
 /** Fences, their info string and line breaks of one part, at most. */
 const partOverhead = 2 * (longestRun + 2) + 16
 const leastText = 200
@@ -203,30 +195,22 @@ export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): 
     ...(content.pr === null ? [] : [`- Pull request: ${givenSpan(content.pr)}`])
   ].join("\n")
   const tail = `\n\n${markerOf(report)}`
-  const room = subtract({ characters: size.characters, bytes: size.bytes }, head + leftOut + tail)
-  const { pieces, skipped } = toParts(content, clean, size).reduce<Composed>(
-    (composed, part) => {
-      const lead = `\n\n${part.heading}`
-      const space = subtract(composed.room, lead + " ".repeat(partOverhead))
-      if (Math.min(space.characters, space.bytes) < leastText)
-        return { pieces: composed.pieces, room: composed.room, skipped: true }
-      const text = cut(
-        neutralise(part.text),
-        {
-          characters: Math.min(space.characters, part.characters),
-          bytes: Math.min(space.bytes, part.characters * 3)
-        },
-        clean
-      )
-      const piece = lead + fenced(text)
-      return {
-        pieces: composed.pieces + piece,
-        room: subtract(composed.room, piece),
-        skipped: composed.skipped
-      }
-    },
-    { pieces: "", room, skipped: false }
-  )
+  let room = subtract({ characters: size.characters, bytes: size.bytes }, head + leftOut + tail)
+  let pieces = ""
+  let skipped = false
+  for (const part of toParts(content, clean, size)) {
+    const lead = `\n\n${part.heading}`
+    const space = subtract(room, lead + " ".repeat(partOverhead))
+    if (Math.min(space.characters, space.bytes) < leastText) {
+      skipped = true
+      continue
+    }
+    const characters = Math.min(space.characters, part.characters)
+    const bytes = Math.min(space.bytes, part.characters * 3)
+    const piece = lead + fenced(cut(neutralise(part.text), { characters, bytes }, clean))
+    pieces += piece
+    room = subtract(room, piece)
+  }
   return {
     title: composeTitle(report, content.message, clean, size),
     body: head + pieces + (skipped ? leftOut : "") + tail

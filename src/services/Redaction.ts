@@ -1,7 +1,6 @@
 /** Removes everything in the form of a credential from text before it is stored (api.md, reports). */
 import type { ReportContent } from "./Store.ts"
-import { type Find, findPattern, replaceVisible } from "./TextNormalisation.ts"
-import { readText } from "./TextReading.ts"
+import { type Find, findPattern, readText, replaceVisible } from "./VisibleText.ts"
 
 /** Replaces a credential. */
 export const redactedText = "[redacted]"
@@ -95,92 +94,68 @@ export const redact = (text: string): string =>
 /** The name of a header with a credential, as a program or CGI writes it. The value under the first group is never anything else. */
 const headerName =
   /^\s*(?:((?:(?:[\w.-]*[-_.])?(?:proxy|http|headers?|x)[-_.])?authorization)|[\w.-]*(?:environment|testing|iam[-_]test)[-_]key)\s*$/i
-type Header = "authorization" | "environment-key"
+const nameMember = /^(?:(?:header|field)[-_ ]?)?(?:name|key|header|field|k|n)$/i
+const valueMember = new RegExp(`^(?:header[-_ ]?)?(?:${valueNames})$`, "i")
+
 /** The header that the text names. Not the text itself, which may be long, and goes before each of the values that follow it. */
-const findHeader = (text: unknown): Header | undefined => {
+const findHeader = (text: unknown): "authorization" | "environment-key" | undefined => {
   if (typeof text !== "string" || text.length < shortest) return undefined
-  for (const reading of [text, ...readText(text).map((decoded) => decoded.text)]) {
-    const match = headerName.exec(reading)
-    if (match !== null) return match[1] === undefined ? "environment-key" : "authorization"
-  }
-  return undefined
+  const match = readText(text)
+    .map((reading) => headerName.exec(reading))
+    .find((found) => found !== null)
+  if (!match) return undefined
+  return match[1] === undefined ? "environment-key" : "authorization"
 }
 
 type Clean = (text: string) => string
+/** Whether a text is a credential by what is before it. */
+type IsCredential = (text: string) => boolean
+const always: IsCredential = () => true
+const never: IsCredential = () => false
+const after =
+  (before: string): IsCredential =>
+  (text) =>
+    redact(before + text) !== before + text
 
 const redactEntries = (
   entries: Readonly<Record<string, unknown>>,
   clean: Clean,
-  redactValue?: (value: unknown) => unknown
+  isCredential: IsCredential
 ): Record<string, unknown> => {
-  const taken = new Set<string>()
-  const counts = new Map<string, number>()
   // Two keys that become equal remain two keys.
+  const counts = new Map<string, number>()
   const free = (name: string): string => {
-    let count = counts.get(name) ?? 1
-    let candidate = count === 1 ? name : `${name} ${count}`
-    while (taken.has(candidate)) {
-      count += 1
-      candidate = `${name} ${count}`
-    }
+    const count = (counts.get(name) ?? 0) + 1
     counts.set(name, count)
-    taken.add(candidate)
-    return candidate
+    return count === 1 ? name : free(`${name} ${count}`)
   }
   const all = Object.entries(entries)
   // A header as `{ name, value }`, as recordings of a browser have it.
   const [described] = all.flatMap(([name, value]) => (nameMember.test(name) ? (findHeader(value) ?? []) : []))
+  const judge = (name: string): IsCredential => {
+    const header = findHeader(name)
+    if (header !== undefined) return header === "authorization" ? always : after(`${header}: `)
+    if (!valueMember.test(name)) return never
+    return described === undefined ? isCredential : after(`${described}: `)
+  }
   return Object.fromEntries(
-    all.map(([name, value]) => {
-      const header = findHeader(name)
-      const isValue = header === undefined && valueMember.test(name)
-      const label = isValue ? described : header
-      return [
-        free(clean(name)),
-        isValue && redactValue !== undefined
-          ? redactValue(value)
-          : header === "authorization"
-            ? redactHeader(value, clean)
-            : label === undefined
-              ? redactJson(value, clean)
-              : redactAfter(`${label}: `, value, clean)
-      ]
-    })
+    all.map(([name, value]) => [free(clean(name)), redactJson(value, clean, judge(name))])
   )
 }
 
-const nameMember = /^(?:(?:header|field)[-_ ]?)?(?:name|key|header|field|k|n)$/i
-const valueMember = new RegExp(`^(?:header[-_ ]?)?(?:${valueNames})$`, "i")
-
-/** A header's value, all of its values, or the member with its value. */
-const redactHeader = (value: unknown, clean: Clean): unknown =>
-  typeof value === "string"
-    ? redactedText
-    : Array.isArray(value)
-      ? value.map((one) => redactHeader(one, clean))
-      : isObject(value)
-        ? redactEntries(value, clean, (one) => redactHeader(one, clean))
-        : value
-
-/** A value, or all of a list, that follows the name of the header without being its own member: only a credential is removed. */
-const redactAfter = (name: string, value: unknown, clean: Clean): unknown =>
-  typeof value === "string" && redact(name + value) !== name + value
-    ? redactedText
-    : Array.isArray(value)
-      ? value.map((one) => redactAfter(name, one, clean))
-      : isObject(value)
-        ? redactEntries(value, clean, (one) => redactAfter(name, one, clean))
-        : redactJson(value, clean)
-
 /** Applies `clean` to every string and every object key of a JSON value. */
-export const redactJson = (value: unknown, clean: Clean = redact): unknown => {
-  if (typeof value === "string") return clean(value)
+export const redactJson = (
+  value: unknown,
+  clean: Clean = redact,
+  isCredential: IsCredential = never
+): unknown => {
+  if (typeof value === "string") return isCredential(value) ? redactedText : clean(value)
   if (Array.isArray(value))
     return value.map((one, at) => {
       const header = findHeader(value[at - 1])
-      return header === undefined ? redactJson(one, clean) : redactAfter(`${header}|`, one, clean)
+      return redactJson(one, clean, header === undefined ? isCredential : after(`${header}|`))
     })
-  return isObject(value) ? redactEntries(value, clean) : value
+  return isObject(value) ? redactEntries(value, clean, isCredential) : value
 }
 
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
@@ -194,5 +169,5 @@ export const redactReport = (content: ReportContent, clean: Clean = redact): Rep
     name: clean(attachment.name),
     content: clean(attachment.content)
   })),
-  context: content.context === null ? null : redactEntries(content.context, clean)
+  context: content.context === null ? null : redactEntries(content.context, clean, never)
 })

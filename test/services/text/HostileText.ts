@@ -1,6 +1,5 @@
 /** Credentials and public ids, the ways to write them so that only a reader recognises them, and text that renders, refers or imitates. */
 import * as FastCheck from "effect/FastCheck"
-import { references } from "./IssueReader.ts"
 
 export interface Secret {
   /** As it is written, with the words by which it is recognised. */
@@ -62,23 +61,10 @@ const utf8 = (text: string): string => Buffer.from(text).toString("hex").replace
 const isAscii = (letter: string) => letter >= "!" && letter <= "~"
 const pick = <A>(items: ReadonlyArray<A> | undefined, at: number): A | undefined => items?.[at % items.length]
 
-/** The names of references for a character. */
-const namesOf = new Map<string, ReadonlyArray<string>>()
-for (const [name, shown] of references) namesOf.set(shown, [...(namesOf.get(shown) ?? []), name])
-
-/** All code points beyond ASCII that become this ASCII text in a compatibility normalisation. */
-const formsOf = new Map<string, Array<string>>()
-/** All code points that no reader sees. */
-export const unseenPoints: Array<string> = []
-for (let code = 0; code <= 0x10ffff; code += 1) {
-  if (code >= 0xd800 && code <= 0xdfff) continue
-  const character = String.fromCodePoint(code)
-  if (/[\p{Default_Ignorable_Code_Point}\p{Cf}]|(?![\t\n\r\v\f\u0085])\p{Cc}/u.test(character))
-    unseenPoints.push(character)
-  const form = code < 0x80 ? character : character.normalize("NFKC")
-  if (form !== character && /^[ -~]+$/.test(form))
-    formsOf.set(form, [...(formsOf.get(form) ?? []), character])
-}
+/** Code points that no reader sees, of each kind. */
+const unseenPoints = [
+  ..."\u0000\u0008\u007f\u0080\u00ad\u034f\u061c\u115f\u17b4\u180e\u200b\u200d\u202e\u2060\u3164\ufe0f\ufeff\uffa0\u{1d173}\u{e0041}\u{e0100}"
+]
 
 /** Writes one character, or hides something behind it; `at` selects among several ways. */
 const encoders: ReadonlyArray<(letter: string, at: number) => string> = [
@@ -86,11 +72,8 @@ const encoders: ReadonlyArray<(letter: string, at: number) => string> = [
   (letter) => `&#${letter.codePointAt(0)};`,
   (letter) => `&#00000${letter.codePointAt(0)};`,
   (letter) => `&#X${hexOf(letter).toUpperCase()};`,
-  (letter, at) => (namesOf.has(letter) ? `&${pick(namesOf.get(letter), at)};` : letter),
-  (letter, at) => `${letter}&${pick(namesOf.get(""), at)};`,
   utf8,
   (letter) => utf8(letter).replace("%", "%25"),
-  (letter) => utf8(letter).replace("%", "%2525").toUpperCase(),
   (letter) => unitsOf(letter, "%u"),
   (letter, at) => letter + utf8(pick(unseenPoints, at) ?? ""),
   (letter, at) => letter + unitsOf(pick(unseenPoints, at) ?? "", "\\u"),
@@ -98,9 +81,7 @@ const encoders: ReadonlyArray<(letter: string, at: number) => string> = [
   (letter) => unitsOf(letter, "\\\\u"),
   (letter) => `\\u{${hexOf(letter)}}`,
   (letter) => (isAscii(letter) ? `\\x${hexOf(letter)}` : unitsOf(letter, "\\u")),
-  (letter) => (/[!-/:-@[-`{-~]/.test(letter) ? `\\${letter}` : letter),
-  (letter) => (isAscii(letter) ? String.fromCodePoint(0xfee0 + letter.charCodeAt(0)) : letter),
-  (letter, at) => pick(formsOf.get(letter), at) ?? letter
+  (letter) => (/[!-/:-@[-`{-~]/.test(letter) ? `\\${letter}` : letter)
 ]
 
 const plain = (letter: string): string => letter

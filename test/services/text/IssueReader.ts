@@ -1,104 +1,41 @@
 /**
- * Reads what the service publishes as readers do, independently of it: decodes what a program or a person would decode, again and
- * again, and reads an issue's Markdown by the rules of CommonMark. The one oracle of the tests of published text.
+ * Reads what the service publishes as readers do, independently of it: decodes what a program or a person would decode, and reads an issue's Markdown by the rules of CommonMark. The one oracle of the tests of published text.
  */
 
-const letters = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"]
-
-/** What is shown, one character, and the names of its references (from the HTML standard): ASCII, and compatibility forms of ASCII. */
-const ofCharacters = `!excl "quot,QUOT #num $dollar %percnt &amp,AMP 'apos (lpar )rpar *ast,midast +plus ,comma .period /sol :colon
-  ;semi <lt,LT =equals >gt,GT ?quest @commat [lsqb,lbrack \\bsol ]rsqb,rbrack ^Hat _lowbar,UnderBar \`grave,DiacriticalGrave
-  {lcub,lbrace |verbar,vert,VerticalLine }rcub,rbrace 1sup1 2sup2 3sup3 Bbernou,Bernoullis CCayleys,complexes
-  DCapitalDifferentialD,DD Eexpectation FFouriertrf Hhamilt,HilbertSpace,Poincareplane,quaternions IIm,image,imagline,imagpart
-  Llagran,Laplacetrf MMellintrf,phmmat Nnaturals Pprimes Qrationals RRe,real,realine,realpart,reals ScircledS,oS Zintegers,zeetrf
-  aordf ddd,DifferentialD eee,ExponentialE,exponentiale hplanckh iii,ImaginaryI lell oorder,orderof,ordm`
-const ofOthers: ReadonlyArray<readonly [shown: string, names: string]> = [
-  ["\t", "Tab"],
-  ["\n", "NewLine"],
-  ["IJ", "IJlig"],
-  ["ij", "ijlig"],
-  ...["fj", "ff", "fi", "fl", "ffi", "ffl"].map((shown) => [shown, `${shown}lig`] as const),
-  ["...", "hellip mldr"],
-  ["..", "nldr"],
-  [
-    " ",
-    "nbsp NonBreakingSpace ensp emsp emsp13 emsp14 numsp puncsp thinsp ThinSpace hairsp VeryThinSpace MediumSpace"
-  ],
-  [
-    "",
-    `shy zwj zwnj lrm rlm NoBreak ZeroWidthSpace af ApplyFunction ic InvisibleComma it InvisibleTimes
-      NegativeVeryThinSpace NegativeThinSpace NegativeMediumSpace NegativeThickSpace`
-  ]
-]
-
-/** What a named reference shows, in ASCII. */
-export const references: ReadonlyMap<string, string> = new Map([
-  ...ofCharacters.split(/\s+/).flatMap((entry) =>
-    entry
-      .slice(1)
-      .split(",")
-      .map((name) => [name, entry.slice(0, 1)] as const)
-  ),
-  ...ofOthers.flatMap(([shown, names]) => names.split(/\s+/).map((name) => [name, shown] as const)),
-  ...letters.flatMap((letter) =>
-    ["fr", "scr", "opf"].map((script) => [`${letter}${script}`, letter] as const)
-  )
-])
-
-const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}]|(?![\t\n])\p{Cc}|\p{Surrogate}/gu
-const escape = "\u001B"
-const terminal = new RegExp(`(?:${escape}|\\^\\[)\\[[0-?]*[ -/]*[@-~]`, "g")
-const point = (base: number) => (_: string, digits: string) => {
-  const code = Number.parseInt(digits, base)
-  return code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd"
+/** What some named references show. */
+const references: Readonly<Record<string, string>> = {
+  ...{ amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0" },
+  ...{ commat: "@", num: "#", colon: ":", lowbar: "_" }
 }
-const unit = (_: string, digits: string) => String.fromCharCode(Number.parseInt(digits, 16))
+const characterOf = (code: number) => (code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd")
+const point = (base: number) => (_: string, digits: string) => characterOf(Number.parseInt(digits, base))
 
-const steps: ReadonlyArray<(text: string) => string> = [
-  (text) =>
-    text
-      .replace(/\r\n?|[\v\f\u0085\u2028\u2029]/g, "\n")
-      .replace(terminal, "")
-      .replace(unseen, ""),
-  (text) =>
-    text
-      .replace(/\\+u([0-9a-f]{4})/gi, unit)
-      .replace(/\\+u\{0*([0-9a-f]{1,6})\}/gi, point(16))
-      .replace(/\\+U([0-9a-f]{8})/g, point(16))
-      .replace(/\\+x([0-9a-f]{2})/gi, point(16))
-      .replace(/\\+[bfnrtv]/g, "\n")
-      .replace(/\\+([!-/:-@[-`{-~])/g, "$1"),
-  (text) =>
-    text
-      .replace(/(?:%(?:25)*[0-9a-f]{2})+/gi, (run) =>
-        Buffer.from(run.replace(/%(?:25)*(?=[0-9a-f]{2})/gi, ""), "hex").toString("utf8")
-      )
-      .replace(/%(?:25)*u([0-9a-f]{4})/gi, unit),
-  (text) =>
-    text
-      .replace(/&(?:amp;)*#x0*([0-9a-f]{1,6});?/gi, point(16))
-      .replace(/&(?:amp;)*#0*(\d{1,7});?/g, point(10))
-      .replace(
-        /&(?:amp;)*([A-Za-z][A-Za-z0-9]{1,30});/g,
-        (given, name: string) => references.get(name) ?? given
-      ),
-  (text) => text.normalize("NFKC")
-]
+/** What is written in a text for something else: line ends, what is unseen, and each encoding. */
+const layer = new RegExp(
+  [
+    "(?<end>\\r\\n?|[\\v\\f\\u0085\\u2028\\u2029]|\\\\+[fnrv])",
+    "(?:\\u001b|\\^\\[|\\\\+e|\\\\+033)\\[[0-?]*[ -/]*[@-~]|\\[[\\d;]*[mK]|\\\\+b",
+    "(?:\\\\+|%)u(?<unit>[0-9a-fA-F]{4})|\\\\+[ux]\\{0*(?<braced>[0-9a-fA-F]{1,6})\\}|\\\\+U(?<long>[0-9a-fA-F]{8})",
+    "(?<bytes>(?:(?:%|\\\\+x)[0-9a-fA-F]{2})+)",
+    "&#[xX]0*(?<hex>[0-9a-fA-F]{1,6});|&#0*(?<decimal>\\d{1,7});|&(?<name>amp|lt|gt|quot|apos|nbsp);",
+    "\\\\+(?<literal>[!-/:-@[\\]^-`{-~])",
+    "[\\p{Default_Ignorable_Code_Point}\\p{Cf}\\u0307]|(?![\\t\\n])\\p{Cc}|\\p{Surrogate}"
+  ].join("|"),
+  "gu"
+)
+const decode = (text: string): string =>
+  text.replace(layer, (...found) => {
+    const groups: Readonly<Record<string, string | undefined>> = found.at(-1)
+    const { braced, bytes, decimal, end, hex, literal, long, name, unit } = groups
+    const code = unit ?? braced ?? long ?? hex
+    if (code !== undefined) return characterOf(Number.parseInt(code, 16))
+    if (decimal !== undefined) return characterOf(Number(decimal))
+    if (bytes !== undefined) return Buffer.from(bytes.replace(/[\\x%]+/g, ""), "hex").toString()
+    return end === undefined ? (literal ?? references[name ?? ""] ?? "") : "\n"
+  })
 
-/** The text and everything that it becomes while it is decoded, layer by layer. */
-export const readingsOf = (text: string): ReadonlyArray<string> => {
-  const found = new Set([text])
-  let last = text
-  for (let round = 0; round < 8; round += 1) {
-    const before = last
-    for (const step of steps) {
-      last = step(last)
-      found.add(last)
-    }
-    if (last === before) break
-  }
-  return [...found]
-}
+/** The text and what it becomes while it is decoded, two layers deep. */
+export const readingsOf = (text: string): ReadonlyArray<string> => [text, decode(text), decode(decode(text))]
 
 /** Characters of a credential in a row by which it counts as published. */
 const betraying = 12
@@ -156,7 +93,7 @@ const decodeReferences = (text: string): string =>
   text
     .replace(/&#x0*([0-9a-f]{1,6});?/gi, point(16))
     .replace(/&#0*(\d{1,7});?/g, point(10))
-    .replace(/&([A-Za-z][A-Za-z0-9]{1,30});/g, (given, name: string) => references.get(name) ?? given)
+    .replace(/&([A-Za-z][A-Za-z0-9]{1,30});/g, (given, name: string) => references[name] ?? given)
 /** Characters that change how other text is shown. */
 const controls =
   /(?![\t\n])\p{Cc}|[\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff\u200c-\u200f\u{e0000}-\u{e0fff}]|\p{Surrogate}/u

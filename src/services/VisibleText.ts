@@ -1,0 +1,158 @@
+/**
+ * Text as a reader of an issue sees it: without what is invisible, and with pasted encodings decoded, two inside each other. Replaces
+ * what must not be visible in it.
+ */
+
+const loneSurrogate = /^\p{Surrogate}/u
+const lineBreak = /^[\r\v\f\u0085\u2028\u2029]/
+/** `ESC[01;31m` and the like, and commands such as links, with their text. */
+const terminalSequence =
+  "\\u001b(?:\\[[0-?]*[ -/]*[@-~]|\\]([^\\u0007\\u001b\\r\\n]*)(?:\\u0007|\\u001b\\\\)|\\([0-~])"
+/** Line breaks of any kind, what a terminal does not print, controls, format and other invisible characters, lone surrogates. */
+const invisible = `\\r\\n?|[\\v\\f\\u0085\\u2028\\u2029]|${terminalSequence}|(?![\\t\\n])\\p{Cc}|[\\p{Cf}\\p{Default_Ignorable_Code_Point}]|\\p{Surrogate}`
+const invisiblePattern = new RegExp(invisible, "gu")
+const plainText = /^[\t\n -~]*$/
+
+const visibleForm = (given: string): string =>
+  lineBreak.test(given) ? "\n" : loneSurrogate.test(given) ? "\uFFFD" : ""
+
+/** The text with plain line breaks and without invisible characters. */
+export const normaliseText = (text: string): string =>
+  plainText.test(text) ? text : text.replace(invisiblePattern, visibleForm)
+
+/** Encodings inside each other that are decoded. */
+const mostLayers = 2
+const hex = "[0-9A-Fa-f]"
+/** JSON inside JSON has many. The look-behind keeps a search linear. */
+const slashes = "(?<!\\\\)\\\\+"
+const byte = `(?:${slashes}x|%)`
+const codes = new RegExp(
+  // Most characters begin none.
+  `(?=[\\\\%&^[]|[^\\t\\n -~])(?:${[
+    // Sequences of a terminal whose escape character is written or lost.
+    `(?:(?:\\^\\[|${slashes}(?:e|033))\\[[0-?]*[ -/]*[@-~]|\\[[0-9;]*[mK])+`,
+    `(${[
+      `${byte}[0-7]${hex}`,
+      `(?:${slashes}|%)u${hex}{4}`,
+      `${slashes}(?:[ux]\\{0*${hex}{1,6}\\}|U${hex}{8})`,
+      `&#[xX]0*${hex}{1,6};`
+    ].join("|")})`,
+    `(${byte}[C-Fc-f]${hex}(?:${byte}[89ABab]${hex}){1,3})`,
+    "&#0*([0-9]{1,7});",
+    "&(amp|lt|gt|quot|apos|nbsp);",
+    `${slashes}([bfnrtv!-/:-@\\[\\]^-\`{-~])`,
+    // A dot above is what lower case in other languages leaves of the Turkish I.
+    "([\\u0130\\u0131])|\\u0307",
+    invisible
+  ].join("|")})`,
+  "gu"
+)
+const meanings: Readonly<Record<string, string>> = {
+  ...{ amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: " " },
+  ...{ b: "", f: "\n", n: "\n", r: "\n", t: "\t", v: "\n" },
+  ...{ "\u0130": "i", "\u0131": "i" }
+}
+const characterOf = (code: number): string => (code <= 0x10ffff ? String.fromCodePoint(code) : "\uFFFD")
+
+const meaningOf = (whole: string, ...groups: ReadonlyArray<string | undefined>): string => {
+  const [digits, bytes, decimal, name, literal, dotted, command] = groups
+  if (digits !== undefined) return characterOf(Number.parseInt(digits.replace(/^\W*[uUxX]?\{?/, ""), 16))
+  if (bytes !== undefined) return Buffer.from(bytes.replace(/[\\x%]+/g, ""), "hex").toString()
+  if (decimal !== undefined) return characterOf(Number(decimal))
+  // The text of a terminal's command is read as long as something is encoded in it.
+  const shown = command === undefined ? command : decode(command)
+  if (shown !== command) return `\u001b]${shown}\u0007`
+  const given = name ?? literal ?? dotted
+  return given === undefined ? visibleForm(whole) : (meanings[given] ?? given)
+}
+const decode = (text: string): string => text.replace(codes, meaningOf)
+
+/** Units of a text from `start` to before `end`. */
+export interface Range {
+  readonly start: number
+  readonly end: number
+}
+/** Where a text holds what must not be visible. */
+export type Find = (text: string) => ReadonlyArray<Range>
+
+/** Every match of a global pattern, except for the pattern's group that matched, which begins the match. */
+export const findPattern =
+  (pattern: RegExp): Find =>
+  (text) => {
+    const ranges: Array<Range> = []
+    // `matchAll` copies the pattern, which takes longer than a search of a short text.
+    pattern.lastIndex = 0
+    for (let match = pattern.exec(text); match !== null; match = pattern.exec(text)) {
+      const [whole, ...groups] = match
+      const kept = groups.find((group) => group !== undefined) ?? ""
+      ranges.push({ start: match.index + kept.length, end: match.index + whole.length })
+    }
+    return ranges
+  }
+
+/** The ranges of the text from which those of its decoded form come. */
+const toSource = (text: string, ranges: ReadonlyArray<Range>): ReadonlyArray<Range> => {
+  const [starts, ends]: [Array<number>, Array<number>] = [[], []]
+  const add = (start: number, end: number, units: number): void => {
+    for (let unit = 0; unit < units; unit += 1) {
+      starts.push(start)
+      ends.push(end)
+    }
+  }
+  let done = 0
+  const copy = (end: number): void => {
+    for (; done < end; done += 1) add(done, done + 1, 1)
+  }
+  for (const match of text.matchAll(codes)) {
+    const [whole, ...groups] = match
+    copy(match.index)
+    done += whole.length
+    add(match.index, done, meaningOf(whole, ...groups).length)
+  }
+  copy(text.length)
+  return ranges.map(({ end, start }) => ({ start: starts[start] ?? 0, end: ends[end - 1] ?? text.length }))
+}
+
+/** What is found in the text, and in what its encodings mean. */
+const findVisible = (text: string, find: Find, layers = mostLayers): ReadonlyArray<Range> => {
+  const decoded = layers === 0 ? text : decode(text)
+  if (decoded === text) return find(text)
+  const inside = findVisible(decoded, find, layers - 1)
+  return inside.length === 0 ? find(text) : [...find(text), ...toSource(text, inside)]
+}
+
+const replaceRanges = (text: string, ranges: ReadonlyArray<Range>, replacement: string): string => {
+  const pieces: Array<string> = []
+  let done = 0
+  for (const { start, end } of ranges) {
+    // Overlapping ranges are replaced once.
+    if (start >= done) pieces.push(text.slice(done, start), replacement)
+    done = Math.max(done, end)
+  }
+  return pieces.join("") + text.slice(done)
+}
+
+/** Applies the step until the text no longer changes. */
+export const repeatUntilStable = (text: string, step: (text: string) => string): string => {
+  const after = step(text)
+  return after === text ? text : repeatUntilStable(after, step)
+}
+
+/**
+ * Replaces everything that is found in the text as it is written and as a reader sees it. All other text stays unchanged, with its
+ * invisible characters. Repeated, since a replacement may create a new match; every round leaves less of the source.
+ */
+export const replaceVisible = (text: string, find: Find, replacement: string): string =>
+  repeatUntilStable(text, (given) =>
+    replaceRanges(
+      given,
+      findVisible(given, find).toSorted((one, other) => one.start - other.start),
+      replacement
+    )
+  )
+
+/** The text, and what it means to its readers. */
+export const readText = (text: string, layers = mostLayers): ReadonlyArray<string> => {
+  const decoded = layers === 0 ? text : decode(text)
+  return decoded === text ? [text] : [text, ...readText(decoded, layers - 1)]
+}
