@@ -105,91 +105,38 @@ const webhook = (address: string, plain: boolean): Outgoing => {
   return post(address, "/webhook", `{"a":[${objects.join(",")}]}`)
 }
 
-const nothing = (): ReadonlyArray<Outgoing> => []
+/** Most kinds are telemetry of one address, which is taken. */
+const kind = (
+  name: string,
+  bound: number,
+  ratio: number,
+  request: HostileKind["request"],
+  more: Partial<HostileKind> = {}
+): HostileKind => ({
+  ...{ name, bound, ratio, request, status: 204, prepare: () => [], spread: false },
+  ...more
+})
 
 export const hostileKinds: ReadonlyArray<HostileKind> = [
-  {
-    name: "telemetry, 60 KB in 8,000 short texts",
-    bound: 20,
-    ratio: 6,
-    status: 204,
-    request: shortTexts,
-    prepare: nothing,
-    spread: false
-  },
-  {
-    name: "telemetry, 60 KB in one text",
-    bound: 20,
-    ratio: 6,
-    status: 204,
-    request: longText,
-    prepare: nothing,
-    spread: false
-  },
-  {
-    name: "telemetry, 60 KB of codes that are read in three ways",
-    bound: 20,
-    ratio: 7,
-    status: 204,
-    request: ambiguousText,
-    prepare: nothing,
-    spread: false
-  },
-  {
-    name: "telemetry, 60 KB of a header's long name and many values",
-    bound: 20,
-    ratio: 6,
-    status: 204,
-    request: longHeaderName,
-    prepare: nothing,
-    spread: false
-  },
-  {
-    name: "telemetry, 60 KB of nested lists",
-    bound: 20,
-    ratio: 6,
-    status: 204,
-    request: nesting,
-    prepare: nothing,
-    spread: false
-  },
-  {
-    name: "report, 430 KB, stored",
-    bound: 150,
-    ratio: 5,
-    status: 200,
-    request: report,
-    prepare: nothing,
-    spread: true
-  },
-  {
-    name: "report, 430 KB, refused by its quota",
-    bound: 15,
-    ratio: 3,
+  kind("telemetry, 60 KB in 8,000 short texts", 20, 6, shortTexts),
+  kind("telemetry, 60 KB in one text", 20, 6, longText),
+  kind("telemetry, 60 KB of codes that are read in three ways", 20, 7, ambiguousText),
+  kind("telemetry, 60 KB of a header's long name and many values", 20, 6, longHeaderName),
+  kind("telemetry, 60 KB of nested lists", 20, 6, nesting),
+  kind("report, 430 KB, stored", 150, 5, report, { status: 200, spread: true }),
+  kind("report, 430 KB, refused by its quota", 15, 3, report, {
     status: 429,
-    request: report,
     prepare: (address) =>
       Array.from({ length: 20 }, () =>
         post(address, "/api/v1/reports", JSON.stringify({ message: "A short report." }))
-      ),
-    spread: false
-  },
-  {
-    name: "report, 430 KB, a repetition of a stored one",
-    bound: 20,
-    ratio: 3,
-    status: 200,
-    request: (address, plain) => report(address, plain, keyOf(address, plain)),
-    prepare: (address, plain) => [report(address, plain, keyOf(address, plain))],
-    spread: false
-  },
-  {
-    name: "webhook, 1 MiB, unsigned",
-    bound: 20,
-    ratio: 3,
-    status: 401,
-    request: webhook,
-    prepare: nothing,
-    spread: true
-  }
+      )
+  }),
+  kind(
+    "report, 430 KB, a repetition of a stored one",
+    20,
+    3,
+    (address, plain) => report(address, plain, keyOf(address, plain)),
+    { status: 200, prepare: (address, plain) => [report(address, plain, keyOf(address, plain))] }
+  ),
+  kind("webhook, 1 MiB, unsigned", 20, 3, webhook, { status: 401, spread: true })
 ]

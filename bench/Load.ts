@@ -1,134 +1,83 @@
-/**
- * Load over raw sockets with prepared requests. Node's HTTP client costs more than the servers that are measured, so requests are
- * bytes, and of a response only the status and the length are read.
- */
-import { connect, type Socket } from "node:net"
+/** Load over a pool of connections that are kept, each with one request in flight. Of a response only the status counts. */
+import { setTimeout as pause } from "node:timers/promises"
+import * as Undici from "@effect/platform-node/Undici"
 import type { Outgoing } from "./Requests.ts"
 
-/** The next request as it goes over the wire. */
-export type NextRequest = () => string
-
-const head = ({ body = "", headers, method, path }: Outgoing): string =>
-  [
-    `${method} ${path} HTTP/1.1`,
-    "host: 127.0.0.1",
-    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
-    ...(method === "GET" ? [] : [`content-length: ${Buffer.byteLength(body)}`]),
-    "",
-    ""
-  ].join("\r\n")
-
-export const serialise = (request: Outgoing): string => head(request) + (request.body ?? "")
-
-/** Stands for a new id in every request that is made from a template. */
-export const placeholder = "00000000-0000-4000-8000-000000000000"
-let ids = Math.floor(performance.now())
-
-/** A request in which every placeholder becomes a new UUID; far cheaper than making the request anew. */
-export const template = (request: Outgoing): NextRequest => {
-  const parts = serialise(request).split(placeholder)
-  const [first = "", ...rest] = parts
-  const run = process.hrtime.bigint().toString(16).slice(-8).padStart(8, "0")
-  return () => {
-    let text = first
-    for (const part of rest) {
-      ids += 1
-      text += `${run}-0000-4000-8000-${ids.toString(16).padStart(12, "0")}${part}`
-    }
-    return text
-  }
+/** `NaN` of nothing. */
+export const quantile = (values: ReadonlyArray<number>, share: number): number => {
+  const sorted = Float64Array.from(values).sort()
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
 }
 
-const headEnd = Buffer.from("\r\n\r\n")
-const lengthPattern = /\r\ncontent-length: *(\d+)/i
+/** The upper one of the two in the middle. */
+export const median = (values: ReadonlyArray<number>): number => quantile(values, 0.5)
 
-/** One connection, with one request in flight. */
-class Connection {
-  private buffered: Buffer = Buffer.alloc(0)
-  private done: ((status: number) => void) | undefined
-
-  private constructor(private readonly socket: Socket) {
-    socket.setNoDelay(true)
-    socket.on("data", (chunk: Buffer) => this.read(chunk))
-    socket.on("close", () => this.settle(0))
-    socket.on("error", () => this.settle(0))
-  }
-
-  static open(url: string): Promise<Connection> {
-    const { hostname, port } = new URL(url)
-    return new Promise((resolve, reject) => {
-      const socket = connect({ host: hostname, port: Number(port) })
-      socket.once("error", reject)
-      socket.once("connect", () => resolve(new Connection(socket)))
-    })
-  }
-
-  /** Calls `done` with the status of the response, 0 when the connection ended. */
-  send(request: string, done: (status: number) => void): void {
-    if (this.socket.destroyed) done(0)
-    else {
-      this.done = done
-      this.socket.write(request, "utf8")
-    }
-  }
-
-  close(): void {
-    this.socket.destroy()
-  }
-
-  private settle(status: number): void {
-    const done = this.done
-    this.done = undefined
-    done?.(status)
-  }
-
-  private read(chunk: Buffer): void {
-    const bytes = this.buffered.length === 0 ? chunk : Buffer.concat([this.buffered, chunk])
-    const end = bytes.indexOf(headEnd)
-    const text = end === -1 ? "" : bytes.toString("latin1", 0, end)
-    const length = Number(lengthPattern.exec(text)?.[1] ?? 0)
-    if (end === -1 || bytes.length < end + headEnd.length + length) {
-      this.buffered = bytes
-      return
-    }
-    this.buffered = Buffer.alloc(0)
-    this.settle(Number(text.slice(9, 12)))
-  }
-}
+/** The status of the response, or 0 when the connection failed. */
+const ask = (pool: Undici.Pool, { body, headers, method, path }: Outgoing): Promise<number> =>
+  new Promise((resolve) => {
+    let status = 0
+    pool.dispatch(
+      { method, path, headers, body: body ?? null },
+      {
+        onRequestStart: () => undefined,
+        onResponseStart: (_, code) => {
+          status = code
+        },
+        onResponseData: () => undefined,
+        onResponseEnd: () => resolve(status),
+        onResponseError: () => resolve(0)
+      }
+    )
+  })
 
 export interface Measured {
+  /** Responses by their status. */
+  readonly statuses: ReadonlyMap<number, number>
+  /** Responses 2xx. */
   readonly answered: number
-  /** Answers other than 2xx, and lost connections. */
+  /** Other responses, and lost connections. */
   readonly failed: number
-  /** Of those, answers 503. */
-  readonly refused: number
   readonly perSecond: number
-  /** Milliseconds. */
+  /** Milliseconds of responses 2xx. */
   readonly p50: number
   readonly p99: number
   readonly p999: number
 }
 
-const summarise = (
-  latencies: Array<number>,
-  { failed, refused }: { readonly failed: number; readonly refused: number },
-  seconds: number
-): Measured => {
-  const sorted = Float64Array.from(latencies).sort()
-  const at = (share: number) =>
-    sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
+const makeCounts = () => {
+  const began = performance.now()
+  const latencies: Array<number> = []
+  const statuses = new Map<number, number>()
   return {
-    answered: sorted.length,
-    failed,
-    refused,
-    perSecond: sorted.length / seconds,
-    p50: at(0.5),
-    p99: at(0.99),
-    p999: at(0.999)
+    /** `since`: when the request was due. */
+    count: (status: number, since: number): void => {
+      statuses.set(status, (statuses.get(status) ?? 0) + 1)
+      if (status >= 200 && status < 300) latencies.push(performance.now() - since)
+    },
+    summarise: (): Measured => ({
+      statuses,
+      answered: latencies.length,
+      failed: [...statuses.values()].reduce((sum, value) => sum + value, 0) - latencies.length,
+      perSecond: (latencies.length * 1_000) / (performance.now() - began),
+      p50: quantile(latencies, 0.5),
+      p99: quantile(latencies, 0.99),
+      p999: quantile(latencies, 0.999)
+    })
   }
 }
 
-const isSuccess = (status: number): boolean => status >= 200 && status < 300
+const withPool = async <A>(
+  url: string,
+  connections: number,
+  use: (pool: Undici.Pool) => Promise<A>
+): Promise<A> => {
+  const pool = new Undici.Pool(url, { connections })
+  try {
+    return await use(pool)
+  } finally {
+    await pool.destroy()
+  }
+}
 
 /** What ends a closed loop: time, or a number of requests. */
 export interface Length {
@@ -136,102 +85,46 @@ export interface Length {
   readonly requests?: number
 }
 
-/** Closed loop: each connection sends its next request when the last one is answered. `nextOf` gives each connection its requests. */
-export const closedLoop = async (
+/** Closed loop: each connection sends its next request when the last one is answered. `next` is given the number of its connection. */
+export const closedLoop = (
   url: string,
   connections: number,
   { requests = Number.POSITIVE_INFINITY, seconds }: Length,
-  nextOf: (connection: number) => NextRequest
-): Promise<Measured> => {
-  const open = await Promise.all(Array.from({ length: connections }, () => Connection.open(url)))
-  const latencies: Array<number> = []
-  let failed = 0
-  let refused = 0
-  let left = requests
-  const began = performance.now()
-  const end = began + seconds * 1_000
-  await Promise.all(
-    open.map(
-      (connection, index) =>
-        new Promise<void>((resolve) => {
-          const next = nextOf(index)
-          const sendNext = (at: number): void => {
-            left -= 1
-            if (at >= end || left < 0) {
-              resolve()
-              return
-            }
-            connection.send(next(), (status) => {
-              const now = performance.now()
-              if (isSuccess(status)) latencies.push(now - at)
-              else failed += 1
-              if (status === 503) refused += 1
-              if (status === 0) resolve()
-              else sendNext(now)
-            })
-          }
-          sendNext(performance.now())
-        })
-    )
-  )
-  const took = (performance.now() - began) / 1_000
-  for (const connection of open) connection.close()
-  return summarise(latencies, { failed, refused }, took)
-}
+  next: (connection: number) => Outgoing
+): Promise<Measured> =>
+  withPool(url, connections, async (pool) => {
+    const { count, summarise } = makeCounts()
+    const end = performance.now() + seconds * 1_000
+    let left = requests
+    const sendInTurn = async (connection: number): Promise<void> => {
+      while (performance.now() < end && left > 0) {
+        left -= 1
+        const since = performance.now()
+        count(await ask(pool, next(connection)), since)
+      }
+    }
+    await Promise.all(Array.from({ length: connections }, (_, connection) => sendInTurn(connection)))
+    return summarise()
+  })
 
 /**
- * Open loop: requests at a fixed rate, whatever the answers. Each is measured from the time at which it was due, so that a stall
- * shows in every request that it delays.
+ * Open loop: requests at a fixed rate, whatever the responses. Each is measured from the time at which it was due, so that a stall
+ * shows in every request that it delays. A request that finds no free connection waits for one.
  */
-export const openLoop = async (
+export const openLoop = (
   url: string,
   rate: { readonly perSecond: number; readonly seconds: number; readonly connections?: number },
-  next: NextRequest
-): Promise<Measured> => {
-  const { connections = 64 } = rate
-  const idle = await Promise.all(Array.from({ length: connections }, () => Connection.open(url)))
-  const all = [...idle]
-  const waiting: Array<() => void> = []
-  const latencies: Array<number> = []
-  const total = Math.round(rate.perSecond * rate.seconds)
-  let failed = 0
-  let refused = 0
-  let settled = 0
-  const began = performance.now()
-  await new Promise<void>((resolve) => {
-    const finish = (connection: Connection): void => {
-      idle.push(connection)
-      waiting.shift()?.()
-      settled += 1
-      if (settled === total) resolve()
+  next: () => Outgoing
+): Promise<Measured> =>
+  withPool(url, rate.connections ?? 64, async (pool) => {
+    const { count, summarise } = makeCounts()
+    const began = performance.now()
+    const sent: Array<Promise<void>> = []
+    while (sent.length < rate.perSecond * rate.seconds) {
+      const due = began + (sent.length * 1_000) / rate.perSecond
+      if (due > performance.now()) await pause(1)
+      else sent.push(ask(pool, next()).then((status) => count(status, due)))
     }
-    const sendDue = (due: number): void => {
-      const connection = idle.pop()
-      if (connection === undefined) {
-        waiting.push(() => sendDue(due))
-        return
-      }
-      connection.send(next(), (status) => {
-        if (isSuccess(status)) latencies.push(performance.now() - due)
-        else failed += 1
-        if (status === 503) refused += 1
-        finish(connection)
-      })
-    }
-    let sent = 0
-    const tick = (): void => {
-      const now = performance.now()
-      while (sent < total) {
-        const due = began + (sent * 1_000) / rate.perSecond
-        if (due > now) break
-        sent += 1
-        sendDue(due)
-      }
-      if (sent < total) setTimeout(tick, 1)
-    }
-    tick()
+    await Promise.all(sent)
+    return summarise()
   })
-  const took = (performance.now() - began) / 1_000
-  for (const connection of all) connection.close()
-  return summarise(latencies, { failed, refused }, took)
-}

@@ -133,7 +133,7 @@ const measuredCalls = async (
     report: { request: requests.report },
     telemetry: { request: requests.telemetry },
     me: { request: () => requests.me(session.access_token) },
-    ting: { request: () => requests.ting(session.access_token) },
+    ting: { request: () => requests.ting({ actor: "si:deejay", token: session.access_token }) },
     subscribe: { request: () => requests.subscribe(session.access_token) },
     login: { request: () => requests.login(mintSlt(world)) },
     logout: {

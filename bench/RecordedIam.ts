@@ -2,47 +2,36 @@
  * A fast front of the simulated IAM: it answers a repeated introspection as the simulator did the first time, and forwards all other
  * calls. The simulator's own checks cost more than the measured servers; under load it would be what is measured.
  */
-import { createServer, type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http"
+import { once } from "node:events"
+import { createServer, type IncomingMessage } from "node:http"
 import type { AddressInfo } from "node:net"
+import { text } from "node:stream/consumers"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import type { SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 
 interface Answer {
   readonly status: number
-  readonly headers: OutgoingHttpHeaders
-  readonly body: Buffer
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
 }
 
-const introspection = "/api/v1/oauth/introspect"
-/** Node writes these itself. */
-const ownHeaders: ReadonlyArray<string> = ["connection", "keep-alive", "date", "transfer-encoding"]
+/** Both sides write these themselves. */
+const ownHeaders = ["host", "connection", "keep-alive", "date", "content-length", "transfer-encoding"]
+const withoutOwn = (headers: Iterable<readonly [string, unknown]>): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    [...headers].flatMap(([name, value]) => (ownHeaders.includes(name) ? [] : [[name, String(value)]]))
+  )
 
-const readAll = async (message: IncomingMessage): Promise<Buffer> => {
-  const chunks: Array<Buffer> = []
-  for await (const chunk of message) chunks.push(chunk)
-  return Buffer.concat(chunks)
-}
-
-const forward = (iamUrl: string, message: IncomingMessage, body: Buffer): Promise<Answer> =>
-  new Promise((resolve, reject) => {
-    const { host: _, ...headers } = message.headers
-    request(new URL(message.url ?? "/", iamUrl), { method: message.method ?? "GET", headers }, (response) => {
-      readAll(response).then(
-        (answered) =>
-          resolve({
-            status: response.statusCode ?? 502,
-            headers: Object.fromEntries(
-              Object.entries(response.headers).filter(([name]) => !ownHeaders.includes(name))
-            ),
-            body: answered
-          }),
-        reject
-      )
-    })
-      .on("error", reject)
-      .end(body)
+const forward = async (iamUrl: string, message: IncomingMessage, body: string): Promise<Answer> => {
+  const { headers, method = "GET", url = "/" } = message
+  const response = await fetch(new URL(url, iamUrl), {
+    method,
+    headers: withoutOwn(Object.entries(headers)),
+    ...(body === "" ? {} : { body })
   })
+  return { status: response.status, headers: withoutOwn(response.headers), body: await response.text() }
+}
 
 /** The same upstreams, with the front in the place of IAM. */
 export const withRecordedIam = (
@@ -52,32 +41,23 @@ export const withRecordedIam = (
     Effect.promise(async () => {
       const recorded = new Map<string, Answer>()
       const answer = async (message: IncomingMessage): Promise<Answer> => {
-        const body = await readAll(message)
-        if (message.url !== introspection) return forward(world.iam.url, message, body)
-        const key = body.toString("latin1")
-        const known = recorded.get(key)
+        const body = await text(message)
+        const known = message.url === "/api/v1/oauth/introspect" ? recorded.get(body) : undefined
         if (known !== undefined) return known
         const fresh = await forward(world.iam.url, message, body)
-        if (fresh.status === 200) recorded.set(key, fresh)
+        if (fresh.status === 200) recorded.set(body, fresh)
         return fresh
       }
       const server = createServer((message, response) => {
         answer(message).then(
-          ({ body, headers, status }) => {
-            response.writeHead(status, headers)
-            response.end(body)
-          },
+          ({ body, headers, status }) => response.writeHead(status, headers).end(body),
           () => response.destroy()
         )
-      })
-      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
+      }).listen(0, "127.0.0.1")
+      await once(server, "listening")
       return server
     }),
-    (server) =>
-      Effect.sync(() => {
-        server.close()
-        server.closeAllConnections()
-      })
+    (server) => Effect.sync(() => server.close().closeAllConnections())
   ).pipe(
     Effect.map((server) => {
       // A server that listens on a host has an address with a port.

@@ -15,6 +15,12 @@ const Session = Schema.Struct({ access_token: Schema.String, refresh_token: Sche
 export type Session = typeof Session.Type
 export const decodeSession = Schema.decodeUnknownSync(Schema.parseJson(Session))
 
+export interface Caller {
+  readonly actor: string
+  /** The access token. */
+  readonly token: string
+}
+
 /** Sends one request, and fails unless its answer is a success. */
 export const send = async (url: string, { body, headers, method, path }: Outgoing): Promise<string> => {
   const response = await fetch(url + path, { method, headers, ...(body === undefined ? {} : { body }) })
@@ -41,40 +47,42 @@ const event = (id: string) => ({
   metadata: { occurred_at: Date.now(), version: "0.1.0", platform: "linux" }
 })
 
-/** `newId` makes the ids by which a server recognises a repetition. */
-export const requestsOf = (world: SimulatedUpstreams, newId: () => string = randomUUID) => {
-  const keyed = () => ({ "idempotency-key": newId() })
+/** Keys and ids by which a server recognises a repetition are new, unless they are given. */
+export const requestsOf = (world: SimulatedUpstreams) => {
+  const keyed = (key: string = randomUUID()) => ({ "idempotency-key": key })
   return {
     healthz: () => get("/healthz"),
+    readyz: () => get("/readyz"),
+    metrics: () => get("/metrics"),
     version: () => get("/api/v1/version"),
     iam: () => get("/api/v1/iam"),
     me: (token: string) => get("/api/v1/auth/me", signed(token)),
     login: (slt: string) => post("/api/v1/auth/login", { slt }, keyed()),
     refresh: (token: string) => post("/api/v1/auth/refresh", { refresh_token: token }, keyed()),
     logout: (token: string) => post("/api/v1/auth/logout", { token }, keyed()),
-    ting: (token: string) =>
+    ting: ({ actor, token }: Caller) =>
       post(
         "/api/v1/tings",
-        { type: "music.trigger.fired", key: `si:deejay/${newId()}`, data: { trigger: "sunrise" } },
+        { type: "music.trigger.fired", key: `${actor}/${randomUUID()}`, data: { trigger: "sunrise" } },
         signed(token)
       ),
     subscribe: (token: string) => post("/api/v1/ting/subscription", {}, signed(token)),
-    report: () =>
+    report: (key?: string) =>
       post(
         "/api/v1/reports",
         { message: "The player stops after a seek near the end of a track.", context: { version: "0.1.0" } },
-        keyed()
+        keyed(key)
       ),
-    telemetry: () =>
+    telemetry: (events = 10) =>
       post("/api/v1/telemetry", {
         table: "musicclidaemon",
-        events: Array.from({ length: 10 }, () => event(newId()))
+        events: Array.from({ length: events }, () => event(randomUUID()))
       }),
-    webhook: (): Outgoing => {
+    webhook: (eventId: string = randomUUID()): Outgoing => {
       const changed = world.iam.controls.events.membershipUpdated(production, "si:lyra", "acme")
       const { body, headers } = world.iam.controls.buildWebhook(production, {
         ...changed,
-        eventId: randomUUID(),
+        eventId,
         // Deliveries of one aggregate are serialised; IAM sends events of many aggregates.
         aggregate: { type: "organization_membership", id: randomUUID(), version: 1 }
       })
@@ -83,15 +91,40 @@ export const requestsOf = (world: SimulatedUpstreams, newId: () => string = rand
   }
 }
 
-/** The access tokens of different logins, so that no two connections share an introspection. */
+/** Logs as many new members of acme in, so that no two share an introspection or a bound of one actor. */
 export const login = async (
   url: string,
   world: SimulatedUpstreams,
   count: number
-): Promise<ReadonlyArray<string>> => {
+): Promise<ReadonlyArray<Caller>> => {
   const requests = requestsOf(world)
-  const tokens: Array<string> = []
-  while (tokens.length < count)
-    tokens.push(decodeSession(await send(url, requests.login(mintSlt(world)))).access_token)
-  return tokens
+  const callers: Array<Caller> = []
+  while (callers.length < count) {
+    const actor = `si:bench${randomUUID().slice(0, 8)}`
+    world.iam.controls.addActor(production, actor)
+    world.iam.controls.addMembership(production, actor, "acme")
+    const session = decodeSession(await send(url, requests.login(mintSlt(world, actor))))
+    callers.push({ actor, token: session.access_token })
+  }
+  return callers
+}
+
+/** Takes the items in turn. A stride without a divisor in common with their number spreads equal ones that are side by side. */
+export const inTurn = <A>(items: ReadonlyArray<A>, stride = 1): (() => A) => {
+  let index = 0
+  return () => {
+    index = (index + stride) % items.length
+    const item = items[index]
+    if (item === undefined) throw new Error("there is nothing to take")
+    return item
+  }
+}
+
+/** Requests of several kinds, each as often as its number says. */
+export const mixOf = (kinds: ReadonlyArray<readonly [number, () => Outgoing]>, stride: number) => {
+  const next = inTurn(
+    kinds.flatMap(([times, make]) => Array.from({ length: times }, () => make)),
+    stride
+  )
+  return () => next()()
 }

@@ -5,12 +5,11 @@
 import { setTimeout as pause } from "node:timers/promises"
 import { parseArgs } from "node:util"
 import * as Effect from "effect/Effect"
-import { mintSlt, startUpstreams } from "../sandbox/SimulatedUpstreams.ts"
+import { startUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 import { hostileKinds } from "./HostileBodies.ts"
-import { closedLoop, openLoop, serialise, template } from "./Load.ts"
-import { median } from "./Median.ts"
-import { decodeSession, type Outgoing, requestsOf, send } from "./Requests.ts"
-import { buildPrograms, moveToLoadCore, type Server, startServer } from "./Servers.ts"
+import { closedLoop, median, openLoop } from "./Load.ts"
+import { login, type Outgoing, requestsOf } from "./Requests.ts"
+import { moveToLoadCore, prepare, type Server } from "./Servers.ts"
 
 const { values } = parseArgs({
   options: { rounds: { type: "string", default: "30" }, seconds: { type: "string", default: "10" } }
@@ -65,11 +64,11 @@ const newAddress = (): string => {
 
 const measure = async (server: Server) => {
   print("kind | ms of the server's processor | ms until the answer | a plain body | ratio")
-  for (const { bound, name, prepare, ratio, request, spread, status } of hostileKinds) {
+  for (const { bound, name, prepare: first, ratio, request, spread, status } of hostileKinds) {
     const costs: Array<Awaited<ReturnType<typeof costOf>>> = []
     for (const plain of [true, false]) {
       const address = newAddress()
-      for (const outgoing of prepare(address, plain)) await ask(server.url, outgoing)
+      for (const outgoing of first(address, plain)) await ask(server.url, outgoing)
       const requests = Array.from({ length: rounds }, () => request(spread ? newAddress() : address, plain))
       await costOf(server, requests.slice(0, 3), status)
       await settle(server)
@@ -89,24 +88,23 @@ const measure = async (server: Server) => {
 }
 
 /** An honest caller asks for its session all the time; the median of its answers, in milliseconds. */
-const honest = (url: string, me: () => string) => closedLoop(url, 1, { seconds }, () => me)
+const honest = (url: string, me: Outgoing) => closedLoop(url, 1, { seconds }, () => me)
 
-const besideEach = async (server: Server, token: string, me: (token: string) => Outgoing) => {
+const besideEach = async (server: Server, me: Outgoing) => {
   const { url } = server
-  const outgoing = me(token)
-  const caller = template({ ...outgoing, headers: { ...outgoing.headers, "x-forwarded-for": "192.0.2.1" } })
+  const caller = { ...me, headers: { ...me.headers, "x-forwarded-for": "192.0.2.1" } }
   await honest(url, caller)
   const alone = await honest(url, caller)
   print("")
   print(`an honest caller beside | median ms | ms more than alone (${alone.p50.toFixed(1)})`)
-  for (const { name, prepare, request } of hostileKinds) {
+  for (const { name, prepare: first, request } of hostileKinds) {
     const address = newAddress()
-    for (const one of prepare(address, false)) await ask(url, one)
+    for (const one of first(address, false)) await ask(url, one)
     await settle(server)
     const rate = { perSecond: hostilePerSecond, seconds, connections: 16 }
     const [beside] = await Promise.all([
       honest(url, caller),
-      openLoop(url, rate, () => serialise(request(address, false)))
+      openLoop(url, rate, () => request(address, false))
     ])
     print(
       [
@@ -119,33 +117,28 @@ const besideEach = async (server: Server, token: string, me: (token: string) => 
 }
 
 moveToLoadCore()
-const programs = await buildPrograms(["now"])
-await Effect.runPromise(
-  Effect.scoped(
-    Effect.flatMap(
-      startUpstreams(() => Date.now()),
-      (world) =>
-        Effect.promise(async () => {
-          const server = await startServer(programs, "now", world, {
-            MUSIC_RATE_LIMIT: "on",
-            MUSIC_TRUSTED_PROXIES: "127.0.0.1",
-            // Filing is paced and happens later.
-            MUSIC_GITHUB_TOKEN: "",
-            MUSIC_GITHUB_REPOSITORY: ""
-          })
-          try {
-            const requests = requestsOf(world)
-            const session = decodeSession(await send(server.url, requests.login(mintSlt(world))))
-            await measure(server)
-            await besideEach(server, session.access_token, requests.me)
-          } finally {
-            await server.stop()
-          }
-        })
-    )
-  )
+const start = await prepare("now")
+const program = Effect.flatMap(
+  startUpstreams(() => Date.now()),
+  (world) =>
+    Effect.promise(async () => {
+      const server = await start(world, {
+        MUSIC_RATE_LIMIT: "on",
+        MUSIC_TRUSTED_PROXIES: "127.0.0.1",
+        // Filing is paced and happens later.
+        MUSIC_GITHUB_TOKEN: "",
+        MUSIC_GITHUB_REPOSITORY: ""
+      })
+      try {
+        const [caller] = await login(server.url, world, 1)
+        await measure(server)
+        await besideEach(server, requestsOf(world).me(caller?.token ?? ""))
+      } finally {
+        await server.stop()
+      }
+    })
 )
-programs.remove()
+await Effect.runPromise(Effect.scoped(program))
 print("")
 print(failures.length === 0 ? "Every bound holds." : `Missed: ${failures.join("; ")}.`)
 process.exit(failures.length === 0 ? 0 : 1)

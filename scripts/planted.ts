@@ -46,21 +46,32 @@ const argumentsOf = (suite: string): ReadonlyArray<string> | undefined => {
   return first === "npx" && second === "vitest" && third === "run" && rest.length > 0 ? rest : undefined
 }
 
-/** A line of `planted/Failures.mjs`. */
-type Line = "end" | { readonly name: string; readonly messages: ReadonlyArray<string> }
-
 type Verdict =
   | { readonly kind: "found"; readonly by: string }
   | { readonly kind: "LIVES" | "does not apply" | "does not compile" | "no end" | "no such suite" }
 
+/** Of vitest's JSON reporter. */
+interface Report {
+  readonly testResults: ReadonlyArray<{
+    readonly assertionResults: ReadonlyArray<{
+      readonly fullName: string
+      readonly status: string
+      readonly failureMessages: ReadonlyArray<string>
+    }>
+  }>
+}
+
 /** A fault is found by a failed test, not by code that cannot be loaded or a suite that cannot begin. */
 const judge = (file: string, failed: boolean): Verdict => {
-  const lines = existsSync(file) ? readFileSync(file, "utf8").trim().split("\n") : []
-  const [last, ...before] = lines.map((line): Line => JSON.parse(line)).reverse()
-  if (last !== "end") return { kind: "no end" }
-  const broken = before.reverse().filter((line) => line !== "end")
-  const by = broken.find(({ messages }) => !messages.some((text) => /^(?:Reference|Syntax)Error/.test(text)))
-  if (by !== undefined) return { kind: "found", by: by.name }
+  if (!existsSync(file)) return { kind: "no end" }
+  const { testResults }: Report = JSON.parse(readFileSync(file, "utf8"))
+  const by = testResults
+    .flatMap(({ assertionResults }) => assertionResults)
+    .find(
+      ({ failureMessages, status }) =>
+        status === "failed" && !failureMessages.some((text) => /^(?:Reference|Syntax)Error/.test(text))
+    )
+  if (by !== undefined) return { kind: "found", by: by.fullName }
   return { kind: failed ? "does not compile" : "LIVES" }
 }
 
@@ -75,9 +86,9 @@ const play = async ({ name, suite }: Fault, copy: string): Promise<Verdict> => {
       env: { ...process.env, GIT_CEILING_DIRECTORIES: dirname(copy) }
     }).status === 0
   if (!apply()) return { kind: "does not apply" }
-  const output = join(copy, "planted.jsonl")
+  const output = join(copy, "planted.json")
   rmSync(output, { force: true })
-  const reporter = ["--bail", "1", "--reporter", "./scripts/planted/Failures.mjs"]
+  const reporter = ["--bail", "1", "--reporter", "json", "--outputFile", output]
   // A process group of its own, so that nothing of a suite that does not end stays.
   const running = spawn("node_modules/.bin/vitest", ["run", ...given, ...reporter], {
     cwd: copy,

@@ -21,7 +21,8 @@ import {
 
 export const root = fileURLToPath(new URL("../../", import.meta.url))
 const main = join(root, "src/main.ts")
-const boot = fileURLToPath(new URL("./boot.mjs", import.meta.url))
+/** Runs a bundle (`boot.mjs bundle.cjs`). */
+export const boot = fileURLToPath(new URL("./boot.mjs", import.meta.url))
 const addon = createRequire(import.meta.url).resolve("better-sqlite3")
 
 export type Environment = Readonly<Record<string, string>>

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import Module, { createRequire } from "node:module"
 import { dirname } from "node:path"
-import { setFlagsFromString } from "node:v8"
+import { queryObjects, setFlagsFromString } from "node:v8"
 import { constants, Script } from "node:vm"
 
 // As src/layers/process/Lifecycle.ts does later: code that was compiled under other flags is refused.
@@ -15,6 +15,13 @@ const script = new Script(Module.wrap(readFileSync(file, "latin1")), {
   importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
   ...(existsSync(compiled) ? { cachedData: readFileSync(compiled) } : {})
 })
+/** Live fibers. The library registers its root fibers under a global name. */
+const countFibers = () => {
+  const [root] = [...(globalThis["effect/GlobalValue"]?.values() ?? [])].flatMap(({ roots }) => [
+    ...(roots ?? [])
+  ])
+  return root === undefined ? 0 : queryObjects(root.constructor, { format: "count" })
+}
 const keep = () => writeFileSync(compiled, script.createCachedData())
 if (process.channel) {
   process.on("message", ({ asks }) => {
@@ -24,8 +31,16 @@ if (process.channel) {
     }
     if (asks !== "holdings") return
     globalThis.gc?.()
-    const descriptors = readdirSync("/proc/self/fd").length
-    process.send({ heap: process.memoryUsage().heapUsed, descriptors })
+    const resources = process.getActiveResourcesInfo()
+    process.send({
+      heap: process.memoryUsage().heapUsed,
+      rss: process.memoryUsage.rss(),
+      descriptors: readdirSync("/proc/self/fd").length,
+      fibers: countFibers(),
+      timers: resources.filter((name) => name === "Timeout").length,
+      resources: resources.length,
+      listeners: process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0)
+    })
   })
   process.on("disconnect", () => process.kill(process.pid, "SIGKILL"))
   process.channel.unref()
