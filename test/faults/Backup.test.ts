@@ -5,16 +5,17 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { assert, beforeAll, describe } from "vitest"
-import { run } from "../cli/Harness.ts"
+import { build, program as cli, run } from "../cli/Harness.ts"
 import { sampleEntry } from "../layers/store/Samples.ts"
 import { rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { eventually } from "../world/Waiting.ts"
-import { bundleBefore, kill, root, serve, start } from "../world/Fleet.ts"
+import { bundleBefore, kill, serve, start } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { garble, newPath, scalar, spoolLawHolds } from "./Databases.ts"
 import { telemetry } from "./Server.ts"
 
 beforeAll(bundleBefore)
+beforeAll(build)
 
 /** A database with so many waiting records of about a kilobyte, closed, and the place of its copy. */
 const filled = (count: number) =>
@@ -135,7 +136,7 @@ describe("A backup", () => {
   it.scopedLive("on a full disk fails and leaves no file", function* () {
     const { copy, path } = yield* filled(2_000)
     const shell = `ulimit -f 1000; exec "$@"`
-    const program = [process.execPath, "--import", "tsx", join(root, "src/cli/main.ts"), "backup", copy]
+    const program = [process.execPath, cli, "backup", copy]
     const { ended, output } = start("sh", ["-c", shell, "sh", ...program], { MUSIC_DATABASE_PATH: path })
     yield* Effect.promise(() => ended)
     assert.match(output(), /\(SQLITE_(?:IOERR|FULL)\S*\).*Free some space/s)

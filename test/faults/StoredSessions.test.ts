@@ -12,23 +12,61 @@ import { bodyOf, codeOf, requests, type Sent } from "../world/Driver.ts"
 import { rowsOf } from "../world/Oracle.ts"
 import { temporaryFolder } from "../world/SqliteTemplate.ts"
 import { it } from "../world/Test.ts"
-import { invent, minute, newKey, openSessionWorld, type Session } from "./SessionWorld.ts"
+import { addActor } from "../world/Calls.ts"
+import { openWorld } from "../world/World.ts"
 
+const minute = 60_000
 const day = 24 * 60 * minute
 
+interface Session {
+  readonly address: string
+  readonly accessToken: string
+  readonly refreshToken: string
+}
+
+let keys = 0
+/** A key that no other caller has. */
+const newKey = (): string => {
+  keys += 1
+  return `session-key-${String(keys).padStart(12, "0")}`
+}
+const invent = (prefix: string, at: number) => `${prefix}_${String(at).padStart(43, "x")}`
+
+/** One instance whose calls to an upstream take 20 ms, with requests and rows for the tests of this file. */
 const sessionRows = Effect.gen(function* () {
-  const world = yield* openSessionWorld()
-  const { complete, database, instances, logIn, upstreams } = world
+  const world = yield* Effect.acquireRelease(
+    Effect.promise(() => openWorld({ tables: [], latency: { back: () => 20 } })),
+    ({ close }) => Effect.promise(close)
+  )
+  const { database, instances, time, upstreams } = world
   const [instance] = instances
   if (instance === undefined) throw new Error("no instance")
+  /** Runs the time of the simulation until the promise ends. */
+  const complete = <A>(act: () => Promise<A>): Effect.Effect<A> => Effect.promise(() => time.complete(act()))
   const ask = ({ address }: Pick<Session, "address">, request: Sent) =>
     complete(() => instance.send(address, request))
+  const login = (at: number) =>
+    Effect.gen(function* () {
+      const actor = addActor(world, `c:person${at}`)
+      const slt = upstreams.iam.controls.mintSlt("production", { appId: "music", actor })
+      const address = `198.51.100.${at}`
+      const answer = yield* ask({ address }, requests.login(slt, newKey()))
+      expect(answer.status).toBe(200)
+      const { access_token, refresh_token } = bodyOf(answer)
+      const session: Session = {
+        address,
+        accessToken: String(access_token),
+        refreshToken: String(refresh_token)
+      }
+      return session
+    })
   return {
     ...world,
     instance,
     controls: upstreams.iam.controls,
     ask,
-    login: (at: number) => complete(() => logIn(instance, at)),
+    complete,
+    login,
     refresh: (session: Session, key = newKey()) => ask(session, requests.refresh(session.refreshToken, key)),
     rows: () =>
       rowsOf(

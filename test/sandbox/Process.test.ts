@@ -4,8 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { build } from "../cli/Harness.ts"
 import { kill, start } from "../world/Fleet.ts"
 
-const clone = ["--import", "tsx", "sandbox/main.ts"]
-const bundle = ["dist/cli.js", "sandbox"]
+/** The bundle. The sandbox of a clone is walked by .ci/run. */
+const sandbox = ["dist/cli.js", "sandbox"]
 
 /** Holds the port that the sandbox asks for first, unless another program does. */
 let holder: Server
@@ -21,39 +21,33 @@ beforeAll(
 afterAll(() => new Promise<void>((resolve) => holder.close(() => resolve())))
 
 describe("The sandbox", () => {
-  it.each([[clone], [bundle]])(
-    "shows its guide and its page, and each line of the log once, also when its first port is taken: %j",
-    async (words) => {
-      const running = start(process.execPath, [...words, "--debug"], {})
-      const { child, ended, output, says } = running
-      try {
-        const [, consoleUrl] = await says(/^Open (http:\/\/127\.0\.0\.1:\d+) /m)
-        const [, base = ""] = await says(/BASE=(http:\/\/127\.0\.0\.1:\d+); IAM=http:\/\/127\.0\.0\.1:\d+/)
-        expect(base).not.toBe("http://127.0.0.1:8787")
-        expect((await (await fetch(`${consoleUrl}/console.js`)).text()).length).toBeGreaterThan(1_000)
-        await fetch(`${base}/api/v1/version`)
-        await says(/"route":"\/api\/v1\/version"/)
-        // A tab that stays open does not keep it running.
-        expect((await fetch(`${consoleUrl}/events`)).status).toBe(200)
-        child.kill("SIGTERM")
-        expect(await ended).toEqual({ code: 0, signal: null })
-        const lines = output()
-          .split("\n")
-          .filter((line) => line.startsWith("{"))
-        expect(lines.filter((line, at) => lines.indexOf(line) !== at)).toEqual([])
-        expect(lines.filter((line) => line.includes('"Listening"'))).toHaveLength(1)
-      } finally {
-        await kill(running)
-      }
+  it("shows its guide and its page, and each line of the log once, also when its first port is taken", async () => {
+    const running = start(process.execPath, [...sandbox, "--debug"], {})
+    const { child, ended, output, says } = running
+    try {
+      const [, consoleUrl] = await says(/^Open (http:\/\/127\.0\.0\.1:\d+) /m)
+      const [, base = ""] = await says(/BASE=(http:\/\/127\.0\.0\.1:\d+); IAM=http:\/\/127\.0\.0\.1:\d+/)
+      expect(base).not.toBe("http://127.0.0.1:8787")
+      expect((await (await fetch(`${consoleUrl}/console.js`)).text()).length).toBeGreaterThan(1_000)
+      await fetch(`${base}/api/v1/version`)
+      await says(/"route":"\/api\/v1\/version"/)
+      // A tab that stays open does not keep it running.
+      expect((await fetch(`${consoleUrl}/events`)).status).toBe(200)
+      child.kill("SIGTERM")
+      expect(await ended).toEqual({ code: 0, signal: null })
+      const lines = output()
+        .split("\n")
+        .filter((line) => line.startsWith("{"))
+      expect(lines.filter((line, at) => lines.indexOf(line) !== at)).toEqual([])
+      expect(lines.filter((line) => line.includes('"Listening"'))).toHaveLength(1)
+    } finally {
+      await kill(running)
     }
-  )
+  })
 
-  it.each([
-    [["--help"], 0],
-    [["--help", "--wlak"], 64]
-  ])("shows its options at %j, and exits with %i", async (flags, code) => {
-    const { ended, output } = start(process.execPath, [...clone, ...flags], {})
-    expect(await ended).toEqual({ code, signal: null })
-    expect(output()).toMatch(code === 0 ? /^Usage: / : /Unknown option '--wlak'\s+Usage: /)
+  it("of a clone says at a misspelt option which it has, and exits with 64", async () => {
+    const { ended, output } = start(process.execPath, ["--import", "tsx", "sandbox/main.ts", "--wlak"], {})
+    expect(await ended).toEqual({ code: 64, signal: null })
+    expect(output()).toMatch(/Unknown option '--wlak'\s+Usage: /)
   })
 })

@@ -1,4 +1,4 @@
-/** The exit code of the scenario, as the processes that the documents name. */
+/** The exit code of the scenario, as the process that the documents name. The sandbox of a clone is walked by .ci/run. */
 import { execFileSync } from "node:child_process"
 import { beforeAll, expect, it } from "vitest"
 import { root, start } from "../world/Fleet.ts"
@@ -11,7 +11,6 @@ beforeAll(() => {
 const unreachable = "data:text/javascript,globalThis.fetch=async()=>new Response('',{status:500})"
 
 it.each([
-  [0, /^All \d+ steps passed\.$/m, ["--import", "tsx", "sandbox/main.ts"]],
   [0, /^All \d+ steps passed\.$/m, ["dist/cli.js", "sandbox"]],
   [1, /^The scenario failed\.$/m, ["--import", unreachable, "dist/cli.js", "sandbox"]]
 ])("exits with %i and says %s: %s", async (expected, last, parameters) => {

@@ -5,21 +5,24 @@ import { join } from "node:path"
 import { spawn, spawnSync } from "node:child_process"
 import { once } from "node:events"
 import { text } from "node:stream/consumers"
-import { afterAll, describe, expect, it } from "vitest"
-import { root } from "../../world/Fleet.ts"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { bundle, root } from "../../world/Fleet.ts"
 
 const scratch = mkdtempSync(join(tmpdir(), "music-lines-"))
 afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
-const program = [process.execPath, "--import", "tsx", "test/layers/process/Lines.ts"]
-const [node = "", ...parameters] = program
+const { execPath: node } = process
+let program = ""
+beforeAll(async () => {
+  program = await bundle(join(import.meta.dirname, "Lines.ts"))
+})
 
 /** The numbers of whole lines. */
 const numbers = (output: string) => [...output.matchAll(/^(\d+)\.+$/gm)].map(([, number]) => Number(number))
 
 describe("Lines on standard output", () => {
   it("wait for a reader that stalls, up to 1 MiB; the end waits for half a second, and no longer", async () => {
-    const child = spawn(node, [...parameters, "3000", "end"], {
+    const child = spawn(node, [program, "3000", "end"], {
       cwd: root,
       stdio: ["ignore", "pipe", "pipe"]
     })
@@ -31,7 +34,7 @@ describe("Lines on standard output", () => {
   })
 
   it("all arrive in order at a reader that is late", async () => {
-    const child = spawn(node, [...parameters, "1000"], { cwd: root, stdio: ["ignore", "pipe", "pipe"] })
+    const child = spawn(node, [program, "1000"], { cwd: root, stdio: ["ignore", "pipe", "pipe"] })
     const [lost] = await once(child.stderr, "data")
     const output = await text(child.stdout)
     expect([Number(lost), output.endsWith("\nlast\n")]).toEqual([0, true])
@@ -42,7 +45,7 @@ describe("Lines on standard output", () => {
     const file = join(scratch, "full.log")
     // Blocks of 512 bytes: room for two lines and a part of the third.
     const shell = 'ulimit -S -f 5; exec "$@" >>"$0"'
-    const { status, stderr } = spawnSync("sh", ["-c", shell, file, ...program, "10", "room"], {
+    const { status, stderr } = spawnSync("sh", ["-c", shell, file, node, program, "10", "room"], {
       cwd: root,
       encoding: "utf8"
     })

@@ -12,7 +12,7 @@ it.each(scenarios)("every kind of client gets what its bounds say: $name", async
 it("Beside patient inventors at 40 addresses, people log in at other addresses and behind one of theirs", async () => {
   const address = (index: number): string => `198.51.100.${index}`
   const { refusedByIam, served } = await visitBeside(
-    Array.from({ length: 40 }, (_, index) => ({ address: () => address(index), isPatient: true })),
+    Array.from({ length: 40 }, (_, index) => ({ address: () => address(index), isPatient: true, perSecond: 0.25 })),
     [
       { addressOf: (index) => `192.0.2.${index}`, minutes: 2 },
       { addressOf: () => address(7), minutes: 4 }

@@ -287,7 +287,7 @@ onBoth("The law of deliveries and destinations", (kind) => {
         Effect.runPromise(run(kind, steps))
       ),
       {
-        numRuns: examples.length + (kind.name === "SQLite" ? 40 : 6),
+        numRuns: examples.length + (kind.name === "SQLite" ? 20 : 3),
         examples: examples.map((steps) => [steps])
       }
     ))
