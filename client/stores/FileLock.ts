@@ -4,9 +4,8 @@
  */
 import { randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
-import { link, open, rename } from "node:fs/promises"
+import { open } from "node:fs/promises"
 import { hostname } from "node:os"
-import { threadId } from "node:worker_threads"
 import { storeErrorOf } from "../failures/StoreFailures.ts"
 import { ignore } from "../Values.ts"
 import { catchCode, codeOf, readRegularFile, removeFile } from "./RegularFiles.ts"
@@ -28,22 +27,12 @@ const readBoot = (): string => {
   }
 }
 
-/** Names this run of the thread, for all copies of this module. A restarted container may have the same host and process number again. */
-const runs: { [run: symbol]: string | undefined } = globalThis
-const runKey = Symbol.for("music-client/run")
-runs[runKey] ??= randomUUID()
-const run = runs[runKey]
-
-const holder = () => ({ host: hostname(), boot: readBoot(), pid: process.pid, thread: threadId, run })
-
 /** Whether the process that a lock file names has ended. */
 const isGone = (text: string): boolean => {
   try {
-    const own = holder()
-    const { boot, host, pid, run: otherRun, thread } = JSON.parse(text)
-    if (host !== own.host || typeof pid !== "number") return false
-    if (boot !== own.boot) return true
-    if (pid === own.pid) return thread === own.thread && otherRun !== run
+    const { boot, host, pid } = JSON.parse(text)
+    if (host !== hostname() || typeof pid !== "number") return false
+    if (boot !== readBoot()) return true
     process.kill(pid, 0)
     return false
   } catch (error) {
@@ -53,43 +42,30 @@ const isGone = (text: string): boolean => {
 
 const readLock = (path: string) => readRegularFile(path, { mostBytes: 4_096, followLinks: false })
 
-/** Takes a dead holder's file away. Another process may have done so and taken the lock: its file is put back. */
-const breakLock = async (path: string, dead: string): Promise<void> => {
-  const away = `${path}.${randomUUID()}`
-  await catchCode("ENOENT", () => rename(path, away))
-  const file = await readLock(away)
-  if (file !== undefined && file.text !== dead) await link(away, path).catch(ignore)
-  await removeFile(away)
-}
-
 /** Creates the lock file, unless it exists; resolves to the release. */
 const take = async (path: string, stale: number): Promise<(() => Promise<void>) | undefined> => {
   const handle = await catchCode("EEXIST", () => open(path, "wx", 0o600))
   if (handle === undefined) return undefined
-  const text = JSON.stringify({ ...holder(), token: randomUUID() })
+  const holder = { host: hostname(), boot: readBoot(), pid: process.pid, token: randomUUID() }
+  const text = JSON.stringify(holder)
   const write = () => handle.write(text, 0)
   // A failed renewal counts as missing. The timer does not keep the process alive.
-  const timer = setInterval(
-    () => void write().catch(ignore),
-    Math.min(renewalMilliseconds, stale / 3)
-  ).unref()
-  const close = () => {
+  const renew = () => void write().catch(ignore)
+  const timer = setInterval(renew, Math.min(renewalMilliseconds, stale / 3)).unref()
+  const release = async (isOwn: (found: string | undefined) => boolean) => {
     clearInterval(timer)
-    return handle.close()
+    await handle.close().catch(ignore)
+    if (isOwn((await readLock(path))?.text)) await removeFile(path)
   }
   try {
     await write()
   } catch (error) {
     // A full disk creates a file that it cannot write.
-    await close().catch(ignore)
-    await removeFile(path)
+    await release(() => true)
     return Promise.reject(error)
   }
-  return async () => {
-    await close().catch(ignore)
-    // Another process may have broken the lock and taken it.
-    if ((await readLock(path))?.text === text) await removeFile(path)
-  }
+  // Another process may have broken the lock and taken it.
+  return () => release((found) => found === text)
 }
 
 /**
@@ -101,6 +77,7 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
   /** When each lock file was first seen as it is, by this process's own clock: clocks of processes are never compared. */
   const seen = new Map<string, { readonly state: string; readonly since: number }>()
 
+  /** Of two processes that break a lock at the same moment, one may remove the lock that the other has just taken. */
   const breakIfDead = async (path: string): Promise<void> => {
     const file = await readLock(path)
     if (file === undefined) return
@@ -109,7 +86,7 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
     const before = seen.get(path)
     if (before?.state !== state) seen.set(path, { state, since: performance.now() })
     const isStale = before?.state === state && performance.now() - before.since >= stale
-    if (isStale || isGone(text)) await breakLock(path, text)
+    if (isStale || isGone(text)) await removeFile(path)
   }
 
   const wait = async (path: string, signal: AbortSignal): Promise<() => Promise<void>> => {

@@ -18,7 +18,7 @@ const hostOf = async (server: Server): Promise<string> => {
   servers.push(server.listen(0, "127.0.0.1"))
   await once(server, "listening")
   const { port } = server.address() as AddressInfo
-  return `localhost:${port}`
+  return `127.0.0.1:${port}`
 }
 
 /** The error of a call that makes one attempt. */

@@ -38,7 +38,7 @@ describe("The web store", () => {
     const [name = ""] = names
     await store.probe?.(name, stored)
     // Another tab: it shares no memory with this one.
-    expect(await webSessionStore().load(name)).toMatchObject({ slot: name, org_id: "acme" })
+    expect(await webSessionStore(null as never).load(name)).toMatchObject({ slot: name, org_id: "acme" })
     expect(await webSessionStore({ database: "another" }).load(name)).toBe(undefined)
   })
 
