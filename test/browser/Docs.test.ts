@@ -1,5 +1,4 @@
 /** The documentation page, as the service and as a sandbox serve it. */
-import axe from "axe-core"
 import * as Effect from "effect/Effect"
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core"
 import { afterAll, beforeAll, describe, expect } from "vitest"
@@ -8,7 +7,7 @@ import { backend } from "../http/support.ts"
 import { startTestSandboxWithConsole } from "../world/Sandbox.ts"
 import { it } from "../world/Test.ts"
 import { launchChromium } from "./Chromium.ts"
-import { openPage, type Visit } from "./Visit.ts"
+import { expectAccessible, openPage, type Visit } from "./Visit.ts"
 
 const calls = callsOf(freshDocument())
 
@@ -47,14 +46,6 @@ const ofLibrary = [
   "scrollable-region-focusable"
 ]
 
-const violationsOf = async (page: Page): Promise<ReadonlyArray<unknown>> => {
-  await page.evaluate(axe.source)
-  const found = await page.evaluate(
-    "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]))"
-  )
-  return (found as ReadonlyArray<readonly [string, unknown]>).filter(([id]) => !ofLibrary.includes(id))
-}
-
 describe("The page of the API, in Chromium", () => {
   it.scoped("shows the document under its policy, and asks for nothing else", () =>
     visitService({}, async ({ asked, complaints, page, url }) => {
@@ -86,15 +77,7 @@ describe("The page of the API, in Chromium", () => {
     })
   )
 
-  it.scoped.each([
-    ["light", 1280],
-    ["dark", 400]
-  ] as const)("is accessible and fits: %s, %i px wide", ([colorScheme, width]) =>
-    visitService({ colorScheme, viewport: { width, height: 900 } }, async ({ page }) => {
-      expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBe(0)
-      expect(await violationsOf(page)).toEqual([])
-    })
-  )
+  it.scoped("is accessible and fits", () => visitService({}, ({ page }) => expectAccessible(page, ofLibrary)))
 })
 
 /** Method and path of a button to test a call. */

@@ -1,5 +1,7 @@
 /** One page in a browser profile of its own. */
+import axe from "axe-core"
 import type { Browser, BrowserContextOptions, Page } from "playwright-core"
+import { expect } from "vitest"
 import { browserPatience } from "./Chromium.ts"
 
 export interface Visit {
@@ -35,4 +37,26 @@ export const openPage = async (
   } finally {
     await context.close()
   }
+}
+
+/** What breaks a rule of axe or does not fit, light and dark, on a desk and on a phone. `ignored` are ids of rules. */
+export const expectAccessible = async (page: Page, ignored: ReadonlyArray<string> = []): Promise<void> => {
+  await page.evaluate(axe.source)
+  const texts = new Set<unknown>()
+  for (const width of [400, 1440])
+    for (const colorScheme of ["dark", "light"] as const) {
+      await page.setViewportSize({ width, height: 900 })
+      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" })
+      texts.add(await page.evaluate('getComputedStyle(document.querySelector("h1")).color'))
+      const found = await page.evaluate(
+        "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations.map(({ id, nodes }) => [id, nodes.slice(0, 5).map(({ html }) => html)]))"
+      )
+      const broken = (found as ReadonlyArray<readonly [string, unknown]>).filter(
+        ([id]) => !ignored.includes(id)
+      )
+      const tooWide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+      expect({ colorScheme, width, broken, tooWide }).toEqual({ colorScheme, width, broken: [], tooWide: 0 })
+    }
+  // The page follows the scheme.
+  expect(texts.size).toBe(2)
 }

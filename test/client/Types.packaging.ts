@@ -146,6 +146,20 @@ it("An editor shows a sentence for each code that a call can fail with, and for 
   await project.remove()
 })
 
+it("The Effect program of docs/client.md type-checks", async () => {
+  const page = await readFile(join(root, "docs/client.md"), "utf8")
+  const [, block = ""] = /```ts\n([\s\S]*?)```/.exec(page) ?? []
+  const program = `import * as Effect from "effect/Effect"
+    import * as Layer from "effect/Layer"
+    import { memorySessionStore } from "music-client"
+    const [baseUrl, sessionStore] = ["https://music.example", memorySessionStore()] as const
+    ${block}
+    export const provided: Effect.Effect<unknown, unknown> = program.pipe(Effect.provide(MusicLive))`
+  const options = { ...nodenext, types: ["node"] }
+  expect(block).toContain("catchTag")
+  expect(await check(program, ["mts"], ["effect", "@effect", "@types"], options)).toBe("")
+})
+
 it.each([
   [["mts", "cts"], { ...nodenext, ...exact }],
   [["ts"], bundler]

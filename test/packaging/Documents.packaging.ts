@@ -1,4 +1,4 @@
-/** Runs the commands of the documents that start the service, or work beside it: the sandbox, a server of one's own, its database. */
+/** Runs the commands of the documents that start the service, or work beside it: the sandbox, a server of one's own, its database, its proof. */
 import { execFileSync } from "node:child_process"
 import {
   chmodSync,
@@ -72,6 +72,14 @@ it.scopedLive("The sandbox starts, prints its addresses, and shows a ting that a
   expect(out).toMatch(/"id":"rep_\w+","status":"stored"/)
   expect(out.match(/si:deejay\/curl\/1/g)?.length).toBeGreaterThan(2)
   expect(out).toContain('"data":{"name":"hello"}')
+  // And what the sandbox itself prints to paste, up to a logout.
+  const [printed = ""] = yield* Effect.promise(() =>
+    sandbox.says(/^ {2}# mint a token[\s\S]*?^ {2}curl -siw .*$/m)
+  )
+  const pasted = yield* run(`${variables}\n${printed}`, { folder: root, environment: {} })
+  expect(pasted).toMatch(
+    /"ting_ready":true[\s\S]*"replayed":false[\s\S]*si:deejay\/first[\s\S]*HTTP\/1\.1 204/
+  )
   yield* interrupt(sandbox)
 })
 
@@ -88,8 +96,24 @@ it.scopedLive("A server starts with npm and without, from settings of its owner 
     readFileSync(file, "utf8")
   )
   writeFileSync(file, filled)
-  for (const script of [start, scriptOf("operations.md: Start")]) {
-    const server = yield* background(script, desk)
+  const [measured = ""] = scripts("observability.md: Prometheus and Grafana")
+  const metrics = `127.0.0.1:${yield* Effect.promise(freePort)}`
+  const configured = {
+    folder: root,
+    environment: {
+      ...(yield* settings),
+      MUSIC_DATABASE_PATH: join(folder, "other.sqlite"),
+      PATH: process.env.PATH
+    },
+    instead: { "127.0.0.1:9464": metrics }
+  }
+  for (const [script, at] of [
+    [start, desk],
+    [scriptOf("operations.md: Start"), desk],
+    [measured, configured],
+    [scriptOf("observability.md: Traces"), configured]
+  ] as const) {
+    const server = yield* background(script, at)
     const base = yield* listening(server)
     expect((yield* Effect.promise(() => fetch(`${base}/readyz`))).status).toBe(200)
     yield* interrupt(server)
@@ -154,9 +178,9 @@ const startPostgres = Effect.gen(function* () {
 
 it.scopedLive("A PostgreSQL database is dumped, and restored into the same database", function* () {
   const { administer, host, programs } = yield* startPostgres
-  administer("postgres", "CREATE ROLE music LOGIN")
-  administer("postgres", "CREATE DATABASE music OWNER music")
-  administer("music", "ALTER SCHEMA public OWNER TO music")
+  const [anywhere = "", within = ""] = scripts("operations.md: Role and database", "sql")
+  for (const statement of anywhere.split("\n")) administer("postgres", statement)
+  for (const statement of within.split("\n")) administer("music", statement)
   const { folder, path } = yield* installed
   const environment = {
     ...(yield* settings),
@@ -181,5 +205,36 @@ it.scopedLive("A PostgreSQL database is dumped, and restored into the same datab
   expect(yield* reports).toBe(1)
   const again = yield* serve
   yield* listening(again)
+  // The password of the role is rotated while it serves; a bridge has the same rights meanwhile.
+  const [bridge = "", rotation = "", end = ""] = (
+    scripts("operations.md: Rotate a secret", "sql")[0] ?? ""
+  ).split("\n")
+  administer("postgres", bridge)
+  const bridged = { ...environment, MUSIC_DATABASE_URL: `postgres://music_bridge@${host}/music` }
+  expect(yield* run("music-backend reports list --json", { ...desk, environment: bridged })).toContain("rep_")
+  administer("postgres", rotation)
+  administer("postgres", end)
+  expect(yield* reports).toBe(1)
   yield* interrupt(again)
+})
+
+it.scopedLive("The secrets of compose.yaml are made, each for its reader alone", function* () {
+  const folder = yield* temporaryFolder
+  const [, secrets = ""] = scripts("operations.md: In a container")
+  yield* run(secrets, { folder, environment: {} })
+  const made = readdirSync(join(folder, "secrets")).map((name) => {
+    const { mode, uid } = statSync(join(folder, "secrets", name))
+    return `${name} ${uid} ${(mode & 0o777).toString(8)}`
+  })
+  expect(made).toEqual([
+    "database-password 999 400",
+    "database-url 10001 400",
+    "iam-app-secret 10001 600",
+    "iam-webhook-secret 10001 600"
+  ])
+})
+
+it.scopedLive("A suite of the proof plays as the page starts it", function* () {
+  const desk = { folder: root, environment: {}, instead: { "--count 300": "--count 2" } }
+  expect(yield* run(scriptOf("proof.md: Proof"), desk)).toContain("2")
 })

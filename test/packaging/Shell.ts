@@ -20,12 +20,12 @@ const remaining = (block: string): string =>
     .filter((line) => line.trim() !== "")
     .join("\n")
 
-/** The commands below a heading, as in "operations.md: Backup", one script for each block. */
-export const scripts = (place: string): ReadonlyArray<string> => {
+/** The commands below a heading, as in "operations.md: Backup", one script for each block; or its statements of SQL. */
+export const scripts = (place: string, language: "sh" | "sql" = "sh"): ReadonlyArray<string> => {
   const [document = "", heading = ""] = place.split(": ")
   const text = readFileSync(join(root, document === "README.md" ? document : `docs/${document}`), "utf8")
   const section = text.split(/^#+ /m).find((part) => part.startsWith(`${heading}\n`)) ?? ""
-  const blocks = [...section.matchAll(/^```sh\n([\s\S]*?)^```/gm)]
+  const blocks = [...section.matchAll(new RegExp(`^\`\`\`${language}\n([\\s\\S]*?)^\`\`\``, "gm"))]
   return blocks.map(([, block = ""]) => remaining(block)).filter((script) => script !== "")
 }
 
