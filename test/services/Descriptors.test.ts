@@ -2,7 +2,7 @@ import * as Effect from "effect/Effect"
 import { expect } from "vitest"
 import { requestedScopes } from "../../src/schema/Identity.ts"
 import { version } from "../../src/schema/Release.ts"
-import { Descriptors } from "../../src/services/Descriptors.ts"
+import { Descriptors } from "../../src/services/usecases/Descriptors.ts"
 import { SimulatedIam } from "../world/SimulatedIam.ts"
 import { production, scenariosWith } from "../world/UseCaseLayers.ts"
 

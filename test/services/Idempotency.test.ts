@@ -13,7 +13,7 @@ import {
   type KeyedOperation,
   type Sharing,
   upstreamKey
-} from "../../src/services/Idempotency.ts"
+} from "../../src/services/combinators/Idempotency.ts"
 import { type Plane, Production, Testing } from "../../src/services/Plane.ts"
 import { RequestContext } from "../../src/services/RequestContext.ts"
 import { it, sharing } from "../world/Test.ts"

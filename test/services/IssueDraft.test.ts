@@ -3,9 +3,15 @@ import * as FastCheck from "effect/FastCheck"
 import * as Option from "effect/Option"
 import { describe, expect, it } from "vitest"
 import { version } from "../../src/schema/Release.ts"
-import { anonymise, anonymiseAll } from "../../src/services/Anonymisation.ts"
-import { composeIssue, type DraftSize, fullSize, markerOf, shortSize } from "../../src/services/IssueDraft.ts"
-import { redact, redactReport } from "../../src/services/Redaction.ts"
+import { anonymise, anonymiseAll } from "../../src/services/text/Anonymisation.ts"
+import {
+  composeIssue,
+  type DraftSize,
+  fullSize,
+  markerOf,
+  shortSize
+} from "../../src/services/text/IssueDraft.ts"
+import { redact, redactReport } from "../../src/services/text/Redaction.ts"
 import {
   Anonymous,
   type ReportContent,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as FastCheck from "effect/FastCheck"
-import { makeQuota } from "../../src/services/Quota.ts"
+import { makeQuota } from "../../src/services/combinators/Quota.ts"
 
 it("A quota rounds against the client: seconds and uses up, remaining uses down", () => {
   // One use comes back in 7.5 s.

@@ -7,7 +7,7 @@ import type * as TestServices from "effect/TestServices"
 import { describe, expect } from "vitest"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Drain } from "../../src/services/Drain.ts"
-import { Readiness } from "../../src/services/Readiness.ts"
+import { Readiness } from "../../src/services/usecases/Readiness.ts"
 import * as TestStore from "../world/TestStore.ts"
 import { type Body, it, toEffect } from "../world/Test.ts"
 

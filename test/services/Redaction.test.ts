@@ -1,7 +1,7 @@
 /** What counts as a credential in a text or a JSON value, and what the search costs. */
 import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
-import { redact, redactedText, redactJson, redactReport } from "../../src/services/Redaction.ts"
+import { redact, redactedText, redactJson, redactReport } from "../../src/services/text/Redaction.ts"
 import { cpuMillisOf } from "../world/CpuTime.ts"
 import { secret } from "./text/HostileText.ts"
 

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest"
 import { clientTables, type TelemetryRequest } from "../../src/schema/Telemetry.ts"
 import type { Plane } from "../../src/services/Plane.ts"
 import { Store } from "../../src/services/Store.ts"
-import { eventTime, Telemetry } from "../../src/services/Telemetry.ts"
+import { eventTime, Telemetry } from "../../src/services/usecases/Telemetry.ts"
 import { SimulatedIam } from "../world/SimulatedIam.ts"
 import { StoreSwitches } from "../world/TestStore.ts"
 import {

@@ -10,7 +10,7 @@ import {
   planeFailure,
   repeatableProofRefusals,
   tingFailures
-} from "../../src/services/UpstreamErrorMapping.ts"
+} from "../../src/services/combinators/UpstreamErrorMapping.ts"
 import { type Dependency, NotExecuted, Refused, Unknown } from "../../src/services/UpstreamFailure.ts"
 
 const now = Date.parse("2026-11-21T10:00:00Z")

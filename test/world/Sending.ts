@@ -1,7 +1,7 @@
 /** A caller who may send tings, for the tests of notifications. */
 import * as Effect from "effect/Effect"
 import type { TingRequest } from "../../src/schema/Ting.ts"
-import { Notifications } from "../../src/services/Notifications.ts"
+import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { Store } from "../../src/services/Store.ts"
 import { SimulatedIam } from "./SimulatedIam.ts"
 import { SimulatedTing } from "./SimulatedTing.ts"

@@ -4,7 +4,7 @@ import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type { ReportRequest } from "../../src/schema/Report.ts"
 import type { Plane } from "../../src/services/Plane.ts"
-import { Reports } from "../../src/services/Reports.ts"
+import { Reports } from "../../src/services/usecases/Reports.ts"
 import { StoreSwitches } from "./TestStore.ts"
 import { callerKey, inRequest, production } from "./UseCaseLayers.ts"
 

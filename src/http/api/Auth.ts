@@ -15,7 +15,7 @@ import {
   RefreshRequest,
   Session
 } from "../../schema/Session.ts"
-import { Sessions } from "../../services/Sessions.ts"
+import { Sessions } from "../../services/usecases/Sessions.ts"
 import { Calls, noteActor } from "../middleware/Calls.ts"
 import { Bearer, IdempotencyKey, PlaneSelection } from "../middleware/SentHeaders.ts"
 import { admitted, failures, replay, Traits, withBody } from "./Endpoint.ts"

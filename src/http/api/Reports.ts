@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import { bodyLimits } from "../../schema/BodyLimits.ts"
 import { actorTypeOf } from "../../schema/Identity.ts"
 import { Report, ReportRequest } from "../../schema/Report.ts"
-import { Reports } from "../../services/Reports.ts"
+import { Reports } from "../../services/usecases/Reports.ts"
 import { Calls, noteActor } from "../middleware/Calls.ts"
 import {
   IdempotencyKey,

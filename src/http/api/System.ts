@@ -6,7 +6,7 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import * as Effect from "effect/Effect"
 import { Health, ReadinessAnswer } from "../../schema/System.ts"
 import { version } from "../../schema/Release.ts"
-import { Readiness } from "../../services/Readiness.ts"
+import { Readiness } from "../../services/usecases/Readiness.ts"
 import { always, failures, Traits } from "./Endpoint.ts"
 
 export const healthz = HttpApiEndpoint.get("healthz", "/healthz")

@@ -1,6 +1,6 @@
 /** Validation errors by field, in words that contain nothing of the input. */
 import type { ArrayFormatterIssue } from "effect/ParseResult"
-import { redact } from "../../services/Redaction.ts"
+import { redact } from "../../services/text/Redaction.ts"
 
 interface Field {
   readonly path: string

@@ -7,7 +7,7 @@ import type * as Tracer from "effect/Tracer"
 import type { FailureOf } from "../../schema/Failure.ts"
 import type { ActorType, Credential } from "../../schema/Identity.ts"
 import type { PlaneId } from "../../services/Plane.ts"
-import type { QuotaReading } from "../../services/Quota.ts"
+import type { QuotaReading } from "../../services/combinators/Quota.ts"
 import type { RequestInfo } from "../../services/RequestContext.ts"
 import type { Traits } from "../api/Endpoint.ts"
 

@@ -3,7 +3,7 @@ import type { Server } from "node:http"
 import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { Failure } from "../../schema/Failure.ts"
-import { failureOfParser, refuseConnection } from "../../services/UnparsedRequest.ts"
+import { failureOfParser, refuseConnection } from "./UnparsedRequest.ts"
 import { peerAddress, toNetwork } from "./ClientAddress.ts"
 import type { Connections } from "./Connections.ts"
 

@@ -106,7 +106,7 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
     }
   })
 
-/** Below the time that readiness takes for the database (`services/Readiness.ts`). */
+/** Below the time that readiness takes for the database (`services/usecases/Readiness.ts`). */
 const checkTimeout = Duration.millis(400)
 
 /** A database that does not answer counts as `ok` here: it has a check of its own. */

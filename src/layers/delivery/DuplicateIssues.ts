@@ -3,7 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { asTrace } from "../../services/Tracing.ts"
-import { markerOf } from "../../services/IssueDraft.ts"
+import { markerOf } from "../../services/text/IssueDraft.ts"
 import {
   DeliveryUpdate,
   type StoredReports,

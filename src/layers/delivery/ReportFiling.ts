@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import { asTrace } from "../../services/Tracing.ts"
-import { composeIssue, fullSize, markerOf, shortSize } from "../../services/IssueDraft.ts"
+import { composeIssue, fullSize, markerOf, shortSize } from "../../services/text/IssueDraft.ts"
 import {
   type Delivery,
   DeliveryUpdate,

@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import type { ReportUse } from "../../services/OperatorQueries.ts"
-import { roomOf } from "../../services/ReportLimits.ts"
+import { roomOf } from "../../services/usecases/ReportLimits.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { emptyWrite, latestMigration } from "../store/migrations/Migrations.ts"
 import { makeOperatorQueries } from "../store/repositories/OperatorQueries.ts"
@@ -28,7 +28,7 @@ const judgeDisk = (file: string): Verdict => {
     : pass(found)
 }
 
-/** From half of the room on, the parts of one reporter and of one network bind (services/ReportLimits.ts). */
+/** From half of the room on, the parts of one reporter and of one network bind (services/usecases/ReportLimits.ts). */
 const judgeReports = (use: ReportUse, bound: number): Verdict => {
   const found = [
     `${megabytes(use.bytes)} of ${megabytes(bound)}`,

@@ -4,12 +4,12 @@ import type * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { putBounded } from "../../services/BoundedMap.ts"
+import { putBounded } from "../../services/combinators/BoundedMap.ts"
 import type { IamService, Introspection, TokenGrant, UpstreamKey } from "../../services/Iam.ts"
 import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
-import { makeShare } from "../../services/Share.ts"
+import { makeShare } from "../../services/combinators/Share.ts"
 import {
   failureOf,
   NotExecuted,

@@ -6,9 +6,9 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { build, version } from "../../schema/Release.ts"
 import type { MetricName } from "../../services/Metrics.ts"
-import { Readiness } from "../../services/Readiness.ts"
+import { Readiness } from "../../services/usecases/Readiness.ts"
 import { Settings } from "../../services/Settings.ts"
-import { shareFor } from "../../services/Share.ts"
+import { shareFor } from "../../services/combinators/Share.ts"
 import {
   deliveryKinds,
   deliveryStates,

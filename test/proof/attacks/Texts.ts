@@ -1,9 +1,9 @@
 /** Texts that are slow to search. */
 import { parseJson } from "../../../src/http/body/StrictJson.ts"
-import { anonymise, anonymiseAll } from "../../../src/services/Anonymisation.ts"
+import { anonymise, anonymiseAll } from "../../../src/services/text/Anonymisation.ts"
 import { canonicalJson } from "../../../src/services/Digest.ts"
-import { redact } from "../../../src/services/Redaction.ts"
-import { normaliseText } from "../../../src/services/VisibleText.ts"
+import { redact } from "../../../src/services/text/Redaction.ts"
+import { normaliseText } from "../../../src/services/text/VisibleText.ts"
 import type { Random } from "../../world/Arbitraries.ts"
 import { cpuMillisOf } from "../../world/CpuTime.ts"
 import type { Attack } from "./AttackedServer.ts"

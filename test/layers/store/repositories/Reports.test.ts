@@ -7,7 +7,7 @@ import * as fc from "effect/FastCheck"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestContext from "effect/TestContext"
-import { roomOf } from "../../../../src/services/ReportLimits.ts"
+import { roomOf } from "../../../../src/services/usecases/ReportLimits.ts"
 import {
   Anonymous,
   ReportAdmission,

@@ -1,9 +1,9 @@
 /** The answer to bytes that never become a request: Node gives no response object for them, only the connection. */
 import { type IncomingMessage, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
-import { failureStatus, securityHeaders, toEnvelope } from "../schema/Envelope.ts"
-import { Failure } from "../schema/Failure.ts"
-import { resolveRequestId } from "./RequestId.ts"
+import { failureStatus, securityHeaders, toEnvelope } from "../../schema/Envelope.ts"
+import { Failure } from "../../schema/Failure.ts"
+import { resolveRequestId } from "../../services/RequestId.ts"
 
 /** Milliseconds that a refused client has to read the answer before its connection is cut. */
 const lingerMillis = 1_000

@@ -1,10 +1,10 @@
 import * as Effect from "effect/Effect"
-import { Failure } from "../schema/Failure.ts"
-import type { CheckState, ReadinessAnswer } from "../schema/System.ts"
-import { DeliveryHealth } from "./DeliveryHealth.ts"
-import { Drain } from "./Drain.ts"
-import { shareFor } from "./Share.ts"
-import { Store } from "./Store.ts"
+import { Failure } from "../../schema/Failure.ts"
+import type { CheckState, ReadinessAnswer } from "../../schema/System.ts"
+import { DeliveryHealth } from "../DeliveryHealth.ts"
+import { Drain } from "../Drain.ts"
+import { shareFor } from "../combinators/Share.ts"
+import { Store } from "../Store.ts"
 
 /** Milliseconds for which all probes share one check of the dependencies. */
 const checkMillis = 1_000

@@ -4,16 +4,16 @@ import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import * as ScheduleDecision from "effect/ScheduleDecision"
 import * as ScheduleInterval from "effect/ScheduleInterval"
-import * as Metrics from "./Metrics.ts"
-import { monotonicMillis, unsafeMonotonicMillis } from "./MonotonicTime.ts"
-import { RequestContext } from "./RequestContext.ts"
+import * as Metrics from "../Metrics.ts"
+import { monotonicMillis, unsafeMonotonicMillis } from "../MonotonicTime.ts"
+import { RequestContext } from "../RequestContext.ts"
 import {
   type Dependency,
   NotExecuted,
   type Refused,
   Unknown,
   type UpstreamFailure
-} from "./UpstreamFailure.ts"
+} from "../UpstreamFailure.ts"
 
 export interface RetryPolicy {
   /** The dependency that a passed deadline is blamed on; of several calls in one attempt, the one that runs at that time. */

@@ -1,9 +1,9 @@
 import * as Effect from "effect/Effect"
-import type { IamDescriptor, Version } from "../schema/System.ts"
-import { requestedScopes } from "../schema/Identity.ts"
-import { version } from "../schema/Release.ts"
-import { environmentIdOf, type Plane } from "./Plane.ts"
-import { Settings } from "./Settings.ts"
+import type { IamDescriptor, Version } from "../../schema/System.ts"
+import { requestedScopes } from "../../schema/Identity.ts"
+import { version } from "../../schema/Release.ts"
+import { environmentIdOf, type Plane } from "../Plane.ts"
+import { Settings } from "../Settings.ts"
 
 /** What the service publishes about itself: its version, and the parameters of a login. */
 export class Descriptors extends Effect.Service<Descriptors>()("music/Descriptors", {

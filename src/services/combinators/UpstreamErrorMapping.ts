@@ -1,9 +1,9 @@
 /** Maps failures of IAM and Ting to the failures that a caller sees: the tables of api.md, "Errors". */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { type Details, Failure, type FailureCode, type FailureOf } from "../schema/Failure.ts"
-import { type Plane, Production } from "./Plane.ts"
-import type { Refused, UpstreamFailure } from "./UpstreamFailure.ts"
+import { type Details, Failure, type FailureCode, type FailureOf } from "../../schema/Failure.ts"
+import { type Plane, Production } from "../Plane.ts"
+import type { Refused, UpstreamFailure } from "../UpstreamFailure.ts"
 
 const refusalDetails = (refused: Refused): Details => ({
   dependency: refused.dependency,

@@ -1,16 +1,21 @@
 import * as Effect from "effect/Effect"
-import { Failure } from "../schema/Failure.ts"
-import { scopes } from "../schema/Identity.ts"
-import type { Caller } from "./RequestCredentials.ts"
-import { Iam, type Proof } from "./Iam.ts"
-import { attemptKey } from "./Idempotency.ts"
-import { type Plane, planeId } from "./Plane.ts"
-import { writeBestEffort } from "./StoreFailures.ts"
-import { failWith, iamFailures, repeatableProofRefusals, tingFailures } from "./UpstreamErrorMapping.ts"
-import { retryTransient } from "./Retry.ts"
-import { Store } from "./Store.ts"
-import { type PreparedCall, Ting } from "./Ting.ts"
-import type { Dependency, UpstreamFailure } from "./UpstreamFailure.ts"
+import { Failure } from "../../schema/Failure.ts"
+import { scopes } from "../../schema/Identity.ts"
+import type { Caller } from "../RequestCredentials.ts"
+import { Iam, type Proof } from "../Iam.ts"
+import { attemptKey } from "../combinators/Idempotency.ts"
+import { type Plane, planeId } from "../Plane.ts"
+import { writeBestEffort } from "../StoreFailures.ts"
+import {
+  failWith,
+  iamFailures,
+  repeatableProofRefusals,
+  tingFailures
+} from "../combinators/UpstreamErrorMapping.ts"
+import { retryTransient } from "../combinators/Retry.ts"
+import { Store } from "../Store.ts"
+import { type PreparedCall, Ting } from "../Ting.ts"
+import type { Dependency, UpstreamFailure } from "../UpstreamFailure.ts"
 
 export interface RetryLimits {
   readonly attempts?: number

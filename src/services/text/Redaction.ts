@@ -1,5 +1,5 @@
 /** Removes everything in the form of a credential from text before it is stored (api.md, reports). */
-import type { ReportContent } from "./Store.ts"
+import type { ReportContent } from "../Store.ts"
 import { type Find, findPattern, readText, replaceVisible } from "./VisibleText.ts"
 
 /** Replaces a credential. */

@@ -6,12 +6,12 @@
 import { createHmac } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import { Failure } from "../schema/Failure.ts"
-import { monotonicMillis } from "./MonotonicTime.ts"
-import { type Plane, planeId } from "./Plane.ts"
-import { makeQuota } from "./Quota.ts"
-import { Settings } from "./Settings.ts"
-import type { Reporter, ReportLimit, ReportRoom } from "./Store.ts"
+import { Failure } from "../../schema/Failure.ts"
+import { monotonicMillis } from "../MonotonicTime.ts"
+import { type Plane, planeId } from "../Plane.ts"
+import { makeQuota } from "../combinators/Quota.ts"
+import { Settings } from "../Settings.ts"
+import type { Reporter, ReportLimit, ReportRoom } from "../Store.ts"
 
 const perMinute = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 60 })
 const perHour = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 3_600 })

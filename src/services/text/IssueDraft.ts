@@ -3,12 +3,12 @@
  * rendered, nor imitate our own marker. The steps are: normalise, redact, anonymise, neutralise markup, cut. Each step works on the
  * whole result of the step before.
  */
-import { version } from "../schema/Release.ts"
+import { version } from "../../schema/Release.ts"
 import { anonymise, anonymiseAll } from "./Anonymisation.ts"
 import { redact, redactReport } from "./Redaction.ts"
-import type { ReportContent, Reporter, StoredReport } from "./Store.ts"
+import type { ReportContent, Reporter, StoredReport } from "../Store.ts"
 import { normaliseText, repeatUntilStable } from "./VisibleText.ts"
-import type { IssueDraft } from "./Tracker.ts"
+import type { IssueDraft } from "../Tracker.ts"
 
 /** Limits of an issue: code points of the title, UTF-16 units and UTF-8 bytes of the body and its parts. */
 export interface DraftSize {

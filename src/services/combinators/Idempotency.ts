@@ -4,11 +4,11 @@
  */
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import { Failure } from "../schema/Failure.ts"
-import { randomHex, sha256 } from "./Digest.ts"
-import type { UpstreamKey } from "./Iam.ts"
-import { type Plane, planeId } from "./Plane.ts"
-import { RequestContext } from "./RequestContext.ts"
+import { Failure } from "../../schema/Failure.ts"
+import { randomHex, sha256 } from "../Digest.ts"
+import type { UpstreamKey } from "../Iam.ts"
+import { type Plane, planeId } from "../Plane.ts"
+import { RequestContext } from "../RequestContext.ts"
 import { makeShare } from "./Share.ts"
 
 export type KeyedOperation = "login" | "abandon" | "refresh" | "logout"

@@ -3,19 +3,19 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import { Failure } from "../schema/Failure.ts"
-import type { Report, ReportRequest } from "../schema/Report.ts"
-import type { Credential } from "../schema/Identity.ts"
-import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
-import { countReplay } from "./Metrics.ts"
-import { type Plane, planeId } from "./Plane.ts"
-import { redactReport } from "./Redaction.ts"
-import { logAndMapStoreFailure } from "./StoreFailures.ts"
+import { Failure } from "../../schema/Failure.ts"
+import type { Report, ReportRequest } from "../../schema/Report.ts"
+import type { Credential } from "../../schema/Identity.ts"
+import { canonicalJson, digestOf, randomHex, sha256 } from "../Digest.ts"
+import { countReplay } from "../Metrics.ts"
+import { type Plane, planeId } from "../Plane.ts"
+import { redactReport } from "../text/Redaction.ts"
+import { logAndMapStoreFailure } from "../StoreFailures.ts"
 import { ReportQuota, makeFullWarning, makeNetworkDigest, makeReportsFull, roomOf } from "./ReportLimits.ts"
-import { monotonicMillis } from "./MonotonicTime.ts"
-import { RequestContext } from "./RequestContext.ts"
+import { monotonicMillis } from "../MonotonicTime.ts"
+import { RequestContext } from "../RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
-import { Settings } from "./Settings.ts"
+import { Settings } from "../Settings.ts"
 import {
   Anonymous,
   ReportAdmission,
@@ -25,7 +25,7 @@ import {
   type StoredReport,
   Unverified,
   Verified
-} from "./Store.ts"
+} from "../Store.ts"
 
 /** Milliseconds for IAM to verify the reporter; after that the report is stored unverified. */
 const verificationMillis = 3_000

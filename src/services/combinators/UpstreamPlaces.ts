@@ -5,10 +5,10 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
-import { Failure } from "../schema/Failure.ts"
-import { recordNow, upstreamPlacesTaken } from "./Metrics.ts"
-import { RequestContext } from "./RequestContext.ts"
-import { Settings } from "./Settings.ts"
+import { Failure } from "../../schema/Failure.ts"
+import { recordNow, upstreamPlacesTaken } from "../Metrics.ts"
+import { RequestContext } from "../RequestContext.ts"
+import { Settings } from "../Settings.ts"
 
 /** The upstreams that a request waits for; workers call the others. */
 export type AwaitedUpstream = "iam" | "ting"

@@ -11,9 +11,9 @@ import * as FiberSet from "effect/FiberSet"
 import * as Iterable from "effect/Iterable"
 import type * as Scope from "effect/Scope"
 import { putBounded } from "./BoundedMap.ts"
-import { recordNow, sharedRequests } from "./Metrics.ts"
-import { unsafeMonotonicMillis } from "./MonotonicTime.ts"
-import { RequestContext } from "./RequestContext.ts"
+import { recordNow, sharedRequests } from "../Metrics.ts"
+import { unsafeMonotonicMillis } from "../MonotonicTime.ts"
+import { RequestContext } from "../RequestContext.ts"
 
 interface Execution<A, E> {
   readonly result: Deferred.Deferred<A, E>
