@@ -157,7 +157,7 @@ const secretName = /(?:secret|signature|digest|password|hmac|credential|bearer|t
 
 /** Comparisons that reveal nothing: of digests, of a report's text and of a token. */
 const comparable = [
-  "src/layers/store/repositories/Reports.ts: row.contentDigest",
+  "src/services/store/Reports.ts: row.contentDigest",
   "src/layers/iam/Revocation.ts: credential"
 ]
 

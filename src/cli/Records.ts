@@ -7,7 +7,7 @@ import type {
   RefusalRecord,
   ReportRecord,
   SpoolRecord
-} from "../services/OperatorQueries.ts"
+} from "../services/store/OperatorQueries.ts"
 import type { InboxEvent, StoredDelivery } from "../services/Store.ts"
 import { field, formatTime, type Noun, time, toJson } from "./Output.ts"
 

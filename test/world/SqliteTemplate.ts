@@ -4,7 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
+import { makeStore } from "../../src/layers/store/StoreHealth.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 
 /** A folder that is removed with the scope. */

@@ -17,7 +17,7 @@ import { application, httpApp, makeListener, quietly } from "../../src/http/Serv
 import { serveNode } from "../../src/http/transport/NodeServer.ts"
 import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
 import type { DeliveryLimits } from "../../src/layers/delivery/Worker.ts"
-import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
+import { makeStore } from "../../src/layers/store/StoreHealth.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import type { TableName } from "../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"

@@ -8,7 +8,11 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import { production } from "../../layers/delivery/Worker.ts"
-import { type DeliveryRecord, OperatorQueries, type ReportSelection } from "../../services/OperatorQueries.ts"
+import {
+  type DeliveryRecord,
+  OperatorQueries,
+  type ReportSelection
+} from "../../services/store/OperatorQueries.ts"
 import {
   deliveryKinds,
   deliveryStates,

@@ -4,14 +4,14 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
-import {
-  OperatorQueries,
-  type Removal,
-  type ReportRecord,
-  type ReportSelection
-} from "../../services/OperatorQueries.ts"
 import { productionId } from "../../services/Plane.ts"
 import { deliveryStates, Store } from "../../services/Store.ts"
+import {
+  OperatorQueries,
+  type ReportRecord,
+  type ReportSelection
+} from "../../services/store/OperatorQueries.ts"
+import type { Removal } from "../../services/store/ReportRemoval.ts"
 import { list, onDatabase, readAll } from "../DatabaseAccess.ts"
 import { Host, misuse, refuse } from "../Host.ts"
 import { argument, choice, json, page, plane, reporter, since, text } from "../Options.ts"

@@ -5,44 +5,19 @@ import * as FiberRef from "effect/FiberRef"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { recurWithin } from "../../services/MonotonicTime.ts"
-import type { Stored, StoreSize, StoreUnavailable, StoreUsage } from "../../services/Store.ts"
+import type { StoreUnavailable } from "../../services/Store.ts"
+import {
+  type Database,
+  type Lane,
+  lanes,
+  type StoreSize,
+  type StoreUsage
+} from "../../services/store/Database.ts"
+import { timeLeft } from "../../services/store/Groups.ts"
+import { inSpans, type Statements } from "../../services/store/Statements.ts"
 import { traced } from "../../services/Tracing.ts"
 import { type Commit, makeGroupCommit, type Transactions } from "./GroupCommit.ts"
-import { timeLeft } from "./RequestDeadline.ts"
-import { inSpans, type Statements } from "./Statements.ts"
 import { type DatabaseFailure, isLocked, toStoreUnavailable } from "./StoreErrors.ts"
-
-/**
- * Tables that are written together. One transaction of a lane runs at a time, whatever process began it, so that its statements see
- * what others committed, and need no further lock:
- *
- * - `reports`: with their removals and sums, deliveries and destinations;
- * - `people`: recipients, the inbox and digests of sessions;
- * - `spool`: with its counts, and ids of delivered and refused records;
- * - `logins`: outcomes of logins, planes, calls to IAM, the last backup;
- * - `schema`: migrations.
- */
-const lanes = ["reports", "people", "spool", "logins", "schema"] as const
-export type Lane = (typeof lanes)[number]
-
-/** Commits all of `body` or nothing. */
-export type Write = <A>(operation: string, body: Statements<A>, committed?: (result: A) => void) => Stored<A>
-
-export interface Database {
-  /** Like `SQLite database /var/lib/music.sqlite`. */
-  readonly name: string
-  /** Composes statements. */
-  readonly sql: SqlClient
-  /** A single statement: two of them may see different states. */
-  readonly read: <A>(operation: string, query: Statements<A>) => Stored<A>
-  /**
-   * `committed` runs after the commit, even when the caller was interrupted. After a failure the commit may have happened and its answer
-   * been lost, so every write must be idempotent: it names its rows by stable keys, changes only rows that it still holds, or leaves
-   * something that expires, like a lease.
-   */
-  readonly write: (lane: Lane) => Write
-  readonly usage: StoreUsage
-}
 
 /** Where SQLite and Postgres differ. */
 export interface Driver extends Transactions {

@@ -7,7 +7,7 @@ import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { latestMigration, type OpenedDatabase } from "./migrations/Migrations.ts"
 import { waitForDatabase } from "./DatabaseWait.ts"
-import { makeStore } from "./repositories/Repositories.ts"
+import { makeStore } from "./StoreHealth.ts"
 
 /**
  * Postgres when `MUSIC_DATABASE_URL` is set, else the file at `MUSIC_DATABASE_PATH`. Without `migrate` nothing is created, and an

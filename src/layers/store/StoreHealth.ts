@@ -1,29 +1,22 @@
-/** What the database shows about itself, for readiness. */
+/** The store over a database, with what the database shows about itself. */
 import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
 import { recordNow, storeCorrupt, storeWritesFailed } from "../../services/Metrics.ts"
 import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
-import { StoreUnavailable } from "../../services/Store.ts"
-import type { Database } from "./Database.ts"
+import { type Database, makeRepositories, type StoreService, StoreUnavailable } from "../../services/Store.ts"
 import { checkSchema, emptyWrite } from "./migrations/Migrations.ts"
 
 const failedWrites = storeWritesFailed({})
 const corruptDatabase = storeCorrupt({})
 
-export interface StoreHealth {
-  /** The database, whose accesses are observed. After a corruption it takes no writes. */
-  readonly database: Database
-  /** Reads the schema and makes a small write. Succeeds when the database answers, takes writes and has all migrations of this version. */
-  readonly check: Effect.Effect<void, StoreUnavailable>
-  /** Whether a write or a check failed, and no check has succeeded since. */
-  readonly isFailing: () => boolean
-}
-
 /**
+ * The database's accesses are observed.
+ *
  * - A write that fails, mostly for want of an answer, shows nothing when another one succeeded meanwhile: then the database is busy.
  * - After a corruption, `check` and all writes fail until the process ends: a backup will be restored, and it would not hold what
  *   was accepted meanwhile. A malformed row is no corruption: the others can be used.
  */
-export const makeStoreHealth = (database: Database): StoreHealth => {
+const observe = (database: Database) => {
   /** Monotonic milliseconds of the last successful write. */
   let wroteAt = Number.NEGATIVE_INFINITY
   let failing = false
@@ -84,4 +77,10 @@ export const makeStoreHealth = (database: Database): StoreHealth => {
   })
 
   return { database: observed, check, isFailing: () => corrupt || failing }
+}
+
+/** The store over a database whose migrations have run. */
+export const makeStore = (database: Database): Effect.Effect<StoreService, never, Scope.Scope> => {
+  const { check, database: observed, isFailing } = observe(database)
+  return Effect.map(makeRepositories(observed), (repositories) => ({ ...repositories, check, isFailing }))
 }

@@ -1,6 +1,12 @@
-import type * as Option from "effect/Option"
+import type { Statement } from "@effect/sql/Statement"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import type { TableName } from "../../schema/Telemetry.ts"
-import type { Stored } from "./StoreUnavailable.ts"
+import type { Database } from "./Database.ts"
+import { priorities } from "./DeliveryRows.ts"
+import { Flag, OptionalText, toFlag, Whole } from "./Rows.ts"
+import { all, first, run, type Statements } from "./Statements.ts"
 
 /** The names of the destinations. */
 export const trackerDestination = "tracker"
@@ -8,63 +14,165 @@ export const tablesDestination = "tables"
 /** A table whose key the service may not know. */
 export const tableDestination = (table: TableName): string => `table ${table}`
 
+const hour = 3_600_000
+
 /** The state of a destination's circuit breaker, for all processes and across restarts. */
-export interface DestinationState {
+const DestinationState = Schema.Struct({
   /** Failures in a row. */
-  readonly failures: number
+  failures: Whole,
   /** The destination refused our settings; an operator must act. */
-  readonly stopped: boolean
-  readonly pausedUntil: number
-  readonly lastFailure: Option.Option<string>
-}
+  stopped: Flag,
+  pausedUntil: Whole,
+  lastFailure: OptionalText
+})
+export type DestinationState = typeof DestinationState.Type
+
+/** Milliseconds: a write of the next seconds waits its turn, and is no pause. */
+const ownTurn = 10_000
 
 /** A destination that takes nothing now. */
-export interface DestinationPause {
-  readonly name: string
+const DestinationPause = Schema.Struct({
+  name: Schema.String,
   /** `settings`: it refused them; `failure`: it failed or asked for a pause; `pace`: the writes of this hour are used up. */
-  readonly reason: "settings" | "failure" | "pace"
-  readonly until: number
+  reason: Schema.Literal("settings", "failure", "pace"),
+  until: Whole,
   /** The failure that caused it; none for the pace. */
-  readonly lastFailure: Option.Option<string>
+  lastFailure: OptionalText
+})
+export type DestinationPause = typeof DestinationPause.Type
+
+const neverFailed: DestinationState = {
+  failures: 0,
+  stopped: false,
+  pausedUntil: 0,
+  lastFailure: Option.none()
 }
 
-export interface Destinations {
-  /** A destination without a row has never failed. */
-  readonly find: (name: string) => Stored<DestinationState>
-  /**
-   * Counts one more failure in a row; a pause is never shortened, and a stop stays. Returns the previous state, read under
-   * the same lock, so that exactly one process sees each transition.
-   */
-  readonly failed: (
+const writtenAt = all(Schema.Struct({ writtenAt: Whole }))
+
+export const makeDestinations = ({ read, sql, write }: Database) => {
+  const state = (name: string): Statements<DestinationState> =>
+    Effect.map(
+      first(DestinationState)(sql`
+        SELECT failures, stopped, paused_until, last_failure FROM destinations WHERE name = ${name}`),
+      Option.getOrElse(() => neverFailed)
+    )
+
+  /** Returns the previous state, read under the same lock, so that exactly one process sees each transition. */
+  const change = (
+    operation: string,
     name: string,
-    trouble: {
-      readonly now: number
-      readonly pausedUntil: number
-      readonly stopped: boolean
-      readonly failure: string
-    }
-  ) => Stored<DestinationState>
-  /**
-   * Resets the failures. Only an accepted write ends a stop: a read proves no right to write. Returns the previous state,
-   * as `failed` does.
-   */
-  readonly answered: (
-    name: string,
-    answer: { readonly now: number; readonly wrote: boolean }
-  ) => Stored<DestinationState>
-  /**
-   * After an operator's repair: ends the pause of a tracker that refused the settings, and what waited for its end is due at `now`. The
-   * stop stays until a write is accepted. Other pauses stay.
-   */
-  readonly resumeTracker: (now: number) => Stored<void>
-  /**
-   * Reserves the next time for a write, for all processes together: `spacing` milliseconds after the last one, and at most
-   * `hourly` in any hour.
-   */
-  readonly reserveWrite: (
-    name: string,
-    pace: { readonly now: number; readonly spacing: number; readonly hourly: number }
-  ) => Stored<number>
-  /** All pauses at `now`, and that of the tracker's pace. Seconds between two writes are no pause. */
-  readonly pauses: (now: number) => Stored<ReadonlyArray<DestinationPause>>
+    statementFor: (before: DestinationState) => Statement<object> | undefined
+  ) =>
+    write("reports")(
+      operation,
+      Effect.tap(state(name), (before) => {
+        const statement = statementFor(before)
+        return statement === undefined ? Effect.void : run(statement)
+      })
+    )
+
+  return {
+    /** A destination without a row has never failed. */
+    find: (name: string) => read("Destinations.find", state(name)),
+    /** Counts one more failure in a row; a pause is never shortened, and a stop stays. */
+    failed: (
+      name: string,
+      {
+        now,
+        pausedUntil,
+        stopped,
+        failure
+      }: {
+        readonly now: number
+        readonly pausedUntil: number
+        readonly stopped: boolean
+        readonly failure: string
+      }
+    ) =>
+      change(
+        "Destinations.failed",
+        name,
+        () => sql`
+          INSERT INTO destinations (name, failures, stopped, paused_until, last_failure, changed_at)
+          VALUES (${name}, 1, ${toFlag(stopped)}, ${pausedUntil}, ${failure}, ${now})
+          ON CONFLICT (name) DO UPDATE SET
+            failures = destinations.failures + 1,
+            stopped = CASE WHEN excluded.stopped = 1 THEN 1 ELSE destinations.stopped END,
+            paused_until = CASE
+              WHEN excluded.paused_until > destinations.paused_until THEN excluded.paused_until
+              ELSE destinations.paused_until END,
+            last_failure = excluded.last_failure, changed_at = excluded.changed_at`
+      ),
+    /** Resets the failures. Only an accepted write ends a stop: a read proves no right to write. */
+    answered: (name: string, { now, wrote }: { readonly now: number; readonly wrote: boolean }) =>
+      change("Destinations.answered", name, ({ failures, stopped }) =>
+        (stopped && !wrote) || (failures === 0 && !stopped)
+          ? undefined
+          : sql`
+              UPDATE destinations SET failures = 0, stopped = 0, last_failure = NULL, changed_at = ${now}
+              WHERE name = ${name}`
+      ),
+    /**
+     * After an operator's repair: ends the pause of a tracker that refused the settings, and what waited for its end is due at `now`. The
+     * stop stays until a write is accepted. Other pauses stay.
+     */
+    resumeTracker: (now: number) =>
+      write("reports")(
+        "Destinations.resumeTracker",
+        Effect.gen(function* () {
+          const { pausedUntil, stopped } = yield* state(trackerDestination)
+          if (!stopped || pausedUntil <= now) return
+          yield* run(sql`
+            UPDATE destinations SET paused_until = ${now}, changed_at = ${now} WHERE name = ${trackerDestination}`)
+          yield* run(sql`
+            UPDATE deliveries SET available_at = ${now}
+            WHERE kind = 'report' AND state = 'waiting' AND ${sql.in("priority", Object.values(priorities))}
+              AND available_at > ${now}`)
+        })
+      ),
+    /**
+     * Reserves the next time for a write, for all processes together: `spacing` milliseconds after the last one, and at most
+     * `hourly` in any hour.
+     */
+    reserveWrite: (
+      name: string,
+      { now, spacing, hourly }: { readonly now: number; readonly spacing: number; readonly hourly: number }
+    ) =>
+      write("reports")(
+        "Destinations.reserveWrite",
+        Effect.gen(function* () {
+          yield* run(sql`
+            DELETE FROM destination_writes WHERE destination = ${name} AND written_at <= ${now - hour}`)
+          const newest = yield* writtenAt(sql`
+            SELECT written_at FROM destination_writes
+            WHERE destination = ${name} ORDER BY written_at DESC LIMIT ${hourly}`)
+          const last = newest[0]
+          const hourAgo = newest[hourly - 1]
+          const at = Math.max(
+            now,
+            last === undefined ? now : last.writtenAt + spacing,
+            hourAgo === undefined ? now : hourAgo.writtenAt + hour
+          )
+          yield* run(sql`INSERT INTO destination_writes (destination, written_at) VALUES (${name}, ${at})`)
+          return at
+        })
+      ),
+    /** All pauses at `now`, and that of the tracker's pace. Seconds between two writes are no pause. */
+    pauses: (now: number) =>
+      read(
+        "Destinations.pauses",
+        all(DestinationPause)(sql`
+          SELECT name, CASE WHEN stopped = 1 THEN 'settings' ELSE 'failure' END AS reason,
+            paused_until AS until, last_failure
+          FROM destinations WHERE paused_until > ${now}
+          UNION ALL
+          SELECT destination AS name, 'pace' AS reason, MAX(written_at) AS until, NULL AS last_failure
+          FROM destination_writes
+          WHERE destination = ${trackerDestination} AND written_at > ${now + ownTurn}
+          GROUP BY destination`)
+      )
+  }
 }
+
+export type Destinations = ReturnType<typeof makeDestinations>

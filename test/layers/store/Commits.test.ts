@@ -10,7 +10,7 @@ import * as fc from "effect/FastCheck"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
 import { makeGroupCommit } from "../../../src/layers/store/GroupCommit.ts"
-import { run } from "../../../src/layers/store/Statements.ts"
+import { run } from "../../../src/services/store/Statements.ts"
 import { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"
 import { type Kind, onBoth, postgres, rawQuery, sqlite } from "./Stores.ts"
 

@@ -11,10 +11,10 @@ import type * as Scope from "effect/Scope"
 import type { SettingsValues } from "../../../services/Settings.ts"
 import type { StoreUnavailable } from "../../../services/Store.ts"
 import { latestMigration, recordedSchema, unreleasedSchema } from "../migrations/Migrations.ts"
-import { Whole } from "../repositories/Rows.ts"
+import { Whole } from "../../../services/store/Rows.ts"
 import { applicationId, openClient, preparingAgain } from "../sqlite/SqliteClient.ts"
 import { nameOf } from "../sqlite/SqliteFiles.ts"
-import { all, any, run, type Statements } from "../Statements.ts"
+import { all, any, run, type Statements } from "../../../services/store/Statements.ts"
 import { openFailed, toStoreUnavailable } from "../StoreErrors.ts"
 
 /** Nothing was changed. `reason` names the file and never a credential; `fix` is an instruction for an operator. */

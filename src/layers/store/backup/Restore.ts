@@ -8,7 +8,7 @@ import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import { createFolder, keepOwner } from "../sqlite/PrivateFile.ts"
 import { nameOf } from "../sqlite/SqliteFiles.ts"
-import { count, run, type Statements } from "../Statements.ts"
+import { count, run, type Statements } from "../../../services/store/Statements.ts"
 import {
   attempt,
   BackupFailed,

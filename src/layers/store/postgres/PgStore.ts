@@ -6,6 +6,7 @@ import { TransactionConnection } from "@effect/sql/SqlClient"
 import { SqlError } from "@effect/sql/SqlError"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
@@ -17,9 +18,9 @@ import { StoreUnavailable } from "../../../services/Store.ts"
 import { type Driver, makeAccess } from "../Database.ts"
 import { makeTransaction, rollBack } from "../GroupCommit.ts"
 import { migrate, type OpenedDatabase, openSchema } from "../migrations/Migrations.ts"
-import { Whole } from "../repositories/Rows.ts"
-import { detached } from "../RequestDeadline.ts"
-import { all } from "../Statements.ts"
+import { Whole } from "../../../services/store/Rows.ts"
+import { waitWithinDeadline } from "../../../services/store/Groups.ts"
+import { all } from "../../../services/store/Statements.ts"
 import { isConnectionRefused, openFailed } from "../StoreErrors.ts"
 
 export interface PgOptions {
@@ -137,6 +138,15 @@ const lockOf = (lane: string): string =>
 
 const isCommitted = (answer: unknown): boolean =>
   typeof answer === "object" && answer !== null && "command" in answer && answer.command === "COMMIT"
+
+/** An access that goes on without its caller, who may leave. Its failure is the caller's: in a log it would show the driver's message. */
+const detached = <A, E>(access: Effect.Effect<A, E>) =>
+  Effect.flatMap(Effect.forkDaemon(Effect.exit(Effect.uninterruptible(access))), (fiber) =>
+    waitWithinDeadline<A, E | StoreUnavailable>((resume) => {
+      fiber.addObserver((exit) => resume(Exit.flatten(exit)))
+      return () => undefined
+    })
+  )
 
 /** Milliseconds. Where the server gives no further connection, an access asks again, and all share the open ones for longer. */
 const refusalPause = 100

@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as fc from "effect/FastCheck"
 import * as Option from "effect/Option"
 import * as TestContext from "effect/TestContext"
-import type { OperatorQueriesService } from "../../../../src/services/OperatorQueries.ts"
+import type { OperatorQueriesService } from "../../../../src/services/store/OperatorQueries.ts"
 import {
   Anonymous,
   DeliveryUpdate,

@@ -1,6 +1,6 @@
 /** The rules of deliveries and destinations in memory (services/store/Deliveries.ts and Destinations.ts). */
 import * as Option from "effect/Option"
-import type { DeliveryRecord } from "../../../../src/services/OperatorQueries.ts"
+import type { DeliveryRecord } from "../../../../src/services/store/OperatorQueries.ts"
 import type {
   Deliveries,
   DeliveryKind,

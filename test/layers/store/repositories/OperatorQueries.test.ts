@@ -7,7 +7,7 @@ import {
   type OperatorQueriesService,
   type Page,
   type PageRequest
-} from "../../../../src/services/OperatorQueries.ts"
+} from "../../../../src/services/store/OperatorQueries.ts"
 import { Unverified, Verified } from "../../../../src/services/Store.ts"
 import { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "../Samples.ts"
 import { type Kind, onBoth } from "../Stores.ts"

@@ -1,7 +1,7 @@
 import { assert } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import type { Retention } from "../../../../src/services/Store.ts"
+import type { StoreService } from "../../../../src/services/Store.ts"
 import { onBoth } from "../Stores.ts"
 
 const ofReports =
@@ -13,7 +13,7 @@ const report = (at: number, reporter: string) =>
 
 /** Rows by their age, which is also a part of the key: the table with its columns, that of the age, and the values. */
 const insertions: ReadonlyArray<
-  readonly [name: keyof Retention, into: string, age: string, row: (at: number) => string]
+  readonly [name: keyof StoreService["retention"], into: string, age: string, row: (at: number) => string]
 > = [
   [
     "webhooks",

@@ -1,21 +1,26 @@
 /** The lane `logins`: outcomes of logins, testing planes, calls that a stopped process left, and the last backup. */
 import * as Clock from "effect/Clock"
+import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import {
-  type Backups,
-  type IamCalls,
-  type KnownPlanes,
-  LoginOutcome,
-  type LoginOutcomes,
-  type Stored
-} from "../../../services/Store.ts"
-import type { Database } from "../Database.ts"
-import { all, any, first, run } from "../Statements.ts"
-import { Flag, OptionalText, toFlag, Whole } from "./Rows.ts"
+import type { TingOutcome } from "../../schema/Session.ts"
+import type { UpstreamKey } from "../Iam.ts"
+import type { PlaneId } from "../Plane.ts"
+import type { Database } from "./Database.ts"
+import { Flag, OptionalText, overwritten, toFlag, Whole } from "./Rows.ts"
+import { all, any, first, run } from "./Statements.ts"
 
 const lane = "logins"
+
+/** How a login ended that IAM granted: registered with Ting or not, or refused by us. */
+export type LoginOutcome = Data.TaggedEnum<{
+  /** `transient`: it failed in a way that a later attempt may not. */
+  Registration: { readonly ting: TingOutcome; readonly transient: boolean }
+  /** `reason` may be one that only a later version knows. */
+  Refusal: { readonly reason: string }
+}>
+export const LoginOutcome = Data.taggedEnum<LoginOutcome>()
 
 const OutcomeRow = Schema.Struct({
   subscribed: Flag,
@@ -45,13 +50,14 @@ const toOutcome = ({ refusal, transient, ...row }: typeof OutcomeRow.Type): Logi
  */
 const lifetime = 12 * 60 * 60 * 1_000
 
-export const makeLoginOutcomes = ({ read, sql, write }: Database): LoginOutcomes => ({
-  record: (key, plane, outcome) =>
+export const makeLoginOutcomes = ({ read, sql, write }: Database) => ({
+  /** Overwrites a refusal or a transient registration; the first lasting registration stays. */
+  record: (key: UpstreamKey, plane: PlaneId, outcome: LoginOutcome) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) => {
       const refusal = outcome._tag === "Refusal" ? outcome.reason : null
       const ting = outcome._tag === "Registration" ? outcome.ting : { subscribed: false }
       const transient = toFlag(outcome._tag === "Refusal" || outcome.transient)
-      // The first lasting outcome stays: a late attempt must not change what a replay answers.
+      // A late attempt must not change what a replay answers.
       return write(lane)(
         "LoginOutcomes.record",
         run(sql`
@@ -61,16 +67,11 @@ export const makeLoginOutcomes = ({ read, sql, write }: Database): LoginOutcomes
             (${key}, ${plane}, ${toFlag(ting.subscribed)}, ${ting.subscription_id ?? null}, ${ting.error ?? null},
              ${refusal}, ${transient}, ${now})
           ON CONFLICT (upstream_key) DO UPDATE SET
-            subscribed = excluded.subscribed,
-            subscription_id = excluded.subscription_id,
-            error = excluded.error,
-            refusal = excluded.refusal,
-            transient = excluded.transient,
-            recorded_at = excluded.recorded_at
+            ${overwritten(sql, "subscribed", "subscription_id", "error", "refusal", "transient", "recorded_at")}
           WHERE login_outcomes.transient = 1 OR login_outcomes.recorded_at <= ${now - lifetime}`)
       )
     }),
-  find: (key) =>
+  find: (key: UpstreamKey) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
       read(
         "LoginOutcomes.find",
@@ -83,8 +84,17 @@ export const makeLoginOutcomes = ({ read, sql, write }: Database): LoginOutcomes
 
 const PlaneRow = Schema.Struct({ environmentId: Schema.String })
 
-export const makeKnownPlanes = ({ read, sql, write }: Database): KnownPlanes => ({
-  remember: ({ environmentId, webhookKeyDigest, now }) =>
+/** Testing environments that have used this service, by the digest of their webhook root key. */
+export const makeKnownPlanes = ({ read, sql, write }: Database) => ({
+  remember: ({
+    environmentId,
+    webhookKeyDigest,
+    now
+  }: {
+    readonly environmentId: string
+    readonly webhookKeyDigest: string
+    readonly now: number
+  }) =>
     // Every testing request calls this; only a change is worth a commit.
     Effect.unlessEffect(
       write(lane)(
@@ -93,8 +103,7 @@ export const makeKnownPlanes = ({ read, sql, write }: Database): KnownPlanes => 
           INSERT INTO known_planes (environment_id, webhook_key_digest, remembered_at)
           VALUES (${environmentId}, ${webhookKeyDigest}, ${now})
           ON CONFLICT (environment_id) DO UPDATE SET
-            webhook_key_digest = excluded.webhook_key_digest,
-            remembered_at = excluded.remembered_at`)
+            ${overwritten(sql, "webhook_key_digest", "remembered_at")}`)
       ),
       read(
         "KnownPlanes.isKnown",
@@ -103,7 +112,8 @@ export const makeKnownPlanes = ({ read, sql, write }: Database): KnownPlanes => 
           WHERE environment_id = ${environmentId} AND webhook_key_digest = ${webhookKeyDigest}`)
       )
     ),
-  findByKeyDigest: (keyDigest) =>
+  /** The environment whose root key has this digest. */
+  findByKeyDigest: (keyDigest: string) =>
     Effect.map(
       read(
         "KnownPlanes.findByKeyDigest",
@@ -115,17 +125,19 @@ export const makeKnownPlanes = ({ read, sql, write }: Database): KnownPlanes => 
     )
 })
 
-const CallsRow = Schema.Struct({
-  calls: Schema.parseJson(Schema.Array(Schema.Struct({ window: Schema.String, freeAt: Schema.Number })))
-})
+/** A place in the budget for IAM that a stopped process had taken: plane and path, and milliseconds since the epoch. It names no caller. */
+const LeftCall = Schema.Struct({ window: Schema.String, freeAt: Schema.Number })
+const CallsRow = Schema.Struct({ calls: Schema.parseJson(Schema.Array(LeftCall)) })
 
-export const makeIamCalls = ({ sql, write }: Database): IamCalls => ({
-  leave: (id, calls) =>
+/** What a process that stops leaves to its successor, so that both together keep within IAM's limit. */
+export const makeIamCalls = ({ sql, write }: Database) => ({
+  leave: (id: string, calls: ReadonlyArray<typeof LeftCall.Type>) =>
     write(lane)(
       "IamCalls.leave",
       run(sql`
         INSERT INTO iam_calls (id, calls) VALUES (${id}, ${JSON.stringify(calls)}) ON CONFLICT (id) DO NOTHING`)
     ),
+  /** Removes and returns what all stopped processes left. */
   take: () =>
     Effect.map(
       write(lane)("IamCalls.take", all(CallsRow)(sql`DELETE FROM iam_calls RETURNING calls`)),
@@ -133,7 +145,10 @@ export const makeIamCalls = ({ sql, write }: Database): IamCalls => ({
     )
 })
 
-export const makeBackups = ({ read, sql }: Database): Backups => ({
+export type IamCalls = ReturnType<typeof makeIamCalls>
+
+export const makeBackups = ({ read, sql }: Database) => ({
+  /** When the last one was complete; none when no command recorded one. A snapshot of the disk is not recorded. */
   last: Effect.map(
     read(
       "Backups.last",
@@ -144,10 +159,10 @@ export const makeBackups = ({ read, sql }: Database): Backups => ({
 })
 
 /** Of the command `backup`. `completedAt`: milliseconds since the epoch. */
-export const recordBackup = ({ sql, write }: Database, completedAt: number): Stored<void> =>
+export const recordBackup = ({ sql, write }: Database, completedAt: number) =>
   write(lane)(
     "Backups.record",
     run(sql`
       INSERT INTO last_backup (id, completed_at) VALUES (1, ${completedAt})
-      ON CONFLICT (id) DO UPDATE SET completed_at = excluded.completed_at`)
+      ON CONFLICT (id) DO UPDATE SET ${overwritten(sql, "completed_at")}`)
   )

@@ -1,42 +1,70 @@
-/** Every list follows the order of an index, and continues after the last key of the previous page. */
+/**
+ * Queries of the operator's commands: the records of the store, a page at a time, newest first. A page continues after the
+ * last record of the previous one, so that new records neither repeat nor hide another. Every list follows the order of an index. Times
+ * are milliseconds.
+ */
 import type { Fragment } from "@effect/sql/Statement"
+import * as Context from "effect/Context"
+import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { productionId } from "../../../services/Plane.ts"
-import {
-  CursorInvalid,
-  type PageRequest,
-  type OperatorQueriesService,
-  type ReportRecord
-} from "../../../services/OperatorQueries.ts"
-import type { StoredReport } from "../../../services/Store.ts"
-import type { Database } from "../Database.ts"
-import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
-import { makeReportRemoval } from "./ReportRemoval.ts"
-import { countedBytes, isNotRemoved, ReportRow, toReport, verified } from "./ReportRows.ts"
-import { all, any, first } from "../Statements.ts"
-import { readCounts } from "./SpoolAdmission.ts"
 import { snakeToCamel } from "effect/String"
-import { Flag, isAnonymous, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { type PlaneId, productionId } from "../Plane.ts"
+import type { Database } from "./Database.ts"
+import {
+  type DeliveryKind,
+  DeliveryRow,
+  type DeliveryStatus,
+  enqueue,
+  hasStatus,
+  toDelivery
+} from "./DeliveryRows.ts"
+import { InboxEvent } from "./People.ts"
+import { makeReportRemoval, type Removal } from "./ReportRemoval.ts"
+import {
+  countedBytes,
+  isAnonymous,
+  isNotRemoved,
+  ReportRow,
+  type StoredReport,
+  toReport,
+  verified
+} from "./ReportRows.ts"
+import { Flag, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { readCounts } from "./SpoolAdmission.ts"
+import { all, any, first } from "./Statements.ts"
 
-const RecordRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
+/** `after` is no cursor of this list. */
+export class CursorInvalid extends Data.TaggedError("CursorInvalid") {}
 
-const EventRow = Schema.Struct({
-  plane: Schema.String,
-  eventId: Schema.String,
-  eventType: Schema.String,
-  occurredAt: Schema.String,
-  organisationUuid: Schema.NullOr(Schema.String),
-  aggregateType: Schema.String,
-  aggregateId: Schema.String,
-  aggregateVersion: Whole,
-  data: Schema.String,
-  receivedAt: Whole
-})
+export interface PageRequest {
+  /** At least 1. */
+  readonly limit: number
+  /** The `next` of the previous page. */
+  readonly after: Option.Option<string>
+}
 
-const RecipientRow = Schema.Struct({
+export interface Page<A> {
+  readonly items: ReadonlyArray<A>
+  /** Cursor of the next page; none when this is the last one. */
+  readonly next: Option.Option<string>
+}
+
+/** With the time when it was delivered or failed. */
+const DeliveryRecord = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
+export type DeliveryRecord = ReturnType<typeof toDelivery<typeof DeliveryRecord.Type>>
+
+export interface ReportRecord {
+  readonly report: StoredReport
+  /** None when the report was stored while no tracker was configured, or retention removed the delivery. */
+  readonly delivery: Option.Option<DeliveryRecord>
+  /** Of a report whose content an operator removed. */
+  readonly removal: Option.Option<Removal>
+}
+
+const RecipientRecord = Schema.Struct({
   plane: Schema.String,
   organisation: Schema.String,
   organisationUuid: Schema.String,
@@ -45,23 +73,34 @@ const RecipientRow = Schema.Struct({
   active: Flag,
   changedAt: Whole
 })
+export type RecipientRecord = typeof RecipientRecord.Type
 
-const SizeRow = Schema.Struct({
+/** A report without its content. */
+const ReportSize = Schema.Struct({
   id: Schema.String,
   createdAt: Whole,
+  /** As the bound of stored reports counts it. */
   bytes: Whole,
+  /** Its delivery may have sent it: it is leased or delivered, or its outcome is unknown. */
   inDoubt: Flag,
+  /** Its delivery is neither leased, delivered nor discarded. */
   discardable: Flag
 })
+export type ReportSize = typeof ReportSize.Type
 
-const UseRow = Schema.Struct({
+/** How much of their room reports take, in bytes. */
+const ReportUse = Schema.Struct({
   bytes: Whole,
+  /** Of signed-in reporters. */
   verified: Whole,
+  /** Of the signed-in reporter, and of the network of anonymous reports, that has most. */
   largestReporter: Whole,
   largestNetwork: Whole
 })
+export type ReportUse = typeof ReportUse.Type
 
-const RefusalRow = Schema.Struct({
+/** An event that the table service refused for good, with its code. */
+const RefusalRecord = Schema.Struct({
   recordId: Schema.String,
   table: Schema.String,
   code: Schema.String,
@@ -69,6 +108,48 @@ const RefusalRow = Schema.Struct({
   bytes: Whole,
   refusedAt: Whole
 })
+export type RefusalRecord = typeof RefusalRecord.Type
+
+interface Since {
+  readonly since: Option.Option<number>
+}
+
+/** Which reports a command changes; a report that was removed is none of them. */
+export interface ReportSelection extends Since {
+  /** Only those without a verified reporter. */
+  readonly anonymous: boolean
+  /** Public id, `anonymous` or `unverified`. */
+  readonly reporter: Option.Option<string>
+}
+
+export interface ReportFilter extends Since {
+  readonly plane: Option.Option<PlaneId>
+  /** Public id, `anonymous` or `unverified`; a removed report has none of them. */
+  readonly reporter: Option.Option<string>
+  readonly filed: Option.Option<boolean>
+  readonly delivery: Option.Option<DeliveryStatus>
+}
+
+export interface DeliveryFilter extends Since {
+  readonly state: Option.Option<DeliveryStatus>
+  readonly kind: Option.Option<DeliveryKind>
+}
+
+export interface WebhookFilter extends Since {
+  readonly plane: Option.Option<PlaneId>
+  readonly eventType: Option.Option<string>
+}
+
+export interface RefusalFilter extends Since {
+  readonly table: Option.Option<string>
+  readonly code: Option.Option<string>
+}
+
+export interface RecipientFilter {
+  readonly plane: Option.Option<PlaneId>
+  readonly organisation: Option.Option<string>
+  readonly publicId: Option.Option<string>
+}
 
 const reporterText = (reporter: string): string =>
   reporter === "anonymous" || reporter === "unverified" ? reporter : `${verified}${reporter}`
@@ -77,7 +158,7 @@ const reporterText = (reporter: string): string =>
 const when = <A>(value: Option.Option<A>, clause: (value: A) => Fragment): ReadonlyArray<Fragment> =>
   Option.match(value, { onNone: () => [], onSome: (found) => [clause(found)] })
 
-export const makeOperatorQueries = (database: Database): OperatorQueriesService => {
+export const makeOperatorQueries = (database: Database) => {
   const { read, sql, write } = database
   const removal = makeReportRemoval(database)
   const { removals } = removal
@@ -94,7 +175,7 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
         ? Effect.succeed([])
         : read(
             "OperatorQueries.deliveriesOf",
-            all(RecordRow)(sql`
+            all(DeliveryRecord)(sql`
               SELECT * FROM deliveries
               WHERE ${sql.in(
                 "id",
@@ -163,7 +244,7 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
   const byCreation = ["created_at", "id"]
 
   return {
-    reports: (filter, page) =>
+    reports: (filter: ReportFilter, page: PageRequest) =>
       Effect.gen(function* () {
         const { items, next } = yield* list("reports", ReportRow, sql`* FROM reports`, byCreation, page, [
           ...since("created_at", filter),
@@ -180,7 +261,7 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
         return { items: yield* withDeliveries(items.map(toReport)), next }
       }),
 
-    report: (id) =>
+    report: (id: string) =>
       Effect.gen(function* () {
         const row = yield* read(
           "OperatorQueries.report",
@@ -190,13 +271,13 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
         return Option.fromNullable(record)
       }),
 
-    reportSizes: (selection, page) => {
+    reportSizes: (selection: ReportSelection, page: PageRequest) => {
       const rows = sql`
         id, created_at, ${countedBytes(sql)} AS bytes,
           ${deliveries(sql`state NOT IN ('waiting', 'failed')`)} AS in_doubt,
           ${deliveries(sql`(state IN ('waiting', 'unknown') OR ${hasStatus(sql, "failed")})`)} AS discardable
         FROM reports`
-      return list("reportSizes", SizeRow, rows, byCreation, page, [
+      return list("reportSizes", ReportSize, rows, byCreation, page, [
         isNotRemoved(sql, "reports.id"),
         ...since("created_at", selection),
         ...(selection.anonymous ? [isAnonymous(sql)] : []),
@@ -207,7 +288,7 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
     reportUse: Effect.map(
       read(
         "OperatorQueries.reportUse",
-        first(UseRow)(sql`
+        first(ReportUse)(sql`
         SELECT COALESCE((SELECT bytes FROM report_totals WHERE id = 1), 0) AS bytes,
           COALESCE(SUM(CASE WHEN plane <> '' THEN bytes END), 0) AS verified,
           COALESCE(MAX(CASE WHEN plane <> '' THEN bytes END), 0) AS largest_reporter,
@@ -217,9 +298,9 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
       Option.getOrElse(() => ({ bytes: 0, verified: 0, largestReporter: 0, largestNetwork: 0 }))
     ),
 
-    deliveries: (filter, page) =>
+    deliveries: (filter: DeliveryFilter, page: PageRequest) =>
       Effect.map(
-        list("deliveries", RecordRow, sql`* FROM deliveries`, byCreation, page, [
+        list("deliveries", DeliveryRecord, sql`* FROM deliveries`, byCreation, page, [
           ...since("created_at", filter),
           ...when(filter.state, (state) => hasStatus(sql, state)),
           ...is("kind", filter.kind)
@@ -227,20 +308,23 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
         ({ items, next }) => ({ items: items.map(toDelivery), next })
       ),
 
-    delivery: (id) =>
+    delivery: (id: string) =>
       Effect.map(
-        read("OperatorQueries.delivery", first(RecordRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`)),
+        read(
+          "OperatorQueries.delivery",
+          first(DeliveryRecord)(sql`SELECT * FROM deliveries WHERE id = ${id}`)
+        ),
         Option.map(toDelivery)
       ),
 
-    webhooks: (filter, page) =>
-      list("webhooks", EventRow, sql`* FROM webhook_inbox`, ["received_at", "plane", "event_id"], page, [
+    webhooks: (filter: WebhookFilter, page: PageRequest) =>
+      list("webhooks", InboxEvent, sql`* FROM webhook_inbox`, ["received_at", "plane", "event_id"], page, [
         ...since("received_at", filter),
         ...is("plane", filter.plane),
         ...is("event_type", filter.eventType)
       ]),
 
-    recipients: (filter, page) => {
+    recipients: (filter: RecipientFilter, page: PageRequest) => {
       const order = ["plane", "organisation", "public_id"]
       const { organisation, plane, publicId } = filter
       const conditions = [
@@ -248,12 +332,12 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
         ...is("organisation", organisation),
         ...is("public_id", publicId)
       ]
-      return list("recipients", RecipientRow, sql`* FROM recipients`, order, page, conditions, "ASC")
+      return list("recipients", RecipientRecord, sql`* FROM recipients`, order, page, conditions, "ASC")
     },
 
-    refusals: (filter, page) => {
+    refusals: (filter: RefusalFilter, page: PageRequest) => {
       const rows = sql`record_id, table_name AS "table", code, event_at, bytes, refused_at FROM spool_refused`
-      return list("refusals", RefusalRow, rows, ["refused_at", "record_id"], page, [
+      return list("refusals", RefusalRecord, rows, ["refused_at", "record_id"], page, [
         ...since("refused_at", filter),
         ...is("table_name", filter.table),
         ...is("code", filter.code)
@@ -262,6 +346,7 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
 
     ...removal,
 
+    /** The tables of which an event was ever accepted, with the time when the event that waits longest was accepted. */
     spool: Effect.gen(function* () {
       const counts = yield* read("OperatorQueries.spool", readCounts(sql))
       return yield* Effect.forEach(counts, (sums) =>
@@ -277,7 +362,11 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
       )
     }),
 
-    enqueue: (reportId, now) =>
+    /**
+     * Creates a delivery, due now, for a report of production that is not filed and has none; false for any other report.
+     * Retention may have removed an earlier delivery, so the tracker is searched before anything is sent.
+     */
+    enqueue: (reportId: string, now: number) =>
       write("reports")(
         "OperatorQueries.enqueue",
         Effect.gen(function* () {
@@ -287,7 +376,6 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
             WHERE id = ${reportId} AND plane = ${productionId} AND issue_url IS NULL AND ${isNotRemoved(sql, "reports.id")}
               AND NOT EXISTS (SELECT 1 FROM deliveries WHERE subject = reports.id AND kind = 'report')`)
           if (open) {
-            // A delivery that retention removed may have filed it: search first.
             yield* enqueue(sql, {
               kind: "report",
               subject: reportId,
@@ -301,3 +389,11 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
       )
   }
 }
+
+export type OperatorQueriesService = ReturnType<typeof makeOperatorQueries>
+export type SpoolRecord = Effect.Effect.Success<OperatorQueriesService["spool"]>[number]
+
+export class OperatorQueries extends Context.Tag("music/OperatorQueries")<
+  OperatorQueries,
+  OperatorQueriesService
+>() {}

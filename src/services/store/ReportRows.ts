@@ -4,12 +4,20 @@
  */
 import type { SqlClient } from "@effect/sql/SqlClient"
 import type { Fragment } from "@effect/sql/Statement"
+import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { Anonymous, type Reporter, type StoredReport, Unverified, Verified } from "../../../services/Store.ts"
-import { all, run, type Statements } from "../Statements.ts"
 import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { all, run, type Statements } from "./Statements.ts"
+
+/** `Unverified` was signed in while IAM did not answer. */
+export type Reporter = Data.TaggedEnum<{
+  Anonymous: object
+  Unverified: object
+  Verified: { readonly publicId: string }
+}>
+export const { Anonymous, Unverified, Verified } = Data.taggedEnum<Reporter>()
 
 /** Before the public id of a signed-in reporter. */
 export const verified = "verified:"
@@ -31,29 +39,35 @@ export const toText = (reporter: Reporter): string => {
   }
 }
 
-const Content = Schema.parseJson(
-  Schema.Struct({
-    message: Schema.String,
-    pr: Schema.NullOr(Schema.String),
-    attachments: Schema.Array(Schema.Struct({ name: Schema.String, content: Schema.String })),
-    context: Schema.NullOr(Schema.Record({ key: Schema.String, value: Schema.Unknown }))
-  })
-)
+const ReportContent = Schema.Struct({
+  message: Schema.String,
+  pr: Schema.NullOr(Schema.String),
+  attachments: Schema.Array(Schema.Struct({ name: Schema.String, content: Schema.String })),
+  context: Schema.NullOr(Schema.Record({ key: Schema.String, value: Schema.Unknown }))
+})
+export type ReportContent = typeof ReportContent.Type
 
 export const ReportRow = Schema.Struct({
   id: Schema.String,
   plane: Schema.String,
   contentDigest: Schema.String,
   reporter: Schema.String,
-  content: Content,
+  content: Schema.parseJson(ReportContent),
   source: Schema.String,
   requestId: Schema.String,
   createdAt: Whole,
+  /** 128 random bits, hex; written into the issue as `report-ref: <id>-<marker>`. */
   marker: Schema.String,
   issueNumber: OptionalWhole,
   issueUrl: OptionalText
 })
 type ReportRow = typeof ReportRow.Type
+
+export interface StoredReport
+  extends Omit<ReportRow, "contentDigest" | "issueNumber" | "issueUrl" | "reporter"> {
+  readonly reporter: Reporter
+  readonly issue: Option.Option<{ readonly number: number; readonly url: string }>
+}
 
 export const toReport = ({
   contentDigest: _,
@@ -99,6 +113,9 @@ export const holderOf = ({ network, plane, reporter }: Omit<CountedRow, "bytes">
   if (reporter.startsWith(verified)) return { kind: "reporter", plane, holder: reporter }
   return network === null ? undefined : { kind: "network", plane: "", holder: network }
 }
+
+/** Condition for reports without a verified reporter, in the words of their index. A removed report is one of them. */
+export const isAnonymous = (sql: SqlClient): Fragment => sql`reporter IN ('anonymous', 'unverified')`
 
 /** Condition for a report or delivery that was not removed; `subject` is the column with the report's id. */
 export const isNotRemoved = (sql: SqlClient, subject: "reports.id" | "deliveries.subject"): Fragment =>

@@ -7,20 +7,23 @@ import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import type {
-  SpoolAdmission,
-  SpoolCounts,
-  SpoolEntry,
-  Stored,
-  StoreUnavailable,
-  TelemetrySpool
-} from "../../../services/Store.ts"
-import type { Database } from "../Database.ts"
-import { makeGroups, type Waiting } from "../GroupCommit.ts"
-import { all, inChunks, run, runInChunks, type Statements } from "../Statements.ts"
+import type { TableRecord } from "../Tables.ts"
+import type { Database } from "./Database.ts"
+import { makeGroups, type Waiting } from "./Groups.ts"
 import { Whole } from "./Rows.ts"
+import { all, inChunks, run, runInChunks, type Statements } from "./Statements.ts"
+import type { Stored, StoreUnavailable } from "./StoreUnavailable.ts"
 
-const CountsRow = Schema.Struct({
+export interface SpoolEntry extends TableRecord {
+  /** Bytes of `json`, which the spool's bound counts. */
+  readonly bytes: number
+  readonly acceptedAt: number
+}
+
+export type SpoolAdmission = "accepted" | "full"
+
+/** Of a table: accepted = delivered + duplicates + expired + refused + waiting. */
+const SpoolCounts = Schema.Struct({
   table: Schema.String,
   accepted: Whole,
   delivered: Whole,
@@ -30,103 +33,80 @@ const CountsRow = Schema.Struct({
   waiting: Whole,
   waitingBytes: Whole
 })
+export type SpoolCounts = typeof SpoolCounts.Type
 
 /** All tables of which an event was ever accepted. */
 export const readCounts = (sql: SqlClient): Statements<ReadonlyArray<SpoolCounts>> =>
-  all(CountsRow)(sql`SELECT table_name AS "table", * FROM spool_counts ORDER BY table_name`)
+  all(SpoolCounts)(sql`SELECT table_name AS "table", * FROM spool_counts ORDER BY table_name`)
+
+const none = {
+  accepted: 0,
+  delivered: 0,
+  duplicates: 0,
+  expired: 0,
+  refused: 0,
+  waiting: 0,
+  waiting_bytes: 0
+}
+const sums = Object.keys(none).map((column) => `${column} = spool_counts.${column} + excluded.${column}`)
 
 /** Each change of the spool is counted in its transaction, so that the sums survive crashes. */
 export const changeCounts = (
   sql: SqlClient,
   table: string,
-  change: Partial<Omit<SpoolCounts, "table">>
-): Statements<void> => {
-  const { accepted = 0, delivered = 0, duplicates = 0, expired = 0, refused = 0 } = change
-  const { waiting = 0, waitingBytes = 0 } = change
-  return run(sql`
-    INSERT INTO spool_counts
-      (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)
-    VALUES
-      (${table}, ${accepted}, ${delivered}, ${duplicates}, ${expired}, ${refused}, ${waiting}, ${waitingBytes})
-    ON CONFLICT (table_name) DO UPDATE SET
-      accepted = spool_counts.accepted + excluded.accepted,
-      delivered = spool_counts.delivered + excluded.delivered,
-      duplicates = spool_counts.duplicates + excluded.duplicates,
-      expired = spool_counts.expired + excluded.expired,
-      refused = spool_counts.refused + excluded.refused,
-      waiting = spool_counts.waiting + excluded.waiting,
-      waiting_bytes = spool_counts.waiting_bytes + excluded.waiting_bytes`)
-}
+  change: Readonly<Partial<typeof none>>
+): Statements<void> =>
+  run(sql`
+    INSERT INTO spool_counts ${sql.insert({ table_name: table, ...none, ...change })}
+    ON CONFLICT (table_name) DO UPDATE SET ${sql.literal(sums.join(", "))}`)
 
-export const bytesOf = (rows: ReadonlyArray<{ readonly bytes: number }>): number =>
-  rows.reduce((sum, { bytes }) => sum + bytes, 0)
+export const bytesOf = (rows: Iterable<{ readonly bytes: number }>): number =>
+  Arr.reduce(rows, 0, (sum, { bytes }) => sum + bytes)
 
 /** Records of one transaction, which holds up the others, and in SQLite the thread. */
 const groupRecords = 1_000
 
 interface Offer {
   readonly entries: ReadonlyArray<SpoolEntry>
-  readonly bound: Parameters<TelemetrySpool["offer"]>[1]
-}
-
-type Change = Pick<SpoolCounts, "table" | "accepted" | "duplicates" | "waiting" | "waitingBytes">
-
-interface Decision {
-  readonly admissions: ReadonlyArray<SpoolAdmission>
-  readonly fresh: ReadonlyArray<SpoolEntry>
-  readonly changes: ReadonlyArray<Change>
+  readonly bound: { readonly limitBytes: number }
 }
 
 /**
  * Decides about offers in order, each as if it came alone. `known` are ids that wait or were delivered, `waitingBytes` those of
  * all tables so far.
  */
-const decide = (offers: ReadonlyArray<Offer>, known: ReadonlySet<string>, waitingBytes: number): Decision => {
+const decide = (offers: ReadonlyArray<Offer>, known: Iterable<string>, waitingBytes: number) => {
   const seen = new Set(known)
-  const changes = new Map<string, Change>()
+  const changes = new Map<string, typeof none>()
   const stored: Array<SpoolEntry> = []
   let total = waitingBytes
-
   const admissions = Arr.map(offers, ({ bound, entries }): SpoolAdmission => {
-    const own = new Set<string>()
-    const fresh = entries.filter(({ recordId }) => {
-      const repeated = seen.has(recordId) || own.has(recordId)
-      own.add(recordId)
-      return !repeated
-    })
-    const added = bytesOf(fresh)
+    const fresh = new Map<string, SpoolEntry>()
+    for (const entry of entries)
+      if (!seen.has(entry.recordId) && !fresh.has(entry.recordId)) fresh.set(entry.recordId, entry)
+    const added = bytesOf(fresh.values())
     if (added > 0 && total + added > bound.limitBytes) return "full"
     total += added
-
-    const isFresh = new Set(fresh)
     for (const entry of entries) {
-      const { table, bytes } = entry
-      const old = changes.get(table) ?? { table, accepted: 0, duplicates: 0, waiting: 0, waitingBytes: 0 }
-      changes.set(
-        table,
-        isFresh.has(entry)
-          ? {
-              ...old,
-              accepted: old.accepted + 1,
-              waiting: old.waiting + 1,
-              waitingBytes: old.waitingBytes + bytes
-            }
-          : { ...old, accepted: old.accepted + 1, duplicates: old.duplicates + 1 }
-      )
-    }
-    for (const entry of fresh) {
-      seen.add(entry.recordId)
-      stored.push(entry)
+      const change = changes.get(entry.table) ?? { ...none }
+      changes.set(entry.table, change)
+      change.accepted += 1
+      if (fresh.get(entry.recordId) === entry) {
+        change.waiting += 1
+        change.waiting_bytes += entry.bytes
+        seen.add(entry.recordId)
+        stored.push(entry)
+      } else change.duplicates += 1
     }
     return "accepted"
   })
-  return { admissions, fresh: stored, changes: [...changes.values()] }
+  return { admissions, stored, changes }
 }
 
 const recordIds = all(Schema.Struct({ recordId: Schema.String }))
 
 /** Decides about offers and stores the accepted ones. */
-const admit = (sql: SqlClient, offers: ReadonlyArray<Offer>): Statements<Decision> =>
+const admit = (sql: SqlClient, offers: ReadonlyArray<Offer>) =>
   Effect.gen(function* () {
     const ids = new Set(offers.flatMap(({ entries }) => entries.map(({ recordId }) => recordId)))
     // Those that are waiting, or were delivered and are still remembered.
@@ -137,9 +117,13 @@ const admit = (sql: SqlClient, offers: ReadonlyArray<Offer>): Statements<Decisio
         SELECT record_id FROM spool_delivered WHERE ${sql.in("record_id", some)}`)
     )
     const waitingBytes = (yield* readCounts(sql)).reduce((sum, table) => sum + table.waitingBytes, 0)
-    const decision = decide(offers, new Set(repeated.map(({ recordId }) => recordId)), waitingBytes)
+    const decision = decide(
+      offers,
+      Arr.map(repeated, ({ recordId }) => recordId),
+      waitingBytes
+    )
     yield* runInChunks(
-      decision.fresh,
+      decision.stored,
       (some) => sql`
         INSERT INTO spool ${sql.insert(
           some.map(({ table, recordId, eventAt, json, bytes, acceptedAt }) => ({
@@ -152,7 +136,7 @@ const admit = (sql: SqlClient, offers: ReadonlyArray<Offer>): Statements<Decisio
           }))
         )}`
     )
-    for (const { table, ...change } of decision.changes) yield* changeCounts(sql, table, change)
+    for (const [table, change] of decision.changes) yield* changeCounts(sql, table, change)
     return decision
   })
 
@@ -181,8 +165,8 @@ export const makeOffer = (
   wakeUp: () => void
 ): Effect.Effect<(offer: Offer) => Stored<SpoolAdmission>, never, Scope.Scope> => {
   const offerTogether = (offers: ReadonlyArray<Offer>) =>
-    write("spool")("Spool.offer", admit(sql, offers), ({ fresh }) => {
-      if (fresh.length > 0) wakeUp()
+    write("spool")("Spool.offer", admit(sql, offers), ({ stored }) => {
+      if (stored.length > 0) wakeUp()
     })
   const settleGroup = (
     group: ReadonlyArray<Waiting<Offer, SpoolAdmission, StoreUnavailable>>

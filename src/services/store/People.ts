@@ -1,19 +1,36 @@
 /** The lane `people`: who is registered with Ting, the inbox of webhooks that end registrations, and the digests of sessions. */
+import { createHmac } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import type { Recipients, SessionDigests, WebhookInbox } from "../../../services/Store.ts"
-import type { Database } from "../Database.ts"
-import { any, first, run, runInChunks } from "../Statements.ts"
-import { Flag } from "./Rows.ts"
+import { sha256 } from "../Digest.ts"
+import type { PlaneId } from "../Plane.ts"
+import type { Database } from "./Database.ts"
+import { Flag, Whole } from "./Rows.ts"
+import { any, first, run, runInChunks } from "./Statements.ts"
 
 const lane = "people"
 
 const ActiveRow = Schema.Struct({ active: Flag })
 
-export const makeRecipients = ({ read, sql, write }: Database): Recipients => ({
-  activate: ({ plane, organisation, organisationUuid, publicId, subscriptionId = null }) =>
+interface Recipient {
+  readonly plane: PlaneId
+  readonly organisation: string
+  readonly publicId: string
+}
+
+/** People registered with Ting, as far as this service knows: one row per plane, organisation and actor. */
+export const makeRecipients = ({ read, sql, write }: Database) => ({
+  /** Without a subscription an accepted ting is the evidence. */
+  activate: ({
+    plane,
+    organisation,
+    organisationUuid,
+    publicId,
+    subscriptionId = null
+  }: Recipient & { readonly organisationUuid: string; readonly subscriptionId?: string | null }) =>
     // Every accepted ting calls this; without a change nothing is written, and no disk sync is waited for. A registration
     // is always written: its time decides between it and a removal (see `receive`).
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
@@ -34,7 +51,7 @@ export const makeRecipients = ({ read, sql, write }: Database): Recipients => ({
             OR excluded.subscription_id IS NOT NULL`)
       )
     ),
-  deactivate: ({ plane, organisation, publicId }) =>
+  deactivate: ({ plane, organisation, publicId }: Recipient) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
       write(lane)(
         "Recipients.deactivate",
@@ -43,7 +60,7 @@ export const makeRecipients = ({ read, sql, write }: Database): Recipients => ({
           WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId} AND active = 1`)
       )
     ),
-  isActive: ({ plane, organisation, publicId }) =>
+  isActive: ({ plane, organisation, publicId }: Recipient) =>
     Effect.map(
       read(
         "Recipients.isActive",
@@ -55,8 +72,29 @@ export const makeRecipients = ({ read, sql, write }: Database): Recipients => ({
     )
 })
 
-export const makeWebhookInbox = ({ sql, write }: Database): WebhookInbox => ({
-  receive: (event, removed, named = []) =>
+export const InboxEvent = Schema.Struct({
+  plane: Schema.String,
+  eventId: Schema.String,
+  eventType: Schema.String,
+  occurredAt: Schema.String,
+  organisationUuid: Schema.NullOr(Schema.String),
+  aggregateType: Schema.String,
+  aggregateId: Schema.String,
+  aggregateVersion: Whole,
+  /** JSON text of `data`. */
+  data: Schema.String,
+  receivedAt: Whole
+})
+export type InboxEvent = typeof InboxEvent.Type
+
+export const makeWebhookInbox = ({ sql, write }: Database) => ({
+  /**
+   * Commits an event and its effect in one transaction; false, without effect, when (plane, event id) is known already.
+   * The registrations of the `removed` people in the event's organisation become inactive, unless a newer version of the
+   * aggregate was received or they registered after the event happened. The session digests of the `named` actors
+   * (`actorDigest`) are removed.
+   */
+  receive: (event: InboxEvent, removed: ReadonlyArray<string>, named: ReadonlyArray<string> = []) =>
     write(lane)(
       "Webhooks.receive",
       Effect.gen(function* () {
@@ -97,23 +135,53 @@ export const makeWebhookInbox = ({ sql, write }: Database): WebhookInbox => ({
     )
 })
 
-const LoginRow = Schema.Struct({
+/** Of this use only: no other table has a digest with it. */
+const label = "music-backend session digest"
+
+/** The stored digest of a token, from its key in memory, which names its plane and SHA-256. */
+export const sessionDigest = (tokenKey: string): string => sha256(`${label}\n${tokenKey}`)
+
+/** Keyed, because public ids can be guessed, and log in to a testing plane. Another secret gives another digest. */
+export const actorDigest = (secret: Redacted.Redacted, plane: PlaneId, publicId: string): string =>
+  createHmac("sha256", Redacted.value(secret)).update(`${label}\n${plane} ${publicId}`).digest("hex")
+
+/** What the tokens of one login have in common. */
+const StoredLogin = Schema.Struct({
+  /** The digest of the refresh token from which they descend. */
   login: Schema.String,
+  /** The digest of the actor; undefined until IAM names it. */
   actor: Schema.transform(Schema.NullOr(Schema.String), Schema.UndefinedOr(Schema.String), {
     strict: true,
     decode: (stored) => stored ?? undefined,
     encode: (actor) => actor ?? null
   })
 })
+export type StoredLogin = typeof StoredLogin.Type
 
-export const makeSessionDigests = ({ read, sql, write }: Database): SessionDigests => ({
-  remember: (plane, { actor = null, login }, tokens) =>
+export interface StoredToken {
+  readonly digest: string
+  readonly kind: "access" | "refresh"
+  /** Milliseconds since the epoch. */
+  readonly endsAt: number
+}
+
+/** Digests of the tokens that logins and refreshes handed out. A row only ranks a call in the budget for IAM. */
+export const makeSessionDigests = ({ read, sql, write }: Database) => ({
+  /** A token that is stored already keeps its login and the earlier one of its ends. */
+  remember: (plane: PlaneId, { actor, login }: StoredLogin, tokens: ReadonlyArray<StoredToken>) =>
     write(lane)(
       "SessionDigests.remember",
       // A replay states the times of an issue that was earlier.
       run(sql`
         INSERT INTO session_digests ${sql.insert(
-          tokens.map(({ digest, endsAt, kind }) => ({ digest, plane, kind, login, actor, ends_at: endsAt }))
+          tokens.map(({ digest, endsAt, kind }) => ({
+            digest,
+            plane,
+            kind,
+            login,
+            actor: actor ?? null,
+            ends_at: endsAt
+          }))
         )}
         ON CONFLICT (digest) DO UPDATE SET
           actor = COALESCE(excluded.actor, session_digests.actor),
@@ -121,21 +189,24 @@ export const makeSessionDigests = ({ read, sql, write }: Database): SessionDiges
             WHEN excluded.ends_at < session_digests.ends_at THEN excluded.ends_at
             ELSE session_digests.ends_at END`)
     ),
-  find: (digest) =>
+  /** The login of a token that has not ended. */
+  find: (digest: string) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
       read(
         "SessionDigests.find",
-        first(LoginRow)(sql`
+        first(StoredLogin)(sql`
           SELECT login, actor FROM session_digests WHERE digest = ${digest} AND ends_at > ${now}`)
       )
     ),
-  nameActor: (login, actor) =>
+  nameActor: (login: string, actor: string) =>
     write(lane)(
       "SessionDigests.nameActor",
       run(sql`UPDATE session_digests SET actor = ${actor} WHERE login = ${login}`)
     ),
-  forgetToken: (digest) =>
+  forgetToken: (digest: string) =>
     write(lane)("SessionDigests.forgetToken", run(sql`DELETE FROM session_digests WHERE digest = ${digest}`)),
-  forgetLogin: (login) =>
+  forgetLogin: (login: string) =>
     write(lane)("SessionDigests.forgetLogin", run(sql`DELETE FROM session_digests WHERE login = ${login}`))
 })
+
+export type SessionDigests = ReturnType<typeof makeSessionDigests>

@@ -1,15 +1,30 @@
 /** Removal of a report's content by an operator; the record of it, and a row that recognises a repetition, stay. */
+import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
-import { type OperatorQueriesService, RemovalOutcome } from "../../../services/OperatorQueries.ts"
-import type { Database } from "../Database.ts"
-import { all, any, first, run } from "../Statements.ts"
+import type { Database } from "./Database.ts"
 import { bytesOf, changeSums, CountedRow, countedBytes } from "./ReportRows.ts"
 import { Whole } from "./Rows.ts"
+import { all, any, first, run } from "./Statements.ts"
 
-const RemovalRow = Schema.Struct({ id: Schema.String, removedAt: Whole, reason: Schema.String })
+/**
+ * `vacuum`: the SQL statement that removes the old row from the database's files, where the removal does not.
+ * `BeingFiled`: nothing was changed; its delivery is leased.
+ */
+export type RemovalOutcome = Data.TaggedEnum<{
+  Removed: { readonly vacuum: Option.Option<string> }
+  RemovedBefore: object
+  BeingFiled: object
+  Missing: object
+}>
+export const RemovalOutcome = Data.taggedEnum<RemovalOutcome>()
+
+/** `id` is that of the report. */
+const Removal = Schema.Struct({ id: Schema.String, removedAt: Whole, reason: Schema.String })
+export type Removal = typeof Removal.Type
+
 const Busy = Schema.Struct({ busy: Whole })
 
 /** In the form of every version's content. An older version that files it by mistake publishes only this sentence. */
@@ -25,9 +40,7 @@ const reporter = "unverified"
 
 const lastFailure = "its report was removed"
 
-export const makeReportRemoval = (
-  database: Database
-): Pick<OperatorQueriesService, "eraseRemoved" | "removals" | "removeReport"> => {
+export const makeReportRemoval = (database: Database) => {
   const { read, sql, write } = database
   /** Ends the delivery, so that nothing is filed any more. A delivered one stays; one that is leased cannot be ended. */
   const endDelivery = (id: string, now: number) =>
@@ -62,15 +75,20 @@ export const makeReportRemoval = (
   })
 
   return {
-    removals: (ids) =>
+    /** Those of the reports that were removed; also when retention has removed the rest of the report since. */
+    removals: (ids: ReadonlyArray<string>) =>
       ids.length === 0
         ? Effect.succeed([])
         : read(
             "OperatorQueries.removals",
-            all(RemovalRow)(sql`SELECT * FROM report_removals WHERE ${sql.in("id", ids)}`)
+            all(Removal)(sql`SELECT * FROM report_removals WHERE ${sql.in("id", ids)}`)
           ),
 
-    removeReport: (id, reason, now) =>
+    /**
+     * Removes content, reporter and request id of a report, ends its delivery, and records the reason. A repetition under the
+     * same key still gets the report's id, and is neither stored nor filed again. After the last of them, `eraseRemoved` is due.
+     */
+    removeReport: (id: string, reason: string, now: number) =>
       write("reports")(
         "OperatorQueries.removeReport",
         Effect.gen(function* () {
@@ -91,7 +109,7 @@ export const makeReportRemoval = (
           return RemovalOutcome.Removed({ vacuum })
         })
       ),
-    // A few attempts, then the server's own.
+    /** Empties SQLite's log, which holds the old pages until then. It never fails: the server does it later as well. */
     eraseRemoved: Effect.ignore(
       Effect.repeat(erase, {
         until: (isErased) => isErased,

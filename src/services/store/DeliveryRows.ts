@@ -3,36 +3,54 @@ import type { SqlClient } from "@effect/sql/SqlClient"
 import type { Fragment } from "@effect/sql/Statement"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import type { DeliveryStatus } from "../../../services/OperatorQueries.ts"
-import type { Delivery, StoredDelivery } from "../../../services/Store.ts"
-import { any, run, type Statements } from "../Statements.ts"
 import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { any, run, type Statements } from "./Statements.ts"
 
+export const deliveryStates = ["waiting", "leased", "unknown", "delivered", "failed"] as const
+export type DeliveryState = (typeof deliveryStates)[number]
+/** `failed` deliveries wait for an operator; `discarded` ones are those that an operator gave up. */
+export type DeliveryStatus = DeliveryState | "discarded"
+/** `report`: file it as an issue. `sweep`: search, much later, for duplicates of an issue that was sent more than once. */
+export const deliveryKinds = ["report", "sweep"] as const
+export type DeliveryKind = (typeof deliveryKinds)[number]
+
+/** A row as it is listed, also one of an unknown kind or state. */
 export const DeliveryRow = Schema.Struct({
   id: Schema.String,
   kind: Schema.String,
+  /** Id of the record that caused it. */
   subject: Schema.String,
   state: Schema.String,
+  /** Sends begun: grows with `Sending`, not with a lease. */
   attempts: Whole,
   availableAt: Whole,
+  /** A send whose outcome is not recorded: it may have succeeded. */
   sendingAt: OptionalWhole,
+  /** When the last attempt that may have succeeded was sent; none before the first. */
   sentAt: OptionalWhole,
+  /** Complete searches after an unknown outcome that found nothing. */
   searches: Schema.propertySignature(Whole).pipe(Schema.fromKey("looks")),
   lastFailure: OptionalText,
+  /** Grows with every lease; a write under an older one changes nothing. */
   fence: Whole,
   createdAt: Whole,
+  /** When an operator gave it up; only a `failed` delivery has it. */
   discardedAt: OptionalWhole
 })
 export type DeliveryRow = typeof DeliveryRow.Type
 
-/** `sendingAt` is a send whose outcome is not recorded: it may have succeeded. */
-export const toDelivery = <Row extends DeliveryRow>({
-  sendingAt,
-  ...row
-}: Row): Omit<Row, "sendingAt"> & StoredDelivery => ({
+export interface StoredDelivery extends Omit<DeliveryRow, "sendingAt"> {}
+
+/** A delivery that may be leased. */
+export interface Delivery extends StoredDelivery {
+  readonly kind: DeliveryKind
+  readonly state: DeliveryState
+}
+
+export const toDelivery = <Row extends DeliveryRow>({ sendingAt, ...row }: Row) => ({
   ...row,
   sentAt: Option.orElse(sendingAt, () => row.sentAt),
-  discardedAt: row.state === "failed" ? row.discardedAt : Option.none()
+  discardedAt: row.state === "failed" ? row.discardedAt : Option.none<number>()
 })
 
 /** Order of leasing among due deliveries of one state. */

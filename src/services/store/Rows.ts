@@ -2,7 +2,7 @@
 import type { SqlClient } from "@effect/sql/SqlClient"
 import type { Fragment } from "@effect/sql/Statement"
 import * as Schema from "effect/Schema"
-import { clientTables } from "../../../schema/Telemetry.ts"
+import { clientTables } from "../../schema/Telemetry.ts"
 
 export const Whole = Schema.Int
 
@@ -19,5 +19,6 @@ export const OptionalText = Schema.OptionFromNullOr(Schema.String)
 
 export const Table = Schema.Literal(...clientTables)
 
-/** Condition for reports without a verified reporter, in the words of their index. A removed report is one of them. */
-export const isAnonymous = (sql: SqlClient): Fragment => sql`reporter IN ('anonymous', 'unverified')`
+/** For an upsert: what it sets of an existing row. */
+export const overwritten = (sql: SqlClient, ...columns: ReadonlyArray<string>): Fragment =>
+  sql.literal(columns.map((column) => `${column} = excluded.${column}`).join(", "))
