@@ -173,13 +173,11 @@ it.live("Each refusal has its exit code, and its reason with the next step", fun
     // Without a filter and an id, with both, or without a reason.
     ["reports remove --reason x", 64, /an id or a filter is required/],
     ["reports remove --dry-run", 64, /an id or a filter/],
-    ["reports remove rep_failed --anonymous --reason x", 64, /an id together with a filter/],
-    ["reports remove rep_failed --dry-run", 64, /an id together with/],
+    ["reports remove rep_failed --anonymous --reason x", 64, /either an id or a filter/],
+    ["reports remove rep_none --reason x", 1, /no report rep_none/],
     ["reports remove --anonymous", 64, /--reason is missing/],
     ["reports remove --since 100h --reason \t", 64, /--reason is missing/],
     ["reports remove --since yesterday --reason x", 64, /--since/],
-    ["deliveries discard", 64, /an id or a filter/],
-    ["deliveries discard report:rep_failed --anonymous", 64, /an id together with/],
     ["recipients show si:lyra", 1, /si:lyra was never registered here/]
   ]
   for (const [line, exit, err] of refusals) {

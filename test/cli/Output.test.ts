@@ -80,7 +80,7 @@ const activityOf = (pid: number | undefined) => {
 it.scopedLive(
   "An export waits for a slow reader: it reads no further than a page, and loses nothing",
   function* () {
-    const count = 100
+    const count = 50
     const bytes = 400_000
     const path = yield* databaseOf(count, bytes)
     const child = spawn(process.execPath, [program, "reports", "export"], {

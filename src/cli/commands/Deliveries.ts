@@ -2,17 +2,11 @@ import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Arr from "effect/Array"
-import * as Chunk from "effect/Chunk"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Stream from "effect/Stream"
 import { production } from "../../layers/delivery/Worker.ts"
-import {
-  type DeliveryRecord,
-  OperatorQueries,
-  type ReportSelection
-} from "../../services/store/OperatorQueries.ts"
+import { type DeliveryRecord, OperatorQueries } from "../../services/store/OperatorQueries.ts"
 import {
   deliveryKinds,
   deliveryStates,
@@ -25,17 +19,8 @@ import { Host, misuse, refuse } from "../Host.ts"
 import { argument, choice, flag, json, page, since, text } from "../Options.ts"
 import { formatTime, printPage, printRecord, toJson } from "../Output.ts"
 import { delivery, isOver } from "../Records.ts"
-import { type Change, changing, selected, sumBytes } from "./Changes.ts"
 
 const id = argument("id", "the delivery's id, report:rep_…")
-
-/** The longest pause of the tracker. */
-const trackerPause = Effect.gen(function* () {
-  const { destinations } = yield* Store
-  const pauses = yield* destinations.pauses(yield* Clock.currentTimeMillis)
-  const ofTracker = pauses.filter(({ name }) => name === trackerDestination)
-  return Option.fromNullable(ofTracker.sort((one, other) => other.until - one.until)[0])
-})
 
 const pauseText = ({ lastFailure, reason, until }: DestinationPause): string => {
   const why =
@@ -45,6 +30,21 @@ const pauseText = ({ lastFailure, reason, until }: DestinationPause): string => 
   return `The tracker is paused until ${formatTime(until)}: ${why}.`
 }
 
+/** Says why deliveries wait; the end of the tracker's longest pause, or 0. */
+const explainPause = Effect.gen(function* () {
+  const { destinations } = yield* Store
+  const pauses = yield* destinations.pauses(yield* Clock.currentTimeMillis)
+  const [pause] = pauses
+    .filter(({ name }) => name === trackerDestination)
+    .sort((one, other) => other.until - one.until)
+  if (pause === undefined) return 0
+  yield* (yield* Host).err(pauseText(pause))
+  return pause.until
+})
+
+const explainWaiting = (shown: ReadonlyArray<DeliveryRecord>) =>
+  shown.every(isOver) ? Effect.succeed(0) : explainPause
+
 /**
  * For a retry: ends the pause of a tracker that refused the settings, which the operator has repaired. Says when the retry takes effect,
  * which is only where a server with a tracker runs.
@@ -53,20 +53,11 @@ export const resumeTracker = Effect.gen(function* () {
   const { destinations } = yield* Store
   yield* destinations.resumeTracker(yield* Clock.currentTimeMillis)
   const { tracker } = yield* databasePlace
+  const { err } = yield* Host
   if (Option.isNone(tracker))
-    return "MUSIC_GITHUB_TOKEN is not set here: the delivery waits until a server with a tracker runs."
-  const pause = Option.map(yield* trackerPause, pauseText)
-  return Option.getOrElse(pause, () => "A running server sends it within 30 seconds.")
+    yield* err("MUSIC_GITHUB_TOKEN is not set here: the delivery waits until a server with a tracker runs.")
+  else if ((yield* explainPause) === 0) yield* err("A running server sends it within 30 seconds.")
 })
-
-/** Says why the deliveries wait; the end of the tracker's pause, or 0. */
-const explainPause = (shown: ReadonlyArray<DeliveryRecord>) =>
-  Effect.gen(function* () {
-    const pause = yield* trackerPause
-    if (Option.isNone(pause)) return 0
-    if (!shown.every(isOver)) yield* (yield* Host).err(pauseText(pause.value))
-    return pause.value.until
-  })
 
 const filters = {
   state: choice("state", [...deliveryStates, "discarded"], "state; failed omits those that are discarded"),
@@ -77,7 +68,7 @@ const filters = {
 const list = Command.make("list", { ...filters, page, json }, (given) =>
   Effect.gen(function* () {
     const found = yield* (yield* OperatorQueries).deliveries(given, given.page)
-    yield* printPage(delivery(yield* explainPause(found.items)), found, given.json)
+    yield* printPage(delivery(yield* explainWaiting(found.items)), found, given.json)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Lists deliveries to the tracker, newest first"))
 
@@ -93,7 +84,7 @@ const find = (deliveryId: string) =>
 const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
     const found = yield* find(given.id)
-    yield* explainPause([found])
+    yield* explainWaiting([found])
     yield* printRecord(toJson(delivery(), found), given.json)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Shows a delivery"))
@@ -136,16 +127,14 @@ const retry = Command.make("retry", { id: optionalId, onlyFailed, json }, (given
       })
     )
     const items = retried.flat()
-    const note = items.length === 0 ? "" : yield* resumeTracker
+    if (items.length > 0) yield* resumeTracker
     yield* printPage(
       { ...delivery(), plural: "failed deliveries" },
       { items, next: Option.none() },
       given.json
     )
-    const { err } = yield* Host
     if (given.onlyFailed && Option.isSome(failed.next))
-      yield* err(`There are more than ${batch}: run the command again.`)
-    if (note !== "") yield* err(note)
+      yield* (yield* Host).err(`There are more than ${batch}: run the command again.`)
   }).pipe(onDatabase)
 ).pipe(
   Command.withDescription(
@@ -153,42 +142,18 @@ const retry = Command.make("retry", { id: optionalId, onlyFailed, json }, (given
   )
 )
 
-const discardOne = (deliveryId: string, given: Change) =>
-  Effect.gen(function* () {
-    const { deliveries } = yield* Store
-    const done = yield* deliveries.discard(deliveryId, yield* Clock.currentTimeMillis, given.reason)
-    const found = yield* findChanged(deliveryId, done, "discard")
-    yield* printRecord(toJson(delivery(), found), given.json)
-  })
-
-const discardSelected = (selection: ReportSelection, { dryRun, json: asJson, reason: why }: Change) =>
-  Effect.gen(function* () {
-    const { deliveries } = yield* Store
-    const discarded = yield* selected(selection).pipe(
-      Stream.filter(({ discardable }) => discardable),
-      Stream.filterEffect((report) =>
-        dryRun
-          ? Effect.succeed(true)
-          : Effect.flatMap(Clock.currentTimeMillis, (now) =>
-              deliveries.discard(`report:${report.id}`, now, why)
-            )
-      ),
-      Stream.runCollect,
-      Effect.map(Chunk.toReadonlyArray)
-    )
-    const bytes = sumBytes(discarded)
-    yield* printRecord({ dry_run: dryRun, deliveries: discarded.length, bytes }, asJson)
-  })
-
 const reason = text("reason", "text", "kept with the delivery").pipe(
   Options.withDefault("discarded by an operator")
 )
 
-const discard = changing("discard", id, reason, discardOne, discardSelected).pipe(
-  Command.withDescription(
-    "Ends a delivery, or those of all reports that the filters select: they are not sent any more; the reports are kept"
-  )
-)
+const discard = Command.make("discard", { id, reason, json }, (given) =>
+  Effect.gen(function* () {
+    const { deliveries } = yield* Store
+    const done = yield* deliveries.discard(given.id, yield* Clock.currentTimeMillis, given.reason)
+    const found = yield* findChanged(given.id, done, "discard")
+    yield* printRecord(toJson(delivery(), found), given.json)
+  }).pipe(onDatabase)
+).pipe(Command.withDescription("Ends a delivery: it is not sent any more; the report is kept"))
 
 export const deliveries = Command.make("deliveries", {}, () => misuse("deliveries needs a command")).pipe(
   Command.withDescription("Deliveries to the tracker: list, show, retry, discard"),

@@ -1,3 +1,4 @@
+import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
@@ -9,15 +10,15 @@ import { deliveryStates, Store } from "../../services/Store.ts"
 import {
   OperatorQueries,
   type ReportRecord,
-  type ReportSelection
+  type ReportSelection,
+  type ReportSize
 } from "../../services/store/OperatorQueries.ts"
 import type { Removal } from "../../services/store/ReportRemoval.ts"
 import { list, onDatabase, readAll } from "../DatabaseAccess.ts"
 import { Host, misuse, refuse } from "../Host.ts"
-import { argument, choice, json, page, plane, reporter, since, text } from "../Options.ts"
+import { argument, choice, flag, json, page, plane, reporter, since, text } from "../Options.ts"
 import { formatCount, formatTime, printJson, printRecord, toJson } from "../Output.ts"
 import { delivery, report, wholeReport } from "../Records.ts"
-import { type Change, changing, selected, sumBytes } from "./Changes.ts"
 import { findChanged, resumeTracker } from "./Deliveries.ts"
 
 const id = argument("id", "the report's id, rep_…")
@@ -77,9 +78,8 @@ const retry = Command.make("retry", { id, json }, (given) =>
     const { deliveries } = yield* Store
     const done = (yield* queries.enqueue(stored.id, now)) || (yield* deliveries.retry(deliveryId, now))
     const retried = yield* findChanged(deliveryId, done, "retry")
-    const note = yield* resumeTracker
+    yield* resumeTracker
     yield* printRecord(toJson(delivery(), retried), given.json)
-    yield* (yield* Host).err(note)
   }).pipe(onDatabase)
 ).pipe(
   Command.withDescription("Delivers a report again, now; also one that was stored before a tracker was set")
@@ -106,95 +106,93 @@ const remainderOf = (inDoubt: boolean, { delivery: sent, report: stored }: Repor
 }
 
 /**
- * `inDoubt`: the report may have been sent, which after a restore only the state before the removal shows. It may have been sent and
- * filed since, which is read after the removal.
+ * A report may have been sent, which after a restore only the state before the removal shows. It may have been sent and filed since,
+ * which is read after the removal.
  */
-const removeReport = (reportId: string, inDoubt: boolean, why: string) =>
+const removeReport = ({ bytes, id: reportId, inDoubt }: ReportSize, why: string) =>
   Effect.gen(function* () {
     const queries = yield* OperatorQueries
     const outcome = yield* queries.removeReport(reportId, why, yield* Clock.currentTimeMillis)
     const after = yield* queries.report(reportId)
     return {
+      id: reportId,
+      bytes,
       result: outcome._tag,
       vacuum: outcome._tag === "Removed" ? Option.getOrNull(outcome.vacuum) : null,
       remains: Option.getOrNull(Option.map(after, (found) => remainderOf(inDoubt, found)))
     }
   })
+type Tried = Effect.Effect.Success<ReturnType<typeof removeReport>>
 
-const removeOne = (reportId: string, { json: asJson, reason: why }: Change) =>
-  Effect.gen(function* () {
-    // Before the removal, which ends the delivery.
-    const { delivery: before } = yield* find(reportId)
-    const inDoubt = Option.exists(before, ({ state }) => state !== "waiting" && state !== "failed")
-    const { remains: left, result, vacuum } = yield* removeReport(reportId, inDoubt, why)
-    const after = yield* find(reportId)
-    if (result === "BeingFiled")
-      return yield* refuse(`${reportId} is being filed now: nothing was removed`, "try again in a minute")
-    if (result !== "Removed")
-      return yield* Option.match(after.removal, { onNone: () => missing(reportId), onSome: removedBefore })
-    const remains = left ?? "no issue: it was never sent to the tracker"
-    const shown = asJson ? toJson(wholeReport, after) : { removed: reportId }
-    yield* printRecord({ ...shown, remains, vacuum }, asJson)
-  })
-
-interface ReportSize {
-  readonly id: string
-  readonly bytes: number
+const printRemoval = (tried: ReadonlyArray<Tried>, dryRun: boolean, asJson: boolean) => {
+  const removed = tried.filter(({ result }) => result === "Removed")
+  const summary = {
+    dry_run: dryRun,
+    reports: removed.length,
+    bytes: removed.reduce((sum, { bytes }) => sum + bytes, 0),
+    being_filed: tried.filter(({ result }) => result === "BeingFiled").map((one) => one.id),
+    remains: removed.flatMap(({ id: of, remains }) => (remains === null ? [] : [{ id: of, remains }])),
+    vacuum: removed[0]?.vacuum ?? null
+  }
+  return Effect.as(printRecord(summary, asJson), summary)
 }
 
 /** A transaction for each report, so that a running server waits for none of them, and a command that was killed can be repeated. */
-const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reason: why }: Change) =>
+const removeSelected = (
+  selection: ReportSelection,
+  given: { dryRun: boolean; json: boolean; reason: string }
+) =>
   Effect.gen(function* () {
-    const counted = { result: "Removed", vacuum: null, remains: null } as const
-    const tried: Array<Effect.Effect.Success<ReturnType<typeof removeReport>> & ReportSize> = []
-    // What was removed is shown also when the command fails or is interrupted: a repetition passes over it.
-    const ran = yield* selected(selection).pipe(
-      Stream.runForEach(({ bytes, id: reportId, inDoubt }) =>
-        Effect.map(dryRun ? Effect.succeed(counted) : removeReport(reportId, inDoubt, why), (done) => {
-          tried.push({ ...done, id: reportId, bytes })
-        })
+    const { eraseRemoved } = yield* OperatorQueries
+    const tried: Array<Tried> = []
+    // What was removed is shown, and erased from the log, also when the command fails or is interrupted: a repetition passes over it.
+    const ran = yield* readAll(500, (queries, request) => queries.reportSizes(selection, request)).pipe(
+      Stream.runForEach((report) =>
+        Effect.map(
+          given.dryRun
+            ? Effect.succeed({ ...report, result: "Removed", vacuum: null, remains: null } as const)
+            : removeReport(report, given.reason),
+          (done) => void tried.push(done)
+        )
       ),
       Effect.interruptible,
       Effect.exit
     )
-    const removed = tried.filter(({ result }) => result === "Removed")
-    const beingFiled = tried.filter(({ result }) => result === "BeingFiled").map((one) => one.id)
-    const remains = removed.flatMap((one) =>
-      one.remains === null ? [] : [{ id: one.id, remains: one.remains }]
-    )
-    const vacuum = removed[0]?.vacuum ?? null
-    yield* printRecord(
-      {
-        dry_run: dryRun,
-        reports: removed.length,
-        bytes: sumBytes(removed),
-        being_filed: beingFiled,
-        remains,
-        vacuum
-      },
-      asJson
-    )
-    yield* ran
-    if (beingFiled.length > 0)
+    const erased = yield* Effect.exit(given.dryRun ? Effect.void : eraseRemoved)
+    const { being_filed } = yield* printRemoval(tried, given.dryRun, given.json)
+    yield* Effect.zipRight(ran, erased)
+    if (being_filed.length > 0)
       return yield* refuse(
-        `not removed, because at this moment they are being filed: ${beingFiled.join(", ")}`,
+        `not removed, because at this moment they are being filed: ${being_filed.join(", ")}`,
         "run the command again in a minute"
       )
   }).pipe(Effect.uninterruptible)
 
-/** Erases what was removed from the log, also when the command fails or is interrupted. */
-const thenErase = <A, E, R>(removal: Effect.Effect<A, E, R>) =>
-  Effect.flatMap(OperatorQueries, ({ eraseRemoved }) => Effect.ensuring(removal, eraseRemoved))
+const selecting = {
+  id: Args.optional(id),
+  anonymous: flag("anonymous", "instead of an id: reports without a verified reporter"),
+  reporter,
+  since,
+  dryRun: flag("dry-run", "counts what is selected, and changes nothing"),
+  reason: text("reason", "text", "kept with each report's id and the time; without personal data").pipe(
+    Options.withDefault("")
+  ),
+  json
+}
 
-const reason = text("reason", "text", "kept with each report's id and the time; without personal data")
-
-const remove = changing(
-  "remove",
-  id,
-  Options.withDefault(reason, ""),
-  (reportId, given) => thenErase(removeOne(reportId, given)),
-  (selection, given) =>
-    given.dryRun ? removeSelected(selection, given) : thenErase(removeSelected(selection, given))
+const remove = Command.make("remove", selecting, (given) =>
+  Effect.gen(function* () {
+    const filtered = given.anonymous || Option.isSome(given.reporter) || Option.isSome(given.since)
+    if (Option.isSome(given.id) === filtered)
+      return yield* misuse("either an id or a filter is required: --anonymous, --reporter or --since")
+    if (!given.dryRun && (given.reason.trim() === "" || given.reason.length > 500))
+      return yield* misuse("--reason is missing, empty or longer than 500 characters")
+    if (Option.isSome(given.id)) {
+      const { removal } = yield* find(given.id.value)
+      if (Option.isSome(removal)) return yield* removedBefore(removal.value)
+    }
+    yield* removeSelected(given, given)
+  }).pipe(onDatabase)
 ).pipe(
   Command.withDescription(
     "Deletes content and reporter of a report, or of all that the filters select; keeps id, time and reason; ends their deliveries"

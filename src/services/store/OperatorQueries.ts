@@ -82,9 +82,7 @@ const ReportSize = Schema.Struct({
   /** As the bound of stored reports counts it. */
   bytes: Whole,
   /** Its delivery may have sent it: it is leased or delivered, or its outcome is unknown. */
-  inDoubt: Flag,
-  /** Its delivery is neither leased, delivered nor discarded. */
-  discardable: Flag
+  inDoubt: Flag
 })
 export type ReportSize = typeof ReportSize.Type
 
@@ -116,6 +114,7 @@ interface Since {
 
 /** Which reports a command changes; a report that was removed is none of them. */
 export interface ReportSelection extends Since {
+  readonly id: Option.Option<string>
   /** Only those without a verified reporter. */
   readonly anonymous: boolean
   /** Public id, `anonymous` or `unverified`. */
@@ -274,11 +273,11 @@ export const makeOperatorQueries = (database: Database) => {
     reportSizes: (selection: ReportSelection, page: PageRequest) => {
       const rows = sql`
         id, created_at, ${countedBytes(sql)} AS bytes,
-          ${deliveries(sql`state NOT IN ('waiting', 'failed')`)} AS in_doubt,
-          ${deliveries(sql`(state IN ('waiting', 'unknown') OR ${hasStatus(sql, "failed")})`)} AS discardable
+          ${deliveries(sql`state NOT IN ('waiting', 'failed')`)} AS in_doubt
         FROM reports`
       return list("reportSizes", ReportSize, rows, byCreation, page, [
         isNotRemoved(sql, "reports.id"),
+        ...is("id", selection.id),
         ...since("created_at", selection),
         ...(selection.anonymous ? [isAnonymous(sql)] : []),
         ...when(selection.reporter, byReporter)
