@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http"
 import { BlockList, isIP, type Socket } from "node:net"
-import { isLoopback } from "../../services/Loopback.ts"
+import { isLoopback } from "../../services/Addresses.ts"
 
 const familyOf = (address: string): "ipv4" | "ipv6" => (isIP(address) === 6 ? "ipv6" : "ipv4")
 

@@ -8,6 +8,7 @@ import * as Data from "effect/Data"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
+import { formatAddress } from "../../services/Addresses.ts"
 import { Settings } from "../../services/Settings.ts"
 import { logUnparsed } from "../middleware/AccessLog.ts"
 import { Bounds } from "../middleware/Bounds.ts"
@@ -54,9 +55,6 @@ const makeServer = (unreadMillis: number): Server => {
   return server
 }
 
-const formatUrl = (host: string, port: number): string =>
-  `http://${host.includes(":") ? `[${host}]` : host}:${port}`
-
 /** Serves the application on `Settings.bind` until the scope closes, then shuts down gracefully. */
 export const serveNode = (app: HttpApp.Default<never, HttpRouter.HttpRouter.DefaultServices>) =>
   Effect.gen(function* () {
@@ -87,7 +85,7 @@ export const serveNode = (app: HttpApp.Default<never, HttpRouter.HttpRouter.Defa
     yield* Effect.addFinalizer(() => shutdown)
     const { host } = bind
     const port = server.address._tag === "TcpAddress" ? server.address.port : bind.port
-    const url = formatUrl(host, port)
+    const url = `http://${formatAddress(host, port)}`
     yield* Effect.logInfo("Listening", { url })
     return { host, port, url }
   })

@@ -4,6 +4,7 @@ import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import { formatAddress } from "../../services/Addresses.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { proxyEntries, settingEntries } from "../../services/settings/SettingsTable.ts"
 import {
@@ -48,7 +49,7 @@ const serverProbe = (
   isBad: (setting: string) => boolean
 ) => {
   // A wildcard is reached at this machine.
-  const address = `${bind.host.includes(":") ? `[${bind.host}]` : bind.host}:${bind.port}`
+  const address = formatAddress(bind.host, bind.port)
   const described = HttpClient.get(`http://${address}/api/v1/iam`).pipe(
     Effect.flatMap(HttpClientResponse.schemaBodyJson(Descriptor)),
     Effect.timeout("3 seconds"),

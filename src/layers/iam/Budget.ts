@@ -10,7 +10,7 @@ import { iamCallsRefused, recordNow } from "../../services/Metrics.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import type { PlaneId } from "../../services/Plane.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
-import { siteOf } from "../../services/Site.ts"
+import { siteOf } from "../../services/Addresses.ts"
 import { failureOf, Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { Credentials } from "./Credentials.ts"
 import { refusesCredential } from "./IamCall.ts"
@@ -267,8 +267,7 @@ export const makeBudget = (
       wait !== undefined && now <= wait.at + grace && (isVouched || now < wait.since + longestWait)
     // Who comes back late loses the time by which it is late.
     const since = isWaiting ? wait.since + Math.max(0, now - wait.at) : now
-    const [login, actor] =
-      use === "login" ? [key, undefined] : [credentials.loginOf(key), credentials.actorOf(key)]
+    const [login, actor] = [credentials.loginOf(key), credentials.actorOf(key)]
     return { callClass, key, login, actor, address, isVouched, use, since }
   }
 

@@ -10,7 +10,7 @@ import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as MetricState from "effect/MetricState"
 import { version } from "../../schema/Release.ts"
-import { isLoopback } from "../../services/Loopback.ts"
+import { formatAddress, isLoopback } from "../../services/Addresses.ts"
 import { metrics } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
 import { makeCollectors, type Sample } from "./Collectors.ts"
@@ -79,8 +79,7 @@ const serve = ({ host, port }: { readonly host: string; readonly port: number })
     // A connection without a request must not delay the end of the process.
     yield* Effect.addFinalizer(() => Effect.sync(() => node.close().closeAllConnections()))
     const bound = address._tag === "TcpAddress" ? address.port : port
-    const url = `http://${host.includes(":") ? `[${host}]` : host}:${bound}`
-    yield* Effect.logInfo("Metrics served", { url: `${url}/metrics` })
+    yield* Effect.logInfo("Metrics served", { url: `http://${formatAddress(host, bound)}/metrics` })
     if (!isLoopback(host))
       yield* Effect.logWarning(
         "Metrics are not authenticated, and MUSIC_ADMIN_BIND is not a loopback address"

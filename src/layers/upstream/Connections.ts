@@ -9,7 +9,7 @@ import * as Undici from "@effect/platform-node/Undici"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { errorCode } from "../../services/ErrorCode.ts"
-import { isLoopback } from "../../services/Loopback.ts"
+import { isLoopback } from "../../services/Addresses.ts"
 
 /** Milliseconds for a connection, TLS included. Shorter than a whole call, so that it differs from a slow response. */
 const connectTimeout = 3_000

@@ -3,7 +3,7 @@ import { isIP } from "node:net"
 import * as Either from "effect/Either"
 import * as LogLevel from "effect/LogLevel"
 import * as Redacted from "effect/Redacted"
-import { isLoopback } from "../Loopback.ts"
+import { isLoopback } from "../Addresses.ts"
 
 export type Parse<A> = (raw: string) => Either.Either<A, string>
 

@@ -1,4 +1,3 @@
-import * as Arr from "effect/Array"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -18,13 +17,15 @@ import { actorDigest, Store } from "../Store.ts"
 
 type Delivery = Parameters<IamService["verifyWebhook"]>[0]
 
-const Rows = Schema.Struct({ current: Schema.Struct({ members: Schema.Array(Schema.Unknown) }) })
+const hasMembers = Schema.is(Schema.Struct({ members: Schema.Array(Schema.Unknown) }))
+/** A row that names its member; a tombstone does not (identity-service.md 11.5). */
+const isMember = Schema.is(Schema.Struct({ principal: Schema.Struct({ public_id: PublicId }) }))
+const isRemoved = Schema.is(Schema.Struct({ resource: Schema.Struct({ status: Schema.Literal("removed") }) }))
+const isPublicId = Schema.is(PublicId)
+const isIdentity = Schema.is(Schema.Struct({ carbon_id: PublicId }))
 
-/** The fields of a member's row that a removal needs; a tombstone has no public id (identity-service.md 11.5). */
-const NamedRow = Schema.Struct({
-  resource: Schema.Struct({ status: Schema.Literal("removed") }),
-  principal: Schema.Struct({ public_id: PublicId })
-})
+const membersOf = ({ data: { current } }: WebhookEvent) =>
+  hasMembers(current) ? current.members.filter(isMember) : []
 
 const removals: ReadonlyArray<string> = [
   "organization.membership.removed.v1",
@@ -34,38 +35,21 @@ const removals: ReadonlyArray<string> = [
 /** Public ids of the people that the event removes from its organisation, where it has them. */
 export const readRemovedPeople = (event: WebhookEvent): ReadonlyArray<string> =>
   removals.includes(event.eventType)
-    ? Option.match(Schema.decodeUnknownOption(Rows)(event.data), {
-        onNone: () => [],
-        onSome: ({ current }) =>
-          Arr.filterMap(current.members, (row) =>
-            Option.map(Schema.decodeUnknownOption(NamedRow)(row), ({ principal }) => principal.public_id)
-          )
-      })
+    ? membersOf(event)
+        .filter(isRemoved)
+        .map(({ principal }) => principal.public_id)
     : []
-
-const Identity = Schema.Struct({ carbon_id: PublicId })
-const Members = Schema.Struct({ members: Schema.Array(Schema.Unknown) })
-const Member = Schema.Struct({ principal: Schema.Struct({ public_id: PublicId }) })
-
-const isPublicId = Schema.is(PublicId)
-const isIdentity = Schema.is(Identity)
-const hasMembers = Schema.is(Members)
-const isMember = Schema.is(Member)
 
 /**
  * Public ids of the actors that an event is about, wherever its kind names them (identity-service.md 11.5): the identity itself,
- * the subject of a session, the members whose rows have one. A tombstone names none.
+ * the subject of a session, the members whose rows have one.
  */
-const readNamedActors = ({ aggregate, data }: WebhookEvent): ReadonlyArray<string> => {
-  const { current, subject_id: subject } = data
-  const members = hasMembers(current) ? current.members : []
-  return [
-    ...new Set([
-      ...[aggregate.id, subject].filter(isPublicId),
-      ...(isIdentity(current) ? [current.carbon_id] : []),
-      ...members.filter(isMember).map(({ principal }) => principal.public_id)
-    ])
-  ]
+const readNamedActors = (event: WebhookEvent): ReadonlyArray<string> => {
+  const { current, subject_id: subject } = event.data
+  const named = [event.aggregate.id, subject].filter(isPublicId)
+  const identities = isIdentity(current) ? [current.carbon_id] : []
+  const members = membersOf(event).map(({ principal }) => principal.public_id)
+  return [...new Set([...named, ...identities, ...members])]
 }
 
 /** How many deliveries without a good signature an address may send; IAM's own never count. */

@@ -13,6 +13,7 @@ import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import pg from "pg"
+import { formatAddress } from "../../../services/Addresses.ts"
 import { recurWithin } from "../../../services/MonotonicTime.ts"
 import { StoreUnavailable } from "../../../services/Store.ts"
 import { type Driver, makeAccess } from "../Database.ts"
@@ -60,7 +61,7 @@ const oldestServer = 140_000
 /** Parses as the driver does. */
 const nameOf = (url: Redacted.Redacted): string => {
   const { database = "", host, port } = new pg.Client({ connectionString: Redacted.value(url) })
-  return `Postgres database ${host.includes(":") ? `[${host}]` : host}:${port}/${database}`
+  return `Postgres database ${formatAddress(host, port)}/${database}`
 }
 
 /** Counts and sums are no texts. */
