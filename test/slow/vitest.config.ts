@@ -12,6 +12,7 @@ export default defineConfig({
     hookTimeout: 600_000,
     expect: { poll: { timeout: 120_000 } },
     pool: "forks",
-    poolOptions: { forks: { minForks: 3, maxForks: 3 } }
+    // As in vitest.config.ts.
+    poolOptions: { forks: { minForks: 3, maxForks: 3, execArgv: ["--single-threaded-gc"] } }
   }
 })

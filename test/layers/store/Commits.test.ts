@@ -114,7 +114,7 @@ onBoth("Simultaneous writes", (kind) => {
       fc.asyncProperty(fc.array(write, { minLength: 1, maxLength: 25 }), (writes) =>
         Effect.runPromise(play(kind, writes))
       ),
-      { numRuns: kind.name === "SQLite" ? 40 : 4 }
+      { numRuns: kind.name === "SQLite" ? 20 : 4 }
     ))
 
   it.scoped("200 batches of telemetry share a few commits, with correct sums", function* () {

@@ -6,7 +6,6 @@ const address = () => "203.0.113.1"
 
 it.each<readonly [perSecond: number, kind: Invented, isPatient: boolean]>([
   [1, "oac", false],
-  [1, "oac", true],
   [1, "ort", true],
   [1, "oat", false]
 ])(

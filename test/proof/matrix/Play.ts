@@ -33,9 +33,15 @@ const pathCells: ReadonlyArray<Cell> = namesOf<CallName>(table).flatMap((call) =
       const { path } = column
       const { upstream } = paths[path]
       const expected = cellOf(column, failure)
+      // Where nothing is written, it is the same whether the upstream had done its work.
+      const group = column.before === column.after ? failure.group.replace("†", "") : failure.group
       const cell = (times: number, text: string | undefined): Cell => ({
         title: `${titleOf(call, path, failure)}${times === 1 ? ", the first call only" : ""}`,
-        strata: [`${call}/${path}/${failure.group}/${times}`, `${upstream}/${failure.id}`],
+        // A repetition ends in one way after all failures before the upstream's work, and in one after it.
+        strata: [
+          `${call}/${path}/${times === 1 ? `${text} ${failure.group.endsWith("†")}` : group}`,
+          `${upstream}/${failure.id}`
+        ],
         expected: text,
         observe: () => observe({ call, upstream, failing: [path], failure, times })
       })

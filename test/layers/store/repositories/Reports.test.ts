@@ -377,6 +377,6 @@ onBoth("The law of the parts", (kind) => {
       fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 40 }), (steps) =>
         Effect.runPromise(run(kind, steps))
       ),
-      { numRuns: kind.name === "SQLite" ? 25 : 6 }
+      { numRuns: kind.name === "SQLite" ? 12 : 3 }
     ))
 })

@@ -238,7 +238,7 @@ onBoth("TelemetrySpool", (kind) => {
         fc.array(fc.record({ wait: fc.nat(40), operation }), { minLength: 1, maxLength: 40 }),
         (steps) => Effect.runPromise(run(kind, steps))
       ),
-      { numRuns: kind.name === "SQLite" ? 30 : 8 }
+      { numRuns: kind.name === "SQLite" ? 15 : 4 }
     ))
 
   it.scoped("takes batches larger than a statement, expires them all, and accepts them again", function* () {
