@@ -1,6 +1,6 @@
 import { expect } from "vitest"
 import * as Effect from "effect/Effect"
-import { failureStatus, securityHeaders, toEnvelope } from "../../src/schema/Envelope.ts"
+import { securityHeaders } from "../../src/schema/Envelope.ts"
 import { Failure, type FailureCode, failureTable } from "../../src/schema/Failure.ts"
 import { sharing } from "../world/Test.ts"
 import {
@@ -18,11 +18,17 @@ sharing(sharedInMemory())("An answer", (it) => {
     const server = yield* shared
     const { login } = yield* goodRequests(server)
     for (const code of Object.keys(failureTable) as ReadonlyArray<FailureCode>) {
-      const failure = new Failure(code, { details: { reason: "because" } })
+      // Of the details only those of the contract are shown.
+      const odd = { reason: "because", ...{ token: "oat_secret" } }
+      const failure = new Failure(code, { details: odd, allow: "GET, HEAD" })
       server.during.login = Effect.fail(failure)
       const answer = yield* server.send(login)
-      expectEnvelope(answer, failureStatus(failure), code)
-      expect(json(answer)).toEqual(JSON.parse(JSON.stringify(toEnvelope(failure))))
+      const { hint, message, status } = failureTable[code]
+      expectEnvelope(answer, status, code)
+      const retryable = status === 429 || status === 503 || code === "idempotency_in_progress"
+      const details = { reason: "because" }
+      expect(json(answer)).toEqual({ error: { code, message, hint, retryable, details } })
+      for (const text of [message, hint]) expect(text).toMatch(/^[A-Z].*\.$/)
       expect(answer.headers["www-authenticate"]).toBe(code === "unauthenticated" ? "Bearer" : undefined)
     }
   })

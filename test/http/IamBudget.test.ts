@@ -4,7 +4,6 @@ import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
 import { iamFaults, production } from "../../sandbox/upstreams/Iam.ts"
 import { advanceClockDuring } from "../world/UseCaseLayers.ts"
-import type { SettingsOverrides } from "../world/Settings.ts"
 import { it } from "../world/Test.ts"
 import type { Answer } from "../world/Driver.ts"
 import { inMemory, json, outcomeOf, requests, type Sent } from "./support.ts"
@@ -20,32 +19,26 @@ const tokensOf = (answer: Answer) =>
 const stranger = "203.0.113.1"
 const neighbour = "203.0.113.2"
 
-const prepare = ({ iam, ...settings }: SettingsOverrides = {}) =>
-  Effect.gen(function* () {
-    const server = yield* inMemory({
-      iamLimit: 120,
-      settings: { rateLimit: true, ...settings, iam: { ...iam } }
+const prepare = Effect.gen(function* () {
+  const server = yield* inMemory({ iamLimit: 120, settings: { rateLimit: true } })
+  const { upstreams } = server
+  const ask = (from: string, sent: Sent) => server.send({ ...sent, from })
+  const outcome = (from: string, sent: Sent) => Effect.map(ask(from, sent), outcomeOf)
+  const slt = (actor = "si:deejay") => upstreams.iam.controls.mintSlt(production, { appId: "music", actor })
+  const login = (from: string, actor?: string) => Effect.map(ask(from, requests.login(slt(actor))), tokensOf)
+  /** Sends unknown tokens until one is rate limited; how many were not. */
+  const countGuesses = (most: number) =>
+    Effect.gen(function* () {
+      for (let at = 0; at < most; at += 1)
+        if ((yield* outcome(stranger, requests.me(strange("oat", 1_000 + at)))) === "rate_limited") return at
+      return most
     })
-    const { upstreams } = server
-    const ask = (from: string, sent: Sent) => server.send({ ...sent, from })
-    const outcome = (from: string, sent: Sent) => Effect.map(ask(from, sent), outcomeOf)
-    const slt = (actor = "si:deejay") => upstreams.iam.controls.mintSlt(production, { appId: "music", actor })
-    const login = (from: string, actor?: string) =>
-      Effect.map(ask(from, requests.login(slt(actor))), tokensOf)
-    /** Sends unknown tokens until one is rate limited; how many were not. */
-    const countGuesses = (most: number) =>
-      Effect.gen(function* () {
-        for (let at = 0; at < most; at += 1)
-          if ((yield* outcome(stranger, requests.me(strange("oat", 1_000 + at)))) === "rate_limited")
-            return at
-        return most
-      })
-    return { ...server, ask, countGuesses, login, outcome, slt }
-  })
+  return { ...server, ask, countGuesses, login, outcome, slt }
+})
 
 describe("The budget of calls to IAM", () => {
   it.scoped("leaves sessions and other addresses their calls when an address guesses", function* () {
-    const { ask, countGuesses, login, outcome } = yield* prepare()
+    const { ask, countGuesses, login, outcome } = yield* prepare
     const session = yield* login(stranger)
     yield* login(neighbour)
     expect(yield* outcome(neighbour, requests.me(strange("oat", 4)))).toBe("unauthenticated")
@@ -65,16 +58,10 @@ describe("The budget of calls to IAM", () => {
     expect(yield* outcome(stranger, requests.me(strange("oat", 6)))).toBe("unauthenticated")
   })
 
-  it.scoped("counts no address with MUSIC_RATE_LIMIT=off; the budget still holds", function* () {
-    const { countGuesses, outcome, slt } = yield* prepare({ rateLimit: false, iam: { callsPerMinute: 30 } })
-    expect(yield* countGuesses(40)).toBe(15)
-    expect(yield* outcome(stranger, requests.login(slt()))).toBe(200)
-  })
-
   it.scoped(
     "spends no token while the introspection fails, serves the first request after it, and pauses for IAM's 429",
     function* () {
-      const { ask, login, outcome, slt, upstreams } = yield* prepare()
+      const { ask, login, outcome, slt, upstreams } = yield* prepare
       const { access_token, refresh_token } = yield* login(neighbour)
       const me = requests.me(access_token)
       const unavailable = { path: paths.introspect, fault: refusal(503, "service_unavailable") }

@@ -1,7 +1,6 @@
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as FastCheck from "effect/FastCheck"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
@@ -37,31 +36,6 @@ describe("upstreamKey", () => {
   ]
   test.each(vectors)("is frozen: %s in %j is %s", (operation, where, expected) => {
     expect(upstreamKey(operation, where, Redacted.make("frozen-vector-0001"))).toBe(expected)
-  })
-
-  test("differs between planes, operations and callers' keys", () => {
-    type Request = readonly [KeyedOperation, Plane, string]
-    const request: FastCheck.Arbitrary<Request> = FastCheck.tuple(
-      FastCheck.constantFrom<KeyedOperation>("login", "abandon", "refresh", "logout"),
-      FastCheck.oneof(FastCheck.constant(plane), FastCheck.uuid().map(testing)),
-      FastCheck.string({ minLength: 16, maxLength: 255, unit: "binary-ascii" })
-    )
-    const identity = ([name, at, text]: Request) =>
-      JSON.stringify([name, "environmentId" in at && at.environmentId, text])
-    const made = ([name, at, text]: Request) => upstreamKey(name, at, Redacted.make(text))
-    FastCheck.assert(
-      FastCheck.property(request, request, (left, right) => {
-        // One part changed at a time, too: chance alone would hardly ever produce these neighbours.
-        const neighbours: ReadonlyArray<Request> = [
-          right,
-          [right[0], left[1], left[2]],
-          [left[0], right[1], left[2]],
-          [left[0], left[1], right[2]]
-        ]
-        for (const other of neighbours)
-          expect(made(left) === made(other)).toBe(identity(left) === identity(other))
-      })
-    )
   })
 
   it.effect("is unique for each attempt, and fits IAM's grammar", function* () {

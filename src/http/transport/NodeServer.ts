@@ -12,7 +12,7 @@ import { formatAddress } from "../../services/Addresses.ts"
 import { Settings } from "../../services/Settings.ts"
 import { logUnparsed } from "../middleware/AccessLog.ts"
 import { Bounds } from "../middleware/Bounds.ts"
-import { answerClientErrors } from "./ClientErrors.ts"
+import { answerClientErrors } from "./UnparsedRequest.ts"
 import { trackConnections } from "./Connections.ts"
 import { makeShutdown } from "./GracefulShutdown.ts"
 

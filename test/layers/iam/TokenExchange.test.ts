@@ -8,14 +8,13 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { requestedScopes } from "../../../src/schema/Identity.ts"
-import { Refused, type UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
+import { Refused } from "../../../src/services/UpstreamFailure.ts"
 import { testApplicationSecret } from "../../world/Settings.ts"
 import { until } from "../../world/Waiting.ts"
 import { answering } from "../upstream/Simulated.ts"
 import { form, header, iamOver, iamWorld, inRequest, key, production, reply } from "./Simulated.ts"
 
 const path = "/app-auth/tokens"
-const inProgress = faults.status(409, { error: { code: "idempotency_in_progress", message: "no" } })
 const token = (prefix: string, length = 43) => `${prefix}_${"a".repeat(length)}`
 
 const basic = (user: string, secret: string) => `Basic ${Buffer.from(`${user}:${secret}`).toString("base64")}`
@@ -147,28 +146,6 @@ describe("a call to IAM", () => {
         fault: faults.status(status, { error: { code, message: "no" } }, { "retry-after": "5" })
       })
       assert.include(yield* Effect.flip(exchange), { _tag, retryAfterSeconds: 5 })
-    }
-  })
-
-  it.scoped("in progress has eight refreshes or logouts of a login a minute, then 429", function* () {
-    const { iam, login, simulator } = yield* iamWorld()
-    const { refreshToken } = yield* login()
-    for (const call of [
-      iam.refresh(production, refreshToken, key("refresh")),
-      iam.revoke(production, refreshToken, key("logout"))
-    ]) {
-      const seen = simulator.seen.length
-      simulator.fail({ times: 9, fault: inProgress })
-      for (let poll = 0; poll < 8; poll += 1)
-        assert.include(yield* Effect.flip<unknown, UpstreamFailure, never>(call), {
-          code: "idempotency_in_progress"
-        })
-      assert.include(yield* Effect.flip<unknown, UpstreamFailure, never>(call), {
-        _tag: "Refused",
-        status: 429
-      })
-      assert.strictEqual(simulator.seen.length - seen, 8)
-      simulator.clearFaults()
     }
   })
 
