@@ -5,9 +5,8 @@ import { createServer } from "node:net"
 import { join } from "node:path"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import type * as Scope from "effect/Scope"
 import { assert, beforeAll, describe } from "vitest"
-import { folder, postgres, rawQuery, unreleasedSchema, withStore } from "../layers/store/Stores.ts"
+import { folder, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { bundleBefore, refuse, serve, stop } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { newPath, refusalOf, scalar } from "./Databases.ts"
@@ -112,31 +111,7 @@ describe("A damaged database", () => {
   })
 })
 
-/** Databases from before the first release. */
-const unreleased: Readonly<
-  Record<string, Effect.Effect<Readonly<Record<string, string>>, never, Scope.Scope>>
-> = {
-  SQLite: Effect.tap(
-    Effect.map(newPath, (path) => ({ MUSIC_DATABASE_PATH: path })),
-    ({ MUSIC_DATABASE_PATH }) => rawQuery(MUSIC_DATABASE_PATH, unreleasedSchema("initial"))
-  ),
-  PostgreSQL: Effect.tap(
-    Effect.map(postgres.emptyPath, (url) => ({ MUSIC_DATABASE_URL: url })),
-    ({ MUSIC_DATABASE_URL }) => postgres.rawQuery(MUSIC_DATABASE_URL, unreleasedSchema("initial"))
-  )
-}
-
 describe.concurrent("A start", () => {
-  it.scopedLive.each(Object.entries(unreleased))(
-    "on a database from before the first release ends with 69, and says what to do, on %s",
-    function* ([, made]) {
-      yield* expectRefusal(
-        yield* made,
-        /^music-backend: \S+ database \S+ was made by a version before the first release.*\. Move it away or name a new database.*\n$/
-      )
-    }
-  )
-
   it.scopedLive(
     "that cannot make its schema on a full disk ends with 69, and makes nothing; the next one serves",
     function* () {

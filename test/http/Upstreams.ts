@@ -1,13 +1,10 @@
 /** IAM and Ting in memory, on the clock of the test. A test says by path what becomes of a call. */
 import * as Effect from "effect/Effect"
-import { makeIam, production } from "../../sandbox/upstreams/Iam.ts"
 import type { Reply, Seen } from "../../sandbox/upstreams/Simulator.ts"
-import { makeTing } from "../../sandbox/upstreams/Ting.ts"
 import { answered, clientOf, type Ending, seenAt } from "../world/InMemory.ts"
-import { seedTestIam } from "../world/SeededIam.ts"
+import { iamUrl, makeIamAndTing } from "../world/SeededIam.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 
-export const iamUrl = "https://iam.test"
 export const tingUrl = "https://ting.test"
 
 export const paths = {
@@ -40,26 +37,7 @@ export const refusal = (status: number, code: string): Fault => ({
 export const makeUpstreams = (rateLimit: number) =>
   Effect.gen(function* () {
     const now = yield* testNow
-    const iam = makeIam({ now, rateLimit })
-    const seeded = seedTestIam(iam.controls)
-    const ting = makeTing({
-      now,
-      iamUrl,
-      appSecret: seeded.production.tingSecret,
-      fetch: (url, init) => {
-        const asked = {
-          url: new URL(String(url)),
-          method: init?.method === "GET" ? "GET" : "POST",
-          headers: Object.fromEntries(new Headers(init?.headers)),
-          body: typeof init?.body === "string" ? init.body : undefined
-        }
-        const { body, status } = iam.handle(seenAt(now(), asked))
-        return Promise.resolve(new Response(JSON.stringify(body), { status }))
-      }
-    })
-    for (const plane of [production, seeded.environment.environmentId])
-      ting.controls.registerType(plane, "music", "music.trigger.fired")
-
+    const { iam, seeded, ting } = makeIamAndTing({ iam: now, ting: now }, rateLimit)
     /** Calls to both, oldest first. */
     const seen: Array<Seen> = []
     let rules: ReadonlyArray<Rule & { left: number }> = []

@@ -42,7 +42,8 @@ import { start, withoutDelivery } from "../world/UseCaseLayers.ts"
 import { until } from "../world/Waiting.ts"
 import type { Answer } from "../world/Driver.ts"
 import { RawConnection } from "../world/RawHttp.ts"
-import { iamUrl, makeUpstreams, tingUrl } from "./Upstreams.ts"
+import { iamUrl } from "../world/SeededIam.ts"
+import { makeUpstreams, tingUrl } from "./Upstreams.ts"
 
 /** Run in a use case before it. One that returns a value replaces the use case. */
 type During = Record<string, Effect.Effect<unknown, Failure>>

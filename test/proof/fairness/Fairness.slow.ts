@@ -1,18 +1,11 @@
-/**
- * The slice of the fairness suite that CI plays: scenarios with few clients and some minutes. Those that put the same kinds of clients together
- * in another way are played by `npm run proof -- fairness`.
- */
+/** The slice of the fairness suite that CI plays: scenarios with few clients and some minutes. */
 import { expect, it } from "vitest"
 import { visitBeside } from "./Inventors.ts"
 import { playScenario } from "./Play.ts"
 import { scenarios } from "./Scenarios.ts"
 
-const fullOnly = [
-  "a poller, a dead token, and strangers at 40 addresses",
-  "six callers who refresh in a loop",
-  "all of them at once"
-]
-const slice = scenarios.filter(({ name }) => !fullOnly.includes(name))
+// The last one puts the kinds of clients of the others together: `npm run proof -- fairness` plays it.
+const slice = scenarios.filter(({ name }) => name !== "all of them at once")
 
 it.each(slice)("every kind of client gets what its bounds say: $name", async (scenario) => {
   const { broken } = await playScenario(scenario, 1, { count: 150, isFull: false })

@@ -199,51 +199,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "a poller, a dead token, and strangers at 40 addresses",
-    play: (world, size) => {
-      const until = lasting(size, 4, 35)
-      daemons(world)
-      loops(world, 1, second)
-      strangers(world, "stranger", 250, (index) => addressAt(15, index % 40), ["oat", "ort", "oac"])
-      return {
-        from: minute,
-        until,
-        demands: [
-          ...evenDaemons(world),
-          ["refusals of daemons", () => world.ledger.countOf("daemon", "rate_limited"), 0, 0]
-        ]
-      }
-    }
-  },
-  {
-    name: "six callers who refresh in a loop",
-    play: (world, size) => {
-      daemons(world)
-      times(6, (index) =>
-        start(async () => {
-          const address = addressAt(23, index)
-          let session = await world.sessionOf("refresher", `c:refresher${index}`, address)
-          for (;;) {
-            await world.time.sleep(second)
-            if (session === undefined) return
-            const refresh = requests.refresh(session.refresh, world.newKey())
-            session = tokensOf(await world.send(address, refresh)) ?? session
-          }
-        })
-      )
-      return {
-        from: minute,
-        until: lasting(size, 4, 35),
-        demands: [
-          // All 48 may come at once, and a turn is late by them.
-          ...evenDaemons(world, { onTime: 0.75 }),
-          // Eight a minute of each login.
-          callsOf(world, ["refresher"], 48)
-        ]
-      }
-    }
-  },
-  {
     // More than IAM's limit serves: their reads wait, their sessions do not.
     name: "more daemons than the budget serves",
     play: (world, size) => {
