@@ -40,6 +40,9 @@ const wordings: Readonly<Record<StoreFailureKind, Wording>> = {
   }
 }
 
+const fixOfAnswer =
+  "correct user, password and database in MUSIC_DATABASE_URL, or give this user the right; docs/operations.md explains the codes"
+
 /** A failed operation of the database. */
 export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
   readonly kind: StoreFailureKind
@@ -71,7 +74,9 @@ export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
 
   /** The fix for an operator, as an instruction without a full stop. */
   get fix(): string {
-    return (this.details ?? wordings[this.kind]).fix
+    if (this.details !== undefined) return this.details.fix
+    // A SQLSTATE is an answer of PostgreSQL, which has no file here.
+    return this.kind === "other" && /^\d/.test(this.code ?? "") ? fixOfAnswer : wordings[this.kind].fix
   }
 }
 

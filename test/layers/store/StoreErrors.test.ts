@@ -68,3 +68,9 @@ it("the innermost code counts; a missing socket is a server that is away, a malf
   expect([isLocked(known), isConnectionLost(known)]).toEqual([false, false])
   expect(translated(new StoreUnavailable({ kind: "full" })).database).toBe("Database x")
 })
+
+it("The fix of an answer of PostgreSQL names its address, and that of a file the file's setting", () => {
+  const fixOf = (code: string) => translated(withCode(code)).fix
+  expect(fixOf("28P01")).toMatch(/^correct user, password and database in MUSIC_DATABASE_URL/)
+  expect(fixOf("SQLITE_READONLY")).toMatch(/^set MUSIC_DATABASE_PATH to a file that this user may write/)
+})
