@@ -169,6 +169,12 @@ onBoth("Removing reports", (kind) => {
     yield* update(second, DeliveryUpdate.Unknown({ availableAt: Date.now(), failure: "lost", searches: 0 }))
     const lost = yield* command("reports remove rep_3", "request 13")
     expect(lost.out).toContain(`search the tracker for rep_3-${personal("rep_3").marker}`)
+
+    // Never sent by this delivery, but perhaps by one that retention has deleted.
+    yield* store.reports.admit(personal("rep_4"), false)
+    expect((yield* command("reports retry rep_4")).exit).toBe(0)
+    const doubted = yield* command("reports remove rep_4", "request 14")
+    expect(doubted.out).toContain("search the tracker for rep_4-")
   })
 
   it.scopedLive("a dry run counts what all filters select together, and changes nothing", function* () {
