@@ -92,7 +92,7 @@ describe("Redaction of a text", () => {
           expect(redact(clean)).toBe(clean)
         }
       ),
-      { numRuns: 800 }
+      { numRuns: 400 }
     )
   })
 

@@ -92,25 +92,32 @@ export const findPattern =
 
 /** The ranges of the text from which those of its decoded form come. */
 const toSource = (text: string, ranges: ReadonlyArray<Range>): ReadonlyArray<Range> => {
-  const [starts, ends]: [Array<number>, Array<number>] = [[], []]
-  const add = (start: number, end: number, units: number): void => {
-    for (let unit = 0; unit < units; unit += 1) {
-      starts.push(start)
-      ends.push(end)
-    }
-  }
-  let done = 0
-  const copy = (end: number): void => {
-    for (; done < end; done += 1) add(done, done + 1, 1)
-  }
+  const nothing = { start: 0, end: 0, from: 0, to: 0 }
+  /** Where each code is written, and where its meaning is in the decoded text. */
+  const written = [nothing]
+  let shorter = 0
   for (const match of text.matchAll(codes)) {
     const [whole, ...groups] = match
-    copy(match.index)
-    done += whole.length
-    add(match.index, done, meaningOf(whole, ...groups).length)
+    const { index: start } = match
+    const end = start + whole.length
+    const from = start - shorter
+    const to = from + meaningOf(whole, ...groups).length
+    written.push({ start, end, from, to })
+    shorter = end - to
   }
-  copy(text.length)
-  return ranges.map(({ end, start }) => ({ start: starts[start] ?? 0, end: ends[end - 1] ?? text.length }))
+  const locate = (unit: number): Range => {
+    // The last code whose meaning does not begin behind the unit.
+    let [low, high] = [0, written.length - 1]
+    while (low < high) {
+      const middle = (low + high + 1) >> 1
+      if ((written[middle]?.from ?? 0) <= unit) low = middle
+      else high = middle - 1
+    }
+    const { end, start, to } = written[low] ?? nothing
+    const behind = end + unit - to
+    return unit < to ? { start, end } : { start: behind, end: behind + 1 }
+  }
+  return ranges.map(({ end, start }) => ({ start: locate(start).start, end: locate(end - 1).end }))
 }
 
 /** What is found in the text, and in what its encodings mean. */

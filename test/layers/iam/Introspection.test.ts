@@ -158,19 +158,20 @@ describe("concurrent introspections of one token", () => {
     const { asked, iam, login, simulator } = made
     const grant = yield* login()
     yield* iam.introspect(production, grant.accessToken)
-    const slow = Effect.gen(function* () {
-      const before = asked(path).length
-      simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 400 } })
-      const fiber = yield* Effect.fork(iam.introspect(production, grant.accessToken))
-      yield* until(() => asked(path).length === before + 1)
-      return fiber
-    })
+    const slow = (fault: Fault = { kind: "delay", milliseconds: 400 }) =>
+      Effect.gen(function* () {
+        const before = asked(path).length
+        simulator.fail({ path: `/api/v1${path}`, fault })
+        const fiber = yield* Effect.fork(iam.introspect(production, grant.accessToken))
+        yield* until(() => asked(path).length === before + 1)
+        return fiber
+      })
     return { ...made, grant, slow, introspections: () => asked(path).length }
   })
 
   it.scoped("share one call, which a caller that disconnects does not stop", function* () {
     const { grant, iam, introspections, slow } = yield* held
-    const first = yield* slow
+    const first = yield* slow()
     const introspection = iam.introspect(production, grant.accessToken)
     const others = yield* Effect.fork(Effect.all([introspection, introspection], { concurrency: 2 }))
     yield* Effect.yieldNow()
@@ -201,14 +202,14 @@ describe("concurrent introspections of one token", () => {
     const { grant, iam, introspections, login, simulator, slow } = yield* held
     const { accessToken: access, refreshToken: refresh } = grant
     const { refreshToken: other } = yield* login("c:ana")
-    const running = yield* slow
+    // The answer to the first call matters to those who join it only.
+    yield* slow(anew ? { kind: "hang" } : undefined)
     const token = { access, refresh, other, stranger: Redacted.make(`ort_${"e".repeat(43)}`) }[which]
     if (fault !== undefined) simulator.fail({ path: /revoke|tokens/, fault })
     const call: Effect.Effect<unknown, UpstreamFailure> = iam[act](production, token, key("end"))
     yield* Effect.exit(call)
     yield* iam.introspect(production, access)
     expect(introspections()).toBe(anew ? 3 : 2)
-    yield* Fiber.join(running)
   })
 })
 
