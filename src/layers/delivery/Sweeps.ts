@@ -4,23 +4,29 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
+import * as Struct from "effect/Struct"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
-import { Settings } from "../../services/Settings.ts"
+import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { repeatRounds } from "./Worker.ts"
 
 const day = Duration.toMillis("1 day")
 
-/** Finished ones. The delivery of a report that was not filed stays until the report is gone. */
-const deliveriesDays = 30
-/** IAM sends an event again for 45 days (identity-service.md 11.6): one that is forgotten sooner would count twice. */
-const webhooksDays = 46
-/** Inactive registrations. */
-const recipientsDays = 90
-/** Longer than the 10 minutes for which IAM replays a login (identity-service.md). */
-const loginOutcomesDays = 1
-/** Refused telemetry records are listed for operators. */
-const refusalsDays = 30
+/** Days for which rows are kept; 0 is for ever. */
+const daysOf = ({ anonymousReportsDays, reportsDays }: SettingsValues["retention"]) => ({
+  /** Finished ones. The delivery of a report that was not filed stays until the report is gone. */
+  deliveries: 30,
+  /** IAM sends an event again for 45 days (identity-service.md 11.6): one that is forgotten sooner would count twice. */
+  webhooks: 46,
+  reports: reportsDays,
+  anonymousReports: anonymousReportsDays,
+  /** Inactive registrations. */
+  recipients: 90,
+  /** Longer than the 10 minutes for which IAM replays a login (identity-service.md). */
+  loginOutcomes: 1,
+  /** Refused telemetry records are listed for operators. */
+  refusals: 30
+})
 /** Between two small batches, so that requests come first. */
 const batchPause = Duration.millis(100)
 /** Delivered ids that are remembered at most, about 120 MB. Checked with every expiry, not with every delivery. */
@@ -59,34 +65,22 @@ const sweep = (
 
 /** Removes what is older than its days; 0 days keeps it for ever. */
 export const retentionSweep: Effect.Effect<never, never, Settings | Store> = Effect.gen(function* () {
-  const { retention: days } = yield* Settings
+  const settings = yield* Settings
   const { retention } = yield* Store
-  const kinds = [
-    ["deliveries", deliveriesDays, retention.deliveries],
-    ["webhook inbox", webhooksDays, retention.webhooks],
-    ["reports", days.reportsDays, retention.reports],
-    ["anonymous reports", days.anonymousReportsDays, retention.anonymousReports],
-    ["recipients", recipientsDays, retention.recipients],
-    ["login outcomes", loginOutcomesDays, retention.loginOutcomes],
-    ["refusals", refusalsDays, retention.refusals]
-  ] as const
-  const clean = (
-    what: string,
-    before: number,
-    remove: (before: number) => Effect.Effect<number, StoreUnavailable>
-  ) =>
-    Effect.repeat(Effect.zipLeft(remove(before), Effect.sleep(batchPause)), {
+  const clean = (what: keyof typeof retention, before: number) =>
+    Effect.repeat(Effect.zipLeft(retention[what](before), Effect.sleep(batchPause)), {
       until: (removed) => removed === 0
     }).pipe(
       // Other kinds of data go on, and this one is retried an hour later.
-      Effect.catchAllCause((cause) => Effect.logWarning(`Cleaning the ${what} failed`, Cause.pretty(cause)))
+      Effect.catchAllCause((cause) => Effect.logWarning(`Cleaning of ${what} failed`, Cause.pretty(cause)))
     )
   // Instances that start together do not clean together.
   const delay = yield* Random.nextRange(10, 15)
   return yield* sweep("Retention", Duration.minutes(delay), "1 hour", (now) =>
     Effect.gen(function* () {
-      for (const [what, kept, remove] of kinds) if (kept > 0) yield* clean(what, now - kept * day, remove)
-      yield* clean("session digests", now, retention.sessionDigests)
+      for (const [what, kept] of Struct.entries(daysOf(settings.retention)))
+        if (kept > 0) yield* clean(what, now - kept * day)
+      yield* clean("sessionDigests", now)
     })
   )
 })

@@ -170,7 +170,10 @@ const everyQuery = (queries: OperatorQueriesService) =>
       yield* queries.reports({ ...reports, delivery: Option.some(state) }, first)
     }
     for (const anonymous of [true, false])
-      yield* queries.reportSizes({ id: none, since: none, anonymous, reporter: none }, { limit: 500, after: none })
+      yield* queries.reportSizes(
+        { id: none, since: none, anonymous, reporter: none },
+        { limit: 500, after: none }
+      )
     yield* queries.reportUse
     yield* queries.report("rep_1")
     yield* queries.delivery("report:rep_1")
