@@ -116,7 +116,7 @@ const ofPostgres: Outages = {
     onPostgres(url, {
       begin: standBy,
       end: promote,
-      says: unwritable,
+      says: away,
       reason: /cannot be opened, read or written \((?:25006|0A000)\)/
     })
   ),

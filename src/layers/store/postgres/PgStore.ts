@@ -116,21 +116,17 @@ const openPool = (config: pg.PoolConfig, closeWithin: number): Effect.Effect<pg.
 
 /**
  * How a transaction begins, in one message. Everything that it relies on is set inside it, so that a pooler may give each one another
- * session. READ COMMITTED: after waiting for a lock, a statement sees the changes of its previous holder. A standby answers reads, and
- * refuses to begin a write. A commit waits for the disk, also where the server's default is not to wait. Parameters of the address take
- * precedence.
+ * session. READ COMMITTED: after waiting for a lock, a statement sees the changes of its previous holder. READ WRITE: a standby
+ * refuses reads too, because it lags behind the server that accepted a write. A commit waits for the disk, also where the server's default
+ * is not to wait. Parameters of the address take precedence.
  */
-const beginWith = (
-  address: string,
-  limits: Readonly<Record<string, number>>,
-  mode: "READ ONLY" | "READ WRITE"
-): string => {
+const beginWith = (address: string, limits: Readonly<Record<string, number>>): string => {
   const given = parametersOf(address)
   const set = Object.entries(limits)
     .filter(([name]) => !given.has(name))
     .map(([name, millis]) => `set_config('${name}', '${millis}', true)`)
   const commit = "set_config('synchronous_commit', CASE now WHEN 'off' THEN 'on' ELSE now END, true)"
-  return `BEGIN ISOLATION LEVEL READ COMMITTED ${mode};
+  return `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
     SELECT ${[commit, ...set].join(", ")} FROM current_setting('synchronous_commit') AS now`
 }
 
@@ -250,15 +246,14 @@ export const openPostgres = (
             schedule: Schedule.intersect(Schedule.spaced(refusalPause), recurWithin(timeouts.connect))
           }
         )
-        const begin = beginWith(address, transactionLimits, "READ WRITE")
-        const beginRead = beginWith(address, transactionLimits, "READ ONLY")
+        const begin = beginWith(address, transactionLimits)
         const read: Driver["read"] = (query) =>
           detached(
             Effect.flatMap(reserve, (connection) =>
               // In a transaction, for its limits. All is sent at once, in this order; a failure leaves no transaction behind.
               Effect.all(
                 [
-                  connection.executeRaw(beginRead, []),
+                  connection.executeRaw(begin, []),
                   Effect.provideService(query, TransactionConnection, [connection, 0]),
                   connection.executeRaw("COMMIT", [])
                 ],
