@@ -3,7 +3,8 @@ import { clientVersionMaxLength, clientVersionPattern, testingSecretPattern } fr
 import { invalidInput, type OptionsProblem, serviceFailure } from "./failures/Failures.ts"
 import { longestTimer } from "./calls/Time.ts"
 import type { MusicClientOptions } from "./Options.ts"
-import { isGiven } from "./Values.ts"
+import type { ErrorOf } from "./Types.ts"
+import { isGiven, isText } from "./Values.ts"
 
 /** Addresses that end like this are of one call, or of a page of the service; the client adds the paths itself. */
 const callPath = /\/+(?:api(?:\/.*)?|docs|openapi\.json|healthz|readyz|webhook)\/*$/
@@ -21,26 +22,48 @@ const findAddressProblem = (baseUrl: unknown): OptionsProblem | undefined => {
   return callPath.test(pathname) ? refuse(`must not contain ${callPath.exec(pathname)?.[0]}`) : undefined
 }
 
-export const isDuration = (value: unknown): boolean =>
-  typeof value === "number" && value > 0 && value <= longestTimer
+/** Options that may be left out: whether a value is one, and what it must be. Programs without a type checker may pass any value. */
+type Checks = Readonly<Record<string, readonly [isRight: (value: unknown) => boolean, problem: string]>>
 
-const durations = ["deadlineMilliseconds", "attemptMilliseconds"] as const
+/** The problem of the first option that is given and wrong. */
+export const findWrong = (given: object, checks: Checks): ErrorOf<"invalid_input"> | undefined => {
+  for (const [name, [isRight, problem]] of Object.entries(checks)) {
+    const value: unknown = Reflect.get(given, name)
+    if (isGiven(value) && !isRight(value)) return invalidInput(name, problem)
+  }
+  return undefined
+}
 
-/** The problem of a time that was given for one call. */
-export const findDeadlineProblem = (deadlineMilliseconds: unknown): OptionsProblem | undefined =>
-  isGiven(deadlineMilliseconds) && !isDuration(deadlineMilliseconds)
-    ? invalidInput("deadlineMilliseconds", `must be a number above 0 and at most ${longestTimer}`)
-    : undefined
+export const isFunction = (value: unknown): value is () => unknown => typeof value === "function"
 
-const hasMethods = (value: unknown, ...methods: ReadonlyArray<string>): boolean =>
-  typeof value === "object" &&
-  value !== null &&
-  methods.every((name) => name in value && typeof (value as Record<string, unknown>)[name] === "function")
+const withMethods =
+  (...methods: ReadonlyArray<string>) =>
+  (value: unknown): boolean =>
+    typeof value === "object" && methods.every((name) => isFunction(Reflect.get(Object(value), name)))
 
-const isVersion = (value: unknown): boolean =>
-  typeof value === "string" && value.length <= clientVersionMaxLength && clientVersionPattern.test(value)
+/** The check of a time. */
+export const duration: Checks[string] = [
+  (value) => typeof value === "number" && value > 0 && value <= longestTimer,
+  `must be a number above 0 and at most ${longestTimer}`
+]
 
-/** Returns the first problem. Programs without a type checker may pass any value. */
+const callback: Checks[string] = [isFunction, "must be a function"]
+
+const checks: Checks = {
+  deadlineMilliseconds: duration,
+  attemptMilliseconds: duration,
+  version: [
+    (value) => isText(value) && value.length <= clientVersionMaxLength && clientVersionPattern.test(value),
+    "must have the form 1.2.3"
+  ],
+  org: [(value) => isText(value) && value !== "", "must be the handle of an organisation"],
+  sessionStore: [withMethods("load", "save", "clear"), "must have load, save and clear"],
+  lock: [withMethods("acquire"), "must have acquire"],
+  onEvent: callback,
+  onRequest: callback
+}
+
+/** Returns the first problem. */
 export const findOptionsProblem = (options: MusicClientOptions): OptionsProblem | undefined => {
   const address = findAddressProblem(options.baseUrl)
   if (address !== undefined) return address
@@ -54,18 +77,5 @@ export const findOptionsProblem = (options: MusicClientOptions): OptionsProblem 
     return serviceFailure("testing_secret_invalid", {
       hint: "Give testingKey an `ask_` secret, or null for production."
     })
-  for (const name of durations)
-    if (isGiven(options[name]) && !isDuration(options[name]))
-      return invalidInput(name, `must be a number above 0 and at most ${longestTimer}`)
-  const { lock, onEvent, onRequest, org, sessionStore, version } = options
-  if (isGiven(version) && !isVersion(version)) return invalidInput("version", "must have the form 1.2.3")
-  if (isGiven(org) && (typeof org !== "string" || org === ""))
-    return invalidInput("org", "must be the handle of an organisation")
-  if (isGiven(sessionStore) && !hasMethods(sessionStore, "load", "save", "clear"))
-    return invalidInput("sessionStore", "must have load, save and clear")
-  if (isGiven(lock) && !hasMethods(lock, "acquire")) return invalidInput("lock", "must have acquire")
-  if (isGiven(onEvent) && typeof onEvent !== "function") return invalidInput("onEvent", "must be a function")
-  if (isGiven(onRequest) && typeof onRequest !== "function")
-    return invalidInput("onRequest", "must be a function")
-  return undefined
+  return findWrong(options, checks)
 }

@@ -2,11 +2,11 @@
 import { systemTime } from "./calls/Time.ts"
 import { isResult, makeClient, type MusicClient, partsOf, withParts } from "./Client.ts"
 import { toThrown } from "./failures/ErrorGuards.ts"
-import { invalidInput } from "./failures/Failures.ts"
 import type { PromiseClientOptions } from "./Options.ts"
+import { findWrong, isFunction } from "./OptionsCheck.ts"
 import { isGiven } from "./Values.ts"
 import { fetchTransport } from "./transport/FetchTransport.ts"
-import type { ErrorOf, MusicError, Result } from "./Types.ts"
+import type { MusicError, Result } from "./Types.ts"
 
 /** The methods of a client, with values instead of results. They reject with a `MusicClientError`. */
 export type ThrowingMusicClient = {
@@ -18,28 +18,22 @@ export type ThrowingMusicClient = {
 }
 
 const returnsNumber = (run: unknown): boolean => {
-  if (typeof run !== "function") return false
   try {
-    return Number.isFinite(run())
+    return isFunction(run) && Number.isFinite(run())
   } catch {
     return false
   }
 }
 
-/** The problem of an option that only this face has. */
-const findProblem = ({
-  clock,
-  fetch,
-  random,
-  throwOnError
-}: PromiseClientOptions & { readonly throwOnError?: unknown }): ErrorOf<"invalid_input"> | undefined => {
-  if (isGiven(fetch) && typeof fetch !== "function") return invalidInput("fetch", "must be a function")
-  if (isGiven(throwOnError) && typeof throwOnError !== "boolean")
-    return invalidInput("throwOnError", "must be true or false")
-  if (isGiven(random) && !returnsNumber(random)) return invalidInput("random", "must return a number")
-  return isGiven(clock) && !(returnsNumber(clock.now) && returnsNumber(clock.monotonic))
-    ? invalidInput("clock", "must have now and monotonic, which return numbers")
-    : undefined
+/** The options that only this face has. */
+const checks: Parameters<typeof findWrong>[1] = {
+  fetch: [isFunction, "must be a function"],
+  throwOnError: [(value) => typeof value === "boolean", "must be true or false"],
+  random: [returnsNumber, "must return a number"],
+  clock: [
+    (clock) => ["now", "monotonic"].every((name) => returnsNumber(Reflect.get(Object(clock), name))),
+    "must have now and monotonic, which return numbers"
+  ]
 }
 
 type Method = (...given: ReadonlyArray<unknown>) => Promise<Result<unknown> | object | undefined>
@@ -70,7 +64,7 @@ export const createMusicClient = <Throws extends boolean | undefined = false>(
   }
 ): Throws extends true ? ThrowingMusicClient : MusicClient => {
   const options = isGiven(given) ? { ...given } : nothingGiven
-  const problem = findProblem(options)
+  const problem = findWrong(options, checks)
   const { clock, fetch, random } = problem === undefined ? options : nothingGiven
   const client = makeClient(options, {
     problem,

@@ -1,7 +1,7 @@
 /** What one call of a program shares over all its requests and waits. */
 import { clientFailure } from "../failures/Failures.ts"
 import { type CallOptions, deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
-import { findDeadlineProblem } from "../OptionsCheck.ts"
+import { duration, findWrong } from "../OptionsCheck.ts"
 import type { ErrorOf, Metadata, MusicError } from "../Types.ts"
 import { present } from "../Values.ts"
 import { inTime, type Time } from "./Time.ts"
@@ -57,7 +57,8 @@ export const deadlineOf = (
   call: Pick<CallOptions, "deadlineMilliseconds"> | undefined
 ): Deadline | ErrorOf<"invalid_input" | "testing_secret_invalid"> => {
   const milliseconds = call?.deadlineMilliseconds ?? deadlineMillisecondsOf(options)
-  return findDeadlineProblem(milliseconds) ?? { at: time.monotonic() + milliseconds }
+  const problem = findWrong({ deadlineMilliseconds: milliseconds }, { deadlineMilliseconds: duration })
+  return problem ?? { at: time.monotonic() + milliseconds }
 }
 
 /** The failure of a call that ends at its deadline: with the last known failure, if there is one. */

@@ -7,32 +7,18 @@ import { failureOf, invalidInput, withFacts } from "../failures/Failures.ts"
 import type { LoginOptions } from "../Options.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { LoginInfo } from "../Types.ts"
-import { healedEvent, infoOf, isCorrupt, isMissing, type StoreFailed } from "./SessionRecord.ts"
+import { findSession, healedEvent, infoOf } from "./SessionRecord.ts"
 import type { SessionParts } from "./SessionSlot.ts"
 
 const unsavedHint = (more: string) =>
   `The login succeeded, but its session could not be stored: make the store writable and log in with the same token${more} within 10 minutes.`
 
-/** What the store has of a login. */
-interface Found {
-  /** The session of this very login: a replay would return a pair that was rotated since. */
-  readonly same?: StoredSession
-  /** The refresh token of the session that this login replaces. */
-  readonly replaced: string | null
-  readonly corrupt?: StoreFailed
-}
-
 // The lock comes first: a wait that ends without it has spent no token, and a received session is saved at once.
 export const makeLogin = ({ calls, report, slot }: SessionParts) => {
-  const find = async (key: string, load: () => Promise<StoredSession>): Promise<Found> => {
-    try {
-      const stored = await load()
-      return { replaced: stored.refresh_token, ...(stored.login_key === key ? { same: stored } : {}) }
-    } catch (cause) {
-      const failure = failureOf(cause)
-      if (isCorrupt(failure)) return { replaced: null, corrupt: failure }
-      return isMissing(failure) ? { replaced: null } : Promise.reject(cause)
-    }
+  /** `same`: the session of this very login, of which a replay would return a pair that was rotated since. */
+  const find = async (key: string, loading: Promise<StoredSession>) => {
+    const { corrupt, stored } = await findSession(loading)
+    return { corrupt, stored, same: stored?.login_key === key ? stored : undefined }
   }
 
   return async (slt: string, call: LoginOptions | undefined, scope: Scope): Promise<LoginInfo> => {
@@ -47,16 +33,16 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
       healed
     })
     const loadBy = () => slot.loadBy(scope.deadline)
-    const before = await find(key, loadBy)
+    const before = await find(key, loadBy())
     if (before.same !== undefined) return infoOfLogin(before.same)
 
     /** What was received has time to be saved, also after the deadline and when the caller has left. */
     const save = async (session: Awaited<ReturnType<typeof request>>, sentAt: number) => {
       // The lock may have been broken during the call: the store may hold a newer session.
-      const after = await find(key, () => slot.load())
+      const after = await find(key, slot.load())
       if (after.same !== undefined) return infoOfLogin(after.same)
       const kept = { login_key: key, ting: session.ting }
-      const stored = await slot.save(session, kept, sentAt, after.replaced)
+      const stored = await slot.save(session, kept, sentAt, after.stored?.refresh_token ?? null)
       slot.noteEnd(undefined)
       if (after.corrupt !== undefined) report(healedEvent(after.corrupt))
       report({ type: "logged_in", session: infoOf(stored) })
@@ -74,7 +60,7 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
       return slot.check(session)
     }
     return slot.withLock(scope, async () => {
-      const during = await find(key, loadBy)
+      const during = await find(key, loadBy())
       if (during.same !== undefined) return infoOfLogin(during.same)
       const session = await request()
       return save(session, sent.at).catch((cause: unknown) => {

@@ -7,17 +7,11 @@ import type { LogoutOptions } from "../Options.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { LogoutInfo } from "../Types.ts"
 import { ignore } from "../Values.ts"
-import { healedEvent, isCorrupt, isMissing, type StoreFailed } from "./SessionRecord.ts"
+import { type Found, findSession, healedEvent } from "./SessionRecord.ts"
 import type { SessionParts } from "./SessionSlot.ts"
 
 /** The longest waits of `logout({ forget: true })`, milliseconds. */
 const forgetMilliseconds = { lock: 400, store: 300, revocation: 2_000 } as const
-
-/** The session to end; nothing when there is none that can be read. */
-interface Found {
-  readonly stored?: StoredSession
-  readonly corrupt?: StoreFailed
-}
 
 export const makeLogout = ({ calls, report, slot, time }: SessionParts) => {
   const revoke = async (stored: StoredSession, scope: Scope, once: boolean): Promise<void> =>
@@ -28,15 +22,7 @@ export const makeLogout = ({ calls, report, slot, time }: SessionParts) => {
       payload: { token: stored.refresh_token }
     })
 
-  const find = async (): Promise<Found> => {
-    try {
-      return { stored: await slot.load() }
-    } catch (cause) {
-      const failure = failureOf(cause)
-      if (isMissing(failure)) return {}
-      return isCorrupt(failure) ? { corrupt: failure } : Promise.reject(cause)
-    }
-  }
+  const find = () => findSession(slot.load())
 
   const reportEnd = (revoked: boolean, { corrupt, stored }: Found): LogoutInfo => {
     slot.noteEnd(undefined)

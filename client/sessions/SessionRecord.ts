@@ -1,7 +1,7 @@
 /** A stored session: its form, what callers see of it, and the failures of its store. Plain functions. */
 import { isTingOutcome, objectOf, optional, storedMembers, type WireSession } from "../calls/Answers.ts"
 import type { ClientEvent } from "../Events.ts"
-import { clientFailure, isFailure, reasonedFailure } from "../failures/Failures.ts"
+import { clientFailure, failureOf, isFailure, reasonedFailure } from "../failures/Failures.ts"
 import { storeErrorOf } from "../failures/StoreFailures.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { ErrorOf, MusicError, SessionInfo } from "../Types.ts"
@@ -30,6 +30,23 @@ export const isCorrupt = (failure: MusicError): failure is StoreFailed =>
   failure.code === "store_failed" && failure.details.reason === "corrupt"
 
 export const isMissing = (failure: MusicError): boolean => failure.code === "not_logged_in"
+
+/** What a store has: a session, what is no session, or nothing. */
+export interface Found {
+  readonly stored?: StoredSession
+  readonly corrupt?: StoreFailed
+}
+
+/** Rejects only when the store cannot say. */
+export const findSession = (loading: Promise<StoredSession>): Promise<Found> =>
+  loading.then(
+    (stored) => ({ stored }),
+    (cause: unknown) => {
+      const failure = failureOf(cause)
+      if (isCorrupt(failure)) return { corrupt: failure }
+      return isMissing(failure) ? {} : Promise.reject(cause)
+    }
+  )
 
 const isSession = objectOf<StoredSession>({
   ...storedMembers,

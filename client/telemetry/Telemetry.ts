@@ -6,13 +6,13 @@ import type { CallError, LocalError } from "../CallErrors.ts"
 import { type Deadline, noExchange, ownScope, type Scope, timedOut } from "../calls/Deadline.ts"
 import { newIdempotencyKey } from "../calls/RandomKey.ts"
 import { type Backoff, pauseAfter } from "../calls/Retry.ts"
-import { inTime, longestTimer } from "../calls/Time.ts"
+import { inTime } from "../calls/Time.ts"
 import { partsOf } from "../Client.ts"
 import type { ClientEvent } from "../Events.ts"
 import { clientFailure, failureOf, invalidInput } from "../failures/Failures.ts"
 import type { CallOptions } from "../Options.ts"
-import { findOptionsProblem, isDuration } from "../OptionsCheck.ts"
-import { ignore, isGiven } from "../Values.ts"
+import { duration, findOptionsProblem, findWrong } from "../OptionsCheck.ts"
+import { ignore } from "../Values.ts"
 import type { ClientTable, ErrorOf, MusicError, Result, TelemetryEvent, TelemetryStats } from "../Types.ts"
 import { onPageHide } from "./PageHide.ts"
 import { batchLimits, nextBatch, prepareEvent, type QueuedEvent, toPayload } from "./TelemetryBatch.ts"
@@ -70,12 +70,9 @@ const selectRefused = (
   return refused.length === 0 ? batch : refused
 }
 
-const findProblem = ({ intervalMilliseconds, queueLimit }: TelemetryOptions) => {
-  if (isGiven(intervalMilliseconds) && !isDuration(intervalMilliseconds))
-    return invalidInput("intervalMilliseconds", `must be a number above 0 and at most ${longestTimer}`)
-  return isGiven(queueLimit) && !(Number.isSafeInteger(queueLimit) && queueLimit > 0)
-    ? invalidInput("queueLimit", "must be a whole number above 0")
-    : undefined
+const checks: Parameters<typeof findWrong>[1] = {
+  intervalMilliseconds: duration,
+  queueLimit: [(value) => Number.isSafeInteger(value) && Number(value) > 0, "must be a whole number above 0"]
 }
 
 /** Makes the queue of a client's events; the end of the client ends it. `client` is one that `createMusicClient` made. */
@@ -83,7 +80,7 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
   const parts = partsOf(client)
   if (parts === undefined) return withoutClient
   const { calls, closers, options, report, run, time } = parts
-  const problem = findOptionsProblem(options) ?? findProblem(given ?? {})
+  const problem = findOptionsProblem(options) ?? findWrong(given ?? {}, checks)
   const interval = given?.intervalMilliseconds ?? 10_000
   const queueLimit = given?.queueLimit ?? 1_000
   let queue: ReadonlyArray<QueuedEvent> = []

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { type SessionStore, webSessionStore } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
 import { type Built, scratch } from "./support/Built.ts"
-import { life, loggedIn, makeClient, never, refusal } from "./support/ClientWorld.ts"
+import { life, loggedIn, makeClient, never } from "./support/ClientWorld.ts"
 
 let made: Built
 beforeEach(async () => {
@@ -79,10 +79,6 @@ describe("The request hook", () => {
     expect(error).toMatchObject({ code: "invalid_input" })
     expect(JSON.stringify(error)).toMatch(/onRequest|headers\.a/)
     expect(requests).toEqual([])
-  })
-
-  it("is a function", async () => {
-    expect(await makeClient({ onRequest: 7 as never }).client.version()).toMatchObject(refusal("onRequest"))
   })
 })
 

@@ -7,7 +7,6 @@ import {
   failure,
   json,
   life,
-  loggedIn,
   loginOf,
   makeClient,
   type Method,
@@ -95,14 +94,4 @@ describe("A call with a random key", () => {
     ])
       expect([result.ok, result.error?.details?.idempotencyKey]).toEqual([false, undefined])
   })
-})
-
-it("A call keeps its key and its body in all attempts", async () => {
-  const { client, keys, once, requests } = await loggedIn()
-  for (const call of ["tings", "reports"]) once(call, () => new Response("", { status: 502 }))
-  expect(await client.ting({ type: "t", key: "x", data: {} })).toMatchObject({ ok: true })
-  expect(await client.report(draft)).toMatchObject({ ok: true })
-  const body = '{"type":"t","key":"si:deejay/x","data":{}}'
-  expect(requests.slice(0, 2).map((request) => request.body)).toEqual([body, body])
-  expect(new Set(keys().slice(2)).size).toBe(1)
 })

@@ -4,6 +4,7 @@ import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
 import { memorySessionStore, type StoredSession } from "../../../client/index.ts"
 import { fileSessionStore } from "../../../client/node.ts"
+import { examples } from "../../../src/http/openapi/Examples.ts"
 import { type Built, scratch } from "../support/Built.ts"
 import { failure, json, life, loggedIn, loginOf, makeClient, pairOf } from "../support/ClientWorld.ts"
 
@@ -55,17 +56,14 @@ describe("A useless session in a 200", () => {
     }
   )
 
-  it.each(useless)(
-    "of a login is stored nowhere, and the same token logs in afterwards: %s",
-    async (_, change) => {
-      const { answers, client } = makeClient({ sessionStore: memorySessionStore() })
-      answers.login = () => json(loginOf(1, change))
-      expect(await client.login("oac_1")).toMatchObject(broken)
-      expect(await client.session()).toMatchObject({ value: null })
-      delete answers.login
-      expect(await client.login("oac_1")).toMatchObject({ ok: true })
-    }
-  )
+  it("of a login is stored nowhere, and the same token logs in afterwards", async () => {
+    const { answers, client } = makeClient()
+    answers.login = () => json(loginOf(1, { refresh_token: "***" }))
+    expect(await client.login("oac_1")).toMatchObject(broken)
+    expect(await client.session()).toMatchObject({ value: null })
+    delete answers.login
+    expect(await client.login("oac_1")).toMatchObject({ ok: true })
+  })
 })
 
 /** A service that answers a refresh of `ort_1` with spoiled tokens once, and refuses every pair but the real one. */
@@ -83,22 +81,11 @@ const spoiling = async (spoiled: object, sessionStore = memorySessionStore()) =>
   }
   answers.me = () =>
     /oat_[23]$/.test(requests.at(-1)?.headers.get("authorization") ?? "")
-      ? json({ ...meOf })
+      ? json(examples["auth.me"].response)
       : failure(401, "unauthenticated")
   pass(life)
   return { ...world, sessionStore, refreshes: () => requests.filter(({ call }) => call === "refresh") }
 }
-const meOf = {
-  authenticated: true,
-  actor: { type: "silicon", public_id: "si:deejay" },
-  org_id: "acme",
-  membership_id: "m",
-  session_id: "s",
-  scopes: [],
-  ting_ready: true,
-  testing_environment_id: null
-}
-
 describe("A pair that was spoiled on its way", () => {
   const both = { access_token: "oat_x", refresh_token: "ort_x" }
   it.each([

@@ -78,7 +78,6 @@ export const makeLane = (bench: Bench, kit: Kit, given: Partial<PromiseClientOpt
     stored: async () => (await inner.load(saved.slot)) as StoredSession | undefined,
     /** What the identity service knows of the session that was saved last. */
     family: () => bench.command("family", saved.refresh_token),
-    revoke: () => bench.command("revoke", saved.refresh_token),
     fault: (kind: FaultKind, path: string, times = 1) =>
       bench.command("fault", { lane: name, path, kind, times, milliseconds: delay }),
     clear: () => bench.command("clear", name),

@@ -168,16 +168,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "a revocation by the identity service ends the session",
-    run: async (bench, kit) => {
-      const { client, login, revoke, stored } = makeLane(bench, kit)
-      await login()
-      await revoke()
-      same(await client.status(), { state: "logged_out", reason: "revoked" }, "revoked")
-      same(await stored(), undefined, "cleared")
-    }
-  },
-  {
     name: "a redirect is not followed",
     run: async (bench, kit) => {
       const { client, fault, login } = makeLane(bench, kit)
@@ -185,24 +175,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
       await fault("redirect", paths.me)
       same(failed(await client.me(), "redirected").code, "unexpected_answer", "not repeated")
       same(await bench.command("attempts", "redirected", paths.me), 0, "the other address")
-    }
-  },
-  {
-    name: "many callers share one refresh",
-    run: async (bench, kit) => {
-      const { attempts, client, family, login, pass } = makeLane(bench, kit)
-      await login()
-      const together = async () => {
-        for (const result of await Promise.all(Array.from({ length: 20 }, () => client.me())))
-          succeeded(result, "me")
-      }
-      pass(life - 30_000)
-      await together()
-      same(await attempts(paths.refresh), 1, "early")
-      await bench.command("advance", life)
-      await together()
-      same(await attempts(paths.refresh), 2, "and when refused")
-      same(await family(), { status: "active", rotations: 2 }, "one rotation each time")
     }
   },
   {

@@ -52,9 +52,6 @@ const startCommands = async () => {
         const { id, status } = familyOf(token)
         return { status, rotations: spent(id) }
       },
-      revoke: (token: string): void => {
-        familyOf(token).status = "revoked"
-      },
       /** Tings accepted under a key. */
       tings: (key: string): number =>
         world.ting.accepted(production).filter((ting) => ting.key === key).length,
