@@ -59,7 +59,7 @@ describe.concurrent("Without SQLite's addon", () => {
     const listed = yield* run(cli, ["reports", "list", "--json"], environment)
     expect([listed.code, JSON.parse(listed.output).items.length]).toEqual([0, 1])
     const backup = yield* run(cli, ["backup", "copy.dump"], environment)
-    expect([backup.code, backup.output]).toEqual([69, expect.stringContaining("Run the commands of docs/operations.md, Backup")])
+    expect([backup.code, backup.output]).toEqual([69, expect.stringContaining("docs/operations.md, Backup")])
     expect((yield* stop(server)).code).toBe(0)
   })
 
