@@ -34,8 +34,10 @@ onBoth("SessionDigests", ({ freshPath, freshStore, openStore, rawQuery }) => {
     deepStrictEqual(yield* sessionDigests.find("stranger"), Option.none())
     yield* TestClock.setTime(9_999)
     deepStrictEqual(yield* foundOf(sessionDigests, ["a", "b"]), ["first", "first"])
-    yield* TestClock.setTime(10_000)
-    deepStrictEqual(yield* foundOf(sessionDigests, ["a", "b"]), [undefined, "first"])
+    for (const later of [10_000, 10_001]) {
+      yield* TestClock.setTime(later)
+      deepStrictEqual(yield* foundOf(sessionDigests, ["a", "b"]), [undefined, "first"])
+    }
   })
 
   it.scoped(
