@@ -121,7 +121,8 @@ export const webSessionStore = (
   } = {}
 ): SessionStore => {
   // Programs without a type checker may pass null.
-  const { database: name = "music-session", locks = findInPage(() => page.navigator?.locks) } = options ?? {}
+  const name = options?.database ?? "music-session"
+  const locks = options?.locks ?? findInPage(() => page.navigator?.locks)
   const channel = findInPage(() => openChannel(`music-client/${name}`))
 
   // Opened for each use: a browser may close an idle connection, and an open one blocks clearing the site data.

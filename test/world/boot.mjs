@@ -20,7 +20,15 @@ const countFibers = () => {
   const [root] = [...(globalThis["effect/GlobalValue"]?.values() ?? [])].flatMap(({ roots }) => [
     ...(roots ?? [])
   ])
-  return root === undefined ? 0 : queryObjects(root.constructor, { format: "count" })
+  if (root === undefined) return 0
+  // The count is experimental; the warning is no line of the server's log.
+  const { emitWarning } = process
+  process.emitWarning = () => undefined
+  try {
+    return queryObjects(root.constructor, { format: "count" })
+  } finally {
+    process.emitWarning = emitWarning
+  }
 }
 const keep = () => writeFileSync(compiled, script.createCachedData())
 if (process.channel) {

@@ -6,12 +6,13 @@ import { createHmac } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import { constVoid } from "effect/Function"
 import * as Redacted from "effect/Redacted"
 import { sha256 } from "../../services/Digest.ts"
 import type { IamService, TingEndpoint } from "../../services/Iam.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { makeShare } from "../../services/combinators/Share.ts"
-import { Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expectStatus } from "../upstream/UpstreamResponse.ts"
 import { audience, type Catalogue, readCatalogue, readProof } from "./Answers.ts"
 import type { Budget } from "./Budget.ts"
@@ -45,7 +46,8 @@ const pathIn = (endpoints: Catalogue, id: TingEndpoint): Either.Either<string, U
 }
 
 /** IAM refuses a signature over a moved path as `invalid_client`, and a removed endpoint with 404. */
-const mayHaveMoved = ({ code, status }: Refused): boolean => code === "invalid_client" || status === 404
+const mayHaveMoved = (failure: UpstreamFailure): boolean =>
+  failure._tag === "Refused" && (failure.code === "invalid_client" || failure.status === 404)
 
 /** The catalogue is cached for 10 minutes by plane. */
 export const makeProofs = (
@@ -59,7 +61,8 @@ export const makeProofs = (
       capacity: maxCachedPlanes,
       millis: catalogueMillis
     })
-    const fetchCatalogue = (plane: Plane) =>
+    /** `onFetched`: this call fetches it, and does not find a cached one. */
+    const fetchCatalogue = (plane: Plane, onFetched: () => void = constVoid) =>
       catalogues.get(
         planeId(plane),
         call(plane, {
@@ -67,14 +70,23 @@ export const makeProofs = (
           method: "GET",
           path: cataloguePath,
           read: expectStatus(200, readCatalogue)
-        }).pipe(within({ plane: planeId(plane), path: cataloguePath }))
+        }).pipe(within({ plane: planeId(plane), path: cataloguePath }), Effect.tap(onFetched))
       )
 
     const prove: IamService["prove"] = (plane, { body, endpoint, key, organisation, subject }) =>
       Effect.gen(function* () {
-        // So that a correction takes effect with the next proof.
-        const forget = Effect.sync(() => catalogues.forget(planeId(plane)))
-        const path = yield* Effect.tapError(pathIn(yield* fetchCatalogue(plane), endpoint), () => forget)
+        let isFresh = false
+        const endpoints = yield* fetchCatalogue(plane, () => {
+          isFresh = true
+        })
+        // So that a correction takes effect with the next proof. A refusal that a cached catalogue may have caused is no verdict.
+        const withoutCatalogue = (failure: UpstreamFailure): UpstreamFailure => {
+          catalogues.forget(planeId(plane))
+          return isFresh || failure._tag !== "Refused"
+            ? failure
+            : new NotExecuted({ dependency: "iam", reason: `may have moved ${endpoint} of Ting` })
+        }
+        const path = yield* Effect.mapError(pathIn(endpoints, endpoint), withoutCatalogue)
         const credential = tokenKey(plane, subject)
         const timestamp = Math.floor((yield* Clock.currentTimeMillis) / 1_000)
         const bodyDigest = sha256(body)
@@ -99,10 +111,9 @@ export const makeProofs = (
           read: readProof(plane, path)
         }).pipe(
           within({ plane: planeId(plane), path: exchangesPath, credential }),
-          Effect.tapErrorTag("Refused", (refused) =>
-            mayHaveMoved(refused)
-              ? forget
-              : Effect.when(recordInactive(credential), () => refused.code === "invalid_subject_token")
+          Effect.mapError((failure) => (mayHaveMoved(failure) ? withoutCatalogue(failure) : failure)),
+          Effect.tapErrorTag("Refused", ({ code }) =>
+            Effect.when(recordInactive(credential), () => code === "invalid_subject_token")
           )
         )
       })

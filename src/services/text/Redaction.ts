@@ -112,6 +112,10 @@ type Clean = (text: string) => string
 type IsCredential = (text: string) => boolean
 const always: IsCredential = () => true
 const never: IsCredential = () => false
+const either =
+  (one: IsCredential, other: IsCredential): IsCredential =>
+  (text) =>
+    one(text) || other(text)
 const after =
   (before: string): IsCredential =>
   (text) =>
@@ -136,7 +140,7 @@ const redactEntries = (
     const header = findHeader(name)
     if (header !== undefined) return header === "authorization" ? always : after(`${header}: `)
     if (!valueMember.test(name)) return never
-    return described === undefined ? isCredential : after(`${described}: `)
+    return described === undefined ? isCredential : either(isCredential, after(`${described}: `))
   }
   return Object.fromEntries(
     all.map(([name, value]) => [free(clean(name)), redactJson(value, clean, judge(name))])
@@ -153,7 +157,11 @@ export const redactJson = (
   if (Array.isArray(value))
     return value.map((one, at) => {
       const header = findHeader(value[at - 1])
-      return redactJson(one, clean, header === undefined ? isCredential : after(`${header}|`))
+      return redactJson(
+        one,
+        clean,
+        header === undefined ? isCredential : either(isCredential, after(`${header}|`))
+      )
     })
   return isObject(value) ? redactEntries(value, clean, isCredential) : value
 }

@@ -195,23 +195,46 @@ describe("the catalogue", () => {
 
 const error = (code: string) => ({ error: { code, message: "no" } })
 
-it.scoped("The catalogue is fetched again after a refusal that its age may have caused", function* () {
-  const { asked, prove, simulator, world } = yield* proofWorld
-  yield* prove("a")
-  world.setEndpoint(productionId, "ting", "subscriptions.register", { path: "/v2/subscriptions" })
-  assert.include(yield* Effect.flip(prove("b")), { _tag: "Refused", code: "invalid_client" })
-  assert.strictEqual((yield* prove("c")).path, "/v2/subscriptions")
-  for (const [status, code, catalogues] of [
-    [401, "invalid_client", 2],
-    [404, "not_found", 3],
-    [403, "forbidden", 4],
-    [403, "forbidden", 4]
-  ] as const) {
-    simulator.fail(failing(exchanges, faults.status(status, error(code))))
-    const refusal = { _tag: "Refused", status, code, answeredAt: startTime } as const
-    assert.include(yield* Effect.flip(prove("d")), refusal)
-    expect(asked(catalogue)).toHaveLength(catalogues)
-  }
+describe("a refusal that a cached catalogue may have caused", () => {
+  it.scoped("is no verdict, and the endpoint is found in a new catalogue", function* () {
+    const { asked, prove, simulator, world } = yield* proofWorld
+    const change = { endpoint: "tings.send" } as const
+    yield* prove("a")
+    world.setEndpoint(productionId, "ting", "subscriptions.register", { path: "/v2/subscriptions" })
+    assert.strictEqual((yield* Effect.flip(prove("b")))._tag, "NotExecuted")
+    assert.strictEqual((yield* prove("c")).path, "/v2/subscriptions")
+    expect(asked(catalogue)).toHaveLength(2)
+    simulator.fail(failing(exchanges, faults.status(404, error("not_found"))))
+    assert.strictEqual((yield* Effect.flip(prove("d")))._tag, "NotExecuted")
+    world.setEndpoint(productionId, "ting", "tings.send", { active: false })
+    yield* prove("e")
+    world.setEndpoint(productionId, "ting", "tings.send", { active: true })
+    assert.strictEqual((yield* Effect.flip(prove("f", change)))._tag, "NotExecuted")
+    yield* prove("g", change)
+    expect(asked(catalogue)).toHaveLength(4)
+  })
+
+  it.scoped(
+    "is final with a catalogue that was fetched for it, and when it is about something else",
+    function* () {
+      const { asked, prove, simulator } = yield* proofWorld
+      for (const [status, code, catalogues] of [
+        [401, "invalid_client", 1],
+        [404, "not_found", 2],
+        [403, "forbidden", 3],
+        [403, "forbidden", 3]
+      ] as const) {
+        simulator.fail(failing(exchanges, faults.status(status, error(code))))
+        assert.include(yield* Effect.flip(prove("a")), {
+          _tag: "Refused",
+          status,
+          code,
+          answeredAt: startTime
+        })
+        expect(asked(catalogue)).toHaveLength(catalogues)
+      }
+    }
+  )
 })
 
 it.scoped("A refused subject is inactive for 30 s, also where its introspection is cached", function* () {
