@@ -49,9 +49,10 @@ describe("IAM refuses the application's secret:", () => {
     expect(said()).toEqual(["ERROR", "INFO", "ERROR", "INFO", "ERROR", "INFO"])
   })
 
-  it.scoped("refused proofs and secrets of testing planes are none", function* () {
+  // Under the real clock: after a first refusal of a proof the list of endpoints is fetched again, with a pause.
+  it.scopedLive("refused proofs and secrets of testing planes are none", function* () {
     const { outcome, said, sent, upstreams } = yield* prepare
-    upstreams.fail({ path: paths.proof, times: 1, fault: refusal(401, "invalid_client") })
+    upstreams.fail({ path: paths.proof, times: 2, fault: refusal(401, "invalid_client") })
     expect(yield* outcome(sent.ting)).toBe(refused)
     const { environmentId, musicSecret } = upstreams.seeded.environment
     const login = (secret: string) =>

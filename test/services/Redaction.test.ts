@@ -121,6 +121,7 @@ describe("Redaction of JSON", () => {
     '{"name":"authorization","value":"«a1b2c3d4a1b2c3d4»"}',
     '{"key":"Author&#105;zation","value":"«Basic dXNlcjpwYXNz»"}',
     '{"name":"authorization","value":"step 3 of 4"}',
+    '{"authorization":{"key":"Authorization","value":"«hunter2-secret»"}}',
     '["authorization","profile"]',
     '["Authorization","X-Requested-With"]',
     '["login","authorization","550e8400-e29b-41d4-a716-446655440000"]'
