@@ -31,7 +31,7 @@ export const formatCount = (count: number, noun: string): string =>
   `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`
 
 /** One value of a record. */
-export interface RecordField<A> {
+interface RecordField<A> {
   /** In JSON and in details. */
   readonly name: string
   /** Heading of its column; empty for what is no column of lists. */

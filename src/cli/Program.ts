@@ -118,9 +118,8 @@ const toCommandFailed = (failure: Failure): CommandFailed => {
   }
 }
 
-/** A fix that is a command to run gets no full stop, so that it can be copied. */
 const toSentence = (text: string): string =>
-  `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith(".") || text.startsWith("Run: ") ? "" : "."}`
+  `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`
 
 const linesOf = ({ fix, lines }: CommandFailed): ReadonlyArray<string> =>
   lines.map((line, index) => {

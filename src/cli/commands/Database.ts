@@ -30,9 +30,6 @@ const showFacts = ({ bytes, file, migration, rows }: DatabaseFacts) => ({
 /** Names of the copies that `--keep` makes and removes. */
 const copies = /^music-\d{8}T\d{9}Z\.sqlite$/
 
-/** Of a file that may be absent, as on PostgreSQL. */
-const realPathOf = (file: string): string => (existsSync(file) ? realpathSync(file) : file)
-
 /**
  * Removes the oldest copies beyond the newest `kept`, of which `made` is the newest; names sort by their time. Later copies are not
  * touched: they are those of a run at the same time, or of a wrong clock. Nor are links, folders, files with other names, and
@@ -44,7 +41,7 @@ const removeOldCopies = (folder: string, kept: number, { live, made }: { live: s
       const old = readdirSync(folder, { withFileTypes: true })
         .filter((entry) => entry.isFile() && copies.test(entry.name) && entry.name <= made)
         .map(({ name }) => join(folder, name))
-        .filter((copy) => !existsSync(`${copy}-wal`) && realpathSync(copy) !== live)
+        .filter((copy) => !existsSync(`${copy}-wal`) && realpathSync(copy) !== realpathSync(live))
         .sort()
         .slice(0, -kept)
       // Another run at the same time may have removed it.
@@ -79,7 +76,7 @@ const makeCopy = (path: string, keep: Option.Option<number>, overwrite: boolean)
     yield* Effect.catchAll(record(settings), ({ summary }) =>
       err(`The time of this backup is not recorded for the metric: ${summary}.`)
     )
-    const live = realPathOf(settings.databasePath)
+    const live = settings.databasePath
     const old = Option.isSome(keep) ? yield* removeOldCopies(path, keep.value, { live, made }) : []
     return { ...showFacts(facts), removed: old }
   })
@@ -113,7 +110,9 @@ export const backup = Command.make(
       yield* printRecord(yield* makeCopy(file.value, keep, overwrite), asJson)
     })
 ).pipe(
-  Command.withDescription("Writes a consistent, verified copy of the database, also while the server runs")
+  Command.withDescription(
+    "Writes a consistent, verified copy of a SQLite database, also while the server runs; with --record also for PostgreSQL"
+  )
 )
 
 const verify = (file: string) =>
@@ -137,7 +136,9 @@ export const restore = Command.make(
       const { aside, unfiled: doubted } = restored
       yield* printRecord({ ...showFacts(restored), before: Option.getOrNull(aside), doubted }, asJson)
     })
-).pipe(Command.withDescription("Replaces the database by a backup; no server may have the database open"))
+).pipe(
+  Command.withDescription("Replaces a SQLite database by a backup; no server may have the database open")
+)
 
 export const migrate = Command.make("migrate", { json }, (given) =>
   databasePlace.pipe(

@@ -158,9 +158,9 @@ const removeSelected = (
       Effect.interruptible,
       Effect.exit
     )
-    const erased = yield* Effect.exit(given.dryRun ? Effect.void : eraseRemoved)
+    if (!given.dryRun) yield* eraseRemoved
     const { being_filed } = yield* printRemoval(tried, given.dryRun, given.json)
-    yield* Effect.zipRight(ran, erased)
+    yield* ran
     if (being_filed.length > 0)
       return yield* refuse(
         `not removed, because at this moment they are being filed: ${being_filed.join(", ")}`,

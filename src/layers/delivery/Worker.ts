@@ -42,7 +42,7 @@ export const production = {
 }
 
 /** Milliseconds. */
-export interface BackoffPolicy {
+interface BackoffPolicy {
   /** After the first failure; doubles with each further one. */
   readonly first: number
   readonly longest: number

@@ -44,7 +44,7 @@ export interface StoreSize {
 }
 
 /** The connections of this process's pool. */
-export interface PoolUse {
+interface PoolUse {
   readonly limit: number
   readonly used: number
   readonly idle: number

@@ -51,7 +51,7 @@ const leaseSums = all(Schema.Struct({ count: Whole, endsAt: OptionalWhole }))
 const dueTimes = all(Schema.Struct({ availableAt: Whole }))
 
 /** `wakeUp` runs after a commit that may let another worker of this process continue. */
-export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => void = () => undefined) => {
+export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => void) => {
   /** Ends expired leases. A holder that died while sending leaves an unknown outcome, and all searches are made. */
   const recover = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
     UPDATE deliveries SET
@@ -202,7 +202,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
      * Milliseconds since the epoch at which the next delivery that `lease` takes falls due or a lease ends; none when there
      * is none. While `concurrency` of them are leased, it is the end of the first lease.
      */
-    nextDueAt: (kinds: ReadonlyArray<DeliveryKind>, concurrency = Number.POSITIVE_INFINITY) =>
+    nextDueAt: (kinds: ReadonlyArray<DeliveryKind>, concurrency: number) =>
       Effect.gen(function* () {
         const { count, endsAt } = yield* read("Deliveries.held", leases(kinds))
         if (count >= concurrency) return endsAt

@@ -121,7 +121,7 @@ export interface ReportSelection extends Since {
   readonly reporter: Option.Option<string>
 }
 
-export interface ReportFilter extends Since {
+interface ReportFilter extends Since {
   readonly plane: Option.Option<PlaneId>
   /** Public id, `anonymous` or `unverified`; a removed report has none of them. */
   readonly reporter: Option.Option<string>
@@ -129,22 +129,22 @@ export interface ReportFilter extends Since {
   readonly delivery: Option.Option<DeliveryStatus>
 }
 
-export interface DeliveryFilter extends Since {
+interface DeliveryFilter extends Since {
   readonly state: Option.Option<DeliveryStatus>
   readonly kind: Option.Option<DeliveryKind>
 }
 
-export interface WebhookFilter extends Since {
+interface WebhookFilter extends Since {
   readonly plane: Option.Option<PlaneId>
   readonly eventType: Option.Option<string>
 }
 
-export interface RefusalFilter extends Since {
+interface RefusalFilter extends Since {
   readonly table: Option.Option<string>
   readonly code: Option.Option<string>
 }
 
-export interface RecipientFilter {
+interface RecipientFilter {
   readonly plane: Option.Option<PlaneId>
   readonly organisation: Option.Option<string>
   readonly publicId: Option.Option<string>

@@ -156,7 +156,7 @@ const StoredLogin = Schema.Struct({
     encode: (actor) => actor ?? null
   })
 })
-export type StoredLogin = typeof StoredLogin.Type
+type StoredLogin = typeof StoredLogin.Type
 
 export interface StoredToken {
   readonly digest: string

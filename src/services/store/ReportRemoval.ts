@@ -13,13 +13,13 @@ import { all, any, first, run } from "./Statements.ts"
  * `vacuum`: the SQL statement that removes the old row from the database's files, where the removal does not.
  * `BeingFiled`: nothing was changed; its delivery is leased.
  */
-export type RemovalOutcome = Data.TaggedEnum<{
+type RemovalOutcome = Data.TaggedEnum<{
   Removed: { readonly vacuum: Option.Option<string> }
   RemovedBefore: object
   BeingFiled: object
   Missing: object
 }>
-export const RemovalOutcome = Data.taggedEnum<RemovalOutcome>()
+const RemovalOutcome = Data.taggedEnum<RemovalOutcome>()
 
 /** `id` is that of the report. */
 const Removal = Schema.Struct({ id: Schema.String, removedAt: Whole, reason: Schema.String })

@@ -3,13 +3,13 @@ import * as Data from "effect/Data"
 import type * as Effect from "effect/Effect"
 
 /**
- * - `unanswered`: no answer in time, because the database is away, slow or busy. It refused nothing.
+ * - `unanswered`: no connection, or no answer in time, because the database is away, slow or busy.
  * - `locked`: by another process.
  * - `full`: its disk or quota.
  * - `corrupt`: pages are damaged, or it is no database.
- * - `schema`: it is not of this version. The code is `newer`, `older`, `empty`, `unreleased`, `foreign` for one of another program, or
- *   `ENOENT` for a file that is not there yet.
- * - `other`: a right, a folder, a login or a certificate is missing, or a statement failed.
+ * - `schema`: it is not of this version. When it is opened the code is `newer`, `older`, `empty`, `unreleased`, `foreign` for one of another
+ *   program, or `ENOENT` for a file that is not there yet.
+ * - `other`: a right, a folder, a login or a certificate is missing, its file was moved, it is closed, or a statement failed.
  */
 export type StoreFailureKind = "unanswered" | "locked" | "full" | "corrupt" | "schema" | "other"
 

@@ -36,7 +36,7 @@ export const verifyBackup = (file: string): Effect.Effect<DatabaseFacts, BackupF
     Effect.withSpan("Backup.verify")
   )
 
-export interface Restored extends DatabaseFacts {
+interface Restored extends DatabaseFacts {
   /** Where the replaced database is kept. */
   readonly aside: Option.Option<string>
   /** Reports that were not filed in the backup: they are searched for before they are sent. */

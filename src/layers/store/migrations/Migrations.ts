@@ -141,7 +141,7 @@ export const checkSchema = ({ name, read, sql }: Database): Effect.Effect<void, 
   )
 
 /** The schema of a database when it was opened, and how long its migration took, if there was one. */
-export interface OpenedSchema {
+interface OpenedSchema {
   readonly found: number
   readonly migrationMillis: Option.Option<number>
 }

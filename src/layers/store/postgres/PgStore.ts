@@ -36,7 +36,7 @@ export interface PgOptions {
 }
 
 /** Milliseconds. They bound every call, whatever the server does. */
-export const defaultTimeouts = {
+const defaultTimeouts = {
   connect: 5_000,
   /** Enforced by the server. */
   statement: 10_000,

@@ -43,7 +43,7 @@ export const locateFile = (
     return found.isFile() ? file : yield* new StoreUnavailable({ database, kind: "other" })
   })
 
-export interface WatchedFiles {
+interface WatchedFiles {
   /** The path leads to the file that was opened, and its log was not replaced since `watchLog`. */
   readonly arePresent: () => boolean
   /**
