@@ -53,9 +53,7 @@ export const toStoreUnavailable =
   (error: DatabaseFailure): StoreUnavailable => {
     switch (error._tag) {
       case "StoreUnavailable":
-        return error.database === undefined
-          ? new StoreUnavailable({ database, operation, kind: error.kind })
-          : error
+        return error.database === undefined ? new StoreUnavailable({ ...error, database, operation }) : error
       case "ParseError":
         return new StoreUnavailable({
           database,

@@ -224,5 +224,6 @@ describe("While a store runs", () => {
     yield* Scope.close(scope, Exit.void)
     for (const attempt of [store.check, activate(store)])
       assert.strictEqual(yield* kindOf(attempt, path), "other")
+    assert.include((yield* Effect.flip(activate(store))).reason, " is closed, in Recipients.activate")
   })
 })
