@@ -10,7 +10,9 @@ import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import { productionId } from "../../../../src/services/Plane.ts"
+import { all } from "../../../../src/services/store/Statements.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
 import { sampleEntry, sampleEvent, sampleLease, sampleReport } from "../Samples.ts"
 import { folder, postgres, withPgClient } from "../Stores.ts"
@@ -98,6 +100,15 @@ describe("A connection to Postgres", () => {
       assert.notMatch(proxy.startup(), /options|_timeout|synchronous|default_/)
     }
   )
+
+  it.scopedLive("has the time limits of its address, also of one without a host", function* () {
+    const { hostname, password, pathname, port, username } = new URL(yield* freshPath)
+    const place = `${username}:${password}@${pathname}?host=${hostname}&port=${port}`
+    const { read, sql } = yield* openStore(`postgres://${place}&statement_timeout=4000`)
+    const limits = sql`SELECT current_setting('statement_timeout') AS statement, current_setting('lock_timeout') AS lock`
+    const Limits = Schema.Struct({ statement: Schema.String, lock: Schema.String })
+    deepStrictEqual(yield* read("limits", all(Limits)(limits)), [{ statement: "4s", lock: "2s" }])
+  })
 
   it.scopedLive("is one of as many as the setting gives; waits for one are counted", function* () {
     const place = yield* freshPath
