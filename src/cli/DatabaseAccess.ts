@@ -5,15 +5,14 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import { readSettings } from "../layers/settings/Settings.ts"
-import { makeOperatorQueries } from "../services/store/OperatorQueries.ts"
 import { makeStore } from "../layers/store/StoreHealth.ts"
 import { databaseFromSettings } from "../layers/store/StoreFromSettings.ts"
 import {
+  makeOperatorQueries,
   OperatorQueries,
-  type OperatorQueriesService,
-  type Page,
-  type PageRequest
+  type OperatorQueriesService
 } from "../services/store/OperatorQueries.ts"
+import type { Page, PageRequest } from "../services/store/Pages.ts"
 import { Store } from "../services/Store.ts"
 import { CommandFailed, Host } from "./Host.ts"
 import { type Noun, printPage } from "./Output.ts"

@@ -4,7 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { Page } from "../services/store/OperatorQueries.ts"
+import type { Page } from "../services/store/Pages.ts"
 import { Host } from "./Host.ts"
 
 /** Control characters, format characters such as bidirectional marks, and line separators. */

@@ -1,16 +1,9 @@
-/**
- * Queries of the operator's commands: the records of the store, a page at a time, newest first. A page continues after the
- * last record of the previous one, so that new records neither repeat nor hide another. Every list follows the order of an index. Times
- * are milliseconds.
- */
+/** Queries of the operator's commands: the records of the store, a page at a time, newest first. Times are milliseconds. */
 import type { Fragment } from "@effect/sql/Statement"
 import * as Context from "effect/Context"
-import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { snakeToCamel } from "effect/String"
 import { type PlaneId, productionId } from "../Plane.ts"
 import type { Database } from "./Database.ts"
 import {
@@ -21,6 +14,7 @@ import {
   hasStatus,
   toDelivery
 } from "./DeliveryRows.ts"
+import { makeList, type PageRequest } from "./Pages.ts"
 import { InboxEvent } from "./People.ts"
 import { makeReportRemoval, type Removal } from "./ReportRemoval.ts"
 import {
@@ -35,22 +29,6 @@ import {
 import { Flag, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 import { readCounts } from "./SpoolAdmission.ts"
 import { all, any, first } from "./Statements.ts"
-
-/** `after` is no cursor of this list. */
-export class CursorInvalid extends Data.TaggedError("CursorInvalid") {}
-
-export interface PageRequest {
-  /** At least 1. */
-  readonly limit: number
-  /** The `next` of the previous page. */
-  readonly after: Option.Option<string>
-}
-
-export interface Page<A> {
-  readonly items: ReadonlyArray<A>
-  /** Cursor of the next page; none when this is the last one. */
-  readonly next: Option.Option<string>
-}
 
 /** With the time when it was delivered or failed. */
 const DeliveryRecord = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
@@ -161,6 +139,7 @@ export const makeOperatorQueries = (database: Database) => {
   const { read, sql, write } = database
   const removal = makeReportRemoval(database)
   const { removals } = removal
+  const list = makeList(database)
   const byReporter = (reporter: string) =>
     sql`reporter = ${reporterText(reporter)} AND ${isNotRemoved(sql, "reports.id")}`
   /** 1 where the delivery of a report fulfils the condition, else 0. Not EXISTS: for it Postgres would read all deliveries. */
@@ -200,46 +179,6 @@ export const makeOperatorQueries = (database: Database) => {
   const since = (column: string, filter: { readonly since: Option.Option<number> }) =>
     when(filter.since, (from) => sql`${sql(column)} >= ${from}`)
 
-  /**
-   * A page of rows. The columns `order` are an index and identify a row: their values are the cursor of the next page. One row
-   * beyond the limit is read, which shows whether there is one.
-   */
-  const list = <A extends object, I>(
-    name: string,
-    row: Schema.Schema<A, I>,
-    rows: Fragment,
-    order: ReadonlyArray<string>,
-    { after, limit }: PageRequest,
-    conditions: ReadonlyArray<Fragment>,
-    direction: "ASC" | "DESC" = "DESC"
-  ) => {
-    const types = order.map((column) => (column.endsWith("_at") ? Schema.Int : Schema.String))
-    const decodeCursor = Schema.decodeUnknownEither(Schema.parseJson(Schema.Tuple(...types)))
-    const beyond = sql.literal(`(${order.join(", ")}) ${direction === "ASC" ? ">" : "<"}`)
-    const sorted = sql.literal(order.map((column) => `${column} ${direction}`).join(", "))
-    const cursorOf = (item: A) => {
-      const values = new Map(Object.entries(item))
-      return Buffer.from(JSON.stringify(order.map((column) => values.get(snakeToCamel(column))))).toString(
-        "base64url"
-      )
-    }
-    return Effect.gen(function* () {
-      const from = yield* Effect.forEach(Option.toArray(after), (cursor) =>
-        Either.mapLeft(
-          decodeCursor(Buffer.from(cursor, "base64url").toString("utf8")),
-          () => new CursorInvalid()
-        )
-      )
-      const clauses = [...conditions, ...from.map((values) => sql`${beyond} ${sql.in(values)}`)]
-      const found = yield* read(
-        `OperatorQueries.${name}`,
-        all(row)(sql`SELECT ${rows} WHERE ${sql.and(clauses)} ORDER BY ${sorted} LIMIT ${limit + 1}`)
-      )
-      const items = found.slice(0, limit)
-      const last = found.length > limit ? items.at(-1) : undefined
-      return { items, next: Option.map(Option.fromNullable(last), cursorOf) }
-    })
-  }
   const byCreation = ["created_at", "id"]
 
   return {

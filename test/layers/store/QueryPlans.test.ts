@@ -9,11 +9,8 @@ import * as Option from "effect/Option"
 import * as Tracer from "effect/Tracer"
 import { roomOf } from "../../../src/services/usecases/ReportLimits.ts"
 import type { UpstreamKey } from "../../../src/services/Iam.ts"
-import type {
-  OperatorQueriesService,
-  Page,
-  PageRequest
-} from "../../../src/services/store/OperatorQueries.ts"
+import type { OperatorQueriesService } from "../../../src/services/store/OperatorQueries.ts"
+import type { Page, PageRequest } from "../../../src/services/store/Pages.ts"
 import { DeliveryUpdate, LoginOutcome, type StoreService } from "../../../src/services/Store.ts"
 import { fill, volumesOf } from "../../world/BulkRows.ts"
 import { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"

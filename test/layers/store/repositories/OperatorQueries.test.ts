@@ -2,12 +2,8 @@ import { expect } from "vitest"
 import { it } from "../../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import {
-  CursorInvalid,
-  type OperatorQueriesService,
-  type Page,
-  type PageRequest
-} from "../../../../src/services/store/OperatorQueries.ts"
+import type { OperatorQueriesService } from "../../../../src/services/store/OperatorQueries.ts"
+import { CursorInvalid, type Page, type PageRequest } from "../../../../src/services/store/Pages.ts"
 import { Unverified, Verified } from "../../../../src/services/Store.ts"
 import { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "../Samples.ts"
 import { type Kind, onBoth } from "../Stores.ts"
