@@ -43,6 +43,7 @@ const LeasedRow = Schema.Struct({
   leasedFrom: Schema.Literal("waiting", "unknown"),
   priority: Whole
 })
+type LeasedRow = typeof LeasedRow.Type
 
 /** Decoders of rows. */
 const leasedRows = all(LeasedRow)
@@ -176,9 +177,8 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
               ORDER BY state, priority, available_at, id LIMIT ${free})
             RETURNING *`)
           return leased
-            .map((row) => ({ ...row, state: row.leasedFrom }))
-            .sort(inLeaseOrder)
-            .map(({ leasedFrom: _, priority: __, ...row }): Delivery => toDelivery(row))
+            .toSorted(inLeaseOrder)
+            .map(({ leasedFrom: state, priority: _, ...row }): Delivery => toDelivery({ ...row, state }))
         })
       ),
     /** False when the fence is no longer the newest. */
@@ -270,13 +270,11 @@ interface LeaseRequest {
   readonly owner: string
 }
 
-type LeasedRow = Pick<typeof LeasedRow.Type, "id" | "priority" | "availableAt"> & { readonly state: string }
-
 type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>
 
 /** Unknown outcomes first, then by priority, then by due time. */
 const inLeaseOrder = (one: LeasedRow, other: LeasedRow): number =>
-  Number(one.state !== "unknown") - Number(other.state !== "unknown") ||
+  Number(one.leasedFrom !== "unknown") - Number(other.leasedFrom !== "unknown") ||
   one.priority - other.priority ||
   one.availableAt - other.availableAt ||
   (one.id < other.id ? -1 : 1)
