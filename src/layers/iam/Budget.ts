@@ -135,17 +135,16 @@ const makeWindow = (budget: number) => {
 
   /** The turns of the class before this call: by the time waited, of newcomers first those whose address has fewer calls. */
   const turnsBefore = (call: Call): ReadonlyArray<Turn> => {
-    const own: Turn = { ...call, at: Number.POSITIVE_INFINITY }
-    const line = [...turns.values(), own].filter(
-      (one) => one === own || (one.callClass === call.callClass && one.key !== call.key)
-    )
+    const newcomers = [...places].filter((place) => place.call.callClass === "newcomer")
     const callsOf = (one: Call): number =>
-      [...places].filter(
-        (place) => place.call.callClass === "newcomer" && partyOf(place.call) === partyOf(one)
-      ).length
-    const calls = new Map(call.callClass === "newcomer" ? line.map((one) => [one, callsOf(one)]) : [])
-    line.sort((one, other) => (calls.get(one) ?? 0) - (calls.get(other) ?? 0) || one.since - other.since)
-    return line.slice(0, line.indexOf(own))
+      one.callClass === "newcomer"
+        ? newcomers.filter((place) => partyOf(place.call) === partyOf(one)).length
+        : 0
+    const ownCalls = callsOf(call)
+    return [...turns.values()].filter((one) => {
+      if (one.callClass !== call.callClass || one.key === call.key) return false
+      return (callsOf(one) - ownCalls || one.since - call.since) <= 0
+    })
   }
 
   /** What the call needs a place in: the window, and the part of its address. */
