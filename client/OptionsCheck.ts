@@ -23,7 +23,9 @@ const findAddressProblem = (baseUrl: unknown): OptionsProblem | undefined => {
 }
 
 /** Options that may be left out: whether a value is one, and what it must be. Programs without a type checker may pass any value. */
-type Checks = Readonly<Record<string, readonly [isRight: (value: unknown) => boolean, problem: string]>>
+export type Checks = Readonly<
+  Record<string, readonly [isRight: (value: unknown) => boolean, problem: string]>
+>
 
 /** The problem of the first option that is given and wrong. */
 export const findWrong = (given: object, checks: Checks): ErrorOf<"invalid_input"> | undefined => {

@@ -3,7 +3,7 @@ import { systemTime } from "./calls/Time.ts"
 import { isResult, makeClient, type MusicClient, partsOf, withParts } from "./Client.ts"
 import { toThrown } from "./failures/ErrorGuards.ts"
 import type { PromiseClientOptions } from "./Options.ts"
-import { findWrong, isFunction } from "./OptionsCheck.ts"
+import { type Checks, findWrong, isFunction } from "./OptionsCheck.ts"
 import { isGiven } from "./Values.ts"
 import { fetchTransport } from "./transport/FetchTransport.ts"
 import type { MusicError, Result } from "./Types.ts"
@@ -26,7 +26,7 @@ const returnsNumber = (run: unknown): boolean => {
 }
 
 /** The options that only this face has. */
-const checks: Parameters<typeof findWrong>[1] = {
+const checks: Checks = {
   fetch: [isFunction, "must be a function"],
   throwOnError: [(value) => typeof value === "boolean", "must be true or false"],
   random: [returnsNumber, "must return a number"],

@@ -7,7 +7,7 @@ import type { StoredSession } from "../stores/SessionStore.ts"
 import type { ErrorOf, MusicError, SessionInfo } from "../Types.ts"
 import { isNumber, isRecord, isText, present } from "../Values.ts"
 
-export type StoreFailed = ErrorOf<"store_failed">
+type StoreFailed = ErrorOf<"store_failed">
 
 /** The failure of a store or lock. The cause of a spoiled session may quote a credential, so it is not kept. */
 export const storeFailed = (cause: unknown): MusicError => {
@@ -26,7 +26,7 @@ export const healedEvent = ({ details }: StoreFailed): ClientEvent => ({
 })
 
 /** The store has something that is no session: a login replaces it, a logout removes it. */
-export const isCorrupt = (failure: MusicError): failure is StoreFailed =>
+const isCorrupt = (failure: MusicError): failure is StoreFailed =>
   failure.code === "store_failed" && failure.details.reason === "corrupt"
 
 export const isMissing = (failure: MusicError): boolean => failure.code === "not_logged_in"

@@ -12,7 +12,7 @@ import { catchCode, codeOf, readRegularFile, removeFile } from "./RegularFiles.t
 import type { SessionLock } from "./SessionStore.ts"
 
 export interface FileLockOptions {
-  /** Milliseconds without a renewal after which a holder counts as dead; default 15,000. A dead process of this host is detected at once. */
+  /** Milliseconds without a renewal after which a holder counts as dead; default 15,000. A dead process of this host is detected at once, unless its number is in use again. */
   readonly staleMilliseconds?: number
 }
 

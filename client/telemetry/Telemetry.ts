@@ -11,7 +11,7 @@ import { partsOf } from "../Client.ts"
 import type { ClientEvent } from "../Events.ts"
 import { clientFailure, failureOf, invalidInput } from "../failures/Failures.ts"
 import type { CallOptions } from "../Options.ts"
-import { duration, findOptionsProblem, findWrong } from "../OptionsCheck.ts"
+import { type Checks, duration, findOptionsProblem, findWrong } from "../OptionsCheck.ts"
 import { ignore } from "../Values.ts"
 import type { ClientTable, ErrorOf, MusicError, Result, TelemetryEvent, TelemetryStats } from "../Types.ts"
 import { onPageHide } from "./PageHide.ts"
@@ -70,7 +70,7 @@ const selectRefused = (
   return refused.length === 0 ? batch : refused
 }
 
-const checks: Parameters<typeof findWrong>[1] = {
+const checks: Checks = {
   intervalMilliseconds: duration,
   queueLimit: [(value) => Number.isSafeInteger(value) && Number(value) > 0, "must be a whole number above 0"]
 }

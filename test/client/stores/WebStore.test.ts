@@ -38,7 +38,11 @@ describe("The web store", () => {
     const [name = ""] = names
     await store.probe?.(name, stored)
     // Another tab: it shares no memory with this one.
-    expect(await webSessionStore(null as never).load(name)).toMatchObject({ slot: name, org_id: "acme" })
+    for (const nothing of [null, { database: null, locks: null }]) {
+      const other = webSessionStore(nothing as never)
+      expect(await other.load(name)).toMatchObject({ slot: name, org_id: "acme" })
+      await (await other.lock?.acquire(name, new AbortController().signal))?.()
+    }
     expect(await webSessionStore({ database: "another" }).load(name)).toBe(undefined)
   })
 
