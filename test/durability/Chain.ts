@@ -9,8 +9,8 @@ import { emptyLedger, makeLoad } from "./Load.ts"
 import type { Point } from "./Points.ts"
 import { actOf, type Scene } from "./Provocations.ts"
 
-/** Milliseconds within which a process reaches its crash point, and within which the last one finishes. */
-const attemptTimeout = 8_000
+/** Milliseconds in which a process reaches its crash point: longer than a provocation waits, which would disturb the next try. */
+const attemptTimeout = 20_000
 const mostTries = 4
 const longestEnd = 30_000
 /** Milliseconds for which a client retries: longer than a whole chain on a busy machine. */
