@@ -33,7 +33,10 @@ const headers = [
 
 /** The forms of credentials that docs/api.md lists, except those that PastedOutput.test.ts has. */
 export const secret: FastCheck.Arbitrary<Secret> = FastCheck.oneof(
-  prefixed("oat_ ort_ oac_ obo_ ask_ cat_ sat_ rft_ sup_ whs_".split(" "), opaque(`${letters}${digits}_-`, 43)),
+  prefixed(
+    "oat_ ort_ oac_ obo_ ask_ cat_ sat_ rft_ sup_ whs_".split(" "),
+    opaque(`${letters}${digits}_-`, 43)
+  ),
   prefixed(["stk-", "table-music-", "table-musicclidaemon-"], opaque("0123456789abcdef", 32)),
   prefixed(["github_pat_"], opaque(`${letters}${digits}_`, 60)),
   prefixed(["ghp_", "gho_", "ghu_", "ghs_", "ghr_"], opaque(`${letters}${digits}`, 36)),
