@@ -106,7 +106,7 @@ export const makeFullWarning = (): ((limit: ReportLimit) => Effect.Effect<void>)
       warnedAt.set(limit, now)
       return Effect.logWarning(`Reports are refused: ${causes[limit]}`, {
         reason: limit,
-        fix: "see music-backend check; find a flood with music-backend reports remove --anonymous --dry-run or --reporter <public id> --dry-run, and remove it with --reason instead of --dry-run, or keep it from the tracker with music-backend deliveries discard; or set MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS, or raise MUSIC_REPORTS_MEGABYTES"
+        fix: "see music-backend check; find a flood with music-backend reports remove --anonymous --dry-run or --reporter <public id> --dry-run, and remove it with --reason instead of --dry-run; or set MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS, or raise MUSIC_REPORTS_MEGABYTES"
       })
     })
 }

@@ -109,8 +109,11 @@ describe("The lock of a dead owner is taken", () => {
     await takeOver()
   })
 
-  it("from another host only without a renewal, whatever its process number means here", async () => {
-    const text = await lockFile({ pid: 999_999, host: "another" })
+  it.each([
+    ["another host, whatever its process number means here", { pid: 999_999, host: "another" }],
+    ["a process whose number is in use again", {}]
+  ])("only without a renewal from %s", async (_, facts) => {
+    const text = await lockFile(facts)
     await writeFile(path(), text)
     await expect(acquire(patient, 200)).rejects.toMatchObject(timedOut)
     expect(await readFile(path(), "utf8")).toBe(text)
