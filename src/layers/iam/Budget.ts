@@ -135,11 +135,9 @@ const makeWindow = (budget: number) => {
 
   /** The turns of the class before this call: by the time waited, of newcomers first those whose address has fewer calls. */
   const turnsBefore = (call: Call): ReadonlyArray<Turn> => {
-    const newcomers = [...places].filter((place) => place.call.callClass === "newcomer")
-    const callsOf = (one: Call): number =>
-      one.callClass === "newcomer"
-        ? newcomers.filter((place) => partyOf(place.call) === partyOf(one)).length
-        : 0
+    const rivals =
+      call.callClass === "newcomer" ? [...places].filter((place) => place.call.callClass === "newcomer") : []
+    const callsOf = (one: Call) => rivals.filter((place) => partyOf(place.call) === partyOf(one)).length
     const ownCalls = callsOf(call)
     return [...turns.values()].filter((one) => {
       if (one.callClass !== call.callClass || one.key === call.key) return false
@@ -185,10 +183,8 @@ const makeWindow = (budget: number) => {
         if (held.length + waiting.filter(({ at }) => at <= now).length < most) return []
         const index = waiting.length + held.length - most
         // Places of essential calls are expected to go to essential calls again.
-        const ends = endsOf(
-          held.filter((place) => isEssential(call) || !isEssential(place.call)),
-          now
-        )
+        const passedOn = held.filter((place) => isEssential(call) || !isEssential(place.call))
+        const ends = endsOf(passedOn, now)
         const rounds = Math.floor(index / Math.max(1, ends.length))
         return [(ends[index - rounds * ends.length] ?? now + minute) + rounds * roundMillis]
       })
@@ -206,10 +202,9 @@ const makeWindow = (budget: number) => {
       turns.delete(key)
       if (turns.size >= mostTurns.window || at > now + farthestTurn[call.isVouched ? "vouched" : "other"])
         return undefined
-      const ofParty = [...turns].filter(
-        ([, one]) => one.callClass === call.callClass && partyOf(one) === partyOf(call)
-      )
-      ofParty.sort(([, one], [, other]) => one.since - other.since)
+      const ofParty = [...turns]
+        .filter(([, one]) => one.callClass === call.callClass && partyOf(one) === partyOf(call))
+        .sort(([, one], [, other]) => one.since - other.since)
       const [last, turn] = ofParty[mostTurns.party - 1] ?? []
       // A credential that has waited longer takes the turn of one that has waited less.
       if (turn !== undefined && turn.since <= call.since) return undefined
