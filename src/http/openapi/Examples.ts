@@ -159,7 +159,7 @@ export const examples = {
       table: "musicclidaemon",
       events: [
         {
-          id: "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e",
+          id: placeholders.telemetryId,
           type: "playback.track.started",
           data: { track: 1 },
           metadata: { occurred_at: "2026-09-24T08:15:30.412Z" }
