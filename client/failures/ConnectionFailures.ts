@@ -19,10 +19,13 @@ export const connectionFailure = (
   url: string
 ): ErrorOf<"transport_failed"> => {
   const { host, port } = new URL(url)
-  const codes = causesOf(cause)
-    .map((error) => memberOf(error, "code"))
-    .filter(isText)
-  const known = codes.find((code) => findReason("transport_failed", code) !== undefined)
+  const errors = causesOf(cause)
+  const textsOf = (member: string) => errors.map((error) => memberOf(error, member)).filter(isText)
+  const codes = textsOf("code")
+  // The parser of undici 7 has no code. A program that loads it makes the platform's `fetch` use it.
+  const known = [...codes, ...textsOf("name")].find(
+    (text) => findReason("transport_failed", text) !== undefined
+  )
   const isBlocked = codes.length === 0 && blockedPorts.has(port)
   const otherwise = isOwnFault || isBlocked ? "not_sent" : "network"
   const found = known === undefined ? undefined : findReason("transport_failed", known)

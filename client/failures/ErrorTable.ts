@@ -121,7 +121,7 @@ export const reasonTable = {
       hint: "An operator must add the page's origin to MUSIC_WEB_ORIGINS."
     },
     not_http: {
-      codes: /^(?:HPE_|UND_ERR_HEADERS_OVERFLOW$)/,
+      codes: /^(?:HPE_|HTTPParserError$|UND_ERR_HEADERS_OVERFLOW$)/,
       retryable: false,
       message: "What answers there does not speak HTTP, or not in a form that is read",
       hint: "Check the port in baseUrl; the cause has the error."

@@ -3,7 +3,7 @@ import { once } from "node:events"
 import { readFileSync } from "node:fs"
 import { createServer } from "node:http"
 import { createServer as createTlsServer } from "node:https"
-import { type AddressInfo, createServer as createSocketServer, type Server, type Socket } from "node:net"
+import { type AddressInfo, createServer as createSocketServer, type Server } from "node:net"
 import { inspect } from "node:util"
 import * as FastCheck from "effect/FastCheck"
 import { afterEach, describe, expect, it } from "vitest"
@@ -41,11 +41,11 @@ describe("A failure of the network", () => {
     expect(error?.hint).not.toBe("")
   })
 
-  it.each<readonly [string, (socket: Socket) => unknown]>([
-    ["is no HTTP", (socket) => socket.end("SSH-2.0-OpenSSH_9.6\r\n")],
-    ["has too many headers", (socket) => socket.end(`HTTP/1.1 200 OK\r\nx: ${"y".repeat(20_000)}\r\n\r\n`)]
+  it.each([
+    ["is no HTTP", "SSH-2.0-OpenSSH_9.6\r\n"],
+    ["has too many headers", `HTTP/1.1 200 OK\r\nx: ${"y".repeat(20_000)}\r\n\r\n`]
   ])("is final at once when what answers %s", async (_, answer) => {
-    const server = createSocketServer((socket) => socket.once("data", () => answer(socket)))
+    const server = createSocketServer((socket) => socket.once("data", () => socket.end(answer)))
     const baseUrl = `http://${await hostOf(server as unknown as Server)}`
     const { client } = makeClient({ baseUrl, fetch: globalThis.fetch })
     const error = { code: "transport_failed", retryable: false, details: { reason: "not_http" } }
@@ -81,6 +81,11 @@ describe("A failure of the network", () => {
     const error = await rejectingWith(systemError(code))
     expect(error).toMatchObject({ retryable, details: { reason } })
     expect(error?.message).toContain(code)
+  })
+
+  it("of the parser of undici 7, which has no code, is final", async () => {
+    const cause = Object.assign(new Error("m"), { name: "HTTPParserError", code: undefined })
+    expect(await rejectingWith(cause)).toMatchObject({ retryable: false, details: { reason: "not_http" } })
   })
 })
 
