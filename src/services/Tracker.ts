@@ -29,8 +29,8 @@ export interface TrackerService {
   /** Files one issue. Never retries: the API has no idempotency key (issue-tracker.md 4). */
   readonly file: (draft: IssueDraft) => Effect.Effect<Issue, UpstreamFailure>
   /**
-   * All issues of the token's account that contain the marker and were created at or after `since` (milliseconds), lowest number first.
-   * One complete search, or a failure. Issues of other accounts are copies.
+   * All issues that contain the marker and were created at or after `since` (milliseconds), lowest number first. One complete search, or
+   * a failure.
    */
   readonly findByMarker: (
     marker: string,
@@ -44,8 +44,6 @@ export interface TrackerService {
     duplicate: Issue,
     original: Issue
   ) => Effect.Effect<Option.Option<Refused>, UpstreamFailure>
-  /** A problem of the token or repository that the last calls showed; none while all is well. */
-  readonly trouble: Effect.Effect<Option.Option<string>>
 }
 
 export class Tracker extends Context.Tag("music/Tracker")<Tracker, TrackerService>() {}

@@ -16,6 +16,8 @@ export class Refused extends Data.TaggedError("Refused")<{
   /** The upstream's own code, for example `invalid_grant`. */
   readonly code: string
   readonly requestId?: string | undefined
+  /** What an operator has to repair, where the code shows it. */
+  readonly advice?: string | undefined
   /** Seconds; present on every 429. */
   readonly retryAfterSeconds?: number | undefined
   /** The response's own `Date`, milliseconds since the epoch: shows clock skew. */
@@ -26,8 +28,6 @@ export class Refused extends Data.TaggedError("Refused")<{
 export class NotExecuted extends Data.TaggedError("NotExecuted")<{
   readonly dependency: Dependency
   readonly reason: string
-  /** The next step for an operator, where the reason shows one. */
-  readonly advice?: string | undefined
   readonly retryAfterSeconds?: number | undefined
   /** The deadline of the caller's request left no time for the call. */
   readonly isLate?: boolean

@@ -46,11 +46,8 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
       name: trackerDestination,
       title: "The tracker",
       longestBackoff,
-      advice: Effect.map(
-        tracker.trouble,
-        (trouble) =>
-          `${Option.getOrElse(trouble, () => "it refuses our requests")}; repair MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY, or the repository's settings. It is retried automatically`
-      )
+      advice:
+        "repair MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY, or the repository's settings. It is retried automatically"
     })
     const handlers = {
       report: makeReportFiling(reports, tracker, breaker, limits),

@@ -47,7 +47,7 @@ export const makeTelemetryShipping = (limits: DeliveryLimits) =>
       title: "The table service",
       longestBackoff,
       // Refusals concern a batch or a table's key, and are handled here.
-      advice: Effect.succeed("look at MUSIC_TABLES_URL")
+      advice: "look at MUSIC_TABLES_URL"
     })
     /** The records of a table whose key the service does not know wait, and are tried again after each pause (table-service.md 3). */
     const keys = [...tables.open].map((table) => ({
@@ -56,9 +56,8 @@ export const makeTelemetryShipping = (limits: DeliveryLimits) =>
         name: tableDestination(table),
         title: `The table ${table}`,
         longestBackoff,
-        advice: Effect.succeed(
+        advice:
           "set the table's key (MUSIC_…_TABLE_KEY) to a live one, or restore the table. It is tried again every five minutes"
-        )
       })
     }))
     const keyStates = Effect.forEach(keys, ({ breaker, table }) =>

@@ -151,7 +151,7 @@ export const makeBreaker = (
     /** Its name in the log. */
     readonly title: string
     /** How an operator repairs settings that were refused. */
-    readonly advice: Effect.Effect<string>
+    readonly advice: string
   }
 ) => {
   const backoff = { first: limits.firstBackoff, longest: longestBackoff }
@@ -183,10 +183,10 @@ export const makeBreaker = (
         upstreamRequestId: failure._tag === "Refused" ? failure.requestId : undefined
       }
       // Only the transition is logged above debug, by the process that causes it.
-      if (stopped && before?.stopped !== true)
+      if (failure._tag === "Refused" && stopped && before?.stopped !== true)
         yield* Effect.logError(`${title} refuses our settings; waiting work is kept`, {
           ...facts,
-          advice: yield* advice
+          advice: failure.advice === undefined ? advice : `${failure.advice}; ${advice}`
         })
       else
         yield* (!stopped && before?.failures === 0 ? Effect.logWarning : Effect.logDebug)(

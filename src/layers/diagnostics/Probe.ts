@@ -41,16 +41,16 @@ export type CheckProbe = ReturnType<typeof probe>
 const judgeFailure = (failure: UpstreamFailure | StoreUnavailable, fixes: Fixes): Verdict => {
   if (failure._tag === "StoreUnavailable")
     return (failure.code === "empty" || failure.code === "older" ? warn : fail)(failure.summary, failure.fix)
-  const [said, known, advice] =
+  const [said, known] =
     failure._tag === "Refused"
       ? [`it answered ${failure.status} ${failure.code}`, fixes[failure.code] ?? fixes[failure.status]]
       : failure._tag === "NotExecuted" && failure.retryAfterSeconds === undefined
-        ? [failure.reason, fixes.unreached, failure.advice]
+        ? [failure.reason, fixes.unreached]
         : [failure.reason]
   const meant = known ?? fixes.otherwise
   return meant === undefined
     ? warn(`not verifiable now: ${said}`, "run the check again")
-    : fail(`${meant[0]}: ${said}`, advice ?? meant[1])
+    : fail(`${meant[0]}: ${said}`, meant[1])
 }
 
 /** One finding for each probe, in at most 20 seconds. All run at once, except that each waits for those that it needs. */

@@ -11,7 +11,12 @@ import {
 } from "../../schema/Patterns.ts"
 import type { Introspection, Membership, Proof, TokenGrant } from "../../services/Iam.ts"
 import { environmentIdOf, isPlane, type Plane } from "../../services/Plane.ts"
-import { expect, type ResponseReader, readJson, type UpstreamResponse } from "../upstream/UpstreamResponse.ts"
+import {
+  expectAll,
+  type ResponseReader,
+  readJson,
+  type UpstreamResponse
+} from "../upstream/UpstreamResponse.ts"
 
 /** Lower case, hyphenated. */
 export const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
@@ -28,12 +33,6 @@ const secretOf = (pattern: RegExp) => Schema.Redacted(Schema.String.pipe(Schema.
 /** The prefix of a public id gives the type of its actor. */
 const isOfType = (publicId: string, type: ActorType): boolean =>
   publicId.startsWith(type === "carbon" ? "c:" : "si:")
-
-/** The first of the checks that does not hold fails. */
-const expectAll = (checks: ReadonlyArray<readonly [holds: boolean, otherwise: string]>) => {
-  const failed = checks.find(([holds]) => !holds)
-  return failed === undefined ? Either.void : Either.left(failed[1])
-}
 
 const readTokenBody = readJson(
   Schema.Struct({
@@ -60,7 +59,7 @@ export const readTokens: ResponseReader<TokenGrant> = (answer) =>
   }))
 
 /** The answer to a revocation. A body shows that another system answered. */
-export const readEmpty: ResponseReader<void> = ({ body }) => expect(body.length === 0, "has a body")
+export const readEmpty: ResponseReader<void> = ({ body }) => expectAll([body.length === 0, "has a body"])
 
 const Authorization = Schema.Struct({
   actor_type: disclosable(ActorType),
@@ -121,7 +120,7 @@ const toMembership = (
 ): Either.Either<Membership, string> => {
   const { actor_type: type, membership_id, org_id, public_id: publicId } = authorization
   return Either.map(
-    expectAll([
+    expectAll(
       [authorization.audience === applicationId, "is for another application"],
       [authorization.testing_environment_id === environmentId, "is of another plane"],
       [agrees(live.org_id, org_id), "is of another organisation"],
@@ -133,7 +132,7 @@ const toMembership = (
           agrees(live.membership_id, membership_id),
         "names another member"
       ]
-    ]),
+    ),
     () => ({
       organisation: org_id,
       organisationUuid: authorization.organization_id,
@@ -153,22 +152,20 @@ export const readIntrospection =
     Either.gen(function* () {
       const live = yield* readLiveOrInactive(response)
       if (!live.active) return Option.none()
-      yield* expectAll([
+      yield* expectAll(
         [live.audience === applicationId && live.client_id === applicationId, "is for another application"],
         [fits(live.public_id, live.actor_type), "mixes Carbon and Silicon"],
         [
           (live.authorization == null) !== (live.authorizations == null),
           "should hold either one authorization or a list of them"
         ]
-      ])
+      )
       const listed = live.authorization == null ? (live.authorizations ?? []) : [live.authorization]
       const memberships = yield* Either.all(
         listed.map((one) => toMembership(live, one, applicationId, environmentIdOf(plane)))
       )
-      yield* expect(
-        new Set(listed.map(({ org_id }) => org_id)).size === listed.length,
-        "lists an organisation twice"
-      )
+      const organisations = new Set(listed.map(({ org_id }) => org_id))
+      yield* expectAll([organisations.size === listed.length, "lists an organisation twice"])
       return Option.some({
         publicId: Option.fromNullable(live.public_id),
         sessionId: live.session_id,
@@ -193,11 +190,11 @@ export const readTestingContext = (applicationId: string) => (response: Upstream
     const { application, environment, environment_id, webhook_key_digest } = yield* readContextBody(response)
     const isNamed = ({ environment_id: other }: { readonly environment_id: string }) =>
       other === environment_id
-    yield* expectAll([
+    yield* expectAll(
       [application.app_id === applicationId, "is for another application"],
       [environment_id !== nilUuid, "names no environment"],
       [Option.isNone(environment) || isNamed(environment.value), "names two environments"]
-    ])
+    )
     return { environmentId: environment_id, webhookKeyDigest: Option.getOrUndefined(webhook_key_digest) }
   })
 
@@ -220,7 +217,7 @@ const readCatalogueBody = readJson(
 /** The endpoints of Ting (identity-service.md 10.1). */
 export const readCatalogue = (response: UpstreamResponse) =>
   Either.flatMap(readCatalogueBody(response), ({ application, endpoints }) =>
-    Either.map(expect(application.app_id === audience, "is for another application"), () => endpoints)
+    Either.map(expectAll([application.app_id === audience, "is for another application"]), () => endpoints)
   )
 export type Catalogue = Either.Either.Right<ReturnType<typeof readCatalogue>>
 
@@ -250,7 +247,7 @@ export const readProof =
     Either.gen(function* () {
       const { access_proof: bearer, testing_context: context } = yield* readProofBody(response)
       const isTesting = isPlane("Testing")(plane)
-      yield* expectAll([
+      yield* expectAll(
         [isTesting || Option.isNone(context), "holds a testing context in production"],
         [
           !isTesting || Option.isSome(context),
@@ -260,7 +257,7 @@ export const readProof =
           Option.isNone(context) || context.value.app_id === audience,
           "holds the testing context of another application"
         ]
-      ])
+      )
       const testing = Option.map(context, ({ app_secret, iam_test_key }) => ({
         applicationSecret: app_secret,
         environmentKey: iam_test_key

@@ -77,7 +77,7 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
       requestIdHeader: "x-request-id",
       maxRetryAfterSeconds,
       // identity-service.md 1: the concurrency cap answers before anything is done.
-      notExecutedCodes: new Set(["server_overloaded"])
+      notExecutedCode: "server_overloaded"
     }),
     // identity-service.md 1.2: absent is accepted on ordinary calls.
     rejectHeaders: (headers) =>

@@ -13,7 +13,7 @@ import { bodyLimits } from "../../schema/BodyLimits.ts"
 import { sha256 } from "../../services/Digest.ts"
 import { type IamService, type WebhookEvent, WebhookRejected } from "../../services/Iam.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
-import { expect, parseJson } from "../upstream/UpstreamResponse.ts"
+import { expectAll, parseJson } from "../upstream/UpstreamResponse.ts"
 import { Uuid, uuidPattern } from "./Answers.ts"
 
 type Delivery = Parameters<IamService["verifyWebhook"]>[0]
@@ -62,10 +62,12 @@ const readSigningTime = (secrets: Secrets, { body, rawHeaders }: Delivery): Chec
     const signature = yield* single(rawHeaders, names.signature)
     const signedAt = yield* positive(timestamp, names.timestamp)
     const version = yield* positive(keyVersion, names.keyVersion)
-    yield* expect(body.length <= bodyLimits.webhook, "size")
-    yield* expect(/^v1=[0-9a-f]{64}$/.test(signature), names.signature)
+    yield* expectAll(
+      [body.length <= bodyLimits.webhook, "size"],
+      [/^v1=[0-9a-f]{64}$/.test(signature), names.signature]
+    )
     const secret = yield* Either.fromNullable(secrets.get(version), () => "unknown key version")
-    yield* expect(isSigned(secret, timestamp, body, signature), "signature")
+    yield* expectAll([isSigned(secret, timestamp, body, signature), "signature"])
     return signedAt
   })
 
@@ -146,17 +148,14 @@ const readEvent = (body: Uint8Array, eventId: string): Checked<WebhookEvent> =>
         ? yield* Either.mapLeft(decodeProduction(value), () => "production envelope")
         : { ...test.metadata, data: test.data }
     // The aggregate may repeat these members, but not contradict them.
-    yield* expect(
-      (["environment_id", "generation"] as const).every(
-        (name) =>
-          test === undefined ||
-          !Object.hasOwn(event.aggregate, name) ||
-          event.aggregate[name] === test.metadata[name]
-      ),
+    const isRepeated = (name: "environment_id" | "generation") =>
+      !Object.hasOwn(event.aggregate, name) || event.aggregate[name] === test?.metadata[name]
+    yield* expectAll([
+      test === undefined || (isRepeated("environment_id") && isRepeated("generation")),
       "environment of the aggregate"
-    )
+    ])
     const aggregate = yield* Either.mapLeft(decodeAggregate(event.aggregate), () => "aggregate")
-    yield* expect(event.event_id === eventId, "event id")
+    yield* expectAll([event.event_id === eventId, "event id"])
     return {
       ...toEvent(event),
       aggregate,
@@ -176,8 +175,10 @@ const readEvent = (body: Uint8Array, eventId: string): Checked<WebhookEvent> =>
 const readSigned = ({ body, rawHeaders }: Delivery, signedAt: number, now: number): Checked<WebhookEvent> =>
   Either.gen(function* () {
     const eventId = yield* single(rawHeaders, names.eventId)
-    yield* expect(uuidPattern.test(eventId), names.eventId)
-    yield* expect(Math.abs(now - signedAt) <= tolerance, "age")
+    yield* expectAll(
+      [uuidPattern.test(eventId), names.eventId],
+      [Math.abs(now - signedAt) <= tolerance, "age"]
+    )
     return yield* readEvent(body, eventId)
   })
 

@@ -1,6 +1,7 @@
 /** The `Tables` port over the table service: its batches and their acknowledgements (table-service.md 2 and 3). */
 import { randomUUID } from "node:crypto"
 import { HttpClient } from "@effect/platform/HttpClient"
+import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
@@ -13,7 +14,7 @@ import { type TableRecord, Tables, type TablesService, type WriteResult } from "
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
-import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
+import { expectAll, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 
 const dependency = "tables"
 
@@ -33,42 +34,37 @@ const encodeBatch = (
   return `{"batch_id":${JSON.stringify(batchId)},"records":[${entries.join(",")}]}`
 }
 
-const Acknowledgement = Schema.Struct({
-  batch_id: Schema.String,
-  status: Schema.Literal("ok", "rejected"),
-  code: Schema.optional(Schema.String),
-  rejected: Schema.optional(Schema.Array(Schema.Struct({ record_id: Schema.String, code: Schema.String })))
-})
-const readBody = readJson(Acknowledgement)
+const readBody = readJson(
+  Schema.Struct({
+    batch_id: Schema.String,
+    status: Schema.Literal("ok", "rejected"),
+    code: Schema.optional(Schema.String),
+    rejected: Schema.optional(Schema.Array(Schema.Struct({ record_id: Schema.String, code: Schema.String })))
+  })
+)
 
-/** Each record's outcome, or `Spoiled`: the service refused the batch for a record that it does not name. */
-type Verdict =
-  | { readonly _tag: "Written"; readonly result: WriteResult }
-  | { readonly _tag: "Spoiled"; readonly code: string }
-
-/** Reads the acknowledgement of the batch that was sent. */
-const readAcknowledgement =
-  (batchId: string, records: ReadonlyArray<TableRecord>): ResponseReader<Verdict> =>
-  (response) =>
+/** Each record's outcome, or the code for which the service refused the batch because of a record that it does not name. */
+const readAcknowledgement = (
+  batchId: string,
+  records: ReadonlyArray<TableRecord>
+): ResponseReader<WriteResult | string> =>
+  expectStatus(200, (response) =>
     Either.gen(function* () {
-      yield* expect(response.status === 200, "should be 200")
       const { batch_id, code, rejected = [], status } = yield* readBody(response)
-      yield* expect(batch_id.toLowerCase() === batchId, "names another batch")
-      yield* expect(status === "rejected" || rejected.length === 0, "contradicts itself")
-      if (code !== undefined) return { _tag: "Spoiled", code }
+      yield* expectAll(
+        [batch_id.toLowerCase() === batchId, "names another batch"],
+        [status === "rejected" || rejected.length === 0, "contradicts itself"]
+      )
+      if (code !== undefined) return code
       const ours = new Set(records.map(({ recordId }) => recordId))
       const listed = rejected.map((entry) => ({ recordId: entry.record_id.toLowerCase(), code: entry.code }))
       // Unusable metadata is listed under the all-zero id: one of our records, but unknown which.
       const stray = listed.find(({ recordId }) => !ours.has(recordId))
-      if (stray !== undefined) return { _tag: "Spoiled", code: stray.code }
-      return {
-        _tag: "Written",
-        result: {
-          duplicates: listed.filter((entry) => entry.code === "duplicate").map(({ recordId }) => recordId),
-          refused: listed.filter((entry) => entry.code !== "duplicate")
-        }
-      }
+      if (stray !== undefined) return stray.code
+      const [refused, duplicates] = Arr.partition(listed, ({ code }) => code === "duplicate")
+      return { duplicates: duplicates.map(({ recordId }) => recordId), refused }
     })
+  )
 
 /** Codes of a 400 that refuses the batch as a whole. */
 const batchCodes: ReadonlyArray<string> = ["bad_json", "invalid_batch", "batch_too_large"]
@@ -93,20 +89,18 @@ const make = (
     failureOf: envelopeFailure({ requestIdHeader: "x-request-id" })
   })
 
-  const keyed = (record: TableRecord) => {
-    const key = target.keys.get(record.table)
-    return key === undefined
-      ? Effect.dieMessage(`the table ${record.table} has no key`)
-      : Effect.succeed({ key: Redacted.value(key), record })
-  }
-
   const write = Effect.fnUntraced(function* (
     records: ReadonlyArray<TableRecord>
   ): Effect.fn.Return<WriteResult, UpstreamFailure> {
     if (records.length === 0) return { duplicates: [], refused: [] }
-    const entries = yield* Effect.forEach(records, keyed)
+    const entries = yield* Effect.forEach(records, (record) =>
+      Option.match(Option.fromNullable(target.keys.get(record.table)), {
+        onNone: () => Effect.dieMessage(`the table ${record.table} has no key`),
+        onSome: (key) => Effect.succeed({ key: Redacted.value(key), record })
+      })
+    )
     const batchId = yield* Effect.sync(() => randomUUID())
-    const verdict = yield* upstream({
+    const result = yield* upstream({
       operation: "write",
       method: "POST",
       path: "/api/ingest",
@@ -114,8 +108,7 @@ const make = (
       body: jsonBody(encodeBatch(batchId, entries)),
       read: readAcknowledgement(batchId, records)
     }).pipe(Effect.catchTag("Refused", (refusal) => Effect.fail(outcomeOf(refusal))))
-    if (verdict._tag === "Spoiled") return yield* new Refused({ dependency, status: 200, code: verdict.code })
-    return verdict.result
+    return typeof result === "string" ? yield* new Refused({ dependency, status: 200, code: result }) : result
   })
 
   return { open: new Set(target.keys.keys()), write }
@@ -129,12 +122,7 @@ const off: TablesService = {
 /** The table service of the settings (`MUSIC_TABLES_URL`). Without one no table is open. */
 export const TablesFromSettings: Layer.Layer<Tables, never, Settings | HttpClient> = Layer.effect(
   Tables,
-  Effect.gen(function* () {
-    const { tables } = yield* Settings
-    const client = yield* HttpClient
-    return Option.match(tables, {
-      onNone: () => off,
-      onSome: (target) => make(client, target)
-    })
-  })
+  Effect.zipWith(Settings, HttpClient, ({ tables }, client) =>
+    Option.match(tables, { onNone: () => off, onSome: (target) => make(client, target) })
+  )
 )

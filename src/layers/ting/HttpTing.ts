@@ -12,14 +12,10 @@ import { Settings } from "../../services/Settings.ts"
 import { type AcceptedTing, type PreparedCall, type RegisteredRecipient, Ting } from "../../services/Ting.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
-import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
-
-/** Bytes (notification-service.md 1). */
-const maxResponseBytes = 1024 * 1024
+import { expectAll, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 
 const utf8 = new TextEncoder()
-const serialise = (fields: Readonly<Record<string, unknown>>): Uint8Array =>
-  utf8.encode(JSON.stringify(fields))
+const serialise = (fields: object): Uint8Array => utf8.encode(JSON.stringify(fields))
 
 const readGrant = readJson(
   Schema.Struct({
@@ -31,16 +27,17 @@ const readGrant = readJson(
 )
 
 /** 201 for a new or reactivated grant, 200 for an active one. */
-const readRegistration =
-  (applicationId: string, recipient: string): ResponseReader<RegisteredRecipient> =>
-  (response) =>
+const readRegistration = (applicationId: string, recipient: string): ResponseReader<RegisteredRecipient> =>
+  expectStatus([200, 201], (response) =>
     Either.gen(function* () {
-      yield* expect(response.status === 200 || response.status === 201, "should be 200 or 201")
       const grant = yield* readGrant(response)
-      yield* expect(grant.app_id === applicationId, "is for another application")
-      yield* expect(grant.for === recipient, "is for another recipient")
-      return { id: grant.id, applicationId: grant.app_id, recipient: grant.for }
+      yield* expectAll(
+        [grant.app_id === applicationId, "is for another application"],
+        [grant.for === recipient, "is for another recipient"]
+      )
+      return { id: grant.id, applicationId, recipient }
     })
+  )
 
 const readTing = readJson(
   Schema.Struct({
@@ -54,21 +51,14 @@ const readTing = readJson(
 )
 
 /** 202 for a first acceptance, 200 for a replay of it. */
-const readAcceptance =
-  (key: string): ResponseReader<AcceptedTing> =>
-  (response) =>
+const readAcceptance = (key: string): ResponseReader<AcceptedTing> =>
+  expectStatus([200, 202], (response) =>
     Either.gen(function* () {
-      yield* expect(response.status === 200 || response.status === 202, "should be 200 or 202")
-      const ting = yield* readTing(response)
-      yield* expect(ting.key === key, "is for another key")
-      return {
-        id: ting.id,
-        createdAt: ting.created_at,
-        key: ting.key,
-        silent: ting.silent,
-        replayed: response.status === 200
-      }
+      const { created_at: createdAt, id, key: accepted, silent } = yield* readTing(response)
+      yield* expectAll([accepted === key, "is for another key"])
+      return { id, createdAt, key, silent, replayed: response.status === 200 }
     })
+  )
 
 /** Both testing headers, or neither. */
 const testingHeaders = (proof: Proof): Readonly<Record<string, string>> =>
@@ -88,11 +78,12 @@ export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient> = Layer.e
       dependency: "ting",
       url: settings.url,
       timeoutSeconds: 15,
-      maxResponseBytes,
+      // notification-service.md 1.
+      maxResponseBytes: 1024 * 1024,
       failureOf: envelopeFailure({
         requestIdHeader: "ting-request-id",
         // The only one of Ting's three 503s that guarantees that nothing was stored (notification-service.md 8).
-        notExecutedCodes: new Set(["dependency_unavailable"])
+        notExecutedCode: "dependency_unavailable"
       })
     })
 
@@ -123,14 +114,8 @@ export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient> = Layer.e
       }),
       prepareTing: ({ data, key, metadata, organisation, recipient, type }) => ({
         endpoint: "tings.send",
-        body: serialise({
-          org_id: organisation,
-          type,
-          for: recipient,
-          key,
-          data,
-          ...(metadata === undefined ? {} : { metadata })
-        }),
+        // JSON leaves out a member that is undefined.
+        body: serialise({ org_id: organisation, type, for: recipient, key, data, metadata }),
         expected: key
       }),
       register: (call, proof) =>

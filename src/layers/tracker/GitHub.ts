@@ -23,7 +23,7 @@ import {
   readJson,
   type UpstreamResponse
 } from "../upstream/UpstreamResponse.ts"
-import { configurationTroubles, gitHubFailure } from "./GitHubFailures.ts"
+import { gitHubFailure } from "./GitHubFailures.ts"
 
 /** A page of 100 issues with bodies of 256 KiB (issue-tracker.md 2), and as much again for escapes and other fields. */
 const maxResponseBytes = 64 * 1024 * 1024
@@ -74,23 +74,21 @@ export const toUpstreamRequest =
     ...(body === undefined ? {} : { body: jsonBody(JSON.stringify(body)) })
   })
 
-const IssueFields = Schema.Struct({
+const Created = Schema.Struct({
   number: Schema.Int.pipe(Schema.positive()),
-  html_url: Schema.String.pipe(Schema.pattern(/^https?:\/\/\S+$/)),
-  user: Schema.optional(Schema.NullOr(Schema.Struct({ login: Schema.String })))
+  html_url: Schema.String.pipe(Schema.pattern(/^https?:\/\/\S+$/))
 })
-const ListedIssue = Schema.Struct({
-  ...IssueFields.fields,
+const Listed = Schema.Struct({
+  ...Created.fields,
   body: Schema.optional(Schema.NullOr(Schema.String)),
   state: Schema.optional(Schema.String),
   created_at: Schema.String.pipe(Schema.filter((text) => !Number.isNaN(Date.parse(text)))),
   pull_request: Schema.optional(Schema.Unknown)
 })
-type ListedIssue = typeof ListedIssue.Type
 
-const readIssue = readJson(IssueFields)
-const readIssues = readJson(Schema.Array(ListedIssue))
-const readUser = readJson(Schema.Struct({ login: Schema.String.pipe(Schema.minLength(1)) }))
+const readIssue = readJson(Created)
+const readIssues = readJson(Schema.Array(Listed))
+const readNothing: ResponseReader<void> = () => Either.void
 
 const issuesTemplate = "/repos/{owner}/{repo}/issues"
 const issueTemplate = `${issuesTemplate}/{issue_number}`
@@ -102,37 +100,18 @@ const searchTooLong = new SearchTooLong({
   reason: `the tracker lists more than ${(maxPages * pageSize).toLocaleString("en")} issues since then, too many to search`
 })
 
-/** What is kept of an issue that carries the marker. */
-interface Hit extends FoundIssue {
-  /** Lower case: logins are compared without case. */
-  readonly author: string | undefined
-}
-
-/** A refusal that only an operator can end, and the kind of call that received it. */
-type Trouble = { readonly shownBy: "file" | "search"; readonly text: string }
-
 /** The query of the next page. Only the query is taken from the link, so it cannot lead to another host. */
 const nextPage = ({ headers }: UpstreamResponse): Readonly<Record<string, string>> | undefined => {
   const next = /<([^<>]+)>\s*;[^,]*\brel="next"/.exec(headers.link ?? "")?.[1]
   return next !== undefined && URL.canParse(next) ? Object.fromEntries(new URL(next).searchParams) : undefined
 }
 
-const readPage: ResponseReader<{
-  readonly issues: ReadonlyArray<ListedIssue>
+interface Page {
+  readonly issues: ReadonlyArray<typeof Listed.Type>
   readonly next: Readonly<Record<string, string>> | undefined
-}> = (response) => Either.map(readIssues(response), (issues) => ({ issues, next: nextPage(response) }))
-
-const hasMarker = (issue: ListedIssue, marker: string, since: number): boolean =>
-  issue.pull_request === undefined &&
-  Date.parse(issue.created_at) >= since &&
-  (issue.body ?? "").split(/\r?\n/).some((line) => line.trim() === marker)
-
-const toHit = ({ html_url, number, state, user }: ListedIssue): Hit => ({
-  number,
-  url: html_url,
-  open: state !== "closed",
-  author: user?.login.toLowerCase()
-})
+}
+const readPage: ResponseReader<Page> = (response) =>
+  Either.map(readIssues(response), (issues) => ({ issues, next: nextPage(response) }))
 
 const tokenExpires = trackerTokenExpires({})
 
@@ -148,11 +127,7 @@ export const makeGitHub = (
   client: HttpClient,
   settings: GitHubRepository & { readonly url: string }
 ): TrackerService => {
-  /** Of the token's account, once a call has shown it; in lower case. */
-  let ownLogin: string | undefined
-  let trouble = Option.none<Trouble>()
   let limitsInARow = 0
-
   const prepare = toUpstreamRequest(settings)
   const upstream = makeUpstream(client, {
     ...gitHubTarget(settings.url),
@@ -169,83 +144,29 @@ export const makeGitHub = (
     success: number,
     read: ResponseReader<A>
   ): Effect.Effect<A, UpstreamFailure> =>
-    Effect.tap(
-      upstream({
-        ...prepare(request),
-        operation,
-        read: (response) => {
-          recordTokenExpiry(response)
-          return expectStatus(success, read)(response)
-        }
-      }),
-      () =>
-        Effect.sync(() => {
-          limitsInARow = 0
-        })
-    )
+    upstream({
+      ...prepare(request),
+      operation,
+      read: (response) => {
+        recordTokenExpiry(response)
+        limitsInARow = 0
+        return expectStatus(success, read)(response)
+      }
+    })
 
-  /** Remembers a configuration problem, and forgets it on success. A successful search proves no right to write. */
-  const trackTrouble =
-    (by: Trouble["shownBy"]) =>
-    <A, E extends UpstreamFailure | SearchTooLong>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-      effect.pipe(
-        Effect.tap(() =>
-          Effect.sync(() => {
-            trouble =
-              by === "file" ? Option.none() : Option.filter(trouble, ({ shownBy }) => shownBy === "file")
-          })
-        ),
-        Effect.tapError((failure: UpstreamFailure | SearchTooLong) =>
-          Effect.sync(() => {
-            const text = failure._tag === "Refused" ? configurationTroubles[failure.code] : undefined
-            if (failure._tag === "Refused" && text !== undefined)
-              trouble = Option.some({ shownBy: by, text: `${failure.status} ${failure.code}: ${text}` })
-          })
-        )
-      )
+  const file: TrackerService["file"] = ({ body, title }) => {
+    const request = { method: "POST", template: issuesTemplate, body: { title, body } } as const
+    return Effect.map(call({ operation: "file", ...request }, 201, readIssue), ({ html_url, number }) => ({
+      number,
+      url: html_url
+    }))
+  }
 
-  /** Turns a refusal into a value, except for a refused token. */
-  const allowRefusal = <A, B>(
-    effect: Effect.Effect<A, UpstreamFailure>,
-    onRefusal: (refused: Refused) => B
-  ): Effect.Effect<A | B, UpstreamFailure> =>
-    Effect.catchTag(effect, "Refused", (refused) =>
-      refused.status === 401 ? Effect.fail(refused) : Effect.succeed(onRefusal(refused))
-    )
-
-  const file: TrackerService["file"] = ({ body, title }) =>
-    call(
-      { operation: "file", method: "POST", template: issuesTemplate, body: { title, body } },
-      201,
-      readIssue
-    ).pipe(
-      Effect.map(({ html_url, number, user }) => {
-        ownLogin = user?.login.toLowerCase() ?? ownLogin
-        return { number, url: html_url }
-      }),
-      trackTrouble("file")
-    )
-
-  /** Undefined where GitHub does not disclose it to the token. */
-  const findOwnLogin: Effect.Effect<string | undefined, UpstreamFailure> = Effect.suspend(() => {
-    if (ownLogin !== undefined) return Effect.succeed(ownLogin)
-    const user = call({ operation: "user", method: "GET", template: "/user" }, 200, readUser)
-    return allowRefusal(
-      Effect.map(user, ({ login }) => {
-        ownLogin = login.toLowerCase()
-        return ownLogin
-      }),
-      () => undefined
-    )
-  })
-
-  /** Hits by number. Each page, up to 6 MB of other people's text, is released before the next one is requested. */
-  const findHits = (
-    marker: string,
-    since: number
-  ): Effect.Effect<ReadonlyMap<number, Hit>, UpstreamFailure | SearchTooLong> =>
+  /** Each page, up to 6 MB of other people's text, is released before the next one is requested. */
+  const findByMarker: TrackerService["findByMarker"] = (marker, since) =>
     Effect.gen(function* () {
-      const hits = new Map<number, Hit>()
+      // By number: issues that move between pages can appear twice.
+      const found = new Map<number, FoundIssue>()
       let query: Readonly<Record<string, string>> | undefined = {
         state: "all",
         sort: "created",
@@ -255,72 +176,43 @@ export const makeGitHub = (
       }
       for (let page = 1; query !== undefined; page += 1) {
         if (page > maxPages) return yield* searchTooLong
-        const { issues, next }: Either.Either.Right<ReturnType<typeof readPage>> = yield* call(
-          { operation: "list", method: "GET", template: issuesTemplate, query },
-          200,
-          readPage
-        )
-        // Issues that move between pages can appear twice.
-        for (const issue of issues) if (hasMarker(issue, marker, since)) hits.set(issue.number, toHit(issue))
+        const request: GitHubRequest = { method: "GET", template: issuesTemplate, query }
+        const { issues, next }: Page = yield* call({ operation: "list", ...request }, 200, readPage)
+        for (const { body, created_at, html_url, number, pull_request, state } of issues) {
+          const isIssue = pull_request === undefined && Date.parse(created_at) >= since
+          if (isIssue && (body ?? "").split(/\r?\n/).some((line) => line.trim() === marker))
+            found.set(number, { number, url: html_url, open: state !== "closed" })
+        }
         const oldest = issues.at(-1)
         query = oldest === undefined || Date.parse(oldest.created_at) < since ? undefined : next
       }
-      return hits
+      return [...found.values()].sort((left, right) => left.number - right.number)
     })
 
-  const findByMarker: TrackerService["findByMarker"] = (marker, since) =>
+  const closeDuplicate: TrackerService["closeDuplicate"] = ({ number: issueNumber }, original) =>
     Effect.gen(function* () {
-      const hits = [...(yield* findHits(marker, since)).values()].sort(
-        (left, right) => left.number - right.number
-      )
-      const [first] = hits
-      if (first === undefined) return []
-      // Anybody can copy a marker from a public issue, also into an older issue of their own. The account is asked for only when
-      // there is something to compare; where it is not disclosed, the author of the first issue counts as the account.
-      const own = (yield* findOwnLogin) ?? first.author
-      return hits.filter(({ author }) => author === own)
-    }).pipe(trackTrouble("search"))
-
-  const closeDuplicate: TrackerService["closeDuplicate"] = (duplicate, original) =>
-    Effect.gen(function* () {
-      const issueNumber = duplicate.number
-      const body = `Duplicate of #${original.number}: one report was filed twice after an answer was lost.`
-      const comment = call(
-        {
-          operation: "comment",
-          method: "POST",
-          template: `${issueTemplate}/comments`,
-          issueNumber,
-          body: { body }
-        },
+      const text = `Duplicate of #${original.number}: one report was filed twice after an answer was lost.`
+      const comment = { method: "POST", template: `${issueTemplate}/comments`, issueNumber } as const
+      const commentRefusal = yield* call(
+        { operation: "comment", ...comment, body: { body: text } },
         201,
-        () => Either.right(Option.none<Refused>())
+        readNothing
+      ).pipe(
+        Effect.as(Option.none<Refused>()),
+        // A locked issue, for example, refuses comments; a refused token concerns the closing, too.
+        Effect.catchTag("Refused", (refused) =>
+          refused.status === 401 ? Effect.fail(refused) : Effect.succeedSome(refused)
+        )
       )
-      // A locked issue, for example, refuses comments.
-      const commentRefusal = yield* allowRefusal(comment, (refused) => Option.some(refused))
       // One second between writes (issue-tracker.md 3).
       yield* Effect.sleep("1 second")
-      yield* call(
-        {
-          operation: "close",
-          method: "PATCH",
-          template: issueTemplate,
-          issueNumber,
-          body: { state: "closed", state_reason: "not_planned" }
-        },
-        200,
-        readIssue
-      )
+      const closing = { method: "PATCH", template: issueTemplate, issueNumber } as const
+      const body = { state: "closed", state_reason: "not_planned" }
+      yield* call({ operation: "close", ...closing, body }, 200, readIssue)
       return commentRefusal
     })
 
-  return {
-    enabled: true,
-    file,
-    findByMarker,
-    closeDuplicate,
-    trouble: Effect.sync(() => Option.map(trouble, ({ text }) => text))
-  }
+  return { enabled: true, file, findByMarker, closeDuplicate }
 }
 
 const notConfigured = Effect.fail(new NotExecuted({ dependency: "tracker", reason: "not configured" }))
@@ -329,19 +221,13 @@ const trackerOff: TrackerService = {
   enabled: false,
   file: () => notConfigured,
   findByMarker: () => notConfigured,
-  closeDuplicate: () => notConfigured,
-  trouble: Effect.succeed(Option.none())
+  closeDuplicate: () => notConfigured
 }
 
 /** GitHub when a token is set (`MUSIC_GITHUB_TOKEN`). Without one nothing is filed and nothing is degraded. */
 export const TrackerFromSettings: Layer.Layer<Tracker, never, Settings | HttpClient> = Layer.effect(
   Tracker,
-  Effect.gen(function* () {
-    const { tracker } = yield* Settings
-    const client = yield* HttpClient
-    return Option.match(tracker, {
-      onNone: () => trackerOff,
-      onSome: (target) => makeGitHub(client, target)
-    })
-  })
+  Effect.zipWith(Settings, HttpClient, ({ tracker }, client) =>
+    Option.match(tracker, { onNone: () => trackerOff, onSome: (target) => makeGitHub(client, target) })
+  )
 )

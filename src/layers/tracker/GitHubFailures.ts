@@ -82,21 +82,22 @@ export const gitHubFailure = (
   limitsBefore: number
 ): UpstreamFailure => {
   const { headers, status } = response
-  if (isLimit(response))
-    return new NotExecuted({
-      dependency,
-      reason: "rate limit",
-      retryAfterSeconds: limitPause(response, now, limitsBefore)
-    })
-  const code = status === 422 ? validationCode(response) : refusalCodes[status]
-  if (code === undefined) {
-    const pause = retryAfterSeconds(response, now)
-    return new Unknown({
-      dependency,
-      reason: `answered ${status}`,
-      ...(pause === undefined ? {} : { retryAfterSeconds: pause })
-    })
+  if (isLimit(response)) {
+    const pause = limitPause(response, now, limitsBefore)
+    return new NotExecuted({ dependency, reason: "rate limit", retryAfterSeconds: pause })
   }
-  const requestId = headers["x-github-request-id"]
-  return new Refused({ dependency, status, code, ...(requestId === undefined ? {} : { requestId }) })
+  const code = status === 422 ? validationCode(response) : refusalCodes[status]
+  return code === undefined
+    ? new Unknown({
+        dependency,
+        reason: `answered ${status}`,
+        retryAfterSeconds: retryAfterSeconds(response, now)
+      })
+    : new Refused({
+        dependency,
+        status,
+        code,
+        advice: configurationTroubles[code],
+        requestId: headers["x-github-request-id"]
+      })
 }

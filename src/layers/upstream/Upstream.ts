@@ -27,7 +27,6 @@ import {
   Unknown,
   type UpstreamFailure
 } from "../../services/UpstreamFailure.ts"
-import { describeConnectError } from "./ConnectErrors.ts"
 import { neverSent } from "./Connections.ts"
 import { type ResponseReader, readBody, type UpstreamResponse } from "./UpstreamResponse.ts"
 
@@ -71,9 +70,9 @@ export const makeSend = (client: HttpClient.HttpClient, target: UpstreamTarget):
   const failureOfError = (error: HttpClientError): NotExecuted | Unknown => {
     const code = errorCode(error.cause)
     if (error._tag === "ResponseError") return unknown(`lost the answer: ${code}`)
-    if (!neverSent(error)) return unknown(`lost the connection: ${code}`)
-    const { reason, ...advice } = describeConnectError(code)
-    return new NotExecuted({ dependency, reason: `no connection: ${reason}`, ...advice })
+    return neverSent(error)
+      ? new NotExecuted({ dependency, reason: `no connection: ${code}` })
+      : unknown(`lost the connection: ${code}`)
   }
 
   const send: Send = ({ body, headers, method, path, query }) =>
@@ -178,18 +177,10 @@ const traceHeaders = (span: Tracer.Span): Readonly<Record<string, string>> => {
     : { traceparent }
 }
 
-const logFailure = (template: string, failure: UpstreamFailure): Effect.Effect<void> =>
+const logFailure = (path: string, failure: UpstreamFailure): Effect.Effect<void> =>
   failure._tag === "Refused"
-    ? Effect.logDebug(`${failure.dependency} refused`, {
-        path: template,
-        status: failure.status,
-        code: failure.code
-      })
-    : Effect.logWarning(`${failure.dependency} gave no usable answer`, {
-        path: template,
-        reason: failure.reason,
-        ...(failure._tag === "NotExecuted" && failure.advice !== undefined ? { advice: failure.advice } : {})
-      })
+    ? Effect.logDebug(`${failure.dependency} refused`, { path, status: failure.status, code: failure.code })
+    : Effect.logWarning(`${failure.dependency} gave no usable answer`, { path, reason: failure.reason })
 
 export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOptions): Upstream => {
   const { dependency, rejectHeaders } = options

@@ -41,15 +41,21 @@ export const readBody = <E>(
 /** Decodes a response, or says why it violates the contract. The reason never quotes the response. */
 export type ResponseReader<A> = (response: UpstreamResponse) => Either.Either<A, string>
 
-/** A check that the contract demands before a response is trusted. */
-export const expect = (holds: boolean, otherwise: string): Either.Either<void, string> =>
-  holds ? Either.void : Either.left(otherwise)
+/** The first of the checks that does not hold fails: what the contract demands before an answer is trusted. */
+export const expectAll = (
+  ...checks: ReadonlyArray<readonly [holds: boolean, otherwise: string]>
+): Either.Either<void, string> => {
+  const failed = checks.find(([holds]) => !holds)
+  return failed === undefined ? Either.void : Either.left(failed[1])
+}
 
-/** Accepts one status only: the success that the contract names. */
+/** Accepts only the statuses of success that the contract names. */
 export const expectStatus =
-  <A>(status: number, read: ResponseReader<A>): ResponseReader<A> =>
+  <A>(status: number | ReadonlyArray<number>, read: ResponseReader<A>): ResponseReader<A> =>
   (response) =>
-    Either.flatMap(expect(response.status === status, `should be ${status}`), () => read(response))
+    [status].flat().includes(response.status)
+      ? read(response)
+      : Either.left(`should be ${[status].flat().join(" or ")}`)
 
 // A byte order mark is kept, so the JSON parser refuses it.
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
@@ -58,8 +64,8 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 export const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> =>
   Either.try({ try: (): unknown => JSON.parse(utf8.decode(bytes)), catch: () => "is not JSON" })
 
-const isJson = (contentType: string | undefined): boolean =>
-  contentType === undefined || /^application\/(?:[a-z0-9.+-]+\+)?json\s*(?:;|$)/i.test(contentType)
+const isJson = (contentType = "application/json"): boolean =>
+  /^application\/(?:[a-z0-9.+-]+\+)?json\s*(?:;|$)/i.test(contentType)
 
 /** JSON of the given shape. Members that the schema does not name are ignored, because contracts grow. */
 export const readJson = <A, I>(schema: Schema.Schema<A, I>): ResponseReader<A> => {
@@ -77,19 +83,13 @@ const maxSeconds = 3_600
 export const boundPause = (seconds: number, max = maxSeconds): number =>
   Math.min(max, Math.max(1, Math.ceil(seconds)))
 
-/**
- * `Retry-After` in whole seconds, bounded by `boundPause`. It may hold seconds or a date; a date counts from the
- * response's own `Date`. `now` is in milliseconds.
- */
+/** `Retry-After` in whole seconds or as a date, which counts from the response's own `Date`; bounded. `now` in milliseconds. */
 export const retryAfterSeconds = (
-  response: UpstreamResponse,
+  { date, headers }: UpstreamResponse,
   now: number,
   max = maxSeconds
 ): number | undefined => {
-  const value = response.headers["retry-after"]?.trim()
-  if (value === undefined) return undefined
-  const seconds = /^\d{1,9}$/.test(value)
-    ? Number(value)
-    : (Date.parse(value) - (response.date ?? now)) / 1_000
+  const value = headers["retry-after"]?.trim() ?? ""
+  const seconds = /^\d{1,9}$/.test(value) ? Number(value) : (Date.parse(value) - (date ?? now)) / 1_000
   return Number.isNaN(seconds) ? undefined : boundPause(seconds, max)
 }

@@ -96,7 +96,6 @@ const makeTracker = (now: () => number) => {
   })
   const service: TrackerService = {
     enabled: true,
-    trouble: Effect.succeed(Option.none()),
     file: ({ body }) =>
       Effect.acquireUseRelease(
         Effect.sync(() => {

@@ -119,10 +119,9 @@ describe("An answer of the tracker", () => {
     ["an excessive pause", 429, {}, { "retry-after": "999999" }, 3600]
   ])("is a limit, without an effect: %s", function* ([, status, body, headers, retryAfterSeconds]) {
     yield* TestClock.setTime(1_000_000)
-    const { failing, tracker } = yield* scripted
+    const { failing } = yield* scripted
     const failure = yield* failing(status, body, headers)
     expect(failure).toMatchObject({ _tag: "NotExecuted", retryAfterSeconds })
-    expect((yield* tracker.trouble)._tag).toBe("None")
   })
 
   it.scoped("doubles the pause with each further limit that names none", function* () {
@@ -132,17 +131,13 @@ describe("An answer of the tracker", () => {
     expect((yield* failing(429, {})).retryAfterSeconds).toBe(60)
   })
 
-  it.scoped("is a problem when only an operator can solve it, until an issue is filed", function* () {
-    const { failing, file, tracker } = yield* scripted
-    for (const status of [401, 403, 404, 410, 301]) {
-      yield* failing(status, { message: "no" })
-      const trouble = JSON.stringify(yield* tracker.trouble)
-      expect(trouble).toContain(String(status))
-      expect(trouble).not.toContain(token)
+  it.scoped("has an advice where only an operator can help", function* () {
+    const { failing } = yield* scripted
+    const advice = []
+    for (const status of [401, 403, 404, 410, 301, 422]) {
+      const failure = yield* failing(status, { message: "no" })
+      advice.push(failure._tag === "Refused" && failure.advice !== undefined)
     }
-    yield* failing(500, {})
-    expect((yield* tracker.trouble)._tag).toBe("Some")
-    yield* file
-    expect((yield* tracker.trouble)._tag).toBe("None")
+    expect(advice).toEqual([true, true, true, true, true, false])
   })
 })

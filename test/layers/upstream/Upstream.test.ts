@@ -42,7 +42,7 @@ const askOf = (url: string) =>
       maxResponseBytes: largestAnswer,
       failureOf: envelopeFailure({
         requestIdHeader: "x-request-id",
-        notExecutedCodes: new Set(["server_overloaded"])
+        notExecutedCode: "server_overloaded"
       })
     })(ask)
   )
