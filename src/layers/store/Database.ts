@@ -8,6 +8,7 @@ import { recurWithin } from "../../services/MonotonicTime.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import {
   type Database,
+  interleaved,
   type Lane,
   lanes,
   type StoreSize,
@@ -68,7 +69,9 @@ export const makeDatabase = (driver: Driver): Effect.Effect<Database, never, Sco
     const access = makeAccess(driver)
     const shared = yield* makeGroupCommit(driver, "all")
     const commits = new Map<Lane, Commit>()
-    if (!hasOneWriter) for (const lane of lanes) commits.set(lane, yield* makeGroupCommit(driver, lane))
+    if (!hasOneWriter)
+      for (const lane of lanes)
+        commits.set(lane, yield* makeGroupCommit(driver, lane, interleaved.has(lane) ? "unbounded" : 1))
     return {
       name,
       sql,

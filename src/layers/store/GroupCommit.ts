@@ -89,10 +89,14 @@ export type Commit = <A>(
 /**
  * Commits writes together. A failed write, or a failed COMMIT, ends the transaction of its group, and each of them then runs alone. No
  * savepoints: after some errors SQLite ends the transaction itself, and the next savepoint would begin another one.
+ *
+ * The bodies run one after the other, or with `unbounded` at the same time on the one connection. All of them end before the transaction does:
+ * it cannot be interrupted.
  */
 export const makeGroupCommit = (
   transactions: Transactions,
-  lane: string
+  lane: string,
+  concurrency: 1 | "unbounded" = 1
 ): Effect.Effect<Commit, never, Scope.Scope> => {
   const transaction = makeTransaction(transactions, lane)
   type Waiter = Waiting<Write, void, DatabaseFailure>
@@ -112,7 +116,7 @@ export const makeGroupCommit = (
       })
     return transaction(
       Arr.map(group, ({ item }) => item.operation),
-      Effect.forEach(group, ({ item }) => item.body, { discard: true })
+      Effect.forEach(group, ({ item }) => item.body, { concurrency, discard: true })
     ).pipe(
       Effect.matchEffect({
         onFailure: (notBegun) => settleAll(Exit.fail(notBegun)),

@@ -110,15 +110,7 @@ export const makeWebhookInbox = ({ sql, write }: Database) => ({
           RETURNING event_id`)
         if (!fresh) return false
         yield* runInChunks(named, (some) => sql`DELETE FROM session_digests WHERE ${sql.in("actor", some)}`)
-        if (removed.length === 0 || organisationUuid === null) return true
-
         // Versions order an aggregate's events (identity-service.md 11.5).
-        const outdated = yield* any(sql`
-          SELECT 1 FROM webhook_inbox
-          WHERE plane = ${plane} AND aggregate_type = ${aggregateType}
-            AND aggregate_id = ${aggregateId} AND aggregate_version > ${aggregateVersion}
-          LIMIT 1`)
-        if (outdated) return true
         // A removal that IAM could not deliver also holds back the event that the person joined again (11.6), so a person who
         // registered after the removal happened stays. In the same millisecond the removal wins: a registration that was
         // ended wrongly returns with the next login or accepted ting. The times come from two clocks, ours and IAM's: between
@@ -128,7 +120,11 @@ export const makeWebhookInbox = ({ sql, write }: Database) => ({
           (some) => sql`
             UPDATE recipients SET active = 0, changed_at = ${receivedAt}
             WHERE plane = ${plane} AND organisation_uuid = ${organisationUuid}
-              AND ${sql.in("public_id", some)} AND active = 1 AND changed_at <= ${Date.parse(event.occurredAt)}`
+              AND ${sql.in("public_id", some)} AND active = 1 AND changed_at <= ${Date.parse(event.occurredAt)}
+              AND NOT EXISTS (
+                SELECT 1 FROM webhook_inbox
+                WHERE plane = ${plane} AND aggregate_type = ${aggregateType}
+                  AND aggregate_id = ${aggregateId} AND aggregate_version > ${aggregateVersion})`
         )
         return true
       })

@@ -15,12 +15,13 @@ import {
   readSums,
   ReportRow,
   type StoredReport,
+  sumChanges,
   toReport,
   toText,
   verified
 } from "./ReportRows.ts"
 import { Whole } from "./Rows.ts"
-import { all, any, first, run, type Statements } from "./Statements.ts"
+import { all, any, first, run, type Statements, together } from "./Statements.ts"
 
 /** The bound that a new report would exceed: of all reports, or of its reporter or network. */
 export type ReportLimit = "room" | "reporter" | "network"
@@ -173,20 +174,19 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
           const counted = { plane, reporter, network, bytes: bytesOf(content) }
           const limit = yield* exceeded(room, holderOf(counted), counted.bytes, true)
           if (limit !== undefined) return ReportAdmission.Full({ limit })
-          yield* run(sql`
+          const insert = run(sql`
             INSERT INTO reports
               (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, network)
             VALUES
               (${id}, ${plane}, ${keyDigest}, ${contentDigest}, ${reporter}, ${content}, ${source}, ${requestId},
                ${createdAt}, ${marker}, ${network})`)
-          yield* changeSums(sql, 1, [counted])
-          if (deliver)
-            yield* enqueue(sql, {
-              kind: "report",
-              subject: id,
-              createdAt,
-              priority: isVerified ? "first" : "usual"
-            })
+          const delivery = enqueue(sql, {
+            kind: "report",
+            subject: id,
+            createdAt,
+            priority: isVerified ? "first" : "usual"
+          })
+          yield* together(sql, [insert, ...sumChanges(sql, 1, [counted]), ...(deliver ? [delivery] : [])])
           return ReportAdmission.Stored({ report: { ...admitted, issue: Option.none() } })
         }),
         (admission) => {

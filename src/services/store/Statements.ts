@@ -2,7 +2,7 @@
  * What a repository does with a statement that `@effect/sql` composed: run it on the connection of the current transaction. Not
  * `yield* sql`, which begins a span and takes a connection for each statement, and could leave the transaction.
  */
-import { TransactionConnection } from "@effect/sql/SqlClient"
+import { type SqlClient, TransactionConnection } from "@effect/sql/SqlClient"
 import type { Connection } from "@effect/sql/SqlConnection"
 import type { SqlError } from "@effect/sql/SqlError"
 import { defaultTransforms, type Statement } from "@effect/sql/Statement"
@@ -66,6 +66,19 @@ export const inSpans = <A>(
 
 /** A statement without a result. */
 export const run = (statement: Statement<object>): Statements<void> => Effect.asVoid(execute(statement))
+
+/**
+ * Statements without results, in this order. Postgres gets them in one message: one that follows a failed one changes nothing there, and
+ * the first failure counts. All are answered before this ends: an interruption would cancel whatever the connection does then.
+ */
+export const together = (sql: SqlClient, statements: ReadonlyArray<Statements<void>>): Statements<void> =>
+  sql.onDialectOrElse({
+    pg: () =>
+      Effect.flatMap(Effect.all(statements, { concurrency: "unbounded", mode: "either" }), (ends) =>
+        Effect.all(ends, { discard: true })
+      ),
+    orElse: () => Effect.all(statements, { discard: true })
+  })
 
 /** The decoded rows of a statement. Row by row: a schema of all rows would be compiled again by each call. */
 export const all = <A, I>(row: Schema.Schema<A, I>) => {

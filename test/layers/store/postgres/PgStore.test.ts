@@ -198,7 +198,9 @@ describe("A Postgres that becomes unavailable", () => {
         BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;
       CREATE TRIGGER ends BEFORE INSERT ON deliveries FOR EACH ROW EXECUTE FUNCTION ends()`
     )
-    for (let index = 0; index < 3; index += 1) assert.strictEqual(yield* kindOf(admit(store), url), "57P01")
+    // Statements that are sent together learn of the end by its code or by the closed connection.
+    for (let index = 0; index < 3; index += 1)
+      assert.strictEqual((yield* Effect.flip(admit(store))).kind, "unanswered")
     deepStrictEqual(yield* store.reports.find("rep_1"), Option.none())
     yield* activate(store)
   })
@@ -234,7 +236,7 @@ describe("Accesses of Postgres", () => {
         admit: yield* counted(admit(store)),
         offer: yield* counted(offer(store))
       },
-      { isActive: 1, activate: 3, receive: 3, admit: 8, offer: 6 }
+      { isActive: 1, activate: 3, receive: 3, admit: 5, offer: 6 }
     )
   })
 
