@@ -13,14 +13,11 @@ import { HttpTing } from "./layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "./layers/tracker/GitHub.ts"
 import { Connections } from "./layers/upstream/Connections.ts"
 import type { DeliveryHealth } from "./services/DeliveryHealth.ts"
-import { Descriptors } from "./services/usecases/Descriptors.ts"
 import { Readiness } from "./services/usecases/Readiness.ts"
 import { Drain } from "./services/Drain.ts"
 import { Idempotency } from "./services/combinators/Idempotency.ts"
 import { Notifications } from "./services/usecases/Notifications.ts"
 import { Planes } from "./services/usecases/Planes.ts"
-import { TingOnBehalf } from "./services/usecases/TingOnBehalf.ts"
-import { ReportQuota } from "./services/usecases/ReportLimits.ts"
 import { Reports } from "./services/usecases/Reports.ts"
 import { Sessions } from "./services/usecases/Sessions.ts"
 import { Telemetry } from "./services/usecases/Telemetry.ts"
@@ -52,16 +49,14 @@ const makePorts = (given: UpstreamsAndStore) =>
 const makeUseCases = <E, R>(delivery: Layer.Layer<DeliveryHealth, E, R>) =>
   Layer.mergeAll(
     Planes.Default,
-    Notifications.Default,
     Reports.Default,
     Telemetry.Default,
     Webhooks.Default,
-    Descriptors.Default,
     Readiness.Default
   ).pipe(
     Layer.provideMerge(Sessions.Default),
-    Layer.provideMerge(TingOnBehalf.Default),
-    Layer.provideMerge(Layer.mergeAll(Idempotency.Default, UpstreamPlaces.Default, ReportQuota.Default)),
+    Layer.provideMerge(Notifications.Default),
+    Layer.provideMerge(Layer.merge(Idempotency.Default, UpstreamPlaces.Default)),
     Layer.provideMerge(stopOnDrain(delivery))
   )
 

@@ -23,6 +23,23 @@ export const Details = Schema.Struct({
 }).annotations({ identifier: "FailureDetails" })
 export type Details = typeof Details.Type
 
+export interface QuotaPolicy {
+  readonly name: string
+  /** Uses within the window; all of them may come at once. A whole number from 1 on; it need not divide the window. */
+  readonly quota: number
+  /** A whole number. */
+  readonly windowSeconds: number
+}
+
+export interface QuotaReading {
+  readonly policy: QuotaPolicy
+  readonly remaining: number
+  /** Seconds until the whole quota is free again. */
+  readonly resetSeconds: number
+  /** Seconds until one use is free; 0 when this one was admitted. */
+  readonly retryAfterSeconds: number
+}
+
 /** What an occurrence adds to its row in the table. Only message, hint and details are part of the body. */
 interface Occurrence {
   /** The cause. */
@@ -37,12 +54,7 @@ interface Occurrence {
   /** Methods that the path accepts; becomes the Allow header of a 405. */
   readonly allow?: string
   /** The quota that was exceeded; becomes RateLimit headers. */
-  readonly quota?: {
-    readonly policy: { readonly name: string; readonly quota: number; readonly windowSeconds: number }
-    readonly remaining: number
-    readonly resetSeconds: number
-    readonly retryAfterSeconds: number
-  }
+  readonly quota?: QuotaReading
 }
 
 /** `_tag` is the code, so that each code is caught by its name. */

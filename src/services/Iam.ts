@@ -4,7 +4,7 @@ import * as Data from "effect/Data"
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import type { Actor } from "../schema/Identity.ts"
+import type { Actor, Credential } from "../schema/Identity.ts"
 import type { Plane, TestingPlane } from "./Plane.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -46,6 +46,14 @@ export interface Introspection {
   readonly answeredAt: number
   /** One per organisation that the token reaches, ascending by handle. */
   readonly memberships: ReadonlyArray<Membership>
+}
+
+/** A caller whom IAM has just verified, in the requested organisation. */
+export interface Caller {
+  readonly credential: Credential
+  readonly actor: Actor
+  readonly membership: Membership
+  readonly introspection: Introspection
 }
 
 export type TingEndpoint = "subscriptions.register" | "tings.send"

@@ -1,7 +1,6 @@
 /** Tings and subscriptions, the proofs that they need, and what is known of their recipients. */
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { describe, expect } from "vitest"
 import { toEnvelope } from "../../src/schema/Envelope.ts"
@@ -9,11 +8,9 @@ import { scopes } from "../../src/schema/Identity.ts"
 import { type TingRequest, tingBodyLimit } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { planeId } from "../../src/services/Plane.ts"
-import type { Caller } from "../../src/services/RequestCredentials.ts"
+import type { Caller } from "../../src/services/Iam.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
-import { Ting } from "../../src/services/Ting.ts"
-import { TingOnBehalf } from "../../src/services/usecases/TingOnBehalf.ts"
 import { fired, prepared, settle } from "../world/Sending.ts"
 import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
 import { tingRefusal } from "../world/SimulatedTing.ts"
@@ -223,7 +220,7 @@ describe("ting_ready", () => {
 describe("a proved call to Ting", () => {
   const registering = Effect.gen(function* () {
     const made = yield* unregistered
-    const registration = yield* TingOnBehalf
+    const registration = yield* Notifications
     return {
       ...made,
       registration,
@@ -277,15 +274,6 @@ describe("a proved call to Ting", () => {
   scenario("in a testing plane sends Ting's own test credentials", function* () {
     const { registration, ting } = yield* registering
     const { caller, plane } = yield* signedIn({ environment: "e2e" })
-    const recipient = (yield* Ting).prepareRegistration({ organisation: "acme", publicId: "si:deejay" })
-    const proof = yield* registration.callWithProof(
-      plane,
-      caller,
-      recipient,
-      (_, given) => Effect.succeed(given),
-      (failure) => failure
-    )
-    expect(Option.isSome(proof.testing)).toBe(true)
     yield* registration.register(plane, caller)
     expect(yield* ting.isRegistered({ ...deejay, plane: planeId(plane) })).toBe(true)
   })

@@ -4,7 +4,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { describe, expect } from "vitest"
-import { ReportQuota } from "../../src/services/usecases/ReportLimits.ts"
+import { makeReportQuota } from "../../src/services/usecases/ReportLimits.ts"
 import { Anonymous, Store, Verified } from "../../src/services/Store.ts"
 import { message, submit } from "../world/Submitting.ts"
 import { SimulatedIam } from "../world/SimulatedIam.ts"
@@ -65,7 +65,7 @@ const hours = [
   ["a verified reporter", Verified({ publicId: "si:deejay" }), 30, 11, 25, 12]
 ] as const
 limited.each(hours)("%s has a quota for an hour", function* ([, reporter, burst, minutes, left, seconds]) {
-  const { take } = yield* ReportQuota
+  const take = makeReportQuota(true)
   const takeMany = (count: number, minute: number) =>
     Array.from({ length: count }, () => take(production, reporter, "192.0.2.1", minute * 60_000).makeRefusal)
   for (let minute = 0; minute < minutes; minute += 1) {

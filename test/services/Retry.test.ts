@@ -20,8 +20,8 @@ const inProgress = refused(409, "idempotency_in_progress")
 const limited = new Refused({ dependency: "iam", status: 429, code: "rate_limited", retryAfterSeconds: 3 })
 const expired = refused(401, "proof_expired")
 
-const once: RetryPolicy = { dependency: "iam", repeatable: false }
-const repeatable: RetryPolicy = { dependency: "iam", repeatable: true }
+const once: RetryPolicy = { dependency: () => "iam", repeatable: false }
+const repeatable: RetryPolicy = { dependency: () => "iam", repeatable: true }
 const again = { ...once, again: ({ code }: Refused) => code === "proof_expired" }
 const times = <A>(count: number, value: A): ReadonlyArray<A> => Array.from({ length: count }, () => value)
 
@@ -114,7 +114,9 @@ describe("retries", () => {
         attempts += 1
         return Effect.never
       })
-      const retried = hanging.pipe(retryTransient({ ...repeatable, dependency: "ting", withinMillis: 5_000 }))
+      const retried = hanging.pipe(
+        retryTransient({ ...repeatable, dependency: () => "ting", withinMillis: 5_000 })
+      )
       const fiber = yield* Effect.fork(Effect.flip(retried))
       yield* TestClock.adjust("4999 millis")
       expect((yield* Fiber.poll(fiber))._tag).toBe("None")

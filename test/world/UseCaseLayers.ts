@@ -14,8 +14,6 @@ import { attemptKey, Idempotency } from "../../src/services/combinators/Idempote
 import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/usecases/Planes.ts"
-import { TingOnBehalf } from "../../src/services/usecases/TingOnBehalf.ts"
-import { ReportQuota } from "../../src/services/usecases/ReportLimits.ts"
 import { Reports } from "../../src/services/usecases/Reports.ts"
 import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
@@ -49,17 +47,10 @@ const ports = ({ settings, tables }: UseCaseOptions) =>
     Layer.provideMerge(Layer.succeed(Settings, testSettings(settings)))
   )
 
-const useCases = Layer.mergeAll(
-  Planes.Default,
-  Notifications.Default,
-  Telemetry.Default,
-  Webhooks.Default,
-  Reports.Default
-).pipe(
+const useCases = Layer.mergeAll(Planes.Default, Telemetry.Default, Webhooks.Default, Reports.Default).pipe(
   Layer.provideMerge(Sessions.Default),
-  Layer.provideMerge(
-    Layer.mergeAll(TingOnBehalf.Default, Idempotency.Default, UpstreamPlaces.Default, ReportQuota.Default)
-  )
+  Layer.provideMerge(Notifications.Default),
+  Layer.provideMerge(Layer.merge(Idempotency.Default, UpstreamPlaces.Default))
 )
 
 /** No background work. */

@@ -4,8 +4,11 @@ import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import * as Effect from "effect/Effect"
+import { requestedScopes } from "../../schema/Identity.ts"
+import { version as release } from "../../schema/Release.ts"
 import { IamDescriptor, Version } from "../../schema/System.ts"
-import { Descriptors } from "../../services/usecases/Descriptors.ts"
+import { environmentIdOf } from "../../services/Plane.ts"
+import { Settings } from "../../services/Settings.ts"
 import { Calls } from "../middleware/Calls.ts"
 import { PlaneSelection } from "../middleware/SentHeaders.ts"
 import { admitted, failures } from "./Endpoint.ts"
@@ -38,9 +41,25 @@ export const DescriptorsLive = HttpApiBuilder.group(
   (handlers) =>
     Effect.gen(function* () {
       const { inPlane, metered } = yield* Calls
-      const descriptors = yield* Descriptors
+      const { iam: settings, minCli, organisation, ting } = yield* Settings
       return handlers
-        .handle("iam", () => inPlane(descriptors.iam))
-        .handle("version", () => metered(() => descriptors.version))
+        .handle("iam", () =>
+          inPlane((plane) =>
+            Effect.succeed({
+              app_id: settings.applicationId,
+              org_id: organisation,
+              api_version: "v1" as const,
+              iam_url: settings.url,
+              ting_url: ting.url,
+              testing_environment_id: environmentIdOf(plane),
+              ting_types: ting.types,
+              scopes: requestedScopes,
+              version: release
+            })
+          )
+        )
+        .handle("version", () =>
+          metered(() => Effect.succeed({ version: release, api_versions: ["v1" as const], min_cli: minCli }))
+        )
     })
 )

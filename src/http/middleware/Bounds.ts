@@ -1,5 +1,5 @@
 import * as Context from "effect/Context"
-import type { QuotaPolicy } from "../../services/combinators/Quota.ts"
+import type { QuotaPolicy } from "../../schema/Failure.ts"
 
 /** Bounds of the server; tests lower them. */
 export class Bounds extends Context.Reference<Bounds>()("music/http/Bounds", {

@@ -1,4 +1,8 @@
+/** Headers as they were sent. */
+import { randomUUID } from "node:crypto"
 import type { IncomingMessage } from "node:http"
+import { requestIdPattern } from "../../schema/Patterns.ts"
+import { redact } from "../../services/text/Redaction.ts"
 
 /** How often a header was sent. Counts the raw list, because Node keeps the first of some headers and joins others. */
 export const countHeader = ({ rawHeaders }: IncomingMessage, name: string): number => {
@@ -9,3 +13,9 @@ export const countHeader = ({ rawHeaders }: IncomingMessage, name: string): numb
   }
   return count
 }
+
+/** The caller's own request id when it is well-formed, sent once and no misplaced credential; otherwise a new one. */
+export const resolveRequestId = (given: string | undefined): string =>
+  given !== undefined && requestIdPattern.test(given) && redact(given) === given
+    ? given
+    : `req_${randomUUID().replaceAll("-", "")}`

@@ -7,9 +7,9 @@ import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { failureStatus, securityHeaders, toEnvelope } from "../../schema/Envelope.ts"
 import { Failure } from "../../schema/Failure.ts"
-import { resolveRequestId } from "../../services/RequestId.ts"
 import { peerAddress, toNetwork } from "./ClientAddress.ts"
 import type { Connections } from "./Connections.ts"
+import { resolveRequestId } from "./RawHeaders.ts"
 
 /** Milliseconds that a refused client has to read the answer before its connection is cut. */
 const lingerMillis = 1_000

@@ -8,7 +8,6 @@ import { Failure } from "../../schema/Failure.ts"
 import { randomHex, sha256 } from "../Digest.ts"
 import type { UpstreamKey } from "../Iam.ts"
 import { type Plane, planeId } from "../Plane.ts"
-import { RequestContext } from "../RequestContext.ts"
 import { makeShare } from "./Share.ts"
 
 export type KeyedOperation = "login" | "abandon" | "refresh" | "logout"
@@ -44,12 +43,15 @@ export interface Sharing {
 /** A request without a key cannot conflict with another. */
 type ConflictOf<S extends Sharing> = "callerKey" extends keyof S ? Failure<"idempotency_conflict"> : never
 
-/** The parts of one key in flight, from the general to the special. */
-const partsOf = ({ callerKey, content, operation, organisation, plane }: Sharing, recording: boolean) =>
-  [operation, planeId(plane), callerKey ?? "", content, organisation ?? "", String(recording)] as const
-
-/** No part has a line break. The telemetry preference is part of the key: it is sent to IAM. */
-const keyOf = (parts: ReadonlyArray<string>): string => parts.map((part) => `${part}\n`).join("")
+/** From the general to the special. No part has a line break. */
+const keyOf = (
+  { callerKey = "", content, operation, organisation = "", plane }: Sharing,
+  parts = 5
+): string =>
+  [operation, planeId(plane), callerKey, content, organisation]
+    .slice(0, parts)
+    .map((part) => `${part}\n`)
+    .join("")
 
 export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotency", {
   scoped: Effect.gen(function* () {
@@ -61,19 +63,21 @@ export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotenc
      */
     const executeOnce =
       <S extends Sharing>(sharing: S) =>
-      <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ConflictOf<S>, R> =>
-        Effect.flatMap(RequestContext, ({ recording }) => {
-          const parts = partsOf(sharing, recording)
-          const [sameKey, sameContent] = [keyOf(parts.slice(0, 3)), keyOf(parts.slice(0, 4))]
-          const hasConflict = () =>
-            sharing.callerKey !== undefined &&
-            has((other) => other.startsWith(sameKey) && !other.startsWith(sameContent))
-          // Safe: the key names the operation, so an execution under it was started with an effect of this type; only a keyed request conflicts.
-          return get(keyOf(parts), effect, {
-            operation: sharing.operation,
-            refuse: () => (hasConflict() ? new Failure("idempotency_conflict") : undefined)
-          }) as Effect.Effect<A, E | ConflictOf<S>, R>
-        })
+      <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ConflictOf<S>, R> => {
+        const refuse = () => {
+          const [sameKey, sameContent] = [keyOf(sharing, 3), keyOf(sharing, 4)]
+          const isConflict = (other: string) => other.startsWith(sameKey) && !other.startsWith(sameContent)
+          return sharing.callerKey !== undefined && has(isConflict)
+            ? new Failure("idempotency_conflict")
+            : undefined
+        }
+        // Safe: the key names the operation, so an execution under it was started with an effect of this type; only a keyed request conflicts.
+        return get(keyOf(sharing), effect, { operation: sharing.operation, refuse }) as Effect.Effect<
+          A,
+          E | ConflictOf<S>,
+          R
+        >
+      }
 
     return { executeOnce } as const
   })

@@ -2,36 +2,50 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { type Details, Failure, type FailureCode, type FailureOf } from "../../schema/Failure.ts"
-import { type Plane, Production } from "../Plane.ts"
+import type { Plane } from "../Plane.ts"
 import type { Refused, UpstreamFailure } from "../UpstreamFailure.ts"
 
-const refusalDetails = (refused: Refused): Details => ({
-  dependency: refused.dependency,
-  upstream_code: refused.code,
-  ...(refused.requestId === undefined ? {} : { upstream_request_id: refused.requestId })
-})
+/** The failure of an upstream's failure; `now` is the time of the failure in milliseconds since the epoch. */
+type FailureMap<F> = (failure: UpstreamFailure, now: number) => F
 
-const retryAfter = (seconds: number | undefined) =>
-  seconds === undefined ? {} : { retryAfterSeconds: seconds }
+const detailsOf = (failure: UpstreamFailure): Details =>
+  failure._tag === "Refused"
+    ? {
+        dependency: failure.dependency,
+        upstream_code: failure.code,
+        ...(failure.requestId === undefined ? {} : { upstream_request_id: failure.requestId })
+      }
+    : { dependency: failure.dependency }
+
+/** Under a code of ours, with the upstream's own beside it. */
+const named =
+  <Code extends FailureCode>(code: Code) =>
+  (refused: Refused) =>
+    new Failure(code, { details: detailsOf(refused) })
+const plain =
+  <Code extends FailureCode>(code: Code, occurrence: { readonly retryAfterSeconds?: number } = {}) =>
+  () =>
+    new Failure(code, occurrence)
 
 const unavailable = (failure: UpstreamFailure) =>
   new Failure("dependency_unavailable", {
-    details: failure._tag === "Refused" ? refusalDetails(failure) : { dependency: failure.dependency },
-    ...retryAfter(failure.retryAfterSeconds)
+    details: detailsOf(failure),
+    ...(failure.retryAfterSeconds === undefined ? {} : { retryAfterSeconds: failure.retryAfterSeconds })
   })
+
+const limited = <Code extends FailureCode>(code: Code, { retryAfterSeconds }: Refused) =>
+  new Failure(code, { retryAfterSeconds: retryAfterSeconds ?? 1 })
 
 /** Milliseconds of clock difference beyond which the hint of a refused call names the clock. */
 const skewLimit = 60_000
+const skewHint =
+  "The clocks of this server and the identity service differ by more than 60 seconds: an operator must correct this server's clock."
 
 const misconfigured = (refused: Refused, now: number) => {
-  const skewed = refused.answeredAt !== undefined && Math.abs(refused.answeredAt - now) > skewLimit
+  const isSkewed = Math.abs((refused.answeredAt ?? now) - now) > skewLimit
   return new Failure("dependency_misconfigured", {
-    details: refusalDetails(refused),
-    ...(skewed
-      ? {
-          hint: "The clocks of this server and the identity service differ by more than 60 seconds: an operator must correct this server's clock."
-        }
-      : {})
+    details: detailsOf(refused),
+    ...(isSkewed ? { hint: skewHint } : {})
   })
 }
 
@@ -42,131 +56,115 @@ export const refreshRefused = (): Failure<"unauthenticated"> =>
     hint: "Log in again with a new short-lived token; this session cannot be refreshed."
   })
 
-/** The failure of an upstream's failure; `now` is the time of the failure in milliseconds since the epoch. */
-type FailureMap<F> = (failure: UpstreamFailure, now: number) => F
+/** What any operation at IAM can become. */
+const mapAny = (
+  failure: UpstreamFailure
+): FailureOf<"rate_limited" | "forbidden" | "dependency_unavailable"> => {
+  if (failure._tag !== "Refused") return unavailable(failure)
+  if (failure.status === 429) return limited("rate_limited", failure)
+  return failure.status === 403 ? named("forbidden")(failure) : unavailable(failure)
+}
 
-/** What an operation at IAM can become that has neither a key nor a token of a caller to be refused. */
-type PlainFailure = FailureOf<
-  | "rate_limited"
-  | "forbidden"
-  | "testing_secret_invalid"
-  | "dependency_misconfigured"
-  | "dependency_unavailable"
->
-
+/** Of an operation that has neither a key nor a token of a caller to be refused. */
 const mapPlain =
-  (plane: Plane): FailureMap<PlainFailure> =>
+  (
+    plane: Plane
+  ): FailureMap<
+    ReturnType<typeof mapAny> | FailureOf<"testing_secret_invalid" | "dependency_misconfigured">
+  > =>
   (failure, now) => {
-    if (failure._tag !== "Refused") return unavailable(failure)
-    if (failure.status === 429) return new Failure("rate_limited", retryAfter(failure.retryAfterSeconds ?? 1))
-    if (failure.code === "unauthenticated" && failure.status === 401 && plane._tag === "Testing")
+    if (failure._tag !== "Refused" || failure.status === 429) return mapAny(failure)
+    const { code, status } = failure
+    if (code === "unauthenticated" && status === 401 && plane._tag === "Testing")
       return new Failure("testing_secret_invalid")
-    if (failure.code === "unauthenticated" || failure.code === "invalid_client")
-      return misconfigured(failure, now)
-    return failure.status === 403
-      ? new Failure("forbidden", { details: refusalDetails(failure) })
-      : unavailable(failure)
+    const isOurs = code === "unauthenticated" || code === "invalid_client"
+    return isOurs ? misconfigured(failure, now) : mapAny(failure)
   }
 
-/** The failure of the code, for a refusal other than a 429, which always is about the rate. */
-const byCode = <Codes extends Readonly<Record<string, (refused: Refused) => unknown>>>(
-  failure: UpstreamFailure,
-  codes: Codes
-) => {
-  if (failure._tag !== "Refused" || failure.status === 429 || !Object.hasOwn(codes, failure.code))
-    return undefined
-  // The record's own function returns what the record says.
-  return codes[failure.code]?.(failure) as ReturnType<Codes[keyof Codes]>
-}
+/** By the upstream's code, for a refusal other than a 429, which always is about the rate; everything else by `otherwise`. */
+const byCode =
+  <Codes extends Readonly<Record<string, (refused: Refused) => unknown>>, F>(
+    codes: Codes,
+    otherwise: FailureMap<F>
+  ): FailureMap<F | ReturnType<Codes[keyof Codes]>> =>
+  (failure, now) =>
+    failure._tag === "Refused" && failure.status !== 429 && Object.hasOwn(codes, failure.code)
+      ? // The record's own function returns what the record says.
+        (codes[failure.code]?.(failure) as ReturnType<Codes[keyof Codes]>)
+      : otherwise(failure, now)
 
 const inFlight = {
-  idempotency_conflict: () => new Failure("idempotency_conflict"),
-  idempotency_in_progress: () => new Failure("idempotency_in_progress", retryAfter(1))
+  idempotency_conflict: plain("idempotency_conflict"),
+  idempotency_in_progress: plain("idempotency_in_progress", { retryAfterSeconds: 1 })
 }
-const keyed = { ...inFlight, idempotency_response_expired: () => new Failure("idempotency_response_expired") }
-
+const expired = { idempotency_response_expired: plain("idempotency_response_expired") }
 /** Of the caller's token. */
 const tokenRefused = <F>(refuse: () => F) => ({
   invalid_grant: refuse,
   refresh_token_reuse: refuse,
   invalid_token: refuse
 })
-
-const sltRefused = tokenRefused(() => new Failure("slt_rejected"))
-const sessionRefused = tokenRefused(refreshRefused)
-const selectorRefused = {
-  unauthenticated: () => new Failure("testing_secret_invalid"),
-  invalid_client: () => new Failure("testing_secret_invalid")
-}
-/** No two proofs share a key, so none meets another's content. */
+/** Of a proof: no two share a key, so none meets another's content. */
 const subjectRefused = {
-  idempotency_in_progress: keyed.idempotency_in_progress,
-  idempotency_response_expired: keyed.idempotency_response_expired,
-  invalid_subject_token: () => new Failure("unauthenticated")
+  idempotency_in_progress: inFlight.idempotency_in_progress,
+  ...expired,
+  invalid_subject_token: plain("unauthenticated")
 }
-
-const isNotFound = (failure: UpstreamFailure): failure is Refused =>
-  failure._tag === "Refused" && failure.status === 404
 
 /** The failures of IAM's operations. */
 export const iamFailures = {
   introspect: mapPlain,
-  login: (plane: Plane) => (failure: UpstreamFailure, now: number) =>
-    byCode(failure, { ...keyed, ...sltRefused }) ?? mapPlain(plane)(failure, now),
-  refresh: (plane: Plane) => (failure: UpstreamFailure, now: number) =>
-    byCode(failure, { ...keyed, ...sessionRefused }) ?? mapPlain(plane)(failure, now),
-  revoke: (plane: Plane) => (failure: UpstreamFailure, now: number) =>
-    byCode(failure, inFlight) ?? mapPlain(plane)(failure, now),
-  prove: (plane: Plane) => (failure: UpstreamFailure, now: number) =>
-    byCode(failure, subjectRefused) ??
-    (isNotFound(failure)
-      ? new Failure("reconsent_required", { details: refusalDetails(failure) })
-      : mapPlain(plane)(failure, now))
+  login: (plane: Plane) =>
+    byCode({ ...inFlight, ...expired, ...tokenRefused(plain("slt_rejected")) }, mapPlain(plane)),
+  refresh: (plane: Plane) =>
+    byCode({ ...inFlight, ...expired, ...tokenRefused(refreshRefused) }, mapPlain(plane)),
+  revoke: (plane: Plane) => byCode(inFlight, mapPlain(plane)),
+  prove: (plane: Plane) =>
+    byCode(subjectRefused, (failure, now) =>
+      failure._tag === "Refused" && failure.status === 404
+        ? named("reconsent_required")(failure)
+        : mapPlain(plane)(failure, now)
+    )
 } as const
 
 /** The failure of resolving a plane, where a refusal of our own credentials is one of the selector. */
-export const planeFailure = (failure: UpstreamFailure, now: number) => {
-  const refused = byCode(failure, selectorRefused)
-  if (refused !== undefined) return refused
-  const mapped = mapPlain(Production())(failure, now)
-  return mapped.code === "dependency_misconfigured" ? unavailable(failure) : mapped
-}
+export const planeFailure = byCode(
+  {
+    unauthenticated: plain("testing_secret_invalid"),
+    invalid_client: plain("testing_secret_invalid")
+  },
+  mapAny
+)
 
-/** Ting's refusal under its own code. */
-const refusedAs =
-  <Code extends FailureCode>(code: Code) =>
-  (refused: Refused) =>
-    new Failure(code, { details: refusalDetails(refused) })
-
-const atAnyCall = {
-  permission_denied: refusedAs("permission_denied"),
-  test_context_mismatch: refusedAs("test_context_mismatch"),
-  invalid_input: refusedAs("invalid_input"),
-  payload_too_large: refusedAs("payload_too_large")
-}
-const atSending = {
-  recipient_not_registered: refusedAs("recipient_not_registered"),
-  required_delivery_not_enabled: refusedAs("required_delivery_not_enabled"),
-  not_found: refusedAs("not_found"),
-  idempotency_conflict: refusedAs("idempotency_conflict")
-}
 const oursAtTing = ["session_expired", "authentication_required", "test_context_required"]
 
 /** A 401 of Ting never becomes a 401 of ours: it concerns the proof, not the user's session. */
-const mapTing = (failure: UpstreamFailure, now: number) => {
-  if (failure._tag !== "Refused") return unavailable(failure)
-  if (failure.status === 429)
-    return new Failure("temporarily_rate_limited", retryAfter(failure.retryAfterSeconds ?? 1))
-  return (
-    byCode(failure, atAnyCall) ??
-    (oursAtTing.includes(failure.code) ? misconfigured(failure, now) : unavailable(failure))
-  )
-}
+const mapTing = byCode(
+  {
+    permission_denied: named("permission_denied"),
+    test_context_mismatch: named("test_context_mismatch"),
+    invalid_input: named("invalid_input"),
+    payload_too_large: named("payload_too_large")
+  },
+  (failure, now) => {
+    if (failure._tag !== "Refused") return unavailable(failure)
+    if (failure.status === 429) return limited("temporarily_rate_limited", failure)
+    return oursAtTing.includes(failure.code) ? misconfigured(failure, now) : unavailable(failure)
+  }
+)
 
 /** The failures of Ting's calls. */
 export const tingFailures = {
   register: mapTing,
-  send: (failure: UpstreamFailure, now: number) => byCode(failure, atSending) ?? mapTing(failure, now)
+  send: byCode(
+    {
+      recipient_not_registered: named("recipient_not_registered"),
+      required_delivery_not_enabled: named("required_delivery_not_enabled"),
+      not_found: named("not_found"),
+      idempotency_conflict: named("idempotency_conflict")
+    },
+    mapTing
+  )
 } as const
 
 /** Ting's refusals of a proof: another attempt with a fresh proof may succeed. */

@@ -4,18 +4,16 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Struct from "effect/Struct"
 import { Failure } from "../../schema/Failure.ts"
 import { failureTable } from "../../schema/FailureTable.ts"
 import type { TingOutcome } from "../../schema/Session.ts"
-import type { Caller } from "../RequestCredentials.ts"
 import { digestOf } from "../Digest.ts"
-import type { UpstreamKey } from "../Iam.ts"
+import type { Caller, UpstreamKey } from "../Iam.ts"
 import { type Plane, planeId } from "../Plane.ts"
 import { logAndMapStoreFailure, mapStoreFailure, writeBestEffort } from "../StoreFailures.ts"
-import { TingOnBehalf } from "./TingOnBehalf.ts"
 import { LoginOutcome, Store } from "../Store.ts"
 import { UpstreamPlaces } from "../combinators/UpstreamPlaces.ts"
+import { Notifications } from "./Notifications.ts"
 
 /** The failure of each reason for which a login is refused after IAM granted it. */
 export const loginRefusals = {
@@ -29,53 +27,38 @@ export const loginRefusals = {
 } as const
 export type LoginRefusal = keyof typeof loginRefusals
 
-type RecordedFailure = ReturnType<(typeof loginRefusals)[LoginRefusal]> | Failure<"dependency_unavailable">
-
-/** The failure that an earlier attempt recorded; none for a registration, or a reason of a later version. */
-const recordedRefusal = (
-  outcome: LoginOutcome
-): Option.Option<Failure<"forbidden"> | Failure<"reconsent_required">> =>
-  outcome._tag === "Refusal"
-    ? Option.map(
-        Option.fromNullable(Struct.keys(loginRefusals).find((refusal) => refusal === outcome.reason)),
-        (refusal) => loginRefusals[refusal]()
-      )
-    : Option.none()
+/** A later version may have recorded another reason. */
+const isKnown = (reason: string): reason is LoginRefusal => Object.hasOwn(loginRefusals, reason)
 
 /** Registering at a login has 2 attempts and 5 s in all, so that a slow Ting cannot hold a login up. */
 const registrationBound = { attempts: 2, withinMillis: 5_000 }
 
 const notRegistered = ({ code }: Pick<Failure, "code">): TingOutcome => ({ subscribed: false, error: code })
 
-/** A replayed login tries again after such a failure. */
-const isTransient = ({ code }: Pick<Failure, "code">): boolean => failureTable[code].retryable
-
 export const makeLoginOutcomes = Effect.gen(function* () {
   const { loginOutcomes } = yield* Store
-  const { register } = yield* TingOnBehalf
+  const { register } = yield* Notifications
   const { within } = yield* UpstreamPlaces
 
   const record = (plane: Plane, key: UpstreamKey, outcome: LoginOutcome, message: string) =>
     loginOutcomes.record(key, planeId(plane), outcome).pipe(writeBestEffort(message))
 
-  /** Fails with the recorded refusal, if there is one. */
-  const failRefused = (key: UpstreamKey): Effect.Effect<void, RecordedFailure> =>
-    loginOutcomes.find(key).pipe(
-      logAndMapStoreFailure,
-      Effect.flatMap((recorded) =>
-        Option.match(Option.flatMap(recorded, recordedRefusal), {
-          onNone: () => Effect.void,
-          onSome: (refusal) => Effect.fail(refusal)
-        })
-      )
-    )
+  /** Fails with the refusal that an earlier attempt recorded, if there is one. */
+  const failRefused = Effect.fnUntraced(function* (key: UpstreamKey) {
+    const recorded = yield* logAndMapStoreFailure(loginOutcomes.find(key))
+    if (Option.isSome(recorded) && recorded.value._tag === "Refusal" && isKnown(recorded.value.reason))
+      return yield* loginRefusals[recorded.value.reason]()
+  })
 
   const registerAndRecord = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
     register(plane, caller, registrationBound).pipe(
       within("ting", digestOf(caller.credential.token)),
       Effect.match({
         onSuccess: ({ id }) => ({ ting: { subscribed: true, subscription_id: id }, transient: false }),
-        onFailure: (failure) => ({ ting: notRegistered(failure), transient: isTransient(failure) })
+        onFailure: (failure) => ({
+          ting: notRegistered(failure),
+          transient: failureTable[failure.code].retryable
+        })
       }),
       Effect.tap((registration) =>
         record(plane, key, LoginOutcome.Registration(registration), "Registration outcome not recorded")

@@ -2,108 +2,156 @@ import * as Effect from "effect/Effect"
 import { Failure } from "../../schema/Failure.ts"
 import { scopes } from "../../schema/Identity.ts"
 import { type SentTing, type Subscription, type TingRequest, tingBodyLimit } from "../../schema/Ting.ts"
-import type { Caller } from "../RequestCredentials.ts"
 import { digestOf, sha256 } from "../Digest.ts"
-import { Idempotency } from "../combinators/Idempotency.ts"
+import { type Caller, Iam, type Proof } from "../Iam.ts"
+import { attemptKey, Idempotency } from "../combinators/Idempotency.ts"
+import { type RetryPolicy, retryTransient } from "../combinators/Retry.ts"
+import {
+  failWith,
+  iamFailures,
+  repeatableProofRefusals,
+  tingFailures
+} from "../combinators/UpstreamErrorMapping.ts"
+import { UpstreamPlaces } from "../combinators/UpstreamPlaces.ts"
 import { countReplay } from "../Metrics.ts"
 import { type Plane, planeId } from "../Plane.ts"
 import { writeBestEffort } from "../StoreFailures.ts"
-import { TingOnBehalf } from "./TingOnBehalf.ts"
 import { Settings } from "../Settings.ts"
 import { Store } from "../Store.ts"
-import { type AcceptedTing, Ting } from "../Ting.ts"
-import { tingFailures } from "../combinators/UpstreamErrorMapping.ts"
-import { UpstreamPlaces } from "../combinators/UpstreamPlaces.ts"
+import { type PreparedCall, Ting } from "../Ting.ts"
+import type { Dependency, UpstreamFailure } from "../UpstreamFailure.ts"
+
+const wrongKey = () =>
+  new Failure("invalid_input", {
+    hint: "Start the key with your own public id and a slash, as GET /api/v1/auth/me reports it.",
+    details: { fields: [{ path: "key", problem: "must start with your own public id and a slash" }] }
+  })
+const unknownType = () =>
+  new Failure("not_found", {
+    message: "This application has no ting type of that name.",
+    hint: "Use one of the ting_types that GET /api/v1/iam lists."
+  })
+const tooLarge = () =>
+  new Failure("payload_too_large", {
+    hint: `Shorten data or metadata: the ting with all its fields may have ${tingBodyLimit} bytes.`
+  })
+
+/** Fails before a proof is requested when the token lacks the scope: only a new login grants one. */
+const requireScope = (
+  { membership }: Caller,
+  scope: string
+): Effect.Effect<void, Failure<"reconsent_required">> =>
+  [scope, scopes.identity].every((needed) => membership.scopes.includes(needed))
+    ? Effect.void
+    : new Failure("reconsent_required")
 
 /** Registers the caller as a recipient, and sends tings to them. */
 export class Notifications extends Effect.Service<Notifications>()("music/Notifications", {
   effect: Effect.gen(function* () {
     const settings = yield* Settings
+    const iam = yield* Iam
     const ting = yield* Ting
-    const store = yield* Store
-    const { callWithProof, register, requireScope } = yield* TingOnBehalf
+    const { recipients } = yield* Store
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
 
-    const subscribe = Effect.fnUntraced(function* (plane: Plane, caller: Caller) {
-      const token = digestOf(caller.credential.token)
-      const registered = yield* register(plane, caller).pipe(
-        executeOnce({
-          operation: "subscribe",
-          plane,
+    /**
+     * Calls Ting on the caller's behalf, with a new proof for every attempt over the same bytes. `map` is for a refusal of Ting; IAM, which
+     * issues the proof, means another thing by the same code.
+     */
+    const callWithProof = <A, F>(
+      plane: Plane,
+      caller: Caller,
+      prepared: PreparedCall,
+      use: (prepared: PreparedCall, proof: Proof) => Effect.Effect<A, UpstreamFailure>,
+      map: (failure: UpstreamFailure, now: number) => F,
+      bound: Pick<RetryPolicy, "attempts" | "withinMillis"> = {}
+    ) => {
+      let waitingFor: Dependency = "iam"
+      return Effect.gen(function* () {
+        waitingFor = "iam"
+        const proof = yield* iam.prove(plane, {
+          subject: caller.credential.token,
           organisation: caller.membership.organisation,
-          content: token
+          endpoint: prepared.endpoint,
+          body: prepared.body,
+          key: yield* attemptKey
+        })
+        waitingFor = "ting"
+        return yield* use(prepared, proof)
+      }).pipe(
+        retryTransient({
+          dependency: () => waitingFor,
+          // Both calls are idempotent at Ting: by the ting's key, and by the recipient.
+          repeatable: true,
+          again: (refused) => refused.dependency === "ting" && repeatableProofRefusals.includes(refused.code),
+          ...bound
         }),
-        within("ting", token)
+        failWith((failure, now) =>
+          failure.dependency === "iam" ? iamFailures.prove(plane)(failure, now) : map(failure, now)
+        )
       )
-      const subscription: Subscription = {
-        id: registered.id,
-        app_id: registered.applicationId,
-        for: registered.recipient,
-        active: true
-      }
-      return subscription
+    }
+
+    const recipientOf = (plane: Plane, { actor, membership: { organisation } }: Caller) => ({
+      plane: planeId(plane),
+      organisation,
+      publicId: actor.public_id
+    })
+
+    const register = Effect.fnUntraced(function* (
+      plane: Plane,
+      caller: Caller,
+      bound: Pick<RetryPolicy, "attempts" | "withinMillis"> = {}
+    ) {
+      yield* requireScope(caller, scopes.register)
+      const { organisation, organisationUuid } = caller.membership
+      const prepared = ting.prepareRegistration({ organisation, publicId: caller.actor.public_id })
+      const map = tingFailures.register
+      const registered = yield* callWithProof(plane, caller, prepared, ting.register, map, bound)
+      // Ting is the source of truth; our row is only for `ting_ready`, so the registration succeeds without it.
+      yield* recipients
+        .activate({ ...recipientOf(plane, caller), organisationUuid, subscriptionId: registered.id })
+        .pipe(writeBestEffort("Registration not recorded"))
+      return registered
+    })
+
+    const subscribe = Effect.fnUntraced(function* (plane: Plane, caller: Caller) {
+      const content = digestOf(caller.credential.token)
+      const { organisation } = caller.membership
+      const registered = yield* register(plane, caller).pipe(
+        executeOnce({ operation: "subscribe", plane, organisation, content }),
+        within("ting", content)
+      )
+      const { applicationId: app_id, id, recipient } = registered
+      return { id, app_id, for: recipient, active: true } satisfies Subscription
     })
 
     /** Records, for `ting_ready`, what Ting's response implies about the recipient's registration. The request succeeds without it. */
     const recordRegistration = (plane: Plane, caller: Caller, active: boolean): Effect.Effect<void> => {
-      const { organisation, organisationUuid } = caller.membership
-      const recipient = { plane: planeId(plane), organisation, publicId: caller.actor.public_id }
-      return store.recipients.isActive(recipient).pipe(
-        Effect.flatMap((known) =>
-          known === active
-            ? Effect.void
-            : active
-              ? store.recipients.activate({ ...recipient, organisationUuid })
-              : store.recipients.deactivate(recipient)
-        ),
+      const recipient = recipientOf(plane, caller)
+      const { organisationUuid } = caller.membership
+      const record = active
+        ? recipients.activate({ ...recipient, organisationUuid })
+        : recipients.deactivate(recipient)
+      return recipients.isActive(recipient).pipe(
+        Effect.flatMap((known) => (known === active ? Effect.void : record)),
         writeBestEffort("Registration not recorded")
       )
     }
 
-    const checkKey = (caller: Caller, { key }: TingRequest): Effect.Effect<void, Failure<"invalid_input">> =>
-      key.startsWith(`${caller.actor.public_id}/`)
-        ? Effect.void
-        : Effect.fail(
-            new Failure("invalid_input", {
-              hint: "Start the key with your own public id and a slash, as GET /api/v1/auth/me reports it.",
-              details: {
-                fields: [{ path: "key", problem: "must start with your own public id and a slash" }]
-              }
-            })
-          )
-
-    const checkType = ({ type }: TingRequest): Effect.Effect<void, Failure<"not_found">> =>
-      settings.ting.types.includes(type)
-        ? Effect.void
-        : Effect.fail(
-            new Failure("not_found", {
-              message: "This application has no ting type of that name.",
-              hint: "Use one of the ting_types that GET /api/v1/iam lists."
-            })
-          )
-
     const send = Effect.fnUntraced(function* (plane: Plane, caller: Caller, request: TingRequest) {
-      yield* checkKey(caller, request)
-      yield* checkType(request)
+      const { data, key, metadata, type } = request
+      const recipient = caller.actor.public_id
+      if (!key.startsWith(`${recipient}/`)) return yield* wrongKey()
+      if (!settings.ting.types.includes(type)) return yield* unknownType()
       const { organisation } = caller.membership
-      const prepared = ting.prepareTing({
-        organisation,
-        recipient: caller.actor.public_id,
-        type: request.type,
-        key: request.key,
-        data: request.data,
-        metadata: request.metadata
-      })
-      if (prepared.body.length > tingBodyLimit) {
-        return yield* new Failure("payload_too_large", {
-          hint: `Shorten data or metadata: the ting with all its fields may have ${tingBodyLimit} bytes.`
-        })
-      }
+      const prepared = ting.prepareTing({ organisation, recipient, type, key, data, metadata })
+      if (prepared.body.length > tingBodyLimit) return yield* tooLarge()
       yield* requireScope(caller, scopes.send)
       const token = digestOf(caller.credential.token)
       let joined = true
-      const sent: AcceptedTing = yield* Effect.suspend(() => {
+      const sent = yield* Effect.suspend(() => {
         joined = false
         return callWithProof(plane, caller, prepared, ting.send, tingFailures.send)
       }).pipe(
@@ -112,26 +160,15 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
           return replayed ? Effect.void : recordRegistration(plane, caller, true)
         }),
         Effect.tapErrorTag("recipient_not_registered", () => recordRegistration(plane, caller, false)),
-        executeOnce({
-          operation: "ting",
-          plane,
-          organisation,
-          content: `${token}:${sha256(prepared.body)}`
-        }),
+        executeOnce({ operation: "ting", plane, organisation, content: `${token}:${sha256(prepared.body)}` }),
         // Covers the proof too, although IAM issues it: a separate IAM place could be refused between two attempts.
         within("ting", token)
       )
-      const answer: SentTing = {
-        id: sent.id,
-        created_at: sent.createdAt,
-        key: sent.key,
-        silent: sent.silent,
-        // A request that joined an identical one in flight repeats it.
-        replayed: sent.replayed || joined
-      }
-      return answer
+      const { createdAt: created_at, id, silent } = sent
+      // A request that joined an identical one in flight repeats it.
+      return { id, created_at, key: sent.key, silent, replayed: sent.replayed || joined } satisfies SentTing
     })
 
-    return { subscribe, send } as const
+    return { register, subscribe, send } as const
   })
 }) {}

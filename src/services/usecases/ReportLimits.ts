@@ -5,60 +5,44 @@
  */
 import { createHmac } from "node:crypto"
 import * as Effect from "effect/Effect"
+import { constVoid } from "effect/Function"
 import * as Redacted from "effect/Redacted"
 import { Failure } from "../../schema/Failure.ts"
-import { monotonicMillis } from "../MonotonicTime.ts"
 import { type Plane, planeId } from "../Plane.ts"
 import { makeQuota } from "../combinators/Quota.ts"
-import { Settings } from "../Settings.ts"
+import { makeShare } from "../combinators/Share.ts"
 import type { Reporter, ReportLimit, ReportRoom } from "../Store.ts"
 
 const perMinute = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 60 })
 const perHour = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 3_600 })
 
-/** Where a rate limit is exhausted, nothing was taken. */
-export interface ReportAllowance {
-  /** Makes the failure of a new report; undefined when the limits allow one, or a replay to move up. */
-  readonly makeRefusal: (() => Failure<"rate_limited">) | undefined
-  /** Returns the use when the report was neither stored nor moved up. */
-  readonly giveBack: () => void
-}
+/**
+ * Makes the function that takes a use for a new report, or none where a limit is exhausted; `makeRefusal` is then its failure. `giveBack`
+ * returns the use of a report that was neither stored nor moved up.
+ */
+export const makeReportQuota = (rateLimit: boolean) => {
+  const byAddress = [perMinute(10), perHour(60)]
+  const byReporter = [perMinute(30), perHour(300)]
 
-const unlimited: ReportAllowance = { makeRefusal: undefined, giveBack: () => undefined }
-
-export class ReportQuota extends Effect.Service<ReportQuota>()("music/ReportQuota", {
-  effect: Effect.gen(function* () {
-    const { rateLimit } = yield* Settings
-    const byAddress = [perMinute(10), perHour(60)]
-    const byReporter = [perMinute(30), perHour(300)]
-
-    /** Runs before the report is stored: counted afterwards, many concurrent reports would all pass. `now` is monotonic milliseconds. */
-    const take = (plane: Plane, reporter: Reporter, clientNetwork: string, now: number): ReportAllowance => {
-      if (!rateLimit) return unlimited
-      const verified = reporter._tag === "Verified"
-      const key = verified ? `${planeId(plane)} ${reporter.publicId}` : clientNetwork
-      const takes = (verified ? byReporter : byAddress).map((quota) => ({
-        quota,
-        reading: quota.take(key, now)
-      }))
-      const giveBack = () => {
-        for (const { quota, reading } of takes) if (reading.retryAfterSeconds === 0) quota.giveBack(key)
-      }
-      const longest = takes
-        .map(({ reading }) => reading)
-        .reduce((one, other) => (other.retryAfterSeconds > one.retryAfterSeconds ? other : one))
-      if (longest.retryAfterSeconds === 0) return { makeRefusal: undefined, giveBack }
-      giveBack()
-      return {
-        ...unlimited,
-        makeRefusal: () =>
-          new Failure("rate_limited", { retryAfterSeconds: longest.retryAfterSeconds, quota: longest })
-      }
+  /** Runs before the report is stored: counted afterwards, many concurrent reports would all pass. `now` is monotonic milliseconds. */
+  return (plane: Plane, reporter: Reporter, clientNetwork: string, now: number) => {
+    const isVerified = reporter._tag === "Verified"
+    const key = isVerified ? `${planeId(plane)} ${reporter.publicId}` : clientNetwork
+    const quotas = isVerified ? byReporter : byAddress
+    const takes = rateLimit ? quotas.map((quota) => ({ quota, reading: quota.take(key, now) })) : []
+    const giveBack = (): void => {
+      for (const { quota, reading } of takes) if (reading.retryAfterSeconds === 0) quota.giveBack(key)
     }
-
-    return { take } as const
-  })
-}) {}
+    const [quota] = takes
+      .map(({ reading }) => reading)
+      .sort((one, other) => other.retryAfterSeconds - one.retryAfterSeconds)
+    if (quota === undefined || quota.retryAfterSeconds === 0) return { makeRefusal: undefined, giveBack }
+    giveBack()
+    const makeRefusal = () =>
+      new Failure("rate_limited", { retryAfterSeconds: quota.retryAfterSeconds, quota })
+    return { makeRefusal, giveBack: constVoid }
+  }
+}
 
 /** Retry-After in seconds. The hourly retention or an operator frees room. */
 const fullPause = 3_600
@@ -72,21 +56,21 @@ export const roomOf = (bound: number): ReportRoom => ({
   withNewcomers: bound
 })
 
-const hints: Readonly<Partial<Record<ReportLimit, string>>> = {
-  reporter:
-    "Your reports fill your part of the storage. Keep the report and send it again later with the same key.",
-  network:
-    "Anonymous reports of your network fill its part of the storage. Log in and send it with `Authorization`, or keep it and send it again later with the same key."
+const hints: { readonly [limit in ReportLimit]?: { readonly hint: string } } = {
+  reporter: {
+    hint: "Your reports fill your part of the storage. Keep the report and send it again later with the same key."
+  },
+  network: {
+    hint: "Anonymous reports of your network fill its part of the storage. Log in and send it with `Authorization`, or keep it and send it again later with the same key."
+  }
 }
 
-export const makeReportsFull = (limit: ReportLimit): Failure<"reports_full"> => {
-  const hint = hints[limit]
-  return new Failure("reports_full", {
+export const makeReportsFull = (limit: ReportLimit): Failure<"reports_full"> =>
+  new Failure("reports_full", {
     retryAfterSeconds: fullPause,
     details: { reason: limit },
-    ...(hint === undefined ? {} : { hint })
+    ...hints[limit]
   })
-}
 
 const causes: Readonly<Record<ReportLimit, string>> = {
   room: "the room of all reports is used up",
@@ -98,18 +82,18 @@ const causes: Readonly<Record<ReportLimit, string>> = {
 const warningPause = 3_600_000
 
 /** Makes the function that logs why reports are refused, once an hour for each cause. */
-export const makeFullWarning = (): ((limit: ReportLimit) => Effect.Effect<void>) => {
-  const warnedAt = new Map<ReportLimit, number>()
-  return (limit) =>
-    Effect.flatMap(monotonicMillis, (now) => {
-      if (now - (warnedAt.get(limit) ?? Number.NEGATIVE_INFINITY) < warningPause) return Effect.void
-      warnedAt.set(limit, now)
-      return Effect.logWarning(`Reports are refused: ${causes[limit]}`, {
-        reason: limit,
-        fix: "see music-backend check; find a flood with music-backend reports remove --anonymous --dry-run or --reporter <public id> --dry-run, and remove it with --reason instead of --dry-run; or set MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS, or raise MUSIC_REPORTS_MEGABYTES"
-      })
-    })
-}
+export const makeFullWarning = Effect.map(
+  makeShare<void, never>({ millis: warningPause }),
+  ({ get }) =>
+    (limit: ReportLimit): Effect.Effect<void> =>
+      get(
+        limit,
+        Effect.logWarning(`Reports are refused: ${causes[limit]}`, {
+          reason: limit,
+          fix: "see music-backend check; find a flood with music-backend reports remove --anonymous --dry-run or --reporter <public id> --dry-run, and remove it with --reason instead of --dry-run; or set MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS, or raise MUSIC_REPORTS_MEGABYTES"
+        })
+      )
+)
 
 const label = "music report network v1"
 

@@ -11,7 +11,13 @@ import { countReplay } from "../Metrics.ts"
 import { type Plane, planeId } from "../Plane.ts"
 import { redactReport } from "../text/Redaction.ts"
 import { logAndMapStoreFailure } from "../StoreFailures.ts"
-import { ReportQuota, makeFullWarning, makeNetworkDigest, makeReportsFull, roomOf } from "./ReportLimits.ts"
+import {
+  makeFullWarning,
+  makeNetworkDigest,
+  makeReportQuota,
+  makeReportsFull,
+  roomOf
+} from "./ReportLimits.ts"
 import { monotonicMillis } from "../MonotonicTime.ts"
 import { RequestContext } from "../RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
@@ -54,15 +60,20 @@ const makeUnnamedRefusal = ({ _tag }: Reporter) =>
       })
     : new Failure("dependency_unavailable", { details: { dependency: "iam" } })
 
+const otherRepository = () =>
+  new Failure("invalid_input", {
+    details: { fields: [{ path: "pr", problem: "must be a pull request of the configured repository" }] }
+  })
+
 /** Stores each bug report once; its delivery to the tracker is enqueued in the same transaction. */
 export class Reports extends Effect.Service<Reports>()("music/Reports", {
-  effect: Effect.gen(function* () {
+  scoped: Effect.gen(function* () {
     const settings = yield* Settings
     const store = yield* Store
-    const sessions = yield* Sessions
-    const quota = yield* ReportQuota
+    const { authenticate } = yield* Sessions
+    const takeQuota = makeReportQuota(settings.rateLimit)
     const room = roomOf(settings.reportsBytes)
-    const warnOfFull = makeFullWarning()
+    const warnOfFull = yield* makeFullWarning
     // A gateway that limits instead may send the requests of all clients from one address.
     const networkOf = settings.rateLimit ? makeNetworkDigest(settings.iam.applicationSecret) : () => undefined
 
@@ -70,7 +81,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
       Option.match(credential, {
         onNone: () => Effect.succeed<Reporter>(Anonymous()),
         onSome: (given) =>
-          sessions.authenticateOnce(plane, given, verificationMillis).pipe(
+          authenticate(plane, given, verificationMillis).pipe(
             Effect.map(({ actor }): Reporter => Verified({ publicId: actor.public_id })),
             Effect.catchTags({
               rate_limited: notVerified,
@@ -81,25 +92,19 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           )
       })
 
-    const checkPullRequest = ({ pr }: ReportRequest): Effect.Effect<void, Failure<"invalid_input">> => {
-      if (pr === undefined || pr === null || Option.isNone(settings.repository)) return Effect.void
-      const { owner, name, url } = settings.repository.value
-      const target = new URL(pr)
-      // Only github.com has its API on another host than its pages.
-      const host = url === "https://api.github.com" ? "github.com" : new URL(url).hostname
-      const fits =
-        target.pathname.toLowerCase().startsWith(`/${owner}/${name}/pull/`.toLowerCase()) &&
-        (target.hostname === host || target.hostname === "github.com")
-      return fits
-        ? Effect.void
-        : Effect.fail(
-            new Failure("invalid_input", {
-              details: {
-                fields: [{ path: "pr", problem: "must be a pull request of the configured repository" }]
-              }
-            })
+    const isOfRepository = (pr: string): boolean =>
+      Option.match(settings.repository, {
+        onNone: () => true,
+        onSome: ({ name, owner, url }) => {
+          const { hostname, pathname } = new URL(pr)
+          // Only github.com has its API on another host than its pages.
+          const hosts = ["github.com", ...(url === "https://api.github.com" ? [] : [new URL(url).hostname])]
+          return (
+            hosts.includes(hostname) &&
+            pathname.toLowerCase().startsWith(`/${owner}/${name}/pull/`.toLowerCase())
           )
-    }
+        }
+      })
 
     const submit = Effect.fnUntraced(function* (
       plane: Plane,
@@ -110,11 +115,15 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
       }
     ) {
       const { request, key, credential } = input
-      yield* checkPullRequest(request)
+      if (typeof request.pr === "string" && !isOfRepository(request.pr)) return yield* otherRepository()
       const reporter = yield* resolveReporter(plane, credential)
       const { clientNetwork, requestId, source } = yield* RequestContext
-      const now = yield* monotonicMillis
-      const { giveBack, makeRefusal: overQuota } = quota.take(plane, reporter, clientNetwork, now)
+      const { giveBack, makeRefusal: overQuota } = takeQuota(
+        plane,
+        reporter,
+        clientNetwork,
+        yield* monotonicMillis
+      )
       const makeRefusal =
         reporter._tag === "Verified" || settings.anonymousReports
           ? overQuota
@@ -125,7 +134,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         return redacted
       }
       const keyed = { plane: planeId(plane), keyDigest: digestOf(key) }
-      const admission = yield* Effect.gen(function* () {
+      const admit = Effect.gen(function* () {
         const isKnown = yield* store.reports.knowsKey(keyed)
         // A refused one costs neither a digest of its content nor a transaction; `makeRefusal` says below why it is refused.
         if (makeRefusal !== undefined && !isKnown) return ReportAdmission.Full({ limit: "room" })
@@ -152,21 +161,20 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           room,
           makeRefusal === undefined
         )
-      }).pipe(
+      })
+      const counts = (answer: ReportAdmission): boolean =>
+        answer._tag === "Stored" ||
+        // Else reports that were counted by address would get priority beyond the reporter's quota.
+        (answer._tag === "Replayed" && answer.movedUp) ||
+        // Else one sender could have any number of reports redacted for which there is no room.
+        (answer._tag === "Full" && redacted !== undefined)
+      const admission = yield* admit.pipe(
         logAndMapStoreFailure,
-        Effect.onExit((exit) => {
-          const counts = Exit.match(exit, {
-            onFailure: () => false,
-            onSuccess: (answer) =>
-              answer._tag === "Stored" ||
-              // Else reports that were counted by address would get priority beyond the reporter's quota.
-              (answer._tag === "Replayed" && answer.movedUp) ||
-              // Else one sender could have any number of reports redacted for which there is no room.
-              (answer._tag === "Full" && redacted !== undefined)
+        Effect.onExit((exit) =>
+          Effect.sync(() => {
+            if (Exit.isFailure(exit) || !counts(exit.value)) giveBack()
           })
-          if (!counts) giveBack()
-          return Effect.void
-        })
+        )
       )
       countReplay("report", admission._tag === "Replayed")
       switch (admission._tag) {

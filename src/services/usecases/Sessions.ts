@@ -6,48 +6,49 @@ import { type Actor, actorTypeOf, type Credential, scopes } from "../../schema/I
 import { accessTokenPattern, refreshTokenPattern } from "../../schema/Patterns.ts"
 import type { LoginSession, Me, Session } from "../../schema/Session.ts"
 import { digestOf } from "../Digest.ts"
-import { Iam, type Introspection, type Membership, type TokenGrant, type UpstreamKey } from "../Iam.ts"
+import {
+  type Caller,
+  Iam,
+  type Introspection,
+  type Membership,
+  type TokenGrant,
+  type UpstreamKey
+} from "../Iam.ts"
 import { Idempotency, upstreamKey } from "../combinators/Idempotency.ts"
-import { type LoginRefusal, loginRefusals, makeLoginOutcomes } from "./LoginRegistration.ts"
-import { countReplay } from "../Metrics.ts"
-import { environmentIdOf, type Plane, planeId } from "../Plane.ts"
-import type { Caller } from "../RequestCredentials.ts"
-import { retryTransient } from "../combinators/Retry.ts"
-import { Store } from "../Store.ts"
-import { logAndMapStoreFailure } from "../StoreFailures.ts"
+import { type RetryPolicy, retryTransient } from "../combinators/Retry.ts"
 import { failWith, iamFailures, refreshRefused } from "../combinators/UpstreamErrorMapping.ts"
 import { UpstreamPlaces } from "../combinators/UpstreamPlaces.ts"
+import { countReplay } from "../Metrics.ts"
+import { environmentIdOf, type Plane, planeId } from "../Plane.ts"
+import { Store } from "../Store.ts"
+import { logAndMapStoreFailure } from "../StoreFailures.ts"
+import { type LoginRefusal, loginRefusals, makeLoginOutcomes } from "./LoginRegistration.ts"
 
 /** The membership a session starts in: IAM's own choice when the grant names one, else the first handle in order. */
-const chooseMembership = (grant: TokenGrant, { memberships }: Introspection): Option.Option<Membership> =>
-  Option.orElse(
-    Option.flatMap(grant.organisation, (handle) =>
-      Option.fromNullable(memberships.find(({ organisation }) => organisation === handle))
-    ),
-    () => Option.fromNullable(memberships[0])
-  )
-
-const actorFromPublicId = (publicId: string): Actor => ({
-  type: actorTypeOf(publicId),
-  public_id: publicId
-})
+const chooseMembership = (
+  { organisation }: TokenGrant,
+  { memberships }: Introspection
+): Membership | undefined =>
+  memberships.find((one) => Option.contains(organisation, one.organisation)) ?? memberships[0]
 
 /**
  * The actor of a token in one organisation. Without `self.identity.read` IAM withholds it; the token's own public id, whose
  * prefix gives the type, still identifies callers to themselves.
  */
-const resolveActor = (introspection: Introspection, membership: Membership): Option.Option<Actor> =>
-  Option.orElse(membership.actor, () => Option.map(introspection.publicId, actorFromPublicId))
+const resolveActor = ({ publicId }: Introspection, { actor }: Membership): Option.Option<Actor> =>
+  Option.orElse(actor, () =>
+    Option.map(publicId, (public_id) => ({ type: actorTypeOf(public_id), public_id }))
+  )
 
 /** Seconds until the access token expires: a replayed grant still states the full lifetime (identity-service.md 4). */
-const secondsLeft = (grant: TokenGrant, { expiresAt, answeredAt }: Introspection): number =>
-  Math.max(0, Math.min(grant.expiresInSeconds, expiresAt - Math.floor(answeredAt / 1000)))
+const secondsLeft = ({ expiresInSeconds }: TokenGrant, { answeredAt, expiresAt }: Introspection): number =>
+  Math.max(0, Math.min(expiresInSeconds, expiresAt - Math.floor(answeredAt / 1000)))
 
 const toSession = (
   plane: Plane,
   grant: TokenGrant,
   introspection: Introspection,
-  membership: Membership,
+  { organisation }: Membership,
   actor: Actor
 ): Session => ({
   access_token: Redacted.value(grant.accessToken),
@@ -56,8 +57,8 @@ const toSession = (
   expires_in: secondsLeft(grant, introspection),
   scope: [...grant.scopes].sort().join(" "),
   actor,
-  org_id: membership.organisation,
-  org_ids: introspection.memberships.map(({ organisation }) => organisation).sort(),
+  org_id: organisation,
+  org_ids: introspection.memberships.map((membership) => membership.organisation).sort(),
   testing_environment_id: environmentIdOf(plane)
 })
 
@@ -72,6 +73,10 @@ interface Keyed {
   readonly key: Redacted.Redacted
 }
 
+/** Every call here is a read or runs under an upstream key. */
+const policy: RetryPolicy = { dependency: () => "iam", repeatable: true }
+const retryIam = retryTransient(policy)
+
 /** Login, refresh, logout and the check of a bearer. docs/api.md has the rules of every method under its call. */
 export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
   effect: Effect.gen(function* () {
@@ -81,11 +86,8 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
 
-    /** Every call here is a read or runs under an upstream key. */
-    const retryIam = retryTransient({ dependency: "iam", repeatable: true })
-
-    const introspect = (plane: Plane, token: Redacted.Redacted) =>
-      iam.introspect(plane, token).pipe(retryIam, failWith(iamFailures.introspect(plane)))
+    const introspect = (plane: Plane, token: Redacted.Redacted, retry = retryIam) =>
+      iam.introspect(plane, token).pipe(retry, failWith(iamFailures.introspect(plane)))
 
     const revoke = (plane: Plane, token: Redacted.Redacted, key: UpstreamKey) =>
       iam.revoke(plane, token, key).pipe(
@@ -98,16 +100,35 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         failWith(iamFailures.revoke(plane))
       )
 
-    const identifyCaller = Effect.fnUntraced(function* (
+    /** Runs the work under the caller's key once, in a place for IAM that counts for the token. */
+    const once =
+      (
+        operation: "login" | "refresh" | "logout",
+        plane: Plane,
+        key: Redacted.Redacted,
+        token: Redacted.Redacted
+      ) =>
+      <A, E, R>(work: Effect.Effect<A, E, R>) => {
+        const content = digestOf(token)
+        return work.pipe(
+          executeOnce({ operation, plane, callerKey: digestOf(key), content }),
+          within("iam", content)
+        )
+      }
+
+    /** Introspects the bearer with IAM; with `withinMillis` in one attempt that must answer within that time. */
+    const authenticate = Effect.fnUntraced(function* (
+      plane: Plane,
       credential: Credential,
-      introspected: ReturnType<typeof introspect>
+      withinMillis?: number
     ) {
-      const { token, organisation } = credential
-      const introspection = yield* introspected.pipe(within("iam", digestOf(token)))
-      if (Option.isNone(introspection)) return yield* new Failure("unauthenticated")
-      const membership = introspection.value.memberships.find(
-        (granted) => granted.organisation === organisation
-      )
+      const { organisation, token } = credential
+      const retry =
+        withinMillis === undefined ? retryIam : retryTransient({ ...policy, attempts: 1, withinMillis })
+      const introspected = yield* introspect(plane, token, retry).pipe(within("iam", digestOf(token)))
+      if (Option.isNone(introspected)) return yield* new Failure("unauthenticated")
+      const introspection = introspected.value
+      const membership = introspection.memberships.find((granted) => granted.organisation === organisation)
       if (membership === undefined) {
         return yield* new Failure("forbidden", {
           message: "The session does not reach this organisation.",
@@ -115,159 +136,115 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           details: { reason: "organization_not_granted" }
         })
       }
-      const actor = resolveActor(introspection.value, membership)
+      const actor = resolveActor(introspection, membership)
       if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
-      const caller: Caller = {
-        credential,
-        actor: actor.value,
-        membership,
-        introspection: introspection.value
-      }
-      return caller
+      return { credential, actor: actor.value, membership, introspection } satisfies Caller
     })
-
-    /** Introspects the bearer with IAM. */
-    const authenticate = (plane: Plane, credential: Credential) =>
-      identifyCaller(credential, introspect(plane, credential.token))
-
-    /** The same in one attempt that must answer within `withinMillis`. */
-    const authenticateOnce = (plane: Plane, credential: Credential, withinMillis: number) =>
-      identifyCaller(
-        credential,
-        iam
-          .introspect(plane, credential.token)
-          .pipe(
-            retryTransient({ dependency: "iam", repeatable: true, attempts: 1, withinMillis }),
-            failWith(iamFailures.introspect(plane))
-          )
-      )
 
     /**
      * Refuses a login that IAM granted, and revokes the grant. The refusal is recorded first, so that a repetition gets the same
      * answer even if this process dies in between. A revocation that fails makes the login fail as an outage, to be retried.
      */
-    const refuseLogin = (plane: Plane, grant: TokenGrant, key: Redacted.Redacted, refusal: LoginRefusal) =>
-      loginOutcomes
-        .recordRefusal(plane, upstreamKey("login", plane, key), refusal)
-        .pipe(
-          Effect.zipRight(revoke(plane, grant.refreshToken, upstreamKey("abandon", plane, key))),
-          Effect.zipRight(Effect.fail(loginRefusals[refusal]()))
-        )
-
-    const login = Effect.fnUntraced(function* (
+    const refuseLogin = Effect.fnUntraced(function* (
       plane: Plane,
-      { slt, key }: Keyed & { readonly slt: Redacted.Redacted }
+      grant: TokenGrant,
+      key: Redacted.Redacted,
+      refusal: LoginRefusal
     ) {
-      const iamKey = upstreamKey("login", plane, key)
-      const logIn = Effect.gen(function* () {
+      yield* loginOutcomes.recordRefusal(plane, upstreamKey("login", plane, key), refusal)
+      yield* revoke(plane, grant.refreshToken, upstreamKey("abandon", plane, key))
+      return yield* loginRefusals[refusal]()
+    })
+
+    const login = (plane: Plane, { key, slt }: Keyed & { readonly slt: Redacted.Redacted }) =>
+      Effect.gen(function* () {
+        const iamKey = upstreamKey("login", plane, key)
         // Concurrent with the exchange and the introspection, so that an empty catalogue cache adds no round trip.
         yield* Effect.fork(iam.warmCatalogue(plane))
         const grant = yield* iam
           .exchange(plane, slt, iamKey)
           .pipe(retryIam, failWith(iamFailures.login(plane)))
-        const introspection = yield* iam.introspect(plane, grant.accessToken).pipe(
+        const introspected = yield* iam.introspect(plane, grant.accessToken).pipe(
           retryIam,
-          Effect.catchAll((failure) =>
+          Effect.catchAll((failure) => {
             // Another instance may have refused this login, and revoked its grant.
-            Effect.when(
-              loginOutcomes.failRefused(iamKey),
-              () => grant.replayed && failure._tag === "Unknown" && failure.inactive === true
-            ).pipe(Effect.zipRight(failWith(iamFailures.introspect(plane))(Effect.fail(failure))))
-          )
+            const mayBeRefused = grant.replayed && failure._tag === "Unknown" && failure.inactive === true
+            const failed = failWith(iamFailures.introspect(plane))(Effect.fail(failure))
+            return mayBeRefused ? Effect.zipRight(loginOutcomes.failRefused(iamKey), failed) : failed
+          })
         )
-        if (Option.isNone(introspection)) return yield* loginOutcomes.failEndedSession(iamKey)
-        const membership = chooseMembership(grant, introspection.value)
-        if (Option.isNone(membership)) return yield* refuseLogin(plane, grant, key, "no_organization")
-        const actor = membership.value.actor
-        if (Option.isNone(actor)) return yield* refuseLogin(plane, grant, key, "reconsent_required")
-        if (Option.exists(grant.actor, ({ public_id }) => public_id !== actor.value.public_id)) {
+        if (Option.isNone(introspected)) return yield* loginOutcomes.failEndedSession(iamKey)
+        const introspection = introspected.value
+        const membership = chooseMembership(grant, introspection)
+        if (membership === undefined) return yield* refuseLogin(plane, grant, key, "no_organization")
+        if (Option.isNone(membership.actor))
+          return yield* refuseLogin(plane, grant, key, "reconsent_required")
+        const actor = membership.actor.value
+        if (Option.exists(grant.actor, ({ public_id }) => public_id !== actor.public_id)) {
           return yield* new Failure("dependency_unavailable", {
             details: { dependency: "iam", reason: "actor_mismatch" }
           })
         }
-        const caller: Caller = {
-          credential: { token: grant.accessToken, organisation: membership.value.organisation },
-          actor: actor.value,
-          membership: membership.value,
-          introspection: introspection.value
-        }
         countReplay("login", grant.replayed)
+        const credential = { token: grant.accessToken, organisation: membership.organisation }
+        const caller: Caller = { credential, actor, membership, introspection }
         const ting = yield* loginOutcomes.registerOnce(plane, caller, iamKey, grant.replayed)
-        const session: LoginSession = {
-          ...toSession(plane, grant, introspection.value, membership.value, actor.value),
-          ting
-        }
+        const session: LoginSession = { ...toSession(plane, grant, introspection, membership, actor), ting }
         return session
-      })
-      return yield* logIn.pipe(
-        executeOnce({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
-        within("iam", digestOf(slt))
-      )
-    })
+      }).pipe(once("login", plane, key, slt))
 
-    const refresh = Effect.fnUntraced(function* (
+    const rotate = Effect.fnUntraced(function* (
       plane: Plane,
-      { refreshToken, key }: Keyed & { readonly refreshToken: Redacted.Redacted }
+      token: Redacted.Redacted,
+      key: Redacted.Redacted
     ) {
-      if (!refreshTokenPattern.test(Redacted.value(refreshToken))) return yield* refreshRefused()
-      const rotate = Effect.gen(function* () {
-        const grant = yield* iam
-          .refresh(plane, refreshToken, upstreamKey("refresh", plane, key))
-          .pipe(retryIam, failWith(iamFailures.refresh(plane)))
-        countReplay("refresh", grant.replayed)
-        const introspection = yield* introspect(plane, grant.accessToken)
-        if (Option.isNone(introspection)) return yield* refreshRefused()
-        const membership = chooseMembership(grant, introspection.value)
-        if (Option.isNone(membership)) return yield* loginRefusals.no_organization()
-        const actor = resolveActor(introspection.value, membership.value)
-        if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
-        return toSession(plane, grant, introspection.value, membership.value, actor.value)
-      })
-      return yield* rotate.pipe(
-        executeOnce({
-          operation: "refresh",
-          plane,
-          callerKey: digestOf(key),
-          content: digestOf(refreshToken)
-        }),
-        within("iam", digestOf(refreshToken))
-      )
+      const grant = yield* iam
+        .refresh(plane, token, upstreamKey("refresh", plane, key))
+        .pipe(retryIam, failWith(iamFailures.refresh(plane)))
+      countReplay("refresh", grant.replayed)
+      const introspection = yield* introspect(plane, grant.accessToken)
+      if (Option.isNone(introspection)) return yield* refreshRefused()
+      const membership = chooseMembership(grant, introspection.value)
+      if (membership === undefined) return yield* loginRefusals.no_organization()
+      const actor = resolveActor(introspection.value, membership)
+      if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
+      return toSession(plane, grant, introspection.value, membership, actor.value)
     })
 
-    const logout = Effect.fnUntraced(function* (
+    const refresh = (
       plane: Plane,
-      { token, key }: Keyed & { readonly token: Redacted.Redacted }
-    ) {
-      // A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere.
-      if (!isRevocable(Redacted.value(token))) return
-      yield* revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
-        executeOnce({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) }),
-        within("iam", digestOf(token))
+      { key, refreshToken }: Keyed & { readonly refreshToken: Redacted.Redacted }
+    ) =>
+      refreshTokenPattern.test(Redacted.value(refreshToken))
+        ? rotate(plane, refreshToken, key).pipe(once("refresh", plane, key, refreshToken))
+        : Effect.fail(refreshRefused())
+
+    /** A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere. */
+    const logout = (plane: Plane, { key, token }: Keyed & { readonly token: Redacted.Redacted }) =>
+      isRevocable(Redacted.value(token))
+        ? revoke(plane, token, upstreamKey("logout", plane, key)).pipe(once("logout", plane, key, token))
+        : Effect.void
+
+    const me = (plane: Plane, { actor, introspection, membership }: Caller) => {
+      const { organisation, scopes: granted } = membership
+      const recipient = { plane: planeId(plane), organisation, publicId: actor.public_id }
+      return store.recipients.isActive(recipient).pipe(
+        logAndMapStoreFailure,
+        Effect.map(
+          (isRegistered): Me => ({
+            authenticated: true,
+            actor,
+            org_id: organisation,
+            membership_id: membership.membershipId,
+            session_id: introspection.sessionId,
+            scopes: [...granted].sort(),
+            ting_ready: isRegistered && granted.includes(scopes.send),
+            testing_environment_id: environmentIdOf(plane)
+          })
+        )
       )
-    })
+    }
 
-    const me = Effect.fnUntraced(function* (plane: Plane, caller: Caller) {
-      const { membership, introspection, actor } = caller
-      const registered = yield* store.recipients
-        .isActive({
-          plane: planeId(plane),
-          organisation: membership.organisation,
-          publicId: actor.public_id
-        })
-        .pipe(logAndMapStoreFailure)
-      const session: Me = {
-        authenticated: true,
-        actor,
-        org_id: membership.organisation,
-        membership_id: membership.membershipId,
-        session_id: introspection.sessionId,
-        scopes: [...membership.scopes].sort(),
-        ting_ready: registered && membership.scopes.includes(scopes.send),
-        testing_environment_id: environmentIdOf(plane)
-      }
-      return session
-    })
-
-    return { authenticate, authenticateOnce, login, refresh, logout, me } as const
+    return { authenticate, login, refresh, logout, me } as const
   })
 }) {}
