@@ -2,7 +2,7 @@
 import * as Layer from "effect/Layer"
 import { HttpServerLive } from "./http/Server.ts"
 import { DeliveryLive } from "./layers/delivery/Delivery.ts"
-import { stopOnDrain } from "./layers/process/Lifecycle.ts"
+import { stopOnDrain } from "./layers/process/Process.ts"
 import { HttpIam } from "./layers/iam/HttpIam.ts"
 import { LoggingLive } from "./layers/observability/Logging.ts"
 import { AdminLive } from "./layers/observability/Admin.ts"

@@ -1,9 +1,12 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Backend } from "./Backend.ts"
-import { reportLifecycle } from "./layers/process/Lifecycle.ts"
-import { expectSignal, reportStartupError } from "./layers/process/RunMain.ts"
-import { withStandardOutput } from "./layers/process/StandardOutput.ts"
+import {
+  expectSignal,
+  reportLifecycle,
+  reportStartupError,
+  withStandardOutput
+} from "./layers/process/Process.ts"
 import { LoggingLive } from "./layers/observability/Logging.ts"
 import { SettingsFromEnvironment } from "./layers/settings/Settings.ts"
 import { Drain } from "./services/Drain.ts"
@@ -13,7 +16,7 @@ import { Drain } from "./services/Drain.ts"
 const ProcessReports = Layer.scopedDiscard(reportLifecycle).pipe(Layer.provide([LoggingLive, Drain.Default]))
 
 /** The server, with the settings of this process, until it is interrupted; sets the exit code when it does not start. */
-export const serve: Effect.Effect<void> = expectSignal.pipe(
+export const serve: Effect.Effect<unknown> = expectSignal.pipe(
   Effect.zipRight(Layer.launch(Layer.provideMerge(Backend, ProcessReports))),
   Effect.provide(SettingsFromEnvironment),
   withStandardOutput,

@@ -1,4 +1,4 @@
-import { runMain } from "./layers/process/RunMain.ts"
+import { runMain } from "./layers/process/Process.ts"
 import { serve } from "./ServerProcess.ts"
 
 runMain(serve)

@@ -14,8 +14,7 @@ import {
 } from "../services/store/OperatorQueries.ts"
 import type { Page, PageRequest } from "../services/store/Pages.ts"
 import { Store } from "../services/Store.ts"
-import { CommandFailed, Host } from "./Host.ts"
-import { type Noun, printPage } from "./Output.ts"
+import { CommandFailed, Host, type Noun, printPage } from "./Host.ts"
 
 const databaseSettings = ["MUSIC_DATABASE_PATH", "MUSIC_DATABASE_URL"]
 

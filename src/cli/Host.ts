@@ -1,9 +1,17 @@
-/** What a command has of its process, and how it fails. Results go to standard output; hints and errors to standard error. */
+/**
+ * What a command has of its process, and how it fails and prints. Results go to standard output; hints and errors to standard error.
+ * Records are printed as a table, as facts or as JSON, from one description of each. Text of callers cannot move the cursor, change
+ * colours or reverse the reading direction.
+ */
+import * as Command from "@effect/cli/Command"
 import * as HelpDoc from "@effect/cli/HelpDoc"
 import * as ValidationError from "@effect/cli/ValidationError"
+import * as Arr from "effect/Array"
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Page } from "../services/store/Pages.ts"
 
 /**
  * 1: a check failed, or the requested record does not exist; 64: usage; 69: database or network; 70: a defect; 74: standard
@@ -27,6 +35,10 @@ export const refuse = (line: string, fix: string): CommandFailed =>
 export const misuse = (line: string): Effect.Effect<never, ValidationError.ValidationError> =>
   Effect.fail(ValidationError.invalidValue(HelpDoc.p(line)))
 
+/** A noun, which does nothing without one of its commands. */
+export const group = <Name extends string>(name: Name, description: string) =>
+  Command.make(name, {}, () => misuse(`${name} needs a command`)).pipe(Command.withDescription(description))
+
 export class Host extends Context.Tag("music/cli/Host")<
   Host,
   {
@@ -38,3 +50,122 @@ export class Host extends Context.Tag("music/cli/Host")<
     readonly err: (text: string) => Effect.Effect<void>
   }
 >() {}
+
+/** Control characters, format characters such as bidirectional marks, and line separators. */
+const controls = /[\p{Cc}\p{Cf}\u2028\u2029]/gu
+
+/** Escapes invisible characters by their code units, as `\u001b`; JSON stays equivalent. */
+const escape = (text: string): string =>
+  text.replaceAll(controls, (character) =>
+    character
+      .split("")
+      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`)
+      .join("")
+  )
+
+/** Line ends and tabs become spaces. */
+export const toSingleLine = (text: string): string => escape(text.replaceAll(/[\r\n\t]+/g, " ")).trim()
+
+/** `2026-11-21T07:30:00Z`; empty for none. */
+export const formatTime = (milliseconds: number | null): string =>
+  milliseconds === null ? "" : new Date(milliseconds).toISOString().replace(/\.\d{3}Z$/, "Z")
+
+/** One value of a record. */
+interface RecordField<A> {
+  /** In JSON and in details. */
+  readonly name: string
+  /** Heading of its column; empty for what is no column of lists. */
+  readonly title: string
+  /** In its column. */
+  readonly value: (record: A) => string
+  readonly json: (record: A) => unknown
+}
+
+/** What is shown of a record. */
+export interface Noun<A> {
+  /** For the message of an empty list. */
+  readonly plural: string
+  readonly fields: ReadonlyArray<RecordField<A>>
+}
+
+/** An absent value is null in JSON. Without `value`, the column shows the value of JSON. */
+export const field = <A>(
+  name: string,
+  title: string,
+  json: (record: A) => unknown,
+  value: (record: A) => string = (record) => String(json(record) ?? "")
+): RecordField<A> => ({ name, title, json, value })
+
+/** A time in milliseconds: ISO, in UTC; in its column to the second. */
+export const time = <A>(name: string, title: string, of: (record: A) => number | null): RecordField<A> => {
+  const toIso = (at: number | null) => (at === null ? null : new Date(at).toISOString())
+  const json = (record: A) => toIso(of(record))
+  return field(name, title, json, (record) => formatTime(of(record)))
+}
+
+export const toJson = <A>({ fields }: Noun<A>, record: A): Readonly<Record<string, unknown>> =>
+  Object.fromEntries(fields.map(({ json, name }) => [name, json(record) ?? null]))
+
+/** Lines of aligned columns. */
+export const toTable = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
+  const widths = rows[0]?.map((_, index) => Math.max(...rows.map((row) => row[index]?.length ?? 0))) ?? []
+  const toLine = (row: ReadonlyArray<string>) =>
+    row.map((text, index) => text.padEnd(widths[index] ?? 0)).join("  ")
+  return rows.map((row) => toLine(row).trimEnd()).join("\n")
+}
+
+const toSafeJson = (value: unknown, indent: number) =>
+  JSON.stringify(value, null, indent).split("\n").map(escape).join("\n")
+
+/** Prints one JSON document; without `indent` on one line. */
+export const printJson = (value: unknown, indent = 2) =>
+  Effect.flatMap(Host, ({ out }) => out(toSafeJson(value, indent)))
+
+const toText = (value: unknown): string => {
+  if (Array.isArray(value)) return value.map(toText).join("; ")
+  if (typeof value !== "object" || value === null) return String(value ?? "")
+  const parts = Object.entries(value).map(([name, part]) => [name, toText(part)] as const)
+  return parts
+    .filter(([, text]) => text !== "")
+    .map((part) => part.join(" "))
+    .join(", ")
+}
+
+/** A text of several lines, each indented below its name. */
+const toBlock = ([name, text]: readonly [name: string, text: string]): string =>
+  [
+    "",
+    name,
+    ...text.split(/\r\n?|\n/).map((line) => `  ${escape(line.replaceAll("\t", "    "))}`.trimEnd())
+  ].join("\n")
+
+/** Prints a record as JSON, or a line for each value that it has, and then the longer texts. */
+export const printRecord = (record: object, asJson: boolean) => {
+  if (asJson) return printJson(record)
+  const facts = Object.entries(record)
+    .map(([name, value]) => [name.replaceAll("_", " "), toText(value).trimEnd()] as const)
+    .filter(([, text]) => text !== "")
+  const [short, long] = Arr.partition(facts, ([, text]) => /[\r\n]/.test(text))
+  const table = toTable(short.map(([name, text]) => [name, toSingleLine(text)]))
+  return Effect.flatMap(Host, ({ out }) => out([table, ...long.map(toBlock)].join("\n")))
+}
+
+/** Prints a page: JSON, `{items, next}`, or a table, and the option that shows the next page. */
+export const printPage = <A>(noun: Noun<A>, { items, next }: Page<A>, asJson: boolean) =>
+  Effect.gen(function* () {
+    const { err, out } = yield* Host
+    if (asJson)
+      return yield* printJson({
+        items: items.map((item) => toJson(noun, item)),
+        next: Option.getOrNull(next)
+      })
+    if (items.length === 0) return yield* err(`No ${noun.plural}.`)
+    const shown = noun.fields.filter(({ title }) => title !== "")
+    yield* out(
+      toTable([
+        shown.map(({ title }) => title.toUpperCase()),
+        ...items.map((item) => shown.map(({ value }) => toSingleLine(value(item)) || "-"))
+      ])
+    )
+    if (Option.isSome(next)) yield* err(`\nMore results: --after ${next.value}`)
+  })

@@ -38,14 +38,23 @@ export const argument = (name: string, description: string): Args.Args<string> =
     )
   )
 
-/** A whole number from 1 to `most`. */
-export const count = (name: string, most: number, description: string): Options.Options<number> =>
+/** What an operator gives as the reason of a change, and the database keeps. */
+export const reason = (description: string): Options.Options<string> =>
+  text("reason", "text", description).pipe(
+    Options.filterMap(
+      Option.liftPredicate((given) => given.trim() !== "" && given.length <= 500),
+      "--reason is blank or longer than 500 characters"
+    )
+  )
+
+/** A whole number. */
+export const count = (name: string, least: number, most: number, description: string) =>
   Options.integer(name).pipe(
     Options.withPseudoName("n"),
     Options.withDescription(description),
     Options.filterMap(
-      Option.liftPredicate((value) => value >= 1 && value <= most),
-      `--${name} is a number from 1 to ${most}`
+      Option.liftPredicate((value) => value >= least && value <= most),
+      `--${name} is a number from ${least} to ${most}`
     )
   )
 
@@ -75,6 +84,6 @@ export const since = text(
 )
 
 export const page = Options.all({
-  limit: Options.withDefault(count("limit", 1_000, "maximum number of results (default 20)"), 20),
+  limit: Options.withDefault(count("limit", 1, 1_000, "maximum number of results (default 20)"), 20),
   after: optionalText("after", "page", "cursor that the previous page printed")
 })

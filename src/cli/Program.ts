@@ -3,30 +3,66 @@ import { readFileSync } from "node:fs"
 import { parseEnv, stripVTControlCharacters } from "node:util"
 import * as Command from "@effect/cli/Command"
 import * as HelpDoc from "@effect/cli/HelpDoc"
+import * as Options from "@effect/cli/Options"
 import type * as ValidationError from "@effect/cli/ValidationError"
 import * as NodeContext from "@effect/platform-node/NodeContext"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import { expectSignal } from "../layers/process/Process.ts"
 import type { BackupFailed } from "../layers/store/backup/Backup.ts"
 import { build, version } from "../schema/Release.ts"
 import { errorCode } from "../services/ErrorCode.ts"
 import type { CursorInvalid } from "../services/store/Pages.ts"
 import type { StoreUnavailable } from "../services/Store.ts"
-import { check } from "./commands/Check.ts"
-import { config } from "./commands/Config.ts"
 import { backup, migrate, restore } from "./commands/Database.ts"
 import { deliveries } from "./commands/Deliveries.ts"
 import { recipients, telemetry, webhooks } from "./commands/Lists.ts"
 import { reports } from "./commands/Reports.ts"
-import { sandbox, serve } from "./commands/Sandbox.ts"
-import { CommandFailed, type Exit, Host, misuse } from "./Host.ts"
-import { optionalText } from "./Options.ts"
-import { toSingleLine } from "./Output.ts"
+import { check, config } from "./commands/Settings.ts"
+import { CommandFailed, type Exit, Host, misuse, toSingleLine } from "./Host.ts"
+import { count, flag, optionalText } from "./Options.ts"
 
 const program = "music-backend"
 const release = `${version} (build ${build})`
+
+const serve = Command.make("serve", {}, () =>
+  Effect.flatMap(
+    Effect.promise(() => import("../ServerProcess.ts")),
+    (server) => server.serve
+  )
+).pipe(Command.withDescription("Runs the server until SIGTERM, as npm start does"))
+
+const flags = {
+  walk: flag("walk", "runs the scenario, one line for each step, and exits with 0 or 1"),
+  debug: flag("debug", "the server's log at debug level"),
+  port: count("port", 0, 65_530, "the server's port; the console and the upstreams have the next five").pipe(
+    Options.withDefault(8787)
+  )
+}
+
+const sandbox = Command.make("sandbox", flags, (given) =>
+  Effect.gen(function* () {
+    if (!given.walk) yield* expectSignal
+    // The only import of the simulators: the bundle of the server does not hold them.
+    const { sandbox: start } = yield* Effect.promise(() => import("../../sandbox/Program.ts"))
+    const passed = yield* Effect.mapError(
+      start(given),
+      (error) =>
+        new CommandFailed({
+          exit: 69,
+          lines: [
+            error._tag === "SystemError" || error._tag === "BadArgument" ? error.message : error.reason
+          ],
+          fix: "check that loopback and the temporary folder can be used"
+        })
+    )
+    if (!passed) return yield* new CommandFailed({ exit: 1, lines: [] })
+  })
+).pipe(
+  Command.withDescription("Runs the server on this machine with simulated upstreams, without configuration")
+)
 
 const showVersion = Command.make("version", {}, () => Effect.flatMap(Host, ({ out }) => out(release))).pipe(
   Command.withDescription("Prints the version and the build")
@@ -98,23 +134,18 @@ type Failure =
 
 /** The one place where the failures of commands get their exit codes. */
 const toCommandFailed = (failure: Failure): CommandFailed => {
+  const failed = (exit: Exit, line: string, fix: string) => new CommandFailed({ exit, lines: [line], fix })
   switch (failure._tag) {
     case "CommandFailed":
       return failure
     case "StoreUnavailable":
-      return new CommandFailed({ exit: 69, lines: [failure.summary], fix: failure.fix })
+      return failed(69, failure.summary, failure.fix)
     case "BackupFailed":
-      return new CommandFailed({ exit: 69, lines: [failure.reason], fix: failure.fix })
+      return failed(69, failure.reason, failure.fix)
     case "CursorInvalid":
-      return new CommandFailed({
-        exit: 64,
-        lines: ["the cursor of --after does not belong to this list"],
-        fix: "use the cursor that the previous page printed, or omit it"
-      })
-    default: {
-      const line = stripVTControlCharacters(HelpDoc.toAnsiText(failure.error))
-      return new CommandFailed({ exit: 64, lines: [line], fix: `see ${program} --help` })
-    }
+      return failed(64, "the cursor of --after does not belong to this list", "use that of the previous page")
+    default:
+      return failed(64, stripVTControlCharacters(HelpDoc.toAnsiText(failure.error)), `see ${program} --help`)
   }
 }
 
@@ -130,11 +161,7 @@ const linesOf = ({ fix, lines }: CommandFailed): ReadonlyArray<string> =>
 /** Runs one command to its end. */
 export const runCommand = (args: ReadonlyArray<string>): Effect.Effect<Exit, never, Host> =>
   Effect.flatMap(Host, ({ err }) =>
-    // The library's dialogue waits for a person.
-    (args.includes("--wizard")
-      ? misuse("--wizard is not an option")
-      : withHostConsole(parseAndRun(["node", program, ...args]))
-    ).pipe(
+    withHostConsole(parseAndRun(["node", program, ...args])).pipe(
       Effect.as(0 as const),
       Effect.catchAll((failure) => {
         const failed = toCommandFailed(failure)

@@ -1,5 +1,4 @@
 /** What lists, details and JSON (docs/cli.md) show of each record. Names are those of the API. */
-import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import type {
   DeliveryRecord,
@@ -9,7 +8,7 @@ import type {
   SpoolRecord
 } from "../services/store/OperatorQueries.ts"
 import type { InboxEvent, StoredDelivery } from "../services/Store.ts"
-import { field, formatTime, type Noun, time, toJson } from "./Output.ts"
+import { field, formatTime, type Noun, time, toJson } from "./Host.ts"
 
 const { getOrNull } = Option
 
@@ -17,10 +16,7 @@ const { getOrNull } = Option
 const shownState = ({ discardedAt, state }: StoredDelivery): string =>
   Option.isSome(discardedAt) ? "discarded" : state
 
-export const isOver = ({ state }: StoredDelivery): boolean => state === "delivered" || state === "failed"
-
-/** The next attempt is not before `pausedUntil`, the end of the tracker's pause. */
-export const delivery = (pausedUntil = 0): Noun<DeliveryRecord> => ({
+export const delivery: Noun<DeliveryRecord> = {
   plural: "deliveries",
   fields: [
     field("id", "id", (it) => it.id),
@@ -29,7 +25,7 @@ export const delivery = (pausedUntil = 0): Noun<DeliveryRecord> => ({
     field("attempts", "sent", (it) => it.attempts),
     {
       ...time("available_at", "next", (it) => it.availableAt),
-      value: (it) => formatTime(isOver(it) ? null : Math.max(it.availableAt, pausedUntil))
+      value: (it) => (Option.isSome(it.finishedAt) ? "" : formatTime(it.availableAt))
     },
     field("last_failure", "last failure", (it) => getOrNull(it.lastFailure)),
     field("kind", "", (it) => it.kind),
@@ -39,7 +35,7 @@ export const delivery = (pausedUntil = 0): Noun<DeliveryRecord> => ({
     time("discarded_at", "", (it) => getOrNull(it.discardedAt)),
     time("finished_at", "", (it) => getOrNull(it.finishedAt))
   ]
-})
+}
 
 /** `anonymous`, `unverified` or the public id; none of a removed report. */
 const reporterOf = ({ removal, report: { reporter } }: ReportRecord): string | null => {
@@ -47,22 +43,19 @@ const reporterOf = ({ removal, report: { reporter } }: ReportRecord): string | n
   return reporter._tag === "Verified" ? reporter.publicId : reporter._tag.toLowerCase()
 }
 
-const longestSummary = 120
-
-/** The first words of the message. */
-const summaryOf = ({ removal, report: { content } }: ReportRecord): string => {
-  if (Option.isSome(removal)) return `removed: ${removal.value.reason}`
-  const characters = [...content.message.replaceAll(/\s+/g, " ").trim()]
-  const isLong = characters.length > longestSummary
-  return isLong ? `${characters.slice(0, longestSummary - 1).join("")}…` : characters.join("")
-}
+/** The first words of the message, which may be long. */
+const summaryOf = ({ removal, report: { content } }: ReportRecord): string =>
+  Option.match(removal, {
+    onNone: () => content.message.replaceAll(/\s+/g, " ").trim().slice(0, 120),
+    onSome: ({ reason }) => `removed: ${reason}`
+  })
 
 const stateOf = (it: ReportRecord): string =>
   Option.match(it.delivery, { onNone: () => "", onSome: shownState })
 const issueOf = (it: ReportRecord): string =>
   Option.match(it.report.issue, { onNone: () => "", onSome: ({ number }) => `#${number}` })
 const toDelivery = (it: ReportRecord) =>
-  getOrNull(Option.map(it.delivery, (found) => toJson(delivery(), found)))
+  getOrNull(Option.map(it.delivery, (found) => toJson(delivery, found)))
 const toRemoval = (it: ReportRecord) =>
   getOrNull(
     Option.map(it.removal, ({ reason, removedAt }) => ({ at: new Date(removedAt).toISOString(), reason }))
@@ -97,13 +90,6 @@ export const wholeReport: Noun<ReportRecord> = {
   ]
 }
 
-/** The store holds JSON as text. */
-const parse = (json: string): unknown =>
-  Either.getOrElse(
-    Either.try((): unknown => JSON.parse(json)),
-    () => json
-  )
-
 const aggregateOf = ({ aggregateId: id, aggregateType: type, aggregateVersion: version }: InboxEvent) => ({
   type,
   id,
@@ -120,7 +106,8 @@ export const webhook: Noun<InboxEvent> = {
     field("aggregate", "about", aggregateOf, (it) => Object.values(aggregateOf(it)).join(" ")),
     field("occurred_at", "", (it) => it.occurredAt),
     field("organization_id", "", (it) => it.organisationUuid),
-    field("data", "", (it) => parse(it.data))
+    // The store holds JSON as text.
+    field("data", "", (it) => JSON.parse(it.data))
   ]
 }
 

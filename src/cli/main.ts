@@ -1,7 +1,7 @@
 /** `music-backend`: the operator's command line. `dist/main.js` is the server alone, for machines that only run it. */
 import { createWriteStream, fstatSync } from "node:fs"
 import * as Effect from "effect/Effect"
-import { runMain } from "../layers/process/RunMain.ts"
+import { runMain } from "../layers/process/Process.ts"
 import { processEnvironment } from "../layers/settings/Settings.ts"
 import { errorCode } from "../services/ErrorCode.ts"
 import { CommandFailed, Host } from "./Host.ts"

@@ -142,14 +142,14 @@ describe("music-backend reports", () => {
       { id: "rep_failed" },
       { id: "rep_filed", context: { os: "linux" } }
     ])
-    expect(exported.err).toBe("3 reports written")
+    expect(exported.err).toBe("Reports written: 3")
   })
 
   it.live("retries a failed delivery, and creates a missing one", function* () {
     const { command, json } = yield* furnished
     const failed = yield* command("reports retry rep_failed")
     expect([failed.exit, failed.out]).toEqual([0, expect.stringMatching(/^state +unknown$/m)])
-    expect(failed.err).toContain("MUSIC_GITHUB_TOKEN is not set here")
+    expect(failed.err).toContain("A running server with a tracker sends it")
     // An earlier delivery that retention deleted may have filed it.
     expect(yield* json("reports retry rep_alone")).toMatchObject({
       id: "report:rep_alone",
@@ -170,15 +170,16 @@ it.live("Each refusal has its exit code, and its reason with the next step", fun
     ["deliveries retry report:rep_filed", 1, /report:rep_filed is delivered: nothing to retry/],
     ["deliveries discard report:rep_filed", 1, /is delivered: nothing to discard/],
     ["deliveries discard report:rep_failed --reason ", 64, /--reason/],
+    ["deliveries discard report:rep_failed --reason \t", 64, /--reason is blank or longer than 500/],
+    [`deliveries discard report:rep_failed --reason ${"x".repeat(501)}`, 64, /--reason is blank or longer/],
     // Without a filter and an id, with both, or without a reason.
     ["reports remove --reason x", 64, /an id or a filter is required/],
     ["reports remove --dry-run", 64, /an id or a filter/],
     ["reports remove rep_failed --anonymous --reason x", 64, /either an id or a filter/],
     ["reports remove rep_none --reason x", 1, /no report rep_none/],
     ["reports remove --anonymous", 64, /--reason is missing/],
-    ["reports remove --since 100h --reason \t", 64, /--reason is missing/],
-    ["reports remove --since yesterday --reason x", 64, /--since/],
-    ["recipients show si:lyra", 1, /si:lyra was never registered here/]
+    ["reports remove --since 100h --reason \t", 64, /--reason is blank/],
+    ["reports remove --since yesterday --reason x", 64, /--since/]
   ]
   for (const [line, exit, err] of refusals) {
     const refused = yield* command(line)
@@ -204,7 +205,7 @@ describe("music-backend deliveries", () => {
     const retried = yield* command("deliveries retry --failed", trackerSettings)
     expect([retried.out, retried.err]).toEqual([
       expect.stringMatching(/^report:rep_failed .* unknown /m),
-      "A running server sends it within 30 seconds."
+      "A running server with a tracker sends it within 30 seconds."
     ])
   })
 
@@ -250,12 +251,11 @@ describe("music-backend deliveries", () => {
       const paused = `The tracker is paused until ${text(inTenMinutes)}: rate limit.`
       for (const line of [retry, "reports retry rep_failed", "deliveries list"])
         expect([line, yield* errorOf(line)]).toEqual([line, paused])
-      expect((yield* command("deliveries list")).out).toContain(text(inTenMinutes))
       expect(yield* errorOf("deliveries show report:rep_failed")).toBe(paused)
 
       yield* pause("refused: 401 bad_credentials", true)
       expect(yield* errorOf("deliveries list")).toContain("401 bad_credentials")
-      expect(yield* errorOf(retry)).toBe("A running server sends it within 30 seconds.")
+      expect(yield* errorOf(retry)).toBe("A running server with a tracker sends it within 30 seconds.")
       expect(yield* errorOf("deliveries list")).toBe("")
 
       const until = yield* withStore(place, ({ destinations }) => {
@@ -393,10 +393,10 @@ describe("music-backend config", () => {
     expect([exit, err]).toEqual([0, expect.stringContaining("The server does not start with these settings")])
 
     const { json } = yield* run(["config", "--changed", "--json"], environment)
-    const entry = { source: "environment", file: null, default: null, required: true, problem: null }
+    const entry = { source: "environment", file: null, problem: null }
     expect(json).toMatchObject({
       items: expect.arrayContaining([
-        expect.objectContaining({ ...entry, name: "MUSIC_IAM_APP_SECRET", value: null, secret: true }),
+        expect.objectContaining({ ...entry, name: "MUSIC_IAM_APP_SECRET", value: null }),
         expect.objectContaining({ name: "MUSIC_TING_URL", source: "unset", problem: "is required" })
       ]),
       next: null

@@ -108,6 +108,6 @@ it.scopedLive(
       for (const byte of chunk) if (byte === 10) lines += 1
     })
     const [code] = yield* Effect.promise(() => closed)
-    expect([code, lines, err]).toEqual([0, count, `${count} reports written\n`])
+    expect([code, lines, err]).toEqual([0, count, `Reports written: ${count}\n`])
   }
 )

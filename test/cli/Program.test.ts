@@ -66,7 +66,6 @@ describe("music-backend", () => {
     ["reports", "list", "--status", "lost"],
     ["reports", "list", "--since", "7"],
     ["reports", "list", "--since", "11-21"],
-    ["--wizard"],
     ["--env-file"],
     ["check", "--env-file", "--json"],
     ["check", "--env-file=a", "--env-file=b"]

@@ -5,7 +5,7 @@ import { dirname } from "node:path"
 import { queryObjects, setFlagsFromString } from "node:v8"
 import { constants, Script } from "node:vm"
 
-// As src/layers/process/Lifecycle.ts does later: code that was compiled under other flags is refused.
+// As src/layers/process/Process.ts does later: code that was compiled under other flags is refused.
 setFlagsFromString("--heap-growing-percent=60")
 const [, , file, mode] = process.argv
 const compiled = `${file}.compiled`

@@ -15,9 +15,8 @@ import { databaseFromSettings } from "../../layers/store/StoreFromSettings.ts"
 import { errorCode } from "../../services/ErrorCode.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { databasePlace } from "../DatabaseAccess.ts"
-import { CommandFailed, Host, misuse } from "../Host.ts"
+import { CommandFailed, Host, misuse, printRecord } from "../Host.ts"
 import { argument, count, flag, json } from "../Options.ts"
-import { printRecord } from "../Output.ts"
 
 /** As JSON has the facts of a database. */
 const showFacts = ({ bytes, file, migration, rows }: DatabaseFacts) => ({
@@ -87,11 +86,7 @@ export const backup = Command.make(
     file: Args.optional(argument("file", "path of the copy; with --keep the folder of the copies")),
     overwrite: flag("overwrite", "replace the file when it exists"),
     keep: Options.optional(
-      count(
-        "keep",
-        9_999,
-        "writes music-<time>.sqlite into the folder, then removes all but the newest n of these"
-      )
+      count("keep", 1, 9_999, "writes music-<time>.sqlite into the folder, and keeps the newest n")
     ),
     record: flag("record", "only records that another tool has just made a backup, for the metric"),
     json
@@ -109,11 +104,7 @@ export const backup = Command.make(
         return yield* misuse(`--keep needs a folder, and ${file.value} is none`)
       yield* printRecord(yield* makeCopy(file.value, keep, overwrite), asJson)
     })
-).pipe(
-  Command.withDescription(
-    "Writes a consistent, verified copy of a SQLite database, also while the server runs; with --record also for PostgreSQL"
-  )
-)
+).pipe(Command.withDescription("Writes a verified copy of a SQLite database, also while the server runs"))
 
 const verify = (file: string) =>
   Effect.mapError(
@@ -136,9 +127,7 @@ export const restore = Command.make(
       const { aside, unfiled: doubted } = restored
       yield* printRecord({ ...showFacts(restored), before: Option.getOrNull(aside), doubted }, asJson)
     })
-).pipe(
-  Command.withDescription("Replaces a SQLite database by a backup; no server may have the database open")
-)
+).pipe(Command.withDescription("Replaces a SQLite database by a backup; no server may have it open"))
 
 export const migrate = Command.make("migrate", { json }, (given) =>
   databasePlace.pipe(
@@ -149,8 +138,4 @@ export const migrate = Command.make("migrate", { json }, (given) =>
       return printRecord({ database, from, to, migrated: from < to }, given.json)
     })
   )
-).pipe(
-  Command.withDescription(
-    "Creates the database, or migrates it to this version, as a server does at its start"
-  )
-)
+).pipe(Command.withDescription("Creates the database, or migrates it to this version"))

@@ -1,62 +1,52 @@
 import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
-import * as Arr from "effect/Array"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { production } from "../../layers/delivery/Worker.ts"
+import * as Stream from "effect/Stream"
 import { type DeliveryRecord, OperatorQueries } from "../../services/store/OperatorQueries.ts"
 import {
   deliveryKinds,
   deliveryStates,
   type DestinationPause,
   Store,
+  type StoreService,
+  type StoreUnavailable,
   trackerDestination
 } from "../../services/Store.ts"
-import { databasePlace, onDatabase } from "../DatabaseAccess.ts"
-import { Host, misuse, refuse } from "../Host.ts"
-import { argument, choice, flag, json, page, since, text } from "../Options.ts"
-import { formatTime, printPage, printRecord, toJson } from "../Output.ts"
-import { delivery, isOver } from "../Records.ts"
+import { onDatabase, readAll } from "../DatabaseAccess.ts"
+import { formatTime, Host, group, misuse, printPage, printRecord, refuse, toJson } from "../Host.ts"
+import { argument, choice, flag, json, page, reason, since } from "../Options.ts"
+import { delivery } from "../Records.ts"
 
 const id = argument("id", "the delivery's id, report:rep_…")
 
 const pauseText = ({ lastFailure, reason, until }: DestinationPause): string => {
   const why =
     reason === "pace"
-      ? `the writes of this hour are used up; it takes ${production.hourlyWrites} in an hour`
+      ? "the writes of this hour are used up"
       : Option.getOrElse(lastFailure, () => "it asked for a pause")
   return `The tracker is paused until ${formatTime(until)}: ${why}.`
 }
 
-/** Says why deliveries wait; the end of the tracker's longest pause, or 0. */
+/** Says why deliveries wait, while the tracker is paused. */
 const explainPause = Effect.gen(function* () {
-  const { destinations } = yield* Store
-  const pauses = yield* destinations.pauses(yield* Clock.currentTimeMillis)
-  const [pause] = pauses
-    .filter(({ name }) => name === trackerDestination)
-    .sort((one, other) => other.until - one.until)
-  if (pause === undefined) return 0
-  yield* (yield* Host).err(pauseText(pause))
-  return pause.until
+  const pauses = yield* (yield* Store).destinations.pauses(yield* Clock.currentTimeMillis)
+  const ofTracker = pauses.filter(({ name }) => name === trackerDestination)
+  const [longest] = ofTracker.sort((one, other) => other.until - one.until)
+  if (longest !== undefined) yield* (yield* Host).err(pauseText(longest))
+  return longest !== undefined
 })
 
 const explainWaiting = (shown: ReadonlyArray<DeliveryRecord>) =>
-  shown.every(isOver) ? Effect.succeed(0) : explainPause
+  Effect.when(explainPause, () => shown.some(({ finishedAt }) => Option.isNone(finishedAt)))
 
-/**
- * For a retry: ends the pause of a tracker that refused the settings, which the operator has repaired. Says when the retry takes effect,
- * which is only where a server with a tracker runs.
- */
+/** For a retry: ends the pause of a tracker that refused the settings, which the operator has repaired. */
 export const resumeTracker = Effect.gen(function* () {
-  const { destinations } = yield* Store
-  yield* destinations.resumeTracker(yield* Clock.currentTimeMillis)
-  const { tracker } = yield* databasePlace
-  const { err } = yield* Host
-  if (Option.isNone(tracker))
-    yield* err("MUSIC_GITHUB_TOKEN is not set here: the delivery waits until a server with a tracker runs.")
-  else if ((yield* explainPause) === 0) yield* err("A running server sends it within 30 seconds.")
+  yield* (yield* Store).destinations.resumeTracker(yield* Clock.currentTimeMillis)
+  if (!(yield* explainPause))
+    yield* (yield* Host).err("A running server with a tracker sends it within 30 seconds.")
 })
 
 const filters = {
@@ -68,11 +58,12 @@ const filters = {
 const list = Command.make("list", { ...filters, page, json }, (given) =>
   Effect.gen(function* () {
     const found = yield* (yield* OperatorQueries).deliveries(given, given.page)
-    yield* printPage(delivery(yield* explainWaiting(found.items)), found, given.json)
+    yield* explainWaiting(found.items)
+    yield* printPage(delivery, found, given.json)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Lists deliveries to the tracker, newest first"))
 
-const find = (deliveryId: string) =>
+export const findDelivery = (deliveryId: string) =>
   Effect.flatMap(
     Effect.flatMap(OperatorQueries, (queries) => queries.delivery(deliveryId)),
     Option.match({
@@ -83,9 +74,9 @@ const find = (deliveryId: string) =>
 
 const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
-    const found = yield* find(given.id)
+    const found = yield* findDelivery(given.id)
     yield* explainWaiting([found])
-    yield* printRecord(toJson(delivery(), found), given.json)
+    yield* printRecord(toJson(delivery, found), given.json)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Shows a delivery"))
 
@@ -94,68 +85,60 @@ const advice: Readonly<Record<string, string>> = {
   delivered: "list others with music-backend deliveries list"
 }
 
-/** The delivery after a change; fails when nothing was changed. */
-export const findChanged = (deliveryId: string, done: boolean, what: string) =>
-  Effect.filterOrFail(
-    find(deliveryId),
-    () => done,
-    ({ state }) =>
-      refuse(`${deliveryId} is ${state}: nothing to ${what}`, advice[state] ?? "its report was removed")
-  )
+/** Changes a delivery, and returns it; fails when nothing was changed. */
+const change = (
+  what: "retry" | "discard",
+  deliveryId: string,
+  run: (store: StoreService["deliveries"], now: number) => Effect.Effect<boolean, StoreUnavailable>
+) =>
+  Effect.gen(function* () {
+    const done = yield* run((yield* Store).deliveries, yield* Clock.currentTimeMillis)
+    const found = yield* findDelivery(deliveryId)
+    if (done) return found
+    const fix = advice[found.state] ?? "its report was removed"
+    return yield* refuse(`${deliveryId} is ${found.state}: nothing to ${what}`, fix)
+  })
 
-const allFailed = { state: Option.some("failed" as const), kind: Option.none(), since: Option.none() }
-/** Failed deliveries of one `retry --failed`. */
-const batch = 500
+export const retryById = (deliveryId: string) =>
+  change("retry", deliveryId, (store, now) => store.retry(deliveryId, now))
 
-const optionalId = Args.optional(id)
-const onlyFailed = flag("failed", "instead of an id: all failed deliveries that are not discarded")
+const failed = { state: Option.some("failed" as const), kind: Option.none(), since: Option.none() }
 
-const retry = Command.make("retry", { id: optionalId, onlyFailed, json }, (given) =>
+/** Another operator may discard one of them meanwhile. */
+const retryFailed = readAll(100, (queries, request) => queries.deliveries(failed, request)).pipe(
+  Stream.filterEffect((one) =>
+    Effect.flatMap(Store, ({ deliveries }) =>
+      Effect.flatMap(Clock.currentTimeMillis, (now) => deliveries.retry(one.id, now, { onlyFailed: true }))
+    )
+  ),
+  Stream.mapEffect((one) => findDelivery(one.id)),
+  Stream.runCollect
+)
+
+const choosing = {
+  id: Args.optional(id),
+  onlyFailed: flag("failed", "instead of an id: all failed deliveries that are not discarded"),
+  json
+}
+
+const retry = Command.make("retry", choosing, (given) =>
   Effect.gen(function* () {
     if (given.onlyFailed === Option.isSome(given.id)) return yield* misuse("an id or --failed is required")
-    const { deliveries } = yield* Store
-    const failed = yield* (yield* OperatorQueries).deliveries(allFailed, {
-      limit: batch,
-      after: Option.none()
-    })
-    const chosen = Option.match(given.id, { onNone: () => failed.items.map((one) => one.id), onSome: Arr.of })
-    const retried = yield* Effect.forEach(chosen, (deliveryId) =>
-      Effect.gen(function* () {
-        const done = yield* deliveries.retry(deliveryId, yield* Clock.currentTimeMillis, given)
-        // Another operator may have discarded one of them meanwhile.
-        return given.onlyFailed && !done ? [] : [yield* findChanged(deliveryId, done, "retry")]
-      })
-    )
-    const items = retried.flat()
+    const items = Option.isSome(given.id) ? [yield* retryById(given.id.value)] : [...(yield* retryFailed)]
     if (items.length > 0) yield* resumeTracker
-    yield* printPage(
-      { ...delivery(), plural: "failed deliveries" },
-      { items, next: Option.none() },
-      given.json
-    )
-    if (given.onlyFailed && Option.isSome(failed.next))
-      yield* (yield* Host).err(`There are more than ${batch}: run the command again.`)
+    yield* printPage({ ...delivery, plural: "failed deliveries" }, { items, next: Option.none() }, given.json)
   }).pipe(onDatabase)
-).pipe(
-  Command.withDescription(
-    "Makes a delivery due now; the tracker is searched first for a report that it may have"
-  )
-)
+).pipe(Command.withDescription("Makes deliveries due now; the tracker is searched for them first"))
 
-const reason = text("reason", "text", "kept with the delivery").pipe(
-  Options.withDefault("discarded by an operator")
-)
+const why = Options.withDefault(reason("kept with the delivery"), "discarded by an operator")
 
-const discard = Command.make("discard", { id, reason, json }, (given) =>
+const discard = Command.make("discard", { id, why, json }, (given) =>
   Effect.gen(function* () {
-    const { deliveries } = yield* Store
-    const done = yield* deliveries.discard(given.id, yield* Clock.currentTimeMillis, given.reason)
-    const found = yield* findChanged(given.id, done, "discard")
-    yield* printRecord(toJson(delivery(), found), given.json)
+    const found = yield* change("discard", given.id, (store, now) => store.discard(given.id, now, given.why))
+    yield* printRecord(toJson(delivery, found), given.json)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Ends a delivery: it is not sent any more; the report is kept"))
 
-export const deliveries = Command.make("deliveries", {}, () => misuse("deliveries needs a command")).pipe(
-  Command.withDescription("Deliveries to the tracker: list, show, retry, discard"),
+export const deliveries = group("deliveries", "Deliveries to the tracker: list, show, retry, discard").pipe(
   Command.withSubcommands([list, show, retry, discard])
 )

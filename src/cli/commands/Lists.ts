@@ -3,7 +3,7 @@ import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { list } from "../DatabaseAccess.ts"
-import { misuse, refuse } from "../Host.ts"
+import { group } from "../Host.ts"
 import { argument, json, optionalText, page, plane, since } from "../Options.ts"
 import { recipient, refusal, spool, webhook } from "../Records.ts"
 
@@ -13,30 +13,18 @@ const received = Command.make("list", { eventType, plane, since, page, json }, (
   list(webhook, given.json, (queries) => queries.webhooks(given, given.page))
 ).pipe(Command.withDescription("Lists the webhooks that were received, newest first"))
 
-export const webhooks = Command.make("webhooks", {}, () => misuse("webhooks needs a command")).pipe(
-  Command.withDescription("IAM's webhooks: list"),
-  Command.withSubcommands([received])
-)
+export const webhooks = group("webhooks", "IAM's webhooks: list").pipe(Command.withSubcommands([received]))
 
 const publicId = argument("public-id", "of whom: si:deejay, c:ana")
 const organisation = optionalText("org", "handle", "handle of an organisation")
 
 const registrations = Command.make("show", { publicId, organisation, plane, page, json }, (given) =>
   list(recipient, given.json, (queries) =>
-    Effect.filterOrFail(
-      queries.recipients({ ...given, publicId: Option.some(given.publicId) }, given.page),
-      ({ items }) => items.length > 0,
-      () =>
-        refuse(
-          `${given.publicId} was never registered here, or the registration ended long ago`,
-          "an actor is registered at a login or by a subscription"
-        )
-    )
+    queries.recipients({ ...given, publicId: Option.some(given.publicId) }, given.page)
   )
 ).pipe(Command.withDescription("Shows where an actor is registered as a recipient of tings"))
 
-export const recipients = Command.make("recipients", {}, () => misuse("recipients needs a command")).pipe(
-  Command.withDescription("Recipients of tings: show"),
+export const recipients = group("recipients", "Recipients of tings: show").pipe(
   Command.withSubcommands([registrations])
 )
 
@@ -49,11 +37,8 @@ const code = optionalText("code", "code", "code of the table service, such as si
 
 const refused = Command.make("refused", { table, code, since, page, json }, (given) =>
   list(refusal, given.json, (queries) => queries.refusals(given, given.page))
-).pipe(
-  Command.withDescription("Lists the events that the table service refused, newest first, with its code")
-)
+).pipe(Command.withDescription("Lists the events that the table service refused, with its code"))
 
-export const telemetry = Command.make("telemetry", {}, () => misuse("telemetry needs a command")).pipe(
-  Command.withDescription("Telemetry that is shipped to the tables: list, refused"),
+export const telemetry = group("telemetry", "Telemetry that is shipped to the tables: list, refused").pipe(
   Command.withSubcommands([totals, refused])
 )

@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import { productionId } from "../../services/Plane.ts"
-import { deliveryStates, Store } from "../../services/Store.ts"
+import { deliveryStates } from "../../services/Store.ts"
 import {
   OperatorQueries,
   type ReportRecord,
@@ -15,19 +15,17 @@ import {
 } from "../../services/store/OperatorQueries.ts"
 import type { Removal } from "../../services/store/ReportRemoval.ts"
 import { list, onDatabase, readAll } from "../DatabaseAccess.ts"
-import { Host, misuse, refuse } from "../Host.ts"
-import { argument, choice, flag, json, page, plane, reporter, since, text } from "../Options.ts"
-import { formatCount, formatTime, printJson, printRecord, toJson } from "../Output.ts"
+import { formatTime, Host, group, misuse, printJson, printRecord, refuse, toJson } from "../Host.ts"
+import { argument, choice, flag, json, page, plane, reason, reporter, since } from "../Options.ts"
 import { delivery, report, wholeReport } from "../Records.ts"
-import { findChanged, resumeTracker } from "./Deliveries.ts"
+import { findDelivery, resumeTracker, retryById } from "./Deliveries.ts"
 
 const id = argument("id", "the report's id, rep_…")
 
 const filters = {
-  filed: Options.choiceWithValue("status", [
-    ["stored", false],
-    ["filed", true]
-  ]).pipe(Options.withDescription("filed: its issue exists in the tracker"), Options.optional),
+  filed: choice("status", ["stored", "filed"], "filed: its issue exists in the tracker").pipe(
+    Options.map(Option.map((status) => status === "filed"))
+  ),
   delivery: choice("delivery", deliveryStates, "state of the delivery"),
   reporter,
   plane,
@@ -38,14 +36,8 @@ const listed = Command.make("list", { ...filters, page, json }, (given) =>
   list(report, given.json, (queries) => queries.reports(given, given.page))
 ).pipe(Command.withDescription("Lists reports, newest first"))
 
-const missing = (reportId: string) =>
-  refuse(`no report ${reportId}`, "find it with music-backend reports list")
-
 const removedBefore = ({ id: reportId, reason, removedAt }: Removal) =>
-  refuse(
-    `${reportId} was removed at ${formatTime(removedAt)}: ${reason}`,
-    "its content is not stored any more"
-  )
+  refuse(`${reportId} was removed at ${formatTime(removedAt)}: ${reason}`, "its content is gone")
 
 /** The report, or the reason why it is not there. */
 const find = (reportId: string) =>
@@ -54,7 +46,8 @@ const find = (reportId: string) =>
     const found = yield* queries.report(reportId)
     if (Option.isSome(found)) return found.value
     const [removal] = yield* queries.removals([reportId])
-    return yield* removal === undefined ? missing(reportId) : removedBefore(removal)
+    if (removal !== undefined) return yield* removedBefore(removal)
+    return yield* refuse(`no report ${reportId}`, "find it with music-backend reports list")
   })
 
 const show = Command.make("show", { id, json }, (given) =>
@@ -68,31 +61,20 @@ const retry = Command.make("retry", { id, json }, (given) =>
   Effect.gen(function* () {
     const { report: stored } = yield* find(given.id)
     if (stored.plane !== productionId)
-      return yield* refuse(
-        `${stored.id} belongs to a testing plane and is never filed`,
-        "choose another report"
-      )
-    const now = yield* Clock.currentTimeMillis
-    const deliveryId = `report:${stored.id}`
-    const queries = yield* OperatorQueries
-    const { deliveries } = yield* Store
-    const done = (yield* queries.enqueue(stored.id, now)) || (yield* deliveries.retry(deliveryId, now))
-    const retried = yield* findChanged(deliveryId, done, "retry")
+      return yield* refuse(`${stored.id} is of a testing plane and is never filed`, "choose another report")
+    const created = yield* (yield* OperatorQueries).enqueue(stored.id, yield* Clock.currentTimeMillis)
+    const retried = yield* created ? findDelivery(`report:${stored.id}`) : retryById(`report:${stored.id}`)
     yield* resumeTracker
-    yield* printRecord(toJson(delivery(), retried), given.json)
+    yield* printRecord(toJson(delivery, retried), given.json)
   }).pipe(onDatabase)
-).pipe(
-  Command.withDescription("Delivers a report again, now; also one that was stored before a tracker was set")
-)
+).pipe(Command.withDescription("Delivers a report now, also one that was stored before a tracker was set"))
 
 /** A page at a time, so that any number of reports needs little memory: one may have half a megabyte of attachments. */
 const exported = Command.make("export", filters, (given) =>
   readAll(20, (queries, request) => queries.reports(given, request)).pipe(
     Stream.tap((found) => printJson(toJson(wholeReport, found), 0)),
     Stream.runCount,
-    Effect.flatMap((count) =>
-      Effect.flatMap(Host, ({ err }) => err(`${formatCount(count, "report")} written`))
-    ),
+    Effect.flatMap((count) => Effect.flatMap(Host, ({ err }) => err(`Reports written: ${count}`))),
     onDatabase
   )
 ).pipe(Command.withDescription("Writes complete reports, one JSON object a line, newest first"))
@@ -105,61 +87,46 @@ const remainderOf = (inDoubt: boolean, { delivery: sent, report: stored }: Repor
     : null
 }
 
-/**
- * A report may have been sent, which after a restore only the state before the removal shows. It may have been sent and filed since,
- * which is read after the removal.
- */
-const removeReport = ({ bytes, id: reportId, inDoubt }: ReportSize, why: string) =>
-  Effect.gen(function* () {
-    const queries = yield* OperatorQueries
-    const outcome = yield* queries.removeReport(reportId, why, yield* Clock.currentTimeMillis)
-    const after = yield* queries.report(reportId)
-    return {
-      id: reportId,
-      bytes,
-      result: outcome._tag,
-      vacuum: outcome._tag === "Removed" ? Option.getOrNull(outcome.vacuum) : null,
-      remains: Option.getOrNull(Option.map(after, (found) => remainderOf(inDoubt, found)))
-    }
-  })
-type Tried = Effect.Effect.Success<ReturnType<typeof removeReport>>
-
-const printRemoval = (tried: ReadonlyArray<Tried>, dryRun: boolean, asJson: boolean) => {
-  const removed = tried.filter(({ result }) => result === "Removed")
-  const summary = {
-    dry_run: dryRun,
-    reports: removed.length,
-    bytes: removed.reduce((sum, { bytes }) => sum + bytes, 0),
-    being_filed: tried.filter(({ result }) => result === "BeingFiled").map((one) => one.id),
-    remains: removed.flatMap(({ id: of, remains }) => (remains === null ? [] : [{ id: of, remains }])),
-    vacuum: removed[0]?.vacuum ?? null
-  }
-  return Effect.as(printRecord(summary, asJson), summary)
+interface Selecting {
+  readonly dryRun: boolean
+  readonly json: boolean
+  readonly reason: string
 }
 
 /** A transaction for each report, so that a running server waits for none of them, and a command that was killed can be repeated. */
-const removeSelected = (
-  selection: ReportSelection,
-  given: { dryRun: boolean; json: boolean; reason: string }
-) =>
+const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reason: why }: Selecting) =>
   Effect.gen(function* () {
-    const { eraseRemoved } = yield* OperatorQueries
-    const tried: Array<Tried> = []
+    const queries = yield* OperatorQueries
+    const being_filed: Array<string> = []
+    const remains: Array<{ readonly id: string; readonly remains: string }> = []
+    const sums = { reports: 0, bytes: 0 }
+    let vacuum: string | null = null
+    const countOne = ({ bytes }: ReportSize) =>
+      Effect.sync(() => {
+        sums.reports += 1
+        sums.bytes += bytes
+      })
+    const removeOne = (size: ReportSize) =>
+      Effect.gen(function* () {
+        const { id: reportId, inDoubt } = size
+        const outcome = yield* queries.removeReport(reportId, why, yield* Clock.currentTimeMillis)
+        if (outcome._tag === "BeingFiled") being_filed.push(reportId)
+        if (outcome._tag !== "Removed") return
+        yield* countOne(size)
+        vacuum = Option.getOrNull(outcome.vacuum)
+        // It may have been sent, which after a restore only the state before the removal shows, or sent and filed since.
+        const after = Option.getOrNull(yield* queries.report(reportId))
+        const left = after === null ? null : remainderOf(inDoubt, after)
+        if (left !== null) remains.push({ id: reportId, remains: left })
+      })
     // What was removed is shown, and erased from the log, also when the command fails or is interrupted: a repetition passes over it.
-    const ran = yield* readAll(500, (queries, request) => queries.reportSizes(selection, request)).pipe(
-      Stream.runForEach((report) =>
-        Effect.map(
-          given.dryRun
-            ? Effect.succeed({ ...report, result: "Removed", vacuum: null, remains: null } as const)
-            : removeReport(report, given.reason),
-          (done) => void tried.push(done)
-        )
-      ),
+    const ran = yield* readAll(500, (_, request) => queries.reportSizes(selection, request)).pipe(
+      Stream.runForEach(dryRun ? countOne : removeOne),
       Effect.interruptible,
       Effect.exit
     )
-    if (!given.dryRun) yield* eraseRemoved
-    const { being_filed } = yield* printRemoval(tried, given.dryRun, given.json)
+    if (!dryRun) yield* queries.eraseRemoved
+    yield* printRecord({ dry_run: dryRun, ...sums, being_filed, remains, vacuum }, asJson)
     yield* ran
     if (being_filed.length > 0)
       return yield* refuse(
@@ -174,9 +141,7 @@ const selecting = {
   reporter,
   since,
   dryRun: flag("dry-run", "counts what is selected, and changes nothing"),
-  reason: text("reason", "text", "kept with each report's id and the time; without personal data").pipe(
-    Options.withDefault("")
-  ),
+  reason: Options.optional(reason("kept with each report's id and the time; without personal data")),
   json
 }
 
@@ -185,21 +150,15 @@ const remove = Command.make("remove", selecting, (given) =>
     const filtered = given.anonymous || Option.isSome(given.reporter) || Option.isSome(given.since)
     if (Option.isSome(given.id) === filtered)
       return yield* misuse("either an id or a filter is required: --anonymous, --reporter or --since")
-    if (!given.dryRun && (given.reason.trim() === "" || given.reason.length > 500))
-      return yield* misuse("--reason is missing, empty or longer than 500 characters")
+    if (!given.dryRun && Option.isNone(given.reason)) return yield* misuse("--reason is missing")
     if (Option.isSome(given.id)) {
       const { removal } = yield* find(given.id.value)
       if (Option.isSome(removal)) return yield* removedBefore(removal.value)
     }
-    yield* removeSelected(given, given)
+    yield* removeSelected(given, { ...given, reason: Option.getOrElse(given.reason, () => "") })
   }).pipe(onDatabase)
-).pipe(
-  Command.withDescription(
-    "Deletes content and reporter of a report, or of all that the filters select; keeps id, time and reason; ends their deliveries"
-  )
-)
+).pipe(Command.withDescription("Deletes content and reporter of what is selected; keeps id, time and reason"))
 
-export const reports = Command.make("reports", {}, () => misuse("reports needs a command")).pipe(
-  Command.withDescription("Bug reports: list, show, export, retry, remove"),
+export const reports = group("reports", "Bug reports: list, show, export, retry, remove").pipe(
   Command.withSubcommands([listed, show, exported, retry, remove])
 )

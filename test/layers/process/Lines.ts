@@ -3,8 +3,7 @@ import { execFileSync } from "node:child_process"
 import { writeSync } from "node:fs"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
-import { runMain } from "../../../src/layers/process/RunMain.ts"
-import { withStandardOutput } from "../../../src/layers/process/StandardOutput.ts"
+import { runMain, withStandardOutput } from "../../../src/layers/process/Process.ts"
 import { logLinesLost } from "../../../src/services/Metrics.ts"
 
 const [count = "", mode] = process.argv.slice(2)

@@ -7,7 +7,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import { expect } from "vitest"
-import { stopOnDrain } from "../../../src/layers/process/Lifecycle.ts"
+import { stopOnDrain } from "../../../src/layers/process/Process.ts"
 import { Drain } from "../../../src/services/Drain.ts"
 import { root } from "../../world/Fleet.ts"
 import { it } from "../../world/Test.ts"
@@ -40,7 +40,7 @@ it.scopedLive("Work ends when the drain begins; what it uses waits for its end",
 it("A server whose end breaks after its signal exits with 1", () => {
   const script = `
     import * as Effect from "effect/Effect"
-    import { expectSignal, runMain } from "./src/layers/process/RunMain.ts"
+    import { expectSignal, runMain } from "./src/layers/process/Process.ts"
     const running = Effect.zipRight(Effect.sync(() => process.kill(process.pid, "SIGTERM")), Effect.never)
     runMain(Effect.ensuring(Effect.zipRight(expectSignal, running), Effect.dieMessage("a mistake")))`
   const options = ["--import", "tsx", "--input-type=module", "--eval", script]

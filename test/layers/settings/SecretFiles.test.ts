@@ -104,7 +104,7 @@ describe("A secret in a file", () => {
   it.live("is shown by config as the name of its file; a name that leads nowhere is not shown", function* () {
     const environment: Environment = { ...inFiles("\n"), MUSIC_GITHUB_TOKEN_FILE: "ghp_in_the_wrong_place" }
     const text = yield* run(["config"], environment)
-    expect(text.out).toMatch(new RegExp(`MUSIC_IAM_APP_SECRET +set +file ${folder}/secret-\\d+ `))
+    expect(text.out).toMatch(new RegExp(`MUSIC_IAM_APP_SECRET +${folder}/secret-\\d+ `))
     expect(text.out).toContain("the file of MUSIC_GITHUB_TOKEN_FILE cannot be read (ENOENT)")
     const { json, out } = yield* run(["config", "--changed", "--json"], environment)
     const file = environment.MUSIC_DATABASE_URL_FILE
