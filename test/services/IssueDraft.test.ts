@@ -180,9 +180,7 @@ describe("A long report", () => {
     expect(blocks.slice(1).map((text) => text.length)).toEqual([16_000, 16_000, 16_000])
   })
 
-  it("is cut by its bytes as well, and says what it leaves out", () => {
-    const short = compose({ message: "漢".repeat(4_500), ...attached("log", "漢".repeat(900)) }, shortSize)
-    expect(short.blocks[1]).toContain(cutMark)
+  it("says what it leaves out", () => {
     const content = "漢".repeat(100_000)
     const attachments = Array.from({ length: 5 }, () => ({ name: "a", content }))
     expect(compose({ message: content, attachments }).body).toContain(omitted)

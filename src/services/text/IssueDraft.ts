@@ -6,34 +6,22 @@
 import { version } from "../../schema/Release.ts"
 import { anonymise, anonymiseAll } from "./Anonymisation.ts"
 import { redact, redactReport } from "./Redaction.ts"
-import type { ReportContent, Reporter, StoredReport } from "../Store.ts"
+import type { ReportContent, StoredReport } from "../Store.ts"
 import { normaliseText, repeatUntilStable } from "./VisibleText.ts"
 import type { IssueDraft } from "../Tracker.ts"
 
-/** Limits of an issue: code points of the title, UTF-16 units and UTF-8 bytes of the body and its parts. */
+/** Limits of an issue: code points of the title, UTF-16 units of the body and its parts. A unit has at most three bytes of UTF-8. */
 export interface DraftSize {
   readonly title: number
   readonly characters: number
-  readonly bytes: number
-  /** UTF-16 units of the message, and of the context and each attachment, so that no part displaces the others. */
+  /** Of the message, and of the context and each attachment, so that no part displaces the others. */
   readonly message: number
   readonly extra: number
 }
-export const fullSize: DraftSize = {
-  title: 120,
-  characters: 60_000,
-  bytes: 200_000,
-  message: 40_000,
-  extra: 16_000
-}
+/** Within the tracker's 200,000 bytes. */
+export const fullSize: DraftSize = { title: 120, characters: 60_000, message: 40_000, extra: 16_000 }
 /** For the single retry after the tracker rejected a draft as too long. */
-export const shortSize: DraftSize = {
-  title: 60,
-  characters: 8_000,
-  bytes: 16_000,
-  message: 5_000,
-  extra: 1_000
-}
+export const shortSize: DraftSize = { title: 60, characters: 5_000, message: 3_000, extra: 1_000 }
 
 /** The text by which the issue is found again: the last line of the body. */
 export const markerOf = (report: Pick<StoredReport, "id" | "marker">): string =>
@@ -46,23 +34,16 @@ const longestRun = 60
 
 type Clean = (text: string) => string
 
-/** An anonymous reporter has no id to remove. For a reporter who is not verified every public id is removed. */
-const makeAnonymiser = (reporter: Reporter): Clean => {
-  switch (reporter._tag) {
-    case "Anonymous":
-      return (text) => text
-    case "Verified":
-      return (text) => anonymise(text, reporter.publicId)
-    case "Unverified":
-      return anonymiseAll
-  }
-}
-
-/** Text as an issue may show it: without invisible characters, credentials and the reporter's id. */
+/**
+ * Removes credentials and the reporter's id. An anonymous reporter has no id to remove; of a reporter who is not verified every public id
+ * is removed.
+ */
 const makeCleaner = ({ reporter }: StoredReport): Clean => {
-  const anonymiseReporter = makeAnonymiser(reporter)
-  const clean: Clean = (text) => anonymiseReporter(redact(text))
-  return (text) => repeatUntilStable(normaliseText(text), clean)
+  const anonymised: Clean = (text) => {
+    if (reporter._tag === "Anonymous") return text
+    return reporter._tag === "Verified" ? anonymise(text, reporter.publicId) : anonymiseAll(text)
+  }
+  return (text) => repeatUntilStable(text, (given) => anonymised(redact(given)))
 }
 
 const longRun = new RegExp(`(\`{${longestRun}}|~{${longestRun}})(?=[\`~])`, "g")
@@ -79,44 +60,22 @@ const neutralise = (text: string): string =>
     .replace(/report(?=\\?-ref)/gi, `$&${breaker}`)
     .replace(longRun, `$1${breaker}`)
 
-interface Room {
-  readonly characters: number
-  readonly bytes: number
-}
-const subtract = (room: Room, text: string): Room => ({
-  characters: room.characters - text.length,
-  bytes: room.bytes - Buffer.byteLength(text)
-})
+/**
+ * The beginning of a text that is clean. The cut may make another id into the reporter's; what takes its place is cut, too. Never splits a
+ * character.
+ */
+const headOf = (text: string, end: number, clean: Clean): string =>
+  clean(text.slice(0, end))
+    .slice(0, end)
+    .replace(/[\uD800-\uDBFF]$/, "")
 
-/** The beginning of a text, shortened until the cut creates no new match: half of another id may be the reporter's. */
-const cutSafely = (text: string, end: number, clean: Clean): string => {
-  const head = text.slice(0, end)
-  if (end >= text.length || clean(head) === normaliseText(head)) return head
-  return cutSafely(text, head.length - (/.$/su.exec(head)?.[0].length ?? 1), clean)
-}
-
-/** The text, or its beginning and a visible mark when it does not fit. Never splits a character. */
-const cut = (text: string, room: Room, clean: Clean): string => {
-  if (text.length <= room.characters && Buffer.byteLength(text) <= room.bytes) return text
-  const left = subtract(room, `\n${cutMark}`)
-  let characters = 0
-  let bytes = 0
-  for (const point of text) {
-    const cost = Buffer.byteLength(point)
-    if (characters + point.length > left.characters || bytes + cost > left.bytes) break
-    characters += point.length
-    bytes += cost
-  }
-  return `${cutSafely(text, characters, clean)}\n${cutMark}`
-}
-
-const makeFence = (text: string): string => {
-  const longest = Math.max(0, ...(text.match(/`+/g) ?? []).map((run) => run.length))
-  return "`".repeat(Math.max(3, longest + 1))
-}
+/** The text, or its beginning and a visible mark when it does not fit. */
+const cut = (text: string, room: number, clean: Clean): string =>
+  text.length <= room ? text : `${headOf(text, room - cutMark.length - 1, clean)}\n${cutMark}`
 
 const fenced = (text: string): string => {
-  const fence = makeFence(text)
+  const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((run) => run.length))
+  const fence = "`".repeat(longest + 1)
   return `${fence}text\n${text}\n${fence}`
 }
 
@@ -130,7 +89,7 @@ const safeText = (text: string, unsafe: RegExp, clean: Clean): string =>
 
 /** A file name without characters that a renderer interprets. */
 const fileName = (name: string, clean: Clean): string =>
-  codeSpan(cutSafely(safeText(name, unsafeInName, clean), 80, clean) || "_")
+  codeSpan(headOf(safeText(name, unsafeInName, clean), 80, clean) || "_")
 
 const composeTitle = (report: StoredReport, message: string, clean: Clean, size: DraftSize): string => {
   const firstLine = message
@@ -144,7 +103,7 @@ const composeTitle = (report: StoredReport, message: string, clean: Clean, size:
   const points = [...title]
   return points.length <= size.title
     ? title
-    : `${cutSafely(title, points.slice(0, size.title - 1).join("").length, clean)}…`
+    : `${headOf(title, points.slice(0, size.title - 1).join("").length, clean)}…`
 }
 
 interface Part {
@@ -153,22 +112,20 @@ interface Part {
   readonly characters: number
 }
 
-const toParts = (content: ReportContent, clean: Clean, size: DraftSize): ReadonlyArray<Part> => [
-  { heading: "", text: content.message, characters: size.message },
-  ...(content.context === null
+const toParts = (
+  { attachments, context, message }: ReportContent,
+  clean: Clean,
+  { extra, message: most }: DraftSize
+): ReadonlyArray<Part> => [
+  { heading: "", text: message, characters: most },
+  // Every string is clean already; a name and its value together may form a header.
+  ...(context === null
     ? []
-    : [
-        {
-          heading: "Context:\n\n",
-          // Every string is clean already; a name and its value together may form a header.
-          text: clean(JSON.stringify(content.context, undefined, 2)),
-          characters: size.extra
-        }
-      ]),
-  ...content.attachments.map(({ content, name }) => ({
+    : [{ heading: "Context:\n\n", text: clean(JSON.stringify(context, undefined, 2)), characters: extra }]),
+  ...attachments.map(({ content, name }) => ({
     heading: `Attachment ${fileName(name, clean)}:\n\n`,
     text: content,
-    characters: size.extra
+    characters: extra
   }))
 ]
 
@@ -178,13 +135,12 @@ const leastText = 200
 const leftOut = "\n\n[left out: the stored report holds more]"
 
 /**
- * The issue of a report: at most `size.title` code points of title, at most `size.characters` characters and
- * `size.bytes` bytes of body, metadata, fences and marker included. Text that does not fit is cut visibly; the marker
- * is always complete, on the last line.
+ * The issue of a report: at most `size.title` code points of title and `size.characters` characters of body, metadata, fences and marker
+ * included. Text that does not fit is cut visibly; the marker is always complete, on the last line.
  */
 export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): IssueDraft => {
   const clean = makeCleaner(report)
-  const content = redactReport(report.content, clean)
+  const content = redactReport(report.content, (text) => clean(normaliseText(text)))
   const givenSpan = (text: string): string => codeSpan(safeText(text, unsafeInSpan, clean))
   const head = [
     `- Report: ${codeSpan(report.id)}`,
@@ -195,24 +151,14 @@ export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): 
     ...(content.pr === null ? [] : [`- Pull request: ${givenSpan(content.pr)}`])
   ].join("\n")
   const tail = `\n\n${markerOf(report)}`
-  let room = subtract({ characters: size.characters, bytes: size.bytes }, head + leftOut + tail)
-  let pieces = ""
-  let skipped = false
-  for (const part of toParts(content, clean, size)) {
-    const lead = `\n\n${part.heading}`
-    const space = subtract(room, lead + " ".repeat(partOverhead))
-    if (Math.min(space.characters, space.bytes) < leastText) {
-      skipped = true
-      continue
-    }
-    const characters = Math.min(space.characters, part.characters)
-    const bytes = Math.min(space.bytes, part.characters * 3)
-    const piece = lead + fenced(cut(neutralise(part.text), { characters, bytes }, clean))
-    pieces += piece
-    room = subtract(room, piece)
+  let body = head
+  let skipped = ""
+  for (const { characters, heading, text } of toParts(content, clean, size)) {
+    const lead = `\n\n${heading}`
+    const taken = body.length + lead.length + partOverhead + leftOut.length + tail.length
+    const room = Math.min(size.characters - taken, characters)
+    if (room < leastText) skipped = leftOut
+    else body += lead + fenced(cut(neutralise(text), room, clean))
   }
-  return {
-    title: composeTitle(report, content.message, clean, size),
-    body: head + pieces + (skipped ? leftOut : "") + tail
-  }
+  return { title: composeTitle(report, content.message, clean, size), body: body + skipped + tail }
 }

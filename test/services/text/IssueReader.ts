@@ -102,7 +102,7 @@ const controls =
 export const problemsOf = (
   { body, title }: { readonly body: string; readonly title: string },
   marker: string,
-  size: { readonly title: number; readonly characters: number; readonly bytes: number }
+  size: { readonly title: number; readonly characters: number }
 ): ReadonlyArray<string> => {
   const { blocks, problems } = readBody(body)
   const texts = [title, ...blocks]
@@ -110,7 +110,7 @@ export const problemsOf = (
     ...problems,
     ...(body.endsWith(`\n\n${marker}`) ? [] : ["the marker is not the last line"]),
     ...(body.split(/report-ref: /i).length === 2 ? [] : ["another marker"]),
-    ...(body.length <= size.characters && Buffer.byteLength(body) <= size.bytes ? [] : ["too long"]),
+    ...(body.length <= size.characters && Buffer.byteLength(body) <= 200_000 ? [] : ["too long"]),
     ...([...title].length <= size.title ? [] : ["the title is too long"]),
     ...(/^\[report\] [^\n\r\t]+$/.test(title) ? [] : [`the title ${JSON.stringify(title)}`]),
     ...texts
