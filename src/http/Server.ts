@@ -8,9 +8,8 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { Api } from "./Api.ts"
 import { AuthLive } from "./api/Auth.ts"
-import { DescriptorsLive } from "./api/Descriptors.ts"
 import { ReportsLive } from "./api/Reports.ts"
-import { SystemLive } from "./api/System.ts"
+import { DescriptorsLive, SystemLive } from "./api/System.ts"
 import { TelemetryLive } from "./api/Telemetry.ts"
 import { TingsLive } from "./api/Tings.ts"
 import { WebhooksLive } from "./api/Webhooks.ts"
@@ -18,7 +17,6 @@ import { DocumentsLive } from "./Documents.ts"
 import { AnswersLive } from "./middleware/Answers.ts"
 import { Calls } from "./middleware/Calls.ts"
 import { RequestPlaces } from "./middleware/RequestPlaces.ts"
-import { RateLimits } from "./middleware/RateLimits.ts"
 import { SentHeadersLive } from "./middleware/SentHeaders.ts"
 import { Listening, serveNode } from "./transport/NodeServer.ts"
 
@@ -31,7 +29,6 @@ const CallsLive = Layer.mergeAll(
 /** The parts of the application: endpoints, documents, and what is around them. */
 export const application = Layer.mergeAll(HttpApiBuilder.api(Api), DocumentsLive, AnswersLive).pipe(
   Layer.provide(CallsLive),
-  Layer.provide(RateLimits.Default),
   Layer.provideMerge(RequestPlaces.Default),
   Layer.provideMerge(HttpApiBuilder.Router.Live),
   Layer.provideMerge(HttpApiBuilder.Middleware.layer),

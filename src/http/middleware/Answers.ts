@@ -18,7 +18,7 @@ import * as HashMap from "effect/HashMap"
 import * as Option from "effect/Option"
 import { isLowerVersion } from "../../schema/ClientVersion.ts"
 import { failureHeaders, failureStatus, securityHeaders, toEnvelope } from "../../schema/Envelope.ts"
-import { Failure } from "../../schema/Failure.ts"
+import { Failure, type QuotaReading } from "../../schema/Failure.ts"
 import { clientVersionMaxLength, clientVersionPattern } from "../../schema/Patterns.ts"
 import { Drain } from "../../services/Drain.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
@@ -34,7 +34,6 @@ import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
 import { countHeader, resolveRequestId } from "../transport/RawHeaders.ts"
 import { makeRecorder, withRequestSpan } from "./AccessLog.ts"
 import { CurrentExchange, type Exchange } from "./Exchange.ts"
-import { rateLimitHeaders } from "./RateLimits.ts"
 import { RequestPlaces } from "./RequestPlaces.ts"
 import { allowedMethods, refuseUnrouted, routes, toPath } from "./Routes.ts"
 import { selectsTestingPlane } from "./SentHeaders.ts"
@@ -76,6 +75,19 @@ const readClientVersion = (headers: IncomingHttpHeaders): string | undefined => 
   const version = String(headers["x-music-client-version"])
   return version.length <= clientVersionMaxLength && clientVersionPattern.test(version) ? version : undefined
 }
+
+/** `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10); none without a reading. */
+const rateLimitHeaders = (readings: ReadonlyArray<QuotaReading>) =>
+  readings.length === 0
+    ? {}
+    : {
+        "ratelimit-policy": readings
+          .map(({ policy }) => `"${policy.name}";q=${policy.quota};w=${policy.windowSeconds}`)
+          .join(", "),
+        ratelimit: readings
+          .map(({ policy, remaining, resetSeconds }) => `"${policy.name}";r=${remaining};t=${resetSeconds}`)
+          .join(", ")
+      }
 
 /**
  * The failure of a cause. Anything else, such as a defect or a success that does not fit its schema, is logged with its cause and becomes
@@ -191,7 +203,6 @@ export const AnswersLive = HttpApiBuilder.middleware(
         ...corsHeaders(webOrigins, path, message.headers.origin),
         ...rateLimitHeaders(quotas),
         ...(call?.noStore ? { "cache-control": "no-store" } : {}),
-        ...(call?.vary === undefined ? {} : { vary: call.vary }),
         ...(clientVersion !== undefined && path.startsWith(apiPrefix) && isLowerVersion(clientVersion, minCli)
           ? { "x-music-min-cli": minCli }
           : {}),

@@ -1,14 +1,21 @@
 /** Steps 6 to 8 of the order of checks (docs/api.md), which a handler applies after the body: rate limits, plane, bearer. */
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import type { FailureOf } from "../../schema/Failure.ts"
+import * as Runtime from "effect/Runtime"
+import { Failure, type FailureOf, type QuotaReading } from "../../schema/Failure.ts"
 import type { ActorType } from "../../schema/Identity.ts"
+import { makeQuota } from "../../services/combinators/Quota.ts"
+import { digestOf } from "../../services/Digest.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { Planes } from "../../services/usecases/Planes.ts"
 import type { Caller } from "../../services/Iam.ts"
+import { Settings } from "../../services/Settings.ts"
 import { Sessions } from "../../services/usecases/Sessions.ts"
+import { untrustedProxyDetector } from "../transport/ClientAddress.ts"
+import { Bounds } from "./Bounds.ts"
 import { CurrentExchange, type Exchange } from "./Exchange.ts"
-import { RateLimits } from "./RateLimits.ts"
 import { SentCredential, SentKey, SentTestingSecret } from "./SentHeaders.ts"
 
 /** Records the type of an actor for whom IAM vouched during the call. */
@@ -17,9 +24,53 @@ export const noteActor = (actor: ActorType): Effect.Effect<void> =>
     exchange.actor = actor
   })
 
+const refuse = (quota: QuotaReading) =>
+  new Failure("rate_limited", { retryAfterSeconds: quota.retryAfterSeconds, quota })
+
+/** Limits the requests of one client. Counts in this process only, in bounded memory. */
+const makeLimits = Effect.gen(function* () {
+  const { rateLimit, trustedProxies } = yield* Settings
+  const { address, credential } = yield* Bounds
+  const isFromUntrustedProxy = untrustedProxyDetector(trustedProxies)
+  const clock = yield* Effect.clock
+  const byAddress = makeQuota(address)
+  const byCredential = makeQuota(credential)
+  const runFork = Runtime.runFork(yield* Effect.runtime<never>())
+
+  let warned = false
+  const warnOnce = (message: Exchange["message"]): void => {
+    if (warned || !isFromUntrustedProxy(message)) return
+    warned = true
+    runFork(
+      Effect.logWarning("A proxy on this machine is not trusted, so all its clients share one limit", {
+        fix: "set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1"
+      })
+    )
+  }
+
+  /** Counts a request against its credential and its address, and notes the quotas in it; or gives the failure of its refusal. */
+  return (exchange: Exchange): FailureOf<"rate_limited"> | undefined => {
+    if (!rateLimit) return undefined
+    const now = unsafeMonotonicMillis(clock)
+    warnOnce(exchange.message)
+    // A refused use costs nothing, also not in the other quota: one client's loop would use up the address of all others.
+    const key = Option.map(exchange.credential, ({ token }) => digestOf(token))
+    const own = Option.toArray(Option.map(key, (digest) => byCredential.take(digest, now)))
+    const used = own.find(({ retryAfterSeconds }) => retryAfterSeconds > 0)
+    if (used !== undefined) return refuse(used)
+    const ofAddress = byAddress.take(exchange.info.clientNetwork, now)
+    if (ofAddress.retryAfterSeconds > 0) {
+      if (Option.isSome(key)) byCredential.giveBack(key.value)
+      return refuse(ofAddress)
+    }
+    exchange.quotas = [ofAddress, ...own]
+    return undefined
+  }
+})
+
 export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
   effect: Effect.gen(function* () {
-    const limits = yield* RateLimits
+    const countIn = yield* makeLimits
     const planes = yield* Planes
     const sessions = yield* Sessions
 
@@ -27,7 +78,7 @@ export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
     const metered = <A, E, R>(call: (exchange: Exchange) => Effect.Effect<A, E, R>) =>
       Effect.flatMap(CurrentExchange, (exchange): Effect.Effect<A, E | FailureOf<"rate_limited">, R> => {
         exchange.decoded = true
-        const refusal = limits.count(exchange)
+        const refusal = countIn(exchange)
         if (refusal !== undefined) return Effect.fail(refusal)
         exchange.committing = exchange.message.method === "POST"
         return call(exchange)

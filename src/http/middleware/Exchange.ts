@@ -16,8 +16,6 @@ export interface Call extends Context.Tag.Service<typeof Traits> {
   readonly selectsPlane: boolean
   /** The first problem of a body by the contract, which the library reads with all its problems. */
   readonly findProblem: (body: unknown) => FailureOf<"invalid_input"> | undefined
-  /** The `Vary` header of every response; under `/api/v1` the CORS rules set it. */
-  readonly vary?: string
 }
 
 export interface Route {

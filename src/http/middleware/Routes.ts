@@ -17,12 +17,6 @@ export const documentPath = "/openapi.json"
 export const docsPath = "/docs"
 export const rootPath = "/"
 
-const documents = [
-  [documentPath, "Accept-Encoding"],
-  [docsPath, "Accept-Encoding"],
-  [rootPath, "Accept, Accept-Encoding"]
-] as const
-
 const noProblem = () => undefined
 
 const findProblemBy = (payload: Schema.Schema<never, unknown>): Call["findProblem"] => {
@@ -48,8 +42,8 @@ const makeRoute = (pattern: string, calls: ReadonlyMap<string, Call>): Route => 
 /** Every path by its exact text; none has a parameter. */
 export const routes: ReadonlyMap<string, Route> = (() => {
   const found = new Map<string, Route>(
-    documents.map(([path, vary]) => {
-      const call = { selectsPlane: false, findProblem: noProblem, vary }
+    [documentPath, docsPath, rootPath].map((path) => {
+      const call = { selectsPlane: false, findProblem: noProblem }
       return [path, makeRoute(path, new Map([["GET", call]]))]
     })
   )

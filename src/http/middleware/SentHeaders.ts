@@ -9,11 +9,10 @@ import * as HttpApiSecurity from "@effect/platform/HttpApiSecurity"
 import * as OpenApi from "@effect/platform/OpenApi"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { Failure, type FailureOf } from "../../schema/Failure.ts"
+import { Failure, type FailureCode, type FailureOf } from "../../schema/Failure.ts"
 import type { Credential } from "../../schema/Identity.ts"
 import {
   accessTokenPattern,
@@ -23,13 +22,16 @@ import {
 } from "../../schema/Patterns.ts"
 import { failures } from "../api/Endpoint.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
-import { type Call, CurrentExchange, type Exchange } from "./Exchange.ts"
+import { type Call, CurrentExchange } from "./Exchange.ts"
 
 // Node joins a repeated header with a comma and a space, which no pattern here matches.
 const readOne = ({ headers }: IncomingMessage, name: string): string | undefined => {
   const value = headers[name]
   return Array.isArray(value) ? value.join(", ") : value
 }
+
+/** What was sent, or the failure of its form. */
+type Sent<A, Code extends FailureCode> = Effect.Effect<A, FailureOf<Code>>
 
 /** The caller's idempotency key. */
 export class SentKey extends Context.Tag("music/http/SentKey")<SentKey, Redacted.Redacted>() {}
@@ -40,18 +42,16 @@ export class IdempotencyKey extends HttpApiMiddleware.Tag<IdempotencyKey>()("mus
   provides: SentKey
 }) {}
 
-const readKey = ({
-  message
-}: Exchange): Either.Either<
-  Redacted.Redacted,
-  FailureOf<"idempotency_key_required" | "idempotency_key_invalid">
-> => {
-  const key = readOne(message, "idempotency-key")
-  if (key === undefined) return Either.left(new Failure("idempotency_key_required"))
-  return idempotencyKeyPattern.test(key)
-    ? Either.right(Redacted.make(key))
-    : Either.left(new Failure("idempotency_key_invalid"))
-}
+const readKey = Effect.flatMap(
+  CurrentExchange,
+  ({ message }): Sent<Redacted.Redacted, "idempotency_key_required" | "idempotency_key_invalid"> => {
+    const key = readOne(message, "idempotency-key")
+    if (key === undefined) return new Failure("idempotency_key_required")
+    return idempotencyKeyPattern.test(key)
+      ? Effect.succeed(Redacted.make(key))
+      : new Failure("idempotency_key_invalid")
+  }
+)
 
 const bearer = HttpApiSecurity.annotateContext(
   HttpApiSecurity.bearer,
@@ -102,35 +102,33 @@ const problemOfAuthorization = (message: IncomingMessage): string | undefined =>
     : "must have one space and one access token after the scheme: `oat_` and 28 to 8188 visible ASCII characters"
 }
 
-const readCredential = (
-  exchange: Exchange
-): Either.Either<Credential, FailureOf<"unauthenticated" | "invalid_input">> => {
-  const { message } = exchange
-  const problem = problemOfAuthorization(message)
-  if (problem !== undefined)
-    return Either.left(
-      new Failure("unauthenticated", {
+const readCredential = Effect.flatMap(
+  CurrentExchange,
+  (exchange): Sent<Credential, "unauthenticated" | "invalid_input"> => {
+    const { message } = exchange
+    const problem = problemOfAuthorization(message)
+    if (problem !== undefined)
+      return new Failure("unauthenticated", {
         message: `The Authorization header ${problem}.`,
         details: { fields: [{ path: "Authorization", problem }] }
       })
-    )
-  const organisation = readOne(message, "x-org-id")
-  if (organisation === undefined || !organisationPattern.test(organisation)) {
-    const problem =
-      organisation === undefined
-        ? "is required together with Authorization"
-        : "must be 3 to 50 of a-z, 0-9, underscore and hyphen"
-    return Either.left(new Failure("invalid_input", { details: { fields: [{ path: "X-Org-ID", problem }] } }))
+    const organisation = readOne(message, "x-org-id")
+    if (organisation === undefined || !organisationPattern.test(organisation)) {
+      const problem =
+        organisation === undefined
+          ? "is required together with Authorization"
+          : "must be 3 to 50 of a-z, 0-9, underscore and hyphen"
+      return new Failure("invalid_input", { details: { fields: [{ path: "X-Org-ID", problem }] } })
+    }
+    const token = Redacted.make(message.headers.authorization?.slice(scheme.length) ?? "")
+    exchange.credential = Option.some({ token, organisation })
+    return Effect.succeed({ token, organisation })
   }
-  const token = Redacted.make(message.headers.authorization?.slice(scheme.length) ?? "")
-  exchange.credential = Option.some({ token, organisation })
-  return Either.right({ token, organisation })
-}
+)
 
-const readPerhapsCredential = (exchange: Exchange) =>
-  exchange.message.headers.authorization === undefined
-    ? Effect.succeedNone
-    : Either.map(readCredential(exchange), Option.some)
+const readPerhapsCredential = Effect.flatMap(CurrentExchange, ({ message }) =>
+  message.headers.authorization === undefined ? Effect.succeedNone : Effect.asSome(readCredential)
+)
 
 /** The testing secret; none means production. */
 export class SentTestingSecret extends Context.Tag("music/http/SentTestingSecret")<
@@ -151,20 +149,18 @@ export const selectsTestingPlane = (message: IncomingMessage, call: Call | undef
   call?.selectsPlane !== false && message.headers[testingHeader] !== undefined
 
 /** An empty, repeated or malformed secret is refused; a header in any form never means production. */
-const readTestingSecret = ({
-  message
-}: Exchange): Either.Either<Option.Option<Redacted.Redacted>, FailureOf<"testing_secret_invalid">> => {
+const readTestingSecret = Effect.flatMap(CurrentExchange, ({ message }) => {
   const secret = readOne(message, testingHeader)
-  if (secret === undefined) return Either.right(Option.none())
+  if (secret === undefined) return Effect.succeedNone
   return testingSecretPattern.test(secret)
-    ? Either.right(Option.some(Redacted.make(secret)))
-    : Either.left(new Failure("testing_secret_invalid"))
-}
+    ? Effect.succeedSome(Redacted.make(secret))
+    : new Failure("testing_secret_invalid")
+})
 
 export const SentHeadersLive = Layer.mergeAll(
-  Layer.succeed(IdempotencyKey, Effect.flatMap(CurrentExchange, readKey)),
+  Layer.succeed(IdempotencyKey, readKey),
   // Not the credential that the library reads: it takes any scheme for a bearer.
-  Layer.succeed(Bearer, { bearer: () => Effect.flatMap(CurrentExchange, readCredential) }),
-  Layer.succeed(OptionalBearer, { bearer: () => Effect.flatMap(CurrentExchange, readPerhapsCredential) }),
-  Layer.succeed(PlaneSelection, Effect.flatMap(CurrentExchange, readTestingSecret))
+  Layer.succeed(Bearer, { bearer: () => readCredential }),
+  Layer.succeed(OptionalBearer, { bearer: () => readPerhapsCredential }),
+  Layer.succeed(PlaneSelection, readTestingSecret)
 )
