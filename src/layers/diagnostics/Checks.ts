@@ -6,9 +6,10 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { formatAddress } from "../../services/Addresses.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
-import { proxyEntries, settingEntries } from "../../services/settings/SettingsTable.ts"
+import { settingEntries } from "../../services/settings/SettingsTable.ts"
 import {
   type Environment,
+  proxyVariables,
   readSettings,
   type SettingProblem,
   unknownVariables
@@ -19,10 +20,7 @@ import { databaseProbes } from "./DatabaseProbes.ts"
 import { fail, type Finding, pass, probe, runProbes, skip, warn } from "./Probe.ts"
 import { upstreamProbes } from "./UpstreamProbes.ts"
 
-const checkSettings = (
-  environment: Environment,
-  problems: ReadonlyArray<SettingProblem>
-): ReadonlyArray<Finding> => {
+const checkSettings = (environment: Environment, problems: ReadonlyArray<SettingProblem>) => {
   const bad = problems.map(({ name, problem }) => {
     const entry = settingEntries.find((one) => one.name === name)
     const form = entry && `set ${name} (${entry.meaning}); .env.example shows its form and default`
@@ -31,8 +29,8 @@ const checkSettings = (
   const unknown = unknownVariables(environment).map((name) =>
     warn(`${name} is not a setting`, "correct its name, or remove it")
   )
-  const verdicts = [...(bad.length === 0 ? [pass("every value has a valid form")] : bad), ...unknown]
-  return verdicts.map((verdict) => ({ name: "settings", ...verdict }))
+  const good = bad.length === 0 ? [pass("every value has a valid form")] : []
+  return [...good, ...bad, ...unknown].map((verdict) => ({ name: "settings", ...verdict }))
 }
 
 /** What a server publishes of its settings. */
@@ -79,7 +77,7 @@ const serverProbe = (
 export const runChecks = (environment: Environment): Effect.Effect<ReadonlyArray<Finding>> => {
   const { problems, settings } = readSettings(environment)
   const isBad = (setting: string) => problems.some(({ name }) => name === setting)
-  const proxy = proxyEntries.map(({ name }) => name).find(isBad)
+  const proxy = proxyVariables.find(isBad)
   return Effect.gen(function* () {
     const client = yield* HttpClient.HttpClient
     const probes = [

@@ -58,9 +58,8 @@ const expose = (read: ReadonlyArray<Sample>): string => {
 /** Serves until the scope closes; port 0 selects a free one. */
 const serve = ({ host, port }: { readonly host: string; readonly port: number }) =>
   Effect.gen(function* () {
-    const contentType = "text/plain; version=0.0.4; charset=utf-8"
     const scrape = Effect.map(yield* makeCollectors, (read) =>
-      HttpServerResponse.text(expose(read), { contentType })
+      HttpServerResponse.text(expose(read), { contentType: "text/plain; version=0.0.4; charset=utf-8" })
     ).pipe(Effect.tapErrorCause((cause) => Effect.logError("Scrape failed", cause)))
     const router = HttpRouter.empty.pipe(
       HttpRouter.get("/metrics", scrape),

@@ -68,8 +68,6 @@ export const makeCollectors = Effect.gen(function* () {
     const oldest = Option.getOrElse(yield* deliveries.oldestOpen, () => now)
     const pauses = yield* destinations.pauses(now)
     const spooled = yield* spool.counts
-    // 0 makes one expression of an alert cover both an old backup and none.
-    const lastBackup = Option.getOrElse(yield* backups.last, () => 0)
     return [
       ...deliveryKinds.flatMap((kind) =>
         deliveryStates.map((state) => {
@@ -86,7 +84,8 @@ export const makeCollectors = Effect.gen(function* () {
         })
       ),
       sample("music_reports_bytes", yield* reports.storedBytes),
-      sample("music_last_backup_timestamp_seconds", lastBackup / 1_000),
+      // 0 makes one expression of an alert cover both an old backup and none.
+      sample("music_last_backup_timestamp_seconds", Option.getOrElse(yield* backups.last, () => 0) / 1_000),
       ...spooled.flatMap((row) => spoolSamples(row.table, row)),
       ...openTables
         .filter((table) => !spooled.some((row) => row.table === table))

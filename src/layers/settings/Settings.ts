@@ -7,10 +7,10 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Record from "effect/Record"
 import { errorCode } from "../../services/ErrorCode.ts"
+import { proxyAddress } from "../../services/settings/Parsers.ts"
 import { graceAfterDeadline, Settings, type SettingsValues, toSettings } from "../../services/Settings.ts"
 import {
   isSetting,
-  proxyEntries,
   type Setting,
   type SettingEntry,
   settingEntries,
@@ -80,11 +80,41 @@ const parseSetting = <A>(environment: Environment, setting: Setting<A>): Either.
   }
 }
 
+/** Undici reads these, and does not start with a bad one. */
+export const proxyVariables = ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"]
+
 export interface SettingsRead {
   /** A setting that a problem names has its default here, or a placeholder, which nothing may use. */
   readonly settings: SettingsValues
   /** All of them, in the order of the table; one of each setting. */
   readonly problems: ReadonlyArray<SettingProblem>
+}
+
+/** Rules of several settings: which one is wrong, when, and why. A setting's own problem comes first. */
+const rulesOf = (isSet: (entry: SettingEntry) => boolean, values: SettingValues) => {
+  const { iam, requestDeadlineSeconds: deadline, shutdownGraceSeconds: grace, ...table } = settingsTable
+  const {
+    previousWebhookKeyVersion: version,
+    previousWebhookSecret: secret,
+    webhookKeyVersion: current
+  } = iam
+  const { tablesUrl, trackerRepository: repository, trackerToken: token } = table
+  const least = values.requestDeadlineSeconds + graceAfterDeadline
+  const isOpen = Object.values(table.tableKeys).some(isSet)
+  const isSame = Option.contains(values.iam.previousWebhookKeyVersion, values.iam.webhookKeyVersion)
+  return [
+    [tablesUrl, isOpen && !isSet(tablesUrl), "is required when a table key is set"],
+    [repository, isSet(token) && !isSet(repository), `is required when ${token.name} is set`],
+    [version, isSet(secret) && !isSet(version), `is required with ${secret.name}`],
+    [secret, isSet(version) && !isSet(secret), `is required with ${version.name}`],
+    [version, isSet(secret) && isSame, `must differ from ${current.name}`, current],
+    [
+      grace,
+      isSet(grace) && values.shutdownGraceSeconds < least,
+      `must be at least ${deadline.name} + ${graceAfterDeadline}`,
+      deadline
+    ]
+  ] as const
 }
 
 /** An empty variable counts as absent. Reads the files that hold secrets. */
@@ -99,60 +129,33 @@ export const readSettings = (environment: Environment): SettingsRead => {
       : Record.map(node as Readonly<Record<string, object>>, read)
   // The table has a setting for each value.
   const values = read(settingsTable) as SettingValues
-
-  /** For rules of several settings; a setting's own problem comes first. */
-  const report = ({ name }: SettingEntry, isWrong: boolean, problem: string): void => {
-    if (isWrong && !problems.has(name)) problems.set(name, problem)
-  }
   const isSet = (entry: SettingEntry) => sourceOf(environment, entry)._tag !== "Absent"
-  const needs = (entry: SettingEntry, others: ReadonlyArray<SettingEntry>, problem: string) =>
-    report(entry, !isSet(entry) && others.some(isSet), problem)
-  const { iam, requestDeadlineSeconds: deadline, shutdownGraceSeconds: grace, ...table } = settingsTable
-  const { previousWebhookKeyVersion: previousVersion, previousWebhookSecret, webhookKeyVersion } = iam
-  needs(table.tablesUrl, Object.values(table.tableKeys), "is required when a table key is set")
-  needs(table.trackerRepository, [table.trackerToken], `is required when ${table.trackerToken.name} is set`)
-  needs(previousVersion, [previousWebhookSecret], `is required with ${previousWebhookSecret.name}`)
-  needs(previousWebhookSecret, [previousVersion], `is required with ${previousVersion.name}`)
-  report(
-    previousVersion,
-    isSet(previousWebhookSecret) &&
-      !problems.has(webhookKeyVersion.name) &&
-      Option.contains(values.iam.previousWebhookKeyVersion, values.iam.webhookKeyVersion),
-    `must differ from ${webhookKeyVersion.name}`
-  )
-  report(
-    grace,
-    isSet(grace) &&
-      !problems.has(deadline.name) &&
-      values.shutdownGraceSeconds < values.requestDeadlineSeconds + graceAfterDeadline,
-    `must be at least ${deadline.name} + ${graceAfterDeadline}`
-  )
+  for (const [{ name }, isWrong, problem, other] of rulesOf(isSet, values))
+    if (isWrong && !problems.has(name) && !problems.has(other?.name ?? "")) problems.set(name, problem)
+  for (const name of proxyVariables)
+    if (environment[name])
+      Either.mapLeft(proxyAddress(environment[name]), (problem) => problems.set(name, problem))
   return {
     settings: toSettings(values),
-    problems: [...settingEntries, ...proxyEntries].flatMap(({ name }) => {
+    problems: [...settingEntries.map(({ name }) => name), ...proxyVariables].flatMap((name) => {
       const problem = problems.get(name)
       return problem === undefined ? [] : [{ name, problem }]
     })
   }
 }
 
-/** Of clients, which may have the same environment (specification.md, "Testing environments"; examples). */
-const clientVariables: ReadonlyArray<string> = [
-  "MUSIC_TEST_APP_SECRET",
-  "MUSIC_URL",
-  "MUSIC_PATIENCE",
-  "MUSIC_DAEMON_TICKS",
-  "MUSIC_DAEMON_PAUSE"
-]
+/** Of clients and the examples, which may have the same environment (specification.md, "Testing environments"). */
+const clientVariables = /^MUSIC_(?:TEST_APP_SECRET|URL|PATIENCE|DAEMON_\w+)$/
 
 /** Variables that look like settings and have no effect, by name. Their values are not read: one may be a secret. */
 export const unknownVariables = (environment: Environment): ReadonlyArray<string> => {
-  const known = settingEntries.flatMap(({ name, secret }) =>
-    secret === true ? [name, fileVariableOf(name)] : [name]
-  )
+  const known = settingEntries.flatMap(({ name, secret }) => [
+    name,
+    ...(secret ? [fileVariableOf(name)] : [])
+  ])
   return Object.keys(environment)
-    .filter((name) => name.startsWith("MUSIC_") && (environment[name] ?? "") !== "")
-    .filter((name) => !known.includes(name) && !clientVariables.includes(name))
+    .filter((name) => name.startsWith("MUSIC_") && environment[name])
+    .filter((name) => !known.includes(name) && !clientVariables.test(name))
     .sort()
 }
 

@@ -20,7 +20,6 @@ import {
   type Parse,
   postgresUrl,
   proxy,
-  proxyAddress,
   redacted,
   repository,
   retentionDays,
@@ -109,14 +108,6 @@ const tableKey = (name: string, table: TableName) => {
     secret: true
   })
 }
-
-/** Undici reads these. Here their form alone is checked. */
-const proxies = Object.fromEntries(
-  ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"].map((name) => [
-    name,
-    optional(name, proxyAddress, { meaning: "proxy for calls to other systems" })
-  ])
-)
 
 /** By the titles of .env.example, in its order. */
 const groups = {
@@ -284,8 +275,7 @@ export const settingsTable = {
   ...groups["issue tracker"],
   ...groups.reports,
   ...groups.retention,
-  ...groups.observability,
-  proxies
+  ...groups.observability
 }
 
 type Decoded<T> = { readonly [K in keyof T]: T[K] extends Setting<infer A> ? A : Decoded<T[K]> }
@@ -307,5 +297,3 @@ export const settingGroups: ReadonlyArray<{
 }> = Object.entries(groups).map(([title, group]) => ({ title, entries: entriesOf(group) }))
 
 export const settingEntries: ReadonlyArray<SettingEntry> = entriesOf(groups)
-/** Of proxies; they are no settings of this program. */
-export const proxyEntries: ReadonlyArray<SettingEntry> = entriesOf(proxies)
