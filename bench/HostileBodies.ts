@@ -4,8 +4,6 @@ import type { Outgoing } from "./Requests.ts"
 
 export interface HostileKind {
   readonly name: string
-  /** Milliseconds of the server's processor that one such body may take on an idle machine. */
-  readonly bound: number
   /** Times the cost of a plain body of the same size, at most. Near 1 where the body is refused before its content matters. */
   readonly ratio: number
   /** The status of each answer. */
@@ -108,23 +106,22 @@ const webhook = (address: string, plain: boolean): Outgoing => {
 /** Most kinds are telemetry of one address, which is taken. */
 const kind = (
   name: string,
-  bound: number,
   ratio: number,
   request: HostileKind["request"],
   more: Partial<HostileKind> = {}
 ): HostileKind => ({
-  ...{ name, bound, ratio, request, status: 204, prepare: () => [], spread: false },
+  ...{ name, ratio, request, status: 204, prepare: () => [], spread: false },
   ...more
 })
 
 export const hostileKinds: ReadonlyArray<HostileKind> = [
-  kind("telemetry, 60 KB in 8,000 short texts", 20, 6, shortTexts),
-  kind("telemetry, 60 KB in one text", 20, 6, longText),
-  kind("telemetry, 60 KB of codes that are read in three ways", 20, 7, ambiguousText),
-  kind("telemetry, 60 KB of a header's long name and many values", 20, 6, longHeaderName),
-  kind("telemetry, 60 KB of nested lists", 20, 6, nesting),
-  kind("report, 430 KB, stored", 150, 5, report, { status: 200, spread: true }),
-  kind("report, 430 KB, refused by its quota", 15, 3, report, {
+  kind("telemetry, 60 KB in 8,000 short texts", 6, shortTexts),
+  kind("telemetry, 60 KB in one text", 6, longText),
+  kind("telemetry, 60 KB of codes that are read in three ways", 7, ambiguousText),
+  kind("telemetry, 60 KB of a header's long name and many values", 6, longHeaderName),
+  kind("telemetry, 60 KB of nested lists", 6, nesting),
+  kind("report, 430 KB, stored", 5, report, { status: 200, spread: true }),
+  kind("report, 430 KB, refused by its quota", 3, report, {
     status: 429,
     prepare: (address) =>
       Array.from({ length: 20 }, () =>
@@ -133,10 +130,9 @@ export const hostileKinds: ReadonlyArray<HostileKind> = [
   }),
   kind(
     "report, 430 KB, a repetition of a stored one",
-    20,
     3,
     (address, plain) => report(address, plain, keyOf(address, plain)),
     { status: 200, prepare: (address, plain) => [report(address, plain, keyOf(address, plain))] }
   ),
-  kind("webhook, 1 MiB, unsigned", 20, 3, webhook, { status: 401, spread: true })
+  kind("webhook, 1 MiB, unsigned", 3, webhook, { status: 401, spread: true })
 ]

@@ -25,24 +25,16 @@ const testsOf: Readonly<Record<string, ReadonlyArray<string>>> = {
   "src/cli": ["test/cli"]
 }
 
-/** What Stryker reports; lines and columns count from 1. */
-interface Report {
-  readonly files: Readonly<
-    Record<
-      string,
-      {
-        readonly mutants: ReadonlyArray<{
-          readonly mutatorName: string
-          readonly replacement?: string
-          readonly location: { readonly start: Place; readonly end: Place }
-          readonly status: string
-          readonly statusReason?: string
-          readonly static?: boolean
-        }>
-      }
-    >
-  >
+/** What Stryker reports of a mutant; lines and columns count from 1. */
+interface Reported {
+  readonly mutatorName: string
+  readonly replacement?: string
+  readonly location: { readonly start: Place; readonly end: Place }
+  readonly status: string
+  readonly statusReason?: string
+  readonly static?: boolean
 }
+type Report = Readonly<Record<"files", Record<string, { readonly mutants: ReadonlyArray<Reported> }>>>
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,
@@ -96,22 +88,19 @@ const mutated = (): Report => {
   process.once("exit", () => rmSync(temporary, { recursive: true, force: true }))
   writeFileSync(join(copy, "stryker.config.json"), JSON.stringify(settings))
   writeFileSync(join(copy, "sample.json"), JSON.stringify(sample.map(placeOf)))
-  const { status } = spawnSync(
-    process.execPath,
-    ["node_modules/@stryker-mutator/core/bin/stryker.js", "run"],
-    {
-      cwd: copy,
-      stdio: ["ignore", "inherit", "inherit"],
-      env: {
-        ...process.env,
-        TMPDIR: temporary,
-        MUTATION_COUNT: values.count,
-        MUTATION_SEED: values.seed,
-        MUTATION_ROOT: root,
-        MUTATION_TESTS: [...tests, "test/world"].join(" ")
-      }
+  const stryker = "node_modules/@stryker-mutator/core/bin/stryker.js"
+  const { status } = spawnSync(process.execPath, [stryker, "run"], {
+    cwd: copy,
+    stdio: ["ignore", "inherit", "inherit"],
+    env: {
+      ...process.env,
+      TMPDIR: temporary,
+      MUTATION_COUNT: values.count,
+      MUTATION_SEED: values.seed,
+      MUTATION_ROOT: root,
+      MUTATION_TESTS: [...tests, "test/world"].join(" ")
     }
-  )
+  })
   if (status !== 0) process.exit(status ?? 1)
   return JSON.parse(readFileSync(join(copy, "mutation.json"), "utf8"))
 }

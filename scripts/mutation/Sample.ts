@@ -29,21 +29,10 @@ const textAt = (source: string, start: Place, end: Place): string => {
 export const placeOf = ({ end, file, mutator, replacement, start }: Mutant): string =>
   JSON.stringify([file, start.line, start.column, end.line, end.column, mutator, replacement])
 
-const silent = () => undefined
-const logger = {
-  isTraceEnabled: () => false,
-  isDebugEnabled: () => false,
-  isInfoEnabled: () => false,
-  isWarnEnabled: () => false,
-  isErrorEnabled: () => false,
-  isFatalEnabled: () => false,
-  trace: silent,
-  debug: silent,
-  info: silent,
-  warn: silent,
-  error: silent,
-  fatal: silent
-}
+type Logger = ConstructorParameters<typeof Instrumenter>[0]
+
+/** Writes nothing: no level is enabled. */
+const logger = new Proxy({} as Logger, { get: () => () => false })
 
 /** Every mutant of a folder of the source. */
 const mutantsOf = async (root: string, folder: string): Promise<ReadonlyArray<Mutant>> => {
