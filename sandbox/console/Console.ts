@@ -12,7 +12,7 @@ import { Journal, recordOf } from "./Journal.ts"
 import { watchPrograms } from "./Programs.ts"
 import type { ActionRecord } from "./Protocol.ts"
 import type { Refused } from "./Refused.ts"
-import { type LoopbackServer, makeHandler } from "./Server.ts"
+import { type LoopbackServer, makeListener } from "./Server.ts"
 import { viewState } from "./StateView.ts"
 import { watchUpstreams } from "./UpstreamCalls.ts"
 
@@ -52,5 +52,5 @@ export const openConsole = (
         FiberSet.run(fibers),
         Effect.flatMap(Fiber.join)
       )
-    listener.answerWith(makeHandler({ own: listener.url, page, perform, events }))
+    listener.answerWith(yield* makeListener({ own: listener.url, page, perform, events }))
   })

@@ -24,7 +24,8 @@ const startConsole = Effect.gen(function* () {
     answerWith: (handler) =>
       listener.answerWith((request, response) => {
         sockets.add(request.socket)
-        return isCut ? Effect.sync(() => request.socket.destroy()) : handler(request, response)
+        if (isCut) request.socket.destroy()
+        else handler(request, response)
       })
   }
   const listen = () => Effect.succeed(severable)
