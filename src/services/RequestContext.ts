@@ -19,7 +19,7 @@ export class RequestContext extends Context.Reference<RequestContext>()("music/R
     requestId: "background",
     source: "unknown",
     clientNetwork: "",
-    recording: false,
+    recording: true,
     deadlineAt: Number.POSITIVE_INFINITY
   })
 }) {}

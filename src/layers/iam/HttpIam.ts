@@ -58,14 +58,12 @@ const handOver = (calls: IamCalls, budget: Budget) =>
     )
   })
 
-/** Whether the key of a token (`tokenKey`) may be of the plane of a webhook. */
+/** Whether the key of a token (`tokenKey`) may be of the plane of a webhook, which may name no environment. */
 const isOfPlane = (key: string, plane: WebhookEvent["plane"]): boolean => {
   const isProduction = key.startsWith(`${productionId} `)
-  if (plane._tag === "Production") return isProduction
-  return Option.match(plane.environmentId, {
-    onNone: () => !isProduction,
-    onSome: (id) => key.startsWith(`${id} `)
-  })
+  if (plane._tag === "Production" || Option.isNone(plane.environmentId))
+    return isProduction === (plane._tag === "Production")
+  return key.startsWith(`${plane.environmentId.value} `)
 }
 
 export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.HttpClient> = Layer.scoped(

@@ -3,7 +3,6 @@ import { randomUUID } from "node:crypto"
 import * as HttpBody from "@effect/platform/HttpBody"
 import type { HttpClient } from "@effect/platform/HttpClient"
 import * as UrlParams from "@effect/platform/UrlParams"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type { UpstreamKey } from "../../services/Iam.ts"
@@ -44,39 +43,28 @@ export type PlaneCall = <A>(plane: Plane, request: IamRequest<A>) => Effect.Effe
 /** Where proofs are exchanged, below `/api/v1`. */
 export const exchangesPath = "/obo-access/exchanges"
 
-/** Bytes (identity-service.md 1). */
-const maxResponseBytes = 4 * 1024 * 1024
-
-/** Seconds for which IAM blocks a caller over its limit (identity-service.md 1). */
-const maxRetryAfterSeconds = 60
-
 const versionHeader = "silicon-iam-api-version"
 
-const bodyOf = ({ form, json }: IamRequest<unknown>): { readonly body?: HttpBody.HttpBody } => {
-  if (form !== undefined) return { body: HttpBody.urlParams(UrlParams.fromInput(form)) }
-  return json === undefined ? {} : { body: jsonBody(JSON.stringify(json)) }
+const bodyOf = ({ form, json }: IamRequest<unknown>): HttpBody.HttpBody => {
+  if (form !== undefined) return HttpBody.urlParams(UrlParams.fromInput(form))
+  return json === undefined ? HttpBody.empty : jsonBody(JSON.stringify(json))
 }
 
 /** `Basic base64(app_id ":" app_secret)`. */
 const basic = (applicationId: string, secret: Redacted.Redacted): string =>
   `Basic ${Buffer.from(`${applicationId}:${Redacted.value(secret)}`).toString("base64")}`
 
-const selectorOf = ({ testing }: ApplicationCredentials, authorization: string) =>
-  testing ? { "x-testing-application": authorization } : {}
-
-// The default, which work outside of a request sees.
-const noRequest = Context.get(Context.empty(), RequestContext)
-
 export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"]): IamCall => {
   const upstream = makeUpstream(client, {
     dependency: "iam",
     url: settings.url,
     timeoutSeconds: 8,
-    maxResponseBytes,
+    // identity-service.md 1.
+    maxResponseBytes: 4 * 1024 * 1024,
     failureOf: envelopeFailure({
       requestIdHeader: "x-request-id",
-      maxRetryAfterSeconds,
-      // identity-service.md 1: the concurrency cap answers before anything is done.
+      // identity-service.md 1: for so long IAM blocks a caller over its limit; the concurrency cap answers before anything is done.
+      maxRetryAfterSeconds: 60,
       notExecutedCode: "server_overloaded"
     }),
     // identity-service.md 1.2: absent is accepted on ordinary calls.
@@ -84,7 +72,7 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
       (headers[versionHeader] ?? "v1") === "v1" ? undefined : "answered in another version of its contract"
   })
   return (credentials, request) =>
-    Effect.flatMap(RequestContext, (info) => {
+    Effect.flatMap(RequestContext, ({ recording }) => {
       const authorization = basic(settings.applicationId, credentials.secret)
       return upstream({
         operation: request.operation,
@@ -92,14 +80,14 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
         path: `/api/v1${request.path}`,
         headers: {
           authorization,
-          ...selectorOf(credentials, authorization),
+          ...(credentials.testing ? { "x-testing-application": authorization } : {}),
           "silicon-iam-supported-api-versions": "v1",
           "x-request-id": randomUUID(),
-          "x-iam-telemetry": info !== noRequest && !info.recording ? "off" : "on",
+          "x-iam-telemetry": recording ? "on" : "off",
           ...(request.key === undefined ? {} : { "idempotency-key": request.key }),
           ...request.headers
         },
-        ...bodyOf(request),
+        body: bodyOf(request),
         read: request.read
       })
     })
@@ -116,25 +104,21 @@ export const refusesCredential = (refused: Refused): boolean =>
 /** Logs once when IAM begins to refuse the application's own secret, and once when it accepts it again. */
 export const makeSecretWatch = (applicationId: string) => {
   let isRefused = false
-  const reportRefusal = ({ code, requestId, status }: Refused) =>
-    Effect.logError("IAM refuses the application's secret: no session can begin or be checked", {
-      failure: `${status} ${code}`,
-      advice: `set MUSIC_IAM_APP_SECRET to the current secret of the application ${applicationId} at IAM and restart, or enable the application there`,
-      ...(requestId === undefined ? {} : { upstreamRequestId: requestId })
-    })
-  const reportAccepted = Effect.logInfo("IAM accepts the application's secret again")
-
   return <A>(call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
-    Effect.matchEffect(call, {
-      onSuccess: (answer) => {
-        if (!isRefused) return Effect.succeed(answer)
+    call.pipe(
+      Effect.tap(() => {
+        if (!isRefused) return Effect.void
         isRefused = false
-        return Effect.as(reportAccepted, answer)
-      },
-      onFailure: (failure) => {
-        if (failure._tag !== "Refused" || !refusesSecret(failure) || isRefused) return Effect.fail(failure)
+        return Effect.logInfo("IAM accepts the application's secret again")
+      }),
+      Effect.tapErrorTag("Refused", (refused) => {
+        if (isRefused || !refusesSecret(refused)) return Effect.void
         isRefused = true
-        return Effect.zipRight(reportRefusal(failure), Effect.fail(failure))
-      }
-    })
+        return Effect.logError("IAM refuses the application's secret: no session can begin or be checked", {
+          failure: `${refused.status} ${refused.code}`,
+          advice: `set MUSIC_IAM_APP_SECRET to the current secret of the application ${applicationId} at IAM and restart, or enable the application there`,
+          upstreamRequestId: refused.requestId
+        })
+      })
+    )
 }

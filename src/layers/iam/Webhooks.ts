@@ -31,44 +31,30 @@ const names = {
   signature: "x-silicon-iam-signature"
 } as const
 
-/** The value of a header that occurs exactly once. */
-const single = (rawHeaders: ReadonlyArray<string>, name: string): Checked<string> => {
-  const [value, second] = rawHeaders.filter(
-    (_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name
+/** The value of a header that occurs exactly once, and has the form. */
+const readHeader = ({ rawHeaders }: Delivery, name: keyof typeof names, form: RegExp): Checked<string> => {
+  const [value = "", second] = rawHeaders.filter(
+    (_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === names[name]
   )
-  return value === undefined || second !== undefined ? Either.left(name) : Either.right(value)
+  return second === undefined && form.test(value) ? Either.right(value) : Either.left(names[name])
 }
 
 /** No sign, no leading zero, and a number that a double holds exactly. */
-const positive = (text: string, name: string): Checked<number> =>
-  /^[1-9]\d{0,14}$/.test(text) ? Either.right(Number(text)) : Either.left(name)
-
-const isSigned = (
-  secret: Redacted.Redacted,
-  timestamp: string,
-  body: Uint8Array,
-  signature: string
-): boolean =>
-  timingSafeEqual(
-    createHmac("sha256", Redacted.value(secret)).update(`${timestamp}.`).update(body).digest(),
-    Buffer.from(signature.slice("v1=".length), "hex")
-  )
+const positivePattern = /^[1-9]\d{0,14}$/
 
 /** The time at which one of the secrets signed these bytes, in seconds. Nothing is parsed, so that a forged delivery costs only its digest. */
-const readSigningTime = (secrets: Secrets, { body, rawHeaders }: Delivery): Checked<number> =>
+const readSigningTime = (secrets: Secrets, delivery: Delivery): Checked<number> =>
   Either.gen(function* () {
-    const timestamp = yield* single(rawHeaders, names.timestamp)
-    const keyVersion = yield* single(rawHeaders, names.keyVersion)
-    const signature = yield* single(rawHeaders, names.signature)
-    const signedAt = yield* positive(timestamp, names.timestamp)
-    const version = yield* positive(keyVersion, names.keyVersion)
-    yield* expectAll(
-      [body.length <= bodyLimits.webhook, "size"],
-      [/^v1=[0-9a-f]{64}$/.test(signature), names.signature]
-    )
-    const secret = yield* Either.fromNullable(secrets.get(version), () => "unknown key version")
-    yield* expectAll([isSigned(secret, timestamp, body, signature), "signature"])
-    return signedAt
+    const { body } = delivery
+    const timestamp = yield* readHeader(delivery, "timestamp", positivePattern)
+    const version = yield* readHeader(delivery, "keyVersion", positivePattern)
+    yield* expectAll([body.length <= bodyLimits.webhook, "size"])
+    const signature = yield* readHeader(delivery, "signature", /^v1=[0-9a-f]{64}$/)
+    const secret = yield* Either.fromNullable(secrets.get(Number(version)), () => "unknown key version")
+    const digest = createHmac("sha256", Redacted.value(secret)).update(`${timestamp}.`).update(body).digest()
+    const given = Buffer.from(signature.slice("v1=".length), "hex")
+    yield* expectAll([timingSafeEqual(digest, given), "signature"])
+    return Number(timestamp)
   })
 
 // Declared instead of Schema.Record, so that decoding does not copy the value.
@@ -90,59 +76,55 @@ const eventFields = {
   aggregate: JsonObject
 }
 
-const Aggregate = Schema.Struct({
-  type: Schema.NonEmptyString,
-  // A UUID, or since 4.0 the text of an identity: `carbon.updated.v1` has "c:ana" (identity-service.md 11.2).
-  id: Schema.NonEmptyString,
-  version: PositiveInt
-})
-
 /** Unknown extra members are tolerated. */
-const ProductionEvent = Schema.Struct({
-  ...eventFields,
-  organization_id: Schema.optional(Schema.NullOr(Uuid)),
-  data: JsonObject
-})
-
-/** No other members at any of the three levels; `environment_id` and `generation` come together or not at all. */
-const TestEvent = Schema.Struct({
-  test: Schema.Struct({
-    testing_key: Schema.String.pipe(Schema.pattern(/^[A-Za-z0-9]{32}$/)),
-    metadata: Schema.Struct({
-      ...eventFields,
-      organization_id: Schema.NullOr(Uuid),
-      environment_id: Schema.optionalWith(Uuid, { exact: true }),
-      generation: Schema.optionalWith(PositiveInt, { exact: true })
-    }).pipe(
-      Schema.filter(
-        ({ environment_id, generation }) => (environment_id === undefined) === (generation === undefined)
-      )
-    ),
+const decodeProduction = Schema.decodeUnknownEither(
+  Schema.Struct({
+    ...eventFields,
+    organization_id: Schema.optional(Schema.NullOr(Uuid)),
     data: JsonObject
   })
-})
+)
 
-const decodeProduction = Schema.decodeUnknownEither(ProductionEvent)
-const decodeTest = Schema.decodeUnknownEither(TestEvent, { onExcessProperty: "error" })
-const decodeAggregate = Schema.decodeUnknownEither(Aggregate)
+/** No other members at any of the three levels; `environment_id` and `generation` come together or not at all. */
+const decodeTest = Schema.decodeUnknownEither(
+  Schema.Struct({
+    test: Schema.Struct({
+      testing_key: Schema.String.pipe(Schema.pattern(/^[A-Za-z0-9]{32}$/)),
+      metadata: Schema.Struct({
+        ...eventFields,
+        organization_id: Schema.NullOr(Uuid),
+        environment_id: Schema.optionalWith(Uuid, { exact: true }),
+        generation: Schema.optionalWith(PositiveInt, { exact: true })
+      }).pipe(
+        Schema.filter(
+          ({ environment_id, generation }) => (environment_id === undefined) === (generation === undefined)
+        )
+      ),
+      data: JsonObject
+    })
+  }),
+  { onExcessProperty: "error" }
+)
 
-/** Without its plane and aggregate. */
-const toEvent = (event: Omit<typeof ProductionEvent.Type, "data" | "aggregate">) => ({
-  eventId: event.event_id,
-  eventType: event.event_type,
-  occurredAt: event.occurred_at,
-  organisationUuid: Option.fromNullable(event.organization_id)
-})
+const decodeAggregate = Schema.decodeUnknownEither(
+  Schema.Struct({
+    type: Schema.NonEmptyString,
+    // A UUID, or since 4.0 the text of an identity: `carbon.updated.v1` has "c:ana" (identity-service.md 11.2).
+    id: Schema.NonEmptyString,
+    version: PositiveInt
+  })
+)
 
-/** The event in a verified body. `eventId` comes from the header. */
-const readEvent = (body: Uint8Array, eventId: string): Checked<WebhookEvent> =>
+/** The event of a delivery that was signed at a time; in seconds. `eventId` comes from the header. */
+const readEvent = (delivery: Delivery, signedAt: number, now: number): Checked<WebhookEvent> =>
   Either.gen(function* () {
-    const value = yield* Either.mapLeft(parseJson(body), () => "JSON")
+    const eventId = yield* readHeader(delivery, "eventId", uuidPattern)
+    yield* expectAll([Math.abs(now - signedAt) <= tolerance, "age"])
+    const value = yield* Either.mapLeft(parseJson(delivery.body), () => "JSON")
     if (!Schema.is(JsonObject)(value)) return yield* Either.left("JSON object")
-    const isTest = Object.hasOwn(value, "test")
-    const { test } = isTest
-      ? yield* Either.mapLeft(decodeTest(value), () => "testing envelope")
-      : { test: undefined }
+    const test = Object.hasOwn(value, "test")
+      ? (yield* Either.mapLeft(decodeTest(value), () => "testing envelope")).test
+      : undefined
     const { data, ...event } =
       test === undefined
         ? yield* Either.mapLeft(decodeProduction(value), () => "production envelope")
@@ -157,7 +139,10 @@ const readEvent = (body: Uint8Array, eventId: string): Checked<WebhookEvent> =>
     const aggregate = yield* Either.mapLeft(decodeAggregate(event.aggregate), () => "aggregate")
     yield* expectAll([event.event_id === eventId, "event id"])
     return {
-      ...toEvent(event),
+      eventId,
+      eventType: event.event_type,
+      occurredAt: event.occurred_at,
+      organisationUuid: Option.fromNullable(event.organization_id),
       aggregate,
       data,
       plane:
@@ -171,17 +156,6 @@ const readEvent = (body: Uint8Array, eventId: string): Checked<WebhookEvent> =>
     }
   })
 
-/** The event of a delivery that was signed at a time; in seconds. */
-const readSigned = ({ body, rawHeaders }: Delivery, signedAt: number, now: number): Checked<WebhookEvent> =>
-  Either.gen(function* () {
-    const eventId = yield* single(rawHeaders, names.eventId)
-    yield* expectAll(
-      [uuidPattern.test(eventId), names.eventId],
-      [Math.abs(now - signedAt) <= tolerance, "age"]
-    )
-    return yield* readEvent(body, eventId)
-  })
-
 /** `secrets` by key version. The failure names the failed check and holds nothing of the delivery. */
 export const makeWebhookVerifier =
   (secrets: Secrets): IamService["verifyWebhook"] =>
@@ -190,5 +164,5 @@ export const makeWebhookVerifier =
       const now = Math.floor((yield* Clock.currentTimeMillis) / 1_000)
       const rejectedAs = (signed: boolean) => (reason: string) => new WebhookRejected({ reason, signed })
       const signedAt = yield* Either.mapLeft(readSigningTime(secrets, delivery), rejectedAs(false))
-      return yield* Either.mapLeft(readSigned(delivery, signedAt, now), rejectedAs(true))
+      return yield* Either.mapLeft(readEvent(delivery, signedAt, now), rejectedAs(true))
     })
