@@ -9,17 +9,11 @@ const byIdentifier: Order.Order<string> = (a, b) => {
 }
 const byIdentifiers = Order.array(byIdentifier)
 
-/** The identifiers of its numbers and of its pre-release, if any; its build has no part in the order. */
+/** The identifiers of its numbers and of its pre-release; a release is above them all. Its build has no part in the order. */
 const parse = (version: string): ReadonlyArray<string> => {
-  const [, core = "", preRelease = ""] = /^([^-+]*)-?([^+]*)/.exec(version) ?? []
-  return [...core.split("."), ...(preRelease === "" ? [] : preRelease.split("."))]
+  const [, core = "", preRelease = "~"] = /^([^-+]*)(?:-([^+]*))?/.exec(version) ?? []
+  return [...core.split("."), ...preRelease.split(".")]
 }
 
-export const isLowerVersion = (version: string, than: string): boolean => {
-  const [a, b] = [parse(version), parse(than)]
-  const byCore = byIdentifiers(a.slice(0, 3), b.slice(0, 3))
-  if (byCore !== 0) return byCore < 0
-  const [one, other] = [a.slice(3), b.slice(3)]
-  if (one.length === 0) return false
-  return other.length === 0 || byIdentifiers(one, other) < 0
-}
+export const isLowerVersion = (version: string, than: string): boolean =>
+  byIdentifiers(parse(version), parse(than)) < 0

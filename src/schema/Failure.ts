@@ -25,9 +25,8 @@ export type Details = typeof Details.Type
 
 export interface QuotaPolicy {
   readonly name: string
-  /** Uses within the window; all of them may come at once. A whole number from 1 on; it need not divide the window. */
+  /** Uses within the window; all of them may come at once. Both are whole numbers. */
   readonly quota: number
-  /** A whole number. */
   readonly windowSeconds: number
 }
 

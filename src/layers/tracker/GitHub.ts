@@ -10,13 +10,7 @@ import { recordNow, trackerTokenExpires } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type FoundIssue, SearchTooLong, Tracker, type TrackerService } from "../../services/Tracker.ts"
 import { NotExecuted, type Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import {
-  jsonBody,
-  makeUpstream,
-  type UpstreamCall,
-  type UpstreamRequest,
-  type UpstreamTarget
-} from "../upstream/Upstream.ts"
+import { jsonBody, makeUpstream, type UpstreamRequest, type UpstreamTarget } from "../upstream/Upstream.ts"
 import {
   expectStatus,
   type ResponseReader,
@@ -25,14 +19,12 @@ import {
 } from "../upstream/UpstreamResponse.ts"
 import { gitHubFailure } from "./GitHubFailures.ts"
 
-/** A page of 100 issues with bodies of 256 KiB (issue-tracker.md 2), and as much again for escapes and other fields. */
-const maxResponseBytes = 64 * 1024 * 1024
-
 export const gitHubTarget = (url: string): UpstreamTarget => ({
   dependency: "tracker",
   url,
   timeoutSeconds: 15,
-  maxResponseBytes,
+  // A page of 100 issues with bodies of 256 KiB (issue-tracker.md 2), and as much again for escapes and other fields.
+  maxResponseBytes: 64 * 1024 * 1024,
   accept: "application/vnd.github+json"
 })
 
@@ -42,7 +34,7 @@ interface GitHubRequest {
   readonly template: string
   readonly issueNumber?: number
   readonly query?: Readonly<Record<string, string>>
-  readonly body?: Readonly<Record<string, unknown>>
+  readonly body?: object
 }
 
 interface GitHubRepository {
@@ -53,13 +45,7 @@ interface GitHubRepository {
 
 export const toUpstreamRequest =
   ({ owner, repository, token }: GitHubRepository) =>
-  ({
-    body,
-    issueNumber,
-    method,
-    query,
-    template
-  }: GitHubRequest): Omit<UpstreamCall<never>, "operation" | "read"> => ({
+  ({ body, issueNumber, method, query, template }: GitHubRequest) => ({
     method,
     template,
     path: template
@@ -70,8 +56,8 @@ export const toUpstreamRequest =
       authorization: `Bearer ${Redacted.value(token)}`,
       "x-github-api-version": "2022-11-28"
     },
-    ...(query === undefined ? {} : { query }),
-    ...(body === undefined ? {} : { body: jsonBody(JSON.stringify(body)) })
+    query,
+    body: body && jsonBody(JSON.stringify(body))
   })
 
 const Created = Schema.Struct({

@@ -55,10 +55,7 @@ export const configurationTroubles: Readonly<Record<string, string>> = {
 }
 
 const refusalCodes: Readonly<Record<number, string>> = {
-  301: "moved",
-  302: "moved",
-  307: "moved",
-  308: "moved",
+  ...{ 301: "moved", 302: "moved", 307: "moved", 308: "moved" },
   400: "bad_request",
   401: "bad_credentials",
   403: "permission",

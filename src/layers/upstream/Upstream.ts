@@ -45,10 +45,10 @@ export interface UpstreamTarget {
 export interface UpstreamRequest {
   readonly method: "GET" | "POST" | "PATCH"
   readonly path: string
-  readonly query?: Readonly<Record<string, string>>
+  readonly query?: Readonly<Record<string, string>> | undefined
   /** Names in lower case. Holds credentials. */
   readonly headers: Readonly<Record<string, string>>
-  readonly body?: HttpBody.HttpBody
+  readonly body?: HttpBody.HttpBody | undefined
 }
 
 /** A body of JSON text. */
@@ -60,12 +60,13 @@ export const jsonBody = (content: string | Uint8Array): HttpBody.HttpBody =>
 /** Milliseconds in which an upstream that works answers. */
 const answerMillis = 1_000
 
-/** One request, neither logged nor measured. Every response is a success; a failure means that no complete response came. */
-export type Send = (request: UpstreamRequest) => Effect.Effect<UpstreamResponse, NotExecuted | Unknown>
-
-export const makeSend = (client: HttpClient.HttpClient, target: UpstreamTarget): Send => {
-  const { accept = "application/json", dependency, maxResponseBytes, timeoutSeconds, url } = target
+/** Makes the function that sends one request. Every response is a success; a failure means that no complete response came. */
+export const makeSend = (
+  client: HttpClient.HttpClient,
+  { accept = "application/json", dependency, maxResponseBytes, timeoutSeconds, url }: UpstreamTarget
+) => {
   const unknown = (reason: string) => new Unknown({ dependency, reason })
+  const tooLarge = () => unknown(`answered more than ${maxResponseBytes} bytes`)
 
   const failureOfError = (error: HttpClientError): NotExecuted | Unknown => {
     const code = errorCode(error.cause)
@@ -75,52 +76,45 @@ export const makeSend = (client: HttpClient.HttpClient, target: UpstreamTarget):
       : unknown(`lost the connection: ${code}`)
   }
 
-  const send: Send = ({ body, headers, method, path, query }) =>
-    client
-      .execute(
-        HttpClientRequest.make(method)(`${url}${path}`, {
-          urlParams: query,
-          headers: { "user-agent": `music-backend/${version}`, accept, ...headers },
-          body
+  const send = ({ body, headers, method, path, query }: UpstreamRequest) => {
+    const request = HttpClientRequest.make(method)(`${url}${path}`, {
+      urlParams: query,
+      headers: { "user-agent": `music-backend/${version}`, accept, ...headers },
+      body
+    })
+    return client.execute(request).pipe(
+      Effect.flatMap((response) =>
+        Effect.map(readBody(response, maxResponseBytes, tooLarge), (bytes): UpstreamResponse => {
+          const date = Date.parse(response.headers.date ?? "")
+          const { headers, status } = response
+          return { status, headers, body: bytes, date: Number.isNaN(date) ? undefined : date }
         })
-      )
-      .pipe(
-        Effect.flatMap((response) => {
-          const { headers: received, status } = response
-          const date = Date.parse(received.date ?? "")
-          return Effect.map(
-            readBody(response, maxResponseBytes, () =>
-              unknown(`answered more than ${maxResponseBytes} bytes`)
-            ),
-            (bytes) => ({
-              status,
-              headers: received,
-              body: bytes,
-              date: Number.isNaN(date) ? undefined : date
-            })
-          )
-        }),
-        Effect.mapError((error) =>
-          error._tag === "RequestError" || error._tag === "ResponseError" ? failureOfError(error) : error
-        ),
-        // The deadline also ends a call of work that cannot be interrupted.
-        Effect.interruptible
-      )
+      ),
+      Effect.mapError((error) => (error._tag === "Unknown" ? error : failureOfError(error))),
+      // The deadline also ends a call of work that cannot be interrupted.
+      Effect.interruptible
+    )
+  }
 
-  return (request) =>
+  return (request: UpstreamRequest): Effect.Effect<UpstreamResponse, NotExecuted | Unknown> =>
     Effect.clockWith((clock) =>
-      Effect.flatMap(RequestContext, ({ deadlineAt }): ReturnType<Send> => {
-        const left = deadlineAt - unsafeMonotonicMillis(clock)
-        if (left <= 0) return new NotExecuted({ dependency, reason: "deadline passed", isLate: true })
-        const isLast = left < timeoutSeconds * 1_000
-        return Effect.timeoutFail(send(request), {
-          duration: isLast ? left : `${timeoutSeconds} seconds`,
-          onTimeout: () =>
-            isLast
-              ? new Unknown({ dependency, reason: "deadline passed", isLate: left < answerMillis })
-              : unknown(`no answer within ${timeoutSeconds} seconds`)
-        })
-      })
+      Effect.flatMap(
+        RequestContext,
+        ({ deadlineAt }): Effect.Effect<UpstreamResponse, NotExecuted | Unknown> => {
+          const left = deadlineAt - unsafeMonotonicMillis(clock)
+          if (left <= 0) return new NotExecuted({ dependency, reason: "deadline passed", isLate: true })
+          return left < timeoutSeconds * 1_000
+            ? Effect.timeoutFail(send(request), {
+                duration: left,
+                onTimeout: () =>
+                  new Unknown({ dependency, reason: "deadline passed", isLate: left < answerMillis })
+              })
+            : Effect.timeoutFail(send(request), {
+                duration: `${timeoutSeconds} seconds`,
+                onTimeout: () => unknown(`no answer within ${timeoutSeconds} seconds`)
+              })
+        }
+      )
     )
 }
 
@@ -146,9 +140,6 @@ export interface UpstreamCall<A> extends UpstreamRequest {
   readonly read: ResponseReader<A>
 }
 
-/** Sends one request, never a second one after a failure. Its interruption ends the request. */
-export type Upstream = <A>(call: UpstreamCall<A>) => Effect.Effect<A, UpstreamFailure>
-
 const outcomes = { Refused: "refused", NotExecuted: "not_executed", Unknown: "unknown" } as const
 
 /** `interrupted`: the caller went away, and the outcome is unknown. */
@@ -164,7 +155,7 @@ const peerOf = ({ dependency, url }: UpstreamTarget) => {
   const { hostname, port, protocol } = new URL(url)
   return {
     "server.address": hostname,
-    "server.port": port === "" ? (protocol === "https:" ? 443 : 80) : Number(port),
+    "server.port": Number(port || (protocol === "https:" ? 443 : 80)),
     "peer.service": dependency
   }
 }
@@ -182,7 +173,8 @@ const logFailure = (path: string, failure: UpstreamFailure): Effect.Effect<void>
     ? Effect.logDebug(`${failure.dependency} refused`, { path, status: failure.status, code: failure.code })
     : Effect.logWarning(`${failure.dependency} gave no usable answer`, { path, reason: failure.reason })
 
-export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOptions): Upstream => {
+/** Makes the function that sends one request, never a second one after a failure. Its interruption ends the request. */
+export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOptions) => {
   const { dependency, rejectHeaders } = options
   const send = makeSend(client, options)
   const peer = peerOf(options)
@@ -225,22 +217,21 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
       )
     })
 
-  return (call) => {
-    const { method, operation, path, template = path } = call
-    const attributes = {
-      ...peer,
-      "http.request.method": method,
-      "url.template": template,
-      "music.operation": operation
-    }
-    const options = { kind: "client", attributes, captureStackTrace: false } as const
-    return Effect.flatMap(FiberRef.get(FiberRef.currentTracerEnabled), (isTracing) =>
-      isTracing
-        ? // The client's own span would hold query and headers.
-          Effect.useSpan(`${method} ${template}`, options, (span) =>
-            Effect.locally(exchange(call, span), HttpClient.currentTracerDisabledWhen, constTrue)
-          )
-        : exchange(call)
-    )
-  }
+  return <A>(call: UpstreamCall<A>): Effect.Effect<A, UpstreamFailure> =>
+    Effect.flatMap(FiberRef.get(FiberRef.currentTracerEnabled), (isTracing) => {
+      if (!isTracing) return exchange(call)
+      const { method, operation, path, template = path } = call
+      const attributes = {
+        ...peer,
+        "http.request.method": method,
+        "url.template": template,
+        "music.operation": operation
+      }
+      // The client's own span would hold query and headers.
+      return Effect.useSpan(
+        `${method} ${template}`,
+        { kind: "client", attributes, captureStackTrace: false },
+        (span) => Effect.locally(exchange(call, span), HttpClient.currentTracerDisabledWhen, constTrue)
+      )
+    })
 }
