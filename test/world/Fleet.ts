@@ -87,9 +87,20 @@ export const bundle = async (entry = main): Promise<string> => {
     return file
   }
   writeFileSync(file, await makeBundle(entry))
-  await start(process.execPath, [boot, file, "compile"], {}).ended
+  await (entry === main ? warmUp(file, folder) : start(process.execPath, [boot, file, "compile"], {}).ended)
   writeFileSync(made, "")
   return file
+}
+
+/** Caches the compiled code of a server that listens, which saves later ones a third of their start. */
+const warmUp = async (file: string, folder: string): Promise<void> => {
+  const world = await startSimulators()
+  const databasePath = join(folder, "music.sqlite")
+  const server = startBundle(file, environmentFor(world, { port: 0, databasePath }))
+  await urlOf(server)
+  server.child.send({ asks: "keep" })
+  await server.ended
+  await world.close()
 }
 
 /** The server of `bundleBefore`. */
