@@ -7,11 +7,11 @@ import { assert, beforeAll, describe } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
-import { bestOf, eventually } from "../world/Waiting.ts"
+import { awaited, bestOf, eventually } from "../world/Waiting.ts"
 import * as Fleet from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { newPath, scalar, spoolLawHolds } from "./Databases.ts"
-import { filed, loginInFlight, report, shipped, signIn, type Target, telemetry } from "./Server.ts"
+import { issues, loginInFlight, report, shipped, signIn, type Target, telemetry } from "./Server.ts"
 
 const { connection, environmentOf, serve, startProcess, stop, upstreams } = Fleet
 
@@ -19,7 +19,7 @@ beforeAll(Fleet.bundleBefore)
 
 /** The end of an upstream that hangs is near, and the grace period is far, so that they differ on a slow machine too. */
 const patient = { MUSIC_REQUEST_DEADLINE_SECONDS: "5", MUSIC_SHUTDOWN_GRACE_SECONDS: "120" }
-const hasty = { MUSIC_REQUEST_DEADLINE_SECONDS: "4", MUSIC_SHUTDOWN_GRACE_SECONDS: "6" }
+const hasty = { MUSIC_REQUEST_DEADLINE_SECONDS: "1", MUSIC_SHUTDOWN_GRACE_SECONDS: "3" }
 
 const serving = (environment: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
@@ -30,11 +30,11 @@ const serving = (environment: Readonly<Record<string, string>> = {}) =>
 const writtenTo = (port: number, text: string) =>
   Effect.tap(connection(port), ({ socket }) => Effect.sync(() => socket.write(text)))
 
-/** Leaves a report at a tracker that does not answer. */
+/** Leaves a report at a tracker that files it and does not answer. */
 const hangInDelivery = (target: Target) =>
   Effect.gen(function* () {
     const { tracker } = target.world
-    tracker.fail({ path: /issues$/, method: "POST", fault: { kind: "hang" } })
+    tracker.fail({ path: /issues$/, method: "POST", fault: { kind: "hang-after" } })
     assert.strictEqual((yield* report(target)).status, 200)
     yield* eventually("a report at the tracker", () => tracker.seen.some(({ method }) => method === "POST"))
   })
@@ -74,8 +74,9 @@ describe.concurrent("A server that receives SIGTERM", () => {
 
       for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
       yield* serve({ MUSIC_DATABASE_PATH: path }, { world })
-      yield* filed(served, 1)
-      yield* eventually("one row", () => shipped(served) === 1)
+      const state = scalar(path, "SELECT state FROM deliveries")
+      yield* awaited("the issue", state, (found) => found === "delivered")
+      deepStrictEqual([issues(served), shipped(served)], [1, 1])
     }
   )
 

@@ -44,14 +44,4 @@ describe("The sandbox", () => {
       await kill(running)
     }
   })
-
-  it("of a clone says at a misspelt option which it has, and exits with 64", async () => {
-    const { ended, output } = start(
-      process.execPath,
-      ["--import", "tsx", "src/cli/main.ts", "sandbox", "--wlak"],
-      {}
-    )
-    expect(await ended).toEqual({ code: 64, signal: null })
-    expect(output()).toMatch(/'--wlak'/)
-  })
 })

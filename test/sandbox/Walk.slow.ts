@@ -18,3 +18,10 @@ it.each([
   expect((await ended).code).toBe(expected)
   expect(output()).toMatch(last)
 })
+
+it("of a clone says at a misspelt option which it is, and exits with 64", async () => {
+  const words = ["--import", "tsx", "src/cli/main.ts", "sandbox", "--wlak"]
+  const { ended, output } = start(process.execPath, words, {})
+  expect(await ended).toEqual({ code: 64, signal: null })
+  expect(output()).toMatch(/'--wlak'/)
+})

@@ -12,6 +12,21 @@ it.each(slice)("every kind of client gets what its bounds say: $name", async (sc
   expect(broken).toEqual([])
 })
 
+it.each([
+  ["oac", false, 2],
+  ["ort", true, 4]
+] as const)(
+  "five of six people log in behind an inventor of one %s a second, patient %s, within %i minutes",
+  async (kind, isPatient, minutes) => {
+    const address = () => "203.0.113.1"
+    const inventor = { address, isPatient, kind, perSecond: 1 }
+    const { refusedByIam, served, waits } = await visitBeside([inventor], [{ addressOf: address, minutes }])
+    expect(served[0]).toBeGreaterThanOrEqual(5)
+    expect(waits.filter((seconds) => !(seconds >= 1 && seconds <= 60))).toEqual([])
+    expect(refusedByIam).toBe(0)
+  }
+)
+
 it("Beside patient inventors at 40 addresses, people log in at other addresses and behind one of theirs", async () => {
   const address = (index: number): string => `198.51.100.${index}`
   const { refusedByIam, served } = await visitBeside(
