@@ -136,17 +136,21 @@ describe("A class of calls", () => {
 
   const site = (end: number) => `2001:db8:1:${end}::1`
   for (const [second, from, sent, rateLimit] of [
-    [299.999, site(2), 55, true],
-    [300, site(2), 44, true],
-    [0, "2001:db8:2::1", 44, true],
-    [60, site(2), 93, false]
+    [299.999, site(2), 10, true],
+    [300, site(2), 8, true],
+    [0, "2001:db8:2::1", 8, true],
+    [60, site(2), 17, false]
   ] as const)
-    play(`of logins is lower for a /48 with a refused login: ${sent} at ${second} s`, { rateLimit }, [
-      [0, "refuse"],
-      [0, login, 1, 1, site(1)],
-      [0, "accept"],
-      [second, login, 100, sent, from]
-    ])
+    play(
+      `of logins is lower for a /48 with a refused login: ${sent} at ${second} s`,
+      { ...twenty, rateLimit },
+      [
+        [0, "refuse"],
+        [0, login, 1, 1, site(1)],
+        [0, "accept"],
+        [second, login, many, sent, from]
+      ]
+    )
 })
 
 describe("A bound", () => {
@@ -193,28 +197,28 @@ describe("A bound", () => {
 })
 
 describe("One address", () => {
-  play("has 40 % of the budget for its logins", {}, [
-    [0, login, 100, 44],
-    [0, login, 100, 44, elsewhere],
-    [0, login, 100, 5, "203.0.113.3"]
+  play("has 40 % of the budget for its logins", twenty, [
+    [0, login, many, 8],
+    [0, login, many, 8, elsewhere],
+    [0, login, many, 1, "203.0.113.3"]
   ])
-  play("is not counted with MUSIC_RATE_LIMIT=off", { rateLimit: false }, [[0, login, 100, 93]])
-  play("has an equal part of the places of newcomers", {}, [
+  play("is not counted with MUSIC_RATE_LIMIT=off", { ...twenty, rateLimit: false }, [[0, login, many, 17]])
+  play("has an equal part of the places of newcomers", twenty, [
     [0, "refuse"],
-    [0, stranger, 20, 20],
-    [0, stranger, 100, 27, elsewhere],
-    [0, stranger, 100, 7]
+    [0, stranger, 4, 4],
+    [0, stranger, many, 5, elsewhere],
+    [0, stranger, many, 1]
   ])
-  play("has all of them a minute after another one asked", {}, [
+  play("has all of them a minute after another one asked", twenty, [
     [0, "refuse"],
     [0, stranger, 1, 1, elsewhere],
-    [59.999, stranger, 100, 27],
-    [60, stranger, 100, 28]
+    [59.999, stranger, many, 5],
+    [60, stranger, many, 5]
   ])
   it.scoped("has two of them at least", function* () {
-    const counted = yield* countedIam()
+    const counted = yield* countedIam(twenty)
     yield* counted.answer("refuse")
-    for (let end = 0; end < 40; end += 1) yield* sentOf(counted, stranger, 1, `198.51.100.${end}`)
+    for (let end = 0; end < 6; end += 1) yield* sentOf(counted, stranger, 1, `198.51.100.${end}`)
     expect(yield* sentOf(counted, stranger, 10, "198.51.100.0")).toBe(1)
     expect(yield* sentOf(counted, stranger, 10)).toBe(2)
   })
@@ -246,10 +250,10 @@ describe("A place", () => {
     [0, ({ iam }) => iam.introspect(testingPlane, fresh("oat")), many, 5]
   ])
   const late = fresh("ask")
-  play("of an unknown testing secret is shared by all such secrets", {}, [
+  play("of an unknown testing secret is shared by all such secrets", twenty, [
     [0, (counted) => secret(counted, late), 1, 1],
     [61, "refuse"],
-    [61, secret, 55, 55],
+    [61, secret, 10, 10],
     [61, "accept"],
     [61, secret, 1, "60 s"],
     [61, (counted) => secret(counted, late), 1, 1]
@@ -289,7 +293,7 @@ describe("A credential without a place", () => {
   const from = "198.51.100.1"
   const full = [
     [0, "refuse"],
-    [0, stranger, 55, 55, from]
+    [0, stranger, 10, 10, from]
   ] as const
   const token = (): Ask => {
     const one = fresh("oat")
@@ -297,14 +301,14 @@ describe("A credential without a place", () => {
   }
 
   for (const [second, sent] of [
-    [60, 53],
-    [70, 53],
-    [70.001, 55]
+    [60, 8],
+    [70, 8],
+    [70.001, 10]
   ] as const)
-    play(`has a turn, two of an address, for 10 s: ${sent} others at ${second} s`, {}, [
+    play(`has a turn, two of an address, for 10 s: ${sent} others at ${second} s`, twenty, [
       ...full,
       [0, stranger, 20, 0],
-      [second, stranger, 100, sent, elsewhere]
+      [second, stranger, many, sent, elsewhere]
     ])
 
   const [first, second, third] = [token(), token(), token()]

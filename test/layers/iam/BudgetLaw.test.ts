@@ -35,7 +35,7 @@ it("No 60 s contain more calls to a path than the budget, and every refusal give
   await FastCheck.assert(
     FastCheck.asyncProperty(
       FastCheck.integer({ min: 1, max: 12 }),
-      FastCheck.array(step, { minLength: 30, maxLength: 100 }),
+      FastCheck.array(step, { minLength: 30, maxLength: 80 }),
       (budget, steps) =>
         Effect.gen(function* () {
           const counted = yield* countedIam({ calls: budget })
@@ -64,7 +64,7 @@ it("No 60 s contain more calls to a path than the budget, and every refusal give
           }
         }).pipe(Effect.scoped, Effect.provide(quiet), Effect.runPromise)
     ),
-    { numRuns: 12 }
+    { numRuns: 8 }
   )
   expect(refusals).toBeGreaterThan(100)
   expect(fullest).toBe(1)
