@@ -8,9 +8,6 @@ import { startSandbox } from "./Run.ts"
 import { startSandboxWithConsole } from "./RunWithConsole.ts"
 import { runScenario } from "./ScenarioRunner.ts"
 
-/** The service's port; the console's and the upstreams' follow it. */
-export const usualPort = 8787
-
 export interface ProgramOptions {
   /** Runs the scenario and ends. Otherwise the sandbox runs until it is interrupted. */
   readonly walk: boolean

@@ -16,8 +16,6 @@ export interface FileLockOptions {
   readonly staleMilliseconds?: number
 }
 
-const renewalMilliseconds = 5_000
-
 /** Process numbers mean something on one host since one start only. */
 const readBoot = (): string => {
   try {
@@ -46,12 +44,10 @@ const readLock = (path: string) => readRegularFile(path, { mostBytes: 4_096, fol
 const take = async (path: string, stale: number): Promise<(() => Promise<void>) | undefined> => {
   const handle = await catchCode("EEXIST", () => open(path, "wx", 0o600))
   if (handle === undefined) return undefined
-  const holder = { host: hostname(), boot: readBoot(), pid: process.pid, token: randomUUID() }
-  const text = JSON.stringify(holder)
+  const text = JSON.stringify({ host: hostname(), boot: readBoot(), pid: process.pid, token: randomUUID() })
   const write = () => handle.write(text, 0)
   // A failed renewal counts as missing. The timer does not keep the process alive.
-  const renew = () => void write().catch(ignore)
-  const timer = setInterval(renew, Math.min(renewalMilliseconds, stale / 3)).unref()
+  const timer = setInterval(() => void write().catch(ignore), Math.min(5_000, stale / 3)).unref()
   const release = async (isOwn: (found: string | undefined) => boolean) => {
     clearInterval(timer)
     await handle.close().catch(ignore)
@@ -73,7 +69,8 @@ const take = async (path: string, stale: number): Promise<(() => Promise<void>) 
  * with the reason of its signal.
  */
 export const fileLock = (pathOf: (slot: string) => string, options: FileLockOptions = {}): SessionLock => {
-  const stale = options.staleMilliseconds ?? 15_000
+  // Programs without a type checker may pass null.
+  const stale = options?.staleMilliseconds ?? 15_000
   /** When each lock file was first seen as it is, by this process's own clock: clocks of processes are never compared. */
   const seen = new Map<string, { readonly state: string; readonly since: number }>()
 
@@ -102,10 +99,9 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
   return {
     acquire: async (slot, signal) => {
       const path = pathOf(slot)
-      const failed = (cause: unknown) => Promise.reject(storeErrorOf(cause, path))
-      const release = await wait(path, signal).catch((cause: unknown) =>
-        signal.aborted && cause === signal.reason ? Promise.reject(cause) : failed(cause)
-      )
+      const failed = (cause: unknown) =>
+        Promise.reject(signal.aborted && cause === signal.reason ? cause : storeErrorOf(cause, path))
+      const release = await wait(path, signal).catch(failed)
       return () => release().catch(failed)
     }
   }

@@ -83,7 +83,8 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
   const problem = findOptionsProblem(options) ?? findWrong(given ?? {}, checks)
   const interval = given?.intervalMilliseconds ?? 10_000
   const queueLimit = given?.queueLimit ?? 1_000
-  let queue: ReadonlyArray<QueuedEvent> = []
+  let queue: Array<QueuedEvent> = []
+  let queuedBytes = 0
   let delivered = 0
   let dropped = 0
   let failures = 0
@@ -102,6 +103,7 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
     const before = queue.length
     const names = new Set(gone)
     queue = queue.filter((event) => !names.has(event))
+    queuedBytes = bytesOf(queue)
     return before - queue.length
   }
 
@@ -174,7 +176,7 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
   // After a failure the next send waits for the pause; during a flush it waits for its end.
   const wake = () => {
     if (background !== undefined || closed) return
-    const plenty = queue.length >= batchLimits.events || bytesOf(queue) >= batchLimits.bytes / 2
+    const plenty = queue.length >= batchLimits.events || queuedBytes >= batchLimits.bytes / 2
     if (failures === 0 && plenty) schedule(0)
     else if (cancel === undefined) schedule(failures === 0 ? interval : 0)
   }
@@ -186,11 +188,12 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
     if ("code" in ready) return ready
     if (options.telemetry && closed) drop(1, "closed")
     if (!options.telemetry || closed) return { id: ready.id, queued: false }
-    if (queue.length >= queueLimit || bytesOf(queue) + ready.bytes > queueBytes) {
+    if (queue.length >= queueLimit || queuedBytes + ready.bytes > queueBytes) {
       drop(1, "full")
       return clientFailure("queue_full")
     }
-    queue = [...queue, ready]
+    queue.push(ready)
+    queuedBytes += ready.bytes
     wake()
     return { id: ready.id, queued: true }
   }

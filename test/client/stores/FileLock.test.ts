@@ -82,7 +82,7 @@ describe("The file lock", () => {
     const second: { readonly fileLock: typeof fileLock } = await import(/* @vite-ignore */ copy)
     expect(second.fileLock).not.toBe(fileLock)
     const release = await acquire()
-    for (const lock of [fileLock(pathOf), second.fileLock(pathOf, patient)])
+    for (const lock of [fileLock(pathOf, null as never), second.fileLock(pathOf, patient)])
       await expect(lock.acquire("slot", AbortSignal.timeout(200))).rejects.toMatchObject(timedOut)
     await expect(fileLock(pathOf).acquire("slot", AbortSignal.abort("stop"))).rejects.toBe("stop")
     await release()
