@@ -87,7 +87,7 @@ export const bundle = async (entry = main): Promise<string> => {
     return file
   }
   writeFileSync(file, await makeBundle(entry))
-  await (entry === main ? warmUp(file, folder) : start(process.execPath, [boot, file, "compile"], {}).ended)
+  if (entry === main) await warmUp(file, folder)
   writeFileSync(made, "")
   return file
 }

@@ -2,6 +2,7 @@
  * What a whole test run shares: a PostgreSQL with a migrated template database, which each test copies in a few milliseconds, and
  * a folder for bundles.
  */
+import { chmodSync } from "node:fs"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type { TestProject } from "vitest/node"
@@ -17,6 +18,8 @@ declare module "vitest" {
 
 export default async (project: TestProject) => {
   const { path, remove } = scratch()
+  // Another account runs a bundle, too.
+  chmodSync(path, 0o755)
   // Workers start later, with the environment of this process.
   process.env.TEST_BUNDLES = path
   const server = await startPostgres()

@@ -7,7 +7,7 @@ import { constants, Script } from "node:vm"
 
 // As src/layers/process/Process.ts does later: code that was compiled under other flags is refused.
 setFlagsFromString("--heap-growing-percent=60")
-const [, , file, mode] = process.argv
+const [, , file] = process.argv
 const compiled = `${file}.compiled`
 // esbuild writes ASCII.
 const script = new Script(Module.wrap(readFileSync(file, "latin1")), {
@@ -30,11 +30,10 @@ const countFibers = () => {
     process.emitWarning = emitWarning
   }
 }
-const keep = () => writeFileSync(compiled, script.createCachedData())
 if (process.channel) {
   process.on("message", ({ asks }) => {
     if (asks === "keep") {
-      keep()
+      writeFileSync(compiled, script.createCachedData())
       process.exit(0)
     }
     if (asks !== "holdings") return
@@ -55,7 +54,3 @@ if (process.channel) {
 }
 const module = { exports: {} }
 script.runInThisContext()(module.exports, createRequire(file), module, file, dirname(file))
-if (mode === "compile") {
-  keep()
-  process.exit(0)
-}

@@ -5,11 +5,16 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { inspect, promisify } from "node:util"
 import * as FastCheck from "effect/FastCheck"
-import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { fileSessionStore } from "../../../client/node.ts"
+import { bundle } from "../../world/Fleet.ts"
 import { type Built, scratch } from "../support/Built.ts"
 import { storedSession } from "../support/ClientWorld.ts"
 
+let program = ""
+beforeAll(async () => {
+  program = await bundle(fileURLToPath(new URL("../programs/store-user.ts", import.meta.url)))
+})
 let made: Built
 beforeEach(async () => {
   made = await scratch()
@@ -35,13 +40,7 @@ const usesOf = (store: ReturnType<typeof fileSessionStore>) => [
 ]
 
 it("A store that never settles ends a call, not the process", async () => {
-  const program = `
-    import { createMusicClient } from ${JSON.stringify(fileURLToPath(new URL("../../../client/index.ts", import.meta.url)))}
-    const never = () => new Promise(() => {})
-    const sessionStore = { load: never, save: never, clear: never }
-    const options = { baseUrl: "http://127.0.0.1:1", source: "cli", telemetry: false, deadlineMilliseconds: 200, sessionStore }
-    console.log((await createMusicClient(options).me()).error.code)`
-  const { stdout } = await run(process.execPath, ["--import", "tsx", "--input-type=module", "-e", program])
+  const { stdout } = await run(process.execPath, [program])
   expect(stdout).toBe("store_failed\n")
 })
 
@@ -120,8 +119,7 @@ describe("A failure of the file store", () => {
     await chmod(made.folder, mode)
     // Root may do everything, so another user tries.
     const user = mode === 0o500 && process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {}
-    const program = fileURLToPath(new URL("../programs/store-user.ts", import.meta.url))
-    const [command = "", ...more] = [...words, process.execPath, "--import", "tsx", program]
+    const [command = "", ...more] = [...words, process.execPath, program]
     const { stdout } = await run(command, [...more, made.folder, JSON.stringify(session)], user)
     const named = { name: "SessionStoreError", ...facts, path: expect.stringContaining(made.folder) }
     expect(JSON.parse(stdout)).toMatchObject({ lock: named, probe: named, save: named })

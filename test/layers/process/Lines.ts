@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process"
 import { writeSync } from "node:fs"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
-import { runMain, withStandardOutput } from "../../../src/layers/process/Process.ts"
+import { expectSignal, runMain, withStandardOutput } from "../../../src/layers/process/Process.ts"
 import { logLinesLost } from "../../../src/services/Metrics.ts"
 
 const [count = "", mode] = process.argv.slice(2)
@@ -22,4 +22,13 @@ const lines = Effect.gen(function* () {
   if (mode !== undefined) process.exitCode = 3
 })
 
-runMain(withStandardOutput(lines))
+/** A server whose end breaks after its signal. */
+const broken = Effect.zipRight(
+  expectSignal,
+  Effect.zipRight(
+    Effect.sync(() => process.kill(process.pid, "SIGTERM")),
+    Effect.never
+  )
+).pipe(Effect.ensuring(Effect.dieMessage("a mistake")))
+
+runMain(mode === "break" ? broken : withStandardOutput(lines))

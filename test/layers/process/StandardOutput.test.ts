@@ -53,3 +53,7 @@ describe("Lines on standard output", () => {
     expect(readFileSync(file, "utf8")).toMatch(/^0\.+\n1\.+\n2\.*\nlast\n$/)
   })
 })
+
+it("A server whose end breaks after its signal exits with 1", () => {
+  expect(spawnSync(node, [program, "0", "break"]).status).toBe(1)
+})

@@ -1,4 +1,3 @@
-import { spawnSync } from "node:child_process"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -9,7 +8,6 @@ import * as Scope from "effect/Scope"
 import { expect } from "vitest"
 import { stopOnDrain } from "../../../src/layers/process/Process.ts"
 import { Drain } from "../../../src/services/Drain.ts"
-import { root } from "../../world/Fleet.ts"
 import { it } from "../../world/Test.ts"
 
 it.scopedLive("Work ends when the drain begins; what it uses waits for its end", function* () {
@@ -35,14 +33,4 @@ it.scopedLive("Work ends when the drain begins; what it uses waits for its end",
   yield* Deferred.succeed(stopped, undefined)
   yield* Fiber.join(closing)
   expect(isOver).toBe(true)
-})
-
-it("A server whose end breaks after its signal exits with 1", () => {
-  const script = `
-    import * as Effect from "effect/Effect"
-    import { expectSignal, runMain } from "./src/layers/process/Process.ts"
-    const running = Effect.zipRight(Effect.sync(() => process.kill(process.pid, "SIGTERM")), Effect.never)
-    runMain(Effect.ensuring(Effect.zipRight(expectSignal, running), Effect.dieMessage("a mistake")))`
-  const options = ["--import", "tsx", "--input-type=module", "--eval", script]
-  expect(spawnSync(process.execPath, options, { cwd: root }).status).toBe(1)
 })
