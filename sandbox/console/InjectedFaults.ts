@@ -49,8 +49,7 @@ const routeNames: Readonly<Record<Upstream, ReadonlyArray<string>>> = {
     `POST /repos/${repositoryName}/issues`,
     `GET /repos/${repositoryName}/issues`,
     `POST /repos/${repositoryName}/issues/{number}/comments`,
-    `PATCH /repos/${repositoryName}/issues/{number}`,
-    "GET /user"
+    `PATCH /repos/${repositoryName}/issues/{number}`
   ]
 }
 
