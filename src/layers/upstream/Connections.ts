@@ -31,17 +31,14 @@ const mapErrors =
   (dispatch) =>
   (options, handler) => {
     let begun = false
-    return dispatch(options, {
+    const changed: Undici.Dispatcher.DispatchHandler = {
       onRequestStart: (...given) => {
         begun = true
         handler.onRequestStart?.(...given)
       },
-      onRequestUpgrade: (...given) => handler.onRequestUpgrade?.(...given),
-      onResponseStart: (...given) => handler.onResponseStart?.(...given),
-      onResponseData: (...given) => handler.onResponseData?.(...given),
-      onResponseEnd: (...given) => handler.onResponseEnd?.(...given),
       onResponseError: (controller, error) => handler.onResponseError?.(controller, change(error, begun))
-    })
+    }
+    return dispatch(options, Object.assign(new Undici.DecoratorHandler(handler), changed))
   }
 
 /** A proxy's refusal of a tunnel has its status in the text only. */
