@@ -1,7 +1,7 @@
 /** The documentation page, as the service and as a sandbox serve it. */
 import * as Effect from "effect/Effect"
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core"
-import { afterAll, beforeAll, describe, expect } from "vitest"
+import { afterAll, beforeAll, expect } from "vitest"
 import { callsOf, freshDocument } from "../http/Documented.ts"
 import { backend } from "../http/support.ts"
 import { startTestSandboxWithConsole } from "../world/Sandbox.ts"
@@ -46,8 +46,9 @@ const ofLibrary = [
   "scrollable-region-focusable"
 ]
 
-describe("The page of the API, in Chromium", () => {
-  it.scoped("shows the document under its policy, and asks for nothing else", () =>
+it.scoped(
+  "The page of the API shows the document under its policy, asks for nothing else, is accessible and fits",
+  () =>
     visitService({}, async ({ asked, complaints, page, url }) => {
       expect(await page.title()).toBe("Music backend")
       for (const name of ["Install the client", "Idempotency keys", "Planes", "Limits and 429", "Errors"])
@@ -57,12 +58,9 @@ describe("The page of the API, in Chromium", () => {
       await page.getByRole("option", { name: "music-client" }).click()
       await page.getByText("await client.login(").waitFor()
       expect(wrong(complaints)).toEqual([])
+      await expectAccessible(page, ofLibrary)
       expect(asked.filter((address) => !/^(?:data|blob):/.test(address))).toEqual([url])
-    })
-  )
-
-  it.scoped("runs no other script and sends nothing to another host", () =>
-    visitService({}, async ({ asked, complaints, page }) => {
+      // It runs no other script and sends nothing to another host.
       await page.evaluate(`(() => {
         const script = document.createElement("script")
         script.textContent = "window.intruded = true"
@@ -75,10 +73,7 @@ describe("The page of the API, in Chromium", () => {
       expect(asked.length).toBe(before)
       expect(complaints.join("\n")).toMatch(/Content Security Policy/)
     })
-  )
-
-  it.scoped("is accessible and fits", () => visitService({}, ({ page }) => expectAccessible(page, ofLibrary)))
-})
+)
 
 /** Method and path of a button to test a call. */
 const nameOf = (text: string | null): string =>
@@ -87,37 +82,35 @@ const nameOf = (text: string | null): string =>
     ?.slice(1)
     .join(" ") ?? ""
 
-describe("The page of a sandbox", () => {
-  it.scopedLive(
-    "sends each call with the values that it fills in",
-    () =>
-      Effect.flatMap(startTestSandboxWithConsole, ({ base }) =>
-        visit(base, {}, async ({ asked, complaints, page }) => {
-          const statuses: Record<string, number> = {}
-          for (let index = 0; index < calls.length; index += 1) {
-            const test = testButtons(page).nth(index)
-            const name = nameOf(await test.textContent())
-            await test.click()
-            const [response] = await Promise.all([
-              page.waitForResponse((answer) => !answer.url().endsWith("/docs")),
-              page.getByRole("button", { name: /request to http/ }).click()
-            ])
-            statuses[name] = response.status()
-            await page.keyboard.press("Escape")
-          }
-          const successOf = ({ responses }: (typeof calls)[number]) =>
-            Number(Object.keys(responses).find((status) => Number(status) < 400))
-          expect(statuses).toEqual(
-            Object.fromEntries(
-              calls.map((call) => [`${call.method.toLowerCase()} ${call.path}`, successOf(call)])
-            )
+it.scopedLive(
+  "The page of a sandbox sends each call with the values that it fills in",
+  () =>
+    Effect.flatMap(startTestSandboxWithConsole, ({ base }) =>
+      visit(base, {}, async ({ asked, complaints, page }) => {
+        const statuses: Record<string, number> = {}
+        for (let index = 0; index < calls.length; index += 1) {
+          const test = testButtons(page).nth(index)
+          const name = nameOf(await test.textContent())
+          await test.click()
+          const [response] = await Promise.all([
+            page.waitForResponse((answer) => !answer.url().endsWith("/docs")),
+            page.getByRole("button", { name: /request to http/ }).click()
+          ])
+          statuses[name] = response.status()
+          await page.keyboard.press("Escape")
+        }
+        const successOf = ({ responses }: (typeof calls)[number]) =>
+          Number(Object.keys(responses).find((status) => Number(status) < 400))
+        expect(statuses).toEqual(
+          Object.fromEntries(
+            calls.map((call) => [`${call.method.toLowerCase()} ${call.path}`, successOf(call)])
           )
-          expect(wrong(complaints)).toEqual([])
-          expect([
-            ...new Set(asked.filter((url) => url.startsWith("http")).map((url) => new URL(url).origin))
-          ]).toEqual([base])
-        })
-      ),
-    180_000
-  )
-})
+        )
+        expect(wrong(complaints)).toEqual([])
+        expect([
+          ...new Set(asked.filter((url) => url.startsWith("http")).map((url) => new URL(url).origin))
+        ]).toEqual([base])
+      })
+    ),
+  180_000
+)

@@ -36,8 +36,8 @@ it("Beside patient inventors at 40 addresses, people log in at other addresses a
       perSecond: 0.25
     })),
     [
-      { addressOf: (index) => `192.0.2.${index}`, minutes: 2 },
-      { addressOf: () => address(7), minutes: 4 }
+      { addressOf: (index) => `192.0.2.${index}`, minutes: 2, enough: 5 },
+      { addressOf: () => address(7), minutes: 4, enough: 2 }
     ]
   )
   expect([served.map((count) => count >= 2), Number(served[0]) >= 5, refusedByIam]).toEqual([

@@ -49,9 +49,11 @@ const invent = (world: World, { address, isPatient, kind = "oac", perSecond = 1 
 export interface Visitors {
   readonly addressOf: (index: number) => string
   readonly minutes: number
+  /** So many of them are enough: all where it is left out. */
+  readonly enough?: number
 }
 
-/** How many of each six log in within their minutes beside the inventors, the seconds that they had to wait, and IAM's refusals. */
+/** How many of each six log in within their minutes beside the inventors, the seconds that they had to wait, and IAM's refusals; ends once enough of each are served. */
 export const visitBeside = async (inventors: ReadonlyArray<Inventor>, visitors: ReadonlyArray<Visitors>) => {
   const world = await openWorld(1)
   const { ledger, random, time } = world
@@ -69,7 +71,10 @@ export const visitBeside = async (inventors: ReadonlyArray<Inventor>, visitors: 
         })
       }
     const longest = Math.max(...visitors.map(({ minutes }) => minutes))
-    await time.runUntil(from + (longest + 0.25) * minute)
+    const end = from + (longest + 0.25) * minute
+    const isEnough = () => visitors.every(({ enough = 6 }, group) => (served[group] ?? 0) >= enough)
+    while (time.elapsed() < end && !isEnough())
+      await time.runUntil(Math.min(end, time.elapsed() + 5 * second))
     return { served, waits: ledger.waits, refusedByIam: world.refusedByIam() }
   } finally {
     await world.close()
