@@ -4,18 +4,23 @@ import type { Connection } from "@effect/sql/SqlConnection"
 import { SqlError } from "@effect/sql/SqlError"
 import * as Arr from "effect/Array"
 import * as Cause from "effect/Cause"
+import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import * as Runtime from "effect/Runtime"
 import type * as Scope from "effect/Scope"
 import { makeGroups, type Waiting } from "../../services/store/Groups.ts"
-import type { Statements } from "../../services/store/Statements.ts"
+import { Sending, type Statements } from "../../services/store/Statements.ts"
 import { type DatabaseFailure, isConnectionLost, isStandby } from "./StoreErrors.ts"
 
 /** How a database runs a transaction. */
 export interface Transactions {
   /** A connection until the scope closes. Fails where the database must not be used now. */
   readonly reserve: Effect.Effect<Connection, DatabaseFailure, Scope.Scope>
+  /** Whether statements may be sent before earlier ones of their transaction are answered, because after a failure none has an effect. */
+  readonly pipelines: boolean
   /** Statements without parameters that begin a transaction of this lane. */
   readonly begin: (lane: string) => string
   /** Whether this is the answer to a COMMIT that committed. */
@@ -36,6 +41,16 @@ export const rollBack = (
   )
 }
 
+type Ended = Exit.Exit<void, DatabaseFailure>
+
+/** Sends without waiting; answers are in the order of sending. */
+const sendInto =
+  (sent: Array<Fiber.Fiber<Ended>>): Context.Tag.Service<Sending> =>
+  (statement) =>
+    Effect.map(Effect.runtime<TransactionConnection>(), (runtime) => {
+      sent.push(Runtime.runFork(runtime)(Effect.exit(statement), { immediate: true }))
+    })
+
 /**
  * Commits all of `body` or nothing. Fails when the transaction did not begin, and else returns how it ended. `operations` name it in
  * the server's list of sessions.
@@ -44,7 +59,7 @@ export const rollBack = (
  * successful ROLLBACK, is a success.
  */
 export const makeTransaction =
-  ({ begin, isCommitted, reserve }: Transactions, lane: string) =>
+  ({ begin, isCommitted, pipelines, reserve }: Transactions, lane: string) =>
   <A>(
     operations: Iterable<string>,
     body: Effect.Effect<A, DatabaseFailure, TransactionConnection>
@@ -62,11 +77,17 @@ export const makeTransaction =
         isCommitted,
         () => new SqlError({ cause: rolledBack, message: "Failed to commit" })
       )
-      const exit = yield* body.pipe(
+      const sent: Array<Fiber.Fiber<Ended>> = []
+      const ended = yield* body.pipe(
         Effect.provideService(TransactionConnection, [connection, 0]),
+        (statements) => (pipelines ? Effect.provideService(statements, Sending, sendInto(sent)) : statements),
         Effect.zipLeft(committed),
         Effect.exit
       )
+      const answers = yield* Effect.forEach(sent, Fiber.join)
+      // What followed the first failure failed for it.
+      const first = answers.find(Exit.isFailure)
+      const exit = first === undefined ? ended : Exit.failCause(first.cause)
       if (Exit.isFailure(exit)) yield* rollBack(connection, exit.cause)
       return exit
     }).pipe(Effect.scoped, Effect.uninterruptible)

@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
-import { all, run, type Statements, together } from "./Statements.ts"
+import { all, run, type Statements } from "./Statements.ts"
 
 /** `Unverified` was signed in while IAM did not answer. */
 export type Reporter = Data.TaggedEnum<{
@@ -121,10 +121,11 @@ export const isAnonymous = (sql: SqlClient): Fragment => sql`reporter IN ('anony
 export const isNotRemoved = (sql: SqlClient, subject: "reports.id" | "deliveries.subject"): Fragment =>
   sql`NOT EXISTS (SELECT 1 FROM report_removals WHERE report_removals.id = ${sql.literal(subject)})`
 
+export interface Sums extends Schema.Schema.Type<typeof Sums> {}
 const Sums = Schema.Struct({ all: Whole, held: Whole })
 
 /** The bytes of all reports, and of a holder. */
-export const readSums = (sql: SqlClient, holder?: Holder): Statements<typeof Sums.Type> =>
+export const readSums = (sql: SqlClient, holder?: Holder): Statements<Sums> =>
   Effect.map(
     all(Sums)(sql`
       SELECT COALESCE((SELECT bytes FROM report_totals WHERE id = 1), 0) AS "all",
@@ -133,29 +134,22 @@ export const readSums = (sql: SqlClient, holder?: Holder): Statements<typeof Sum
     ([sums = { all: 0, held: 0 }]) => sums
   )
 
-/** The statements that add the rows to the sums, or with -1 subtract them. */
-export const sumChanges = (
-  sql: SqlClient,
-  sign: 1 | -1,
-  rows: ReadonlyArray<CountedRow>
-): ReadonlyArray<Statements<void>> => {
-  if (rows.length === 0) return []
-  const sum = rows.reduce((all, { bytes }) => all + bytes, 0)
-  const total = sql`
-    INSERT INTO report_totals (id, bytes) VALUES (1, ${sign * sum})
-    ON CONFLICT (id) DO UPDATE SET bytes = report_totals.bytes + excluded.bytes`
-  const parts = rows.flatMap((row) => {
-    const held = holderOf(row)
-    if (held === undefined) return []
-    const added = sql`
-      INSERT INTO room_holders (plane, holder, bytes) VALUES (${held.plane}, ${held.holder}, ${sign * row.bytes})
-      ON CONFLICT (plane, holder) DO UPDATE SET bytes = room_holders.bytes + excluded.bytes`
-    const removed = sql`
-      DELETE FROM room_holders WHERE plane = ${held.plane} AND holder = ${held.holder} AND bytes <= 0`
-    return sign === 1 ? [added] : [added, removed]
-  })
-  return [total, ...parts].map(run)
-}
-
+/** Adds the rows to the sums, or with -1 subtracts them. */
 export const changeSums = (sql: SqlClient, sign: 1 | -1, rows: ReadonlyArray<CountedRow>): Statements<void> =>
-  together(sql, sumChanges(sql, sign, rows))
+  Effect.gen(function* () {
+    if (rows.length === 0) return
+    const sum = rows.reduce((all, { bytes }) => all + bytes, 0)
+    yield* run(sql`
+      INSERT INTO report_totals (id, bytes) VALUES (1, ${sign * sum})
+      ON CONFLICT (id) DO UPDATE SET bytes = report_totals.bytes + excluded.bytes`)
+    for (const row of rows) {
+      const held = holderOf(row)
+      if (held === undefined) continue
+      yield* run(sql`
+        INSERT INTO room_holders (plane, holder, bytes) VALUES (${held.plane}, ${held.holder}, ${sign * row.bytes})
+        ON CONFLICT (plane, holder) DO UPDATE SET bytes = room_holders.bytes + excluded.bytes`)
+      if (sign === -1)
+        yield* run(sql`
+          DELETE FROM room_holders WHERE plane = ${held.plane} AND holder = ${held.holder} AND bytes <= 0`)
+    }
+  })

@@ -15,7 +15,7 @@ import {
   readSums,
   ReportRow,
   type StoredReport,
-  sumChanges,
+  type Sums,
   toReport,
   toText,
   verified
@@ -73,23 +73,28 @@ const unbounded: ReportRoom = {
   withNewcomers: Number.POSITIVE_INFINITY
 }
 
+/** The limit that bytes of a holder would exceed. */
+const exceeded = (
+  { all: before, held }: Sums,
+  room: ReportRoom,
+  holder: Holder | undefined,
+  bytes: number,
+  areNew: boolean
+): ReportLimit | undefined => {
+  const all = before + (areNew ? bytes : 0)
+  const isNewcomer = holder?.kind === "reporter" && held === 0
+  if (areNew && all > (isNewcomer ? room.withNewcomers : room.all)) return "room"
+  // In a small room a single report may be more than a reporter's part: the first one needs only room.
+  return holder !== undefined && !isNewcomer && all > room.unboundUpTo && held + bytes > room[holder.kind]
+    ? holder.kind
+    : undefined
+}
+
 export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) => {
   const underKey = (plane: string, keyDigest: string) =>
     all(Kept)(sql`
       SELECT reports.*, ${countedBytes(sql)} AS bytes FROM reports
       WHERE plane = ${plane} AND key_digest = ${keyDigest} ORDER BY created_at, id`)
-
-  /** The limit that bytes of a holder would exceed. */
-  const exceeded = (room: ReportRoom, holder: Holder | undefined, bytes: number, areNew: boolean) =>
-    Effect.map(readSums(sql, holder), ({ all: before, held }): ReportLimit | undefined => {
-      const all = before + (areNew ? bytes : 0)
-      const isNewcomer = holder?.kind === "reporter" && held === 0
-      if (areNew && all > (isNewcomer ? room.withNewcomers : room.all)) return "room"
-      // In a small room a single report may be more than a reporter's part: the first one needs only room.
-      return holder !== undefined && !isNewcomer && all > room.unboundUpTo && held + bytes > room[holder.kind]
-        ? holder.kind
-        : undefined
-    })
 
   /**
    * Names a reporter who was unverified at first, where the reporter has room: else an outage of the identity service would move any
@@ -107,7 +112,8 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
       const movedUp = hasQuota && (yield* prioritise(sql, { kind: "report", subject: row.id }))
       if (row.reporter === "unverified") {
         const named = { plane: row.plane, reporter, network: null, bytes }
-        const limit = yield* exceeded(room, holderOf(named), bytes, false)
+        const holder = holderOf(named)
+        const limit = exceeded(yield* readSums(sql, holder), room, holder, bytes, false)
         const isNamed =
           limit === undefined &&
           (yield* any(sql`
@@ -161,7 +167,9 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
           const { createdAt, id, marker, plane, requestId, source } = admitted
           const reporter = toText(report.reporter)
           const isVerified = report.reporter._tag === "Verified"
-          const rows = yield* underKey(plane, keyDigest)
+          const network = isVerified ? null : (sentFrom ?? null)
+          const holder = holderOf({ plane, reporter, network })
+          const [rows, sums] = yield* together(sql, [underKey(plane, keyDigest), readSums(sql, holder)])
 
           const repeated = repeatedBy(rows, reporter, contentDigest)
           if (repeated !== undefined) return yield* replay(repeated, reporter, room, hasQuota)
@@ -170,23 +178,23 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
           if (!hasQuota) return ReportAdmission.Full({ limit: "room" })
 
           const content = JSON.stringify(report.content)
-          const network = isVerified ? null : (sentFrom ?? null)
           const counted = { plane, reporter, network, bytes: bytesOf(content) }
-          const limit = yield* exceeded(room, holderOf(counted), counted.bytes, true)
+          const limit = exceeded(sums, room, holder, counted.bytes, true)
           if (limit !== undefined) return ReportAdmission.Full({ limit })
-          const insert = run(sql`
+          yield* run(sql`
             INSERT INTO reports
               (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, network)
             VALUES
               (${id}, ${plane}, ${keyDigest}, ${contentDigest}, ${reporter}, ${content}, ${source}, ${requestId},
                ${createdAt}, ${marker}, ${network})`)
-          const delivery = enqueue(sql, {
-            kind: "report",
-            subject: id,
-            createdAt,
-            priority: isVerified ? "first" : "usual"
-          })
-          yield* together(sql, [insert, ...sumChanges(sql, 1, [counted]), ...(deliver ? [delivery] : [])])
+          yield* changeSums(sql, 1, [counted])
+          if (deliver)
+            yield* enqueue(sql, {
+              kind: "report",
+              subject: id,
+              createdAt,
+              priority: isVerified ? "first" : "usual"
+            })
           return ReportAdmission.Stored({ report: { ...admitted, issue: Option.none() } })
         }),
         (admission) => {

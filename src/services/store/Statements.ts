@@ -7,6 +7,7 @@ import type { Connection } from "@effect/sql/SqlConnection"
 import type { SqlError } from "@effect/sql/SqlError"
 import { defaultTransforms, type Statement } from "@effect/sql/Statement"
 import * as Arr from "effect/Array"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import type * as Option from "effect/Option"
@@ -64,20 +65,25 @@ export const inSpans = <A>(
     Effect.withTracerEnabled(true)
   )
 
-/** A statement without a result. */
-export const run = (statement: Statement<object>): Statements<void> => Effect.asVoid(execute(statement))
-
 /**
- * Statements without results, in this order. Postgres gets them in one message: one that follows a failed one changes nothing there, and
- * the first failure counts. All are answered before this ends: an interruption would cancel whatever the connection does then.
+ * How statements without a result are sent: each is waited for, unless the transaction says otherwise. Postgres need not be asked whether
+ * one of them succeeded before it gets the next: after a failure it changes nothing more, and its COMMIT rolls back.
  */
-export const together = (sql: SqlClient, statements: ReadonlyArray<Statements<void>>): Statements<void> =>
-  sql.onDialectOrElse({
-    pg: () =>
-      Effect.flatMap(Effect.all(statements, { concurrency: "unbounded", mode: "either" }), (ends) =>
-        Effect.all(ends, { discard: true })
-      ),
-    orElse: () => Effect.all(statements, { discard: true })
+export class Sending extends Context.Reference<Sending>()("music/Sending", {
+  defaultValue: () => (statement: Statements<void>) => statement
+}) {}
+
+/** A statement without a result. */
+export const run = (statement: Statement<object>): Statements<void> =>
+  Effect.flatMap(Sending, (send) => send(Effect.asVoid(execute(statement))))
+
+/** Queries in this order, which Postgres gets in one message. All are answered before this ends, because no transaction can be interrupted. */
+export const together = <const All extends ReadonlyArray<Statements<unknown>>>(
+  sql: SqlClient,
+  queries: All
+) =>
+  Effect.all(queries, {
+    concurrency: sql.onDialectOrElse({ pg: () => "unbounded" as const, orElse: () => 1 as const })
   })
 
 /** The decoded rows of a statement. Row by row: a schema of all rows would be compiled again by each call. */

@@ -270,6 +270,7 @@ export const openPostgres = (
           lockWait,
           hasOneWriter: false,
           reserve,
+          pipelines: true,
           begin: (lane) => `${begin}; ${lockOf(lane)}`,
           isCommitted,
           read,

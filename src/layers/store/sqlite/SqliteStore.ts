@@ -110,6 +110,7 @@ export const openDatabase = (
       hasOneWriter: true,
       reserve: Effect.as(usable, writer),
       begin: () => "BEGIN IMMEDIATE",
+      pipelines: false,
       isCommitted: () => true,
       read: (query) =>
         Effect.zipRight(usable, Effect.provideService(query, TransactionConnection, [reader, 0])),

@@ -236,7 +236,7 @@ describe("Accesses of Postgres", () => {
         admit: yield* counted(admit(store)),
         offer: yield* counted(offer(store))
       },
-      { isActive: 1, activate: 3, receive: 3, admit: 5, offer: 6 }
+      { isActive: 1, activate: 2, receive: 3, admit: 3, offer: 4 }
     )
   })
 
@@ -332,7 +332,7 @@ describe("A role of Postgres", () => {
     const patient = yield* openStore(url)
     yield* many(patient, 40)
     yield* limit(2)
-    const store = yield* openStore(url, { timeouts: { connect: 200 } })
+    const store = yield* openStore(url, { timeouts: { connect: 1_000 } })
     yield* limit(0)
     yield* say(`SELECT pg_terminate_backend(pid) ${sessions}`)
     // The first access after it may meet the broken connection.
