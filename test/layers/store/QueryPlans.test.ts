@@ -17,7 +17,7 @@ import { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"
 import { type Kind, postgres, rawQuery, sqlite, withPgClient } from "./Stores.ts"
 
 /** Enough that a scan shows. */
-const rows = 10_000
+const rows = 6_000
 const many = ["spool", "remembered", "recipients", "loginOutcomes", "sessionDigests", "refused"] as const
 const volumes = {
   ...volumesOf(rows),

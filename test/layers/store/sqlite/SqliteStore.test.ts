@@ -19,7 +19,16 @@ import type { StoreService, StoreUnavailable } from "../../../../src/services/St
 import { testSettings } from "../../../world/Settings.ts"
 import { awaited } from "../../../world/Waiting.ts"
 import { sampleReport } from "../Samples.ts"
-import { folder, freshPath, openStore, rawClient, rawQuery, storeOf, withStore } from "../Stores.ts"
+import {
+  folder,
+  freshPath,
+  type OpenOptions,
+  openStore,
+  rawClient,
+  rawQuery,
+  storeOf,
+  withStore
+} from "../Stores.ts"
 
 const modeOf = (path: string) => statSync(path).mode & 0o777
 const activate = ({ recipients }: StoreService, publicId = "c:ana") =>
@@ -34,7 +43,7 @@ const kindOf = <A, R>(access: Effect.Effect<A, StoreUnavailable, R>, path: strin
     assert.notMatch(reason, /\n|\bat .*:\d+|SELECT|INSERT|c:ana/)
     return kind
   })
-const refusal = (path: string) => kindOf(Effect.scoped(openStore(path)), path)
+const refusal = (path: string, options?: OpenOptions) => kindOf(Effect.scoped(openStore(path, options)), path)
 
 /** The write lock, held by another program until the scope closes. */
 const heldLock = (path: string) =>
@@ -119,17 +128,17 @@ describe("A file that cannot be used is refused, as", () => {
     assert.strictEqual(kind, "other")
   })
 
-  it.scoped("locked: by another process for 5 s", function* () {
+  it.scoped("locked: by another process for as long as a lock is waited for", function* () {
     const path = yield* usedPath
     yield* heldLock(path)
-    const opening = yield* Effect.fork(refusal(path))
+    const opening = yield* Effect.fork(refusal(path, { lockWait: 1_000 }))
     // The addon loads in real time. A store that closed waited for 5 s at most.
     yield* awaited(
       "the wait for the lock",
       TestClock.sleeps(),
       Chunk.some((until) => until < 1_000)
     )
-    yield* TestClock.adjust("4900 millis")
+    yield* TestClock.adjust("900 millis")
     assert.isTrue(Option.isNone(yield* Fiber.poll(opening)))
     yield* TestClock.adjust("200 millis")
     assert.strictEqual(yield* Fiber.join(opening), "locked")
