@@ -139,11 +139,7 @@ const ofPostgres: Outages = {
 }
 
 /** Each is broken and repaired under a running server; these are played by every test run, the others by the slow one. */
-const slice = [
-  "full: refuses large writes, accepts small ones",
-  "moved away and back",
-  "refusing connections"
-]
+const slice = ["full: refuses large writes, accepts small ones", "refusing connections"]
 
 export const playOutages = (isSlice: boolean) => {
   const played = (outages: Outages) => {
