@@ -201,7 +201,7 @@ const settings = [
 
 /** The lines that are skipped before the first start. */
 const withoutFile = [
-  { name: "database", found: expect.stringContaining("the first start creates it") },
+  { name: "database", found: expect.stringContaining("a start creates it, or MUSIC_DATABASE_PATH is wrong") },
   { name: "reports", found: "needs database" },
   { name: "integrity", found: "needs database" }
 ]

@@ -1,4 +1,4 @@
-import { realpathSync, symlinkSync } from "node:fs"
+import { realpathSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { expect } from "vitest"
 import { it } from "../world/Test.ts"
@@ -21,9 +21,20 @@ it.scopedLive("restore replaces the database that a link leads to, and keeps the
   symlinkSync(place, environment.MUSIC_DATABASE_PATH)
   yield* run(["backup", join(links, "copy")], environment)
   yield* rawQuery(place, "DELETE FROM deliveries")
-  expect((yield* run(["restore", join(links, "copy"), "--overwrite"], environment)).exit).toBe(0)
+  const { err, exit } = yield* run(["restore", join(links, "copy"), "--overwrite"], environment)
+  expect([exit, err]).toEqual([0, expect.stringContaining("searches the tracker")])
   expect(yield* states(place)).toEqual([{ state: "unknown", attempts: 1 }])
   expect(realpathSync(environment.MUSIC_DATABASE_PATH)).toBe(realpathSync(place))
+})
+
+it.scopedLive("a file that is no backup is named with the next step alone", function* () {
+  const other = join(yield* folder, "notes.txt")
+  writeFileSync(other, "no database".repeat(100))
+  const environment = { MUSIC_DATABASE_PATH: yield* freshPath }
+  expect(yield* run(["restore", other], environment)).toMatchObject({
+    exit: 69,
+    err: expect.stringMatching(/not a database \(SQLITE_NOTADB\)\. Use another backup, or/)
+  })
 })
 
 it.effect("on PostgreSQL backup and restore are refused, without the password", function* () {

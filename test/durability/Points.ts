@@ -32,7 +32,7 @@ const called = [
     "deliveries.retry",
     "deliveries.discard",
     "spool.expire",
-    "destinations.resumeTracker",
+    "destinations.resume",
     "iamCalls.leave",
     "retention.reports"
   ],

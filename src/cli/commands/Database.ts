@@ -126,6 +126,10 @@ export const restore = Command.make(
       const restored = yield* Restore.restore(yield* databasePlace, file, { overwrite })
       const { aside, unfiled: doubted } = restored
       yield* printRecord({ ...showFacts(restored), before: Option.getOrNull(aside), doubted }, asJson)
+      if (doubted > 0)
+        yield* (yield* Host).err(
+          "The doubted reports may be filed: the server searches the tracker for each before it sends it."
+        )
     })
 ).pipe(Command.withDescription("Replaces a SQLite database by a backup; no server may have it open"))
 

@@ -44,7 +44,7 @@ const explainWaiting = (shown: ReadonlyArray<DeliveryRecord>) =>
 
 /** For a retry: ends the pause of a tracker that refused the settings, which the operator has repaired. */
 export const resumeTracker = Effect.gen(function* () {
-  yield* (yield* Store).destinations.resumeTracker(yield* Clock.currentTimeMillis)
+  yield* (yield* Store).destinations.resume(yield* Clock.currentTimeMillis)
   if (!(yield* explainPause))
     yield* (yield* Host).err("A running server with a tracker sends it within 30 seconds.")
 })

@@ -47,7 +47,7 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
       title: "The tracker",
       longestBackoff,
       advice:
-        "repair MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY, or the repository's settings. It is retried automatically"
+        "correct MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY and restart, or the repository's settings. It is tried again every five minutes"
     })
     const handlers = {
       report: makeReportFiling(reports, tracker, breaker, limits),
@@ -93,11 +93,8 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
       if (!(yield* leaseAndHandle)) yield* sleepUntilDue
     })
 
-    /** A process that starts may have other settings than the one that the tracker refused. A pause that stays ends by itself. */
-    const resume = Effect.ignoreLogged(Effect.flatMap(Clock.currentTimeMillis, destinations.resumeTracker))
-
     return {
-      run: Effect.zipRight(resume, repeatRounds("Report delivery")(round)),
+      run: repeatRounds("Report delivery")(round),
       /** The tracker refused the settings of any process. */
       isStopped: Effect.map(breaker.state, ({ stopped }) => stopped)
     }
@@ -133,11 +130,16 @@ export const deliveryWith = (
       const reports = yield* makeReportDelivery(limits)
       const shipping = yield* makeTelemetryShipping(limits)
       const ships = settings.telemetry.enabled && tables.open.size > 0
+      const { destinations } = yield* Store
+      /** A process that starts may have other settings than the one that was refused. A pause that stays ends by itself. */
+      const resume = yield* Effect.cached(
+        Effect.ignoreLogged(Effect.flatMap(Clock.currentTimeMillis, destinations.resume))
+      )
 
       yield* Effect.forkScoped(telemetryExpiry)
       yield* Effect.forkScoped(retentionSweep)
-      if (ships) yield* Effect.forkScoped(shipping.run)
-      if (tracker.enabled) yield* Effect.forkScoped(reports.run)
+      if (ships) yield* Effect.forkScoped(Effect.zipRight(resume, shipping.run))
+      if (tracker.enabled) yield* Effect.forkScoped(Effect.zipRight(resume, reports.run))
 
       return {
         checks: Effect.all(

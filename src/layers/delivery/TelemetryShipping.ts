@@ -57,7 +57,7 @@ export const makeTelemetryShipping = (limits: DeliveryLimits) =>
         title: `The table ${table}`,
         longestBackoff,
         advice:
-          "set the table's key (MUSIC_…_TABLE_KEY) to a live one, or restore the table. It is tried again every five minutes"
+          "set the table's key (MUSIC_…_TABLE_KEY) to a live one and restart, or restore the table. It is tried again every five minutes"
       })
     }))
     const keyStates = Effect.forEach(keys, ({ breaker, table }) =>

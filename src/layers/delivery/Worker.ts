@@ -182,8 +182,9 @@ export const makeBreaker = (
         pausedUntil: new Date(now + pause).toISOString(),
         upstreamRequestId: failure._tag === "Refused" ? failure.requestId : undefined
       }
+      const isKnown = before?.stopped === true && Option.getOrUndefined(before.lastFailure) === text
       // Only the transition is logged above debug, by the process that causes it.
-      if (failure._tag === "Refused" && stopped && before?.stopped !== true)
+      if (failure._tag === "Refused" && stopped && !isKnown)
         yield* Effect.logError(`${title} refuses our settings; waiting work is kept`, {
           ...facts,
           advice: failure.advice === undefined ? advice : `${failure.advice}; ${advice}`

@@ -83,7 +83,8 @@ export const databaseProbes = (
       Effect.map(({ name }) => pass(`${name}, schema ${latestMigration}`)),
       Effect.catchIf(
         ({ code, kind }) => kind === "schema" && code === "ENOENT",
-        () => Effect.succeed(skip(`${file} does not exist yet; the first start creates it`))
+        () =>
+          Effect.succeed(skip(`${file} does not exist: a start creates it, or MUSIC_DATABASE_PATH is wrong`))
       )
     )
     const disk = Effect.try(() => judgeDisk(file)).pipe(

@@ -114,17 +114,20 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
               WHERE name = ${name}`
       ),
     /**
-     * After an operator's repair: ends the pause of a tracker that refused the settings, and what waited for its end is due at `now`. The
-     * stop stays until a write is accepted. Other pauses stay.
+     * After an operator's repair, or with the settings of a process that starts: ends the pauses of destinations that refused the settings,
+     * and what waited for that of the tracker is due at `now`. The stop stays until a write is accepted. Other pauses stay.
      */
-    resumeTracker: (now: number) =>
+    resume: (now: number) =>
       write("reports")(
-        "Destinations.resumeTracker",
+        "Destinations.resume",
         Effect.gen(function* () {
           const { pausedUntil, stopped } = yield* state(trackerDestination)
-          if (!stopped || pausedUntil <= now) return
+          // Without its failure, so that a refusal that comes again is logged again.
           yield* run(sql`
-            UPDATE destinations SET paused_until = ${now}, changed_at = ${now} WHERE name = ${trackerDestination}`)
+            UPDATE destinations SET last_failure = NULL, changed_at = ${now},
+              paused_until = CASE WHEN paused_until > ${now} THEN ${now} ELSE paused_until END
+            WHERE stopped = 1`)
+          if (!stopped || pausedUntil <= now) return
           yield* run(sql`
             UPDATE deliveries SET available_at = ${now}
             WHERE kind = 'report' AND state = 'waiting' AND ${sql.in("priority", Object.values(priorities))}

@@ -185,8 +185,18 @@ describe("After an outcome", () => {
     expect([yield* health, yield* filed(report)]).toEqual(["degraded", undefined])
   })
 
+  it.scoped("that refuses the settings for another reason, the log has the new one", function* () {
+    const { admit, levels, lines, pass, start, tracker } = yield* makeHarness
+    yield* admit()
+    tracker.filing.next(refused(401), refused(401), refused(403), refused(403))
+    yield* start("tracker")
+    yield* pass(1_000)
+    const reasons = lines.filter(({ level }) => level === "ERROR").map(({ text }) => /\d{3}/.exec(text)?.[0])
+    expect([tracker.sent.length, levels("ERROR"), reasons]).toEqual([4, 2, ["401", "403"]])
+  })
+
   it.scoped("that refuses the settings, a start ends the pause, also after a refused search", function* () {
-    const { admit, filed, pass, start, tracker } = yield* makeHarness
+    const { admit, filed, levels, pass, start, tracker } = yield* makeHarness
     const report = yield* admit()
     // It was sent, so it is searched first, and that is refused, too.
     for (const script of [tracker.filing, tracker.searching]) {
@@ -196,6 +206,8 @@ describe("After an outcome", () => {
       yield* stop
     }
     expect(yield* filed(report)).toBeUndefined()
+    // A start says again that the settings are refused: its new token may be wrong, too.
+    expect(levels("ERROR")).toBe(2)
     yield* start("tracker")
     yield* pass(10)
     expect(yield* filed(report)).toBe(1)
@@ -209,7 +221,7 @@ describe("After an outcome", () => {
       const retry = Effect.suspend(() =>
         Effect.zipRight(
           store.deliveries.retry(`report:${report.id}`, now()),
-          store.destinations.resumeTracker(now())
+          store.destinations.resume(now())
         )
       )
       tracker.filing.next(limited(90), refused(401))

@@ -121,6 +121,25 @@ describe("Telemetry", () => {
     expect([tables.stored(), yield* health, levels("ERROR")]).toEqual([kept.toSorted(), "ok", 1])
   })
 
+  it.scoped(
+    "of a table whose key is unknown is tried again at a start, which may have another key",
+    function* () {
+      const { levels, offerSome, pass, sizes, start, tables } = yield* makeWorld
+      const ids = yield* offerSome(1)
+      tables.retired.add("musicclidaemon")
+      for (const starts of [1, 2]) {
+        const { stop } = yield* start("tables")
+        yield* pass(10)
+        expect([sizes().length, levels("ERROR")]).toEqual([starts, starts])
+        yield* stop
+      }
+      tables.retired.clear()
+      yield* start("tables")
+      yield* pass(3)
+      expect(tables.stored()).toEqual(ids)
+    }
+  )
+
   it.scoped("is kept through an outage, with attempts at growing intervals of at most 30 s", function* () {
     const { counts, levels, offerSome, pass, start, tables } = yield* makeWorld
     const ids = yield* offerSome(3)

@@ -68,12 +68,12 @@ describe("Two processes", () => {
 
   it.scoped("warn of a stopped tracker once, and tell its recovery once", function* () {
     const { admitSome, levels, lines, pass, start, states, tracker } = yield* makeHarness
-    yield* admitSome(3)
     const refused = { failure: new Refused({ dependency, status: 401, code: "bad_credentials" }) }
     tracker.filing.next(refused, refused)
     for (let process = 0; process < 2; process += 1) yield* start("tracker", { alone: true })
+    yield* admitSome(3)
     yield* pass(640)
-    expect([levels("ERROR"), levels("WARN"), yield* states]).toEqual([1, 0, { delivered: 3, waiting: 1 }])
+    expect([levels("ERROR"), levels("WARN"), yield* states]).toEqual([1, 0, { delivered: 3, waiting: 2 }])
     expect(lines.filter(({ text }) => text.includes("available again")).length).toBe(1)
   })
 })

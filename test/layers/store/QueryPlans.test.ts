@@ -131,7 +131,7 @@ const everyOperation = (store: StoreService) =>
     yield* usage.size
     usage.pool()
     yield* destinations.failed("tracker", { now, pausedUntil: now + 1, stopped: true, failure: "none" })
-    yield* destinations.resumeTracker(now)
+    yield* destinations.resume(now)
     yield* destinations.answered("tracker", { now, wrote: true })
     yield* Effect.repeatN(destinations.reserveWrite("tracker", { now, spacing: 1_000, hourly: 450 }), 2)
 

@@ -75,13 +75,13 @@ export const onFile = <A>(
   )
 
 const damagedFix =
-  "The database itself may be damaged: run its integrity check, or restore an earlier backup."
+  "The database itself may be damaged: run music-backend check, or restore an earlier backup."
 
 /** With the fix that the failure itself names, or this one; `damaged` is for a corrupt file. */
 export const toBackupFailed =
   (fix: string, damaged = fix) =>
-  ({ details, kind, reason }: StoreUnavailable): BackupFailed =>
-    new BackupFailed({ reason, fix: details?.fix ?? (kind === "corrupt" ? damaged : fix) })
+  ({ details, kind, summary }: StoreUnavailable): BackupFailed =>
+    new BackupFailed({ reason: summary, fix: details?.fix ?? (kind === "corrupt" ? damaged : fix) })
 
 const sync = (path: string, flags: "r" | "r+"): void => {
   const descriptor = openSync(path, flags)

@@ -171,7 +171,7 @@ const play = (store: StoreService, { leases, model }: Played, { command }: Step,
         return same(yield* destinations.answered(name, { now, wrote }), model.answered(name, wrote))
       }
       case "Resume":
-        yield* destinations.resumeTracker(now)
+        yield* destinations.resume(now)
         return model.resume(now)
       case "Reserve": {
         const { hourly, name } = command

@@ -311,8 +311,14 @@ export class DeliveryModel {
 
   resume(now: number) {
     const tracker = this.destination("tracker")
+    for (const [name, { pausedUntil, ...more }] of this.destinations)
+      if (more.stopped)
+        this.destinations.set(name, {
+          ...more,
+          pausedUntil: Math.min(pausedUntil, now),
+          lastFailure: Option.none()
+        })
     if (!tracker.stopped || tracker.pausedUntil <= now) return
-    this.destinations.set("tracker", { ...tracker, pausedUntil: now })
     for (const row of this.rows.values())
       if (row.kind === "report" && row.state === "waiting") row.availableAt = Math.min(row.availableAt, now)
   }
