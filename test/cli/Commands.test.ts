@@ -8,7 +8,7 @@ import * as Option from "effect/Option"
 import { settingEntries } from "../../src/services/settings/SettingsTable.ts"
 import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
 import { sampleEvent, sampleReport } from "../layers/store/Samples.ts"
-import { openStore, postgres, rawQuery, unreleasedSchema, withStore } from "../layers/store/Stores.ts"
+import { openStore, postgres, withStore } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
 const scratch = mkdtempSync(join(tmpdir(), "music-cli-"))
@@ -323,28 +323,6 @@ describe("music-backend with a database", () => {
     expect(refused.exit).toBe(69)
     expect(refused.err).toMatch(/older schema .*\(0, needed \d+\)\. Run music-backend migrate, or/)
     expect(yield* migrate(empty)).toMatchObject({ from: 0, to, migrated: true })
-  })
-
-  it.scopedLive("refuses a database from before the first release, and says what to do", function* () {
-    const place = freshPlace()
-    yield* rawQuery(place, `PRAGMA application_id = 1836413794;\n${unreleasedSchema("initial")}`)
-    const url = yield* postgres.emptyPath
-    yield* postgres.rawQuery(url, unreleasedSchema("initial"))
-    const everywhere = [["migrate"], ["reports", "list"]]
-    for (const [there, commands] of [
-      [{ MUSIC_DATABASE_PATH: place }, [...everywhere, ["backup", `${place}.copy`]]],
-      [{ MUSIC_DATABASE_URL: url }, everywhere]
-    ] as const)
-      for (const command of commands)
-        expect([command, yield* run(command, there)]).toEqual([
-          command,
-          expect.objectContaining({
-            exit: 69,
-            out: "",
-            err: expect.stringMatching(/before the first release.*\. Move it away or name a new database/)
-          })
-        ])
-    expect(existsSync(`${place}.copy`)).toBe(false)
   })
 
   it.live(

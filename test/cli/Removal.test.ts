@@ -1,5 +1,4 @@
 /** Removing reports, one or by filter, beside a running server. */
-import { randomBytes } from "node:crypto"
 import { existsSync, readFileSync } from "node:fs"
 import { expect } from "vitest"
 import { it } from "../world/Test.ts"
@@ -280,37 +279,4 @@ it.scopedLive("reports remove names an issue that is filed while it waits, on Po
     return removing
   })
   expect([exit, out]).toEqual([0, expect.stringContaining(`the issue ${issue.url}: delete it`)])
-})
-
-it.scopedLive("on Postgres the named statement removes the old row from the files", function* () {
-  // New, so that the reports are in their order in its files.
-  const place = yield* postgres.emptyPath
-  const { reports } = yield* postgres.openStore(place)
-  // Without repetitions, which Postgres would compress; and one at the end, so that the file is not cut.
-  for (const [id, text] of [
-    ["rep_1", secret],
-    ["rep_2", "Playback stops."]
-  ] as const) {
-    const report = personal(id)
-    const message = `${text} ${randomBytes(6_000).toString("base64")}`
-    yield* reports.admit({ ...report, content: { ...report.content, message, attachments: [] } }, false)
-  }
-  /** Whether the files of the table, as they are on the disk, hold the text. */
-  const filesHold = Effect.map(
-    postgres.rawQuery(
-      place,
-      `CHECKPOINT;
-       SELECT BOOL_OR(POSITION('${secret}'::bytea IN pg_read_binary_file(pg_relation_filepath(file))) > 0) AS holds
-       FROM pg_class, LATERAL (VALUES (oid::regclass), (reltoastrelid::regclass)) AS files (file)
-       WHERE oid = 'reports'::regclass`
-    ),
-    ([row]) => row?.holds
-  )
-  const remove = ["reports", "remove", "rep_1", "--reason", "request 12"]
-  const { out } = yield* run(remove, { MUSIC_DATABASE_URL: place })
-  // Not enough: it frees the place, and does not overwrite it.
-  yield* postgres.rawQuery(place, "VACUUM reports")
-  expect(yield* filesHold).toBe(true)
-  yield* postgres.rawQuery(place, /^vacuum +(.+)$/m.exec(out)?.[1] ?? "")
-  expect(yield* filesHold).toBe(false)
 })

@@ -1,4 +1,3 @@
-import { gunzipSync } from "node:zlib"
 import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
@@ -51,37 +50,16 @@ describe("A collector", () => {
 })
 
 describe("OpenTelemetry's variables", () => {
-  it.scopedLive("set headers, compression and the resource, and bad ones are logged", function* () {
-    const collector = yield* startCollector()
-    const { end, log, login } = yield* exporting(`${collector.url}/base`, {
-      OTEL_EXPORTER_OTLP_HEADERS: "x-team=secret-header",
-      OTEL_EXPORTER_OTLP_COMPRESSION: "gzip",
-      OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=quay%201",
-      OTEL_SERVICE_NAME: "music-harbour",
-      OTEL_TRACES_SAMPLER: "sometimes"
-    })
-    yield* login()
-    yield* end
-    const [batch] = collector.received
-    expect(batch?.path).toBe("/base/v1/traces")
-    expect(batch?.headers).toMatchObject({ "content-encoding": "gzip", "x-team": "secret-header" })
-    const text = collector.received.map(({ body }) => gunzipSync(body).toString()).join()
-    for (const part of ["POST /api/v1/auth/login", "quay 1", "music-harbour"]) expect(text).toContain(part)
-    expect(log.filter((line) => line.includes("OTEL_TRACES_SAMPLER"))).toHaveLength(1)
-    expect(log.join("\n")).not.toContain("secret-header")
-  })
-
-  it.scopedLive.each<readonly [name: string, value: string, propagates: boolean]>([
-    ["OTEL_SDK_DISABLED", "True", false],
-    ["OTEL_TRACES_EXPORTER", "none", false],
-    ["OTEL_TRACES_SAMPLER", "always_off", true]
-  ])("turn traces off: %s=%s", function* ([name, value, propagates]) {
+  it.scopedLive.each([
+    ["OTEL_SDK_DISABLED", "True"],
+    ["OTEL_TRACES_EXPORTER", "none"]
+  ] as const)("turn traces off: %s=%s", function* ([name, value]) {
     const collector = yield* startCollector()
     const { end, login, world } = yield* exporting(collector.url, { [name]: value })
     yield* login()
     yield* end
     expect(collector.received).toEqual([])
-    expect(world.iam.seen.some(({ headers }) => headers.has("traceparent"))).toBe(propagates)
+    expect(world.iam.seen.some(({ headers }) => headers.has("traceparent"))).toBe(false)
   })
 
   it.scopedLive("with an address that is none end no process and show no password", function* () {

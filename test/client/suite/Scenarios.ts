@@ -197,25 +197,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "the same short-lived token is one login, also after a crash",
-    run: async (bench, kit) => {
-      const { attempts, clear, client, fault, headers, restarted, stored } = makeLane(bench, kit)
-      const slt = await bench.command("slt")
-      await fault("cut-after", paths.login, 1_000)
-      failed(await client.login(slt, { deadlineMilliseconds: 500 }), "no answer")
-      await clear()
-      succeeded(await restarted().login(slt), "the same token again")
-      const sent = await attempts(paths.login)
-      const first = await stored()
-      succeeded(await client.login(slt), "and again")
-      same(await attempts(paths.login), sent, "without a call")
-      same(await stored(), first, "the same session")
-      const keys = await headers(paths.login, "idempotency-key")
-      same(new Set(keys).size, 1, "one key")
-      check(!keys.includes(slt), "the key is not the token")
-    }
-  },
-  {
     name: "a testing session is separate from production's",
     run: async (bench, kit) => {
       const sessionStore = kit.memorySessionStore()
