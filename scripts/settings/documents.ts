@@ -1,10 +1,10 @@
 /** The two documents of settings as text: .env.example, and the table in docs/settings.md. */
-import { type SettingEntry, settingGroups } from "../../src/services/settings/SettingsTable.ts"
+import { type SettingEntry, settingEntries } from "../../src/services/settings/SettingsTable.ts"
 
 const width = 120
 
-const sentences = ({ meaning, note }: SettingEntry): string =>
-  `${meaning.slice(0, 1).toUpperCase()}${meaning.slice(1)}.${note === undefined ? "" : ` ${note}`}`
+const sentences = ({ meaning }: SettingEntry): string =>
+  `${meaning.slice(0, 1).toUpperCase()}${meaning.slice(1)}.`
 
 /** Comment lines of a shell. */
 const comment = (text: string): ReadonlyArray<string> => {
@@ -20,19 +20,15 @@ const comment = (text: string): ReadonlyArray<string> => {
   return [...lines, line]
 }
 
-const groupLines = (title: string, entries: ReadonlyArray<SettingEntry>): ReadonlyArray<string> => [
-  `# --- ${title} `.padEnd(width, "-"),
-  ...entries.flatMap((entry) => [
+const title = `# --- settings `.padEnd(width, "-")
+
+/** .env.example with its settings replaced; the text above them stays. */
+export const renderEnvExample = (current: string): string => {
+  const lines = settingEntries.flatMap((entry) => [
     ...comment(sentences(entry)),
     `${entry.required === true ? "" : "# "}${entry.name}='${entry.default ?? ""}'`
-  ]),
-  ""
-]
-
-/** .env.example with its groups of settings replaced; the text above the first group stays. */
-export const renderEnvExample = (current: string): string => {
-  const head = current.slice(0, current.indexOf("# --- "))
-  return `${head}${settingGroups.flatMap(({ entries, title }) => groupLines(title, entries)).join("\n")}`
+  ])
+  return [current.slice(0, current.indexOf("# --- ")) + title, ...lines, ""].join("\n")
 }
 
 const defaultCell = (entry: SettingEntry): string => {
@@ -45,9 +41,9 @@ const endMark = "<!-- end of settings -->"
 
 /** docs/settings.md with its table of settings replaced; the text outside the two marks stays. */
 export const renderSettingsPage = (current: string): string => {
-  const rows = settingGroups
-    .flatMap(({ entries }) => entries)
-    .map((entry) => ["", `\`${entry.name}\``, defaultCell(entry), sentences(entry), ""].join(" | ").trim())
+  const rows = settingEntries.map((entry) =>
+    ["", `\`${entry.name}\``, defaultCell(entry), sentences(entry), ""].join(" | ").trim()
+  )
   return [
     current.slice(0, current.indexOf(startMark) + startMark.length),
     "",

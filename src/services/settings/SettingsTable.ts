@@ -30,9 +30,8 @@ import {
 
 /** As the documents and `music-backend config` show it. */
 interface Description {
-  /** A phrase, which `music-backend config` shows, and further sentences for the documents. Backticks mark literals. */
+  /** A phrase, and perhaps further sentences, the last one without its full stop. Backticks mark literals. */
   readonly meaning: string
-  readonly note?: string
   /** Shown as set or unset, never by its value; it may be in a file. */
   readonly secret?: true
 }
@@ -109,173 +108,136 @@ const tableKey = (name: string, table: TableName) => {
   })
 }
 
-/** By the titles of .env.example, in its order. */
-const groups = {
-  identity: {
-    iam: {
-      url: required("MUSIC_IAM_URL", serviceUrl, nowhere, { meaning: "identity service (IAM)" }),
-      applicationSecret: required("MUSIC_IAM_APP_SECRET", applicationSecret, unset(43, "ask_"), {
-        meaning: "this application's secret at IAM",
-        secret: true
-      }),
-      webhookSecret: required("MUSIC_IAM_WEBHOOK_SECRET", webhookSecret, unset(32), {
-        meaning: "secret that signs IAM's webhooks",
-        secret: true
-      }),
-      webhookKeyVersion: withDefault("MUSIC_IAM_WEBHOOK_KEY_VERSION", keyVersion, "1", {
-        meaning: "key version of the webhook secret",
-        note: "IAM sends it with each webhook."
-      }),
-      previousWebhookSecret: optional("MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET", webhookSecret, {
-        meaning: "previous webhook secret, accepted while rotating",
-        secret: true
-      }),
-      previousWebhookKeyVersion: optional("MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION", keyVersion, {
-        meaning: "key version of the previous webhook secret"
-      }),
-      applicationId: withDefault("MUSIC_IAM_APP_ID", applicationId, "music", {
-        meaning: "application id at IAM"
-      }),
-      callsPerMinute: withDefault("MUSIC_IAM_CALLS_PER_MINUTE", whole(10, 10_000), "110", {
-        meaning: "calls a minute to each path of IAM, in each plane, that this instance makes at most",
-        note: "From 10 to 10,000. IAM allows 120 to all instances together: give each of three 36."
-      }),
-      introspectionCacheSeconds: withDefault("MUSIC_INTROSPECTION_CACHE_SECONDS", whole(0, 30), "0", {
-        meaning: "seconds for which a successful introspection of a token is reused",
-        note: "At most 30, for more clients than the budget serves. 0 shows a revocation at once."
-      })
-    },
-    organisation: withDefault("MUSIC_ORG_ID", organisation, "music", {
-      meaning: "organisation that owns the application"
-    })
-  },
-  notifications: {
-    ting: {
-      url: required("MUSIC_TING_URL", serviceUrl, nowhere, { meaning: "notification service (Ting)" }),
-      types: withDefault("MUSIC_TING_TYPES", list(tingType), "music.trigger.fired,music.trigger.expired", {
-        meaning: "notification types registered for this application, comma-separated"
-      })
-    }
-  },
-  serving: {
-    bind: withDefault("MUSIC_BIND", address, "127.0.0.1:8787", {
-      meaning: "listen address, host:port",
-      note: "`[::1]:8787` for IPv6."
-    }),
-    webOrigins: withDefault("MUSIC_WEB_ORIGINS", list(webOrigin), "", {
-      meaning: "origins of the web client, comma-separated",
-      note: "They get CORS headers and may send telemetry."
-    }),
-    minCli: withDefault("MUSIC_MIN_CLI", version, "0.1.0", {
-      meaning: "oldest client version that GET /api/v1/version calls supported",
-      note: "A client that sends a lower `X-Music-Client-Version` gets it in `X-Music-Min-Cli`."
-    }),
-    rateLimit: withDefault("MUSIC_RATE_LIMIT", onOff, "on", {
-      meaning: "request limits, on or off",
-      note: "Turn them off behind a gateway that limits already."
-    }),
-    trustedProxies: withDefault("MUSIC_TRUSTED_PROXIES", list(proxy), "", {
-      meaning: "addresses or CIDRs of proxies whose X-Forwarded-For is believed, comma-separated"
-    }),
-    requestDeadlineSeconds: withDefault("MUSIC_REQUEST_DEADLINE_SECONDS", whole(1, 300), "25", {
-      meaning: "seconds for one request, retries included"
-    }),
-    shutdownGraceSeconds: withDefault("MUSIC_SHUTDOWN_GRACE_SECONDS", whole(1, 600), "30", {
-      meaning: "seconds for requests in flight at shutdown, at least the deadline + 2",
-      note: "Requests get all but the last 1.5 s."
-    })
-  },
-  storage: {
-    databasePath: withDefault("MUSIC_DATABASE_PATH", databaseFile, "data/music.sqlite", {
-      meaning: "SQLite file",
-      note: "Its folder is made when missing."
-    }),
-    databaseUrl: optional("MUSIC_DATABASE_URL", postgresUrl, {
-      meaning: "Postgres instead of the file",
-      note: "`postgres://user:password@host:port/database`, version 14 or newer. Several instances need it.",
-      secret: true
-    }),
-    databaseConnections: withDefault("MUSIC_DATABASE_CONNECTIONS", whole(1, 200), "10", {
-      meaning: "connections of one instance to Postgres",
-      note: "One more is open while it migrates."
-    })
-  },
-  telemetry: {
-    telemetry: {
-      enabled: withDefault("MUSIC_TELEMETRY", onOff, "on", {
-        meaning: "recording of telemetry, on or off"
-      }),
-      spoolBytes: withDefault("MUSIC_TELEMETRY_SPOOL_MEGABYTES", megabytes, "500", {
-        meaning: "bound of the telemetry spool in megabytes"
-      })
-    },
-    tablesUrl: optional("MUSIC_TABLES_URL", serviceUrl, {
-      meaning: "table service, required when a table key is set"
-    }),
-    tableKeys: {
-      musicclidaemon: tableKey("MUSIC_CLIDAEMON_TABLE_KEY", "musicclidaemon"),
-      musicfrontendanalytics: tableKey("MUSIC_FRONTEND_ANALYTICS_TABLE_KEY", "musicfrontendanalytics"),
-      musicfrontendevents: tableKey("MUSIC_FRONTEND_EVENTS_TABLE_KEY", "musicfrontendevents")
-    }
-  },
-  "issue tracker": {
-    trackerToken: optional("MUSIC_GITHUB_TOKEN", token, {
-      meaning: "token with which reports are filed as issues",
-      note: 'It needs the right "Issues: read and write".',
-      secret: true
-    }),
-    trackerRepository: optional("MUSIC_GITHUB_REPOSITORY", repository, {
-      meaning: "repository of the issues, owner/repo; required with a token"
-    }),
-    trackerUrl: withDefault("MUSIC_GITHUB_URL", serviceUrl, "https://api.github.com", {
-      meaning: "API of the issue tracker"
-    })
-  },
-  reports: {
-    reportsBytes: withDefault("MUSIC_REPORTS_MEGABYTES", megabytes, "1000", {
-      meaning: "bound of all stored reports in megabytes",
-      note: "From 80 % of it on only signed-in reporters who have none stored may store one."
-    }),
-    anonymousReports: withDefault("MUSIC_REPORTS_ANONYMOUS", onOff, "on", {
-      meaning: "reports of callers whom IAM does not vouch for, on or off",
-      note: "Off refuses new ones; those that are stored stay."
-    })
-  },
-  retention: {
-    retention: {
-      reportsDays: withDefault("MUSIC_RETENTION_REPORTS_DAYS", retentionDays, "0", {
-        meaning: "days for which reports are kept after their delivery, 0 for ever"
-      }),
-      anonymousReportsDays: withDefault("MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS", retentionDays, "0", {
-        meaning: "the same for reports that IAM does not vouch for"
-      })
-    }
-  },
-  observability: {
-    adminBind: optional("MUSIC_ADMIN_BIND", address, {
-      meaning: "address of Prometheus' /metrics, host:port; off without it",
-      note: "Not authenticated: keep it on loopback or a private network."
-    }),
-    logLevel: withDefault("MUSIC_LOG_LEVEL", logLevel, "info", {
-      meaning: "log level: trace, debug, info, warn, error or none"
-    }),
-    logClientAddress: withDefault("MUSIC_LOG_CLIENT_ADDRESS", onOff, "off", {
-      meaning: "the client's address in the log, on or off",
-      note: "The address that the limits count; of IPv6 its /64 network."
-    })
-  }
-}
-
+/** In the order of .env.example. */
 export const settingsTable = {
-  ...groups.identity,
-  ...groups.notifications,
-  ...groups.serving,
-  ...groups.storage,
-  ...groups.telemetry,
-  ...groups["issue tracker"],
-  ...groups.reports,
-  ...groups.retention,
-  ...groups.observability
+  iam: {
+    url: required("MUSIC_IAM_URL", serviceUrl, nowhere, { meaning: "identity service (IAM)" }),
+    applicationSecret: required("MUSIC_IAM_APP_SECRET", applicationSecret, unset(43, "ask_"), {
+      meaning: "this application's secret at IAM",
+      secret: true
+    }),
+    webhookSecret: required("MUSIC_IAM_WEBHOOK_SECRET", webhookSecret, unset(32), {
+      meaning: "secret that signs IAM's webhooks",
+      secret: true
+    }),
+    webhookKeyVersion: withDefault("MUSIC_IAM_WEBHOOK_KEY_VERSION", keyVersion, "1", {
+      meaning: "key version of the webhook secret. IAM sends it with each webhook"
+    }),
+    previousWebhookSecret: optional("MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET", webhookSecret, {
+      meaning: "previous webhook secret, accepted while rotating",
+      secret: true
+    }),
+    previousWebhookKeyVersion: optional("MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION", keyVersion, {
+      meaning: "key version of the previous webhook secret"
+    }),
+    applicationId: withDefault("MUSIC_IAM_APP_ID", applicationId, "music", {
+      meaning: "application id at IAM"
+    }),
+    callsPerMinute: withDefault("MUSIC_IAM_CALLS_PER_MINUTE", whole(10, 10_000), "110", {
+      meaning:
+        "calls a minute to each path of IAM, in each plane, that this instance makes at most. From 10 to 10,000. IAM allows 120 to all instances together: give each of three 36"
+    }),
+    introspectionCacheSeconds: withDefault("MUSIC_INTROSPECTION_CACHE_SECONDS", whole(0, 30), "0", {
+      meaning:
+        "seconds for which a successful introspection of a token is reused. At most 30, for more clients than the budget serves. 0 shows a revocation at once"
+    })
+  },
+  organisation: withDefault("MUSIC_ORG_ID", organisation, "music", {
+    meaning: "organisation that owns the application"
+  }),
+  ting: {
+    url: required("MUSIC_TING_URL", serviceUrl, nowhere, { meaning: "notification service (Ting)" }),
+    types: withDefault("MUSIC_TING_TYPES", list(tingType), "music.trigger.fired,music.trigger.expired", {
+      meaning: "notification types registered for this application, comma-separated"
+    })
+  },
+  bind: withDefault("MUSIC_BIND", address, "127.0.0.1:8787", {
+    meaning: "listen address, host:port. `[::1]:8787` for IPv6"
+  }),
+  webOrigins: withDefault("MUSIC_WEB_ORIGINS", list(webOrigin), "", {
+    meaning: "origins of the web client, comma-separated. They get CORS headers and may send telemetry"
+  }),
+  minCli: withDefault("MUSIC_MIN_CLI", version, "0.1.0", {
+    meaning:
+      "oldest client version that GET /api/v1/version calls supported. A client that sends a lower `X-Music-Client-Version` gets it in `X-Music-Min-Cli`"
+  }),
+  rateLimit: withDefault("MUSIC_RATE_LIMIT", onOff, "on", {
+    meaning: "request limits, on or off. Turn them off behind a gateway that limits already"
+  }),
+  trustedProxies: withDefault("MUSIC_TRUSTED_PROXIES", list(proxy), "", {
+    meaning: "addresses or CIDRs of proxies whose X-Forwarded-For is believed, comma-separated"
+  }),
+  requestDeadlineSeconds: withDefault("MUSIC_REQUEST_DEADLINE_SECONDS", whole(1, 300), "25", {
+    meaning: "seconds for one request, retries included"
+  }),
+  shutdownGraceSeconds: withDefault("MUSIC_SHUTDOWN_GRACE_SECONDS", whole(1, 600), "30", {
+    meaning:
+      "seconds for requests in flight at shutdown, at least the deadline + 2. Requests get all but the last 1.5 s"
+  }),
+  databasePath: withDefault("MUSIC_DATABASE_PATH", databaseFile, "data/music.sqlite", {
+    meaning: "SQLite file. Its folder is made when missing"
+  }),
+  databaseUrl: optional("MUSIC_DATABASE_URL", postgresUrl, {
+    meaning:
+      "Postgres instead of the file. `postgres://user:password@host:port/database`, version 14 or newer. Several instances need it",
+    secret: true
+  }),
+  databaseConnections: withDefault("MUSIC_DATABASE_CONNECTIONS", whole(1, 200), "10", {
+    meaning: "connections of one instance to Postgres. One more is open while it migrates"
+  }),
+  telemetry: {
+    enabled: withDefault("MUSIC_TELEMETRY", onOff, "on", {
+      meaning: "recording of telemetry, on or off"
+    }),
+    spoolBytes: withDefault("MUSIC_TELEMETRY_SPOOL_MEGABYTES", megabytes, "500", {
+      meaning: "bound of the telemetry spool in megabytes"
+    })
+  },
+  tablesUrl: optional("MUSIC_TABLES_URL", serviceUrl, {
+    meaning: "table service, required when a table key is set"
+  }),
+  tableKeys: {
+    musicclidaemon: tableKey("MUSIC_CLIDAEMON_TABLE_KEY", "musicclidaemon"),
+    musicfrontendanalytics: tableKey("MUSIC_FRONTEND_ANALYTICS_TABLE_KEY", "musicfrontendanalytics"),
+    musicfrontendevents: tableKey("MUSIC_FRONTEND_EVENTS_TABLE_KEY", "musicfrontendevents")
+  },
+  trackerToken: optional("MUSIC_GITHUB_TOKEN", token, {
+    meaning: 'token with which reports are filed as issues. It needs the right "Issues: read and write"',
+    secret: true
+  }),
+  trackerRepository: optional("MUSIC_GITHUB_REPOSITORY", repository, {
+    meaning: "repository of the issues, owner/repo; required with a token"
+  }),
+  trackerUrl: withDefault("MUSIC_GITHUB_URL", serviceUrl, "https://api.github.com", {
+    meaning: "API of the issue tracker"
+  }),
+  reportsBytes: withDefault("MUSIC_REPORTS_MEGABYTES", megabytes, "1000", {
+    meaning:
+      "bound of all stored reports in megabytes. From 80 % of it on only signed-in reporters who have none stored may store one"
+  }),
+  anonymousReports: withDefault("MUSIC_REPORTS_ANONYMOUS", onOff, "on", {
+    meaning:
+      "reports of callers whom IAM does not vouch for, on or off. Off refuses new ones; those that are stored stay"
+  }),
+  retention: {
+    reportsDays: withDefault("MUSIC_RETENTION_REPORTS_DAYS", retentionDays, "0", {
+      meaning: "days for which reports are kept after their delivery, 0 for ever"
+    }),
+    anonymousReportsDays: withDefault("MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS", retentionDays, "0", {
+      meaning: "the same for reports that IAM does not vouch for"
+    })
+  },
+  adminBind: optional("MUSIC_ADMIN_BIND", address, {
+    meaning:
+      "address of Prometheus' /metrics, host:port; off without it. Not authenticated: keep it on loopback or a private network"
+  }),
+  logLevel: withDefault("MUSIC_LOG_LEVEL", logLevel, "info", {
+    meaning: "log level: trace, debug, info, warn, error or none"
+  }),
+  logClientAddress: withDefault("MUSIC_LOG_CLIENT_ADDRESS", onOff, "off", {
+    meaning:
+      "the client's address in the log, on or off. The address that the limits count; of IPv6 its /64 network"
+  })
 }
 
 type Decoded<T> = { readonly [K in keyof T]: T[K] extends Setting<infer A> ? A : Decoded<T[K]> }
@@ -291,9 +253,4 @@ export const isSetting = (node: object): node is Setting<unknown> => "parse" in 
 const entriesOf = (node: object): ReadonlyArray<SettingEntry> =>
   Object.values<object>({ ...node }).flatMap((one) => (isSetting(one) ? [one] : entriesOf(one)))
 
-export const settingGroups: ReadonlyArray<{
-  readonly title: string
-  readonly entries: ReadonlyArray<SettingEntry>
-}> = Object.entries(groups).map(([title, group]) => ({ title, entries: entriesOf(group) }))
-
-export const settingEntries: ReadonlyArray<SettingEntry> = entriesOf(groups)
+export const settingEntries: ReadonlyArray<SettingEntry> = entriesOf(settingsTable)
