@@ -49,7 +49,8 @@ const routeNames: Readonly<Record<Upstream, ReadonlyArray<string>>> = {
     `POST /repos/${repositoryName}/issues`,
     `GET /repos/${repositoryName}/issues`,
     `POST /repos/${repositoryName}/issues/{number}/comments`,
-    `PATCH /repos/${repositoryName}/issues/{number}`
+    `PATCH /repos/${repositoryName}/issues/{number}`,
+    "GET /user"
   ]
 }
 

@@ -31,6 +31,7 @@ export const paths = {
   ingest: { upstream: "tables", method: "POST", pattern: /^\/api\/ingest$/ },
   create: { upstream: "tracker", method: "POST", pattern: /\/issues$/ },
   list: { upstream: "tracker", method: "GET", pattern: /\/issues$/ },
+  user: { upstream: "tracker", method: "GET", pattern: /^\/user$/ },
   comment: { upstream: "tracker", method: "POST", pattern: /\/issues\/\d+\/comments$/ },
   close: { upstream: "tracker", method: "PATCH", pattern: /\/issues\/\d+$/ }
 } as const satisfies Readonly<Record<string, Path>>

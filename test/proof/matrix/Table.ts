@@ -262,12 +262,12 @@ export interface WorkColumn {
 }
 
 /** A search fails as the send does: the report stays unknown, and nothing is sent again. */
-const search = ((): Cells => {
-  const unknown = (searches: number) => `unknown ×${searches} (create ×1)`
-  const stopped = "unknown, stopped ×1 (create ×1)"
+const search = (beside: (searches: number) => string): Cells => {
+  const unknown = (searches: number) => `unknown ×${searches} (${beside(searches)})`
+  const stopped = `unknown, stopped ×1 (${beside(1)})`
   return {
     refused: unknown(5),
-    silent: "leased ×2 (create ×1)",
+    silent: `leased ×2 (${beside(2)})`,
     broken: unknown(5),
     "302": stopped,
     later: unknown(4),
@@ -277,9 +277,12 @@ const search = ((): Cells => {
     "own credential": stopped,
     permission: stopped,
     content: unknown(5),
-    clock: "delivered ×1 (create ×1)"
+    clock: `delivered ×1 (${beside(1)})`
   }
-})()
+}
+
+/** Where the token may not read its account, the author of the lowest number counts as its account. */
+const notDisclosed = "delivered ×1 (create ×1, list ×1)"
 
 const shipping: Cells = {
   refused: "waiting 3 ×6",
@@ -331,7 +334,18 @@ export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
       }
     }
   ],
-  "search after a lost answer": [{ path: "list", cells: search }],
+  "search after a lost answer": [
+    { path: "list", cells: search(() => "create ×1") },
+    {
+      path: "user",
+      cells: {
+        ...search((searches) => `create ×1, list ×${searches}`),
+        "302": notDisclosed,
+        permission: notDisclosed,
+        content: notDisclosed
+      }
+    }
+  ],
   duplicates: [
     {
       path: "comment",
