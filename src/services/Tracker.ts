@@ -29,8 +29,8 @@ export interface TrackerService {
   /** Files one issue. Never retries: the API has no idempotency key (issue-tracker.md 4). */
   readonly file: (draft: IssueDraft) => Effect.Effect<Issue, UpstreamFailure>
   /**
-   * All issues that contain the marker and were created at or after `since` (milliseconds), lowest number first. One complete search, or
-   * a failure.
+   * All issues of the token's account that contain the marker and were created at or after `since` (milliseconds), lowest number first.
+   * One complete search, or a failure. Issues of other accounts are copies.
    */
   readonly findByMarker: (
     marker: string,

@@ -2,6 +2,7 @@
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
@@ -10,20 +11,24 @@ import type { Failure } from "../../src/schema/Failure.ts"
 import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
 import { Planes } from "../../src/services/usecases/Planes.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
+import { Settings } from "../../src/services/Settings.ts"
 import { PlaceBounds, UpstreamPlaces } from "../../src/services/combinators/UpstreamPlaces.ts"
 import { authenticate, loggedIn, login, loginAs } from "../world/Logins.ts"
 import { prepared, settle } from "../world/Sending.ts"
+import { testSettings } from "../world/Settings.ts"
 import { type IamMethod, SimulatedIam } from "../world/SimulatedIam.ts"
 import { callerKey, inRequest, production, type scenario, withUseCases } from "../world/UseCaseLayers.ts"
 import { it, toEffect } from "../world/Test.ts"
 import { codeOf } from "./Codes.ts"
 
-const bounds = (iam: number, ting = 1, perCredential = 100) =>
+const bounds = (iam: number, ting = 1, perCredential = 100, perAddress = 100) =>
   Effect.provideService(PlaceBounds, {
-    iam: { all: iam, perCredential },
-    ting: { all: ting, perCredential }
+    iam: { all: iam, perCredential, perAddress },
+    ting: { all: ting, perCredential, perAddress }
   })
-const places = Effect.provide(UpstreamPlaces.Default)
+const places = (rateLimit = true) =>
+  Effect.provide(Layer.provide(UpstreamPlaces.Default, Layer.succeed(Settings, testSettings({ rateLimit }))))
+const atAddress = (end: number) => inRequest({ clientNetwork: `192.0.2.${end}` })
 
 /** A caller that waits in a place until it is interrupted or released. */
 const waiting = (dependency: "iam" | "ting", credential: string) =>
@@ -56,7 +61,7 @@ describe("places for an upstream", () => {
       expect(yield* taken).toEqual([2, 0])
       yield* Fiber.interrupt(fiber)
       expect([yield* attempt("iam"), yield* taken]).toEqual(["free", [1, 0]])
-    }).pipe(places, bounds(2))
+    }).pipe(places(), bounds(2))
   )
 
   const ends: ReadonlyArray<
@@ -75,24 +80,36 @@ describe("places for an upstream", () => {
         yield* Fiber.await(one.fiber)
         expect([yield* attempt("ting"), yield* attempt("ting", "a")]).toEqual(["free", "free"])
       })
-    ).pipe(places, bounds(1))
+    ).pipe(places(), bounds(1))
   )
 
-  it.effect("are limited for each credential", () =>
+  it.effect("are limited for each credential, and for each address whatever the credentials", () =>
     Effect.gen(function* () {
-      const { fiber } = yield* waiting("iam", "a")
-      yield* waiting("iam", "a")
-      expect([yield* attempt("iam", "a"), yield* attempt("iam", "b")]).toEqual(["overloaded iam 1", "free"])
-      expect(yield* attempt("ting", "a")).toBe("free")
+      const { fiber } = yield* waiting("iam", "a").pipe(atAddress(1))
+      yield* waiting("iam", "b").pipe(atAddress(1))
+      expect(yield* attempt("iam", "c").pipe(atAddress(1))).toBe("overloaded iam 1")
+      expect(yield* attempt("ting", "c").pipe(atAddress(1))).toBe("free")
+      expect(yield* attempt("iam", "c").pipe(atAddress(2))).toBe("free")
+      yield* waiting("iam", "a").pipe(atAddress(2))
+      expect(yield* attempt("iam", "a").pipe(atAddress(3))).toBe("overloaded iam 1")
       yield* Fiber.interrupt(fiber)
-      expect(yield* attempt("iam", "a")).toBe("free")
-    }).pipe(places, bounds(10, 10, 2))
+      for (const credential of ["a", "c"])
+        expect(yield* attempt("iam", credential).pipe(atAddress(1))).toBe("free")
+    }).pipe(places(), bounds(10, 10, 2, 2))
+  )
+
+  it.effect("are not limited for an address with MUSIC_RATE_LIMIT=off, nor without a request", () =>
+    Effect.gen(function* () {
+      const third = Effect.zipRight(Effect.zip(waiting("iam", "a"), waiting("iam", "b")), attempt("iam", "c"))
+      expect(yield* third.pipe(atAddress(1), places(false))).toBe("free")
+      expect(yield* third.pipe(places())).toBe("free")
+    }).pipe(bounds(10, 10, 10, 2))
   )
 
   it.effect("leave 400 of the 1,000 requests in flight to requests that wait for no upstream", function* () {
     expect(yield* PlaceBounds).toEqual({
-      iam: { all: 400, perCredential: 40 },
-      ting: { all: 200, perCredential: 20 }
+      iam: { all: 400, perCredential: 40, perAddress: 100 },
+      ting: { all: 200, perCredential: 20, perAddress: 50 }
     })
   })
 })

@@ -62,7 +62,8 @@ export const toUpstreamRequest =
 
 const Created = Schema.Struct({
   number: Schema.Int.pipe(Schema.positive()),
-  html_url: Schema.String.pipe(Schema.pattern(/^https?:\/\/\S+$/))
+  html_url: Schema.String.pipe(Schema.pattern(/^https?:\/\/\S+$/)),
+  user: Schema.optional(Schema.NullOr(Schema.Struct({ login: Schema.String })))
 })
 const Listed = Schema.Struct({
   ...Created.fields,
@@ -74,6 +75,7 @@ const Listed = Schema.Struct({
 
 const readIssue = readJson(Created)
 const readIssues = readJson(Schema.Array(Listed))
+const readUser = readJson(Schema.Struct({ login: Schema.String.pipe(Schema.minLength(1)) }))
 const readNothing: ResponseReader<void> = () => Either.void
 
 const issuesTemplate = "/repos/{owner}/{repo}/issues"
@@ -113,6 +115,8 @@ export const makeGitHub = (
   client: HttpClient,
   settings: GitHubRepository & { readonly url: string }
 ): TrackerService => {
+  /** Of the token's account, once a call has shown it; in lower case, for logins are compared without case. */
+  let ownLogin: string | undefined
   let limitsInARow = 0
   const prepare = toUpstreamRequest(settings)
   const upstream = makeUpstream(client, {
@@ -142,17 +146,32 @@ export const makeGitHub = (
 
   const file: TrackerService["file"] = ({ body, title }) => {
     const request = { method: "POST", template: issuesTemplate, body: { title, body } } as const
-    return Effect.map(call({ operation: "file", ...request }, 201, readIssue), ({ html_url, number }) => ({
-      number,
-      url: html_url
-    }))
+    return Effect.map(
+      call({ operation: "file", ...request }, 201, readIssue),
+      ({ html_url, number, user }) => {
+        ownLogin = user?.login.toLowerCase() ?? ownLogin
+        return { number, url: html_url }
+      }
+    )
   }
+
+  /** Undefined where GitHub does not disclose it to the token. */
+  const findOwnLogin: Effect.Effect<string | undefined, UpstreamFailure> = Effect.suspend(() =>
+    ownLogin === undefined
+      ? call({ operation: "user", method: "GET", template: "/user" }, 200, readUser).pipe(
+          Effect.map(({ login }) => (ownLogin = login.toLowerCase())),
+          Effect.catchTag("Refused", (refused) =>
+            refused.status === 401 ? Effect.fail(refused) : Effect.succeed(undefined)
+          )
+        )
+      : Effect.succeed(ownLogin)
+  )
 
   /** Each page, up to 6 MB of other people's text, is released before the next one is requested. */
   const findByMarker: TrackerService["findByMarker"] = (marker, since) =>
     Effect.gen(function* () {
       // By number: issues that move between pages can appear twice.
-      const found = new Map<number, FoundIssue>()
+      const found = new Map<number, FoundIssue & { readonly author: string | undefined }>()
       let query: Readonly<Record<string, string>> | undefined = {
         state: "all",
         sort: "created",
@@ -164,15 +183,26 @@ export const makeGitHub = (
         if (page > maxPages) return yield* searchTooLong
         const request: GitHubRequest = { method: "GET", template: issuesTemplate, query }
         const { issues, next }: Page = yield* call({ operation: "list", ...request }, 200, readPage)
-        for (const { body, created_at, html_url, number, pull_request, state } of issues) {
+        for (const { body, created_at, html_url, number, pull_request, state, user } of issues) {
           const isIssue = pull_request === undefined && Date.parse(created_at) >= since
           if (isIssue && (body ?? "").split(/\r?\n/).some((line) => line.trim() === marker))
-            found.set(number, { number, url: html_url, open: state !== "closed" })
+            found.set(number, {
+              number,
+              url: html_url,
+              open: state !== "closed",
+              author: user?.login.toLowerCase()
+            })
         }
         const oldest = issues.at(-1)
         query = oldest === undefined || Date.parse(oldest.created_at) < since ? undefined : next
       }
-      return [...found.values()].sort((left, right) => left.number - right.number)
+      const hits = [...found.values()].sort((left, right) => left.number - right.number)
+      const [first] = hits
+      if (first === undefined) return []
+      // Anybody can copy a marker from a public issue, also into an older issue of their own. The account is asked for only when
+      // there is something to compare; where it is not disclosed, the author of the first issue counts as the account.
+      const own = (yield* findOwnLogin) ?? first.author
+      return hits.filter(({ author }) => author === own)
     })
 
   const closeDuplicate: TrackerService["closeDuplicate"] = ({ number: issueNumber }, original) =>

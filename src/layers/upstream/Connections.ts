@@ -36,6 +36,8 @@ const mapErrors =
         begun = true
         handler.onRequestStart?.(...given)
       },
+      // The decorator takes a second start for a mistake: undici calls this for each 1xx answer as well.
+      onResponseStart: (...given) => handler.onResponseStart?.(...given),
       onResponseError: (controller, error) => handler.onResponseError?.(controller, change(error, begun))
     }
     return dispatch(options, Object.assign(new Undici.DecoratorHandler(handler), changed))

@@ -4,8 +4,11 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import { Failure } from "../../schema/Failure.ts"
 import { recordNow, upstreamPlacesTaken } from "../Metrics.ts"
+import { RequestContext } from "../RequestContext.ts"
+import { Settings } from "../Settings.ts"
 
 /** The upstreams that a request waits for; workers call the others. */
 export type AwaitedUpstream = "iam" | "ting"
@@ -14,59 +17,79 @@ export interface PlaceBound {
   readonly all: number
   /** Bounds one caller's share. */
   readonly perCredential: number
+  /**
+   * Of one client address (a /64 of IPv6): a logout accepts any string in a token's form, so credentials can be invented. Not
+   * applied when `MUSIC_RATE_LIMIT` is off, since all clients may share an address there, nor to work without a request.
+   */
+  readonly perAddress: number
 }
 
 /** Of the 1,000 requests in flight, 400 remain for those that wait for no upstream. Tests lower the bounds. */
 export class PlaceBounds extends Context.Reference<PlaceBounds>()("music/PlaceBounds", {
   defaultValue: (): Readonly<Record<AwaitedUpstream, PlaceBound>> => ({
-    iam: { all: 400, perCredential: 40 },
-    ting: { all: 200, perCredential: 20 }
+    iam: { all: 400, perCredential: 40, perAddress: 100 },
+    ting: { all: 200, perCredential: 20, perAddress: 50 }
   })
 }) {}
 
-const makePlaces = (dependency: AwaitedUpstream, { all, perCredential }: PlaceBound) => {
+const makePlaces = (dependency: AwaitedUpstream, bound: PlaceBound) => {
   const gauge = upstreamPlacesTaken({ dependency })
-  const byCredential = new Map<string, number>()
-  let taken = 0
-  const count = (credential: string, change: 1 | -1): void => {
-    const held = (byCredential.get(credential) ?? 0) + change
-    if (held === 0) byCredential.delete(credential)
-    else byCredential.set(credential, held)
-    taken += change
-    recordNow(gauge, taken)
+  /** By holder: all requests together, and each credential and address that has a place. */
+  const taken = new Map<string, number>()
+  const count = (holders: ReadonlyArray<string>, change: 1 | -1): void => {
+    for (const holder of holders) {
+      const held = (taken.get(holder) ?? 0) + change
+      if (held === 0) taken.delete(holder)
+      else taken.set(holder, held)
+    }
+    recordNow(gauge, taken.get("all") ?? 0)
   }
-  recordNow(gauge, 0)
-  const full = new Failure("overloaded", { retryAfterSeconds: 1, details: { dependency } })
+  count([], 1)
 
   return {
-    take: (credential: string) =>
-      Effect.suspend(() => {
-        if (taken >= all || (byCredential.get(credential) ?? 0) >= perCredential) return full
-        count(credential, 1)
-        return Effect.void
-      }),
-    giveBack: (credential: string) => Effect.sync(() => count(credential, -1))
+    /** The holders that a place is counted for. An empty address is not bounded. */
+    take: (
+      credential: string,
+      address: string
+    ): Either.Either<ReadonlyArray<string>, Failure<"overloaded">> => {
+      const bounds: ReadonlyArray<readonly [holder: string, most: number]> = [
+        ["all", bound.all],
+        [`credential ${credential}`, bound.perCredential],
+        ...(address === "" ? [] : [[`address ${address}`, bound.perAddress] as const])
+      ]
+      if (bounds.some(([holder, most]) => (taken.get(holder) ?? 0) >= most))
+        return Either.left(new Failure("overloaded", { retryAfterSeconds: 1, details: { dependency } }))
+      const holders = bounds.map(([holder]) => holder)
+      count(holders, 1)
+      return Either.right(holders)
+    },
+    giveBack: (holders: ReadonlyArray<string>): void => count(holders, -1)
   }
 }
 
 /** The places of this process. */
 export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/UpstreamPlaces", {
-  effect: Effect.map(PlaceBounds, (bounds) => {
+  effect: Effect.gen(function* () {
+    const bounds = yield* PlaceBounds
+    const { rateLimit } = yield* Settings
     const places = { iam: makePlaces("iam", bounds.iam), ting: makePlaces("ting", bounds.ting) }
-    return {
-      /**
-       * Runs the effect in a place of that upstream, or fails at once with `overloaded`. Every request that waits takes a place,
-       * also when it only joins an execution in flight. It takes the place before anything is spent and keeps it to the end: a
-       * refusal in between would lose a session. `credential` is a digest.
-       */
-      within:
-        (dependency: AwaitedUpstream, credential: string) =>
-        <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Failure<"overloaded">, R> =>
-          Effect.acquireUseRelease(
-            places[dependency].take(credential),
-            () => effect,
-            () => places[dependency].giveBack(credential)
-          )
-    } as const
+
+    /**
+     * Runs the effect in a place of that upstream, or fails at once with `overloaded`. Every request that waits takes a place,
+     * also when it only joins an execution in flight. It takes the place before anything is spent and keeps it to the end: a
+     * refusal in between would lose a session. `credential` is a digest.
+     */
+    const within =
+      (dependency: AwaitedUpstream, credential: string) =>
+      <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Failure<"overloaded">, R> =>
+        Effect.acquireUseRelease(
+          Effect.flatMap(RequestContext, ({ clientNetwork }) =>
+            places[dependency].take(credential, rateLimit ? clientNetwork : "")
+          ),
+          () => effect,
+          (holders) => Effect.sync(() => places[dependency].giveBack(holders))
+        )
+
+    return { within } as const
   })
 }) {}

@@ -18,7 +18,7 @@ const start = Effect.gen(function* () {
   yield* TestClock.setTime(now)
   const { github, settings } = yield* simulatedTracker()
   const tracker = yield* trackerOf(settings)
-  const add = (body: string) => github.addIssue(repository, { login: "harbor-bot", title: "x", body })
+  const add = (body: string, login = "harbor-bot") => github.addIssue(repository, { login, title: "x", body })
   const numbers = (since = now - hour) =>
     Effect.map(tracker.findByMarker(marker, since), (found) => found.map(({ number }) => number))
   /** Closes an issue while the clock passes the second between its two writes. */
@@ -57,24 +57,24 @@ it.scoped("The end of the token is read from every answer, a refusal too", funct
 })
 
 describe("A search for a marker", () => {
-  it.scoped(
-    "finds the issues with the marker on its own line, closed ones too, and no pull request",
-    function* () {
-      const { add, github, tracker } = yield* start
-      add(`quoted: ${marker}`)
-      add(`first\r\n\r\n${marker}\r\n`)
-      add(`${marker}9`)
-      github.addPullRequest(repository, { login: "harbor-bot", body: marker })
-      add(`${marker}\nan edit below`)
-      for (const issue of github.issues(repository)) if (issue.number === 2) issue.state = "closed"
-      const found = yield* tracker.findByMarker(marker, now)
-      expect(found.map(({ number, open }) => [number, open])).toEqual([
-        [2, false],
-        [5, true]
-      ])
-      expect(found[0]?.url).toMatch(/^https?:\/\/.+\/harbor\/music\/issues\/2$/)
-    }
-  )
+  it.scoped("finds our issues with the marker on its own line, closed ones too, and no copy", function* () {
+    const { add, github, tracker } = yield* start
+    // Copied from ours into an older issue.
+    add(marker, "somebody")
+    add(`quoted: ${marker}`)
+    add(`first\r\n\r\n${marker}\r\n`)
+    add(`${marker}9`)
+    add(`${marker}\nan edit below`, "somebody")
+    github.addPullRequest(repository, { login: "harbor-bot", body: marker })
+    add(marker, "Harbor-Bot")
+    for (const issue of github.issues(repository)) if (issue.number === 3) issue.state = "closed"
+    const found = yield* tracker.findByMarker(marker, now)
+    expect(found.map(({ number, open }) => [number, open])).toEqual([
+      [3, false],
+      [7, true]
+    ])
+    expect(found[0]?.url).toMatch(/^https?:\/\/.+\/harbor\/music\/issues\/3$/)
+  })
 
   it.scoped("reads every page back to `since`, and no further", function* () {
     const { add, lists, numbers } = yield* start
@@ -138,6 +138,23 @@ describe("A search for a marker", () => {
     github.fail({ path: issuesPath, fault: faults.status(200, [page(1)], { link }) })
     expect(yield* numbers()).toEqual([])
     expect(lists().map(({ query }) => query.get("page"))).toEqual([null, "2"])
+  })
+
+  it.scoped("fails while the token's owner cannot be read", function* () {
+    const { add, github, numbers } = yield* start
+    add(marker)
+    github.fail({ path: "/user", fault: faults.status(503, {}) })
+    github.fail({ path: "/user", fault: faults.status(401, {}) })
+    expect((yield* Effect.flip(numbers()))._tag).toBe("Unknown")
+    expect((yield* Effect.flip(numbers()))._tag).toBe("Refused")
+    expect(yield* numbers()).toEqual([1])
+  })
+
+  it.scoped("takes the author of the first issue for the owner that the token may not read", function* () {
+    const { add, github, numbers } = yield* start
+    for (const login of ["harbor-bot", "somebody", "harbor-bot"]) add(marker, login)
+    github.fail({ path: "/user", fault: faults.status(403, { message: "not accessible" }) })
+    expect(yield* numbers()).toEqual([1, 3])
   })
 })
 
