@@ -161,7 +161,11 @@ const linesOf = ({ fix, lines }: CommandFailed): ReadonlyArray<string> =>
 /** Runs one command to its end. */
 export const runCommand = (args: ReadonlyArray<string>): Effect.Effect<Exit, never, Host> =>
   Effect.flatMap(Host, ({ err }) =>
-    withHostConsole(parseAndRun(["node", program, ...args])).pipe(
+    // The library's dialogue waits for a person.
+    (args.includes("--wizard")
+      ? misuse("--wizard is not an option")
+      : withHostConsole(parseAndRun(["node", program, ...args]))
+    ).pipe(
       Effect.as(0 as const),
       Effect.catchAll((failure) => {
         const failed = toCommandFailed(failure)

@@ -66,6 +66,7 @@ describe("music-backend", () => {
     ["reports", "list", "--status", "lost"],
     ["reports", "list", "--since", "7"],
     ["reports", "list", "--since", "11-21"],
+    ["reports", "list", "--wizard"],
     ["--env-file"],
     ["check", "--env-file", "--json"],
     ["check", "--env-file=a", "--env-file=b"]
