@@ -31,16 +31,17 @@ const mapErrors =
   (dispatch) =>
   (options, handler) => {
     let begun = false
-    const changed: Undici.Dispatcher.DispatchHandler = {
+    return dispatch(options, {
       onRequestStart: (...given) => {
         begun = true
         handler.onRequestStart?.(...given)
       },
-      // The decorator takes a second start for a mistake: undici calls this for each 1xx answer as well.
+      onRequestUpgrade: (...given) => handler.onRequestUpgrade?.(...given),
       onResponseStart: (...given) => handler.onResponseStart?.(...given),
+      onResponseData: (...given) => handler.onResponseData?.(...given),
+      onResponseEnd: (...given) => handler.onResponseEnd?.(...given),
       onResponseError: (controller, error) => handler.onResponseError?.(controller, change(error, begun))
-    }
-    return dispatch(options, Object.assign(new Undici.DecoratorHandler(handler), changed))
+    })
   }
 
 /** A proxy's refusal of a tunnel has its status in the text only. */
