@@ -112,7 +112,7 @@ const loginEndpoints: Cells = {
 const loginProof: Cells = {
   ...registering("×2", "rate_limited"),
   ...sameFor(["odd", "idempotency_conflict"], failedFor("dependency_unavailable", "×1")),
-  idempotency_in_progress: failedFor("idempotency_in_progress", "×6")
+  idempotency_in_progress: failedFor("idempotency_in_progress", "×5")
 }
 const loginRegister: Cells = {
   ...registering("×2 (proof ×2)", "temporarily_rate_limited"),
