@@ -22,7 +22,7 @@ const { positionals, values } = parseArgs({
 interface Fault {
   readonly name: string
   readonly rule: string
-  /** As in the patch: `npx vitest run test/services`, `proof model`, `proof fairness -t reports` or `durability`. */
+  /** As in the patch: `npx vitest run test/services`, `proof model` or `proof fairness -t reports`. */
   readonly suite: string
 }
 
@@ -42,7 +42,6 @@ const argumentsOf = (suite: string): ReadonlyArray<string> | undefined => {
   const [first, second, third, ...rest] = words
   if (first === "proof" && second !== undefined)
     return ["--config", "test/slow/vitest.config.ts", `test/proof/${second}/`, ...words.slice(2)]
-  if (first === "durability") return ["test/durability", ...words.slice(1)]
   return first === "npx" && second === "vitest" && third === "run" && rest.length > 0 ? rest : undefined
 }
 
