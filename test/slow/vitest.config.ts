@@ -12,8 +12,6 @@ const longest = [
   "browser/Docs",
   "proof/fuzz/Fuzz",
   "proof/model/Model",
-  // It compares the times of honest requests: not beside the processes of the crashes.
-  "proof/attacks/Attacks",
   "client/Chromium",
   "faults/Outages"
 ]
@@ -30,6 +28,19 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+/** These measure how long honest requests take: they play alone, after the others. */
+const alone = ["test/proof/attacks/*.slow.ts"]
+
+// The run starts what its tests share once, not each project.
+const { globalSetup: _, ...shared } = fast.test ?? {}
+const each = {
+  ...shared,
+  testTimeout: 600_000,
+  hookTimeout: 600_000,
+  // What broke is a list of lines: a failure prints them.
+  chaiConfig: { truncateThreshold: 2_000 }
+}
+
 /**
  * Tests that need a Chromium or much time: the documentation page and the client in a browser, the client as an installed package,
  * long simulations. `npm run test:slow` runs them; `npm test` does not.
@@ -37,11 +48,18 @@ class LongestFirst extends BaseSequencer {
 export default defineConfig({
   test: {
     ...fast.test,
-    include: ["test/browser/**/*.test.ts", "test/**/*.slow.ts"],
-    exclude: [],
-    testTimeout: 600_000,
-    hookTimeout: 600_000,
     poolOptions: { forks: { ...fast.test?.poolOptions?.forks, minForks: 3, maxForks: 3 } },
-    sequence: { sequencer: LongestFirst }
+    sequence: { sequencer: LongestFirst },
+    projects: [
+      {
+        test: {
+          ...each,
+          name: "slow",
+          include: ["test/browser/**/*.test.ts", "test/**/*.slow.ts"],
+          exclude: alone
+        }
+      },
+      { test: { ...each, name: "alone", include: alone, exclude: [], sequence: { groupOrder: 1 } } }
+    ]
   }
 })
