@@ -1,7 +1,6 @@
 /** Reads and writes of all repositories: one transaction a write, locks waited for, errors translated in one place. */
 import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Effect from "effect/Effect"
-import * as FiberRef from "effect/FiberRef"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { recurWithin } from "../../services/MonotonicTime.ts"
@@ -15,7 +14,7 @@ import {
   type StoreUsage
 } from "../../services/store/Database.ts"
 import { timeLeft } from "../../services/store/Groups.ts"
-import { inSpans, type Statements } from "../../services/store/Statements.ts"
+import type { Statements } from "../../services/store/Statements.ts"
 import { traced } from "../../services/Tracing.ts"
 import { type Commit, makeGroupCommit, type Transactions } from "./GroupCommit.ts"
 import { type DatabaseFailure, isLocked, toStoreUnavailable } from "./StoreErrors.ts"
@@ -53,16 +52,6 @@ export const makeAccess = ({ lockWait, name }: Pick<Driver, "name" | "lockWait">
   }
 }
 
-/** Statements whose spans belong to the span of this fiber, whatever fiber runs them. */
-const inThisSpan = <A>(body: Statements<A>): Effect.Effect<Statements<A>> =>
-  FiberRef.getWith(FiberRef.currentTracerEnabled, (isTracing) =>
-    isTracing
-      ? Effect.zipWith(Effect.orDie(Effect.currentSpan), Effect.tracer, (span, tracer) =>
-          inSpans(span, tracer, body)
-        )
-      : Effect.succeed(body)
-  )
-
 export const makeDatabase = (driver: Driver): Effect.Effect<Database, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { hasOneWriter, name, pool, read, size, sql } = driver
@@ -76,14 +65,10 @@ export const makeDatabase = (driver: Driver): Effect.Effect<Database, never, Sco
       name,
       sql,
       usage: { size: access("Store.size", size), pool },
-      read: (operation, query) => access(operation, Effect.flatMap(inThisSpan(query), read)),
+      read: (operation, query) => access(operation, read(query)),
       write: (lane) => {
         const commit = commits.get(lane) ?? shared
-        return (operation, body, committed) =>
-          access(
-            operation,
-            Effect.flatMap(inThisSpan(body), (spanned) => commit(operation, spanned, committed))
-          )
+        return (operation, body, committed) => access(operation, commit(operation, body, committed))
       }
     }
   })

@@ -1,12 +1,16 @@
+/** The database of the settings. A server that starts before its database, as machines and clusters do, waits for it. */
 import * as Effect from "effect/Effect"
+import * as ExecutionStrategy from "effect/ExecutionStrategy"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import type * as Scope from "effect/Scope"
+import * as Schedule from "effect/Schedule"
+import * as Scope from "effect/Scope"
 import type { Drain } from "../../services/Drain.ts"
+import { recurWithin } from "../../services/MonotonicTime.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { latestMigration, type OpenedDatabase } from "./migrations/Migrations.ts"
-import { waitForDatabase } from "./DatabaseWait.ts"
 import { makeStore } from "./StoreHealth.ts"
 
 /**
@@ -37,23 +41,49 @@ export const databaseFromSettings = (
       )
   })
 
-const reportOpened = ({ name, schema: { found, migrationMillis } }: OpenedDatabase): Effect.Effect<void> =>
-  Effect.zipRight(
-    Effect.logInfo("Database opened", {
+const reportOpened = ({ name, schema: { found, migrationMillis } }: OpenedDatabase) =>
+  Effect.gen(function* () {
+    yield* Effect.logInfo("Database opened", {
       database: name,
       schema_found: found,
       schema_needed: latestMigration
-    }),
-    Option.match(migrationMillis, {
-      onNone: () => Effect.void,
-      onSome: (millis) =>
-        Effect.logInfo("Database migrated", {
-          from: found,
-          to: latestMigration,
-          duration_ms: Math.round(millis)
-        })
     })
-  )
+    if (Option.isSome(migrationMillis))
+      yield* Effect.logInfo("Database migrated", {
+        from: found,
+        to: latestMigration,
+        duration_ms: Math.round(migrationMillis.value)
+      })
+  })
+
+/** Seconds. */
+const longestWait = 60
+/** Attempts. */
+const betweenLines = 10
+
+/** Opens a database. While its server does not answer, says so and tries again, for 60 s at most. What a failed attempt opened is freed. */
+export const waitForDatabase = <A>(
+  open: Effect.Effect<A, StoreUnavailable, Scope.Scope>
+): Effect.Effect<A, StoreUnavailable, Scope.Scope> =>
+  Effect.gen(function* () {
+    let failures = 0
+    const report = ({ kind, reason }: StoreUnavailable) =>
+      kind === "unanswered" && failures++ % betweenLines === 0
+        ? Effect.logWarning("Waiting for the database", { reason, at_most_seconds: longestWait })
+        : Effect.void
+    const scope = yield* Effect.scope
+    const attempt = Effect.acquireUseRelease(
+      Scope.fork(scope, ExecutionStrategy.sequential),
+      (own) => Scope.extend(open, own),
+      (own, exit) => (Exit.isFailure(exit) ? Scope.close(own, exit) : Effect.void)
+    )
+    const opened = yield* Effect.retry(Effect.tapError(attempt, report), {
+      while: ({ kind }) => kind === "unanswered",
+      schedule: Schedule.intersect(Schedule.spaced("1 second"), recurWithin(longestWait * 1_000))
+    })
+    if (failures > 0) yield* Effect.logInfo("The database answers")
+    return opened
+  })
 
 const lockForServer = ({ databasePath, databaseUrl, shutdownGraceSeconds }: SettingsValues) =>
   Option.isSome(databaseUrl)

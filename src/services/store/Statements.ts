@@ -3,7 +3,6 @@
  * `yield* sql`, which begins a span and takes a connection for each statement, and could leave the transaction.
  */
 import { type SqlClient, TransactionConnection } from "@effect/sql/SqlClient"
-import type { Connection } from "@effect/sql/SqlConnection"
 import type { SqlError } from "@effect/sql/SqlError"
 import { defaultTransforms, type Statement } from "@effect/sql/Statement"
 import * as Arr from "effect/Array"
@@ -14,7 +13,6 @@ import type * as Option from "effect/Option"
 import type { ParseError } from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { snakeToCamel } from "effect/String"
-import type * as Tracer from "effect/Tracer"
 
 /** One or more statements, all of one transaction. */
 export type Statements<A> = Effect.Effect<A, SqlError | ParseError, TransactionConnection>
@@ -38,32 +36,6 @@ const execute = (
     const [text, values] = statement.compile()
     return connection.execute(text, values, transformRows)
   })
-
-const withSpans = (connection: Connection): Connection =>
-  Object.assign(Object.create(connection), {
-    execute: (...given: Parameters<Connection["execute"]>) =>
-      Effect.withSpan(connection.execute(...given), "sql.execute", {
-        attributes: { "db.query.text": given[0] },
-        captureStackTrace: false,
-        kind: "client"
-      })
-  })
-
-/** Statements in spans of their own, inside this span. */
-export const inSpans = <A>(
-  span: Tracer.AnySpan,
-  tracer: Tracer.Tracer,
-  statements: Statements<A>
-): Statements<A> =>
-  statements.pipe(
-    Effect.updateService(
-      TransactionConnection,
-      ([connection, depth]) => [withSpans(connection), depth] as const
-    ),
-    Effect.withParentSpan(span),
-    Effect.withTracer(tracer),
-    Effect.withTracerEnabled(true)
-  )
 
 /**
  * How statements without a result are sent: each is waited for, unless the transaction says otherwise. Postgres need not be asked whether

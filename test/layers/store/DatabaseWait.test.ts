@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/TestClock"
-import { waitForDatabase } from "../../../src/layers/store/DatabaseWait.ts"
+import { waitForDatabase } from "../../../src/layers/store/StoreFromSettings.ts"
 import { type StoreFailureKind, StoreUnavailable } from "../../../src/services/Store.ts"
 
 const never = Number.POSITIVE_INFINITY
