@@ -7,7 +7,7 @@ import { makeServiceClient, type ServiceClient, type ServiceRequest } from "../S
 import type { InjectedFaults } from "./InjectedFaults.ts"
 import { type Journal, type Outgoing, recordOf } from "./Journal.ts"
 import type { Action, ActionRecord, Fault, FaultKind, Session, Upstream } from "./Protocol.ts"
-import { Refused, refuse } from "./Refused.ts"
+import { type Refused, refuse } from "./Refused.ts"
 import { planesOf } from "./Planes.ts"
 import { sessionsOf } from "./StateView.ts"
 import { applyEvent, checkEvent, signEvent, tamperWith } from "./Webhooks.ts"
@@ -17,7 +17,8 @@ export type Perform = (action: Action) => Effect.Effect<ActionRecord, Refused>
 
 type Controlling = Extract<Action, { readonly kind: "addFault" | "removeFault" | "advanceClock" }>
 type Sending = Exclude<Action, Controlling>
-type Order<Kind extends Action["kind"]> = Extract<Action, { readonly kind: Kind }>
+/** What a caller sends to the service, by a session or without one. */
+type Calling = Exclude<Sending, { readonly kind: "mint" | "login" | "webhook" | "repeat" }>
 
 /** More than the service's own deadline. */
 const answerTimeout = "60 seconds"
@@ -53,156 +54,109 @@ const durationText = (milliseconds: number): string => {
   return `${count} ${name}${count === 1 ? "" : "s"}`
 }
 
-/** The request of each action. What cannot be sent is refused. */
-const makeRequests = ({ base, hidden, clock, world }: Sandbox, journal: Journal) => {
-  const { controls } = world.iam
-
-  const inPlane = (
-    id: string,
-    title: string,
-    make: (client: ServiceClient) => ServiceRequest
-  ): Effect.Effect<Outgoing, Refused> => {
-    const plane = planesOf(world).find((known) => known.id === id)
-    return plane === undefined
-      ? refuse("The plane is not known", "choose a plane of the list")
-      : Effect.succeed({
-          from: "console",
-          to: "backend",
-          plane: id,
-          title,
-          request: make(makeServiceClient(base, plane.key))
-        })
-  }
-
-  const inSession = (
-    id: string,
-    titleOf: (actor: string) => string,
-    make: (client: ServiceClient, session: Session) => ServiceRequest
-  ): Effect.Effect<Outgoing, Refused> => {
-    const session = sessionsOf(world, clock.now(), hidden).find((known) => known.id === id)
-    return session === undefined
-      ? refuse("The session is not known", "log in, and use that session")
-      : inPlane(session.plane, titleOf(session.actor), (client) => make(client, session))
-  }
-
-  const withSpentToken = (
-    id: string,
-    titleOf: (actor: string) => string,
-    make: (client: ServiceClient, spent: string) => ServiceRequest
-  ) =>
-    Effect.filterOrFail(
-      inSession(id, titleOf, (client, { spentRefreshToken }) => make(client, spentRefreshToken ?? "")),
-      () =>
-        sessionsOf(world, clock.now(), hidden).some((one) => one.id === id && one.spentRefreshToken !== null),
-      () => new Refused({ message: "The session has no spent refresh token", hint: "refresh it first" })
-    )
-
-  const callerIn = ({ accessToken }: Session, org: string) => ({ accessToken, org })
-
-  const withOptionalSession = (
-    { org, plane, session }: Order<"report" | "telemetry">,
-    titleOf: (actor: string) => string,
-    make: (client: ServiceClient, caller: ReturnType<typeof callerIn> | null) => ServiceRequest
-  ) =>
-    session === null
-      ? inPlane(plane, titleOf("a caller without a session"), (client) => make(client, null))
-      : inSession(session, titleOf, (client, known) => make(client, callerIn(known, org)))
-
-  const requests: {
-    readonly [Kind in Sending["kind"]]: (action: Order<Kind>) => Effect.Effect<Outgoing, Refused>
-  } = {
-    mint: ({ actor, plane }) =>
-      Effect.succeed({
-        from: "console",
-        to: "iam",
-        plane,
-        title: `Get an SLT for ${actor}`,
-        request: {
-          method: "POST",
-          url: `${world.iam.url}/_sandbox/slt`,
-          headers: { "content-type": "application/json" },
-          body: JSON.stringify({ plane, actor })
-        }
-      }),
-    login: ({ plane, slt }) => {
-      // A testing plane takes a public id in place of a token.
-      const actor = /^(?:c|si):/.test(slt) ? slt : "an unknown actor"
-      const minted = planesOf(world).flatMap(({ id }) => controls.plane(id).slts.get(slt) ?? [])
-      const title = `Log in as ${minted[0]?.session.actor ?? actor}`
-      return inPlane(plane, title, (client) => client.login(slt))
-    },
-    me: ({ org, session }) =>
-      inSession(
-        session,
-        (actor) => `Ask who ${actor} is`,
-        (client, known) => client.me(callerIn(known, org))
-      ),
-    refresh: ({ session }) =>
-      inSession(
-        session,
-        (actor) => `Refresh the session of ${actor}`,
-        (client, { refreshToken }) => client.refresh(refreshToken)
-      ),
-    replayRefresh: ({ session }) =>
-      withSpentToken(
-        session,
-        (actor) => `Replay the refresh of ${actor}`,
-        (client, spent) => client.refresh(spent)
-      ),
-    reuseRefresh: ({ session }) =>
-      withSpentToken(
-        session,
-        (actor) => `Reuse a spent refresh token of ${actor}`,
-        (client, spent) => client.reuse(spent)
-      ),
-    logout: ({ session }) =>
-      inSession(
-        session,
-        (actor) => `Log out ${actor}`,
-        (client, { refreshToken }) => client.logout(refreshToken)
-      ),
-    ting: ({ org, session, ...ting }) =>
-      inSession(
-        session,
-        (actor) => `Send a ting to ${actor}`,
-        (client, known) => client.ting(callerIn(known, org), ting)
-      ),
-    report: (action) =>
-      withOptionalSession(
-        action,
-        (actor) => `Report a bug as ${actor}`,
-        (client, caller) => client.report(caller, action.message)
-      ),
-    telemetry: (action) =>
-      withOptionalSession(
-        action,
-        () => `Send telemetry to ${action.table}`,
-        (client, caller) => client.telemetry(caller, { ...action, id: randomUUID() })
-      ),
-    webhook: (order) =>
-      Effect.map(checkEvent(world, order), (event) => {
-        // An event becomes true at IAM before it is sent.
-        if (!order.tamper) applyEvent(controls, event)
-        const { body, headers, url } = signEvent(controls, event)
-        const text = body.toString("utf8")
-        const about = event.actor ?? event.org
-        return {
-          from: "iam",
-          to: "backend",
-          plane: order.plane,
-          title: `${order.tamper ? "Tamper with" : "Deliver"} ${order.event}${about === undefined ? "" : ` about ${about}`}`,
-          request: { method: "POST", url, headers, body: order.tamper ? tamperWith(text) : text }
-        }
-      }),
-    repeat: ({ action }) => {
-      const outgoing = journal.find(action)?.begin.outgoing ?? null
-      return outgoing === null
-        ? refuse("The action sent no request, or is no longer kept", "repeat an action of the list")
-        : Effect.succeed({ ...outgoing, title: `Repeat: ${outgoing.title.replace(/^Repeat: /, "")}` })
+/** Title and request of a call. Only a report and telemetry have no session. */
+const toRequest = (
+  action: Calling,
+  client: ServiceClient,
+  session: Session | undefined
+): readonly [title: string, request: ServiceRequest] => {
+  const { accessToken = "", actor = "a caller without a session", refreshToken = "" } = session ?? {}
+  const spent = session?.spentRefreshToken ?? ""
+  const caller = { accessToken, org: "org" in action ? action.org : "" }
+  const anyone = session === undefined ? null : caller
+  switch (action.kind) {
+    case "me":
+      return [`Ask who ${actor} is`, client.me(caller)]
+    case "refresh":
+      return [`Refresh the session of ${actor}`, client.refresh(refreshToken)]
+    case "replayRefresh":
+      return [`Replay the refresh of ${actor}`, client.refresh(spent)]
+    case "reuseRefresh":
+      return [`Reuse a spent refresh token of ${actor}`, client.reuse(spent)]
+    case "logout":
+      return [`Log out ${actor}`, client.logout(refreshToken)]
+    case "ting":
+      return [`Send a ting to ${actor}`, client.ting(caller, action)]
+    case "report":
+      return [`Report a bug as ${actor}`, client.report(anyone, action.message)]
+    case "telemetry": {
+      const event = { ...action, id: randomUUID() }
+      return [`Send telemetry to ${action.table}`, client.telemetry(anyone, event)]
     }
   }
-  // The table has an entry of the same kind for each action.
-  return (action: Sending) => requests[action.kind](action as never)
+}
+
+/** Makes the request of an action. What cannot be sent is refused. */
+const makePrepare = ({ base, hidden, clock, world }: Sandbox, journal: Journal) => {
+  const { controls } = world.iam
+  const toService = { from: "console", to: "backend" } as const
+
+  const clientIn = (plane: string) => {
+    const known = planesOf(world).find(({ id }) => id === plane)
+    return known === undefined
+      ? refuse("The plane is not known", "choose a plane of the list")
+      : Effect.succeed(makeServiceClient(base, known.key))
+  }
+  const sessionOf = (action: Calling) => {
+    if (action.session === null) return Effect.succeed(undefined)
+    const session = sessionsOf(world, clock.now(), hidden).find(({ id }) => id === action.session)
+    if (session === undefined) return refuse("The session is not known", "log in, and use that session")
+    const needsSpent = action.kind === "replayRefresh" || action.kind === "reuseRefresh"
+    return needsSpent && session.spentRefreshToken === null
+      ? refuse("The session has no spent refresh token", "refresh it first")
+      : Effect.succeed(session)
+  }
+
+  return (action: Sending): Effect.Effect<Outgoing, Refused> =>
+    Effect.gen(function* () {
+      switch (action.kind) {
+        case "mint": {
+          const { actor, plane } = action
+          const request = {
+            method: "POST",
+            url: `${world.iam.url}/_sandbox/slt`,
+            headers: { "content-type": "application/json" },
+            body: JSON.stringify({ plane, actor })
+          } as const
+          return { from: "console", to: "iam", plane, title: `Get an SLT for ${actor}`, request }
+        }
+        case "login": {
+          const { plane, slt } = action
+          const client = yield* clientIn(plane)
+          // A testing plane takes a public id in place of a token.
+          const named = /^(?:c|si):/.test(slt) ? slt : "an unknown actor"
+          const actor = controls.plane(plane).slts.get(slt)?.session.actor ?? named
+          return { ...toService, plane, title: `Log in as ${actor}`, request: client.login(slt) }
+        }
+        case "webhook": {
+          const { plane, tamper } = action
+          const event = yield* checkEvent(world, action)
+          // An event becomes true at IAM before it is sent.
+          if (!tamper) applyEvent(controls, event)
+          const { body, headers, url } = signEvent(controls, event)
+          const text = body.toString("utf8")
+          const about = event.actor ?? event.org
+          const title = `${tamper ? "Tamper with" : "Deliver"} ${action.event}${about === undefined ? "" : ` about ${about}`}`
+          const request = { method: "POST", url, headers, body: tamper ? tamperWith(text) : text } as const
+          return { from: "iam", to: "backend", plane, title, request }
+        }
+        case "repeat": {
+          const outgoing = journal.find(action.action)?.begin.outgoing ?? null
+          return outgoing === null
+            ? yield* refuse(
+                "The action sent no request, or is no longer kept",
+                "repeat an action of the list"
+              )
+            : { ...outgoing, title: `Repeat: ${outgoing.title.replace(/^Repeat: /, "")}` }
+        }
+        default: {
+          const session = yield* sessionOf(action)
+          const plane = session?.plane ?? ("plane" in action ? action.plane : "")
+          const [title, request] = toRequest(action, yield* clientIn(plane), session)
+          return { ...toService, plane, title, request }
+        }
+      }
+    })
 }
 
 export const makeActions = (
@@ -210,7 +164,7 @@ export const makeActions = (
   { faults, journal }: { readonly journal: Journal; readonly faults: InjectedFaults }
 ): Perform => {
   const { clock } = sandbox
-  const prepare = makeRequests(sandbox, journal)
+  const prepare = makePrepare(sandbox, journal)
 
   /** Returns the title. */
   const control = (action: Controlling): Effect.Effect<string, Refused> => {
@@ -220,10 +174,10 @@ export const makeActions = (
           ? Effect.succeed(titleOfFault(action))
           : refuse("The upstream has no such route", "choose one of the list, or every call")
       case "removeFault": {
-        const fault = faults.list().find(({ id }) => id === action.fault)
-        return fault !== undefined && faults.remove(action.fault)
-          ? Effect.succeed(`Remove: ${titleOfFault(fault)}`)
-          : refuse("The fault has ended", "there is nothing to do")
+        const fault = faults.remove(action.fault)
+        return fault === undefined
+          ? refuse("The fault has ended", "there is nothing to do")
+          : Effect.succeed(`Remove: ${titleOfFault(fault)}`)
       }
       case "advanceClock":
         return Effect.sync(() => {
@@ -233,27 +187,25 @@ export const makeActions = (
     }
   }
 
-  const send = (action: Sending, outgoing: Outgoing): Effect.Effect<ActionRecord> =>
+  const send = (action: Sending) =>
     Effect.gen(function* () {
+      const outgoing = yield* prepare(action)
       const { from, request, to } = outgoing
       const entry = journal.begin({ ...outgoing, action, outgoing, startedAt: clock.now() })
       const headers = { ...request.headers, traceparent: journal.traceOf(entry) }
       journal.send(entry, { from, to, ...request, headers })
-      const { url, ...rest } = request
-      const answer: Answer | StepFailed = yield* call(url, { ...rest, headers }).pipe(
+      const answer: Answer | StepFailed = yield* call(request.url, { ...request, headers }).pipe(
         Effect.timeoutFail({
           duration: answerTimeout,
           onTimeout: () => new StepFailed({ problem: `no answer within ${answerTimeout}` })
         }),
         Effect.merge
       )
-      journal.end(
-        entry,
-        clock.now(),
+      const ended =
         answer instanceof StepFailed
           ? { status: null, headers: {}, body: answer.problem }
           : { status: answer.status, headers: Object.fromEntries(answer.headers), body: answer.text }
-      )
+      journal.end(entry, clock.now(), ended)
       return recordOf(entry)
     })
 
@@ -269,7 +221,7 @@ export const makeActions = (
           return recordOf(entry)
         })
       default:
-        return Effect.flatMap(prepare(action), (outgoing) => send(action, outgoing))
+        return send(action)
     }
   }
 }

@@ -1,5 +1,5 @@
 /** The faults that a person injected: four kinds, each in the form of its upstream. */
-import { repositoryName, type SimulatedUpstreams } from "../SimulatedUpstreams.ts"
+import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
 import { patternOf } from "../upstreams/Contract.ts"
 import { iamFaults } from "../upstreams/Iam.ts"
 import type { Fault, FaultRule } from "../upstreams/Simulator.ts"
@@ -10,7 +10,6 @@ import type { Action, Fault as FaultView, FaultKind, Upstream } from "./Protocol
 
 /** Seconds that a rate limit asks for: short, so that a person sees the retry. */
 const retryAfter = 5
-const slowMilliseconds = 3_000
 
 const rateLimits: Readonly<Record<Upstream, Fault>> = {
   iam: iamFaults.rateLimited(retryAfter),
@@ -19,106 +18,60 @@ const rateLimits: Readonly<Record<Upstream, Fault>> = {
   tracker: trackerFaults.rateLimited(retryAfter)
 }
 
-const faultOf = (upstream: Upstream, kind: FaultKind): Fault => {
-  switch (kind) {
-    case "down":
-      return { kind: "drop" }
-    case "slow":
-      return { kind: "delay", milliseconds: slowMilliseconds }
-    case "rateLimited":
-      return rateLimits[upstream]
-    case "lost":
-      return { kind: "drop-after" }
-  }
-}
+const faultsOf = (upstream: Upstream): Readonly<Record<FaultKind, Fault>> => ({
+  down: { kind: "drop" },
+  slow: { kind: "delay", milliseconds: 3_000 },
+  rateLimited: rateLimits[upstream],
+  lost: { kind: "drop-after" }
+})
 
-/** The calls that the service, or Ting, makes at each upstream, as `METHOD /path`. */
-const routeNames: Readonly<Record<Upstream, ReadonlyArray<string>>> = {
-  iam: [
-    "POST /api/v1/app-auth/tokens",
-    "POST /api/v1/oauth/introspect",
-    "POST /api/v1/oauth/revoke",
-    "POST /api/v1/obo-access/exchanges",
-    "POST /api/v1/obo-access/verify",
-    "GET /api/v1/obo-access/applications/ting/endpoints",
-    "GET /api/v1/application/testing-context"
-  ],
-  ting: ["POST /v1/subscriptions", "POST /v1/tings"],
-  tables: ["POST /api/ingest"],
-  tracker: [
-    `POST /repos/${repositoryName}/issues`,
-    `GET /repos/${repositoryName}/issues`,
-    `POST /repos/${repositoryName}/issues/{number}/comments`,
-    `PATCH /repos/${repositoryName}/issues/{number}`,
-    "GET /user"
-  ]
-}
-
-interface Injected {
-  readonly id: number
-  readonly upstream: Upstream
-  readonly route: string | null
-  readonly kind: FaultKind
-  readonly rule: FaultRule
-}
-
-type Order = Extract<Action, { readonly kind: "addFault" }>
-
-export class InjectedFaults {
-  readonly routeNames = routeNames
-  private readonly world: SimulatedUpstreams
-  private injected: ReadonlyArray<Injected> = []
-  private readonly kinds = new WeakMap<FaultRule, FaultKind>()
-  private lastId = 0
-
-  constructor(world: SimulatedUpstreams) {
-    this.world = world
-  }
-
-  /** False when the upstream has no such route. */
-  add({ fault, route, times, upstream }: Order): boolean {
-    if (route !== null && !routeNames[upstream].includes(route)) return false
-    const [method = "", path = ""] = route?.split(" ") ?? []
-    const rule: FaultRule = {
-      ...(route === null ? {} : { method, path: patternOf(path) }),
-      times: times ?? Number.POSITIVE_INFINITY,
-      fault: faultOf(upstream, fault)
-    }
-    this.lastId += 1
-    this.injected = [...this.active(), { id: this.lastId, upstream, route, kind: fault, rule }]
-    this.kinds.set(rule, fault)
-    this.world[upstream].fail(rule)
-    return true
-  }
-
-  /** False when it has ended already. */
-  remove(id: number): boolean {
-    const found = this.active().find((fault) => fault.id === id)
-    if (found === undefined) return false
-    this.world[found.upstream].removeFault(found.rule)
-    return true
-  }
-
-  /** Newest first. */
-  list(): ReadonlyArray<FaultView> {
-    return this.active()
-      .map(({ id, kind, route, rule, upstream }) => {
-        const left = this.leftOf(upstream, rule) ?? 0
-        return { id, upstream, route, fault: kind, left: Number.isFinite(left) ? left : null }
+/** The simulators hold the rules; what a person asked for is known by its rule. */
+export const makeInjectedFaults = ({ iam, tables, ting, tracker }: SimulatedUpstreams) => {
+  const simulators = { iam, ting, tables, tracker }
+  const asked = new WeakMap<FaultRule, Omit<FaultView, "left">>()
+  let lastId = 0
+  const active = () =>
+    Object.values(simulators)
+      .flatMap((simulator) => simulator.activeFaults())
+      .flatMap(({ left, rule }) => {
+        const view = asked.get(rule)
+        return view === undefined ? [] : [{ rule, ...view, left: Number.isFinite(left) ? left : null }]
       })
-      .reverse()
-  }
-
-  kindOf(rule: FaultRule): FaultKind | null {
-    return this.kinds.get(rule) ?? null
-  }
-
-  private active(): ReadonlyArray<Injected> {
-    this.injected = this.injected.filter(({ rule, upstream }) => this.leftOf(upstream, rule) !== undefined)
-    return this.injected
-  }
-
-  private leftOf(upstream: Upstream, rule: FaultRule): number | undefined {
-    return this.world[upstream].activeFaults().find((active) => active.rule === rule)?.left
+  return {
+    /** The calls that the service, Ting or an operator makes at each upstream, as `METHOD /path`. */
+    routes: {
+      iam: iam.routes,
+      ting: ting.routes,
+      tables: tables.routes,
+      tracker: tracker.routes
+    } satisfies Record<Upstream, ReadonlyArray<string>>,
+    /** False when the upstream has no such route. */
+    add: ({ fault, route, times, upstream }: Extract<Action, { readonly kind: "addFault" }>): boolean => {
+      if (route !== null && !simulators[upstream].routes.includes(route)) return false
+      const [method = "", path = ""] = route?.split(" ") ?? []
+      const rule: FaultRule = {
+        ...(route === null ? {} : { method, path: patternOf(path) }),
+        times: times ?? Number.POSITIVE_INFINITY,
+        fault: faultsOf(upstream)[fault]
+      }
+      lastId += 1
+      asked.set(rule, { id: lastId, upstream, route, fault })
+      simulators[upstream].fail(rule)
+      return true
+    },
+    /** The fault that it ended; `undefined` when it has ended already. */
+    remove: (id: number): FaultView | undefined => {
+      const found = active().find((fault) => fault.id === id)
+      if (found !== undefined) simulators[found.upstream].removeFault(found.rule)
+      return found
+    },
+    /** Newest first. */
+    list: (): ReadonlyArray<FaultView> =>
+      active()
+        .map(({ rule: _, ...view }) => view)
+        .sort((one, other) => other.id - one.id),
+    kindOf: (rule: FaultRule): FaultKind | null => asked.get(rule)?.fault ?? null
   }
 }
+
+export type InjectedFaults = ReturnType<typeof makeInjectedFaults>

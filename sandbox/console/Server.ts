@@ -8,13 +8,14 @@ import * as HttpRouter from "@effect/platform/HttpRouter"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as ParseResult from "effect/ParseResult"
+import * as Stream from "effect/Stream"
 import type { PageAssets } from "../ConsolePage.ts"
 import type { Perform } from "./Actions.ts"
 import { ActionSchema } from "./ActionSchema.ts"
-import type { EventStream } from "./EventStream.ts"
+import type { Events } from "./EventStream.ts"
 import type { Refusal } from "./Protocol.ts"
 import { Refused } from "./Refused.ts"
 
@@ -76,9 +77,14 @@ const denialOf = ({ headers, method }: HttpServerRequest.HttpServerRequest, own:
   return undefined
 }
 
+/** Bytes of an action: above its longest texts, and nothing that fills the memory. */
+const longestAction = 1_048_576
+
 const readAction = HttpServerRequest.schemaBodyJson(ActionSchema, { onExcessProperty: "error" }).pipe(
+  HttpServerRequest.withMaxBodySize(Option.some(longestAction)),
   Effect.catchTags({
-    RequestError: () => new Refused({ message: "The body is not JSON", hint: "send one JSON object" }),
+    RequestError: () =>
+      new Refused({ message: "The body is not JSON of at most 1 MiB", hint: "send one JSON object" }),
     ParseError: (error) => {
       const [first] = ParseResult.ArrayFormatter.formatErrorSync(error)
       const message = [first?.path.join("."), first?.message].filter(Boolean).join(": ")
@@ -106,7 +112,7 @@ interface Parts {
   readonly own: string
   readonly page: PageAssets
   readonly perform: Perform
-  readonly events: EventStream
+  readonly events: Events
 }
 
 /** Answers a request of the console: who asks, the route, the answer. */
@@ -119,11 +125,10 @@ export const makeListener = ({ events, own, page, perform }: Parts): Effect.Effe
     Effect.catchTag("Refused", ({ hint, message }) => Effect.succeed(refusal(400, message, hint)))
   )
 
-  /** The stream writes its answer itself, until the tab goes. */
-  const open = Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) =>
-    events.open(NodeHttpServerRequest.toServerResponse(request))
-      ? Effect.never
-      : Effect.succeed(refusal(503, "Too many tabs are open", "close some, and reload this one"))
+  const open = Effect.sync(() =>
+    events.isFull()
+      ? refusal(503, "Too many tabs are open", "close some, and reload this one")
+      : HttpServerResponse.stream(Stream.encodeText(events.stream), { contentType: "text/event-stream" })
   )
 
   const router = HttpRouter.empty.pipe(

@@ -155,7 +155,7 @@ export const viewState = (sandbox: Sandbox, faults: InjectedFaults): State => {
     issues: issues(sandbox),
     rows: rows(sandbox),
     faults: faults.list(),
-    routes: faults.routeNames,
+    routes: faults.routes,
     tables: clientTables,
     tingTypes,
     webhookEvents

@@ -30,6 +30,17 @@ export interface Reply {
 
 export type Handle = (request: Seen) => Reply | Promise<Reply>
 
+/** What a simulator serves. */
+export interface Contract {
+  readonly handle: Handle
+  /** The headers of every response, beside those of the reply. */
+  readonly decorate?: (request: Seen) => Headers
+  /** Routes below `/_sandbox/` for this machine's programs, such as curl. */
+  readonly control?: Routes<Seen>
+  /** The routes of its contract as `METHOD /path/{variable}`. */
+  readonly routes?: ReadonlyArray<string>
+}
+
 /** The values of a header as they arrived; empty when it is absent. */
 export const headerValues = (request: Seen, name: string): ReadonlyArray<string> =>
   request.headers.get(name) ?? []
@@ -60,12 +71,6 @@ export class Refusal extends Error {
   }
 }
 
-/** The reply of a refusal that was thrown; anything else is thrown again. */
-export const replyOf = (error: unknown): Reply => {
-  if (error instanceof Refusal) return error.reply
-  throw error
-}
-
 /** A pattern of the paths of a template such as `/things/{id}`; each variable part is a group. */
 export const patternOf = (template: string): RegExp =>
   new RegExp(`^${template.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "([^/]+)")}$`)
@@ -83,7 +88,7 @@ export type Routes<Call, Answer = Reply> = Readonly<
   Record<string, (call: Call, ...parts: ReadonlyArray<string>) => Answer>
 >
 
-/** Finds the operation of a request. Without one it gives the methods that the path has. */
+/** The operation of a request, and the methods that its path has. */
 export const makeRoutes = <Call, Answer = Reply>(routes: Routes<Call, Answer>) => {
   const known = Object.entries(routes).map(([name, run]) => {
     const [method = "", template = ""] = name.split(" ")
@@ -99,6 +104,39 @@ export const makeRoutes = <Call, Answer = Reply>(routes: Routes<Call, Answer>) =
     }
   }
 }
+
+/** The reply of a refusal that was thrown; anything else is thrown again. */
+const replyOf = (error: unknown): Reply => {
+  if (error instanceof Refusal) return error.reply
+  throw error
+}
+
+/**
+ * A contract by its table of routes. `read` checks what comes before any route, and makes the call; a request without an operation goes to
+ * `otherwise`, with the methods that its path has. All of them may throw a refusal.
+ */
+export const handleBy = <Call, Answer extends Reply | Promise<Reply> = Reply>(
+  routes: Routes<Call, Answer>,
+  read: (request: Seen) => Call,
+  otherwise: (call: Call, allowed: ReadonlyArray<string>) => Reply
+) => {
+  const find = makeRoutes(routes)
+  return (request: Seen): Answer | Reply => {
+    try {
+      const call = read(request)
+      const { allowed, run } = find(request)
+      return run === undefined ? otherwise(call, allowed) : run(call)
+    } catch (error) {
+      return replyOf(error)
+    }
+  }
+}
+
+/** The same for an operation that waits. */
+export const settled =
+  <Given extends ReadonlyArray<unknown>>(run: (...given: Given) => Promise<Reply>) =>
+  (...given: Given): Promise<Reply> =>
+    run(...given).catch(replyOf)
 
 export type JsonObject = Readonly<Record<string, unknown>>
 

@@ -3,12 +3,13 @@
  * (`contracts/identity-service.md`). The clock is injected; randomness is `node:crypto`.
  */
 import {
+  handleBy,
   headerOf,
   headerValues,
   isRecord,
-  makeRoutes,
   type Now,
   parseJson,
+  type Refusal,
   type Reply,
   type Routes,
   type Seen
@@ -19,12 +20,12 @@ import { catalogue, exchange, testingContext, verify } from "./iam/Proofs.ts"
 import {
   authenticateApp,
   type Call,
-  errorReply,
-  IamError,
   notFound,
   rateLimited,
+  refuse,
   resolvePlane,
-  validationFailed
+  validationFailed,
+  withRequestId
 } from "./iam/Requests.ts"
 import { introspect, revoke, tokens } from "./iam/Tokens.ts"
 import { type Listening, type Replying, type Simulator, startSimulator } from "./Simulator.ts"
@@ -40,22 +41,24 @@ export { type IamEvent, type SignedWebhook, signWebhook } from "./iam/Events.ts"
 export { type AccessToken, type Family, production, type Session } from "./iam/Model.ts"
 export { signExchange } from "./iam/Proofs.ts"
 
-const fault = (error: IamError): Replying => {
-  const { headers, ...reply } = errorReply(error, "")
+const fault = ({ reply }: Refusal): Replying => {
   const common = { "cache-control": "no-store", "silicon-iam-api-version": "v1" }
-  return { kind: "reply", reply: { ...reply, headers: { ...common, ...headers } } }
+  return { kind: "reply", reply: { ...reply, headers: { ...common, ...reply.headers } } }
 }
 
 /** IAM's own error answers as faults, for `fail` (identity-service.md 3). */
 export const iamFaults = {
   rateLimited: (seconds: number) => fault(rateLimited(120, seconds)),
-  internalError: () => fault(new IamError(500, "internal_error", "an internal error occurred")),
+  internalError: () => fault(refuse(500, "internal_error", "an internal error occurred")),
   serviceUnavailable: () =>
-    fault(new IamError(503, "service_unavailable", "try again later", { headers: { "retry-after": "5" } }))
+    fault(refuse(503, "service_unavailable", "try again later", { headers: { "retry-after": "5" } }))
 } as const
 
 const v1 = "/api/v1"
-const routes: Routes<Call> = {
+/** A call of which the application is not authenticated yet: an unknown route is refused before. */
+type Claimed = Omit<Call, "app">
+
+const operations: Routes<Call> = {
   [`POST ${v1}/app-auth/tokens`]: tokens,
   [`POST ${v1}/oauth/introspect`]: introspect,
   [`POST ${v1}/oauth/revoke`]: revoke,
@@ -64,7 +67,14 @@ const routes: Routes<Call> = {
   [`GET ${v1}/obo-access/applications/{app_id}/endpoints`]: (call, appId = "") => catalogue(call, appId),
   [`GET ${v1}/application/testing-context`]: testingContext
 }
-const find = makeRoutes(routes)
+
+const routes: Routes<Claimed> = Object.fromEntries(
+  Object.entries(operations).map(([name, run]) => [
+    name,
+    (call: Claimed, ...parts: ReadonlyArray<string>) =>
+      run({ ...call, app: authenticateApp(call.state, call.plane, call.request) }, ...parts)
+  ])
+)
 
 /** The versions that the client supports: `undefined` when absent, `null` when malformed (identity-service.md 1.3). */
 const supportedVersions = (request: Seen): ReadonlyArray<string> | null | undefined => {
@@ -86,7 +96,7 @@ const negotiate = (request: Seen): Reply => {
   if (supported === null) throw validationFailed("silicon-iam-supported-api-versions")
   const versions = ["v1"]
   if (!supported.includes("v1"))
-    throw new IamError(406, "api_version_not_acceptable", "no supported API version is acceptable", {
+    throw refuse(406, "api_version_not_acceptable", "no supported API version is acceptable", {
       headers,
       details: { supported_versions: versions }
     })
@@ -102,22 +112,28 @@ const negotiate = (request: Seen): Reply => {
   }
 }
 
-const dispatch = (state: State, request: Seen, requestId: string): Reply => {
-  if (request.path === "/api/version" && request.method === "GET") return negotiate(request)
+const read = (state: State, request: Seen, requestId: string): Claimed => {
   if (!request.path.startsWith(`${v1}/`)) throw notFound()
   const supported = supportedVersions(request)
   if (supported !== undefined && supported?.includes("v1") !== true)
-    throw new IamError(406, "api_version_not_supported", "the client does not support this API version", {
+    throw refuse(406, "api_version_not_supported", "the client does not support this API version", {
       bare: true
     })
-  const plane = resolvePlane(state, request)
-  const { allowed, run } = find(request)
-  if (run === undefined && allowed.length === 0) throw notFound()
-  if (run === undefined)
-    throw new IamError(405, "method_not_allowed", "the method is not allowed here", {
-      headers: { allow: allowed.join(", ") }
-    })
-  return run({ state, request, requestId, plane, app: authenticateApp(state, plane, request) })
+  return { state, request, requestId, plane: resolvePlane(state, request) }
+}
+
+const ofVersion = handleBy(
+  { "GET /api/version": negotiate },
+  (request) => request,
+  () => {
+    throw notFound()
+  }
+)
+
+const otherwise = (_: Claimed, allowed: ReadonlyArray<string>): never => {
+  if (allowed.length === 0) throw notFound()
+  const headers = { allow: allowed.join(", ") }
+  throw refuse(405, "method_not_allowed", "the method is not allowed here", { headers })
 }
 
 interface IamOptions {
@@ -141,31 +157,23 @@ export const makeIam = ({ now, rateLimit = 120 }: IamOptions) => {
     return id
   }
 
-  /** A thrown `IamError` becomes the envelope, a defect `internal_error`. */
-  const answer = (request: Seen): Reply => {
-    try {
-      return dispatch(state, request, requestIdOf(request))
-    } catch (error) {
-      const known = error instanceof IamError
-      const defect = new IamError(500, "internal_error", "an internal error occurred")
-      return errorReply(known ? error : defect, requestIdOf(request))
-    }
-  }
-
+  const answer = handleBy(routes, (request) => read(state, request, requestIdOf(request)), otherwise)
   return {
     controls: makeControls(state),
     /** Every credential ever made, so that a test can search logs and databases for leaks. */
     minted: state.minted,
+    routes: Object.keys(routes),
     /** Answers every route of the contract. */
     handle: (request: Seen): Reply => {
-      const reply = answer(request)
+      const reply = request.path === "/api/version" ? ofVersion(request) : answer(request)
       const common = {
         "cache-control": "no-store",
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
         ...(request.path.startsWith(`${v1}/`) ? { "silicon-iam-api-version": "v1" } : {})
       }
-      return { ...reply, headers: { ...common, ...reply.headers } }
+      const headers = { ...common, ...reply.headers }
+      return { ...withRequestId(reply, requestIdOf(request)), headers }
     },
     /** The headers of every response, beside those of the reply. */
     decorate: (request: Seen): Readonly<Record<string, string>> => ({ "x-request-id": requestIdOf(request) })

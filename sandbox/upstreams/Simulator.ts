@@ -1,15 +1,7 @@
 /** A simulated upstream on loopback: an HTTP server with a journal of its requests and injected faults. */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
-import {
-  encodeReply,
-  type Handle,
-  makeRoutes,
-  type Now,
-  type Reply,
-  type Routes,
-  type Seen
-} from "./Contract.ts"
+import { type Contract, encodeReply, makeRoutes, type Now, type Reply, type Seen } from "./Contract.ts"
 
 export { encodeReply, type Handle, headerOf, type Now, type Reply, type Seen } from "./Contract.ts"
 
@@ -79,6 +71,8 @@ export interface Simulator {
   /** `http://127.0.0.1:<port>`, no trailing slash. */
   readonly url: string
   readonly port: number
+  /** The routes of its contract, as `METHOD /path/{variable}`. */
+  readonly routes: ReadonlyArray<string>
   /** All received requests, oldest first, without control routes (`/_sandbox/…`). */
   readonly seen: Array<Watched>
   readonly fail: (rule: FaultRule) => void
@@ -147,18 +141,11 @@ const listen = (server: ReturnType<typeof createServer>, port: number): Promise<
     })
   })
 
-/** Starts a simulator. `control` are routes below `/_sandbox/` for this machine's programs, such as curl. */
 export const startSimulator = async (
-  options: Listening & {
-    readonly now: Now
-    readonly handle: Handle
-    /** The headers of every response, beside those of the reply. */
-    readonly decorate?: (request: Seen) => Readonly<Record<string, string>>
-    readonly control?: Routes<Seen>
-  }
+  options: Listening & Contract & { readonly now: Now }
 ): Promise<Simulator> => {
-  const { decorate = () => ({}), handle, now } = options
-  const findControl = makeRoutes(options.control ?? {})
+  const { control = {}, decorate = () => ({}), handle, now, routes = [] } = options
+  const findControl = makeRoutes(control)
   const seen: Array<Watched> = []
   let rules: Array<{ readonly rule: FaultRule; left: number }> = []
   const timers = new Set<NodeJS.Timeout>()
@@ -255,6 +242,7 @@ export const startSimulator = async (
   return {
     url: `http://127.0.0.1:${port}`,
     port,
+    routes,
     seen,
     fail: (rule) => {
       rules.push({ rule, left: rule.times ?? 1 })

@@ -2,13 +2,13 @@
 import { randomBytes } from "node:crypto"
 import {
   canonical,
+  type Contract,
+  handleBy,
   headerOf,
   isRecord,
-  makeRoutes,
   type Now,
   parseJson,
   Refusal,
-  replyOf,
   type Reply,
   type Routes,
   type Seen,
@@ -143,37 +143,31 @@ export const makeTables = ({ now }: { readonly now: Now }) => {
     return { status: 200, body }
   }
 
-  const find = makeRoutes<Seen>({
+  const routes: Routes<Seen> = {
     "GET /api/health": () => ({ status: 200, body: { status: "ok" } }),
     "POST /api/ingest": ingest
-  })
+  }
   const control: Routes<Seen> = {
     "GET /_sandbox/tables/{name}/rows": (_, name = "") => ({
       status: 200,
       body: { items: tableOf(name).rows }
     })
   }
-
-  const answer = (request: Seen): Reply => {
-    // The edge refuses callers without User-Agent (assumed).
-    if ((headerOf(request, "user-agent") ?? "").trim() === "")
-      return { status: 403, headers: { "content-type": "text/html" }, body: "<html>Request blocked</html>" }
-    const { allowed, run } = find(request)
-    if (run !== undefined) return run(request)
-    if (allowed.length > 0) return { status: 405, headers: { allow: allowed.join(", ") } }
-    throw refuse(404, "not_found", "no such path")
+  /** The edge refuses callers without User-Agent (assumed). */
+  const read = (request: Seen): Seen => {
+    if ((headerOf(request, "user-agent") ?? "").trim() !== "") return request
+    const headers = { "content-type": "text/html" }
+    throw new Refusal({ status: 403, headers, body: "<html>Request blocked</html>" })
   }
-  const handle = (request: Seen): Reply => {
-    try {
-      return answer(request)
-    } catch (error) {
-      return replyOf(error)
-    }
+  const otherwise = (_: Seen, allowed: ReadonlyArray<string>): Reply => {
+    if (allowed.length === 0) throw refuse(404, "not_found", "no such path")
+    return { status: 405, headers: { allow: allowed.join(", ") } }
   }
 
   return {
-    handle,
+    handle: handleBy(routes, read, otherwise),
     control,
+    routes: Object.keys(routes),
     /** Every table key ever made, so that a test can search logs and databases for leaks. */
     minted,
     /** Makes a table and returns its key. */
@@ -195,20 +189,18 @@ export const makeTables = ({ now }: { readonly now: Now }) => {
   }
 }
 
-export interface TablesSimulator
-  extends Simulator,
-    Omit<ReturnType<typeof makeTables>, "handle" | "control"> {
+export interface TablesSimulator extends Simulator, Omit<ReturnType<typeof makeTables>, keyof Contract> {
   /** The next batches answer 500 `ingest_unavailable`, before staging or after it. */
   readonly failIngest: (when: "before" | "after", times?: number) => void
 }
 
 /** Starts a table service with no tables. */
 export const startTables = async (options: Listening & { readonly now: Now }): Promise<TablesSimulator> => {
-  const { control, handle, ...rest } = makeTables(options)
-  const simulator = await startSimulator({ ...options, handle, control })
+  const tables = makeTables(options)
+  const simulator = await startSimulator({ ...options, ...tables })
   return {
+    ...tables,
     ...simulator,
-    ...rest,
     failIngest: (when, times = 1) => {
       const kind = when === "before" ? "reply" : "reply-after"
       simulator.fail({ method: "POST", path: "/api/ingest", times, fault: { kind, reply: unavailable } })

@@ -2,13 +2,13 @@
 import { randomBytes } from "node:crypto"
 import {
   canonical,
+  handleBy,
   type JsonObject,
-  makeRoutes,
   type Now,
-  replyOf,
   type Reply,
   type Routes,
   type Seen,
+  settled,
   sha256
 } from "./Contract.ts"
 import { type Fault, type Listening, type Simulator, startSimulator } from "./Simulator.ts"
@@ -195,30 +195,30 @@ export const makeTing = (options: TingOptions) => {
   const { controls, planeOf } = makeState()
   const iam = makeIamVerification({ ...options, appId: "ting" })
 
-  /** Steps 8 to 16 of notification-service.md 2. Everything after the verification runs in one step, without waiting. */
-  const verified = (run: (call: Call) => Reply) => async (request: Seen, fields: JsonObject) => {
-    const bearer = readBearer(request)
-    const { app_id: appId, org_id: orgId, type } = fields
-    if (typeof orgId !== "string") throw refuse("invalid_input", "org_id is required")
-    const selected = await iam.resolvePlane(request)
-    const proof = await iam.verify(selected, request, { bearer, orgId })
-    if (typeof appId === "string" && appId !== proof.issuer) throw refuse("permission_denied")
-    if (typeof type === "string" && !type.startsWith(`${proof.issuer}.`)) throw refuse("permission_denied")
-    const plane = planeOf(selected.id)
-    const org = plane.orgs.get(proof.orgId) ?? { handle: proof.orgHandle, id: proof.orgId }
-    plane.orgs.set(org.handle, org).set(org.id, org)
-    return run({ plane, org, proof, fields, now: options.now() })
-  }
   interface Request {
     readonly request: Seen
     readonly fields: JsonObject
   }
-  const [registering, sending] = [verified(register), verified(send)]
-  const find = makeRoutes<Request, Reply | Promise<Reply>>({
+  /** Steps 8 to 16 of notification-service.md 2. Everything after the verification runs in one step, without waiting. */
+  const verified = (run: (call: Call) => Reply) =>
+    settled(async ({ fields, request }: Request) => {
+      const bearer = readBearer(request)
+      const { app_id: appId, org_id: orgId, type } = fields
+      if (typeof orgId !== "string") throw refuse("invalid_input", "org_id is required")
+      const selected = await iam.resolvePlane(request)
+      const proof = await iam.verify(selected, request, { bearer, orgId })
+      if (typeof appId === "string" && appId !== proof.issuer) throw refuse("permission_denied")
+      if (typeof type === "string" && !type.startsWith(`${proof.issuer}.`)) throw refuse("permission_denied")
+      const plane = planeOf(selected.id)
+      const org = plane.orgs.get(proof.orgId) ?? { handle: proof.orgHandle, id: proof.orgId }
+      plane.orgs.set(org.handle, org).set(org.id, org)
+      return run({ plane, org, proof, fields, now: options.now() })
+    })
+  const routes: Routes<Request, Reply | Promise<Reply>> = {
     "GET /healthz": () => ({ status: 200, body: { status: "ok", service: "ting", version: "0.1.9" } }),
-    "POST /v1/subscriptions": ({ fields, request }) => registering(request, fields),
-    "POST /v1/tings": ({ fields, request }) => sending(request, fields)
-  })
+    "POST /v1/subscriptions": verified(register),
+    "POST /v1/tings": verified(send)
+  }
   const control: Routes<Seen> = {
     "GET /_sandbox/inbox": ({ query }) => {
       const [org, actor] = [query.get("org"), query.get("for")]
@@ -226,26 +226,24 @@ export const makeTing = (options: TingOptions) => {
       return { status: 200, body: { items: controls.inbox(query.get("plane") ?? production, org, actor) } }
     }
   }
+  const read = (request: Seen): Request => ({ request, fields: readRequest(request) })
 
-  const handle = async (request: Seen): Promise<Reply> => {
-    try {
-      const fields = readRequest(request)
-      const { run } = find(request)
-      if (run !== undefined) return await run({ request, fields })
+  return {
+    controls,
+    control,
+    routes: Object.keys(routes),
+    handle: handleBy(routes, read, () => {
       // Everything else needs a recipient's session, which is not simulated (notification-service.md 2).
       throw refuse("authentication_required")
-    } catch (error) {
-      return replyOf(error)
-    }
+    }),
+    decorate: () => ({ "ting-request-id": newId("req"), vary: "Origin" })
   }
-
-  return { controls, control, handle, decorate: () => ({ "ting-request-id": newId("req"), vary: "Origin" }) }
 }
 
 export type TingSimulator = Simulator & ReturnType<typeof makeState>["controls"]
 
 /** Starts an empty Ting on loopback. */
 export const startTing = async (options: TingOptions & Listening): Promise<TingSimulator> => {
-  const { controls, ...ting } = makeTing(options)
-  return { ...(await startSimulator({ ...options, ...ting })), ...controls }
+  const ting = makeTing(options)
+  return { ...(await startSimulator({ ...options, ...ting })), ...ting.controls }
 }

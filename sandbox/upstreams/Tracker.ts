@@ -1,6 +1,14 @@
 /** The simulated issue tracker: GitHub's REST routes for issues (issue-tracker.md) with paging, limits, moves and lags. */
 import { randomBytes } from "node:crypto"
-import { headerOf, makeRoutes, type Now, replyOf, type Reply, type Seen } from "./Contract.ts"
+import {
+  type Contract,
+  handleBy,
+  headerOf,
+  type Now,
+  type Reply,
+  type Routes,
+  type Seen
+} from "./Contract.ts"
 import { type Fault, faults, type Listening, type Simulator, startSimulator } from "./Simulator.ts"
 import {
   baseOf,
@@ -191,42 +199,41 @@ export const makeTracker = ({ now, repositories, tokens }: TrackerOptions) => {
       return run({ state, token, request, repository: repositoryFor(request, token, owner, name) }, number)
     }
   const issues = "/repos/{owner}/{repo}/issues"
-  const find = makeRoutes<Seen>({
+  const api: Routes<Seen> = {
     "GET /user": (request) => ({ status: 200, body: { login: authenticate(request).login, type: "User" } }),
     [`GET ${issues}`]: within(listIssues),
     [`POST ${issues}`]: within(createIssue),
     [`PATCH ${issues}/{number}`]: within(updateIssue),
-    [`POST ${issues}/{number}/comments`]: within(createComment),
-    // The page of an issue needs no token.
+    [`POST ${issues}/{number}/comments`]: within(createComment)
+  }
+  /** The page of an issue needs no token. */
+  const page: Routes<Seen> = {
     "GET /{owner}/{repo}/issues/{number}": (_, owner = "", name = "", number = "") => {
       const issue = state.repositories.get(`${owner}/${name}`.toLowerCase())?.issues[Number(number) - 1]
       if (issue === undefined) throw notFound()
       return issuePage(issue)
     }
-  })
+  }
 
   return {
-    handle: (request: Seen): Reply => {
-      try {
-        const { run } = find(request)
-        if (run !== undefined) return run(request)
+    routes: Object.keys(api),
+    handle: handleBy(
+      { ...api, ...page },
+      (request) => request,
+      (request) => {
         authenticate(request)
         throw notFound()
-      } catch (error) {
-        return replyOf(error)
       }
-    },
+    ),
     decorate,
     ...makeControls(state)
   }
 }
 
-export interface TrackerSimulator
-  extends Simulator,
-    Omit<ReturnType<typeof makeTracker>, "handle" | "decorate"> {}
+export type TrackerSimulator = Simulator & Omit<ReturnType<typeof makeTracker>, keyof Contract>
 
 /** Starts a tracker with empty repositories. */
 export const startTracker = async (options: TrackerOptions & Listening): Promise<TrackerSimulator> => {
-  const { decorate, handle, ...rest } = makeTracker(options)
-  return { ...(await startSimulator({ ...options, handle, decorate })), ...rest }
+  const tracker = makeTracker(options)
+  return { ...tracker, ...(await startSimulator({ ...options, ...tracker })) }
 }

@@ -36,17 +36,17 @@ export const DocumentsLive = HttpApiBuilder.Router.use((router) =>
       Effect.uninterruptible(Effect.flatMap(published, (document) => makePage({ document, scalar: {} })))
     )
     const page = shown === undefined ? ownPage : Effect.flatMap(shown, makePage)
-    const serve = (document: typeof json | typeof page, more: Readonly<Record<string, string>> = {}) =>
+    const serve = (document: typeof json | typeof page) =>
       Effect.map(document, ({ content, contentType, headers }) =>
         HttpServerResponse.uint8Array(content, {
           contentType,
-          headers: { ...headers, ...more, "cache-control": "no-cache" }
+          headers: { ...headers, "cache-control": "no-cache" }
         })
       )
     yield* router.get(documentPath, serve(json))
     yield* router.get(docsPath, serve(page))
     const root = Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers }) =>
-      acceptsHtml(headers.accept) ? serve(page, { vary: "Accept" }) : Effect.fail(new Failure("not_found"))
+      acceptsHtml(headers.accept) ? serve(page) : Effect.fail(new Failure("not_found"))
     )
     yield* router.get(rootPath, root)
   })

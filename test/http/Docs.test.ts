@@ -39,8 +39,8 @@ sharing(sharedOnSocket())("The page of the API", (it) => {
     }
     for (const accept of [undefined, "", "*/*", "application/json", "text/html;q=0", "text/htmlx"]) {
       const answer = yield* server.send({ path: "/", headers: accept === undefined ? {} : { accept } })
-      const { "cache-control": caching } = answer.headers
-      expect([accept, outcomeOf(answer), caching]).toEqual([accept, "not_found", "no-store"])
+      const { "cache-control": caching, vary } = answer.headers
+      expect([accept, outcomeOf(answer), caching, vary]).toEqual([accept, "not_found", "no-store", "Accept"])
     }
     expect(server.reached).toEqual([])
   })

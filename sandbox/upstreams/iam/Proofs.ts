@@ -18,7 +18,6 @@ import {
 } from "./Model.ts"
 import {
   type Call,
-  IamError,
   invalidClient,
   notFound,
   once,
@@ -26,6 +25,7 @@ import {
   type Outcome,
   readFields,
   readJson,
+  refuse,
   refuseOrgHeader,
   requireIdempotencyKey,
   secretHeaders,
@@ -36,8 +36,7 @@ import { accessAlive, consentOf, effectiveScopes, type Grant, grantsOf, snapshot
 /** Describes the caller's testing plane; the answer holds no credential (identity-service.md 9.1). */
 export const testingContext = ({ app, plane }: Call): Reply => {
   const { environment } = plane
-  if (environment === undefined)
-    throw new IamError(403, "forbidden", "this route needs a testing environment")
+  if (environment === undefined) throw refuse(403, "forbidden", "this route needs a testing environment")
   const { createdAt, id, name, orgId, rootKey } = environment
   return {
     status: 200,
@@ -130,9 +129,9 @@ const tolerance = 60
 const findSubject = ({ app, plane, state }: Call, value: string): AccessToken => {
   const token = plane.accessTokens.get(value)
   if (token === undefined || !accessAlive(state, token))
-    throw new IamError(400, "invalid_subject_token", "the subject token is not active")
+    throw refuse(400, "invalid_subject_token", "the subject token is not active")
   if (token.family.appId !== app.appId)
-    throw new IamError(403, "obo_subject_token_forbidden", "the subject token is of another application")
+    throw refuse(403, "obo_subject_token_forbidden", "the subject token is of another application")
   return token
 }
 
@@ -141,7 +140,7 @@ const findGrant = (plane: Plane, subject: AccessToken, org: string | null): Gran
   if (org === null && grants.length > 1) throw validationFailed("org_id")
   const grant = org === null ? grants[0] : grants.find(({ organization }) => organization.handle === org)
   if (grant === undefined)
-    throw new IamError(403, "obo_organization_not_authorized", "the token grants no active membership there")
+    throw refuse(403, "obo_organization_not_authorized", "the token grants no active membership there")
   return grant
 }
 
@@ -241,7 +240,7 @@ export const verify = (call: Call): Reply => {
   const bound = readFields(body.object("request"), ["method", "path", "body_sha256"])
   const [method, path, bodySha256] = [bound.text("method"), bound.text("path"), bound.text("body_sha256")]
   refuseOrgHeader(request)
-  if (!shapes.proof.test(value)) throw new IamError(400, "invalid_proof", "the proof is malformed")
+  if (!shapes.proof.test(value)) throw refuse(400, "invalid_proof", "the proof is malformed")
   demand({
     "request.method": shapes.method.test(method),
     "request.path": path.startsWith("/") && path.length <= 2_048,
@@ -249,21 +248,19 @@ export const verify = (call: Call): Reply => {
   })
 
   const proof = plane.proofs.get(value)
-  if (proof?.audience !== app.appId)
-    throw new IamError(410, "obo_proof_invalid", "the proof is not valid here")
-  if (proof.consumedAt !== null)
-    throw new IamError(409, "obo_proof_consumed", "the proof was already consumed")
-  if (state.now() >= proof.expiresAt) throw new IamError(410, "obo_proof_expired", "the proof has expired")
+  if (proof?.audience !== app.appId) throw refuse(410, "obo_proof_invalid", "the proof is not valid here")
+  if (proof.consumedAt !== null) throw refuse(409, "obo_proof_consumed", "the proof was already consumed")
+  if (state.now() >= proof.expiresAt) throw refuse(410, "obo_proof_expired", "the proof has expired")
   if (proof.method !== method || proof.path !== path || proof.bodySha256 !== bodySha256)
-    throw new IamError(403, "obo_request_binding_mismatch", "the request is not the proved one")
+    throw refuse(403, "obo_request_binding_mismatch", "the request is not the proved one")
   const { subject } = proof
   const grant = grantsOf(plane, subject.family).find(
     ({ membership }) => membership.org === proof.org && membership.version === proof.membershipVersion
   )
   if (grant === undefined || !accessAlive(state, subject))
-    throw new IamError(410, "obo_proof_revoked", "the authority behind the proof has changed")
+    throw refuse(410, "obo_proof_revoked", "the authority behind the proof has changed")
   if (endpointAuthority(plane, subject, proof.audience, proof.endpointId)?.path !== proof.path)
-    throw new IamError(403, "obo_authority_revoked", "the endpoint is no longer authorised")
+    throw refuse(403, "obo_authority_revoked", "the endpoint is no longer authorised")
 
   const now = state.now()
   proof.consumedAt = now

@@ -5,6 +5,7 @@ import {
   isRecord,
   type JsonObject,
   parseJson,
+  Refusal,
   type Reply,
   type Seen,
   sha256
@@ -20,61 +21,54 @@ import {
   type State
 } from "./Model.ts"
 
-/** An error answer, thrown before any state changes. The router adds the request's id. */
-export class IamError extends Error {
-  readonly status: number
-  readonly code: string
-  readonly options: {
+/** IAM's envelope of an error, thrown before any state changes. `bare`: of a version, without the request's id (identity-service.md 1.3). */
+export const refuse = (
+  status: number,
+  code: string,
+  message: string,
+  more: {
     readonly details?: unknown
     readonly headers?: Readonly<Record<string, string>>
-    /** The version envelopes carry only a code and a message (identity-service.md 1.3). */
     readonly bare?: boolean
-  }
-  constructor(status: number, code: string, message: string, options: IamError["options"] = {}) {
-    super(message)
-    this.status = status
-    this.code = code
-    this.options = options
-  }
+  } = {}
+): Refusal => {
+  const details = more.details === undefined ? {} : { details: more.details }
+  const error = { code, message, ...details, ...(more.bare === true ? {} : { request_id: "" }) }
+  return new Refusal({ status, headers: { ...more.headers }, body: { error } })
 }
 
-export const errorReply = ({ code, message, options, status }: IamError, requestId: string): Reply => ({
-  status,
-  headers: { ...options.headers },
-  body: {
-    error: {
-      code,
-      message,
-      ...(options.details === undefined ? {} : { details: options.details }),
-      ...(options.bare === true ? {} : { request_id: requestId })
-    }
-  }
-})
+/** Names the request in the envelope of an error. */
+export const withRequestId = (reply: Reply, requestId: string): Reply => {
+  const { error } = isRecord(reply.body) ? reply.body : {}
+  return isRecord(error) && error.request_id === ""
+    ? { ...reply, body: { error: { ...error, request_id: requestId } } }
+    : reply
+}
 
 export const invalidClient = (message = "client authentication failed") =>
-  new IamError(401, "invalid_client", message, {
+  refuse(401, "invalid_client", message, {
     headers: { "www-authenticate": 'Basic realm="silicon-iam"' }
   })
 
 const unauthenticated = () =>
-  new IamError(401, "unauthenticated", "authentication is required", {
+  refuse(401, "unauthenticated", "authentication is required", {
     headers: { "www-authenticate": "Bearer" }
   })
 
-export const notFound = () => new IamError(404, "not_found", "the resource was not found")
-export const invalidRequest = (message: string) => new IamError(400, "invalid_request", message)
+export const notFound = () => refuse(404, "not_found", "the resource was not found")
+export const invalidRequest = (message: string) => refuse(400, "invalid_request", message)
 export const invalidGrant = (message = "the grant is invalid, expired or revoked") =>
-  new IamError(400, "invalid_grant", message)
+  refuse(400, "invalid_grant", message)
 
 export const validationFailed = (...fields: ReadonlyArray<string>) =>
-  new IamError(422, "validation_failed", "the request has invalid fields", {
+  refuse(422, "validation_failed", "the request has invalid fields", {
     details: { fields: fields.map((field) => ({ field, message: "is not acceptable" })) }
   })
 
-const rejected = (status: number, message: string) => new IamError(status, "request_rejected", message)
+const rejected = (status: number, message: string) => refuse(status, "request_rejected", message)
 
 const preconditionRequired = (precondition: string) =>
-  new IamError(428, "precondition_required", `the ${precondition} header is required`, {
+  refuse(428, "precondition_required", `the ${precondition} header is required`, {
     details: { precondition }
   })
 
@@ -95,8 +89,7 @@ const bodyLimit = 65_536
 const requireBody = (request: Seen, contentType: RegExp): Buffer => {
   const [essence = ""] = (headerValues(request, "content-type")[0] ?? "").split(";")
   if (!contentType.test(essence.trim())) throw rejected(415, "the content type is not supported")
-  if (request.body.length > bodyLimit)
-    throw new IamError(413, "payload_too_large", "the request body is too large")
+  if (request.body.length > bodyLimit) throw refuse(413, "payload_too_large", "the request body is too large")
   return request.body
 }
 
@@ -146,11 +139,11 @@ export const readFields = (value: unknown, known: ReadonlyArray<string>) => {
 /** `X-Org-ID` is not supported on the on-behalf-of routes (identity-service.md 3). */
 export const refuseOrgHeader = (request: Seen): void => {
   if (headerValues(request, "x-org-id").length > 0)
-    throw new IamError(400, "unsupported_header", "X-Org-ID is not supported on this route")
+    throw refuse(400, "unsupported_header", "X-Org-ID is not supported on this route")
 }
 
 /** A header that must be there once, in its form. */
-export const oneHeader = (request: Seen, name: string, shape: RegExp, malformed: () => IamError): string => {
+export const oneHeader = (request: Seen, name: string, shape: RegExp, malformed: () => Refusal): string => {
   const [value, ...others] = headerValues(request, name.toLowerCase())
   if (value === undefined) throw preconditionRequired(name)
   if (others.length > 0 || !shape.test(value)) throw malformed()
@@ -210,7 +203,7 @@ const countRequest = ({ now, rateLimit: limit }: State, plane: Plane, key: strin
 }
 
 export const rateLimited = (limit: number, wait: number) =>
-  new IamError(429, "rate_limited", "too many requests", {
+  refuse(429, "rate_limited", "too many requests", {
     details: { limit, remaining: 0, reset_after_seconds: wait, retry_after_seconds: wait },
     headers: {
       "retry-after": String(wait),
@@ -239,7 +232,7 @@ export interface Outcome {
   readonly live?: () => boolean
 }
 
-const conflict = (code: string, message: string) => new IamError(409, `idempotency_${code}`, message)
+const conflict = (code: string, message: string) => refuse(409, `idempotency_${code}`, message)
 
 /**
  * Runs an operation once per key, for 24 h per (plane, application, route, key). An error that `run` throws leaves the key free. An

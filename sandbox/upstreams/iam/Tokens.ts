@@ -19,7 +19,6 @@ import {
 } from "./Model.ts"
 import {
   type Call,
-  errorReply,
   invalidClient,
   invalidGrant,
   invalidRequest,
@@ -27,7 +26,8 @@ import {
   type Outcome,
   readForm,
   requireIdempotencyKey,
-  secretHeaders
+  secretHeaders,
+  withRequestId
 } from "./Requests.ts"
 
 export const membershipId = (actor: string, org: string): string => `${actor}[${org}]`
@@ -148,7 +148,7 @@ const refresh = (call: Call, credential: string): Outcome => {
     family.status = "compromised"
     // The only stored failure, because the compromise itself was committed (identity-service.md 4).
     const error = invalidGrant("the refresh token was already used; its family is revoked")
-    return { window: lifetimes.secretReplay, reply: errorReply(error, requestId) }
+    return { window: lifetimes.secretReplay, reply: withRequestId(error.reply, requestId) }
   }
   const consented = consentOf(plane, family.actor, app.appId)
   const scopes = family.scopes.filter((scope) => consented.has(scope) && app.approvedScopes.has(scope))

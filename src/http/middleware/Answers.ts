@@ -35,7 +35,7 @@ import { countHeader, resolveRequestId } from "../transport/RawHeaders.ts"
 import { makeRecorder, withRequestSpan } from "./AccessLog.ts"
 import { CurrentExchange, type Exchange } from "./Exchange.ts"
 import { RequestPlaces } from "./RequestPlaces.ts"
-import { allowedMethods, refuseUnrouted, routes, toPath } from "./Routes.ts"
+import { allowedMethods, refuseUnrouted, rootPath, routes, toPath } from "./Routes.ts"
 import { selectsTestingPlane } from "./SentHeaders.ts"
 import { corsHeaders, preflightHeaders } from "./WebOrigins.ts"
 
@@ -203,6 +203,8 @@ export const AnswersLive = HttpApiBuilder.middleware(
         ...corsHeaders(webOrigins, path, message.headers.origin),
         ...rateLimitHeaders(quotas),
         ...(call?.noStore ? { "cache-control": "no-store" } : {}),
+        // A browser gets the page of the API there, and a program 404.
+        ...(path === rootPath ? { vary: "Accept" } : {}),
         ...(clientVersion !== undefined && path.startsWith(apiPrefix) && isLowerVersion(clientVersion, minCli)
           ? { "x-music-min-cli": minCli }
           : {}),
