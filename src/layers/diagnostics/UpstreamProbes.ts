@@ -8,6 +8,7 @@ import * as Option from "effect/Option"
 import * as Record from "effect/Record"
 import * as Schema from "effect/Schema"
 import { clientTables, type TableName } from "../../schema/Telemetry.ts"
+import { Production } from "../../services/Plane.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { tableKeyName } from "../../services/settings/SettingsTable.ts"
 import { Tables } from "../../services/Tables.ts"
@@ -94,13 +95,12 @@ const judgeClock = ([theirs, ours]: readonly [theirs: number | undefined, ours: 
 
 const iamProbes = (client: HttpClient, { iam }: SettingsValues) =>
   Effect.gen(function* () {
-    const { applicationId, applicationSecret: secret, url } = iam
+    const { applicationId, url } = iam
     const target = { service: "IAM", url, path: "/api/version" }
     const { identified, times } = yield* identify(client, "iam", target, IamIdentity)
-    const credentials = { secret, testing: false }
     const call = makeIamCall(client, iam)
     const catalogue = yield* Effect.cached(
-      call(credentials, { operation: "check", method: "GET", path: cataloguePath, read: readJson(Catalogue) })
+      call(Production(), { operation: "check", path: cataloguePath, read: readJson(Catalogue) })
     )
     const accepted = Effect.catchIf(
       Effect.asVoid(catalogue),

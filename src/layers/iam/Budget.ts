@@ -8,28 +8,16 @@ import * as Exit from "effect/Exit"
 import { putBounded } from "../../services/combinators/BoundedMap.ts"
 import { iamCallsRefused, recordNow } from "../../services/Metrics.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
-import type { PlaneId } from "../../services/Plane.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import { siteOf } from "../../services/Addresses.ts"
 import { failureOf, Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { Credentials } from "./Credentials.ts"
-import { refusesCredential } from "./IamCall.ts"
+import { type Counting, refusesCredential } from "./IamCall.ts"
 
 export const introspectPath = "/oauth/introspect"
 
-/** A call to IAM, which counts together those of a plane and path. */
-export interface Asked {
-  /** Undefined for a testing secret that IAM has not resolved. */
-  readonly plane: PlaneId | undefined
-  /** Below `/api/v1`. */
-  readonly path: string
-  /** The key of the credential (`Credentials`); none for the application's own calls. */
-  readonly credential?: string | undefined
-  /** `login` exchanges an SLT; the others present a token of the session. */
-  readonly use?: "login" | "refresh" | "logout"
-  /** It probes the path for the call of the credential: it has the class of that call, and counts for no login, actor or turn. */
-  readonly isProbe?: boolean
-}
+/** The calls of a plane and path count together; `path` is below `/api/v1`. */
+type Asked = Counting & { readonly path: string }
 
 /** A place that is taken, by the name of its window, until it is free at the latest. */
 export type TakenPlace = readonly [window: string, millis: number]
@@ -76,7 +64,7 @@ interface Call {
   /** Empty where addresses are not counted. */
   readonly address: string
   readonly isVouched: boolean
-  readonly use?: Asked["use"]
+  readonly use?: Counting["use"]
   /** The first refusal of a credential that waits for a place; the present for any other. */
   readonly since: number
 }
@@ -231,7 +219,7 @@ type Window = ReturnType<typeof makeWindow>
 
 export const makeBudget = (
   { callsPerMinute, countAddresses }: { readonly callsPerMinute: number; readonly countAddresses: boolean },
-  credentials: Pick<Credentials, "isVouched" | "loginOf" | "actorOf">
+  { ranked }: Pick<Credentials, "ranked">
 ) => {
   const windows = new Map<string, Window>()
   const refusedLogins = new Map<string, number>()
@@ -250,8 +238,9 @@ export const makeBudget = (
 
   const callOf = ({ credential: key, isProbe, use }: Asked, address: string, now: number): Call => {
     if (key === undefined) return { callClass: "known", address, isVouched: false, since: now }
+    const { actor, isVouched: isKnownToken, login } = ranked(key)
     // A login counts by its network, also where its text is that of a token.
-    const isVouched = use !== "login" && credentials.isVouched(key)
+    const isVouched = use !== "login" && isKnownToken
     const refusedAt = refusedLogins.get(siteOf(address)) ?? Number.NEGATIVE_INFINITY
     const isKnown = isVouched || (use === "login" && now >= refusedAt + refusedLoginMillis)
     const callClass = isVouched && use !== undefined ? "essential" : isKnown ? "known" : "newcomer"
@@ -261,7 +250,6 @@ export const makeBudget = (
       wait !== undefined && now <= wait.at + grace && (isVouched || now < wait.since + longestWait)
     // Who comes back late loses the time by which it is late.
     const since = isWaiting ? wait.since + Math.max(0, now - wait.at) : now
-    const [login, actor] = [credentials.loginOf(key), credentials.actorOf(key)]
     return { callClass, key, login, actor, address, isVouched, use, since }
   }
 

@@ -5,13 +5,12 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import { putBounded } from "../../services/combinators/BoundedMap.ts"
 import { digestOf } from "../../services/Digest.ts"
 import type { TokenGrant } from "../../services/Iam.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { actorDigest, type SessionDigests, sessionDigest, type Stored } from "../../services/Store.ts"
 
@@ -75,157 +74,138 @@ interface Known {
  * Runs an access to the store and waits for it, both for a place and for the result, 50 ms at most. The access itself goes on and keeps
  * its place: a database that does not answer has at most `atOnce` of them. One that fails, or takes long, is as if there were no row.
  */
-const makeBounded = (atOnce: number) =>
-  Effect.gen(function* () {
-    const scope = yield* Effect.scope
-    const places = yield* Effect.makeSemaphore(atOnce)
-    return <A>(access: Stored<A>): Effect.Effect<Option.Option<A>> =>
-      Effect.uninterruptibleMask((restore) =>
-        restore(places.take(1)).pipe(
-          Effect.zipRight(
-            Effect.forkIn(Effect.ensuring(Effect.interruptible(access), places.release(1)), scope)
-          ),
-          Effect.flatMap((running) => restore(Fiber.join(running)))
-        )
-      ).pipe(
-        Effect.timeoutOption(longestStoreWait),
-        // The store logs what an operator has to know.
-        Effect.catchAllCause(() => Effect.succeedNone)
-      )
-  })
+const makeBounded = (atOnce: number) => {
+  const places = Effect.unsafeMakeSemaphore(atOnce)
+  return <A>(access: Stored<A>): Effect.Effect<Option.Option<A>> =>
+    Effect.uninterruptible(access).pipe(
+      places.withPermits(1),
+      Effect.disconnect,
+      Effect.timeoutOption(longestStoreWait),
+      // The store logs what an operator has to know.
+      Effect.catchAllCause(() => Effect.succeedNone)
+    )
+}
 
-export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redacted) =>
-  Effect.gen(function* () {
-    const lookUp = yield* makeBounded(lookUpsAtOnce)
-    const write = yield* makeBounded(writesAtOnce)
-    // Apart from the refused ones, so that a flood of unknown tokens evicts no vouched one.
-    const known = new Map<string, Known>()
-    const refusedUntil = new Map<string, number>()
+export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redacted) => {
+  const lookUp = makeBounded(lookUpsAtOnce)
+  const write = makeBounded(writesAtOnce)
+  // Apart from the refused ones, so that a flood of unknown tokens evicts no vouched one.
+  const known = new Map<string, Known>()
+  const refusedUntil = new Map<string, number>()
 
-    const put = (key: string, value: Known): void => putBounded(known, key, value, capacity)
-    const actorOfId = (plane: Plane, publicId: string): string =>
-      actorDigest(secret, planeId(plane), publicId)
+  const put = (key: string, value: Known): void => putBounded(known, key, value, capacity)
+  const actorIn = (plane: Plane, publicId: Option.Option<string>): string | undefined =>
+    Option.getOrUndefined(Option.map(publicId, (id) => actorDigest(secret, planeId(plane), id)))
 
-    /** A call may have ended this token, or with it its login: what it may have ended no longer counts as just received. */
-    const endReceipt = (key: string, kind: Kind): void => {
-      const ending = kind === "refresh" ? known.get(key)?.login?.name : undefined
-      for (const [other, { login, receivedAt }] of known)
-        if (receivedAt !== undefined && (other === key || (ending !== undefined && login?.name === ending)))
-          known.set(other, { login })
-    }
+  /** A call may have ended this token, or with it its login: what it may have ended no longer counts as just received. */
+  const endReceipt = (key: string, kind: Kind): void => {
+    const ending = kind === "refresh" ? known.get(key)?.login?.name : undefined
+    for (const [other, { login, receivedAt }] of known)
+      if (receivedAt !== undefined && (other === key || (ending !== undefined && login?.name === ending)))
+        known.set(other, { login })
+  }
 
-    /** It is no longer vouched for. A refresh token ends its login. */
-    const end = (key: string, kind: Kind): Effect.Effect<unknown> =>
-      Effect.suspend(() => {
-        const found = known.get(key)
-        // An unknown token has no row.
-        if (found === undefined) return Effect.void
-        endReceipt(key, kind)
-        put(key, { login: found.login, hasEnded: true })
-        if (kind === "access") return write(sessions.forgetToken(sessionDigest(key)))
-        return found.login === undefined ? Effect.void : write(sessions.forgetLogin(found.login.name))
-      })
+  /** It is no longer vouched for. A refresh token ends its login. */
+  const end = (key: string, kind: Kind): Effect.Effect<unknown> =>
+    Effect.suspend(() => {
+      const found = known.get(key)
+      // An unknown token has no row.
+      if (found === undefined) return Effect.void
+      endReceipt(key, kind)
+      put(key, { login: found.login, hasEnded: true })
+      if (kind === "access") return write(sessions.forgetToken(sessionDigest(key)))
+      return found.login === undefined ? Effect.void : write(sessions.forgetLogin(found.login.name))
+    })
 
-    return {
-      isVouched: (key: string): boolean => known.has(key) && known.get(key)?.hasEnded !== true,
-      /** The name of its login; the key itself where that is not known. */
-      loginOf: (key: string): string => known.get(key)?.login?.name ?? key,
-      actorOf: (key: string): string | undefined => {
-        const { actor, login } = known.get(key) ?? {}
-        return login === undefined ? actor : login.actor
-      },
-      /** Whether it was received within the last minute, its login or refresh is not complete, and no call ended it. */
-      isJustReceived: (key: string, now: number): boolean => {
-        const { isCompleting = false, receivedAt } = known.get(key) ?? {}
-        return isCompleting && receivedAt !== undefined && now < receivedAt + Duration.toMillis(receiptTime)
-      },
-      /**
-       * Matches the tokens of the login of this token, and those of its plane whose login is not known; all of its plane, if that of this
-       * token is not known. IAM does not name what it ends.
-       */
-      inLoginOf: (plane: Plane, token: Redacted.Redacted): ((key: string) => boolean) => {
-        const login = known.get(tokenKey(plane, token))?.login
-        return (key) => {
-          const own = known.get(key)?.login
-          const mayBeOfLogin = login === undefined || own === undefined || own.name === login.name
-          return key.startsWith(`${planeId(plane)} `) && mayBeOfLogin
+  return {
+    /** Whether it is vouched for, the name of its login (the key itself where that is not known), and its actor. */
+    ranked: (key: string) => {
+      const { actor, hasEnded = false, login = { name: key, actor } } = known.get(key) ?? {}
+      return { isVouched: known.has(key) && !hasEnded, login: login.name, actor: login.actor }
+    },
+    /** Whether it was received within the last minute, its login or refresh is not complete, and no call ended it. */
+    isJustReceived: (key: string, now: number): boolean => {
+      const { isCompleting = false, receivedAt } = known.get(key) ?? {}
+      return isCompleting && receivedAt !== undefined && now < receivedAt + Duration.toMillis(receiptTime)
+    },
+    /**
+     * Matches the tokens of the login of this token, and those of its plane whose login is not known; all of its plane, if that of this
+     * token is not known. IAM does not name what it ends.
+     */
+    inLoginOf: (plane: Plane, token: Redacted.Redacted): ((key: string) => boolean) => {
+      const login = known.get(tokenKey(plane, token))?.login
+      return (key) => {
+        const own = known.get(key)?.login
+        const mayBeOfLogin = login === undefined || own === undefined || own.name === login.name
+        return key.startsWith(`${planeId(plane)} `) && mayBeOfLogin
+      }
+    },
+    /** Runs the call; before it looks in the store for a token that memory does not know. */
+    recalling: <A, E>(key: string, call: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+      Effect.gen(function* () {
+        if (!known.has(key)) {
+          const row = Option.flatten(yield* lookUp(sessions.find(sessionDigest(key))))
+          if (Option.isSome(row) && !known.has(key))
+            put(key, { login: { name: row.value.login, actor: row.value.actor } })
         }
-      },
-      /** Runs the call; before it looks in the store for a token that memory does not know. */
-      recalling: <A, E>(key: string, call: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-        Effect.suspend(() =>
-          known.has(key)
-            ? call
-            : Effect.flatMap(lookUp(sessions.find(sessionDigest(key))), (found) => {
-                const login = Option.getOrUndefined(Option.flatten(found))
-                if (login !== undefined && !known.has(key))
-                  put(key, { login: { name: login.login, actor: login.actor } })
-                return call
-              })
-        ),
-      /** IAM issued or replayed a pair; `presented` is the refresh token of a refresh. */
-      recordGrant: (plane: Plane, grant: TokenGrant, presented: Option.Option<Redacted.Redacted>) =>
-        Effect.clockWith((clock) =>
-          Effect.flatMap(monotonicMillis, (receipt) => {
-            const spent = Option.getOrUndefined(Option.map(presented, (token) => tokenKey(plane, token)))
-            const access = tokenKey(plane, grant.accessToken)
-            const refresh = tokenKey(plane, grant.refreshToken)
-            const earlier = known.get(access)
-            // A replayed login stays the login of its first answer.
-            const login = known.get(spent ?? access)?.login ??
-              earlier?.login ?? { name: sessionDigest(spent ?? refresh), actor: undefined }
-            login.actor ??= Option.getOrUndefined(
-              Option.map(grant.actor, ({ public_id }) => actorOfId(plane, public_id))
-            )
-            // IAM also replays a pair that has ended. It does not say when it issued the pair.
-            const isNew = earlier === undefined && !refusedUntil.has(refresh)
-            if (spent !== undefined) put(spent, { login })
-            put(refresh, { login })
-            put(access, { login, receivedAt: isNew ? receipt : earlier?.receivedAt, isCompleting: true })
-            const now = clock.unsafeCurrentTimeMillis()
-            const tokens = [
-              { key: spent, kind: "refresh", life: replayTime },
-              { key: access, kind: "access", life: Duration.seconds(grant.expiresInSeconds) },
-              { key: refresh, kind: "refresh", life: refreshTokenLife }
-            ] as const
-            const rows = tokens.flatMap(({ key, kind, life }) => {
-              if (key === undefined) return []
-              refusedUntil.delete(key)
-              return [{ digest: sessionDigest(key), kind, endsAt: now + Duration.toMillis(life) }]
-            })
-            return write(sessions.remember(planeId(plane), { login: login.name, actor: login.actor }, rows))
-          })
-        ),
-      /** IAM confirmed it, and named its actor if it is a token that discloses one. */
-      confirm: (key: string, plane?: Plane, publicId: Option.Option<string> = Option.none()) =>
-        Effect.suspend((): Effect.Effect<unknown> => {
-          const { login, receivedAt } = known.get(key) ?? {}
-          const actor = plane && Option.getOrUndefined(Option.map(publicId, (id) => actorOfId(plane, id)))
-          put(key, { login, actor, receivedAt })
-          if (login === undefined || actor === undefined || login.actor === actor) return Effect.void
-          login.actor = actor
-          return write(sessions.nameActor(login.name, actor))
-        }),
-      endReceipt,
-      end,
-      /** IAM refused it, or revoked a refresh token. */
-      recordRefusal: (key: string, kind: Kind) =>
-        Effect.flatMap(monotonicMillis, (now) => {
-          putBounded(refusedUntil, key, now + Duration.toMillis(refusalTimes[kind]), capacity)
-          return end(key, kind)
-        }),
-      /** Runs the call, or `repeated` while IAM's refusal of the credential is repeated. */
-      unlessRefused:
-        <A, E>(key: string, repeated: Effect.Effect<A, E>) =>
-        <B, E2>(call: Effect.Effect<B, E2>): Effect.Effect<A | B, E | E2> =>
-          Effect.suspend((): Effect.Effect<A | B, E | E2> => {
-            const until = refusedUntil.get(key)
-            if (until === undefined) return call
-            return Effect.flatMap(
-              monotonicMillis,
-              (now): Effect.Effect<A | B, E | E2> => (until > now ? repeated : call)
-            )
-          })
-    }
-  })
-export type Credentials = Effect.Effect.Success<ReturnType<typeof makeCredentials>>
+        return yield* call
+      }),
+    /** IAM issued or replayed a pair; `presented` is the refresh token of a refresh. */
+    recordGrant: (plane: Plane, grant: TokenGrant, presented: Redacted.Redacted | undefined) =>
+      Effect.clockWith((clock) => {
+        const spent = presented && tokenKey(plane, presented)
+        const access = tokenKey(plane, grant.accessToken)
+        const refresh = tokenKey(plane, grant.refreshToken)
+        const earlier = known.get(access)
+        // A replayed login stays the login of its first answer.
+        const login = known.get(spent ?? access)?.login ??
+          earlier?.login ?? { name: sessionDigest(spent ?? refresh), actor: undefined }
+        login.actor ??= actorIn(
+          plane,
+          Option.map(grant.actor, ({ public_id }) => public_id)
+        )
+        // IAM also replays a pair that has ended. It does not say when it issued the pair.
+        const isNew = earlier === undefined && !refusedUntil.has(refresh)
+        const receivedAt = isNew ? unsafeMonotonicMillis(clock) : earlier?.receivedAt
+        const now = clock.unsafeCurrentTimeMillis()
+        const rows: Array<Parameters<SessionDigests["remember"]>[2][number]> = []
+        const remember = (key: string, kind: "access" | "refresh", life: Duration.Duration, value: Known) => {
+          refusedUntil.delete(key)
+          put(key, value)
+          rows.push({ digest: sessionDigest(key), kind, endsAt: now + Duration.toMillis(life) })
+        }
+        if (spent !== undefined) remember(spent, "refresh", replayTime, { login })
+        remember(refresh, "refresh", refreshTokenLife, { login })
+        const life = Duration.seconds(grant.expiresInSeconds)
+        remember(access, "access", life, { login, receivedAt, isCompleting: true })
+        return write(sessions.remember(planeId(plane), { login: login.name, actor: login.actor }, rows))
+      }),
+    /** IAM confirmed it, and named its actor if it is a token that discloses one. */
+    confirm: (key: string, plane?: Plane, publicId: Option.Option<string> = Option.none()) =>
+      Effect.suspend((): Effect.Effect<unknown> => {
+        const { login, receivedAt } = known.get(key) ?? {}
+        const actor = plane && actorIn(plane, publicId)
+        put(key, { login, actor, receivedAt })
+        if (login === undefined || actor === undefined || login.actor === actor) return Effect.void
+        login.actor = actor
+        return write(sessions.nameActor(login.name, actor))
+      }),
+    endReceipt,
+    end,
+    /** IAM refused it, or revoked a refresh token. */
+    recordRefusal: (key: string, kind: Kind) =>
+      Effect.flatMap(monotonicMillis, (now) => {
+        putBounded(refusedUntil, key, now + Duration.toMillis(refusalTimes[kind]), capacity)
+        return end(key, kind)
+      }),
+    /** Runs the call, or `repeated` while IAM's refusal of the credential is repeated. */
+    unlessRefused:
+      <A, E>(key: string, repeated: Effect.Effect<A, E>) =>
+      <B, E2>(call: Effect.Effect<B, E2>) =>
+        Effect.flatMap(
+          monotonicMillis,
+          (now): Effect.Effect<A | B, E | E2> => ((refusedUntil.get(key) ?? 0) > now ? repeated : call)
+        )
+  }
+}
+export type Credentials = ReturnType<typeof makeCredentials>

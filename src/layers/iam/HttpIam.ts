@@ -4,11 +4,10 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import type * as Redacted from "effect/Redacted"
 import { randomHex } from "../../services/Digest.ts"
 import { Iam, type IamService, type WebhookEvent } from "../../services/Iam.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
-import { type Plane, productionId, Testing, type TestingPlane } from "../../services/Plane.ts"
+import { type Plane, planeId, productionId, Testing, type TestingPlane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
 import { makeShare } from "../../services/combinators/Share.ts"
 import { type IamCalls, Store, type Stored } from "../../services/Store.ts"
@@ -17,7 +16,15 @@ import { expectStatus } from "../upstream/UpstreamResponse.ts"
 import { readTestingContext } from "./Answers.ts"
 import { type Budget, makeBudget } from "./Budget.ts"
 import { makeCredentials, secretKey } from "./Credentials.ts"
-import { exchangesPath, makeIamCall, makeSecretWatch, type PlaneCall, refusesSecret } from "./IamCall.ts"
+import {
+  type Ask,
+  exchangesPath,
+  type IamRequest,
+  makeIamCall,
+  makeSecretWatch,
+  refusesSecret,
+  secretOf
+} from "./IamCall.ts"
 import { makeProofs } from "./Proofs.ts"
 import { makeTokens } from "./Tokens.ts"
 import { makeWebhookVerifier } from "./Webhooks.ts"
@@ -73,7 +80,7 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     const { iamCalls, sessionDigests } = yield* Store
     const { applicationId, applicationSecret, callsPerMinute } = settings
     const call = makeIamCall(yield* HttpClient.HttpClient, settings)
-    const credentials = yield* makeCredentials(sessionDigests, applicationSecret)
+    const credentials = makeCredentials(sessionDigests, applicationSecret)
     const budget = makeBudget({ callsPerMinute, countAddresses: rateLimit }, credentials)
     yield* handOver(iamCalls, budget)
     const environments = yield* makeShare<Omit<TestingPlane, "_tag" | "secret">, UpstreamFailure>({
@@ -81,12 +88,9 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
       millis: environmentMillis
     })
 
-    const secretOf = (plane: Plane): Redacted.Redacted =>
-      plane._tag === "Testing" ? plane.secret : applicationSecret
-
     const watch = makeSecretWatch(applicationId)
-    const planeCall: PlaneCall = (plane, request) => {
-      const sent = call({ secret: secretOf(plane), testing: plane._tag === "Testing" }, request)
+    const send = <A>(plane: Plane, request: IamRequest<A>) => {
+      const sent = call(plane, request)
       // IAM refuses a stale signature, or one for a moved path, with the same code. The list of endpoints, which is then fetched, shows a
       // refused secret.
       if (plane._tag === "Production") return request.path === exchangesPath ? sent : watch(sent)
@@ -96,25 +100,23 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
         })
       )
     }
+    const ask: Ask = (plane, request, counting, completedKey) =>
+      budget.within(
+        { plane: planeId(plane), ...counting, path: request.path },
+        completedKey
+      )(send(plane, request))
 
     /** Cached for 60 s under the secret's digest. The secret itself is not kept. */
     const resolvePlane: IamService["resolvePlane"] = (secret) => {
-      const path = "/application/testing-context"
       const credential = secretKey(secret)
       const refused = Effect.failSync(
         () => new Refused({ dependency: "iam", status: 401, code: "unauthenticated" })
       )
-      const asked = call(
-        { secret, testing: true },
-        {
-          operation: "testing_context",
-          method: "GET",
-          path,
-          read: expectStatus(200, readTestingContext(applicationId))
-        }
-      ).pipe(
+      const unresolved = Testing({ environmentId: "", secret, webhookKeyDigest: undefined })
+      const read = expectStatus(200, readTestingContext(applicationId))
+      const request = { operation: "testing_context", path: "/application/testing-context", read }
+      const asked = ask(unresolved, request, { plane: undefined, credential }).pipe(
         Effect.tap(() => credentials.confirm(credential)),
-        budget.within({ plane: undefined, path, credential }),
         Effect.tapErrorTag("Refused", (refusal) =>
           Effect.when(credentials.recordRefusal(credential, "secret"), () => refusesSecret(refusal))
         )
@@ -125,16 +127,11 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
       )
     }
 
-    const { forgetWhere, recordInactive, ...tokens } = yield* makeTokens(
-      planeCall,
-      budget,
-      credentials,
-      settings
-    )
+    const { forgetWhere, recordInactive, ...tokens } = yield* makeTokens(ask, credentials, settings)
     const verifyWebhook = makeWebhookVerifier(settings.webhookSecrets)
     return {
       ...tokens,
-      ...(yield* makeProofs(planeCall, budget, secretOf, recordInactive)),
+      ...(yield* makeProofs(ask, (plane) => secretOf(settings, plane), recordInactive)),
       resolvePlane,
       verifyWebhook: (delivery) =>
         Effect.tap(verifyWebhook(delivery), ({ plane }) => forgetWhere((key) => isOfPlane(key, plane)))

@@ -6,7 +6,7 @@ import * as UrlParams from "@effect/platform/UrlParams"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type { UpstreamKey } from "../../services/Iam.ts"
-import type { Plane } from "../../services/Plane.ts"
+import type { Plane, PlaneId } from "../../services/Plane.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
@@ -14,15 +14,9 @@ import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
 import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
 
-/** The application's secret in one plane. `testing` adds the plane selector; nothing falls back to production. */
-export interface ApplicationCredentials {
-  readonly secret: Redacted.Redacted
-  readonly testing: boolean
-}
-
+/** A call with neither a form nor JSON is a GET. */
 export interface IamRequest<A> {
   readonly operation: string
-  readonly method: "GET" | "POST"
   /** Below `/api/v1`. */
   readonly path: string
   readonly form?: Readonly<Record<string, string>>
@@ -32,29 +26,44 @@ export interface IamRequest<A> {
   readonly read: ResponseReader<A>
 }
 
-export type IamCall = <A>(
-  credentials: ApplicationCredentials,
-  request: IamRequest<A>
-) => Effect.Effect<A, UpstreamFailure>
+/** What a call to IAM counts as. */
+export interface Counting {
+  /** Undefined for a testing secret that IAM has not resolved; that of the call if absent. */
+  readonly plane?: PlaneId | undefined
+  /** The key of the credential (`Credentials`); none for the application's own calls. */
+  readonly credential?: string | undefined
+  /** `login` exchanges an SLT; the others present a token of the session. */
+  readonly use?: "login" | "refresh" | "logout"
+  /** It probes the path for the call of the credential: it has the class of that call, and counts for no login, actor or turn. */
+  readonly isProbe?: boolean
+}
 
-/** A call with the credentials of a plane. */
-export type PlaneCall = <A>(plane: Plane, request: IamRequest<A>) => Effect.Effect<A, UpstreamFailure>
+/**
+ * Makes a call within the budget, or fails with 429 and the seconds after which it finds a place. `completedKey`: of the token whose
+ * introspection completes an exchange.
+ */
+export type Ask = <A>(
+  plane: Plane,
+  request: IamRequest<A>,
+  counting?: Counting,
+  completedKey?: (answer: A) => string
+) => Effect.Effect<A, UpstreamFailure>
 
 /** Where proofs are exchanged, below `/api/v1`. */
 export const exchangesPath = "/obo-access/exchanges"
 
 const versionHeader = "silicon-iam-api-version"
 
-const bodyOf = ({ form, json }: IamRequest<unknown>): HttpBody.HttpBody => {
+const bodyOf = ({ form, json }: IamRequest<unknown>): HttpBody.HttpBody | undefined => {
   if (form !== undefined) return HttpBody.urlParams(UrlParams.fromInput(form))
-  return json === undefined ? HttpBody.empty : jsonBody(JSON.stringify(json))
+  return json === undefined ? undefined : jsonBody(JSON.stringify(json))
 }
 
-/** `Basic base64(app_id ":" app_secret)`. */
-const basic = (applicationId: string, secret: Redacted.Redacted): string =>
-  `Basic ${Buffer.from(`${applicationId}:${Redacted.value(secret)}`).toString("base64")}`
+/** The application's secret in a plane. Nothing falls back to production. */
+export const secretOf = ({ applicationSecret }: SettingsValues["iam"], plane: Plane): Redacted.Redacted =>
+  plane._tag === "Testing" ? plane.secret : applicationSecret
 
-export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"]): IamCall => {
+export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"]) => {
   const upstream = makeUpstream(client, {
     dependency: "iam",
     url: settings.url,
@@ -71,24 +80,27 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
     rejectHeaders: (headers) =>
       (headers[versionHeader] ?? "v1") === "v1" ? undefined : "answered in another version of its contract"
   })
-  return (credentials, request) =>
+  return <A>(plane: Plane, request: IamRequest<A>): Effect.Effect<A, UpstreamFailure> =>
     Effect.flatMap(RequestContext, ({ recording }) => {
-      const authorization = basic(settings.applicationId, credentials.secret)
+      const { headers, key, operation, path, read } = request
+      const secret = Redacted.value(secretOf(settings, plane))
+      const authorization = `Basic ${Buffer.from(`${settings.applicationId}:${secret}`).toString("base64")}`
+      const body = bodyOf(request)
       return upstream({
-        operation: request.operation,
-        method: request.method,
-        path: `/api/v1${request.path}`,
+        operation,
+        method: body === undefined ? "GET" : "POST",
+        path: `/api/v1${path}`,
         headers: {
           authorization,
-          ...(credentials.testing ? { "x-testing-application": authorization } : {}),
+          ...(plane._tag === "Testing" ? { "x-testing-application": authorization } : {}),
           "silicon-iam-supported-api-versions": "v1",
           "x-request-id": randomUUID(),
           "x-iam-telemetry": recording ? "on" : "off",
-          ...(request.key === undefined ? {} : { "idempotency-key": request.key }),
-          ...request.headers
+          ...(key === undefined ? {} : { "idempotency-key": key }),
+          ...headers
         },
-        body: bodyOf(request),
-        read: request.read
+        body,
+        read
       })
     })
 }

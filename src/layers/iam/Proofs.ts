@@ -15,9 +15,8 @@ import { makeShare } from "../../services/combinators/Share.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expectStatus } from "../upstream/UpstreamResponse.ts"
 import { audience, type Catalogue, readCatalogue, readProof } from "./Answers.ts"
-import type { Budget } from "./Budget.ts"
 import { tokenKey } from "./Credentials.ts"
-import { exchangesPath, type PlaneCall } from "./IamCall.ts"
+import { type Ask, exchangesPath } from "./IamCall.ts"
 
 const cataloguePath = `/obo-access/applications/${audience}/endpoints`
 const catalogueMillis = 600_000
@@ -51,9 +50,8 @@ const mayHaveMoved = (failure: UpstreamFailure): boolean =>
 
 /** The catalogue is cached for 10 minutes by plane. */
 export const makeProofs = (
-  call: PlaneCall,
-  { within }: Budget,
-  secretOf: (plane: Plane) => Redacted.Redacted,
+  ask: Ask,
+  secretIn: (plane: Plane) => Redacted.Redacted,
   recordInactive: (key: string) => Effect.Effect<unknown>
 ) =>
   Effect.gen(function* () {
@@ -62,16 +60,11 @@ export const makeProofs = (
       millis: catalogueMillis
     })
     /** `onFetched`: this call fetches it, and does not find a cached one. */
-    const fetchCatalogue = (plane: Plane, onFetched: () => void = constVoid) =>
-      catalogues.get(
-        planeId(plane),
-        call(plane, {
-          operation: "catalogue",
-          method: "GET",
-          path: cataloguePath,
-          read: expectStatus(200, readCatalogue)
-        }).pipe(within({ plane: planeId(plane), path: cataloguePath }), Effect.tap(onFetched))
-      )
+    const fetchCatalogue = (plane: Plane, onFetched: () => void = constVoid) => {
+      const read = expectStatus(200, readCatalogue)
+      const fetched = ask(plane, { operation: "catalogue", path: cataloguePath, read })
+      return catalogues.get(planeId(plane), Effect.tap(fetched, onFetched))
+    }
 
     const prove: IamService["prove"] = (plane, { body, endpoint, key, organisation, subject }) =>
       Effect.gen(function* () {
@@ -91,12 +84,11 @@ export const makeProofs = (
         const timestamp = Math.floor((yield* Clock.currentTimeMillis) / 1_000)
         const bodyDigest = sha256(body)
         // `hex(HMAC_SHA256(application secret, T.M.P.H.K))`.
-        const signature = createHmac("sha256", Redacted.value(secretOf(plane)))
+        const signature = createHmac("sha256", Redacted.value(secretIn(plane)))
           .update(`${timestamp}.${method}.${path}.${bodyDigest}.${key}`)
           .digest("hex")
-        return yield* call(plane, {
+        const exchange = {
           operation: "prove",
-          method,
           path: exchangesPath,
           key,
           headers: { "x-obo-timestamp": String(timestamp), "x-obo-signature": signature },
@@ -109,8 +101,8 @@ export const makeProofs = (
             request: { method, body_sha256: bodyDigest }
           },
           read: readProof(plane, path)
-        }).pipe(
-          within({ plane: planeId(plane), path: exchangesPath, credential }),
+        }
+        return yield* ask(plane, exchange, { credential }).pipe(
           Effect.mapError((failure) => (mayHaveMoved(failure) ? withoutCatalogue(failure) : failure)),
           Effect.tapErrorTag("Refused", ({ code }) =>
             Effect.when(recordInactive(credential), () => code === "invalid_subject_token")

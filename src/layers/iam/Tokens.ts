@@ -1,6 +1,7 @@
 /** The exchange, rotation, revocation and introspection of tokens (identity-service.md 5 to 7). */
 import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
+import { constVoid } from "effect/Function"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
@@ -19,9 +20,9 @@ import {
 } from "../../services/UpstreamFailure.ts"
 import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import { readEmpty, readIntrospection, readTokens } from "./Answers.ts"
-import { type Asked, type Budget, introspectPath } from "./Budget.ts"
+import { introspectPath } from "./Budget.ts"
 import { type Credentials, tokenKey } from "./Credentials.ts"
-import type { PlaneCall } from "./IamCall.ts"
+import type { Ask, Counting } from "./IamCall.ts"
 
 const maxCachedTokens = 10_000
 const maxPlanes = 10_000
@@ -52,8 +53,7 @@ interface Answer {
  * never past the token's own expiry. A token that IAM called inactive is not introspected again for a while (`Credentials`).
  */
 export const makeTokens = (
-  call: PlaneCall,
-  { within }: Budget,
+  ask: Ask,
   credentials: Credentials,
   { applicationId, introspectionCacheSeconds }: SettingsValues["iam"]
 ) =>
@@ -70,33 +70,23 @@ export const makeTokens = (
       plane: Plane,
       token: Redacted.Redacted,
       read: ResponseReader<A>,
-      counted: Omit<Asked, "plane" | "path">
+      counting: Counting
     ) => {
       const id = planeId(plane)
-      return Effect.flatMap(monotonicMillis, (now) => {
-        // Here, where it has a place: a probe without one leaves its second to the next call.
-        if (counted.isProbe) failing.set(id, now + probePause)
-        return call(plane, {
-          operation: "introspect",
-          method: "POST",
-          path: introspectPath,
-          form: { token: Redacted.value(token), token_type_hint: "access_token" },
-          read: expectStatus(200, read)
+      const form = { token: Redacted.value(token), token_type_hint: "access_token" }
+      const request = { operation: "introspect", path: introspectPath, form, read: expectStatus(200, read) }
+      return ask(plane, request, counting).pipe(
+        Effect.tapBoth({
+          onSuccess: () => Effect.sync(() => failing.delete(id)),
+          onFailure: (failure) =>
+            Effect.sync(() => {
+              // A 429 has its own pause.
+              const isFault = failure._tag === "Refused" ? failure.status !== 429 : failure.isLate !== true
+              if (isFault) putBounded(failing, id, failing.get(id) ?? 0, maxPlanes)
+              // A probe that found nothing out leaves its second to the next call.
+              else if (counting.isProbe) failing.set(id, 0)
+            })
         })
-      }).pipe(
-        Effect.matchEffect({
-          onSuccess: (answer) => {
-            failing.delete(id)
-            return Effect.succeed(answer)
-          },
-          onFailure: (failure) => {
-            // A 429 has its own pause.
-            const isFault = failure._tag === "Refused" ? failure.status !== 429 : failure.isLate !== true
-            if (isFault) putBounded(failing, id, failing.get(id) ?? 0, maxPlanes)
-            return Effect.fail(failure)
-          }
-        }),
-        within({ ...counted, plane: id, path: introspectPath })
       )
     }
 
@@ -111,25 +101,19 @@ export const makeTokens = (
       })
     }
 
-    const ask = (plane: Plane, token: Redacted.Redacted, key: string) =>
-      Effect.clockWith((clock) =>
-        introspectOnce(
-          plane,
-          token,
-          readIntrospection(plane, applicationId, clock.unsafeCurrentTimeMillis()),
-          { credential: key }
-        ).pipe(
-          Effect.flatMap((introspection) => {
-            const answer: Answer = { introspection, at: unsafeMonotonicMillis(clock) }
-            return Effect.as(record(plane, key, answer), answer)
-          })
-        )
-      )
+    const introspectNow = (plane: Plane, token: Redacted.Redacted, key: string) =>
+      Effect.clockWith((clock) => {
+        const read = readIntrospection(plane, applicationId, clock.unsafeCurrentTimeMillis())
+        return Effect.flatMap(introspectOnce(plane, token, read, { credential: key }), (introspection) => {
+          const answer: Answer = { introspection, at: unsafeMonotonicMillis(clock) }
+          return Effect.as(record(plane, key, answer), answer)
+        })
+      })
 
     const introspect: IamService["introspect"] = (plane, token) => {
       const key = tokenKey(plane, token)
       return Effect.gen(function* () {
-        const asked = credentials.recalling(key, ask(plane, token, key))
+        const asked = credentials.recalling(key, introspectNow(plane, token, key))
         const { at, introspection } = yield* cache.get(key, asked, { operation: "introspect" })
         if (Option.isNone(introspection)) return introspection
         // IAM's time as of now: its `Date` plus the age of the cached answer.
@@ -137,64 +121,61 @@ export const makeTokens = (
         if (answeredAt < introspection.value.expiresAt * 1_000)
           return Option.some({ ...introspection.value, answeredAt })
         cache.forget(key)
-        return (yield* ask(plane, token, key)).introspection
+        return (yield* introspectNow(plane, token, key)).introspection
       }).pipe(credentials.unlessRefused(key, Effect.succeedNone))
     }
 
-    /**
-     * Around a login or refresh, which spends its token: without an introspection afterwards its session is lost. So nothing is spent
-     * while introspection fails in the plane; one a second probes it first, with a token that was never issued. The probe has the class of
-     * the call.
-     */
-    const whileIntrospectionWorks =
-      (plane: Plane, asked: Pick<Asked, "credential" | "use">) =>
-      <A>(spend: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
-        Effect.flatMap(monotonicMillis, (now): Effect.Effect<A, UpstreamFailure> => {
-          const probeAt = failing.get(planeId(plane))
-          if (probeAt === undefined) return spend
-          if (now < probeAt)
-            return new NotExecuted({ dependency: "iam", reason: "introspection fails", retryAfterSeconds: 1 })
-          const counted = { ...asked, isProbe: true }
-          return Effect.zipRight(introspectOnce(plane, neverIssuedToken, readActive, counted), spend)
-        })
-
     /** Around a call that may end tokens: their cached introspections are dropped, and those in flight. */
     const forgetting =
-      (plane: Plane, token: Redacted.Redacted) =>
+      (plane: Plane, token: Redacted.Redacted, onEnded: () => void = constVoid) =>
       <A>(sent: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
         Effect.suspend(() => {
           const inLogin = credentials.inLoginOf(plane, token)
           return Effect.onExit(sent, (exit) =>
             Effect.sync(() => {
-              if (mayHaveEnded(exit)) cache.forgetWhere(inLogin)
+              if (!mayHaveEnded(exit)) return
+              cache.forgetWhere(inLogin)
+              onEnded()
             })
           )
         })
 
-    /** Exchanges a token for a pair, with a place for the introspection that completes the exchange. */
+    /**
+     * Exchanges a token for a pair, with a place for the introspection that completes the exchange: without one its session is lost. So
+     * nothing is spent while introspection fails in the plane; one exchange a second probes it first, with a token that was never issued.
+     * The probe has the class of the exchange.
+     */
     const spend = (
       plane: Plane,
       use: "login" | "refresh",
       presented: Redacted.Redacted,
       key: UpstreamKey
     ): Effect.Effect<TokenGrant, UpstreamFailure> => {
-      const path = "/app-auth/tokens"
-      const asked = { credential: tokenKey(plane, presented), use }
-      const parameter = use === "login" ? "slt" : "refresh_token"
-      return call(plane, {
+      const id = planeId(plane)
+      const counting = { credential: tokenKey(plane, presented), use }
+      const request = {
         operation: use === "login" ? "exchange" : "refresh",
-        method: "POST",
-        path,
+        path: "/app-auth/tokens",
         key,
-        form: { app_id: applicationId, [parameter]: Redacted.value(presented) },
+        form: {
+          app_id: applicationId,
+          [use === "login" ? "slt" : "refresh_token"]: Redacted.value(presented)
+        },
         read: expectStatus(200, readTokens)
-      }).pipe(
-        Effect.tap((grant) =>
-          credentials.recordGrant(plane, grant, use === "refresh" ? Option.some(presented) : Option.none())
-        ),
-        within({ ...asked, plane: planeId(plane), path }, (grant) => tokenKey(plane, grant.accessToken)),
-        whileIntrospectionWorks(plane, asked)
+      }
+      const spent = Effect.tap(
+        ask(plane, request, counting, (grant) => tokenKey(plane, grant.accessToken)),
+        (grant) => credentials.recordGrant(plane, grant, use === "refresh" ? presented : undefined)
       )
+      return Effect.flatMap(monotonicMillis, (now): Effect.Effect<TokenGrant, UpstreamFailure> => {
+        const probeAt = failing.get(id)
+        if (probeAt === undefined) return spent
+        if (now < probeAt)
+          return new NotExecuted({ dependency: "iam", reason: "introspection fails", retryAfterSeconds: 1 })
+        failing.set(id, now + probePause)
+        const probe = introspectOnce(plane, neverIssuedToken, readActive, { ...counting, isProbe: true })
+        return Effect.zipRight(probe, spent)
+      })
     }
 
     const refresh: IamService["refresh"] = (plane, token, key) => {
@@ -216,24 +197,13 @@ export const makeTokens = (
     }
 
     const revoke: IamService["revoke"] = (plane, token, key) => {
-      const path = "/oauth/revoke"
       const credential = tokenKey(plane, token)
       const kind = Redacted.value(token).startsWith("ort_") ? "refresh" : "access"
-      const sent = call(plane, {
-        operation: "revoke",
-        method: "POST",
-        path,
-        key,
-        form: { token: Redacted.value(token), token_type_hint: `${kind}_token` },
-        read: expectStatus(200, readEmpty)
-      }).pipe(
-        Effect.onExit((exit) =>
-          Effect.sync(() => {
-            if (mayHaveEnded(exit)) credentials.endReceipt(credential, kind)
-          })
-        ),
-        within({ plane: planeId(plane), path, credential, use: "logout" }),
-        forgetting(plane, token),
+      const form = { token: Redacted.value(token), token_type_hint: `${kind}_token` }
+      const read = expectStatus(200, readEmpty)
+      const request = { operation: "revoke", path: "/oauth/revoke", key, form, read }
+      const sent = ask(plane, request, { credential, use: "logout" }).pipe(
+        forgetting(plane, token, () => credentials.endReceipt(credential, kind)),
         Effect.zipLeft(
           kind === "refresh" ? credentials.recordRefusal(credential, kind) : credentials.end(credential, kind)
         )
