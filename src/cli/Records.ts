@@ -1,7 +1,6 @@
 /** What lists, details and JSON (docs/cli.md) show of each record. Names are those of the API. */
 import * as Option from "effect/Option"
 import type {
-  DeliveryRecord,
   RecipientRecord,
   RefusalRecord,
   ReportRecord,
@@ -16,7 +15,7 @@ const { getOrNull } = Option
 const shownState = ({ discardedAt, state }: StoredDelivery): string =>
   Option.isSome(discardedAt) ? "discarded" : state
 
-export const delivery: Noun<DeliveryRecord> = {
+export const delivery: Noun<StoredDelivery> = {
   plural: "deliveries",
   fields: [
     field("id", "id", (it) => it.id),
@@ -144,7 +143,7 @@ export const refusal: Noun<RefusalRecord> = {
   fields: [
     field("id", "event", (it) => it.recordId),
     time("refused_at", "refused", (it) => it.refusedAt),
-    field("table", "table", (it) => it.table),
+    field("table", "table", (it) => it.tableName),
     field("bytes", "bytes", (it) => it.bytes),
     field("code", "code", (it) => it.code),
     time("event_at", "", (it) => it.eventAt)

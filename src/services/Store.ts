@@ -13,15 +13,15 @@ import type { Stored } from "./store/StoreUnavailable.ts"
 import { makeTelemetrySpool } from "./store/TelemetrySpool.ts"
 
 export * from "./store/Database.ts"
-export * from "./store/Deliveries.ts"
 export {
+  type Deliveries,
   type Delivery,
   type DeliveryKind,
   deliveryKinds,
-  type DeliveryState,
   deliveryStates,
+  DeliveryUpdate,
   type StoredDelivery
-} from "./store/DeliveryRows.ts"
+} from "./store/Deliveries.ts"
 export * from "./store/Destinations.ts"
 export * from "./store/Logins.ts"
 export * from "./store/People.ts"

@@ -25,14 +25,12 @@ const freshPlace = () => join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
 const settle = ({ deliveries }: StoreService, update: (now: number) => DeliveryUpdate) =>
   Effect.gen(function* () {
     const [delivery] = yield* deliveries.lease({
-      kinds: ["report"],
       count: 1,
       concurrency: 10,
       now: at + 10,
-      leaseUntil: at + 60_000,
-      owner: "test"
+      leaseUntil: at + 60_000
     })
-    if (delivery !== undefined) yield* deliveries.update(delivery.id, delivery.fence, update(at + 1_000))
+    if (delivery !== undefined) yield* deliveries.update(delivery, update(at + 1_000))
   })
 
 const awkward = {

@@ -35,9 +35,9 @@ const databaseOf = (count: number, bytes: number) =>
     yield* rawQuery(
       path,
       `INSERT INTO reports
-        (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
+        (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, bytes)
       WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})
-      SELECT 'rep_' || i, plane, 'key' || i, content_digest, reporter, content, source, request_id, i, marker
+      SELECT 'rep_' || i, plane, 'key' || i, content_digest, reporter, content, source, request_id, i, marker, bytes
       FROM reports, n WHERE id = 'rep_1'`
     )
     return path

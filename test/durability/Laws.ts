@@ -16,7 +16,9 @@ const open = "SELECT * FROM deliveries WHERE state NOT IN ('delivered', 'failed'
 
 /** No report and no client's event waits; with `sweeps`, no search for duplicates either. */
 export const isQuiet = async (database: TestDatabase, { sweeps = false } = {}): Promise<boolean> => {
-  const waiting = await database.rows(sweeps ? open : `${open} AND (kind <> 'sweep' OR state = 'leased')`)
+  const waiting = await database.rows(
+    sweeps ? open : `${open} AND (kind <> 'sweep' OR lease_until IS NOT NULL)`
+  )
   const records = await database.rows(`SELECT 1 FROM spool WHERE table_name = '${table}' LIMIT 1`)
   return waiting.length + records.length === 0
 }

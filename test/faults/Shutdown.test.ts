@@ -65,7 +65,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
       yield* Fiber.join(me)
       const left = [
         "SELECT COUNT(*) FROM spool WHERE lease_owner IS NOT NULL",
-        "SELECT COUNT(*) FROM deliveries WHERE state = 'leased' OR lease_owner IS NOT NULL"
+        "SELECT COUNT(*) FROM deliveries WHERE lease_until IS NOT NULL"
       ]
       deepStrictEqual(yield* Effect.forEach(left, (statement) => scalar(path, statement)), [0, 0])
       // It may have been filed, so the next worker searches first.

@@ -131,10 +131,8 @@ describe("a verified reporter", () => {
     /** How many reports are filed before the oldest one. */
     const movedUp = Effect.gen(function* () {
       const now = yield* TestClock.currentTimeMillis
-      const bounds = { count: 100, concurrency: 100, now, leaseUntil: now + 1_000, owner: "test" }
-      const times = (yield* store.deliveries.lease({ kinds: ["report"], ...bounds })).map(
-        ({ createdAt }) => createdAt
-      )
+      const bounds = { count: 100, concurrency: 100, now, leaseUntil: now + 1_000 }
+      const times = (yield* store.deliveries.lease(bounds)).map(({ createdAt }) => createdAt)
       return times.indexOf(Math.min(...times))
     })
     const replays = sendMany(32, "a", { token })

@@ -64,12 +64,13 @@ const bulkStatements = (dialect: DialectName, now: number, volumes: Volumes): Re
   const step = Math.floor((29 * day) / Math.max(1, finishedDeliveries))
   return [
     `INSERT INTO reports
-      (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, issue_number, issue_url)
+      (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, issue_number, issue_url, holder, bytes)
     SELECT 'rep_' || ${hex(16, "id")}, 'production', ${hex(32, "key")}, ${hex(32, "content")},
       CASE WHEN i % 3 = 0 THEN 'anonymous' ELSE 'verified:c:listener' || ${text("i % 10000")} END,
       '${content}', 'cli', 'bulk_' || ${text("i")}, ${spread(300 * day, reports)}, ${hex(16, "marker")},
       CASE WHEN ${isFiled} THEN i + 1 END,
-      CASE WHEN ${isFiled} THEN 'https://github.com/harbor/music/issues/' || ${text("i + 1")} END
+      CASE WHEN ${isFiled} THEN 'https://github.com/harbor/music/issues/' || ${text("i + 1")} END,
+      CASE WHEN i % 3 <> 0 THEN 'production verified:c:listener' || ${text("i % 10000")} END, ${content.length + 1_000}
     FROM ${series(reports)}`,
     `INSERT INTO deliveries
       (id, kind, subject, state, attempts, available_at, looks, last_failure, fence, created_at, finished_at, priority)

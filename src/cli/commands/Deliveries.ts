@@ -5,12 +5,13 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
-import { type DeliveryRecord, OperatorQueries } from "../../services/store/OperatorQueries.ts"
+import { OperatorQueries } from "../../services/store/OperatorQueries.ts"
 import {
   deliveryKinds,
   deliveryStates,
   type DestinationPause,
   Store,
+  type StoredDelivery,
   type StoreService,
   type StoreUnavailable,
   trackerDestination
@@ -39,7 +40,7 @@ const explainPause = Effect.gen(function* () {
   return longest !== undefined
 })
 
-const explainWaiting = (shown: ReadonlyArray<DeliveryRecord>) =>
+const explainWaiting = (shown: ReadonlyArray<StoredDelivery>) =>
   Effect.when(explainPause, () => shown.some(({ finishedAt }) => Option.isNone(finishedAt)))
 
 /** For a retry: ends the pause of a tracker that refused the settings, which the operator has repaired. */
@@ -65,7 +66,7 @@ const list = Command.make("list", { ...filters, page, json }, (given) =>
 
 export const findDelivery = (deliveryId: string) =>
   Effect.flatMap(
-    Effect.flatMap(OperatorQueries, (queries) => queries.delivery(deliveryId)),
+    Effect.flatMap(Store, ({ deliveries }) => deliveries.find(deliveryId)),
     Option.match({
       onNone: () => refuse(`no delivery ${deliveryId}`, "find it with music-backend deliveries list"),
       onSome: Effect.succeed
@@ -102,7 +103,7 @@ const change = (
 export const retryById = (deliveryId: string) =>
   change("retry", deliveryId, (store, now) => store.retry(deliveryId, now))
 
-const failed = { state: Option.some("failed" as const), kind: Option.none(), since: Option.none() }
+const failed = { state: Option.some("failed" as const) }
 
 /** Another operator may discard one of them meanwhile. */
 const retryFailed = readAll(100, (queries, request) => queries.deliveries(failed, request)).pipe(

@@ -100,7 +100,6 @@ const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reas
     const being_filed: Array<string> = []
     const remains: Array<{ readonly id: string; readonly remains: string }> = []
     const sums = { reports: 0, bytes: 0 }
-    let vacuum: string | null = null
     const countOne = ({ bytes }: ReportSize) =>
       Effect.sync(() => {
         sums.reports += 1
@@ -110,10 +109,9 @@ const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reas
       Effect.gen(function* () {
         const { id: reportId, inDoubt } = size
         const outcome = yield* queries.removeReport(reportId, why, yield* Clock.currentTimeMillis)
-        if (outcome._tag === "BeingFiled") being_filed.push(reportId)
-        if (outcome._tag !== "Removed") return
+        if (outcome === "BeingFiled") being_filed.push(reportId)
+        if (outcome !== "Removed") return
         yield* countOne(size)
-        vacuum = Option.getOrNull(outcome.vacuum)
         // It may have been sent, which after a restore only the state before the removal shows, or sent and filed since.
         const after = Option.getOrNull(yield* queries.report(reportId))
         const left = after === null ? null : remainderOf(inDoubt, after)
@@ -126,6 +124,7 @@ const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reas
       Effect.exit
     )
     if (!dryRun) yield* queries.eraseRemoved
+    const vacuum = dryRun || sums.reports === 0 ? null : queries.vacuum
     yield* printRecord({ dry_run: dryRun, ...sums, being_filed, remains, vacuum }, asJson)
     yield* ran
     if (being_filed.length > 0)

@@ -1,5 +1,4 @@
 /** The background workers: they file reports, ship telemetry and remove old rows. */
-import { randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -8,7 +7,7 @@ import * as Option from "effect/Option"
 import { DeliveryHealth } from "../../services/DeliveryHealth.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Settings } from "../../services/Settings.ts"
-import { deliveryKinds, Store, type StoreUnavailable, trackerDestination } from "../../services/Store.ts"
+import { Store, type StoreUnavailable, trackerDestination } from "../../services/Store.ts"
 import { Tables } from "../../services/Tables.ts"
 import { Tracker } from "../../services/Tracker.ts"
 import { makeDuplicateIssues } from "./DuplicateIssues.ts"
@@ -38,7 +37,6 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
     const { deliveries, destinations, reports, wakeups } = yield* Store
     const tracker = yield* Tracker
     const { lease } = limits
-    const owner = yield* Effect.sync(() => `deliveries-${randomUUID()}`)
     // Another process may lease something in the meantime: its lease must be seen before it ends.
     const longestSleep = Math.floor(lease / 2)
 
@@ -70,15 +68,14 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
     const leaseAndHandle = Effect.gen(function* () {
       const endsAt = (yield* monotonicMillis) + lease
       const now = yield* Clock.currentTimeMillis
-      const request = { kinds: deliveryKinds, count: 1, concurrency: 1, now, leaseUntil: now + lease, owner }
-      const [delivery] = yield* deliveries.lease(request)
+      const [delivery] = yield* deliveries.lease({ count: 1, concurrency: 1, now, leaseUntil: now + lease })
       if (delivery === undefined) return false
       yield* underLease(deliveries, lease)(delivery, endsAt, handle)
       return true
     }).pipe(Effect.uninterruptible)
 
     const sleepUntilDue = Effect.gen(function* () {
-      const dueAt = yield* deliveries.nextDueAt(deliveryKinds, 1)
+      const dueAt = yield* deliveries.nextDueAt
       const now = yield* Clock.currentTimeMillis
       const wait = Option.match(dueAt, {
         onNone: () => longestSleep,

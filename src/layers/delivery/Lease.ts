@@ -40,7 +40,6 @@ export const underLease =
     handler: (leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>
   ): Effect.Effect<void> =>
     Effect.gen(function* () {
-      const { fence, id } = delivery
       /** Monotonic milliseconds, which no step of the clock changes. The row holds wall time, which all processes share. */
       let endsAt = leasedUntil
       /** A request was sent under this lease. */
@@ -52,7 +51,7 @@ export const underLease =
 
       const writeUpdate = (update: DeliveryUpdate, retries: Schedule.Schedule<unknown>) => {
         const sending = update._tag === "Sending"
-        return deliveries.update(id, fence, update).pipe(
+        return deliveries.update(delivery, update).pipe(
           Effect.map((written) => {
             if (sending) sent = written
             else settled = true
@@ -87,7 +86,7 @@ export const underLease =
         if (settled) return true
         const now = yield* monotonicMillis
         const leaseUntil = (yield* Clock.currentTimeMillis) + millis
-        const extended = yield* deliveries.extend(id, fence, leaseUntil).pipe(
+        const extended = yield* deliveries.extend(delivery, leaseUntil).pipe(
           Effect.disconnect,
           // A database that does not answer may never do so.
           Effect.timeoutFail({

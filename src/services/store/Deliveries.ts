@@ -1,26 +1,63 @@
+/** Deliveries to the tracker, and the writes to them that other repositories make in their own transactions. */
+import type { SqlClient } from "@effect/sql/SqlClient"
 import type { Fragment } from "@effect/sql/Statement"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { Database } from "./Database.ts"
-import {
-  type Delivery,
-  type DeliveryKind,
-  deliveryKinds,
-  DeliveryRow,
-  enqueue,
-  hasStatus,
-  priorities,
-  toDelivery
-} from "./DeliveryRows.ts"
 import { isNotRemoved } from "./ReportRows.ts"
-import { OptionalWhole, Whole } from "./Rows.ts"
+import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 import { all, any, first, run, type Statements } from "./Statements.ts"
+
+export const deliveryStates = ["waiting", "leased", "unknown", "delivered", "failed"] as const
+export type DeliveryState = (typeof deliveryStates)[number]
+/** `failed` deliveries wait for an operator; `discarded` ones are those that an operator gave up. */
+export type DeliveryStatus = DeliveryState | "discarded"
+/** `report`: file it as an issue. `sweep`: search, much later, for duplicates of an issue that was sent more than once. */
+export const deliveryKinds = ["report", "sweep"] as const
+export type DeliveryKind = (typeof deliveryKinds)[number]
+
+/** Order of leasing among due deliveries of one state. */
+const priorities = { first: 0, usual: 1 } as const
+
+/** A row as it is listed, also one of an unknown kind or state. */
+export const DeliveryRow = Schema.Struct({
+  id: Schema.String,
+  kind: Schema.String,
+  /** Id of the record that caused it. */
+  subject: Schema.String,
+  state: Schema.String,
+  /** Sends begun: grows with `Sending`, not with a lease. */
+  attempts: Whole,
+  availableAt: Whole,
+  /** When the last attempt that may have succeeded was sent; none before the first. */
+  sentAt: OptionalWhole,
+  /** Complete searches after an unknown outcome that found nothing. */
+  searches: Schema.propertySignature(Whole).pipe(Schema.fromKey("looks")),
+  lastFailure: OptionalText,
+  /** Grows with every lease; a write under an older one changes nothing. */
+  fence: Whole,
+  createdAt: Whole,
+  /** When it was delivered or failed. */
+  finishedAt: OptionalWhole,
+  /** When an operator gave it up; only a `failed` delivery has it. */
+  discardedAt: OptionalWhole
+})
+export type StoredDelivery = typeof DeliveryRow.Type
+
+const LeasedRow = Schema.Struct({
+  ...DeliveryRow.fields,
+  kind: Schema.Literal(...deliveryKinds),
+  state: Schema.Literal("waiting", "unknown"),
+  priority: Whole
+})
+/** As its lease found it. */
+export type Delivery = Omit<typeof LeasedRow.Type, "priority">
 
 /** Writes of the holder of a lease. */
 export type DeliveryUpdate = Data.TaggedEnum<{
-  /** Committed before the call that cannot be repeated; after a crash from here on, the outcome is unknown. */
+  /** Committed before the call that cannot be repeated. A holder that dies from here on leaves an unknown outcome without a search. */
   Sending: { readonly at: number }
   /** `issue` is written to the report; with `sweepAt` a sweep is enqueued in the same transaction. */
   Delivered: {
@@ -36,92 +73,102 @@ export type DeliveryUpdate = Data.TaggedEnum<{
 }>
 export const DeliveryUpdate = Data.taggedEnum<DeliveryUpdate>()
 
-/** Rows of an unknown kind or state are listed, and never leased. */
-const LeasedRow = Schema.Struct({
-  ...DeliveryRow.fields,
-  kind: Schema.Literal(...deliveryKinds),
-  leasedFrom: Schema.Literal("waiting", "unknown"),
-  priority: Whole
-})
-type LeasedRow = typeof LeasedRow.Type
-
 /** Decoders of rows. */
 const leasedRows = all(LeasedRow)
-const deliveryRow = first(DeliveryRow)
-const leaseSums = all(Schema.Struct({ count: Whole, endsAt: OptionalWhole }))
-const dueTimes = all(Schema.Struct({ availableAt: Whole }))
+
+const numbers = first(Schema.Struct({ number: OptionalWhole }))
+const numberOf = (statement: Parameters<typeof numbers>[0]) =>
+  Effect.map(
+    numbers(statement),
+    Option.flatMap((row) => row.number)
+  )
+
+/** Columns of `DeliveryRow`. A lease shows as a state. */
+export const deliveryColumns = (sql: SqlClient): Fragment => sql`
+  id, kind, subject, CASE WHEN lease_until IS NULL THEN state ELSE 'leased' END AS state, attempts, available_at, sent_at, looks,
+  last_failure, fence, created_at, finished_at, discarded_at`
+
+/** Condition for rows of a status; a discarded delivery is stored as failed. */
+export const hasStatus = (sql: SqlClient, status: DeliveryStatus): Fragment => {
+  switch (status) {
+    case "leased":
+      return sql`lease_until IS NOT NULL`
+    case "discarded":
+      return sql`(state = 'failed' AND discarded_at IS NOT NULL)`
+    default:
+      return sql`(state = ${status} AND lease_until IS NULL AND discarded_at IS NULL)`
+  }
+}
+
+/**
+ * Part of the transaction that stores the cause. One delivery of a kind for a subject: a second one changes nothing.
+ * `unknown` is for one that may have been sent before: the worker searches first.
+ */
+export const enqueue = (
+  sql: SqlClient,
+  {
+    kind,
+    subject,
+    createdAt,
+    priority,
+    availableAt = createdAt,
+    state = "waiting"
+  }: Pick<Delivery, "kind" | "subject" | "createdAt"> & {
+    readonly priority: keyof typeof priorities
+    readonly availableAt?: number
+    readonly state?: Delivery["state"]
+  }
+): Statements<void> =>
+  run(sql`
+    INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at, priority)
+    VALUES
+      (${`${kind}:${subject}`}, ${kind}, ${subject}, ${state}, 0, ${availableAt}, 0, 0, ${createdAt},
+       ${priorities[priority]})
+    ON CONFLICT (id) DO NOTHING`)
+
+/** False for one that has priority already, is over or is missing. */
+export const prioritise = (
+  sql: SqlClient,
+  { kind, subject }: Pick<Delivery, "kind" | "subject">
+): Statements<boolean> =>
+  any(sql`
+    UPDATE deliveries SET priority = ${priorities.first}
+    WHERE id = ${`${kind}:${subject}`} AND priority <> ${priorities.first} AND finished_at IS NULL
+    RETURNING id`)
 
 /** `wakeUp` runs after a commit that may let another worker of this process continue. */
 export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => void) => {
-  /** Ends expired leases. A holder that died while sending leaves an unknown outcome, and all searches are made. */
-  const recover = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
-    UPDATE deliveries SET
-      state = CASE WHEN sending_at IS NULL THEN leased_from ELSE 'unknown' END,
-      looks = CASE WHEN sending_at IS NULL THEN looks ELSE 0 END,
-      ${mayHaveHappened}, ${released}
-    WHERE ${sql.in("kind", kinds)} AND state = 'leased' AND lease_until <= ${now}`
+  /** Those that are not over, in the words of their index. */
+  const isOpen = sql`finished_at IS NULL AND ${sql.in("kind", deliveryKinds)}`
 
-  /**
-   * The first deliveries of each kind, state and priority: each select follows the order of the index. One condition for all
-   * of them would read and sort every row that waits.
-   */
-  const heads = (kinds: ReadonlyArray<DeliveryKind>, count: number, dueBy?: number): Fragment =>
-    sql.join(
-      " UNION ALL ",
-      false
-    )(
-      kinds.flatMap((kind) =>
-        (["unknown", "waiting"] as const).flatMap((state) =>
-          Object.values(priorities).map(
-            (priority) => sql`
-              SELECT * FROM (
-                SELECT id, state, priority, available_at FROM deliveries
-                WHERE kind = ${kind} AND state = ${state} AND priority = ${priority}
-                  AND ${dueBy === undefined ? sql`1 = 1` : sql`available_at <= ${dueBy}`}
-                ORDER BY available_at, id LIMIT ${count}) AS head`
-          )
-        )
-      )
-    )
-
-  const leases = (kinds: ReadonlyArray<DeliveryKind>) =>
-    Effect.map(
-      leaseSums(sql`
-        SELECT COUNT(*) AS count, MIN(lease_until) AS ends_at
-        FROM deliveries WHERE ${sql.in("kind", kinds)} AND state = 'leased'`),
-      ([row]) => row ?? { count: 0, endsAt: Option.none() }
-    )
-
-  /** Changes the row only for the holder of the newest lease. */
-  const whileHeld = (id: string, fence: number, changes: Fragment) =>
-    deliveryRow(sql`
-      UPDATE deliveries SET ${changes}
-      WHERE id = ${id} AND fence = ${fence} AND state = 'leased'
-      RETURNING *`)
-
-  const released = sql`leased_from = NULL, lease_owner = NULL, lease_until = NULL`
-  const mayHaveHappened = sql`sent_at = COALESCE(sending_at, sent_at), sending_at = NULL`
-
-  const changesOf = (update: DeliveryUpdate): Fragment => {
+  const changesOf = ({ searches, sentAt }: Delivery, update: DeliveryUpdate): Fragment => {
+    // An attempt that was certainly not delivered leaves what is known of earlier ones.
+    const notSent = sql`sent_at = ${Option.getOrNull(sentAt)}, looks = ${searches}, lease_until = NULL`
     switch (update._tag) {
       case "Sending":
-        return sql`sending_at = ${update.at}, attempts = attempts + 1`
+        return sql`state = 'unknown', attempts = attempts + 1, sent_at = ${update.at}, looks = 0`
       case "Delivered":
-        return sql`state = 'delivered', finished_at = ${update.at}, ${mayHaveHappened}, ${released}`
+        return sql`state = 'delivered', finished_at = ${update.at}, lease_until = NULL`
       case "Waiting":
         return sql`
-          state = 'waiting', available_at = ${update.availableAt}, last_failure = ${update.failure},
-          sending_at = NULL, ${released}`
+          state = 'waiting', available_at = ${update.availableAt}, last_failure = ${update.failure}, ${notSent}`
       case "Unknown":
         return sql`
           state = 'unknown', available_at = ${update.availableAt}, last_failure = ${update.failure},
-          looks = ${update.searches}, ${mayHaveHappened}, ${released}`
+          looks = ${update.searches}, lease_until = NULL`
       case "Failed":
         return sql`
-          state = 'failed', finished_at = ${update.at}, last_failure = ${update.failure},
-          discarded_at = NULL, sending_at = NULL, ${released}`
+          state = 'failed', finished_at = ${update.at}, discarded_at = NULL, last_failure = ${update.failure},
+          ${notSent}`
     }
   }
+
+  /** Changes the row only for the holder of the newest lease. */
+  const whileHeld = ({ fence, id }: Delivery, changes: Fragment): Statements<boolean> =>
+    any(sql`
+      UPDATE deliveries SET ${changes}
+      WHERE id = ${id} AND fence = ${fence} AND lease_until IS NOT NULL
+      RETURNING id`)
 
   const recordDelivered = (subject: string, { at, issue, sweepAt }: Delivered): Statements<void> =>
     Effect.gen(function* () {
@@ -143,77 +190,71 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
     if (changed) wakeUp()
   }
 
-  const changeable = sql`state IN ('waiting', 'unknown', 'failed')`
+  const changeable = sql`lease_until IS NULL AND state IN ('waiting', 'unknown', 'failed')`
 
   /** An operator cannot change leased and delivered ones. */
-  const byOperator = (operation: string, id: string, changes: Fragment, condition: Fragment = changeable) =>
+  const byOperator = (operation: string, id: string, changes: Fragment, condition: Fragment) =>
     write("reports")(
       operation,
-      any(sql`UPDATE deliveries SET ${changes} WHERE id = ${id} AND ${condition} RETURNING id`),
+      any(
+        sql`UPDATE deliveries SET ${changes} WHERE id = ${id} AND ${changeable} AND ${condition} RETURNING id`
+      ),
       wakeUpIf
     )
 
   return {
     /**
-     * Leases due deliveries of these kinds; all processes together hold at most `concurrency` of them. First those with an
-     * unknown outcome, then those with priority (verified reporters, sweeps, retries by an operator), then the rest; each
-     * group in the order in which they fell due. When a holder dies, its deliveries return once the lease has ended: as `unknown` if one was
-     * being sent.
+     * Leases due deliveries; all processes together hold at most `concurrency` of them. First those with an unknown outcome, then those
+     * with priority (verified reporters, sweeps, retries by an operator), then the rest; each group in the order in which they fell
+     * due. When a holder dies, its deliveries are due again once the lease has ended: as `unknown` if one was being sent.
      */
-    lease: ({ kinds, count, concurrency, now, leaseUntil, owner }: LeaseRequest) =>
+    lease: ({ count, concurrency, now, leaseUntil }: LeaseRequest) =>
       write("reports")(
         "Deliveries.lease",
         Effect.gen(function* () {
-          yield* run(recover(kinds, now))
-          const free = Math.min(count, concurrency - (yield* leases(kinds)).count)
+          const held = yield* numberOf(
+            sql`SELECT COUNT(*) AS number FROM deliveries WHERE lease_until > ${now}`
+          )
+          const free = Math.min(count, concurrency - Option.getOrElse(held, () => 0))
           if (free <= 0) return []
           // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
           const leased = yield* leasedRows(sql`
-            UPDATE deliveries SET
-              state = 'leased', leased_from = state, fence = fence + 1,
-              lease_owner = ${owner}, lease_until = ${leaseUntil}
+            UPDATE deliveries SET fence = fence + 1, lease_until = ${leaseUntil}
             WHERE id IN (
-              SELECT id FROM (${heads(kinds, free, now)}) AS heads
+              SELECT id FROM deliveries
+              WHERE ${isOpen} AND available_at <= ${now} AND (lease_until IS NULL OR lease_until <= ${now})
               ORDER BY state, priority, available_at, id LIMIT ${free})
             RETURNING *`)
-          return leased
-            .toSorted(inLeaseOrder)
-            .map(({ leasedFrom: state, priority: _, ...row }): Delivery => toDelivery({ ...row, state }))
+          return leased.toSorted(inLeaseOrder).map(({ priority: _, ...row }): Delivery => row)
         })
       ),
     /** False when the fence is no longer the newest. */
-    extend: (id: string, fence: number, leaseUntil: number) =>
-      write("reports")(
-        "Deliveries.extend",
-        Effect.map(whileHeld(id, fence, sql`lease_until = ${leaseUntil}`), Option.isSome)
-      ),
+    extend: (delivery: Delivery, leaseUntil: number) =>
+      write("reports")("Deliveries.extend", whileHeld(delivery, sql`lease_until = ${leaseUntil}`)),
     /** False, without effect, when the fence is no longer the newest. */
-    update: (id: string, fence: number, update: DeliveryUpdate) =>
+    update: (delivery: Delivery, update: DeliveryUpdate) =>
       write("reports")(
         `Deliveries.update:${update._tag}`,
-        Effect.tap(whileHeld(id, fence, changesOf(update)), (row) =>
-          Option.isSome(row) && update._tag === "Delivered"
-            ? recordDelivered(row.value.subject, update)
-            : Effect.void
+        Effect.tap(whileHeld(delivery, changesOf(delivery, update)), (isWritten) =>
+          isWritten && update._tag === "Delivered" ? recordDelivered(delivery.subject, update) : Effect.void
         ),
-        (row) => wakeUpIf(Option.isSome(row) && update._tag !== "Sending")
-      ).pipe(Effect.map(Option.isSome)),
+        (isWritten) => wakeUpIf(isWritten && update._tag !== "Sending")
+      ),
     /**
-     * Milliseconds since the epoch at which the next delivery that `lease` takes falls due or a lease ends; none when there
-     * is none. While `concurrency` of them are leased, it is the end of the first lease.
+     * Milliseconds since the epoch at which the next delivery that `lease` takes falls due or a lease ends; none when there is none. While
+     * one is leased, it is the end of its lease.
      */
-    nextDueAt: (kinds: ReadonlyArray<DeliveryKind>, concurrency: number) =>
-      Effect.gen(function* () {
-        const { count, endsAt } = yield* read("Deliveries.held", leases(kinds))
-        if (count >= concurrency) return endsAt
-        const due = yield* read("Deliveries.nextDueAt", dueTimes(sql`${heads(kinds, 1)}`))
-        const times = [...Option.toArray(endsAt), ...due.map((row) => row.availableAt)]
-        return times.length === 0 ? Option.none() : Option.some(Math.min(...times))
-      }),
+    nextDueAt: read(
+      "Deliveries.nextDueAt",
+      numberOf(sql`
+        SELECT COALESCE(
+          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until IS NOT NULL),
+          (SELECT MIN(available_at) FROM deliveries WHERE ${isOpen})) AS number`)
+    ),
     find: (id: string) =>
-      Effect.map(
-        read("Deliveries.find", deliveryRow(sql`SELECT * FROM deliveries WHERE id = ${id}`)),
-        Option.map(toDelivery)
+      read(
+        "Deliveries.find",
+        first(DeliveryRow)(sql`SELECT ${deliveryColumns(sql)} FROM deliveries WHERE id = ${id}`)
       ),
     /**
      * By an operator: due now, and with a search first unless nothing was ever sent. False for a delivery that is leased,
@@ -230,31 +271,28 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
             WHEN attempts > 0 OR state <> 'waiting'
             THEN 'unknown' ELSE 'waiting' END,
           priority = ${priorities.first}, available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
-        sql`${onlyFailed ? hasStatus(sql, "failed") : changeable} AND ${isNotRemoved(sql, "deliveries.subject")}`
+        sql`${onlyFailed ? hasStatus(sql, "failed") : sql`1 = 1`} AND ${isNotRemoved(sql, "deliveries.subject")}`
       ),
     /** By an operator: `failed` and discarded, for this reason. False for a delivery that is leased, delivered or missing. */
     discard: (id: string, now: number, reason: string) =>
       byOperator(
         "Deliveries.discard",
         id,
-        sql`state = 'failed', finished_at = ${now}, discarded_at = ${now}, last_failure = ${reason}`
+        sql`state = 'failed', finished_at = ${now}, discarded_at = ${now}, last_failure = ${reason}`,
+        sql`1 = 1`
       ),
     /** Without discarded ones, which need no operator. */
     counts: read(
       "Deliveries.counts",
       all(Schema.Struct({ kind: Schema.String, state: Schema.String, count: Whole }))(sql`
-        SELECT kind, state, COUNT(*) AS count FROM deliveries WHERE discarded_at IS NULL
-        GROUP BY kind, state ORDER BY kind, state`)
+        SELECT kind, CASE WHEN lease_until IS NULL THEN state ELSE 'leased' END AS state, COUNT(*) AS count
+        FROM deliveries WHERE discarded_at IS NULL GROUP BY 1, 2 ORDER BY 1, 2`)
     ),
     /** When the oldest report whose delivery is not over was stored. Sweeps wait on purpose and do not count. */
-    oldestOpen: Effect.map(
-      read(
-        "Deliveries.oldestOpen",
-        first(Schema.Struct({ createdAt: OptionalWhole }))(sql`
-          SELECT MIN(created_at) AS created_at FROM deliveries
-          WHERE kind = 'report' AND finished_at IS NULL`)
-      ),
-      Option.flatMap((row) => row.createdAt)
+    oldestOpen: read(
+      "Deliveries.oldestOpen",
+      numberOf(sql`
+        SELECT MIN(created_at) AS number FROM deliveries WHERE kind = 'report' AND finished_at IS NULL`)
     )
   }
 }
@@ -262,19 +300,17 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
 export type Deliveries = ReturnType<typeof makeDeliveries>
 
 interface LeaseRequest {
-  readonly kinds: ReadonlyArray<DeliveryKind>
   readonly count: number
   readonly concurrency: number
   readonly now: number
   readonly leaseUntil: number
-  readonly owner: string
 }
 
 type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>
 
 /** Unknown outcomes first, then by priority, then by due time. */
-const inLeaseOrder = (one: LeasedRow, other: LeasedRow): number =>
-  Number(one.leasedFrom !== "unknown") - Number(other.leasedFrom !== "unknown") ||
+const inLeaseOrder = (one: typeof LeasedRow.Type, other: typeof LeasedRow.Type): number =>
+  Number(one.state !== "unknown") - Number(other.state !== "unknown") ||
   one.priority - other.priority ||
   one.availableAt - other.availableAt ||
   (one.id < other.id ? -1 : 1)

@@ -4,7 +4,6 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { TableName } from "../../schema/Telemetry.ts"
 import type { Database } from "./Database.ts"
-import { priorities } from "./DeliveryRows.ts"
 import { Flag, OptionalText, toFlag, Whole } from "./Rows.ts"
 import { all, first, run, type Statements } from "./Statements.ts"
 
@@ -130,8 +129,7 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
           if (!stopped || pausedUntil <= now) return
           yield* run(sql`
             UPDATE deliveries SET available_at = ${now}
-            WHERE kind = 'report' AND state = 'waiting' AND ${sql.in("priority", Object.values(priorities))}
-              AND available_at > ${now}`)
+            WHERE kind = 'report' AND state = 'waiting' AND finished_at IS NULL AND available_at > ${now}`)
         })
       ),
     /**

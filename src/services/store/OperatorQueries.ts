@@ -1,43 +1,30 @@
 /** Queries of the operator's commands: the records of the store, a page at a time, newest first. Times are milliseconds. */
-import type { Fragment } from "@effect/sql/Statement"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { type PlaneId, productionId } from "../Plane.ts"
+import { productionId } from "../Plane.ts"
 import type { Database } from "./Database.ts"
 import {
-  type DeliveryKind,
-  DeliveryRow,
+  deliveryColumns,
   type DeliveryStatus,
+  DeliveryRow,
   enqueue,
   hasStatus,
-  toDelivery
-} from "./DeliveryRows.ts"
-import { makeList, type PageRequest } from "./Pages.ts"
+  type StoredDelivery
+} from "./Deliveries.ts"
+import { type Filters, makeList, type PageRequest, when } from "./Pages.ts"
 import { InboxEvent } from "./People.ts"
 import { makeReportRemoval, type Removal } from "./ReportRemoval.ts"
-import {
-  countedBytes,
-  isAnonymous,
-  isNotRemoved,
-  ReportRow,
-  type StoredReport,
-  toReport,
-  verified
-} from "./ReportRows.ts"
-import { Flag, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { isAnonymous, isNotRemoved, ReportRow, type StoredReport, toReport, verified } from "./ReportRows.ts"
+import { Flag, OptionalText, Whole } from "./Rows.ts"
 import { readCounts } from "./SpoolAdmission.ts"
 import { all, any, first } from "./Statements.ts"
-
-/** With the time when it was delivered or failed. */
-const DeliveryRecord = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
-export type DeliveryRecord = ReturnType<typeof toDelivery<typeof DeliveryRecord.Type>>
 
 export interface ReportRecord {
   readonly report: StoredReport
   /** None when the report was stored while no tracker was configured, or retention removed the delivery. */
-  readonly delivery: Option.Option<DeliveryRecord>
+  readonly delivery: Option.Option<StoredDelivery>
   /** Of a report whose content an operator removed. */
   readonly removal: Option.Option<Removal>
 }
@@ -78,7 +65,7 @@ export type ReportUse = typeof ReportUse.Type
 /** An event that the table service refused for good, with its code. */
 const RefusalRecord = Schema.Struct({
   recordId: Schema.String,
-  table: Schema.String,
+  tableName: Schema.String,
   code: Schema.String,
   eventAt: Whole,
   bytes: Whole,
@@ -86,200 +73,136 @@ const RefusalRecord = Schema.Struct({
 })
 export type RefusalRecord = typeof RefusalRecord.Type
 
-interface Since {
-  readonly since: Option.Option<number>
-}
+type Since = Filters<"since", number>
 
 /** Which reports a command changes; a report that was removed is none of them. */
-export interface ReportSelection extends Since {
-  readonly id: Option.Option<string>
+export interface ReportSelection extends Since, Filters<"id" | "reporter"> {
   /** Only those without a verified reporter. */
   readonly anonymous: boolean
-  /** Public id, `anonymous` or `unverified`. */
-  readonly reporter: Option.Option<string>
 }
 
-interface ReportFilter extends Since {
-  readonly plane: Option.Option<PlaneId>
-  /** Public id, `anonymous` or `unverified`; a removed report has none of them. */
-  readonly reporter: Option.Option<string>
-  readonly filed: Option.Option<boolean>
-  readonly delivery: Option.Option<DeliveryStatus>
-}
-
-interface DeliveryFilter extends Since {
-  readonly state: Option.Option<DeliveryStatus>
-  readonly kind: Option.Option<DeliveryKind>
-}
-
-interface WebhookFilter extends Since {
-  readonly plane: Option.Option<PlaneId>
-  readonly eventType: Option.Option<string>
-}
-
-interface RefusalFilter extends Since {
-  readonly table: Option.Option<string>
-  readonly code: Option.Option<string>
-}
-
-interface RecipientFilter {
-  readonly plane: Option.Option<PlaneId>
-  readonly organisation: Option.Option<string>
-  readonly publicId: Option.Option<string>
-}
-
-const reporterText = (reporter: string): string =>
-  reporter === "anonymous" || reporter === "unverified" ? reporter : `${verified}${reporter}`
-
-/** A condition for a filter that is set. */
-const when = <A>(value: Option.Option<A>, clause: (value: A) => Fragment): ReadonlyArray<Fragment> =>
-  Option.match(value, { onNone: () => [], onSome: (found) => [clause(found)] })
+/** `reporter` is a public id, `anonymous` or `unverified`; a removed report has none of them. */
+type ReportFilter = Since &
+  Filters<"id" | "plane" | "reporter"> &
+  Filters<"filed", boolean> &
+  Filters<"delivery", DeliveryStatus>
 
 export const makeOperatorQueries = (database: Database) => {
   const { read, sql, write } = database
   const removal = makeReportRemoval(database)
-  const { removals } = removal
   const list = makeList(database)
   const byReporter = (reporter: string) =>
-    sql`reporter = ${reporterText(reporter)} AND ${isNotRemoved(sql, "reports.id")}`
-  /** 1 where the delivery of a report fulfils the condition, else 0. Not EXISTS: for it Postgres would read all deliveries. */
-  const deliveries = (condition: Fragment) =>
-    sql`(SELECT COUNT(*) FROM deliveries WHERE deliveries.id = 'report:' || reports.id AND ${condition})`
+    sql`reporter = ${reporter === "anonymous" || reporter === "unverified" ? reporter : `${verified}${reporter}`}
+      AND ${isNotRemoved(sql, "reports.id")}`
+  const byCreation = ["created_at", "id"]
 
   /** Adds their deliveries and removals, which are read after the reports. */
   const withDeliveries = (reports: ReadonlyArray<StoredReport>) =>
-    Effect.map(
-      reports.length === 0
+    Effect.gen(function* () {
+      const ids = reports.map(({ id }) => id)
+      const deliveries = yield* ids.length === 0
         ? Effect.succeed([])
         : read(
             "OperatorQueries.deliveriesOf",
-            all(DeliveryRecord)(sql`
-              SELECT * FROM deliveries
-              WHERE ${sql.in(
-                "id",
-                reports.map(({ id }) => `report:${id}`)
-              )}`)
-          ),
-      (rows) => new Map(rows.map((row) => [row.subject, toDelivery(row)]))
-    ).pipe(
-      Effect.zipWith(
-        removals(reports.map(({ id }) => id)),
-        (deliveries, removed): ReadonlyArray<ReportRecord> =>
-          reports.map((report) => ({
-            report,
-            delivery: Option.fromNullable(deliveries.get(report.id)),
-            removal: Option.fromNullable(removed.find(({ id }) => id === report.id))
-          }))
+            all(DeliveryRow)(sql`
+              SELECT ${deliveryColumns(sql)} FROM deliveries WHERE kind = 'report' AND ${sql.in("subject", ids)}`)
+          )
+      const removals = yield* removal.removals(ids)
+      return reports.map(
+        (report): ReportRecord => ({
+          report,
+          delivery: Option.fromNullable(deliveries.find(({ subject }) => subject === report.id)),
+          removal: Option.fromNullable(removals.find(({ id }) => id === report.id))
+        })
       )
-    )
+    })
 
-  /** Conditions for filters that are set. */
-  const is = (column: string, value: Option.Option<string>) =>
-    when(value, (one) => sql`${sql(column)} = ${one}`)
-  const since = (column: string, filter: { readonly since: Option.Option<number> }) =>
-    when(filter.since, (from) => sql`${sql(column)} >= ${from}`)
-
-  const byCreation = ["created_at", "id"]
+  const reports = ({ delivery, filed, id, plane, reporter, since }: ReportFilter, page: PageRequest) =>
+    Effect.gen(function* () {
+      const listed = { name: "reports", row: ReportRow, rows: sql`* FROM reports`, order: byCreation }
+      const others = [
+        ...when(reporter, byReporter),
+        ...when(filed, (isFiled) => (isFiled ? sql`issue_url IS NOT NULL` : sql`issue_url IS NULL`)),
+        ...when(
+          delivery,
+          // Not EXISTS: for each report, SQLite would read all deliveries of the state.
+          (state) => sql`id IN (
+            SELECT subject FROM deliveries WHERE kind = 'report' AND ${hasStatus(sql, state)})`
+        )
+      ]
+      const { items, next } = yield* list(listed, page, { since, equal: { id, plane }, others })
+      return { items: yield* withDeliveries(items.map(toReport)), next }
+    })
 
   return {
-    reports: (filter: ReportFilter, page: PageRequest) =>
-      Effect.gen(function* () {
-        const { items, next } = yield* list("reports", ReportRow, sql`* FROM reports`, byCreation, page, [
-          ...since("created_at", filter),
-          ...is("plane", filter.plane),
-          ...when(filter.reporter, byReporter),
-          ...when(filter.filed, (filed) => (filed ? sql`issue_url IS NOT NULL` : sql`issue_url IS NULL`)),
-          ...when(
-            filter.delivery,
-            // Not EXISTS: for each report, SQLite would read all deliveries of the state.
-            (state) => sql`id IN (
-              SELECT subject FROM deliveries WHERE kind = 'report' AND ${hasStatus(sql, state)})`
-          )
-        ])
-        return { items: yield* withDeliveries(items.map(toReport)), next }
-      }),
+    reports,
 
     report: (id: string) =>
-      Effect.gen(function* () {
-        const row = yield* read(
-          "OperatorQueries.report",
-          first(ReportRow)(sql`SELECT * FROM reports WHERE id = ${id}`)
-        )
-        const [record] = yield* withDeliveries(Option.toArray(Option.map(row, toReport)))
-        return Option.fromNullable(record)
-      }),
+      Effect.map(reports({ id: Option.some(id) }, { limit: 1, after: Option.none() }), ({ items }) =>
+        Option.fromNullable(items[0])
+      ),
 
-    reportSizes: (selection: ReportSelection, page: PageRequest) => {
+    reportSizes: ({ anonymous, id, reporter, since }: ReportSelection, page: PageRequest) => {
+      // Not EXISTS: for it Postgres would read all deliveries.
       const rows = sql`
-        id, created_at, ${countedBytes(sql)} AS bytes,
-          ${deliveries(sql`state NOT IN ('waiting', 'failed')`)} AS in_doubt
+        id, created_at, bytes, (SELECT COUNT(*) FROM deliveries
+          WHERE deliveries.id = 'report:' || reports.id
+            AND (lease_until IS NOT NULL OR state NOT IN ('waiting', 'failed'))) AS in_doubt
         FROM reports`
-      return list("reportSizes", ReportSize, rows, byCreation, page, [
+      const listed = { name: "reportSizes", row: ReportSize, rows, order: byCreation }
+      const others = [
         isNotRemoved(sql, "reports.id"),
-        ...is("id", selection.id),
-        ...since("created_at", selection),
-        ...(selection.anonymous ? [isAnonymous(sql)] : []),
-        ...when(selection.reporter, byReporter)
-      ])
+        ...(anonymous ? [isAnonymous(sql)] : []),
+        ...when(reporter, byReporter)
+      ]
+      return list(listed, page, { since, equal: { id }, others })
     },
 
     reportUse: Effect.map(
       read(
         "OperatorQueries.reportUse",
         first(ReportUse)(sql`
-        SELECT COALESCE((SELECT bytes FROM report_totals WHERE id = 1), 0) AS bytes,
-          COALESCE(SUM(CASE WHEN plane <> '' THEN bytes END), 0) AS verified,
-          COALESCE(MAX(CASE WHEN plane <> '' THEN bytes END), 0) AS largest_reporter,
-          COALESCE(MAX(CASE WHEN plane = '' THEN bytes END), 0) AS largest_network
-        FROM room_holders`)
+          SELECT COALESCE(SUM(CASE WHEN holder = '' THEN bytes END), 0) AS bytes,
+            COALESCE(SUM(CASE WHEN holder LIKE '% verified:%' THEN bytes END), 0) AS verified,
+            COALESCE(MAX(CASE WHEN holder LIKE '% verified:%' THEN bytes END), 0) AS largest_reporter,
+            COALESCE(MAX(CASE WHEN holder <> '' AND holder NOT LIKE '% verified:%' THEN bytes END), 0) AS largest_network
+          FROM report_sums`)
       ),
       Option.getOrElse(() => ({ bytes: 0, verified: 0, largestReporter: 0, largestNetwork: 0 }))
     ),
 
-    deliveries: (filter: DeliveryFilter, page: PageRequest) =>
-      Effect.map(
-        list("deliveries", DeliveryRecord, sql`* FROM deliveries`, byCreation, page, [
-          ...since("created_at", filter),
-          ...when(filter.state, (state) => hasStatus(sql, state)),
-          ...is("kind", filter.kind)
-        ]),
-        ({ items, next }) => ({ items: items.map(toDelivery), next })
-      ),
-
-    delivery: (id: string) =>
-      Effect.map(
-        read(
-          "OperatorQueries.delivery",
-          first(DeliveryRecord)(sql`SELECT * FROM deliveries WHERE id = ${id}`)
-        ),
-        Option.map(toDelivery)
-      ),
-
-    webhooks: (filter: WebhookFilter, page: PageRequest) =>
-      list("webhooks", InboxEvent, sql`* FROM webhook_inbox`, ["received_at", "plane", "event_id"], page, [
-        ...since("received_at", filter),
-        ...is("plane", filter.plane),
-        ...is("event_type", filter.eventType)
-      ]),
-
-    recipients: (filter: RecipientFilter, page: PageRequest) => {
-      const order = ["plane", "organisation", "public_id"]
-      const { organisation, plane, publicId } = filter
-      const conditions = [
-        ...is("plane", plane),
-        ...is("organisation", organisation),
-        ...is("public_id", publicId)
-      ]
-      return list("recipients", RecipientRecord, sql`* FROM recipients`, order, page, conditions, "ASC")
+    deliveries: (
+      { kind, since, state }: Since & Filters<"kind"> & Filters<"state", DeliveryStatus>,
+      page: PageRequest
+    ) => {
+      const rows = sql`${deliveryColumns(sql)} FROM deliveries`
+      const others = when(state, (status) => hasStatus(sql, status))
+      return list({ name: "deliveries", row: DeliveryRow, rows, order: byCreation }, page, {
+        since,
+        equal: { kind },
+        others
+      })
     },
 
-    refusals: (filter: RefusalFilter, page: PageRequest) => {
-      const rows = sql`record_id, table_name AS "table", code, event_at, bytes, refused_at FROM spool_refused`
-      return list("refusals", RefusalRecord, rows, ["refused_at", "record_id"], page, [
-        ...since("refused_at", filter),
-        ...is("table_name", filter.table),
-        ...is("code", filter.code)
-      ])
+    webhooks: ({ eventType, plane, since }: Since & Filters<"plane" | "eventType">, page: PageRequest) => {
+      const order = ["received_at", "plane", "event_id"]
+      const listed = { name: "webhooks", row: InboxEvent, rows: sql`* FROM webhook_inbox`, order }
+      return list(listed, page, { since, equal: { plane, event_type: eventType } })
+    },
+
+    recipients: (
+      { organisation, plane, publicId }: Filters<"plane" | "organisation" | "publicId">,
+      page: PageRequest
+    ) => {
+      const order = ["plane", "organisation", "public_id"]
+      const listed = { name: "recipients", row: RecipientRecord, rows: sql`* FROM recipients`, order }
+      return list({ ...listed, next: ">" }, page, { equal: { plane, organisation, public_id: publicId } })
+    },
+
+    refusals: ({ code, since, table }: Since & Filters<"table" | "code">, page: PageRequest) => {
+      const order = ["refused_at", "record_id"]
+      const listed = { name: "refusals", row: RefusalRecord, rows: sql`* FROM spool_refused`, order }
+      return list(listed, page, { since, equal: { table_name: table, code } })
     },
 
     ...removal,
@@ -313,7 +236,7 @@ export const makeOperatorQueries = (database: Database) => {
             SELECT 1 FROM reports
             WHERE id = ${reportId} AND plane = ${productionId} AND issue_url IS NULL AND ${isNotRemoved(sql, "reports.id")}
               AND NOT EXISTS (SELECT 1 FROM deliveries WHERE subject = reports.id AND kind = 'report')`)
-          if (open) {
+          if (open)
             yield* enqueue(sql, {
               kind: "report",
               subject: reportId,
@@ -321,7 +244,6 @@ export const makeOperatorQueries = (database: Database) => {
               state: "unknown",
               priority: "first"
             })
-          }
           return open
         })
       )

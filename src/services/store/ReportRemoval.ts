@@ -1,25 +1,15 @@
 /** Removal of a report's content by an operator; the record of it, and a row that recognises a repetition, stay. */
-import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import type { Database } from "./Database.ts"
-import { bytesOf, changeSums, CountedRow, countedBytes } from "./ReportRows.ts"
+import { bytesOf, changeSums, CountedRow } from "./ReportRows.ts"
 import { Whole } from "./Rows.ts"
-import { all, any, first, run } from "./Statements.ts"
+import { all, any, first, run, type Statements } from "./Statements.ts"
 
-/**
- * `vacuum`: the SQL statement that removes the old row from the database's files, where the removal does not.
- * `BeingFiled`: nothing was changed; its delivery is leased.
- */
-type RemovalOutcome = Data.TaggedEnum<{
-  Removed: { readonly vacuum: Option.Option<string> }
-  RemovedBefore: object
-  BeingFiled: object
-  Missing: object
-}>
-const RemovalOutcome = Data.taggedEnum<RemovalOutcome>()
+/** `BeingFiled`: nothing was changed; its delivery is leased. */
+type RemovalOutcome = "Removed" | "RemovedBefore" | "BeingFiled" | "Missing"
 
 /** `id` is that of the report. */
 const Removal = Schema.Struct({ id: Schema.String, removedAt: Whole, reason: Schema.String })
@@ -35,44 +25,39 @@ const emptied = JSON.stringify({
   context: null
 })
 
-/** Not `anonymous`: a repetition by any reporter replays an unverified one. */
-const reporter = "unverified"
+export const makeReportRemoval = ({ read, sql, write }: Database) => {
+  const isPostgres = sql.onDialectOrElse({ pg: () => true, orElse: () => false })
+  const emptyLog = read("Reports.remove", first(Busy)(sql.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")))
 
-const lastFailure = "its report was removed"
-
-export const makeReportRemoval = (database: Database) => {
-  const { read, sql, write } = database
-  /** Ends the delivery, so that nothing is filed any more. A delivered one stays; one that is leased cannot be ended. */
-  const endDelivery = (id: string, now: number) =>
+  const remove = (id: string, reason: string, now: number): Statements<RemovalOutcome> =>
     Effect.gen(function* () {
-      const ended = yield* any(sql`
+      if (!isPostgres) yield* run(sql.unsafe("PRAGMA secure_delete = ON"))
+      if (yield* any(sql`SELECT 1 FROM report_removals WHERE id = ${id}`)) return "RemovedBefore"
+      const [counted] = yield* all(CountedRow)(sql`SELECT holder, bytes FROM reports WHERE id = ${id}`)
+      if (counted === undefined) return "Missing"
+      const delivery = sql`subject = ${id} AND kind = 'report'`
+      if (yield* any(sql`SELECT 1 FROM deliveries WHERE ${delivery} AND lease_until IS NOT NULL`))
+        return "BeingFiled"
+      // Nothing is filed any more. A delivered one stays.
+      yield* run(sql`
         UPDATE deliveries SET
           state = 'failed', finished_at = COALESCE(finished_at, ${now}), discarded_at = COALESCE(discarded_at, ${now}),
-          last_failure = ${lastFailure}
-        WHERE subject = ${id} AND kind = 'report' AND state IN ('waiting', 'unknown', 'failed') RETURNING id`)
-      if (ended) return true
-      return !(yield* any(sql`
-        SELECT 1 FROM deliveries WHERE id = ${`report:${id}`} AND state <> 'delivered'`))
+          last_failure = 'its report was removed'
+        WHERE ${delivery} AND state <> 'delivered'`)
+      // Not `anonymous`: a repetition by any reporter replays an unverified one.
+      const bytes = bytesOf(emptied)
+      yield* run(sql`
+        UPDATE reports
+        SET content = ${emptied}, reporter = 'unverified', request_id = '', holder = NULL, bytes = ${bytes}
+        WHERE id = ${id}`)
+      yield* changeSums(sql, [
+        { ...counted, bytes: -counted.bytes },
+        { holder: null, bytes }
+      ])
+      yield* run(sql`
+        INSERT INTO report_removals (id, removed_at, reason) VALUES (${id}, ${now}, ${reason})`)
+      return "Removed"
     })
-
-  const { erase, overwriteFreed, vacuum } = sql.onDialectOrElse({
-    // Postgres writes a new row and keeps the old one in its files; a VACUUM without FULL only frees its place. Not run here: it locks
-    // the table.
-    pg: () => ({
-      overwriteFreed: Effect.void,
-      erase: Effect.succeed(true),
-      vacuum: Option.some("VACUUM FULL reports")
-    }),
-    // The log holds the old pages until it is emptied, for which no other process may read it.
-    orElse: () => ({
-      overwriteFreed: run(sql.unsafe("PRAGMA secure_delete = ON")),
-      erase: Effect.map(
-        read("Reports.remove", first(Busy)(sql.unsafe("PRAGMA wal_checkpoint(TRUNCATE)"))),
-        Option.exists(({ busy }) => busy === 0)
-      ),
-      vacuum: Option.none<string>()
-    })
-  })
 
   return {
     /** Those of the reports that were removed; also when retention has removed the rest of the report since. */
@@ -89,32 +74,25 @@ export const makeReportRemoval = (database: Database) => {
      * same key still gets the report's id, and is neither stored nor filed again. After the last of them, `eraseRemoved` is due.
      */
     removeReport: (id: string, reason: string, now: number) =>
-      write("reports")(
-        "OperatorQueries.removeReport",
-        Effect.gen(function* () {
-          yield* overwriteFreed
-          if (yield* any(sql`SELECT 1 FROM report_removals WHERE id = ${id}`))
-            return RemovalOutcome.RemovedBefore()
-          const [counted] = yield* all(CountedRow)(sql`
-            SELECT plane, reporter, network, ${countedBytes(sql)} AS bytes FROM reports WHERE id = ${id}`)
-          if (counted === undefined) return RemovalOutcome.Missing()
-          if (!(yield* endDelivery(id, now))) return RemovalOutcome.BeingFiled()
-          yield* run(sql`
-            UPDATE reports SET content = ${emptied}, reporter = ${reporter}, request_id = '', network = NULL
-            WHERE id = ${id}`)
-          yield* changeSums(sql, -1, [counted])
-          yield* changeSums(sql, 1, [{ ...counted, reporter, network: null, bytes: bytesOf(emptied) }])
-          yield* run(sql`
-            INSERT INTO report_removals (id, removed_at, reason) VALUES (${id}, ${now}, ${reason})`)
-          return RemovalOutcome.Removed({ vacuum })
-        })
-      ),
-    /** Empties SQLite's log, which holds the old pages until then. It never fails: the server does it later as well. */
-    eraseRemoved: Effect.ignore(
-      Effect.repeat(erase, {
-        until: (isErased) => isErased,
-        schedule: Schedule.intersect(Schedule.spaced("100 millis"), Schedule.recurs(20))
-      })
-    )
+      write("reports")("OperatorQueries.removeReport", remove(id, reason, now)),
+
+    /**
+     * The SQL statement that removes the old rows from the files of Postgres, which writes a new row and keeps the old one; a VACUUM
+     * without FULL only frees its place. Not run here: it locks the table.
+     */
+    vacuum: isPostgres ? "VACUUM FULL reports" : null,
+
+    /**
+     * Empties SQLite's log, which holds the old pages until then, and for which no other process may read it. It never fails: the server
+     * does it later as well.
+     */
+    eraseRemoved: isPostgres
+      ? Effect.void
+      : Effect.ignore(
+          Effect.repeat(emptyLog, {
+            until: Option.exists(({ busy }) => busy === 0),
+            schedule: Schedule.intersect(Schedule.spaced("100 millis"), Schedule.recurs(20))
+          })
+        )
   }
 }

@@ -1,6 +1,6 @@
 /**
  * Rows of reports and the sums of their bytes: of all, of each signed-in reporter in a plane, and of each network for the others. What
- * changes the content, the reporter or the network of a report changes the sums in its transaction.
+ * changes the content or the holder of a report changes the sums in its transaction.
  */
 import type { SqlClient } from "@effect/sql/SqlClient"
 import type { Fragment } from "@effect/sql/Statement"
@@ -28,16 +28,8 @@ const toReporter = (text: string): Reporter => {
   return text.startsWith(verified) ? Verified({ publicId: text.slice(verified.length) }) : Unverified()
 }
 
-export const toText = (reporter: Reporter): string => {
-  switch (reporter._tag) {
-    case "Anonymous":
-      return "anonymous"
-    case "Unverified":
-      return "unverified"
-    case "Verified":
-      return `${verified}${reporter.publicId}`
-  }
-}
+export const toText = (reporter: Reporter): string =>
+  reporter._tag === "Verified" ? `${verified}${reporter.publicId}` : reporter._tag.toLowerCase()
 
 const ReportContent = Schema.Struct({
   message: Schema.String,
@@ -46,6 +38,15 @@ const ReportContent = Schema.Struct({
   context: Schema.NullOr(Schema.Record({ key: Schema.String, value: Schema.Unknown }))
 })
 export type ReportContent = typeof ReportContent.Type
+
+/** What the sums count of a report. */
+const counted = {
+  /** Who has the bytes: a reporter of a plane, or a network of all planes, as its digest. */
+  holder: Schema.NullOr(Schema.String),
+  bytes: Whole
+}
+export const CountedRow = Schema.Struct(counted)
+type CountedRow = typeof CountedRow.Type
 
 export const ReportRow = Schema.Struct({
   id: Schema.String,
@@ -59,60 +60,36 @@ export const ReportRow = Schema.Struct({
   /** 128 random bits, hex; written into the issue as `report-ref: <id>-<marker>`. */
   marker: Schema.String,
   issueNumber: OptionalWhole,
-  issueUrl: OptionalText
+  issueUrl: OptionalText,
+  ...counted
 })
-type ReportRow = typeof ReportRow.Type
-
-export interface StoredReport
-  extends Omit<ReportRow, "contentDigest" | "issueNumber" | "issueUrl" | "reporter"> {
-  readonly reporter: Reporter
-  readonly issue: Option.Option<{ readonly number: number; readonly url: string }>
-}
+export type ReportRow = typeof ReportRow.Type
 
 export const toReport = ({
-  contentDigest: _,
+  bytes: _bytes,
+  contentDigest: _contentDigest,
+  holder: _holder,
   issueNumber,
   issueUrl,
   reporter,
   ...row
-}: ReportRow): StoredReport => ({
+}: ReportRow) => ({
   ...row,
   reporter: toReporter(reporter),
   issue: Option.all({ number: issueNumber, url: issueUrl })
 })
+export interface StoredReport extends ReturnType<typeof toReport> {}
 
 /** Bytes that a report counts besides its content, for its row, keys and delivery. */
 const bytesBeside = 1_000
 
 export const bytesOf = (content: string): number => Buffer.byteLength(content) + bytesBeside
 
-/** The same of the column `content`. */
-export const countedBytes = (sql: SqlClient): Fragment =>
-  sql.onDialectOrElse({
-    pg: () => sql`(OCTET_LENGTH(content) + ${sql.literal(String(bytesBeside))})`,
-    orElse: () => sql`(LENGTH(CAST(content AS BLOB)) + ${sql.literal(String(bytesBeside))})`
-  })
+/** `network` counts a report without a verified reporter. */
+export const holderOf = (plane: string, reporter: string, network: string | null): string | null =>
+  reporter.startsWith(verified) ? `${plane} ${reporter}` : network
 
-/** What the sums count of a report. */
-export const CountedRow = Schema.Struct({
-  plane: Schema.String,
-  reporter: Schema.String,
-  network: Schema.NullOr(Schema.String),
-  bytes: Whole
-})
-type CountedRow = typeof CountedRow.Type
-
-/** Whose bytes a report counts: a reporter of a plane, or a network of all planes. */
-export interface Holder {
-  readonly kind: "reporter" | "network"
-  readonly plane: string
-  readonly holder: string
-}
-
-export const holderOf = ({ network, plane, reporter }: Omit<CountedRow, "bytes">): Holder | undefined => {
-  if (reporter.startsWith(verified)) return { kind: "reporter", plane, holder: reporter }
-  return network === null ? undefined : { kind: "network", plane: "", holder: network }
-}
+export const isReporter = (holder: string): boolean => holder.includes(verified)
 
 /** Condition for reports without a verified reporter, in the words of their index. A removed report is one of them. */
 export const isAnonymous = (sql: SqlClient): Fragment => sql`reporter IN ('anonymous', 'unverified')`
@@ -121,35 +98,32 @@ export const isAnonymous = (sql: SqlClient): Fragment => sql`reporter IN ('anony
 export const isNotRemoved = (sql: SqlClient, subject: "reports.id" | "deliveries.subject"): Fragment =>
   sql`NOT EXISTS (SELECT 1 FROM report_removals WHERE report_removals.id = ${sql.literal(subject)})`
 
-export interface Sums extends Schema.Schema.Type<typeof Sums> {}
-const Sums = Schema.Struct({ all: Whole, held: Whole })
+/** The holder of the sum of all. */
+const everyone = ""
 
 /** The bytes of all reports, and of a holder. */
-export const readSums = (sql: SqlClient, holder?: Holder): Statements<Sums> =>
+const Sums = Schema.Struct({ all: Whole, held: Whole })
+export interface Sums extends Schema.Schema.Type<typeof Sums> {}
+
+export const readSums = (sql: SqlClient, holder: string | null): Statements<Sums> =>
   Effect.map(
     all(Sums)(sql`
-      SELECT COALESCE((SELECT bytes FROM report_totals WHERE id = 1), 0) AS "all",
-        COALESCE((SELECT bytes FROM room_holders
-          WHERE plane = ${holder?.plane ?? ""} AND holder = ${holder?.holder ?? ""}), 0) AS held`),
+      SELECT COALESCE((SELECT bytes FROM report_sums WHERE holder = ${everyone}), 0) AS "all",
+        COALESCE((SELECT bytes FROM report_sums WHERE holder = ${holder ?? everyone}), 0) AS held`),
     ([sums = { all: 0, held: 0 }]) => sums
   )
 
-/** Adds the rows to the sums, or with -1 subtracts them. */
-export const changeSums = (sql: SqlClient, sign: 1 | -1, rows: ReadonlyArray<CountedRow>): Statements<void> =>
+/** Adds the bytes of each row, which may be less than 0, to the sums. */
+export const changeSums = (sql: SqlClient, rows: ReadonlyArray<CountedRow>): Statements<void> =>
   Effect.gen(function* () {
+    const changes = new Map<string, number>()
+    for (const { bytes, holder } of rows)
+      for (const one of holder === null ? [everyone] : [everyone, holder])
+        changes.set(one, (changes.get(one) ?? 0) + bytes)
     if (rows.length === 0) return
-    const sum = rows.reduce((all, { bytes }) => all + bytes, 0)
     yield* run(sql`
-      INSERT INTO report_totals (id, bytes) VALUES (1, ${sign * sum})
-      ON CONFLICT (id) DO UPDATE SET bytes = report_totals.bytes + excluded.bytes`)
-    for (const row of rows) {
-      const held = holderOf(row)
-      if (held === undefined) continue
-      yield* run(sql`
-        INSERT INTO room_holders (plane, holder, bytes) VALUES (${held.plane}, ${held.holder}, ${sign * row.bytes})
-        ON CONFLICT (plane, holder) DO UPDATE SET bytes = room_holders.bytes + excluded.bytes`)
-      if (sign === -1)
-        yield* run(sql`
-          DELETE FROM room_holders WHERE plane = ${held.plane} AND holder = ${held.holder} AND bytes <= 0`)
-    }
+      INSERT INTO report_sums ${sql.insert(Array.from(changes, ([holder, bytes]) => ({ holder, bytes })))}
+      ON CONFLICT (holder) DO UPDATE SET bytes = report_sums.bytes + excluded.bytes`)
+    if (rows.some(({ bytes }) => bytes < 0))
+      yield* run(sql`DELETE FROM report_sums WHERE bytes <= 0 AND ${sql.in("holder", [...changes.keys()])}`)
   })

@@ -1,17 +1,15 @@
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Schema from "effect/Schema"
 import type { PlaneId } from "../Plane.ts"
 import type { Database } from "./Database.ts"
-import { enqueue, prioritise } from "./DeliveryRows.ts"
+import { enqueue, prioritise } from "./Deliveries.ts"
 import {
   bytesOf,
   changeSums,
-  countedBytes,
-  type Holder,
   holderOf,
   isNotRemoved,
+  isReporter,
   readSums,
   ReportRow,
   type StoredReport,
@@ -20,7 +18,6 @@ import {
   toText,
   verified
 } from "./ReportRows.ts"
-import { Whole } from "./Rows.ts"
 import { all, any, first, run, type Statements, together } from "./Statements.ts"
 
 /** The bound that a new report would exceed: of all reports, or of its reporter or network. */
@@ -50,12 +47,12 @@ export type ReportAdmission = Data.TaggedEnum<{
 }>
 export const ReportAdmission = Data.taggedEnum<ReportAdmission>()
 
-/** With what the sums count of it. */
-const Kept = Schema.Struct({ ...ReportRow.fields, network: Schema.NullOr(Schema.String), bytes: Whole })
-type Kept = typeof Kept.Type
-
 /** The row that a report of this reporter and content repeats; the reporter's own comes before one that may be theirs. */
-const repeatedBy = (rows: ReadonlyArray<Kept>, reporter: string, contentDigest: string): Kept | undefined => {
+const repeatedBy = (
+  rows: ReadonlyArray<ReportRow>,
+  reporter: string,
+  contentDigest: string
+): ReportRow | undefined => {
   const same = rows.filter((row) => row.contentDigest === contentDigest)
   const possible = same.filter((row) => row.reporter === "unverified" || reporter === "unverified")
   return (
@@ -77,23 +74,24 @@ const unbounded: ReportRoom = {
 const exceeded = (
   { all: before, held }: Sums,
   room: ReportRoom,
-  holder: Holder | undefined,
+  holder: string | null,
   bytes: number,
   areNew: boolean
 ): ReportLimit | undefined => {
   const all = before + (areNew ? bytes : 0)
-  const isNewcomer = holder?.kind === "reporter" && held === 0
+  const kind = holder !== null && isReporter(holder) ? "reporter" : "network"
+  const isNewcomer = kind === "reporter" && held === 0
   if (areNew && all > (isNewcomer ? room.withNewcomers : room.all)) return "room"
   // In a small room a single report may be more than a reporter's part: the first one needs only room.
-  return holder !== undefined && !isNewcomer && all > room.unboundUpTo && held + bytes > room[holder.kind]
-    ? holder.kind
+  return holder !== null && !isNewcomer && all > room.unboundUpTo && held + bytes > room[kind]
+    ? kind
     : undefined
 }
 
 export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) => {
   const underKey = (plane: string, keyDigest: string) =>
-    all(Kept)(sql`
-      SELECT reports.*, ${countedBytes(sql)} AS bytes FROM reports
+    all(ReportRow)(sql`
+      SELECT * FROM reports
       WHERE plane = ${plane} AND key_digest = ${keyDigest} ORDER BY created_at, id`)
 
   /**
@@ -101,7 +99,7 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
    * number of reports to one reporter. Without `hasQuota` the report keeps its place in the order, and a later replay moves it up.
    */
   const replay = (
-    { bytes, network, ...row }: Kept,
+    row: ReportRow,
     reporter: string,
     room: ReportRoom,
     hasQuota: boolean
@@ -111,24 +109,25 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
         return ReportAdmission.Replayed({ report: toReport(row), movedUp: false })
       const movedUp = hasQuota && (yield* prioritise(sql, { kind: "report", subject: row.id }))
       if (row.reporter === "unverified") {
-        const named = { plane: row.plane, reporter, network: null, bytes }
-        const holder = holderOf(named)
+        const { bytes, id, plane } = row
+        const holder = holderOf(plane, reporter, null)
         const limit = exceeded(yield* readSums(sql, holder), room, holder, bytes, false)
         const isNamed =
           limit === undefined &&
           (yield* any(sql`
-            UPDATE reports SET reporter = ${reporter}, network = NULL
-            WHERE id = ${row.id} AND ${isNotRemoved(sql, "reports.id")} RETURNING id`))
-        if (isNamed) {
-          yield* changeSums(sql, -1, [{ ...named, reporter: row.reporter, network }])
-          yield* changeSums(sql, 1, [named])
-        }
+            UPDATE reports SET reporter = ${reporter}, holder = ${holder}
+            WHERE id = ${id} AND ${isNotRemoved(sql, "reports.id")} RETURNING id`))
+        if (isNamed)
+          yield* changeSums(sql, [
+            { ...row, bytes: -bytes },
+            { holder, bytes }
+          ])
       }
       return ReportAdmission.Replayed({ report: toReport({ ...row, reporter }), movedUp })
     })
 
   /** A removed report keeps its key, but not the name of the key's owner. */
-  const hasRemoved = (rows: ReadonlyArray<Kept>): Statements<boolean> => {
+  const hasRemoved = (rows: ReadonlyArray<ReportRow>): Statements<boolean> => {
     const ids = rows.flatMap(({ id, reporter }) => (reporter === "unverified" ? [id] : []))
     return ids.length === 0
       ? Effect.succeed(false)
@@ -163,12 +162,10 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
       write("reports")(
         "Reports.admit",
         Effect.gen(function* () {
-          const { contentDigest, keyDigest, network: sentFrom, ...admitted } = report
+          const { contentDigest, keyDigest, network = null, ...admitted } = report
           const { createdAt, id, marker, plane, requestId, source } = admitted
           const reporter = toText(report.reporter)
-          const isVerified = report.reporter._tag === "Verified"
-          const network = isVerified ? null : (sentFrom ?? null)
-          const holder = holderOf({ plane, reporter, network })
+          const holder = holderOf(plane, reporter, network)
           const [rows, sums] = yield* together(sql, [underKey(plane, keyDigest), readSums(sql, holder)])
 
           const repeated = repeatedBy(rows, reporter, contentDigest)
@@ -178,22 +175,23 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
           if (!hasQuota) return ReportAdmission.Full({ limit: "room" })
 
           const content = JSON.stringify(report.content)
-          const counted = { plane, reporter, network, bytes: bytesOf(content) }
-          const limit = exceeded(sums, room, holder, counted.bytes, true)
+          const bytes = bytesOf(content)
+          const limit = exceeded(sums, room, holder, bytes, true)
           if (limit !== undefined) return ReportAdmission.Full({ limit })
           yield* run(sql`
             INSERT INTO reports
-              (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, network)
+              (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, holder,
+               bytes)
             VALUES
               (${id}, ${plane}, ${keyDigest}, ${contentDigest}, ${reporter}, ${content}, ${source}, ${requestId},
-               ${createdAt}, ${marker}, ${network})`)
-          yield* changeSums(sql, 1, [counted])
+               ${createdAt}, ${marker}, ${holder}, ${bytes})`)
+          yield* changeSums(sql, [{ holder, bytes }])
           if (deliver)
             yield* enqueue(sql, {
               kind: "report",
               subject: id,
               createdAt,
-              priority: isVerified ? "first" : "usual"
+              priority: reporter.startsWith(verified) ? "first" : "usual"
             })
           return ReportAdmission.Stored({ report: { ...admitted, issue: Option.none() } })
         }),
@@ -208,7 +206,7 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
         Option.map(toReport)
       ),
     /** Bytes of all stored reports, as their bound counts them: the content, and 1,000 each for the rest of the record. */
-    storedBytes: Effect.map(read("Reports.storedBytes", readSums(sql)), ({ all }) => all)
+    storedBytes: Effect.map(read("Reports.storedBytes", readSums(sql, null)), ({ all }) => all)
   }
 }
 

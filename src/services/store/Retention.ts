@@ -2,7 +2,7 @@
 import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import type { Database, Lane } from "./Database.ts"
-import { changeSums, CountedRow, countedBytes, isAnonymous } from "./ReportRows.ts"
+import { changeSums, CountedRow, isAnonymous } from "./ReportRows.ts"
 import { all, count, type Statements } from "./Statements.ts"
 
 /** Rows of one transaction, so that it stays short. */
@@ -34,9 +34,14 @@ export const makeRetention = ({ sql, write }: Database) => {
     (before) => {
       const isOver = sql`${condition} AND NOT EXISTS (
         SELECT 1 FROM deliveries WHERE subject = reports.id AND state NOT IN ('delivered', 'failed'))`
-      const counted = sql`plane, reporter, network, ${countedBytes(sql)} AS bytes`
+      const counted = sql`holder, bytes`
       return all(CountedRow)(removeOldest(["reports", "id", "created_at", isOver], before, counted)).pipe(
-        Effect.tap((removed) => changeSums(sql, -1, removed)),
+        Effect.tap((removed) =>
+          changeSums(
+            sql,
+            removed.map(({ bytes, holder }) => ({ holder, bytes: -bytes }))
+          )
+        ),
         Effect.map(({ length }) => length)
       )
     }

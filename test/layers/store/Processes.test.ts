@@ -46,8 +46,8 @@ const tests = (kind: Kind) => {
     yield* each(30, ({ spool }, index) =>
       spool.offer([sampleEntry(`${index % 10}-a`), sampleEntry(`${index % 10}-b`)], { limitBytes: 1_000 })
     )
-    const leases = yield* each(12, ({ deliveries }, index) =>
-      deliveries.lease(sampleLease({ count: 1, concurrency: 7, owner: `${index}` }))
+    const leases = yield* each(12, ({ deliveries }) =>
+      deliveries.lease(sampleLease({ count: 1, concurrency: 7 }))
     )
     const records = yield* each(12, ({ spool }, index) =>
       spool.lease(sampleSpoolLease({ count: 2, owner: `${index}` }))
@@ -110,10 +110,10 @@ const tests = (kind: Kind) => {
     yield* reports.admit(sampleReport({ id: "rep_3" }), true)
     const [leased] = yield* deliveries.lease(sampleLease())
     if (leased === undefined) return assert.fail("one was due")
-    yield* deliveries.update(leased.id, leased.fence, { _tag: "Sending", at: 2_000 })
+    yield* deliveries.update(leased, { _tag: "Sending", at: 2_000 })
     yield* Effect.yieldNow()
     assert.isTrue(Option.isNone(yield* Fiber.poll(quiet)))
-    yield* deliveries.update(leased.id, leased.fence, { _tag: "Failed", at: 3_000, failure: "422" })
+    yield* deliveries.update(leased, { _tag: "Failed", at: 3_000, failure: "422" })
     yield* Fiber.join(quiet)
     yield* deliveries.retry(leased.id, 4_000)
     yield* wakeups.deliveries

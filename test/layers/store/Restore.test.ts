@@ -26,8 +26,9 @@ const reach = (
   Effect.gen(function* () {
     yield* reports.admit(sampleReport({ id, keyDigest: id, createdAt: 1_000 }), true)
     const [delivery] = yield* deliveries.lease(sampleLease({ count: 1, now: 2_000 }))
-    const { fence, id: leased } = delivery ?? assert.fail("nothing was due")
-    for (const update of updates) assert.isTrue(yield* deliveries.update(leased, fence, update))
+    const leased = delivery ?? assert.fail("nothing was due")
+    for (const update of updates) assert.isTrue(yield* deliveries.update(leased, update))
+    return leased
   })
 
 const sending = DeliveryUpdate.Sending({ at: 3_000 })
@@ -51,7 +52,7 @@ onBoth("After a restore", ({ freshPath, name, rawQuery, withStore }) => {
       Effect.forEach(["report:filed", "sweep:filed"], deliveries.find)
     const before = yield* withStore(place, (store) =>
       Effect.gen(function* () {
-        yield* reach(store, "leased")
+        const leased = yield* reach(store, "leased")
         yield* reach(store, "sending", sending)
         yield* reach(store, "unknown", sending, Unknown({ ...later, searches: 2 }))
         yield* reach(store, "refused", sending, Waiting(later))
@@ -65,7 +66,7 @@ onBoth("After a restore", ({ freshPath, name, rawQuery, withStore }) => {
         yield* store.sessionDigests.remember("production", { login: "login", actor: undefined }, [
           { digest: "digest", kind: "access", endsAt: Number.MAX_SAFE_INTEGER }
         ])
-        return yield* untouched(store)
+        return { leased, untouched: yield* untouched(store) }
       })
     )
     yield* reconcile(place)
@@ -84,7 +85,7 @@ onBoth("After a restore", ({ freshPath, name, rawQuery, withStore }) => {
           const marked = { searches: 0, availableAt: 1_000, sentAt: Option.some(1_000) }
           expect(row).toMatchObject({ subject: id, state, attempts, ...marked })
         }
-        deepStrictEqual(yield* untouched(store), before)
+        deepStrictEqual(yield* untouched(store), before.untouched)
         // Telemetry is shipped as if for the first time.
         const shipped = yield* store.spool.lease(sampleSpoolLease())
         deepStrictEqual(
@@ -94,7 +95,7 @@ onBoth("After a restore", ({ freshPath, name, rawQuery, withStore }) => {
         // A holder can write nothing, also when its lease began after the backup.
         yield* store.deliveries.lease(sampleLease())
         for (const id of ["report:leased", "report:waiting"])
-          assert.isFalse(yield* store.deliveries.update(id, 1, sending), id)
+          assert.isFalse(yield* store.deliveries.update({ ...before.leased, id }, sending), id)
       })
     )
   })

@@ -55,14 +55,12 @@ export const sampleEvent = (change: Partial<InboxEvent> = {}): InboxEvent => ({
 
 type DeliveryLease = Parameters<Deliveries["lease"]>[0]
 
-/** Leases ten reports and sweeps for ten seconds. */
+/** Leases ten deliveries for ten seconds. */
 export const sampleLease = (change: Partial<DeliveryLease> = {}): DeliveryLease => ({
-  kinds: ["report", "sweep"],
   count: 10,
   concurrency: 100,
   now: 2_000,
   leaseUntil: (change.now ?? 2_000) + 10_000,
-  owner: "worker",
   ...change
 })
 

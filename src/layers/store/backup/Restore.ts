@@ -56,10 +56,9 @@ const reconcile = (sql: SqlClient): Statements<number> => {
     run(sql`DELETE FROM session_digests`),
     count(sql`
       UPDATE deliveries SET
-        state = CASE WHEN state IN ('waiting', 'leased') THEN 'unknown' ELSE state END,
-        attempts = attempts + 1, looks = 0,
-        sent_at = ${created}, sending_at = NULL, available_at = ${created},
-        fence = fence + 1, leased_from = NULL, lease_owner = NULL, lease_until = NULL
+        state = CASE WHEN state = 'waiting' THEN 'unknown' ELSE state END,
+        attempts = attempts + 1, looks = 0, sent_at = ${created}, available_at = ${created},
+        fence = fence + 1, lease_until = NULL
       WHERE kind = 'report' AND state <> 'delivered'
       RETURNING id`)
   )

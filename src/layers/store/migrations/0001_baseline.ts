@@ -32,7 +32,7 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
     )`,
   `CREATE INDEX login_outcomes_by_age ON login_outcomes (recorded_at)`,
 
-  // `network` is a keyed digest; reports of signed-in reporters have none.
+  // `holder` has the bytes: a signed-in reporter of a plane, else a network as a keyed digest, if it is known.
   `
     CREATE TABLE reports (
       id TEXT NOT NULL PRIMARY KEY,
@@ -47,7 +47,8 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
       marker TEXT NOT NULL,
       issue_number BIGINT,
       issue_url TEXT,
-      network TEXT
+      holder TEXT,
+      bytes BIGINT NOT NULL
     )`,
   `CREATE UNIQUE INDEX reports_by_key ON reports (plane, key_digest, content_digest, reporter)`,
   `CREATE INDEX reports_in_order ON reports (created_at, id)`,
@@ -130,7 +131,7 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
     )`,
   `CREATE INDEX known_planes_by_digest ON known_planes (webhook_key_digest)`,
 
-  // `discarded_at` distinguishes those that an operator discarded from those that failed by themselves.
+  // `lease_until` is set while one is leased. `discarded_at` distinguishes those that an operator discarded from those that failed by themselves.
   // The lower priority comes first: 0 for verified reporters, sweeps and retries by an operator, 1 for all others.
   `
     CREATE TABLE deliveries (
@@ -138,24 +139,22 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
       kind TEXT NOT NULL,
       subject TEXT NOT NULL,
       state TEXT NOT NULL,
-      leased_from TEXT,
       attempts BIGINT NOT NULL,
       available_at BIGINT NOT NULL,
-      sending_at BIGINT,
       sent_at BIGINT,
       looks BIGINT NOT NULL,
       last_failure TEXT,
       fence BIGINT NOT NULL,
-      lease_owner TEXT,
       lease_until BIGINT,
       created_at BIGINT NOT NULL,
       finished_at BIGINT,
       discarded_at BIGINT,
       priority INTEGER NOT NULL DEFAULT 1
     )`,
-  `CREATE INDEX deliveries_by_turn ON deliveries (kind, state, priority, available_at, id)`,
+  `CREATE INDEX deliveries_by_turn ON deliveries (state, priority, available_at, id, kind, lease_until) WHERE finished_at IS NULL`,
+  `CREATE INDEX deliveries_leased ON deliveries (lease_until) WHERE lease_until IS NOT NULL`,
   // Their numbers by state are read from it alone.
-  `CREATE INDEX deliveries_by_state ON deliveries (kind, state, discarded_at)`,
+  `CREATE INDEX deliveries_by_state ON deliveries (kind, state, discarded_at, lease_until)`,
   `CREATE INDEX deliveries_by_subject ON deliveries (subject)`,
   `CREATE INDEX deliveries_by_creation ON deliveries (created_at, id)`,
   `CREATE INDEX deliveries_open ON deliveries (kind, created_at) WHERE finished_at IS NULL`,
@@ -197,15 +196,8 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
 
   `CREATE TABLE last_backup (id INTEGER NOT NULL PRIMARY KEY, completed_at BIGINT NOT NULL)`,
 
-  // The bytes of all reports, of each signed-in reporter in a plane, and without a plane of each network.
-  `CREATE TABLE report_totals (id INTEGER NOT NULL PRIMARY KEY, bytes BIGINT NOT NULL)`,
-  `
-    CREATE TABLE room_holders (
-      plane TEXT NOT NULL,
-      holder TEXT NOT NULL,
-      bytes BIGINT NOT NULL,
-      PRIMARY KEY (plane, holder)
-    )`
+  // The bytes of the reports of each holder, and without a name of all.
+  `CREATE TABLE report_sums (holder TEXT NOT NULL PRIMARY KEY, bytes BIGINT NOT NULL)`
 ]
 
 const spoolSequence = (sql: SqlClient): string =>

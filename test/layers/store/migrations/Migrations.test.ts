@@ -81,12 +81,12 @@ onBoth("Migrations", (kind) => {
     const path = yield* emptyPath
     if (kind.name === "SQLite") yield* rawQuery(path, ownMark)
     // One of the last tables of the schema: most statements have succeeded before it fails.
-    yield* rawQuery(path, "CREATE TABLE room_holders (something TEXT)")
+    yield* rawQuery(path, "CREATE TABLE report_sums (something TEXT)")
     const before = yield* schemaOf(kind, path)
     const failure = yield* Effect.flip(open(path))
     assertNames(failure.reason, path)
     deepStrictEqual(yield* schemaOf(kind, path), before)
-    yield* rawQuery(path, "DROP TABLE room_holders")
+    yield* rawQuery(path, "DROP TABLE report_sums")
     const store = yield* openStore(path)
     yield* store.check
     yield* rawQuery(path, "DELETE FROM migrations")

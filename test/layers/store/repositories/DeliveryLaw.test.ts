@@ -8,6 +8,7 @@ import * as TestContext from "effect/TestContext"
 import type { OperatorQueriesService } from "../../../../src/services/store/OperatorQueries.ts"
 import {
   Anonymous,
+  type Delivery,
   DeliveryUpdate,
   type Reporter,
   type StoreService,
@@ -23,7 +24,6 @@ const which = fc.nat(5)
 /** Most often the newest lease, sometimes one whose fence is older. */
 const lease = fc.constantFrom(0, 0, 0, 1, 1, 2, 5)
 const reporter = fc.constantFrom<Reporter>(Anonymous(), Unverified(), ana)
-const kinds = fc.constantFrom(["report", "sweep"] as const, ["report", "sweep"] as const, ["sweep"] as const)
 const name = fc.constantFrom("tracker", "tracker", "tables")
 const delay = fc.constantFrom(0, 5_000, 60_000, hour)
 const tagged = <Tag extends string, A>(tag: Tag, model: { [K in keyof A]: fc.Arbitrary<A[K]> }) =>
@@ -38,7 +38,6 @@ const command = fc.oneof(
   often(
     6,
     tagged("Lease", {
-      kinds,
       count: fc.integer({ min: 1, max: 3 }),
       concurrency: fc.integer({ min: 1, max: 5 })
     })
@@ -75,7 +74,7 @@ type Step = typeof step extends fc.Arbitrary<infer A> ? A : never
 interface Played {
   readonly model: DeliveryModel
   /** Newest first. */
-  readonly leases: Array<{ readonly id: string; readonly fence: number }>
+  readonly leases: Array<Delivery>
 }
 
 const issueOf = (number: number) => ({ number, url: `https://github.com/harbor/music/issues/${number}` })
@@ -111,7 +110,7 @@ const play = (store: StoreService, { leases, model }: Played, { command }: Step,
         )
       }
       case "Lease": {
-        const request = { ...command, now, leaseUntil: now + 10_000, owner: "worker" }
+        const request = { ...command, now, leaseUntil: now + 10_000 }
         const leased = yield* deliveries.lease(request)
         same<ReadonlyArray<unknown>>(leased, model.lease(request))
         leases.unshift(...leased)
@@ -132,16 +131,13 @@ const play = (store: StoreService, { leases, model }: Played, { command }: Step,
           dies: []
         }[outcome]
         for (const change of [...(sends ? [DeliveryUpdate.Sending({ at: now })] : []), ...changes])
-          same(
-            yield* deliveries.update(held.id, held.fence, change),
-            model.update(held.id, held.fence, change)
-          )
+          same(yield* deliveries.update(held, change), model.update(held, change))
         return
       }
       case "Extend": {
         const held = leases[command.lease]
         if (held === undefined) return
-        const given = [held.id, held.fence, now + command.delay] as const
+        const given = [held, now + command.delay] as const
         return same(yield* deliveries.extend(...given), model.extend(...given))
       }
       case "Retry": {
@@ -181,10 +177,8 @@ const play = (store: StoreService, { leases, model }: Played, { command }: Step,
     }
   })
 
-const none = Option.none()
-const any = { since: none, state: none, kind: none, plane: none, reporter: none, filed: none, delivery: none }
 const byId = (one: { readonly id: string }, other: { readonly id: string }) => (one.id < other.id ? -1 : 1)
-const page = { limit: 100, after: none }
+const page = { limit: 100, after: Option.none() }
 
 /** Every read of the store, against the model. */
 const compare = (
@@ -194,15 +188,13 @@ const compare = (
   now: number
 ) =>
   Effect.gen(function* () {
-    const both = ["report", "sweep"] as const
-    const { items: rows } = yield* queries.deliveries(any, page)
-    deepStrictEqual(rows.toSorted(byId), model.records().toSorted(byId))
+    const { items: rows } = yield* queries.deliveries({}, page)
+    deepStrictEqual(rows.toSorted(byId), model.list().toSorted(byId))
     for (const { id } of rows.slice(0, 1)) deepStrictEqual(yield* deliveries.find(id), model.find(id))
     deepStrictEqual(yield* deliveries.counts, model.counts())
     deepStrictEqual(yield* deliveries.oldestOpen, model.oldestOpen())
-    for (const concurrency of [1, 2, 9])
-      deepStrictEqual(yield* deliveries.nextDueAt(both, concurrency), model.nextDueAt(both, concurrency))
-    const { items } = yield* queries.reports(any, page)
+    deepStrictEqual(yield* deliveries.nextDueAt, model.nextDueAt())
+    const { items } = yield* queries.reports({}, page)
     deepStrictEqual(
       items.map(({ report: { id, issue, reporter } }) => ({ id, issue, reporter })).toSorted(byId),
       [...model.reports.values()].toSorted(byId).map(({ id, issue, reporter }) => ({
@@ -240,7 +232,7 @@ type Command = Step["command"]
 const update = { _tag: "Update", lease: 0, sends: true, delay: 0, searches: 3, sweeps: false } as const
 const words: Readonly<Record<string, Command>> = {
   admit: { _tag: "Admit", reporter: ana },
-  lease: { _tag: "Lease", kinds: ["report", "sweep"], count: 1, concurrency: 4 },
+  lease: { _tag: "Lease", count: 1, concurrency: 4 },
   lost: { ...update, outcome: "Unknown" },
   refused: { ...update, outcome: "Waiting" },
   refusedFor60s: { ...update, outcome: "Waiting", delay: 60_000 },

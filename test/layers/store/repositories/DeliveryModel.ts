@@ -1,8 +1,8 @@
 /** The rules of deliveries and destinations in memory (services/store/Deliveries.ts and Destinations.ts). */
 import * as Option from "effect/Option"
-import type { DeliveryRecord } from "../../../../src/services/store/OperatorQueries.ts"
 import type {
   Deliveries,
+  Delivery,
   DeliveryKind,
   DeliveryUpdate,
   DestinationPause,
@@ -23,12 +23,10 @@ interface Row {
   readonly subject: string
   readonly createdAt: number
   state: string
-  leasedFrom: string
-  leaseUntil: number
+  leaseUntil: number | undefined
   hasPriority: boolean
   attempts: number
   availableAt: number
-  sendingAt: number | undefined
   sentAt: number | undefined
   searches: number
   lastFailure: string | undefined
@@ -59,19 +57,20 @@ const neverFailed: DestinationState = {
 const least = (times: ReadonlyArray<number>) =>
   times.length === 0 ? Option.none() : Option.some(Math.min(...times))
 
-const stored = (row: Row, state = row.state): StoredDelivery => ({
+const stored = (row: Row, state = row.leaseUntil === undefined ? row.state : "leased"): StoredDelivery => ({
   id: row.id,
   kind: row.kind,
   subject: row.subject,
   state,
   attempts: row.attempts,
   availableAt: row.availableAt,
-  sentAt: Option.fromNullable(row.sendingAt ?? row.sentAt),
+  sentAt: Option.fromNullable(row.sentAt),
   searches: row.searches,
   lastFailure: Option.fromNullable(row.lastFailure),
   fence: row.fence,
   createdAt: row.createdAt,
-  discardedAt: state === "failed" ? Option.fromNullable(row.discardedAt) : Option.none()
+  finishedAt: Option.fromNullable(row.finishedAt),
+  discardedAt: Option.fromNullable(row.discardedAt)
 })
 
 export class DeliveryModel {
@@ -100,12 +99,10 @@ export class DeliveryModel {
       subject,
       createdAt,
       state: "waiting",
-      leasedFrom: "",
-      leaseUntil: 0,
+      leaseUntil: undefined,
       hasPriority,
       attempts: 0,
       availableAt,
-      sendingAt: undefined,
       sentAt: undefined,
       searches: 0,
       lastFailure: undefined,
@@ -124,26 +121,14 @@ export class DeliveryModel {
     return true
   }
 
-  private leased(kinds: ReadonlyArray<DeliveryKind>) {
-    return [...this.rows.values()].filter(({ kind, state }) => kinds.includes(kind) && state === "leased")
+  private open() {
+    return [...this.rows.values()].filter(({ finishedAt }) => finishedAt === undefined)
   }
 
-  private open(kinds: ReadonlyArray<DeliveryKind>) {
-    return [...this.rows.values()].filter(
-      ({ kind, state }) => kinds.includes(kind) && (state === "unknown" || state === "waiting")
-    )
-  }
-
-  lease({ concurrency, count, kinds, leaseUntil, now }: LeaseRequest) {
-    for (const row of this.leased(kinds)) {
-      if (row.leaseUntil > now) continue
-      row.state = row.sendingAt === undefined ? row.leasedFrom : "unknown"
-      if (row.sendingAt !== undefined) row.searches = 0
-      row.sentAt = row.sendingAt ?? row.sentAt
-      row.sendingAt = undefined
-    }
-    const free = Math.min(count, concurrency - this.leased(kinds).length)
-    const taken = this.open(kinds)
+  lease({ concurrency, count, leaseUntil, now }: LeaseRequest) {
+    const due = this.open().filter(({ leaseUntil = 0 }) => leaseUntil <= now)
+    const free = Math.min(count, concurrency - (this.open().length - due.length))
+    const taken = due
       .filter(({ availableAt }) => availableAt <= now)
       .toSorted(
         (one, other) =>
@@ -154,41 +139,40 @@ export class DeliveryModel {
       )
       .slice(0, Math.max(0, free))
     for (const row of taken) {
-      row.leasedFrom = row.state
-      row.state = "leased"
       row.leaseUntil = leaseUntil
       row.fence += 1
     }
-    return taken.map((row) => stored(row, row.leasedFrom))
+    return taken.map((row) => stored(row, row.state))
   }
 
-  private held(id: string, fence: number) {
+  private held({ fence, id }: Delivery) {
     const row = this.rows.get(id)
-    return row?.fence === fence && row.state === "leased" ? row : undefined
+    return row?.fence === fence && row.leaseUntil !== undefined ? row : undefined
   }
 
-  extend(id: string, fence: number, leaseUntil: number) {
-    const row = this.held(id, fence)
+  extend(delivery: Delivery, leaseUntil: number) {
+    const row = this.held(delivery)
     if (row !== undefined) row.leaseUntil = leaseUntil
     return row !== undefined
   }
 
-  update(id: string, fence: number, update: DeliveryUpdate) {
-    const row = this.held(id, fence)
+  update(delivery: Delivery, update: DeliveryUpdate) {
+    const row = this.held(delivery)
     if (row === undefined) return false
     if (update._tag === "Sending") {
-      row.sendingAt = update.at
-      row.attempts += 1
+      Object.assign(row, { state: "unknown", sentAt: update.at, searches: 0, attempts: row.attempts + 1 })
       return true
     }
-    if (update._tag === "Delivered" || update._tag === "Unknown") row.sentAt = row.sendingAt ?? row.sentAt
-    row.sendingAt = undefined
+    row.leaseUntil = undefined
     row.state = update._tag.toLowerCase()
     if ("failure" in update) row.lastFailure = update.failure
     if ("availableAt" in update) row.availableAt = update.availableAt
     if ("at" in update) row.finishedAt = update.at
     if (update._tag === "Unknown") row.searches = update.searches
-    if (update._tag === "Failed") row.discardedAt = undefined
+    if (update._tag === "Waiting" || update._tag === "Failed") {
+      row.sentAt = Option.getOrUndefined(delivery.sentAt)
+      row.searches = delivery.searches
+    }
     if (update._tag !== "Delivered") return true
     const report = this.reports.get(row.subject)
     if (report !== undefined && Option.isSome(update.issue)) report.issue = update.issue.value.number
@@ -199,7 +183,7 @@ export class DeliveryModel {
 
   private changeable(id: string) {
     const row = this.rows.get(id)
-    return row !== undefined && ["waiting", "unknown", "failed"].includes(row.state) ? row : undefined
+    return row !== undefined && row.leaseUntil === undefined && row.state !== "delivered" ? row : undefined
   }
 
   retry(id: string, now: number, onlyFailed: boolean) {
@@ -255,17 +239,14 @@ export class DeliveryModel {
     return Option.map(Option.fromNullable(this.rows.get(id)), (row) => stored(row))
   }
 
-  records(): ReadonlyArray<DeliveryRecord> {
-    return [...this.rows.values()].map((row) => ({
-      ...stored(row),
-      finishedAt: Option.fromNullable(row.finishedAt)
-    }))
+  list() {
+    return [...this.rows.values()].map((row) => stored(row))
   }
 
   counts() {
     const counts = new Map<string, number>()
-    for (const { discardedAt, kind, state } of this.rows.values())
-      if (state !== "failed" || discardedAt === undefined)
+    for (const { discardedAt, kind, state } of this.list())
+      if (Option.isNone(discardedAt))
         counts.set(`${kind} ${state}`, (counts.get(`${kind} ${state}`) ?? 0) + 1)
     return [...counts].toSorted().map(([name, count]) => {
       const [kind = "", state = ""] = name.split(" ")
@@ -280,10 +261,9 @@ export class DeliveryModel {
     return least(open.map(({ createdAt }) => createdAt))
   }
 
-  nextDueAt(kinds: ReadonlyArray<DeliveryKind>, concurrency: number) {
-    const ends = this.leased(kinds).map(({ leaseUntil }) => leaseUntil)
-    const due = this.open(kinds).map(({ availableAt }) => availableAt)
-    return least(ends.length >= concurrency ? ends : [...ends, ...due])
+  nextDueAt() {
+    const ends = this.open().flatMap(({ leaseUntil = [] }) => leaseUntil)
+    return least(ends.length > 0 ? ends : this.open().map(({ availableAt }) => availableAt))
   }
 
   destination(name: string) {

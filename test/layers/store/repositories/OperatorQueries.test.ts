@@ -92,11 +92,10 @@ onBoth("An operator's lists", (kind) => {
     ])
       yield* reports.admit(sampleReport({ ...change, keyDigest: change.id }), change.plane === undefined)
     const at = 5_000
-    for (const { fence, id, subject } of yield* deliveries.lease(sampleLease({ now: at })))
+    for (const leased of yield* deliveries.lease(sampleLease({ now: at })))
       yield* deliveries.update(
-        id,
-        fence,
-        subject === "rep_1"
+        leased,
+        leased.subject === "rep_1"
           ? {
               _tag: "Delivered",
               at,
@@ -169,7 +168,7 @@ onBoth("An operator's lists", (kind) => {
   })
 
   it.scopedLive("a report gets a delivery once, and only one of production that has none", function* () {
-    const { list, queries, reports } = yield* opened(kind)
+    const { deliveries, list, queries, reports } = yield* opened(kind)
     yield* reports.admit(sampleReport({ id: "rep_1", keyDigest: "1" }), false)
     yield* reports.admit(sampleReport({ id: "rep_2", keyDigest: "2", plane: testing }), false)
     const answers = yield* Effect.forEach(["rep_1", "rep_1", "rep_2", "rep_9"], (id, index) =>
@@ -181,6 +180,6 @@ onBoth("An operator's lists", (kind) => {
       // An earlier delivery may have been removed, so the worker searches first.
       { id: "report:rep_1", state: "unknown", availableAt: 5_000, finishedAt: Option.none() }
     ])
-    expect(yield* queries.delivery("report:rep_1")).toEqual(Option.some(items[0]))
+    expect(yield* deliveries.find("report:rep_1")).toEqual(Option.some(items[0]))
   })
 })

@@ -5,11 +5,11 @@ import type { StoreService } from "../../../../src/services/Store.ts"
 import { onBoth } from "../Stores.ts"
 
 const ofReports =
-  "id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker"
+  "id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, bytes"
 const ofDeliveries =
   "id, kind, subject, state, attempts, available_at, looks, fence, created_at, priority, finished_at"
 const report = (at: number, reporter: string) =>
-  `'rep_${at}', 'production', 'key', 'digest ${at}', '${reporter}', '{}', 'cli', 'req', ${at}, 'marker'`
+  `'rep_${at}', 'production', 'key', 'digest ${at}', '${reporter}', '{}', 'cli', 'req', ${at}, 'marker', 1000`
 
 /** Rows by their age, which is also a part of the key: the table with its columns, that of the age, and the values. */
 const insertions: ReadonlyArray<
