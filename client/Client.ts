@@ -1,30 +1,15 @@
 /** The client as plain async functions; both faces are built on it. */
 import { publicIdPattern } from "../src/schema/Patterns.ts"
-import type { CallError, LocalError, SignedError, StoreError } from "./CallErrors.ts"
-import { type CallFacts, type Calls, makeCalls } from "./calls/Calls.ts"
-import type { AnswerOf, EndpointName } from "./calls/Endpoints.ts"
-import { newIdempotencyKey } from "./calls/RandomKey.ts"
-import { checkRawCall } from "./calls/RawRequest.ts"
-import { addressOf } from "./calls/Requests.ts"
-import { makeRun, type Run } from "./calls/Run.ts"
-import type { Time } from "./calls/Time.ts"
 import { eventReporter, type ReportEvent } from "./Events.ts"
-import { failureOf, failWith, invalidInput, isOver } from "./failures/Failures.ts"
-import type {
-  CallOptions,
-  LoginOptions,
-  LogoutOptions,
-  MusicClientOptions,
-  ReportOptions
+import {
+  type CallOptions,
+  findOptionsProblem,
+  type LoginOptions,
+  type LogoutOptions,
+  type MusicClientOptions,
+  type ReportOptions
 } from "./Options.ts"
-import { findOptionsProblem } from "./OptionsCheck.ts"
-import { makeLogin } from "./sessions/Login.ts"
-import { makeLogout } from "./sessions/Logout.ts"
-import { makeSessionRefresh } from "./sessions/Refresh.ts"
-import { infoOf, isMissing } from "./sessions/SessionRecord.ts"
-import { makeSessionSlot, type SessionParts } from "./sessions/SessionSlot.ts"
-import { makeSignedCalls, type Signature } from "./sessions/SignedCalls.ts"
-import type { Transport } from "./transport/Transport.ts"
+import type { Transport } from "./Transport.ts"
 import type {
   LoginInfo,
   LogoutInfo,
@@ -38,6 +23,26 @@ import type {
   TingRequest
 } from "./Types.ts"
 import { isGiven, isText } from "./Values.ts"
+import { type CallFacts, type Calls, makeCalls } from "./calls/Calls.ts"
+import { makeRun, type Run } from "./calls/Deadline.ts"
+import type {
+  AnswerOf,
+  CallError,
+  EndpointName,
+  LocalError,
+  SignedError,
+  StoreError
+} from "./calls/Endpoints.ts"
+import { newIdempotencyKey } from "./calls/RandomKey.ts"
+import { checkRawCall } from "./calls/RawRequest.ts"
+import { addressOf } from "./calls/Requests.ts"
+import type { Time } from "./calls/Time.ts"
+import { failureOf, failWith, invalidInput, isOver } from "./failures/Failures.ts"
+import { makeLogin, makeLogout } from "./sessions/Login.ts"
+import { makeSessionRefresh } from "./sessions/Refresh.ts"
+import { infoOf, isMissing } from "./sessions/SessionRecord.ts"
+import { makeSessionSlot, type SessionParts } from "./sessions/SessionSlot.ts"
+import { makeSignedCalls, type Signature } from "./sessions/SignedCalls.ts"
 
 /** The result of a call without a session: the answer of the contract, or an error that it can have. */
 type Answered<Name extends EndpointName> = Promise<Result<AnswerOf<Name>, CallError<Name>>>

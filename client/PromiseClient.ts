@@ -1,12 +1,12 @@
 /** The client for programs without Effect: promises that never reject, with errors as data. */
 import { systemTime } from "./calls/Time.ts"
 import { isResult, makeClient, type MusicClient, partsOf, withParts } from "./Client.ts"
-import { toThrown } from "./failures/ErrorGuards.ts"
-import type { PromiseClientOptions } from "./Options.ts"
-import { type Checks, findWrong, isFunction } from "./OptionsCheck.ts"
-import { isGiven } from "./Values.ts"
-import { fetchTransport } from "./transport/FetchTransport.ts"
+import { type Checks, findWrong, isFunction, type PromiseClientOptions } from "./Options.ts"
+import { fetchTransport } from "./Transport.ts"
 import type { MusicError, Result } from "./Types.ts"
+import { isGiven } from "./Values.ts"
+
+import { toThrown } from "./failures/Failures.ts"
 
 /** The methods of a client, with values instead of results. They reject with a `MusicClientError`. */
 export type ThrowingMusicClient = {

@@ -1,5 +1,4 @@
 /** Small functions on values of any kind. */
-
 export const isText = (value: unknown): value is string => typeof value === "string"
 export const isNumber = (value: unknown): value is number => Number.isFinite(value)
 export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>

@@ -1,5 +1,5 @@
 /** The client as an Effect service, with the program's own `effect` and HTTP client. */
-export type { CallError, LocalError, SignedError, StoreError } from "./CallErrors.ts"
+export type { CallError, LocalError, SignedError, StoreError } from "./calls/Endpoints.ts"
 export { newIdempotencyKey } from "./calls/RandomKey.ts"
 export {
   type EffectClient,

@@ -1,9 +1,9 @@
 /** The promise client, for Node and browsers, with nothing to install beside it. */
-export type { CallError, LocalError, SignedError, StoreError } from "./CallErrors.ts"
+export type { CallError, LocalError, SignedError, StoreError } from "./calls/Endpoints.ts"
 export type { MusicClient } from "./Client.ts"
 export { newIdempotencyKey } from "./calls/RandomKey.ts"
 export type { ClientEvent, EventListener } from "./Events.ts"
-export { hasCode, isMusicClientError, isUnknownCode, type MusicClientError } from "./failures/ErrorGuards.ts"
+export { hasCode, isMusicClientError, isUnknownCode, type MusicClientError } from "./failures/Failures.ts"
 export {
   SessionStoreError,
   type StoreFailureReason,

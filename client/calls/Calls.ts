@@ -1,30 +1,56 @@
 /** The service's calls: composed, sent with retries inside a deadline, and reported. */
-import type { ReportEvent } from "../Events.ts"
-import { connectionFailure } from "../failures/ConnectionFailures.ts"
-import { clientFailure, failWith, withFacts, withKey } from "../failures/Failures.ts"
-import { attemptMillisecondsOf, type MusicClientOptions } from "../Options.ts"
-import { findOptionsProblem } from "../OptionsCheck.ts"
-import { broken, type Transport, type WireAnswer, type WireRequest } from "../transport/Transport.ts"
-import type { AnswerHead, MusicError } from "../Types.ts"
 import { present } from "../Values.ts"
-import { packageVersion } from "../Version.ts"
-import { decodeAnswer, unexpectedAnswer } from "./AnswerDecoder.ts"
-import { readRateLimits, readRetryAfter } from "./AnswerHeaders.ts"
+import type { ReportEvent } from "../Events.ts"
+import { attemptMillisecondsOf, findOptionsProblem, type MusicClientOptions } from "../Options.ts"
+import { broken, connectionFailure, type Transport, type WireAnswer, type WireRequest } from "../Transport.ts"
+import type { AnswerHead, MusicError } from "../Types.ts"
+import { decodeAnswer, readRateLimits, readRetryAfter, unexpectedAnswer } from "./AnswerDecoder.ts"
 import { type Scope, timedOut } from "./Deadline.ts"
 import { type AnswerOf, type EndpointName, endpoints } from "./Endpoints.ts"
 import { newIdempotencyKey } from "./RandomKey.ts"
-import { addressOf, type CallRequest, composeRequest, randomKeyOf, readHook } from "./Requests.ts"
 import {
-  callBackoff,
-  firstAttempt,
-  isConnectionRefused,
-  isRetryable,
-  pauseAfter,
-  refusedMilliseconds,
-  shortestAttempt,
-  worthwhile
-} from "./Retry.ts"
+  addressOf,
+  type CallRequest,
+  composeRequest,
+  packageVersion,
+  randomKeyOf,
+  readHook
+} from "./Requests.ts"
 import { onAbort, sleep, type Time } from "./Time.ts"
+import { clientFailure, failWith, withFacts, withKey } from "../failures/Failures.ts"
+
+/** Exponential backoff: the pauses double. */
+export interface Backoff {
+  readonly first: number
+  readonly longest: number
+}
+
+export const callBackoff: Backoff = { first: 250, longest: 5_000 }
+
+/** A service that is not there after a restart of usual length is not waited for. */
+export const refusedMilliseconds = 5_000
+/** A shorter attempt is not worth its connection. */
+export const shortestAttempt = 10
+/** An attempt that has its answer in time. A rate limit counts each attempt, so none is made with less time after one. */
+export const worthwhile = 1_000
+/** The first attempt of a read or a refresh: a connection that died while the machine slept takes a request and never answers. */
+export const firstAttempt = 10_000
+
+export const isConnectionRefused = (failure: MusicError): boolean =>
+  failure.code === "transport_failed" && failure.details.reason === "refused"
+
+/** The pause after `count` earlier ones, never shorter than the `Retry-After` of the failure. */
+export const pauseAfter = (backoff: Backoff, count: number, failure: MusicError, jitter = 1): number =>
+  Math.max(
+    Math.min(backoff.first * 2 ** count, backoff.longest) * jitter,
+    (failure.retryAfterSeconds ?? 0) * 1_000
+  )
+
+/** Whether the same request can succeed later. `uncertain` calls also repeat an `internal` failure of the service. */
+export const isRetryable = (failure: MusicError, uncertain: boolean): boolean =>
+  failure.code === "internal"
+    ? uncertain
+    : failure.retryable && failure.code !== "store_failed" && failure.code !== "aborted"
 
 /** How a call is repeated. */
 interface Repetition {

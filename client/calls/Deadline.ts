@@ -1,10 +1,15 @@
 /** What one call of a program shares over all its requests and waits. */
-import { clientFailure } from "../failures/Failures.ts"
-import { type CallOptions, deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
-import { duration, findWrong } from "../OptionsCheck.ts"
-import type { ErrorOf, Metadata, MusicError } from "../Types.ts"
-import { present } from "../Values.ts"
-import { inTime, type Time } from "./Time.ts"
+import { isGiven, present } from "../Values.ts"
+import {
+  type CallOptions,
+  deadlineMillisecondsOf,
+  duration,
+  findWrong,
+  type MusicClientOptions
+} from "../Options.ts"
+import type { ErrorOf, Metadata, MusicError, Result } from "../Types.ts"
+import { inTime, type Time, untilAborted } from "./Time.ts"
+import { clientFailure, failureOf, invalidInput, withKey } from "../failures/Failures.ts"
 
 /** The end of a call on the monotonic clock, which a wrong or corrected wall clock does not affect. */
 export interface Deadline {
@@ -83,3 +88,45 @@ export const within = <A>(
 
 /** The member of a call's options with which the Effect face adds headers to its requests. */
 export const carriedHeaders = Symbol("music-client/headers")
+
+/** Resolves to a result, and never rejects. The result's errors are those of the method. */
+export type Run = <A>(
+  call: CallOptions | undefined,
+  work: (scope: Scope) => Promise<A>
+) => Promise<Result<A, never>>
+
+/** Milliseconds: work that ends at its deadline itself says more than the end of the wait for it. */
+const grace = 100
+
+/** Programs without a type checker may pass any value. */
+const isSignal = (signal: unknown): signal is AbortSignal =>
+  typeof signal === "object" &&
+  signal !== null &&
+  "addEventListener" in signal &&
+  typeof signal.addEventListener === "function"
+
+/** `problem` is one of the client's options: every call fails with it. */
+export const makeRun =
+  (options: MusicClientOptions, time: Time, problem: MusicError | undefined): Run =>
+  async (call, work) => {
+    const given: unknown = call?.signal
+    const refused = (error: MusicError) => ({ ok: false, error }) as Result<never, never>
+    const signal = isSignal(given) ? given : new AbortController().signal
+    if (signal.aborted) return refused(clientFailure("aborted", { cause: signal.reason }))
+    if (problem !== undefined) return refused(problem)
+    if (isGiven(given) && !isSignal(given)) return refused(invalidInput("signal", "must be an AbortSignal"))
+    const deadline = deadlineOf(options, time, call)
+    if ("code" in deadline) return refused(deadline)
+    const noted: Scope["noted"] = { metadata: noExchange }
+    const scope = { deadline, signal, headers: Object(call)[carriedHeaders], noted }
+    try {
+      const left = deadline.at - time.monotonic() + grace
+      const working = inTime(time, left, work(scope), () => timedOut(deadline))
+      return { ok: true, value: await untilAborted(signal, working), metadata: noted.metadata }
+    } catch (cause) {
+      if (!signal.aborted) return refused(failureOf(cause))
+      const { randomKey, requestId = null } = noted.sent ?? {}
+      const failure = clientFailure("aborted", { requestId, cause: signal.reason })
+      return refused(randomKey === undefined ? failure : withKey(failure, randomKey))
+    }
+  }

@@ -1,5 +1,7 @@
 /** The service's calls: method, path and the members of each answer. The contract (Contract.ts) has their types and codes. */
 import type { Operations } from "../Contract.ts"
+import type { ErrorOf, UnknownError } from "../Types.ts"
+import { isText } from "../Values.ts"
 import {
   type Check,
   isCheckStates,
@@ -12,7 +14,6 @@ import {
   objectOf,
   wireMembers
 } from "./Answers.ts"
-import { isText } from "../Values.ts"
 
 export interface Endpoint<A> {
   readonly method: string
@@ -103,3 +104,21 @@ type RouteOf<Name extends EndpointName> = (typeof endpoints)[Name]["route"]
 export type AnswerOf<Name extends EndpointName> = Answer<RouteOf<Name>>
 /** The codes that the contract declares for a call. */
 export type FailureCodesOf<Name extends EndpointName> = Operations[RouteOf<Name>]["codes"]
+
+/** The errors of any call, also of one that sends nothing. */
+export type LocalError = ErrorOf<"invalid_input" | "testing_secret_invalid" | "aborted" | "client_defect">
+
+/** The errors of the session's store. */
+export type StoreError = ErrorOf<"store_failed" | "unsupported">
+
+/** The errors of a call without a session: those that the contract declares for it, and those of sending and receiving. */
+export type CallError<Name extends EndpointName> =
+  | LocalError
+  | ErrorOf<FailureCodesOf<Name> | "transport_failed" | "timed_out" | "unexpected_answer">
+  | UnknownError
+
+/** The errors of a call with a session: it may need a refresh. */
+export type SignedError<Name extends EndpointName> =
+  | CallError<Name | "refresh">
+  | StoreError
+  | ErrorOf<"not_logged_in" | "logged_out">

@@ -1,9 +1,9 @@
 /** Calls that this version does not know. Plain functions. */
-import type { Endpoint } from "./Endpoints.ts"
-import { invalidInput } from "../failures/Failures.ts"
-import { isGiven } from "../Values.ts"
-import { connectionHeaders, isPlain, ownHeaders } from "./Requests.ts"
 import type { ErrorOf, RawAnswer, RawRequest } from "../Types.ts"
+import { isGiven } from "../Values.ts"
+import type { Endpoint } from "./Endpoints.ts"
+import { connectionHeaders, isPlain, ownHeaders } from "./Requests.ts"
+import { invalidInput } from "../failures/Failures.ts"
 
 /** A raw call, checked. */
 interface RawCall {

@@ -1,11 +1,13 @@
 /** Composes the request of a call. Plain functions. */
+import type { MusicClientOptions } from "../Options.ts"
+import type { WireRequest } from "../Transport.ts"
+import type { ErrorOf } from "../Types.ts"
 import { isRecord } from "../Values.ts"
 import type { Endpoint } from "./Endpoints.ts"
 import { invalidInput } from "../failures/Failures.ts"
-import type { MusicClientOptions } from "../Options.ts"
-import type { WireRequest } from "../transport/Transport.ts"
-import type { ErrorOf } from "../Types.ts"
-import { packageVersion } from "../Version.ts"
+
+/** This package's version; a test compares it with the manifest. */
+export const packageVersion = "0.1.0"
 
 /** When a request was sent, monotonic milliseconds. */
 interface SentAt {

@@ -1,4 +1,12 @@
 /** Sends requests with the program's own `HttpClient`. */
+import {
+  answerBytes,
+  broken,
+  type BrokenExchange,
+  requestInit,
+  type Transport,
+  type WireHead
+} from "../Transport.ts"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as HttpClient from "@effect/platform/HttpClient"
 import type { ResponseError } from "@effect/platform/HttpClientError"
@@ -7,14 +15,6 @@ import type { HttpMethod } from "@effect/platform/HttpMethod"
 import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
 import * as Stream from "effect/Stream"
-import {
-  answerBytes,
-  type BrokenExchange,
-  broken,
-  requestInit,
-  type Transport,
-  type WireHead
-} from "../transport/Transport.ts"
 
 /** Adds chunks up to the bound. */
 const collect = (body: Stream.Stream<Uint8Array, ResponseError>, head: WireHead) =>

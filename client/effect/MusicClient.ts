@@ -1,4 +1,5 @@
 /** The promise client's methods as effects: results become failures with a tag, and an interruption is the caller's signal. */
+import { present } from "../Values.ts"
 import * as HttpClient from "@effect/platform/HttpClient"
 import type * as Cause from "effect/Cause"
 import type * as Clock from "effect/Clock"
@@ -13,15 +14,14 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Runtime from "effect/Runtime"
+import { isResult, leadingParameters, makeClient, type MusicClient as PromiseClient } from "../Client.ts"
+import type { MusicClientOptions } from "../Options.ts"
+import type { Metadata, MusicError, MusicErrorCode, Result, Status, UnknownCode } from "../Types.ts"
 import { carriedHeaders, noExchange } from "../calls/Deadline.ts"
 import type { Time } from "../calls/Time.ts"
-import { isResult, leadingParameters, makeClient, type MusicClient as PromiseClient } from "../Client.ts"
-import { isUnknownCode } from "../failures/ErrorGuards.ts"
-import type { MusicClientOptions } from "../Options.ts"
-import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/Telemetry.ts"
-import type { Metadata, MusicError, MusicErrorCode, Result, Status, UnknownCode } from "../Types.ts"
-import { present } from "../Values.ts"
 import { httpClientTransport } from "./HttpClientTransport.ts"
+import { isUnknownCode } from "../failures/Failures.ts"
+import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/Telemetry.ts"
 
 /** `rate_limited` is `RateLimited`. */
 type PascalCase<Text extends string> = Text extends `${infer Head}_${infer Rest}`

@@ -1,6 +1,5 @@
 /** Failures of session stores and locks: six reasons, with the system's code. A message of a foreign error is never passed on. */
 import { isRecord, isText, present } from "../Values.ts"
-import { causesOf, memberOf } from "./Causes.ts"
 import { findReason, type ReasonOf, reasonTable, rowOf, sentenceOf } from "./ErrorTable.ts"
 
 /**
@@ -28,6 +27,29 @@ export interface StoreProblemInput {
   readonly hint?: string
   /** The error behind it. Never one that quotes a credential: programs log it. */
   readonly cause?: unknown
+}
+
+/** A member of a value; a getter or a proxy of a program's own may fail. */
+export const memberOf = (value: object, name: string): unknown => {
+  try {
+    return Reflect.get(value, name)
+  } catch {
+    return undefined
+  }
+}
+
+/** An error, its causes and the errors that it unites, at most 20. */
+export const causesOf = (error: unknown): ReadonlyArray<object> => {
+  const found: Array<object> = []
+  const left: Array<unknown> = [error]
+  while (left.length > 0 && found.length < 20) {
+    const next = left.shift()
+    if (typeof next !== "object" || next === null) continue
+    found.push(next)
+    const errors = memberOf(next, "errors")
+    left.push(memberOf(next, "cause"), ...(Array.isArray(errors) ? errors : []))
+  }
+  return found
 }
 
 const nameOfError = "SessionStoreError"

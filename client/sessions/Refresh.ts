@@ -2,18 +2,18 @@
  * Keeps a session usable: one refresh for all callers, early, under the lock, with a key derived from the token.
  * The old pair stays stored until the new one is saved. An outage never ends a session.
  */
+import { present } from "../Values.ts"
+import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
+import type { ErrorOf, LoggedOutReason, MusicError } from "../Types.ts"
 import type { WireSession } from "../calls/Answers.ts"
+import { isRetryable, worthwhile } from "../calls/Calls.ts"
 import { type Deadline, ownScope, type Scope, until, within } from "../calls/Deadline.ts"
 import { deriveKey } from "../calls/Digest.ts"
-import { isRetryable, worthwhile } from "../calls/Retry.ts"
 import { sleep } from "../calls/Time.ts"
 import { clientFailure, failureOf, failWith, isOver, withFacts } from "../failures/Failures.ts"
-import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
-import type { StoredSession } from "../stores/SessionStore.ts"
-import type { ErrorOf, LoggedOutReason, MusicError } from "../Types.ts"
-import { present } from "../Values.ts"
 import { infoOf, isMissing } from "./SessionRecord.ts"
 import type { SessionParts } from "./SessionSlot.ts"
+import type { StoredSession } from "../stores/SessionStore.ts"
 
 /** Milliseconds that a call waits for an early refresh while its access token is still valid. */
 const earlyWait = 5_000

@@ -1,11 +1,11 @@
 /** A stored session: its form, what callers see of it, and the failures of its store. Plain functions. */
 import { isTingOutcome, objectOf, optional, storedMembers, type WireSession } from "../calls/Answers.ts"
 import type { ClientEvent } from "../Events.ts"
+import type { ErrorOf, MusicError, SessionInfo } from "../Types.ts"
+import { isNumber, isRecord, isText, present } from "../Values.ts"
 import { clientFailure, failureOf, isFailure, reasonedFailure } from "../failures/Failures.ts"
 import { storeErrorOf } from "../failures/StoreFailures.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
-import type { ErrorOf, MusicError, SessionInfo } from "../Types.ts"
-import { isNumber, isRecord, isText, present } from "../Values.ts"
 
 type StoreFailed = ErrorOf<"store_failed">
 

@@ -1,4 +1,8 @@
 /** The stored session of one server and plane: loaded, checked and saved, by one program at a time. */
+import type { ReportEvent } from "../Events.ts"
+import { deadlineMillisecondsOf, findOptionsProblem, type MusicClientOptions } from "../Options.ts"
+import type { LoggedOutReason } from "../Types.ts"
+import { ignore, isGiven } from "../Values.ts"
 import { unexpectedAnswer } from "../calls/AnswerDecoder.ts"
 import type { WireSession } from "../calls/Answers.ts"
 import type { Calls } from "../calls/Calls.ts"
@@ -6,13 +10,7 @@ import { type Deadline, type Scope, within } from "../calls/Deadline.ts"
 import { sha256 } from "../calls/Digest.ts"
 import { addressOf } from "../calls/Requests.ts"
 import { inTime, type Time, untilAborted } from "../calls/Time.ts"
-import type { ReportEvent } from "../Events.ts"
 import { clientFailure, failureOf, failWith } from "../failures/Failures.ts"
-import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
-import { findOptionsProblem } from "../OptionsCheck.ts"
-import { memorySessionStore, processLock, type StoredSession } from "../stores/SessionStore.ts"
-import type { LoggedOutReason } from "../Types.ts"
-import { ignore, isGiven } from "../Values.ts"
 import {
   infoOf,
   isMissing,
@@ -23,6 +21,7 @@ import {
   storeFailed,
   toStored
 } from "./SessionRecord.ts"
+import { memorySessionStore, processLock, type StoredSession } from "../stores/SessionStore.ts"
 
 /** Milliseconds: an access token is refreshed this long before its end; a short-lived one in the last tenth of its life. */
 const longestMargin = 60_000

@@ -1,14 +1,14 @@
 /** Calls that are signed with the session. */
+import type { CallOptions, MusicClientOptions } from "../Options.ts"
+import type { ErrorOf } from "../Types.ts"
 import type { CallFacts } from "../calls/Calls.ts"
 import { type Scope, until, within } from "../calls/Deadline.ts"
 import type { AnswerOf, EndpointName } from "../calls/Endpoints.ts"
 import { clientFailure, failureOf, isOver } from "../failures/Failures.ts"
-import type { CallOptions, MusicClientOptions } from "../Options.ts"
-import type { StoredSession } from "../stores/SessionStore.ts"
-import type { ErrorOf } from "../Types.ts"
 import type { SessionRefresh } from "./Refresh.ts"
 import { isMissing } from "./SessionRecord.ts"
 import type { SessionParts } from "./SessionSlot.ts"
+import type { StoredSession } from "../stores/SessionStore.ts"
 
 /** The longest wait of a report for a refresh: milliseconds, and a part of the time until its deadline. */
 const renewal = { most: 5_000, part: 1 / 3 } as const

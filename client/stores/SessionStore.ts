@@ -1,8 +1,8 @@
 /** Stores and locks of sessions. */
+import { deferred, present } from "../Values.ts"
+import type { Actor, TingOutcome } from "../Types.ts"
 import { untilAborted } from "../calls/Time.ts"
 import { SessionStoreError } from "../failures/StoreFailures.ts"
-import type { Actor, TingOutcome } from "../Types.ts"
-import { deferred, present } from "../Values.ts"
 
 /** A session as plain JSON. It holds credentials; a store must keep it private. */
 export interface StoredSession {

@@ -3,9 +3,9 @@
  * coherent between tabs, and a write may be lost for seconds.
  */
 import { type IDBPDatabase, openDB } from "idb"
+import { deferred, ignore } from "../Values.ts"
 import { inTime, systemTime } from "../calls/Time.ts"
 import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
-import { deferred, ignore } from "../Values.ts"
 import {
   isReplaced,
   processLock,

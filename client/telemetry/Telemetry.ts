@@ -2,20 +2,45 @@
  * Client events: queued, sent in batches, kept while the service is unavailable. Every event has an id, so a batch that may have
  * arrived is sent again and stored once.
  */
-import type { CallError, LocalError } from "../CallErrors.ts"
-import { type Deadline, noExchange, ownScope, type Scope, timedOut } from "../calls/Deadline.ts"
-import { newIdempotencyKey } from "../calls/RandomKey.ts"
-import { type Backoff, pauseAfter } from "../calls/Retry.ts"
-import { inTime } from "../calls/Time.ts"
 import { partsOf } from "../Client.ts"
 import type { ClientEvent } from "../Events.ts"
-import { clientFailure, failureOf, invalidInput } from "../failures/Failures.ts"
-import type { CallOptions } from "../Options.ts"
-import { type Checks, duration, findOptionsProblem, findWrong } from "../OptionsCheck.ts"
-import { ignore } from "../Values.ts"
+import { type CallOptions, type Checks, duration, findOptionsProblem, findWrong } from "../Options.ts"
 import type { ClientTable, ErrorOf, MusicError, Result, TelemetryEvent, TelemetryStats } from "../Types.ts"
-import { onPageHide } from "./PageHide.ts"
+import { ignore } from "../Values.ts"
+import { type Backoff, pauseAfter } from "../calls/Calls.ts"
+import { type Deadline, noExchange, ownScope, type Scope, timedOut } from "../calls/Deadline.ts"
+import type { CallError, LocalError } from "../calls/Endpoints.ts"
+import { newIdempotencyKey } from "../calls/RandomKey.ts"
+import { inTime } from "../calls/Time.ts"
+import { clientFailure, failureOf, invalidInput } from "../failures/Failures.ts"
 import { batchLimits, nextBatch, prepareEvent, type QueuedEvent, toPayload } from "./TelemetryBatch.ts"
+
+interface EventTarget {
+  readonly addEventListener?: (type: string, listener: () => void) => void
+  readonly removeEventListener?: (type: string, listener: () => void) => void
+}
+
+interface Page extends EventTarget {
+  readonly document?: EventTarget & { readonly visibilityState?: string }
+}
+
+/** Calls `run` when the browser hides or leaves the page; returns the function that removes the listeners. */
+export const onPageHide = (run: () => void): (() => void) => {
+  // The same source compiles without DOM types.
+  const page = globalThis as unknown as Page
+  const { document } = page
+  if (document === undefined) return () => undefined
+  // A hidden page may end without another event.
+  const runWhenHidden = () => {
+    if (document.visibilityState === "hidden") run()
+  }
+  page.addEventListener?.("pagehide", run)
+  document.addEventListener?.("visibilitychange", runWhenHidden)
+  return () => {
+    page.removeEventListener?.("pagehide", run)
+    document.removeEventListener?.("visibilitychange", runWhenHidden)
+  }
+}
 
 /** Most bytes in the queue. */
 const queueBytes = 4 * 1024 * 1024

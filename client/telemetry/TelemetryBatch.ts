@@ -1,8 +1,8 @@
 /** Checks events against the service's limits and composes batches. Plain functions without a clock. */
 import { uuidPattern } from "../../src/schema/Patterns.ts"
+import type { ClientTable, ErrorOf } from "../Types.ts"
 import { isRecord } from "../Values.ts"
 import { invalidInput, serviceFailure } from "../failures/Failures.ts"
-import type { ClientTable, ErrorOf } from "../Types.ts"
 
 type JsonObject = Readonly<Record<string, unknown>>
 

@@ -4,7 +4,7 @@ import { type EndpointName, endpoints, type FailureCodesOf } from "../../client/
 import type { Codes, Operations } from "../../client/Contract.ts"
 import { clientErrorTable } from "../../client/failures/ErrorTable.ts"
 import type * as Plain from "../../client/Types.ts"
-import { packageVersion } from "../../client/Version.ts"
+import { packageVersion } from "../../client/calls/Requests.ts"
 import type { Details } from "../../src/schema/Failure.ts"
 import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
 import { version as release } from "../../src/schema/Release.ts"

@@ -150,7 +150,7 @@ describe("A client with throwOnError", () => {
     const { answers, client } = start()
     await client.login("oac_1")
     const headers = { "retry-after": "60", "x-request-id": "the-id-1" }
-    const copy = "../../client/failures/ErrorGuards.ts?copy"
+    const copy = "../../client/failures/Failures.ts?copy"
     const other: { readonly isMusicClientError: typeof isMusicClientError } = await import(copy)
     expect(other.isMusicClientError).not.toBe(isMusicClientError)
     for (const { path, run } of Object.values(methods)) {

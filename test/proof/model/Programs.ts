@@ -2,7 +2,7 @@
 import { makeClient } from "../../../client/Client.ts"
 import { SessionStoreError } from "../../../client/failures/StoreFailures.ts"
 import { processLock, type SessionStore, type StoredSession } from "../../../client/stores/SessionStore.ts"
-import { fetchTransport } from "../../../client/transport/FetchTransport.ts"
+import { fetchTransport } from "../../../client/Transport.ts"
 import type { MusicError, Result } from "../../../client/Types.ts"
 import type { SimulatedTime } from "../../world/Time.ts"
 import { type Answer, connectionLost, type Sent } from "../../world/Driver.ts"

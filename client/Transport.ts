@@ -1,15 +1,65 @@
 /** Sends requests with `fetch`. */
-import type { PromiseClientOptions } from "../Options.ts"
-import { ignore } from "../Values.ts"
-import {
-  answerBytes,
-  type BrokenExchange,
-  broken,
-  requestInit,
-  type Transport,
-  type WireAnswer,
-  type WireRequest
-} from "./Transport.ts"
+import type { PromiseClientOptions } from "./Options.ts"
+import type { ErrorOf } from "./Types.ts"
+import { ignore, isText } from "./Values.ts"
+import { findReason } from "./failures/ErrorTable.ts"
+import { reasonedFailure } from "./failures/Failures.ts"
+import { causesOf, memberOf } from "./failures/StoreFailures.ts"
+
+/** Bytes of an answer; the client reads no further. */
+export const answerBytes = 4 * 1024 * 1024
+
+/** No cookies, no cache, no redirects: a session is sent to its address only. In a browser a redirect has status 0. */
+export const requestInit = { redirect: "manual", credentials: "omit", cache: "no-store" } as const
+
+export interface WireRequest {
+  readonly method: string
+  /** Address of the service, without a slash at its end. */
+  readonly baseUrl: string
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string | undefined
+  /** The request may outlive its page. */
+  readonly keepalive: boolean
+}
+
+export interface WireHead {
+  readonly status: number
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | undefined>>
+}
+
+export interface WireAnswer extends WireHead {
+  readonly body: string
+}
+
+/** An exchange without a complete answer. */
+export interface BrokenExchange {
+  /** What arrived of the answer before the connection broke. */
+  readonly answer: WireAnswer | undefined
+  /** The body is longer than `answerBytes`. */
+  readonly tooLarge: boolean
+  /** What the platform reported. */
+  readonly cause: unknown
+  /** The server answers, but not to this page: its origin is not allowed. */
+  readonly originRefused: boolean
+  /** The program's own `fetch` failed before it sent anything. */
+  readonly isOwnFault: boolean
+}
+
+export const broken = (cause: unknown, facts: Partial<BrokenExchange> = {}): BrokenExchange => ({
+  answer: undefined,
+  tooLarge: false,
+  originRefused: false,
+  isOwnFault: false,
+  cause,
+  ...facts
+})
+
+export interface Transport {
+  /** Sends one request as `requestInit` demands. */
+  readonly send: (request: WireRequest, signal: AbortSignal) => Promise<WireAnswer | BrokenExchange>
+}
 
 type Fetch = NonNullable<PromiseClientOptions["fetch"]>
 
@@ -105,4 +155,35 @@ export const fetchTransport = (given: Fetch | undefined): Transport => {
       return answer
     }
   }
+}
+
+/** Ports that `fetch` refuses (fetch.spec.whatwg.org, "Port blocking"). */
+const blockedPorts = new Set(
+  `1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115 117 119 123 135 137 139 143 161 179 389 427 465
+  512 513 514 515 526 530 531 532 540 548 554 556 563 587 601 636 989 990 993 995 1719 1720 1723 2049 3659 4045 4190 5060 5061 6000 6566 6665
+  6666 6667 6668 6669 6679 6697 10080`.split(/\s+/)
+)
+
+/** The failure of a request without an answer. The cause is an error of `fetch` or of an `HttpClient`. */
+export const connectionFailure = (
+  { cause, isOwnFault, originRefused }: BrokenExchange,
+  url: string
+): ErrorOf<"transport_failed"> => {
+  const { host, port } = new URL(url)
+  const errors = causesOf(cause)
+  const textsOf = (member: string) => errors.map((error) => memberOf(error, member)).filter(isText)
+  const codes = textsOf("code")
+  // The parser of undici 7 has no code. A program that loads it makes the platform's `fetch` use it.
+  const known = [...codes, ...textsOf("name")].find(
+    (text) => findReason("transport_failed", text) !== undefined
+  )
+  const isBlocked = codes.length === 0 && blockedPorts.has(port)
+  const otherwise = isOwnFault || isBlocked ? "not_sent" : "network"
+  const found = known === undefined ? undefined : findReason("transport_failed", known)
+  return reasonedFailure(
+    "transport_failed",
+    originRefused ? "cors" : (found ?? otherwise),
+    { cause },
+    { place: host, code: known ?? codes[0] }
+  )
 }
