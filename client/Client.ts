@@ -9,7 +9,7 @@ import {
   type MusicClientOptions,
   type ReportOptions
 } from "./Options.ts"
-import type { Transport } from "./Transport.ts"
+import type { Send } from "./Transport.ts"
 import type {
   LoginInfo,
   LogoutInfo,
@@ -138,15 +138,15 @@ export const makeClient = (
   given: MusicClientOptions,
   {
     problem,
-    time,
-    transport
-  }: { readonly problem?: MusicError | undefined; readonly time: Time; readonly transport: Transport }
+    send,
+    time
+  }: { readonly problem?: MusicError | undefined; readonly send: Send; readonly time: Time }
 ): MusicClient => {
   // A copy: what is changed later was not checked, and must not move a session to another server or plane.
   const options = { ...given }
   const report = eventReporter(options.onEvent)
   const wrong = problem ?? findOptionsProblem(options)
-  const calls = makeCalls(options, { transport, report, time })
+  const calls = makeCalls(options, { send, report, time })
   const slot = makeSessionSlot(options, { report, time })
   const parts: SessionParts = { calls, slot, report, time }
   const signed = makeSignedCalls(options, parts, makeSessionRefresh(options, parts))

@@ -2,7 +2,7 @@
 import { systemTime } from "./calls/Time.ts"
 import { isResult, makeClient, type MusicClient, partsOf, withParts } from "./Client.ts"
 import { type Checks, findWrong, isFunction, type PromiseClientOptions } from "./Options.ts"
-import { fetchTransport } from "./Transport.ts"
+import { makeSend } from "./Transport.ts"
 import type { MusicError, Result } from "./Types.ts"
 import { isGiven } from "./Values.ts"
 
@@ -68,7 +68,7 @@ export const createMusicClient = <Throws extends boolean | undefined = false>(
   const { clock, fetch, random } = problem === undefined ? options : nothingGiven
   const client = makeClient(options, {
     problem,
-    transport: fetchTransport(isGiven(fetch) ? fetch : undefined),
+    send: makeSend(fetch),
     time: {
       ...systemTime,
       ...(isGiven(clock) ? { now: () => clock.now(), monotonic: () => clock.monotonic() } : {}),

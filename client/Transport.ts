@@ -1,9 +1,10 @@
 /** Sends requests with `fetch`. */
+import type { ConnectionReason, ErrorOf, MusicError } from "./Types.ts"
+import { onAbort } from "./calls/Time.ts"
+import { ignore, isGiven, isText, present } from "./Values.ts"
+import { reasonedFailure, unexpectedAnswer } from "./failures/Failures.ts"
 import type { PromiseClientOptions } from "./Options.ts"
-import type { ErrorOf } from "./Types.ts"
-import { ignore, isText } from "./Values.ts"
 import { findReason } from "./failures/ErrorTable.ts"
-import { reasonedFailure } from "./failures/Failures.ts"
 import { causesOf, memberOf } from "./failures/StoreFailures.ts"
 
 /** Bytes of an answer; the client reads no further. */
@@ -33,35 +34,16 @@ export interface WireAnswer extends WireHead {
   readonly body: string
 }
 
-/** An exchange without a complete answer. */
-export interface BrokenExchange {
-  /** What arrived of the answer before the connection broke. */
-  readonly answer: WireAnswer | undefined
-  /** The body is longer than `answerBytes`. */
-  readonly tooLarge: boolean
-  /** What the platform reported. */
-  readonly cause: unknown
-  /** The server answers, but not to this page: its origin is not allowed. */
-  readonly originRefused: boolean
-  /** The program's own `fetch` failed before it sent anything. */
-  readonly isOwnFault: boolean
+/** An exchange without a complete answer: what arrived of it, and why it ended. */
+interface Broken {
+  readonly answer?: WireAnswer
+  readonly failure: MusicError
 }
 
-export const broken = (cause: unknown, facts: Partial<BrokenExchange> = {}): BrokenExchange => ({
-  answer: undefined,
-  tooLarge: false,
-  originRefused: false,
-  isOwnFault: false,
-  cause,
-  ...facts
-})
+/** Sends one request as `requestInit` demands. Never rejects. */
+export type Send = (request: WireRequest, signal: AbortSignal) => Promise<WireAnswer | Broken>
 
-export interface Transport {
-  /** Sends one request as `requestInit` demands. */
-  readonly send: (request: WireRequest, signal: AbortSignal) => Promise<WireAnswer | BrokenExchange>
-}
-
-type Fetch = NonNullable<PromiseClientOptions["fetch"]>
+export type Fetch = NonNullable<PromiseClientOptions["fetch"]>
 
 /** Milliseconds for finding out whether the server is there at all. */
 const probeMilliseconds = 3_000
@@ -69,30 +51,35 @@ const probeMilliseconds = 3_000
 const probePause = 10_000
 
 /** Reads a body up to the bound. */
-const readAnswer = async (response: Response): Promise<WireAnswer | BrokenExchange> => {
+const readAnswer = async (response: Response, signal: AbortSignal): Promise<WireAnswer | Broken> => {
+  const { status } = response
   const headers = Object.fromEntries(
     [...response.headers].map(([name, value]) => [name.toLowerCase(), value])
   )
-  const head = { status: response.status, headers }
   let body = ""
+  const brokenOff = (reason: "too_large" | "incomplete", cause?: unknown): Broken => ({
+    answer: { status, headers, body },
+    failure: unexpectedAnswer(status, reason, cause)
+  })
   try {
     // An own `fetch` may return less than a whole `Response`.
-    if (typeof response.body?.getReader !== "function") return { ...head, body: await response.text() }
+    if (typeof response.body?.getReader !== "function")
+      return { status, headers, body: await response.text() }
     const reader = response.body.getReader()
+    // Not awaited: the server may never end the body.
+    const cancel = () => void reader.cancel().catch(ignore)
+    onAbort(signal, cancel)
     const decoder = new TextDecoder()
-    let bytes = 0
-    for (;;) {
+    for (let bytes = 0; bytes <= answerBytes; ) {
       const { done, value } = await reader.read()
-      if (done) return { ...head, body: body + decoder.decode() }
+      body += decoder.decode(value, { stream: !done })
+      if (done) return { status, headers, body }
       bytes += value.byteLength
-      body += decoder.decode(value, { stream: true })
-      if (bytes <= answerBytes) continue
-      // Not awaited: the server may never end the body.
-      reader.cancel().catch(ignore)
-      return broken(undefined, { answer: { ...head, body }, tooLarge: true })
     }
+    cancel()
+    return brokenOff("too_large")
   } catch (cause) {
-    return broken(cause, { answer: { ...head, body } })
+    return brokenOff("incomplete", cause)
   }
 }
 
@@ -126,8 +113,40 @@ const isOriginRefused = async (fetch: Fetch, { baseUrl, url }: WireRequest): Pro
 const isOwnMistake = (cause: unknown): boolean =>
   cause instanceof TypeError && cause.cause === undefined && page.document === undefined
 
+/** Ports that `fetch` refuses (fetch.spec.whatwg.org, "Port blocking"). */
+const blockedPorts = new Set(
+  `1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115 117 119 123 135 137 139 143 161 179 389 427 465
+  512 513 514 515 526 530 531 532 540 548 554 556 563 587 601 636 989 990 993 995 1719 1720 1723 2049 3659 4045 4190 5060 5061 6000 6566 6665
+  6666 6667 6668 6669 6679 6697 10080`.split(/\s+/)
+)
+
+/** The failure of a request without an answer. The cause is an error of `fetch`; without a code of it, `likely` is the reason. */
+const connectionFailure = (
+  cause: unknown,
+  url: string,
+  likely: ConnectionReason | undefined
+): ErrorOf<"transport_failed"> => {
+  const { host, port } = new URL(url)
+  const errors = causesOf(cause)
+  const textsOf = (member: string) => errors.map((error) => memberOf(error, member)).filter(isText)
+  const codes = textsOf("code")
+  // The parser of undici 7 has no code. A program that loads it makes the platform's `fetch` use it.
+  const [known] = [...codes, ...textsOf("name")].flatMap((code) => {
+    const found = findReason("transport_failed", code)
+    return found === undefined ? [] : [{ code, found }]
+  })
+  const isBlocked = codes.length === 0 && blockedPorts.has(port)
+  const reason = known?.found ?? likely ?? (isBlocked ? "not_sent" : "network")
+  return reasonedFailure(
+    "transport_failed",
+    reason,
+    { cause },
+    { place: host, code: known?.code ?? codes[0] }
+  )
+}
+
 /** `given` replaces the global `fetch`. */
-export const fetchTransport = (given: Fetch | undefined): Transport => {
+export const makeSend = (given: Fetch | null | undefined): Send => {
   // Once an answer could be read, the origin is allowed.
   let allowed = false
   let probe: { readonly at: number; readonly answer: Promise<boolean> } | undefined
@@ -138,52 +157,32 @@ export const fetchTransport = (given: Fetch | undefined): Transport => {
       probe = { at: now, answer: isOriginRefused(fetch, request) }
     return probe.answer
   }
-  return {
-    send: async (request, signal) => {
-      const { body, headers, keepalive, method, url } = request
-      const fetch = given ?? globalThis.fetch
-      const init = { method, headers, signal, ...requestInit, ...(keepalive ? { keepalive } : {}) }
-      let response: Response
-      try {
-        response = await fetch(url, body === undefined ? init : { ...init, body })
-      } catch (cause) {
-        const originRefused = !allowed && (await askOnce(fetch, request))
-        return broken(cause, { originRefused, isOwnFault: given !== undefined && isOwnMistake(cause) })
-      }
-      const answer = await readAnswer(response)
+  return async (request, signal) => {
+    const { body, headers, keepalive, method, url } = request
+    const fetch = given ?? globalThis.fetch
+    const init = {
+      method,
+      headers,
+      signal,
+      ...requestInit,
+      ...present({ body }),
+      ...(keepalive && { keepalive })
+    }
+    let isBack = false
+    try {
+      const response = await fetch(url, init)
+      isBack = true
+      const arrived = await readAnswer(response, signal)
       allowed = true
-      return answer
+      return arrived
+    } catch (cause) {
+      // A `fetch` of the program's own may return anything.
+      if (isBack) return { failure: connectionFailure(cause, url, "not_sent") }
+      const isRefused = !allowed && (await askOnce(fetch, request))
+      const isOwnFault = isGiven(given) && isOwnMistake(cause)
+      return {
+        failure: connectionFailure(cause, url, isRefused ? "cors" : isOwnFault ? "not_sent" : undefined)
+      }
     }
   }
-}
-
-/** Ports that `fetch` refuses (fetch.spec.whatwg.org, "Port blocking"). */
-const blockedPorts = new Set(
-  `1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115 117 119 123 135 137 139 143 161 179 389 427 465
-  512 513 514 515 526 530 531 532 540 548 554 556 563 587 601 636 989 990 993 995 1719 1720 1723 2049 3659 4045 4190 5060 5061 6000 6566 6665
-  6666 6667 6668 6669 6679 6697 10080`.split(/\s+/)
-)
-
-/** The failure of a request without an answer. The cause is an error of `fetch` or of an `HttpClient`. */
-export const connectionFailure = (
-  { cause, isOwnFault, originRefused }: BrokenExchange,
-  url: string
-): ErrorOf<"transport_failed"> => {
-  const { host, port } = new URL(url)
-  const errors = causesOf(cause)
-  const textsOf = (member: string) => errors.map((error) => memberOf(error, member)).filter(isText)
-  const codes = textsOf("code")
-  // The parser of undici 7 has no code. A program that loads it makes the platform's `fetch` use it.
-  const known = [...codes, ...textsOf("name")].find(
-    (text) => findReason("transport_failed", text) !== undefined
-  )
-  const isBlocked = codes.length === 0 && blockedPorts.has(port)
-  const otherwise = isOwnFault || isBlocked ? "not_sent" : "network"
-  const found = known === undefined ? undefined : findReason("transport_failed", known)
-  return reasonedFailure(
-    "transport_failed",
-    originRefused ? "cors" : (found ?? otherwise),
-    { cause },
-    { place: host, code: known ?? codes[0] }
-  )
 }

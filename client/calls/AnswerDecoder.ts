@@ -1,15 +1,16 @@
 /** Reads an answer: its value, or its failure. Plain functions. */
 import {
   isServiceFailureCode,
-  reasonedFailure,
+  isSuccess,
   serviceFailure,
+  unexpectedAnswer,
   unknownFailure,
   withFacts,
   withFirstField
 } from "../failures/Failures.ts"
 import { isCheckStates, listOf, objectOf } from "./Answers.ts"
 import { isRecord, isText, present } from "../Values.ts"
-import type { AnswerReason, ErrorDetails, ErrorOf, MusicError, RateLimit, RawAnswer } from "../Types.ts"
+import type { ErrorDetails, MusicError, RateLimit, RawAnswer } from "../Types.ts"
 import type { Endpoint } from "./Endpoints.ts"
 import { clientErrorTable, hintOf } from "../failures/ErrorTable.ts"
 import type { WireAnswer, WireHead } from "../Transport.ts"
@@ -60,30 +61,6 @@ const parse = (text: string): { readonly json: unknown } | undefined => {
 
 /** A browser shows a redirect as status 0. */
 const isRedirect = (status: number): boolean => status === 0 || (status >= 300 && status < 400)
-
-const isSuccess = (status: number): boolean => status >= 200 && status < 300
-
-/**
- * A 408, 429 and 5xx come from a failing intermediary and may be temporary, and so may a page in place of a 200. A connection
- * that broke within an answer is repeated with every status. A redirect or a 404 is permanent, and a well-formed answer would
- * be the same again.
- */
-const isTransient = (status: number, reason: AnswerReason): boolean =>
-  reason === "incomplete" ||
-  (isSuccess(status) ? reason === "not_json" : status >= 500 || status === 408 || status === 429)
-
-/** An answer outside the contract. */
-export const unexpectedAnswer = (
-  status: number,
-  reason: AnswerReason,
-  cause?: unknown
-): ErrorOf<"unexpected_answer"> =>
-  reasonedFailure(
-    "unexpected_answer",
-    reason,
-    { status, retryable: isTransient(status, reason), cause },
-    { code: `status ${status}` }
-  )
 
 /** The failure of a redirect; its hint names the right address where the target shows it. */
 const redirected = ({ path }: Endpoint<unknown>, { headers, status }: WireHead, asked: string) => {

@@ -2,9 +2,9 @@
 import { present } from "../Values.ts"
 import type { ReportEvent } from "../Events.ts"
 import { attemptMillisecondsOf, findOptionsProblem, type MusicClientOptions } from "../Options.ts"
-import { broken, connectionFailure, type Transport, type WireAnswer, type WireRequest } from "../Transport.ts"
+import type { Send, WireAnswer } from "../Transport.ts"
 import type { AnswerHead, MusicError } from "../Types.ts"
-import { decodeAnswer, readRateLimits, readRetryAfter, unexpectedAnswer } from "./AnswerDecoder.ts"
+import { decodeAnswer, readRateLimits, readRetryAfter } from "./AnswerDecoder.ts"
 import { type Scope, timedOut } from "./Deadline.ts"
 import { type AnswerOf, type EndpointName, endpoints } from "./Endpoints.ts"
 import { newIdempotencyKey } from "./RandomKey.ts"
@@ -98,29 +98,11 @@ const responseOf = ({ body, headers, status }: WireAnswer): AnswerHead => ({
 const mayHaveTakenEffect = (failure: MusicError): boolean =>
   failure.retryable || failure.code === "internal" || failure.code === "unexpected_answer"
 
-const exchange = async <A>(
-  transport: Transport,
-  { endpoint }: CallRequest<A>,
-  request: WireRequest,
-  signal: AbortSignal
-): Promise<Outcome<A>> => {
-  // A `fetch` of the program's own may return anything.
-  const arrived = await transport
-    .send(request, signal)
-    .catch((cause: unknown) => broken(cause, { isOwnFault: true }))
-  if (!("tooLarge" in arrived))
-    return { answer: arrived, result: decodeAnswer(endpoint, arrived, request.url) }
-  const { answer, cause, tooLarge } = arrived
-  return answer === undefined
-    ? { result: connectionFailure(arrived, request.url) }
-    : { answer, result: unexpectedAnswer(answer.status, tooLarge ? "too_large" : "incomplete", cause) }
-}
-
 export const makeCalls = (
   options: MusicClientOptions,
-  parts: { readonly transport: Transport; readonly report: ReportEvent; readonly time: Time }
+  parts: { readonly send: Send; readonly report: ReportEvent; readonly time: Time }
 ): Calls => {
-  const { report, time, transport } = parts
+  const { report, send, time } = parts
   // With an options problem no call is ever sent.
   const problem = findOptionsProblem(options)
   const address = problem === undefined ? addressOf(options.baseUrl) : ""
@@ -197,9 +179,14 @@ export const makeCalls = (
         const fail = (result: MusicError) => end({ result })
         const cancel = time.after(milliseconds, () => fail(timedOut(deadline, requestId)))
         const letGo = onAbort(signal, () => fail(clientFailure("aborted", { cause: signal.reason })))
-        exchange(transport, call, request, controller.signal).then(end, (cause) =>
-          fail(clientFailure("client_defect", { cause }))
+        const sending = send(request, controller.signal).then((arrived) =>
+          end(
+            "failure" in arrived
+              ? { answer: arrived.answer, result: arrived.failure }
+              : { answer: arrived, result: decodeAnswer(call.endpoint, arrived, request.url) }
+          )
         )
+        sending.catch((cause) => fail(clientFailure("client_defect", { cause })))
       })
 
     /** Repeats the attempt until it succeeds, cannot succeed, or the deadline leaves no room for the next pause. */

@@ -19,7 +19,7 @@ import type { MusicClientOptions } from "../Options.ts"
 import type { Metadata, MusicError, MusicErrorCode, Result, Status, UnknownCode } from "../Types.ts"
 import { carriedHeaders, noExchange } from "../calls/Deadline.ts"
 import type { Time } from "../calls/Time.ts"
-import { httpClientTransport } from "./HttpClientTransport.ts"
+import { sendWith } from "./HttpClientTransport.ts"
 import { isUnknownCode } from "../failures/Failures.ts"
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/Telemetry.ts"
 
@@ -184,8 +184,8 @@ export class MusicClient extends Context.Tag("music/MusicClient")<MusicClient, E
   ): Layer.Layer<MusicClient, never, HttpClient.HttpClient> {
     const make = Effect.gen(function* () {
       const runtime = yield* Effect.runtime<never>()
-      const transport = httpClientTransport(yield* HttpClient.HttpClient, runtime)
-      const client = makeClient(options, { time: timeOf(runtime, yield* Effect.clock), transport })
+      const send = sendWith(yield* HttpClient.HttpClient, runtime)
+      const client = makeClient(options, { time: timeOf(runtime, yield* Effect.clock), send })
       const telemetry = createTelemetry(client, telemetryOptions)
       yield* Effect.addFinalizer(() => Effect.promise(() => client.close()))
       const { close: _, ...methods } = client

@@ -1,7 +1,7 @@
 /** Failures inside the client: plain `MusicError`s, with which its promises reject. Anything else that is rejected with is a defect. */
-import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
 import type {
   AnswerHead,
+  AnswerReason,
   ErrorDetails,
   ErrorOf,
   MusicError,
@@ -9,6 +9,7 @@ import type {
   RateLimit,
   UnknownError
 } from "../Types.ts"
+import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
 import { present } from "../Values.ts"
 import {
   type ClientErrorCode,
@@ -99,6 +100,30 @@ export const unknownFailure = (
   code: string,
   facts: Required<Pick<Replacements, "message" | "hint" | "retryable" | "status">> & Replacements
 ): UnknownError => make<UnknownError["code"]>({ code, ...facts })
+
+export const isSuccess = (status: number): boolean => status >= 200 && status < 300
+
+/**
+ * A 408, 429 and 5xx come from a failing intermediary and may be temporary, and so may a page in place of a 200. A connection
+ * that broke within an answer is repeated with every status. A redirect or a 404 is permanent, and a well-formed answer would
+ * be the same again.
+ */
+const isTransient = (status: number, reason: AnswerReason): boolean =>
+  reason === "incomplete" ||
+  (isSuccess(status) ? reason === "not_json" : status >= 500 || status === 408 || status === 429)
+
+/** An answer outside the contract. */
+export const unexpectedAnswer = (
+  status: number,
+  reason: AnswerReason,
+  cause?: unknown
+): ErrorOf<"unexpected_answer"> =>
+  reasonedFailure(
+    "unexpected_answer",
+    reason,
+    { status, retryable: isTransient(status, reason), cause },
+    { code: `status ${status}` }
+  )
 
 /** A message that names the first field and its problem. */
 export const withFirstField = (message: string, fields: ErrorDetails["fields"]): string => {

@@ -1,20 +1,10 @@
 /** Failures of session stores and locks: six reasons, with the system's code. A message of a foreign error is never passed on. */
+import type { Reasons } from "../Contract.ts"
 import { isRecord, isText, present } from "../Values.ts"
-import { findReason, type ReasonOf, reasonTable, rowOf, sentenceOf } from "./ErrorTable.ts"
-
-/**
- * - `corrupt`: the stored value is no session. A login and a logout replace it.
- * - `no_space`: a full disk, or a quota. A retry helps once space is free.
- * - `permission`: the operating system or the browser refuses access.
- * - `misconfigured`: an option is wrong, or its path cannot be used.
- * - `locked`: another program or call holds the lock, or has replaced the session in the meantime.
- * - `unavailable`: any other failure of the store.
- */
-export type StoreFailureReason = ReasonOf<"store_failed">
+import { findReason, reasonTable, rowOf, sentenceOf } from "./ErrorTable.ts"
 
 /** The members of a `SessionStoreError`; what is left out follows from the reason. */
-export interface StoreProblemInput {
-  readonly reason: StoreFailureReason
+export interface StoreProblemInput extends Readonly<Reasons["store_failed"]> {
   /** The file or folder, when the store keeps files. */
   readonly path?: string
   /** The system's code or name of the error, for example `ENOSPC` or `QuotaExceededError`. */
@@ -28,6 +18,8 @@ export interface StoreProblemInput {
   /** The error behind it. Never one that quotes a credential: programs log it. */
   readonly cause?: unknown
 }
+
+export type StoreFailureReason = StoreProblemInput["reason"]
 
 /** A member of a value; a getter or a proxy of a program's own may fail. */
 export const memberOf = (value: object, name: string): unknown => {
@@ -76,22 +68,22 @@ export class SessionStoreError extends Error {
   }
 }
 
-const isReason = (value: unknown): value is StoreFailureReason =>
-  isText(value) && Object.hasOwn(reasonTable.store_failed, value)
-
 const textIn = (error: object, name: string): string | undefined => {
   const found = memberOf(error, name)
   return isText(found) && found !== "" ? found : undefined
 }
 
+const textsIn = (error: object, ...names: ReadonlyArray<string>) =>
+  present(Object.fromEntries(names.map((name) => [name, textIn(error, name)])))
+
 /** What a store says itself. Recognised by its members: a program may load two copies of this module. */
 const readStated = (error: object): StoreProblemInput | undefined => {
-  const [reason, retryable] = [memberOf(error, "reason"), memberOf(error, "retryable")]
-  if (memberOf(error, "name") !== nameOfError || !isReason(reason)) return undefined
-  const texts = ["path", "code", "message", "hint"].map((name) => [name, textIn(error, name)])
+  const [reason = "", retryable] = [textIn(error, "reason"), memberOf(error, "retryable")]
+  if (textIn(error, "name") !== nameOfError || !Object.hasOwn(reasonTable.store_failed, reason))
+    return undefined
   return {
-    reason,
-    ...present(Object.fromEntries(texts)),
+    reason: reason as StoreFailureReason,
+    ...textsIn(error, "path", "code", "message", "hint"),
     ...(typeof retryable === "boolean" ? { retryable } : {})
   }
 }
@@ -99,10 +91,10 @@ const readStated = (error: object): StoreProblemInput | undefined => {
 /** A failure of Node, a browser or JSON. */
 const recognise = (error: object): StoreProblemInput | undefined => {
   for (const code of [textIn(error, "code"), textIn(error, "name")]) {
-    const reason = code === undefined ? undefined : findReason("store_failed", code)
-    if (reason === undefined) continue
-    const isPlain = reason === "corrupt" || reason === "locked"
-    return { reason, ...present({ path: textIn(error, "path"), code: isPlain ? undefined : code }) }
+    if (code === undefined) continue
+    const reason = findReason("store_failed", code)
+    if (reason === "corrupt" || reason === "locked") return { reason, ...textsIn(error, "path") }
+    if (reason !== undefined) return { reason, code, ...textsIn(error, "path") }
   }
   return undefined
 }

@@ -6,7 +6,7 @@ import { present } from "../Values.ts"
 import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import type { ErrorOf, LoggedOutReason, MusicError } from "../Types.ts"
 import type { WireSession } from "../calls/Answers.ts"
-import { isRetryable, worthwhile } from "../calls/Calls.ts"
+import { worthwhile } from "../calls/Calls.ts"
 import { type Deadline, ownScope, type Scope, until, within } from "../calls/Deadline.ts"
 import { deriveKey } from "../calls/Digest.ts"
 import { sleep } from "../calls/Time.ts"
@@ -224,13 +224,8 @@ export const makeSessionRefresh = (
     return isKept && slot.isDue(saved) ? rotate(refused, scope, clears) : saved
   }
 
-  /** Starts a refresh, or joins the running one. A caller that leaves does not end it, and its pair is saved. */
-  const startOrJoin = (
-    refused: string,
-    wanted: Deadline
-  ): { readonly own: boolean; readonly flight: RunningRefresh } => {
-    if (flight !== undefined) return { own: false, flight }
-    const scope = ownScope({ at: Math.max(time.monotonic() + deadlineMillisecondsOf(options), wanted.at) })
+  const startRefresh = (refused: string, { at }: Deadline): RunningRefresh => {
+    const scope = ownScope({ at: Math.max(time.monotonic() + deadlineMillisecondsOf(options), at) })
     const clears = slot.clears()
     const landed = slot
       .withLock(scope, () => rotate(refused, scope, clears))
@@ -238,35 +233,22 @@ export const makeSessionRefresh = (
         flight = undefined
       })
     flight = { landed, deadline: scope.deadline }
-    return { own: true, flight }
+    return flight
   }
 
   /**
-   * Whether a caller with a later deadline starts a refresh of its own after a shared one failed. Every other failure is
-   * the result of all callers, so that one failed refresh does not cause one request for each of them.
+   * A session with another access token than the refused one, by one refresh for all callers: it goes on until the latest of their
+   * deadlines. A caller that leaves does not end it, and its pair is saved.
    */
-  const isWorthAnother = (failure: MusicError, { deadline }: RunningRefresh, wanted: Deadline): boolean =>
-    isRetryable(failure, true) &&
-    failure.retryAfterSeconds === undefined &&
-    wanted.at - deadline.at >= worthwhile
-
-  const awaitRefresh = async (refused: string, deadline: Deadline): Promise<StoredSession> => {
-    const { flight: current, own } = startOrJoin(refused, deadline)
-    if (own) return current.landed
-    try {
-      const session = await current.landed
-      // The shared refresh was started for an older token.
-      return session.access_token === refused ? awaitRefresh(refused, deadline) : session
-    } catch (cause) {
-      return isWorthAnother(failureOf(cause), current, deadline)
-        ? awaitRefresh(refused, deadline)
-        : Promise.reject(cause)
-    }
+  const renewSession = async (refused: string, scope: Scope): Promise<StoredSession> => {
+    const { deadline } = scope
+    const joined = flight
+    const current = joined ?? startRefresh(refused, deadline)
+    current.deadline.at = Math.max(current.deadline.at, deadline.at)
+    const session = await within(time, deadline, current.landed, () => current.deadline)
+    // The shared refresh was started for an older token.
+    return joined !== undefined && session.access_token === refused ? renewSession(refused, scope) : session
   }
-
-  /** A session with another access token than the refused one. */
-  const renewSession = (refused: string, { deadline }: Scope): Promise<StoredSession> =>
-    within(time, deadline, awaitRefresh(refused, deadline), () => flight?.deadline ?? deadline)
 
   /** The stored session, refreshed first when its access token is about to expire. */
   const getUsableSession = async (scope: Scope): Promise<StoredSession> => {

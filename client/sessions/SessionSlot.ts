@@ -1,16 +1,16 @@
 /** The stored session of one server and plane: loaded, checked and saved, by one program at a time. */
+import { clientFailure, failureOf, failWith, unexpectedAnswer } from "../failures/Failures.ts"
 import type { ReportEvent } from "../Events.ts"
 import { deadlineMillisecondsOf, findOptionsProblem, type MusicClientOptions } from "../Options.ts"
 import type { LoggedOutReason } from "../Types.ts"
 import { ignore, isGiven } from "../Values.ts"
-import { unexpectedAnswer } from "../calls/AnswerDecoder.ts"
+
 import type { WireSession } from "../calls/Answers.ts"
 import type { Calls } from "../calls/Calls.ts"
 import { type Deadline, type Scope, within } from "../calls/Deadline.ts"
 import { sha256 } from "../calls/Digest.ts"
 import { addressOf } from "../calls/Requests.ts"
 import { inTime, type Time, untilAborted } from "../calls/Time.ts"
-import { clientFailure, failureOf, failWith } from "../failures/Failures.ts"
 import {
   infoOf,
   isMissing,

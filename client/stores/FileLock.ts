@@ -6,8 +6,9 @@ import { randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { open } from "node:fs/promises"
 import { hostname } from "node:os"
-import { ignore } from "../Values.ts"
+import { setTimeout as sleep } from "node:timers/promises"
 import { storeErrorOf } from "../failures/StoreFailures.ts"
+import { ignore } from "../Values.ts"
 import { catchCode, codeOf, readRegularFile, removeFile } from "./RegularFiles.ts"
 import type { SessionLock } from "./SessionStore.ts"
 
@@ -17,22 +18,20 @@ export interface FileLockOptions {
 }
 
 /** Process numbers mean something on one host since one start only. */
-const readBoot = (): string => {
+const readHost = () => {
   try {
-    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()
+    return { host: hostname(), boot: readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim() }
   } catch {
-    return ""
+    return { host: hostname(), boot: "" }
   }
 }
 
 /** Whether the process that a lock file names has ended. */
 const isGone = (text: string): boolean => {
   try {
-    const { boot, host, pid } = JSON.parse(text)
-    if (host !== hostname() || typeof pid !== "number") return false
-    if (boot !== readBoot()) return true
-    process.kill(pid, 0)
-    return false
+    const [{ boot, host, pid }, here] = [JSON.parse(text), readHost()]
+    if (host !== here.host || typeof pid !== "number") return false
+    return boot !== here.boot || !process.kill(pid, 0)
   } catch (error) {
     return codeOf(error) === "ESRCH"
   }
@@ -44,24 +43,21 @@ const readLock = (path: string) => readRegularFile(path, { mostBytes: 4_096, fol
 const take = async (path: string, stale: number): Promise<(() => Promise<void>) | undefined> => {
   const handle = await catchCode("EEXIST", () => open(path, "wx", 0o600))
   if (handle === undefined) return undefined
-  const text = JSON.stringify({ host: hostname(), boot: readBoot(), pid: process.pid, token: randomUUID() })
+  const text = JSON.stringify({ ...readHost(), pid: process.pid, token: randomUUID() })
   const write = () => handle.write(text, 0)
   // A failed renewal counts as missing. The timer does not keep the process alive.
   const timer = setInterval(() => void write().catch(ignore), Math.min(5_000, stale / 3)).unref()
-  const release = async (isOwn: (found: string | undefined) => boolean) => {
+  const release = async () => {
     clearInterval(timer)
     await handle.close().catch(ignore)
-    if (isOwn((await readLock(path))?.text)) await removeFile(path)
+    // Another process may have broken the lock and taken it.
+    if ((await readLock(path))?.text === text) await removeFile(path)
   }
-  try {
-    await write()
-  } catch (error) {
+  return write().then(
+    () => release,
     // A full disk creates a file that it cannot write.
-    await release(() => true)
-    return Promise.reject(error)
-  }
-  // Another process may have broken the lock and taken it.
-  return () => release((found) => found === text)
+    (error: unknown) => Promise.allSettled([release(), removeFile(path)]).then(() => Promise.reject(error))
+  )
 }
 
 /**
@@ -78,31 +74,28 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
   const breakIfDead = async (path: string): Promise<void> => {
     const file = await readLock(path)
     if (file === undefined) return
-    const { stats, text } = file
-    const state = `${stats.ino} ${stats.mtimeMs} ${text}`
+    const now = performance.now()
+    const state = `${file.stats.mtimeMs} ${file.text}`
     const before = seen.get(path)
-    if (before?.state !== state) seen.set(path, { state, since: performance.now() })
-    const isStale = before?.state === state && performance.now() - before.since >= stale
-    if (isStale || isGone(text)) await removeFile(path)
-  }
-
-  const wait = async (path: string, signal: AbortSignal): Promise<() => Promise<void>> => {
-    while (!signal.aborted) {
-      const release = await take(path, stale)
-      if (release !== undefined && !signal.aborted) return release
-      await (release === undefined ? breakIfDead(path) : release())
-      await new Promise((resolve) => setTimeout(resolve, 10 + Math.random() * 30))
-    }
-    return Promise.reject(signal.reason)
+    const since = before?.state === state ? before.since : now
+    seen.set(path, { state, since })
+    if (now - since >= stale || isGone(file.text)) await removeFile(path)
   }
 
   return {
     acquire: async (slot, signal) => {
       const path = pathOf(slot)
-      const failed = (cause: unknown) =>
-        Promise.reject(signal.aborted && cause === signal.reason ? cause : storeErrorOf(cause, path))
-      const release = await wait(path, signal).catch(failed)
-      return () => release().catch(failed)
+      try {
+        while (!signal.aborted) {
+          const release = await take(path, stale)
+          if (release !== undefined) return release
+          await breakIfDead(path)
+          await sleep(10 + Math.random() * 30)
+        }
+      } catch (cause) {
+        return Promise.reject(storeErrorOf(cause, path))
+      }
+      return Promise.reject(signal.reason)
     }
   }
 }

@@ -2,7 +2,7 @@
 import { makeClient } from "../../../client/Client.ts"
 import { SessionStoreError } from "../../../client/failures/StoreFailures.ts"
 import { processLock, type SessionStore, type StoredSession } from "../../../client/stores/SessionStore.ts"
-import { fetchTransport } from "../../../client/Transport.ts"
+import { makeSend } from "../../../client/Transport.ts"
 import type { MusicError, Result } from "../../../client/Types.ts"
 import type { SimulatedTime } from "../../world/Time.ts"
 import { type Answer, connectionLost, type Sent } from "../../world/Driver.ts"
@@ -104,7 +104,7 @@ const makeCaller = (
   const client = makeClient(
     { baseUrl, source: "cli", telemetry: false, testingKey, sessionStore: store },
     {
-      transport: fetchTransport((url, init) => fetch(url, init)),
+      send: makeSend((url, init) => fetch(url, init)),
       time: { now: time.now, monotonic: time.elapsed, random: () => 0.5, after: time.after }
     }
   )
