@@ -28,8 +28,8 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-/** These measure how long honest requests take: they play alone, after the others. */
-const alone = ["test/proof/attacks/*.slow.ts"]
+/** These measure times: of honest requests, and of recoveries. Each plays alone, after all others. */
+const alone = ["test/proof/attacks/Attacks.slow.ts", "test/durability/Storm.slow.ts"]
 
 // The run starts what its tests share once, not each project.
 const { globalSetup: _, ...shared } = fast.test ?? {}
@@ -59,7 +59,15 @@ export default defineConfig({
           exclude: alone
         }
       },
-      { test: { ...each, name: "alone", include: alone, exclude: [], sequence: { groupOrder: 1 } } }
+      ...alone.map((file, at) => ({
+        test: {
+          ...each,
+          name: `alone ${at + 1}`,
+          include: [file],
+          exclude: [],
+          sequence: { groupOrder: at + 1 }
+        }
+      }))
     ]
   }
 })
