@@ -180,7 +180,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
   {
     name: "loops and pollers",
     play: (world, size) => {
-      const until = lasting(size, 4, 20)
+      const until = lasting(size, 3, 20)
       daemons(world)
       visitors(world, 10 * second, until)
       loops(world, part(size, 150), second)
@@ -209,7 +209,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       const wait = size.isFull ? Number.POSITIVE_INFINITY : 150
       return {
         from,
-        until: from + lasting(size, 4, 30),
+        until: from + lasting(size, 2.5, 30),
         // A turn is late by the refreshes that came meanwhile.
         demands: [
           ...evenDaemons(world, { served: 0.99, onTime: 0.5, wait }),
@@ -227,7 +227,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       const from = people * 1.6 * second
       daemons(world, 20)
       times(people, (index) => page(world, identity("page", 0, index, address), index * 1.6 * second))
-      looping(world, "runaway", "c:runaway", address, 20, requests.me, from)
+      looping(world, "runaway", "c:runaway", address, 40, requests.me, from)
       const dead = requests.refresh(world.invent("ort", "loop"), world.newKey())
       start(() => world.loop("loop", second, address, () => dead))
       return {
@@ -247,7 +247,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     // Invented credentials from very many addresses.
     name: "strangers from everywhere",
     play: (world, size) => {
-      const until = lasting(size, 4, 20)
+      const until = lasting(size, 3.5, 20)
       daemons(world)
       visitors(world, 15 * second, until)
       const ipv4 = (index: number) => addressAt(16, index % size.count)
@@ -291,7 +291,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       return {
         from: minute,
         // Before the tracker's 450 writes of an hour are used up, at one a second.
-        until: 7 * minute,
+        until: lasting(size, 5, 7),
         demands: [
           ...gets(world, "reporter", "use", { wait: 0 }),
           ["reports stored at once", stored, 1, Number.POSITIVE_INFINITY],
@@ -328,7 +328,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       )
       return {
         from: minute,
-        until: minute + logins * 1.5 * second + lasting(size, 4, 15),
+        until: minute + logins * 1.5 * second + lasting(size, 2, 15),
         demands: [
           // While its logins and refreshes come in a burst, some turns are late.
           ...evenDaemons(world, { onTime: 0.8, wait: 75, even: 0.9 }),
@@ -350,7 +350,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       world.time.after(4 * minute, world.faults.heal)
       return {
         from: minute,
-        until: lasting(size, 6, 15),
+        until: lasting(size, 5, 15),
         demands: [
           // The two minutes, and the reads that waited for their end.
           ...gets(world, "daemon", "session", { wait: 180 }),
