@@ -1,4 +1,4 @@
-/** A seeded part of the fault matrix: at least one failure of each group for every call and path (docs/proof.md). */
+/** A seeded part of the fault matrix: each path under each group, and each call with each of its rules (docs/proof.md). */
 import { expect, it } from "vitest"
 import { play } from "./Play.ts"
 

@@ -10,8 +10,8 @@ import { cellOf, isRepeated, table, wholeCellOf, workCellOf, works } from "./Tab
 
 interface Cell {
   readonly title: string
-  /** Cells of one class and one failure of one upstream, of which a slice plays at least one each. */
-  readonly strata: readonly [kind: string, failure: string]
+  /** The classes of the cell, of each of which a slice plays at least one. */
+  readonly strata: ReadonlyArray<string>
   /** The table's text; undefined where it has none. */
   readonly expected: string | undefined
   readonly observe: () => Promise<Observation>
@@ -26,6 +26,9 @@ const always = Number.POSITIVE_INFINITY
 
 const titleOf = (what: string, path: string, { id }: Failure) => `${what} / ${path} / ${id}`
 
+/** Several calls share the rules of a path. */
+const rulebooks = Object.values(table).flatMap((columns) => columns.map(({ rules }) => rules))
+
 /** The calls of one path fail: all of them, or only the first. */
 const pathCells: ReadonlyArray<Cell> = namesOf<CallName>(table).flatMap((call) =>
   (table[call] ?? []).flatMap((column) =>
@@ -33,13 +36,13 @@ const pathCells: ReadonlyArray<Cell> = namesOf<CallName>(table).flatMap((call) =
       const { path } = column
       const { upstream } = paths[path]
       const expected = cellOf(column, failure)
-      // Where nothing is written, it is the same whether the upstream had done its work.
-      const group = column.before === column.after ? failure.group.replace("†", "") : failure.group
       const cell = (times: number, text: string | undefined): Cell => ({
         title: `${titleOf(call, path, failure)}${times === 1 ? ", the first call only" : ""}`,
-        // A repetition ends in one way after all failures before the upstream's work, and in one after it.
+        // Calls with the same rules for a path differ in what they make of each status, not in how they get it.
         strata: [
-          `${call}/${path}/${times === 1 ? `${text} ${failure.group.endsWith("†")}` : group}`,
+          `${path}/${rulebooks.indexOf(column.rules)} ${times} ${text} ${failure.group.endsWith("†")}`,
+          `${call}/${path}/${times} ${text?.slice(0, 3)}`,
+          `${path}/${failure.group}`,
           `${upstream}/${failure.id}`
         ],
         expected: text,
@@ -56,15 +59,24 @@ const pathCells: ReadonlyArray<Cell> = namesOf<CallName>(table).flatMap((call) =
 
 const wholeCells: ReadonlyArray<Cell> = callNames.flatMap((call) =>
   upstreams.flatMap((upstream) =>
-    wholeFailures.map((failure) => ({
-      title: titleOf(call, `all of ${upstream}`, failure),
-      strata: [`${call}/all of ${upstream}`, `all of ${upstream}/${failure.id}`],
-      expected: wholeCellOf(call, upstream, failure.group),
-      observe: () => {
-        const failing = pathNames.filter((path) => paths[path].upstream === upstream)
-        return observe({ call, upstream, failing, failure, times: always })
+    wholeFailures.map((failure) => {
+      const expected = wholeCellOf(call, upstream, failure.group)
+      // Of the upstreams that a call does not need, one says as much as another.
+      const failing = expected?.includes("×0") === true ? "an upstream that is not needed" : upstream
+      return {
+        title: titleOf(call, `all of ${upstream}`, failure),
+        strata: [`${call}/all of ${failing}`, `all of ${upstream}/${failure.id}`],
+        expected,
+        observe: () =>
+          observe({
+            call,
+            upstream,
+            failing: pathNames.filter((path) => paths[path].upstream === upstream),
+            failure,
+            times: always
+          })
       }
-    }))
+    })
   )
 )
 
