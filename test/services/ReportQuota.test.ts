@@ -67,12 +67,12 @@ const hours = [
 limited.each(hours)("%s has a quota for an hour", function* ([, reporter, burst, minutes, left, seconds]) {
   const take = makeReportQuota(true)
   const takeMany = (count: number, minute: number) =>
-    Array.from({ length: count }, () => take(production, reporter, "192.0.2.1", minute * 60_000).makeRefusal)
+    Array.from({ length: count }, () => take(production, reporter, "192.0.2.1", minute * 60_000).refusal)
   for (let minute = 0; minute < minutes; minute += 1) {
-    const refusals = takeMany(burst + 1, minute).filter((makeRefusal) => makeRefusal !== undefined)
+    const refusals = takeMany(burst + 1, minute).filter((refusal) => refusal !== undefined)
     expect([minute, refusals.length]).toEqual([minute, 1])
   }
-  const last = takeMany(left + 1, minutes).map((makeRefusal) => makeRefusal?.().retryAfterSeconds)
+  const last = takeMany(left + 1, minutes).map((refusal) => refusal?.retryAfterSeconds)
   expect(last).toEqual([...Array(left).fill(undefined), seconds])
 })
 

@@ -53,7 +53,7 @@ export const WebhooksLive = HttpApiBuilder.group(
         exchange.committing = true
         const event = yield* webhooks.verify({ rawHeaders: exchange.message.rawHeaders, body })
         exchange.plane = event.plane._tag === "Production" ? productionId : "testing"
-        yield* checkNesting(body)
+        yield* checkNesting(event.data)
         return yield* webhooks.receive(event)
       })
       return handlers.handleRaw("receive", () => receiveRaw).handleRaw("receiveSlashed", () => receiveRaw)

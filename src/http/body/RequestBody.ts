@@ -4,6 +4,7 @@ import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import { nestingLimit } from "../../schema/BodyLimits.ts"
 import { Failure, type FailureOf } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { requestTimeout } from "../transport/UnparsedRequest.ts"
@@ -122,9 +123,9 @@ export const makeBodyReader = (time: Duration.Duration) =>
 const refuse = (problem: string): FailureOf<"invalid_input"> =>
   new Failure("invalid_input", { details: { fields: [{ path: "body", problem }] } })
 
-/** Checks the bytes of a signed body, which is not decoded before its signature: what reads it later may be recursive. */
-export const checkNesting = (bytes: Uint8Array): Effect.Effect<void, FailureOf<"invalid_input">> =>
-  nestsTooDeep(bytes) ? Effect.fail(refuse(tooDeep)) : Effect.void
+/** Checks the data of a signed body, which is read only after its signature. It is one level deep in it. */
+export const checkNesting = (data: unknown): Effect.Effect<void, FailureOf<"invalid_input">> =>
+  nestsTooDeep(data, nestingLimit - 1) ? Effect.fail(refuse(tooDeep)) : Effect.void
 
 /** Bytes. In a larger body only the first problem is reported, so that a hostile one costs little. */
 const allProblemsBelow = 16_384

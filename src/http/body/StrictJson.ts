@@ -6,28 +6,11 @@ export const tooDeep = `nests deeper than ${nestingLimit} levels`
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
-const quote = 0x22
-const backslash = 0x5c
-const isOpening = (byte: number): boolean => byte === 0x5b || byte === 0x7b
-const isClosing = (byte: number): boolean => byte === 0x5d || byte === 0x7d
-
-/** Linear, and runs before anything recursive. Works on bytes, because JSON's structural characters are ASCII. */
-export const nestsTooDeep = (bytes: Uint8Array): boolean => {
-  let depth = 0
-  let inString = false
-  for (let at = 0; at < bytes.length; at += 1) {
-    const byte = bytes[at] ?? 0
-    if (inString) {
-      if (byte === backslash) at += 1
-      else if (byte === quote) inString = false
-    } else if (byte === quote) inString = true
-    else if (isOpening(byte)) {
-      depth += 1
-      if (depth > nestingLimit) return true
-    } else if (isClosing(byte)) depth -= 1
-  }
-  return false
-}
+/** Whether a parsed value nests too deep for what reads it recursively. The parser of Node itself is not recursive. */
+export const nestsTooDeep = (value: unknown, levels = nestingLimit): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  (levels === 0 || Object.values(value).some((part) => nestsTooDeep(part, levels - 1)))
 
 const loneSurrogate = /\p{Surrogate}/u
 
@@ -49,15 +32,14 @@ const findProblem = (value: unknown): string | undefined => {
  * Parses strict JSON: UTF-8 without a byte order mark, at most `nestingLimit` levels deep, no `__proto__` key, no lone surrogates,
  * no number that overflows a double. Left is the problem, and contains nothing of the text.
  */
-export const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> => {
-  if (bytes.length === 0) return Either.left("is empty")
-  if (nestsTooDeep(bytes)) return Either.left(tooDeep)
-  const text = Either.try({ try: () => utf8.decode(bytes), catch: () => "is not valid UTF-8" })
-  const json = Either.flatMap(text, (given) =>
-    Either.try({ try: (): unknown => JSON.parse(given), catch: () => "is not valid JSON" })
-  )
-  return Either.flatMap(json, (value) => {
-    const problem = findProblem(value)
-    return problem === undefined ? Either.right(value) : Either.left(problem)
+export const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> =>
+  Either.gen(function* () {
+    if (bytes.length === 0) return yield* Either.left("is empty")
+    const text = yield* Either.try({ try: () => utf8.decode(bytes), catch: () => "is not valid UTF-8" })
+    const value = yield* Either.try({
+      try: (): unknown => JSON.parse(text),
+      catch: () => "is not valid JSON"
+    })
+    const problem = nestsTooDeep(value) ? tooDeep : findProblem(value)
+    return problem === undefined ? value : yield* Either.left(problem)
   })
-}

@@ -12,7 +12,13 @@ import { digestOf } from "../../services/Digest.ts"
 import type { TokenGrant } from "../../services/Iam.ts"
 import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
-import { actorDigest, type SessionDigests, sessionDigest, type Stored } from "../../services/Store.ts"
+import {
+  actorDigest,
+  type SessionDigests,
+  sessionDigest,
+  type Stored,
+  type StoredToken
+} from "../../services/Store.ts"
 
 /** Identifies a token in its plane. */
 export const tokenKey = (plane: Plane, token: Redacted.Redacted): string =>
@@ -168,8 +174,8 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
         const isNew = earlier === undefined && !refusedUntil.has(refresh)
         const receivedAt = isNew ? unsafeMonotonicMillis(clock) : earlier?.receivedAt
         const now = clock.unsafeCurrentTimeMillis()
-        const rows: Array<Parameters<SessionDigests["remember"]>[2][number]> = []
-        const remember = (key: string, kind: "access" | "refresh", life: Duration.Duration, value: Known) => {
+        const rows: Array<StoredToken> = []
+        const remember = (key: string, kind: StoredToken["kind"], life: Duration.Duration, value: Known) => {
           refusedUntil.delete(key)
           put(key, value)
           rows.push({ digest: sessionDigest(key), kind, endsAt: now + Duration.toMillis(life) })

@@ -1,6 +1,7 @@
 /** Maps failures of IAM and Ting to the failures that a caller sees: the tables of api.md, "Errors". */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Record from "effect/Record"
 import { type Details, Failure, type FailureCode, type FailureOf } from "../../schema/Failure.ts"
 import type { Plane } from "../Plane.ts"
 import type { Refused, UpstreamFailure } from "../UpstreamFailure.ts"
@@ -18,14 +19,8 @@ const detailsOf = (failure: UpstreamFailure): Details =>
     : { dependency: failure.dependency }
 
 /** Under a code of ours, with the upstream's own beside it. */
-const named =
-  <Code extends FailureCode>(code: Code) =>
-  (refused: Refused) =>
-    new Failure(code, { details: detailsOf(refused) })
-const plain =
-  <Code extends FailureCode>(code: Code, occurrence: { readonly retryAfterSeconds?: number } = {}) =>
-  () =>
-    new Failure(code, occurrence)
+const named = <Code extends FailureCode>(code: Code, refused: Refused) =>
+  new Failure(code, { details: detailsOf(refused) })
 
 const unavailable = (failure: UpstreamFailure) =>
   new Failure("dependency_unavailable", {
@@ -49,20 +44,13 @@ const misconfigured = (refused: Refused, now: number) => {
   })
 }
 
-/** The session cannot be refreshed: its refresh token is no live one. */
-export const refreshRefused = (): Failure<"unauthenticated"> =>
-  new Failure("unauthenticated", {
-    message: "The refresh token is malformed, spent, expired or revoked.",
-    hint: "Log in again with a new short-lived token; this session cannot be refreshed."
-  })
-
 /** What any operation at IAM can become. */
 const mapAny = (
   failure: UpstreamFailure
 ): FailureOf<"rate_limited" | "forbidden" | "dependency_unavailable"> => {
   if (failure._tag !== "Refused") return unavailable(failure)
   if (failure.status === 429) return limited("rate_limited", failure)
-  return failure.status === 403 ? named("forbidden")(failure) : unavailable(failure)
+  return failure.status === 403 ? named("forbidden", failure) : unavailable(failure)
 }
 
 /** Of an operation that has neither a key nor a token of a caller to be refused. */
@@ -81,58 +69,61 @@ const mapPlain =
     return isOurs ? misconfigured(failure, now) : mapAny(failure)
   }
 
-/** By the upstream's code, for a refusal other than a 429, which always is about the rate; everything else by `otherwise`. */
+/**
+ * Our code of the upstream's, for a refusal other than a 429, which always is about the rate; everything else by `otherwise`. Ting's codes
+ * are its own words about a ting, so the failure names them.
+ */
 const byCode =
-  <Codes extends Readonly<Record<string, (refused: Refused) => unknown>>, F>(
-    codes: Codes,
-    otherwise: FailureMap<F>
-  ): FailureMap<F | ReturnType<Codes[keyof Codes]>> =>
-  (failure, now) =>
-    failure._tag === "Refused" && failure.status !== 429 && Object.hasOwn(codes, failure.code)
-      ? // The record's own function returns what the record says.
-        (codes[failure.code]?.(failure) as ReturnType<Codes[keyof Codes]>)
-      : otherwise(failure, now)
+  <Code extends FailureCode, F>(codes: Readonly<Record<string, Code>>, otherwise: FailureMap<F>) =>
+  (failure: UpstreamFailure, now: number): F | FailureOf<Code> => {
+    if (failure._tag !== "Refused" || failure.status === 429) return otherwise(failure, now)
+    const code = Object.hasOwn(codes, failure.code) ? codes[failure.code] : undefined
+    if (code === undefined) return otherwise(failure, now)
+    const isInProgress = code === "idempotency_in_progress"
+    const made = new Failure<FailureCode>(code, {
+      ...(failure.dependency === "ting" ? { details: detailsOf(failure) } : {}),
+      ...(isInProgress ? { retryAfterSeconds: 1 } : {})
+    })
+    // A union distributes over its codes; the class does not.
+    return made as FailureOf<Code>
+  }
 
-const inFlight = {
-  idempotency_conflict: plain("idempotency_conflict"),
-  idempotency_in_progress: plain("idempotency_in_progress", { retryAfterSeconds: 1 })
-}
-const expired = { idempotency_response_expired: plain("idempotency_response_expired") }
+/** Under each of the codes that it keeps. */
+const kept = <Code extends FailureCode>(...codes: ReadonlyArray<Code>) =>
+  Record.fromIterableWith(codes, (code) => [code, code])
+
 /** Of the caller's token. */
-const tokenRefused = <F>(refuse: () => F) => ({
-  invalid_grant: refuse,
-  refresh_token_reuse: refuse,
-  invalid_token: refuse
-})
+const tokenRefused = <Code extends FailureCode>(code: Code) =>
+  Record.fromIterableWith(["invalid_grant", "refresh_token_reuse", "invalid_token"], (refusal) => [
+    refusal,
+    code
+  ])
+
+const inFlight = kept("idempotency_conflict", "idempotency_in_progress")
+const exchanged = { ...inFlight, ...kept("idempotency_response_expired") }
 /** Of a proof: no two share a key, so none meets another's content. */
 const subjectRefused = {
-  idempotency_in_progress: inFlight.idempotency_in_progress,
-  ...expired,
-  invalid_subject_token: plain("unauthenticated")
-}
+  ...kept("idempotency_in_progress", "idempotency_response_expired"),
+  invalid_subject_token: "unauthenticated"
+} as const
 
 /** The failures of IAM's operations. */
 export const iamFailures = {
   introspect: mapPlain,
-  login: (plane: Plane) =>
-    byCode({ ...inFlight, ...expired, ...tokenRefused(plain("slt_rejected")) }, mapPlain(plane)),
-  refresh: (plane: Plane) =>
-    byCode({ ...inFlight, ...expired, ...tokenRefused(refreshRefused) }, mapPlain(plane)),
+  login: (plane: Plane) => byCode({ ...exchanged, ...tokenRefused("slt_rejected") }, mapPlain(plane)),
+  refresh: (plane: Plane) => byCode({ ...exchanged, ...tokenRefused("unauthenticated") }, mapPlain(plane)),
   revoke: (plane: Plane) => byCode(inFlight, mapPlain(plane)),
   prove: (plane: Plane) =>
     byCode(subjectRefused, (failure, now) =>
       failure._tag === "Refused" && failure.status === 404
-        ? named("reconsent_required")(failure)
+        ? named("reconsent_required", failure)
         : mapPlain(plane)(failure, now)
     )
 } as const
 
 /** The failure of resolving a plane, where a refusal of our own credentials is one of the selector. */
 export const planeFailure = byCode(
-  {
-    unauthenticated: plain("testing_secret_invalid"),
-    invalid_client: plain("testing_secret_invalid")
-  },
+  { unauthenticated: "testing_secret_invalid", invalid_client: "testing_secret_invalid" },
   mapAny
 )
 
@@ -140,12 +131,7 @@ const oursAtTing = ["session_expired", "authentication_required", "test_context_
 
 /** A 401 of Ting never becomes a 401 of ours: it concerns the proof, not the user's session. */
 const mapTing = byCode(
-  {
-    permission_denied: named("permission_denied"),
-    test_context_mismatch: named("test_context_mismatch"),
-    invalid_input: named("invalid_input"),
-    payload_too_large: named("payload_too_large")
-  },
+  kept("permission_denied", "test_context_mismatch", "invalid_input", "payload_too_large"),
   (failure, now) => {
     if (failure._tag !== "Refused") return unavailable(failure)
     if (failure.status === 429) return limited("temporarily_rate_limited", failure)
@@ -157,12 +143,7 @@ const mapTing = byCode(
 export const tingFailures = {
   register: mapTing,
   send: byCode(
-    {
-      recipient_not_registered: named("recipient_not_registered"),
-      required_delivery_not_enabled: named("required_delivery_not_enabled"),
-      not_found: named("not_found"),
-      idempotency_conflict: named("idempotency_conflict")
-    },
+    kept("recipient_not_registered", "required_delivery_not_enabled", "not_found", "idempotency_conflict"),
     mapTing
   )
 } as const

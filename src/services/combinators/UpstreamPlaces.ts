@@ -4,7 +4,6 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import { Failure } from "../../schema/Failure.ts"
 import { recordNow, upstreamPlacesTaken } from "../Metrics.ts"
 import { RequestContext } from "../RequestContext.ts"
@@ -32,47 +31,23 @@ export class PlaceBounds extends Context.Reference<PlaceBounds>()("music/PlaceBo
   })
 }) {}
 
-const makePlaces = (dependency: AwaitedUpstream, bound: PlaceBound) => {
-  const gauge = upstreamPlacesTaken({ dependency })
-  /** By holder: all requests together, and each credential and address that has a place. */
-  const taken = new Map<string, number>()
-  const count = (holders: ReadonlyArray<string>, change: 1 | -1): void => {
-    for (const holder of holders) {
-      const held = (taken.get(holder) ?? 0) + change
-      if (held === 0) taken.delete(holder)
-      else taken.set(holder, held)
-    }
-    recordNow(gauge, taken.get("all") ?? 0)
-  }
-  count([], 1)
-
-  return {
-    /** The holders that a place is counted for. An empty address is not bounded. */
-    take: (
-      credential: string,
-      address: string
-    ): Either.Either<ReadonlyArray<string>, Failure<"overloaded">> => {
-      const bounds: ReadonlyArray<readonly [holder: string, most: number]> = [
-        ["all", bound.all],
-        [`credential ${credential}`, bound.perCredential],
-        ...(address === "" ? [] : [[`address ${address}`, bound.perAddress] as const])
-      ]
-      if (bounds.some(([holder, most]) => (taken.get(holder) ?? 0) >= most))
-        return Either.left(new Failure("overloaded", { retryAfterSeconds: 1, details: { dependency } }))
-      const holders = bounds.map(([holder]) => holder)
-      count(holders, 1)
-      return Either.right(holders)
-    },
-    giveBack: (holders: ReadonlyArray<string>): void => count(holders, -1)
-  }
-}
-
 /** The places of this process. */
 export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/UpstreamPlaces", {
   effect: Effect.gen(function* () {
     const bounds = yield* PlaceBounds
     const { rateLimit } = yield* Settings
-    const places = { iam: makePlaces("iam", bounds.iam), ting: makePlaces("ting", bounds.ting) }
+    /** By holder: all requests for an upstream together, and each credential and address that has a place there. */
+    const taken = new Map<string, number>()
+    const heldBy = (holder: string): number => taken.get(holder) ?? 0
+
+    const count = (dependency: AwaitedUpstream, holders: Iterable<string>, change: 1 | -1): void => {
+      for (const holder of holders) {
+        taken.set(holder, heldBy(holder) + change)
+        if (heldBy(holder) === 0) taken.delete(holder)
+      }
+      recordNow(upstreamPlacesTaken({ dependency }), heldBy(dependency))
+    }
+    for (const dependency of ["iam", "ting"] as const) count(dependency, [], 1)
 
     /**
      * Runs the effect in a place of that upstream, or fails at once with `overloaded`. Every request that waits takes a place,
@@ -83,11 +58,21 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
       (dependency: AwaitedUpstream, credential: string) =>
       <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Failure<"overloaded">, R> =>
         Effect.acquireUseRelease(
-          Effect.flatMap(RequestContext, ({ clientNetwork }) =>
-            places[dependency].take(credential, rateLimit ? clientNetwork : "")
-          ),
+          Effect.flatMap(RequestContext, ({ clientNetwork }) => {
+            const { all, perAddress, perCredential } = bounds[dependency]
+            const limits = new Map([
+              [dependency, all],
+              [`${dependency} credential ${credential}`, perCredential]
+            ])
+            if (rateLimit && clientNetwork !== "")
+              limits.set(`${dependency} address ${clientNetwork}`, perAddress)
+            if ([...limits].some(([holder, most]) => heldBy(holder) >= most))
+              return new Failure("overloaded", { retryAfterSeconds: 1, details: { dependency } })
+            count(dependency, limits.keys(), 1)
+            return Effect.succeed([...limits.keys()])
+          }),
           () => effect,
-          (holders) => Effect.sync(() => places[dependency].giveBack(holders))
+          (holders) => Effect.sync(() => count(dependency, holders, -1))
         )
 
     return { within } as const

@@ -162,8 +162,8 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
       write("reports")(
         "Reports.admit",
         Effect.gen(function* () {
-          const { contentDigest, keyDigest, network = null, ...admitted } = report
-          const { createdAt, id, marker, plane, requestId, source } = admitted
+          const { contentDigest, createdAt, id, keyDigest, marker, plane, requestId, source } = report
+          const { network = null } = report
           const reporter = toText(report.reporter)
           const holder = holderOf(plane, reporter, network)
           const [rows, sums] = yield* together(sql, [underKey(plane, keyDigest), readSums(sql, holder)])
@@ -174,7 +174,8 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
             return ReportAdmission.Conflict()
           if (!hasQuota) return ReportAdmission.Full({ limit: "room" })
 
-          const content = JSON.stringify(report.content)
+          const given = report.content
+          const content = JSON.stringify(given)
           const bytes = bytesOf(content)
           const limit = exceeded(sums, room, holder, bytes, true)
           if (limit !== undefined) return ReportAdmission.Full({ limit })
@@ -193,7 +194,8 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
               createdAt,
               priority: reporter.startsWith(verified) ? "first" : "usual"
             })
-          return ReportAdmission.Stored({ report: { ...admitted, issue: Option.none() } })
+          const stored = { id, plane, reporter: report.reporter, content: given, source, requestId }
+          return ReportAdmission.Stored({ report: { ...stored, createdAt, marker, issue: Option.none() } })
         }),
         (admission) => {
           if (admission._tag === "Replayed" ? admission.movedUp : deliver && admission._tag === "Stored")

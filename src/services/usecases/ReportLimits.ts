@@ -17,7 +17,7 @@ const perMinute = (quota: number) => makeQuota({ name: "reports", quota, windowS
 const perHour = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 3_600 })
 
 /**
- * Makes the function that takes a use for a new report, or none where a limit is exhausted; `makeRefusal` is then its failure. `giveBack`
+ * Makes the function that takes a use for a new report, or none where a limit is exhausted; `refusal` is then its failure. `giveBack`
  * returns the use of a report that was neither stored nor moved up.
  */
 export const makeReportQuota = (rateLimit: boolean) => {
@@ -36,11 +36,10 @@ export const makeReportQuota = (rateLimit: boolean) => {
     const [quota] = takes
       .map(({ reading }) => reading)
       .sort((one, other) => other.retryAfterSeconds - one.retryAfterSeconds)
-    if (quota === undefined || quota.retryAfterSeconds === 0) return { makeRefusal: undefined, giveBack }
+    if (quota === undefined || quota.retryAfterSeconds === 0) return { refusal: undefined, giveBack }
     giveBack()
-    const makeRefusal = () =>
-      new Failure("rate_limited", { retryAfterSeconds: quota.retryAfterSeconds, quota })
-    return { makeRefusal, giveBack: constVoid }
+    const refusal = new Failure("rate_limited", { retryAfterSeconds: quota.retryAfterSeconds, quota })
+    return { refusal, giveBack: constVoid }
   }
 }
 

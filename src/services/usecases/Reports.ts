@@ -24,7 +24,7 @@ import { Sessions } from "./Sessions.ts"
 import { Settings } from "../Settings.ts"
 import {
   Anonymous,
-  ReportAdmission,
+  type ReportAdmission,
   type ReportContent,
   type Reporter,
   Store,
@@ -118,61 +118,46 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
       if (typeof request.pr === "string" && !isOfRepository(request.pr)) return yield* otherRepository()
       const reporter = yield* resolveReporter(plane, credential)
       const { clientNetwork, requestId, source } = yield* RequestContext
-      const { giveBack, makeRefusal: overQuota } = takeQuota(
-        plane,
-        reporter,
-        clientNetwork,
-        yield* monotonicMillis
-      )
-      const makeRefusal =
-        reporter._tag === "Verified" || settings.anonymousReports
-          ? overQuota
-          : () => makeUnnamedRefusal(reporter)
-      let redacted: ReportContent | undefined
-      const redact = (): ReportContent => {
-        redacted ??= contentOf(request)
-        return redacted
-      }
       const keyed = { plane: planeId(plane), keyDigest: digestOf(key) }
-      const admit = Effect.gen(function* () {
-        const isKnown = yield* store.reports.knowsKey(keyed)
-        // A refused one costs neither a digest of its content nor a transaction; `makeRefusal` says below why it is refused.
-        if (makeRefusal !== undefined && !isKnown) return ReportAdmission.Full({ limit: "room" })
-        // Neither a refused report nor a repetition is redacted, which is most of a report's work. A new one is redacted here:
-        // inside the transaction all others would wait for it.
-        if (!isKnown) redact()
-        return yield* store.reports.admit(
-          {
-            ...keyed,
-            id: `rep_${randomHex(16)}`,
-            reporter,
-            get content() {
-              return redact()
-            },
-            source,
-            requestId,
-            createdAt: yield* Clock.currentTimeMillis,
-            marker: randomHex(16),
-            contentDigest: sha256(canonicalJson(request)),
-            network: networkOf(clientNetwork)
-          },
-          plane._tag === "Production" && Option.isSome(settings.tracker),
-          // A report that was stored before is answered without quota or room: its first response may have been lost.
-          room,
-          makeRefusal === undefined
-        )
-      })
+      const isKnown = yield* logAndMapStoreFailure(store.reports.knowsKey(keyed))
+      const quota = takeQuota(plane, reporter, clientNetwork, yield* monotonicMillis)
+      const isTaken = reporter._tag === "Verified" || settings.anonymousReports
+      const refusal = isTaken ? quota.refusal : makeUnnamedRefusal(reporter)
+      // A refused one costs neither a digest of its content nor a transaction.
+      if (refusal !== undefined && !isKnown) {
+        quota.giveBack()
+        return yield* refusal
+      }
+      // Neither a refused report nor a repetition is redacted, which is most of a report's work. A new one is redacted here: inside the
+      // transaction all others would wait for it.
+      const redacted = isKnown ? undefined : contentOf(request)
       const counts = (answer: ReportAdmission): boolean =>
         answer._tag === "Stored" ||
         // Else reports that were counted by address would get priority beyond the reporter's quota.
         (answer._tag === "Replayed" && answer.movedUp) ||
         // Else one sender could have any number of reports redacted for which there is no room.
-        (answer._tag === "Full" && redacted !== undefined)
-      const admission = yield* admit.pipe(
+        (answer._tag === "Full" && !isKnown)
+      const report = {
+        ...keyed,
+        id: `rep_${randomHex(16)}`,
+        reporter,
+        get content() {
+          return redacted ?? contentOf(request)
+        },
+        source,
+        requestId,
+        createdAt: yield* Clock.currentTimeMillis,
+        marker: randomHex(16),
+        contentDigest: sha256(canonicalJson(request)),
+        network: networkOf(clientNetwork)
+      }
+      const isFiled = plane._tag === "Production" && Option.isSome(settings.tracker)
+      // A report that was stored before is answered without quota or room: its first response may have been lost.
+      const admission = yield* store.reports.admit(report, isFiled, room, refusal === undefined).pipe(
         logAndMapStoreFailure,
         Effect.onExit((exit) =>
           Effect.sync(() => {
-            if (Exit.isFailure(exit) || !counts(exit.value)) giveBack()
+            if (Exit.isFailure(exit) || !counts(exit.value)) quota.giveBack()
           })
         )
       )
@@ -181,7 +166,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         case "Conflict":
           return yield* new Failure("idempotency_conflict")
         case "Full":
-          if (makeRefusal !== undefined) return yield* makeRefusal()
+          if (refusal !== undefined) return yield* refusal
           yield* warnOfFull(admission.limit)
           return yield* makeReportsFull(admission.limit)
         case "Stored":

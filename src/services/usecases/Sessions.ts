@@ -16,7 +16,7 @@ import {
 } from "../Iam.ts"
 import { Idempotency, upstreamKey } from "../combinators/Idempotency.ts"
 import { type RetryPolicy, retryTransient } from "../combinators/Retry.ts"
-import { failWith, iamFailures, refreshRefused } from "../combinators/UpstreamErrorMapping.ts"
+import { failWith, iamFailures } from "../combinators/UpstreamErrorMapping.ts"
 import { UpstreamPlaces } from "../combinators/UpstreamPlaces.ts"
 import { countReplay } from "../Metrics.ts"
 import { environmentIdOf, type Plane, planeId } from "../Plane.ts"
@@ -61,6 +61,13 @@ const toSession = (
   org_ids: introspection.memberships.map((membership) => membership.organisation).sort(),
   testing_environment_id: environmentIdOf(plane)
 })
+
+/** The session cannot be refreshed: its refresh token is no live one. */
+const refreshRefused = () =>
+  new Failure("unauthenticated", {
+    message: "The refresh token is malformed, spent, expired or revoked.",
+    hint: "Log in again with a new short-lived token; this session cannot be refreshed."
+  })
 
 /** Characters; IAM revokes no longer token (identity-service.md 7). */
 const longestRevocable = 4_096
@@ -200,7 +207,11 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     ) {
       const grant = yield* iam
         .refresh(plane, token, upstreamKey("refresh", plane, key))
-        .pipe(retryIam, failWith(iamFailures.refresh(plane)))
+        .pipe(
+          retryIam,
+          failWith(iamFailures.refresh(plane)),
+          Effect.catchTag("unauthenticated", refreshRefused)
+        )
       countReplay("refresh", grant.replayed)
       const introspection = yield* introspect(plane, grant.accessToken)
       if (Option.isNone(introspection)) return yield* refreshRefused()

@@ -5,6 +5,7 @@ import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { HttpIam } from "../../../src/layers/iam/HttpIam.ts"
@@ -12,10 +13,15 @@ import { digestOf } from "../../../src/services/Digest.ts"
 import { Iam } from "../../../src/services/Iam.ts"
 import { type Plane, Production, Testing } from "../../../src/services/Plane.ts"
 import { Settings } from "../../../src/services/Settings.ts"
-import { sessionDigest, Store } from "../../../src/services/Store.ts"
+import {
+  type IamCalls,
+  sessionDigest,
+  type SessionDigests,
+  Store,
+  type StoreService
+} from "../../../src/services/Store.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { testSettings } from "../../world/Settings.ts"
-import * as TestStore from "../../world/TestStore.ts"
 import { inRequest, key, startTime } from "./Simulated.ts"
 
 export type Iams = Context.Tag.Service<typeof Iam>
@@ -114,9 +120,19 @@ export const countedIam = ({ calls = 110, rateLimit = true }: CountedOptions = {
         )
       })
     )
+    /** What the store knows of tokens of other processes; a database would take most of the time of these tests. */
+    const logins = new Map<string, { readonly login: string; readonly actor: string | undefined }>()
+    const iamCalls: IamCalls = { take: () => Effect.succeed([]), leave: () => Effect.void }
+    const sessionDigests: SessionDigests = {
+      find: (digest) => Effect.sync(() => Option.fromNullable(logins.get(digest))),
+      ...{ remember: () => Effect.void, nameActor: () => Effect.void },
+      ...{ forgetToken: () => Effect.void, forgetLogin: () => Effect.void }
+    }
+    // The budget reads these two only.
+    const store = Layer.succeed(Store, { iamCalls, sessionDigests } as unknown as StoreService)
     const context = yield* Layer.build(
       HttpIam.pipe(
-        Layer.provideMerge(TestStore.layer),
+        Layer.provide(store),
         Layer.provide(Layer.succeed(HttpClient.HttpClient, client)),
         Layer.provide(
           Layer.succeed(
@@ -127,21 +143,12 @@ export const countedIam = ({ calls = 110, rateLimit = true }: CountedOptions = {
       )
     )
     const iam = Context.get(context, Iam)
-    const { sessionDigests } = Context.get(context, Store)
 
     /** A token that another process handed out, as one of this login and actor. */
     const vouched = (prefix: "oat" | "ort", login = `login ${++names}`, actor?: string) =>
-      Effect.gen(function* () {
+      Effect.sync(() => {
         const token = fresh(prefix)
-        yield* Effect.orDie(
-          sessionDigests.remember("production", { login, actor }, [
-            {
-              digest: sessionDigest(`production ${digestOf(token)}`),
-              kind: prefix === "oat" ? "access" : "refresh",
-              endsAt: startTime + 86_400_000
-            }
-          ])
-        )
+        logins.set(sessionDigest(`production ${digestOf(token)}`), { login, actor })
         return token
       })
 
