@@ -68,8 +68,6 @@ export interface Options {
   readonly during?: During
   /** Of another server, as after a restart. */
   readonly stores?: Context.Context<Store | TestStore.StoreSwitches>
-  /** Of IAM, for one path in a minute. Default: none, and none of this service for calls to IAM. */
-  readonly iamLimit?: number
 }
 
 export interface Sent {
@@ -143,7 +141,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
     const reached: Array<Reached> = []
     const lines: Array<LogLine> = []
     const during: During = { ...options.during }
-    const upstreams = yield* makeUpstreams(options.iamLimit ?? Number.POSITIVE_INFINITY)
+    const upstreams = yield* makeUpstreams
     const watch: Watch = (useCase, input, made) =>
       Effect.flatMap(RequestContext, (info) => {
         reached.push({ useCase, input, info })
@@ -165,11 +163,8 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
     const store = Context.get(stores, Store)
     const settings = testSettings({
       ...options.settings,
-      iam: {
-        url: iamUrl,
-        ...(options.iamLimit === undefined ? { callsPerMinute: 1_000_000 } : {}),
-        ...options.settings?.iam
-      },
+      // No limit of calls to IAM: the tests of its budget are elsewhere.
+      iam: { url: iamUrl, callsPerMinute: 1_000_000, ...options.settings?.iam },
       ting: { url: tingUrl, ...options.settings?.ting }
     })
     const context = yield* Layer.build(

@@ -641,11 +641,11 @@ export const bodyInputs: ReadonlyArray<Input> = [
     const name = /^\{("[^"]*"):/.exec(body.toString())?.[1]
     return name === undefined ? undefined : Buffer.from(`{${name}:null,${body.toString().slice(1)}`)
   }),
-  ...["NaN", "undefined", "]]]]", '"\\'].map((value) => another(value, badJson)),
+  ...["NaN", "undefined", "]]]]", '"\\', "[".repeat(15_000)].map((value) => another(value, badJson)),
   ...["null", "[]", "0", '""', "[[]]"].map((value) => another(value, noObject)),
   another(({ word: make }) => `"${make("body")}"`, noObject),
   another("{}", ({ call }) => (call?.id === "tings.subscribe" ? accepted : badShape)),
-  ...["[".repeat(15_000), `["\\"]",${"[".repeat(64)}${"]".repeat(65)}`].map((value) =>
+  ...["[".repeat(7_500) + "]".repeat(7_500), `["\\"]",${"[".repeat(64)}${"]".repeat(65)}`].map((value) =>
     another(value, deepJson)
   ),
   ...['{"__proto__":{"x":1}}', '{"\\u005f_proto__":{"x":1}}'].map((value) => another(value, protoKey)),

@@ -2,7 +2,7 @@
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { Actor, ActorType, OrganisationId, PublicId } from "../../schema/Identity.ts"
+import { Actor, ActorType, actorTypeOf, OrganisationId, PublicId } from "../../schema/Identity.ts"
 import {
   accessTokenPattern,
   publicIdPattern,
@@ -30,10 +30,6 @@ const omittable = <A, I>(schema: Schema.Schema<A, I>) =>
 const disclosable = <A, I>(schema: Schema.Schema<A, I>) => Schema.optional(Schema.NullOr(schema))
 const secretOf = (pattern: RegExp) => Schema.Redacted(Schema.String.pipe(Schema.pattern(pattern)))
 
-/** The prefix of a public id gives the type of its actor. */
-const isOfType = (publicId: string, type: ActorType): boolean =>
-  publicId.startsWith(type === "carbon" ? "c:" : "si:")
-
 const readTokenBody = readJson(
   Schema.Struct({
     access_token: secretOf(accessTokenPattern),
@@ -41,7 +37,7 @@ const readTokenBody = readJson(
     token_type: Schema.Literal("Bearer"),
     expires_in: Schema.Int.pipe(Schema.positive()),
     scope: Schema.String,
-    actor: omittable(Actor.pipe(Schema.filter(({ public_id, type }) => isOfType(public_id, type)))),
+    actor: omittable(Actor.pipe(Schema.filter(({ public_id, type }) => actorTypeOf(public_id) === type))),
     org_id: omittable(OrganisationId)
   })
 )
@@ -99,7 +95,7 @@ type Disclosed<A> = A | null | undefined
 /** An undisclosed value agrees with every value. */
 const agrees = (disclosed: Disclosed<string>, value: string): boolean => (disclosed ?? value) === value
 const fits = (publicId: Disclosed<string>, type: Disclosed<ActorType>): boolean =>
-  publicId == null || type == null || isOfType(publicId, type)
+  publicId == null || type == null || actorTypeOf(publicId) === type
 
 /** Like `si:deejay[acme]`; the person is compared as far as it is disclosed. */
 const namesMember = (membershipId: string, organisation: string, publicId: Disclosed<string>): boolean => {

@@ -102,17 +102,15 @@ export const makeSend = (
         RequestContext,
         ({ deadlineAt }): Effect.Effect<UpstreamResponse, NotExecuted | Unknown> => {
           const left = deadlineAt - unsafeMonotonicMillis(clock)
-          if (left <= 0) return new NotExecuted({ dependency, reason: "deadline passed", isLate: true })
-          return left < timeoutSeconds * 1_000
-            ? Effect.timeoutFail(send(request), {
-                duration: left,
-                onTimeout: () =>
-                  new Unknown({ dependency, reason: "deadline passed", isLate: left < answerMillis })
-              })
-            : Effect.timeoutFail(send(request), {
-                duration: `${timeoutSeconds} seconds`,
-                onTimeout: () => unknown(`no answer within ${timeoutSeconds} seconds`)
-              })
+          const reason = "deadline passed"
+          if (left <= 0) return new NotExecuted({ dependency, reason, isLate: true })
+          return Effect.timeoutFail(send(request), {
+            duration: Math.min(left, timeoutSeconds * 1_000),
+            onTimeout: () =>
+              left < timeoutSeconds * 1_000
+                ? new Unknown({ dependency, reason, isLate: left < answerMillis })
+                : unknown(`no answer within ${timeoutSeconds} seconds`)
+          })
         }
       )
     )

@@ -55,26 +55,26 @@ export const roomOf = (bound: number): ReportRoom => ({
   withNewcomers: bound
 })
 
-const hints: { readonly [limit in ReportLimit]?: { readonly hint: string } } = {
-  reporter: {
-    hint: "Your reports fill your part of the storage. Keep the report and send it again later with the same key."
-  },
-  network: {
-    hint: "Anonymous reports of your network fill its part of the storage. Log in and send it with `Authorization`, or keep it and send it again later with the same key."
-  }
+/** Why a report finds no room, for the operator, and what the caller may do. */
+const limits: { readonly [limit in ReportLimit]: readonly [cause: string, hint?: string] } = {
+  room: ["the room of all reports is used up"],
+  reporter: [
+    "a signed-in reporter has used up one reporter's part of the room",
+    "Your reports fill your part of the storage. Keep the report and send it again later with the same key."
+  ],
+  network: [
+    "anonymous reports of a network have used up one network's part of the room",
+    "Anonymous reports of your network fill its part of the storage. Log in and send it with `Authorization`, or keep it and send it again later with the same key."
+  ]
 }
 
-export const makeReportsFull = (limit: ReportLimit): Failure<"reports_full"> =>
-  new Failure("reports_full", {
+export const makeReportsFull = (limit: ReportLimit): Failure<"reports_full"> => {
+  const [, hint] = limits[limit]
+  return new Failure("reports_full", {
     retryAfterSeconds: fullPause,
     details: { reason: limit },
-    ...hints[limit]
+    ...(hint === undefined ? {} : { hint })
   })
-
-const causes: Readonly<Record<ReportLimit, string>> = {
-  room: "the room of all reports is used up",
-  reporter: "a signed-in reporter has used up one reporter's part of the room",
-  network: "anonymous reports of a network have used up one network's part of the room"
 }
 
 /** Milliseconds between two warnings of one cause. */
@@ -87,7 +87,7 @@ export const makeFullWarning = Effect.map(
     (limit: ReportLimit): Effect.Effect<void> =>
       get(
         limit,
-        Effect.logWarning(`Reports are refused: ${causes[limit]}`, {
+        Effect.logWarning(`Reports are refused: ${limits[limit][0]}`, {
           reason: limit,
           fix: "see music-backend check; find a flood with music-backend reports remove --anonymous --dry-run or --reporter <public id> --dry-run, and remove it with --reason instead of --dry-run; or set MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS, or raise MUSIC_REPORTS_MEGABYTES"
         })
