@@ -10,7 +10,7 @@ import type * as Redacted from "effect/Redacted"
 import { putBounded } from "../../services/combinators/BoundedMap.ts"
 import { digestOf } from "../../services/Digest.ts"
 import type { TokenGrant } from "../../services/Iam.ts"
-import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import {
   actorDigest,
@@ -103,6 +103,12 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
   const actorIn = (plane: Plane, publicId: Option.Option<string>): string | undefined =>
     Option.getOrUndefined(Option.map(publicId, (id) => actorDigest(secret, planeId(plane), id)))
 
+  const recall = (key: string): Effect.Effect<void> =>
+    Effect.map(lookUp(sessions.find(sessionDigest(key))), (found) => {
+      const row = Option.getOrUndefined(Option.flatten(found))
+      if (row !== undefined && !known.has(key)) put(key, { login: { name: row.login, actor: row.actor } })
+    })
+
   /** A call may have ended this token, or with it its login: what it may have ended no longer counts as just received. */
   const endReceipt = (key: string, kind: Kind): void => {
     const ending = kind === "refresh" ? known.get(key)?.login?.name : undefined
@@ -148,14 +154,7 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
     },
     /** Runs the call; before it looks in the store for a token that memory does not know. */
     recalling: <A, E>(key: string, call: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-      Effect.gen(function* () {
-        if (!known.has(key)) {
-          const row = Option.flatten(yield* lookUp(sessions.find(sessionDigest(key))))
-          if (Option.isSome(row) && !known.has(key))
-            put(key, { login: { name: row.value.login, actor: row.value.actor } })
-        }
-        return yield* call
-      }),
+      Effect.suspend(() => (known.has(key) ? call : Effect.zipRight(recall(key), call))),
     /** IAM issued or replayed a pair; `presented` is the refresh token of a refresh. */
     recordGrant: (plane: Plane, grant: TokenGrant, presented: Redacted.Redacted | undefined) =>
       Effect.clockWith((clock) => {
@@ -200,17 +199,18 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
     end,
     /** IAM refused it, or revoked a refresh token. */
     recordRefusal: (key: string, kind: Kind) =>
-      Effect.flatMap(monotonicMillis, (now) => {
-        putBounded(refusedUntil, key, now + Duration.toMillis(refusalTimes[kind]), capacity)
+      Effect.clockWith((clock) => {
+        const until = unsafeMonotonicMillis(clock) + Duration.toMillis(refusalTimes[kind])
+        putBounded(refusedUntil, key, until, capacity)
         return end(key, kind)
       }),
     /** Runs the call, or `repeated` while IAM's refusal of the credential is repeated. */
     unlessRefused:
       <A, E>(key: string, repeated: Effect.Effect<A, E>) =>
       <B, E2>(call: Effect.Effect<B, E2>) =>
-        Effect.flatMap(
-          monotonicMillis,
-          (now): Effect.Effect<A | B, E | E2> => ((refusedUntil.get(key) ?? 0) > now ? repeated : call)
+        Effect.clockWith(
+          (clock): Effect.Effect<A | B, E | E2> =>
+            (refusedUntil.get(key) ?? 0) > unsafeMonotonicMillis(clock) ? repeated : call
         )
   }
 }

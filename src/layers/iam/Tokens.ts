@@ -167,7 +167,8 @@ export const makeTokens = (
         ask(plane, request, counting, (grant) => tokenKey(plane, grant.accessToken)),
         (grant) => credentials.recordGrant(plane, grant, use === "refresh" ? presented : undefined)
       )
-      return Effect.flatMap(monotonicMillis, (now): Effect.Effect<TokenGrant, UpstreamFailure> => {
+      return Effect.clockWith((clock): Effect.Effect<TokenGrant, UpstreamFailure> => {
+        const now = unsafeMonotonicMillis(clock)
         const probeAt = failing.get(id)
         if (probeAt === undefined) return spent
         if (now < probeAt)
