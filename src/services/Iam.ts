@@ -98,31 +98,20 @@ export class WebhookRejected extends Data.TaggedError("WebhookRejected")<{
   readonly signed: boolean
 }> {}
 
+/** Presents a token under a key: IAM executes it once, and replays it under the same key for 600 s (identity-service.md 5). */
+type KeyedCall<A> = (
+  plane: Plane,
+  token: Redacted.Redacted,
+  key: UpstreamKey
+) => Effect.Effect<A, UpstreamFailure>
+
 export interface IamService {
-  /**
-   * Exchanges an SLT for tokens. Replays under the same key for 600 s (identity-service.md 5). While introspections fail it fails
-   * without spending the SLT: the login could not be completed.
-   */
-  readonly exchange: (
-    plane: Plane,
-    slt: Redacted.Redacted,
-    key: UpstreamKey
-  ) => Effect.Effect<TokenGrant, UpstreamFailure>
-  /**
-   * Rotates a refresh token. Replays under the same key for 600 s; under another key a consumed token revokes its family. While
-   * introspections fail it fails without spending the token.
-   */
-  readonly refresh: (
-    plane: Plane,
-    refreshToken: Redacted.Redacted,
-    key: UpstreamKey
-  ) => Effect.Effect<TokenGrant, UpstreamFailure>
+  /** Exchanges an SLT for tokens. While introspections fail it fails without spending the SLT: the login could not be completed. */
+  readonly exchange: KeyedCall<TokenGrant>
+  /** The same with a refresh token; under another key a consumed token revokes its family. */
+  readonly refresh: KeyedCall<TokenGrant>
   /** Revokes a token family (`ort_`) or one access token (`oat_`); also succeeds for unknown tokens. */
-  readonly revoke: (
-    plane: Plane,
-    token: Redacted.Redacted,
-    key: UpstreamKey
-  ) => Effect.Effect<void, UpstreamFailure>
+  readonly revoke: KeyedCall<void>
   /** Introspects an access token without naming an organisation; none when it is not live (identity-service.md 6.2). */
   readonly introspect: (
     plane: Plane,

@@ -6,7 +6,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { putBounded } from "../../services/combinators/BoundedMap.ts"
-import type { IamService, Introspection, TokenGrant, UpstreamKey } from "../../services/Iam.ts"
+import type { IamService, Introspection, TokenGrant } from "../../services/Iam.ts"
 import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
@@ -145,43 +145,40 @@ export const makeTokens = (
      * nothing is spent while introspection fails in the plane; one exchange a second probes it first, with a token that was never issued.
      * The probe has the class of the exchange.
      */
-    const spend = (
-      plane: Plane,
-      use: "login" | "refresh",
-      presented: Redacted.Redacted,
-      key: UpstreamKey
-    ): Effect.Effect<TokenGrant, UpstreamFailure> => {
-      const id = planeId(plane)
-      const counting = { credential: tokenKey(plane, presented), use }
-      const request = {
-        operation: use === "login" ? "exchange" : "refresh",
-        path: "/app-auth/tokens",
-        key,
-        form: {
-          app_id: applicationId,
-          [use === "login" ? "slt" : "refresh_token"]: Redacted.value(presented)
-        },
-        read: expectStatus(200, readTokens)
+    const spend =
+      (use: "login" | "refresh"): IamService["exchange"] =>
+      (plane, presented, key) => {
+        const id = planeId(plane)
+        const counting = { credential: tokenKey(plane, presented), use }
+        const request = {
+          operation: use === "login" ? "exchange" : "refresh",
+          path: "/app-auth/tokens",
+          key,
+          form: {
+            app_id: applicationId,
+            [use === "login" ? "slt" : "refresh_token"]: Redacted.value(presented)
+          },
+          read: expectStatus(200, readTokens)
+        }
+        const spent = Effect.tap(
+          ask(plane, request, counting, (grant) => tokenKey(plane, grant.accessToken)),
+          (grant) => credentials.recordGrant(plane, grant, use === "refresh" ? presented : undefined)
+        )
+        return Effect.clockWith((clock): Effect.Effect<TokenGrant, UpstreamFailure> => {
+          const now = unsafeMonotonicMillis(clock)
+          const probeAt = failing.get(id)
+          if (probeAt === undefined) return spent
+          if (now < probeAt)
+            return new NotExecuted({ dependency: "iam", reason: "introspection fails", retryAfterSeconds: 1 })
+          failing.set(id, now + probePause)
+          const probe = introspectOnce(plane, neverIssuedToken, readActive, { ...counting, isProbe: true })
+          return Effect.zipRight(probe, spent)
+        })
       }
-      const spent = Effect.tap(
-        ask(plane, request, counting, (grant) => tokenKey(plane, grant.accessToken)),
-        (grant) => credentials.recordGrant(plane, grant, use === "refresh" ? presented : undefined)
-      )
-      return Effect.clockWith((clock): Effect.Effect<TokenGrant, UpstreamFailure> => {
-        const now = unsafeMonotonicMillis(clock)
-        const probeAt = failing.get(id)
-        if (probeAt === undefined) return spent
-        if (now < probeAt)
-          return new NotExecuted({ dependency: "iam", reason: "introspection fails", retryAfterSeconds: 1 })
-        failing.set(id, now + probePause)
-        const probe = introspectOnce(plane, neverIssuedToken, readActive, { ...counting, isProbe: true })
-        return Effect.zipRight(probe, spent)
-      })
-    }
 
     const refresh: IamService["refresh"] = (plane, token, key) => {
       const credential = tokenKey(plane, token)
-      const sent = spend(plane, "refresh", token, key).pipe(
+      const sent = spend("refresh")(plane, token, key).pipe(
         forgetting(plane, token),
         Effect.tapErrorTag("Refused", ({ code, status }) =>
           Effect.when(
@@ -213,7 +210,7 @@ export const makeTokens = (
     }
 
     return {
-      exchange: (plane: Plane, slt: Redacted.Redacted, key: UpstreamKey) => spend(plane, "login", slt, key),
+      exchange: spend("login"),
       refresh,
       revoke,
       introspect,
