@@ -1,7 +1,8 @@
-/** One HTTP call of the scenario. A failed step shows the whole request and response. */
+/** One HTTP call, of the scenario, the console, the documentation page and tests. A failed one shows the whole request and response. */
 import * as Clock from "effect/Clock"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
+import { isRecord, parseJson } from "./upstreams/Contract.ts"
 
 export interface Exchange {
   readonly method: string
@@ -56,31 +57,16 @@ export const call = (
     return { method, url, requestHeaders, requestBody, ...answer, took }
   })
 
-/** Fails the step, with the exchange to show, unless the condition holds. */
-export const demand = (
-  condition: boolean,
-  problem: string,
-  exchange?: Exchange
-): Effect.Effect<void, StepFailed> =>
-  condition
-    ? Effect.void
-    : Effect.fail(new StepFailed(exchange === undefined ? { problem } : { problem, exchange }))
-
 /** Checks the status and returns the JSON body, which must be an object. */
 export const expectJson = (
   exchange: Exchange,
   status: number
-): Effect.Effect<Readonly<Record<string, unknown>>, StepFailed> =>
-  Effect.gen(function* () {
-    yield* demand(exchange.status === status, `expected status ${status}, got ${exchange.status}`, exchange)
-    const json = yield* Effect.try({
-      try: (): unknown => JSON.parse(exchange.text),
-      catch: () => new StepFailed({ problem: "the response is not JSON", exchange })
-    })
-    return typeof json === "object" && json !== null && !Array.isArray(json)
-      ? { ...json }
-      : yield* new StepFailed({ problem: "the response is not a JSON object", exchange })
-  })
+): Effect.Effect<Readonly<Record<string, unknown>>, StepFailed> => {
+  const fail = (problem: string) => Effect.fail(new StepFailed({ problem, exchange }))
+  if (exchange.status !== status) return fail(`expected status ${status}, got ${exchange.status}`)
+  const json = parseJson(Buffer.from(exchange.text))
+  return isRecord(json) ? Effect.succeed(json) : fail("the response is not a JSON object")
+}
 
 /** A text field of a JSON body. */
 export const textOf = (
@@ -93,28 +79,8 @@ export const textOf = (
     : Effect.fail(new StepFailed({ problem: `the response has no text ${name}` }))
 }
 
-/** Checks the status and the error code. */
-export const expectCode = (
-  exchange: Exchange,
-  status: number,
-  code: string
-): Effect.Effect<void, StepFailed> =>
-  Effect.flatMap(expectJson(exchange, status), ({ error }) =>
-    demand(
-      typeof error === "object" && error !== null && "code" in error && error.code === code,
-      `expected the code ${code}`,
-      exchange
-    )
+/** The tokens of a login or a refresh. */
+export const tokensOf = (exchange: Exchange) =>
+  Effect.flatMap(expectJson(exchange, 200), (body) =>
+    Effect.all({ access: textOf(body, "access_token"), refresh: textOf(body, "refresh_token") })
   )
-
-/** Request and response as text for a person. */
-export const render = (exchange: Exchange): string =>
-  [
-    `> ${exchange.method} ${exchange.url}`,
-    ...Object.entries(exchange.requestHeaders).map(([name, value]) => `> ${name}: ${value}`),
-    ...(exchange.requestBody === undefined ? [] : [">", `> ${exchange.requestBody}`]),
-    `< ${exchange.status}`,
-    ...[...exchange.headers].map(([name, value]) => `< ${name}: ${value}`),
-    "<",
-    `< ${exchange.text}`
-  ].join("\n")

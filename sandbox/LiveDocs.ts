@@ -7,7 +7,7 @@ import { Api } from "../src/http/Api.ts"
 import type { ShownDocument } from "../src/http/DocsPage.ts"
 import { examples, placeholders } from "../src/http/openapi/Examples.ts"
 import { daemonTable } from "../src/schema/Telemetry.ts"
-import { call, expectJson, textOf } from "./HttpExchange.ts"
+import { call, tokensOf } from "./HttpExchange.ts"
 import { makeServiceClient } from "./ServiceClient.ts"
 import { mintSlt, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
 import { signWebhook } from "./upstreams/Iam.ts"
@@ -17,13 +17,11 @@ const about = `**This is a sandbox.** Each call can be sent from this page: pres
 /** The console leaves out what has this name. */
 export const liveDocsAgent = "music-sandbox-docs"
 
-const login = (base: string, slt: string) =>
-  Effect.gen(function* () {
-    const { url, ...request } = makeServiceClient(base).login(slt)
-    const headers = { ...request.headers, "user-agent": liveDocsAgent }
-    const body = yield* expectJson(yield* call(url, { ...request, headers }), 200)
-    return { access: yield* textOf(body, "access_token"), refresh: yield* textOf(body, "refresh_token") }
-  })
+const login = (base: string, slt: string) => {
+  const request = makeServiceClient(base).login(slt)
+  const headers = { ...request.headers, "user-agent": liveDocsAgent }
+  return Effect.flatMap(call(request.url, { ...request, headers }), tokensOf)
+}
 
 /** Replaces texts of a JSON value, which keeps its type. */
 const replaceTexts = <A>(value: A, pairs: ReadonlyArray<readonly [old: string, live: string]>): A =>

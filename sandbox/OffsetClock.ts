@@ -17,49 +17,38 @@ export interface OffsetClock {
 /** The longest time that a timer of the platform takes, milliseconds. */
 const longestTimer = 2 ** 31 - 1
 
-interface Sleeper {
-  readonly until: number
-  readonly wake: () => void
-  timer: NodeJS.Timeout | undefined
-}
-
 export const makeOffsetClock = (): OffsetClock => {
   const real = Clock.make()
-  const sleepers = new Set<Sleeper>()
+  /** Each wakes what sleeps when it is due. */
+  const sleepers = new Set<() => void>()
   let offset = 0
   const now = () => real.unsafeCurrentTimeMillis() + offset
   const nanos = () => real.unsafeCurrentTimeNanos() + BigInt(offset) * 1_000_000n
   /** For sleeps, which a step of the machine's own clock does not change. */
   const elapsed = () => performance.now() + offset
 
-  /** A timer may fire a moment early: then it is set again. */
-  const wakeWhenDue = (sleeper: Sleeper): void => {
-    clearTimeout(sleeper.timer)
-    const left = sleeper.until - elapsed()
-    if (left > 0) {
-      sleeper.timer = setTimeout(() => wakeWhenDue(sleeper), Math.min(left, longestTimer))
-      return
-    }
-    sleepers.delete(sleeper)
-    sleeper.wake()
-  }
-
   const sleep = (duration: Duration.Duration): Effect.Effect<void> =>
     Effect.async<void>((resume) => {
-      const sleeper: Sleeper = {
-        until: elapsed() + Duration.toMillis(duration),
-        wake: () => resume(Effect.void),
-        timer: undefined
+      const until = elapsed() + Duration.toMillis(duration)
+      const waitFor = (left: number) => setTimeout(wakeWhenDue, Math.min(left, longestTimer))
+      const end = () => {
+        clearTimeout(timer)
+        sleepers.delete(wakeWhenDue)
       }
-      sleepers.add(sleeper)
-      sleeper.timer = setTimeout(
-        () => wakeWhenDue(sleeper),
-        Math.min(Duration.toMillis(duration), longestTimer)
-      )
-      return Effect.sync(() => {
-        clearTimeout(sleeper.timer)
-        sleepers.delete(sleeper)
-      })
+      /** A timer may fire a moment early: then it is set again. */
+      const wakeWhenDue = (): void => {
+        const left = until - elapsed()
+        clearTimeout(timer)
+        if (left > 0) {
+          timer = waitFor(left)
+          return
+        }
+        end()
+        resume(Effect.void)
+      }
+      sleepers.add(wakeWhenDue)
+      let timer = waitFor(Duration.toMillis(duration))
+      return Effect.sync(end)
     })
 
   const clock: Clock.Clock = {
@@ -75,7 +64,7 @@ export const makeOffsetClock = (): OffsetClock => {
     offset: () => offset,
     advance: (milliseconds) => {
       offset += Math.max(0, Math.trunc(milliseconds))
-      for (const sleeper of [...sleepers]) wakeWhenDue(sleeper)
+      for (const wakeWhenDue of [...sleepers]) wakeWhenDue()
     },
     layer: Layer.setClock(clock)
   }

@@ -6,7 +6,7 @@ import * as LogLevel from "effect/LogLevel"
 import { guide } from "./Guide.ts"
 import { startSandbox } from "./Run.ts"
 import { startSandboxWithConsole } from "./RunWithConsole.ts"
-import { runScenario } from "./ScenarioRunner.ts"
+import { runScenario } from "./Scenario.ts"
 
 export interface ProgramOptions {
   /** Runs the scenario and ends. Otherwise the sandbox runs until it is interrupted. */

@@ -1,228 +1,220 @@
 /** The scenario: one user's calls, step by step, against the real server over HTTP. */
 import { randomUUID } from "node:crypto"
+import * as Clock from "effect/Clock"
+import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
-import {
-  call,
-  demand,
-  type Exchange,
-  expectCode,
-  expectJson,
-  type StepFailed,
-  textOf
-} from "./HttpExchange.ts"
+import { call, type Exchange, StepFailed, tokensOf } from "./HttpExchange.ts"
 import { type Caller, makeServiceClient, type ServiceRequest } from "./ServiceClient.ts"
 import { mintSlt, viewUrls, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
+import { isRecord, type JsonObject, parseJson } from "./upstreams/Contract.ts"
 import { production } from "./upstreams/Iam.ts"
 
-export interface Step {
+interface Step {
   readonly name: string
-  /** Runs the step. The runner prints the status of the returned exchange. */
-  readonly run: Effect.Effect<Exchange, StepFailed>
+  readonly send: Effect.Effect<Exchange, StepFailed>
+  readonly status: number
+  /** Of the answer's fields, which are none of an answer that is no JSON object. */
+  readonly holds: (body: JsonObject, seen: Exchange) => boolean
+  /** Deliveries run in the background within a second or two: it is sent again for 10 s, until it holds. */
+  readonly isEventual: boolean
 }
 
-interface Session {
-  readonly access: string
-  readonly refresh: string
-}
+const step = (
+  name: string,
+  send: Step["send"],
+  status: number,
+  holds: Step["holds"] = () => true,
+  { isEventual = false } = {}
+): Step => ({ name, send, status, holds, isEventual })
+const eventual = { isEventual: true }
 
-/** Repeats a check for 10 s: deliveries run in the background within a second or two. */
-const eventually = <A>(check: Effect.Effect<A, StepFailed>): Effect.Effect<A, StepFailed> =>
-  Effect.retry(check, Schedule.spaced(100).pipe(Schedule.intersect(Schedule.recurs(100))))
+const hasCode =
+  (code: string): Step["holds"] =>
+  ({ error }) =>
+    isRecord(error) && error.code === code
 
-const send = ({ url, ...request }: ServiceRequest) => call(url, request)
+const countOf = (text: string, part: string): number => text.split(part).length - 1
 
-const sessionOf = (exchange: Exchange): Effect.Effect<Session, StepFailed> =>
-  Effect.gen(function* () {
-    const body = yield* expectJson(exchange, 200)
-    const isSecret = exchange.headers.get("cache-control") === "no-store"
-    yield* demand(isSecret, "expected Cache-Control: no-store", exchange)
-    return { access: yield* textOf(body, "access_token"), refresh: yield* textOf(body, "refresh_token") }
+/** A request is made when its step comes. */
+const send = (make: () => ServiceRequest) =>
+  Effect.suspend(() => {
+    const request = make()
+    return call(request.url, request)
   })
 
-/** Sends it again at each run, demands 200 and a body of which `holds` is true. */
-const expecting = (
-  run: Effect.Effect<Exchange, StepFailed>,
-  wanted: string,
-  holds: (body: Readonly<Record<string, unknown>>) => boolean
-) =>
-  Effect.tap(run, (seen) =>
-    Effect.flatMap(expectJson(seen, 200), (body) => demand(holds(body), `expected ${wanted}`, seen))
+/** The steps, in the order of `docs/api.md`. `base` is the server's address. */
+const makeScenario = (upstreams: SimulatedUpstreams, base: string): ReadonlyArray<Step> => {
+  const client = makeServiceClient(base)
+  const { environmentId, musicSecret } = upstreams.seeded.environment
+  const testing = makeServiceClient(base, musicSecret)
+  const urls = viewUrls(upstreams)
+  // The steps run one after the other.
+  let session = { access: "", refresh: "" }
+  let consumed = ""
+
+  const caller = (): Caller => ({ accessToken: session.access, org: "acme" })
+  const me = send(() => client.me(caller()))
+  const keeping = (make: () => ServiceRequest) =>
+    Effect.tap(send(make), (seen) =>
+      Effect.map(tokensOf(seen), (tokens) => {
+        session = tokens
+      })
+    )
+  const isSecret: Step["holds"] = (_, { headers }) => headers.get("cache-control") === "no-store"
+  const login = keeping(() => client.login(mintSlt(upstreams)))
+  const refresh = () => {
+    consumed = session.refresh
+    return client.refresh(consumed)
+  }
+
+  const tingKey = `si:deejay/scenario/${randomUUID()}`
+  const sent = { type: "music.trigger.fired", key: tingKey, data: '{"trigger":7}' }
+  const ting = send(() => client.ting(caller(), sent))
+  const inbox = step(
+    "find it in the recipient's inbox, once",
+    call(urls.inbox),
+    200,
+    (_, { text }) => countOf(text, tingKey) === 1
   )
 
-const refusing = (run: Effect.Effect<Exchange, StepFailed>, code: string) =>
-  Effect.tap(run, (seen) => expectCode(seen, 401, code))
-
-/** The steps, in the order of `docs/api.md`. `base` is the server's address. */
-export const makeScenario = (
-  upstreams: SimulatedUpstreams,
-  base: string
-): Effect.Effect<ReadonlyArray<Step>> =>
-  Effect.sync(() => {
-    const client = makeServiceClient(base)
-    const { environmentId, musicSecret } = upstreams.seeded.environment
-    const testing = makeServiceClient(base, musicSecret)
-    const urls = viewUrls(upstreams)
-    // The steps run one after the other.
-    let session: Session = { access: "", refresh: "" }
-    let consumed = ""
-
-    const caller = (): Caller => ({ accessToken: session.access, org: "acme" })
-    const me = Effect.suspend(() => send(client.me(caller())))
-    const keeping = (run: Effect.Effect<Exchange, StepFailed>) =>
-      Effect.tap(run, (seen) =>
-        Effect.map(sessionOf(seen), (made) => {
-          session = made
-        })
-      )
-    const login = keeping(Effect.suspend(() => send(client.login(mintSlt(upstreams)))))
-
-    const tingKey = `si:deejay/scenario/${randomUUID()}`
-    const ting = { type: "music.trigger.fired", key: tingKey, data: '{"trigger":7}' }
-    const sendTing = Effect.suspend(() => send(client.ting(caller(), ting)))
-    const inbox = Effect.tap(call(urls.inbox), (seen) =>
-      demand(seen.text.split(tingKey).length === 2, "expected the ting exactly once", seen)
-    )
-
-    const text = "Playback stops after a seek near the end of a track. @everyone please look at #1"
-    let report: ServiceRequest | undefined
-    const sendReport = Effect.suspend(() => {
-      report ??= client.report(caller(), text)
-      return send(report)
-    })
-    const issues = call(urls.issues, {
-      headers: {
-        authorization: `Bearer ${upstreams.trackerToken}`,
-        accept: "application/vnd.github+json",
-        "user-agent": "music-sandbox"
-      }
-    })
-
-    const event = {
-      id: randomUUID(),
-      table: "musicclidaemon",
-      type: "playback.track.started",
-      data: '{"track":1}'
+  const text = "Playback stops after a seek near the end of a track. @everyone please look at #1"
+  let made: ServiceRequest | undefined
+  const report = send(() => {
+    made ??= client.report(caller(), text)
+    return made
+  })
+  const issues = call(urls.issues, {
+    headers: {
+      authorization: `Bearer ${upstreams.trackerToken}`,
+      accept: "application/vnd.github+json",
+      "user-agent": "music-sandbox"
     }
-    const { buildWebhook, events } = upstreams.iam.controls
-    const { body, headers } = buildWebhook(
-      production,
-      events.membershipUpdated(production, "si:lyra", "acme")
-    )
-    const deliver = (more = "") =>
-      call(`${base}/webhook/`, { method: "POST", headers, body: `${body.toString("utf8")}${more}` })
+  })
 
-    const step = (name: string, run: Step["run"]): Step => ({ name, run })
-    return [
-      step(
-        "discover the service",
-        expecting(send(client.discover()), "a description", () => true)
-      ),
-      step("log in with a single-use token", login),
-      step(
-        "ask who I am",
-        expecting(me, "to be registered as a recipient", (seen) => seen.ting_ready === true)
-      ),
-      step(
-        "send a ting",
-        expecting(sendTing, "a first ting", ({ replayed }) => replayed === false)
-      ),
-      step("find it in the recipient's inbox", inbox),
-      step(
-        "send the same ting again: replayed",
-        Effect.zipLeft(
-          expecting(sendTing, "a replay", ({ replayed }) => replayed === true),
-          inbox
-        )
-      ),
-      step(
-        "refresh the session",
-        Effect.suspend(() => {
-          consumed = session.refresh
-          return keeping(send(client.refresh(consumed)))
-        })
-      ),
-      step(
-        "refresh again under the same key: the same session",
-        Effect.gen(function* () {
-          const seen = yield* send(client.refresh(consumed))
-          const again = yield* sessionOf(seen)
-          const isRotated = session.refresh !== consumed
-          yield* demand(
-            isRotated && again.refresh === session.refresh,
-            "expected the same, rotated pair",
-            seen
-          )
-          return seen
-        })
-      ),
-      step(
-        "reuse the consumed token under a new key: refused",
-        refusing(
-          Effect.suspend(() => send(client.reuse(consumed))),
-          "unauthenticated"
-        )
-      ),
-      step("the whole family is revoked", refusing(me, "unauthenticated")),
-      step(
-        "log in to a testing plane with a public id",
-        expecting(
-          keeping(send(testing.login("si:deejay"))),
-          "the testing plane",
-          ({ testing_environment_id: plane }) => plane === environmentId
-        )
-      ),
-      step("its session is invalid in production", refusing(me, "unauthenticated")),
-      step("log in to production again", login),
-      step(
-        "report a bug",
-        expecting(sendReport, "my public id", ({ reporter }) => reporter === "si:deejay")
-      ),
-      step(
-        "find it filed as one issue",
-        eventually(
-          expecting(
-            sendReport,
-            "a filed report",
-            ({ replayed, status }) => status === "filed" && replayed === true
-          ).pipe(
-            Effect.zipRight(issues),
-            Effect.tap((seen) =>
-              demand(seen.text.split("report-ref: ").length === 2, "expected exactly one issue", seen)
-            )
-          )
-        )
-      ),
-      step(
-        "send telemetry",
-        Effect.tap(send(client.telemetry(null, event)), (seen) =>
-          demand(seen.status === 204, "expected 204", seen)
-        )
-      ),
-      step(
-        "find it in the table",
-        eventually(
-          Effect.tap(call(urls.rows("musicclidaemon")), (seen) =>
-            demand(seen.text.includes(event.id), "expected the event's row", seen)
-          )
-        )
-      ),
-      step(
-        "deliver a signed webhook",
-        expecting(deliver(), "a receipt", ({ received }) => received === true)
-      ),
-      step(
-        "deliver it again: acknowledged as a duplicate",
-        expecting(deliver(), "a receipt", () => true)
-      ),
-      step("deliver it with one byte more: refused", refusing(deliver(" "), "webhook_signature_invalid")),
-      step(
-        "log out",
-        Effect.tap(
-          Effect.suspend(() => send(client.logout(session.refresh))),
-          (seen) => demand(seen.status === 204 && seen.text === "", "expected 204 without a body", seen)
-        )
-      ),
-      step("the session has ended", refusing(me, "unauthenticated"))
-    ]
+  const id = randomUUID()
+  const event = { id, table: "musicclidaemon", type: "playback.track.started", data: '{"track":1}' } as const
+  const { buildWebhook, events } = upstreams.iam.controls
+  const { body, headers } = buildWebhook(production, events.membershipUpdated(production, "si:lyra", "acme"))
+  const deliver = (more = "") =>
+    call(`${base}/webhook/`, { method: "POST", headers, body: `${body.toString("utf8")}${more}` })
+
+  return [
+    step(
+      "discover the service",
+      send(() => client.discover()),
+      200
+    ),
+    step("log in with a single-use token", login, 200, isSecret),
+    step("ask who I am: registered as a recipient", me, 200, ({ ting_ready }) => ting_ready === true),
+    step("send a ting", ting, 200, ({ replayed }) => replayed === false),
+    inbox,
+    step("send the same ting again: replayed", ting, 200, ({ replayed }) => replayed === true),
+    inbox,
+    step("refresh the session: another token", keeping(refresh), 200, () => session.refresh !== consumed),
+    step(
+      "refresh again under the same key: the same session",
+      send(() => client.refresh(consumed)),
+      200,
+      ({ refresh_token }) => refresh_token === session.refresh
+    ),
+    step(
+      "reuse the consumed token under a new key: refused",
+      send(() => client.reuse(consumed)),
+      401,
+      hasCode("unauthenticated")
+    ),
+    step("the whole family is revoked", me, 401, hasCode("unauthenticated")),
+    step(
+      "log in to a testing plane with a public id",
+      keeping(() => testing.login("si:deejay")),
+      200,
+      ({ testing_environment_id: plane }) => plane === environmentId
+    ),
+    step("its session is invalid in production", me, 401, hasCode("unauthenticated")),
+    step("log in to production again", login, 200),
+    step("report a bug", report, 200, ({ reporter }) => reporter === "si:deejay"),
+    step(
+      "send it again until it is filed: replayed",
+      report,
+      200,
+      ({ replayed, status }) => status === "filed" && replayed === true,
+      eventual
+    ),
+    step("find its one issue", issues, 200, (_, seen) => countOf(seen.text, "report-ref: ") === 1, eventual),
+    step(
+      "send telemetry",
+      send(() => client.telemetry(null, event)),
+      204
+    ),
+    step(
+      "find it in the table",
+      call(urls.rows(event.table)),
+      200,
+      (_, seen) => seen.text.includes(id),
+      eventual
+    ),
+    step("deliver a signed webhook", deliver(), 200, ({ received }) => received === true),
+    step("deliver it again: acknowledged as a duplicate", deliver(), 200),
+    step("deliver it with one byte more: refused", deliver(" "), 401, hasCode("webhook_signature_invalid")),
+    step(
+      "log out",
+      send(() => client.logout(session.refresh)),
+      204,
+      (_, seen) => seen.text === ""
+    ),
+    step("the session has ended", me, 401, hasCode("unauthenticated"))
+  ]
+}
+
+const play = ({ holds, isEventual, send: sending, status }: Step): Step["send"] => {
+  const once = Effect.filterOrFail(
+    sending,
+    (seen) => {
+      const body = parseJson(Buffer.from(seen.text))
+      return seen.status === status && holds(isRecord(body) ? body : {}, seen)
+    },
+    (exchange) => new StepFailed({ problem: `expected ${status} and what the step says`, exchange })
+  )
+  return isEventual ? Effect.retry(once, { schedule: Schedule.spaced("100 millis"), times: 100 }) : once
+}
+
+/** Request and response as text for a person. */
+const render = (exchange: Exchange): string =>
+  [
+    `> ${exchange.method} ${exchange.url}`,
+    ...Object.entries(exchange.requestHeaders).map(([name, value]) => `> ${name}: ${value}`),
+    ...(exchange.requestBody === undefined ? [] : [">", `> ${exchange.requestBody}`]),
+    `< ${exchange.status}`,
+    ...[...exchange.headers].map(([name, value]) => `< ${name}: ${value}`),
+    "<",
+    `< ${exchange.text}`
+  ].join("\n")
+
+/** Runs the steps in order and prints one line each. Stops at the first failure and prints its request and response. */
+export const runScenario = (upstreams: SimulatedUpstreams, base: string): Effect.Effect<boolean> =>
+  Effect.gen(function* () {
+    const steps = makeScenario(upstreams, base)
+    const width = Math.max(...steps.map(({ name }) => name.length))
+    for (const [index, each] of steps.entries()) {
+      const startedAt = yield* Clock.currentTimeMillis
+      const result: Exchange | StepFailed = yield* Effect.merge(play(each))
+      const took = (yield* Clock.currentTimeMillis) - startedAt
+      const exchange = result instanceof StepFailed ? result.exchange : result
+      const columns = [
+        result instanceof StepFailed ? "✗" : "✓",
+        String(index + 1).padStart(2),
+        ` ${each.name.padEnd(width)} `,
+        String(exchange?.status ?? "-").padStart(6),
+        ` ${String(took).padStart(5)} ms`
+      ]
+      yield* Console.log(columns.join(" "))
+      if (!(result instanceof StepFailed)) continue
+      const seen = exchange === undefined ? "" : `\n${render(exchange)}`
+      yield* Console.log(`${result.problem}${seen}`.replaceAll(/^/gm, "   "))
+      yield* Console.log("\nThe scenario failed.")
+      return false
+    }
+    yield* Console.log(`\nAll ${steps.length} steps passed.`)
+    return true
   })

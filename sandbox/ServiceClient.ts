@@ -5,7 +5,7 @@ type Headers = Readonly<Record<string, string>>
 
 /** A request as it is sent. */
 export interface ServiceRequest {
-  readonly method: "GET" | "POST"
+  readonly method: string
   readonly url: string
   readonly headers: Headers
   readonly body: string | undefined

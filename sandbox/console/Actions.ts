@@ -117,7 +117,7 @@ const makePrepare = ({ base, hidden, clock, world }: Sandbox, journal: Journal) 
             url: `${world.iam.url}/_sandbox/slt`,
             headers: { "content-type": "application/json" },
             body: JSON.stringify({ plane, actor })
-          } as const
+          }
           return { from: "console", to: "iam", plane, title: `Get an SLT for ${actor}`, request }
         }
         case "login": {
@@ -137,7 +137,7 @@ const makePrepare = ({ base, hidden, clock, world }: Sandbox, journal: Journal) 
           const text = body.toString("utf8")
           const about = event.actor ?? event.org
           const title = `${tamper ? "Tamper with" : "Deliver"} ${action.event}${about === undefined ? "" : ` about ${about}`}`
-          const request = { method: "POST", url, headers, body: tamper ? tamperWith(text) : text } as const
+          const request = { method: "POST", url, headers, body: tamper ? tamperWith(text) : text }
           return { from: "iam", to: "backend", plane, title, request }
         }
         case "repeat": {
@@ -190,11 +190,11 @@ export const makeActions = (
   const send = (action: Sending) =>
     Effect.gen(function* () {
       const outgoing = yield* prepare(action)
-      const { from, request, to } = outgoing
       const entry = journal.begin({ ...outgoing, action, outgoing, startedAt: clock.now() })
-      const headers = { ...request.headers, traceparent: journal.traceOf(entry) }
-      journal.send(entry, { from, to, ...request, headers })
-      const answer: Answer | StepFailed = yield* call(request.url, { ...request, headers }).pipe(
+      const headers = { ...outgoing.request.headers, traceparent: journal.traceOf(entry) }
+      const request = { ...outgoing.request, headers }
+      journal.send(entry, request)
+      const answer: Answer | StepFailed = yield* call(request.url, request).pipe(
         Effect.timeoutFail({
           duration: answerTimeout,
           onTimeout: () => new StepFailed({ problem: `no answer within ${answerTimeout}` })
@@ -203,8 +203,12 @@ export const makeActions = (
       )
       const ended =
         answer instanceof StepFailed
-          ? { status: null, headers: {}, body: answer.problem }
-          : { status: answer.status, headers: Object.fromEntries(answer.headers), body: answer.text }
+          ? { status: null, responseHeaders: {}, responseBody: answer.problem }
+          : {
+              status: answer.status,
+              responseHeaders: Object.fromEntries(answer.headers),
+              responseBody: answer.text
+            }
       journal.end(entry, clock.now(), ended)
       return recordOf(entry)
     })

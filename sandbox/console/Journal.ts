@@ -36,24 +36,8 @@ type Beginning = Pick<ActionRecord, "action" | "title" | "plane" | "startedAt"> 
   readonly outgoing: Outgoing | null
 }
 
-type Headers = Readonly<Record<string, string>>
-
-/** A request as it is sent. */
-export interface Sent {
-  readonly from: Participant
-  readonly to: Participant
-  readonly method: string
-  readonly url: string
-  readonly headers: Headers
-  readonly body: string | undefined
-}
-
 /** Without a status the connection was lost before an answer. */
-export interface Answered {
-  readonly status: number | null
-  readonly headers: Headers
-  readonly body: string
-}
+type Answer = Pick<Exchange, "status" | "responseHeaders" | "responseBody">
 
 export const recordOf = ({ begin, calls, endedAt, exchange, first, id }: Entry): ActionRecord => {
   const { action, plane, startedAt, title } = begin
@@ -83,7 +67,7 @@ const fieldOf = (text: string, name: string): unknown => {
 }
 
 /** Ids that a request gives to what it makes: the events of telemetry. */
-const idsOf = ({ body = "", url }: Sent): ReadonlyArray<unknown> => {
+const idsOf = ({ body = "", url }: ServiceRequest): ReadonlyArray<unknown> => {
   const events = url.endsWith("/telemetry") ? fieldOf(body, "events") : []
   return Array.isArray(events) ? events.map((event) => (isRecord(event) ? event.id : undefined)) : []
 }
@@ -123,42 +107,37 @@ export class Journal {
     return this.traces.get(traceparent.split("-")[1] ?? "")?.own !== undefined
   }
 
-  /** The request of the action is sent. */
-  send(entry: Entry, sent: Sent): void {
-    const { from, method, to, url } = sent
-    const { startedAt } = entry.begin
+  /** The request of the action is sent, in this form. */
+  send(entry: Entry, request: ServiceRequest): void {
+    const { outgoing, startedAt } = entry.begin
+    const { body = "", headers, method, url } = request
+    if (outgoing === null) return
+    const { from, to } = outgoing
     const arrow = { from, to, method, path: new URL(url).pathname, startedAt, fault: null, isLater: false }
     entry.first = { ...arrow, endedAt: null, status: null }
-    const body = sent.body ?? ""
     entry.exchange = {
       method,
       url,
-      requestHeaders: sent.headers,
-      requestBody: sent.body === undefined ? null : cut(body, longestBody),
+      requestHeaders: headers,
+      requestBody: request.body === undefined ? null : cut(body, longestBody),
       isCut: body.length > longestBody,
       status: null,
       responseHeaders: {},
       responseBody: ""
     }
-    for (const id of idsOf(sent)) if (typeof id === "string") this.recordMade(entry, id)
+    for (const id of idsOf(request)) if (typeof id === "string") this.recordMade(entry, id)
     this.onChange(entry.id)
   }
 
-  /** The action has ended, with the answer of what it sent. */
-  end(entry: Entry, now: number, answer: Answered | null): void {
+  /** The action has ended, with the answer to what it sent. */
+  end(entry: Entry, now: number, answer: Answer | null): void {
     entry.endedAt = now
     if (answer !== null && entry.exchange !== null && entry.first !== null) {
-      const { body, headers, status } = answer
-      entry.exchange = {
-        ...entry.exchange,
-        status,
-        responseHeaders: headers,
-        responseBody: cut(body, longestBody)
-      }
-      entry.first.endedAt = now
-      entry.first.status = status
+      const { responseBody, status } = answer
+      entry.exchange = { ...entry.exchange, ...answer, responseBody: cut(responseBody, longestBody) }
+      Object.assign(entry.first, { endedAt: now, status })
       // An issue names its report.
-      const id = fieldOf(body, "id")
+      const id = fieldOf(responseBody, "id")
       if (typeof id === "string") this.recordMade(entry, id)
     }
     this.onChange(entry.id)

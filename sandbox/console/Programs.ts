@@ -76,12 +76,7 @@ export const watchPrograms = (
     const requestOf = (): ServiceRequest => {
       const body = sent.text()
       const { host: _, connection: __, "content-length": ___, ...rest } = flat(headers)
-      return {
-        method: method === "GET" ? "GET" : "POST",
-        url: `${base}${url}`,
-        headers: rest,
-        body: body === "" ? undefined : body
-      }
+      return { method, url: `${base}${url}`, headers: rest, body: body === "" ? undefined : body }
     }
     const entry = journal.begin({
       ...outgoing,
@@ -96,10 +91,7 @@ export const watchPrograms = (
       }
     })
     headers.traceparent = journal.traceOf(entry)
-    const note = (): void => {
-      const { body, headers: own, url: address } = requestOf()
-      journal.send(entry, { from: "console", to: "backend", method, url: address, headers: own, body })
-    }
+    const note = () => journal.send(entry, requestOf())
     note()
     const { push } = request
     const { end, write, writeHead } = response
@@ -130,8 +122,8 @@ export const watchPrograms = (
       const status = response.writableFinished ? response.statusCode : null
       journal.end(entry, clock.now(), {
         status,
-        headers: flat({ ...response.getHeaders(), ...head }),
-        body: status === null ? "the connection was lost before an answer" : answered.text()
+        responseHeaders: flat({ ...response.getHeaders(), ...head }),
+        responseBody: status === null ? "the connection was lost before an answer" : answered.text()
       })
       onChange()
     })
