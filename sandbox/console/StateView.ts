@@ -93,19 +93,16 @@ export const sessionsOf = (
 
 const inbox = ({ world }: Sandbox): ReadonlyArray<InboxTing> =>
   newestBy(
-    planesOf(world).flatMap(({ id, organizations }) =>
-      organizations.flatMap((org) =>
-        [...world.iam.controls.plane(id).actors.keys()].flatMap((recipient) =>
-          world.ting
-            .inbox(id, org, recipient)
-            .slice(0, newest)
-            .map(({ created_at, data, id: ting, key, type }) => ({
-              ...{ id: ting, plane: id, recipient, org, type, key },
-              data: cutJson(data),
-              createdAt: Date.parse(created_at)
-            }))
-        )
-      )
+    planesOf(world).flatMap(({ id: plane }) =>
+      world.ting
+        .accepted(plane)
+        .slice(-newest)
+        .reverse()
+        .map(({ created_at, data, for: recipient, id, key, org, type }) => ({
+          ...{ id, plane, recipient, org, type, key },
+          data: cutJson(data),
+          createdAt: Date.parse(created_at)
+        }))
     ),
     ({ createdAt }) => createdAt
   )

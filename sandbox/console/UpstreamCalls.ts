@@ -25,20 +25,6 @@ const recordsOf = (request: Seen): ReadonlyArray<string> => {
   })
 }
 
-/** Ids of the reports that an issue or comment is made for: the service's own last line, not what a person wrote above it. */
-const reportsOf = (request: Seen): ReadonlyArray<string> => {
-  const content = parseJson(request.body)
-  const text = isRecord(content) && typeof content.body === "string" ? content.body : ""
-  const [, report] = /\nreport-ref: (rep_[0-9a-f]{32})-[0-9a-f]+\s*$/.exec(text) ?? []
-  return report === undefined ? [] : [report]
-}
-
-/** What a request carries of an action of the console. */
-const contentsOf = (upstream: Upstream, request: Seen): ReadonlyArray<string> => {
-  if (upstream === "tables") return recordsOf(request)
-  return upstream === "tracker" ? reportsOf(request) : []
-}
-
 /** Requests that a simulator keeps. Tests read all of them; the console reads none. */
 const keptRequests = 1_000
 
@@ -59,7 +45,9 @@ export const watchUpstreams = (
       forgetOldest(simulator.seen)
       const trace = traceOf(request)
       if (trace === undefined) return
-      for (const content of contentsOf(upstream, request)) journal.recordCarried(trace, content)
+      // The report of a delivery is named by its span.
+      const contents = upstream === "tables" ? recordsOf(request) : []
+      for (const content of contents) journal.recordCarried(trace, content)
       running.set(
         request,
         journal.recordCall(trace, {

@@ -8,79 +8,49 @@ import { Refused } from "./Refused.ts"
 import { planesOf } from "./Planes.ts"
 
 /** A member of that kind; an organisation or a resource of it; a Carbon; a Carbon's session at IAM; the application. */
-type About = "silicon" | "member" | "organization" | "carbon" | "session" | "application"
+const abouts = {
+  silicon: { group: "Silicons", actorKind: "silicon", hasOrganization: true },
+  member: { group: "Members", actorKind: "carbon", hasOrganization: true },
+  carbon: { group: "Carbons and their sessions", actorKind: "carbon", hasOrganization: false },
+  session: { group: "Carbons and their sessions", actorKind: "carbon", hasOrganization: false },
+  organization: { group: "Organisations", actorKind: null, hasOrganization: true },
+  application: { group: "The application", actorKind: null, hasOrganization: false }
+} as const
 
-/** The events of identity-service.md 11.5, by group and by what they are about, with what they say. */
-const groups: ReadonlyArray<
-  readonly [group: string, about: About, ReadonlyArray<readonly [string, string]>]
-> = [
-  [
-    "Silicons",
-    "silicon",
-    [
-      ["organization.silicon.updated.v1", "a Silicon's entry has changed"],
-      ["organization.silicon.removed.v1", "a Silicon was removed from its organisation"],
-      ["organization.silicon.created.v1", "a Silicon was added to the organisation"],
-      ["organization.silicon.credential_rotated.v1", "a Silicon has a new key"]
-    ]
-  ],
-  [
-    "Members",
-    "member",
-    [
-      ["organization.membership.updated.v1", "a member's entry has changed"],
-      ["organization.membership.removed.v1", "a Carbon left the organisation"],
-      ["organization.membership.reactivated.v1", "a Carbon came back"],
-      ["organization.membership.created.v1", "a Carbon joined the organisation"],
-      ["organization.membership.authorization_updated.v1", "a member's capabilities have changed"],
-      ["organization.ownership_transferred.v1", "the organisation has a new owner"],
-      ["organization.admin.promoted.v1", "a member became an admin"],
-      ["organization.admin.demoted.v1", "a member is no longer an admin"]
-    ]
-  ],
-  ["Carbons and their sessions", "carbon", [["carbon.updated.v1", "a Carbon's profile has changed"]]],
-  [
-    "Carbons and their sessions",
-    "session",
-    [["session.logout.v1", "a Carbon logged out at IAM, and all tokens of that session are dead"]]
-  ],
-  [
-    "Organisations",
-    "organization",
-    [
-      ["organization.updated.v1", "the organisation's profile has changed"],
-      ["organization.tag_updated.v1", "a tag was changed"],
-      ["organization.trust.default_updated.v1", "the usual trust has changed"],
-      ["organization.invitation.created.v1", "somebody was invited"],
-      ["organization.approval.decided.v1", "a request was decided"]
-    ]
-  ],
-  ["The application", "application", [["application.updated.v1", "the application itself has changed"]]]
+/** The events of identity-service.md 11.5, by what they are about, with what they say. */
+const events: ReadonlyArray<readonly [type: string, about: keyof typeof abouts, meaning: string]> = [
+  ["organization.silicon.updated.v1", "silicon", "a Silicon's entry has changed"],
+  ["organization.silicon.removed.v1", "silicon", "a Silicon was removed from its organisation"],
+  ["organization.silicon.created.v1", "silicon", "a Silicon was added to the organisation"],
+  ["organization.silicon.credential_rotated.v1", "silicon", "a Silicon has a new key"],
+  ["organization.membership.updated.v1", "member", "a member's entry has changed"],
+  ["organization.membership.removed.v1", "member", "a Carbon left the organisation"],
+  ["organization.membership.reactivated.v1", "member", "a Carbon came back"],
+  ["organization.membership.created.v1", "member", "a Carbon joined the organisation"],
+  ["organization.membership.authorization_updated.v1", "member", "a member's capabilities have changed"],
+  ["organization.ownership_transferred.v1", "member", "the organisation has a new owner"],
+  ["organization.admin.promoted.v1", "member", "a member became an admin"],
+  ["organization.admin.demoted.v1", "member", "a member is no longer an admin"],
+  ["carbon.updated.v1", "carbon", "a Carbon's profile has changed"],
+  ["session.logout.v1", "session", "a Carbon logged out at IAM, and all tokens of that session are dead"],
+  ["organization.updated.v1", "organization", "the organisation's profile has changed"],
+  ["organization.tag_updated.v1", "organization", "a tag was changed"],
+  ["organization.trust.default_updated.v1", "organization", "the usual trust has changed"],
+  ["organization.invitation.created.v1", "organization", "somebody was invited"],
+  ["organization.approval.decided.v1", "organization", "a request was decided"],
+  ["application.updated.v1", "application", "the application itself has changed"]
 ]
-
-const actorKinds: Readonly<Record<About, WebhookEvent["actorKind"]>> = {
-  silicon: "silicon",
-  member: "carbon",
-  carbon: "carbon",
-  session: "carbon",
-  organization: null,
-  application: null
-}
 
 const isRemoval = (type: string): boolean => type.includes(".removed.")
 const isRestoration = (type: string): boolean =>
   /^organization\.(?:silicon|membership)\.(?:created|reactivated)\./.test(type)
 
-const types = groups.flatMap(([group, about, rows]) =>
-  rows.map(([type, meaning]) => ({
-    type,
-    group,
-    about,
-    meaning: `${meaning}; ${isRemoval(type) ? "the service ends its registration at Ting" : "the service only records it"}`,
-    actorKind: actorKinds[about],
-    hasOrganization: ["silicon", "member", "organization"].includes(about)
-  }))
-)
+const types = events.map(([type, about, meaning]) => ({
+  ...abouts[about],
+  type,
+  about,
+  meaning: `${meaning}; ${isRemoval(type) ? "the service ends its registration at Ting" : "the service only records it"}`
+}))
 
 /** As the page shows them. */
 export const webhookEvents: ReadonlyArray<WebhookEvent> = types.map(({ about: _, ...event }) => event)
@@ -160,10 +130,7 @@ export const applyEvent = (
 
 /** The request that IAM sends for it. Changes nothing. */
 export const signEvent = (controls: IamControls, { actor, org, plane, session, type }: PossibleEvent) =>
-  controls.buildWebhook(plane, {
-    ...controls.events.about(plane, type, { actor, org, session: session?.id }),
-    appId: "music"
-  })
+  controls.buildWebhook(plane, controls.events.about(plane, type, { actor, org, session: session?.id }))
 
 /** Changes one byte of a signed body: the event would have happened in another millennium. */
 export const tamperWith = (body: string): string =>

@@ -118,15 +118,6 @@ const readBody = async (request: IncomingMessage): Promise<Buffer> => {
   return Buffer.concat(chunks)
 }
 
-const collectHeaders = (raw: ReadonlyArray<string>): ReadonlyMap<string, ReadonlyArray<string>> => {
-  const headers = new Map<string, Array<string>>()
-  for (let index = 0; index + 1 < raw.length; index += 2) {
-    const name = (raw[index] ?? "").toLowerCase()
-    headers.set(name, [...(headers.get(name) ?? []), raw[index + 1] ?? ""])
-  }
-  return headers
-}
-
 const fits = ({ method, path }: FaultRule, request: Seen): boolean =>
   (method === undefined || method === request.method) &&
   (path === undefined || (typeof path === "string" ? path === request.path : path.test(request.path)))
@@ -187,7 +178,7 @@ export const startSimulator = async (
       method: message.method ?? "GET",
       path: url.pathname,
       query: url.searchParams,
-      headers: collectHeaders(message.rawHeaders),
+      headers: new Map(Object.entries(message.headersDistinct).map(([name, values = []]) => [name, values])),
       body,
       status: undefined
     }

@@ -31,6 +31,8 @@ interface Grant {
 
 interface TingView {
   readonly id: string
+  /** The organisation's handle. */
+  readonly org: string
   readonly created_at: string
   readonly type: string
   readonly data: unknown
@@ -49,7 +51,7 @@ interface Plane {
   readonly types: Set<string>
   readonly grants: Array<Grant>
   readonly keys: Map<string, { readonly digest: string; readonly acceptedAt: number; readonly reply: Reply }>
-  readonly tings: Array<TingView & { readonly org: Org }>
+  readonly tings: Array<TingView>
 }
 
 /** One recipient's relation to one application. `org` is a handle or a UUID that a proof has named. */
@@ -117,13 +119,11 @@ const send = ({ fields, now, org, plane, proof }: Call): Reply => {
 
   const id = newId("msg")
   const created_at = timestamp(now, plane.tings.length + 1)
-  plane.tings.push({ id, org, created_at, type, data, metadata, for: actor, key, silent: false })
+  plane.tings.push({ id, org: org.handle, created_at, type, data, metadata, for: actor, key, silent: false })
   const reply: Reply = { status: 202, body: { id, created_at, status: "accepted", key, silent: false } }
   plane.keys.set(slot, { digest, acceptedAt: now, reply })
   return reply
 }
-
-const withoutOrg = ({ org: _, ...view }: Plane["tings"][number]): TingView => view
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
@@ -163,14 +163,11 @@ const makeState = () => {
     /** A recipient's tings in an organisation, newest first. */
     inbox: (id: string, org: string, actor: string): ReadonlyArray<TingView> => {
       const { orgs, tings } = planeOf(id)
-      const known = orgs.get(org)
-      return tings
-        .filter((ting) => ting.org === known && ting.for === actor)
-        .map(withoutOrg)
-        .reverse()
+      const handle = orgs.get(org)?.handle
+      return tings.filter((ting) => ting.org === handle && ting.for === actor).reverse()
     },
     /** Every accepted ting of a plane, oldest first. */
-    accepted: (plane: string): ReadonlyArray<TingView> => planeOf(plane).tings.map(withoutOrg)
+    accepted: (plane: string): ReadonlyArray<TingView> => planeOf(plane).tings
   }
   return { planeOf, controls }
 }

@@ -211,7 +211,7 @@ describe("The rows of a login", () => {
       ["session.logout.v1", { subject_id: "c:person2" }, []]
     ]
     for (const [eventType, data, left, more] of deliveries) {
-      const event = { appId: "music", eventId: randomUUID(), eventType, data }
+      const event = { eventId: randomUUID(), eventType, data }
       const { body, headers } = controls.buildWebhook(production, event)
       const delivery = { method: "POST", path: "/webhook/", headers: { ...headers, ...more }, body }
       expect((yield* ask(session, delivery)).status).toBe(more === undefined ? 200 : 401)

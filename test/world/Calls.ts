@@ -276,7 +276,6 @@ const plain =
 const webhook = plain(({ upstreams: { iam, seeded } }) => {
   const id = seeded.production.organizations.acme
   const { body, headers } = iam.controls.buildWebhook(production, {
-    appId: "music",
     eventType: "organization.updated.v1",
     aggregate: { type: "organization", id, version: 2 },
     organizationId: id,

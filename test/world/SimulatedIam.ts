@@ -169,7 +169,7 @@ const make = Effect.gen(function* () {
       const organizationId = Option.getOrNull(organisationUuid)
       const signed = controls.buildWebhook(
         environment?.state.id ?? production,
-        { appId: "music", eventId, eventType, occurredAt, organizationId, aggregate, data },
+        { eventId, eventType, occurredAt, organizationId, aggregate, data },
         { withoutEnvironment }
       )
       const body = Buffer.from(rewrite(signed.body.toString()))

@@ -1,21 +1,21 @@
 /** A part of the page that acts: it knows whether an answer is awaited, and shows why an action was not carried out. */
 import { useState } from "preact/hooks"
-import type { Action } from "../Protocol.ts"
+import type { Action, Refusal } from "../Protocol.ts"
 import { sentence } from "./Format.ts"
-import { type Problem, useStore } from "./Store.ts"
+import { useStore } from "./Store.ts"
 
 export interface Acting {
   /** The label of the button whose answer is awaited. */
   readonly busy: string | null
-  readonly problem: Problem | null
+  readonly problem: Refusal | null
   readonly act: (label: string, action: Action) => void
-  readonly refuse: (problem: Problem | null) => void
+  readonly refuse: (problem: Refusal | null) => void
 }
 
 export const useActing = (): Acting => {
   const store = useStore()
   const [busy, setBusy] = useState<string | null>(null)
-  const [problem, refuse] = useState<Problem | null>(null)
+  const [problem, refuse] = useState<Refusal | null>(null)
   const act = async (label: string, action: Action) => {
     setBusy(label)
     refuse(null)

@@ -1,9 +1,8 @@
 /** What arrived on the other side: the inbox, the issues, the rows. */
 import type { ComponentChildren } from "preact"
-import { useNow } from "./Clock.ts"
 import { age } from "./Format.ts"
 import { Empty, Foreign, Panel, Visible } from "./Parts.tsx"
-import { isTesting, issueName, rowName, tingName, useStore } from "./Store.ts"
+import { isTesting, issueName, rowName, tingName, useNow, useStore } from "./Store.ts"
 
 /** Milliseconds for which an arrival is called new. */
 const newFor = 10_000

@@ -1,12 +1,11 @@
 /** The actors of the plane: who can log in, and the tokens that they got for it. */
 import { ActionButton, type Acting, ProblemNote, useActing } from "./Acting.tsx"
-import { useNow } from "./Clock.ts"
 import { countdown } from "./Format.ts"
 import type { Actor, Slt } from "../Protocol.ts"
 import { placeTitles, planeName } from "./Names.ts"
 import { Empty, LifeBar, Panel, Token } from "./Parts.tsx"
 import { SessionCard } from "./SessionCard.tsx"
-import { planeOf, sessionsOf, useStore } from "./Store.ts"
+import { planeOf, sessionsOf, useNow, useStore } from "./Store.ts"
 
 /** Milliseconds. */
 const sltLife = 120_000

@@ -1,6 +1,6 @@
 /** The way to the console's server: the stream of events, and the actions. */
 import type { Action, ActionRecord, Refusal, State } from "../Protocol.ts"
-import type { Change, Problem } from "./Store.ts"
+import type { Change } from "./Store.ts"
 
 /** Milliseconds until a closed stream is opened again. */
 const retryPause = 1_000
@@ -53,13 +53,13 @@ export const listen = (change: (change: Change) => void): (() => void) => {
   }
 }
 
-const unreachable: Problem = {
+const unreachable: Refusal = {
   message: "The console does not answer.",
   hint: "See whether the sandbox still runs, start it again (npm run sandbox), and repeat this. At the same address the page reconnects by itself; if it prints another address, open that."
 }
 
 /** Sends an action. The result is its record, or why there is none. */
-export const perform = async (action: Action): Promise<ActionRecord | Problem> => {
+export const perform = async (action: Action): Promise<ActionRecord | Refusal> => {
   try {
     const response = await fetch("actions", {
       method: "POST",
@@ -67,7 +67,7 @@ export const perform = async (action: Action): Promise<ActionRecord | Problem> =
       body: JSON.stringify(action)
     })
     const text = await response.text()
-    return response.ok ? parse<ActionRecord>(text) : parse<Refusal>(text)
+    return parse<ActionRecord | Refusal>(text)
   } catch {
     return unreachable
   }

@@ -17,16 +17,16 @@ import { useStore } from "./Store.ts"
 const middle = (participant: Participant): number =>
   ((participants.indexOf(participant) + 0.5) * 100) / participants.length
 
-/** A head that points to the right at its origin, or to the left. */
-const Head = ({ at, left, y }: { readonly at: number; readonly left: boolean; readonly y: number }) => (
-  <svg x={`${at}%`} y={y} overflow="visible" aria-hidden="true">
-    <path d={left ? "M0 0 L7 -3.5 L7 3.5 Z" : "M0 0 L-7 -3.5 L-7 3.5 Z"} />
-  </svg>
-)
+const heads = {
+  left: "M0 0 L7 -3.5 L7 3.5 Z",
+  right: "M0 0 L-7 -3.5 L-7 3.5 Z",
+  lost: "M-4 -4 L4 4 M-4 4 L4 -4"
+}
 
-const Cross = ({ at, y }: { readonly at: number; readonly y: number }) => (
-  <svg x={`${at}%`} y={y} overflow="visible" aria-hidden="true">
-    <path class="cross" d="M-4 -4 L4 4 M-4 4 L4 -4" />
+/** How a line ends: a head that points at its origin, or a cross. */
+const End = (props: { readonly at: number; readonly y: number; readonly kind: keyof typeof heads }) => (
+  <svg x={`${props.at}%`} y={props.y} overflow="visible" aria-hidden="true">
+    <path class={props.kind === "lost" ? "cross" : ""} d={heads[props.kind]} />
   </svg>
 )
 
@@ -35,17 +35,17 @@ const Arrow = ({ call }: { readonly call: Call }) => {
   const from = middle(call.from)
   const to = middle(call.to)
   const between = (from + to) / 2
-  const isLeft = to < from
+  const [there, back] = to < from ? (["left", "right"] as const) : (["right", "left"] as const)
   const isLost = call.endedAt !== null && call.status === null
   const isDown = isLost && call.fault === "down"
   return (
     <svg class="arrow" width="100%" height="18" aria-hidden="true">
       <line x1={`${from}%`} x2={`${isDown ? between : to}%`} y1="5" y2="5" />
-      {isDown ? <Cross at={between} y={5} /> : <Head at={to} left={isLeft} y={5} />}
+      <End at={isDown ? between : to} y={5} kind={isDown ? "lost" : there} />
       {!isDown && call.endedAt !== null && (
         <>
           <line class="back" x1={`${to}%`} x2={`${isLost ? between : from}%`} y1="13" y2="13" />
-          {isLost ? <Cross at={between} y={13} /> : <Head at={from} left={!isLeft} y={13} />}
+          <End at={isLost ? between : from} y={13} kind={isLost ? "lost" : back} />
         </>
       )}
     </svg>

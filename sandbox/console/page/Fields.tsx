@@ -12,23 +12,34 @@ interface FieldProps {
   readonly onInput: (value: string) => void
 }
 
+/** A field below its label. */
+const Labelled = (props: {
+  readonly label: string
+  readonly isWide?: boolean
+  readonly children: ComponentChildren
+}) => (
+  // biome-ignore lint/a11y/noLabelWithoutControl: the children hold the control
+  <label class={`field ${props.isWide === true ? "wide" : ""}`}>
+    <span>{props.label}</span>
+    {props.children}
+  </label>
+)
+
 export const TextField = ({ label, onInput, value }: FieldProps) => (
-  <label class="field">
-    <span>{label}</span>
+  <Labelled label={label}>
     <input
       value={value}
       spellcheck={false}
       autocomplete="off"
       onInput={(event) => onInput(event.currentTarget.value)}
     />
-  </label>
+  </Labelled>
 )
 
 export const TextArea = ({ label, onInput, value }: FieldProps) => (
-  <label class="field wide">
-    <span>{label}</span>
+  <Labelled label={label} isWide>
     <textarea dir="auto" rows={3} value={value} onInput={(event) => onInput(event.currentTarget.value)} />
-  </label>
+  </Labelled>
 )
 
 /** Text that should be JSON. It can be sent when it is not, so that the service's refusal can be seen. */
@@ -36,8 +47,7 @@ export const JsonField = ({ label, onInput, value }: FieldProps) => {
   const fault = jsonFault(value)
   const id = useId()
   return (
-    <label class="field wide">
-      <span>{label}</span>
+    <Labelled label={label} isWide>
       <textarea
         class="code"
         rows={3}
@@ -50,19 +60,21 @@ export const JsonField = ({ label, onInput, value }: FieldProps) => {
       <small id={id} class="fault-text">
         {fault === null ? "" : `No JSON yet: ${fault}`}
       </small>
-    </label>
+    </Labelled>
   )
 }
 
-export const Choice = (
-  props: FieldProps & { readonly children: ComponentChildren; readonly isWide?: boolean }
-) => (
-  <label class={`field ${props.isWide === true ? "wide" : ""}`}>
-    <span>{props.label}</span>
-    <select value={props.value} onChange={(event) => props.onInput(event.currentTarget.value)}>
-      {props.children}
+export const Choice = ({
+  children,
+  onInput,
+  value,
+  ...frame
+}: FieldProps & { readonly children: ComponentChildren; readonly isWide?: boolean }) => (
+  <Labelled {...frame}>
+    <select value={value} onChange={(event) => onInput(event.currentTarget.value)}>
+      {children}
     </select>
-  </label>
+  </Labelled>
 )
 
 /** Choices by their value, each with its name where it has another one. */

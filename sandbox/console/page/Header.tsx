@@ -1,9 +1,8 @@
 /** The head of the page: the plane, the clock, the connection, and the ways to documentation and help. */
 import { ActionButton, ProblemNote, useActing } from "./Acting.tsx"
-import { useNow } from "./Clock.ts"
 import { offset, timeOfDay } from "./Format.ts"
 import { planeName } from "./Names.ts"
-import { useStore } from "./Store.ts"
+import { useNow, useStore } from "./Store.ts"
 
 const PlaneSwitch = () => {
   const { change, model, system } = useStore()
@@ -73,17 +72,8 @@ const connectionNames = {
   connecting: "Connecting…"
 }
 
-const ConnectionState = () => {
-  const { connection } = useStore().model
-  return (
-    <span class={`connection ${connection}`} role="status">
-      {connectionNames[connection]}
-    </span>
-  )
-}
-
 export const Header = (props: { readonly onTour: () => void; readonly onHelp: () => void }) => {
-  const { system } = useStore()
+  const { model, system } = useStore()
   return (
     <header class="top">
       <h1>
@@ -101,7 +91,9 @@ export const Header = (props: { readonly onTour: () => void; readonly onHelp: ()
         <button type="button" class="quiet" onClick={props.onHelp}>
           Help<span class="hidden">: terms</span>
         </button>
-        <ConnectionState />
+        <span class={`connection ${model.connection}`} role="status">
+          {connectionNames[model.connection]}
+        </span>
       </nav>
     </header>
   )

@@ -1,5 +1,5 @@
 /** One plain sentence on what an action shows. */
-import type { Action, ActionRecord, Call, ProgramCall } from "../Protocol.ts"
+import type { Action, ActionRecord, Call, FaultKind, ProgramCall } from "../Protocol.ts"
 import { participantNames } from "./Names.ts"
 import { errorCode, isOfTestingPlane, isReplay, isSuccess, wasDelivered } from "./Outcome.ts"
 
@@ -22,87 +22,76 @@ const refusals: Readonly<Record<string, string>> = {
   reports_full: "No more reports can be stored now, and the caller knows it."
 }
 
-type Kind = Action["kind"] | null
+type Kind = Action["kind"]
+type Sentences = Readonly<Partial<Record<Kind, string>>>
 
-const successes = (record: ActionRecord, kind: Kind): string => {
-  switch (kind) {
-    case "mint":
-      return "IAM issued an SLT: a token for one login within two minutes."
-    case "login":
-      return "IAM exchanged the single-use token for a session, and Ting registered the actor as a recipient."
-    case "me":
-      return "IAM was asked whether the token is live: a token that ended a second ago opens nothing."
-    case "refresh":
-      return "The refresh token was exchanged for a new pair; the old one is spent now."
-    case "replayRefresh":
-      return "The spent token under the key of its refresh is a retry, not a theft: the answer is the same pair."
-    case "reuseRefresh":
-      return "The token was accepted."
-    case "logout":
-      return "IAM revoked the refresh token, and with it every token of this login."
-    case "ting":
-      return isReplay(record)
-        ? "The same key again: Ting knew it, so the inbox has the ting once. Nothing is done twice."
-        : "IAM issued a proof for exactly this request, and Ting put the ting into the recipient's inbox."
-    case "report": {
-      if (isOfTestingPlane(record))
-        return isReplay(record)
-          ? "The same key and content again: the stored report answers."
-          : "The report was committed before the answer: it survives a crash. It is of a testing plane, so it is never filed."
-      const filed = wasDelivered(record, "tracker")
-        ? "and filed afterwards as an issue"
-        : "and is filed in the background"
-      return isReplay(record)
-        ? "The same key and content again: the stored report answers, and no second issue appears."
-        : `The report was committed before the answer ${filed}: it survives a crash in between.`
-    }
-    case "telemetry":
-      if (isOfTestingPlane(record))
-        return "A testing plane records no telemetry, because the tables belong to production: the event was accepted and dropped."
-      return wasDelivered(record, "tables")
-        ? "The event was committed before the answer and shipped to its table afterwards."
-        : "The event is committed. Background delivery ships it to its table."
-    case "webhook":
-      return "The signature fits the bytes, so the event is IAM's; it was committed before the answer."
-    default:
-      return ""
-  }
+/** What an action shows that has gone well; a ting, a report and telemetry have sentences of their own. */
+const successes: Sentences = {
+  mint: "IAM issued an SLT: a token for one login within two minutes.",
+  login: "IAM exchanged the single-use token for a session, and Ting registered the actor as a recipient.",
+  me: "IAM was asked whether the token is live: a token that ended a second ago opens nothing.",
+  refresh: "The refresh token was exchanged for a new pair; the old one is spent now.",
+  replayRefresh:
+    "The spent token under the key of its refresh is a retry, not a theft: the answer is the same pair.",
+  reuseRefresh: "The token was accepted.",
+  logout: "IAM revoked the refresh token, and with it every token of this login.",
+  webhook: "The signature fits the bytes, so the event is IAM's; it was committed before the answer."
 }
+
+const lessonOfReport = (record: ActionRecord): string => {
+  const isTesting = isOfTestingPlane(record)
+  if (isReplay(record))
+    return `The same key and content again: the stored report answers${isTesting ? "" : ", and no second issue appears"}.`
+  if (isTesting)
+    return "The report was committed before the answer: it survives a crash. It is of a testing plane, so it is never filed."
+  const filed = wasDelivered(record, "tracker")
+    ? "and filed afterwards as an issue"
+    : "and is filed in the background"
+  return `The report was committed before the answer ${filed}: it survives a crash in between.`
+}
+
+const lessonOfTelemetry = (record: ActionRecord): string => {
+  if (isOfTestingPlane(record))
+    return "A testing plane records no telemetry, because the tables belong to production: the event was accepted and dropped."
+  return wasDelivered(record, "tables")
+    ? "The event was committed before the answer and shipped to its table afterwards."
+    : "The event is committed. Background delivery ships it to its table."
+}
+
+const success = (record: ActionRecord, kind: Kind | null): string => {
+  if (kind === "report") return lessonOfReport(record)
+  if (kind === "telemetry") return lessonOfTelemetry(record)
+  if (kind !== "ting") return kind === null ? "" : (successes[kind] ?? "")
+  return isReplay(record)
+    ? "The same key again: Ting knew it, so the inbox has the ting once. Nothing is done twice."
+    : "IAM issued a proof for exactly this request, and Ting put the ting into the recipient's inbox."
+}
+
+const repeatedSession =
+  "The same request under the same key: the answer is the same session, and no second one was made."
 
 /** What sending the same bytes again shows, where it is more than the first time. */
-const repeatedly = (kind: Kind): string | null => {
-  switch (kind) {
-    case "login":
-    case "refresh":
-      return "The same request under the same key: the answer is the same session, and no second one was made."
-    case "logout":
-      return "The same request under the same key: it is logged out once, and the answer is the same."
-    case "telemetry":
-      return "The same event id again: its row is stored once."
-    case "webhook":
-      return "The same event id again: it is acknowledged and has no second effect."
-    default:
-      return null
-  }
+const repeated: Sentences = {
+  login: repeatedSession,
+  refresh: repeatedSession,
+  logout: "The same request under the same key: it is logged out once, and the answer is the same.",
+  telemetry: "The same event id again: its row is stored once.",
+  webhook: "The same event id again: it is acknowledged and has no second effect."
 }
 
-const silent = (kind: Kind): string | null => {
-  switch (kind) {
-    case "addFault":
-      return "From now on this upstream misbehaves as chosen; try an action and watch the retries."
-    case "removeFault":
-      return "The upstream behaves again."
-    case "advanceClock":
-      return "The clock of the whole sandbox moved on: tokens age by as much."
-    default:
-      return null
-  }
+/** Of actions that send nothing. */
+const silent: Sentences = {
+  addFault: "From now on this upstream misbehaves as chosen; try an action and watch the retries.",
+  removeFault: "The upstream behaves again.",
+  advanceClock: "The clock of the whole sandbox moved on: tokens age by as much."
 }
 
 /** What the service made of an injected fault; `null` without one. */
 const overcome = (record: ActionRecord, calls: ReadonlyArray<Call>): string | null => {
   const met = calls.find(({ fault }) => fault !== null)
-  if (met === undefined) return null
+  if (met === undefined || met.fault === null) return null
+  if (met.fault === "lost" && met.to === "tracker" && met.method === "POST")
+    return "The tracker's answer was lost after it had filed the issue; a search for the report's marker finds it before anything is filed again. Nothing is done twice."
   const name = participantNames[met.to]
   const retried = calls.some(
     ({ path, startedAt, to }) => to === met.to && path === met.path && startedAt > met.startedAt
@@ -110,50 +99,43 @@ const overcome = (record: ActionRecord, calls: ReadonlyArray<Call>): string | nu
   const again = retried ? "the retry" : "the next attempt"
   // Introspection and lists are reads.
   const underKey = /introspect|endpoints|verify|context/.test(met.path) ? "" : " under the same key"
-  const isFine = isSuccess(record)
-  if (met.fault === "lost" && met.to === "tracker" && met.method === "POST")
-    return "The tracker's answer was lost after it had filed the issue; a search for the report's marker finds it before anything is filed again. Nothing is done twice."
-  switch (met.fault) {
-    case "lost":
-      return isFine
-        ? `${name}'s answer was lost after it had committed; ${again}${underKey} got the same result. Nothing is lost and nothing is done twice.`
-        : `${name}'s answers were lost, so the caller does not know whether it happened; send it again under the same key to learn it safely.`
-    case "down":
-      return isFine
-        ? `${name} could not be reached at first; ${again} got through.`
-        : `${name} could not be reached, and the caller knows that nothing was accepted: send it again later.`
-    case "slow":
-      return isFine
-        ? `${name} was slow; the service waited within its deadline.`
-        : `${name} was slower than the deadline allows; send it again under the same key.`
-    case "rateLimited":
-      return isFine
-        ? `${name} asked to wait; ${again} got through.`
-        : `${name} asked to wait; the pause is passed on to the caller in Retry-After.`
-    default:
-      return null
+  const outcomes: Readonly<Record<FaultKind, readonly [fine: string, refused: string]>> = {
+    lost: [
+      `${name}'s answer was lost after it had committed; ${again}${underKey} got the same result. Nothing is lost and nothing is done twice.`,
+      `${name}'s answers were lost, so the caller does not know whether it happened; send it again under the same key to learn it safely.`
+    ],
+    down: [
+      `${name} could not be reached at first; ${again} got through.`,
+      `${name} could not be reached, and the caller knows that nothing was accepted: send it again later.`
+    ],
+    slow: [
+      `${name} was slow; the service waited within its deadline.`,
+      `${name} was slower than the deadline allows; send it again under the same key.`
+    ],
+    rateLimited: [
+      `${name} asked to wait; ${again} got through.`,
+      `${name} asked to wait; the pause is passed on to the caller in Retry-After.`
+    ]
   }
+  return outcomes[met.fault][isSuccess(record) ? 0 : 1]
 }
 
 /** Of a record whose original action is `action`. Empty while it lasts. */
 export const lessonOf = (record: ActionRecord, action: Action | ProgramCall): string => {
   const kind = action.kind === "program" ? action.does : action.kind
-  const quiet = silent(kind)
-  if (quiet !== null) return quiet
+  const quiet = kind === null ? undefined : silent[kind]
+  if (quiet !== undefined) return quiet
   if (record.endedAt === null) return "Under way: the calls appear as they begin."
-  const { calls } = record
-  const immediate = overcome(
-    record,
-    calls.filter(({ isLater }) => !isLater)
-  )
-  if (immediate !== null) return immediate
-  if (isSuccess(record)) {
-    const later = overcome(
+  const [later, immediate] = [true, false].map((isLater) =>
+    overcome(
       record,
-      calls.filter(({ isLater }) => isLater)
+      record.calls.filter((call) => call.isLater === isLater)
     )
-    const again = record.action.kind === "repeat" ? repeatedly(kind) : null
-    if (later === null) return again ?? successes(record, kind)
+  )
+  if (immediate) return immediate
+  if (isSuccess(record)) {
+    const again = record.action.kind === "repeat" && kind !== null ? repeated[kind] : undefined
+    if (!later) return again ?? success(record, kind)
     return wasDelivered(record, "tracker") || wasDelivered(record, "tables")
       ? `The answer did not wait for delivery. ${later}`
       : "The answer did not wait for delivery: it is committed, and background delivery repeats until it arrives."

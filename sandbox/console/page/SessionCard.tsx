@@ -2,11 +2,11 @@
 import { useState } from "preact/hooks"
 import type { Session } from "../Protocol.ts"
 import { ActionButton, ProblemNote, useActing } from "./Acting.tsx"
-import { useNow } from "./Clock.ts"
 import { Options } from "./Fields.tsx"
 import { countdown, days } from "./Format.ts"
 import { sessionEnds, sessionStates, shortId, type Tone } from "./Names.ts"
 import { Badge, LifeBar, Token } from "./Parts.tsx"
+import { useNow } from "./Store.ts"
 
 const tones: Readonly<Record<Session["status"], Tone>> = {
   active: "good",
@@ -14,6 +14,18 @@ const tones: Readonly<Record<Session["status"], Tone>> = {
   ended: "plain",
   compromised: "bad"
 }
+
+/** What its owner, or a thief, does with the refresh token. */
+const deeds = [
+  ["refresh", "Refresh", "Exchange the refresh token for a new pair"],
+  [
+    "replayRefresh",
+    "Replay refresh",
+    "The spent token under its old key, as a retry sends it: the same pair"
+  ],
+  ["reuseRefresh", "Reuse spent", "The spent token under a new key, as a thief sends it: ends the login"],
+  ["logout", "Log out", "Revoke the refresh token, which ends the login"]
+] as const
 
 const AccessLife = ({ session }: { readonly session: Session }) => {
   const now = useNow()
@@ -60,36 +72,18 @@ export const SessionCard = ({ session }: { readonly session: Session }) => {
         </summary>
         {isUsable ? <AccessLife session={session} /> : <p class="soft">{sessionEnds[status]}</p>}
         <div class="owner">
-          <ActionButton
-            acting={acting}
-            label="Refresh"
-            of={of}
-            title="Exchange the refresh token for a new pair"
-            action={() => ({ kind: "refresh", session: id })}
-          />
-          <ActionButton
-            acting={acting}
-            label="Replay refresh"
-            of={of}
-            title="The spent token under its old key, as a retry sends it: the same pair"
-            unavailable={needsSpent}
-            action={() => ({ kind: "replayRefresh", session: id })}
-          />
-          <ActionButton
-            acting={acting}
-            kind="danger"
-            label="Reuse spent"
-            of={of}
-            title="The spent token under a new key, as a thief sends it: ends the login"
-            unavailable={needsSpent}
-            action={() => ({ kind: "reuseRefresh", session: id })}
-          />
-          <ActionButton
-            acting={acting}
-            label="Log out"
-            of={of}
-            action={() => ({ kind: "logout", session: id })}
-          />
+          {deeds.map(([kind, label, title]) => (
+            <ActionButton
+              key={kind}
+              acting={acting}
+              kind={kind === "reuseRefresh" ? "danger" : undefined}
+              label={label}
+              of={of}
+              title={title}
+              unavailable={kind === "replayRefresh" || kind === "reuseRefresh" ? needsSpent : null}
+              action={() => ({ kind, session: id })}
+            />
+          ))}
           <ActionButton
             acting={acting}
             label="Who am I"

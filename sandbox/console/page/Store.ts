@@ -1,7 +1,7 @@
 /** What the page knows: the server's state and actions, and what the person has chosen. Nothing is guessed: an action shows when it is done. */
 import { createContext } from "preact"
-import { useContext } from "preact/hooks"
-import type { Action, ActionRecord, Plane, ProgramCall, Session, State } from "../Protocol.ts"
+import { useContext, useEffect, useState } from "preact/hooks"
+import type { Action, ActionRecord, Plane, ProgramCall, Refusal, Session, State } from "../Protocol.ts"
 
 export interface Model {
   /** `silent`: the stream is open, and nothing comes. */
@@ -126,19 +126,13 @@ export const firstAction = (
   return repeated === undefined || repeated.id === record.id ? action : firstAction(repeated, records)
 }
 
-/** Why an action was not carried out, and what to do. */
-export interface Problem {
-  readonly message: string
-  readonly hint: string
-}
-
 export interface Store {
   readonly model: Model
   /** The state; components below the frame exist only when there is one. */
   readonly system: State
   readonly change: (change: Change) => void
   /** Resolves with the problem, or with `null` when the action was carried out. */
-  readonly act: (action: Action) => Promise<Problem | null>
+  readonly act: (action: Action) => Promise<Refusal | null>
   /** Says something to screen readers, politely. */
   readonly say: (text: string) => void
 }
@@ -149,4 +143,15 @@ export const useStore = (): Store => {
   const store = useContext(StoreContext)
   if (store === null) throw new Error("There is no store above this component.")
   return store
+}
+
+/** Milliseconds since the epoch, by the sandbox's clock; renders again each second. */
+export const useNow = (): number => {
+  const { model } = useStore()
+  const [, tick] = useState(0)
+  useEffect(() => {
+    const timer = setInterval(() => tick((count) => count + 1), 1_000)
+    return () => clearInterval(timer)
+  }, [])
+  return timeOf(model)
 }

@@ -22,11 +22,9 @@ interface Aggregate {
   readonly version: number
 }
 
-/** An event to send. Absent ids, times and data are generated. */
+/** An event for the application `music`. Absent ids, times and data are generated. */
 export interface IamEvent {
   readonly eventType: string
-  /** The receiving application; default: the first one with a webhook. */
-  readonly appId?: string
   readonly eventId?: string
   /** RFC 3339. */
   readonly occurredAt?: string
@@ -54,7 +52,7 @@ export const signWebhook = (secret: string, timestamp: string, body: Buffer): st
   `v1=${createHmac("sha256", secret).update(`${timestamp}.`).update(body).digest("hex")}`
 
 /** An imported app uses production's webhook until it has its own (identity-service.md 11.4). */
-export const webhookOf = (state: State, app: App): Webhook | undefined =>
+const webhookOf = (state: State, app: App): Webhook | undefined =>
   app.webhook ?? (app.imported ? planeOf(state, production).apps.get(app.appId)?.webhook : undefined)
 
 const nameOf = (publicId: string): string => publicId.slice(publicId.indexOf(":") + 1)
@@ -175,15 +173,10 @@ interface SigningOptions {
 
 export const makeWebhooks = (state: State) => ({
   events: makeEvents(state),
-  /** One signed request. Throws when the plane has no application with a webhook. */
+  /** One signed request. Throws when the application has no webhook. */
   buildWebhook: (planeId: PlaneId, event: IamEvent, options: SigningOptions = {}): SignedWebhook => {
     const { apps, environment } = planeOf(state, planeId)
-    const { appId } = event
-    const app =
-      appId === undefined
-        ? [...apps.values()].find((candidate) => webhookOf(state, candidate) !== undefined)
-        : known(apps, appId)
-    const webhook = app === undefined ? undefined : webhookOf(state, app)
+    const webhook = webhookOf(state, known(apps, "music"))
     if (webhook === undefined) throw new Error(`no webhook is registered in ${planeId}`)
     const now = state.now()
     const metadata = {

@@ -205,8 +205,6 @@ export const makePlane = (id: PlaneId, environment: Environment | undefined) => 
   accessTokens: new Map<string, AccessToken>(),
   refreshTokens: new Map<string, RefreshToken>(),
   proofs: new Map<string, Proof>(),
-  /** Consented scopes by `actor app`. */
-  consents: new Map<string, ReadonlySet<string>>(),
   idempotency: new Map<string, IdempotencyRecord>(),
   rates: new Map<string, { readonly startedAt: number; count: number }>()
 })

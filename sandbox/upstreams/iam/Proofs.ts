@@ -1,6 +1,6 @@
 /** On-behalf-of proofs: the endpoint catalogue, the exchange and the verification, and the testing context (identity-service.md 9.1 and 10). */
 import { createHmac } from "node:crypto"
-import { type JsonObject, type Reply, type Seen, sha256 } from "../Contract.ts"
+import { type Reply, type Seen, sha256 } from "../Contract.ts"
 import {
   type AccessToken,
   type Endpoint,
@@ -31,7 +31,7 @@ import {
   secretHeaders,
   validationFailed
 } from "./Requests.ts"
-import { accessAlive, consentOf, effectiveScopes, type Grant, grantsOf, snapshot } from "./Tokens.ts"
+import { accessAlive, effectiveScopes, type Grant, grantsOf, snapshot } from "./Tokens.ts"
 
 /** Describes the caller's testing plane; the answer holds no credential (identity-service.md 9.1). */
 export const testingContext = ({ app, plane }: Call): Reply => {
@@ -81,16 +81,6 @@ export const signExchange = (
     .update([timestamp, method, path, bodySha256, idempotencyKey].join("."))
     .digest("hex")
 
-interface ExchangeBody {
-  readonly orgId: string | null
-  readonly subjectToken: string
-  readonly audience: string
-  readonly endpointId: string
-  readonly metadata: JsonObject
-  readonly method: string
-  readonly bodySha256: string
-}
-
 /** Refuses the fields that do not hold. */
 const demand = (fields: Readonly<Record<string, boolean>>): void => {
   const wrong = Object.keys(fields).filter((name) => fields[name] !== true)
@@ -99,7 +89,7 @@ const demand = (fields: Readonly<Record<string, boolean>>): void => {
 
 const bodyFields = ["org_id", "subject_token", "audience", "endpoint_id", "metadata", "request"]
 
-const readExchange = (request: Seen): ExchangeBody => {
+const readExchange = (request: Seen) => {
   const body = readFields(readJson(request), bodyFields)
   const bound = readFields(body.object("request"), ["method", "body_sha256"])
   return {
@@ -112,6 +102,8 @@ const readExchange = (request: Seen): ExchangeBody => {
     bodySha256: bound.text("body_sha256")
   }
 }
+
+type ExchangeBody = ReturnType<typeof readExchange>
 
 const checkGrammar = (body: ExchangeBody): void =>
   demand({
@@ -144,19 +136,17 @@ const findGrant = (plane: Plane, subject: AccessToken, org: string | null): Gran
   return grant
 }
 
-/** Declared by the audience, approved for the application, consented by the user and carried by the token. */
+/** Declared by the audience, approved for the application, and carried by the token, for which the user consented. */
 const endpointAuthority = (
   plane: Plane,
   subject: AccessToken,
   audience: string,
   endpointId: string
 ): Endpoint | undefined => {
-  const { actor, appId } = subject.family
   const scope = `obo:${audience}:${endpointId}`
   const endpoint = plane.apps.get(audience)?.endpoints.get(endpointId)
   return endpoint?.active === true &&
-    plane.apps.get(appId)?.approvedScopes.has(scope) === true &&
-    consentOf(plane, actor, appId).has(scope) &&
+    plane.apps.get(subject.family.appId)?.approvedScopes.has(scope) === true &&
     subject.scopes.includes(scope)
     ? endpoint
     : undefined

@@ -32,13 +32,6 @@ import {
 
 export const membershipId = (actor: string, org: string): string => `${actor}[${org}]`
 
-export const consentOf = ({ consents }: Plane, actor: string, appId: string): ReadonlySet<string> =>
-  consents.get(`${actor} ${appId}`) ?? new Set()
-
-export const addConsent = (plane: Plane, actor: string, appId: string, scopes: Iterable<string>): void => {
-  plane.consents.set(`${actor} ${appId}`, new Set([...consentOf(plane, actor, appId), ...scopes]))
-}
-
 export interface Grant {
   readonly membership: Membership
   readonly organization: Organization
@@ -122,9 +115,7 @@ const loginByPublicId = (call: Call, publicId: string): Outcome => {
   const orgs = activeOrganizations(plane, publicId)
   const isReachable = orgs.length > 0 || kindOf(publicId) === "carbon"
   if (plane.environment === undefined || !plane.actors.has(publicId) || !isReachable) throw invalidGrant()
-  const scopes = [...app.approvedScopes]
-  addConsent(plane, publicId, app.appId, scopes)
-  return startFamily(call, newSession(state, publicId, orgs), scopes)
+  return startFamily(call, newSession(state, publicId, orgs), [...app.approvedScopes])
 }
 
 const login = (call: Call, credential: string): Outcome => {
@@ -150,8 +141,8 @@ const refresh = (call: Call, credential: string): Outcome => {
     const error = invalidGrant("the refresh token was already used; its family is revoked")
     return { window: lifetimes.secretReplay, reply: withRequestId(error.reply, requestId) }
   }
-  const consented = consentOf(plane, family.actor, app.appId)
-  const scopes = family.scopes.filter((scope) => consented.has(scope) && app.approvedScopes.has(scope))
+  // Consent is never withdrawn here: it has all scopes of the login.
+  const scopes = family.scopes.filter((scope) => app.approvedScopes.has(scope))
   if (scopes.length === 0) throw invalidGrant()
   token.consumed = true
   return issuePair(call, family, scopes)

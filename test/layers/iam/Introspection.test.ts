@@ -290,7 +290,6 @@ describe("the introspection cache", () => {
     const ask = iam.introspect(production, (yield* login()).accessToken)
     const receive = (plane: string) => {
       const { body, headers } = world.buildWebhook(plane, {
-        appId: "music",
         eventId: uuid(7),
         eventType: "carbon.updated.v1",
         occurredAt: "2026-09-25T10:15:30Z",

@@ -95,7 +95,6 @@ const delivery = (recipe: Recipe, index: number, world: World, canary: string) =
   const eventId = `${hex(index, 8)}-0000-4000-8000-${hex(Math.floor(recipe.place * 2 ** 40), 12)}`
   const { body } = world.upstreams.iam.controls.buildWebhook(world.planes[recipe.plane], {
     eventType: eventTypes[index % 3] ?? "",
-    appId: "music",
     eventId,
     data: { canary, more: `${recipe.place}` }
   })
