@@ -34,16 +34,17 @@ const bytesOf = (body: unknown): Buffer =>
   )
 
 /**
- * `base` is the address of the service. Without an answer to the login, such as by a fault of the console, the page has no session and is
+ * `baseOf` gives the address of the service, once it listens. Without an answer to the login, such as by a fault of the console, the page has no session and is
  * served all the same. What it makes for itself is put into `hidden`.
  */
 export const liveDocs = (
   world: SimulatedUpstreams,
-  base: string,
+  baseOf: () => string,
   now: () => number,
   hidden: Set<string>
 ): Effect.Effect<ShownDocument> =>
   Effect.gen(function* () {
+    const base = baseOf()
     const sessions = yield* Effect.option(
       // The one that the page ends is not the one that it calls with.
       Effect.all({ used: login(base, mintSlt(world)), ended: login(base, mintSlt(world)) })

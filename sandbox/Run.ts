@@ -8,7 +8,6 @@ import { ShownOnDocs } from "../src/http/DocsPage.ts"
 import { noSpans } from "../src/layers/observability/Tracing.ts"
 import { Settings, type SettingsValues } from "../src/services/Settings.ts"
 import { watchDeliveries } from "./console/Deliveries.ts"
-import { findFreePort } from "./FreePort.ts"
 import { liveDocs } from "./LiveDocs.ts"
 import { makeOffsetClock, type OffsetClock } from "./OffsetClock.ts"
 import { startUpstreams, settingsFor, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
@@ -47,15 +46,13 @@ export const startSandbox = (options: SandboxOptions) =>
     const world = yield* startUpstreams(clock.now, options.upstreamPort)
     const folder = yield* files.makeTempDirectoryScoped({ prefix: "music-sandbox-" })
     const databasePath = `${folder}/music.sqlite`
-    const { isShown = false, logLevel } = options
-    /** The page that sends calls has the server's own origin, which the settings name before the server listens. */
-    const port = options.port === 0 && isShown ? yield* findFreePort : options.port
+    const { isShown = false, logLevel, port } = options
     const bind = { host: "127.0.0.1", port }
     const { iam, webOrigins, ...defaults } = settingsFor(world, { bind, databasePath, logLevel })
-    const own = isShown ? [`http://127.0.0.1:${port}`, `http://localhost:${port}`] : []
+    const origins = [...webOrigins]
     const settings: SettingsValues = {
       ...defaults,
-      webOrigins: [...webOrigins, ...own],
+      webOrigins: origins,
       // The data goes with the sandbox, and a slow fault would hold its end for as long.
       shutdownGraceSeconds: 1,
       iam: { ...iam, callsPerMinute: options.iamCallsPerMinute ?? iam.callsPerMinute }
@@ -65,7 +62,7 @@ export const startSandbox = (options: SandboxOptions) =>
     const tracing = watchDeliveries((traceId, report) => {
       for (const listener of listeners) listener(traceId, report)
     })
-    const docs = isShown ? liveDocs(world, `http://127.0.0.1:${port}`, clock.now, hidden) : undefined
+    const docs = isShown ? liveDocs(world, () => url, clock.now, hidden) : undefined
     const context = yield* Layer.build(
       makeBackend({ ...parts, tracing: isShown ? tracing : noSpans }).pipe(
         Layer.provide(Layer.succeed(Settings, settings)),
@@ -74,6 +71,8 @@ export const startSandbox = (options: SandboxOptions) =>
       )
     )
     const { url } = yield* Effect.provide(Listening, context)
+    // The documentation page, which sends calls, has the server's own origin.
+    if (isShown) origins.push(url, url.replace("127.0.0.1", "localhost"))
     world.iam.controls.setWebhook("production", "music", { url: `${url}/webhook/` })
     const onReport = (listener: OnReport) => void listeners.push(listener)
     const sandbox: Sandbox = { world, base: url, clock, databasePath, hidden, onReport }

@@ -1,27 +1,17 @@
 /** The sandbox as a person uses it: with the console, and a documentation page with live values. */
+import { createServer } from "node:net"
 import * as Effect from "effect/Effect"
-import * as ExecutionStrategy from "effect/ExecutionStrategy"
-import * as Exit from "effect/Exit"
-import * as FiberRef from "effect/FiberRef"
-import * as Scope from "effect/Scope"
 import { openConsole } from "./console/Console.ts"
 import { listenOnLoopback } from "./console/Server.ts"
 import { loadPage } from "./ConsolePage.ts"
 import { type SandboxOptions, startSandbox } from "./Run.ts"
 
-/** Ends all that a failed start began. The library keeps the logger of a layer that has ended: with the next one, every line came twice. */
-const endedOnFailure = <A, E, R>(start: Effect.Effect<A, E, R>) =>
-  Effect.gen(function* () {
-    const loggers = yield* FiberRef.get(FiberRef.currentLoggers)
-    const scope = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
-    return yield* Scope.extend(start, scope).pipe(
-      Effect.onError((cause) =>
-        Effect.zipRight(
-          Scope.close(scope, Exit.failCause(cause)),
-          FiberRef.set(FiberRef.currentLoggers, loggers)
-        )
-      )
-    )
+/** The port, or 0, which is any free one, while another program has it. */
+const unlessTaken = (port: number): Effect.Effect<number> =>
+  Effect.async((resume) => {
+    const server = createServer()
+    server.once("error", () => resume(Effect.succeed(0)))
+    server.listen(port, "127.0.0.1", () => server.close(() => resume(Effect.succeed(port))))
   })
 
 /**
@@ -35,18 +25,12 @@ export const startSandboxWithConsole = (
   }
 ) =>
   Effect.gen(function* () {
-    const { listen = listenOnLoopback, logLevel, port } = options
-    const after = (offset: number) => (port === 0 ? 0 : port + offset)
+    const { listen = listenOnLoopback, logLevel } = options
+    const after = (offset: number) => (options.port === 0 ? 0 : options.port + offset)
     const listener = yield* listen(after(1))
     const page = yield* Effect.promise(loadPage)
-    const start = (chosen: number) =>
-      endedOnFailure(startSandbox({ port: chosen, upstreamPort: after(2), logLevel, isShown: true }))
-    const sandbox = yield* start(port).pipe(
-      // Also a port that was free may be taken meanwhile.
-      Effect.catchTag("ListenFailed", () =>
-        Effect.retry(start(0), { times: 3, while: ({ _tag }) => _tag === "ListenFailed" })
-      )
-    )
+    const port = yield* unlessTaken(options.port)
+    const sandbox = yield* startSandbox({ port, upstreamPort: after(2), logLevel, isShown: true })
     yield* openConsole(listener, sandbox, page)
     return { ...sandbox, consoleUrl: listener.url }
   })

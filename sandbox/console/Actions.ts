@@ -15,6 +15,9 @@ import { applyEvent, checkEvent, signEvent, tamperWith } from "./Webhooks.ts"
 /** Carries out an action. Returns its record, once the service has answered. */
 export type Perform = (action: Action) => Effect.Effect<ActionRecord, Refused>
 
+/** A request, with the title and the plane of its action. */
+type Prepared = Outgoing & { readonly title: string; readonly plane: string }
+
 type Controlling = Extract<Action, { readonly kind: "addFault" | "removeFault" | "advanceClock" }>
 type Sending = Exclude<Action, Controlling>
 /** What a caller sends to the service, by a session or without one. */
@@ -107,7 +110,7 @@ const makePrepare = ({ base, hidden, clock, world }: Sandbox, journal: Journal) 
       : Effect.succeed(session)
   }
 
-  return (action: Sending): Effect.Effect<Outgoing, Refused> =>
+  return (action: Sending): Effect.Effect<Prepared, Refused> =>
     Effect.gen(function* () {
       switch (action.kind) {
         case "mint": {
@@ -141,13 +144,11 @@ const makePrepare = ({ base, hidden, clock, world }: Sandbox, journal: Journal) 
           return { from: "iam", to: "backend", plane, title, request }
         }
         case "repeat": {
-          const outgoing = journal.find(action.action)?.begin.outgoing ?? null
-          return outgoing === null
-            ? yield* refuse(
-                "The action sent no request, or is no longer kept",
-                "repeat an action of the list"
-              )
-            : { ...outgoing, title: `Repeat: ${outgoing.title.replace(/^Repeat: /, "")}` }
+          const { begin, sent = null } = journal.find(action.action) ?? {}
+          if (begin === undefined || sent === null)
+            return yield* refuse("The action sent no request, or is no longer kept", "repeat one of the list")
+          const title = `Repeat: ${begin.title.replace(/^Repeat: /, "")}`
+          return { ...sent, plane: begin.plane ?? "", title }
         }
         default: {
           const session = yield* sessionOf(action)
@@ -189,11 +190,11 @@ export const makeActions = (
 
   const send = (action: Sending) =>
     Effect.gen(function* () {
-      const outgoing = yield* prepare(action)
-      const entry = journal.begin({ ...outgoing, action, outgoing, startedAt: clock.now() })
+      const { plane, title, ...outgoing } = yield* prepare(action)
+      const entry = journal.begin({ action, title, plane, startedAt: clock.now() })
       const headers = { ...outgoing.request.headers, traceparent: journal.traceOf(entry) }
       const request = { ...outgoing.request, headers }
-      journal.send(entry, request)
+      journal.send(entry, { ...outgoing, request })
       const answer: Answer | StepFailed = yield* call(request.url, request).pipe(
         Effect.timeoutFail({
           duration: answerTimeout,
@@ -220,7 +221,7 @@ export const makeActions = (
       case "advanceClock":
         return Effect.map(control(action), (title) => {
           const startedAt = clock.now()
-          const entry = journal.begin({ action, title, plane: null, outgoing: null, startedAt })
+          const entry = journal.begin({ action, title, plane: null, startedAt })
           journal.end(entry, startedAt, null)
           return recordOf(entry)
         })

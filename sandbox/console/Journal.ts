@@ -10,13 +10,12 @@ import type { ActionRecord, Call, Exchange, Participant } from "./Protocol.ts"
 
 type Writable<A> = { -readonly [Key in keyof A]: A[Key] }
 
-/** The request of an action, with its title for the list. It can be sent once more. */
+type Beginning = Pick<ActionRecord, "action" | "title" | "plane" | "startedAt">
+
+/** A request, and whose it is. */
 export interface Outgoing {
   readonly from: Participant
   readonly to: Participant
-  /** The id of its plane. */
-  readonly plane: string
-  readonly title: string
   readonly request: ServiceRequest
 }
 
@@ -25,15 +24,12 @@ export interface Entry {
   readonly id: number
   readonly begin: Beginning
   endedAt: number | null
+  /** What it sent, whole: it can be sent once more. */
+  sent: Outgoing | null
   exchange: Exchange | null
   /** The call of the exchange itself. */
   first: Writable<Call> | null
   readonly calls: Array<Call>
-}
-
-type Beginning = Pick<ActionRecord, "action" | "title" | "plane" | "startedAt"> & {
-  /** Without it nothing can be sent again. */
-  readonly outgoing: Outgoing | null
 }
 
 /** Without a status the connection was lost before an answer. */
@@ -86,7 +82,8 @@ export class Journal {
 
   begin(begin: Beginning): Entry {
     this.lastId += 1
-    const entry: Entry = { id: this.lastId, begin, endedAt: null, exchange: null, first: null, calls: [] }
+    const nothing = { endedAt: null, sent: null, exchange: null, first: null }
+    const entry: Entry = { id: this.lastId, begin, ...nothing, calls: [] }
     this.entries.set(entry.id, entry)
     this.forgetOldest()
     this.onChange(entry.id)
@@ -108,11 +105,11 @@ export class Journal {
   }
 
   /** The request of the action is sent, in this form. */
-  send(entry: Entry, request: ServiceRequest): void {
-    const { outgoing, startedAt } = entry.begin
+  send(entry: Entry, sent: Outgoing): void {
+    const { startedAt } = entry.begin
+    const { from, request, to } = sent
     const { body = "", headers, method, url } = request
-    if (outgoing === null) return
-    const { from, to } = outgoing
+    entry.sent = sent
     const arrow = { from, to, method, path: new URL(url).pathname, startedAt, fault: null, isLater: false }
     entry.first = { ...arrow, endedAt: null, status: null }
     entry.exchange = {

@@ -72,26 +72,20 @@ export const watchPrograms = (
     const key = headers["x-testing-environment-key"]
     const plane = planesOf(world).find((known) => known.key === (key ?? null))?.id ?? production
     const does = deeds[`${method} ${path}`] ?? null
-    const outgoing = { from: "console", to: "backend", plane, title: `${agent}: ${method} ${path}` } as const
     const requestOf = (): ServiceRequest => {
       const body = sent.text()
       const { host: _, connection: __, "content-length": ___, ...rest } = flat(headers)
       return { method, url: `${base}${url}`, headers: rest, body: body === "" ? undefined : body }
     }
     const entry = journal.begin({
-      ...outgoing,
       action: { kind: "program", agent, does },
-      startedAt: clock.now(),
-      outgoing: {
-        ...outgoing,
-        // Read when it is sent again, which is after its body has arrived.
-        get request() {
-          return requestOf()
-        }
-      }
+      title: `${agent}: ${method} ${path}`,
+      plane,
+      startedAt: clock.now()
     })
     headers.traceparent = journal.traceOf(entry)
-    const note = () => journal.send(entry, requestOf())
+    /** Again when its body has arrived. */
+    const note = () => journal.send(entry, { from: "console", to: "backend", request: requestOf() })
     note()
     const { push } = request
     const { end, write, writeHead } = response

@@ -93,9 +93,8 @@ export const makeLoad = (world: Simulators, client: Insist, ledger: Ledger, rand
 
   /** Sends the removal of the person. The session stays valid, so that the test can read it at the end. */
   const remove = async ({ actor }: Session): Promise<void> => {
-    const event = controls.events.membershipRemoved(production, actor, "acme", { named: true })
-    const data = JSON.parse(JSON.stringify(event.data).replaceAll('"status":"active"', '"status":"removed"'))
-    await webhook({ ...event, data })
+    const type = `organization.${actor.startsWith("si:") ? "silicon" : "membership"}.removed.v1`
+    await webhook(controls.events.about(production, type, { actor, org: "acme" }))
     ledger.removed.add(actor)
   }
 

@@ -1,6 +1,6 @@
 /** The sequence diagram of an action's calls: lifelines and arrows where there is room, otherwise a list. */
 import type { ActionRecord, Call, Participant } from "../Protocol.ts"
-import { duration, tookOf } from "./Format.ts"
+import { duration } from "./Format.ts"
 import {
   faultLabels,
   isTroubled,
@@ -56,7 +56,6 @@ const statusText = (call: Call): string =>
   call.endedAt === null ? "…" : call.status === null ? "no answer" : String(call.status)
 
 const CallRow = ({ call, origin }: { readonly call: Call; readonly origin: number }) => {
-  const took = tookOf(call)
   const first = Math.min(middle(call.from), middle(call.to))
   return (
     <li class={`call ${isTroubled(call) ? "troubled" : ""}`}>
@@ -70,7 +69,7 @@ const CallRow = ({ call, origin }: { readonly call: Call; readonly origin: numbe
             {call.method} <Foreign text={shortRoute(call.path)} />
           </code>
           <Badge tone={call.endedAt === null ? "plain" : statusTone(call.status)}>{statusText(call)}</Badge>
-          {took !== null && <span class="took">{duration(took)}</span>}
+          {call.endedAt !== null && <span class="took">{duration(call.endedAt - call.startedAt)}</span>}
           {call.fault !== null && <Badge tone="warn">{faultLabels[call.fault]}</Badge>}
         </div>
         <Arrow call={call} />

@@ -1,5 +1,5 @@
 /** Text for a person: durations, JSON, credentials, commands. */
-import type { Call, Exchange } from "../Protocol.ts"
+import type { Exchange } from "../Protocol.ts"
 
 const twoDigits = (value: number) => String(value).padStart(2, "0")
 
@@ -79,9 +79,6 @@ export const jsonFault = (text: string): string | null => {
 
 /** The address without the host. */
 export const pathOf = (url: string): string => url.replace(/^https?:\/\/[^/]+/, "")
-
-export const tookOf = ({ endedAt, startedAt }: Call): number | null =>
-  endedAt === null ? null : endedAt - startedAt
 
 /** curl sets these itself, or prints what it cannot decompress; with the trace, its calls would be drawn in the old action. */
 const ownHeaders = new Set([

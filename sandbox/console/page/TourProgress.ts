@@ -1,6 +1,5 @@
 /** How far the person has come in the tour. A tab remembers it; each browser opens the tour once by itself. */
 import { useState } from "preact/hooks"
-import { recall, remember } from "./Memory.ts"
 import { announcementOf } from "./Tour.ts"
 
 interface TourProgress {
@@ -14,11 +13,21 @@ interface TourProgress {
 
 const begin: TourProgress = { isOpen: true, step: 0, since: null, done: [] }
 
+/** Without storage each visit is the first. */
+const stored = <A>(use: () => A): A | null => {
+  try {
+    return use()
+  } catch {
+    return null
+  }
+}
+const [progressName, seenName] = ["music-sandbox-progress", "music-sandbox-tour"]
+
 const recallProgress = (): TourProgress => {
-  const kept = recall("progress")
+  const kept = stored(() => sessionStorage.getItem(progressName))
   // Only this page writes it.
   if (kept !== null) return JSON.parse(kept) as TourProgress
-  return { ...begin, isOpen: recall("tour") === null }
+  return { ...begin, isOpen: stored(() => localStorage.getItem(seenName)) === null }
 }
 
 export interface Tour {
@@ -36,8 +45,8 @@ export const useTour = (now: () => number, say: (text: string) => void): Tour =>
   const [progress, setProgress] = useState(recallProgress)
   const change = (next: TourProgress) => {
     setProgress(next)
-    remember("progress", JSON.stringify(next))
-    if (!next.isOpen) remember("tour", "seen")
+    stored(() => sessionStorage.setItem(progressName, JSON.stringify(next)))
+    if (!next.isOpen) stored(() => localStorage.setItem(seenName, "seen"))
   }
   const goTo = (step: number) => {
     change({ ...progress, isOpen: true, step, since: now() })

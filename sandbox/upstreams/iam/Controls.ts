@@ -20,15 +20,9 @@ import {
   randomToken,
   type Session,
   type State,
-  uuidAt,
-  type Webhook
+  uuidAt
 } from "./Model.ts"
 import { activeOrganizations, membershipId, newSession } from "./Tokens.ts"
-
-interface WebhookInput {
-  readonly url: string
-  readonly secret?: string
-}
 
 interface AppInput {
   readonly appId: string
@@ -37,7 +31,7 @@ interface AppInput {
   readonly secret?: string
   readonly scopes: ReadonlyArray<string>
   readonly endpoints?: ReadonlyArray<Omit<Endpoint, "active">>
-  readonly webhook?: WebhookInput
+  readonly webhook?: { readonly url: string; readonly secret?: string }
 }
 
 /** Planes: testing environments are created and deleted (identity-service.md 9). */
@@ -89,7 +83,7 @@ const people = (state: State) => ({
     return membership
   },
 
-  /** Takes effect at once and sends no webhook; `events.membershipRemoved` makes the event. */
+  /** Takes effect at once and sends no webhook; `events.about` makes the event. */
   removeMembership: (plane: PlaneId, actor: string, org: string): void => {
     const membership = known(planeOf(state, plane).memberships, membershipId(actor, org))
     membership.status = "removed"
@@ -97,26 +91,24 @@ const people = (state: State) => ({
   }
 })
 
-const makeWebhook = (state: State, { secret, url }: WebhookInput): Webhook => {
-  return { url, secret: mint(state, secret ?? randomToken("whs")), keyVersion: 1 }
-}
-
-const makeSecret = (state: State, secret = randomToken("ask")): string => mint(state, secret)
-
 /** Applications: secrets, approved scopes, endpoints and webhooks. */
 const applications = (state: State) => {
   const appOf = (plane: PlaneId, appId: string): App => known(planeOf(state, plane).apps, appId)
   return {
-    addApp: (plane: PlaneId, { appId, endpoints = [], orgId, scopes, ...more }: AppInput) => {
+    addApp: (plane: PlaneId, { appId, endpoints = [], orgId, scopes, webhook, ...more }: AppInput) => {
       const app: App = {
         appId,
         orgId,
         name: more.name ?? appId,
         imported: false,
-        secret: makeSecret(state, more.secret),
+        secret: mint(state, more.secret ?? randomToken("ask")),
         approvedScopes: new Set(scopes),
         endpoints: new Map(endpoints.map((endpoint) => [endpoint.endpointId, { ...endpoint, active: true }])),
-        webhook: more.webhook === undefined ? undefined : makeWebhook(state, more.webhook)
+        webhook: webhook && {
+          url: webhook.url,
+          secret: mint(state, webhook.secret ?? randomToken("whs")),
+          keyVersion: 1
+        }
       }
       planeOf(state, plane).apps.set(appId, app)
       return { secret: app.secret, webhook: app.webhook }
@@ -125,7 +117,7 @@ const applications = (state: State) => {
     /** Copies a production application into an environment, with a secret of its own. */
     importApp: (plane: PlaneId, appId: string) => {
       const source = appOf(production, appId)
-      const secret = makeSecret(state)
+      const secret = mint(state, randomToken("ask"))
       const endpoints = new Map([...source.endpoints].map(([id, endpoint]) => [id, { ...endpoint }]))
       planeOf(state, plane).apps.set(appId, {
         ...source,
@@ -139,7 +131,7 @@ const applications = (state: State) => {
 
     rotateSecret: (plane: PlaneId, appId: string): string => {
       const app = appOf(plane, appId)
-      app.secret = makeSecret(state)
+      app.secret = mint(state, randomToken("ask"))
       return app.secret
     },
 

@@ -3,7 +3,6 @@ import { createHmac } from "node:crypto"
 import {
   kindOf,
   known,
-  type Membership,
   type PlaneId,
   planeOf,
   production,
@@ -16,12 +15,6 @@ import {
 } from "./Model.ts"
 import { membershipId } from "./Tokens.ts"
 
-interface Aggregate {
-  readonly type: string
-  readonly id: string
-  readonly version: number
-}
-
 /** An event for the application `music`. Absent ids, times and data are generated. */
 export interface IamEvent {
   readonly eventType: string
@@ -29,7 +22,7 @@ export interface IamEvent {
   /** RFC 3339. */
   readonly occurredAt?: string
   readonly organizationId?: string | null
-  readonly aggregate?: Aggregate
+  readonly aggregate?: { readonly type: string; readonly id: string; readonly version: number }
   readonly data?: Readonly<Record<string, unknown>>
 }
 
@@ -63,13 +56,7 @@ const makeEvents = (state: State) => {
     return { id, org_id: handle, name, logo: null, description: null, version: 1 }
   }
 
-  const memberEvent = (
-    plane: PlaneId,
-    actor: string,
-    org: string,
-    event: { readonly eventType: string; readonly fields: ReadonlyArray<string>; readonly named?: boolean },
-    status: Membership["status"] | undefined = undefined
-  ): IamEvent => {
+  const memberEvent = (plane: PlaneId, eventType: string, actor: string, org: string): IamEvent => {
     const type = known(planeOf(state, plane).actors, actor)
     const membership = planeOf(state, plane).memberships.get(membershipId(actor, org))
     const organization = organizationOf(plane, org)
@@ -79,26 +66,19 @@ const makeEvents = (state: State) => {
       id: membership?.id ?? uuidAt(state.now()),
       principal_type: type,
       version: membership?.version ?? 1,
-      status: status ?? membership?.status ?? "active"
+      status: eventType.includes(".removed.") ? "removed" : "active"
     }
     const principal = { type, public_id: actor, display_name: nameOf(actor), version: 1 }
-    // The tombstone of a removal does not name the person.
-    const row =
-      event.named === false ? { resource, authorization: "removed" } : { resource, principal, organization }
     return {
-      eventType: event.eventType,
+      eventType,
       organizationId: organization.id,
       aggregate: { type: resource.type, id: resource.id, version: resource.version },
-      data: { changed_fields: event.fields, current: { members: [row] } }
+      data: {
+        changed_fields: ["membership.status"],
+        current: { members: [{ resource, principal, organization }] }
+      }
     }
   }
-
-  const group = (actor: string) =>
-    kindOf(actor) === "silicon" ? "organization.silicon" : "organization.membership"
-
-  /** An existing member. */
-  const memberOf = (plane: PlaneId, actor: string, org: string): void =>
-    void known(planeOf(state, plane).memberships, membershipId(actor, org))
 
   const organizationEvent = (plane: PlaneId, org: string, eventType: string): IamEvent => {
     const organization = organizationOf(plane, org)
@@ -139,42 +119,31 @@ const makeEvents = (state: State) => {
     }
   })
 
+  /** Any event, by its type: about a member, an organisation or a resource of it, a session, a Carbon, or the application. */
+  const about = (plane: PlaneId, eventType: string, { actor, org, session }: Subject): IamEvent => {
+    if (actor !== undefined && org !== undefined) return memberEvent(plane, eventType, actor, org)
+    if (org !== undefined) return organizationEvent(plane, org, eventType)
+    if (actor === undefined) return { eventType, aggregate: { type: "application", id: "music", version: 1 } }
+    return eventType === "session.logout.v1"
+      ? sessionEvent(eventType, actor, session ?? uuidAt(state.now()))
+      : carbonEvent(eventType, actor)
+  }
   return {
-    /** A removal. `named`: the row with the person; otherwise the tombstone. */
-    membershipRemoved: (plane: PlaneId, actor: string, org: string, { named = false } = {}): IamEvent => {
-      memberOf(plane, actor, org)
-      return memberEvent(plane, actor, org, { eventType: `${group(actor)}.removed.v1`, fields: [], named })
-    },
+    about,
     membershipUpdated: (plane: PlaneId, actor: string, org: string): IamEvent => {
-      memberOf(plane, actor, org)
-      const eventType = `${group(actor)}.updated.v1`
-      return memberEvent(plane, actor, org, { eventType, fields: ["membership.tags"] })
-    },
-    /** Any event, by its type: about a member, an organisation or a resource of it, a session, a Carbon, or the application. */
-    about: (plane: PlaneId, eventType: string, { actor, org, session }: Subject): IamEvent => {
-      if (actor !== undefined && org !== undefined) {
-        const status = eventType.includes(".removed.") ? "removed" : "active"
-        return memberEvent(plane, actor, org, { eventType, fields: ["membership.status"] }, status)
-      }
-      if (org !== undefined) return organizationEvent(plane, org, eventType)
-      if (actor === undefined)
-        return { eventType, aggregate: { type: "application", id: "music", version: 1 } }
-      return eventType === "session.logout.v1"
-        ? sessionEvent(eventType, actor, session ?? uuidAt(state.now()))
-        : carbonEvent(eventType, actor)
+      const resource = kindOf(actor) === "silicon" ? "silicon" : "membership"
+      return about(plane, `organization.${resource}.updated.v1`, { actor, org })
     }
   }
 }
 
-interface SigningOptions {
-  /** `true`: the testing envelope of older senders, without `environment_id` and `generation`. */
-  readonly withoutEnvironment?: boolean
-}
-
 export const makeWebhooks = (state: State) => ({
   events: makeEvents(state),
-  /** One signed request. Throws when the application has no webhook. */
-  buildWebhook: (planeId: PlaneId, event: IamEvent, options: SigningOptions = {}): SignedWebhook => {
+  /**
+   * One signed request. Throws when the application has no webhook. `withoutEnvironment`: in the testing envelope of older senders, without
+   * `environment_id` and `generation`.
+   */
+  buildWebhook: (planeId: PlaneId, event: IamEvent, { withoutEnvironment = false } = {}): SignedWebhook => {
     const { apps, environment } = planeOf(state, planeId)
     const webhook = webhookOf(state, known(apps, "music"))
     if (webhook === undefined) throw new Error(`no webhook is registered in ${planeId}`)
@@ -188,8 +157,7 @@ export const makeWebhooks = (state: State) => ({
       aggregate: event.aggregate ?? { type: "sandbox", id: uuidAt(now), version: 1 }
     }
     const { data = {} } = event
-    const origin =
-      options.withoutEnvironment === true ? {} : { environment_id: environment?.id, generation: 1 }
+    const origin = withoutEnvironment ? {} : { environment_id: environment?.id, generation: 1 }
     const envelope =
       environment === undefined
         ? { ...metadata, data }

@@ -153,13 +153,8 @@ export const oneHeader = (request: Seen, name: string, shape: RegExp, malformed:
 export const requireIdempotencyKey = (request: Seen): string =>
   oneHeader(request, "Idempotency-Key", shapes.idempotencyKey, () => validationFailed("idempotency_key"))
 
-interface Credentials {
-  readonly appId: string
-  readonly secret: string
-}
-
 /** Basic credentials in padded standard base64; `undefined` for anything else. */
-const parseBasic = (value: string): Credentials | undefined => {
+const parseBasic = (value: string) => {
   const encoded = /^Basic +([A-Za-z0-9+/]+={0,2})$/i.exec(value)?.[1] ?? ""
   const bytes = Buffer.from(encoded, "base64")
   if (bytes.toString("base64") !== encoded) return undefined

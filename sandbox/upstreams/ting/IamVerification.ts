@@ -19,11 +19,6 @@ export interface Verified {
   readonly orgId: string
 }
 
-interface Answer {
-  readonly status: number
-  readonly body: unknown
-}
-
 /** Longest wait for a response of IAM, milliseconds. */
 const timeout = 10_000
 
@@ -49,7 +44,7 @@ export const makeIamVerification = (options: {
   const base = `${options.iamUrl.replace(/\/+$/, "")}/api/v1`
 
   /** `undefined` after a network failure or a timeout. */
-  const ask = async (path: string, credentials: Headers, body?: unknown): Promise<Answer | undefined> => {
+  const ask = async (path: string, credentials: Headers, body?: unknown) => {
     try {
       const response = await fetch(`${base}${path}`, {
         method: body === undefined ? "GET" : "POST",
