@@ -78,9 +78,3 @@ export const textOf = (
     ? Effect.succeed(value)
     : Effect.fail(new StepFailed({ problem: `the response has no text ${name}` }))
 }
-
-/** The tokens of a login or a refresh. */
-export const tokensOf = (exchange: Exchange) =>
-  Effect.flatMap(expectJson(exchange, 200), (body) =>
-    Effect.all({ access: textOf(body, "access_token"), refresh: textOf(body, "refresh_token") })
-  )

@@ -2,13 +2,12 @@
 import { randomUUID } from "node:crypto"
 import * as OpenApi from "@effect/platform/OpenApi"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import { Api } from "../src/http/Api.ts"
 import type { ShownDocument } from "../src/http/DocsPage.ts"
 import { examples, placeholders } from "../src/http/openapi/Examples.ts"
 import { daemonTable } from "../src/schema/Telemetry.ts"
-import { call, tokensOf } from "./HttpExchange.ts"
-import { makeServiceClient } from "./ServiceClient.ts"
+import { call, expectJson } from "./HttpExchange.ts"
+import { makeServiceClient, tokensIn } from "./ServiceClient.ts"
 import { mintSlt, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
 import { signWebhook } from "./upstreams/Iam.ts"
 
@@ -20,7 +19,10 @@ export const liveDocsAgent = "music-sandbox-docs"
 const login = (base: string, slt: string) => {
   const request = makeServiceClient(base).login(slt)
   const headers = { ...request.headers, "user-agent": liveDocsAgent }
-  return Effect.flatMap(call(request.url, { ...request, headers }), tokensOf)
+  return call(request.url, { ...request, headers }).pipe(
+    Effect.flatMap((answer) => expectJson(answer, 200)),
+    Effect.map(tokensIn)
+  )
 }
 
 /** Replaces texts of a JSON value, which keeps its type. */
@@ -45,26 +47,21 @@ export const liveDocs = (
 ): Effect.Effect<ShownDocument> =>
   Effect.gen(function* () {
     const base = baseOf()
-    const sessions = yield* Effect.option(
+    const sessions = yield* Effect.all({
+      used: login(base, mintSlt(world)),
       // The one that the page ends is not the one that it calls with.
-      Effect.all({ used: login(base, mintSlt(world)), ended: login(base, mintSlt(world)) })
-    )
+      ended: login(base, mintSlt(world))
+    }).pipe(Effect.catchTag("StepFailed", () => Effect.succeed(undefined)))
     const slt = mintSlt(world)
-    for (const family of Option.toArray(sessions).flatMap(({ ended, used }) => [ended, used]))
-      hidden.add(world.iam.controls.familyOf(family.access)?.id ?? "")
+    for (const tokens of [sessions?.used, sessions?.ended])
+      hidden.add(world.iam.controls.familyOf(tokens?.access ?? "")?.id ?? "")
     hidden.add(slt)
     const timestamp = String(Math.floor(now() / 1_000))
     const { webhookSecret } = world.seeded.production
     const values = [
       [placeholders.slt, slt],
-      ...Option.match(sessions, {
-        onNone: () => [],
-        onSome: ({ ended, used }) =>
-          [
-            [placeholders.refreshToken, used.refresh],
-            [placeholders.endedToken, ended.refresh]
-          ] as const
-      }),
+      [placeholders.refreshToken, sessions?.used?.refresh ?? placeholders.refreshToken],
+      [placeholders.endedToken, sessions?.ended?.refresh ?? placeholders.endedToken],
       [placeholders.idempotencyKey, randomUUID()],
       [placeholders.tingKey, `si:deejay/docs/${randomUUID()}`],
       [placeholders.telemetryId, randomUUID()],
@@ -83,14 +80,14 @@ export const liveDocs = (
     ])
     return {
       document: { ...document, info: { ...info, description: `${about}\n\n${info.description ?? ""}` } },
-      scalar: Option.match(sessions, {
-        onNone: () => ({}),
-        onSome: ({ used }) => ({
-          authentication: {
-            preferredSecurityScheme: "bearer",
-            securitySchemes: { bearer: { token: used.access } }
-          }
-        })
-      })
+      scalar:
+        sessions?.used === undefined
+          ? {}
+          : {
+              authentication: {
+                preferredSecurityScheme: "bearer",
+                securitySchemes: { bearer: { token: sessions.used.access } }
+              }
+            }
     }
   })

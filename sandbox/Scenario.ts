@@ -4,17 +4,17 @@ import * as Clock from "effect/Clock"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
-import { call, type Exchange, StepFailed, tokensOf } from "./HttpExchange.ts"
-import { type Caller, makeServiceClient, type ServiceRequest } from "./ServiceClient.ts"
+import { call, type Exchange, StepFailed } from "./HttpExchange.ts"
+import { type Caller, makeServiceClient, type ServiceRequest, tokensIn } from "./ServiceClient.ts"
 import { mintSlt, viewUrls, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
 import { isRecord, type JsonObject, parseJson } from "./upstreams/Contract.ts"
 import { production } from "./upstreams/Iam.ts"
 
 interface Step {
   readonly name: string
-  readonly send: Effect.Effect<Exchange, StepFailed>
+  readonly request: () => ServiceRequest
   readonly status: number
-  /** Of the answer's fields, which are none of an answer that is no JSON object. */
+  /** Keeps what later steps need of the answer's fields, and says whether it is right. An answer that is no JSON object has no fields. */
   readonly holds: (body: JsonObject, seen: Exchange) => boolean
   /** Deliveries run in the background within a second or two: it is sent again for 10 s, until it holds. */
   readonly isEventual: boolean
@@ -22,26 +22,20 @@ interface Step {
 
 const step = (
   name: string,
-  send: Step["send"],
+  request: Step["request"],
   status: number,
   holds: Step["holds"] = () => true,
-  { isEventual = false } = {}
-): Step => ({ name, send, status, holds, isEventual })
-const eventual = { isEventual: true }
+  isEventual = false
+): Step => ({ name, request, status, holds, isEventual })
 
-const hasCode =
-  (code: string): Step["holds"] =>
-  ({ error }) =>
-    isRecord(error) && error.code === code
+const isUnauthenticated: Step["holds"] = ({ error }) => isRecord(error) && error.code === "unauthenticated"
 
 const countOf = (text: string, part: string): number => text.split(part).length - 1
 
-/** A request is made when its step comes. */
-const send = (make: () => ServiceRequest) =>
-  Effect.suspend(() => {
-    const request = make()
-    return call(request.url, request)
-  })
+const get = (url: string, headers: ServiceRequest["headers"] = {}) => ({
+  ...{ method: "GET", url, headers },
+  body: undefined
+})
 
 /** The steps, in the order of `docs/api.md`. `base` is the server's address. */
 const makeScenario = (upstreams: SimulatedUpstreams, base: string): ReadonlyArray<Step> => {
@@ -52,129 +46,117 @@ const makeScenario = (upstreams: SimulatedUpstreams, base: string): ReadonlyArra
   // The steps run one after the other.
   let session = { access: "", refresh: "" }
   let consumed = ""
-
-  const caller = (): Caller => ({ accessToken: session.access, org: "acme" })
-  const me = send(() => client.me(caller()))
-  const keeping = (make: () => ServiceRequest) =>
-    Effect.tap(send(make), (seen) =>
-      Effect.map(tokensOf(seen), (tokens) => {
-        session = tokens
-      })
-    )
-  const isSecret: Step["holds"] = (_, { headers }) => headers.get("cache-control") === "no-store"
-  const login = keeping(() => client.login(mintSlt(upstreams)))
-  const refresh = () => {
+  const keep: Step["holds"] = (body, { headers }) => {
     consumed = session.refresh
-    return client.refresh(consumed)
+    session = tokensIn(body) ?? session
+    return session.refresh !== consumed && headers.get("cache-control") === "no-store"
   }
+  const caller = (): Caller => ({ accessToken: session.access, org: "acme" })
+  const me = () => client.me(caller())
+  const login = () => client.login(mintSlt(upstreams))
 
   const tingKey = `si:deejay/scenario/${randomUUID()}`
   const sent = { type: "music.trigger.fired", key: tingKey, data: '{"trigger":7}' }
-  const ting = send(() => client.ting(caller(), sent))
-  const inbox = step(
-    "find it in the recipient's inbox, once",
-    call(urls.inbox),
-    200,
-    (_, { text }) => countOf(text, tingKey) === 1
-  )
+  const ting = () => client.ting(caller(), sent)
+  const isThereOnce: Step["holds"] = (_, { text }) => countOf(text, tingKey) === 1
+  const inbox = step("find it in the recipient's inbox, once", () => get(urls.inbox), 200, isThereOnce)
 
   const text = "Playback stops after a seek near the end of a track. @everyone please look at #1"
   let made: ServiceRequest | undefined
-  const report = send(() => {
+  const report = () => {
     made ??= client.report(caller(), text)
     return made
-  })
-  const issues = call(urls.issues, {
-    headers: {
+  }
+  const issues = () =>
+    get(urls.issues, {
       authorization: `Bearer ${upstreams.trackerToken}`,
       accept: "application/vnd.github+json",
       "user-agent": "music-sandbox"
-    }
-  })
+    })
+  const isFiled: Step["holds"] = ({ replayed, status }) => status === "filed" && replayed === true
+  const isFiledOnce: Step["holds"] = (_, seen) => countOf(seen.text, "report-ref: ") === 1
 
   const id = randomUUID()
   const event = { id, table: "musicclidaemon", type: "playback.track.started", data: '{"track":1}' } as const
   const { buildWebhook, events } = upstreams.iam.controls
-  const { body, headers } = buildWebhook(production, events.membershipUpdated(production, "si:lyra", "acme"))
-  const deliver = (more = "") =>
-    call(`${base}/webhook/`, { method: "POST", headers, body: `${body.toString("utf8")}${more}` })
+  const webhook = buildWebhook(production, events.membershipUpdated(production, "si:lyra", "acme"))
+  const deliver = (more = "") => ({
+    method: "POST",
+    ...webhook,
+    body: `${webhook.body.toString("utf8")}${more}`
+  })
 
   return [
-    step(
-      "discover the service",
-      send(() => client.discover()),
-      200
-    ),
-    step("log in with a single-use token", login, 200, isSecret),
+    step("discover the service", () => client.discover(), 200),
+    step("log in with a single-use token", login, 200, keep),
     step("ask who I am: registered as a recipient", me, 200, ({ ting_ready }) => ting_ready === true),
     step("send a ting", ting, 200, ({ replayed }) => replayed === false),
     inbox,
     step("send the same ting again: replayed", ting, 200, ({ replayed }) => replayed === true),
     inbox,
-    step("refresh the session: another token", keeping(refresh), 200, () => session.refresh !== consumed),
+    step("refresh the session: another token", () => client.refresh(session.refresh), 200, keep),
     step(
       "refresh again under the same key: the same session",
-      send(() => client.refresh(consumed)),
+      () => client.refresh(consumed),
       200,
       ({ refresh_token }) => refresh_token === session.refresh
     ),
     step(
       "reuse the consumed token under a new key: refused",
-      send(() => client.reuse(consumed)),
+      () => client.reuse(consumed),
       401,
-      hasCode("unauthenticated")
+      isUnauthenticated
     ),
-    step("the whole family is revoked", me, 401, hasCode("unauthenticated")),
+    step("the whole family is revoked", me, 401, isUnauthenticated),
     step(
       "log in to a testing plane with a public id",
-      keeping(() => testing.login("si:deejay")),
+      () => testing.login("si:deejay"),
       200,
-      ({ testing_environment_id: plane }) => plane === environmentId
+      (body, seen) => body.testing_environment_id === environmentId && keep(body, seen)
     ),
-    step("its session is invalid in production", me, 401, hasCode("unauthenticated")),
-    step("log in to production again", login, 200),
+    step("its session is invalid in production", me, 401, isUnauthenticated),
+    step("log in to production again", login, 200, keep),
     step("report a bug", report, 200, ({ reporter }) => reporter === "si:deejay"),
-    step(
-      "send it again until it is filed: replayed",
-      report,
-      200,
-      ({ replayed, status }) => status === "filed" && replayed === true,
-      eventual
-    ),
-    step("find its one issue", issues, 200, (_, seen) => countOf(seen.text, "report-ref: ") === 1, eventual),
-    step(
-      "send telemetry",
-      send(() => client.telemetry(null, event)),
-      204
-    ),
+    step("send it again until it is filed: replayed", report, 200, isFiled, true),
+    step("find its one issue", issues, 200, isFiledOnce, true),
+    step("send telemetry", () => client.telemetry(null, event), 204),
     step(
       "find it in the table",
-      call(urls.rows(event.table)),
+      () => get(urls.rows(event.table)),
       200,
       (_, seen) => seen.text.includes(id),
-      eventual
+      true
     ),
-    step("deliver a signed webhook", deliver(), 200, ({ received }) => received === true),
-    step("deliver it again: acknowledged as a duplicate", deliver(), 200),
-    step("deliver it with one byte more: refused", deliver(" "), 401, hasCode("webhook_signature_invalid")),
+    step("deliver a signed webhook", deliver, 200, ({ received }) => received === true),
+    step("deliver it again: acknowledged as a duplicate", deliver, 200),
+    step(
+      "deliver it with one byte more: refused",
+      () => deliver(" "),
+      401,
+      ({ error }) => isRecord(error) && error.code === "webhook_signature_invalid"
+    ),
     step(
       "log out",
-      send(() => client.logout(session.refresh)),
+      () => client.logout(session.refresh),
       204,
       (_, seen) => seen.text === ""
     ),
-    step("the session has ended", me, 401, hasCode("unauthenticated"))
+    step("the session has ended", me, 401, isUnauthenticated)
   ]
 }
 
-const play = ({ holds, isEventual, send: sending, status }: Step): Step["send"] => {
-  const once = Effect.filterOrFail(
-    sending,
-    (seen) => {
-      const body = parseJson(Buffer.from(seen.text))
-      return seen.status === status && holds(isRecord(body) ? body : {}, seen)
-    },
-    (exchange) => new StepFailed({ problem: `expected ${status} and what the step says`, exchange })
+const play = ({ holds, isEventual, request, status }: Step): Effect.Effect<Exchange, StepFailed> => {
+  const once = Effect.suspend(() => {
+    const made = request()
+    return call(made.url, made)
+  }).pipe(
+    Effect.filterOrFail(
+      (seen) => {
+        const body = parseJson(Buffer.from(seen.text))
+        return seen.status === status && holds(isRecord(body) ? body : {}, seen)
+      },
+      (exchange) => new StepFailed({ problem: `expected ${status} and what the step says`, exchange })
+    )
   )
   return isEventual ? Effect.retry(once, { schedule: Schedule.spaced("100 millis"), times: 100 }) : once
 }

@@ -1,5 +1,6 @@
 /** The requests of the service's clients, with the headers of `docs/api.md`: for the scenario, the console and the documentation page. */
 import { createHash, randomUUID } from "node:crypto"
+import type { JsonObject } from "./upstreams/Contract.ts"
 
 type Headers = Readonly<Record<string, string>>
 
@@ -92,5 +93,9 @@ export const makeServiceClient = (base: string, testingKey: string | null = null
       )
   }
 }
+
+/** The tokens of the answer to a login or a refresh; `undefined` in any other. */
+export const tokensIn = ({ access_token: access, refresh_token: refresh }: JsonObject) =>
+  typeof access === "string" && typeof refresh === "string" ? { access, refresh } : undefined
 
 export type ServiceClient = ReturnType<typeof makeServiceClient>

@@ -5,6 +5,7 @@ import { readSettings } from "../src/layers/settings/Settings.ts"
 import { tableKeyName } from "../src/services/settings/SettingsTable.ts"
 import { clientTables, type TableName } from "../src/schema/Telemetry.ts"
 import type { SettingsValues } from "../src/services/Settings.ts"
+import type { Plane } from "./console/Protocol.ts"
 import { type IamSimulator, production, type SeededIam, seedIam, startIam } from "./upstreams/Iam.ts"
 import type { Now } from "./upstreams/Simulator.ts"
 import { startTables, type TablesSimulator } from "./upstreams/Tables.ts"
@@ -13,9 +14,8 @@ import { startTracker, type TrackerSimulator } from "./upstreams/Tracker.ts"
 
 /** The types that are registered in every plane. */
 export const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
-const repository = { owner: "harbor", repository: "music" }
 /** `owner/name` of the repository that reports are filed in. */
-export const repositoryName = `${repository.owner}/${repository.repository}`
+export const repositoryName = "harbor/music"
 /** Has the form of a fine-grained token, so that secret scanners find a leak. */
 const trackerToken = "github_pat_SANDBOXsandboxSANDBOX_sandboxSANDBOXsandboxSANDBOX0123456789"
 
@@ -29,6 +29,16 @@ export interface SimulatedUpstreams {
   readonly trackerToken: string
   /** Every credential of every simulator. None may appear in a log or in the database. */
   readonly minted: () => ReadonlyArray<string>
+}
+
+/** The planes of the console. */
+export const planesOf = ({ iam, seeded }: SimulatedUpstreams): ReadonlyArray<Plane> => {
+  const { environmentId, musicSecret } = seeded.environment
+  const organizationsOf = (plane: string) => [...iam.controls.plane(plane).organizations.keys()].sort()
+  return [
+    { id: production, name: "production", key: null, organizations: organizationsOf(production) },
+    { id: environmentId, name: "music e2e", key: musicSecret, organizations: organizationsOf(environmentId) }
+  ]
 }
 
 /** A short-lived token of production; for `si:deejay` in acme by default. */
@@ -50,7 +60,7 @@ export const startUpstreams = (
       startTing({ ...at(1), iamUrl: iam.url, appSecret: seeded.production.tingSecret })
     )
     for (const plane of [production, seeded.environment.environmentId]) {
-      for (const type of tingTypes) ting.registerType(plane, "music", type)
+      for (const type of tingTypes) ting.registerType(plane, type)
     }
     const tables = yield* started(() => startTables(at(2)))
     const tableKeys = new Map<TableName, string>(clientTables.map((name) => [name, tables.createTable(name)]))
@@ -69,7 +79,7 @@ export const startUpstreams = (
       seeded,
       tableKeys,
       trackerToken,
-      minted: () => [...new Set([...iam.minted, ...tables.minted, ...tracker.minted, trackerToken])]
+      minted: () => [...new Set([...iam.minted, ...tables.minted, trackerToken])]
     }
   })
 }

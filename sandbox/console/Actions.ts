@@ -4,11 +4,11 @@ import * as Effect from "effect/Effect"
 import { call, type Exchange as Answer, StepFailed } from "../HttpExchange.ts"
 import type { Sandbox } from "../Run.ts"
 import { makeServiceClient, type ServiceClient, type ServiceRequest } from "../ServiceClient.ts"
+import { planesOf } from "../SimulatedUpstreams.ts"
 import type { InjectedFaults } from "./InjectedFaults.ts"
 import { type Journal, type Outgoing, recordOf } from "./Journal.ts"
 import type { Action, ActionRecord, Fault, FaultKind, Session, Upstream } from "./Protocol.ts"
 import { type Refused, refuse } from "./Refused.ts"
-import { planesOf } from "./Planes.ts"
 import { sessionsOf } from "./StateView.ts"
 import { applyEvent, checkEvent, signEvent, tamperWith } from "./Webhooks.ts"
 
@@ -90,7 +90,8 @@ const toRequest = (
 }
 
 /** Makes the request of an action. What cannot be sent is refused. */
-const makePrepare = ({ base, hidden, clock, world }: Sandbox, journal: Journal) => {
+const makePrepare = (sandbox: Sandbox, journal: Journal) => {
+  const { base, world } = sandbox
   const { controls } = world.iam
   const toService = { from: "console", to: "backend" } as const
 
@@ -102,7 +103,7 @@ const makePrepare = ({ base, hidden, clock, world }: Sandbox, journal: Journal) 
   }
   const sessionOf = (action: Calling) => {
     if (action.session === null) return Effect.succeed(undefined)
-    const session = sessionsOf(world, clock.now(), hidden).find(({ id }) => id === action.session)
+    const session = sessionsOf(sandbox).find(({ id }) => id === action.session)
     if (session === undefined) return refuse("The session is not known", "log in, and use that session")
     const needsSpent = action.kind === "replayRefresh" || action.kind === "reuseRefresh"
     return needsSpent && session.spentRefreshToken === null

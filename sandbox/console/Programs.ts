@@ -6,10 +6,10 @@ import type * as Scope from "effect/Scope"
 import { liveDocsAgent } from "../LiveDocs.ts"
 import type { Sandbox } from "../Run.ts"
 import type { ServiceRequest } from "../ServiceClient.ts"
+import { planesOf } from "../SimulatedUpstreams.ts"
 import { production } from "../upstreams/Iam.ts"
 import type { Journal } from "./Journal.ts"
 import type { ProgramCall } from "./Protocol.ts"
-import { planesOf } from "./Planes.ts"
 
 const channel = "http.server.request.start"
 

@@ -1,12 +1,11 @@
 /** The whole system as the page shows it, read from the simulators. */
 import { clientTables } from "../../src/schema/Telemetry.ts"
 import type { Sandbox } from "../Run.ts"
-import { repositoryName, type SimulatedUpstreams, tingTypes } from "../SimulatedUpstreams.ts"
+import { planesOf, repositoryName, type SimulatedUpstreams, tingTypes } from "../SimulatedUpstreams.ts"
 import type { AccessToken, Family } from "../upstreams/Iam.ts"
 import { activeOrganizations } from "../upstreams/iam/Tokens.ts"
 import { cut, cutJson } from "./BoundedText.ts"
 import type { InjectedFaults } from "./InjectedFaults.ts"
-import { planesOf } from "./Planes.ts"
 import type { Actor, InboxTing, Session, Slt, State, TableRow, TrackerIssue } from "./Protocol.ts"
 import { webhookEvents } from "./Webhooks.ts"
 
@@ -49,15 +48,12 @@ const statusOf = (
   return now >= expiresAt ? "expired" : "active"
 }
 
-/** The sessions of all programs as IAM knows them, newest first. `hidden` holds ids of families that are left out. */
-export const sessionsOf = (
-  { iam, ...world }: SimulatedUpstreams,
-  now: number,
-  hidden: ReadonlySet<string>
-): ReadonlyArray<Session> =>
-  planesOf({ iam, ...world })
+/** The sessions of all programs as IAM knows them, newest first. */
+export const sessionsOf = ({ clock, hidden, world }: Sandbox): ReadonlyArray<Session> =>
+  planesOf(world)
     .flatMap(({ id }) => {
-      const plane = iam.controls.plane(id)
+      const now = clock.now()
+      const plane = world.iam.controls.plane(id)
       const accessOf = new Map<Family, readonly [string, AccessToken]>()
       for (const entry of plane.accessTokens) accessOf.set(entry[1].family, entry)
       const refreshOf = new Map<Family, { current: string; spent: string | null }>()
@@ -138,7 +134,7 @@ const rows = ({ world }: Sandbox): ReadonlyArray<TableRow> =>
   )
 
 export const viewState = (sandbox: Sandbox, faults: InjectedFaults): State => {
-  const { base, clock, hidden, world } = sandbox
+  const { base, clock, world } = sandbox
   const { iam, tables, ting, tracker } = world
   return {
     now: clock.now(),
@@ -147,7 +143,7 @@ export const viewState = (sandbox: Sandbox, faults: InjectedFaults): State => {
     planes: planesOf(world),
     actors: actorsOf(world),
     slts: slts(sandbox),
-    sessions: sessionsOf(world, clock.now(), hidden).slice(0, newest),
+    sessions: sessionsOf(sandbox).slice(0, newest),
     inbox: inbox(sandbox),
     issues: issues(sandbox),
     rows: rows(sandbox),

@@ -1,11 +1,10 @@
 /** The events that the console lets IAM send: which there are, whether one is possible now, and its signed request. */
-import * as Either from "effect/Either"
-import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
+import * as Effect from "effect/Effect"
+import { planesOf, type SimulatedUpstreams } from "../SimulatedUpstreams.ts"
 import type { IamControls, Session } from "../upstreams/Iam.ts"
 import { activeOrganizations } from "../upstreams/iam/Tokens.ts"
 import type { Action, WebhookEvent } from "./Protocol.ts"
-import { Refused } from "./Refused.ts"
-import { planesOf } from "./Planes.ts"
+import { type Refused, refuse } from "./Refused.ts"
 
 /** A member of that kind; an organisation or a resource of it; a Carbon; a Carbon's session at IAM; the application. */
 const abouts = {
@@ -71,13 +70,11 @@ interface PossibleEvent {
 
 type Order = Extract<Action, { readonly kind: "webhook" }>
 
-const refuse = (message: string, hint: string) => Either.left(new Refused({ message, hint }))
-
 /** Whether IAM could send it now; otherwise why not, and what to do. Changes nothing. */
 export const checkEvent = (
   world: SimulatedUpstreams,
   order: Order
-): Either.Either<PossibleEvent, Refused> => {
+): Effect.Effect<PossibleEvent, Refused> => {
   const { controls } = world.iam
   const plane = planesOf(world).find(({ id }) => id === order.plane)
   if (plane === undefined) return refuse("The plane is not known", "choose a plane of the list")
@@ -109,7 +106,7 @@ export const checkEvent = (
   const session = about === "session" ? controls.sessionOf(plane.id, actor) : undefined
   if (about === "session" && session === undefined)
     return refuse(`${actor} has no session at IAM`, `in Callers, get an SLT for ${actor} and log in with it`)
-  return Either.right({
+  return Effect.succeed({
     type,
     plane: plane.id,
     actor: kind === null ? undefined : actor,

@@ -3,6 +3,7 @@
  * (`contracts/identity-service.md`). The clock is injected; randomness is `node:crypto`.
  */
 import {
+  type Contract,
   handleBy,
   headerOf,
   headerValues,
@@ -14,7 +15,7 @@ import {
   type Routes,
   type Seen
 } from "./Contract.ts"
-import { type IamControls, makeControls } from "./iam/Controls.ts"
+import { makeControls } from "./iam/Controls.ts"
 import { makePlane, production, shapes, type State, uuidAt } from "./iam/Model.ts"
 import { catalogue, exchange, testingContext, verify } from "./iam/Proofs.ts"
 import {
@@ -158,8 +159,19 @@ export const makeIam = ({ now, rateLimit = 120 }: IamOptions) => {
   }
 
   const answer = handleBy(routes, (request) => read(state, request, requestIdOf(request)), otherwise)
+  const controls = makeControls(state)
+  const control: Routes<Seen> = {
+    "POST /_sandbox/slt": ({ body }) => {
+      const given = body.length === 0 ? {} : parseJson(body)
+      if (!isRecord(given)) throw new Error("the body must be a JSON object")
+      const { actor = "si:deejay", plane = production } = given
+      const slt = controls.mintSlt(String(plane), { appId: "music", actor: String(actor) })
+      return { status: 201, body: { slt } }
+    }
+  }
   return {
-    controls: makeControls(state),
+    controls,
+    control,
     /** Every credential ever made, so that a test can search logs and databases for leaks. */
     minted: state.minted,
     routes: Object.keys(routes),
@@ -180,22 +192,10 @@ export const makeIam = ({ now, rateLimit = 120 }: IamOptions) => {
   }
 }
 
-export interface IamSimulator extends Simulator {
-  readonly controls: IamControls
-  readonly minted: ReadonlyArray<string>
-}
+export type IamSimulator = Simulator & Omit<ReturnType<typeof makeIam>, keyof Contract>
 
 /** Starts an empty IAM on loopback. */
 export const startIam = async (options: IamOptions & Listening): Promise<IamSimulator> => {
-  const { controls, minted, ...iam } = makeIam(options)
-  const control: Routes<Seen> = {
-    "POST /_sandbox/slt": ({ body }) => {
-      const given = body.length === 0 ? {} : parseJson(body)
-      if (!isRecord(given)) throw new Error("the body must be a JSON object")
-      const { actor = "si:deejay", plane = production } = given
-      const slt = controls.mintSlt(String(plane), { appId: "music", actor: String(actor) })
-      return { status: 201, body: { slt } }
-    }
-  }
-  return { ...(await startSimulator({ ...options, ...iam, control })), controls, minted }
+  const iam = makeIam(options)
+  return { ...iam, ...(await startSimulator({ ...options, ...iam })) }
 }

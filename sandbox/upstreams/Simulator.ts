@@ -49,15 +49,8 @@ export const faults = {
     replying(status, "<html><body>Request blocked</body></html>", { "content-type": "text/html" }),
   redirect: (location = "https://elsewhere.example/") => replying(302, undefined, { location }),
   notJson: () => replying(200, "{not json", json),
-  oversized: (bytes: number) => replying(200, `"${"x".repeat(bytes)}"`, json),
-  delay: (milliseconds: number): Fault => ({ kind: "delay", milliseconds })
+  oversized: (bytes: number) => replying(200, `"${"x".repeat(bytes)}"`, json)
 } as const
-
-export interface ActiveFault {
-  readonly rule: FaultRule
-  /** Number of requests that it will still meet. */
-  readonly left: number
-}
 
 /** A request as those who watch see it. */
 export interface Watched extends Seen {
@@ -77,8 +70,8 @@ export interface Simulator {
   readonly seen: Array<Watched>
   readonly fail: (rule: FaultRule) => void
   readonly clearFaults: () => void
-  /** The rules that still wait for requests, oldest first. */
-  readonly activeFaults: () => ReadonlyArray<ActiveFault>
+  /** The rules that still wait for requests, oldest first, with the number of requests that each will still meet. */
+  readonly activeFaults: () => ReadonlyArray<{ readonly rule: FaultRule; readonly left: number }>
   readonly removeFault: (rule: FaultRule) => void
   /** Calls the listener when a request has arrived, and again when it has ended. */
   readonly watch: (listener: (request: Watched) => void) => void

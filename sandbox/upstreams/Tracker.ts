@@ -66,11 +66,7 @@ const windowLength = 3_600_000
 
 const versions: ReadonlyArray<string> = ["2022-11-28", "2026-03-10"]
 
-interface Content {
-  readonly login?: string
-  readonly title?: string
-  readonly body?: string
-}
+type Content = Readonly<Partial<Record<"login" | "title" | "body", string>>>
 
 const makeControls = (state: State) => {
   const file = (name: string, isPullRequest: boolean, content: Content): number => {
@@ -78,8 +74,6 @@ const makeControls = (state: State) => {
     return addIssue(state, repositoryOf(state, name), { login, title, body, isPullRequest }).number
   }
   return {
-    /** Every token given, so that a test can search logs and databases for leaks. */
-    minted: state.minted,
     /** Issues of a repository by number, without pull requests and without the lag. */
     issues: (name: string): ReadonlyArray<Issue> =>
       repositoryOf(state, name).issues.filter((issue) => !issue.isPullRequest),
@@ -127,7 +121,6 @@ interface TrackerOptions {
 export const makeTracker = ({ now, repositories, tokens }: TrackerOptions) => {
   const state: State = {
     now,
-    minted: tokens.map(({ token }) => token),
     tokens: new Map(tokens.map((token) => [token.token, { ...token }])),
     repositories: new Map(),
     moves: new Map(),

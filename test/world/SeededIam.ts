@@ -48,7 +48,7 @@ export const makeIamAndTing = (clocks: { readonly iam: Now; readonly ting: Now }
     }
   })
   const registerTypes = (plane: string) => {
-    for (const type of tingTypes) ting.controls.registerType(plane, "music", type)
+    for (const type of tingTypes) ting.controls.registerType(plane, type)
   }
   for (const plane of [production, seeded.environment.environmentId]) registerTypes(plane)
   return { iam, seeded, ting, registerTypes }

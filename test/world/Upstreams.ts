@@ -231,9 +231,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
     clientOf: clientFrom,
     issues: () => tracker.issues(repository),
     /** Every credential of every simulator. None may appear in a log, a row or an answer to another. */
-    minted: (): ReadonlyArray<string> => [
-      ...new Set([...iam.minted, ...tables.minted, ...tracker.minted, trackerToken])
-    ]
+    minted: (): ReadonlyArray<string> => [...new Set([...iam.minted, ...tables.minted, trackerToken])]
   }
 }
 

@@ -4,16 +4,9 @@ import type { Action, Refusal } from "../Protocol.ts"
 import { sentence } from "./Format.ts"
 import { useStore } from "./Store.ts"
 
-export interface Acting {
-  /** The label of the button whose answer is awaited. */
-  readonly busy: string | null
-  readonly problem: Refusal | null
-  readonly act: (label: string, action: Action) => void
-  readonly refuse: (problem: Refusal | null) => void
-}
-
-export const useActing = (): Acting => {
+export const useActing = () => {
   const store = useStore()
+  /** The label of the button whose answer is awaited. */
   const [busy, setBusy] = useState<string | null>(null)
   const [problem, refuse] = useState<Refusal | null>(null)
   const act = async (label: string, action: Action) => {
@@ -22,8 +15,10 @@ export const useActing = (): Acting => {
     refuse(await store.act(action))
     setBusy(null)
   }
-  return { busy, problem, refuse, act: (label, action) => void act(label, action) }
+  return { busy, problem, refuse, act: (label: string, action: Action) => void act(label, action) }
 }
+
+export type Acting = ReturnType<typeof useActing>
 
 interface ActionButtonProps {
   readonly acting: Acting

@@ -1,7 +1,7 @@
 /** What arrived on the other side: the inbox, the issues, the rows. */
 import type { ComponentChildren } from "preact"
 import { age } from "./Format.ts"
-import { Empty, Foreign, Panel, Visible } from "./Parts.tsx"
+import { Foreign, Panel, Visible } from "./Parts.tsx"
 import { isTesting, issueName, rowName, tingName, useNow, useStore } from "./Store.ts"
 
 /** Milliseconds for which an arrival is called new. */
@@ -55,7 +55,11 @@ const Shelf = (props: {
     <h3>
       {props.title} <span class="count">{props.children.length}</span>
     </h3>
-    {props.children.length === 0 ? <Empty>{props.empty}</Empty> : <ul class="plain">{props.children}</ul>}
+    {props.children.length === 0 ? (
+      <p class="empty">{props.empty}</p>
+    ) : (
+      <ul class="plain">{props.children}</ul>
+    )}
   </section>
 )
 

@@ -3,7 +3,7 @@ import { ActionButton, type Acting, ProblemNote, useActing } from "./Acting.tsx"
 import { countdown } from "./Format.ts"
 import type { Actor, Slt } from "../Protocol.ts"
 import { placeTitles, planeName } from "./Names.ts"
-import { Empty, LifeBar, Panel, Token } from "./Parts.tsx"
+import { LifeBar, Panel, Token } from "./Parts.tsx"
 import { SessionCard } from "./SessionCard.tsx"
 import { planeOf, sessionsOf, useNow, useStore } from "./Store.ts"
 
@@ -85,7 +85,7 @@ export const Callers = () => {
           {placeTitles.sessions} <span class="soft">{live} active</span>
         </h3>
         {sessions.length === 0 && (
-          <Empty>No session yet. Get an SLT for an actor above, then log in with it.</Empty>
+          <p class="empty">No session yet. Get an SLT for an actor above, then log in with it.</p>
         )}
         <ul class="plain sessions">
           {sessions.map((session) => (

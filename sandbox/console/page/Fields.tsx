@@ -1,7 +1,6 @@
 /** Labelled fields of the forms. */
 import type { ComponentChildren } from "preact"
 import { useId, useState } from "preact/hooks"
-import type { Session } from "../Protocol.ts"
 import { jsonFault } from "./Format.ts"
 import { sessionStates, shortId } from "./Names.ts"
 import { sessionsOf, useStore } from "./Store.ts"
@@ -91,15 +90,8 @@ export const Options = (props: { readonly of: ReadonlyArray<string | readonly [s
   </>
 )
 
-export interface Caller {
-  /** `null`: not signed in. */
-  readonly session: Session | null
-  readonly org: string
-  readonly fields: ComponentChildren
-}
-
 /** Who sends it, and for which organisation: by default the newest active session. */
-export const useCaller = (options: { readonly isOptional: boolean }): Caller => {
+export const useCaller = (options: { readonly isOptional: boolean }) => {
   const { model } = useStore()
   const [chosen, choose] = useState<string | null>(null)
   const [org, setOrg] = useState("")
@@ -130,3 +122,6 @@ export const useCaller = (options: { readonly isOptional: boolean }): Caller => 
   )
   return { session, org: usedOrg, fields }
 }
+
+/** Without a session: not signed in. */
+export type Caller = ReturnType<typeof useCaller>

@@ -37,10 +37,8 @@ export const days = (milliseconds: number): string => {
   return whole < 2 ? offset(milliseconds) : `${whole} d`
 }
 
-export const timeOfDay = (at: number): string => {
-  const date = new Date(at)
-  return [date.getHours(), date.getMinutes(), date.getSeconds()].map(twoDigits).join(":")
-}
+/** Such as `14:05:09`, in the browser's zone. */
+export const timeOfDay = (at: number): string => new Date(at).toTimeString().slice(0, 8)
 
 /** Such as `just now` or `3 min ago`. */
 export const age = (milliseconds: number): string =>

@@ -1,15 +1,6 @@
 /** What things are called on the page. */
 import type { Call, Fault, FaultKind, Participant, Plane, Session, Upstream } from "../Protocol.ts"
 
-export const participants: ReadonlyArray<Participant> = [
-  "console",
-  "backend",
-  "iam",
-  "ting",
-  "tables",
-  "tracker"
-]
-
 export const participantNames: Readonly<Record<Participant, string>> = {
   console: "You",
   backend: "music-backend",
@@ -18,6 +9,9 @@ export const participantNames: Readonly<Record<Participant, string>> = {
   tables: "Tables",
   tracker: "Tracker"
 }
+
+/** In the order of the lifelines. */
+export const participants = Object.keys(participantNames) as ReadonlyArray<Participant>
 
 export const participantRoles: Readonly<Record<Participant, string>> = {
   console: "This page as a client, or a program of yours",

@@ -24,11 +24,6 @@ export const Badge = ({ children, tone }: { readonly tone: Tone; readonly childr
   <span class={`badge ${tone}`}>{children}</span>
 )
 
-/** What to do where nothing is yet. */
-export const Empty = ({ children }: { readonly children: ComponentChildren }) => (
-  <p class="empty">{children}</p>
-)
-
 /** Text from elsewhere: its direction stays its own, and it breaks after dots and slashes. */
 export const Foreign = ({ text }: { readonly text: string }) => (
   <bdi>

@@ -135,18 +135,13 @@ export const announcementOf = (at: number): string => {
   return step === undefined ? "" : `Step ${at + 1} of ${tourSteps.length}: ${step.title}. ${step.task}`
 }
 
-interface Standing {
-  readonly isDone: boolean
-  readonly advice: string | null
-}
-
 /** How far the actions since the step's begin have come. `records` is newest first. */
 export const standingOf = (
   step: TourStep,
   since: number,
   records: ReadonlyArray<ActionRecord>,
   sessions: ReadonlyArray<Session>
-): Standing => {
+) => {
   const deeds = records
     .filter(({ endedAt, startedAt }) => startedAt >= since && endedAt !== null)
     .map((record): Deed => ({ record, action: firstAction(record, records), sessions }))

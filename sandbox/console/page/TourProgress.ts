@@ -30,18 +30,8 @@ const recallProgress = (): TourProgress => {
   return { ...begin, isOpen: stored(() => localStorage.getItem(seenName)) === null }
 }
 
-export interface Tour {
-  readonly progress: TourProgress
-  readonly goTo: (step: number) => void
-  readonly markDone: (step: number) => void
-  readonly toggle: () => void
-  readonly close: () => void
-  /** The next tour begins anew. */
-  readonly finish: () => void
-}
-
 /** `now` is the sandbox's clock; `say` says something to screen readers. */
-export const useTour = (now: () => number, say: (text: string) => void): Tour => {
+export const useTour = (now: () => number, say: (text: string) => void) => {
   const [progress, setProgress] = useState(recallProgress)
   const change = (next: TourProgress) => {
     setProgress(next)
@@ -60,9 +50,12 @@ export const useTour = (now: () => number, say: (text: string) => void): Tour =>
   return {
     progress,
     goTo,
-    markDone: (step) => change({ ...progress, done: [...progress.done, step] }),
+    markDone: (step: number) => change({ ...progress, done: [...progress.done, step] }),
     toggle: progress.isOpen ? close : open,
     close,
+    /** The next tour begins anew. */
     finish: () => change({ ...begin, isOpen: false })
   }
 }
+
+export type Tour = ReturnType<typeof useTour>

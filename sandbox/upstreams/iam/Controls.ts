@@ -49,8 +49,7 @@ const environments = (state: State) => ({
   /** Ends every secret, token and identity of the environment. */
   deleteEnvironment: (id: PlaneId): void => {
     const { environment } = planeOf(state, id)
-    if (environment === undefined) throw new Error("production cannot be deleted")
-    environment.deleted = true
+    if (environment !== undefined) environment.deleted = true
   }
 })
 

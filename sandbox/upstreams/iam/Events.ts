@@ -32,13 +32,8 @@ export interface SignedWebhook {
   readonly body: Buffer
 }
 
-/** Whom and what an event is about. */
-interface Subject {
-  readonly actor?: string | undefined
-  readonly org?: string | undefined
-  /** The id of a parent session. */
-  readonly session?: string | undefined
-}
+/** Whom and what an event is about; `session` is the id of a parent session. */
+type Subject = Readonly<Partial<Record<"actor" | "org" | "session", string | undefined>>>
 
 /** `v1=` + HMAC-SHA256 over the timestamp's text, a dot and the exact bytes. */
 export const signWebhook = (secret: string, timestamp: string, body: Buffer): string =>

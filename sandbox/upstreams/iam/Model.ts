@@ -26,7 +26,6 @@ export const shapes = {
   appSecret: /^ask_[A-Za-z0-9_-]{43}$/,
   slt: /^oac_[A-Za-z0-9_-]{43}$/,
   proof: /^obo_[A-Za-z0-9_-]{43}$/,
-  webhookSecret: /^[\x21-\x7e]{32,512}$/,
   idempotencyKey: /^[\x21-\x7e]{16,255}$/,
   endpointId: /^[a-z][a-z0-9_.:-]{2,127}$/,
   sha256: /^[0-9a-f]{64}$/,

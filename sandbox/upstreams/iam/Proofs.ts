@@ -64,13 +64,7 @@ export const catalogue = ({ plane, request }: Call, appId: string): Reply => {
   return { status: 200, body: { application: { app_id: app.appId, org_id: app.orgId }, endpoints } }
 }
 
-interface Signed {
-  readonly timestamp: string
-  readonly method: string
-  readonly path: string
-  readonly bodySha256: string
-  readonly idempotencyKey: string
-}
+type Signed = Readonly<Record<"timestamp" | "method" | "path" | "bodySha256" | "idempotencyKey", string>>
 
 /** `hex(HMAC_SHA256(secret, T.M.P.H.K))` (identity-service.md 10.2). */
 export const signExchange = (

@@ -35,7 +35,6 @@ export interface Repository {
 
 export interface State {
   readonly now: Now
-  readonly minted: Array<string>
   readonly tokens: Map<string, Token>
   /** By `owner/name` in lower case: names are compared without case. */
   readonly repositories: Map<string, Repository>
@@ -46,11 +45,8 @@ export interface State {
   listLag: number
 }
 
-const part = /^(?!\.\.?$)[A-Za-z0-9_.-]+$/
-
 export const addRepository = ({ repositories }: State, fullName: string): void => {
-  const [owner = "", name = "", ...rest] = fullName.split("/")
-  if (rest.length > 0 || !part.test(owner) || !part.test(name)) throw new Error("a repository is owner/name")
+  const [owner = "", name = ""] = fullName.split("/")
   const repository = { owner, name, issues: [], issuesEnabled: true, archived: false }
   repositories.set(fullName.toLowerCase(), repository)
 }

@@ -104,7 +104,7 @@ describe("A search for a marker", () => {
     expect(yield* numbers()).toEqual([1])
     for (const fault of failures) {
       // The first page is correct.
-      github.fail({ path: issuesPath, fault: faults.delay(0) })
+      github.fail({ path: issuesPath, fault: { kind: "delay", milliseconds: 0 } })
       github.fail({ path: issuesPath, fault })
       expect((yield* Effect.flip(numbers()))._tag).toBe("Unknown")
     }
