@@ -62,7 +62,8 @@ export const startSandbox = (options: SandboxOptions) =>
     const tracing = watchDeliveries((traceId, report) => {
       for (const listener of listeners) listener(traceId, report)
     })
-    const docs = isShown ? liveDocs(world, () => url, clock.now, hidden) : undefined
+    let base = ""
+    const docs = isShown ? liveDocs(world, () => base, clock.now, hidden) : undefined
     const context = yield* Layer.build(
       makeBackend({ ...parts, tracing: isShown ? tracing : noSpans }).pipe(
         Layer.provide(Layer.succeed(Settings, settings)),
@@ -71,6 +72,7 @@ export const startSandbox = (options: SandboxOptions) =>
       )
     )
     const { url } = yield* Effect.provide(Listening, context)
+    base = url
     // The documentation page, which sends calls, has the server's own origin.
     if (isShown) origins.push(url, url.replace("127.0.0.1", "localhost"))
     world.iam.controls.setWebhook("production", "music", { url: `${url}/webhook/` })

@@ -62,6 +62,9 @@ const securityHeaders = {
 const refusal = (status: number, message: string, hint: string) =>
   HttpServerResponse.unsafeJson({ message, hint } satisfies Refusal, { status })
 
+/** Bytes of an action: above its longest texts, and nothing that fills the memory. */
+const longestAction = 1_048_576
+
 /** The refusal of a request that is not for this console; `undefined` admits it. */
 const denialOf = ({ headers, method }: HttpServerRequest.HttpServerRequest, own: string) => {
   const { port } = new URL(own)
@@ -74,17 +77,16 @@ const denialOf = ({ headers, method }: HttpServerRequest.HttpServerRequest, own:
   // Without the type of JSON a page could send it unasked.
   if (method === "POST" && !/^application\/json\s*(?:;|$)/i.test(headers["content-type"] ?? ""))
     return refusal(415, "The body is not declared as JSON", "send Content-Type: application/json")
+  // A longer body without a declared length ends its connection.
+  if (Number(headers["content-length"] ?? 0) > longestAction)
+    return refusal(413, "The action is longer than 1 MiB", "shorten its texts")
   return undefined
 }
-
-/** Bytes of an action: above its longest texts, and nothing that fills the memory. */
-const longestAction = 1_048_576
 
 const readAction = HttpServerRequest.schemaBodyJson(ActionSchema, { onExcessProperty: "error" }).pipe(
   HttpServerRequest.withMaxBodySize(Option.some(longestAction)),
   Effect.catchTags({
-    RequestError: () =>
-      new Refused({ message: "The body is not JSON of at most 1 MiB", hint: "send one JSON object" }),
+    RequestError: () => new Refused({ message: "The body is not JSON", hint: "send one JSON object" }),
     ParseError: (error) => {
       const [first] = ParseResult.ArrayFormatter.formatErrorSync(error)
       const message = [first?.path.join("."), first?.message].filter(Boolean).join(": ")

@@ -86,5 +86,8 @@ describe("The console", () => {
     // Without the type of JSON a page could send it unasked.
     const plain = { method: "POST", headers: { "content-type": "text/plain" }, body: mint }
     expect((yield* send(`${url}/actions`, plain)).status).toBe(415)
+    // A long body is not read.
+    const long = { method: "POST", headers: json, body: mint.padEnd(1_048_577) }
+    expect((yield* send(`${url}/actions`, long)).status).toBe(413)
   })
 })
