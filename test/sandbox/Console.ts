@@ -1,9 +1,12 @@
 /** The console beside the real server and the simulators, used as its page uses it: over sockets. */
 import { request as sendRequest } from "node:http"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import { expect } from "vitest"
 import type { Action, ActionRecord, Call, Refusal, Session, State } from "../../sandbox/console/Protocol.ts"
 import { startTestSandboxWithConsole } from "../world/Sandbox.ts"
+import { sharingLive } from "../world/Test.ts"
 import { awaited, eventually } from "../world/Waiting.ts"
 
 /** One tab: what the stream of events has brought so far. */
@@ -80,7 +83,7 @@ export const arrowOf = ({ fault, from, isLater, method, path, status, to }: Call
     .filter((part) => part !== "")
     .join(" ")
 
-export const startTestConsole = Effect.gen(function* () {
+const start = Effect.gen(function* () {
   const sandbox = yield* startTestSandboxWithConsole
   const url = sandbox.consoleUrl
   const tab = yield* openTab(url)
@@ -117,3 +120,10 @@ export const startTestConsole = Effect.gen(function* () {
 
   return { ...sandbox, url, tab, act, refused, stateWith, recordWith, login }
 })
+
+/** One console for all tests of a group. */
+export class TestConsole extends Context.Tag("test/TestConsole")<
+  TestConsole,
+  Effect.Effect.Success<typeof start>
+>() {}
+export const sharingConsole = sharingLive(Layer.scoped(TestConsole, start))

@@ -56,3 +56,9 @@ export const sharing =
     vitest.layer(layer)(name, (shared) =>
       tests({ effect: takeGenerators(shared.effect), scoped: takeGenerators(shared.scoped) })
     )
+
+/** The same under the real clock. */
+export const sharingLive =
+  <R, E>(layer: Layer.Layer<R, E>) =>
+  (name: string, tests: (it: Tester<R | Scope.Scope>) => void): void =>
+    vitest.layer(layer, { excludeTestServices: true })(name, ({ scoped }) => tests(takeGenerators(scoped)))
