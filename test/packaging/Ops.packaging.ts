@@ -8,12 +8,16 @@ import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { root } from "../world/Fleet.ts"
 import { waitFor } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
-import { background, interrupt, required, temporaryFolder } from "./Shell.ts"
+import { background, interrupt, required, scripts, temporaryFolder } from "./Shell.ts"
 
 const env = { PATH: `${process.env.PATH}:/usr/sbin` }
 
-it("The alert rules fire as Prometheus evaluates them", () => {
+it.scoped("The alert rules fire as Prometheus evaluates them, and it reads its configuration", function* () {
   execFileSync("promtool", ["test", "rules", "ops/alerts.test.yml"], { cwd: root, stdio: "pipe" })
+  const file = join(yield* temporaryFolder, "prometheus.yml")
+  const [example = ""] = scripts("observability.md: Prometheus and Grafana", "yaml")
+  writeFileSync(file, example.replace("/path/to", root))
+  execFileSync("promtool", ["check", "config", file], { stdio: "pipe" })
 })
 
 it("The systemd units are correct and at most exposed by 1.5 of 10, as systemd counts", () => {

@@ -20,8 +20,8 @@ const remaining = (block: string): string =>
     .filter((line) => line.trim() !== "")
     .join("\n")
 
-/** The commands below a heading, as in "operations.md: Backup", one script for each block; or its statements of SQL. */
-export const scripts = (place: string, language: "sh" | "sql" = "sh"): ReadonlyArray<string> => {
+/** The commands below a heading, as in "operations.md: Backup", one script for each block; or its statements of SQL, or its YAML. */
+export const scripts = (place: string, language: "sh" | "sql" | "yaml" = "sh"): ReadonlyArray<string> => {
   const [document = "", heading = ""] = place.split(": ")
   const text = readFileSync(join(root, document === "README.md" ? document : `docs/${document}`), "utf8")
   const section = text.split(/^#+ /m).find((part) => part.startsWith(`${heading}\n`)) ?? ""

@@ -67,7 +67,8 @@ interface Answer {
 /** Sends a request as it is: with its own Host and Origin, which `fetch` would not send. */
 export const send = (url: string, { body, headers = {}, method = "GET" }: Sent = {}) =>
   Effect.async<Answer>((resume) => {
-    const sent = sendRequest(url, { method, headers }, async (response) => {
+    // A connection of its own: the console may end a kept one just then.
+    const sent = sendRequest(url, { method, headers, agent: false }, async (response) => {
       let text = ""
       for await (const chunk of response.setEncoding("utf8")) text += chunk
       resume(Effect.succeed({ status: response.statusCode ?? 0, headers: response.headers, text }))

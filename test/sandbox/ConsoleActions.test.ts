@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import { expect } from "vitest"
 import type { ActionRecord, FaultKind, State } from "../../sandbox/console/Protocol.ts"
+import { awaited } from "../world/Waiting.ts"
 import { arrowOf, send, sharingConsole, TestConsole } from "./Console.ts"
 
 const arrowsOf = ({ calls }: ActionRecord) => calls.filter(({ isLater }) => !isLater).map(arrowOf)
@@ -66,6 +67,12 @@ sharingConsole("The console", (it) => {
       state.rows.some(({ table }) => table === "musicclidaemon")
     )
     expect(issues).toMatchObject([{ title: `[report] ${message}`, state: "open" }])
+    // The report's own address leads to that issue.
+    const asked = Effect.map(act({ kind: "repeat", action: filing.id }), bodyOf)
+    const isFiled = (body: unknown) => typeof body === "object" && !Object.values(body ?? {}).includes(null)
+    const { issue_url: url } = (yield* awaited("its address", asked, isFiled)) as { issue_url: string }
+    expect(url).toBe(issues[0]?.url)
+    expect((yield* send(url)).text).toContain(`<bdi>[report] ${message}</bdi>`)
   })
 
   it("A caller without a session is in the chosen plane", function* () {

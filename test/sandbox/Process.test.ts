@@ -7,27 +7,33 @@ import { kill, start } from "../world/Fleet.ts"
 /** The bundle. The sandbox of a clone is walked by .ci/run. */
 const sandbox = ["dist/cli.js", "sandbox"]
 
-/** Holds the port that the sandbox asks for first, unless another program does. */
+/** Below the ports that a system hands out by itself. */
+const first = 20_000 + (process.pid % 1_000) * 10
+
+/** Holds the port that the sandbox asks for first. */
 let holder: Server
 beforeAll(build)
 beforeAll(
   () =>
-    new Promise<void>((resolve) => {
+    new Promise<void>((resolve, reject) => {
       // A program that looks for a server there must not hold the port open.
-      holder = createServer((socket) => socket.destroy()).on("error", () => resolve())
-      holder.listen(8787, "127.0.0.1", () => resolve())
+      holder = createServer((socket) => socket.destroy()).on("error", reject)
+      holder.listen(first, "127.0.0.1", () => resolve())
     })
 )
 afterAll(() => new Promise<void>((resolve) => holder.close(() => resolve())))
 
 describe("The sandbox", () => {
   it("shows its guide and its page, and each line of the log once, also when its first port is taken", async () => {
-    const running = start(process.execPath, [...sandbox, "--debug"], {})
+    const running = start(process.execPath, [...sandbox, "--debug", "--port", String(first)], {})
     const { child, ended, output, says } = running
     try {
       const [, consoleUrl] = await says(/^Open (http:\/\/127\.0\.0\.1:\d+) /m)
-      const [, base = ""] = await says(/BASE=(http:\/\/127\.0\.0\.1:\d+); IAM=http:\/\/127\.0\.0\.1:\d+/)
-      expect(base).not.toBe("http://127.0.0.1:8787")
+      const variables = /BASE=(http:\S+:\d+); IAM=http:\S+:(\d+); TING=http:\S+:(\d+)/
+      const [, base = "", iam, ting] = await says(variables)
+      // The taken port is replaced, and the others follow it as they would.
+      expect(base).not.toContain(String(first))
+      expect([consoleUrl?.split(":")[2], iam, ting]).toEqual([first + 1, first + 2, first + 3].map(String))
       expect((await (await fetch(`${consoleUrl}/console.js`)).text()).length).toBeGreaterThan(1_000)
       await fetch(`${base}/api/v1/version`)
       await says(/"route":"\/api\/v1\/version"/)
