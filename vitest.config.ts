@@ -1,5 +1,6 @@
 import { existsSync, statfsSync } from "node:fs"
 import { availableParallelism } from "node:os"
+import { fileURLToPath } from "node:url"
 import { defineConfig } from "vitest/config"
 
 /** Four at least: more than half of the time is spent waiting for disks and sockets. */
@@ -17,7 +18,17 @@ const hasMemory = () => {
 // Also of the workers, and of the PostgreSQL of the run.
 if (hasMemory()) process.env.TMPDIR = memory
 
+/** A file of a dependency. */
+const fileOf = (path: string) => fileURLToPath(new URL(`node_modules/${path}`, import.meta.url))
+
 export default defineConfig({
+  // The program imports these at each opening of a store and of a server. By their names, each time a fork asks the runner where they are.
+  resolve: {
+    alias: {
+      "@effect/sql-sqlite-node/SqliteClient": fileOf("@effect/sql-sqlite-node/dist/esm/SqliteClient.js"),
+      "@effect/platform/HttpApiScalar": fileOf("@effect/platform/dist/esm/HttpApiScalar.js")
+    }
+  },
   test: {
     include: ["test/**/*.test.ts"],
     // These need a browser: npm run test:slow.
