@@ -37,38 +37,25 @@ const running = (
   })
 
 describe("The process", () => {
-  it.scopedLive(
-    "says at its start its build, and what is misspelt; a second one names the port in use",
-    function* () {
-      const {
-        base,
-        server: process_,
-        world
-      } = yield* running("build.sqlite", undefined, {
-        MUSIC_ADMIN_BIND: "127.0.0.1:0",
-        MUSIC_RATE_LIMITS: "hidden",
-        // Of a client.
-        MUSIC_URL: "hidden"
-      })
-      const command = [process.execPath, ["dist/cli.js", "version"], { cwd: root, encoding: "utf8" }] as const
-      const shown = execFileSync(...command)
-      const [, version, build] = /^(\S+) \(build ([0-9a-f]{12})\)\n$/.exec(shown) ?? []
-      const url = yield* metricsUrl({ server: process_ })
-      const output = process_.output()
-      expect(output).toContain(`"Starting","version":"${version}","build":"${build}"`)
-      expect((yield* call(url)).text).toContain(`music_build_info{version="${version}",build="${build}"} 1`)
-      const warnings = output.split("\n").filter((line) => line.includes('"level":"warn"'))
-      const wanted = "MUSIC_RATE_LIMITS is not a setting"
-      expect(warnings).toEqual([expect.stringContaining(wanted)])
-      expect(output).not.toContain("hidden")
-      const { host, port } = new URL(base)
-      const place = { port: Number(port), databasePath: join(folder, "free.sqlite") }
-      const second = start(process.execPath, server, environmentFor(world, place))
-      expect((yield* Effect.promise(() => second.ended)).code).toBe(69)
-      expect(second.output()).toContain(host)
-      expect(second.output()).not.toMatch(/^\s+at /m)
-    }
-  )
+  it.scopedLive("says at its start its build, and what is misspelt", function* () {
+    const { server: process_ } = yield* running("build.sqlite", undefined, {
+      MUSIC_ADMIN_BIND: "127.0.0.1:0",
+      MUSIC_RATE_LIMITS: "hidden",
+      // Of a client.
+      MUSIC_URL: "hidden"
+    })
+    const command = [process.execPath, ["dist/cli.js", "version"], { cwd: root, encoding: "utf8" }] as const
+    const shown = execFileSync(...command)
+    const [, version, build] = /^(\S+) \(build ([0-9a-f]{12})\)\n$/.exec(shown) ?? []
+    const url = yield* metricsUrl({ server: process_ })
+    const output = process_.output()
+    expect(output).toContain(`"Starting","version":"${version}","build":"${build}"`)
+    expect((yield* call(url)).text).toContain(`music_build_info{version="${version}",build="${build}"} 1`)
+    const warnings = output.split("\n").filter((line) => line.includes('"level":"warn"'))
+    const wanted = "MUSIC_RATE_LIMITS is not a setting"
+    expect(warnings).toEqual([expect.stringContaining(wanted)])
+    expect(output).not.toContain("hidden")
+  })
 
   const bad = {
     MUSIC_BIND: "nowhere",

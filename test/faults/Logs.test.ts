@@ -28,50 +28,47 @@ const settings = (more: Readonly<Record<string, string>>) =>
   })
 
 describe.concurrent("The log of a server", () => {
-  it.scopedLive.each<Entry>(["main", "serve"])(
-    "has one line for each record, from its start to its stop (%s)",
-    function* (entry) {
-      const environment = yield* settings({
-        MUSIC_TRUSTED_PROXIES: "127.0.0.1",
-        MUSIC_LOG_CLIENT_ADDRESS: "on"
-      })
-      const server = yield* startServer(entry, environment)
-      const { child, ended, output } = server
-      const base = yield* Effect.promise(() => urlOf(server))
-      for (const probe of ["healthz", "readyz"]) yield* call(`${base}/${probe}`)
-      yield* call(`${base}/api/v1/version`, { headers: { "x-forwarded-for": "203.0.113.7" } })
-      const signal = entry === "serve" ? "SIGHUP" : "SIGTERM"
-      child.kill(signal)
-      expect(yield* Effect.promise(() => ended)).toEqual({ code: 0, signal: null })
-      // Neither a second form of a line nor a report of the signal: every line is JSON.
-      const lines = output()
-        .trim()
-        .split("\n")
-        .map((line) => JSON.parse(line))
-      expect(lines).toMatchObject([
-        {
-          message: "Starting",
-          level: "info",
-          pid: child.pid,
-          trusted_proxies: ["127.0.0.1"],
-          tables: ["musicclidaemon"],
-          tracker: "harbor/music"
-        },
-        {
-          message: "Database opened",
-          database: `SQLite database ${environment.MUSIC_DATABASE_PATH}`,
-          schema_found: 0
-        },
-        { message: "Database migrated", from: 0, to: lines[1].schema_needed },
-        { message: "Listening" },
-        { message: "Request", route: "/api/v1/version", client_address: "203.0.113.7" },
-        { message: "Stopping", signal },
-        { message: "Stopped", level: "info", requests_finished: 0, requests_cut: 0 }
-      ])
-      for (const [name, value] of Object.entries(environment))
-        if (/SECRET|KEY$|TOKEN/.test(name) && value !== "") expect(output()).not.toContain(value)
-    }
-  )
+  it.scopedLive("has one line for each record, from its start to its stop", function* () {
+    const environment = yield* settings({
+      MUSIC_TRUSTED_PROXIES: "127.0.0.1",
+      MUSIC_LOG_CLIENT_ADDRESS: "on"
+    })
+    const server = yield* startServer("main", environment)
+    const { child, ended, output } = server
+    const base = yield* Effect.promise(() => urlOf(server))
+    for (const probe of ["healthz", "readyz"]) yield* call(`${base}/${probe}`)
+    yield* call(`${base}/api/v1/version`, { headers: { "x-forwarded-for": "203.0.113.7" } })
+    const signal = "SIGHUP"
+    child.kill(signal)
+    expect(yield* Effect.promise(() => ended)).toEqual({ code: 0, signal: null })
+    // Neither a second form of a line nor a report of the signal: every line is JSON.
+    const lines = output()
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line))
+    expect(lines).toMatchObject([
+      {
+        message: "Starting",
+        level: "info",
+        pid: child.pid,
+        trusted_proxies: ["127.0.0.1"],
+        tables: ["musicclidaemon"],
+        tracker: "harbor/music"
+      },
+      {
+        message: "Database opened",
+        database: `SQLite database ${environment.MUSIC_DATABASE_PATH}`,
+        schema_found: 0
+      },
+      { message: "Database migrated", from: 0, to: lines[1].schema_needed },
+      { message: "Listening" },
+      { message: "Request", route: "/api/v1/version", client_address: "203.0.113.7" },
+      { message: "Stopping", signal },
+      { message: "Stopped", level: "info", requests_finished: 0, requests_cut: 0 }
+    ])
+    for (const [name, value] of Object.entries(environment))
+      if (/SECRET|KEY$|TOKEN/.test(name) && value !== "") expect(output()).not.toContain(value)
+  })
 
   it.scopedLive.each([
     { entry: "serve", format: "pretty", target: "a full disk", shell: "exec >/dev/full 2>&1;" },

@@ -154,7 +154,7 @@ describe("Servers that start at the same moment on one SQLite file", () => {
   it.scopedLive("exactly one serves", function* () {
     const path = join(yield* folder, "new", "deep", "music.sqlite")
     const world = yield* Fleet.upstreams
-    const servers = yield* Effect.replicateEffect(startOn(path, { world }), 3)
+    const servers = yield* Effect.replicateEffect(startOn(path, { world }), 2)
     const outcomes = yield* Effect.promise(() =>
       Promise.all(
         servers.map((server) =>
@@ -162,7 +162,7 @@ describe("Servers that start at the same moment on one SQLite file", () => {
         )
       )
     )
-    deepStrictEqual(outcomes.map(String).sort(), ["69", "69", "serves"])
+    deepStrictEqual(outcomes.map(String).sort(), ["69", "serves"])
     yield* eventually("reasons", () =>
       servers.every(({ output }) => /Listening|is in use by another server/.test(output()))
     )

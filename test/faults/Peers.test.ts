@@ -77,11 +77,11 @@ describe.concurrent("A peer", () => {
   )
 })
 
-describe.concurrent("An uncaught defect", () => {
-  it.scopedLive.each([
-    ["thrown", "throw new Error('boom')"],
-    ["rejected", "Promise.reject(new Error('boom'))"]
-  ])("%s, is logged as one line with its stack, and ends the process with exit code 1", function* ([, code]) {
+it.scopedLive(
+  "A defect that nothing catches is logged as one line with its stack, and ends the process with exit code 1",
+  function* () {
+    // Node throws a rejection that nothing handles.
+    const code = "Promise.reject(new Error('boom'))"
     const preload = `process.on("SIGUSR2", () => { ${code} })`
     const { server } = yield* serving({
       NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(preload)}`
@@ -91,5 +91,5 @@ describe.concurrent("An uncaught defect", () => {
     const [line = "{}", ...more] = server.output().match(/^.*"level":"fatal".*$/gm) ?? []
     assert.isEmpty(more)
     assert.match(JSON.stringify(JSON.parse(line).cause), /Error: boom.*\\n\s+at /)
-  })
-})
+  }
+)

@@ -103,12 +103,6 @@ describe("A damaged database", () => {
       assert.isTrue(isUnchanged())
     }
   )
-
-  it.scopedLive("ends a start with 69 and one line without a stack", function* () {
-    const { isUnchanged, path } = yield* damagedBy((bytes) => overwrite(bytes, 0, page))
-    yield* expectRefusal({ MUSIC_DATABASE_PATH: path }, line(corrupt))
-    assert.isTrue(isUnchanged())
-  })
 })
 
 describe.concurrent("A start", () => {

@@ -60,6 +60,8 @@ export const startPostgres = async ({ fsync = false } = {}): Promise<PostgresSer
     postgresFlags: [
       ...["-c", `fsync=${fsync ? "on" : "off"}`],
       ...["-c", "listen_addresses=127.0.0.1"],
+      // It looks through every database of a run, again and again.
+      ...["-c", `autovacuum=${fsync ? "on" : "off"}`],
       ...["-c", "max_connections=200"]
     ],
     onLog: () => undefined

@@ -279,7 +279,7 @@ onBoth("The law of deliveries and destinations", (kind) => {
         Effect.runPromise(run(kind, steps))
       ),
       {
-        numRuns: examples.length + (kind.name === "SQLite" ? 20 : 3),
+        numRuns: examples.length + (kind.name === "SQLite" ? 12 : 3),
         examples: examples.map((steps) => [steps])
       }
     ))
