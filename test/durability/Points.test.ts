@@ -13,7 +13,6 @@ it.scoped("every method of the store either only reads or has crash points", () 
     )
     const killed = new Set(Object.keys(writes).map((write) => write.split(":")[0] ?? ""))
     expect(methods.filter((method) => reads.has(method) === killed.has(method))).toEqual([])
-    // Expiring is two transactions.
-    expect([...reads, ...killed].filter((method) => !methods.includes(method))).toEqual(["spool.forget"])
+    expect([...reads, ...killed].filter((method) => !methods.includes(method))).toEqual([])
   }).pipe(Effect.provide(TestStore.layer))
 )

@@ -12,7 +12,14 @@ export interface Point {
 /** Methods of the store that only read. All others write. */
 export const reads: ReadonlySet<string> = new Set([
   ...["recipients.isActive", "loginOutcomes.find", "sessionDigests.find", "planes.findByKeyDigest"],
-  ...["reports.find", "reports.knowsKey", "reports.storedBytes", "spool.counts", "backups.last"],
+  ...[
+    "reports.find",
+    "reports.knowsKey",
+    "reports.storedBytes",
+    "spool.counts",
+    "spool.newestDeliveredSince"
+  ],
+  "backups.last",
   ...["deliveries.nextDueAt", "deliveries.find", "deliveries.counts", "deliveries.oldestOpen"],
   ...["destinations.find", "destinations.pauses", "usage.size", "usage.pool"]
 ])
@@ -31,7 +38,8 @@ const called = [
   ...[
     "deliveries.retry",
     "deliveries.discard",
-    "spool.expire",
+    "retention.telemetry",
+    "retention.deliveredIds",
     "destinations.resume",
     "iamCalls.leave",
     "retention.reports"
@@ -52,8 +60,6 @@ export const writes: Readonly<Record<string, Provocation>> = {
   "spool.lease": "telemetry",
   "spool.settle": "telemetry",
   "spool.release": "tables down",
-  // Done by one call, in a transaction of its own.
-  "spool.forget": "call spool.expire",
   "planes.remember": "new plane",
   "deliveries.lease": "report",
   "deliveries.extend": "slow tracker",

@@ -143,7 +143,6 @@ export type Provocation = keyof typeof acts | `call ${string}`
 const harmless: Readonly<Record<string, ReadonlyArray<unknown>>> = {
   "deliveries.retry": ["no delivery", 1],
   "deliveries.discard": ["no delivery", 1, "not wanted"],
-  "spool.expire": [{ acceptedBefore: 1, deliveredBefore: 1, deliveredAtMost: 1_000_000 }],
   "iamCalls.leave": ["no process", []],
   "sessionDigests.nameActor": ["no login", "no actor"]
 }

@@ -3,11 +3,12 @@ import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Struct from "effect/Struct"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
-import { Store, type StoreUnavailable } from "../../services/Store.ts"
+import { Store, type StoreService, type StoreUnavailable } from "../../services/Store.ts"
 import { repeatRounds } from "./Worker.ts"
 
 const day = Duration.toMillis("1 day")
@@ -46,8 +47,8 @@ const sweep = (
   name: string,
   delay: Duration.DurationInput,
   interval: Duration.DurationInput,
-  round: (now: number) => Effect.Effect<void, StoreUnavailable>
-): Effect.Effect<never> =>
+  round: (now: number) => Effect.Effect<void, StoreUnavailable, Store>
+): Effect.Effect<never, never, Store> =>
   Effect.gen(function* () {
     let last = yield* clockOffset
     const guarded = Effect.gen(function* () {
@@ -63,17 +64,20 @@ const sweep = (
     return yield* repeatRounds(name)(Effect.zipLeft(guarded, Effect.sleep(interval)))
   })
 
+/** Removes all that is older, a few hundred rows at a time. */
+const clean = (what: keyof StoreService["retention"], before: number): Effect.Effect<void, never, Store> =>
+  Effect.flatMap(Store, ({ retention }) =>
+    Effect.repeat(Effect.zipLeft(retention[what](before), Effect.sleep(batchPause)), {
+      until: (removed) => removed === 0
+    })
+  ).pipe(
+    // Other kinds of data go on, and the next round tries this one again.
+    Effect.catchAllCause((cause) => Effect.logWarning(`Cleaning of ${what} failed`, Cause.pretty(cause)))
+  )
+
 /** Removes what is older than its days; 0 days keeps it for ever. */
 export const retentionSweep: Effect.Effect<never, never, Settings | Store> = Effect.gen(function* () {
   const settings = yield* Settings
-  const { retention } = yield* Store
-  const clean = (what: keyof typeof retention, before: number) =>
-    Effect.repeat(Effect.zipLeft(retention[what](before), Effect.sleep(batchPause)), {
-      until: (removed) => removed === 0
-    }).pipe(
-      // Other kinds of data go on, and this one is retried an hour later.
-      Effect.catchAllCause((cause) => Effect.logWarning(`Cleaning of ${what} failed`, Cause.pretty(cause)))
-    )
   // Instances that start together do not clean together.
   const delay = yield* Random.nextRange(10, 15)
   return yield* sweep("Retention", Duration.minutes(delay), "1 hour", (now) =>
@@ -88,6 +92,11 @@ export const retentionSweep: Effect.Effect<never, never, Settings | Store> = Eff
 /** Removes telemetry records that waited for a day, and ids of delivered records that need not be remembered any more. */
 export const telemetryExpiry: Effect.Effect<never, never, Store> = Effect.flatMap(Store, ({ spool }) =>
   sweep("Telemetry expiry", "10 minutes", "10 minutes", (now) =>
-    spool.expire({ acceptedBefore: now - day, deliveredBefore: now - day, deliveredAtMost })
+    Effect.gen(function* () {
+      yield* clean("telemetry", now - day)
+      const newest = yield* spool.newestDeliveredSince(deliveredAtMost)
+      const oldest = Option.match(newest, { onNone: () => 0, onSome: ({ deliveredAt }) => deliveredAt })
+      yield* clean("deliveredIds", Math.max(now - day, oldest))
+    })
   )
 )

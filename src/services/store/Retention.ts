@@ -1,8 +1,10 @@
 /** Removes old rows, a few hundred a call, and returns how many. Bounds are milliseconds since the epoch. */
 import type { Fragment } from "@effect/sql/Statement"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { Database, Lane } from "./Database.ts"
 import { changeSums, CountedRow, isAnonymous } from "./ReportRows.ts"
+import { countRemoved, removedRows } from "./SpoolAdmission.ts"
 import { all, count, type Statements } from "./Statements.ts"
 
 /** Rows of one transaction, so that it stays short. */
@@ -63,6 +65,18 @@ export const makeRetention = ({ sql, write }: Database) => {
       return delivered + failed
     })
 
+  /** Leased entries will be settled, and must not be counted twice. */
+  const removeTelemetry =
+    (now: number): Removal =>
+    (before) => {
+      const notLeased = sql`(lease_until IS NULL OR lease_until <= ${now})`
+      const removed = sql`record_id, table_name, event_at, bytes`
+      return removedRows(removeOldest(["spool", "sequence", "accepted_at", notLeased], before, removed)).pipe(
+        Effect.tap((rows) => countRemoved(sql, rows, "expired")),
+        Effect.map(({ length }) => length)
+      )
+    }
+
   const sweep = (lane: Lane, name: string, removal: Removal) => (before: number) =>
     write(lane)(`Retention.${name}`, removal(before))
   return {
@@ -79,6 +93,12 @@ export const makeRetention = ({ sql, write }: Database) => {
     ),
     sessionDigests: sweep("people", "sessionDigests", remove("session_digests", "digest", "ends_at")),
     loginOutcomes: sweep("logins", "loginOutcomes", remove("login_outcomes", "upstream_key", "recorded_at")),
+    telemetry: (before: number) =>
+      Effect.flatMap(Clock.currentTimeMillis, (now) =>
+        sweep("spool", "telemetry", removeTelemetry(now))(before)
+      ),
+    /** Ids of delivered telemetry records. */
+    deliveredIds: sweep("spool", "deliveredIds", remove("spool_delivered", "record_id", "delivered_at")),
     /** The list of refused telemetry records. */
     refusals: sweep("spool", "refusals", remove("spool_refused", "record_id", "refused_at"))
   }

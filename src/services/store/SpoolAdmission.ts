@@ -51,7 +51,7 @@ const none = {
 const sums = Object.keys(none).map((column) => `${column} = spool_counts.${column} + excluded.${column}`)
 
 /** Each change of the spool is counted in its transaction, so that the sums survive crashes. */
-export const changeCounts = (
+const changeCounts = (
   sql: SqlClient,
   table: string,
   change: Readonly<Partial<typeof none>>
@@ -60,8 +60,33 @@ export const changeCounts = (
     INSERT INTO spool_counts ${sql.insert({ table_name: table, ...none, ...change })}
     ON CONFLICT (table_name) DO UPDATE SET ${sql.literal(sums.join(", "))}`)
 
-export const bytesOf = (rows: Iterable<{ readonly bytes: number }>): number =>
+const bytesOf = (rows: Iterable<{ readonly bytes: number }>): number =>
   Arr.reduce(rows, 0, (sum, { bytes }) => sum + bytes)
+
+const RemovedRow = Schema.Struct({
+  recordId: Schema.String,
+  tableName: Schema.String,
+  eventAt: Whole,
+  bytes: Whole
+})
+export const removedRows = all(RemovedRow)
+
+/** Counts rows that have left the spool. */
+export const countRemoved = (
+  sql: SqlClient,
+  rows: ReadonlyArray<typeof RemovedRow.Type>,
+  end: "delivered" | "duplicates" | "expired" | "refused"
+): Statements<void> =>
+  Effect.forEach(
+    Object.values(Arr.groupBy(rows, (row) => row.tableName)),
+    (removed) =>
+      changeCounts(sql, removed[0].tableName, {
+        [end]: removed.length,
+        waiting: -removed.length,
+        waiting_bytes: -bytesOf(removed)
+      }),
+    { discard: true }
+  )
 
 /** Records of one transaction, which holds up the others, and in SQLite the thread. */
 const groupRecords = 1_000

@@ -24,12 +24,8 @@ const volumes = {
   ...Object.fromEntries(many.map((name) => [name, rows])),
   waitingDeliveries: rows / 2
 }
-/**
- * Rows that an operation may read: several times the largest chunk of one. Expiry finds and removes most delivered ids here, and the
- * numbers of deliveries read each entry of a narrow index.
- */
-const readAtMost = (operation: string) =>
-  operation === "spool.expire" || operation === "deliveries.counts" ? 2.5 * rows : 2_500
+/** Rows that an operation may read: several times the largest chunk of one. The numbers of deliveries read each entry of a narrow index. */
+const readAtMost = (operation: string) => (operation === "deliveries.counts" ? 2.5 * rows : 2_500)
 
 const hour = 3_600_000
 const day = 24 * hour
@@ -99,8 +95,7 @@ const everyOperation = (store: StoreService) =>
       refused
     })
     yield* spool.release("worker", others.slice(60))
-    const ages = { acceptedBefore: now - 11 * hour, deliveredBefore: now - 19 * hour }
-    yield* spool.expire({ ...ages, deliveredAtMost: 1_000 })
+    yield* spool.newestDeliveredSince(1_000)
 
     const worker = { count: 2, concurrency: 4, ...lease }
     const issue = Option.some({ number: 1, url: "https://github.com/harbor/music/issues/1" })
@@ -144,6 +139,8 @@ const everyOperation = (store: StoreService) =>
     yield* retention.loginOutcomes(now - 12 * hour)
     yield* retention.sessionDigests(now - day)
     yield* retention.refusals(now - 15 * day)
+    yield* retention.telemetry(now - 11 * hour)
+    yield* retention.deliveredIds(now - 19 * hour)
     yield* store.check
   })
 

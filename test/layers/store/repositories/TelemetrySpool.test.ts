@@ -5,6 +5,7 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as fc from "effect/FastCheck"
+import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import * as TestContext from "effect/TestContext"
@@ -145,7 +146,7 @@ class Model {
   }
 }
 
-const apply = ({ spool }: StoreService, model: Model, operation: Operation, now: number) =>
+const apply = ({ retention, spool }: StoreService, model: Model, operation: Operation, now: number) =>
   Effect.gen(function* () {
     switch (operation._tag) {
       case "Offer": {
@@ -178,7 +179,8 @@ const apply = ({ spool }: StoreService, model: Model, operation: Operation, now:
         return model.release(operation.owner, operation.some)
       case "Expire": {
         const [acceptedBefore, deliveredBefore] = [now - operation.age, now - remembered]
-        yield* spool.expire({ acceptedBefore, deliveredBefore, deliveredAtMost: 1_000_000 })
+        yield* retention.telemetry(acceptedBefore)
+        yield* retention.deliveredIds(deliveredBefore)
         return model.expire(acceptedBefore, deliveredBefore, now)
       }
     }
@@ -241,42 +243,28 @@ onBoth("TelemetrySpool", (kind) => {
       { numRuns: kind.name === "SQLite" ? 15 : 4 }
     ))
 
-  it.scoped("takes batches larger than a statement, expires them all, and accepts them again", function* () {
-    const { spool } = yield* freshStore
-    const many = numbered(1_100)
-    const half = many.slice(0, 550)
-    yield* Effect.repeatN(spool.offer(entries(...many), roomy), 1)
-    deepStrictEqual(ids(yield* spool.lease(sampleSpoolLease({ count: 550 }))), half)
-    yield* settle(spool, { delivered: half })
-    const expire = (before: number) =>
-      spool.expire({ acceptedBefore: before, deliveredBefore: before, deliveredAtMost: 1_000_000 })
-    const shipped = { accepted: 2_200, delivered: 550, duplicates: 1_100 }
-    yield* expire(1_000)
-    yield* counted(spool, { ...shipped, waiting: 550, waitingBytes: 5_500 })
-    yield* expire(5_000)
-    yield* counted(spool, { ...shipped, expired: 550 })
-    yield* spool.offer(entries(...many), roomy)
-    yield* counted(spool, { ...shipped, accepted: 3_300, expired: 550, waiting: 1_100, waitingBytes: 11_000 })
-  })
-
-  it.scoped("remembers the newest delivered ids, as many as it is told", function* () {
-    const { spool } = yield* freshStore
-    const many = numbered(1_205)
-    yield* spool.offer(entries(...many), roomy)
-    yield* spool.lease(sampleSpoolLease())
-    yield* settle(spool, { now: 3_000, delivered: many.slice(0, 1_200) })
-    for (const recordId of many.slice(1_200)) yield* settle(spool, { now: 4_000, delivered: [recordId] })
-    const keep = (deliveredAtMost: number) =>
-      Effect.zipRight(
-        spool.expire({ acceptedBefore: 0, deliveredBefore: 0, deliveredAtMost }),
-        spool.offer(entries(...many), roomy)
-      )
-    yield* keep(1_205)
-    yield* counted(spool, { accepted: 2_410, delivered: 1_205, duplicates: 1_205 })
-    yield* keep(5)
-    const repeated = { accepted: 3_615, delivered: 1_205, duplicates: 1_210 }
-    yield* counted(spool, { ...repeated, waiting: 1_200, waitingBytes: 12_000 })
-  })
+  it.scoped(
+    "takes batches larger than a statement, expires 200 in a call, and accepts them again",
+    function* () {
+      const { retention, spool } = yield* freshStore
+      const many = numbered(250)
+      const half = many.slice(0, 125)
+      yield* Effect.repeatN(spool.offer(entries(...many), roomy), 1)
+      deepStrictEqual(ids(yield* spool.lease(sampleSpoolLease({ count: 125 }))), half)
+      yield* settle(spool, { delivered: half })
+      // The newest of them.
+      deepStrictEqual(yield* spool.newestDeliveredSince(125), Option.some({ deliveredAt: 3_000 }))
+      deepStrictEqual(yield* spool.newestDeliveredSince(126), Option.none())
+      const shipped = { accepted: 500, delivered: 125, duplicates: 250 }
+      assert.strictEqual(yield* retention.telemetry(1_000), 0)
+      yield* counted(spool, { ...shipped, waiting: 125, waitingBytes: 1_250 })
+      deepStrictEqual([yield* retention.telemetry(5_000), yield* retention.deliveredIds(5_000)], [125, 125])
+      yield* counted(spool, { ...shipped, expired: 125 })
+      yield* spool.offer(entries(...many), roomy)
+      yield* counted(spool, { ...shipped, accepted: 750, expired: 125, waiting: 250, waitingBytes: 2_500 })
+      assert.strictEqual(yield* retention.telemetry(5_000), 200)
+    }
+  )
 
   it.scoped("lists the newest refusal of each refused record, with the service's code", function* () {
     const path = yield* freshPath
