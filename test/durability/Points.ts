@@ -29,7 +29,8 @@ const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
   Delivered: "report",
   Waiting: "limited tracker",
   Unknown: "lost answer",
-  Failed: "invalid report"
+  Failed: "invalid report",
+  Released: "failed search"
 }
 
 /** Writes that no request causes at once: the parent calls them. */

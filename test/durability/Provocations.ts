@@ -87,6 +87,13 @@ const acts = {
     before: ({ world }) => failFiling(world, trackerFaults.rateLimited(1))
   },
   "lost answer": { story: "report", before: ({ world }) => failFiling(world, trackerFaults.badGatewayAfter) },
+  "failed search": {
+    story: "report",
+    before: ({ world }) => {
+      failFiling(world, trackerFaults.badGatewayAfter)
+      world.tracker.fail({ ...filings, method: "GET", fault: trackerFaults.badGatewayAfter })
+    }
+  },
   "invalid report": {
     story: "report",
     before: ({ refusing, world }) => {

@@ -106,8 +106,8 @@ const bulkStatements = (dialect: DialectName, now: number, volumes: Volumes): Re
       'c:listener' || ${text("i")}, ${hex(16, "subscription")}, CASE WHEN i % 20 = 0 THEN 0 ELSE 1 END,
       ${spread(80 * day, volumes.recipients)}
     FROM ${series(volumes.recipients)}`,
-    `INSERT INTO login_outcomes (upstream_key, plane, subscribed, subscription_id, transient, recorded_at)
-    SELECT ${hex(32, "login")}, 'production', 1, ${hex(16, "subscription")}, 0, ${spread(20 * hour, volumes.loginOutcomes)}
+    `INSERT INTO login_outcomes (upstream_key, plane, outcome, transient, recorded_at)
+    SELECT ${hex(32, "login")}, 'production', '{"_tag":"Refusal","reason":"no_organization"}', 0, ${spread(20 * hour, volumes.loginOutcomes)}
     FROM ${series(volumes.loginOutcomes)}`,
     `INSERT INTO session_digests (digest, plane, kind, login, actor, ends_at)
     SELECT ${hex(32, "digest")}, 'production', CASE WHEN i % 3 = 0 THEN 'access' ELSE 'refresh' END,

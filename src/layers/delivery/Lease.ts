@@ -42,8 +42,6 @@ export const underLease =
     Effect.gen(function* () {
       /** Monotonic milliseconds, which no step of the clock changes. The row holds wall time, which all processes share. */
       let endsAt = leasedUntil
-      /** A request was sent under this lease. */
-      let sent = false
       /** The outcome is written, or cannot be: no lease is left to lose. */
       let settled = false
       // Serialises heartbeat and outcome; otherwise a heartbeat could see the settled row and report a lost lease.
@@ -52,10 +50,8 @@ export const underLease =
       const writeUpdate = (update: DeliveryUpdate, retries: Schedule.Schedule<unknown>) => {
         const sending = update._tag === "Sending"
         return deliveries.update(delivery, update).pipe(
-          Effect.map((written) => {
-            if (sending) sent = written
-            else settled = true
-            return written
+          Effect.tap(() => {
+            settled = settled || !sending
           }),
           mutex.withPermits(1),
           Effect.retry(retries),
@@ -70,17 +66,10 @@ export const underLease =
         )
       }
 
-      const release = (availableAt: number, failure: string) =>
-        Effect.suspend(() => {
-          const facts = { availableAt: Math.max(availableAt, delivery.availableAt), failure }
-          const maybeSent = sent || Option.isSome(delivery.sentAt) || delivery.state === "unknown"
-          return writeUpdate(
-            maybeSent
-              ? DeliveryUpdate.Unknown({ ...facts, searches: sent ? 0 : delivery.searches })
-              : DeliveryUpdate.Waiting(facts),
-            releaseRetries
-          )
-        }).pipe(Effect.asVoid)
+      const release = (availableAt: number, failure: string) => {
+        const facts = { availableAt: Math.max(availableAt, delivery.availableAt), failure }
+        return Effect.asVoid(writeUpdate(DeliveryUpdate.Released(facts), releaseRetries))
+      }
 
       const extend = Effect.gen(function* () {
         if (settled) return true

@@ -70,6 +70,8 @@ export type DeliveryUpdate = Data.TaggedEnum<{
   /** May have been delivered: search first. */
   Unknown: { readonly availableAt: number; readonly failure: string; readonly searches: number }
   Failed: { readonly at: number; readonly failure: string }
+  /** Given back without an outcome of its own: it stays as unknown as it is. */
+  Released: { readonly availableAt: number; readonly failure: string }
 }>
 export const DeliveryUpdate = Data.taggedEnum<DeliveryUpdate>()
 
@@ -156,6 +158,8 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
         return sql`
           state = 'unknown', available_at = ${update.availableAt}, last_failure = ${update.failure},
           looks = ${update.searches}, lease_until = NULL`
+      case "Released":
+        return sql`available_at = ${update.availableAt}, last_failure = ${update.failure}, lease_until = NULL`
       case "Failed":
         return sql`
           state = 'failed', finished_at = ${update.at}, discarded_at = NULL, last_failure = ${update.failure},

@@ -4,45 +4,26 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import type { TingOutcome } from "../../schema/Session.ts"
+import { TingOutcome } from "../../schema/Session.ts"
 import type { UpstreamKey } from "../Iam.ts"
 import type { PlaneId } from "../Plane.ts"
 import type { Database } from "./Database.ts"
-import { Flag, OptionalText, overwritten, toFlag, Whole } from "./Rows.ts"
+import { overwritten, toFlag, Whole } from "./Rows.ts"
 import { all, any, first, run } from "./Statements.ts"
 
 const lane = "logins"
 
 /** How a login ended that IAM granted: registered with Ting or not, or refused by us. */
-export type LoginOutcome = Data.TaggedEnum<{
-  /** `transient`: it failed in a way that a later attempt may not. */
-  Registration: { readonly ting: TingOutcome; readonly transient: boolean }
-  /** `reason` may be one that only a later version knows. */
-  Refusal: { readonly reason: string }
-}>
+const Outcome = Schema.Union(
+  // `transient`: it failed in a way that a later attempt may not.
+  Schema.Data(Schema.TaggedStruct("Registration", { ting: TingOutcome, transient: Schema.Boolean })),
+  // `reason` may be one that only a later version knows.
+  Schema.Data(Schema.TaggedStruct("Refusal", { reason: Schema.String }))
+)
+export type LoginOutcome = typeof Outcome.Type
 export const LoginOutcome = Data.taggedEnum<LoginOutcome>()
 
-const OutcomeRow = Schema.Struct({
-  subscribed: Flag,
-  subscriptionId: OptionalText,
-  error: OptionalText,
-  refusal: OptionalText,
-  transient: Flag
-})
-
-const toOutcome = ({ refusal, transient, ...row }: typeof OutcomeRow.Type): LoginOutcome =>
-  Option.match(refusal, {
-    onSome: (reason) => LoginOutcome.Refusal({ reason }),
-    onNone: () =>
-      LoginOutcome.Registration({
-        ting: {
-          subscribed: row.subscribed,
-          ...(Option.isSome(row.subscriptionId) ? { subscription_id: row.subscriptionId.value } : {}),
-          ...(Option.isSome(row.error) ? { error: row.error.value } : {})
-        },
-        transient
-      })
-  })
+const OutcomeRow = Schema.Struct({ outcome: Schema.parseJson(Outcome) })
 
 /**
  * Milliseconds. IAM replays a login for 10 minutes, and treats its key as new after 24 hours (identity-service.md 4). A row older
@@ -54,20 +35,14 @@ export const makeLoginOutcomes = ({ read, sql, write }: Database) => ({
   /** Overwrites a refusal or a transient registration; the first lasting registration stays. */
   record: (key: UpstreamKey, plane: PlaneId, outcome: LoginOutcome) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) => {
-      const refusal = outcome._tag === "Refusal" ? outcome.reason : null
-      const ting = outcome._tag === "Registration" ? outcome.ting : { subscribed: false }
       const transient = toFlag(outcome._tag === "Refusal" || outcome.transient)
       // A late attempt must not change what a replay answers.
       return write(lane)(
         "LoginOutcomes.record",
         run(sql`
-          INSERT INTO login_outcomes
-            (upstream_key, plane, subscribed, subscription_id, error, refusal, transient, recorded_at)
-          VALUES
-            (${key}, ${plane}, ${toFlag(ting.subscribed)}, ${ting.subscription_id ?? null}, ${ting.error ?? null},
-             ${refusal}, ${transient}, ${now})
-          ON CONFLICT (upstream_key) DO UPDATE SET
-            ${overwritten(sql, "subscribed", "subscription_id", "error", "refusal", "transient", "recorded_at")}
+          INSERT INTO login_outcomes (upstream_key, plane, outcome, transient, recorded_at)
+          VALUES (${key}, ${plane}, ${JSON.stringify(outcome)}, ${transient}, ${now})
+          ON CONFLICT (upstream_key) DO UPDATE SET ${overwritten(sql, "outcome", "transient", "recorded_at")}
           WHERE login_outcomes.transient = 1 OR login_outcomes.recorded_at <= ${now - lifetime}`)
       )
     }),
@@ -76,10 +51,9 @@ export const makeLoginOutcomes = ({ read, sql, write }: Database) => ({
       read(
         "LoginOutcomes.find",
         first(OutcomeRow)(sql`
-          SELECT subscribed, subscription_id, error, refusal, transient FROM login_outcomes
-          WHERE upstream_key = ${key} AND recorded_at > ${now - lifetime}`)
+          SELECT outcome FROM login_outcomes WHERE upstream_key = ${key} AND recorded_at > ${now - lifetime}`)
       )
-    ).pipe(Effect.map(Option.map(toOutcome)))
+    ).pipe(Effect.map(Option.map(({ outcome }) => outcome)))
 })
 
 const PlaneRow = Schema.Struct({ environmentId: Schema.String })

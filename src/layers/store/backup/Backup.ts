@@ -5,12 +5,13 @@ import { basename, dirname, join, resolve } from "node:path"
 import { type SqlClient, TransactionConnection } from "@effect/sql/SqlClient"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type { SettingsValues } from "../../../services/Settings.ts"
 import type { StoreUnavailable } from "../../../services/Store.ts"
-import { latestMigration, recordedSchema, unreleasedSchema } from "../migrations/Migrations.ts"
+import { canMigrate, checkHistory, recordedSchema } from "../migrations/Migrations.ts"
 import { Whole } from "../../../services/store/Rows.ts"
 import { applicationId, openClient, preparingAgain } from "../sqlite/SqliteClient.ts"
 import { nameOf } from "../sqlite/SqliteFiles.ts"
@@ -160,13 +161,10 @@ export const checkDatabase = (
         const problems = yield* all(Problem)(sql`PRAGMA integrity_check(1)`)
         if (problems.some(({ integrityCheck }) => integrityCheck !== "ok"))
           return refuse("is corrupt: its integrity check fails")
-        const { latest: migration, unreleased } = yield* recordedSchema(sql)
-        if (migration === 0) return refuse("has no schema")
-        if (unreleased) return toBackupFailed(fix)(unreleasedSchema(subject))
-        if (migration > latestMigration)
-          return refuse(
-            `has a newer schema than this version of the program knows (${migration}, known ${latestMigration})`
-          )
+        const history = yield* recordedSchema(sql)
+        if (history.latest === 0) return refuse("has no schema")
+        const checked = yield* Effect.either(checkHistory(subject, history))
+        if (Either.isLeft(checked) && !canMigrate(checked.left)) return toBackupFailed(fix)(checked.left)
         const tables = yield* all(Table)(sql`
           SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name`)
         const rows = yield* Effect.forEach(tables, ({ name }) =>
@@ -175,7 +173,7 @@ export const checkDatabase = (
             row?.count ?? 0
           ])
         )
-        return { file, bytes, migration, rows: Object.fromEntries(rows) }
+        return { file, bytes, migration: history.latest, rows: Object.fromEntries(rows) }
       })
     const facts = yield* Effect.mapError(onFile(file, readFacts, { subject }), toBackupFailed(fix))
     return facts instanceof BackupFailed ? yield* facts : facts

@@ -23,12 +23,9 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
     CREATE TABLE login_outcomes (
       upstream_key TEXT NOT NULL PRIMARY KEY,
       plane TEXT NOT NULL,
-      subscribed INTEGER NOT NULL,
-      subscription_id TEXT,
-      error TEXT,
+      outcome TEXT NOT NULL,
       transient INTEGER NOT NULL,
-      recorded_at BIGINT NOT NULL,
-      refusal TEXT
+      recorded_at BIGINT NOT NULL
     )`,
   `CREATE INDEX login_outcomes_by_age ON login_outcomes (recorded_at)`,
 

@@ -10,7 +10,7 @@ import { type Driver, makeDatabase } from "../Database.ts"
 import baseline from "./0001_baseline.ts"
 import { OptionalText, OptionalWhole } from "../../../services/store/Rows.ts"
 import { applicationId } from "../sqlite/SqliteClient.ts"
-import { any, first, run, type Statements } from "../../../services/store/Statements.ts"
+import { all, any, run, type Statements } from "../../../services/store/Statements.ts"
 import { migrationFailed } from "../StoreErrors.ts"
 
 /** A baseline that is changed before the first release gets another name here: databases of any other name are refused. */
@@ -54,23 +54,17 @@ export const migrate = (sql: SqlClient, database: string) =>
 
 const History = Schema.Struct({ latest: OptionalWhole, origin: OptionalText })
 
-/** Which migrations a database records: the number of the last one, or 0, and whether the history began before the first release. */
+/** Which migrations a database records: the number of the last one, or 0, and the name of the first one. */
 export const recordedSchema = (
   sql: SqlClient
-): Statements<{ readonly latest: number; readonly unreleased: boolean }> =>
+): Statements<{ readonly latest: number; readonly origin: string }> =>
   Effect.map(
-    first(History)(sql`
-    SELECT MAX(migration_id) AS latest, (SELECT name FROM ${sql(migrationsTable)} WHERE migration_id = 1) AS origin
-    FROM ${sql(migrationsTable)}`),
-    (history) => ({
-      latest: Option.getOrElse(
-        Option.flatMap(history, ({ latest }) => latest),
-        () => 0
-      ),
-      unreleased: Option.exists(
-        Option.flatMap(history, ({ origin }) => origin),
-        (name) => name !== baselineName
-      )
+    all(History)(sql`
+      SELECT MAX(migration_id) AS latest, (SELECT name FROM ${sql(migrationsTable)} WHERE migration_id = 1) AS origin
+      FROM ${sql(migrationsTable)}`),
+    ([row]) => ({
+      latest: Option.getOrElse(row?.latest ?? Option.none(), () => 0),
+      origin: Option.getOrElse(row?.origin ?? Option.none(), () => baselineName)
     })
   )
 
@@ -85,59 +79,48 @@ const hasHistory = ({ sql, read }: Database) =>
     )
   )
 
-/** A database whose last migration is `found`. */
-const otherSchema = (database: string, found: number) =>
-  new StoreUnavailable(
-    found > latestMigration
-      ? {
-          database,
-          kind: "schema",
-          code: "newer",
-          details: {
-            phrase: `has a newer schema than this version of the program knows (${found}, known ${latestMigration})`,
-            fix: "use the version of music-backend that created it, or restore a backup of this version"
-          }
-        }
-      : {
-          database,
-          kind: "schema",
-          code: found === 0 ? "empty" : "older",
-          details: {
-            phrase: `has an older schema than this version of the program needs (${found}, needed ${latestMigration})`,
-            fix: "run music-backend migrate, or start the server once"
-          }
-        }
-  )
-
-export const unreleasedSchema = (database: string): StoreUnavailable =>
-  new StoreUnavailable({
-    database,
-    kind: "schema",
-    code: "unreleased",
-    details: {
-      phrase: "was made by a version before the first release, and this version does not read it",
-      fix: "move it away or name a new database; only the version that made it can export its reports (music-backend reports export)"
-    }
-  })
-
 /**
- * Number of the last applied migration; 0 without one. Fails where this version's reads and writes may mean something else: on a newer
- * schema, and on one from before the first release.
+ * Fails where this version's reads and writes may mean something else: on a newer schema, and on one from before the first release; and
+ * where migrations are missing.
  */
-const latestApplied = (database: Database): Effect.Effect<number, StoreUnavailable> =>
-  Effect.gen(function* () {
-    const { latest, unreleased } = yield* database.read("Store.open", recordedSchema(database.sql))
-    if (unreleased) return yield* unreleasedSchema(database.name)
-    if (latest > latestMigration) return yield* otherSchema(database.name, latest)
-    return latest
-  })
+export const checkHistory = (
+  database: string,
+  { latest, origin }: Effect.Effect.Success<ReturnType<typeof recordedSchema>>
+): Effect.Effect<void, StoreUnavailable> => {
+  const refuse = (code: string, phrase: string, fix: string) =>
+    new StoreUnavailable({ database, kind: "schema", code, details: { phrase, fix } })
+  if (origin !== baselineName)
+    return refuse(
+      "unreleased",
+      "was made by a version before the first release, and this version does not read it",
+      "move it away or name a new database; only the version that made it can export its reports (music-backend reports export)"
+    )
+  if (latest > latestMigration)
+    return refuse(
+      "newer",
+      `has a newer schema than this version of the program knows (${latest}, known ${latestMigration})`,
+      "use the version of music-backend that created it, or restore a backup of this version"
+    )
+  return latest === latestMigration
+    ? Effect.void
+    : refuse(
+        latest === 0 ? "empty" : "older",
+        `has an older schema than this version of the program needs (${latest}, needed ${latestMigration})`,
+        "run music-backend migrate, or start the server once"
+      )
+}
 
-/** Fails when a migration of this version is missing. */
+/** Missing migrations can be made. */
+export const canMigrate = ({ code }: StoreUnavailable): boolean => code === "empty" || code === "older"
+
+/** Fails when a migration of this version is missing. One that a newer version has added since disturbs nothing. */
 export const checkSchema = ({ name, read, sql }: Database): Effect.Effect<void, StoreUnavailable> =>
-  Effect.flatMap(read("Store.check", recordedSchema(sql)), ({ latest }) =>
-    latest < latestMigration
-      ? Effect.fail(new StoreUnavailable({ database: name, kind: "schema" }))
-      : Effect.void
+  read("Store.check", recordedSchema(sql)).pipe(
+    Effect.flatMap((history) => checkHistory(name, history)),
+    Effect.catchIf(
+      ({ code }) => code === "newer",
+      () => Effect.void
+    )
   )
 
 /** The schema of a database when it was opened, and how long its migration took, if there was one. */
@@ -157,20 +140,28 @@ export const openSchema = (
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const database = yield* makeDatabase(driver)
-    const found = (yield* hasHistory(database)) ? yield* latestApplied(database) : 0
+    const recorded = database.read("Store.open", recordedSchema(driver.sql))
+    const before = (yield* hasHistory(database)) ? yield* recorded : { latest: 0, origin: baselineName }
+    const check = checkHistory(database.name, before)
     const opened = (migrationMillis: Option.Option<number>) => ({
       ...database,
-      schema: { found, migrationMillis }
+      schema: { found: before.latest, migrationMillis }
     })
-    if (found === latestMigration) {
-      // Only a write shows that the database is writable.
-      if (Option.isSome(migration)) yield* database.write("schema")("Store.open", emptyWrite(driver.sql))
-      return opened(Option.none())
-    }
-    if (Option.isNone(migration)) return yield* otherSchema(database.name, found)
-    const [duration] = yield* Effect.timed(migration.value)
-    // A newer version may have migrated in between.
-    yield* latestApplied(database)
-    yield* checkSchema(database)
-    return opened(Option.some(Duration.toMillis(duration)))
+    return yield* Option.match(migration, {
+      onNone: () => Effect.as(check, opened(Option.none())),
+      onSome: (migrate) =>
+        check.pipe(
+          // Only a write shows that the database is writable.
+          Effect.zipRight(database.write("schema")("Store.open", emptyWrite(driver.sql))),
+          Effect.as(opened(Option.none())),
+          Effect.catchIf(canMigrate, () =>
+            Effect.gen(function* () {
+              const [duration] = yield* Effect.timed(migrate)
+              // A newer version may have migrated in between.
+              yield* checkHistory(database.name, yield* recorded)
+              return opened(Option.some(Duration.toMillis(duration)))
+            })
+          )
+        )
+    })
   })

@@ -21,7 +21,7 @@ import { makeTransaction, rollBack } from "../GroupCommit.ts"
 import { migrate, type OpenedDatabase, openSchema } from "../migrations/Migrations.ts"
 import { Whole } from "../../../services/store/Rows.ts"
 import { waitWithinDeadline } from "../../../services/store/Groups.ts"
-import { all } from "../../../services/store/Statements.ts"
+import { all, first } from "../../../services/store/Statements.ts"
 import { isConnectionRefused, openFailed } from "../StoreErrors.ts"
 
 export interface PgOptions {
@@ -38,7 +38,7 @@ export interface PgOptions {
 /** Milliseconds. They bound every call, whatever the server does. */
 const defaultTimeouts = {
   connect: 5_000,
-  /** Enforced by the server. */
+  /** Enforced by the server. The limit of a statement includes what it waits for locks. */
   statement: 10_000,
   lock: 2_000,
   /** Frees the locks of a process that hangs, before a lease of the others ends. */
@@ -54,9 +54,6 @@ const migrationLimits = {
   lock_timeout: 600_000,
   idle_in_transaction_session_timeout: 15_000
 }
-
-/** PostgreSQL 14, in the form of `server_version_num`. */
-const oldestServer = 140_000
 
 /** Parses as the driver does. */
 const nameOf = (url: Redacted.Redacted): string => {
@@ -158,32 +155,25 @@ const usageOf = (pool: pg.Pool, limit: number) => () =>
   })
 
 const Size = Schema.Struct({ data: Whole })
-const Server = Schema.Struct({ version: Schema.String, number: Whole, encoding: Schema.String })
-
-/** A select without tables has one row. */
-const newest: typeof Server.Type = { version: "", number: oldestServer, encoding: "UTF8" }
+const Unsuitable = Schema.Struct({ phrase: Schema.String, fix: Schema.String })
 
 /** Fails for a server that is too old, or stores text in another encoding. */
 const checkServer = ({ name, read, sql }: Driver) =>
   Effect.flatMap(
     read(
-      all(Server)(sql`
-        SELECT current_setting('server_version') AS version,
-          current_setting('server_version_num')::INTEGER AS number,
-          current_setting('server_encoding') AS encoding`)
+      first(Unsuitable)(sql`
+        SELECT 'is on PostgreSQL ' || current_setting('server_version') || ': 14 or newer is needed' AS phrase,
+          'use a newer PostgreSQL' AS fix
+        WHERE current_setting('server_version_num')::INTEGER < 140000
+        UNION ALL
+        SELECT 'stores text as ' || current_setting('server_encoding') || ', which lacks characters: UTF8 is needed',
+          'create a database with ENCODING ' || quote_literal('UTF8')
+        WHERE current_setting('server_encoding') <> 'UTF8'`)
     ),
-    ([{ encoding, number, version } = newest]) => {
-      const refuse = (phrase: string, fix: string) =>
-        new StoreUnavailable({ database: name, kind: "other", details: { phrase, fix } })
-      if (number < oldestServer)
-        return refuse(`is on PostgreSQL ${version}: 14 or newer is needed`, "use a newer PostgreSQL")
-      return encoding === "UTF8"
-        ? Effect.void
-        : refuse(
-            `stores text as ${encoding}, which lacks characters: UTF8 is needed`,
-            "create a database with ENCODING 'UTF8'"
-          )
-    }
+    Option.match({
+      onNone: () => Effect.void,
+      onSome: (details) => new StoreUnavailable({ database: name, kind: "other", details })
+    })
   )
 
 /** Opens an existing database and brings it to this version's schema. */

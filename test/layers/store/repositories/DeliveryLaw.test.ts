@@ -28,7 +28,7 @@ const name = fc.constantFrom("tracker", "tracker", "tables")
 const delay = fc.constantFrom(0, 5_000, 60_000, hour)
 const tagged = <Tag extends string, A>(tag: Tag, model: { [K in keyof A]: fc.Arbitrary<A[K]> }) =>
   fc.record({ _tag: fc.constant(tag), ...model })
-const outcomes = ["Delivered", "Waiting", "Unknown", "Failed", "dies"] as const
+const outcomes = ["Delivered", "Waiting", "Unknown", "Failed", "Released", "dies"] as const
 const removals = ["reports", "anonymousReports", "deliveries"] as const
 const often = <A>(weight: number, arbitrary: fc.Arbitrary<A>) => ({ weight, arbitrary })
 
@@ -128,6 +128,7 @@ const play = (store: StoreService, { leases, model }: Played, { command }: Step,
           Waiting: [DeliveryUpdate.Waiting(pending)],
           Unknown: [DeliveryUpdate.Unknown({ ...pending, searches })],
           Failed: [DeliveryUpdate.Failed({ at: now, failure: pending.failure })],
+          Released: [DeliveryUpdate.Released(pending)],
           dies: []
         }[outcome]
         for (const change of [...(sends ? [DeliveryUpdate.Sending({ at: now })] : []), ...changes])

@@ -164,7 +164,7 @@ export class DeliveryModel {
       return true
     }
     row.leaseUntil = undefined
-    row.state = update._tag.toLowerCase()
+    if (update._tag !== "Released") row.state = update._tag.toLowerCase()
     if ("failure" in update) row.lastFailure = update.failure
     if ("availableAt" in update) row.availableAt = update.availableAt
     if ("at" in update) row.finishedAt = update.at

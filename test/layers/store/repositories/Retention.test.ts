@@ -34,12 +34,7 @@ const insertions: ReadonlyArray<
     "changed_at",
     (at) => `'production', 'acme', 'uuid', 'c:${at}', NULL, 0, ${at}`
   ],
-  [
-    "loginOutcomes",
-    "login_outcomes",
-    "recorded_at",
-    (at) => `'key ${at}', 'production', 1, NULL, NULL, 0, ${at}, NULL`
-  ],
+  ["loginOutcomes", "login_outcomes", "recorded_at", (at) => `'key ${at}', 'production', '{}', 0, ${at}`],
   [
     "deliveries",
     `deliveries (${ofDeliveries})`,
