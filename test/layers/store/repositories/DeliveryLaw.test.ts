@@ -238,6 +238,7 @@ const words: Readonly<Record<string, Command>> = {
   refused: { ...update, outcome: "Waiting" },
   refusedFor60s: { ...update, outcome: "Waiting", delay: 60_000 },
   dies: { ...update, outcome: "dies" },
+  refusedLate: { ...update, lease: 1, outcome: "Waiting" },
   discard: { _tag: "Discard", which: 0 },
   retry: { _tag: "Retry", which: 0, onlyFailed: false },
   retryFailed: { _tag: "Retry", which: 0, onlyFailed: true },
@@ -253,6 +254,8 @@ const examples = [
   // A holder that dies while it sends again voids the searches for the earlier attempt, and one that dies while it searches does not.
   "admit lease lost lease dies lease+15",
   "admit lease lost lease lease+15'",
+  // A holder whose lease ended changes nothing under the next one.
+  "admit lease lease+15 refusedLate",
   // A refused second attempt keeps the time of the first, whose outcome is unknown.
   "admit lease lost lease+1 refused lease",
   "reserve reserve reserve reserve+7",
