@@ -37,10 +37,10 @@ import { newIdempotencyKey } from "./calls/RandomKey.ts"
 import { checkRawCall } from "./calls/RawRequest.ts"
 import { addressOf } from "./calls/Requests.ts"
 import type { Time } from "./calls/Time.ts"
-import { failureOf, failWith, invalidInput, isOver } from "./failures/Failures.ts"
+import { failWith, invalidInput, isOver } from "./failures/Failures.ts"
 import { makeLogin, makeLogout } from "./sessions/Login.ts"
 import { makeSessionRefresh } from "./sessions/Refresh.ts"
-import { infoOf, isMissing } from "./sessions/SessionRecord.ts"
+import { infoOf } from "./sessions/SessionRecord.ts"
 import { makeSessionSlot, type SessionParts } from "./sessions/SessionSlot.ts"
 import { makeSignedCalls, type Signature } from "./sessions/SignedCalls.ts"
 
@@ -130,9 +130,6 @@ export const isResult = (answer: unknown): answer is Result<unknown> =>
 const completeKey = (key: unknown, publicId: string): unknown =>
   isText(key) && !publicIdPattern.test(key.split("/", 1)[0] ?? "") && key !== "" ? `${publicId}/${key}` : key
 
-const bearerOf = (signature: Signature | undefined) =>
-  signature === undefined ? {} : { bearer: signature.bearer, org: signature.org }
-
 /** `given` may be anything; `problem` is one of the options that only a face has. */
 export const makeClient = (
   given: MusicClientOptions,
@@ -168,11 +165,10 @@ export const makeClient = (
     login: (slt, call) => run(call, (scope) => login(slt, call, scope)),
     logout: (call) => run(call, (scope) => logout(call, scope)),
     session: () =>
-      run(undefined, () =>
-        slot
-          .load()
-          .then(infoOf, (cause: unknown) => (isMissing(failureOf(cause)) ? null : Promise.reject(cause)))
-      ),
+      run(undefined, async ({ deadline }) => {
+        const stored = await slot.find(deadline)
+        return stored === undefined ? null : infoOf(stored)
+      }),
     status: async (call) => {
       const answer = await client.me(call)
       if (answer.ok) return { state: "authenticated", me: answer.value }
@@ -199,8 +195,7 @@ export const makeClient = (
           idempotencyKey: call?.idempotencyKey ?? newIdempotencyKey(),
           payload: payload ?? {}
         }
-        const send = (signature?: Signature) =>
-          calls.run("report", scope, { ...facts, ...bearerOf(signature) })
+        const send = (signature?: Signature) => calls.run("report", scope, { ...facts, ...signature })
         return call?.anonymous === true ? send() : signed.withOptionalSession(call, scope, send)
       }),
     iam: read("iam"),
@@ -215,7 +210,7 @@ export const makeClient = (
         const hasKey = isRead || facts.idempotencyKey !== undefined
         const key = hasKey ? {} : { idempotencyKey: newIdempotencyKey(), isKeyRandom: true }
         const send = (signature?: Signature) =>
-          calls.runAny({ ...facts, ...key, ...bearerOf(signature), call: "request", isQuick: isRead }, scope)
+          calls.runAny({ ...facts, ...key, ...signature, call: "request", isQuick: isRead }, scope)
         if (session === "none") return send()
         return session === "required"
           ? signed.withSession(call, scope, send)

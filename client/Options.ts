@@ -57,9 +57,6 @@ export type RequestHook = (request: {
 export const deadlineMillisecondsOf = (options: MusicClientOptions): number =>
   options.deadlineMilliseconds ?? 30_000
 
-export const attemptMillisecondsOf = (options: MusicClientOptions): number =>
-  options.attemptMilliseconds ?? 28_000
-
 /** Options of one call. */
 export interface CallOptions {
   /** Aborts the call. A login or a ting that is under way may still take effect. */

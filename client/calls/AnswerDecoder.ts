@@ -98,10 +98,6 @@ const readDetails = (details: unknown): ErrorDetails | undefined =>
       )
     : undefined
 
-/** A program acts on the client's own codes, such as `logged_out`: in an answer they get another name. */
-const distinctCode = (code: string): string =>
-  Object.hasOwn(clientErrorTable, code) ? `service_${code}` : code
-
 /**
  * A failure that ends a session counts only with the service's own status and whole envelope or request id: an intermediary must not end one,
  * and may use the same code.
@@ -136,8 +132,11 @@ const readEnvelope = (json: unknown, answer: WireHead, isRaw: boolean): MusicErr
       ? error.retryable
       : (row?.retryable ?? retryableStatuses.includes(status))
   const details = readDetails(error.details)
-  if (!isServiceFailureCode(code))
-    return unknownFailure(distinctCode(code), { status, message, hint, retryable, details })
+  if (!isServiceFailureCode(code)) {
+    // A program acts on the client's own codes, such as `logged_out`: in an answer they get another name.
+    const distinct = Object.hasOwn(clientErrorTable, code) ? `service_${code}` : code
+    return unknownFailure(distinct, { status, message, hint, retryable, details })
+  }
   const isWhole = isText(error.hint) && error.retryable === false
   const isOwn = isWhole || (isOfService(answer) && !retryable)
   if (isForeign(code, status, isOwn)) return undefined

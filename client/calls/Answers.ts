@@ -44,7 +44,11 @@ export const objectOf =
       check(Object.hasOwn(value, name) ? value[name] : undefined)
     )
 
-const isActor = objectOf<Actor>({ type: isText, public_id: isText })
+/** Members that are texts. */
+export const texts = <const Name extends string>(...names: ReadonlyArray<Name>) =>
+  Object.fromEntries(names.map((name) => [name, isText])) as { readonly [Key in Name]: Check<string> }
+
+const isActor = objectOf<Actor>(texts("type", "public_id"))
 
 export const isTingOutcome = objectOf<TingOutcome>({
   subscribed: isFlag,
@@ -57,9 +61,8 @@ export type WireSession = Omit<Session, "token_type">
 
 /** Members of a session, on the wire and in a store, besides its tokens and their life. */
 const commonMembers = {
-  scope: isText,
+  ...texts("scope", "org_id"),
   actor: isActor,
-  org_id: isText,
   org_ids: listOf(isText),
   testing_environment_id: nullable(isText)
 }
@@ -67,8 +70,7 @@ const commonMembers = {
 /** A store may hold what an earlier version took from the service. */
 export const storedMembers = {
   ...commonMembers,
-  access_token: isText,
-  refresh_token: isText,
+  ...texts("access_token", "refresh_token"),
   expires_in: isNumber
 }
 

@@ -1,21 +1,14 @@
 /** The service's calls: composed, sent with retries inside a deadline, and reported. */
 import { present } from "../Values.ts"
 import type { ReportEvent } from "../Events.ts"
-import { attemptMillisecondsOf, findOptionsProblem, type MusicClientOptions } from "../Options.ts"
+import { findOptionsProblem, type MusicClientOptions } from "../Options.ts"
 import type { Send, WireAnswer } from "../Transport.ts"
 import type { AnswerHead, MusicError } from "../Types.ts"
 import { decodeAnswer, readRateLimits, readRetryAfter } from "./AnswerDecoder.ts"
 import { type Scope, timedOut } from "./Deadline.ts"
 import { type AnswerOf, type EndpointName, endpoints } from "./Endpoints.ts"
 import { newIdempotencyKey } from "./RandomKey.ts"
-import {
-  addressOf,
-  type CallRequest,
-  composeRequest,
-  packageVersion,
-  randomKeyOf,
-  readHook
-} from "./Requests.ts"
+import { addressOf, type CallRequest, composeRequest, packageVersion, readHook } from "./Requests.ts"
 import { onAbort, sleep, type Time } from "./Time.ts"
 import { clientFailure, failWith, withFacts, withKey } from "../failures/Failures.ts"
 
@@ -65,16 +58,7 @@ interface Repetition {
 /** What a caller of a known call gives. */
 export type CallFacts = Repetition & Omit<CallRequest<never>, "call" | "endpoint">
 
-export interface Calls {
-  /** One call of the contract under one request id, with retries inside the deadline. */
-  readonly run: <Name extends EndpointName>(
-    name: Name,
-    scope: Scope,
-    facts?: CallFacts
-  ) => Promise<AnswerOf<Name>>
-  /** The same for any other call. */
-  readonly runAny: <A>(request: CallRequest<A> & Repetition, scope: Scope) => Promise<A>
-}
+export type Calls = ReturnType<typeof makeCalls>
 
 type Read<A> = { readonly value: A } | MusicError
 
@@ -100,9 +84,8 @@ const mayHaveTakenEffect = (failure: MusicError): boolean =>
 
 export const makeCalls = (
   options: MusicClientOptions,
-  parts: { readonly send: Send; readonly report: ReportEvent; readonly time: Time }
-): Calls => {
-  const { report, send, time } = parts
+  { report, send, time }: { readonly send: Send; readonly report: ReportEvent; readonly time: Time }
+) => {
   // With an options problem no call is ever sent.
   const problem = findOptionsProblem(options)
   const address = problem === undefined ? addressOf(options.baseUrl) : ""
@@ -114,13 +97,11 @@ export const makeCalls = (
     report({ type: "outdated", version: options.version ?? packageVersion, minVersion })
   }
 
-  const limitOf = (attempt: number, isQuick = false): number => {
-    const most = attemptMillisecondsOf(options)
-    const isShort = attempt === 1 && isQuick && (options.attemptMilliseconds ?? null) === null
-    return isShort ? Math.min(most, firstAttempt) : most
-  }
+  const limitOf = (attempt: number, isQuick = false): number =>
+    options.attemptMilliseconds ?? (attempt === 1 && isQuick ? firstAttempt : 28_000)
 
-  const runAny: Calls["runAny"] = async <A>(call: CallRequest<A> & Repetition, scope: Scope): Promise<A> => {
+  /** One call under one request id, with retries inside the deadline. */
+  const runAny = async <A>(call: CallRequest<A> & Repetition, scope: Scope): Promise<A> => {
     if (problem !== undefined) return failWith(problem)
     const { deadline, signal } = scope
     const requestId = `${options.source}-${newIdempotencyKey()}`
@@ -128,7 +109,8 @@ export const makeCalls = (
     if ("code" in hooked) return failWith(hooked)
     const request = composeRequest(options, address, requestId, call, { ...hooked.headers, ...scope.headers })
     if ("code" in request) return failWith(request)
-    const key = randomKeyOf(call)
+    // The caller must be given it to repeat the call.
+    const key = call.isKeyRandom === true ? call.idempotencyKey : undefined
 
     /** Attaches the ids and times of the exchange to its failure, and reports it. */
     const finish = (attempt: number, begun: number, { answer, result }: Outcome<A>): Read<A> => {
@@ -219,8 +201,13 @@ export const makeCalls = (
 
   return {
     runAny,
-    run: (name, scope, facts = {}) =>
+    /** The same for a call of the contract. */
+    run: <Name extends EndpointName>(
+      name: Name,
+      scope: Scope,
+      facts: CallFacts = {}
+    ): Promise<AnswerOf<Name>> =>
       // The table of endpoints relates each name to its answer.
-      runAny({ ...facts, call: name, endpoint: endpoints[name] } as never, scope) as Promise<never>
+      runAny({ ...facts, call: name, endpoint: endpoints[name] } as never, scope)
   }
 }

@@ -28,15 +28,11 @@ export interface Scope {
   readonly signal: AbortSignal
   /** Further headers of each request, with names in lower case. */
   readonly headers?: Readonly<Record<string, string>> | undefined
-  readonly noted: Noted
-}
-
-/** What a call notes of its exchanges. */
-interface Noted {
-  /** Of the success. */
-  metadata: Metadata
-  /** The latest request that was sent. */
-  sent?: { readonly requestId: string; readonly randomKey?: string }
+  /** Of the call's exchanges: that of the success, and the latest request that was sent. */
+  readonly noted: {
+    metadata: Metadata
+    sent?: { readonly requestId: string; readonly randomKey?: string }
+  }
 }
 
 /** Nothing was sent. */
@@ -54,17 +50,6 @@ export const ownScope = (deadline: Deadline): Scope => ({
   signal: new AbortController().signal,
   noted: { metadata: noExchange }
 })
-
-/** The deadline of a call, or what is wrong with it. */
-export const deadlineOf = (
-  options: MusicClientOptions,
-  time: Time,
-  call: Pick<CallOptions, "deadlineMilliseconds"> | undefined
-): Deadline | ErrorOf<"invalid_input" | "testing_secret_invalid"> => {
-  const milliseconds = call?.deadlineMilliseconds ?? deadlineMillisecondsOf(options)
-  const problem = findWrong({ deadlineMilliseconds: milliseconds }, { deadlineMilliseconds: duration })
-  return problem ?? { at: time.monotonic() + milliseconds }
-}
 
 /** The failure of a call that ends at its deadline: with the last known failure, if there is one. */
 export const timedOut = ({ hint, last }: Deadline, requestId: string | null = null): ErrorOf<"timed_out"> => {
@@ -115,8 +100,10 @@ export const makeRun =
     if (signal.aborted) return refused(clientFailure("aborted", { cause: signal.reason }))
     if (problem !== undefined) return refused(problem)
     if (isGiven(given) && !isSignal(given)) return refused(invalidInput("signal", "must be an AbortSignal"))
-    const deadline = deadlineOf(options, time, call)
-    if ("code" in deadline) return refused(deadline)
+    const milliseconds = call?.deadlineMilliseconds ?? deadlineMillisecondsOf(options)
+    const wrong = findWrong({ deadlineMilliseconds: milliseconds }, { deadlineMilliseconds: duration })
+    if (wrong !== undefined) return refused(wrong)
+    const deadline = { at: time.monotonic() + milliseconds }
     const noted: Scope["noted"] = { metadata: noExchange }
     const scope = { deadline, signal, headers: Object(call)[carriedHeaders], noted }
     try {

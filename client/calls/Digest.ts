@@ -19,6 +19,3 @@ export const sha256 = async (text: string): Promise<string> => {
 /** The key of an operation on a credential: `sha256("music-client/v1\n<operation>\n<credential>")`. */
 export const deriveKey = (operation: "login" | "refresh" | "logout", credential: string): Promise<string> =>
   sha256(`music-client/v1\n${operation}\n${credential}`)
-
-/** A short-lived token works once, so its digest can name the login. A test public id can log in many times. */
-export const isSingleUse = (slt: string): boolean => slt.startsWith("oac_")

@@ -12,6 +12,7 @@ import {
   type Members,
   nullable,
   objectOf,
+  texts,
   wireMembers
 } from "./Answers.ts"
 
@@ -48,54 +49,34 @@ export const endpoints = {
   refresh: endpoint("POST /api/v1/auth/refresh", wireMembers),
   logout: endpoint("POST /api/v1/auth/logout"),
   me: endpoint("GET /api/v1/auth/me", {
+    ...texts("org_id", "membership_id", "session_id"),
     authenticated: isTrue,
     actor: wireMembers.actor,
-    org_id: isText,
-    membership_id: isText,
-    session_id: isText,
     scopes: listOf(isText),
     ting_ready: isFlag,
     testing_environment_id: nullable(isText)
   }),
-  subscribe: endpoint("POST /api/v1/ting/subscription", {
-    id: isText,
-    app_id: isText,
-    for: isText,
-    active: isFlag
-  }),
+  subscribe: endpoint("POST /api/v1/ting/subscription", { ...texts("id", "app_id", "for"), active: isFlag }),
   ting: endpoint("POST /api/v1/tings", {
-    id: isText,
-    created_at: isText,
-    key: isText,
+    ...texts("id", "created_at", "key"),
     silent: isFlag,
     replayed: isFlag
   }),
   report: endpoint("POST /api/v1/reports", {
-    id: isText,
-    status: isText,
+    ...texts("id", "status", "created_at"),
     issue_url: nullable(isText),
     reporter: nullable(isText),
-    created_at: isText,
     replayed: isFlag
   }),
   telemetry: endpoint("POST /api/v1/telemetry"),
   iam: endpoint("GET /api/v1/iam", {
-    app_id: isText,
-    org_id: isText,
-    api_version: isText,
-    iam_url: isText,
-    ting_url: isText,
+    ...texts("app_id", "org_id", "api_version", "iam_url", "ting_url", "version"),
     testing_environment_id: nullable(isText),
     ting_types: listOf(isText),
-    scopes: listOf(isText),
-    version: isText
+    scopes: listOf(isText)
   }),
-  version: endpoint("GET /api/v1/version", {
-    version: isText,
-    api_versions: listOf(isText),
-    min_cli: isText
-  }),
-  healthz: endpoint("GET /healthz", { status: isText, service: isText, version: isText }),
+  version: endpoint("GET /api/v1/version", { ...texts("version", "min_cli"), api_versions: listOf(isText) }),
+  healthz: endpoint("GET /healthz", texts("status", "service", "version")),
   readyz: endpoint("GET /readyz", { status: isText, checks: isCheckStates })
 }
 

@@ -2,20 +2,8 @@
 import type { ErrorOf, RawAnswer, RawRequest } from "../Types.ts"
 import { isGiven } from "../Values.ts"
 import type { Endpoint } from "./Endpoints.ts"
-import { connectionHeaders, isPlain, ownHeaders } from "./Requests.ts"
+import { connectionHeader, isPlain, ownHeader } from "./Requests.ts"
 import { invalidInput } from "../failures/Failures.ts"
-
-/** A raw call, checked. */
-interface RawCall {
-  readonly endpoint: Endpoint<RawAnswer>
-  readonly session: NonNullable<RawRequest["session"]>
-  readonly payload?: unknown
-  readonly headers: Readonly<Record<string, string>>
-  /** Of the caller; without one, a call that is no read gets a random key. */
-  readonly idempotencyKey?: string
-  /** GET or HEAD. */
-  readonly isRead: boolean
-}
 
 type Refused = ErrorOf<"invalid_input">
 
@@ -68,15 +56,15 @@ const pathOf = (address: string, path: unknown, query: unknown): string | Refuse
 
 const headersOf = (
   given: unknown,
-  session: RawCall["session"]
+  session: RawRequest["session"]
 ): { readonly sent: Readonly<Record<string, string>>; readonly key: unknown } | Refused => {
   if (!isGiven(given)) return { sent: {}, key: undefined }
   if (!isPlain(given)) return invalidInput("headers", "must be a plain object")
   const named = Object.entries(given).map(([name, value]) => [name.toLowerCase(), value] as const)
-  const wrong = named.find(([name]) => connectionHeaders.includes(name))
+  const wrong = named.find(([name]) => connectionHeader.test(name))
   if (wrong !== undefined) return invalidInput(`headers.${wrong[0]}`, "belongs to the connection")
   const sent = named.filter(
-    ([name]) => !ownHeaders.includes(name) && (session === "none" || name !== "authorization")
+    ([name]) => !ownHeader.test(name) && (session === "none" || name !== "authorization")
   )
   const key = named.find(([name]) => name === "idempotency-key")?.[1]
   // The composing of the request refuses a value that is no text.
@@ -96,7 +84,7 @@ export const checkRawCall = (
   method: unknown,
   path: unknown,
   given: RawRequest | undefined
-): RawCall | Refused => {
+) => {
   const name = typeof method === "string" ? method.toUpperCase() : ""
   if (!methodPattern.test(name))
     return invalidInput("method", "must be GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS")
@@ -111,13 +99,14 @@ export const checkRawCall = (
   if (isRead && body !== undefined) return invalidInput("body", `must be absent from a ${name} request`)
   if (!isJsonLike(body)) return invalidInput("body", "must be a JSON value")
   const key = given?.idempotencyKey ?? headers.key
+  const endpoint: Endpoint<RawAnswer> = { method: name, path: whole, answer: "raw" }
   return {
-    endpoint: { method: name, path: whole, answer: "raw" },
+    endpoint,
     session,
     isRead,
     headers: headers.sent,
     ...(body === undefined ? {} : { payload: body }),
-    // The composing of the request refuses a key that is no text.
+    // Without one, a call that is no read gets a random key. The composing of the request refuses a key that is no text.
     ...(isGiven(key) ? { idempotencyKey: key as string } : {})
   }
 }

@@ -9,11 +9,6 @@ import { invalidInput } from "../failures/Failures.ts"
 /** This package's version; a test compares it with the manifest. */
 export const packageVersion = "0.1.0"
 
-/** When a request was sent, monotonic milliseconds. */
-interface SentAt {
-  at: number
-}
-
 /** One call, the same for all its attempts. */
 export interface CallRequest<A> {
   /** The method of the client that calls. */
@@ -33,36 +28,16 @@ export interface CallRequest<A> {
   /** The request may outlive its page. */
   readonly keepalive?: boolean
   /** The monotonic time of the latest attempt is noted here. */
-  readonly sent?: SentAt
+  readonly sent?: { at: number }
 }
 
-/** The key that the caller must be given to repeat the call. */
-export const randomKeyOf = ({ idempotencyKey, isKeyRandom }: CallRequest<unknown>): string | undefined =>
-  isKeyRandom === true ? idempotencyKey : undefined
-
 /** Headers that the client alone sets. `authorization` belongs to the caller of a raw call without a session. */
-export const ownHeaders: ReadonlyArray<string> = [
-  "idempotency-key",
-  "x-org-id",
-  "x-request-id",
-  "x-testing-environment-key",
-  "x-music-client-version",
-  "x-music-source",
-  "x-music-telemetry"
-]
+export const ownHeader =
+  /^(?:idempotency-key|x-org-id|x-request-id|x-testing-environment-key|x-music-(?:client-version|source|telemetry))$/
 
 /** Headers of a connection, which `fetch` sets or refuses. */
-export const connectionHeaders: ReadonlyArray<string> = [
-  "connection",
-  "content-length",
-  "expect",
-  "host",
-  "keep-alive",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade"
-]
+export const connectionHeader =
+  /^(?:connection|content-length|expect|host|keep-alive|te|trailer|transfer-encoding|upgrade)$/
 
 // A `Headers`, `Map` or `URLSearchParams` has no members: its content would be lost.
 export const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> =>
@@ -85,8 +60,9 @@ export const readHook = async (
     if (given !== undefined && given !== null && !isPlain(given))
       return invalidInput("onRequest", "must return a plain object")
     const added = Object.entries(given ?? {}).map(([name, value]) => [name.toLowerCase(), value] as const)
-    const taken = ["authorization", ...ownHeaders, ...connectionHeaders]
-    const headers = Object.fromEntries(added.filter(([name]) => !taken.includes(name)))
+    const isFree = (name: string) =>
+      name !== "authorization" && !ownHeader.test(name) && !connectionHeader.test(name)
+    const headers = Object.fromEntries(added.filter(([name]) => isFree(name)))
     // The composing of the request refuses a value that is no text.
     return { headers: headers as Record<string, string> }
   } catch {

@@ -60,14 +60,13 @@ export const untilAborted = <A>(signal: AbortSignal, promise: Promise<A>): Promi
   })
 
 /** Resolves after a time, or at once when the signal is aborted. */
-export const sleep = (time: Time, milliseconds: number, signal?: AbortSignal): Promise<void> => {
+export const sleep = async (time: Time, milliseconds: number, signal?: AbortSignal): Promise<void> => {
   const { promise, resolve } = deferred()
   const cancel = time.after(Math.max(0, milliseconds), resolve)
   const letGo = signal === undefined ? ignore : onAbort(signal, resolve)
-  return promise.finally(() => {
-    cancel()
-    letGo()
-  })
+  await promise
+  cancel()
+  letGo()
 }
 
 /** Rejects with `failure()` when the promise does not end in time. */

@@ -1,6 +1,9 @@
 /** The promise client's methods as effects: results become failures with a tag, and an interruption is the caller's signal. */
 import { present } from "../Values.ts"
+import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as HttpClient from "@effect/platform/HttpClient"
+import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
+import type { HttpMethod } from "@effect/platform/HttpMethod"
 import type * as Cause from "effect/Cause"
 import type * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -11,15 +14,15 @@ import * as Fiber from "effect/Fiber"
 import * as FiberRef from "effect/FiberRef"
 import { globalValue } from "effect/GlobalValue"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Runtime from "effect/Runtime"
+import * as Stream from "effect/Stream"
+import { type Fetch, makeSend, type Send } from "../Transport.ts"
 import { isResult, leadingParameters, makeClient, type MusicClient as PromiseClient } from "../Client.ts"
 import type { MusicClientOptions } from "../Options.ts"
 import type { Metadata, MusicError, MusicErrorCode, Result, Status, UnknownCode } from "../Types.ts"
 import { carriedHeaders, noExchange } from "../calls/Deadline.ts"
 import type { Time } from "../calls/Time.ts"
-import { sendWith } from "./HttpClientTransport.ts"
 import { isUnknownCode } from "../failures/Failures.ts"
 import { createTelemetry, type Telemetry, type TelemetryOptions } from "../telemetry/Telemetry.ts"
 
@@ -79,10 +82,8 @@ const toFailure = (error: MusicError): MusicFailure => {
 
 /** Converts a failure to plain data. */
 export const toError = (failure: MusicFailure): MusicError => {
-  const { _tag, ...members } = { ...failure, message: failure.message } as MusicFailure & { cause?: unknown }
-  return Object.fromEntries(
-    Object.entries(members).filter(([name]) => name !== "cause")
-  ) as unknown as MusicError
+  const { _tag, cause: _, ...members } = { ...failure, message: failure.message } as MusicFailure
+  return members as MusicError
 }
 
 /** From 0 up to 1: spreads the pauses, so that clients which failed together do not retry together. */
@@ -106,6 +107,35 @@ export const withMetadata = <A, E, R>(
     )
   })
 
+/** Sends with the program's own `HttpClient`, which serves the core as its `fetch`. */
+const sendWith = (client: HttpClient.HttpClient, runtime: Runtime.Runtime<never>): Send => {
+  // The tracer would add `b3`, which the service's CORS does not allow.
+  const untraced = HttpClient.withTracerDisabledWhen(client, () => true)
+  const fetch: Fetch = async (url, { body, headers, method = "GET", signal, ...init } = {}) => {
+    const plain = HttpClientRequest.make(method as HttpMethod)(url, { headers: headers as never })
+    const request =
+      typeof body === "string" ? HttpClientRequest.bodyText(plain, body, "application/json") : plain
+    const exchange = untraced
+      .execute(request)
+      .pipe(Effect.provideService(FetchHttpClient.RequestInit, init), Effect.either)
+    const answer = await Runtime.runPromise(runtime)(exchange, signal ? { signal } : {})
+    if (answer._tag === "Left") return Promise.reject(answer.left.cause)
+    const { headers: received, status, stream } = answer.right
+    // An answer without a body has no stream.
+    const whole = Stream.catchAll(stream, (error) =>
+      error.reason === "EmptyBody" ? Stream.empty : Stream.fail(error)
+    )
+    // The parts of a response that the core reads.
+    const parts = {
+      status,
+      headers: Object.entries(received),
+      body: Stream.toReadableStreamRuntime(whole, runtime)
+    }
+    return parts as unknown as Response
+  }
+  return makeSend(fetch)
+}
+
 /** The clock and the chance of the program. */
 const timeOf = (runtime: Runtime.Runtime<never>, clock: Clock.Clock): Time => {
   const fork = Runtime.runFork(runtime)
@@ -123,15 +153,12 @@ const timeOf = (runtime: Runtime.Runtime<never>, clock: Clock.Clock): Time => {
 }
 
 /** `traceparent` of the current span, if there is one (W3C Trace Context). */
-const traceHeaders = Effect.map(
-  Effect.option(Effect.currentSpan),
-  Option.match({
-    onNone: () => ({}),
-    onSome: ({ sampled, spanId, traceId }) => ({
-      traceparent: `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`
-    })
+const traceHeaders = Effect.match(Effect.currentSpan, {
+  onFailure: () => ({}),
+  onSuccess: ({ sampled, spanId, traceId }) => ({
+    traceparent: `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`
   })
-)
+})
 
 type Method = (...given: ReadonlyArray<unknown>) => unknown
 

@@ -219,19 +219,14 @@ const methodHints: Partial<Readonly<Record<FailureCode, string>>> = {
     "Short-lived tokens work once and for two minutes: mint a new one for this application and call login() with it.",
   testing_secret_invalid:
     "Give testingKey this application's test secret of one live testing environment, or null for production.",
-  reconsent_required: "Call login() with a new token and approve all requested scopes.",
   recipient_not_registered: "Call subscribe(), then ting() again with the same key.",
   origin_not_allowed:
     "An operator must add this page's origin to MUSIC_WEB_ORIGINS; pages cannot write to the daemon's table.",
   not_found: "Check baseUrl; for a ting, use a type that iam() lists.",
-  idempotency_conflict: "Use a new key for new content; retry the same content under its own key.",
   rate_limited: "Wait for retryAfterSeconds, then call again.",
   temporarily_rate_limited: "Wait for retryAfterSeconds, then call again with the same key.",
   internal: "Report the requestId to the operator; the service's log has the cause under this id.",
-  dependency_unavailable: "Call again after a short pause; your session is kept.",
   overloaded: "Wait for retryAfterSeconds, then call again.",
-  reports_full:
-    "Keep the report and its idempotencyKey, and call report() with both later; signed-in callers have a larger share.",
   spool_full: "Call flush() later: the events stay in the queue.",
   shutting_down: "Call again: another process of the service answers soon."
 }

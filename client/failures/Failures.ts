@@ -1,12 +1,10 @@
 /** Failures inside the client: plain `MusicError`s, with which its promises reject. Anything else that is rejected with is a defect. */
 import type {
-  AnswerHead,
   AnswerReason,
   ErrorDetails,
   ErrorOf,
   MusicError,
   MusicErrorCode,
-  RateLimit,
   UnknownError
 } from "../Types.ts"
 import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
@@ -24,17 +22,10 @@ import {
 export type OptionsProblem = ErrorOf<"invalid_input" | "testing_secret_invalid">
 
 /** Members that replace those of a code's row in its table. */
-interface Replacements {
-  readonly message?: string
-  readonly hint?: string
-  readonly retryable?: boolean
-  readonly status?: number | null
-  readonly details?: ErrorDetails | undefined
-  readonly requestId?: string | null
-  readonly retryAfterSeconds?: number | undefined
-  readonly rateLimits?: ReadonlyArray<RateLimit> | undefined
-  readonly cause?: unknown
-  readonly response?: AnswerHead | undefined
+type Replacements = {
+  readonly [Name in Exclude<keyof UnknownError, "code">]?:
+    | UnknownError[Name]
+    | (Name extends "status" ? null : undefined)
 }
 
 const made = new WeakSet<object>()

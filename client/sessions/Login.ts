@@ -1,9 +1,12 @@
-/** Login: exchanges a short-lived token for a session and stores it. */
+/**
+ * Login exchanges a short-lived token for a session and stores it. Logout revokes the session and clears it, or clears it first.
+ */
 import type { LoginOptions, LogoutOptions } from "../Options.ts"
 import type { LoginInfo, LogoutInfo } from "../Types.ts"
 import { ignore, isText } from "../Values.ts"
-import { type Scope, until } from "../calls/Deadline.ts"
-import { deriveKey, isSingleUse } from "../calls/Digest.ts"
+import type { AnswerOf } from "../calls/Endpoints.ts"
+import { type Deadline, type Scope, until } from "../calls/Deadline.ts"
+import { deriveKey } from "../calls/Digest.ts"
 import { newIdempotencyKey } from "../calls/RandomKey.ts"
 import { inTime } from "../calls/Time.ts"
 import { clientFailure, failureOf, invalidInput, withFacts } from "../failures/Failures.ts"
@@ -17,8 +20,8 @@ const unsavedHint = (more: string) =>
 // The lock comes first: a wait that ends without it has spent no token, and a received session is saved at once.
 export const makeLogin = ({ calls, report, slot }: SessionParts) => {
   /** `same`: the session of this very login, of which a replay would return a pair that was rotated since. */
-  const find = async (key: string, loading: Promise<StoredSession>) => {
-    const { corrupt, stored } = await findSession(loading)
+  const find = async (key: string, by?: Deadline) => {
+    const { corrupt, stored } = await findSession(slot.find(by))
     return { corrupt, stored, same: stored?.login_key === key ? stored : undefined }
   }
 
@@ -26,21 +29,21 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
     if (!isText(slt)) return Promise.reject(invalidInput("slt", "must be a text"))
     // Programs without a type checker may pass null.
     const given = call?.idempotencyKey ?? undefined
-    const isDerived = given === undefined && isSingleUse(slt)
+    // A short-lived token works once, so its digest can name the login. A test public id can log in many times.
+    const isDerived = given === undefined && slt.startsWith("oac_")
     const key = given ?? (isDerived ? await deriveKey("login", slt) : newIdempotencyKey())
     const infoOfLogin = (stored: StoredSession, healed = false) => ({
       ...infoOf(stored),
       ting: { ...stored.ting },
       healed
     })
-    const loadBy = () => slot.loadBy(scope.deadline)
-    const before = await find(key, loadBy())
+    const before = await find(key, scope.deadline)
     if (before.same !== undefined) return infoOfLogin(before.same)
 
     /** What was received has time to be saved, also after the deadline and when the caller has left. */
-    const save = async (session: Awaited<ReturnType<typeof request>>, sentAt: number) => {
+    const save = async (session: AnswerOf<"login">, sentAt: number) => {
       // The lock may have been broken during the call: the store may hold a newer session.
-      const after = await find(key, slot.load())
+      const after = await find(key)
       if (after.same !== undefined) return infoOfLogin(after.same)
       const kept = { login_key: key, ting: session.ting }
       const stored = await slot.save(session, kept, sentAt, after.stored?.refresh_token ?? null)
@@ -49,25 +52,17 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
       report({ type: "logged_in", session: infoOf(stored) })
       return infoOfLogin(stored, after.corrupt !== undefined)
     }
-    const sent = { at: 0 }
-    const request = async () => {
-      const session = await calls.run("login", scope, {
-        sent,
-        uncertain: true,
-        idempotencyKey: key,
-        isKeyRandom: given === undefined && !isDerived,
-        payload: { slt }
-      })
-      return slot.check(session)
-    }
     return slot.withLock(scope, async () => {
-      const during = await find(key, loadBy())
+      const during = await find(key, scope.deadline)
       if (during.same !== undefined) return infoOfLogin(during.same)
-      const session = await request()
+      const sent = { at: 0 }
+      const isKeyRandom = given === undefined && !isDerived
+      const facts = { sent, uncertain: true, idempotencyKey: key, isKeyRandom, payload: { slt } }
+      const session = await slot.check(await calls.run("login", scope, facts))
       return save(session, sent.at).catch((cause: unknown) => {
         const failure = failureOf(cause)
         if (failure.code !== "store_failed") return Promise.reject(cause)
-        const hint = unsavedHint(given !== undefined || isDerived ? "" : ` and the idempotencyKey ${key}`)
+        const hint = unsavedHint(isKeyRandom ? ` and the idempotencyKey ${key}` : "")
         return Promise.reject(withFacts(failure, { hint, retryable: true }))
       })
     })
@@ -86,7 +81,7 @@ export const makeLogout = ({ calls, report, slot, time }: SessionParts) => {
       payload: { token: stored.refresh_token }
     })
 
-  const find = () => findSession(slot.load())
+  const find = () => findSession(slot.find())
 
   const reportEnd = (revoked: boolean, { corrupt, stored }: Found): LogoutInfo => {
     slot.noteEnd(undefined)
@@ -114,7 +109,7 @@ export const makeLogout = ({ calls, report, slot, time }: SessionParts) => {
   /** Clears again what a refresh of another program saved at the moment of the first clearing; that ends when its lock is free. */
   const clearAgain = async (scope: Scope, { login_key }: StoredSession): Promise<void> => {
     const clear = () =>
-      patiently(slot.load().then((now) => (now.login_key === login_key ? slot.clear() : undefined))).catch(
+      patiently(slot.find().then((now) => (now?.login_key === login_key ? slot.clear() : undefined))).catch(
         ignore
       )
     let isDone = false

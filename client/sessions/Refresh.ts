@@ -11,7 +11,7 @@ import { type Deadline, ownScope, type Scope, until, within } from "../calls/Dea
 import { deriveKey } from "../calls/Digest.ts"
 import { sleep } from "../calls/Time.ts"
 import { clientFailure, failureOf, failWith, isOver, withFacts } from "../failures/Failures.ts"
-import { infoOf, isMissing } from "./SessionRecord.ts"
+import { infoOf } from "./SessionRecord.ts"
 import type { SessionParts } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 
@@ -98,18 +98,6 @@ export const makeSessionRefresh = (
     return { from, session: await slot.check(session), sentAt: sent.at }
   }
 
-  /** Probes the store first: no token is rotated for a store that cannot be written. */
-  const requestNewPair = async (stored: StoredSession, scope: Scope): Promise<UnsavedPair> => {
-    await waitOutRefusal(stored, scope.deadline)
-    await slot.probe(stored)
-    try {
-      return await requestRefresh(stored.refresh_token, scope)
-    } catch (cause) {
-      noteRefusal(stored, failureOf(cause))
-      return Promise.reject(cause)
-    }
-  }
-
   /**
    * The pair of the rotation before, when its answer was spoiled on the way: the service answers it again for 10 minutes. Undefined when
    * the stored pair is that pair, or when the service does not know the rotation any more.
@@ -134,10 +122,15 @@ export const makeSessionRefresh = (
   ): Promise<UnsavedPair> => {
     const repeated = isAccessRefused ? await repeatRotation(stored, scope) : undefined
     if (repeated !== undefined) return repeated
+    await waitOutRefusal(stored, scope.deadline)
+    // No token is rotated for a store that cannot be written.
+    await slot.probe(stored)
     try {
-      return await requestNewPair(stored, scope)
+      return await requestRefresh(stored.refresh_token, scope)
     } catch (cause) {
-      if (isAccessRefused || !isRefused(failureOf(cause))) return Promise.reject(cause)
+      const failure = failureOf(cause)
+      noteRefusal(stored, failure)
+      if (isAccessRefused || !isRefused(failure)) return Promise.reject(cause)
       return (await repeatRotation(stored, scope)) ?? Promise.reject(cause)
     }
   }
@@ -155,14 +148,12 @@ export const makeSessionRefresh = (
   }
 
   /** Loads under the lock. Without a session another program logged out, or this client, which reports that itself. */
-  const loadAgain = (clears: number): Promise<StoredSession> =>
-    slot
-      .load()
-      .catch((cause: unknown) =>
-        isMissing(failureOf(cause)) && slot.clears() === clears
-          ? end("replaced", null)
-          : Promise.reject(cause)
-      )
+  const loadAgain = async (clears: number): Promise<StoredSession> => {
+    const stored = await slot.find()
+    return (
+      stored ?? (slot.clears() === clears ? end("replaced", null) : failWith(clientFailure("not_logged_in")))
+    )
+  }
 
   /** The stored session if another program changed it meanwhile; its session is newer than any unsaved pair. */
   const loadIfChanged = async (stored: StoredSession, clears: number) => {
@@ -252,7 +243,7 @@ export const makeSessionRefresh = (
 
   /** The stored session, refreshed first when its access token is about to expire. */
   const getUsableSession = async (scope: Scope): Promise<StoredSession> => {
-    const stored = await slot.loadBy(scope.deadline)
+    const stored = (await slot.find(scope.deadline)) ?? (await failWith(clientFailure("not_logged_in")))
     if (!slot.isDue(stored)) return stored
     if (slot.millisLeft(stored) <= 0) return renewSession(stored.access_token, scope)
     const now = time.monotonic()

@@ -29,8 +29,6 @@ export const healedEvent = ({ details }: StoreFailed): ClientEvent => ({
 const isCorrupt = (failure: MusicError): failure is StoreFailed =>
   failure.code === "store_failed" && failure.details.reason === "corrupt"
 
-export const isMissing = (failure: MusicError): boolean => failure.code === "not_logged_in"
-
 /** What a store has: a session, what is no session, or nothing. */
 export interface Found {
   readonly stored?: StoredSession
@@ -38,13 +36,12 @@ export interface Found {
 }
 
 /** Rejects only when the store cannot say. */
-export const findSession = (loading: Promise<StoredSession>): Promise<Found> =>
-  loading.then(
-    (stored) => ({ stored }),
+export const findSession = (finding: Promise<StoredSession | undefined>): Promise<Found> =>
+  finding.then(
+    (stored) => present({ stored }),
     (cause: unknown) => {
       const failure = failureOf(cause)
-      if (isCorrupt(failure)) return { corrupt: failure }
-      return isMissing(failure) ? {} : Promise.reject(cause)
+      return isCorrupt(failure) ? { corrupt: failure } : Promise.reject(cause)
     }
   )
 

@@ -1,5 +1,5 @@
 /** The stored session of one server and plane: loaded, checked and saved, by one program at a time. */
-import { clientFailure, failureOf, failWith, unexpectedAnswer } from "../failures/Failures.ts"
+import { clientFailure, failWith, unexpectedAnswer } from "../failures/Failures.ts"
 import type { ReportEvent } from "../Events.ts"
 import { deadlineMillisecondsOf, findOptionsProblem, type MusicClientOptions } from "../Options.ts"
 import type { LoggedOutReason } from "../Types.ts"
@@ -13,7 +13,6 @@ import { addressOf } from "../calls/Requests.ts"
 import { inTime, type Time, untilAborted } from "../calls/Time.ts"
 import {
   infoOf,
-  isMissing,
   isStorable,
   type KeptMembers,
   readStored,
@@ -69,10 +68,12 @@ export const makeSessionSlot = (
     (session.testing_environment_id !== null) === isTesting
 
   /** Runs a part of the store, which may answer without a promise, throw, or never answer. */
-  const asked = async <A>(run: (slot: string) => A | Promise<A>, milliseconds = usual): Promise<A> => {
+  const asked = async <A>(run: (slot: string) => A | Promise<A>, by?: Deadline): Promise<A> => {
     const slot = await name()
     const answer = (async () => run(slot))()
-    return inTime(time, milliseconds, answer, () => silentStore).catch((cause) =>
+    // Counted after the digest of the name, which may take a while: the call's own wait ends later.
+    const left = by === undefined ? usual : Math.max(1, by.at - time.monotonic())
+    return inTime(time, left, answer, () => silentStore).catch((cause) =>
       failWith(storeFailed(cause))
     )
   }
@@ -88,11 +89,11 @@ export const makeSessionSlot = (
   const write = (stored: StoredSession, replaced: string | null) =>
     asked((slot) => noteWrite(writes.then(() => store.save(slot, stored, replaced))))
 
-  /** The stored session; another program may have stored it. Rejects with `not_logged_in` without one. */
-  const load = async (milliseconds?: number): Promise<StoredSession> => {
+  /** The stored session, if there is one; another program may have stored it. A call does not wait beyond its deadline. */
+  const find = async (by?: Deadline): Promise<StoredSession | undefined> => {
     const before = end
-    const found = await asked((slot) => store.load(slot), milliseconds)
-    if (!isGiven(found)) return failWith(clientFailure("not_logged_in"))
+    const found = await asked((slot) => store.load(slot), by)
+    if (!isGiven(found)) return undefined
     const stored = readStored(found, await name(), isOwn)
     if ("code" in stored) return failWith(stored)
     // Another program has logged in since. An end during the load is newer than its session.
@@ -140,19 +141,16 @@ export const makeSessionSlot = (
 
   /** Reports a login or logout of another tab or process. */
   const lookElsewhere = async (isFirst = false): Promise<void> => {
-    const stored = await load().catch((cause: unknown) => (isMissing(failureOf(cause)) ? null : undefined))
-    if (stored === undefined) return
+    const stored = await find()
     const before = known
     known = stored?.login_key ?? null
     if (isFirst || before === undefined || before === known) return
-    if (stored === null) report({ type: "logged_out", reason: "elsewhere", requestId: null })
+    if (stored === undefined) report({ type: "logged_out", reason: "elsewhere", requestId: null })
     else report({ type: "logged_in", session: infoOf(stored), elsewhere: true })
   }
 
   return {
-    load,
-    /** The same, for a call that ends at its deadline. */
-    loadBy: (deadline: Deadline) => load(Math.max(1, deadline.at - time.monotonic())),
+    find,
     /** Saves a session; `sentAt` is the monotonic time of its request. `replaced`: see `SessionStore.save`. */
     save: async (session: WireSession, kept: KeptMembers, sentAt: number, replaced: string | null) => {
       const obtainedAt = Math.round(time.now() - (time.monotonic() - sentAt))
@@ -201,9 +199,9 @@ export const makeSessionSlot = (
       let isOver = false
       const begin = async () => {
         const slot = await name()
-        await lookElsewhere(true)
+        await lookElsewhere(true).catch(ignore)
         known ??= null
-        if (!isOver) stop = store.watch?.(slot, () => void lookElsewhere())
+        if (!isOver) stop = store.watch?.(slot, () => void lookElsewhere().catch(ignore))
       }
       begin().catch(ignore)
       return () => {

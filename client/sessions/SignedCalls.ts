@@ -6,7 +6,6 @@ import { type Scope, until, within } from "../calls/Deadline.ts"
 import type { AnswerOf, EndpointName } from "../calls/Endpoints.ts"
 import { clientFailure, failureOf, isOver } from "../failures/Failures.ts"
 import type { SessionRefresh } from "./Refresh.ts"
-import { isMissing } from "./SessionRecord.ts"
 import type { SessionParts } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 
@@ -21,7 +20,6 @@ const renewals = 2
 export interface Signature {
   readonly bearer: string
   readonly org: string
-  readonly session: StoredSession
 }
 
 export type SignedCalls = ReturnType<typeof makeSignedCalls>
@@ -54,7 +52,7 @@ export const makeSignedCalls = (
     await within(time, patience.deadline, saved).catch(() => undefined)
   }
 
-  type Use<A> = (signature: Signature) => Promise<A>
+  type Use<A> = (signature: Signature, session: StoredSession) => Promise<A>
 
   /** Runs a call, and again with a new access token when the service refuses the present one. */
   const runSigned = async <A>(
@@ -67,7 +65,7 @@ export const makeSignedCalls = (
     const org = call?.org ?? options.org ?? stored.org_id
     let value: A
     try {
-      value = await use({ bearer: stored.access_token, org, session: stored })
+      value = await use({ bearer: stored.access_token, org }, stored)
     } catch (cause) {
       const failure = failureOf(cause)
       if (failure.code !== "unauthenticated") return Promise.reject(cause)
@@ -89,9 +87,7 @@ export const makeSignedCalls = (
     use: (signature: Signature | undefined) => Promise<A>
   ): Promise<A> => {
     const { deadline } = scope
-    const stored = await slot.loadBy(deadline).catch((cause: unknown) => {
-      return isMissing(failureOf(cause)) ? undefined : Promise.reject(cause)
-    })
+    const stored = await slot.find(deadline)
     if (stored === undefined) return use(undefined)
     const now = time.monotonic()
     const patience = until(scope, now + Math.min(renewal.most, (deadline.at - now) * renewal.part))
@@ -109,8 +105,8 @@ export const makeSignedCalls = (
     scope: Scope,
     facts: (session: StoredSession) => Omit<CallFacts, "bearer" | "org">
   ): Promise<AnswerOf<Name>> =>
-    withSession(call, scope, ({ bearer, org, session }) =>
-      calls.run(name, scope, { ...facts(session), bearer, org })
+    withSession(call, scope, (signature, session) =>
+      calls.run(name, scope, { ...facts(session), ...signature })
     )
 
   return { callSigned, withSession, withOptionalSession }

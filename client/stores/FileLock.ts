@@ -37,7 +37,7 @@ const isGone = (text: string): boolean => {
   }
 }
 
-const readLock = (path: string) => readRegularFile(path, { mostBytes: 4_096, followLinks: false })
+const readLock = (path: string) => readRegularFile(path, 4_096)
 
 /** Creates the lock file, unless it exists; resolves to the release. */
 const take = async (path: string, stale: number): Promise<(() => Promise<void>) | undefined> => {
@@ -75,7 +75,7 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
     const file = await readLock(path)
     if (file === undefined) return
     const now = performance.now()
-    const state = `${file.stats.mtimeMs} ${file.text}`
+    const state = `${file.changed} ${file.text}`
     const before = seen.get(path)
     const since = before?.state === state ? before.since : now
     seen.set(path, { state, since })

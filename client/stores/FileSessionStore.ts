@@ -57,7 +57,7 @@ const syncFolder = async (folder: string): Promise<void> => {
 
 /** The session in a file; undefined without a file, null for a spoiled one. The message of a JSON error would quote credentials. */
 const readSession = async (path: string): Promise<object | null | undefined> => {
-  const file = await readRegularFile(path, { mostBytes, followLinks: true })
+  const file = await readRegularFile(path, mostBytes)
   if (file === undefined) return undefined
   try {
     const value: unknown = JSON.parse(file.text)

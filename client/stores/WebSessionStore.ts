@@ -2,7 +2,7 @@
  * A session store for browsers: IndexedDB, with Web Locks so that two tabs never refresh at once. `localStorage` is not
  * coherent between tabs, and a write may be lost for seconds.
  */
-import { type IDBPDatabase, openDB } from "idb"
+import { type IDBPDatabase, type IDBPTransaction, openDB } from "idb"
 import { deferred, ignore } from "../Values.ts"
 import { inTime, systemTime } from "../calls/Time.ts"
 import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
@@ -50,13 +50,6 @@ const findInPage = <A>(read: () => A): A | undefined => {
   }
 }
 
-/** Between the tabs of this origin. */
-const openChannel = (name: string): Channel | undefined => {
-  const channel = page.BroadcastChannel === undefined ? undefined : new page.BroadcastChannel(name)
-  channel?.unref?.()
-  return channel
-}
-
 const webLock = (locks: WebLocks): SessionLock => ({
   acquire: (slot, signal) =>
     new Promise((resolve, reject) => {
@@ -101,12 +94,7 @@ const open = async (name: string): Promise<IDBPDatabase> => {
 /** The abort of a transaction looks like the end of a wait for a lock. */
 const isAbort = (cause: unknown): boolean => storeErrorOf(cause).reason === "locked"
 
-/** The part of an object store that is used for writing. */
-interface Sessions {
-  readonly get: (slot: string) => Promise<unknown>
-  readonly put: (session: unknown, slot: string) => Promise<unknown>
-  readonly delete: (slot: string) => Promise<void>
-}
+type Sessions = IDBPTransaction<unknown, [typeof sessions], "readwrite">["store"]
 
 /**
  * Keeps the session in IndexedDB, readable by every script of the origin; use `memorySessionStore` if that is not acceptable.
@@ -123,7 +111,9 @@ export const webSessionStore = (
   // Programs without a type checker may pass null.
   const name = options?.database ?? "music-session"
   const locks = options?.locks ?? findInPage(() => page.navigator?.locks)
-  const channel = findInPage(() => openChannel(`music-client/${name}`))
+  // Between the tabs of this origin.
+  const channel = findInPage(() => page.BroadcastChannel && new page.BroadcastChannel(`music-client/${name}`))
+  channel?.unref?.()
 
   // Opened for each use: a browser may close an idle connection, and an open one blocks clearing the site data.
   const use = async <A>(run: (database: IDBPDatabase) => Promise<A>): Promise<A> => {

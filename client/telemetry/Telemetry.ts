@@ -15,21 +15,14 @@ import { inTime } from "../calls/Time.ts"
 import { clientFailure, failureOf, invalidInput } from "../failures/Failures.ts"
 import { batchLimits, nextBatch, prepareEvent, type QueuedEvent, toPayload } from "./TelemetryBatch.ts"
 
-interface EventTarget {
-  readonly addEventListener?: (type: string, listener: () => void) => void
-  readonly removeEventListener?: (type: string, listener: () => void) => void
-}
-
-interface Page extends EventTarget {
-  readonly document?: EventTarget & { readonly visibilityState?: string }
-}
-
 /** Calls `run` when the browser hides or leaves the page; returns the function that removes the listeners. */
-export const onPageHide = (run: () => void): (() => void) => {
+const onPageHide = (run: () => void): (() => void) => {
   // The same source compiles without DOM types.
-  const page = globalThis as unknown as Page
+  const page = globalThis as unknown as Partial<EventTarget> & {
+    readonly document?: Partial<EventTarget> & { readonly visibilityState?: string }
+  }
   const { document } = page
-  if (document === undefined) return () => undefined
+  if (document === undefined) return ignore
   // A hidden page may end without another event.
   const runWhenHidden = () => {
     if (document.visibilityState === "hidden") run()
@@ -100,10 +93,22 @@ const checks: Checks = {
   queueLimit: [(value) => Number.isSafeInteger(value) && Number(value) > 0, "must be a whole number above 0"]
 }
 
-/** Makes the queue of a client's events; the end of the client ends it. `client` is one that `createMusicClient` made. */
+/**
+ * Makes the queue of a client's events; the end of the client ends it. `client` is one that `createMusicClient` made. Construction
+ * never throws.
+ */
 export const createTelemetry = (client: object, given: TelemetryOptions = {}): Telemetry => {
   const parts = partsOf(client)
-  if (parts === undefined) return withoutClient
+  if (parts === undefined) {
+    const refused = { ok: false, error: invalidInput("client", "must be one of createMusicClient") } as const
+    const nothing = { queued: 0, delivered: 0, dropped: 0 }
+    return {
+      record: () => refused,
+      flush: async () => refused,
+      stats: () => nothing,
+      close: async () => nothing
+    }
+  }
   const { calls, closers, options, report, run, time } = parts
   const problem = findOptionsProblem(options) ?? findWrong(given ?? {}, checks)
   const interval = given?.intervalMilliseconds ?? 10_000
@@ -206,21 +211,24 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
     else if (cancel === undefined) schedule(failures === 0 ? interval : 0)
   }
 
-  const record = (table: ClientTable, event: TelemetryEvent): Recorded | MusicError => {
-    if (problem !== undefined) return problem
+  const recorded = (id: string, queued: boolean) =>
+    ({ ok: true, value: { id, queued }, metadata: noExchange }) as const
+
+  const record: Telemetry["record"] = (table, event) => {
+    if (problem !== undefined) return { ok: false, error: problem }
     const occurredAt = new Date(time.now()).toISOString()
     const ready = prepareEvent(table, event, { id: newIdempotencyKey(), occurredAt })
-    if ("code" in ready) return ready
+    if ("code" in ready) return { ok: false, error: ready }
     if (options.telemetry && closed) drop(1, "closed")
-    if (!options.telemetry || closed) return { id: ready.id, queued: false }
+    if (!options.telemetry || closed) return recorded(ready.id, false)
     if (queue.length >= queueLimit || queuedBytes + ready.bytes > queueBytes) {
       drop(1, "full")
-      return clientFailure("queue_full")
+      return { ok: false, error: clientFailure("queue_full") }
     }
     queue.push(ready)
     queuedBytes += ready.bytes
     wake()
-    return { id: ready.id, queued: true }
+    return recorded(ready.id, true)
   }
 
   /** Sends the events that fit as requests that outlive the page. A page that is left is hidden, too. */
@@ -258,26 +266,5 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
   }
   closers.add(close)
 
-  return {
-    record: (table, event) => {
-      const recorded = record(table, event)
-      return "code" in recorded
-        ? { ok: false, error: recorded as never }
-        : { ok: true, value: recorded, metadata: noExchange }
-    },
-    flush,
-    stats,
-    close
-  }
-}
-
-const nothing: TelemetryStats = { queued: 0, delivered: 0, dropped: 0 }
-const noClient = () => invalidInput("client", "must be one of createMusicClient")
-
-/** Construction never throws. */
-const withoutClient: Telemetry = {
-  record: () => ({ ok: false, error: noClient() }),
-  flush: async () => ({ ok: false, error: noClient() }),
-  stats: () => nothing,
-  close: async () => nothing
+  return { record, flush, stats, close }
 }

@@ -40,13 +40,31 @@ const thirdPartyLicenses = async (libraries) => {
   return `This package contains code of other packages.\n\n${texts.join(`\n${"-".repeat(72)}\n\n`)}`
 }
 
+/**
+ * Where the package's sources are: what the manifest of the clone says, or the address in MUSIC_REPOSITORY. The repository has no public
+ * address of its own, so without one the package names none.
+ */
+const placesOf = ({ bugs, homepage, repository = process.env.MUSIC_REPOSITORY }) => {
+  if (!repository) return {}
+  const url = repository.url ?? repository
+  const page = url.replace(/^git\+/, "").replace(/\.git$/, "")
+  return {
+    repository: { type: "git", url, directory: "client" },
+    homepage: homepage ?? `${page}#readme`,
+    bugs: bugs ?? { url: `${page}/issues` }
+  }
+}
+
 /** Writes what is no code: the manifest, the page of the client, the licences and the examples. */
 export const writePackageFiles = async (out, libraries) => {
-  const [{ version }, { name, ...manifest }] = await Promise.all([readManifest("."), readManifest("client")])
+  const [root, { name, ...manifest }] = await Promise.all([readManifest("."), readManifest("client")])
   // Node requires the ES module; a type checker and a bundler need a file of the format of its declarations.
   for (const entry of entries)
     await writeFile(join(out, `${entry}.cjs`), `module.exports = require("./${entry}.js")\n`)
-  await writeFile(join(out, "package.json"), `${JSON.stringify({ name, version, ...manifest }, null, 2)}\n`)
+  await writeFile(
+    join(out, "package.json"),
+    `${JSON.stringify({ name, version: root.version, ...manifest, ...placesOf(root) }, null, 2)}\n`
+  )
   await writeFile(join(out, "README.md"), portableLinks(await readFile("docs/client.md", "utf8")))
   await cp("LICENSE", join(out, "LICENSE"))
   await writeFile(join(out, "THIRD-PARTY-LICENSES"), await thirdPartyLicenses(libraries))

@@ -113,7 +113,7 @@ const grow = (value: unknown, added: object, word: string, name = ""): unknown =
   return Object.fromEntries([...further, ...own])
 }
 
-const runs = { numRuns: 20 }
+const runs = { numRuns: 8 }
 
 describe("A success", () => {
   it.each(passed)("of %s passes with all that the contract allows or may gain", async (name, operation) => {
@@ -261,7 +261,7 @@ describe("A failure of the service", () => {
       expect(error?.message.startsWith(readable(message.replace(/\.$/, "")))).toBe(true)
       expect(JSON.stringify(error?.details)).toBe(JSON.stringify(details))
     })
-    await FastCheck.assert(property, { numRuns: 8 })
+    await FastCheck.assert(property, { numRuns: 3 })
   })
 
   const statuses = [400, 401, 402, 404, 405, 408, 409, 410, 418, 425, 429, 451, 500, 503, 599]

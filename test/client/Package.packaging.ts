@@ -34,7 +34,8 @@ beforeAll(async () => {
   made = await scratch()
   clone = join(made.folder, "clone")
   await makeClone(clone)
-  const { stdout } = await run("npm", ["run", "pack:client"], { cwd: clone })
+  const env = { ...process.env, MUSIC_REPOSITORY: "https://git.example/music.git" }
+  const { stdout } = await run("npm", ["run", "pack:client"], { cwd: clone, env })
   packed = stdout.trim().split("\n").at(-1) ?? ""
 })
 afterAll(() => made.remove())
@@ -84,6 +85,12 @@ it("An empty project installs one package, downloads nothing else, and runs it",
 it("The packed client has no problem that publint or attw knows, for ES modules and for CommonJS", async () => {
   const { messages } = await publint({ pkgDir: join(clone, "dist/client"), strict: true, pack: false })
   expect(messages).toEqual([])
+  const places = {
+    repository: { url: "https://git.example/music.git" },
+    homepage: expect.anything(),
+    bugs: expect.anything()
+  }
+  expect(await jsonOf(join(clone, "dist/client/package.json"))).toMatchObject(places)
   const checked = await checkPackage(createPackageFromTarballData(await readFile(packed)))
   expect(checked).toMatchObject({ types: { kind: "included" }, problems: [] })
 })

@@ -103,7 +103,7 @@ describe("A failure of the file store", () => {
       expect(problem).toMatchObject({ ...refused, reason: "corrupt", path: file() })
       expect(inspect(problem, { depth: 10 })).not.toMatch(/o[ar]t_/)
     })
-    await FastCheck.assert(property, { numRuns: 60 })
+    await FastCheck.assert(property, { numRuns: 20 })
   })
 
   it("of something else at the place of the session's file is reported at once", async () => {
