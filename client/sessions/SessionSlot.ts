@@ -73,9 +73,7 @@ export const makeSessionSlot = (
     const answer = (async () => run(slot))()
     // Counted after the digest of the name, which may take a while: the call's own wait ends later.
     const left = by === undefined ? usual : Math.max(1, by.at - time.monotonic())
-    return inTime(time, left, answer, () => silentStore).catch((cause) =>
-      failWith(storeFailed(cause))
-    )
+    return inTime(time, left, answer, () => silentStore).catch((cause) => failWith(storeFailed(cause)))
   }
 
   // A save waits for the writes before it, so that a late one never undoes it; but not for ever. A clearing does not wait: a

@@ -2,7 +2,7 @@
  * A session store for browsers: IndexedDB, with Web Locks so that two tabs never refresh at once. `localStorage` is not
  * coherent between tabs, and a write may be lost for seconds.
  */
-import { type IDBPDatabase, type IDBPTransaction, openDB } from "idb"
+import { type IDBPDatabase, openDB } from "idb"
 import { deferred, ignore } from "../Values.ts"
 import { inTime, systemTime } from "../calls/Time.ts"
 import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
@@ -94,7 +94,12 @@ const open = async (name: string): Promise<IDBPDatabase> => {
 /** The abort of a transaction looks like the end of a wait for a lock. */
 const isAbort = (cause: unknown): boolean => storeErrorOf(cause).reason === "locked"
 
-type Sessions = IDBPTransaction<unknown, [typeof sessions], "readwrite">["store"]
+/** The part of an object store that is used for writing. */
+interface Sessions {
+  readonly get: (slot: string) => Promise<unknown>
+  readonly put: (session: unknown, slot: string) => Promise<unknown>
+  readonly delete: (slot: string) => Promise<void>
+}
 
 /**
  * Keeps the session in IndexedDB, readable by every script of the origin; use `memorySessionStore` if that is not acceptable.
