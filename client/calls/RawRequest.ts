@@ -5,6 +5,18 @@ import type { Endpoint } from "./Endpoints.ts"
 import { connectionHeader, isPlain, ownHeader } from "./Requests.ts"
 import { invalidInput } from "../failures/Failures.ts"
 
+/** A raw call, checked. */
+interface RawCall {
+  readonly endpoint: Endpoint<RawAnswer>
+  readonly session: NonNullable<RawRequest["session"]>
+  readonly payload?: unknown
+  readonly headers: Readonly<Record<string, string>>
+  /** Of the caller; without one, a call that is no read gets a random key. */
+  readonly idempotencyKey?: string
+  /** GET or HEAD. */
+  readonly isRead: boolean
+}
+
 type Refused = ErrorOf<"invalid_input">
 
 /** Methods that `fetch` sends; it refuses CONNECT, TRACE and TRACK. */
@@ -56,7 +68,7 @@ const pathOf = (address: string, path: unknown, query: unknown): string | Refuse
 
 const headersOf = (
   given: unknown,
-  session: RawRequest["session"]
+  session: RawCall["session"]
 ): { readonly sent: Readonly<Record<string, string>>; readonly key: unknown } | Refused => {
   if (!isGiven(given)) return { sent: {}, key: undefined }
   if (!isPlain(given)) return invalidInput("headers", "must be a plain object")
@@ -84,7 +96,7 @@ export const checkRawCall = (
   method: unknown,
   path: unknown,
   given: RawRequest | undefined
-) => {
+): RawCall | Refused => {
   const name = typeof method === "string" ? method.toUpperCase() : ""
   if (!methodPattern.test(name))
     return invalidInput("method", "must be GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS")
@@ -99,14 +111,13 @@ export const checkRawCall = (
   if (isRead && body !== undefined) return invalidInput("body", `must be absent from a ${name} request`)
   if (!isJsonLike(body)) return invalidInput("body", "must be a JSON value")
   const key = given?.idempotencyKey ?? headers.key
-  const endpoint: Endpoint<RawAnswer> = { method: name, path: whole, answer: "raw" }
   return {
-    endpoint,
+    endpoint: { method: name, path: whole, answer: "raw" },
     session,
     isRead,
     headers: headers.sent,
     ...(body === undefined ? {} : { payload: body }),
-    // Without one, a call that is no read gets a random key. The composing of the request refuses a key that is no text.
+    // The composing of the request refuses a key that is no text.
     ...(isGiven(key) ? { idempotencyKey: key as string } : {})
   }
 }
