@@ -83,8 +83,8 @@ export const makeTokens = (
               // A 429 has its own pause.
               const isFault = failure._tag === "Refused" ? failure.status !== 429 : failure.isLate !== true
               if (isFault) putBounded(failing, id, failing.get(id) ?? 0, maxPlanes)
-              // A probe that found nothing out leaves its second to the next call.
-              else if (counting.isProbe) failing.set(id, 0)
+              // A probe that found nothing out leaves its second to the next call. Another answer may have come meanwhile.
+              else if (counting.isProbe && failing.has(id)) failing.set(id, 0)
             })
         })
       )

@@ -380,6 +380,23 @@ describe("while the last introspection of a plane failed", () => {
     expect(asked(path)).toHaveLength(1)
   })
 
+  it.scoped("until another one succeeds, also beside a probe that ends late", function* () {
+    const { asked, iam, login, simulator } = yield* iamWorld()
+    const { accessToken, refreshToken } = yield* login()
+    const refresh = iam.refresh(production, refreshToken, key("one"))
+    simulator.fail({ ...failing, times: 1 })
+    yield* Effect.flip(iam.introspect(production, someone))
+    simulator.fail({ ...failing, fault: { kind: "delay", milliseconds: 60_000 }, times: 1 })
+    const deadline = (yield* monotonicMillis) + 500
+    const late = yield* Effect.fork(inRequest(true, "", deadline)(Effect.flip(refresh)))
+    yield* until(() => asked(path).length === 2)
+    yield* iam.introspect(production, accessToken)
+    yield* TestClock.adjust("500 millis")
+    yield* Fiber.join(late)
+    yield* refresh
+    expect(asked(path)).toHaveLength(3)
+  })
+
   it.scoped("which it did not by the deadline of its own request", function* () {
     const { asked, iam, login, simulator } = yield* iamWorld()
     const { refreshToken } = yield* login()
