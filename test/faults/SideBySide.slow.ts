@@ -48,10 +48,12 @@ const laterRows = [
   insert("spool", {
     ...{ record_id: "later", table_name: "musicmobile", event_at: 1, json: "{}", bytes: 2, accepted_at: 1 }
   }),
-  insert("deliveries", {
-    ...{ id: "digest:later", kind: "digest", subject: "later", state: "waiting" },
-    ...{ attempts: 0, available_at: 1, looks: 0, fence: 0, created_at: 1 }
-  })
+  ...[{ id: "digest:later" }, { id: "digest:held", lease_until: 9_999_999_999_999 }].map((own) =>
+    insert("deliveries", {
+      ...{ kind: "digest", subject: "later", state: "waiting", ...own },
+      ...{ attempts: 0, available_at: 1, looks: 0, fence: 0, created_at: 1 }
+    })
+  )
 ]
 
 const tables =
@@ -68,7 +70,7 @@ const untouched = ({ say }: Place) =>
   Effect.forEach(
     [
       "record_id, table_name, bytes FROM spool WHERE table_name = 'musicmobile'",
-      "id, state, fence FROM deliveries WHERE kind = 'digest'"
+      "id, state, fence FROM deliveries WHERE kind = 'digest' ORDER BY id"
     ],
     (rows) => say(`SELECT ${rows}`)
   )

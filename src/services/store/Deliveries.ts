@@ -140,8 +140,10 @@ export const prioritise = (
 
 /** `wakeUp` runs after a commit that may let another worker of this process continue. */
 export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => void) => {
+  /** A later version may have other kinds. */
+  const isKnown = sql.in("kind", deliveryKinds)
   /** Those that are not over, in the words of their index. */
-  const isOpen = sql`finished_at IS NULL AND ${sql.in("kind", deliveryKinds)}`
+  const isOpen = sql`finished_at IS NULL AND state IN ('unknown', 'waiting') AND ${isKnown}`
 
   const changesOf = ({ searches, sentAt }: Delivery, update: DeliveryUpdate): Fragment => {
     // An attempt that was certainly not delivered leaves what is known of earlier ones.
@@ -216,9 +218,13 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
       write("reports")(
         "Deliveries.lease",
         Effect.gen(function* () {
-          const held = yield* numberOf(
-            sql`SELECT COUNT(*) AS number FROM deliveries WHERE lease_until > ${now}`
-          )
+          // A holder that died, or is late, has lost them: an operator may change them, and it writes nothing.
+          yield* run(sql`
+            UPDATE deliveries SET lease_until = NULL
+            WHERE lease_until <= ${now} AND ${isKnown}`)
+          const held = yield* numberOf(sql`
+            SELECT COUNT(*) AS number FROM deliveries
+            WHERE lease_until IS NOT NULL AND ${isKnown}`)
           const free = Math.min(count, concurrency - Option.getOrElse(held, () => 0))
           if (free <= 0) return []
           // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
@@ -226,7 +232,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
             UPDATE deliveries SET fence = fence + 1, lease_until = ${leaseUntil}
             WHERE id IN (
               SELECT id FROM deliveries
-              WHERE ${isOpen} AND available_at <= ${now} AND (lease_until IS NULL OR lease_until <= ${now})
+              WHERE ${isOpen} AND available_at <= ${now} AND lease_until IS NULL
               ORDER BY state, priority, available_at, id LIMIT ${free})
             RETURNING *`)
           return leased.toSorted(inLeaseOrder).map(({ priority: _, ...row }): Delivery => row)
@@ -252,7 +258,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
       "Deliveries.nextDueAt",
       numberOf(sql`
         SELECT COALESCE(
-          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until IS NOT NULL),
+          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until IS NOT NULL AND ${isKnown}),
           (SELECT MIN(available_at) FROM deliveries WHERE ${isOpen})) AS number`)
     ),
     find: (id: string) =>

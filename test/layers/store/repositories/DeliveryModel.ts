@@ -126,7 +126,8 @@ export class DeliveryModel {
   }
 
   lease({ concurrency, count, leaseUntil, now }: LeaseRequest) {
-    const due = this.open().filter(({ leaseUntil = 0 }) => leaseUntil <= now)
+    for (const row of this.open()) if ((row.leaseUntil ?? now + 1) <= now) row.leaseUntil = undefined
+    const due = this.open().filter(({ leaseUntil }) => leaseUntil === undefined)
     const free = Math.min(count, concurrency - (this.open().length - due.length))
     const taken = due
       .filter(({ availableAt }) => availableAt <= now)
