@@ -145,8 +145,8 @@ const connectionFailure = (
   )
 }
 
-/** `given` replaces the global `fetch`. */
-export const makeSend = (given: Fetch | null | undefined): Send => {
+/** `given` replaces the global `fetch`. `isOwn`: it is the program's own, which may have mistakes. */
+export const makeSend = (given: Fetch | null | undefined, isOwn = isGiven(given)): Send => {
   // Once an answer could be read, the origin is allowed.
   let allowed = false
   let probe: { readonly at: number; readonly answer: Promise<boolean> } | undefined
@@ -179,7 +179,7 @@ export const makeSend = (given: Fetch | null | undefined): Send => {
       // A `fetch` of the program's own may return anything.
       if (isBack) return { failure: connectionFailure(cause, url, "not_sent") }
       const isRefused = !allowed && (await askOnce(fetch, request))
-      const isOwnFault = isGiven(given) && isOwnMistake(cause)
+      const isOwnFault = isOwn && isOwnMistake(cause)
       return {
         failure: connectionFailure(cause, url, isRefused ? "cors" : isOwnFault ? "not_sent" : undefined)
       }

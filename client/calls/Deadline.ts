@@ -13,8 +13,8 @@ import { clientFailure, failureOf, invalidInput, withKey } from "../failures/Fai
 
 /** The end of a call on the monotonic clock, which a wrong or corrected wall clock does not affect. */
 export interface Deadline {
-  /** Milliseconds; later when callers with more time wait for the same work. */
-  at: number
+  /** Milliseconds. */
+  readonly at: number
   /** The last failure of an attempt before it. */
   last?: MusicError
   /** What is waited for, when it is no answer: the next step after the deadline. */

@@ -133,7 +133,8 @@ const sendWith = (client: HttpClient.HttpClient, runtime: Runtime.Runtime<never>
     }
     return parts as unknown as Response
   }
-  return makeSend(fetch)
+  // The client's own function: a `TypeError` behind it is the platform's, also without a cause.
+  return makeSend(fetch, false)
 }
 
 /** The clock and the chance of the program. */

@@ -6,7 +6,7 @@ import { present } from "../Values.ts"
 import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import type { ErrorOf, LoggedOutReason, MusicError } from "../Types.ts"
 import type { WireSession } from "../calls/Answers.ts"
-import { worthwhile } from "../calls/Calls.ts"
+import { isRetryable, worthwhile } from "../calls/Calls.ts"
 import { type Deadline, ownScope, type Scope, until, within } from "../calls/Deadline.ts"
 import { deriveKey } from "../calls/Digest.ts"
 import { sleep } from "../calls/Time.ts"
@@ -228,17 +228,31 @@ export const makeSessionRefresh = (
   }
 
   /**
-   * A session with another access token than the refused one, by one refresh for all callers: it goes on until the latest of their
-   * deadlines. A caller that leaves does not end it, and its pair is saved.
+   * Whether a caller starts a refresh of its own after the one that it joined failed. Every other failure is the result of all
+   * callers, so that one failed refresh does not cause one request for each of them.
+   */
+  const isWorthAnother = (failure: MusicError, shared: Deadline, { at }: Deadline): boolean =>
+    isRetryable(failure, true) &&
+    failure.retryAfterSeconds === undefined &&
+    at - Math.max(shared.at, time.monotonic()) >= worthwhile
+
+  /**
+   * A session with another access token than the refused one, by one refresh for all callers. It ends at the deadline that it starts
+   * with, or callers that keep joining would hold the lock for ever. A caller that leaves does not end it, and its pair is saved.
    */
   const renewSession = async (refused: string, scope: Scope): Promise<StoredSession> => {
     const { deadline } = scope
     const joined = flight
     const current = joined ?? startRefresh(refused, deadline)
-    current.deadline.at = Math.max(current.deadline.at, deadline.at)
-    const session = await within(time, deadline, current.landed, () => current.deadline)
-    // The shared refresh was started for an older token.
-    return joined !== undefined && session.access_token === refused ? renewSession(refused, scope) : session
+    try {
+      const session = await within(time, deadline, current.landed, () => current.deadline)
+      if (joined === undefined || session.access_token !== refused) return session
+      // The shared refresh was started for an older token.
+    } catch (cause) {
+      if (joined === undefined || !isWorthAnother(failureOf(cause), joined.deadline, deadline))
+        return Promise.reject(cause)
+    }
+    return renewSession(refused, scope)
   }
 
   /** The stored session, refreshed first when its access token is about to expire. */

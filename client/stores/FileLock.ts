@@ -85,15 +85,17 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
   return {
     acquire: async (slot, signal) => {
       const path = pathOf(slot)
+      const failed = (cause: unknown) => Promise.reject(storeErrorOf(cause, path))
       try {
         while (!signal.aborted) {
           const release = await take(path, stale)
-          if (release !== undefined) return release
-          await breakIfDead(path)
+          // The signal may abort while the file is created: nobody waits for the lock then.
+          if (release !== undefined && !signal.aborted) return () => release().catch(failed)
+          await (release === undefined ? breakIfDead(path) : release())
           await sleep(10 + Math.random() * 30)
         }
       } catch (cause) {
-        return Promise.reject(storeErrorOf(cause, path))
+        return failed(cause)
       }
       return Promise.reject(signal.reason)
     }

@@ -5,10 +5,14 @@ import { createServer } from "node:http"
 import { createServer as createTlsServer } from "node:https"
 import { type AddressInfo, createServer as createSocketServer, type Server } from "node:net"
 import { inspect } from "node:util"
+import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
+import * as Effect from "effect/Effect"
 import * as FastCheck from "effect/FastCheck"
+import * as Layer from "effect/Layer"
 import { afterEach, describe, expect, it } from "vitest"
+import { MusicClient } from "../../client/effect.ts"
 import { hasCode, isUnknownCode, SessionStoreError } from "../../client/index.ts"
-import { failure, makeClient, storeWith, systemError } from "./support/ClientWorld.ts"
+import { defaults, failure, makeClient, makeService, storeWith, systemError } from "./support/ClientWorld.ts"
 
 const servers: Array<Server> = []
 afterEach(() => {
@@ -65,6 +69,17 @@ describe("A failure of the network", () => {
     const error = { code: "transport_failed", retryable: false, details: { reason: "not_sent" } }
     expect(result).toMatchObject({ ok: false, error })
     expect(result.error?.cause).toBeInstanceOf(TypeError)
+  })
+
+  it("is repeated by the Effect client when its HttpClient has no cause for it, as in a worker", async () => {
+    const { calls, fetch, once } = makeService()
+    once("version", () => Promise.reject(new TypeError("Failed to fetch")))
+    await Effect.flatMap(MusicClient, (client) => client.version()).pipe(
+      Effect.provide(Layer.provide(MusicClient.layer(defaults), FetchHttpClient.layer)),
+      Effect.provideService(FetchHttpClient.Fetch, fetch),
+      Effect.runPromise
+    )
+    expect(calls()).toEqual(["version", "version"])
   })
 
   it.each([
