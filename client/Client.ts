@@ -94,12 +94,13 @@ export interface MusicClient {
   readonly close: () => Promise<void>
 }
 
-/** The parameters in front of the options, for the methods that have some. */
+/** How many parameters come before the options, for the methods that have some. */
 export const leadingParameters: Readonly<Record<string, number>> = {
   login: 1,
   ting: 1,
   report: 1,
-  request: 2
+  request: 2,
+  record: 2
 }
 
 /** What telemetry needs of its client. */

@@ -5,7 +5,6 @@ import { type Checks, findWrong, isFunction, type PromiseClientOptions } from ".
 import { makeSend } from "./Transport.ts"
 import type { MusicError, Result } from "./Types.ts"
 import { isGiven } from "./Values.ts"
-
 import { toThrown } from "./failures/Failures.ts"
 
 /** The methods of a client, with values instead of results. They reject with a `MusicClientError`. */

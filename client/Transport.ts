@@ -8,10 +8,10 @@ import { findReason } from "./failures/ErrorTable.ts"
 import { causesOf, memberOf } from "./failures/StoreFailures.ts"
 
 /** Bytes of an answer; the client reads no further. */
-export const answerBytes = 4 * 1024 * 1024
+const answerBytes = 4 * 1024 * 1024
 
 /** No cookies, no cache, no redirects: a session is sent to its address only. In a browser a redirect has status 0. */
-export const requestInit = { redirect: "manual", credentials: "omit", cache: "no-store" } as const
+const requestInit = { redirect: "manual", credentials: "omit", cache: "no-store" } as const
 
 export interface WireRequest {
   readonly method: string

@@ -22,7 +22,7 @@ export class StepFailed extends Data.TaggedError("StepFailed")<{
   readonly exchange?: Exchange
 }> {}
 
-export interface Call {
+interface Call {
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
   /** An object is sent as JSON, text unchanged. */

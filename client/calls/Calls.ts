@@ -18,18 +18,18 @@ export interface Backoff {
   readonly longest: number
 }
 
-export const callBackoff: Backoff = { first: 250, longest: 5_000 }
+const callBackoff: Backoff = { first: 250, longest: 5_000 }
 
 /** A service that is not there after a restart of usual length is not waited for. */
-export const refusedMilliseconds = 5_000
+const refusedMilliseconds = 5_000
 /** A shorter attempt is not worth its connection. */
-export const shortestAttempt = 10
+const shortestAttempt = 10
 /** An attempt that has its answer in time. A rate limit counts each attempt, so none is made with less time after one. */
 export const worthwhile = 1_000
 /** The first attempt of a read or a refresh: a connection that died while the machine slept takes a request and never answers. */
-export const firstAttempt = 10_000
+const firstAttempt = 10_000
 
-export const isConnectionRefused = (failure: MusicError): boolean =>
+const isConnectionRefused = (failure: MusicError): boolean =>
   failure.code === "transport_failed" && failure.details.reason === "refused"
 
 /** The pause after `count` earlier ones, never shorter than the `Retry-After` of the failure. */

@@ -107,8 +107,7 @@ export const makeRun =
     const noted: Scope["noted"] = { metadata: noExchange }
     const scope = { deadline, signal, headers: Object(call)[carriedHeaders], noted }
     try {
-      const left = deadline.at - time.monotonic() + grace
-      const working = inTime(time, left, work(scope), () => timedOut(deadline))
+      const working = inTime(time, milliseconds + grace, work(scope), () => timedOut(deadline))
       return { ok: true, value: await untilAborted(signal, working), metadata: noted.metadata }
     } catch (cause) {
       if (!signal.aborted) return refused(failureOf(cause))

@@ -167,7 +167,7 @@ const toEffect = (
   name: string,
   method: Method
 ): ((...given: ReadonlyArray<unknown>) => Effect.Effect<unknown, MusicFailure>) => {
-  const at = name === "record" ? 2 : (leadingParameters[name] ?? 0)
+  const at = leadingParameters[name] ?? 0
   return (...given) =>
     Effect.gen(function* () {
       const headers = yield* traceHeaders

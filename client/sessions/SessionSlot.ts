@@ -4,7 +4,6 @@ import type { ReportEvent } from "../Events.ts"
 import { deadlineMillisecondsOf, findOptionsProblem, type MusicClientOptions } from "../Options.ts"
 import type { LoggedOutReason } from "../Types.ts"
 import { ignore, isGiven } from "../Values.ts"
-
 import type { WireSession } from "../calls/Answers.ts"
 import type { Calls } from "../calls/Calls.ts"
 import { type Deadline, type Scope, within } from "../calls/Deadline.ts"
@@ -25,7 +24,7 @@ import { memorySessionStore, processLock, type StoredSession } from "../stores/S
 /** Milliseconds: an access token is refreshed this long before its end; a short-lived one in the last tenth of its life. */
 const longestMargin = 60_000
 
-export type SessionSlot = ReturnType<typeof makeSessionSlot>
+type SessionSlot = ReturnType<typeof makeSessionSlot>
 
 /** What logins, logouts, refreshes and signed calls work with. */
 export interface SessionParts {

@@ -22,8 +22,6 @@ export interface Signature {
   readonly org: string
 }
 
-export type SignedCalls = ReturnType<typeof makeSignedCalls>
-
 export const makeSignedCalls = (
   options: MusicClientOptions,
   { calls, report, slot, time }: SessionParts,

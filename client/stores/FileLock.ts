@@ -89,7 +89,7 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
       try {
         while (!signal.aborted) {
           const release = await take(path, stale)
-          // The signal may abort while the file is created: nobody waits for the lock then.
+          // The signal may abort while the file is created: then the wait is over, and the lock is given back.
           if (release !== undefined && !signal.aborted) return () => release().catch(failed)
           await (release === undefined ? breakIfDead(path) : release())
           await sleep(10 + Math.random() * 30)

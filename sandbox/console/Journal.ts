@@ -20,7 +20,7 @@ export interface Outgoing {
 }
 
 /** One action while it is kept. */
-export interface Entry {
+interface Entry {
   readonly id: number
   readonly begin: Beginning
   endedAt: number | null

@@ -17,7 +17,7 @@ import {
 import { faults, type Listening, type Simulator, startSimulator } from "./Simulator.ts"
 
 /** One stored record. `cursor` rises per table; times in milliseconds. */
-export interface Row {
+interface Row {
   readonly cursor: number
   readonly record_id: string
   readonly event_ts_ms: number

@@ -11,7 +11,7 @@ const objectOf = (text: string): Readonly<Record<string, unknown>> => {
 }
 
 /** A field of the answer; `undefined` when the answer is no JSON object. */
-export const answered = ({ exchange }: ActionRecord, name: string): unknown =>
+const answered = ({ exchange }: ActionRecord, name: string): unknown =>
   exchange === null ? undefined : objectOf(exchange.responseBody)[name]
 
 /** The code of the error envelope; `null` without one. */

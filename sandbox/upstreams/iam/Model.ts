@@ -129,7 +129,7 @@ export interface Session {
   readonly organizations: ReadonlySet<string>
 }
 
-export interface Slt {
+interface Slt {
   readonly token: string
   readonly appId: string
   readonly session: Session

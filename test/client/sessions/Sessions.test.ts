@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest"
 import { memorySessionStore } from "../../../client/index.ts"
 import {
+  type Answer,
   failure,
   json,
   life,
@@ -11,6 +12,7 @@ import {
   makeService,
   pairOf,
   storeWith,
+  systemError,
   testingKey
 } from "../support/ClientWorld.ts"
 
@@ -124,6 +126,48 @@ describe("A refused refresh", () => {
     expect(first).toMatchObject({ ok: false, error: { code: "dependency_unavailable" } })
     for (const result of others) expect(result).toMatchObject({ ok: true })
     expect(calls().filter((call) => call === "refresh")).toHaveLength(2)
+  })
+
+  /** The deadline of the caller that joins, the time until the answer, and the answer. */
+  it.each<readonly [string, number, number, Answer, object]>([
+    [
+      "has a later deadline, but no time for another",
+      30_500,
+      30_000,
+      () => failure(503, "dependency_unavailable", {}, { retryable: true }),
+      { code: "dependency_unavailable" }
+    ],
+    [
+      "has the same deadline",
+      30_000,
+      6_000,
+      () => Promise.reject(systemError("ECONNREFUSED")),
+      { code: "transport_failed", details: { reason: "refused" } }
+    ],
+    [
+      "has a later deadline, and is asked for a pause",
+      90_000,
+      0,
+      () => failure(503, "dependency_unavailable", { "retry-after": "60" }, { retryable: true }),
+      { code: "dependency_unavailable", retryAfterSeconds: 60 }
+    ],
+    [
+      "has a later deadline, and the session is over",
+      90_000,
+      0,
+      () => failure(401, "unauthenticated"),
+      { code: "logged_out", details: { reason: "revoked" } }
+    ]
+  ])("is not repeated for a caller that %s", async (_, deadlineMilliseconds, passed, answer, error) => {
+    const { calls, client, once, pass } = await loggedIn()
+    once("refresh", () => {
+      pass(passed)
+      return answer()
+    })
+    pass(life)
+    const results = await Promise.all([client.me(), client.me({ deadlineMilliseconds })])
+    for (const result of results) expect(result).toMatchObject({ ok: false, error })
+    expect(calls()).toEqual(["refresh"])
   })
 
   it("leaves the lock to another program, however many callers join it", async () => {

@@ -89,7 +89,7 @@ describe("The file lock", () => {
     await takeOver({})
   })
 
-  it("is granted to nobody whose signal aborts meanwhile, and a failed release says so", async () => {
+  it("is granted to no caller whose signal aborts meanwhile, and a failed release says so", async () => {
     const leaving = new AbortController()
     const left = fileLock(pathOf).acquire("slot", leaving.signal)
     leaving.abort("left")
