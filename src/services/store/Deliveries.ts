@@ -142,8 +142,26 @@ export const prioritise = (
 export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => void) => {
   /** A later version may have other kinds. */
   const isKnown = sql.in("kind", deliveryKinds)
-  /** Those that are not over, in the words of their index. */
-  const isOpen = sql`finished_at IS NULL AND state IN ('unknown', 'waiting') AND ${isKnown}`
+  /**
+   * The first deliveries of each state and priority that are due and not leased: each select follows the order of the index. One condition
+   * for all of them would read every row that waits.
+   */
+  const heads = (count: number, dueBy: number): Fragment =>
+    sql.join(
+      " UNION ALL ",
+      false
+    )(
+      (["unknown", "waiting"] as const).flatMap((state) =>
+        Object.values(priorities).map(
+          (priority) => sql`
+            SELECT * FROM (
+              SELECT id, state, priority, available_at FROM deliveries
+              WHERE finished_at IS NULL AND state = ${state} AND priority = ${priority} AND ${isKnown}
+                AND available_at <= ${dueBy} AND lease_until IS NULL
+              ORDER BY available_at, id LIMIT ${count}) AS head`
+        )
+      )
+    )
 
   const changesOf = ({ searches, sentAt }: Delivery, update: DeliveryUpdate): Fragment => {
     // An attempt that was certainly not delivered leaves what is known of earlier ones.
@@ -224,15 +242,14 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
             WHERE lease_until <= ${now} AND ${isKnown}`)
           const held = yield* numberOf(sql`
             SELECT COUNT(*) AS number FROM deliveries
-            WHERE lease_until IS NOT NULL AND ${isKnown}`)
+            WHERE lease_until > ${now} AND ${isKnown}`)
           const free = Math.min(count, concurrency - Option.getOrElse(held, () => 0))
           if (free <= 0) return []
           // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
           const leased = yield* leasedRows(sql`
             UPDATE deliveries SET fence = fence + 1, lease_until = ${leaseUntil}
             WHERE id IN (
-              SELECT id FROM deliveries
-              WHERE ${isOpen} AND available_at <= ${now} AND lease_until IS NULL
+              SELECT id FROM (${heads(free, now)}) AS heads
               ORDER BY state, priority, available_at, id LIMIT ${free})
             RETURNING *`)
           return leased.toSorted(inLeaseOrder).map(({ priority: _, ...row }): Delivery => row)
@@ -258,8 +275,8 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
       "Deliveries.nextDueAt",
       numberOf(sql`
         SELECT COALESCE(
-          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until IS NOT NULL AND ${isKnown}),
-          (SELECT MIN(available_at) FROM deliveries WHERE ${isOpen})) AS number`)
+          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0 AND ${isKnown}),
+          (SELECT MIN(available_at) FROM (${heads(1, Number.MAX_SAFE_INTEGER)}) AS heads)) AS number`)
     ),
     find: (id: string) =>
       read(

@@ -149,7 +149,7 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
       priority INTEGER NOT NULL DEFAULT 1
     )`,
   `CREATE INDEX deliveries_by_turn ON deliveries (state, priority, available_at, id, kind, lease_until) WHERE finished_at IS NULL`,
-  `CREATE INDEX deliveries_leased ON deliveries (lease_until) WHERE lease_until IS NOT NULL`,
+  `CREATE INDEX deliveries_leased ON deliveries (kind, lease_until) WHERE lease_until IS NOT NULL`,
   // Their numbers by state are read from it alone.
   `CREATE INDEX deliveries_by_state ON deliveries (kind, state, discarded_at, lease_until)`,
   `CREATE INDEX deliveries_by_subject ON deliveries (subject)`,
