@@ -152,7 +152,7 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
   `CREATE INDEX deliveries_leased ON deliveries (kind, lease_until) WHERE lease_until IS NOT NULL`,
   // Their numbers by state are read from it alone.
   `CREATE INDEX deliveries_by_state ON deliveries (kind, state, discarded_at, lease_until)`,
-  `CREATE INDEX deliveries_by_subject ON deliveries (subject)`,
+  `CREATE INDEX deliveries_by_subject ON deliveries (subject, kind)`,
   `CREATE INDEX deliveries_by_creation ON deliveries (created_at, id)`,
   `CREATE INDEX deliveries_open ON deliveries (kind, created_at) WHERE finished_at IS NULL`,
   // Failed deliveries stay for as long as their reports: an index of both would read all of them before the first that may go.
