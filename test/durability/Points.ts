@@ -12,14 +12,8 @@ export interface Point {
 /** Methods of the store that only read. All others write. */
 export const reads: ReadonlySet<string> = new Set([
   ...["recipients.isActive", "loginOutcomes.find", "sessionDigests.find", "planes.findByKeyDigest"],
-  ...[
-    "reports.find",
-    "reports.knowsKey",
-    "reports.storedBytes",
-    "spool.counts",
-    "spool.newestDeliveredSince"
-  ],
-  "backups.last",
+  ...["reports.find", "reports.knowsKey", "reports.storedBytes", "spool.counts"],
+  ...["spool.newestDeliveredSince", "backups.last"],
   ...["deliveries.nextDueAt", "deliveries.find", "deliveries.counts", "deliveries.oldestOpen"],
   ...["destinations.find", "destinations.pauses", "usage.size", "usage.pool"]
 ])
@@ -36,15 +30,8 @@ const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
 /** Writes that no request causes at once: the parent calls them. */
 const called = [
   ...["sessionDigests.nameActor", "sessionDigests.forgetToken", "sessionDigests.forgetLogin"],
-  ...[
-    "deliveries.retry",
-    "deliveries.discard",
-    "retention.telemetry",
-    "retention.deliveredIds",
-    "destinations.resume",
-    "iamCalls.leave",
-    "retention.reports"
-  ],
+  ...["deliveries.retry", "deliveries.discard", "destinations.resume", "iamCalls.leave"],
+  ...["retention.telemetry", "retention.deliveredIds", "retention.reports"],
   ...["retention.anonymousReports", "retention.webhooks", "retention.deliveries", "retention.recipients"],
   ...["retention.loginOutcomes", "retention.sessionDigests", "retention.refusals"]
 ]

@@ -35,7 +35,7 @@ const prepare = async () => {
 }
 type Prepared = Awaited<ReturnType<typeof prepare>>
 
-export interface RunOptions {
+interface RunOptions {
   readonly seed: number
   readonly log?: (line: string) => void
   /** Of the storm. */

@@ -88,19 +88,13 @@ describe("A process in a network with a proxy and a private authority", () => {
     )
     const base = yield* Effect.promise(() => urlOf(server))
     const send = (path: string, body: unknown) =>
-      call(`${base}${path}`, {
-        method: "POST",
-        body,
-        headers: { "idempotency-key": "key-0123456789abcdef" }
-      })
+      call(`${base}${path}`, { method: "POST", body, headers: { "idempotency-key": "key-0123456789abcdef" } })
     expect((yield* send("/api/v1/auth/login", { slt: mintSlt(upstreams) })).status).toBe(200)
     expect((yield* send("/api/v1/reports", { message: "Playback stops." })).status).toBe(200)
     const played = { table: "musicclidaemon", events: [{ type: "playback.started" }] }
     expect((yield* send("/api/v1/telemetry", played)).status).toBe(204)
     yield* Effect.promise(() => server.says(/Report filed/))
-    yield* Effect.repeat(Effect.sleep(20), {
-      until: () => upstreams.tables.received().stored > 0
-    })
+    yield* Effect.repeat(Effect.sleep(20), { until: () => upstreams.tables.received().stored > 0 })
     expect(new Set(proxy.targets)).toEqual(new Set(hosts.map((host) => `${host}:443`)))
     expect(new Set(proxy.credentials)).toEqual(
       new Set([`Basic ${Buffer.from(`operator:${proxyPassword}`).toString("base64")}`])

@@ -9,10 +9,7 @@ sharing(sharedOnSocket())("The page of the API", (it) => {
   it.effect("is served under a policy that names its scripts, and reaches no other host", function* () {
     const { headers, status, text } = yield* (yield* shared).send({ path: "/docs" })
     expect([status, headers["content-type"]]).toEqual([200, "text/html; charset=utf-8"])
-    expect(headers).toMatchObject({
-      "cross-origin-opener-policy": "same-origin",
-      "x-frame-options": "DENY"
-    })
+    expect(headers).toMatchObject({ "cross-origin-opener-policy": "same-origin", "x-frame-options": "DENY" })
     const digests = [...text.matchAll(/<script>([\s\S]*?)<\/script>/g)].map(
       ([, script = ""]) => `'sha256-${createHash("sha256").update(script).digest("base64")}'`
     )

@@ -2,16 +2,21 @@ import { expect } from "vitest"
 import * as Effect from "effect/Effect"
 import { securityHeaders } from "../../src/schema/Envelope.ts"
 import { Failure, type FailureCode, failureTable } from "../../src/schema/Failure.ts"
+import { requestedScopes } from "../../src/schema/Identity.ts"
+import { version } from "../../src/schema/Release.ts"
+import { iamUrl } from "../world/SeededIam.ts"
 import { sharing } from "../world/Test.ts"
 import {
   expectEnvelope,
   goodRequests,
+  inMemory,
   json,
   type Sent,
   shared,
   sharedInMemory,
   withHeaders
 } from "./support.ts"
+import { tingUrl } from "./Upstreams.ts"
 
 sharing(sharedInMemory())("An answer", (it) => {
   it.effect("of a failed use case is the envelope under the failure's status", function* () {
@@ -74,6 +79,17 @@ sharing(sharedInMemory())("An answer", (it) => {
     server.during.me = Effect.succeed({ authenticated: true, org_id: "Not An Organisation" })
     expectEnvelope(yield* server.send(me), 500, "internal")
     expect(server.lines.some(({ level }) => level === "ERROR")).toBe(true)
+  })
+
+  it.scoped("of a descriptor has the versions and the settings that a login needs", function* () {
+    const server = yield* inMemory({ settings: { minCli: "0.7.0", organisation: "harbor" } })
+    const described = (name: string) => Effect.map(server.send({ path: `/api/v1/${name}` }), json)
+    expect(yield* described("version")).toEqual({ version, api_versions: ["v1"], min_cli: "0.7.0" })
+    expect(yield* described("iam")).toEqual({
+      ...{ app_id: "music", org_id: "harbor", api_version: "v1", iam_url: iamUrl, ting_url: tingUrl },
+      ...{ ting_types: ["music.trigger.fired", "music.trigger.expired"], scopes: requestedScopes },
+      ...{ testing_environment_id: null, version }
+    })
   })
 
   it.effect("has a request id and the security headers; credentials and errors are not stored", function* () {

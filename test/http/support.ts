@@ -55,7 +55,7 @@ export interface Reached {
   readonly info: RequestInfo
 }
 
-export interface LogLine {
+interface LogLine {
   readonly level: string
   readonly message: string
   readonly fields: Readonly<Record<string, unknown>>
@@ -430,10 +430,7 @@ export const requests = {
   me: (token: string) => ({ path: "/api/v1/auth/me", headers: bearer(token) }),
   send: (token: string, key = "si:deejay/1") =>
     posted("/api/v1/tings", { type: "music.trigger.fired", key, data: {} }, bearer(token)),
-  testing: (secret: string) => ({
-    path: "/api/v1/iam",
-    headers: { "x-testing-environment-key": secret }
-  }),
+  testing: (secret: string) => ({ path: "/api/v1/iam", headers: { "x-testing-environment-key": secret } }),
   report: (headers: Headers = {}) => posted("/api/v1/reports", { message }, { ...freshKey(), ...headers })
 }
 
@@ -467,12 +464,7 @@ export const goodRequests = ({ login, upstreams }: Pick<Backend, "login" | "upst
       send: requests.send(polling.access_token),
       submit: requests.report(key),
       accept: posted("/api/v1/telemetry", { table: "musicclidaemon", events: [{ type: "x" }] }, {}),
-      receive: {
-        method: "POST",
-        path: "/webhook",
-        headers: signature,
-        body: delivery.body.toString("utf8")
-      }
+      receive: { method: "POST", path: "/webhook", headers: signature, body: delivery.body.toString("utf8") }
     } satisfies Record<string, Sent>
   })
 

@@ -31,7 +31,7 @@ interface Traces {
   }>
 }
 
-export interface Received {
+interface Received {
   readonly path: string
   readonly headers: IncomingHttpHeaders
   readonly body: Buffer

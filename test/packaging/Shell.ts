@@ -36,7 +36,7 @@ export const scriptOf = (place: string): string => {
   return script
 }
 
-export interface Desk {
+interface Desk {
   readonly folder: string
   readonly environment: Readonly<Record<string, string | undefined>>
   /** Places that a document can only name by example, and those of the test: folders, hosts, ports. */

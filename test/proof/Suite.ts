@@ -1,6 +1,6 @@
 /** What the suites of docs/proof.md have in common. */
 
-export interface PlayOptions {
+interface PlayOptions {
   readonly seed: number
   /** Requests, sequences, clients or attacks, as the suite counts them; each suite has a default for a full run. */
   readonly count: number | undefined

@@ -125,7 +125,7 @@ interface RawDatabase {
   readonly close: () => Promise<void>
 }
 
-export const openRaw = async (dialect: DialectName, place: string): Promise<RawDatabase> => {
+const openRaw = async (dialect: DialectName, place: string): Promise<RawDatabase> => {
   if (dialect === "postgres") {
     const client = new pg.Client({ connectionString: place })
     client.on("error", () => undefined)

@@ -205,7 +205,7 @@ const subscription = (given: Preparation): Subject => {
 }
 
 /** Has a registration with Ting, because a ting needs a recipient. */
-export const sender = "si:sender"
+const sender = "si:sender"
 
 /** Once for each database, before the first ting. */
 export const registerSender = async (world: World, instance: Instance): Promise<void> => {
@@ -268,11 +268,7 @@ const telemetry = ({ name, world }: Preparation): Subject => {
 /** A request that leaves nothing behind. */
 const plain =
   (request: (world: World) => Sent) =>
-  (given: Preparation): Subject => ({
-    request: request(given.world),
-    state: nothing,
-    problems: noProblems
-  })
+  (given: Preparation): Subject => ({ request: request(given.world), state: nothing, problems: noProblems })
 const webhook = plain(({ upstreams: { iam, seeded } }) => {
   const id = seeded.production.organizations.acme
   const { body, headers } = iam.controls.buildWebhook(production, {

@@ -63,7 +63,7 @@ export const combine = (outcomes: ReadonlyArray<Outcome>): Outcome => {
   return rivals.every(same) ? first : open(first.step)
 }
 
-export type Framing =
+type Framing =
   | { readonly kind: "length" }
   | { readonly kind: "chunked"; readonly extension: string; readonly trailer: string }
   /** The bytes after the head are sent as they are, under the given header lines. */
@@ -164,7 +164,7 @@ export const writeMessage = (message: Message): Buffer => {
 export const valuesOf = ({ headers }: Pick<Message, "headers">, name: string): ReadonlyArray<string> =>
   headers.filter(([each]) => each.toLowerCase() === name).map(([, value]) => value)
 
-export const withHeader = (message: Message, name: string, ...values: ReadonlyArray<string>): Message => ({
+const withHeader = (message: Message, name: string, ...values: ReadonlyArray<string>): Message => ({
   ...message,
   headers: [
     ...message.headers.filter(([each]) => each.toLowerCase() !== name.toLowerCase()),

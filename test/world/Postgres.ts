@@ -98,8 +98,5 @@ export const freshDatabase = async (
   )
   const url = new URL(serverUrl)
   url.pathname = `/${name}`
-  return {
-    url: url.href,
-    drop: () => administer(serverUrl, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)
-  }
+  return { url: url.href, drop: () => administer(serverUrl, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`) }
 }

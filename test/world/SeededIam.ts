@@ -25,7 +25,7 @@ export const testingPlaneOf = (environment: SeededEnvironment): TestingPlane =>
   })
 
 export const iamUrl = "https://iam.test"
-export const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
+const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
 
 /** Ting's own calls to IAM are neither late nor lost: their faults are those of Ting. */
 export const makeIamAndTing = (clocks: { readonly iam: Now; readonly ting: Now }, rateLimit?: number) => {

@@ -9,7 +9,7 @@ import { StoreSwitches } from "./TestStore.ts"
 import { callerKey, inRequest, production } from "./UseCaseLayers.ts"
 
 export const message = "Playback stops after a seek near the end."
-export const request: ReportRequest = { message }
+const request: ReportRequest = { message }
 
 interface Submission {
   readonly request?: ReportRequest

@@ -12,7 +12,7 @@ export type StoreMethod =
   | { [Name in Repository]: `${Name}.${keyof StoreService[Name] & string}` }[Repository]
   | "check"
 
-export interface StoreSwitchesService {
+interface StoreSwitchesService {
   /** Fails every later call of the method. */
   readonly breakDown: (method: StoreMethod) => Effect.Effect<void>
   readonly repair: (method: StoreMethod) => Effect.Effect<void>

@@ -54,12 +54,7 @@ export interface Observer {
 }
 
 /** Seconds until the deadline of a call. */
-const patience: Readonly<Record<UpstreamName, number>> = {
-  iam: 8,
-  ting: 15,
-  tables: 10,
-  tracker: 15
-}
+const patience: Readonly<Record<UpstreamName, number>> = { iam: 8, ting: 15, tables: 10, tracker: 15 }
 
 /** Milliseconds on the way to an upstream and back. At 0 a call has no pause. */
 export interface Latency {
@@ -73,7 +68,7 @@ const planeOf = (selector: string | undefined): string =>
     ? production
     : (Buffer.from(selector.slice("Basic ".length), "base64").toString().split(":")[1] ?? "")
 
-export interface UpstreamsOptions {
+interface UpstreamsOptions {
   readonly time: SimulatedTime
   readonly faults: Faults
   readonly observers: ReadonlyArray<Observer>

@@ -43,7 +43,7 @@ import {
 } from "./Upstreams.ts"
 
 /** When every world begins. Not a full second, so that rounding errors show. */
-export const beginning = Date.parse("2026-11-21T10:00:00.400Z")
+const beginning = Date.parse("2026-11-21T10:00:00.400Z")
 
 export interface WorldOptions {
   readonly seed?: number
@@ -219,23 +219,12 @@ export const openWorld = async (options: WorldOptions = {}) => {
   const time = options.sockets === true ? machineTime : makeSimulatedTime(beginning)
   const random = seeded(seed)
   const faults = makeFaults()
-  const upstreams = makeUpstreams({
-    time,
-    faults,
-    latency,
-    iamLimit,
-    observers: options.observers ?? []
-  })
+  const upstreams = makeUpstreams({ time, faults, latency, iamLimit, observers: options.observers ?? [] })
   const scope = await Effect.runPromise(Scope.make())
   const database = await Effect.runPromise(Scope.extend(migratedFile, scope))
   const settings = settingsOf(upstreams, database, options)
   const logs: Array<string> = []
-  const oracle = makeOracle({
-    upstreams,
-    database,
-    logs,
-    callsPerMinute: settings.iam.callsPerMinute
-  })
+  const oracle = makeOracle({ upstreams, database, logs, callsPerMinute: settings.iam.callsPerMinute })
 
   const all: Array<Instance> = []
   /** Another process on the same database; the first request starts it. */

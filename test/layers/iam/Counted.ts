@@ -24,7 +24,6 @@ import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { testSettings } from "../../world/Settings.ts"
 import { inRequest, key, startTime } from "./Simulated.ts"
 
-export type Iams = Context.Tag.Service<typeof Iam>
 export const paths = { tokens: "/app-auth/tokens", introspect: "/oauth/introspect", revoke: "/oauth/revoke" }
 export const address = "203.0.113.1"
 export const elsewhere = "203.0.113.2"
@@ -33,7 +32,7 @@ export const elsewhere = "203.0.113.2"
 export type Outcome = "accept" | "refuse" | "fail" | "unsent" | { readonly blockSeconds: number }
 
 /** A call that reached IAM; milliseconds. */
-export interface SentCall {
+interface SentCall {
   readonly path: string
   readonly at: number
   answeredAt: number

@@ -35,11 +35,8 @@ export const iamOver = (url: string, overrides: SettingsOverrides["iam"] = {}) =
   ).pipe(Effect.map((context) => Context.get(context, Iam)))
 
 export const iamWorld = (overrides: SettingsOverrides["iam"] = {}) =>
-  Effect.zipRight(TestClock.setTime(startTime), iamWorldNow(overrides))
-
-/** The same at the current time of the clock in context. */
-export const iamWorldNow = (overrides: SettingsOverrides["iam"] = {}) =>
   Effect.gen(function* () {
+    yield* TestClock.setTime(startTime)
     const simulator = yield* simulated((now) => startIam({ now }))
     const { environment, production: seeded } = seedTestIam(simulator.controls)
     const iam = yield* iamOver(simulator.url, overrides)

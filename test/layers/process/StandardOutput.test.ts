@@ -22,10 +22,7 @@ const numbers = (output: string) => [...output.matchAll(/^(\d+)\.+$/gm)].map(([,
 
 describe("Lines on standard output", () => {
   it("wait for a reader that stalls, up to 1 MiB; the end waits for half a second, and no longer", async () => {
-    const child = spawn(node, [program, "3000", "end"], {
-      cwd: root,
-      stdio: ["ignore", "pipe", "pipe"]
-    })
+    const child = spawn(node, [program, "3000", "end"], { cwd: root, stdio: ["ignore", "pipe", "pipe"] })
     const [lost] = await once(child.stderr, "data")
     expect(Number(lost)).toBeGreaterThan(1_700)
     expect(Number(lost)).toBeLessThan(2_000)

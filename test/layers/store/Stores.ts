@@ -1,4 +1,4 @@
-/** Temporary databases of both kinds, their stores, and sample records: the one place of the tests that knows how a store is made. */
+/** Temporary databases of both kinds and their stores: the one place of the tests that knows how a store is made. */
 import { join } from "node:path"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
@@ -220,11 +220,9 @@ export const storeOf = (settings: SettingsValues) =>
     (context) => Effect.provide(Store, context)
   )
 
-export const kinds: ReadonlyArray<Kind> = [sqlite, postgres]
-
 /** The same tests on both databases. */
 export const onBoth = (subject: string, tests: (kind: Kind) => void): void => {
-  for (const one of kinds) describe(`${subject}, ${one.name}`, () => tests(one))
+  for (const one of [sqlite, postgres]) describe(`${subject}, ${one.name}`, () => tests(one))
 }
 
 /** For tests that need only one of the databases. */

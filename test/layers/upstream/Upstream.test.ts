@@ -40,10 +40,7 @@ const askOf = (url: string) =>
       url,
       timeoutSeconds: 2,
       maxResponseBytes: largestAnswer,
-      failureOf: envelopeFailure({
-        requestIdHeader: "x-request-id",
-        notExecutedCode: "server_overloaded"
-      })
+      failureOf: envelopeFailure({ requestIdHeader: "x-request-id", notExecutedCode: "server_overloaded" })
     })(ask)
   )
 const failureOf = (url: string) => Effect.flip(askOf(url))

@@ -11,7 +11,7 @@ import {
   urlOf
 } from "../../world/Fleet.ts"
 
-export interface AttackContext {
+interface AttackContext {
   readonly server: AttackedServer
   /** A further server against the same upstreams, with further settings. It stops after the attack. */
   readonly start: (environment: Environment) => Promise<AttackedServer>

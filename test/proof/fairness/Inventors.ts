@@ -8,7 +8,7 @@ const from = 1.5 * minute
 
 export type Invented = "oac" | "ort" | "oat"
 
-export interface Inventor {
+interface Inventor {
   readonly address: () => string
   readonly isPatient: boolean
   readonly kind?: Invented
@@ -46,7 +46,7 @@ const invent = (world: World, { address, isPatient, kind = "oac", perSecond = 1 
 }
 
 /** Six people, one every two seconds, at these addresses. */
-export interface Visitors {
+interface Visitors {
   readonly addressOf: (index: number) => string
   readonly minutes: number
   /** So many of them are enough: all where it is left out. */

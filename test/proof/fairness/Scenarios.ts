@@ -15,7 +15,7 @@ export interface Size {
 }
 
 /** A value at the end of a play, and its bounds. NaN, of what never happened, keeps none. */
-export type Demand = readonly [what: string, value: () => number, least: number, most: number]
+type Demand = readonly [what: string, value: () => number, least: number, most: number]
 
 export interface Scenario {
   readonly name: string

@@ -42,14 +42,7 @@ const ofOptions = [
   "access-control-allow-headers",
   "access-control-max-age"
 ]
-const ofDocuments = [
-  "etag",
-  "cache-control",
-  "vary",
-  "content-encoding",
-  "cross-origin-opener-policy",
-  "allow"
-]
+const ofDocuments = ["cache-control", "vary", "cross-origin-opener-policy", "allow"]
 /** Of an answer that belongs to no documented call: an unknown path, a wrong method, a malformed request. */
 const ofErrors = ["x-request-id", "cache-control", "x-music-min-cli"]
 

@@ -73,7 +73,7 @@ const outcomeOf = (call: CallName, answer: Answer): string => {
   return `${answer.status}${what}${seconds === undefined ? "" : `, ${seconds} s`}`
 }
 
-export interface CellRequest {
+interface CellRequest {
   readonly call: CallName
   readonly upstream: UpstreamName
   /** The paths that fail. */

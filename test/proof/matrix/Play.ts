@@ -57,6 +57,8 @@ const pathCells: ReadonlyArray<Cell> = namesOf<CallName>(table).flatMap((call) =
   )
 )
 
+const pathsOf = (upstream: UpstreamName) => pathNames.filter((path) => paths[path].upstream === upstream)
+
 const wholeCells: ReadonlyArray<Cell> = callNames.flatMap((call) =>
   upstreams.flatMap((upstream) =>
     wholeFailures.map((failure) => {
@@ -67,14 +69,7 @@ const wholeCells: ReadonlyArray<Cell> = callNames.flatMap((call) =>
         title: titleOf(call, `all of ${upstream}`, failure),
         strata: [`${call}/all of ${failing}`, `all of ${upstream}/${failure.id}`],
         expected,
-        observe: () =>
-          observe({
-            call,
-            upstream,
-            failing: pathNames.filter((path) => paths[path].upstream === upstream),
-            failure,
-            times: always
-          })
+        observe: () => observe({ call, upstream, failing: pathsOf(upstream), failure, times: always })
       }
     })
   )

@@ -256,7 +256,7 @@ export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> =
 }
 
 /** What the contract of a background path leaves behind at the end of 35 s (durability.md, issue-tracker.md 3 and 4, table-service.md 7). */
-export interface WorkColumn {
+interface WorkColumn {
   readonly path: PathName
   readonly cells: Cells
 }

@@ -19,7 +19,7 @@ const completion = 1_000
  * The documented limits that excuse a lost session: an answer that is not fetched within 10 minutes, a consumed token under another key, an
  * inactive answer about a pair that the instance received more than a minute ago, and a refresh without an organisation.
  */
-export type Excuse = "too late" | "attacked" | "misjudged" | "without organisation"
+type Excuse = "too late" | "attacked" | "misjudged" | "without organisation"
 
 /** The slot of one machine in one plane. */
 export interface Holder {

@@ -17,12 +17,12 @@ export type Outcome<A> =
       readonly reason?: string | undefined
     }
 
-export const tingType = "music.trigger.fired"
+const tingType = "music.trigger.fired"
 
 const exchangeFaults = ["request lost", "answer lost", "killed before", "killed after"] as const
 const saveFaults = ["save fails", "killed before save", "killed after save"] as const
 export const clientFaults = [...exchangeFaults, ...saveFaults]
-export type ClientFault = (typeof clientFaults)[number]
+type ClientFault = (typeof clientFaults)[number]
 
 /** The program that uses the store. */
 interface StoreUser {

@@ -50,7 +50,7 @@ export interface Resident {
   ting: string | undefined
 }
 
-export interface Setup {
+interface Setup {
   /** Calls to IAM that one server may make a minute and path. */
   readonly budget: number
   readonly random: number

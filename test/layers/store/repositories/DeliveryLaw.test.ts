@@ -37,10 +37,7 @@ const command = fc.oneof(
   often(1, tagged("Replay", { which, hasQuota: fc.boolean() })),
   often(
     6,
-    tagged("Lease", {
-      count: fc.integer({ min: 1, max: 3 }),
-      concurrency: fc.integer({ min: 1, max: 5 })
-    })
+    tagged("Lease", { count: fc.integer({ min: 1, max: 3 }), concurrency: fc.integer({ min: 1, max: 5 }) })
   ),
   often(
     7,

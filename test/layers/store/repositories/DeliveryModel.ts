@@ -35,7 +35,7 @@ interface Row {
   discardedAt: number | undefined
 }
 
-export interface ModelReport {
+interface ModelReport {
   readonly id: string
   readonly createdAt: number
   readonly bytes: number
