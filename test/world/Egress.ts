@@ -18,10 +18,7 @@ const identity = {
 }
 
 /** Of the same authority: the names below `music.test`, and not `localhost`. */
-const targetsOnly = {
-  ...identity,
-  cert: readFileSync(new URL("certificates/targets.pem", import.meta.url))
-}
+const targetsOnly = { ...identity, cert: readFileSync(new URL("certificates/targets.pem", import.meta.url)) }
 
 const join = (one: Socket, other: Socket): void => {
   for (const [from, to] of [

@@ -5,7 +5,4 @@ import type { TableName } from "../../src/schema/Telemetry.ts"
 import { Tables } from "../../src/services/Tables.ts"
 
 export const layer = (open: ReadonlyArray<TableName>): Layer.Layer<Tables> =>
-  Layer.succeed(Tables, {
-    open: new Set(open),
-    write: () => Effect.succeed({ duplicates: [], refused: [] })
-  })
+  Layer.succeed(Tables, { open: new Set(open), write: () => Effect.succeed({ duplicates: [], refused: [] }) })

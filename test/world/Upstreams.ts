@@ -94,10 +94,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
   const simulators: Readonly<
     Record<
       UpstreamName,
-      {
-        readonly handle: Handle
-        readonly decorate: (request: Seen) => Readonly<Record<string, string>>
-      }
+      { readonly handle: Handle; readonly decorate: (request: Seen) => Readonly<Record<string, string>> }
     >
   > = { iam, ting, tables: { handle: tables.handle, decorate: none }, tracker }
   const names = Object.keys(origins) as ReadonlyArray<UpstreamName>

@@ -182,9 +182,7 @@ const nextTurns = Effect.promise(async () => {
 })
 
 /** Functions that replace some of a process's store. */
-type Instead = {
-  readonly [K in keyof StoreService]?: (real: StoreService[K]) => Partial<StoreService[K]>
-}
+type Instead = { readonly [K in keyof StoreService]?: (real: StoreService[K]) => Partial<StoreService[K]> }
 
 interface Given {
   readonly settings?: SettingsOverrides

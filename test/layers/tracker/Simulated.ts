@@ -18,12 +18,7 @@ export const issuesPath = `/repos/${repository}/issues`
 
 export const settingsAt = (url: string) =>
   testSettings({
-    tracker: Option.some({
-      token: Redacted.make(token),
-      owner: "harbor",
-      repository: "music",
-      url
-    })
+    tracker: Option.some({ token: Redacted.make(token), owner: "harbor", repository: "music", url })
   })
 
 export const trackerOf = (settings: SettingsValues) =>
