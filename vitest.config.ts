@@ -2,6 +2,8 @@ import { existsSync, statfsSync } from "node:fs"
 import { availableParallelism } from "node:os"
 import { fileURLToPath } from "node:url"
 import { defineConfig } from "vitest/config"
+// The client that is tested is built on what this makes.
+import "./scripts/client/contract.mjs"
 
 /** Four at least: more than half of the time is spent waiting for disks and sockets. */
 const forks = Math.max(4, availableParallelism() - 1)

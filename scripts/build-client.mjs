@@ -24,12 +24,10 @@ const out = resolve(values.out)
 // npm starts this from the package's own folder; the paths of the sources are relative to the clone.
 process.chdir(root)
 
+await import("./client/contract.mjs")
 await mkdir(out, { recursive: true })
 await emptyPackage(out, out === standard)
 const libraries = await writeBundles(out)
 await writePackageFiles(out, libraries)
-if (values.types) {
-  await import("./client/contract.mjs")
-  await writeDeclarations(out)
-}
+if (values.types) await writeDeclarations(out)
 if (out === standard) await linkPackage(relative(resolve("node_modules"), out))

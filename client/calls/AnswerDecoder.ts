@@ -8,7 +8,8 @@ import {
   withFacts,
   withFirstField
 } from "../failures/Failures.ts"
-import { isCheckStates, listOf, objectOf } from "./Answers.ts"
+import { shapes } from "../Contract.ts"
+import { fits, type Shape } from "./Answers.ts"
 import { isRecord, isText, present } from "../Values.ts"
 import type { ErrorDetails, MusicError, RateLimit, RawAnswer } from "../Types.ts"
 import type { Endpoint } from "./Endpoints.ts"
@@ -78,23 +79,14 @@ const redirected = ({ path }: Endpoint<unknown>, { headers, status }: WireHead, 
   })
 }
 
-/** The members that the client's types promise in one form. */
-const detailChecks: Readonly<Record<string, (value: unknown) => boolean>> = {
-  fields: listOf(objectOf<{ path: string; problem: string }>({ path: isText, problem: isText })),
-  reason: isText,
-  dependency: isText,
-  upstream_code: isText,
-  upstream_request_id: isText,
-  checks: isCheckStates
-}
-
 /** Details of any later version; known members in another form are left out. */
 const readDetails = (details: unknown): ErrorDetails | undefined =>
   isRecord(details)
     ? Object.fromEntries(
-        Object.entries(details).filter(
-          ([name, value]) => !Object.hasOwn(detailChecks, name) || detailChecks[name]?.(value) === true
-        )
+        Object.entries(details).filter(([name, value]) => {
+          const shape = (shapes.details as { readonly [name: string]: Shape })[`${name}?`]
+          return shape === undefined || fits(shape, value)
+        })
       )
     : undefined
 

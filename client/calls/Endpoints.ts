@@ -1,27 +1,14 @@
-/** The service's calls: method, path and the members of each answer. The contract (Contract.ts) has their types and codes. */
-import type { Operations } from "../Contract.ts"
+/** The service's calls by method and path. The contract (Contract.ts) has the types and shapes of their answers, and their codes. */
+import { type Operations, shapes } from "../Contract.ts"
 import type { ErrorOf, UnknownError } from "../Types.ts"
-import { isText } from "../Values.ts"
-import {
-  type Check,
-  isCheckStates,
-  isFlag,
-  isTingOutcome,
-  isTrue,
-  listOf,
-  type Members,
-  nullable,
-  objectOf,
-  texts,
-  wireMembers
-} from "./Answers.ts"
+import { fits, isUsable, type Shape } from "./Answers.ts"
 
 export interface Endpoint<A> {
   readonly method: string
   /** Path with its query, behind the base URL. */
   readonly path: string
-  /** `empty`: the call has no answer. `raw`: any success is passed on as a `RawAnswer`. */
-  readonly answer: Check<A> | "empty" | "raw"
+  /** Whether a parsed value is an answer. `empty`: the call has none. `raw`: any success is passed on as a `RawAnswer`. */
+  readonly answer: ((value: unknown) => value is A) | "empty" | "raw"
 }
 
 type Route = keyof Operations
@@ -34,50 +21,31 @@ interface Declared<R extends Route> extends Endpoint<Answer<R>> {
   readonly route: R
 }
 
-/** `members` are those of the answer; a call without an answer has none. */
+/** `isRight`: what the shape of an answer does not say. */
 const endpoint = <const R extends Route>(
   route: R,
-  ...members: Answer<R> extends void ? [] : [Members<Answer<R>>]
+  isRight: (answer: Answer<R>) => boolean = () => true
 ): Declared<R> => {
   const [method = "", path = ""] = route.split(" ")
-  const [answer] = members
-  return { route, method, path, answer: answer === undefined ? "empty" : objectOf<Answer<R>>(answer) }
+  const shape = (shapes as Partial<Record<Route, Shape>>)[route]
+  const isAnswer = (value: unknown): value is Answer<R> =>
+    fits(shape ?? "", value) && isRight(value as Answer<R>)
+  return { route, method, path, answer: shape === undefined ? "empty" : isAnswer }
 }
 
 export const endpoints = {
-  login: endpoint("POST /api/v1/auth/login", { ...wireMembers, ting: isTingOutcome }),
-  refresh: endpoint("POST /api/v1/auth/refresh", wireMembers),
+  login: endpoint("POST /api/v1/auth/login", isUsable),
+  refresh: endpoint("POST /api/v1/auth/refresh", isUsable),
   logout: endpoint("POST /api/v1/auth/logout"),
-  me: endpoint("GET /api/v1/auth/me", {
-    ...texts("org_id", "membership_id", "session_id"),
-    authenticated: isTrue,
-    actor: wireMembers.actor,
-    scopes: listOf(isText),
-    ting_ready: isFlag,
-    testing_environment_id: nullable(isText)
-  }),
-  subscribe: endpoint("POST /api/v1/ting/subscription", { ...texts("id", "app_id", "for"), active: isFlag }),
-  ting: endpoint("POST /api/v1/tings", {
-    ...texts("id", "created_at", "key"),
-    silent: isFlag,
-    replayed: isFlag
-  }),
-  report: endpoint("POST /api/v1/reports", {
-    ...texts("id", "status", "created_at"),
-    issue_url: nullable(isText),
-    reporter: nullable(isText),
-    replayed: isFlag
-  }),
+  me: endpoint("GET /api/v1/auth/me"),
+  subscribe: endpoint("POST /api/v1/ting/subscription"),
+  ting: endpoint("POST /api/v1/tings"),
+  report: endpoint("POST /api/v1/reports"),
   telemetry: endpoint("POST /api/v1/telemetry"),
-  iam: endpoint("GET /api/v1/iam", {
-    ...texts("app_id", "org_id", "api_version", "iam_url", "ting_url", "version"),
-    testing_environment_id: nullable(isText),
-    ting_types: listOf(isText),
-    scopes: listOf(isText)
-  }),
-  version: endpoint("GET /api/v1/version", { ...texts("version", "min_cli"), api_versions: listOf(isText) }),
-  healthz: endpoint("GET /healthz", texts("status", "service", "version")),
-  readyz: endpoint("GET /readyz", { status: isText, checks: isCheckStates })
+  iam: endpoint("GET /api/v1/iam"),
+  version: endpoint("GET /api/v1/version"),
+  healthz: endpoint("GET /healthz"),
+  readyz: endpoint("GET /readyz")
 }
 
 export type EndpointName = keyof typeof endpoints

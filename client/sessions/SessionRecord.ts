@@ -1,8 +1,9 @@
 /** A stored session: its form, what callers see of it, and the failures of its store. Plain functions. */
-import { isTingOutcome, objectOf, optional, storedMembers, type WireSession } from "../calls/Answers.ts"
+import { fits, type Shape, type WireSession } from "../calls/Answers.ts"
+import { shapes } from "../Contract.ts"
 import type { ClientEvent } from "../Events.ts"
 import type { ErrorOf, MusicError, SessionInfo } from "../Types.ts"
-import { isNumber, isRecord, isText, present } from "../Values.ts"
+import { isNumber, isRecord, present } from "../Values.ts"
 import { clientFailure, failureOf, isFailure, reasonedFailure } from "../failures/Failures.ts"
 import { storeErrorOf } from "../failures/StoreFailures.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
@@ -45,15 +46,17 @@ export const findSession = (finding: Promise<StoredSession | undefined>): Promis
     }
   )
 
-const isSession = objectOf<StoredSession>({
-  ...storedMembers,
-  version: (value): value is 1 => value === 1,
-  slot: isText,
-  obtained_at: isNumber,
-  login_key: isText,
-  spent_refresh_token: optional(isText),
-  ting: isTingOutcome
-})
+/** A store may hold what an earlier version took from the service. */
+const storedShape: Shape = {
+  ...shapes["POST /api/v1/auth/login"],
+  slot: "string",
+  obtained_at: "number",
+  login_key: "string",
+  "spent_refresh_token?": "string"
+}
+
+const isSession = (value: unknown): value is StoredSession =>
+  fits(storedShape, value) && (value as StoredSession).version === 1
 
 /** A later version of the client keeps its sessions in another form; a login of this one must not replace them. */
 const isOfLaterVersion = (found: unknown): boolean =>

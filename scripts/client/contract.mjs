@@ -1,6 +1,6 @@
-// Makes client/Contract.ts: the types of the service's answers and requests, by docs/openapi.json, and a sentence for each code of an error and
-// each reason, by the tables of failures. The file is not committed. The type checker and the build of the declarations need it; programs and
-// tests import nothing from it that is left at run time.
+// Makes client/Contract.ts: the types of the service's answers and requests and what the client checks of answers, by docs/openapi.json, and a
+// sentence for each code of an error and each reason, by the tables of failures. The file is not committed: the type checker, the build of the
+// client and the tests make it first.
 import { readFile, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -62,6 +62,30 @@ const objectOf = ({ additionalProperties, properties = {}, required = [] }, isAn
   return Object.keys(additionalProperties ?? {}).length > 0
     ? `{ readonly [name: string]: ${typeOf(additionalProperties, isAnswer)} }`
     : "object"
+}
+
+/** What a value of a schema must be: see `Shape` in client/calls/Answers.ts. A value that only a later service has passes, too. */
+const shapeOf = ({
+  $ref,
+  additionalProperties,
+  anyOf,
+  enum: known,
+  items,
+  properties,
+  required = [],
+  type
+}) => {
+  if ($ref !== undefined) return shapeOf(schemas[nameOf($ref)])
+  if (anyOf !== undefined) return anyOf.map(shapeOf).join("|")
+  if (type === "array") return { "[]": shapeOf(items) }
+  if (type === "boolean") return known?.join("|") ?? "true|false"
+  if (type !== "object") return type === "integer" ? "number" : type
+  if (properties === undefined) return { "*": shapeOf(additionalProperties) }
+  // Every token is a bearer's.
+  const members = Object.entries(properties).filter(([name]) => name !== "token_type")
+  return Object.fromEntries(
+    members.map(([name, schema]) => [required.includes(name) ? name : `${name}?`, shapeOf(schema)])
+  )
 }
 
 const [document, tables] = await Promise.all([
@@ -132,6 +156,19 @@ ${operations
   )
   .join("\n")}
 }
+
+/**
+ * What the answers to the calls must be, and the details of failures.
+ * @internal
+ */
+export const shapes = {
+${operations
+  .flatMap(({ answer, route }) =>
+    answer === undefined ? [] : [`"${route}": ${JSON.stringify(shapeOf(answer))},`]
+  )
+  .join("\n")}
+details: ${JSON.stringify(shapeOf(schemas.FailureDetails))}
+} as const
 
 /** Every code, with what it means and what to do next. */
 export interface Codes {
