@@ -140,7 +140,7 @@ const webhookHead = (framing: string) =>
 const crumbs: Attack = {
   name: "bodies in chunks of one byte",
   play: async ({ server }) => {
-    const [connections, size] = [16, 200_000]
+    const [connections, size] = [8, 200_000]
     const before = await server.holdings()
     const lines = await openMany(server, connections, () => "127.0.7.210")
     const chunks = "1\r\na\r\n".repeat(1_000)
