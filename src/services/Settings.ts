@@ -4,19 +4,8 @@ import * as Option from "effect/Option"
 import * as Struct from "effect/Struct"
 import type { SettingValues } from "./settings/SettingsTable.ts"
 
-/** Seconds by which the shutdown grace exceeds the deadline of a request at least. */
-export const graceAfterDeadline = 2
-
 /** The settings as the backend uses them: those that belong together are one value. */
-export const toSettings = ({
-  iam,
-  tableKeys,
-  tablesUrl,
-  trackerRepository,
-  trackerToken,
-  trackerUrl: url,
-  ...values
-}: SettingValues) => ({
+export const toSettings = ({ iam, tables, tracker, ...values }: SettingValues) => ({
   ...values,
   iam: {
     ...iam,
@@ -27,21 +16,21 @@ export const toSettings = ({
     ])
   },
   /** The keys are those of open tables. */
-  tables: Option.map(tablesUrl, (tables) => ({
-    url: tables,
+  tables: Option.map(tables.url, (url) => ({
+    url,
     keys: new Map(
-      Struct.entries(tableKeys).flatMap(([table, key]) =>
+      Struct.entries(tables.keys).flatMap(([table, key]) =>
         Option.toArray(Option.map(key, (it) => [table, it] as const))
       )
     )
   })),
   /** The repository that a report's pull request must belong to. Present also without a token. */
-  repository: Option.map(trackerRepository, ({ owner, repository: name }) => ({ owner, name, url })),
-  tracker: Option.zipWith(trackerToken, trackerRepository, (token, place) => ({ token, ...place, url })),
-  shutdownGraceSeconds: Math.max(
-    values.shutdownGraceSeconds,
-    values.requestDeadlineSeconds + graceAfterDeadline
-  )
+  repository: Option.map(tracker.repository, (place) => ({ ...place, url: tracker.url })),
+  tracker: Option.zipWith(tracker.token, tracker.repository, (token, place) => ({
+    ...place,
+    token,
+    url: tracker.url
+  }))
 })
 
 export type SettingsValues = Readonly<ReturnType<typeof toSettings>>

@@ -162,7 +162,7 @@ describe("the pull request of a report", () => {
   const withPr = (pr: string) =>
     submit({ request: { message, pr }, key: callerKey(digestOf(Redacted.make(pr))) })
   const github = "https://github.com/harbor/music/pull/12"
-  const repository = { owner: "harbor", name: "music", url: "https://api.github.com" }
+  const repository = { owner: "harbor", repository: "music", url: "https://api.github.com" }
   const enterprise = { ...tracker, url: "https://git.harbor.example/api/v3" }
   const misses =
     "github.com/harbor/other/pull github.com/other/music/pull github.com/harbor/music2/pull github.com/harbor/music/issues api.github.com/harbor/music/pull gitlab.com/harbor/music/pull github.com.example/harbor/music/pull"

@@ -46,10 +46,6 @@ export const withSettings = (settings: SettingsValues, overrides: SettingsOverri
 
 /** `testSettings({ iam: { url: iam.url }, ting: { url: ting.url } })` */
 export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues => {
-  const repository = Option.map(overrides.tracker ?? Option.none(), ({ owner, repository: name, url }) => ({
-    owner,
-    name,
-    url
-  }))
+  const repository = Option.map(overrides.tracker ?? Option.none(), ({ token: _, ...place }) => place)
   return withSettings({ ...defaults, repository }, overrides)
 }

@@ -3,7 +3,7 @@ import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { Finding, Status } from "../../layers/diagnostics/Probe.ts"
-import { type Environment, readSettings, sourceOf } from "../../layers/settings/Settings.ts"
+import { type Environment, givenOf, readSettings } from "../../layers/settings/Settings.ts"
 import { redact } from "../../services/text/Redaction.ts"
 import { type SettingEntry, settingEntries } from "../../services/settings/SettingsTable.ts"
 import {
@@ -44,24 +44,23 @@ export const check = Command.make("check", { json }, (given) =>
 
 /** A bad value is not shown: it may be a secret in the wrong place. So may the name of its file. */
 const show = (entry: SettingEntry, environment: Environment, problem: string | null) => {
-  const given = sourceOf(environment, entry)
+  const { isSet, path, value } = givenOf(environment, entry)
   const absent = entry.default === undefined ? "unset" : "default"
-  const isShown = entry.secret !== true && problem === null
-  const value = given._tag === "Variable" ? redact(given.value) : (entry.default ?? null)
+  const given = value === "" ? "file" : "environment"
   return {
     entry,
     problem,
-    isGiven: given._tag !== "Absent",
-    value: isShown ? value : null,
-    source: { Absent: absent, File: "file", Variable: "environment", Both: "environment" }[given._tag],
-    file: given._tag === "File" && problem === null ? redact(given.path) : null
+    isSet,
+    value: entry.secret || problem !== null ? null : isSet ? redact(value) : (entry.default ?? null),
+    source: isSet ? given : absent,
+    file: path === "" || problem !== null ? null : redact(path)
   }
 }
 type ShownSetting = ReturnType<typeof show>
 
-const toText = ({ entry, file, isGiven, problem, value }: ShownSetting): string => {
+const toText = ({ entry, file, isSet, problem, value }: ShownSetting): string => {
   if (problem !== null) return `bad: ${problem}`
-  return entry.secret === true ? (file ?? (isGiven ? "set" : "unset")) : (value ?? "")
+  return entry.secret ? (file ?? (isSet ? "set" : "unset")) : (value ?? "")
 }
 
 const setting: Noun<ShownSetting> = {
@@ -84,7 +83,7 @@ export const config = Command.make("config", { changed, json }, (given) =>
     const problems = new Map(readSettings(environment).problems.map(({ name, problem }) => [name, problem]))
     const items = settingEntries
       .map((entry) => show(entry, environment, problems.get(entry.name) ?? null))
-      .filter((it) => it.isGiven || it.problem !== null || !given.changed)
+      .filter((it) => it.isSet || it.problem !== null || !given.changed)
     yield* printPage(setting, { items, next: Option.none() }, given.json)
     if (problems.size > 0)
       yield* err("\nThe server does not start with these settings: music-backend check prints the fixes.")

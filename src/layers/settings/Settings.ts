@@ -7,8 +7,8 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Record from "effect/Record"
 import { errorCode } from "../../services/ErrorCode.ts"
-import { proxyAddress } from "../../services/settings/Parsers.ts"
-import { graceAfterDeadline, Settings, type SettingsValues, toSettings } from "../../services/Settings.ts"
+import { proxyAddress } from "../../services/settings/Form.ts"
+import { Settings, toSettings } from "../../services/Settings.ts"
 import {
   isSetting,
   type Setting,
@@ -30,22 +30,14 @@ export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
   readonly problems: ReadonlyArray<SettingProblem>
 }> {}
 
-/** Where a setting is given: in its own variable, in the file that its second variable names, or nowhere. */
-export type SettingSource =
-  | { readonly _tag: "Variable"; readonly value: string }
-  | { readonly _tag: "File"; readonly path: string }
-  | { readonly _tag: "Both" }
-  | { readonly _tag: "Absent" }
-
 /** The variable that names the file of a secret setting, as Docker and Kubernetes mount it. */
 const fileVariableOf = (name: string): string => `${name}_FILE`
 
-/** An empty variable counts as absent. Only a secret may be in a file. */
-export const sourceOf = (environment: Environment, { name, secret }: SettingEntry): SettingSource => {
+/** The text of a setting, and the path of the file that has it. An absent one is empty, and only a secret may be in a file. */
+export const givenOf = (environment: Environment, { name, secret }: SettingEntry) => {
+  const path = secret ? (environment[fileVariableOf(name)] ?? "") : ""
   const value = environment[name] ?? ""
-  const path = secret === true ? (environment[fileVariableOf(name)] ?? "") : ""
-  if (path !== "") return value === "" ? { _tag: "File", path } : { _tag: "Both" }
-  return value === "" ? { _tag: "Absent" } : { _tag: "Variable", value }
+  return { path, value, isSet: path !== "" || value !== "" }
 }
 
 /** The content without its final line end. The reason names neither file nor content: a secret may be in the place of the name. */
@@ -53,72 +45,51 @@ const readSecret = (path: string): Either.Either<string, string> =>
   Either.try({
     try: () => readFileSync(path, "utf8").replace(/\r?\n$/, ""),
     catch: (error) => `cannot be read (${errorCode(error)})`
-  }).pipe(
-    Either.filterOrLeft(
-      (content) => content !== "",
-      () => "is empty"
-    )
-  )
+  }).pipe(Either.flatMap((content) => (content === "" ? Either.left("is empty") : Either.right(content))))
 
 /** The value, or its problem. */
 const parseSetting = <A>(environment: Environment, setting: Setting<A>): Either.Either<A, string> => {
-  const source = sourceOf(environment, setting)
+  const { isSet, path, value } = givenOf(environment, setting)
+  if (!isSet) return setting.required === true ? Either.left("is required") : Either.right(setting.absent)
+  if (path === "") return setting.parse(value)
   const file = fileVariableOf(setting.name)
-  switch (source._tag) {
-    case "Absent":
-      return setting.required === true ? Either.left("is required") : Either.right(setting.absent)
-    case "Both":
-      return Either.left(`is set, and ${file} too: remove one of them`)
-    case "Variable":
-      return setting.parse(source.value)
-    case "File":
-      return Either.mapLeft(readSecret(source.path), (reason) => `the file of ${file} ${reason}`).pipe(
-        Either.flatMap((content) =>
-          Either.mapLeft(setting.parse(content), (problem) => `${problem}; it is in the file of ${file}`)
-        )
-      )
-  }
+  if (value !== "") return Either.left(`is set, and ${file} too: remove one of them`)
+  return readSecret(path).pipe(
+    Either.mapLeft((reason) => `the file of ${file} ${reason}`),
+    Either.flatMap((content) =>
+      Either.mapLeft(setting.parse(content), (problem) => `${problem}; it is in the file of ${file}`)
+    )
+  )
 }
 
 /** Undici reads these, and does not start with a bad one. */
 export const proxyVariables = ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"]
 
-export interface SettingsRead {
-  /** A setting that a problem names has its default here, or a placeholder, which nothing may use. */
-  readonly settings: SettingsValues
-  /** All of them, in the order of the table; one of each setting. */
-  readonly problems: ReadonlyArray<SettingProblem>
-}
+const { iam, tables, tracker, ...table } = settingsTable
 
-/** Rules of several settings: which one is wrong, when, and why. A setting's own problem comes first. */
-const rulesOf = (isSet: (entry: SettingEntry) => boolean, values: SettingValues) => {
-  const { iam, requestDeadlineSeconds: deadline, shutdownGraceSeconds: grace, ...table } = settingsTable
-  const {
-    previousWebhookKeyVersion: version,
-    previousWebhookSecret: secret,
-    webhookKeyVersion: current
-  } = iam
-  const { tablesUrl, trackerRepository: repository, trackerToken: token } = table
-  const least = values.requestDeadlineSeconds + graceAfterDeadline
-  const isOpen = Object.values(table.tableKeys).some(isSet)
+/** Where the first one is set, the second one must be. */
+const companions: ReadonlyArray<readonly [given: SettingEntry, needed: SettingEntry]> = [
+  ...Object.values(tables.keys).map((key) => [key, tables.url] as const),
+  [tracker.token, tracker.repository],
+  [iam.previousWebhookSecret, iam.previousWebhookKeyVersion],
+  [iam.previousWebhookKeyVersion, iam.previousWebhookSecret]
+]
+
+/** Pairs of values: whether they do not fit together, the wrong one, and its relation to the other one. */
+const conflictsOf = ({ requestDeadlineSeconds, shutdownGraceSeconds, ...values }: SettingValues) => {
   const isSame = Option.contains(values.iam.previousWebhookKeyVersion, values.iam.webhookKeyVersion)
+  const isShort = shutdownGraceSeconds < requestDeadlineSeconds + 2
   return [
-    [tablesUrl, isOpen && !isSet(tablesUrl), "is required when a table key is set"],
-    [repository, isSet(token) && !isSet(repository), `is required when ${token.name} is set`],
-    [version, isSet(secret) && !isSet(version), `is required with ${secret.name}`],
-    [secret, isSet(version) && !isSet(secret), `is required with ${version.name}`],
-    [version, isSet(secret) && isSame, `must differ from ${current.name}`, current],
-    [
-      grace,
-      isSet(grace) && values.shutdownGraceSeconds < least,
-      `must be at least ${deadline.name} + ${graceAfterDeadline}`,
-      deadline
-    ]
+    [isSame, iam.previousWebhookKeyVersion, "must differ from", iam.webhookKeyVersion],
+    [isShort, table.shutdownGraceSeconds, "must be at least 2 more than", table.requestDeadlineSeconds]
   ] as const
 }
 
-/** An empty variable counts as absent. Reads the files that hold secrets. */
-export const readSettings = (environment: Environment): SettingsRead => {
+/**
+ * The settings, and all problems in the order of the table, one of each setting. A setting that a problem names has its default, or a
+ * placeholder, which nothing may use. An empty variable counts as absent. Reads the files that hold secrets.
+ */
+export const readSettings = (environment: Environment) => {
   const problems = new Map<string, string>()
   const read = (node: object): unknown =>
     isSetting(node)
@@ -129,9 +100,13 @@ export const readSettings = (environment: Environment): SettingsRead => {
       : Record.map(node as Readonly<Record<string, object>>, read)
   // The table has a setting for each value.
   const values = read(settingsTable) as SettingValues
-  const isSet = (entry: SettingEntry) => sourceOf(environment, entry)._tag !== "Absent"
-  for (const [{ name }, isWrong, problem, other] of rulesOf(isSet, values))
-    if (isWrong && !problems.has(name) && !problems.has(other?.name ?? "")) problems.set(name, problem)
+  const isSet = (entry: SettingEntry) => givenOf(environment, entry).isSet
+  for (const [given, needed] of companions)
+    if (isSet(given) && !isSet(needed)) problems.set(needed.name, `is required with ${given.name}`)
+  // The problem of a setting alone comes first.
+  for (const [isWrong, { name }, relation, other] of conflictsOf(values))
+    if (isWrong && !problems.has(name) && !problems.has(other.name))
+      problems.set(name, `${relation} ${other.name}`)
   for (const name of proxyVariables)
     if (environment[name])
       Either.mapLeft(proxyAddress(environment[name]), (problem) => problems.set(name, problem))
@@ -149,10 +124,7 @@ const clientVariables = /^MUSIC_(?:TEST_APP_SECRET|URL|PATIENCE|DAEMON_\w+)$/
 
 /** Variables that look like settings and have no effect, by name. Their values are not read: one may be a secret. */
 export const unknownVariables = (environment: Environment): ReadonlyArray<string> => {
-  const known = settingEntries.flatMap(({ name, secret }) => [
-    name,
-    ...(secret ? [fileVariableOf(name)] : [])
-  ])
+  const known = settingEntries.flatMap(({ name, secret }) => (secret ? [name, fileVariableOf(name)] : [name]))
   return Object.keys(environment)
     .filter((name) => name.startsWith("MUSIC_") && environment[name])
     .filter((name) => !known.includes(name) && !clientVariables.test(name))

@@ -18,12 +18,7 @@ import { makeStore } from "./StoreHealth.ts"
  * older schema is refused.
  */
 export const databaseFromSettings = (
-  {
-    databaseConnections: connections,
-    databasePath,
-    databaseUrl
-  }: Pick<SettingsValues, "databasePath" | "databaseUrl"> &
-    Partial<Pick<SettingsValues, "databaseConnections">>,
+  { databasePath, databaseUrl }: Pick<SettingsValues, "databasePath" | "databaseUrl">,
   options: { readonly migrate: boolean }
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Option.match(databaseUrl, {
@@ -36,8 +31,7 @@ export const databaseFromSettings = (
     onSome: (url) =>
       Effect.flatMap(
         Effect.promise(() => import("./postgres/PgStore.ts")),
-        ({ openPostgres }) =>
-          openPostgres(url, connections === undefined ? options : { ...options, connections })
+        ({ openPostgres }) => openPostgres(url, options)
       )
   })
 

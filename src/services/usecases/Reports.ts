@@ -95,13 +95,13 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
     const isOfRepository = (pr: string): boolean =>
       Option.match(settings.repository, {
         onNone: () => true,
-        onSome: ({ name, owner, url }) => {
+        onSome: ({ owner, repository, url }) => {
           const { hostname, pathname } = new URL(pr)
           // Only github.com has its API on another host than its pages.
           const hosts = ["github.com", ...(url === "https://api.github.com" ? [] : [new URL(url).hostname])]
           return (
             hosts.includes(hostname) &&
-            pathname.toLowerCase().startsWith(`/${owner}/${name}/pull/`.toLowerCase())
+            pathname.toLowerCase().startsWith(`/${owner}/${repository}/pull/`.toLowerCase())
           )
         }
       })

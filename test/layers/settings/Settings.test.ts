@@ -73,7 +73,7 @@ describe("Settings", () => {
     })
     expect(badNames({ MUSIC_GITHUB_TOKEN: "t" })).toEqual(["MUSIC_GITHUB_REPOSITORY"])
     const { repository, tracker } = read(target)
-    expect([Option.getOrThrow(repository).name, Option.isNone(tracker)]).toEqual(["music", true])
+    expect([Option.getOrThrow(repository).repository, Option.isNone(tracker)]).toEqual(["music", true])
   })
 
   it("accept two webhook secrets while one replaces the other, each with its key version", () => {
@@ -84,17 +84,28 @@ describe("Settings", () => {
     ])
     for (const [change, name] of [
       [{}, "MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION"],
-      [{ MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: "" }, "MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET"],
+      [
+        { MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: "", MUSIC_IAM_WEBHOOK_KEY_VERSION: "2" },
+        "MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET"
+      ],
       [{ MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: "" }, "MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION"]
     ] as const)
       expect(badNames({ ...previous, ...change })).toEqual([name])
   })
 
   it("give requests in flight at least 2 seconds more than the deadline", () => {
-    const deadline = { MUSIC_REQUEST_DEADLINE_SECONDS: "60" }
-    const grace = (seconds: string) => ({ ...deadline, MUSIC_SHUTDOWN_GRACE_SECONDS: seconds })
-    expect(read(deadline).shutdownGraceSeconds).toBe(62)
-    expect([badNames(grace("61")), badNames(grace("62"))]).toEqual([["MUSIC_SHUTDOWN_GRACE_SECONDS"], []])
+    const times = (deadline: string, grace: string) =>
+      badNames({ MUSIC_REQUEST_DEADLINE_SECONDS: deadline, MUSIC_SHUTDOWN_GRACE_SECONDS: grace })
+    for (const [deadline, grace] of [
+      ["60", "61"],
+      ["29", ""]
+    ] as const)
+      expect(times(deadline, grace)).toEqual(["MUSIC_SHUTDOWN_GRACE_SECONDS"])
+    expect([times("60", "62"), times("28", ""), times("a", "3")]).toEqual([
+      [],
+      [],
+      ["MUSIC_REQUEST_DEADLINE_SECONDS"]
+    ])
   })
 
   it("name the place of the bad entry of a list, without its value", () => {
@@ -129,15 +140,19 @@ describe("The password of the database", () => {
 const values: ReadonlyArray<
   readonly [name: string, accepted: ReadonlyArray<string>, refused: ReadonlyArray<string>]
 > = [
-  ["MUSIC_REQUEST_DEADLINE_SECONDS", ["300"], ["0", "301", "1.5"]],
+  ["MUSIC_REQUEST_DEADLINE_SECONDS", ["28"], ["0", "301", "1.5"]],
   ["MUSIC_IAM_CALLS_PER_MINUTE", ["10"], ["9"]],
   ["MUSIC_INTROSPECTION_CACHE_SECONDS", ["30"], ["31"]],
   ["MUSIC_IAM_WEBHOOK_SECRET", ["w".repeat(32), "w".repeat(512)], ["w".repeat(31), "w".repeat(513)]],
   ["MUSIC_BIND", ["[::1]:65535"], ["::1:8787", "127.0.0.1:65536"]],
-  ["MUSIC_TRUSTED_PROXIES", ["10.0.0.0/8, fd00::/128"], ["10.0.0.0/33", "proxy.example"]],
+  [
+    "MUSIC_TRUSTED_PROXIES",
+    ["10.0.0.0/8, fd00::/128"],
+    ["10.0.0.0/33", "10.0.0.0/8/9", "/8", "proxy.example"]
+  ],
   ["MUSIC_DATABASE_PATH", ["data/a:b.sqlite", "/var/lib/music.sqlite"], ["postgres://u:p@db/music"]],
   ["MUSIC_LOG_LEVEL", ["trace", "debug", "info", "warn", "error", "none"], ["loud"]],
-  ["MUSIC_GITHUB_REPOSITORY", ["harbor/music"], ["harbor/.."]],
+  ["MUSIC_GITHUB_REPOSITORY", ["harbor/music", ".github/..x"], ["harbor/..", "./music", "harbor/"]],
   ["MUSIC_WEB_ORIGINS", ["https://a.example"], ["https://a.example/"]],
   ["MUSIC_RATE_LIMIT", ["off"], ["true"]],
   [

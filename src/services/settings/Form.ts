@@ -1,37 +1,47 @@
-/** Parsers of settings. The message for a bad text never contains the text: it may be a secret in the wrong place. */
+/** Forms of settings. The problem with a bad text never contains the text: it may be a secret in the wrong place. */
 import { isIP } from "node:net"
 import * as Either from "effect/Either"
 import * as LogLevel from "effect/LogLevel"
+import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { isLoopback } from "../Addresses.ts"
 
-export type Parse<A> = (raw: string) => Either.Either<A, string>
+/** Turns a text into its value, or says what is wrong with it. */
+export interface Form<A> {
+  (raw: string): Either.Either<A, string>
+  /** The value is shown as set or unset, and may be in a file. */
+  readonly secret?: true
+}
 
-export const matching = (pattern: RegExp, problem: string): Parse<string> =>
+export const matching = (pattern: RegExp, problem: string): Form<string> =>
   Either.liftPredicate(
     (raw) => pattern.test(raw),
     () => problem
   )
 
-export const redacted =
-  (pattern: RegExp, problem: string): Parse<Redacted.Redacted> =>
-  (raw) =>
-    Either.map(matching(pattern, problem)(raw), Redacted.make)
+export const redacted = (pattern: RegExp, problem: string): Form<Redacted.Redacted> =>
+  Object.assign((raw: string) => Either.map(matching(pattern, problem)(raw), Redacted.make), {
+    secret: true as const
+  })
 
 export const whole =
-  (low: number, high: number): Parse<number> =>
+  (low: number, high: number): Form<number> =>
   (raw) =>
     /^\d{1,9}$/.test(raw) && Number(raw) >= low && Number(raw) <= high
       ? Either.right(Number(raw))
       : Either.left(`must be a whole number from ${low} to ${high}`)
 
+/** Some of a value; as secret as the value is. */
+export const optional = <A>(form: Form<A>): Form<Option.Option<A>> =>
+  Object.assign((raw: string) => Either.map(form(raw), Option.some), form.secret && { secret: form.secret })
+
 /** Up to a terabyte; the result in bytes. */
-export const megabytes: Parse<number> = (raw) =>
+export const megabytes: Form<number> = (raw) =>
   Either.map(whole(1, 1_000_000)(raw), (given) => given * 1_000_000)
 
 /** One of the names of `values`; the result is its value. */
 const named =
-  <A>(values: Readonly<Record<string, A>>): Parse<A> =>
+  <A>(values: Readonly<Record<string, A>>): Form<A> =>
   (raw) =>
     Either.fromNullable(
       Object.hasOwn(values, raw) ? values[raw] : undefined,
@@ -51,7 +61,7 @@ export const logLevel = named({
 
 /** Comma-separated. Names the first bad entry by its position only. */
 export const list =
-  <A>(each: Parse<A>): Parse<ReadonlyArray<A>> =>
+  <A>(each: Form<A>): Form<ReadonlyArray<A>> =>
   (raw) =>
     Either.all(
       raw
@@ -69,7 +79,7 @@ const url =
     problem: string,
     accepts: (url: URL, raw: string) => boolean,
     normalize = (_: URL, raw: string): string => raw
-  ): Parse<string> =>
+  ): Form<string> =>
   (raw) => {
     const parsed = URL.canParse(raw) ? new URL(raw) : undefined
     return parsed !== undefined && accepts(parsed, raw)
@@ -80,12 +90,11 @@ const url =
 const isSecure = ({ hostname, protocol }: URL): boolean =>
   protocol === "https:" || (protocol === "http:" && isLoopback(hostname))
 
-const hasUser = ({ password, username }: URL): boolean => username !== "" || password !== ""
-
 /** Base URL of another service: it keeps a path prefix and loses a trailing slash. */
 export const serviceUrl = url(
   "must be an https URL (http on loopback only) without user, query or fragment",
-  (parsed, raw) => isSecure(parsed) && !hasUser(parsed) && !/[?#]/.test(raw) && parsed.port !== "0",
+  (parsed, raw) =>
+    isSecure(parsed) && parsed.username + parsed.password === "" && !/[?#]/.test(raw) && parsed.port !== "0",
   ({ origin, pathname }) => `${origin}${pathname.replace(/\/+$/, "")}`
 )
 
@@ -103,15 +112,14 @@ export const postgresUrl = redacted(
   "must be an address such as postgres://user:password@host/database, percent-encoded in its parts: # as %23, / as %2F, ? as %3F, @ as %40, % as %25"
 )
 
-const isDecodable = (text: string): boolean => Either.isRight(Either.try(() => decodeURIComponent(text)))
-
 /** Undici decodes its user and password. */
 export const proxyAddress = url(
   "must be the address of an http or https proxy, such as http://proxy.example:3128",
-  ({ password, protocol, username }) => /^https?:$/.test(protocol) && isDecodable(username + password)
+  ({ password, protocol, username }) =>
+    /^https?:$/.test(protocol) && Either.isRight(Either.try(() => decodeURIComponent(username + password)))
 )
 
-export const address: Parse<{ host: string; port: number }> = (raw) => {
+export const address: Form<{ host: string; port: number }> = (raw) => {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^[\]:\s]+)):(\d{1,5})$/.exec(raw)
   const host = match?.[1] ?? match?.[2]
   const port = Number(match?.[3])
@@ -120,22 +128,17 @@ export const address: Parse<{ host: string; port: number }> = (raw) => {
     : Either.left("must be host:port, such as 127.0.0.1:8787 or [::1]:8787")
 }
 
-export const proxy: Parse<string> = (raw) => {
-  const [host = "", bits, ...rest] = raw.split("/")
-  const family = isIP(host)
-  const fits =
-    family !== 0 &&
-    rest.length === 0 &&
-    (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128)))
-  return fits ? Either.right(raw) : Either.left("must list addresses or CIDRs, such as 10.0.0.0/8")
+export const proxy: Form<string> = (raw) => {
+  const [, host = "", bits = "0"] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(raw) ?? []
+  return isIP(host) !== 0 && Number(bits) <= (isIP(host) === 4 ? 32 : 128)
+    ? Either.right(raw)
+    : Either.left("must list addresses or CIDRs, such as 10.0.0.0/8")
 }
 
-export const repository: Parse<{ owner: string; repository: string }> = (raw) => {
-  const match = /^([A-Za-z0-9_.-]+)\/([A-Za-z0-9_.-]+)$/.exec(raw)
-  const [, owner = "", name = ""] = match ?? []
-  return match !== null && ![owner, name].some((part) => part === "." || part === "..")
-    ? Either.right({ owner, repository: name })
-    : Either.left("must be owner/repository")
+/** `.` and `..` would change the path of a request. */
+export const repository: Form<{ owner: string; repository: string }> = (raw) => {
+  const [, owner = "", repository = ""] = /^(?!\.\.?\/)([\w.-]+)\/(?!\.\.?$)([\w.-]+)$/.exec(raw) ?? []
+  return repository === "" ? Either.left("must be owner/repository") : Either.right({ owner, repository })
 }
 
 export const retentionDays = whole(0, 36_500)
