@@ -238,7 +238,7 @@ describe("music-backend check", () => {
     })
     expect(notPassed).toMatchObject([
       { name: "settings", found: "MUSIC_TING_URL is required" },
-      { name: "settings", found: expect.stringContaining("MUSIC_GITHUB_REPOSITORY is required when") }
+      { name: "settings", found: expect.stringContaining("MUSIC_GITHUB_REPOSITORY is required with") }
     ])
     expect(skipped).toMatchObject([
       ...withoutFile,
