@@ -6,7 +6,7 @@ import { present } from "../Values.ts"
 import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import type { ErrorOf, LoggedOutReason, MusicError } from "../Types.ts"
 import type { WireSession } from "../calls/Answers.ts"
-import { isRetryable, worthwhile } from "../calls/Calls.ts"
+import { type Backoff, isRetryable, pauseAfter, worthwhile } from "../calls/Calls.ts"
 import { type Deadline, ownScope, type Scope, until, within } from "../calls/Deadline.ts"
 import { deriveKey } from "../calls/Digest.ts"
 import { sleep } from "../calls/Time.ts"
@@ -19,6 +19,8 @@ import type { StoredSession } from "../stores/SessionStore.ts"
 const earlyWait = 5_000
 /** Milliseconds between failed early refreshes. */
 const earlyPause = 5_000
+/** Between a failed refresh and another for the callers that joined it: meanwhile another program gets the lock. */
+const sharedBackoff: Backoff = { first: 200, longest: 200 }
 /** Milliseconds for which the service replays a rotation. */
 const replayMilliseconds = 600_000
 /** Milliseconds that a rate limit is remembered, also when an intermediary asks for more. */
@@ -28,6 +30,8 @@ const longestRefusal = 900_000
 interface RunningRefresh {
   readonly landed: Promise<StoredSession>
   readonly deadline: Deadline
+  /** Of the pause after it: the same for all callers, so that one of them starts the next for all. */
+  readonly jitter: number
 }
 
 /** A token pair that was received and is not saved yet. */
@@ -223,18 +227,19 @@ export const makeSessionRefresh = (
       .finally(() => {
         flight = undefined
       })
-    flight = { landed, deadline: scope.deadline }
+    flight = { landed, deadline: scope.deadline, jitter: 0.5 + time.random() / 2 }
     return flight
   }
 
   /**
-   * Whether a caller starts a refresh of its own after the one that it joined failed. Every other failure is the result of all
-   * callers, so that one failed refresh does not cause one request for each of them.
+   * The pause after which a caller starts a refresh of its own, because the one that it joined failed. Undefined when that cannot help in
+   * its time: then the failure is the result of all callers, so that it does not cause one request for each of them.
    */
-  const isWorthAnother = (failure: MusicError, shared: Deadline, { at }: Deadline): boolean =>
-    isRetryable(failure, true) &&
-    failure.retryAfterSeconds === undefined &&
-    at - Math.max(shared.at, time.monotonic()) >= worthwhile
+  const pauseAfterShared = (failure: MusicError, shared: RunningRefresh, { at }: Deadline) => {
+    const pause = pauseAfter(sharedBackoff, 0, failure, shared.jitter)
+    const begin = Math.max(shared.deadline.at, time.monotonic() + pause)
+    return isRetryable(failure, true) && at - begin >= worthwhile ? pause : undefined
+  }
 
   /**
    * A session with another access token than the refused one, by one refresh for all callers. It ends at the deadline that it starts
@@ -249,8 +254,10 @@ export const makeSessionRefresh = (
       if (joined === undefined || session.access_token !== refused) return session
       // The shared refresh was started for an older token.
     } catch (cause) {
-      if (joined === undefined || !isWorthAnother(failureOf(cause), joined.deadline, deadline))
-        return Promise.reject(cause)
+      const pause = joined && pauseAfterShared(failureOf(cause), joined, deadline)
+      if (pause === undefined) return Promise.reject(cause)
+      await sleep(time, pause, scope.signal)
+      if (scope.signal.aborted) return failWith(clientFailure("aborted"))
     }
     return renewSession(refused, scope)
   }

@@ -1,6 +1,7 @@
 /** When a session is refreshed, what callers get of a failed refresh, that no new pair is lost, and what `session` and `status` say. */
-import { describe, expect, it } from "vitest"
-import { memorySessionStore } from "../../../client/index.ts"
+import { setTimeout as sleep } from "node:timers/promises"
+import { afterEach, describe, expect, it, vi } from "vitest"
+import { memorySessionStore, type SessionLock } from "../../../client/index.ts"
 import {
   type Answer,
   failure,
@@ -51,7 +52,23 @@ it("Another program with the same store knows the age of a token; a time in the 
   expect(calls()).toEqual(["refresh", "me"])
 })
 
+/** As that of files: it is free at once for its last holder, and others look now and then. */
+const polledLock = (): SessionLock => {
+  let isHeld = false
+  return {
+    acquire: async (_, signal) => {
+      for (; isHeld; await sleep(20)) signal.throwIfAborted()
+      isHeld = true
+      return async () => {
+        isHeld = false
+      }
+    }
+  }
+}
+
 describe("A refused refresh", () => {
+  afterEach(() => void vi.useRealTimers())
+
   /** A client whose token has expired, while the service limits refreshes. */
   const limited = async (seconds: string, age = life) => {
     const world = await loggedIn()
@@ -112,19 +129,27 @@ describe("A refused refresh", () => {
     expect(calls()).toEqual(["refresh", "login", "refresh", "me"])
   })
 
-  it("is repeated once for callers with a later deadline", async () => {
+  it.each<readonly [string, Record<string, string>]>([
+    ["shortly after", {}],
+    ["after the pause that the service asks for", { "retry-after": "40" }]
+  ])("is repeated once for callers with a later deadline, %s", async (_, headers) => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
     const { calls, client, once, pass } = await loggedIn()
     once("refresh", () => {
       pass(30 * second)
-      return failure(503, "dependency_unavailable", {}, { retryable: true })
+      return failure(503, "dependency_unavailable", headers, { retryable: true })
     })
     pass(life)
-    const deadlines = [30_000, ...Array<number>(50).fill(90_000)]
-    const [first, ...others] = await Promise.all(
-      deadlines.map((deadlineMilliseconds) => client.me({ deadlineMilliseconds }))
+    const [first, ...others] = [30_000, ...Array<number>(50).fill(90_000)].map((deadlineMilliseconds) =>
+      client.me({ deadlineMilliseconds })
     )
-    expect(first).toMatchObject({ ok: false, error: { code: "dependency_unavailable" } })
-    for (const result of others) expect(result).toMatchObject({ ok: true })
+    expect(await first).toMatchObject({ ok: false, error: { code: "dependency_unavailable" } })
+    const pause = 1_000 * Number(headers["retry-after"] ?? 0.1)
+    await vi.advanceTimersByTimeAsync(pause - 1)
+    expect(calls()).toEqual(["refresh"])
+    pass(pause)
+    await vi.advanceTimersByTimeAsync(1)
+    for (const result of await Promise.all(others)) expect(result).toMatchObject({ ok: true })
     expect(calls().filter((call) => call === "refresh")).toHaveLength(2)
   })
 
@@ -145,8 +170,8 @@ describe("A refused refresh", () => {
       { code: "transport_failed", details: { reason: "refused" } }
     ],
     [
-      "has a later deadline, and is asked for a pause",
-      90_000,
+      "is asked for a pause beyond its deadline",
+      60_000,
       0,
       () => failure(503, "dependency_unavailable", { "retry-after": "60" }, { retryable: true }),
       { code: "dependency_unavailable", retryAfterSeconds: 60 }
@@ -172,8 +197,9 @@ describe("A refused refresh", () => {
 
   it("leaves the lock to another program, however many callers join it", async () => {
     const sessionStore = memorySessionStore()
-    const { answers, client, pass, service } = await loggedIn({ sessionStore })
-    const other = makeClient({ sessionStore }, service)
+    const lock = polledLock()
+    const { answers, client, pass, service } = await loggedIn({ sessionStore, lock })
+    const other = makeClient({ sessionStore, lock }, service)
     let login: Promise<unknown> | undefined
     answers.refresh = () => {
       pass(10 * second)
