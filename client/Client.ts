@@ -13,7 +13,6 @@ import type { Send } from "./Transport.ts"
 import type {
   LoginInfo,
   LogoutInfo,
-  MusicError,
   RawAnswer,
   RawRequest,
   ReportRequest,
@@ -37,7 +36,7 @@ import { newIdempotencyKey } from "./calls/RandomKey.ts"
 import { checkRawCall } from "./calls/RawRequest.ts"
 import { addressOf } from "./calls/Requests.ts"
 import type { Time } from "./calls/Time.ts"
-import { failWith, invalidInput, isOver } from "./failures/Failures.ts"
+import { failWith, invalidInput, isOver, type OptionsProblem } from "./failures/Failures.ts"
 import { makeLogin, makeLogout } from "./sessions/Login.ts"
 import { makeSessionRefresh } from "./sessions/Refresh.ts"
 import { infoOf } from "./sessions/SessionRecord.ts"
@@ -106,6 +105,8 @@ export const leadingParameters: Readonly<Record<string, number>> = {
 /** What telemetry needs of its client. */
 interface ClientParts {
   readonly options: MusicClientOptions
+  /** Of the options: every call fails with it. */
+  readonly problem: OptionsProblem | undefined
   readonly calls: Calls
   readonly report: ReportEvent
   readonly time: Time
@@ -138,7 +139,7 @@ export const makeClient = (
     problem,
     send,
     time
-  }: { readonly problem?: MusicError | undefined; readonly send: Send; readonly time: Time }
+  }: { readonly problem?: OptionsProblem | undefined; readonly send: Send; readonly time: Time }
 ): MusicClient => {
   // A copy: what is changed later was not checked, and must not move a session to another server or plane.
   const options = { ...given }
@@ -221,5 +222,5 @@ export const makeClient = (
       await Promise.all([...closers].map((close) => close()))
     }
   }
-  return withParts(client, { options, calls, report, time, run, closers })
+  return withParts(client, { options, problem: wrong, calls, report, time, run, closers })
 }

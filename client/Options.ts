@@ -135,7 +135,7 @@ export const findWrong = (given: object, checks: Checks): ErrorOf<"invalid_input
 
 export const isFunction = (value: unknown): value is () => unknown => typeof value === "function"
 
-const withMethods =
+export const withMethods =
   (...methods: ReadonlyArray<string>) =>
   (value: unknown): boolean =>
     typeof value === "object" && methods.every((name) => isFunction(Reflect.get(Object(value), name)))

@@ -1,7 +1,6 @@
 /** The client as an Effect service, with the program's own `effect` and HTTP client, and what `music-client` has beside it. */
 export {
   type EffectClient,
-  Jitter,
   MusicClient,
   type MusicFailure,
   toError,

@@ -29,9 +29,6 @@ export const fits = (shape: Shape, value: unknown): boolean =>
         return (member === undefined && key !== name) || fits(inner, member)
       })
 
-/** A session with its tokens, as the service sends it. */
-export type WireSession = Omit<Session, "token_type">
-
 /** What an intermediary or a log filter puts in the place of a credential: one character again and again, stars, or a word. */
 const mask = /^(.)\1*$|\*{3}|redacted/i
 
@@ -39,5 +36,5 @@ const mask = /^(.)\1*$|\*{3}|redacted/i
 const isToken = (token: string): boolean => /^[\x21-\x7e]+$/.test(token) && !mask.test(token)
 
 /** Whether a session can be used. */
-export const isUsable = ({ access_token, expires_in, refresh_token }: WireSession): boolean =>
+export const isUsable = ({ access_token, expires_in, refresh_token }: Session): boolean =>
   isToken(access_token) && isToken(refresh_token) && expires_in > 0 && expires_in < 1e9

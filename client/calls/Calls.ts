@@ -1,7 +1,7 @@
 /** The service's calls: composed, sent with retries inside a deadline, and reported. */
 import { present } from "../Values.ts"
 import type { ReportEvent } from "../Events.ts"
-import { findOptionsProblem, type MusicClientOptions } from "../Options.ts"
+import type { MusicClientOptions } from "../Options.ts"
 import type { Send, WireAnswer } from "../Transport.ts"
 import type { AnswerHead, MusicError } from "../Types.ts"
 import { decodeAnswer, readRateLimits, readRetryAfter } from "./AnswerDecoder.ts"
@@ -86,9 +86,6 @@ export const makeCalls = (
   options: MusicClientOptions,
   { report, send, time }: { readonly send: Send; readonly report: ReportEvent; readonly time: Time }
 ) => {
-  // With an options problem no call is ever sent.
-  const problem = findOptionsProblem(options)
-  const address = problem === undefined ? addressOf(options.baseUrl) : ""
   let outdated = false
 
   const noteMinVersion = (minVersion: string | undefined): void => {
@@ -102,8 +99,8 @@ export const makeCalls = (
 
   /** One call under one request id, with retries inside the deadline. */
   const runAny = async <A>(call: CallRequest<A> & Repetition, scope: Scope): Promise<A> => {
-    if (problem !== undefined) return failWith(problem)
     const { deadline, signal } = scope
+    const address = addressOf(options.baseUrl)
     const requestId = `${options.source}-${newIdempotencyKey()}`
     const hooked = await readHook(options, address, call)
     if ("code" in hooked) return failWith(hooked)
@@ -145,9 +142,8 @@ export const makeCalls = (
         const { method } = request
         const { path } = call.endpoint
         report({ type: "request", ...{ call: call.call, requestId, attempt }, method, path })
-        scope.noted.sent = { requestId, ...present({ randomKey: key }) }
         const begun = time.monotonic()
-        if (call.sent !== undefined) call.sent.at = begun
+        scope.noted.sent = { requestId, at: begun, ...present({ randomKey: key }) }
         const controller = new AbortController()
         let isOver = false
         const end = (outcome: Outcome<A>) => {

@@ -1,15 +1,17 @@
 /** What one call of a program shares over all its requests and waits. */
-import { isGiven, present } from "../Values.ts"
+import { present } from "../Values.ts"
 import {
   type CallOptions,
+  type Checks,
   deadlineMillisecondsOf,
   duration,
   findWrong,
-  type MusicClientOptions
+  type MusicClientOptions,
+  withMethods
 } from "../Options.ts"
 import type { ErrorOf, Metadata, MusicError, Result } from "../Types.ts"
 import { inTime, type Time, untilAborted } from "./Time.ts"
-import { clientFailure, failureOf, invalidInput, withKey } from "../failures/Failures.ts"
+import { clientFailure, failureOf, withKey } from "../failures/Failures.ts"
 
 /** The end of a call on the monotonic clock, which a wrong or corrected wall clock does not affect. */
 export interface Deadline {
@@ -31,7 +33,8 @@ export interface Scope {
   /** Of the call's exchanges: that of the success, and the latest request that was sent. */
   readonly noted: {
     metadata: Metadata
-    sent?: { readonly requestId: string; readonly randomKey?: string }
+    /** `at` is on the monotonic clock. */
+    sent?: { readonly requestId: string; readonly at: number; readonly randomKey?: string }
   }
 }
 
@@ -83,26 +86,21 @@ export type Run = <A>(
 /** Milliseconds: work that ends at its deadline itself says more than the end of the wait for it. */
 const grace = 100
 
-/** Programs without a type checker may pass any value. */
-const isSignal = (signal: unknown): signal is AbortSignal =>
-  typeof signal === "object" &&
-  signal !== null &&
-  "addEventListener" in signal &&
-  typeof signal.addEventListener === "function"
+const callChecks: Checks = {
+  signal: [withMethods("addEventListener"), "must be an AbortSignal"],
+  deadlineMilliseconds: duration
+}
 
 /** `problem` is one of the client's options: every call fails with it. */
 export const makeRun =
   (options: MusicClientOptions, time: Time, problem: MusicError | undefined): Run =>
   async (call, work) => {
-    const given: unknown = call?.signal
     const refused = (error: MusicError) => ({ ok: false, error }) as Result<never, never>
-    const signal = isSignal(given) ? given : new AbortController().signal
-    if (signal.aborted) return refused(clientFailure("aborted", { cause: signal.reason }))
-    if (problem !== undefined) return refused(problem)
-    if (isGiven(given) && !isSignal(given)) return refused(invalidInput("signal", "must be an AbortSignal"))
-    const milliseconds = call?.deadlineMilliseconds ?? deadlineMillisecondsOf(options)
-    const wrong = findWrong({ deadlineMilliseconds: milliseconds }, { deadlineMilliseconds: duration })
+    const wrong = problem ?? findWrong(Object(call), callChecks)
     if (wrong !== undefined) return refused(wrong)
+    const signal = call?.signal ?? new AbortController().signal
+    if (signal.aborted) return refused(clientFailure("aborted", { cause: signal.reason }))
+    const milliseconds = call?.deadlineMilliseconds ?? deadlineMillisecondsOf(options)
     const deadline = { at: time.monotonic() + milliseconds }
     const noted: Scope["noted"] = { metadata: noExchange }
     const scope = { deadline, signal, headers: Object(call)[carriedHeaders], noted }

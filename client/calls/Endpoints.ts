@@ -12,10 +12,7 @@ export interface Endpoint<A> {
 }
 
 type Route = keyof Operations
-/** The answer to a call. The type of a token is the same for all. */
-type Answer<R extends Route, A = Operations[R]["answer"]> = A extends { readonly token_type: unknown }
-  ? Omit<A, "token_type">
-  : A
+type Answer<R extends Route> = Operations[R]["answer"]
 
 interface Declared<R extends Route> extends Endpoint<Answer<R>> {
   readonly route: R

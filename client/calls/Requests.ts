@@ -27,8 +27,6 @@ export interface CallRequest<A> {
   readonly headers?: Readonly<Record<string, string>>
   /** The request may outlive its page. */
   readonly keepalive?: boolean
-  /** The monotonic time of the latest attempt is noted here. */
-  readonly sent?: { at: number }
 }
 
 /** Headers that the client alone sets. `authorization` belongs to the caller of a raw call without a session. */

@@ -86,11 +86,6 @@ export const toError = (failure: MusicFailure): MusicError => {
   return members as MusicError
 }
 
-/** From 0 up to 1: spreads the pauses, so that clients which failed together do not retry together. */
-export class Jitter extends Context.Reference<Jitter>()("music/client/Jitter", {
-  defaultValue: (): Effect.Effect<number> => Random.next
-}) {}
-
 const exchangeOf = globalValue("music/client/exchange", () =>
   FiberRef.unsafeMake<{ metadata: Metadata } | undefined>(undefined)
 )
@@ -143,7 +138,7 @@ const timeOf = (runtime: Runtime.Runtime<never>, clock: Clock.Clock): Time => {
   return {
     now: () => clock.unsafeCurrentTimeMillis(),
     monotonic: () => Number(clock.unsafeCurrentTimeNanos() / 1_000n) / 1_000,
-    random: () => Runtime.runSync(runtime)(Effect.flatten(Jitter)),
+    random: () => Runtime.runSync(runtime)(Random.next),
     after: (milliseconds, run) => {
       const fiber = fork(Effect.zipRight(clock.sleep(Duration.millis(milliseconds)), Effect.sync(run)))
       return () => {

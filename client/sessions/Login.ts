@@ -55,11 +55,10 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
     return slot.withLock(scope, async () => {
       const during = await find(key, scope.deadline)
       if (during.same !== undefined) return infoOfLogin(during.same)
-      const sent = { at: 0 }
       const isKeyRandom = given === undefined && !isDerived
-      const facts = { sent, uncertain: true, idempotencyKey: key, isKeyRandom, payload: { slt } }
+      const facts = { uncertain: true, idempotencyKey: key, isKeyRandom, payload: { slt } }
       const session = await slot.check(await calls.run("login", scope, facts))
-      return save(session, sent.at).catch((cause: unknown) => {
+      return save(session, scope.noted.sent?.at ?? 0).catch((cause: unknown) => {
         const failure = failureOf(cause)
         if (failure.code !== "store_failed") return Promise.reject(cause)
         const hint = unsavedHint(isKeyRandom ? ` and the idempotencyKey ${key}` : "")

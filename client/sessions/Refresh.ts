@@ -5,7 +5,7 @@
 import { present } from "../Values.ts"
 import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import type { ErrorOf, LoggedOutReason, MusicError } from "../Types.ts"
-import type { WireSession } from "../calls/Answers.ts"
+import type { Session } from "../Contract.ts"
 import { type Backoff, isRetryable, pauseAfter, worthwhile } from "../calls/Calls.ts"
 import { type Deadline, ownScope, type Scope, until, within } from "../calls/Deadline.ts"
 import { deriveKey } from "../calls/Digest.ts"
@@ -38,7 +38,7 @@ interface RunningRefresh {
 interface UnsavedPair {
   /** The refresh token that was spent for it. */
   readonly from: string
-  readonly session: WireSession
+  readonly session: Session
   readonly sentAt: number
 }
 
@@ -91,15 +91,13 @@ export const makeSessionRefresh = (
 
   /** `from`: the refresh token to spend, or one that was spent under the same key within 10 minutes. */
   const requestRefresh = async (from: string, scope: Scope): Promise<UnsavedPair> => {
-    const sent = { at: 0 }
     const session = await calls.run("refresh", scope, {
-      sent,
       uncertain: true,
       isQuick: true,
       idempotencyKey: await deriveKey("refresh", from),
       payload: { refresh_token: from }
     })
-    return { from, session: await slot.check(session), sentAt: sent.at }
+    return { from, session: await slot.check(session), sentAt: scope.noted.sent?.at ?? 0 }
   }
 
   /**

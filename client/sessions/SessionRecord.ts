@@ -1,6 +1,6 @@
 /** A stored session: its form, what callers see of it, and the failures of its store. Plain functions. */
-import { fits, type Shape, type WireSession } from "../calls/Answers.ts"
-import { shapes } from "../Contract.ts"
+import { fits, type Shape } from "../calls/Answers.ts"
+import { type Session, shapes } from "../Contract.ts"
 import type { ClientEvent } from "../Events.ts"
 import type { ErrorOf, MusicError, SessionInfo } from "../Types.ts"
 import { isNumber, isRecord, present } from "../Values.ts"
@@ -88,7 +88,7 @@ export const readStored = (
 }
 
 /** The known members as copies: what a later service adds is not stored, and a caller that changes one must not change the stored one. */
-const membersOf = (session: WireSession) => ({
+const membersOf = (session: Session) => ({
   access_token: session.access_token,
   refresh_token: session.refresh_token,
   expires_in: session.expires_in,
@@ -102,7 +102,7 @@ const membersOf = (session: WireSession) => ({
 /** Characters of a stored session; it has about one thousand. No store has to take more, and each must load what it took. */
 const mostCharacters = 262_144
 
-export const isStorable = (session: WireSession): boolean =>
+export const isStorable = (session: Session): boolean =>
   JSON.stringify(membersOf(session)).length <= mostCharacters
 
 /** What a session keeps from the one that it replaces. */
@@ -110,7 +110,7 @@ export type KeptMembers = Pick<StoredSession, "login_key" | "ting" | "spent_refr
 
 /** A session to store. `obtainedAt` is in milliseconds since the epoch. */
 export const toStored = (
-  session: WireSession,
+  session: Session,
   slot: string,
   obtainedAt: number,
   { login_key, spent_refresh_token, ting: { error, subscribed, subscription_id } }: KeptMembers

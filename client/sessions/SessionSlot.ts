@@ -1,10 +1,10 @@
 /** The stored session of one server and plane: loaded, checked and saved, by one program at a time. */
 import { clientFailure, failWith, unexpectedAnswer } from "../failures/Failures.ts"
 import type { ReportEvent } from "../Events.ts"
-import { deadlineMillisecondsOf, findOptionsProblem, type MusicClientOptions } from "../Options.ts"
+import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import type { LoggedOutReason } from "../Types.ts"
 import { ignore, isGiven } from "../Values.ts"
-import type { WireSession } from "../calls/Answers.ts"
+import type { Session } from "../Contract.ts"
 import type { Calls } from "../calls/Calls.ts"
 import { type Deadline, type Scope, within } from "../calls/Deadline.ts"
 import { sha256 } from "../calls/Digest.ts"
@@ -49,14 +49,9 @@ export const makeSessionSlot = (
   /** The login that this program knows of, null for none; undefined while changes elsewhere are not watched. */
   let known: string | null | undefined
 
-  /**
-   * The name of the slot: file-name-safe, with a digest of the testing secret. Options with a problem have no slot, so a
-   * wrong testing key can neither read nor clear the session of production.
-   */
+  /** The name of the slot: file-name-safe, with a digest of the testing secret. */
   let named: Promise<string> | undefined
   const name = async (): Promise<string> => {
-    const problem = findOptionsProblem(options)
-    if (problem !== undefined) return failWith(problem)
     named ??= sha256(
       `music-client/v1\nslot\n${addressOf(options.baseUrl)}\n${options.testingKey ?? ""}`
     ).then((digest) => `${isTesting ? "testing" : "production"}-${digest.slice(0, 32)}`)
@@ -149,7 +144,7 @@ export const makeSessionSlot = (
   return {
     find,
     /** Saves a session; `sentAt` is the monotonic time of its request. `replaced`: see `SessionStore.save`. */
-    save: async (session: WireSession, kept: KeptMembers, sentAt: number, replaced: string | null) => {
+    save: async (session: Session, kept: KeptMembers, sentAt: number, replaced: string | null) => {
       const obtainedAt = Math.round(time.now() - (time.monotonic() - sentAt))
       const stored = toStored(session, await name(), obtainedAt, kept)
       if (known !== undefined) known = stored.login_key
@@ -186,7 +181,7 @@ export const makeSessionSlot = (
     },
     ended: () => end,
     /** A received session; rejects when it is of another plane than the client's, or more than a store takes. */
-    check: async <A extends WireSession>(session: A): Promise<A> => {
+    check: async <A extends Session>(session: A): Promise<A> => {
       if (!isOwn(session)) return failWith(unexpectedAnswer(200, "other_plane"))
       return isStorable(session) ? session : failWith(unexpectedAnswer(200, "too_large"))
     },

@@ -4,7 +4,7 @@
  */
 import { partsOf } from "../Client.ts"
 import type { ClientEvent } from "../Events.ts"
-import { type CallOptions, type Checks, duration, findOptionsProblem, findWrong } from "../Options.ts"
+import { type CallOptions, type Checks, duration, findWrong } from "../Options.ts"
 import type { ClientTable, ErrorOf, MusicError, Result, TelemetryEvent, TelemetryStats } from "../Types.ts"
 import { ignore } from "../Values.ts"
 import { type Backoff, pauseAfter } from "../calls/Calls.ts"
@@ -110,7 +110,7 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
     }
   }
   const { calls, closers, options, report, run, time } = parts
-  const problem = findOptionsProblem(options) ?? findWrong(given ?? {}, checks)
+  const problem = parts.problem ?? findWrong(given ?? {}, checks)
   const interval = given?.intervalMilliseconds ?? 10_000
   const queueLimit = given?.queueLimit ?? 1_000
   let queue: Array<QueuedEvent> = []

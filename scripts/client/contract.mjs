@@ -81,10 +81,11 @@ const shapeOf = ({
   if (type === "boolean") return known?.join("|") ?? "true|false"
   if (type !== "object") return type === "integer" ? "number" : type
   if (properties === undefined) return { "*": shapeOf(additionalProperties) }
-  // Every token is a bearer's.
-  const members = Object.entries(properties).filter(([name]) => name !== "token_type")
   return Object.fromEntries(
-    members.map(([name, schema]) => [required.includes(name) ? name : `${name}?`, shapeOf(schema)])
+    Object.entries(properties).map(([name, schema]) => [
+      required.includes(name) ? name : `${name}?`,
+      shapeOf(schema)
+    ])
   )
 }
 
@@ -93,6 +94,8 @@ const [document, tables] = await Promise.all([
   loadTables()
 ])
 const { schemas } = document.components
+// Every token is a bearer's.
+for (const { properties } of Object.values(schemas)) delete properties?.token_type
 const codesOf = ({ anyOf, $ref }) =>
   (anyOf ?? [{ $ref }]).map((one) => schemas[nameOf(one.$ref)].properties.error.properties.code.enum[0])
 const jsonOf = ({ content }) => content?.["application/json"]?.schema

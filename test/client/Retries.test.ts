@@ -7,10 +7,11 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Random from "effect/Random"
 import * as Stream from "effect/Stream"
 import * as TestClock from "effect/TestClock"
 import { describe, expect } from "vitest"
-import { type EffectClient, Jitter, MusicClient, type MusicFailure } from "../../client/effect.ts"
+import { type EffectClient, MusicClient, type MusicFailure } from "../../client/effect.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
 import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
 import { it } from "../world/Test.ts"
@@ -62,7 +63,7 @@ const play = (seconds: number, script: ReadonlyArray<Step>, call = callVersion) 
     yield* until(() => times.length > 0)
     yield* TestClock.adjust(`${seconds + 1} seconds`)
     return { times, result: yield* Fiber.join(running) }
-  }).pipe(Effect.provideService(Jitter, Effect.succeed(1)))
+  }).pipe(Effect.withRandom(Random.fixed([1])))
 
 const failed = (facts: object) => Either.left(expect.objectContaining(facts))
 const succeeded = Either.right(expect.anything())
