@@ -3,7 +3,6 @@ export {
   type EffectClient,
   MusicClient,
   type MusicFailure,
-  toError,
   withMetadata
 } from "./effect/MusicClient.ts"
 export * from "./index.ts"

@@ -80,12 +80,6 @@ const toFailure = (error: MusicError): MusicFailure => {
   return failure as unknown as MusicFailure
 }
 
-/** Converts a failure to plain data. */
-export const toError = (failure: MusicFailure): MusicError => {
-  const { _tag, cause: _, ...members } = { ...failure, message: failure.message } as MusicFailure
-  return members as MusicError
-}
-
 const exchangeOf = globalValue("music/client/exchange", () =>
   FiberRef.unsafeMake<{ metadata: Metadata } | undefined>(undefined)
 )

@@ -42,11 +42,14 @@ const thirdPartyLicenses = async (libraries) => {
 
 /**
  * Where the package's sources are: what the manifest of the clone says, or the address in MUSIC_REPOSITORY. The repository has no public
- * address of its own, so without one the package names none.
+ * address of its own, so without one the package names none. As for npm, `owner/name` is at GitHub.
  */
 const placesOf = ({ bugs, homepage, repository = process.env.MUSIC_REPOSITORY }) => {
   if (!repository) return {}
-  const url = repository.url ?? repository
+  const url = (repository.url ?? repository).replace(
+    /^(?:github:)?([\w.-]+\/[\w.-]+)$/,
+    "git+https://github.com/$1.git"
+  )
   const page = url.replace(/^git\+/, "").replace(/\.git$/, "")
   return {
     repository: { type: "git", url, directory: "client" },

@@ -52,7 +52,8 @@ const strangers = async (folder: string, paths: ReadonlyArray<string>, kinds: Re
 
 /** The paths that `npm pack` would put into the package of a folder, after it has run what the package asks for. */
 const packedPaths = async (folder: string): Promise<ReadonlyArray<string>> => {
-  const { stdout } = await run("npm", ["pack", "--dry-run", "--json", "--silent"], { cwd: folder })
+  const env = { ...process.env, MUSIC_REPOSITORY: "owner/music" }
+  const { stdout } = await run("npm", ["pack", "--dry-run", "--json", "--silent"], { cwd: folder, env })
   const [{ files }] = JSON.parse(stdout.slice(stdout.indexOf("[\n")))
   return files.map(({ path }: { readonly path: string }) => path)
 }
@@ -87,8 +88,8 @@ it("The packed client has no problem that publint or attw knows, for ES modules 
   expect(messages).toEqual([])
   const places = {
     repository: { url: "https://git.example/music.git" },
-    homepage: expect.anything(),
-    bugs: expect.anything()
+    homepage: "https://git.example/music#readme",
+    bugs: { url: "https://git.example/music/issues" }
   }
   expect(await jsonOf(join(clone, "dist/client/package.json"))).toMatchObject(places)
   const checked = await checkPackage(createPackageFromTarballData(await readFile(packed)))
@@ -118,6 +119,10 @@ it("In a clone npm pack of the client builds it first, from nothing older", asyn
   const links = [...readme.matchAll(/\]\((?!https?:|#)([^)#]*)/g)].map(([, path = ""]) => path)
   expect(links.filter((path) => !paths.includes(path))).toEqual([])
   const manifest = await jsonOf(join(folder, "package.json"))
+  expect(manifest).toMatchObject({
+    repository: { url: "git+https://github.com/owner/music.git" },
+    homepage: "https://github.com/owner/music#readme"
+  })
   expect(manifest.dependencies).toBeUndefined()
   // A program's own later patch version fits, so npm installs no second one.
   for (const name of ["effect", "@effect/platform"]) {
