@@ -68,13 +68,13 @@ const redirected = ({ path }: Endpoint<unknown>, { headers, status }: WireHead, 
   const failure = unexpectedAnswer(status, "redirect")
   const { location } = headers
   if (location === undefined || !URL.canParse(location)) return failure
-  const { hostname, protocol } = new URL(location)
+  const { hostname, href, protocol } = new URL(location)
   // An intermediary's target is no address to send a session to.
   const isSameHost = hostname === new URL(asked).hostname && /^https?:$/.test(protocol)
   return withFacts(failure, {
     hint:
-      isSameHost && location.endsWith(path)
-        ? `Use ${location.slice(0, -path.length)} as baseUrl.`
+      isSameHost && href.endsWith(path)
+        ? `Use ${href.slice(0, -path.length)} as baseUrl.`
         : `Check baseUrl: the client follows no redirect (to ${hostname}).`
   })
 }
@@ -114,7 +114,11 @@ const readEnvelope = (json: unknown, answer: WireHead, isRaw: boolean): MusicErr
   const { status } = answer
   const error = isRecord(json) ? json.error : undefined
   if (!isRecord(error) || !isText(error.code) || !isText(error.message)) return undefined
-  const [code, message] = [readable(error.code), readable(error.message)]
+  const code = readable(error.code)
+  const details = readDetails(error.details)
+  const message = readable(
+    code === "invalid_input" ? withFirstField(error.message, details?.fields) : error.message
+  )
   const row = isServiceFailureCode(code) ? failureTable[code] : undefined
   const hint = isText(error.hint)
     ? readable(error.hint)
@@ -123,7 +127,6 @@ const readEnvelope = (json: unknown, answer: WireHead, isRaw: boolean): MusicErr
     typeof error.retryable === "boolean"
       ? error.retryable
       : (row?.retryable ?? retryableStatuses.includes(status))
-  const details = readDetails(error.details)
   if (!isServiceFailureCode(code)) {
     // A program acts on the client's own codes, such as `logged_out`: in an answer they get another name.
     const distinct = Object.hasOwn(clientErrorTable, code) ? `service_${code}` : code
@@ -133,7 +136,7 @@ const readEnvelope = (json: unknown, answer: WireHead, isRaw: boolean): MusicErr
   const isOwn = isWhole || (isOfService(answer) && !retryable)
   if (isForeign(code, status, isOwn)) return undefined
   return serviceFailure(code, {
-    message: code === "invalid_input" ? withFirstField(message, details?.fields) : message,
+    message,
     // A raw call is made in terms of HTTP.
     hint: isRaw ? hint : hintOf(code, hint, details),
     details

@@ -2,7 +2,7 @@
 import { fits, type Shape } from "../calls/Answers.ts"
 import { type Session, shapes } from "../Contract.ts"
 import type { ClientEvent } from "../Events.ts"
-import type { ErrorOf, MusicError, SessionInfo } from "../Types.ts"
+import type { ErrorOf, MusicError, SessionInfo, TingOutcome } from "../Types.ts"
 import { isNumber, isRecord, present } from "../Values.ts"
 import { clientFailure, failureOf, isFailure, reasonedFailure } from "../failures/Failures.ts"
 import { storeErrorOf } from "../failures/StoreFailures.ts"
@@ -99,11 +99,15 @@ const membersOf = (session: Session) => ({
   testing_environment_id: session.testing_environment_id
 })
 
+const tingOf = ({ error, subscribed, subscription_id }: TingOutcome): TingOutcome =>
+  present({ subscribed, subscription_id, error })
+
 /** Characters of a stored session; it has about one thousand. No store has to take more, and each must load what it took. */
 const mostCharacters = 262_144
 
-export const isStorable = (session: Session): boolean =>
-  JSON.stringify(membersOf(session)).length <= mostCharacters
+/** `ting` is of a login. */
+export const isStorable = (session: Session & { readonly ting?: TingOutcome }): boolean =>
+  JSON.stringify([membersOf(session), session.ting && tingOf(session.ting)]).length <= mostCharacters
 
 /** What a session keeps from the one that it replaces. */
 export type KeptMembers = Pick<StoredSession, "login_key" | "ting" | "spent_refresh_token">
@@ -113,7 +117,7 @@ export const toStored = (
   session: Session,
   slot: string,
   obtainedAt: number,
-  { login_key, spent_refresh_token, ting: { error, subscribed, subscription_id } }: KeptMembers
+  { login_key, spent_refresh_token, ting }: KeptMembers
 ): StoredSession => ({
   version: 1,
   slot,
@@ -121,7 +125,7 @@ export const toStored = (
   obtained_at: obtainedAt,
   login_key,
   ...present({ spent_refresh_token }),
-  ting: present({ subscribed, subscription_id, error })
+  ting: tingOf(ting)
 })
 
 /** The longest time that a `Date` can hold, milliseconds. */

@@ -319,6 +319,15 @@ describe("A failure of the service", () => {
     const tokens = { access_token: "oat_secret", refresh_token: "ort_secret" }
     const found = (await readyzOf(json({ ...tokens, error }, { "x-any": "1" }, 403))).error
     expect([found?.message, found?.hint]).toEqual(Array(2).fill("a [31m b c"))
+    const fields = [{ path: evil, problem: evil }]
+    const others = [
+      json({ error: { code: "invalid_input", message: evil, details: { fields } } }, {}, 400),
+      new Response(null, { status: 307, headers: { location: "https://music.example/\u009b/readyz" } })
+    ]
+    for (const other of others) {
+      const { error } = await readyzOf(other)
+      expect(`${error?.message} ${error?.hint}`).not.toMatch(/\p{Cc}/u)
+    }
     expect(found?.response).toMatchObject({ status: 403, headers: { "x-any": "1" } })
     expect(found?.response?.body).toHaveLength(2_048 - "oat_secret".length - "ort_secret".length + 2)
     expect(found?.response?.body).not.toContain("secret")

@@ -56,9 +56,12 @@ describe("A useless session in a 200", () => {
     }
   )
 
-  it("of a login is stored nowhere, and the same token logs in afterwards", async () => {
+  it.each<readonly [string, object]>([
+    ["a masked token", { refresh_token: "***" }],
+    ["more than a store takes", { ting: { subscribed: false, error: "x".repeat(1_100_000) } }]
+  ])("of a login is stored nowhere, and the same token logs in afterwards: %s", async (_, change) => {
     const { answers, client } = makeClient()
-    answers.login = () => json(loginOf(1, { refresh_token: "***" }))
+    answers.login = () => json(loginOf(1, change))
     expect(await client.login("oac_1")).toMatchObject(broken)
     expect(await client.session()).toMatchObject({ value: null })
     delete answers.login

@@ -46,8 +46,9 @@ export const pairOf = (generation: number, change: object = {}) => ({
 
 /** The answer to a login. */
 export const loginOf = (generation: number, change: object = {}) => ({
-  ...pairOf(generation, change),
-  ting: { subscribed: true }
+  ...pairOf(generation),
+  ting: { subscribed: true },
+  ...change
 })
 
 /** The answers to calls that change nothing, by the last part of their path. */
