@@ -5,7 +5,7 @@ import type { MusicClientOptions } from "../Options.ts"
 import type { Send, WireAnswer } from "../Transport.ts"
 import type { AnswerHead, MusicError } from "../Types.ts"
 import { decodeAnswer, readRateLimits, readRetryAfter } from "./AnswerDecoder.ts"
-import { type Scope, timedOut } from "./Deadline.ts"
+import { type Scope, timedOut, within } from "./Deadline.ts"
 import { type AnswerOf, type EndpointName, endpoints } from "./Endpoints.ts"
 import { newIdempotencyKey } from "./RandomKey.ts"
 import { addressOf, type CallRequest, composeRequest, packageVersion, readHook } from "./Requests.ts"
@@ -102,7 +102,7 @@ export const makeCalls = (
     const { deadline, signal } = scope
     const address = addressOf(options.baseUrl)
     const requestId = `${options.source}-${newIdempotencyKey()}`
-    const hooked = await readHook(options, address, call)
+    const hooked = await within(time, deadline, readHook(options, address, call))
     if ("code" in hooked) return failWith(hooked)
     const request = composeRequest(options, address, requestId, call, { ...hooked.headers, ...scope.headers })
     if ("code" in request) return failWith(request)

@@ -68,6 +68,17 @@ describe("The request hook", () => {
     expect(asked.at(-1)).toEqual({ call: "me", method: "GET", url: "https://music.example/api/v1/auth/me" })
   })
 
+  it("that never settles ends with the call, also in a refresh that later calls share", async () => {
+    let isStuck = true
+    const onRequest = ({ call }: { readonly call: string }) =>
+      isStuck && call === "refresh" ? never() : undefined
+    const { client, pass } = await loggedIn({ onRequest, deadlineMilliseconds: 100 })
+    pass(life)
+    expect(await client.me()).toMatchObject({ error: { code: "timed_out" } })
+    isStuck = false
+    await expect.poll(async () => (await client.me()).ok).toBe(true)
+  })
+
   it.each([
     () => Promise.reject(new Error("own fault")),
     () => new Headers({ a: "b" }),
