@@ -56,8 +56,7 @@ const makeUseCases = <E, R>(delivery: Layer.Layer<DeliveryHealth, E, R>) =>
   ).pipe(
     Layer.provideMerge(Sessions.Default),
     Layer.provideMerge(Notifications.Default),
-    Layer.provideMerge(Layer.merge(Idempotency.Default, UpstreamPlaces.Default)),
-    Layer.provideMerge(stopOnDrain(delivery))
+    Layer.provideMerge(Layer.mergeAll(Idempotency.Default, UpstreamPlaces.Default, stopOnDrain(delivery)))
   )
 
 /** The backend made of the given parts. Its server is any layer over the use cases. */

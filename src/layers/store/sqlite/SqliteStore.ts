@@ -1,4 +1,5 @@
 /** The embedded store: one SQLite file, private to its owner, whose commits survive a power cut. */
+import { existsSync } from "node:fs"
 import { type SqlClient, TransactionConnection } from "@effect/sql/SqlClient"
 import type { Connection } from "@effect/sql/SqlConnection"
 import * as Effect from "effect/Effect"
@@ -58,8 +59,8 @@ export const openDatabase = (
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const name = nameOf(path)
-    // A driver that does not load is reported also where there is no file yet.
-    yield* Effect.scoped(openClient(name, ":memory:"))
+    // A driver that does not load is reported also where there is no file yet, and makes none.
+    if (!existsSync(path)) yield* Effect.scoped(openClient(name, ":memory:"))
     const file = yield* locateFile(path, { create: migrates })
     const sql = yield* openClient(name, file)
     const readers = yield* openClient(name, file)
