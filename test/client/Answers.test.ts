@@ -439,7 +439,9 @@ describe("A body", () => {
       expect([status, await run()]).toMatchObject([status, { ok: true }])
       expect(calls()).toEqual(["me", "me"])
       provoke(broken(status))
-      expect(await run()).toMatchObject(unexpected("incomplete", { status, retryable: true }))
+      const last = await run()
+      expect(last).toMatchObject(unexpected("incomplete", { status, retryable: true }))
+      expect(last.error?.cause).toBeInstanceOf(TypeError)
     }
   })
 

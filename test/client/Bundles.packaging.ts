@@ -34,19 +34,6 @@ const run = (words: ReadonlyArray<string>, environment: NodeJS.ProcessEnv = {}) 
     )
   })
 
-it.each(["index.js", "telemetry.js"])("The promise client imports no package: %s", async (name) => {
-  const entryPoints = [join(built.folder, name)]
-  const { metafile } = await build({
-    entryPoints,
-    bundle: true,
-    write: false,
-    metafile: true,
-    packages: "external"
-  })
-  const imports = Object.values(metafile.inputs).flatMap(({ imports }) => imports)
-  expect(imports.filter(({ external }) => external === true)).toEqual([])
-})
-
 /** Most bytes, gzipped. */
 it.each([
   ["createMusicClient", "", 20_000],

@@ -148,9 +148,26 @@ it("A received session that cannot be saved names the fix; the same token then r
   expect(keys()[0]).toBe(keys()[1])
 })
 
-describe("A report", () => {
-  afterEach(() => void vi.useRealTimers())
+afterEach(() => void vi.useRealTimers())
 
+it.each([
+  ["me", 10_000],
+  ["refresh", 10_000],
+  ["tings", 28_000]
+])("A first attempt that hangs is given up: that of %s after %i ms", async (path, milliseconds) => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
+  const { answers, calls, client, pass, types } = await loggedIn()
+  answers[path] = never
+  if (path === "refresh") pass(life)
+  void (path === "tings" ? client.ting({ type: "t", key: "k", data: {} }) : client.me())
+  await expect.poll(calls).toEqual([path])
+  await vi.advanceTimersByTimeAsync(milliseconds - 1)
+  expect(types()).toEqual(["request"])
+  await vi.advanceTimersByTimeAsync(1)
+  expect(types()).toEqual(["request", "response", "retry"])
+})
+
+describe("A report", () => {
   it("waits 5 s at most for a refresh, and is sent with the old token then", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
     const { answers, calls, client, pass, requests } = await loggedIn()

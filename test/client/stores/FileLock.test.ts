@@ -7,10 +7,9 @@ import { performance } from "node:perf_hooks"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
-import { fileLock, fileSessionStore, type StoredSession } from "../../../client/node.ts"
+import { fileLock } from "../../../client/node.ts"
 import { bundle } from "../../world/Fleet.ts"
 import { type Built, scratch } from "../support/Built.ts"
-import { storedSession } from "../support/ClientWorld.ts"
 
 let made: Built
 beforeEach(async () => {
@@ -38,9 +37,9 @@ let program = ""
 beforeAll(async () => {
   program = await bundle(fileURLToPath(new URL("../programs/lock-taker.ts", import.meta.url)))
 })
-/** A process that holds the lock, or saves a session under it again and again; it has printed its first line. */
-const startTaker = async (session?: StoredSession) => {
-  const order = { directory: made.folder, slot: "slot", deadlineMilliseconds: soon, session }
+/** A process that holds the lock; it has printed its line. */
+const startTaker = async () => {
+  const order = { directory: made.folder, slot: "slot", deadlineMilliseconds: soon }
   const taker = spawn(process.execPath, [program, JSON.stringify(order)])
   await once(taker.stdout, "data")
   return async () => {
@@ -138,19 +137,4 @@ describe("The lock of a dead owner is taken", () => {
       await takeOver({ staleMilliseconds: 30 })
     }
   )
-
-  it("with the session as it was, whenever the process was killed", async () => {
-    const session = storedSession("slot")
-    const store = fileSessionStore({ directory: made.folder, staleMilliseconds: 4_000 })
-    for (let round = 0; round < 2; round += 1) {
-      const kill = await startTaker(session)
-      await sleep(Math.random() * 40)
-      await kill()
-      expect(await store.load("slot")).toEqual(session)
-      const release = await store.lock?.acquire("slot", AbortSignal.timeout(soon))
-      await store.save("slot", session)
-      await release?.()
-      expect(await readdir(made.folder)).toEqual(["session-slot.json"])
-    }
-  })
 })
