@@ -88,17 +88,20 @@ const workCells: ReadonlyArray<Cell> = namesOf<WorkName>(works).flatMap((work) =
 
 const allCells = [...pathCells, ...wholeCells, ...workCells]
 
-/** All cells, or a seeded part: what its strata need, then others up to `count`. */
+/** All cells, or a seeded part: the cells with most strata that no other covers, until all are covered, then others up to `count`. */
 const choose = (seed: number, count: number | undefined): ReadonlyArray<Cell> => {
   if (count === undefined || count >= allCells.length) return allCells
-  const shuffled = seeded(seed).shuffled(allCells)
-  const covered = new Set<string>()
-  const needed = shuffled.filter(({ strata }) => {
-    const isNew = strata.some((stratum) => !covered.has(stratum))
-    for (const stratum of strata) covered.add(stratum)
-    return isNew
-  })
-  const rest = shuffled.filter((cell) => !needed.includes(cell))
+  const rest = new Set(seeded(seed).shuffled(allCells))
+  const open = new Set(allCells.flatMap(({ strata }) => strata))
+  const needed: Array<Cell> = []
+  const newIn = ({ strata }: Cell) => strata.filter((stratum) => open.has(stratum)).length
+  for (let most = 4; open.size > 0; most -= 1)
+    for (const cell of rest)
+      if (newIn(cell) >= most) {
+        for (const stratum of cell.strata) open.delete(stratum)
+        rest.delete(cell)
+        needed.push(cell)
+      }
   return [...needed, ...rest].slice(0, Math.max(count, needed.length))
 }
 
