@@ -14,19 +14,18 @@ import {
 } from "../services/store/OperatorQueries.ts"
 import type { Page, PageRequest } from "../services/store/Pages.ts"
 import { Store } from "../services/Store.ts"
-import { CommandFailed, Host, type Noun, printPage } from "./Host.ts"
+import { failed, Host, type Noun, printPage } from "./Host.ts"
 
 const databaseSettings = ["MUSIC_DATABASE_PATH", "MUSIC_DATABASE_URL"]
 
 /** The settings. Those that name the database must be valid; others may be missing. */
 export const databasePlace = Effect.flatMap(Host, ({ environment }) => {
   const { problems, settings } = readSettings(environment)
-  const lines = problems
-    .filter(({ name }) => databaseSettings.includes(name))
-    .map(({ name, problem }) => `${name}: ${problem}`)
-  return lines.length === 0
+  const bad = problems.filter(({ name }) => databaseSettings.includes(name))
+  const lines = bad.map(({ name, problem }) => `${name}: ${problem}`)
+  return bad.length === 0
     ? Effect.succeed(settings)
-    : Effect.fail(new CommandFailed({ exit: 78, lines, fix: "see music-backend config" }))
+    : Effect.fail(failed(78, lines.join("; "), "see music-backend config"))
 })
 
 const access = Layer.unwrapScoped(
@@ -59,13 +58,9 @@ export const readAll = <A, E>(
   limit: number,
   query: (queries: OperatorQueriesService, page: PageRequest) => Effect.Effect<Page<A>, E>
 ) =>
-  Stream.unwrap(
-    Effect.map(OperatorQueries, (queries) =>
-      Stream.paginateChunkEffect(Option.none<string>(), (after) =>
-        Effect.map(
-          query(queries, { limit, after }),
-          ({ items, next }) => [Chunk.fromIterable(items), Option.map(next, Option.some)] as const
-        )
-      )
+  Stream.paginateChunkEffect(Option.none<string>(), (after) =>
+    Effect.map(
+      Effect.flatMap(OperatorQueries, (queries) => query(queries, { limit, after })),
+      ({ items, next }) => [Chunk.fromIterable(items), Option.map(next, Option.some)] as const
     )
   )

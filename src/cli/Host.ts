@@ -21,23 +21,26 @@ export type Exit = 0 | 1 | 64 | 69 | 70 | 74 | 78 | 141
 
 export class CommandFailed extends Data.TaggedError("CommandFailed")<{
   readonly exit: Exit
-  /** One line for each problem; empty when the output already shows them. */
-  readonly lines: ReadonlyArray<string>
-  /** The next step: an instruction without a full stop. */
-  readonly fix?: string
+  /** What is wrong, and the next step: an instruction without a full stop. None when the output already shows them. */
+  readonly reason?: { readonly problem: string; readonly fix: string }
 }> {}
 
+export const failed = (exit: Exit, problem: string, fix: string): CommandFailed =>
+  new CommandFailed({ exit, reason: { problem, fix } })
+
 /** The record does not exist or cannot be changed. */
-export const refuse = (line: string, fix: string): CommandFailed =>
-  new CommandFailed({ exit: 1, lines: [line], fix })
+export const refuse = (problem: string, fix: string): CommandFailed => failed(1, problem, fix)
 
 /** A mistake in the arguments that the library does not see; it becomes exit code 64 as the library's own do. */
 export const misuse = (line: string): Effect.Effect<never, ValidationError.ValidationError> =>
   Effect.fail(ValidationError.invalidValue(HelpDoc.p(line)))
 
+/** A command is missing; the message names those that are there. */
+export const incomplete = Effect.fail(ValidationError.commandMismatch(HelpDoc.empty))
+
 /** A noun, which does nothing without one of its commands. */
 export const group = <Name extends string>(name: Name, description: string) =>
-  Command.make(name, {}, () => misuse(`${name} needs a command`)).pipe(Command.withDescription(description))
+  Command.make(name, {}, () => incomplete).pipe(Command.withDescription(description))
 
 export class Host extends Context.Tag("music/cli/Host")<
   Host,

@@ -2,8 +2,10 @@
 import * as Args from "@effect/cli/Args"
 import * as HelpDoc from "@effect/cli/HelpDoc"
 import * as Options from "@effect/cli/Options"
+import * as Arr from "effect/Array"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Num from "effect/Number"
 import * as Option from "effect/Option"
 import { misuse } from "./Host.ts"
 
@@ -11,14 +13,14 @@ import { misuse } from "./Host.ts"
  * The library takes whatever follows an option for its value, and a mistyped option for an argument: `--reason --dry-run` must not
  * remove reports, nor `backup --recrod` make a file of that name.
  */
-const isValue = (text: string): boolean => text !== "" && !text.startsWith("-")
+const asValue = Option.liftPredicate((text: string) => text !== "" && !text.startsWith("-"))
 
 /** An option with a text; `shown` names the text in the help. */
 export const text = (name: string, shown: string, description: string): Options.Options<string> =>
   Options.text(name).pipe(
     Options.withPseudoName(shown),
     Options.withDescription(description),
-    Options.filterMap(Option.liftPredicate(isValue), `--${name} needs a value`)
+    Options.filterMap(asValue, `--${name} needs a value`)
   )
 
 export const optionalText = (name: string, shown: string, description: string) =>
@@ -28,14 +30,18 @@ export const flag = (name: string, description: string): Options.Options<boolean
   Options.boolean(name).pipe(Options.withDescription(description))
 
 export const choice = <const A extends string>(name: string, values: ReadonlyArray<A>, description: string) =>
-  Options.choice(name, values).pipe(Options.withDescription(description), Options.optional)
+  text(name, values.join(" | "), description).pipe(
+    Options.filterMap(
+      (given) => Arr.findFirst(values, (value) => value === given),
+      `--${name} is one of ${values.join(", ")}`
+    ),
+    Options.optional
+  )
 
 export const argument = (name: string, description: string): Args.Args<string> =>
   Args.text({ name }).pipe(
     Args.withDescription(description),
-    Args.mapEffect((value) =>
-      isValue(value) ? Effect.succeed(value) : Effect.fail(HelpDoc.p(`'${value}' is no ${name}`))
-    )
+    Args.mapEffect((value) => Effect.mapError(asValue(value), () => HelpDoc.p(`'${value}' is no ${name}`)))
   )
 
 /** What an operator gives as the reason of a change, and the database keeps. */
@@ -49,11 +55,9 @@ export const reason = (description: string): Options.Options<string> =>
 
 /** A whole number. */
 export const count = (name: string, least: number, most: number, description: string) =>
-  Options.integer(name).pipe(
-    Options.withPseudoName("n"),
-    Options.withDescription(description),
+  text(name, "n", description).pipe(
     Options.filterMap(
-      Option.liftPredicate((value) => value >= least && value <= most),
+      (given) => Option.filter(Num.parse(given), (n) => Number.isInteger(n) && n >= least && n <= most),
       `--${name} is a number from ${least} to ${most}`
     )
   )

@@ -2,14 +2,17 @@
 import { readFileSync } from "node:fs"
 import { parseEnv, stripVTControlCharacters } from "node:util"
 import * as Command from "@effect/cli/Command"
+import * as CommandDescriptor from "@effect/cli/CommandDescriptor"
 import * as HelpDoc from "@effect/cli/HelpDoc"
 import * as Options from "@effect/cli/Options"
 import type * as ValidationError from "@effect/cli/ValidationError"
 import * as NodeContext from "@effect/platform-node/NodeContext"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
+import * as HashMap from "effect/HashMap"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import * as Str from "effect/String"
 import { expectSignal } from "../layers/process/Process.ts"
 import type { BackupFailed } from "../layers/store/backup/Backup.ts"
 import { build, version } from "../schema/Release.ts"
@@ -21,7 +24,7 @@ import { deliveries } from "./commands/Deliveries.ts"
 import { recipients, telemetry, webhooks } from "./commands/Lists.ts"
 import { reports } from "./commands/Reports.ts"
 import { check, config } from "./commands/Settings.ts"
-import { CommandFailed, type Exit, Host, misuse, toSingleLine } from "./Host.ts"
+import { CommandFailed, type Exit, failed, Host, incomplete, misuse, toSingleLine } from "./Host.ts"
 import { count, flag, optionalText } from "./Options.ts"
 
 const program = "music-backend"
@@ -47,18 +50,14 @@ const sandbox = Command.make("sandbox", flags, (given) =>
     if (!given.walk) yield* expectSignal
     // The only import of the simulators: the bundle of the server does not hold them.
     const { sandbox: start } = yield* Effect.promise(() => import("../../sandbox/Program.ts"))
-    const passed = yield* Effect.mapError(
-      start(given),
-      (error) =>
-        new CommandFailed({
-          exit: 69,
-          lines: [
-            error._tag === "SystemError" || error._tag === "BadArgument" ? error.message : error.reason
-          ],
-          fix: "check that loopback and the temporary folder can be used"
-        })
+    const passed = yield* Effect.mapError(start(given), (error) =>
+      failed(
+        69,
+        error._tag === "SystemError" || error._tag === "BadArgument" ? error.message : error.reason,
+        "check that loopback and the temporary folder can be used"
+      )
     )
-    if (!passed) return yield* new CommandFailed({ exit: 1, lines: [] })
+    if (!passed) return yield* new CommandFailed({ exit: 1 })
   })
 ).pipe(
   Command.withDescription("Runs the server on this machine with simulated upstreams, without configuration")
@@ -76,15 +75,15 @@ const loadEnvFile = (file: string) =>
     Effect.try({
       try: () => Object.assign(environment, parseEnv(readFileSync(file, "utf8")), { ...environment }),
       catch: (error) =>
-        new CommandFailed({
-          exit: 78,
-          lines: [`the file of --env-file cannot be read: ${file} (${errorCode(error)})`],
-          fix: "correct its path, which is relative to the working folder, or let this user read it"
-        })
+        failed(
+          78,
+          `the file of --env-file cannot be read: ${file} (${errorCode(error)})`,
+          "correct its path, which is relative to the working folder, or let this user read it"
+        )
     })
   )
 
-const root = Command.make(program, { envFile }, () => misuse("a command is missing")).pipe(
+const root = Command.make(program, { envFile }, () => incomplete).pipe(
   Command.withDescription("Runs, checks and operates the backend of the music companion"),
   Command.withSubcommands([
     serve,
@@ -106,7 +105,7 @@ const root = Command.make(program, { envFile }, () => misuse("a command is missi
   )
 )
 
-const parseAndRun = Command.run(root, { name: program, version: release, executable: program })
+const run = Command.run(root, { name: program, version: release, executable: program })
 
 /** What the library and the sandbox print goes to the screen, without colours. The library's errors become one line below. */
 const withHostConsole = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
@@ -132,9 +131,14 @@ type Failure =
   | StoreUnavailable
   | BackupFailed
 
+const nouns: Readonly<Record<string, { readonly descriptor: CommandDescriptor.Command<unknown> }>> = {
+  ...{ reports, deliveries, webhooks, recipients, telemetry }
+}
+
 /** The one place where the failures of commands get their exit codes. */
-const toCommandFailed = (failure: Failure): CommandFailed => {
-  const failed = (exit: Exit, line: string, fix: string) => new CommandFailed({ exit, lines: [line], fix })
+const toCommandFailed = (failure: Failure, args: ReadonlyArray<string>): CommandFailed => {
+  const noun = args.find((arg) => Object.hasOwn(nouns, arg)) ?? ""
+  const place = `${program} ${noun}`.trim()
   switch (failure._tag) {
     case "CommandFailed":
       return failure
@@ -144,32 +148,32 @@ const toCommandFailed = (failure: Failure): CommandFailed => {
       return failed(69, failure.reason, failure.fix)
     case "CursorInvalid":
       return failed(64, "the cursor of --after does not belong to this list", "use that of the previous page")
+    case "CommandMismatch": {
+      // The library names the commands of the program also where one of a noun is wrong.
+      const { descriptor } = nouns[noun] ?? root
+      const names = [...HashMap.keys(CommandDescriptor.getSubcommands<unknown>(descriptor))].sort().join(", ")
+      return failed(64, `the commands are ${names}, with their options after them`, `see ${place} --help`)
+    }
     default:
-      return failed(64, stripVTControlCharacters(HelpDoc.toAnsiText(failure.error)), `see ${program} --help`)
+      return failed(64, stripVTControlCharacters(HelpDoc.toAnsiText(failure.error)), `see ${place} --help`)
   }
 }
 
-const toSentence = (text: string): string =>
-  `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`
-
-const linesOf = ({ fix, lines }: CommandFailed): ReadonlyArray<string> =>
-  lines.map((line, index) => {
-    const advised = fix !== undefined && index === lines.length - 1
-    return `${program}: ${toSingleLine(line)}${advised ? `. ${toSentence(toSingleLine(fix))}` : ""}`
-  })
+const toLine = ({ fix, problem }: NonNullable<CommandFailed["reason"]>): string =>
+  `${program}: ${toSingleLine(problem)}. ${Str.capitalize(toSingleLine(fix))}${fix.endsWith(".") ? "" : "."}`
 
 /** Runs one command to its end. */
-export const runCommand = (args: ReadonlyArray<string>): Effect.Effect<Exit, never, Host> =>
-  Effect.flatMap(Host, ({ err }) =>
-    // The library's dialogue waits for a person.
-    (args.includes("--wizard")
-      ? misuse("--wizard is not an option")
-      : withHostConsole(parseAndRun(["node", program, ...args]))
-    ).pipe(
+export const runCommand = (given: ReadonlyArray<string>): Effect.Effect<Exit, never, Host> => {
+  // The library finds it only before the other options of the program.
+  const args = given.some((arg) => arg === "--help" || arg === "-h") ? ["--help", ...given] : given
+  // The library's dialogue waits for a person.
+  const ran = args.includes("--wizard") ? misuse("--wizard is no option") : run(["node", program, ...args])
+  return Effect.flatMap(Host, ({ err }) =>
+    withHostConsole(ran).pipe(
       Effect.as(0 as const),
       Effect.catchAll((failure) => {
-        const failed = toCommandFailed(failure)
-        return Effect.as(Effect.forEach(linesOf(failed), err), failed.exit)
+        const { exit, reason } = toCommandFailed(failure, args)
+        return Effect.as(reason === undefined ? Effect.void : err(toLine(reason)), exit)
       }),
       Effect.catchAllDefect((defect) =>
         Effect.as(err(`${program}: internal error: ${toSingleLine(String(defect))}`), 70 as const)
@@ -179,3 +183,4 @@ export const runCommand = (args: ReadonlyArray<string>): Effect.Effect<Exit, nev
       Effect.provide(Logger.remove(Logger.defaultLogger))
     )
   )
+}

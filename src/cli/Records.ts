@@ -12,7 +12,7 @@ import { field, formatTime, type Noun, time, toJson } from "./Host.ts"
 const { getOrNull } = Option
 
 /** A discarded delivery is shown as `discarded`, not as `failed`. */
-const shownState = ({ discardedAt, state }: StoredDelivery): string =>
+export const shownState = ({ discardedAt, state }: StoredDelivery): string =>
   Option.isSome(discardedAt) ? "discarded" : state
 
 export const delivery: Noun<StoredDelivery> = {

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import { runMain } from "../layers/process/Process.ts"
 import { processEnvironment } from "../layers/settings/Settings.ts"
 import { errorCode } from "../services/ErrorCode.ts"
-import { CommandFailed, Host } from "./Host.ts"
+import { CommandFailed, failed, Host } from "./Host.ts"
 import { runCommand } from "./Program.ts"
 
 const { stderr } = process
@@ -21,12 +21,12 @@ for (const stream of [stdout, stderr]) stream.on("error", () => undefined)
 const outputFailed = (error: unknown): CommandFailed => {
   const code = errorCode(error)
   return code === "EPIPE"
-    ? new CommandFailed({ exit: 141, lines: [] })
-    : new CommandFailed({
-        exit: 74,
-        lines: [`standard output cannot be written: ${code}`],
-        fix: "the output is incomplete: free space, or write it to another place"
-      })
+    ? new CommandFailed({ exit: 141 })
+    : failed(
+        74,
+        `standard output cannot be written: ${code}`,
+        "the output is incomplete: free space, or write it to another place"
+      )
 }
 
 const out = (text: string): Effect.Effect<void, CommandFailed> =>
@@ -43,9 +43,6 @@ runCommand(process.argv.slice(2)).pipe(
       if (exit !== 0) process.exitCode = exit
     })
   ),
-  Effect.provideServiceEffect(
-    Host,
-    Effect.map(processEnvironment, (environment) => ({ environment, out, err }))
-  ),
+  Effect.provideService(Host, { environment: processEnvironment, out, err }),
   runMain
 )

@@ -211,6 +211,8 @@ describe("music-backend deliveries", () => {
     const { command, json } = yield* furnished
     const discard = "deliveries discard report:rep_failed --reason by-hand"
     expect((yield* command(discard)).out).toMatch(/^discarded at +\d/m)
+    const again = { exit: 1, err: expect.stringContaining("is discarded: nothing to discard. Its reason") }
+    expect(yield* command("deliveries discard report:rep_failed --reason again")).toMatchObject(again)
     const retried = yield* command("deliveries retry --failed")
     expect([retried.exit, retried.out, retried.err]).toEqual([0, "", "No failed deliveries."])
 

@@ -71,8 +71,20 @@ describe("music-backend", () => {
     ["check", "--env-file", "--json"],
     ["check", "--env-file=a", "--env-file=b"]
   ])("exits with 64, one line and the next step after a usage error: %j", function* (args) {
-    const err = expect.stringMatching(/^music-backend: .*\. See music-backend --help\.$/)
+    const err = expect.stringMatching(/^music-backend: .*\. See music-backend(?: \w+)? --help\.$/)
     expect(yield* run(args, {})).toMatchObject({ exit: 64, out: "", err })
+  })
+
+  it.effect("names the values of an option, and the commands where one is missing or wrong", function* () {
+    const wrong = {
+      "reports lst": "the commands are export, list, remove, retry, show,",
+      reports: "the commands are export, list",
+      "--json check": "the commands are backup, check",
+      "deliveries list --state foo": "--state is one of waiting, leased",
+      "reports list --limit x": "--limit is a number from 1 to 1000"
+    }
+    for (const [line, said] of Object.entries(wrong))
+      expect((yield* run(line.split(" "), {})).err).toContain(`music-backend: ${said}`)
   })
 
   it.effect("reports a defect of its own in one line, and exits with 70", function* () {
@@ -95,6 +107,8 @@ describe("music-backend", () => {
       expect(out).toMatch(/^MUSIC_MIN_CLI +2\.0\.0 +environment/m)
       expect(out).not.toContain("nowhere")
     }
+    const help = yield* run(["--env-file", file, "--help"], {})
+    expect(help).toMatchObject({ exit: 0, err: "", out: (yield* run(["--help"], {})).out })
     for (const missing of [join(place, "none.env"), place]) {
       const { err, exit } = yield* run(["--env-file", missing, "check"], {})
       expect([exit, err]).toEqual([78, expect.stringContaining(`--env-file cannot be read: ${missing}`)])

@@ -7,7 +7,7 @@ import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { backup as copyDatabase, type DatabaseFacts } from "../../layers/store/backup/Backup.ts"
+import { backup as copyDatabase } from "../../layers/store/backup/Backup.ts"
 import * as Restore from "../../layers/store/backup/Restore.ts"
 import { latestMigration } from "../../layers/store/migrations/Migrations.ts"
 import { recordBackup } from "../../services/store/Logins.ts"
@@ -15,16 +15,8 @@ import { databaseFromSettings } from "../../layers/store/StoreFromSettings.ts"
 import { errorCode } from "../../services/ErrorCode.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { databasePlace } from "../DatabaseAccess.ts"
-import { CommandFailed, Host, misuse, printRecord } from "../Host.ts"
+import { failed, Host, misuse, printRecord, refuse } from "../Host.ts"
 import { argument, count, flag, json } from "../Options.ts"
-
-/** As JSON has the facts of a database. */
-const showFacts = ({ bytes, file, migration, rows }: DatabaseFacts) => ({
-  file,
-  bytes,
-  schema: migration,
-  rows
-})
 
 /** Names of the copies that `--keep` makes and removes. */
 const copies = /^music-\d{8}T\d{9}Z\.sqlite$/
@@ -48,11 +40,11 @@ const removeOldCopies = (folder: string, kept: number, { live, made }: { live: s
       return old
     },
     catch: (error) =>
-      new CommandFailed({
-        exit: 69,
-        lines: [`the backup is complete, but older ones cannot be removed: ${errorCode(error)}`],
-        fix: `let this user change ${folder}`
-      })
+      failed(
+        69,
+        `the backup is complete, but older ones cannot be removed: ${errorCode(error)}`,
+        `let this user change ${folder}`
+      )
   })
 
 /** Writes the time into the database, for the metric and its alert. */
@@ -77,7 +69,7 @@ const makeCopy = (path: string, keep: Option.Option<number>, overwrite: boolean)
     )
     const live = settings.databasePath
     const old = Option.isSome(keep) ? yield* removeOldCopies(path, keep.value, { live, made }) : []
-    return { ...showFacts(facts), removed: old }
+    return { ...facts, removed: old }
   })
 
 export const backup = Command.make(
@@ -106,12 +98,6 @@ export const backup = Command.make(
     })
 ).pipe(Command.withDescription("Writes a verified copy of a SQLite database, also while the server runs"))
 
-const verify = (file: string) =>
-  Effect.mapError(
-    Restore.verifyBackup(file),
-    ({ fix, reason }) => new CommandFailed({ exit: 1, lines: [reason], fix })
-  )
-
 export const restore = Command.make(
   "restore",
   {
@@ -122,10 +108,13 @@ export const restore = Command.make(
   },
   ({ file, json: asJson, overwrite, verify: verifyOnly }) =>
     Effect.gen(function* () {
-      if (verifyOnly) return yield* printRecord({ usable: true, ...showFacts(yield* verify(file)) }, asJson)
+      if (verifyOnly) {
+        const verified = Effect.mapError(Restore.verifyBackup(file), ({ fix, reason }) => refuse(reason, fix))
+        return yield* printRecord({ usable: true, ...(yield* verified) }, asJson)
+      }
       const restored = yield* Restore.restore(yield* databasePlace, file, { overwrite })
-      const { aside, unfiled: doubted } = restored
-      yield* printRecord({ ...showFacts(restored), before: Option.getOrNull(aside), doubted }, asJson)
+      const { aside, unfiled: doubted, ...facts } = restored
+      yield* printRecord({ ...facts, before: Option.getOrNull(aside), doubted }, asJson)
       if (doubted > 0)
         yield* (yield* Host).err(
           "The doubted reports may be filed: the server searches the tracker for each before it sends it."

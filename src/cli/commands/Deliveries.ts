@@ -19,7 +19,7 @@ import {
 import { onDatabase, readAll } from "../DatabaseAccess.ts"
 import { formatTime, Host, group, misuse, printPage, printRecord, refuse, toJson } from "../Host.ts"
 import { argument, choice, flag, json, page, reason, since } from "../Options.ts"
-import { delivery } from "../Records.ts"
+import { delivery, shownState } from "../Records.ts"
 
 const id = argument("id", "the delivery's id, report:rep_…")
 
@@ -86,9 +86,10 @@ const advice: Readonly<Record<string, string>> = {
   delivered: "list others with music-backend deliveries list"
 }
 
-/** Changes a delivery, and returns it; fails when nothing was changed. */
+/** Changes a delivery, and returns it; fails when nothing was changed, for a failed one with the advice `ofFailed`. */
 const change = (
   what: "retry" | "discard",
+  ofFailed: string,
   deliveryId: string,
   run: (store: StoreService["deliveries"], now: number) => Effect.Effect<boolean, StoreUnavailable>
 ) =>
@@ -96,12 +97,12 @@ const change = (
     const done = yield* run((yield* Store).deliveries, yield* Clock.currentTimeMillis)
     const found = yield* findDelivery(deliveryId)
     if (done) return found
-    const fix = advice[found.state] ?? "its report was removed"
-    return yield* refuse(`${deliveryId} is ${found.state}: nothing to ${what}`, fix)
+    const fix = advice[found.state] ?? ofFailed
+    return yield* refuse(`${deliveryId} is ${shownState(found)}: nothing to ${what}`, fix)
   })
 
 export const retryById = (deliveryId: string) =>
-  change("retry", deliveryId, (store, now) => store.retry(deliveryId, now))
+  change("retry", "its report was removed", deliveryId, (store, now) => store.retry(deliveryId, now))
 
 const failed = { state: Option.some("failed" as const) }
 
@@ -135,7 +136,10 @@ const why = Options.withDefault(reason("kept with the delivery"), "discarded by 
 
 const discard = Command.make("discard", { id, why, json }, (given) =>
   Effect.gen(function* () {
-    const found = yield* change("discard", given.id, (store, now) => store.discard(given.id, now, given.why))
+    const kept = "its reason and time stay; see music-backend deliveries show"
+    const found = yield* change("discard", kept, given.id, (store, now) =>
+      store.discard(given.id, now, given.why)
+    )
     yield* printRecord(toJson(delivery, found), given.json)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Ends a delivery: it is not sent any more; the report is kept"))

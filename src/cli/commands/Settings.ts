@@ -36,7 +36,7 @@ export const check = Command.make("check", { json }, (given) =>
       const sums = `${count("PASS")} passed, ${warnings} warnings, ${failed} failed, ${count("SKIP")} skipped`
       yield* out(`${toTable(checks.flatMap(toLines))}\n\n${sums}`)
     }
-    if (failed > 0) return yield* new CommandFailed({ exit: 1, lines: [] })
+    if (failed > 0) return yield* new CommandFailed({ exit: 1 })
   })
 ).pipe(
   Command.withDescription("Checks settings, database, upstreams, keys and rights; has a fix for each problem")

@@ -19,6 +19,6 @@ const hasCollector = (given: Environment): boolean =>
   given.OTEL_SDK_DISABLED?.trim().toLowerCase() !== "true" &&
   given.OTEL_TRACES_EXPORTER?.trim() !== "none"
 
-export const TracingFromEnvironment: Layer.Layer<never> = Layer.unwrapEffect(
-  Effect.map(processEnvironment, (environment) => (hasCollector(environment) ? sendSpans : noSpans))
+export const TracingFromEnvironment: Layer.Layer<never> = Layer.suspend(() =>
+  hasCollector(processEnvironment) ? sendSpans : noSpans
 )

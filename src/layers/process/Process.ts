@@ -146,7 +146,7 @@ export const reportLifecycle = Effect.gen(function* () {
     tables: Option.toArray(tables).flatMap(({ keys }) => [...keys.keys()]),
     tracker: Option.isSome(tracker) ? `${tracker.value.owner}/${tracker.value.repository}` : "off"
   })
-  for (const name of unknownVariables(yield* processEnvironment))
+  for (const name of unknownVariables(processEnvironment))
     yield* Effect.logWarning(`${name} is not a setting`, { advice: "correct its name, or remove it" })
 
   // The clock of the process, which tests do not move.

@@ -132,13 +132,13 @@ export const unknownVariables = (environment: Environment): ReadonlyArray<string
 }
 
 /** The environment of this process, for commands that show settings or read some of them. */
-export const processEnvironment: Effect.Effect<Environment> = Effect.sync(() => process.env)
+export const processEnvironment: Environment = process.env
 
 /** Settings of this process; it fails with all problems at once. */
 export const SettingsFromEnvironment: Layer.Layer<Settings, SettingsInvalid> = Layer.effect(
   Settings,
   Effect.suspend(() => {
-    const { problems, settings } = readSettings(process.env)
+    const { problems, settings } = readSettings(processEnvironment)
     return problems.length === 0 ? Effect.succeed(settings) : Effect.fail(new SettingsInvalid({ problems }))
   })
 )

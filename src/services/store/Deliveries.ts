@@ -300,13 +300,13 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
           priority = ${priorities.first}, available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
         sql`${onlyFailed ? hasStatus(sql, "failed") : sql`1 = 1`} AND ${isNotRemoved(sql, "deliveries.subject")}`
       ),
-    /** By an operator: `failed` and discarded, for this reason. False for a delivery that is leased, delivered or missing. */
+    /** By an operator: `failed` and discarded, for this reason. False for a delivery that is leased, delivered, discarded before or missing. */
     discard: (id: string, now: number, reason: string) =>
       byOperator(
         "Deliveries.discard",
         id,
         sql`state = 'failed', finished_at = ${now}, discarded_at = ${now}, last_failure = ${reason}`,
-        sql`1 = 1`
+        sql`discarded_at IS NULL`
       ),
     /** Without discarded ones, which need no operator. */
     counts: read(

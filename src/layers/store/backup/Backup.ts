@@ -137,7 +137,7 @@ export interface DatabaseFacts {
   readonly file: string
   readonly bytes: number
   /** Its newest migration. */
-  readonly migration: number
+  readonly schema: number
   readonly rows: Readonly<Record<string, number>>
 }
 
@@ -173,7 +173,7 @@ export const checkDatabase = (
             row?.count ?? 0
           ])
         )
-        return { file, bytes, migration: history.latest, rows: Object.fromEntries(rows) }
+        return { file, bytes, schema: history.latest, rows: Object.fromEntries(rows) }
       })
     const facts = yield* Effect.mapError(onFile(file, readFacts, { subject }), toBackupFailed(fix))
     return facts instanceof BackupFailed ? yield* facts : facts

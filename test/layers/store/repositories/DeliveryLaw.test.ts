@@ -257,7 +257,7 @@ const examples = [
   "admit lease lost lease+1 refused lease",
   "reserve reserve reserve reserve+7",
   // An operator's retries of a discarded and of a refused delivery search first.
-  "admit discard retryFailed retry retry lease",
+  "admit discard discard+1 retryFailed retry retry lease",
   "admit lease refusedFor60s retry lease",
   // The end of a tracker's pause makes due what waited for it.
   "admit lease refusedFor60s stop resume lease",

@@ -202,7 +202,7 @@ export class DeliveryModel {
 
   discard(id: string, now: number, reason: string) {
     const row = this.changeable(id)
-    if (row === undefined) return false
+    if (row === undefined || row.discardedAt !== undefined) return false
     row.state = "failed"
     row.finishedAt = now
     row.discardedAt = now
