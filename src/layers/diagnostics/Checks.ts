@@ -42,13 +42,10 @@ const Descriptor = Schema.Struct({
 })
 
 /** The server that runs at the listen address: it may be another one, or run with earlier settings. */
-const serverProbe = (
-  { bind, iam, organisation, ting }: SettingsValues,
-  isBad: (setting: string) => boolean
-) => {
+const checkServer = ({ bind, iam, organisation, ting }: SettingsValues, isBad: (name: string) => boolean) => {
   // A wildcard is reached at this machine.
   const address = formatAddress(bind.host, bind.port)
-  const described = HttpClient.get(`http://${address}/api/v1/iam`).pipe(
+  return HttpClient.get(`http://${address}/api/v1/iam`).pipe(
     Effect.flatMap(HttpClientResponse.schemaBodyJson(Descriptor)),
     Effect.timeout("3 seconds"),
     Effect.map((found) => {
@@ -70,7 +67,6 @@ const serverProbe = (
     Effect.provide(FetchHttpClient.layer),
     Effect.orElseSucceed(() => skip(`no music-backend answers at ${address}`))
   )
-  return probe("server", ["MUSIC_BIND"], described)
 }
 
 /** Never fails, never prints a credential, and takes at most about 20 seconds. */
@@ -80,13 +76,14 @@ export const runChecks = (environment: Environment): Effect.Effect<ReadonlyArray
   const proxy = proxyVariables.find(isBad)
   return Effect.gen(function* () {
     const client = yield* HttpClient.HttpClient
+    const server = yield* Effect.cached(checkServer(settings, isBad))
     const probes = [
-      ...(yield* databaseProbes(settings)),
+      ...(yield* databaseProbes(settings, server)),
       // Nothing can be asked through a proxy whose address is bad.
       ...(proxy === undefined
         ? yield* upstreamProbes(client, settings)
         : [probe("upstreams", [proxy], Effect.succeed(skip("")))]),
-      serverProbe(settings, isBad)
+      probe("server", ["MUSIC_BIND"], server)
     ]
     return [...checkSettings(environment, problems), ...(yield* runProbes(probes, isBad))]
   }).pipe(

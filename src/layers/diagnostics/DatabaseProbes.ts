@@ -11,7 +11,7 @@ import type { SettingsValues } from "../../services/Settings.ts"
 import { emptyWrite, latestMigration } from "../store/migrations/Migrations.ts"
 import { makeOperatorQueries, type ReportUse } from "../../services/store/OperatorQueries.ts"
 import { databaseFromSettings } from "../store/StoreFromSettings.ts"
-import { fail, pass, probe, type CheckProbe, skip, type Verdict, warn } from "./Probe.ts"
+import { fail, pass, probe, skip, type Verdict, warn } from "./Probe.ts"
 
 const megabytes = (bytes: number): string =>
   `${(bytes / 1_000_000).toLocaleString("en", { maximumFractionDigits: 1 })} MB`
@@ -26,6 +26,14 @@ const judgeDisk = (file: string): Verdict => {
     ? fail(`${found}: writes are refused, or will soon be`, "free space on the disk of MUSIC_DATABASE_PATH")
     : pass(found)
 }
+
+const judgeMissing = (file: string) => (server: Verdict) =>
+  server.status === "PASS"
+    ? fail(
+        `${file} does not exist, and the server runs: it was moved or deleted, or MUSIC_DATABASE_PATH is wrong`,
+        "put it back; else stop the server, restore a backup with music-backend restore, and start it"
+      )
+    : skip(`${file} does not exist: a start creates it, or MUSIC_DATABASE_PATH is wrong`)
 
 /** From half of the room on, the parts of one reporter and of one network bind (services/usecases/ReportLimits.ts). */
 const judgeReports = (use: ReportUse, bound: number): Verdict => {
@@ -68,9 +76,8 @@ const checkIntegrity = (file: string): Effect.Effect<Verdict> =>
     return Effect.sync(() => child.kill("SIGKILL"))
   })
 
-export const databaseProbes = (
-  settings: SettingsValues
-): Effect.Effect<ReadonlyArray<CheckProbe>, never, Scope.Scope> =>
+/** `server` is the verdict on the server that runs at the listen address. */
+export const databaseProbes = (settings: SettingsValues, server: Effect.Effect<Verdict>) =>
   Effect.gen(function* () {
     const scope = yield* Effect.scope
     const file = resolve(settings.databasePath)
@@ -83,8 +90,7 @@ export const databaseProbes = (
       Effect.map(({ name }) => pass(`${name}, schema ${latestMigration}`)),
       Effect.catchIf(
         ({ code, kind }) => kind === "schema" && code === "ENOENT",
-        () =>
-          Effect.succeed(skip(`${file} does not exist: a start creates it, or MUSIC_DATABASE_PATH is wrong`))
+        () => Effect.map(server, judgeMissing(file))
       )
     )
     const disk = Effect.try(() => judgeDisk(file)).pipe(

@@ -1,6 +1,6 @@
 /** What `music-backend check` consists of: probes. Each gives one line for an operator, and with a problem its fix. */
 import * as Effect from "effect/Effect"
-import { identity } from "effect/Function"
+import * as Option from "effect/Option"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 
@@ -68,11 +68,8 @@ export const runProbes = (
           return lacks.length === 0 ? run : Effect.succeed(skip(`needs ${lacks.join(" and ")}`))
         }),
         Effect.catchAll((failure) => Effect.succeed(judgeFailure(failure, fixes))),
-        Effect.timeoutTo({
-          duration: "20 seconds",
-          onSuccess: identity<Verdict>,
-          onTimeout: () => fail("no result within 20 seconds", "run the check again")
-        }),
+        Effect.timeoutOption("20 seconds"),
+        Effect.map(Option.getOrElse(() => fail("no result within 20 seconds", "run the check again"))),
         Effect.map((verdict) => ({ name, ...verdict }))
       )
       findings.set(name, yield* Effect.cached(finding))
