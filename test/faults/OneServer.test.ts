@@ -67,8 +67,7 @@ describe("A second server on one SQLite file", () => {
       symlinkSync(path, join(links, "file.sqlite"))
       const first = yield* on(join(links, "file.sqlite"))
       mkdirSync(join(links, "other"))
-      const spellings = ["folder/music.sqlite", "file.sqlite", "other/../folder/./music.sqlite"]
-      for (const databasePath of [path, ...spellings.map((spelling) => `${links}/${spelling}`)]) {
+      for (const databasePath of [path, `${links}/other/../folder/./music.sqlite`]) {
         const says = yield* refusalOf({ databasePath })
         assert.match(says, inUse)
         assert.include(says, `process ${first.server.child.pid} `)
@@ -163,8 +162,6 @@ describe("Servers that start at the same moment on one SQLite file", () => {
       )
     )
     deepStrictEqual(outcomes.map(String).sort(), ["69", "serves"])
-    yield* eventually("reasons", () =>
-      servers.every(({ output }) => /Listening|is in use by another server/.test(output()))
-    )
+    for (const { output } of servers) assert.match(output(), /Listening|is in use by another server/)
   })
 })

@@ -16,7 +16,7 @@ import * as TestClock from "effect/TestClock"
 import { expect } from "vitest"
 import { Listening, makeBackend, parts } from "../../src/Backend.ts"
 import { Bounds } from "../../src/http/middleware/Bounds.ts"
-import { HttpServerLive } from "../../src/http/Server.ts"
+import { application, HttpServerLive, makeListener } from "../../src/http/Server.ts"
 import { bodyLimits } from "../../src/schema/BodyLimits.ts"
 import { type Failure, type FailureCode, failureTable } from "../../src/schema/Failure.ts"
 import { securityHeaders } from "../../src/schema/Envelope.ts"
@@ -34,7 +34,7 @@ import { Store } from "../../src/services/Store.ts"
 import { Telemetry } from "../../src/services/usecases/Telemetry.ts"
 import { Webhooks } from "../../src/services/usecases/Webhooks.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import { InMemoryServer, inMemoryServer } from "../world/InMemoryServer.ts"
+import { inMemory as withoutSockets, type SendFrom } from "../world/InMemory.ts"
 import * as SimulatedTables from "../world/SimulatedTables.ts"
 import { type SettingsOverrides, testSettings } from "../world/Settings.ts"
 import * as TestStore from "../world/TestStore.ts"
@@ -242,13 +242,20 @@ export const backend = (options: Options = {}) =>
     return { ...made, port, send: (sent) => sendTo(port, sent) }
   })
 
+class InMemoryServer extends Context.Tag("test/InMemoryServer")<InMemoryServer, SendFrom>() {}
+
+const inMemoryServer = Layer.provide(
+  Layer.scoped(InMemoryServer, Effect.map(makeListener, withoutSockets)),
+  application
+)
+
 /** The backend without a socket. */
 export const inMemory = (options: Options = {}) =>
   Effect.map(makeWith(options, inMemoryServer), ({ context, ...made }): Backend => {
-    const server = Context.get(context, InMemoryServer)
+    const sendFrom = Context.get(context, InMemoryServer)
     const send = ({ body, from = "127.0.0.1", headers, ...sent }: Sent) =>
       Effect.promise(() =>
-        server.send(from, {
+        sendFrom(from, {
           ...sent,
           // A list of values repeats a header, as on a socket.
           headers: { ...headers } as Record<string, string>,

@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:
 import { createRequire } from "node:module"
 import { connect, createServer } from "node:net"
 import { tmpdir } from "node:os"
-import { basename, join } from "node:path"
+import { basename, dirname, join } from "node:path"
 import { setTimeout as pause } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
@@ -23,7 +23,10 @@ export const root = fileURLToPath(new URL("../../", import.meta.url))
 const main = join(root, "src/main.ts")
 /** Runs a bundle (`boot.mjs bundle.cjs`). */
 export const boot = fileURLToPath(new URL("./boot.mjs", import.meta.url))
-const addon = createRequire(import.meta.url).resolve("better-sqlite3")
+const { resolve } = createRequire(import.meta.url)
+const addon = resolve("better-sqlite3")
+/** The script of the page of the documents. */
+const scalar = join(dirname(resolve("@effect/platform/HttpApiScalar")), "internal/httpApiScalar.js")
 
 export type Environment = Readonly<Record<string, string>>
 
@@ -56,12 +59,20 @@ const makeBundle = async (entry: string): Promise<string> => {
     banner: { js: 'const __url = require("node:url").pathToFileURL(__filename).href' },
     plugins: [
       {
-        name: "addon",
-        setup: (plugin) =>
+        name: "parts",
+        setup: (plugin) => {
           plugin.onResolve({ filter: /^(?:better-sqlite3|pg-native)$/ }, ({ path }) => ({
             path: path === "better-sqlite3" ? addon : path,
             external: true
           }))
+          // Each process would read these 3 MB, which few show.
+          plugin.onResolve({ filter: /\/internal\/httpApiScalar\.js$/ }, () => ({
+            path: scalar,
+            external: true
+          }))
+          // As scripts/build.mjs does: the rest takes a tenth of a start.
+          plugin.onResolve({ filter: /^undici$/ }, () => ({ path: join(root, "scripts/undici.cjs") }))
+        }
       }
     ],
     logLevel: "error"

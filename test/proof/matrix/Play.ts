@@ -94,10 +94,9 @@ const choose = (seed: number, count: number | undefined): ReadonlyArray<Cell> =>
   const rest = new Set(seeded(seed).shuffled(allCells))
   const open = new Set(allCells.flatMap(({ strata }) => strata))
   const needed: Array<Cell> = []
-  const newIn = ({ strata }: Cell) => strata.filter((stratum) => open.has(stratum)).length
   for (let most = 4; open.size > 0; most -= 1)
     for (const cell of rest)
-      if (newIn(cell) >= most) {
+      if (cell.strata.filter((stratum) => open.has(stratum)).length >= most) {
         for (const stratum of cell.strata) open.delete(stratum)
         rest.delete(cell)
         needed.push(cell)
