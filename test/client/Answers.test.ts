@@ -218,12 +218,13 @@ describe("An answer outside the contract", () => {
 
   it.each([
     [200, ""],
+    [200, "", "text/html"],
     [200, "{}"],
     [202, '{"accepted":true}'],
     [299, "[]"]
-  ])("is none for a call without an answer with %i %j", async (status, body) => {
+  ])("is none for a call without an answer with %i %j", async (status, body, type = "application/json") => {
     const { answers, client, requests } = await loggedIn({ telemetry: true })
-    answers.logout = () => new Response(body, { status })
+    answers.logout = () => new Response(body, { status, headers: { "content-type": type } })
     answers.telemetry = answers.logout
     expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
     expect(await client.session()).toMatchObject({ value: null })

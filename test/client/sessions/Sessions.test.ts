@@ -153,6 +153,30 @@ describe("A refused refresh", () => {
     expect(calls().filter((call) => call === "refresh")).toHaveLength(2)
   })
 
+  it("is not repeated for a caller that leaves during the pause", async () => {
+    let locked = 0
+    const acquire = async () => {
+      locked += 1
+      return async () => undefined
+    }
+    const { client, once, pass } = await loggedIn({ lock: { acquire } })
+    once("refresh", () => {
+      pass(30 * second)
+      return failure(503, "overloaded", { "retry-after": "40" }, { retryable: true })
+    })
+    pass(life)
+    const leaving = new AbortController()
+    const patient = { deadlineMilliseconds: 90_000, signal: leaving.signal }
+    const [first, joined] = [client.me(), client.me(patient)]
+    expect(await first).toMatchObject({ error: { code: "overloaded" } })
+    leaving.abort()
+    expect(await joined).toMatchObject({ error: { code: "aborted" } })
+    // Whatever follows has asked for the lock by then.
+    await sleep(0)
+    // For the login and the refresh.
+    expect(locked).toBe(2)
+  })
+
   /** The deadline of the caller that joins, the time until the answer, and the answer. */
   it.each<readonly [string, number, number, Answer, object]>([
     [
