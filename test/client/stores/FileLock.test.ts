@@ -39,7 +39,8 @@ beforeAll(async () => {
 })
 /** A process that holds the lock; it has printed its line. */
 const startTaker = async () => {
-  const order = { directory: made.folder, slot: "slot", deadlineMilliseconds: soon }
+  // Renewed every 200 ms.
+  const order = { directory: made.folder, slot: "slot", deadlineMilliseconds: soon, staleMilliseconds: 600 }
   const taker = spawn(process.execPath, [program, JSON.stringify(order)])
   await once(taker.stdout, "data")
   return async () => {
@@ -101,6 +102,7 @@ describe("The file lock", () => {
 
   it("of a live process stays its own, whatever the clock says, and is free once that is killed", async () => {
     const kill = await startTaker()
+    await expect(acquire({ staleMilliseconds: 4_000 }, 5_000)).rejects.toMatchObject(timedOut)
     const hourAgo = () => (performance.timeOrigin + performance.now()) / 1_000 - 3_600
     const steps = setInterval(() => utimes(path(), hourAgo(), hourAgo()).catch(() => undefined), 50)
     await expect(acquire({ staleMilliseconds: 15_000 }, 1_000)).rejects.toMatchObject(timedOut)
