@@ -193,9 +193,6 @@ const settings = [
   warns("settings", /^MUSIC_BIND_FILE is not a setting$/, { MUSIC_BIND_FILE: "/run/b" }),
   fails("settings", /^HTTPS_PROXY must be the address of an http or https proxy/, {
     HTTPS_PROXY: "http://user:hidden-word%zz@proxy.example:3128"
-  }),
-  fails("settings", /^MUSIC_IAM_URL must be .* without user/, {
-    MUSIC_IAM_URL: "https://me:hidden-word@iam.example"
   })
 ]
 
