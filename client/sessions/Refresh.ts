@@ -31,7 +31,7 @@ interface RunningRefresh {
   readonly landed: Promise<StoredSession>
   readonly deadline: Deadline
   /** Of the pause after it: the same for all callers, so that one of them starts the next for all. */
-  readonly jitter: number
+  jitter?: number
 }
 
 /** A token pair that was received and is not saved yet. */
@@ -225,7 +225,7 @@ export const makeSessionRefresh = (
       .finally(() => {
         flight = undefined
       })
-    flight = { landed, deadline: scope.deadline, jitter: 0.5 + time.random() / 2 }
+    flight = { landed, deadline: scope.deadline }
     return flight
   }
 
@@ -234,6 +234,7 @@ export const makeSessionRefresh = (
    * its time: then the failure is the result of all callers, so that it does not cause one request for each of them.
    */
   const pauseAfterShared = (failure: MusicError, shared: RunningRefresh, { at }: Deadline) => {
+    shared.jitter ??= 0.5 + time.random() / 2
     const pause = pauseAfter(sharedBackoff, 0, failure, shared.jitter)
     const begin = Math.max(shared.deadline.at, time.monotonic() + pause)
     return isRetryable(failure, true) && at - begin >= worthwhile ? pause : undefined
@@ -245,6 +246,7 @@ export const makeSessionRefresh = (
    */
   const renewSession = async (refused: string, scope: Scope): Promise<StoredSession> => {
     const { deadline } = scope
+    const clears = slot.clears()
     const joined = flight
     const current = joined ?? startRefresh(refused, deadline)
     try {
@@ -256,6 +258,8 @@ export const makeSessionRefresh = (
       if (pause === undefined) return Promise.reject(cause)
       await sleep(time, pause, scope.signal)
       if (scope.signal.aborted) return failWith(clientFailure("aborted"))
+      // This client has logged out meanwhile: the call is none of a later login, and no other program has ended its session.
+      if (slot.clears() !== clears) return failWith(clientFailure("not_logged_in"))
     }
     return renewSession(refused, scope)
   }

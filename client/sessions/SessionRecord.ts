@@ -103,7 +103,7 @@ const tingOf = ({ error, subscribed, subscription_id }: TingOutcome): TingOutcom
   present({ subscribed, subscription_id, error })
 
 /** Characters of a stored session; it has about one thousand. No store has to take more, and each must load what it took. */
-const mostCharacters = 262_144
+const mostCharacters = 131_072
 
 /** `ting` is of a login. */
 export const isStorable = (session: Session & { readonly ting?: TingOutcome }): boolean =>

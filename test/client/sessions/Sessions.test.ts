@@ -153,6 +153,25 @@ describe("A refused refresh", () => {
     expect(calls().filter((call) => call === "refresh")).toHaveLength(2)
   })
 
+  it("is not repeated for a caller that waits while its program logs out and in again", async () => {
+    const { calls, client, events, once, pass } = await loggedIn()
+    once("refresh", () => {
+      pass(30 * second)
+      return failure(503, "overloaded", {}, { retryable: true })
+    })
+    pass(life)
+    const joined = [
+      client.me(),
+      client.ting({ type: "t", key: "k", data: {} }, { deadlineMilliseconds: 90_000 })
+    ]
+    expect(await joined[0]).toMatchObject({ error: { code: "overloaded" } })
+    await client.logout({ forget: true })
+    await client.login("oac_2")
+    expect(await joined[1]).toMatchObject({ error: { code: "not_logged_in" } })
+    expect(calls()).toEqual(["refresh", "logout", "login"])
+    expect(events.filter(({ type }) => type === "logged_out")).toHaveLength(1)
+  })
+
   it("is not repeated for a caller that leaves during the pause", async () => {
     let locked = 0
     const acquire = async () => {
