@@ -11,9 +11,9 @@ import { misuse } from "./Host.ts"
 
 /**
  * The library takes whatever follows an option for its value, and a mistyped option for an argument: `--reason --dry-run` must not
- * remove reports, nor `backup --recrod` make a file of that name.
+ * remove reports, nor `backup --recrod` make a file of that name. A negative number is a value, though a wrong one.
  */
-const asValue = Option.liftPredicate((text: string) => text !== "" && !text.startsWith("-"))
+const asValue = Option.liftPredicate((text: string) => text !== "" && !/^-(?!\d)/.test(text))
 
 /** An option with a text; `shown` names the text in the help. */
 export const text = (name: string, shown: string, description: string): Options.Options<string> =>

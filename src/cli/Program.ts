@@ -136,8 +136,8 @@ const nouns: Readonly<Record<string, { readonly descriptor: CommandDescriptor.Co
 }
 
 /** The one place where the failures of commands get their exit codes. */
-const toCommandFailed = (failure: Failure, args: ReadonlyArray<string>): CommandFailed => {
-  const noun = args.find((arg) => Object.hasOwn(nouns, arg)) ?? ""
+const toCommandFailed = (failure: Failure, [first = ""]: ReadonlyArray<string>): CommandFailed => {
+  const noun = Object.hasOwn(nouns, first) ? first : ""
   const place = `${program} ${noun}`.trim()
   switch (failure._tag) {
     case "CommandFailed":
@@ -164,15 +164,16 @@ const toLine = ({ fix, problem }: NonNullable<CommandFailed["reason"]>): string 
 
 /** Runs one command to its end. */
 export const runCommand = (given: ReadonlyArray<string>): Effect.Effect<Exit, never, Host> => {
-  // The library finds it only before the other options of the program.
-  const args = given.some((arg) => arg === "--help" || arg === "-h") ? ["--help", ...given] : given
+  const words = given[0]?.startsWith("--env-file") ? given.slice(given[0] === "--env-file" ? 2 : 1) : given
+  // The library does not find it after an option of the program.
+  const args = words.some((word) => word === "--help" || word === "-h") ? words : given
   // The library's dialogue waits for a person.
   const ran = args.includes("--wizard") ? misuse("--wizard is no option") : run(["node", program, ...args])
   return Effect.flatMap(Host, ({ err }) =>
     withHostConsole(ran).pipe(
       Effect.as(0 as const),
       Effect.catchAll((failure) => {
-        const { exit, reason } = toCommandFailed(failure, args)
+        const { exit, reason } = toCommandFailed(failure, words)
         return Effect.as(reason === undefined ? Effect.void : err(toLine(reason)), exit)
       }),
       Effect.catchAllDefect((defect) =>

@@ -75,7 +75,9 @@ describe("music-backend", () => {
       reports: "the commands are export, list",
       "--json check": "the commands are backup, check",
       "deliveries list --state foo": "--state is one of waiting, leased",
-      "reports list --limit x": "--limit is a number from 1 to 1000"
+      "reports list --limit x": "--limit is a number from 1 to 1000",
+      "reports list --limit -5": "--limit is a number from 1 to 1000",
+      "nope reports": "the commands are backup, check"
     }
     for (const [line, said] of Object.entries(wrong))
       expect((yield* run(line.split(" "), {})).err).toContain(`music-backend: ${said}`)
@@ -103,6 +105,7 @@ describe("music-backend", () => {
     }
     const help = yield* run(["--env-file", file, "--help"], {})
     expect(help).toMatchObject({ exit: 0, err: "", out: (yield* run(["--help"], {})).out })
+    expect((yield* run(["reports", "list", "--help"], {})).out).toMatch(/^\$ list /m)
     for (const missing of [join(place, "none.env"), place]) {
       const { err, exit } = yield* run(["--env-file", missing, "check"], {})
       expect([exit, err]).toEqual([78, expect.stringContaining(`--env-file cannot be read: ${missing}`)])

@@ -47,7 +47,9 @@ it.scopedLive("Beside a running server: check finds it; a retried report is file
   // This server has no such file, as one whose file was moved away while it runs.
   const gone = { MUSIC_DATABASE_URL: "", MUSIC_DATABASE_PATH: "/nowhere/music.sqlite" }
   const moved = yield* run(["check"], { ...environment, ...gone })
-  expect(moved.out).toMatch(/^FAIL +database +\/nowhere\/music.sqlite does not .* runs.*\n +-> put it back/m)
+  expect(moved.out).toMatch(
+    /^FAIL +database +\/nowhere\/music.sqlite does not .* runs.*\n +-> correct MUSIC_DATABASE_PATH, or put it back/m
+  )
 
   expect((yield* run(["reports", "retry", "rep_1"], environment)).exit).toBe(0)
   const filed = yield* awaited(

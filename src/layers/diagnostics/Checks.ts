@@ -74,15 +74,16 @@ export const runChecks = (environment: Environment): Effect.Effect<ReadonlyArray
   const { problems, settings } = readSettings(environment)
   const isBad = (setting: string) => problems.some(({ name }) => name === setting)
   const proxy = proxyVariables.find(isBad)
+  /** At a bad address, and through a proxy with one, nothing can be asked. */
+  const unasked = Effect.succeed(skip(""))
   return Effect.gen(function* () {
     const client = yield* HttpClient.HttpClient
-    const server = yield* Effect.cached(checkServer(settings, isBad))
+    const server = yield* Effect.cached(isBad("MUSIC_BIND") ? unasked : checkServer(settings, isBad))
     const probes = [
       ...(yield* databaseProbes(settings, server)),
-      // Nothing can be asked through a proxy whose address is bad.
       ...(proxy === undefined
         ? yield* upstreamProbes(client, settings)
-        : [probe("upstreams", [proxy], Effect.succeed(skip("")))]),
+        : [probe("upstreams", [proxy], unasked)]),
       probe("server", ["MUSIC_BIND"], server)
     ]
     return [...checkSettings(environment, problems), ...(yield* runProbes(probes, isBad))]

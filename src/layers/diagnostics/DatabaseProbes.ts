@@ -31,7 +31,7 @@ const judgeMissing = (file: string) => (server: Verdict) =>
   server.status === "PASS"
     ? fail(
         `${file} does not exist, and the server runs: it was moved or deleted, or MUSIC_DATABASE_PATH is wrong`,
-        "put it back; else stop the server, restore a backup with music-backend restore, and start it"
+        "correct MUSIC_DATABASE_PATH, or put it back; else stop the server and restore a backup"
       )
     : skip(`${file} does not exist: a start creates it, or MUSIC_DATABASE_PATH is wrong`)
 
