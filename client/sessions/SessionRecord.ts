@@ -46,7 +46,7 @@ export const findSession = (finding: Promise<StoredSession | undefined>): Promis
     }
   )
 
-/** A store may hold what an earlier version took from the service. */
+/** A store may hold what an earlier version took from the service: what an answer gains later must be optional here. */
 const storedShape: Shape = {
   ...shapes["POST /api/v1/auth/login"],
   slot: "string",
@@ -102,7 +102,10 @@ const membersOf = (session: Session) => ({
 const tingOf = ({ error, subscribed, subscription_id }: TingOutcome): TingOutcome =>
   present({ subscribed, subscription_id, error })
 
-/** Characters of a stored session; it has about one thousand. No store has to take more, and each must load what it took. */
+/**
+ * Characters of a login or of a refresh, which have about one thousand. A refresh keeps the `ting` of its login, so a record has at most
+ * twice as many. No store has to take more, and each must load what it took.
+ */
 const mostCharacters = 131_072
 
 /** `ting` is of a login. */

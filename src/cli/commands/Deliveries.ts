@@ -86,10 +86,10 @@ const advice: Readonly<Record<string, string>> = {
   delivered: "list others with music-backend deliveries list"
 }
 
-/** Changes a delivery, and returns it; fails when nothing was changed, for a failed one with the advice `ofFailed`. */
+/** Changes a delivery, and returns it; fails when nothing was changed, for a failed one with the advice `adviceForFailed`. */
 const change = (
   what: "retry" | "discard",
-  ofFailed: string,
+  adviceForFailed: string,
   deliveryId: string,
   run: (store: StoreService["deliveries"], now: number) => Effect.Effect<boolean, StoreUnavailable>
 ) =>
@@ -97,7 +97,7 @@ const change = (
     const done = yield* run((yield* Store).deliveries, yield* Clock.currentTimeMillis)
     const found = yield* findDelivery(deliveryId)
     if (done) return found
-    const fix = advice[found.state] ?? ofFailed
+    const fix = advice[found.state] ?? adviceForFailed
     return yield* refuse(`${deliveryId} is ${shownState(found)}: nothing to ${what}`, fix)
   })
 

@@ -66,6 +66,16 @@ it.each([
   }
 )
 
+it("A session file of the first version is loaded, whatever the service's answers have gained since", async () => {
+  const tokens = { access_token: "oat_1", refresh_token: "ort_1", expires_in: 1_800, scope: "" }
+  const owner = { actor: { type: "silicon", public_id: "si:deejay" }, org_id: "acme", org_ids: ["acme"] }
+  const plain = { version: 1, login_key: "key", testing_environment_id: null, ting: { subscribed: true } }
+  const { client } = await changed((path, { obtained_at, slot }) =>
+    writeFile(path, JSON.stringify({ ...tokens, ...owner, ...plain, slot, obtained_at }))
+  )
+  expect(await client.me()).toMatchObject({ ok: true })
+})
+
 describe("A session file is refused and kept, and nothing is sent:", () => {
   const with_ =
     (more: object): Change =>
