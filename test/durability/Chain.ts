@@ -24,9 +24,8 @@ export const playChain = async (parts: {
   readonly database: TestDatabase
   readonly points: ReadonlyArray<Point>
   readonly seed: number
-  readonly log: (line: string) => void
 }): Promise<Verdict> => {
-  const { database, instanceFile, log, points, seed } = parts
+  const { database, instanceFile, points, seed } = parts
   const random = seeded(seed)
   const world = await startSimulators()
   const environment = { ...database.environment, MUSIC_REQUEST_DEADLINE_SECONDS: "5" }
@@ -80,7 +79,6 @@ export const playChain = async (parts: {
   }
 
   const dieAt = async (point: Point): Promise<void> => {
-    const born = performance.now()
     let { death, life } = await liveUntil(point)
     // It shut down normally, because a late request of its predecessor triggered the stop before it held any work.
     for (let lives = 1; death?.code === 0 && lives < mostTries; lives += 1)
@@ -90,7 +88,6 @@ export const playChain = async (parts: {
       life.kill()
       await life.died
     } else crashes += 1
-    log(`${point.name}: ${(performance.now() - born).toFixed(0)} ms`)
     for (const simulator of [world.iam, world.ting, world.tables, world.tracker]) simulator.clearFaults()
   }
 

@@ -41,10 +41,7 @@ const watchTransactions = () => {
   return (statement: unknown): (() => void) => {
     if (typeof statement !== "string" || armed === "") return () => undefined
     const [, names] = begins.exec(statement) ?? []
-    if (names !== undefined) {
-      operations = names.split(" ").map(methodOf)
-      for (const name of operations) dieAt(`${name} begin`)
-    }
+    if (names !== undefined) operations = names.split(" ").map(methodOf)
     if (statement !== "COMMIT") return () => undefined
     const committing = operations
     for (const name of committing) dieAt(`${name} commit`)

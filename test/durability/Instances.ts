@@ -13,13 +13,6 @@ export interface Death {
   readonly signal: NodeJS.Signals | null
 }
 
-/** From an instance: the answer to a call. */
-export interface Told {
-  readonly id: number
-  readonly result?: unknown
-  readonly error?: string
-}
-
 /** Options of an instance that are not settings. */
 export interface InstanceOptions {
   readonly crashAt?: string
@@ -57,12 +50,6 @@ export const startInstance = (
   const given = { DURABILITY_OPTIONS: JSON.stringify(options) }
   const running = startBundle(file, { ...unlimited, ...given }, flags)
   const { child, ended, output } = running
-  // The instance may have just died.
-  const ask = (message: object) => child.send(message, () => undefined)
-
-  const answers = new Map<number, (message: Told) => void>()
-  let calls = 0
-  child.on("message", (message: Told) => answers.get(message.id)?.(message))
   return {
     /** Its URL; undefined when it died before it listened. */
     ready: urlOf(running).catch(() => undefined),
@@ -70,18 +57,9 @@ export const startInstance = (
     isDead: () => child.exitCode !== null || child.signalCode !== null,
     /** The last part of its output. */
     log: () => output().slice(-1_500),
-    /** Calls a method of its store. Never resolves when the instance dies. */
-    call: (method: string, ...parameters: ReadonlyArray<unknown>) =>
-      new Promise<unknown>((resolve, reject) => {
-        calls += 1
-        answers.set(calls, ({ error, result }) =>
-          error === undefined ? resolve(result) : reject(new Error(error))
-        )
-        ask({ call: method, id: calls, parameters })
-      }),
     /** Ends it and caches its compiled code for the next instances. */
     keepCompiled: () => {
-      ask({ asks: "keep" })
+      child.send({ asks: "keep" })
       return ended
     },
     kill: () => child.kill("SIGKILL"),

@@ -9,13 +9,18 @@ export interface Point {
   readonly provocation: Provocation
 }
 
-/** Methods of the store that only read. All others write. */
-export const reads: ReadonlySet<string> = new Set([
+/** Methods of the store that only read, and writes of an operator and of schedules, each of which is one transaction. All others have crash points. */
+export const without: ReadonlySet<string> = new Set([
   ...["recipients.isActive", "loginOutcomes.find", "sessionDigests.find", "planes.findByKeyDigest"],
   ...["reports.find", "reports.knowsKey", "reports.storedBytes", "spool.counts"],
   ...["spool.newestDeliveredSince", "backups.last"],
   ...["deliveries.nextDueAt", "deliveries.find", "deliveries.counts", "deliveries.oldestOpen"],
-  ...["destinations.find", "destinations.pauses", "usage.size", "usage.pool"]
+  ...["destinations.find", "destinations.pauses", "usage.size", "usage.pool"],
+  ...["sessionDigests.nameActor", "sessionDigests.forgetToken", "sessionDigests.forgetLogin"],
+  ...["deliveries.retry", "deliveries.discard", "destinations.resume", "iamCalls.leave"],
+  ...["retention.telemetry", "retention.deliveredIds", "retention.reports"],
+  ...["retention.anonymousReports", "retention.webhooks", "retention.deliveries", "retention.recipients"],
+  ...["retention.loginOutcomes", "retention.sessionDigests", "retention.refusals"]
 ])
 
 const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
@@ -26,15 +31,6 @@ const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
   Failed: "invalid report",
   Released: "failed search"
 }
-
-/** Writes that no request causes at once: the parent calls them. */
-const called = [
-  ...["sessionDigests.nameActor", "sessionDigests.forgetToken", "sessionDigests.forgetLogin"],
-  ...["deliveries.retry", "deliveries.discard", "destinations.resume", "iamCalls.leave"],
-  ...["retention.telemetry", "retention.deliveredIds", "retention.reports"],
-  ...["retention.anonymousReports", "retention.webhooks", "retention.deliveries", "retention.recipients"],
-  ...["retention.loginOutcomes", "retention.sessionDigests", "retention.refusals"]
-]
 
 /** Methods that write; `deliveries.update` once for each kind of update. */
 export const writes: Readonly<Record<string, Provocation>> = {
@@ -57,12 +53,11 @@ export const writes: Readonly<Record<string, Provocation>> = {
   "destinations.failed": "limited tracker",
   "destinations.answered": "limited tracker",
   "destinations.reserveWrite": "report",
-  "iamCalls.take": "start",
-  ...Object.fromEntries(called.map((method): [string, Provocation] => [method, `call ${method}`]))
+  "iamCalls.take": "start"
 }
 
-/** Before the first statement of the write, before its commit, and after the commit before the caller gets the result. */
-const moments = ["begin", "commit", "committed"] as const
+/** Before the commit of the write, and after it before the caller gets the result. */
+const moments = ["commit", "committed"] as const
 
 const inTransactions = (method: string, provocation: Provocation): ReadonlyArray<Point> =>
   moments.map((moment) => ({ name: `${method} ${moment}`, provocation }))

@@ -143,27 +143,7 @@ const acts = {
   )
 } satisfies Readonly<Record<string, Act>>
 
-/** How a run reaches a crash point: by an act, or by a call of a method of the store. */
-export type Provocation = keyof typeof acts | `call ${string}`
+/** How a run reaches a crash point. */
+export type Provocation = keyof typeof acts
 
-/** Parameters that concern no row; for most removals a bound: nothing in a run is that old. */
-const harmless: Readonly<Record<string, ReadonlyArray<unknown>>> = {
-  "deliveries.retry": ["no delivery", 1],
-  "deliveries.discard": ["no delivery", 1, "not wanted"],
-  "iamCalls.leave": ["no process", []],
-  "sessionDigests.nameActor": ["no login", "no actor"]
-}
-
-const isCall = (provocation: Provocation): provocation is `call ${string}` => provocation.startsWith("call ")
-
-export const actOf = (provocation: Provocation): Act => {
-  if (!isCall(provocation)) return acts[provocation]
-  const method = provocation.slice("call ".length)
-  return {
-    beside: async ({ instance }) => {
-      const current = instance()
-      if ((await current.ready) === undefined) return
-      await Promise.race([current.call(method, ...(harmless[method] ?? [1])), current.died])
-    }
-  }
-}
+export const actOf = (provocation: Provocation): Act => acts[provocation]

@@ -7,7 +7,7 @@ import { postgresDatabase, sqliteDatabase } from "./Databases.ts"
 import { entry, insistAt, quick, startInstance } from "./Instances.ts"
 import type { Verdict } from "./Laws.ts"
 import { emptyLedger, makeLoad } from "./Load.ts"
-import { migrating, type Point, running, splitRandomly } from "./Points.ts"
+import { migrating, running, splitRandomly } from "./Points.ts"
 import { playStorm } from "./Storm.ts"
 
 /** Concurrent chains on each database. */
@@ -37,28 +37,14 @@ type Prepared = Awaited<ReturnType<typeof prepare>>
 
 interface RunOptions {
   readonly seed: number
-  readonly log?: (line: string) => void
   /** Of the storm. */
   readonly seconds?: number
 }
 
-/**
- * Whether a slice kills here. Before the first statement of a transaction a crash leaves as much as before the commit. What is called
- * directly promises nothing to a client that its commit could break.
- */
-const isInSlice = ({ name, provocation }: Point): boolean =>
-  !/ begin\b/.test(name) && !(provocation.startsWith("call ") && name.endsWith(" committed"))
-
 /** Kills at every crash point, on both databases; in a slice at each that it has, on one of them. */
-const crash = async (
-  { file, server }: Prepared,
-  { log = () => undefined, seed }: RunOptions,
-  isSlice: boolean
-) => {
+const crash = async ({ file, server }: Prepared, { seed }: RunOptions, isSlice: boolean) => {
   const chains = [sqliteDatabase, () => postgresDatabase(server)].flatMap((open, index) => {
-    const points = isSlice
-      ? running.filter(isInSlice).filter((_, at) => (at + (at >> 1) + seed) % 2 === index)
-      : running
+    const points = isSlice ? running.filter((_, at) => (at + (at >> 1) + seed) % 2 === index) : running
     // A different order on each database.
     return splitRandomly(points, seeded(seed + index * 1_000), hands).map((hand, at) => ({
       open,
@@ -69,7 +55,7 @@ const crash = async (
     chains.map(async ({ open, points }) => {
       const database = await open()
       try {
-        return await playChain({ instanceFile: file, database, points, seed, log })
+        return await playChain({ instanceFile: file, database, points, seed })
       } finally {
         await database.remove()
       }
@@ -86,10 +72,10 @@ const crash = async (
 }
 
 const storm = async ({ file, server }: Prepared, options: RunOptions): Promise<Verdict> => {
-  const { log = () => undefined, seconds = 60, seed } = options
+  const { seconds = 60, seed } = options
   const database = await postgresDatabase(server)
   try {
-    const { broken, figures } = await playStorm({ instanceFile: file, database, seed, seconds, log })
+    const { broken, figures } = await playStorm({ instanceFile: file, database, seed, seconds })
     return { broken: broken.map((law) => `${law} [storm, seed ${seed}]`), figures: { seed, ...figures } }
   } finally {
     await database.remove()

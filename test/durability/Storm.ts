@@ -39,9 +39,8 @@ export const playStorm = async (parts: {
   readonly database: TestDatabase
   readonly seed: number
   readonly seconds: number
-  readonly log: (line: string) => void
 }): Promise<Verdict> => {
-  const { database, instanceFile, log, seconds, seed } = parts
+  const { database, instanceFile, seconds, seed } = parts
   const random = seeded(seed)
   const world = await startSimulators()
   const ledger = emptyLedger()
@@ -88,7 +87,6 @@ export const playStorm = async (parts: {
     kills += 1
     life.instance.kill()
     await life.instance.died
-    log(`killed: ${await whatWaits(database)}`)
   }
 
   const storm = async (): Promise<void> => {

@@ -10,8 +10,7 @@ const { values } = parseArgs({
   options: {
     seeds: { type: "string", default: "1" },
     seconds: { type: "string", default: "60" },
-    storm: { type: "boolean", default: false },
-    verbose: { type: "boolean", default: false }
+    storm: { type: "boolean", default: false }
   }
 })
 const print = (line: string) => process.stdout.write(`${line}\n`)
@@ -24,8 +23,7 @@ let held = true
 for (const seed of values.seeds.split(",").map(Number)) {
   const verdicts = await playSeed(values.storm ? ["storm"] : ["crashes", "storm"], {
     seed,
-    seconds: Number(values.seconds),
-    log: values.verbose ? print : () => undefined
+    seconds: Number(values.seconds)
   })
   for (const { broken, figures } of verdicts) {
     print(JSON.stringify(figures))

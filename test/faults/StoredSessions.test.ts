@@ -1,16 +1,13 @@
 /** What the database holds of sessions, what removes it, and what a database that fails changes. */
 import { randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
-import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { describe, expect } from "vitest"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { sha256 } from "../../src/services/Digest.ts"
 import { StoreUnavailable } from "../../src/services/Store.ts"
-import { run } from "../cli/Harness.ts"
-import { bodyOf, codeOf, requests, type Sent } from "../world/Driver.ts"
+import { bodyOf, requests, type Sent } from "../world/Driver.ts"
 import { rowsOf } from "../world/Oracle.ts"
-import { temporaryFolder } from "../world/SqliteTemplate.ts"
 import { it } from "../world/Test.ts"
 import { addActor } from "../world/Calls.ts"
 import { openWorld } from "../world/World.ts"
@@ -88,9 +85,9 @@ const sessionRows = Effect.gen(function* () {
 
 describe("The database", () => {
   it.scopedLive(
-    "holds a digest of each token that login and refresh handed out, until it ends",
+    "holds a digest of each token that was handed out, until it ends, and nothing to make it from",
     function* () {
-      const { controls, expectAbsent, login, refresh, rows, time } = yield* sessionRows
+      const { ask, controls, expectAbsent, login, refresh, rows, time, upstreams } = yield* sessionRows
       const session = yield* login(1)
       const loggedInAt = time.now()
       time.jump(5 * minute)
@@ -108,6 +105,11 @@ describe("The database", () => {
         expect(new Set(stored.map((row) => row[column])).size, column).toBe(1)
       expect(stored[0]).toMatchObject({ plane: "production", actor: expect.stringMatching(/^[0-9a-f]{64}$/) })
 
+      const { environmentId, musicSecret } = upstreams.seeded.environment
+      const testing = requests.login("si:deejay", newKey(), musicSecret)
+      expect((yield* ask({ address: "198.51.100.1" }, testing)).status).toBe(200)
+      expect(rows().filter(({ plane }) => plane === environmentId)).toHaveLength(2)
+
       // Neither a token nor a short-lived token, nor what could be computed from one without the label of this use.
       const { accessToken, refreshToken } = session
       const tokens = [accessToken, refreshToken, access_token, refresh_token].map(String)
@@ -115,106 +117,51 @@ describe("The database", () => {
       expect(slts).toHaveLength(1)
       for (const credential of [...slts, ...tokens])
         expectAbsent([credential, sha256(credential), sha256(`production ${sha256(credential)}`)])
+      expectAbsent([sha256("si:deejay"), sha256(`${environmentId} si:deejay`), sha256(musicSecret)])
     }
   )
 
   it.scopedLive(
-    "holds those of a testing plane with their plane, and no digest of the id that logged in",
+    "forgets a refused access token, and the login of a refused or spent refresh token",
     function* () {
-      const { ask, expectAbsent, rows, upstreams } = yield* sessionRows
-      const { environmentId, musicSecret } = upstreams.seeded.environment
-      const slt = "si:deejay"
-      const answer = yield* ask({ address: "198.51.100.1" }, requests.login(slt, newKey(), musicSecret))
-      expect(answer.status).toBe(200)
-      expect(rows().map(({ kind, plane }) => [kind, plane])).toEqual([
-        ["access", environmentId],
-        ["refresh", environmentId]
-      ])
-      expectAbsent([sha256(slt), sha256(`${environmentId} ${slt}`), sha256(musicSecret)])
-    }
-  )
-
-  it.scopedLive(
-    "keeps a row of a replayed refresh as it was, and loses all by a restore of a backup",
-    function* () {
-      const { complete, database, instance, login, refresh, rows, time } = yield* sessionRows
-      const session = yield* login(1)
-      const key = newKey()
-      yield* refresh(session, key)
-      const before = rows()
-      time.jump(5 * minute)
-      expect((yield* refresh(session, key)).status).toBe(200)
-      expect(rows()).toEqual(before)
-
-      const copy = join(yield* temporaryFolder, "copy.sqlite")
-      const environment = { MUSIC_DATABASE_PATH: database }
-      expect((yield* run(["backup", copy], environment)).exit).toBe(0)
-      yield* complete(instance.close)
-      expect(rows()).toHaveLength(before.length)
-      expect((yield* run(["restore", copy, "--overwrite"], environment)).exit).toBe(0)
-      expect(rows()).toHaveLength(0)
-    }
-  )
-})
-
-describe("The rows of a login", () => {
-  it.scopedLive("lose a refused access token, and nothing else", function* () {
-    const { ask, controls, counts, login, refresh } = yield* sessionRows
-    const session = yield* login(1)
-    yield* login(2)
-    yield* refresh(session)
-    expect(counts()).toEqual([2, 4])
-    const token = controls.plane(production).accessTokens.get(session.accessToken)
-    if (token !== undefined) token.revoked = true
-    for (const refused of [session.accessToken, invent("oat", 1)]) {
-      expect(codeOf(yield* ask(session, requests.me(refused)))).toBe("unauthenticated")
-      expect(counts()).toEqual([2, 3])
-    }
-  })
-
-  it.scopedLive(
-    "are removed with a refused refresh token, and by a logout; an unknown one removes none",
-    function* () {
-      const { ask, counts, login, refresh } = yield* sessionRows
+      const { ask, controls, counts, login, refresh } = yield* sessionRows
       const [session, second] = [yield* login(1), yield* login(2)]
       yield* login(3)
       yield* refresh(session)
-      const unknown = invent("ort", 1)
-      expect(codeOf(yield* ask(session, requests.refresh(unknown, newKey())))).toBe("unauthenticated")
-      expect((yield* ask(session, requests.logout(unknown, newKey()))).status).toBe(204)
       expect(counts()).toEqual([2, 2, 4])
-      // A second use under another key.
-      expect(codeOf(yield* refresh(session))).toBe("unauthenticated")
-      expect(counts()).toEqual([2, 2])
-      expect((yield* ask(second, requests.logout(second.refreshToken, newKey()))).status).toBe(204)
-      expect(counts()).toEqual([2])
+      const token = controls.plane(production).accessTokens.get(session.accessToken)
+      if (token !== undefined) token.revoked = true
+      const unknown = invent("ort", 1)
+      const steps: ReadonlyArray<readonly [request: Sent, status: number, left: ReadonlyArray<number>]> = [
+        [requests.me(session.accessToken), 401, [2, 2, 3]],
+        [requests.me(invent("oat", 1)), 401, [2, 2, 3]],
+        [requests.refresh(unknown, newKey()), 401, [2, 2, 3]],
+        [requests.logout(unknown, newKey()), 204, [2, 2, 3]],
+        // A second use under another key.
+        [requests.refresh(session.refreshToken, newKey()), 401, [2, 2]],
+        [requests.logout(second.refreshToken, newKey()), 204, [2]]
+      ]
+      for (const [request, status, left] of steps) {
+        expect((yield* ask(session, request)).status).toBe(status)
+        expect(counts()).toEqual(left)
+      }
     }
   )
 
-  it.scopedLive("are removed by a verified webhook that names the actor, and by no other", function* () {
+  it.scopedLive("forgets the actors that a verified webhook names, and no other", function* () {
     const { ask, controls, counts, login } = yield* sessionRows
     const session = yield* login(1)
     yield* login(2)
-    const removed = "organization.membership.removed.v1"
-    const resource = { type: "organization_membership", id: randomUUID(), status: "removed", version: 4 }
-    const members = (row: unknown) => ({ changed_fields: [], current: { members: [row] } })
-    const named = (publicId: string) =>
-      members({ resource, principal: { type: "carbon", public_id: publicId } })
+    const named = (id: string) => ({ eventType: "session.logout.v1", data: { subject_id: id } })
     const forged = { "X-Silicon-IAM-Signature": `v1=${"0".repeat(64)}` }
-    type Data = Readonly<Record<string, unknown>>
-    const deliveries: ReadonlyArray<readonly [string, Data, left: ReadonlyArray<number>, more?: object]> = [
-      [removed, members({ resource, authorization: "removed" }), [2, 2]],
-      [removed, named("c:person3"), [2, 2]],
-      ["organization.updated.v1", { current: { organization: { name: "c:person1" } } }, [2, 2]],
-      [removed, named("c:person1"), [2, 2], forged],
-      [removed, named("c:person1"), [2]],
-      ["session.logout.v1", { subject_id: "c:person2" }, []]
-    ]
-    for (const [eventType, data, left, more] of deliveries) {
-      const event = { eventId: randomUUID(), eventType, data }
-      const { body, headers } = controls.buildWebhook(production, event)
-      const delivery = { method: "POST", path: "/webhook/", headers: { ...headers, ...more }, body }
-      expect((yield* ask(session, delivery)).status).toBe(more === undefined ? 200 : 401)
+    for (const [event, headers, status, left] of [
+      [named("c:person3"), {}, 200, [2, 2]],
+      [named("c:person1"), forged, 401, [2, 2]],
+      [named("c:person1"), {}, 200, [2]]
+    ] as const) {
+      const delivery = controls.buildWebhook(production, { ...event, eventId: randomUUID() })
+      const request = { method: "POST", path: "/webhook/", headers: { ...delivery.headers, ...headers } }
+      expect((yield* ask(session, { ...request, body: delivery.body })).status).toBe(status)
       expect(counts()).toEqual(left)
     }
   })
