@@ -1,15 +1,8 @@
 /** Reading answers: those of the contract, those of a later service with everything that may be added, and those that are none. */
-import * as HttpApi from "@effect/platform/HttpApi"
-import * as Arbitrary from "effect/Arbitrary"
-import * as FastCheck from "effect/FastCheck"
-import * as Schema from "effect/Schema"
 import { describe, expect, it } from "vitest"
 import { clientErrorTable } from "../../client/failures/ErrorTable.ts"
 import { memorySessionStore, type PromiseClientOptions } from "../../client/index.ts"
-import { Api } from "../../src/http/Api.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
-import { Envelope } from "../../src/schema/Envelope.ts"
-import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
 import {
   type Answer,
   failure,
@@ -23,8 +16,6 @@ import {
   pairOf
 } from "./support/ClientWorld.ts"
 
-const clientCodes = Object.keys(clientErrorTable)
-const codes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
 const kept = { ok: true, value: { org_id: "acme" } }
 
 /** Every request of the client; that of a refresh belongs to a call whose token has expired. */
@@ -32,7 +23,6 @@ const kinds: Readonly<Record<string, Method>> = {
   ...methods,
   refresh: { path: "refresh", run: (client) => client.me() }
 }
-const kindNames = Object.keys(kinds)
 
 /** A client that has logged in and is about to make a request. */
 const about = async (kind: string) => {
@@ -60,96 +50,65 @@ const readyzOf = (response: Response, given: Partial<PromiseClientOptions> = {})
   return client.readyz()
 }
 
-/** The calls that pass the service's value on as it is, with their names in the contract. */
-const operations = {
-  me: "auth.me",
-  subscribe: "tings.subscribe",
-  ting: "tings.send",
-  report: "reports.submit",
-  iam: "descriptors.iam",
-  version: "descriptors.version",
-  healthz: "system.healthz",
-  readyz: "system.readyz"
-} as const
-const passed = Object.entries(operations)
-
-const schemas = new Map<string, Schema.Schema<unknown>>()
-HttpApi.reflect(Api, {
-  onGroup: () => {},
-  onEndpoint: ({ endpoint, group }) => {
-    // Reflection gives endpoints without the types of their schemas.
-    const schema = endpoint.successSchema as unknown as Schema.Schema<unknown>
-    schemas.set(`${group.identifier}.${endpoint.name}`, schema)
-  }
-})
+/** The answers that pass on as they are, and those that are a session. */
+const passed: ReadonlyArray<readonly [string, unknown]> = [
+  ["me", examples["auth.me"].response],
+  ["subscribe", examples["tings.subscribe"].response],
+  ["ting", examples["tings.send"].response],
+  ["report", examples["reports.submit"].response],
+  ["iam", examples["descriptors.iam"].response],
+  ["version", examples["descriptors.version"].response],
+  ["healthz", examples["system.healthz"].response],
+  ["readyz", examples["system.readyz"].response]
+]
+const sessions: ReadonlyArray<readonly [string, unknown]> = [
+  ["login", loginOf(2)],
+  ["refresh", pairOf(2)]
+]
 
 const later = (value: unknown, status = 200) =>
   json(value, { "content-type": "application/problem+json; profile=2027", "x-request-id": "later-1" }, status)
 
-/** Names that a later service may add, and names that every object has. */
-const addedName = FastCheck.oneof(
-  FastCheck.string({ minLength: 1 }),
-  FastCheck.constantFrom("__proto__", "constructor", "toString", "hasOwnProperty", "length", "then", "_tag")
-).filter((name) => !["subscription_id", "error"].includes(name))
-const addedMembers = FastCheck.dictionary(addedName, FastCheck.jsonValue(), {
-  minKeys: 1,
-  noNullPrototype: true
-})
+/** Members that a later service may add, also under names that every object has. */
+const added: object = JSON.parse('{"__proto__":1,"constructor":null,"then":{"a":[]},"_tag":"x","later":[1]}')
 
 /** Members whose known values are not the last. */
 const enums = new Set(["type", "token_type", "status", "service", "api_version"])
 
 /** The same answer a year later: further members at every level, and other values of every enum. */
-const grow = (value: unknown, added: object, word: string, name = ""): unknown => {
-  if (name === "api_versions") return ["v1", word]
-  if (Array.isArray(value)) return value.map((item) => grow(item, added, word))
-  if (typeof value !== "object" || value === null) return enums.has(name) ? word : value
+const grow = (value: unknown, name = ""): unknown => {
+  if (name === "api_versions") return ["v1", "v9"]
+  if (Array.isArray(value)) return value.map((item) => grow(item))
+  if (typeof value !== "object" || value === null) return enums.has(name) ? "later" : value
   const own = Object.entries(value).map(([member, inner]) => [
     member,
-    name === "checks" ? word : grow(inner, added, word, member)
+    name === "checks" ? "later" : grow(inner, member)
   ])
   // A further check has a state, too.
-  const further = name === "checks" ? [["fridge", word]] : Object.entries(added)
+  const further = name === "checks" ? [["fridge", "later"]] : Object.entries(added)
   return Object.fromEntries([...further, ...own])
 }
 
-const runs = { numRuns: 8 }
+it.each(passed)("A success of %s passes with all that it may gain", async (name, value) => {
+  const { answers, calls, path, run } = await about(name)
+  const sent = grow(value)
+  answers[path] = () => later(sent)
+  const result = await run()
+  expect(result).toMatchObject({ ok: true, metadata: { requestId: "later-1" } })
+  expect(JSON.stringify(result.value)).toBe(JSON.stringify(sent))
+  expect(calls()).toEqual([path])
+})
 
-describe("A success", () => {
-  it.each(passed)("of %s passes with all that the contract allows or may gain", async (name, operation) => {
-    const { answers, calls, path, requests, run } = await about(name)
-    const schema = schemas.get(operation) ?? expect.unreachable(operation)
-    const encode = Schema.encodeSync(schema)
-    const values = [Arbitrary.make(schema), addedMembers, FastCheck.string()] as const
-    const property = FastCheck.asyncProperty(...values, async (value, added, word) => {
-      for (const sent of [encode(value), grow(encode(value), added, word)]) {
-        requests.length = 0
-        answers[path] = () => later(sent)
-        const result = await run()
-        expect(result).toMatchObject({ ok: true, metadata: { requestId: "later-1" } })
-        expect(JSON.stringify(result.value)).toBe(JSON.stringify(sent))
-        expect(calls()).toEqual([path])
-      }
-    })
-    await FastCheck.assert(property, runs)
-  })
-
-  it("is a session whatever it gains, and however long it lives", async () => {
-    const lifetime = FastCheck.double({ noNaN: true, min: 0.001, max: 1e9, maxExcluded: true })
-    const values = [addedMembers, FastCheck.string(), lifetime] as const
-    const property = FastCheck.asyncProperty(...values, async (added, word, expires_in) => {
-      const { again, answers, client, pass } = await loggedIn({ sessionStore: memorySessionStore() })
-      answers.login = () => later(grow(loginOf(1, { expires_in }), added, word))
-      answers.refresh = () => later(grow(pairOf(2), added, word))
-      expect(await client.login("oac_2")).toMatchObject({ ok: true, value: { actor: { type: word } } })
-      const value = { actor: { type: word }, expires_at: expect.stringMatching(/Z$/) }
-      expect(await again().session()).toMatchObject({ value })
-      pass(life)
-      expect(await again().me()).toMatchObject({ ok: true })
-      expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
-    })
-    await FastCheck.assert(property, runs)
-  })
+it.each([0.001, 999_999_999])("A session of %d s is one, whatever it gains", async (expires_in) => {
+  const { again, answers, client, pass } = await loggedIn({ sessionStore: memorySessionStore() })
+  answers.login = () => later(grow(loginOf(1, { expires_in })))
+  answers.refresh = () => later(grow(pairOf(2)))
+  const actor = { type: "later" }
+  expect(await client.login("oac_2")).toMatchObject({ ok: true, value: { actor } })
+  expect(await again().session()).toMatchObject({ value: { actor, expires_at: expect.stringMatching(/Z$/) } })
+  pass(life)
+  expect(await again().me()).toMatchObject({ ok: true })
+  expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
 })
 
 /** Values of each kind of JSON. */
@@ -187,55 +146,38 @@ const unexpected = (reason: string, more: object = {}) => ({
 })
 
 describe("An answer outside the contract", () => {
-  const responses: ReadonlyArray<readonly [string, unknown]> = [
-    ...passed.map(([name, operation]) => [name, examples[operation].response] as const),
-    ["login", loginOf(2)],
-    ["refresh", pairOf(2)]
-  ]
-  it.each(responses)("fails for good: %s with a member missing or of another kind", async (name, good) => {
-    const { answers, calls, client, path, requests, run } = await about(name)
-    const mutants = mutantsOf(good)
-    expect(mutants.length).toBeGreaterThan(10)
-    for (const mutant of mutants) {
-      requests.length = 0
-      answers[path] = () => json(mutant)
-      const facts = unexpected("outside_contract", { status: 200, retryable: false })
-      expect([mutant, await run()]).toMatchObject([mutant, facts])
-      expect(calls()).toEqual([path])
+  it.each([...passed, ...sessions])(
+    "fails for good: %s with a member missing or of another kind",
+    async (name, good) => {
+      const { answers, calls, client, path, requests, run } = await about(name)
+      const mutants = mutantsOf(good)
+      expect(mutants.length).toBeGreaterThan(10)
+      for (const mutant of mutants) {
+        requests.length = 0
+        answers[path] = () => json(mutant)
+        const facts = unexpected("outside_contract", { status: 200, retryable: false })
+        expect([mutant, await run()]).toMatchObject([mutant, facts])
+        expect(calls()).toEqual([path])
+      }
+      expect(await client.session()).toMatchObject(kept)
     }
+  )
+
+  it("is a page or a failure for a call without an answer, and nothing else", async () => {
+    const { answers, calls, client, provoke } = await about("logout")
+    provoke(() => new Response("<html>Sign in</html>"))
+    expect(await client.logout()).toMatchObject(unexpected("not_json", { retryable: true }))
+    answers.logout = () => json({ error: { code: "forbidden", message: "m" } })
+    expect(await client.logout()).toMatchObject(unexpected("outside_contract", { retryable: false }))
     expect(await client.session()).toMatchObject(kept)
-  })
-
-  it.each([
-    ["me", 204, null, "not_json", true],
-    ["logout", 200, "<html>Sign in</html>", "not_json", true],
-    ["logout", 200, '{"error":{"code":"forbidden","message":"m"}}', "outside_contract", false]
-  ] as const)("is %s with %i %j", async (name, status, body, reason, retryable) => {
-    const { provoke, run } = await about(name)
-    provoke(() => new Response(body, { status }))
-    expect(await run()).toMatchObject(unexpected(reason, { status, retryable }))
-  })
-
-  it.each([
-    [200, ""],
-    [200, "", "text/html"],
-    [200, "{}"],
-    [202, '{"accepted":true}'],
-    [299, "[]"]
-  ])("is none for a call without an answer with %i %j", async (status, body, type = "application/json") => {
-    const { answers, client, requests } = await loggedIn({ telemetry: true })
-    answers.logout = () => new Response(body, { status, headers: { "content-type": type } })
-    answers.telemetry = answers.logout
+    answers.logout = () => json({ accepted: true }, {}, 202)
     expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
-    expect(await client.session()).toMatchObject({ value: null })
-    client.telemetry.record("musicclidaemon", {})
-    expect(await client.telemetry.flush()).toMatchObject({ ok: true, value: { queued: 0, delivered: 1 } })
-    expect(requests).toHaveLength(2)
+    expect(calls()).toEqual(["logout", "logout", "logout"])
   })
 
   const whole = JSON.stringify(examples["system.readyz"].response)
   const statuses = { 200: true, 401: false, 404: false, 408: true, 429: true, 500: true, 511: true }
-  it.each(["<html>Sign in</html>", "", "\uFEFF", "null null", whole.slice(0, -1)])(
+  it.each(["<html>Sign in</html>", "", "\uFEFF", whole.slice(0, -1)])(
     "that is no JSON is repeated only in place of a 200, and from a failing intermediary: %j",
     async (page) => {
       for (const [status, retryable] of Object.entries(statuses))
@@ -246,41 +188,22 @@ describe("An answer outside the contract", () => {
   )
 })
 
-/** As a terminal may show it. */
-const readable = (text: string) => text.replace(/[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]+/gu, " ")
-
 describe("A failure of the service", () => {
-  it.each(codes)("passes with its message and details, and may gain members: %s", async (code) => {
-    const { status } = failureTable[code]
-    const values = [Arbitrary.make(Envelope(code)), addedMembers] as const
-    const property = FastCheck.asyncProperty(...values, async (value, added) => {
-      const { details, message, retryable } = value.error
-      // The service never calls these retryable; an intermediary that does must not end a session.
-      FastCheck.pre(!(retryable && ["unauthenticated", "idempotency_response_expired"].includes(code)))
-      const { error } = await readyzOf(json({ ...value, error: { ...added, ...value.error } }, {}, status))
-      expect(error).toMatchObject({ code, status })
-      expect(error?.message.startsWith(readable(message.replace(/\.$/, "")))).toBe(true)
-      expect(JSON.stringify(error?.details)).toBe(JSON.stringify(details))
-    })
-    await FastCheck.assert(property, { numRuns: 3 })
-  })
-
-  const statuses = [400, 401, 402, 404, 405, 408, 409, 410, 418, 425, 429, 451, 500, 503, 599]
-  const laterCodes = ["quota_exhausted", "", "__proto__", "constructor"]
-  it.each(kindNames)("of a later version passes once and keeps the session: %s", async (name) => {
+  it.each(Object.keys(kinds))("of a later version passes once and keeps the session: %s", async (name) => {
     const { answers, calls, client, keys, once, path, requests, run } = await about(name)
-    const values = [FastCheck.constantFrom(...laterCodes), FastCheck.constantFrom(...statuses)] as const
-    const property = FastCheck.asyncProperty(...values, addedMembers, async (code, status, details) => {
+    for (const [code, status] of [
+      ["quota_exhausted", 401],
+      ["", 409],
+      ["__proto__", 503]
+    ] as const) {
       requests.length = 0
       const given = { code, message: "m2", hint: "h2", retryable: false }
-      answers[path] = () => later(grow({ error: { ...given, details } }, details, ""), status)
+      answers[path] = () => later({ error: { ...added, ...given, details: added } }, status)
       expect(await run()).toMatchObject({ ok: false, error: { ...given, status, requestId: "later-1" } })
       expect(calls()).toEqual([path])
-      expect(await client.session()).toMatchObject(kept)
-    })
-    await FastCheck.assert(property, runs)
+    }
     // It is none of the client's own, also under the same code.
-    for (const code of clientCodes) {
+    for (const code of Object.keys(clientErrorTable)) {
       answers[path] = () => failure(401, code)
       expect(await run()).toMatchObject({ error: { code: `service_${code}`, message: "m", hint: "h" } })
     }
@@ -296,14 +219,16 @@ describe("A failure of the service", () => {
   })
 
   it.each([
-    ["forbidden", 403, false],
     ["overloaded", 503, true],
     ["a_later_one", 402, false],
-    ["a_later_one", 429, true],
-    ["a_later_one", 503, true]
+    ["a_later_one", 429, true]
   ])("needs no more than its code and message: %s %i (retryable: %s)", async (code, status, retryable) => {
     const { error } = await readyzOf(json({ error: { code, message: "m" } }, {}, status))
     expect(error).toMatchObject({ code, status, retryable, message: "m", hint: expect.stringMatching(/./) })
+    for (const mutant of mutantsOf({ code, message: "m" }))
+      expect(await readyzOf(json({ error: mutant }, {}, status))).toMatchObject(
+        unexpected("outside_contract", { status })
+      )
   })
 
   it("ends a session without hint and retryable, too, when it has the service's request id", async () => {
@@ -331,26 +256,18 @@ describe("A failure of the service", () => {
     }
     expect(found?.response).toMatchObject({ status: 403, headers: { "x-any": "1" } })
     expect(found?.response?.body).toHaveLength(2_048 - "oat_secret".length - "ort_secret".length + 2)
-    expect(found?.response?.body).not.toContain("secret")
-    expect(JSON.stringify(found)).not.toContain("x-any")
-    const page = (await readyzOf(new Response("<html>", { status: 502 }))).error
-    expect(page).toMatchObject({ code: "unexpected_answer", response: { status: 502, body: "<html>" } })
-  })
-
-  it("needs its code and its message", async () => {
-    for (const mutant of mutantsOf({ code: "forbidden", message: "m" }))
-      expect(await readyzOf(json({ error: mutant }, {}, 403))).toMatchObject(
-        unexpected("outside_contract", { status: 403, retryable: false })
-      )
+    expect(JSON.stringify([found, found?.response?.body])).not.toMatch(/secret|x-any/)
   })
 
   it("keeps new details, and leaves out known ones of another kind", async () => {
     const read = async (details: unknown) =>
       (await readyzOf(failure(403, "forbidden", {}, { details }))).error?.details
-    const added = { retry_window: { from: 1 }, quota: [1, 2], note: null }
+    const known = { fields: [{ path: "a", problem: "p" }], reason: "r" }
+    const more = { retry_window: { from: 1 }, note: null }
     const wrong = { fields: [1], checks: { database: 1 }, reason: 7, dependency: null, upstream_code: [] }
-    expect(await read({ ...wrong, ...added })).toEqual(added)
-    for (const none of [null, 1, "text", [1]]) expect(await read(none)).toBeUndefined()
+    expect(await read({ ...known, ...more })).toEqual({ ...known, ...more })
+    expect(await read({ ...wrong, ...more })).toEqual(more)
+    for (const none of [null, "text", [1]]) expect(await read(none)).toBeUndefined()
   })
 })
 
@@ -361,11 +278,10 @@ describe("A 401 that is not the service's own", () => {
     ["a page", () => new Response("<html>Sign in to the network</html>", { status: 401 })],
     ["an empty answer", () => new Response(null, { status: 401 })],
     ["half an envelope", () => json({ error: half }, {}, 401)],
-    ["an envelope in a list", () => json([{ error: half }], {}, 401)],
     ["an envelope that was cut off", () => new Response(cut, { status: 401 })],
     ["a retryable envelope", () => failure(401, "unauthenticated", {}, { retryable: true })],
     ["the envelope of a lost answer", () => failure(401, "idempotency_response_expired")],
-    ...[200, 301, 403, 404, 407, 503].map(
+    ...[200, 301, 403, 503].map(
       (status) => [`the envelope as a ${status}`, () => failure(status, "unauthenticated")] as const
     )
   ])("ends no session: %s", async (_, page) => {
@@ -388,53 +304,52 @@ describe("A 401 that is not the service's own", () => {
   })
 })
 
-const bytes = (text: string) => new TextEncoder().encode(text)
-
-/** A body that never ends, and whether the client gave it up. */
-const endless = (status: number, begin = "[") => {
-  const state = { cancelled: false, bytes: 0 }
-  const chunk = bytes("1,".repeat(32 * 1024))
-  const source = {
-    start: (controller: ReadableStreamDefaultController<Uint8Array>) => controller.enqueue(bytes(begin)),
-    pull: (controller: ReadableStreamDefaultController<Uint8Array>) => {
-      state.bytes += chunk.byteLength
-      controller.enqueue(chunk)
-    },
-    cancel: () => {
-      state.cancelled = true
-    }
-  }
-  return { state, response: () => new Response(new ReadableStream(source), { status }) }
-}
-
-/** A body that breaks after its first bytes. */
-const broken = (status: number) => () =>
-  new Response(
-    new ReadableStream<Uint8Array>({
-      start: (controller) => controller.enqueue(bytes('{"authenticated":')),
-      pull: (controller) => controller.error(new TypeError("terminated"))
-    }),
-    { status }
-  )
-
 describe("A body", () => {
+  const bytes = (text: string) => new TextEncoder().encode(text)
+  type Controller = ReadableStreamDefaultController<Uint8Array>
+  const bodyOf = (begin: string, pull: (controller: Controller) => void, cancel?: () => void) =>
+    new ReadableStream({
+      start: (controller) => controller.enqueue(bytes(begin)),
+      pull,
+      ...(cancel && { cancel })
+    })
+
   it("that never ends is given up at 4 MiB; it is retried in a 503, and ends no session in a 401", async () => {
     const { answers, calls, client, once, pass, run } = await about("me")
-    const { response, state } = endless(200)
-    answers.me = response
+    const state = { cancelled: false, bytes: 0 }
+    const chunk = bytes("1,".repeat(32 * 1024))
+    const endless = (status: number, begin = "[") => {
+      const body = bodyOf(
+        begin,
+        (controller) => {
+          state.bytes += chunk.byteLength
+          controller.enqueue(chunk)
+        },
+        () => {
+          state.cancelled = true
+        }
+      )
+      return () => new Response(body, { status })
+    }
+    answers.me = endless(200)
     expect(await run()).toMatchObject(unexpected("too_large", { status: 200, retryable: false }))
     expect([calls(), state.cancelled]).toEqual([["me"], true])
     expect(state.bytes).toBeLessThan(8 * 1024 * 1024)
-    once("me", endless(503).response)
+    delete answers.me
+    once("me", endless(503))
     expect(await run()).toMatchObject({ ok: true })
-    answers.refresh = endless(401, '{"error":{"code":"unauthenticated","fill":[').response
+    answers.refresh = endless(401, '{"error":{"code":"unauthenticated","fill":[')
     pass(life)
     const error = { details: { reason: "too_large" } }
     expect(await client.status()).toMatchObject({ state: "unknown", error })
   })
 
   it("that breaks off is requested again, with every status, and says so at last", async () => {
-    for (const status of [200, 401, 409, 503]) {
+    const broken = (status: number) => () => {
+      const end = (controller: Controller) => controller.error(new TypeError("terminated"))
+      return new Response(bodyOf('{"authenticated":', end), { status })
+    }
+    for (const status of [200, 401, 503]) {
       const { calls, once, provoke, run } = await about("me")
       once("me", broken(status))
       expect([status, await run()]).toMatchObject([status, { ok: true }])
@@ -458,7 +373,7 @@ describe("A body", () => {
   })
 })
 
-it.each([undefined, "gone", new DOMException("gone", "AbortError")])(
+it.each([undefined, "gone"])(
   "A fetch of the program's own may reject with %s; the error carries it, but not in JSON",
   async (reason) => {
     const { error } = await makeClient({ fetch: () => Promise.reject(reason) }).client.readyz()
@@ -477,11 +392,10 @@ it.each<[string, number | undefined, object?, number?]>([
   ["Fri, 31 Dec 2027 15:00:00 GMT", 34_905_600],
   ["Sun, 22 Nov 2026 14:59:00 GMT", 0],
   ["Sun, 22 Nov 2026 15:01:00 GMT", 60, { date: "soon" }],
-  ["Sun, 22 Nov 2026 14:00:30 GMT", 30, own],
   ["Sunday, 22-Nov-26 14:00:30 GMT", 30, own],
   // Rounded up: a retry is never too early.
   ["Sun, 22 Nov 2026 15:00:01 GMT", 1, {}, now + 1],
-  ...["", "-5", "1.5", "1e3", "5s", "120, 120", "2026-11-22T15:01:00Z", "Sun, 99 Nov 2026 15:01:00 GMT"].map(
+  ...["", "-5", "1.5", "5s", "2026-11-22T15:01:00Z", "Sun, 99 Nov 2026 15:01:00 GMT"].map(
     (text): [string, undefined] => [text, undefined]
   )
 ])("The header Retry-After: %s is %s seconds (%o)", async (value, seconds, headers = {}, at = now) => {
@@ -494,7 +408,7 @@ const address = { policy: "address", remaining: 59, resetSeconds: 1 }
 it.each<readonly [string, ReadonlyArray<object>]>([
   ['"address";r=59;t=1, "b";r=0;t=42', [address, { policy: "b", remaining: 0, resetSeconds: 42 }]],
   ['"address"; pk=:cGs=:; t=1; r=59;note="a,b"', [address]],
-  ...["", "limit=60, reset=1", '"a";r=59', '"a";t=1', '"a";r=-1;t=1', '"a";r=1.5;t=1', '"";r=59;t=1'].map(
+  ...["limit=60, reset=1", '"a";r=59', '"a";t=1', '"a";r=-1;t=1', '"";r=59;t=1'].map(
     (text) => [text, []] as const
   )
 ])("The header RateLimit: %s is read or left out", async (ratelimit, expected) => {

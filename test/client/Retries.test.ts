@@ -106,8 +106,10 @@ describe("Retries", () => {
   it.effect.each(Object.keys(failureTable) as ReadonlyArray<FailureCode>)(
     "follow the service's table of failures: %s",
     function* (code) {
-      const { times } = yield* play(2, [failing(code)])
-      expect(times.length > 1).toBe(failureTable[code].retryable)
+      const { result, times } = yield* play(2, [failing(code)])
+      const { retryable, status } = failureTable[code]
+      expect(times.length > 1).toBe(retryable)
+      if (!retryable) expect(result).toEqual(failed({ code, status, message: "m" }))
     }
   )
 
