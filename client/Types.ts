@@ -66,7 +66,7 @@ export type AnswerReason = Contract.Reasons["unexpected_answer"]["reason"]
 
 /**
  * Why a session is over. `revoked`: the identity service refused the refresh token. `lost`: the answer to a refresh was lost more
- * than 10 minutes ago. `refused`: new access tokens are refused. `replaced`: another program logged out during the call.
+ * than 10 minutes ago. `refused`: new access tokens are refused. `replaced`: another program logged out or changed the actor.
  */
 export type LoggedOutReason = "revoked" | "lost" | "refused" | "replaced"
 

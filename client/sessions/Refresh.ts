@@ -15,10 +15,8 @@ import { infoOf } from "./SessionRecord.ts"
 import type { SessionParts } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 
-/** Milliseconds that a call waits for an early refresh while its access token is still valid. */
+/** Milliseconds that a call waits for an early refresh while its access token is still valid, and between failed ones. */
 const earlyWait = 5_000
-/** Milliseconds between failed early refreshes. */
-const earlyPause = 5_000
 /** Between a failed refresh and another for the callers that joined it: meanwhile another program gets the lock. */
 const sharedBackoff: Backoff = { first: 200, longest: 200 }
 /** Milliseconds for which the service replays a rotation. */
@@ -58,6 +56,8 @@ const isRefused = (failure: MusicError): boolean =>
 
 const lostHint =
   "The answer to the last refresh was lost more than 10 minutes ago, so the session is lost: log in with a new short-lived token."
+
+const notLoggedIn = (): Promise<never> => failWith(clientFailure("not_logged_in"))
 
 export type SessionRefresh = ReturnType<typeof makeSessionRefresh>
 
@@ -152,9 +152,7 @@ export const makeSessionRefresh = (
   /** Loads under the lock. Without a session another program logged out, or this client, which reports that itself. */
   const loadAgain = async (clears: number): Promise<StoredSession> => {
     const stored = await slot.find()
-    return (
-      stored ?? (slot.clears() === clears ? end("replaced", null) : failWith(clientFailure("not_logged_in")))
-    )
+    return stored ?? (slot.clears() === clears ? end("replaced", null) : notLoggedIn())
   }
 
   /** The stored session if another program changed it meanwhile; its session is newer than any unsaved pair. */
@@ -180,7 +178,7 @@ export const makeSessionRefresh = (
       return saved
     }
     await slot.clear()
-    return failWith(clientFailure("not_logged_in"))
+    return notLoggedIn()
   }
 
   /** `clears` counts the clearings of this client before the wait for the lock. */
@@ -244,7 +242,7 @@ export const makeSessionRefresh = (
    * A session with another access token than the refused one, by one refresh for all callers. It ends at the deadline that it starts
    * with, or callers that keep joining would hold the lock for ever. A caller that leaves does not end it, and its pair is saved.
    */
-  const renewSession = async (refused: string, scope: Scope): Promise<StoredSession> => {
+  const renewShared = async (refused: string, scope: Scope): Promise<StoredSession> => {
     const { deadline } = scope
     const clears = slot.clears()
     const joined = flight
@@ -259,24 +257,31 @@ export const makeSessionRefresh = (
       await sleep(time, pause, scope.signal)
       if (scope.signal.aborted) return failWith(clientFailure("aborted"))
       // This client has logged out meanwhile: the call is none of a later login, and no other program has ended its session.
-      if (slot.clears() !== clears) return failWith(clientFailure("not_logged_in"))
+      if (slot.clears() !== clears) return notLoggedIn()
     }
-    return renewSession(refused, scope)
+    return renewShared(refused, scope)
+  }
+
+  /** `renewShared` for the actor of a call. Another program may have logged out and in meanwhile. */
+  const renewSession = async (stored: StoredSession, scope: Scope): Promise<StoredSession> => {
+    const session = await renewShared(stored.access_token, scope)
+    if (session.actor.public_id === stored.actor.public_id) return session
+    return failWith(clientFailure("logged_out", { details: { reason: "replaced" } }))
   }
 
   /** The stored session, refreshed first when its access token is about to expire. */
   const getUsableSession = async (scope: Scope): Promise<StoredSession> => {
-    const stored = (await slot.find(scope.deadline)) ?? (await failWith(clientFailure("not_logged_in")))
+    const stored = (await slot.find(scope.deadline)) ?? (await notLoggedIn())
     if (!slot.isDue(stored)) return stored
-    if (slot.millisLeft(stored) <= 0) return renewSession(stored.access_token, scope)
+    if (slot.millisLeft(stored) <= 0) return renewSession(stored, scope)
     const now = time.monotonic()
     if (now < Math.max(pausedUntil, refusedUntil(stored))) return stored
     try {
-      return await renewSession(stored.access_token, until(scope, now + earlyWait))
+      return await renewSession(stored, until(scope, now + earlyWait))
     } catch (cause) {
       if (isOver(failureOf(cause))) return Promise.reject(cause)
       // The access token is still valid: the failed early refresh is no failure of the call.
-      pausedUntil = time.monotonic() + earlyPause
+      pausedUntil = time.monotonic() + earlyWait
       return stored
     }
   }

@@ -37,10 +37,7 @@ export const makeSignedCalls = (
     return clientFailure("logged_out", { requestId, details: { reason: "refused" } })
   }
 
-  /**
-   * The service took the pair, so the token that was spent for it is not needed any more. Tried once for each pair: a failure is none
-   * of the call.
-   */
+  /** Forgets the token that was spent for a pair which the service took. Tried once for each pair; it never fails the call. */
   const confirm = async (stored: StoredSession, scope: Scope): Promise<void> => {
     const { refresh_token, spent_refresh_token } = stored
     if (spent_refresh_token === undefined || confirmed === refresh_token) return
@@ -68,7 +65,7 @@ export const makeSignedCalls = (
       const failure = failureOf(cause)
       if (failure.code !== "unauthenticated") return Promise.reject(cause)
       if (left === 0) return Promise.reject(refuse(stored, failure.requestId))
-      const next = await refresh.renewSession(stored.access_token, scope)
+      const next = await refresh.renewSession(stored, scope)
       return runSigned(call, scope, use, next, left - 1)
     }
     await confirm(stored, scope)

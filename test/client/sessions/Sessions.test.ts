@@ -392,22 +392,4 @@ describe("The key of a ting", () => {
     await client.ting({ type: "t", key: key as string, data: {} })
     expect(JSON.parse(requests[0]?.body ?? "").key).toEqual(sent)
   })
-
-  it("follows the actor of a session that another program replaced during the call", async () => {
-    const sessionStore = memorySessionStore()
-    const { client, once, requests } = await loggedIn({ sessionStore })
-    const other = makeClient({ sessionStore })
-    const actor = { type: "silicon", public_id: "si:other" }
-    other.answers.login = () => json(loginOf(50, { actor }))
-    once("tings", async () => {
-      await other.client.login("oac_2")
-      return failure(401, "unauthenticated")
-    })
-    expect(await client.ting({ type: "t", key: "x", data: {} })).toMatchObject({ ok: true })
-    const sent = requests.map(({ body, headers }) => [headers.get("authorization"), JSON.parse(body).key])
-    expect(sent).toEqual([
-      ["Bearer oat_1", "si:deejay/x"],
-      ["Bearer oat_50", "si:other/x"]
-    ])
-  })
 })

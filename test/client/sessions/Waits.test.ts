@@ -4,8 +4,10 @@ import { memorySessionStore, type SessionLock } from "../../../client/index.ts"
 import {
   failure,
   gate,
+  json,
   life,
   loggedIn,
+  loginOf,
   makeClient,
   never,
   openLock,
@@ -205,3 +207,31 @@ it("A program whose lock was broken does not clear the session of a later login"
   expect(await first.client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
   expect(await second.client.session()).toMatchObject({ value: { org_id: "acme" } })
 })
+
+it.each(["expired", "refused"])(
+  "A call whose access token is %s is not sent for another actor, who logged in meanwhile in another program",
+  async (how) => {
+    const sessionStore = memorySessionStore()
+    let replace = async (): Promise<void> => undefined
+    const lock: SessionLock = {
+      acquire: async () => {
+        await replace()
+        return async () => undefined
+      }
+    }
+    const first = await loggedIn({ sessionStore, lock })
+    const second = makeClient({ sessionStore }, first.service)
+    replace = async () => {
+      replace = async () => undefined
+      await second.client.logout()
+      first.once("login", () => json(loginOf(7, { actor: { type: "silicon", public_id: "si:other" } })))
+      await second.client.login("oac_2")
+    }
+    if (how === "expired") for (const { pass } of [first, second]) pass(life)
+    first.once("tings", () => failure(401, "unauthenticated"))
+    const error = { code: "logged_out", details: { reason: "replaced" } }
+    expect(await first.client.ting({ type: "t", key: "k", data: {} })).toMatchObject({ ok: false, error })
+    expect(first.calls().filter((call) => call === "tings")).toHaveLength(how === "refused" ? 1 : 0)
+    expect(await second.client.session()).toMatchObject({ value: { actor: { public_id: "si:other" } } })
+  }
+)
