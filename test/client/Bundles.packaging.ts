@@ -17,7 +17,7 @@ beforeAll(async () => {
   built = await buildClient({ types: true })
   project = await makeConsumer(built, ["effect", "@effect", "tsx"])
   await cp(join(root, "examples"), join(project.folder, "examples"), { recursive: true })
-  bench = await startTestBench({ thorough: false, page: true })
+  bench = await startTestBench()
 })
 afterAll(async () => {
   await bench.close()
@@ -75,7 +75,7 @@ it("A CommonJS program requires each entry point", async () => {
     if (!createTelemetry(client).record("musicclidaemon", {}).ok) process.exit(1)
     client.login(slt).then(() => Effect.runPromise(me)).then(({ actor }) => console.log(actor.public_id))`
   )
-  const ended = await run(["program.cjs", `${bench.base}/commonjs`, bench.commands.slt()])
+  const ended = await run(["program.cjs", `${bench.base}/commonjs`, bench.slt()])
   expect(ended).toEqual({ code: 0, err: "", out: "si:deejay\n" })
 })
 
@@ -91,7 +91,7 @@ describe("docs/client.md", () => {
   it("has a first program that logs in and sends a ting, with what its commands print", async () => {
     const [program = ""] = await programsOf()
     await writeFile(join(project.folder, "first.mjs"), program)
-    const ended = await run(["first.mjs", bench.commands.slt(), `${bench.base}/first`])
+    const ended = await run(["first.mjs", bench.slt(), `${bench.base}/first`])
     expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(/^sent si:deejay\//), err: "" })
     const text = await readFile(join(root, "docs/client.md"), "utf8")
     const printed = await readFile(join(root, "sandbox/Guide.ts"), "utf8")
@@ -115,7 +115,7 @@ describe("docs/client.md", () => {
       join(project.folder, "page.mjs"),
       [...lines, ...body.map((part) => part.replaceAll(imports, ""))].join("")
     )
-    const { code, err, out } = await run(["page.mjs", bench.commands.slt()])
+    const { code, err, out } = await run(["page.mjs", bench.slt()])
     expect([code, err]).toEqual([0, ""])
     expect(out).toMatch(/^true\nsi:deejay web-|^true\nsi:deejay daemon-/)
     expect(out).toContain("1.0.0 not_found")
@@ -127,7 +127,7 @@ it("The line that the sandbox prints for music-client logs in", async () => {
   const printed = await readFile(join(root, "sandbox/Guide.ts"), "utf8")
   const [, line = ""] = /^ {2}node (--input-type=module -e '[^']*') \$BASE \$SLT$/m.exec(printed) ?? []
   const [flag = "", program = ""] = line.split(" -e ")
-  const words = [flag, "-e", program.slice(1, -1), `${bench.base}/printed`, bench.commands.slt()]
+  const words = [flag, "-e", program.slice(1, -1), `${bench.base}/printed`, bench.slt()]
   expect(await run(words)).toMatchObject({ code: 0, out: expect.stringContaining("ok: true"), err: "" })
 })
 
@@ -142,7 +142,7 @@ describe("The examples run unchanged", () => {
     const err = expect.stringContaining("slt_rejected")
     expect(await cli(["login", "oac_refused"])).toMatchObject({ code: 1, err })
     expect(await cli(["dance"])).toMatchObject({ code: 2 })
-    expect(await cli(["login", bench.commands.slt()])).toMatchObject({ code: 0 })
+    expect(await cli(["login", bench.slt()])).toMatchObject({ code: 0 })
     expect(await sessions()).toHaveLength(1)
     const environment = { MUSIC_DAEMON_TICKS: "2", MUSIC_DAEMON_PAUSE: "10 millis" }
     const daemon = () => run(["--import", "tsx", "examples/effect-daemon.ts"], environment)
@@ -151,8 +151,8 @@ describe("The examples run unchanged", () => {
     expect(lives).toMatchObject([{ code: 0 }, { code: 0 }])
     const fired = lives.flatMap(({ out }) => [...out.matchAll(/trigger (\S+Z): (msg_\w+)(?! \(had)/g)])
     expect(new Set(fired.map(([, , id]) => id)).size).toBe(4)
-    for (const [, due] of fired) expect(bench.commands.tings(`si:deejay/daemon/${due}`)).toBe(1)
-    expect(bench.commands.attempts("examples", "/api/v1/telemetry")).toBeGreaterThan(0)
+    for (const [, due] of fired) expect(bench.tings(`si:deejay/daemon/${due}`)).toBe(1)
+    expect(bench.attempts("examples", "/api/v1/telemetry")).toBeGreaterThan(0)
     expect(await cli(["logout"])).toMatchObject({ code: 0 })
   })
 })

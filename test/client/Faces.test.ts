@@ -1,14 +1,39 @@
-/** The promise client and the Effect client against the real server. */
+/** The promise client and the Effect client against the real server, behind a proxy with faults. */
+import { setTimeout as sleep } from "node:timers/promises"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-import { afterAll, beforeAll, describe, expect } from "vitest"
-import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { afterAll, beforeAll, describe, expect } from "vitest"
 import { MusicClient } from "../../client/effect.ts"
-import * as Client from "../../client/index.ts"
-import * as Telemetry from "../../client/telemetry.ts"
-import { scenarios } from "./suite/Scenarios.ts"
+import {
+  type ClientEvent,
+  createMusicClient,
+  memorySessionStore,
+  newIdempotencyKey,
+  type PromiseClientOptions,
+  type SessionStore,
+  type StoredSession
+} from "../../client/index.ts"
+import { createTelemetry } from "../../client/telemetry.ts"
+import { it } from "../world/Test.ts"
+import type { FaultKind } from "./support/FaultProxy.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
+
+const api = "/api/v1"
+const paths = {
+  login: `${api}/auth/login`,
+  refresh: `${api}/auth/refresh`,
+  logout: `${api}/auth/logout`,
+  me: `${api}/auth/me`,
+  subscribe: `${api}/ting/subscription`,
+  ting: `${api}/tings`,
+  report: `${api}/reports`
+}
+const telemetryPath = `${api}/telemetry`
+const life = 1_800_000
+const message = "Playback stops after a seek near the end of a track."
+const tingOf = (key: string) => ({ type: "music.trigger.fired", key: `si:deejay/${key}`, data: { key } })
+const ok = { ok: true }
 
 let bench: TestBench
 beforeAll(async () => {
@@ -16,7 +41,226 @@ beforeAll(async () => {
 })
 afterAll(() => bench.close())
 
-it.each(scenarios)("The promise client: $name", ({ run }) => run(bench, { ...Client, ...Telemetry }))
+/** Reached only by calls that fail for another reason than a slow machine. */
+const patient = { deadlineMilliseconds: 120_000 }
+
+let lanes = 0
+/** One client on a lane of its own, with a clock and a store that a test can read. */
+const makeLane = (given: Partial<PromiseClientOptions> = {}) => {
+  lanes += 1
+  const lane = `lane-${lanes}`
+  let offset = 0
+  let saved = { slot: "", refresh_token: "" }
+  const inner = memorySessionStore()
+  const sessionStore: SessionStore = {
+    ...inner,
+    save: (slot, session, replaced) => {
+      saved = session
+      return inner.save(slot, session, replaced)
+    }
+  }
+  const options = {
+    baseUrl: `${bench.base}/${lane}`,
+    source: "web",
+    telemetry: false,
+    ...patient,
+    random: () => 0,
+    clock: { now: () => Date.now() + offset, monotonic: () => performance.now() + offset },
+    sessionStore,
+    ...given,
+    throwOnError: false
+  } as const
+  const client = createMusicClient(options)
+  return {
+    client,
+    telemetry: createTelemetry(client),
+    /** Moves this client's clocks. */
+    pass: (milliseconds: number) => {
+      offset += milliseconds
+    },
+    refreshToken: async () =>
+      ((await inner.load(saved.slot)) as Partial<StoredSession> | undefined)?.refresh_token,
+    /** What the identity service knows of the session that was saved last. */
+    family: () => bench.family(saved.refresh_token),
+    fault: (kind: FaultKind, path: string, times?: number) => bench.fault(lane, kind, path, times),
+    clear: () => bench.clear(lane),
+    attempts: (path: string) => bench.attempts(lane, path),
+    headers: (path: string, header: string) => bench.headers(lane, path, header),
+    login: async () => {
+      // A longer timeout than the client under test has, so that a busy machine does not start with many retries.
+      const slow = createMusicClient({ ...options, ...patient, attemptMilliseconds: 60_000 })
+      expect(await slow.login(bench.slt())).toMatchObject(ok)
+    },
+    /** Another client of the same store, lane and clock, as after a restart of the program. */
+    restarted: (more: Partial<PromiseClientOptions> = {}) =>
+      createMusicClient({ ...options, ...more, throwOnError: false })
+  }
+}
+
+/** Milliseconds, long enough for a slow machine; for calls that hang a shorter time. */
+const timeoutsFor = (kind: FaultKind) => ({ attemptMilliseconds: kind === "hang-after" ? 2_000 : 20_000 })
+
+/** Every fault with every call, all at once. */
+const underEach = (
+  pairs: ReadonlyArray<readonly [ReadonlyArray<FaultKind>, ReadonlyArray<keyof typeof paths>]>,
+  run: (kind: FaultKind, call: keyof typeof paths, title: string) => Promise<void>
+) =>
+  Promise.all(
+    pairs.flatMap(([kinds, calls]) =>
+      kinds.flatMap((kind) => calls.map((call) => run(kind, call, `${call} under ${kind}`)))
+    )
+  )
+
+describe("The promise client", () => {
+  it("makes every call of a session, from login to logout", async () => {
+    const events: Array<ClientEvent> = []
+    const onEvent = (event: ClientEvent) => events.push(event)
+    const { client, family, headers, telemetry } = makeLane({ telemetry: true, version: "0.0.0", onEvent })
+    expect(await client.status()).toEqual({ state: "logged_out", reason: "not_logged_in" })
+    const { value: session } = await client.login(bench.slt())
+    expect(session).toMatchObject({ ting: { subscribed: true } })
+    expect(session).not.toHaveProperty("access_token")
+    const me = { actor: { public_id: "si:deejay" }, org_id: "acme" }
+    expect(await client.me()).toMatchObject({ ok: true, value: me })
+    expect(await client.subscribe()).toMatchObject(ok)
+    const key = newIdempotencyKey()
+    const metadata = { requestId: expect.stringMatching(/^web-[0-9a-f-]{36}$/) }
+    const first = await client.ting({ ...tingOf(key), key })
+    expect(first).toMatchObject({ ok: true, value: { replayed: false }, metadata })
+    expect(first.metadata?.rateLimits.length).toBeGreaterThan(0)
+    // Again, under the whole key.
+    const again = client.request("POST", paths.ting, { body: tingOf(key) })
+    expect(await again).toMatchObject({ ok: true, value: { body: { replayed: true } } })
+    expect(await client.report({ message })).toMatchObject({ value: { reporter: "si:deejay" } })
+    const unsigned = client.report({ message }, { anonymous: true })
+    expect(await unsigned).toMatchObject({ value: { reporter: null } })
+    expect(await client.iam()).toMatchObject({ value: { app_id: "music" } })
+    const { value: version } = await client.version()
+    expect(version?.api_versions).toEqual(["v1"])
+    const outdated = { type: "outdated", version: "0.0.0", minVersion: version?.min_cli }
+    expect(events.filter(({ type }) => type === "outdated")).toEqual([outdated])
+    const recorded = telemetry.record("musicfrontendevents", { type: "page.opened", data: {} })
+    await client.close()
+    expect(telemetry.stats().delivered).toBe(1)
+    await expect.poll(() => bench.rows("musicfrontendevents", recorded.value?.id ?? "")).toBe(1)
+    expect(await client.logout()).toMatchObject(ok)
+    expect(family().status).toBe("revoked")
+    expect(await client.session()).toMatchObject({ ok: true, value: null })
+    expect(headers(paths.me, "x-music-source")).toEqual(["web"])
+    expect(headers(paths.me, "x-music-telemetry")).toEqual(["on"])
+    const changes = events.flatMap(({ type }) => (type.startsWith("logged") ? [type] : []))
+    expect(changes).toEqual(["logged_in", "logged_out"])
+    expect(JSON.stringify(events)).not.toMatch(/oat_|ort_/)
+  })
+
+  it("makes every call take effect once under every fault of a connection", () =>
+    underEach(
+      [
+        [["cut-before", "cut-within", "hang-after", "empty-200-after"], ["refresh"]],
+        [["cut-after", "hang-after", "html-200-after"], ["ting"]],
+        [["html-502-after"], ["login", "report", "refresh"]],
+        [["cut-within"], ["me", "subscribe", "logout"]]
+      ],
+      async (kind, call, title) => {
+        const { attempts, client, family, fault, headers, login, pass } = makeLane(timeoutsFor(kind))
+        if (call !== "login") await login()
+        fault(kind, paths[call])
+        if (call === "refresh") pass(life)
+        const key = newIdempotencyKey()
+        if (call === "login") await login()
+        else if (call === "ting") expect(await client.ting(tingOf(key)), title).toMatchObject(ok)
+        else if (call === "report") expect(await client.report({ message }), title).toMatchObject(ok)
+        else expect(await client[call === "refresh" ? "me" : call](), title).toMatchObject(ok)
+        const rotations = call === "refresh" ? 1 : 0
+        const status = call === "logout" ? "revoked" : "active"
+        expect(family(), title).toEqual({ status, rotations })
+        if (call === "ting") expect(bench.tings(`si:deejay/${key}`), title).toBe(1)
+        expect(attempts(paths[call]), title).toBeGreaterThan(1)
+        expect(new Set(headers(paths[call], "idempotency-key")).size, title).toBe(1)
+        const state = call === "logout" ? "logged_out" : "authenticated"
+        expect(await client.status(), title).toMatchObject({ state })
+      }
+    ))
+
+  it("takes no outage for a logout: the call fails with its code, and the session is kept and works again", () =>
+    underEach(
+      [
+        [["cut-after", "hang-after"], ["refresh"]],
+        [["html-200-after"], ["refresh", "me", "logout"]],
+        [["html-401"], ["refresh", "me"]]
+      ],
+      async (kind, call, title) => {
+        const lane = makeLane({ ...timeoutsFor(kind), deadlineMilliseconds: 700 })
+        const { client, family, fault, login, pass, refreshToken } = lane
+        await login()
+        const before = await refreshToken()
+        fault(kind, paths[call], 1_000)
+        if (call === "refresh") pass(life)
+        const codes = /^(?:transport_failed|timed_out|unexpected_answer)$/
+        const error = { code: expect.stringMatching(codes) }
+        if (call === "logout") expect(await client.logout(), title).toMatchObject({ ok: false, error })
+        else expect(await client.status(), title).toMatchObject({ state: "unknown", error })
+        expect(await refreshToken(), title).toBe(before)
+        lane.clear()
+        if (call === "logout") {
+          expect(await client.logout(patient), title).toMatchObject(ok)
+          return
+        }
+        expect(await client.status(patient), title).toMatchObject({ state: "authenticated" })
+        expect(family(), title).toEqual({ status: "active", rotations: call === "refresh" ? 1 : 0 })
+      }
+    ))
+
+  it("gets an answer that was lost in a crash after the restart", async () => {
+    const { clear, family, fault, login, pass, restarted } = makeLane()
+    await login()
+    fault("cut-after", paths.refresh, 1_000_000)
+    pass(life)
+    // Until the service has acted: a slow machine may need more than one call for that.
+    do expect(await restarted({ deadlineMilliseconds: 400 }).me()).toMatchObject({ ok: false })
+    while (family().rotations === 0)
+    // No request of the first program is in flight any more.
+    await sleep(100)
+    clear()
+    bench.advance(300_000)
+    expect(await restarted().me()).toMatchObject(ok)
+    expect(family()).toEqual({ status: "active", rotations: 1 })
+  })
+
+  it("ends an aborted call at once, and saves its refresh", async () => {
+    const { attempts, client, fault, login, pass, refreshToken } = makeLane()
+    await login()
+    const before = await refreshToken()
+    fault("delay", paths.refresh)
+    pass(life)
+    const controller = new AbortController()
+    const taken = client.me({ signal: controller.signal })
+    await expect.poll(() => attempts(paths.refresh)).toBe(1)
+    controller.abort()
+    expect(await taken).toMatchObject({ ok: false, error: { code: "aborted" } })
+    await expect.poll(refreshToken).not.toBe(before)
+    expect(await client.me()).toMatchObject(ok)
+  })
+
+  it("keeps the session of a testing plane apart from that of production", async () => {
+    const { client, restarted } = makeLane({ testingKey: bench.testingKey })
+    const value = { testing_environment_id: expect.any(String) }
+    expect(await client.login("si:deejay")).toMatchObject({ ok: true, value })
+    expect(await client.me()).toMatchObject(ok)
+    expect(await restarted({ testingKey: null }).status()).toMatchObject({ state: "logged_out" })
+  })
+
+  it("sends telemetry again that may have arrived, and it is stored once", async () => {
+    const { attempts, fault, telemetry } = makeLane({ telemetry: true })
+    const recorded = telemetry.record("musicfrontendanalytics", { type: "seen", data: {} })
+    fault("html-502-after", telemetryPath)
+    expect(await telemetry.flush()).toMatchObject({ ok: false, error: { retryable: true } })
+    expect(telemetry.stats().queued).toBe(1)
+    expect(await telemetry.flush()).toMatchObject({ ok: true, value: { delivered: 1 } })
+    expect(attempts(telemetryPath)).toBe(2)
+    await expect.poll(() => bench.rows("musicfrontendanalytics", recorded.value?.id ?? "")).toBe(1)
+  })
+})
 
 const clientOn = (lane: string) =>
   Layer.suspend(() =>
@@ -31,7 +275,7 @@ describe("The client as a service", () => {
         .me()
         .pipe(Effect.catchTag("NotLoggedIn", (failure) => Effect.succeed(failure.code)))
       expect(code).toBe("not_logged_in")
-      yield* client.login(bench.commands.slt())
+      yield* client.login(bench.slt())
       const me = yield* client.me()
       expect(me.actor.public_id).toBe("si:deejay")
       const requestId = yield* client.me({ org: "zenith" }).pipe(
@@ -54,10 +298,10 @@ describe("The client as a service", () => {
         ),
         "program"
       )
-      const [without, within] = bench.commands.headers("traced", "/api/v1/iam", "traceparent")
+      const [without, within] = bench.headers("traced", "/api/v1/iam", "traceparent")
       expect(without).toBeNull()
       expect(within).toContain(`00-${traced}-`)
-      expect(bench.commands.headers("traced", "/api/v1/iam", "b3")).toEqual([null, null])
+      expect(bench.headers("traced", "/api/v1/iam", "b3")).toEqual([null, null])
     }).pipe(Effect.provide(clientOn("traced")))
   )
 
@@ -68,6 +312,6 @@ describe("The client as a service", () => {
         yield* telemetry.record("musicclidaemon", { type: "daemon.stopped" })
       }).pipe(Effect.provide(clientOn("ended")))
     )
-    expect(bench.commands.attempts("ended", "/api/v1/telemetry")).toBe(1)
+    expect(bench.attempts("ended", "/api/v1/telemetry")).toBe(1)
   })
 })

@@ -7,7 +7,29 @@ import { Agent, createServer, type IncomingMessage, request, type ServerResponse
 import type { AddressInfo } from "node:net"
 import { buffer } from "node:stream/consumers"
 import { setTimeout as sleep } from "node:timers/promises"
-import type { FaultKind, FaultRule } from "../suite/Bench.ts"
+
+/** `after`: the server has acted, only its answer is lost or replaced. */
+export type FaultKind =
+  | "cut-before"
+  | "cut-after"
+  | "cut-within"
+  | "hang-after"
+  | "delay"
+  | "html-502-after"
+  | "html-401"
+  | "html-200-after"
+  | "empty-200-after"
+  | "redirect"
+
+interface FaultRule {
+  readonly lane: string
+  readonly path: string
+  readonly kind: FaultKind
+  left: number
+}
+
+/** Milliseconds of a delayed request: longer than a test needs to do something meanwhile. */
+const delay = 2_600
 
 type Headers = NodeJS.Dict<string | ReadonlyArray<string>>
 
@@ -25,7 +47,6 @@ const html = (status: number, headers: Headers = {}): Answer => ({
 
 /** The response that replaces the server's. A redirect leads to the same call on the lane `redirected`, where the server would answer it. */
 const replacements: Readonly<Partial<Record<FaultKind, (path: string) => Answer>>> = {
-  "html-502": () => html(502),
   "html-502-after": () => html(502),
   "html-401": () => html(401),
   "html-200-after": () => html(200),
@@ -33,11 +54,11 @@ const replacements: Readonly<Partial<Record<FaultKind, (path: string) => Answer>
   redirect: (path) => html(307, { location: `/redirected${path}` })
 }
 
-const before: ReadonlySet<FaultKind | undefined> = new Set(["cut-before", "html-502", "html-401", "redirect"])
+const before: ReadonlySet<FaultKind | undefined> = new Set(["cut-before", "html-401", "redirect"])
 
 export const startFaultProxy = async (target: string) => {
   const agent = new Agent({ keepAlive: true })
-  let rules: Array<FaultRule & { left: number }> = []
+  let rules: Array<FaultRule> = []
   const arrived: Array<{ lane: string; path: string; headers: Headers }> = []
 
   const forwarded = async (message: IncomingMessage, path: string, body: Buffer): Promise<Answer> => {
@@ -53,7 +74,7 @@ export const startFaultProxy = async (target: string) => {
     response.writeHead(status, { ...headers, "content-length": String(body.length) }).end(body)
 
   const take = (lane: string, path: string) => {
-    const rule = rules.find((candidate) => candidate.lane === lane && path.startsWith(candidate.path))
+    const rule = rules.find((candidate) => candidate.lane === lane && candidate.path === path)
     if (rule !== undefined) rule.left -= 1
     rules = rules.filter(({ left }) => left > 0)
     return rule
@@ -69,7 +90,7 @@ export const startFaultProxy = async (target: string) => {
     arrived.push({ lane, path, headers: message.headers })
     const rule = take(lane, path)
     const kind = rule?.kind
-    if (kind === "delay") await sleep(rule?.milliseconds)
+    if (kind === "delay") await sleep(delay)
     const answer = before.has(kind) ? html(500) : await forwarded(message, path, body)
     if (kind === "cut-within") {
       response.writeHead(answer.status, { ...answer.headers, "content-length": "5000" })
@@ -88,8 +109,8 @@ export const startFaultProxy = async (target: string) => {
 
   return {
     url: `http://127.0.0.1:${port}`,
-    fault: (rule: FaultRule): void => {
-      rules.push({ ...rule, left: rule.times ?? 1 })
+    fault: (lane: string, kind: FaultKind, path: string, times = 1): void => {
+      rules.push({ lane, kind, path, left: times })
     },
     clear: (lane: string): void => {
       rules = rules.filter((rule) => rule.lane !== lane)
