@@ -1,13 +1,9 @@
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
-import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
-import * as Scope from "effect/Scope"
 import { describe, expect, it as test } from "vitest"
 import {
-  attemptKey,
   Idempotency,
   type KeyedOperation,
   type Sharing,
@@ -15,7 +11,7 @@ import {
 } from "../../src/services/combinators/Idempotency.ts"
 import { type Plane, Production, Testing } from "../../src/services/Plane.ts"
 import { RequestContext } from "../../src/services/RequestContext.ts"
-import { it, sharing } from "../world/Test.ts"
+import { sharing } from "../world/Test.ts"
 
 const testing = (environmentId: string): Plane =>
   Testing({ environmentId, secret: Redacted.make("ask_secret"), webhookKeyDigest: undefined })
@@ -36,12 +32,6 @@ describe("upstreamKey", () => {
   ]
   test.each(vectors)("is frozen: %s in %j is %s", (operation, where, expected) => {
     expect(upstreamKey(operation, where, Redacted.make("frozen-vector-0001"))).toBe(expected)
-  })
-
-  it.effect("is unique for each attempt, and fits IAM's grammar", function* () {
-    const keys = yield* Effect.replicateEffect(attemptKey, 100)
-    expect(new Set(keys).size).toBe(100)
-    for (const one of keys) expect(one).toMatch(/^[0-9a-f]{64}$/)
   })
 })
 
@@ -64,41 +54,25 @@ const one: Sharing = { operation: "login", plane, callerKey: "digest-of-key", co
 const settle = Effect.repeatN(Effect.yieldNow(), 20)
 
 sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
-  const ends: ReadonlyArray<
-    readonly [(answer: number) => Effect.Effect<number, string>, (run: number) => Exit.Exit<number, string>]
-  > = [
-    [Effect.succeed, Exit.succeed],
-    [(answer) => Effect.fail(`${answer}`), (run) => Exit.fail(`${run}`)],
-    [(answer) => Effect.die(`${answer}`), (run) => Exit.die(`${run}`)]
-  ]
-  effect.each(ends)("gives any end to all in flight", function* ([end, expected]) {
-    const { executeOnce } = yield* Idempotency
-    const work = yield* makeWork
-    const ask = Effect.exit(executeOnce({ ...one })(Effect.flatMap(work.run, end)))
-    const all = yield* Effect.fork(Effect.all([ask, ask, ask], { concurrency: "unbounded" }))
-    yield* work.begun
-    yield* settle
-    yield* work.letGo
-    expect(yield* Fiber.join(all)).toEqual([1, 1, 1].map(expected))
-    expect(yield* ask).toEqual(expected(2))
-  })
-
-  effect.each([["first"], ["second"], ["first", "second"]])("goes on without %s", function* (leaving) {
-    const { executeOnce } = yield* Idempotency
-    const work = yield* makeWork
-    const ask = executeOnce(one)(work.run)
-    const first = yield* Effect.fork(ask)
-    yield* work.begun
-    const second = yield* Effect.fork(ask)
-    yield* settle
-    for (const name of leaving) yield* Fiber.interrupt(name === "first" ? first : second)
-    const later = yield* Effect.fork(ask)
-    yield* settle
-    yield* work.letGo
-    for (const fiber of leaving.length === 2 ? [later] : [leaving[0] === "first" ? second : first, later])
-      expect(yield* Fiber.join(fiber)).toBe(1)
-    expect(work.state).toEqual({ executions: 1, interruptions: 0 })
-  })
+  effect(
+    "shares one execution, which goes on without those who leave, and runs anew after its end",
+    function* () {
+      const { executeOnce } = yield* Idempotency
+      const work = yield* makeWork
+      const ask = executeOnce(one)(work.run)
+      const first = yield* Effect.fork(ask)
+      yield* work.begun
+      const second = yield* Effect.fork(ask)
+      yield* settle
+      for (const fiber of [first, second]) yield* Fiber.interrupt(fiber)
+      const later = yield* Effect.fork(ask)
+      yield* settle
+      yield* work.letGo
+      expect(yield* Fiber.join(later)).toBe(1)
+      expect(work.state).toEqual({ executions: 1, interruptions: 0 })
+      expect(yield* executeOnce({ ...one, content: "other" })(work.run)).toBe(2)
+    }
+  )
 
   /** How two requests in flight at once are executed; the second may have another telemetry preference. */
   const joins = (left: Sharing, right: Sharing, recording: readonly [boolean, boolean] = [true, true]) =>
@@ -142,31 +116,5 @@ sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
   ]
   effect.each(pairs)("has %s: %j and %j", function* ([expected, ...given]) {
     expect(yield* joins(...given)).toBe(expected)
-  })
-
-  effect("allows the key again after the first request", function* () {
-    const { executeOnce } = yield* Idempotency
-    const work = yield* makeWork
-    const first = yield* Effect.fork(executeOnce(one)(work.run))
-    yield* work.begun
-    const other = executeOnce({ ...one, content: "other" })(work.run)
-    expect((yield* Effect.flip(other)).code).toBe("idempotency_conflict")
-    yield* work.letGo
-    expect([yield* Fiber.join(first), yield* other]).toEqual([1, 2])
-  })
-})
-
-describe("the end of the process", () => {
-  it.effect("interrupts the execution and all callers, and runs nothing later", function* () {
-    const scope = yield* Scope.make()
-    const built = yield* Scope.extend(Layer.build(Idempotency.Default), scope)
-    const { executeOnce } = yield* Effect.provide(Idempotency, built)
-    const work = yield* makeWork
-    const first = yield* Effect.fork(executeOnce(one)(work.run))
-    yield* work.begun
-    yield* Scope.close(scope, Exit.void)
-    expect(Exit.isInterrupted(yield* Fiber.await(first))).toBe(true)
-    expect(Exit.isInterrupted(yield* Effect.exit(executeOnce(one)(work.run)))).toBe(true)
-    expect(work.state).toEqual({ executions: 1, interruptions: 1 })
   })
 })

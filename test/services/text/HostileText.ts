@@ -8,7 +8,7 @@ export interface Secret {
   readonly core: string
 }
 
-export const from = (alphabet: string, minLength: number, maxLength = minLength) =>
+const from = (alphabet: string, minLength: number, maxLength = minLength) =>
   FastCheck.array(FastCheck.constantFrom(...alphabet), { minLength, maxLength }).map((all) => all.join(""))
 const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 const digits = "0123456789"
@@ -31,7 +31,7 @@ const headers = [
   "bearer%20"
 ]
 
-/** The forms of credentials that docs/api.md lists, except those that PastedOutput.test.ts has. */
+/** The forms of credentials that docs/api.md lists, except those that Redaction.test.ts has. */
 export const secret: FastCheck.Arbitrary<Secret> = FastCheck.oneof(
   prefixed(
     "oat_ ort_ oac_ obo_ ask_ cat_ sat_ rft_ sup_ whs_".split(" "),
