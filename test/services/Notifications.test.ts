@@ -100,29 +100,19 @@ describe("a ting", () => {
     expect((yield* advanceClockDuring(send())).replayed).toBe(true)
   })
 
-  scenario("with a key of other content is a conflict, also in flight", function* () {
-    const { send, ting } = yield* prepared()
-    const held = yield* ting.hold("send", "after")
-    const first = yield* Effect.fork(send())
-    yield* held.arrived
-    const { code, details } = yield* Effect.flip(send({ data: { trigger: 8 } }))
-    expect([code, details?.upstream_code]).toEqual(["idempotency_conflict", "idempotency_conflict"])
-    yield* held.release
-    expect((yield* Fiber.join(first)).replayed).toBe(false)
-  })
-
-  scenario.each([false, true])("shares one call with an equal one: %s", function* (leaves) {
+  scenario("shares one call with an equal one; other content under its key is a conflict", function* () {
     const { send, ting } = yield* prepared()
     const held = yield* ting.hold("send")
     const first = yield* Effect.fork(send())
     yield* held.arrived
     const second = yield* Effect.fork(send())
     yield* settle
-    if (leaves) yield* Fiber.interrupt(first)
     yield* held.release
-    const joined = yield* Fiber.join(second)
-    expect([joined.replayed, yield* ting.calls("send")]).toEqual([true, 1])
-    if (!leaves) expect(yield* Fiber.join(first)).toEqual({ ...joined, replayed: false })
+    const sent = yield* Fiber.join(first)
+    expect(yield* Fiber.join(second)).toEqual({ ...sent, replayed: true })
+    expect([sent.replayed, yield* ting.calls("send")]).toEqual([false, 1])
+    const { code, details } = yield* Effect.flip(send({ data: { trigger: 8 } }))
+    expect([code, details?.upstream_code]).toEqual(["idempotency_conflict", "idempotency_conflict"])
   })
 })
 
@@ -162,25 +152,31 @@ describe("the subscription", () => {
     expect((yield* subscribe).id).toBe(made.id)
     expect(yield* ting.isRegistered(deejay)).toBe(true)
   })
+})
 
-  scenario("shares one call between equal requests only", function* () {
+describe("subscriptions at once", () => {
+  scenario("share one call only where person, organisation and plane are equal", function* () {
     const iam = yield* SimulatedIam
     iam.production.addActor("c:ana", ["zenith"])
     const { caller, plane, ting } = yield* prepared({ actor: "c:ana", registered: false })
     const { authenticate } = yield* Sessions
     const elsewhere = yield* authenticate(plane, { ...caller.credential, organisation: "zenith" })
-    const singer = yield* signedIn({ actor: "si:singer" })
+    const testing = yield* signedIn({ environment: "e2e" })
     const { subscribe } = yield* Notifications
     const held = yield* ting.hold("register")
-    const callers = [caller, caller, elsewhere, singer.caller]
-    const subscribing = callers.map((one) => subscribe(plane, one).pipe(inRequest()))
+    const callers = [caller, caller, elsewhere, (yield* signedIn()).caller].map(
+      (one) => [plane, one] as const
+    )
+    const subscribing = [...callers, [testing.plane, testing.caller] as const].map(([where, one]) =>
+      subscribe(where, one).pipe(inRequest())
+    )
     const all = yield* Effect.fork(Effect.all(subscribing, { concurrency: "unbounded" }))
     yield* held.arrived
     yield* settle
     yield* held.release
     const made = yield* Fiber.join(all)
-    expect(made.map((subscription) => subscription.for)).toEqual(["c:ana", "c:ana", "c:ana", "si:singer"])
-    expect([new Set(made.map(({ id }) => id)).size, yield* ting.calls("register")]).toEqual([3, 3])
+    expect([new Set(made.map(({ id }) => id)).size, yield* ting.calls("register")]).toEqual([4, 4])
+    expect(yield* ting.isRegistered({ ...deejay, plane: planeId(testing.plane) })).toBe(true)
   })
 })
 
@@ -196,19 +192,16 @@ describe("ting_ready", () => {
     expect((yield* send()).replayed).toBe(true)
     expect(yield* ready).toBe(false)
     yield* (yield* Notifications).subscribe(production, (yield* signedIn()).caller)
-    yield* store.recipients.deactivate(deejay)
-    yield* send({ key: "si:deejay/third" })
-    expect(yield* ready).toBe(true)
-  })
-
-  scenario("does not change on any other failure, and is written only when it changes", function* () {
-    const { send, ting } = yield* prepared()
-    const writes = Effect.map((yield* StoreSwitches).seen("recipients.activate"), ({ length }) => length)
+    // On no other failure, and written only when it changes.
+    const writes = (yield* StoreSwitches).seen("recipients.activate")
     const before = yield* writes
     yield* ting.failNext("send", tingRefusal(403, "permission_denied"))
     yield* Effect.flip(send())
     yield* send()
     expect([yield* ready, yield* writes]).toEqual([true, before])
+    yield* store.recipients.deactivate(deejay)
+    yield* send({ key: "si:deejay/third" })
+    expect(yield* ready).toBe(true)
   })
 
   scenario("is optional: a database that fails affects neither a ting nor its refusal", function* () {
@@ -272,12 +265,5 @@ describe("a proved call to Ting", () => {
       expect((yield* ting.calls("register")) - calls).toBe(attempts)
       expect((yield* iam.calls("prove")) - proofs).toBe(method === "prove" ? times : attempts)
     }
-  })
-
-  scenario("in a testing plane sends Ting's own test credentials", function* () {
-    const { registration, ting } = yield* registering
-    const { caller, plane } = yield* signedIn({ environment: "e2e" })
-    yield* registration.register(plane, caller)
-    expect(yield* ting.isRegistered({ ...deejay, plane: planeId(plane) })).toBe(true)
   })
 })

@@ -3,11 +3,14 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Fiber from "effect/Fiber"
 import * as Random from "effect/Random"
+import * as Schedule from "effect/Schedule"
 import * as TestClock from "effect/TestClock"
 import { describe, expect } from "vitest"
+import { recurWithin } from "../../src/services/MonotonicTime.ts"
 import { RequestContext } from "../../src/services/RequestContext.ts"
 import { type RetryPolicy, retryTransient } from "../../src/services/combinators/Retry.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
+import { makeSteppedClock } from "../world/Time.ts"
 import { it } from "../world/Test.ts"
 
 const notExecuted = new NotExecuted({ dependency: "iam", reason: "connection refused" })
@@ -119,4 +122,20 @@ describe("retries", () => {
       expect(attempts).toBe(1)
     }
   )
+
+  it.effect("ignore a step of the wall clock", function* () {
+    const { clock, step } = yield* makeSteppedClock
+    const triedAt: Array<number> = []
+    const below = yield* Effect.clock
+    const attempt = Effect.suspend(() => {
+      triedAt.push(below.unsafeCurrentTimeMillis())
+      return Effect.fail("away")
+    })
+    const schedule = Schedule.intersect(Schedule.spaced(1_000), recurWithin(3_000))
+    const retrying = yield* Effect.fork(Effect.withClock(Effect.retry(attempt, schedule), clock))
+    yield* TestClock.adjust(1_500)
+    step(-3_600_000)
+    yield* TestClock.adjust(60_000)
+    expect([yield* Effect.flip(Fiber.join(retrying)), triedAt]).toEqual(["away", [0, 1_000, 2_000, 3_000]])
+  })
 })

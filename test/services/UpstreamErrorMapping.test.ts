@@ -96,15 +96,12 @@ describe("A refusal of IAM", () => {
       }
   })
 
-  it.each([
-    [undefined, false],
-    [now - 60_000, false],
-    [now + 60_000, false],
-    [now - 60_001, true],
-    [now + 60_001, true]
-  ])("of our credentials at %s hints at the clock: %s", (answeredAt, hints) => {
-    const given = refusal("iam", "401 invalid_client", answeredAt === undefined ? {} : { answeredAt })
-    expect(iamFailures.prove(production)(given, now).hint.includes("clock")).toBe(hints)
+  it("of our credentials hints at the clock where it is more than a minute wrong", () => {
+    for (const seconds of [0, -60, 60, -60.001, 60.001]) {
+      const given = refusal("iam", "401 invalid_client", { answeredAt: now + seconds * 1_000 })
+      const { hint } = iamFailures.prove(production)(given, now)
+      expect([seconds, hint.includes("clock")]).toEqual([seconds, Math.abs(seconds) > 60])
+    }
   })
 })
 
@@ -129,15 +126,12 @@ describe("A refusal of Ting", () => {
     ])
   })
 
-  it.each([
-    [7, 7],
-    [undefined, 1]
-  ])("with 429 and %s s is temporarily_rate_limited for %i s", (given, seconds) => {
-    const limited = refusal("ting", "429 anything", given === undefined ? {} : { retryAfterSeconds: given })
-    expect(tingFailures.register(limited, now)).toMatchObject({
-      code: "temporarily_rate_limited",
-      retryAfterSeconds: seconds
-    })
+  it("with 429 is temporarily_rate_limited, for its seconds or one", () => {
+    for (const [given, retryAfterSeconds] of [[{ retryAfterSeconds: 7 }, 7] as const, [{}, 1] as const])
+      expect(tingFailures.register(refusal("ting", "429 anything", given), now)).toMatchObject({
+        code: "temporarily_rate_limited",
+        retryAfterSeconds
+      })
   })
 
   it("of a proof allows another attempt, and no other one", () => {
@@ -146,25 +140,17 @@ describe("A refusal of Ting", () => {
 })
 
 describe("A missing answer", () => {
-  const mapped = (failure: Unknown | NotExecuted) =>
-    failure.dependency === "ting"
-      ? [tingFailures.send(failure, now), tingFailures.register(failure, now)]
-      : Object.values(operations).flatMap((map) =>
-          [production, testing].map((plane) => map(plane)(failure, now))
-        )
-  it.each(["iam", "ting"] as const)(
-    "of %s is dependency_unavailable, its reason only in the log",
-    (dependency) => {
-      const reason = "secret text of the log"
-      for (const more of [{}, { retryAfterSeconds: 5 }])
-        for (const kind of [Unknown, NotExecuted])
-          for (const failure of mapped(new kind({ dependency, reason, ...more }))) {
-            expect([failure.code, failure.details]).toEqual(["dependency_unavailable", { dependency }])
-            expect(failure.retryAfterSeconds).toBe("retryAfterSeconds" in more ? 5 : undefined)
-            expect(JSON.stringify(failure)).not.toContain(reason)
-          }
-    }
-  )
+  it("of IAM or Ting is dependency_unavailable, its reason only in the log", () => {
+    const reason = "secret text of the log"
+    const maps = Object.entries(operations).map(([, map]) => ["iam", map(production)] as const)
+    for (const [dependency, map] of [...maps, ["ting", tingFailures.send] as const])
+      for (const kind of [Unknown, NotExecuted]) {
+        const failure = map(new kind({ dependency, reason, retryAfterSeconds: 5 }), now)
+        expect(failure).toMatchObject({ code: "dependency_unavailable", retryAfterSeconds: 5 })
+        expect(failure.details).toEqual({ dependency })
+        expect(JSON.stringify(failure)).not.toContain(reason)
+      }
+  })
 
   it("of the database is dependency_unavailable for 2 s", () => {
     expect(mapStoreFailure(new StoreUnavailable({ kind: "unanswered" }))).toMatchObject({

@@ -16,7 +16,7 @@ import { PlaceBounds, UpstreamPlaces } from "../../src/services/combinators/Upst
 import { authenticate, loggedIn, login, loginAs } from "../world/Logins.ts"
 import { prepared, settle } from "../world/Sending.ts"
 import { testSettings } from "../world/Settings.ts"
-import { type IamMethod, SimulatedIam } from "../world/SimulatedIam.ts"
+import type { IamMethod } from "../world/SimulatedIam.ts"
 import { callerKey, inRequest, production, type scenario, withUseCases } from "../world/UseCaseLayers.ts"
 import { it, toEffect } from "../world/Test.ts"
 import { codeOf } from "./Codes.ts"
@@ -50,20 +50,6 @@ const attempt = (dependency: "iam" | "ting", credential = "another") =>
   )
 
 describe("places for an upstream", () => {
-  it.effect("are refused at once when all are taken; a metric counts them", () =>
-    Effect.gen(function* () {
-      const taken = Effect.forEach(["iam", "ting"], (dependency) =>
-        Effect.map(Metric.value(upstreamPlacesTaken({ dependency })), ({ value }) => value)
-      )
-      const { fiber } = yield* waiting("iam", "a")
-      yield* waiting("iam", "b")
-      expect([yield* attempt("iam"), yield* attempt("ting")]).toEqual(["overloaded iam 1", "free"])
-      expect(yield* taken).toEqual([2, 0])
-      yield* Fiber.interrupt(fiber)
-      expect([yield* attempt("iam"), yield* taken]).toEqual(["free", [1, 0]])
-    }).pipe(places(), bounds(2))
-  )
-
   const ends: ReadonlyArray<
     (one: Effect.Effect.Success<ReturnType<typeof waiting>>) => Effect.Effect<unknown>
   > = [
@@ -71,14 +57,18 @@ describe("places for an upstream", () => {
     ({ released }) => Deferred.fail(released, "failed"),
     ({ fiber }) => Fiber.interrupt(fiber)
   ]
-  it.effect("are released at every end: an answer, a failure, an interruption", () =>
+  it.effect("are refused at once when all are taken, and free again at every end; a metric counts them", () =>
     Effect.forEach(ends, (end) =>
       Effect.gen(function* () {
+        const taken = Effect.forEach(["iam", "ting"], (dependency) =>
+          Effect.map(Metric.value(upstreamPlacesTaken({ dependency })), ({ value }) => value)
+        )
         const one = yield* waiting("ting", "a")
-        expect(yield* attempt("ting")).toBe("overloaded ting 1")
+        expect([yield* attempt("ting"), yield* attempt("iam")]).toEqual(["overloaded ting 1", "free"])
+        expect(yield* taken).toEqual([0, 1])
         yield* end(one)
         yield* Fiber.await(one.fiber)
-        expect([yield* attempt("ting"), yield* attempt("ting", "a")]).toEqual(["free", "free"])
+        expect([yield* attempt("ting", "a"), yield* taken]).toEqual(["free", [0, 0]])
       })
     ).pipe(places(), bounds(1))
   )
@@ -95,15 +85,10 @@ describe("places for an upstream", () => {
       yield* Fiber.interrupt(fiber)
       for (const credential of ["a", "c"])
         expect(yield* attempt("iam", credential).pipe(atAddress(1))).toBe("free")
-    }).pipe(places(), bounds(10, 10, 2, 2))
-  )
-
-  it.effect("are not limited for an address with MUSIC_RATE_LIMIT=off, nor without a request", () =>
-    Effect.gen(function* () {
+      // Not without limits of addresses.
       const third = Effect.zipRight(Effect.zip(waiting("iam", "a"), waiting("iam", "b")), attempt("iam", "c"))
       expect(yield* third.pipe(atAddress(1), places(false))).toBe("free")
-      expect(yield* third.pipe(places())).toBe("free")
-    }).pipe(bounds(10, 10, 10, 2))
+    }).pipe(places(), bounds(10, 10, 2, 2))
   )
 
   it.effect("leave 400 of the 1,000 requests in flight to requests that wait for no upstream", function* () {
@@ -118,30 +103,16 @@ const placeTest = (name: string, given: Parameters<typeof bounds>, body: Paramet
   it.effect(name, () => withUseCases(toEffect(body)()).pipe(bounds(...given)))
 
 describe("a use case", () => {
-  placeTest("a login waits for IAM in one place for all of its work", [1], function* () {
-    const iam = yield* SimulatedIam
+  placeTest("a login has one place for all of its work, and without one nothing is spent", [1], function* () {
+    const { iam } = yield* loggedIn
     const held = yield* iam.hold("introspect")
-    const first = yield* Effect.fork(login(yield* iam.slt({ actor: "c:ana" })))
+    const first = yield* Effect.fork(login(yield* iam.slt({ actor: "c:ana" }), callerKey("first")))
     yield* held.arrived
-    expect(yield* codeOf(loginAs({}, callerKey("second")))).toBe("overloaded")
+    const spent = yield* iam.calls("exchange")
+    const { code, details } = yield* Effect.flip(loginAs({}, callerKey("second")))
+    expect([code, details?.dependency, yield* iam.calls("exchange")]).toEqual(["overloaded", "iam", spent])
     yield* held.release
     expect((yield* Fiber.join(first)).actor.public_id).toBe("c:ana")
-  })
-
-  placeTest("a login without a place is refused before anything is spent", [1], function* () {
-    const { iam, session } = yield* loggedIn
-    const spent = yield* iam.calls("exchange")
-    const held = yield* iam.hold("introspect")
-    const introspection = yield* Effect.fork(authenticate(session.access_token))
-    yield* held.arrived
-    const { code, details } = yield* Effect.flip(loginAs({}, callerKey("second")))
-    expect([code, details, yield* iam.calls("exchange")]).toEqual([
-      "overloaded",
-      { dependency: "iam" },
-      spent
-    ])
-    yield* held.release
-    yield* Fiber.join(introspection)
     yield* loginAs({}, callerKey("second"))
   })
 
