@@ -181,6 +181,23 @@ const nextTurns = Effect.promise(async () => {
   for (let turn = 0; turn < 40; turn += 1) await new Promise((wake) => setImmediate(wake))
 })
 
+/** A clock that the test moves. `pass` goes from one due time to the next, and settles after each. */
+export const makeTime = (startAt: number) => {
+  const { clock, dueTimes, now, setTime } = makeManualClock(startAt)
+  const pass = (seconds: number) =>
+    Effect.gen(function* () {
+      const end = now() + seconds * 1_000
+      yield* nextTurns
+      for (;;) {
+        const due = dueTimes().filter((at) => at > now() && at < end)
+        setTime(Math.min(end, ...due))
+        yield* nextTurns
+        if (due.length === 0) return
+      }
+    })
+  return { clock, now, setTime, pass }
+}
+
 /** Functions that replace some of a process's store. */
 type Instead = { readonly [K in keyof StoreService]?: (real: StoreService[K]) => Partial<StoreService[K]> }
 
@@ -218,7 +235,7 @@ const trackerSettings = {
 }
 
 export const makeHarness = Effect.gen(function* () {
-  const { clock, dueTimes, now, setTime } = makeManualClock(Date.parse("2026-11-21T10:00:00Z"))
+  const { clock, now, pass, setTime } = makeTime(Date.parse("2026-11-21T10:00:00Z"))
   yield* Effect.withClockScoped(clock)
   const path = yield* freshPath
   const store = yield* openStore(path)
@@ -229,19 +246,6 @@ export const makeHarness = Effect.gen(function* () {
   const logger = Logger.make(({ cause, logLevel, message }) => {
     lines.push({ level: logLevel.label, text: JSON.stringify(message) + Cause.pretty(cause) })
   })
-
-  /** Moves from one due time to the next, and settles after each. */
-  const pass = (seconds: number) =>
-    Effect.gen(function* () {
-      const end = now() + seconds * 1_000
-      yield* nextTurns
-      for (;;) {
-        const due = dueTimes().filter((at) => at > now() && at < end)
-        setTime(Math.min(end, ...due))
-        yield* nextTurns
-        if (due.length === 0) return
-      }
-    })
 
   /** The workers of one process, for the tracker, for the tables or for neither. */
   const start = (

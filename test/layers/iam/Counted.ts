@@ -7,7 +7,6 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import * as TestClock from "effect/TestClock"
 import { HttpIam } from "../../../src/layers/iam/HttpIam.ts"
 import { digestOf } from "../../../src/services/Digest.ts"
 import { Iam } from "../../../src/services/Iam.ts"
@@ -22,6 +21,7 @@ import {
 } from "../../../src/services/Store.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { testSettings } from "../../world/Settings.ts"
+import { makeTime } from "../delivery/Harness.ts"
 import { inRequest, key, startTime } from "./Simulated.ts"
 
 export const paths = { tokens: "/app-auth/tokens", introspect: "/oauth/introspect", revoke: "/oauth/revoke" }
@@ -96,23 +96,19 @@ export interface CountedOptions {
 
 export const countedIam = ({ calls = 110, rateLimit = true }: CountedOptions = {}) =>
   Effect.gen(function* () {
-    yield* TestClock.setTime(startTime)
+    const { clock, now, pass, setTime } = makeTime(startTime)
+    yield* Effect.withClockScoped(clock)
     const sent: Array<SentCall> = []
     let next: { readonly outcome: Outcome; readonly delay: number } = { outcome: "accept", delay: 0 }
     const client = HttpClient.make((request, url) =>
       Effect.gen(function* () {
         const { delay, outcome } = next
         if (outcome === "unsent") return yield* new RequestError({ request, reason: "Encode" })
-        const clock = yield* Effect.clock
         const path = url.pathname.replace("/api/v1", "")
-        const call: SentCall = {
-          path,
-          at: clock.unsafeCurrentTimeMillis(),
-          answeredAt: Number.POSITIVE_INFINITY
-        }
+        const call: SentCall = { path, at: now(), answeredAt: Number.POSITIVE_INFINITY }
         sent.push(call)
         if (delay > 0) yield* Effect.sleep(delay)
-        call.answeredAt = clock.unsafeCurrentTimeMillis()
+        call.answeredAt = now()
         return HttpClientResponse.fromWeb(
           request,
           responseOf(path, outcome, Math.floor(call.answeredAt / 1_000))
@@ -164,6 +160,9 @@ export const countedIam = ({ calls = 110, rateLimit = true }: CountedOptions = {
       sent,
       vouched,
       secondsOf,
+      pass,
+      /** The second of the test. */
+      at: (second: number) => Effect.sync(() => setTime(startTime + Math.round(second * 1_000))),
       /** What IAM does with the calls from now on, after so many milliseconds. */
       answer: (outcome: Outcome, delay = 0) =>
         Effect.sync(() => {
