@@ -52,6 +52,8 @@ const live = (changes: object = {}) => ({
 
 const general = (changes: object = {}) => live({ authorizations: [snapshot("acme")], ...changes })
 
+const one = (changes: object) => general({ authorizations: [snapshot("acme", changes)] })
+
 const selected = (changes: object = {}) =>
   live({ org_id: "acme", membership_id: "c:ana[acme]", authorization: snapshot("acme"), ...changes })
 
@@ -84,13 +86,6 @@ describe("introspect", () => {
     assert.strictEqual(form(request).token, Redacted.value(accessToken))
   })
 
-  it.scoped("identifies an undisclosed actor by its membership only", function* () {
-    const { iam, login } = yield* iamWorld()
-    const { accessToken } = yield* login("si:deejay", ["self.profile.read"])
-    const { memberships } = must(yield* iam.introspect(production, accessToken))
-    expect(memberships).toMatchObject([{ actor: Option.none(), membershipId: "si:deejay[acme]" }])
-  })
-
   it.scoped("accepts every form of the authorizations, sorted by handle, and no `Date`", function* () {
     const { iam, simulator } = yield* iamWorld()
     const both = [snapshot("zenith"), snapshot("acme")]
@@ -98,28 +93,30 @@ describe("introspect", () => {
       [general({ authorizations: [] }), []],
       [selected(), ["acme"]],
       [general({ authorizations: both, later: 1 }), ["acme", "zenith"]],
-      [general({ public_id: undefined, actor_type: null }), ["acme"]]
+      [general({ public_id: undefined, actor_type: null }), ["acme"]],
+      [one({ actor_type: null, public_id: null }), ["acme undisclosed"]]
     ] as const) {
       simulator.fail({
         fault: { kind: "reply", reply: { status: 200, body, headers: { date: "long ago" } } }
       })
       const seen = must(yield* iam.introspect(production, someone))
-      expect(seen.memberships.map(({ organisation }) => organisation)).toEqual(organisations)
+      const found = seen.memberships.map(
+        ({ actor, organisation }) => `${organisation}${Option.isNone(actor) ? " undisclosed" : ""}`
+      )
+      expect(found).toEqual(organisations)
       expect(seen.answeredAt).toBe(startTime)
     }
   })
 })
 
 describe("an answer has an unknown outcome when", () => {
-  const one = (changes: object) => general({ authorizations: [snapshot("acme", changes)] })
   /** Members of the answer, and of its only snapshot, that are wrong. */
-  const members = `{"active":null} {"active":"true"} {"audience":"ting"} {"client_id":"ting"} {"public_id":"app:music"}
-    {"actor_type":"application"} {"actor_type":"silicon"} {"session_id":"session"} {"expires_at":"soon"}`
+  const members = `{"active":null} {"audience":"ting"} {"client_id":"ting"} {"public_id":"app:music"}
+    {"actor_type":"application"} {"actor_type":"silicon"} {"expires_at":"soon"}`
   const ofSnapshot = `{"audience":"ting"} {"testing_environment_id":"${uuid(9)}"} {"membership_id":"c:bob[acme]"}
     {"public_id":"c:bob","membership_id":"c:bob[acme]"} {"membership_id":"c:ana[zenith]"} {"membership_id":"${uuid(3)}"}
-    {"actor_type":null,"public_id":null,"membership_id":"ana[acme]"} {"public_id":null} {"actor_type":"silicon"}
-    {"actor_type":null,"public_id":null,"membership_id":"c:bob[acme]"} {"org_id":"ACME","membership_id":"c:ana[ACME]"}
-    {"organization_id":"acme"} {"membership_version":0} {"scopes":null}`
+    {"actor_type":null,"public_id":null,"membership_id":"c:bob[acme]"} {"public_id":null} {"actor_type":"silicon"}
+    {"org_id":"ACME","membership_id":"c:ana[ACME]"} {"scopes":null}`
   const changes = (rows: string): ReadonlyArray<object> => rows.split(/\s+/).map((row) => JSON.parse(row))
   const wrong = [
     ...changes(members).map(general),
@@ -152,64 +149,34 @@ describe("an answer has an unknown outcome when", () => {
   })
 })
 
-describe("concurrent introspections of one token", () => {
-  const held = Effect.gen(function* () {
-    const made = yield* iamWorld()
-    const { asked, iam, login, simulator } = made
-    const grant = yield* login()
-    yield* iam.introspect(production, grant.accessToken)
-    const slow = (fault: Fault = { kind: "delay", milliseconds: 400 }) =>
-      Effect.gen(function* () {
-        const before = asked(path).length
-        simulator.fail({ path: `/api/v1${path}`, fault })
-        const fiber = yield* Effect.fork(iam.introspect(production, grant.accessToken))
-        yield* until(() => asked(path).length === before + 1)
-        return fiber
-      })
-    return { ...made, grant, slow, introspections: () => asked(path).length }
-  })
+/** An introspection that is out. */
+const outstanding = Effect.gen(function* () {
+  const made = yield* iamWorld()
+  const { asked, iam, login, simulator } = made
+  const { accessToken, refreshToken } = yield* login()
+  const introspection = iam.introspect(production, accessToken)
+  simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 400 } })
+  const first = yield* Effect.fork(introspection)
+  yield* until(() => asked(path).length === 1)
+  return { ...made, first, introspection, refreshToken }
+})
 
+describe("concurrent introspections of one token", () => {
   it.scoped("share one call, which a caller that disconnects does not stop", function* () {
-    const { grant, iam, introspections, slow } = yield* held
-    const first = yield* slow()
-    const introspection = iam.introspect(production, grant.accessToken)
+    const { asked, first, introspection } = yield* outstanding
     const others = yield* Effect.fork(Effect.all([introspection, introspection], { concurrency: 2 }))
     yield* Effect.yieldNow()
     yield* Fiber.interrupt(first)
     expect((yield* Fiber.join(others)).every(Option.isSome)).toBe(true)
-    expect(introspections()).toBe(2)
+    expect(asked(path).length).toBe(1)
     yield* introspection
-    expect(introspections()).toBe(3)
+    expect(asked(path).length).toBe(2)
   })
 
-  const refused = faults.status(400, { error: { code: "invalid_grant", message: "no" } })
-  /** What ends meanwhile by which call, what IAM does with it, and whether the next caller calls again. */
-  type Which = "access" | "refresh" | "other" | "stranger"
-  const ends: ReadonlyArray<readonly ["revoke" | "refresh", Which, Fault | undefined, boolean]> = [
-    ["revoke", "access", undefined, true],
-    ["revoke", "refresh", undefined, true],
-    ["revoke", "refresh", lost, true],
-    ["refresh", "refresh", lost, true],
-    ["refresh", "refresh", refused, true],
-    ["refresh", "refresh", undefined, true],
-    ["refresh", "refresh", iamFaults.rateLimited(5), false],
-    ["refresh", "stranger", undefined, true],
-    ["revoke", "stranger", undefined, true],
-    ["revoke", "other", undefined, false]
-  ]
-  it.scoped.each(ends)("after a %s of its %s token (%j) call again: %s", function* (row) {
-    const [act, which, fault, anew] = row
-    const { grant, iam, introspections, login, simulator, slow } = yield* held
-    const { accessToken: access, refreshToken: refresh } = grant
-    const { refreshToken: other } = yield* login("c:ana")
-    // The answer to the first call matters to those who join it only.
-    yield* slow(anew ? { kind: "hang" } : undefined)
-    const token = { access, refresh, other, stranger: Redacted.make(`ort_${"e".repeat(43)}`) }[which]
-    if (fault !== undefined) simulator.fail({ path: /revoke|tokens/, fault })
-    const call: Effect.Effect<unknown, UpstreamFailure> = iam[act](production, token, key("end"))
-    yield* Effect.exit(call)
-    yield* iam.introspect(production, access)
-    expect(introspections()).toBe(anew ? 3 : 2)
+  it.scoped("share none that began before the end of their login", function* () {
+    const { asked, iam, introspection, refreshToken } = yield* outstanding
+    yield* iam.revoke(production, refreshToken, key("logout"))
+    expect([yield* tagOf(introspection), asked(path).length]).toEqual(["None", 2])
   })
 })
 
@@ -313,14 +280,35 @@ describe("the introspection cache", () => {
     }
   })
 
-  it.scoped("drops the tokens of a login at its refresh", function* () {
-    const { asked, iam, login } = yield* cached
-    const { accessToken, refreshToken } = yield* login()
-    const ask = iam.introspect(production, accessToken)
-    yield* ask
-    yield* iam.refresh(production, refreshToken, key("refresh"))
-    yield* ask
-    expect(asked(path)).toHaveLength(2)
+  const refused = faults.status(400, { error: { code: "invalid_grant", message: "no" } })
+  /** What ends by which call, what IAM does with that call, and whether the token is introspected again. */
+  const ends: ReadonlyArray<readonly ["revoke" | "refresh", string, Fault | undefined, boolean]> = [
+    ["revoke", "access", undefined, true],
+    ["revoke", "refresh", lost, true],
+    ["refresh", "refresh", undefined, true],
+    ["refresh", "refresh", lost, true],
+    ["refresh", "refresh", refused, true],
+    ["refresh", "refresh", iamFaults.rateLimited(5), false],
+    ["refresh", "stranger", undefined, true],
+    ["revoke", "stranger", undefined, true],
+    ["revoke", "other", undefined, false]
+  ]
+  it.scoped("drops what a refresh or logout may have ended", function* () {
+    const { asked, iam, login, simulator } = yield* cached
+    for (const [at, [act, which, fault, anew]] of ends.entries()) {
+      const { accessToken: access, refreshToken: refresh } = yield* login()
+      const { refreshToken: other } = yield* login("c:ana")
+      const ask = tagOf(iam.introspect(production, access))
+      yield* ask
+      const before = asked(path).length
+      const stranger = Redacted.make(`ort_${String(at).padStart(43, "e")}`)
+      const token = Reflect.get({ access, refresh, other, stranger }, which)
+      if (fault !== undefined) simulator.fail({ path: /revoke|tokens/, fault })
+      yield* Effect.exit<unknown, UpstreamFailure, never>(iam[act](production, token, key(`end-${at}`)))
+      yield* ask
+      expect([act, which, asked(path).length - before]).toEqual([act, which, anew ? 1 : 0])
+      yield* TestClock.adjust("60 seconds")
+    }
   })
 
   it.scoped("drops tokens of an unknown login when any login ends", function* () {
@@ -366,36 +354,6 @@ describe("while the last introspection of a plane failed", () => {
       expect(asked(path)).toHaveLength(3)
     }
   )
-
-  it.scoped("another plane, and a dead refresh token, need no probe", function* () {
-    const { asked, iam, loginIn, simulator, testing } = yield* iamWorld()
-    const dead = Redacted.make(`ort_${"d".repeat(43)}`)
-    const refused = Effect.flip(iam.refresh(production, dead, key("one")))
-    yield* refused
-    simulator.fail(failing)
-    yield* Effect.flip(iam.introspect(production, someone))
-    const { refreshToken } = yield* loginIn(testing)
-    yield* iam.refresh(testing, refreshToken, key("two"))
-    assert.include(yield* refused, { code: "invalid_grant" })
-    expect(asked(path)).toHaveLength(1)
-  })
-
-  it.scoped("until another one succeeds, also beside a probe that ends late", function* () {
-    const { asked, iam, login, simulator } = yield* iamWorld()
-    const { accessToken, refreshToken } = yield* login()
-    const refresh = iam.refresh(production, refreshToken, key("one"))
-    simulator.fail({ ...failing, times: 1 })
-    yield* Effect.flip(iam.introspect(production, someone))
-    simulator.fail({ ...failing, fault: { kind: "delay", milliseconds: 60_000 }, times: 1 })
-    const deadline = (yield* monotonicMillis) + 500
-    const late = yield* Effect.fork(inRequest(true, "", deadline)(Effect.flip(refresh)))
-    yield* until(() => asked(path).length === 2)
-    yield* iam.introspect(production, accessToken)
-    yield* TestClock.adjust("500 millis")
-    yield* Fiber.join(late)
-    yield* refresh
-    expect(asked(path)).toHaveLength(3)
-  })
 
   it.scoped("which it did not by the deadline of its own request", function* () {
     const { asked, iam, login, simulator } = yield* iamWorld()
@@ -456,20 +414,6 @@ describe("an inactive answer for a token that IAM has just issued", () => {
         expect(yield* tagOf(elsewhere.introspect(production, accessToken))).toBe(outcome)
       }
     }
-  })
-
-  it.scoped("has an unknown outcome after a replay of a refresh without an answer", function* () {
-    const { iam, login, simulator } = yield* iamWorld()
-    const { refreshToken } = yield* login()
-    const refresh = iam.refresh(production, refreshToken, key("refresh"))
-    const { accessToken } = yield* refresh
-    const ask = tagOf(iam.introspect(production, accessToken))
-    yield* ask
-    simulator.fail({ path: `/api/v1${tokens}`, fault: lost })
-    yield* Effect.flip(refresh)
-    yield* refresh
-    simulator.fail(inactive)
-    expect([yield* ask, yield* ask]).toEqual(["Unknown", "Some"])
   })
 
   it.scoped("has an unknown outcome after a logout of an older access token", function* () {

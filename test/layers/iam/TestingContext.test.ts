@@ -44,24 +44,22 @@ describe("resolvePlane", () => {
   const id = "0199b000-0000-7000-8000-00000000000e"
   const context = { environment_id: id, application: { app_id: "music" } }
 
-  const wrong: ReadonlyArray<object> = [
-    { ...context, application: { app_id: "ting" } },
-    { environment_id: id },
-    { ...context, environment_id: "00000000-0000-0000-0000-000000000000" },
-    { ...context, environment_id: "production" },
-    { ...context, environment: { environment_id: id.replace("b000", "b001") } },
-    { ...context, webhook_key_digest: "cc61" }
-  ]
   it.scoped("rejects what breaks the contract, and does not cache it", function* () {
     const { iam, simulator, testing } = yield* iamWorld()
     // An older server has no newer members.
     simulator.fail({ fault: reply(context) })
     const plane = yield* iam.resolvePlane(unknownSecret)
     assert.include(plane, { environmentId: id, webhookKeyDigest: undefined })
-    for (const body of wrong) {
-      simulator.fail({ fault: reply(body) })
+    for (const change of [
+      { application: { app_id: "ting" } },
+      { application: undefined },
+      { environment_id: "production" },
+      { environment: { environment_id: id.replace("b000", "b001") } },
+      { webhook_key_digest: "cc61" }
+    ]) {
+      simulator.fail({ fault: reply({ ...context, ...change }) })
       const failure = yield* Effect.flip(iam.resolvePlane(testing.secret))
-      assert.strictEqual(failure._tag, "Unknown", JSON.stringify(body))
+      assert.strictEqual(failure._tag, "Unknown", JSON.stringify(change))
     }
     assert.strictEqual((yield* iam.resolvePlane(testing.secret)).environmentId, testing.environmentId)
   })
