@@ -85,11 +85,11 @@ describe("After an outcome", () => {
     ["of a limit, all wait as long as asked, and search first", [limited(90)], waiting, "0,90", "90"],
     ["about the length, a shorter attempt follows", [long], { state: "delivered" }, "0,1", "0"],
     ["about the length twice, it is final", [long, long], failed("422 too_long"), "0,1", "0"],
-    ...[400, 422, 451].map(
+    ...[400, 422].map(
       (status): Row => [`of ${status}, it is final`, [refused(status)], failed(`${status} no`), "0", ""]
     ),
     // It refuses the settings.
-    ...[301, 307, 401, 403, 404, 410].map(
+    ...[301, 401, 404].map(
       (status): Row => [
         `of ${status}, 5 minutes pass`,
         [refused(status)],
@@ -175,25 +175,21 @@ describe("After an outcome", () => {
     expect((yield* delivery(report)).state).toBe(state)
   })
 
-  it.scoped("that refuses writes, the destination stays stopped although searches succeed", function* () {
-    const { admit, filed, levels, pass, start, tracker } = yield* makeHarness
-    const report = yield* admit()
-    tracker.filing.always(refused(403))
-    const { health } = yield* start("tracker")
-    yield* pass(1_000)
-    expect([tracker.sent.length, tracker.searches.length, levels("ERROR")]).toEqual([4, 3, 1])
-    expect([yield* health, yield* filed(report)]).toEqual(["degraded", undefined])
-  })
-
-  it.scoped("that refuses the settings for another reason, the log has the new one", function* () {
-    const { admit, levels, lines, pass, start, tracker } = yield* makeHarness
-    yield* admit()
-    tracker.filing.next(refused(401), refused(401), refused(403), refused(403))
-    yield* start("tracker")
-    yield* pass(1_000)
-    const reasons = lines.filter(({ level }) => level === "ERROR").map(({ text }) => /\d{3}/.exec(text)?.[0])
-    expect([tracker.sent.length, levels("ERROR"), reasons]).toEqual([4, 2, ["401", "403"]])
-  })
+  it.scoped(
+    "that refuses the settings, the log has each reason once, although searches succeed",
+    function* () {
+      const { admit, levels, lines, pass, start, tracker } = yield* makeHarness
+      yield* admit()
+      tracker.filing.next(refused(401), refused(401), refused(403), refused(403))
+      const { health } = yield* start("tracker")
+      yield* pass(1_000)
+      const reasons = lines
+        .filter(({ level }) => level === "ERROR")
+        .map(({ text }) => /\d{3}/.exec(text)?.[0])
+      expect([tracker.sent.length, tracker.searches.length]).toEqual([4, 3])
+      expect([levels("ERROR"), reasons, yield* health]).toEqual([2, ["401", "403"], "degraded"])
+    }
+  )
 
   it.scoped("that refuses the settings, a start ends the pause, also after a refused search", function* () {
     const { admit, filed, levels, pass, start, tracker } = yield* makeHarness
@@ -326,22 +322,9 @@ describe("The search for duplicates", () => {
     expect([yield* filed(report), issues()]).toEqual([1, ["open 0", "closed 1"]])
   })
 
-  it.scoped("closes what the list shows and what it hid, later and once", function* () {
-    const { admit, filed, issues, pass, start, tracker } = yield* makeHarness
-    const report = yield* admit()
-    tracker.filing.next(lostAfter)
-    yield* start("tracker", { limits: { sweepDelay: 100_000 } })
-    tracker.add(markerOf(report))
-    yield* pass(10)
-    expect([yield* filed(report), issues()]).toEqual([1, ["open 0", "open 0"]])
-    tracker.add(markerOf(report))
-    yield* pass(110)
-    expect(issues()).toEqual(["open 0", "closed 1", "closed 1"])
-  })
-
   type Closing = Outcome & { readonly uncommented?: Refused }
   const uncommented = new Refused({ dependency, status: 403, code: "locked" })
-  const [locked, moved, denied] = [refused(403), refused(301), refused(401)]
+  const [locked, denied] = [refused(403), refused(401)]
   /** How closing issues 2 and 3 ends, the first time; the state of the search, the issues and the health. */
   type Row = readonly [
     name: string,
@@ -354,7 +337,6 @@ describe("The search for duplicates", () => {
     ["a lost closing is repeated", { 3: lost }, "delivered", "open 0,closed 1,closed 1", "ok"],
     ["a refused comment closes", { 2: { uncommented } }, "delivered", "open 0,closed 0,closed 1", "ok"],
     ["a refused closing (403) is listed", { 2: locked }, "failed", "open 0,open 0,closed 1", "ok"],
-    ["a refused closing (301) is listed", { 2: moved }, "failed", "open 0,open 0,closed 1", "ok"],
     ["a refused token stops", { 2: denied, 3: denied }, "waiting", "open 0,open 0,open 0", "degraded"]
   ]
   it.scoped.each(outcomes)("%s", function* ([, closings, state, expected, expectedHealth]) {
@@ -371,7 +353,7 @@ describe("The search for duplicates", () => {
     const { lastFailure, ...found } = yield* sweep
     expect([found.state, issues().join(), yield* health]).toEqual([state, expected, expectedHealth])
     if (state === "delivered") return
-    if (state === "failed") expect(Option.getOrThrow(lastFailure)).toMatch(/#2.*(403|301)/)
+    if (state === "failed") expect(Option.getOrThrow(lastFailure)).toMatch(/#2.*403/)
     // After the repair, by an operator's retry or by itself.
     tracker.closing = () => ({})
     yield* store.deliveries.retry(`sweep:${report.id}`, now())
@@ -381,7 +363,6 @@ describe("The search for duplicates", () => {
 
   it.scoped.each([
     ["through too many issues fails only its own delivery", tooLong, "failed", "ok"],
-    ["that is refused with 422 too", refused(422), "failed", "ok"],
     ["that is refused with 404 stops the destination", refused(404), "waiting", "degraded"]
   ] as const)("%s", function* ([, outcome, state, expected]) {
     const { health, levels, pass, sweep, tracker } = yield* twice
