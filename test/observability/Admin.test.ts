@@ -2,8 +2,11 @@ import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
+import { StoreUnavailable } from "../../src/services/Store.ts"
+import { makeSteppedClock } from "../world/Time.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { calls, keyed, startObserved } from "./Observed.ts"
 
@@ -37,22 +40,12 @@ describe("The admin server", () => {
       expect([path, (yield* ask(`${admin}${path}`, { method })).status]).toEqual([path, 404])
     expect((yield* ask(`${base}/metrics`)).status).toBe(404)
     expect(log.filter((line) => line.includes("not authenticated"))).toEqual([])
-  })
-
-  it.scopedLive("answers a defect with 500, and logs it", function* () {
-    const { admin, log } = yield* startObserved({
-      change: (store) => ({ ...store, backups: { ...store.backups, last: Effect.dieMessage("a defect") } })
-    })
-    expect((yield* ask(`${admin}/metrics`)).status).toBe(500)
-    expect(log.filter((line) => line.includes("a defect"))).toHaveLength(1)
-  })
-
-  it.scopedLive("does not start the server when its address is in use, and names the address", function* () {
-    const taken = new URL((yield* startObserved()).admin)
-    const adminBind = Option.some({ host: taken.hostname, port: Number(taken.port) })
+    // Another server at its address does not start, and says why.
+    const { host, hostname, port } = new URL(admin)
+    const adminBind = Option.some({ host: hostname, port: Number(port) })
     const failure = yield* Effect.flip(startObserved({ settings: { adminBind } }))
     expect(failure).toMatchObject({ _tag: "AdminListenFailed" })
-    expect(failure.reason).toContain(`cannot listen on ${taken.host}`)
+    expect(failure.reason).toContain(`cannot listen on ${host}`)
     expect(failure.reason).toMatch(
       /EADDRINUSE.*\. Stop the program .* set MUSIC_ADMIN_BIND to another address\.$/
     )
@@ -93,3 +86,104 @@ describe("The admin server", () => {
     expect(Exit.isFailure(after)).toBe(true)
   })
 })
+
+const pool = () => Option.some({ limit: 10, used: 10, idle: 0, waiting: 7 })
+
+it.scopedLive.each([
+  ["fails", Effect.fail(new StoreUnavailable({ kind: "full" })), "failed"],
+  ["hangs", Effect.uninterruptible(Effect.never), "degraded"]
+] as ReadonlyArray<readonly [string, Effect.Effect<never, StoreUnavailable>, string]>)(
+  "A scrape of a store that %s takes 3 s, has the pool, and omits what is unknown",
+  function* ([, away, state]) {
+    const { admin } = yield* startObserved({
+      change: (store) => ({
+        ...store,
+        check: away,
+        usage: { size: away, pool },
+        deliveries: { ...store.deliveries, counts: away }
+      })
+    })
+    const begun = performance.now()
+    const found = parse(yield* scrape(admin))
+    expect(performance.now() - begun).toBeLessThan(20_000)
+    expect(sum(found, "music_store_up")).toBe(0)
+    expect(sum(found, "music_check", { check: "database", state })).toBe(1)
+    expect(sum(found, "music_store_pool_connections", { state: "used" })).toBe(10)
+    expect(sum(found, "music_store_pool_waiting")).toBe(7)
+    const names = found.map(({ name }) => name)
+    expect(names.filter((name) => ["music_deliveries", "music_store_size_bytes"].includes(name))).toEqual([])
+  }
+)
+
+it.scopedLive(
+  "The store is read once for all scrapes within 2 s, also when the clock is set back",
+  function* () {
+    const { clock, step } = yield* makeSteppedClock
+    let reads = 0
+    const { admin } = yield* startObserved({
+      change: (store) => ({
+        ...store,
+        deliveries: {
+          ...store.deliveries,
+          counts: Effect.sync(() => {
+            reads += 1
+            return []
+          })
+        }
+      })
+    }).pipe(Effect.withClock(clock))
+    const begun = performance.now()
+    const both = yield* Effect.fork(Effect.all([scrape(admin), scrape(admin)], { concurrency: "unbounded" }))
+    yield* scrape(admin)
+    yield* Fiber.join(both)
+    expect(reads).toBeLessThanOrEqual(1 + Math.floor((performance.now() - begun) / 2_000))
+    step(-3_600_000)
+    yield* Effect.sleep("2100 millis")
+    const before = reads
+    yield* scrape(admin)
+    expect(reads).toBe(before + 1)
+  }
+)
+
+it.scopedLive(
+  "A scrape has the ends of pauses, the age of the oldest delivery, and 0 for nothing",
+  function* () {
+    const pause = (name: string, reason: "pace" | "settings", until: number) =>
+      ({ name, reason, until, lastFailure: Option.none() }) as const
+    const { admin } = yield* startObserved({
+      change: (store) => ({
+        ...store,
+        deliveries: {
+          ...store.deliveries,
+          counts: Effect.succeed([{ kind: "report", state: "failed", count: 2 }]),
+          oldestOpen: Effect.sync(() => Option.some(Date.now() - 60_000))
+        },
+        destinations: {
+          ...store.destinations,
+          pauses: () =>
+            Effect.succeed([
+              pause("tracker", "pace", 90_000),
+              pause("table musicclidaemon", "settings", 30_000)
+            ])
+        }
+      })
+    })
+    const found = parse(yield* scrape(admin))
+    const ends = found.filter(({ name }) => name === "music_destination_paused_until_timestamp_seconds")
+    for (const [destination, reason, end] of [
+      ["tracker", "pace", 90],
+      ["tracker", "failure", 0],
+      ["tables", "failure", 0],
+      ["table musicclidaemon", "settings", 30]
+    ] as const)
+      expect(ends).toContainEqual(expect.objectContaining({ labels: { destination, reason }, value: end }))
+    expect(sum(found, "music_delivery_oldest_seconds")).toBeCloseTo(60, -1)
+    const deliveries = found.filter(({ name }) => name === "music_deliveries")
+    for (const [kind, state, value] of [
+      ["report", "failed", 2],
+      ["report", "waiting", 0],
+      ["sweep", "failed", 0]
+    ] as const)
+      expect(deliveries).toContainEqual(expect.objectContaining({ labels: { kind, state }, value }))
+  }
+)

@@ -1,13 +1,14 @@
 import { randomUUID } from "node:crypto"
-import { expect } from "vitest"
+import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
 import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { attributesOf, resourceIn, type Span, spansIn, startCollector } from "./Collector.ts"
-import { scrape } from "./Exposition.ts"
+import { parse, scrape, since, sum } from "./Exposition.ts"
 import { calls, keyed, startObserved } from "./Observed.ts"
+import { rawServer } from "../layers/upstream/Simulated.ts"
 import { until } from "../world/Waiting.ts"
 
 const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -17,24 +18,29 @@ const traceparent = `00-${traceId}-${callerSpan}-01`
 /** A call that Ting makes to IAM, not this service. */
 const tingsOwn = "/api/v1/obo-access/verify"
 
-/** Runs a server to its end, so that every span is exported; returns the requests that the collector received. */
-const traced = <A>(
-  use: (server: Effect.Effect.Success<ReturnType<typeof startObserved>>) => Effect.Effect<A>,
-  options: Parameters<typeof startObserved>[0] = {}
+/** A server that exports to this address. `end` exports its last spans. */
+const exporting = (
+  OTEL_EXPORTER_OTLP_ENDPOINT: string,
+  { variables, ...options }: Parameters<typeof startObserved>[0] = {}
 ) =>
   Effect.gen(function* () {
-    const collector = yield* startCollector()
     const scope = yield* Scope.make()
-    const server = yield* Scope.extend(
-      startObserved({
-        ...options,
-        variables: { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...options.variables }
-      }),
-      scope
-    )
-    const result = yield* use(server)
-    yield* Scope.close(scope, Exit.void)
-    return { result, server, received: collector.received, spans: spansIn(collector.received) }
+    const given = { ...options, variables: { OTEL_EXPORTER_OTLP_ENDPOINT, ...variables } }
+    const server = yield* Scope.extend(startObserved(given), scope)
+    return { ...server, ...calls(server), end: Scope.close(scope, Exit.void) }
+  })
+
+/** Runs a server to its end; returns the requests that the collector received. */
+const traced = <A>(
+  use: (server: Effect.Effect.Success<ReturnType<typeof exporting>>) => Effect.Effect<A, unknown>,
+  options?: Parameters<typeof startObserved>[0]
+) =>
+  Effect.gen(function* () {
+    const { received, url } = yield* startCollector()
+    const server = yield* exporting(url, options)
+    const result = yield* Effect.orDie(use(server))
+    yield* server.end
+    return { result, server, received, spans: spansIn(received) }
   })
 
 const pathOf = (spans: ReadonlyArray<Span>, span: Span): ReadonlyArray<string> => {
@@ -43,8 +49,8 @@ const pathOf = (spans: ReadonlyArray<Span>, span: Span): ReadonlyArray<string> =
 }
 
 it.scopedLive("A login is one trace, from the caller's context through every upstream call", function* () {
-  const { received, server, spans } = yield* traced((running) =>
-    Effect.orDie(calls(running).login({ traceparent, tracestate: "vendor=text", baggage: "user=text" }))
+  const { received, server, spans } = yield* traced(({ login }) =>
+    login({ traceparent, tracestate: "vendor=text", baggage: "user=text" })
   )
   const login = spans.filter((span) => span.traceId === traceId)
   const requests = login.filter(({ kind }) => kind === 2)
@@ -80,10 +86,8 @@ it.scopedLive(
   function* () {
     const secretKey = `key-${randomUUID()}`
     const unknown = { access: `oat_${"y".repeat(43)}`, refresh: `ort_${"x".repeat(43)}` }
-    const { received, result, server, spans } = yield* traced((running) =>
+    const { received, result, server, spans } = yield* traced(({ admin, get, login, post, world }) =>
       Effect.gen(function* () {
-        const { get, login, post } = calls(running)
-        const { world } = running
         const { refreshToken, signed } = yield* login()
         yield* post("/api/v1/auth/login", { slt: "oac_spent" }, keyed())
         yield* post("/api/v1/auth/refresh", { refresh_token: unknown.refresh }, keyed())
@@ -107,8 +111,8 @@ it.scopedLive(
         yield* until(
           () => world.tracker.seen.some(({ method }) => method === "POST") && world.tables.seen.length > 0
         )
-        return yield* scrape(running.admin)
-      }).pipe(Effect.orDie)
+        return yield* scrape(admin)
+      })
     )
     const text = [result, ...received.map(({ body }) => body.toString("utf8"))].join("\n")
     const names = ["oac_spent", secretKey, "secret-", "deejay", "acme", ...Object.values(unknown)]
@@ -137,8 +141,7 @@ it.scopedLive(
     const { spans } = yield* traced(({ base }) =>
       Effect.forEach(
         [...malformed, traceparent, `01${traceparent.slice(2)}`, traceparent.replace(/1$/, "0")],
-        (given) =>
-          Effect.orDie(call(`${base}/secret/path`, { method: "PROPFIND", headers: { traceparent: given } }))
+        (given) => call(`${base}/secret/path`, { method: "PROPFIND", headers: { traceparent: given } })
       )
     )
     expect(spans.map(({ name }) => name)).toEqual([...malformed, 1, 2].map(() => "HTTP"))
@@ -150,11 +153,11 @@ it.scopedLive(
 
 it.scopedLive("The span of a request is an error only from status 500 on", function* () {
   const { spans } = yield* traced(
-    (running) => {
-      const { get, post } = calls(running)
-      const report = post("/api/v1/reports", { message: "The player stops." }, keyed())
-      return Effect.orDie(Effect.zipRight(get("/api/v1/auth/me"), report))
-    },
+    ({ get, post }) =>
+      Effect.zipRight(
+        get("/api/v1/auth/me"),
+        post("/api/v1/reports", { message: "The player stops." }, keyed())
+      ),
     {
       change: (store) => ({
         ...store,
@@ -162,17 +165,67 @@ it.scopedLive("The span of a request is an error only from status 500 on", funct
       })
     }
   )
-  const ends = spans
-    .filter(({ kind }) => kind === 2)
-    .map(({ attributes, status }) => {
-      const found = attributesOf(attributes)
-      return [
-        status.code === 2,
-        ...["http.response.status_code", "music.failure.code", "error.type"].map((key) => found[key])
-      ]
-    })
-  expect(ends).toEqual([
-    [false, 401, "unauthenticated", undefined],
-    [true, 500, "internal", "internal"]
+  const requests = spans.filter(({ kind }) => kind === 2)
+  const code = "music.failure.code"
+  expect(requests.map(({ status }) => status.code === 2)).toEqual([false, true])
+  expect(requests.map(({ attributes }) => attributesOf(attributes))).toMatchObject([
+    { "http.response.status_code": 401, [code]: "unauthenticated" },
+    { "http.response.status_code": 500, [code]: "internal", "error.type": "internal" }
   ])
+})
+
+describe("A collector", () => {
+  it.scopedLive("that refuses connections is logged once and counted, and requests are served", function* () {
+    const { admin, get, log, login } = yield* exporting("http://127.0.0.1:1", {
+      variables: { OTEL_EXPORTER_OTLP_TIMEOUT: "100", OTEL_BSP_SCHEDULE_DELAY: "50" }
+    })
+    const before = parse(yield* scrape(admin))
+    const { signed } = yield* login()
+    const failed = Effect.map(scrape(admin), (text) =>
+      sum(since(before, parse(text)), "music_otlp_exports_total", { signal: "traces", result: "failed" })
+    )
+    for (let count = 0; count < 3; count = yield* failed) {
+      expect((yield* get("/api/v1/auth/me", signed)).status).toBe(200)
+      yield* Effect.sleep("50 millis")
+    }
+    const lines = log.filter((line) => /collector|OpenTelemetry/.test(line))
+    expect(lines).toEqual([expect.stringContaining("does not accept our spans")])
+    expect(lines.join()).toContain("ECONNREFUSED")
+  })
+
+  it.scopedLive("that never answers delays neither a request nor the end of the process", function* () {
+    const hanging = yield* rawServer(() => {})
+    const { end, login } = yield* exporting(hanging.url, {
+      variables: { OTEL_EXPORTER_OTLP_TIMEOUT: "120000" }
+    })
+    yield* login()
+    const begun = performance.now()
+    yield* end
+    // Far below the timeout of the collector.
+    expect(performance.now() - begun).toBeLessThan(60_000)
+  })
+})
+
+describe("OpenTelemetry's variables", () => {
+  it.scopedLive.each([
+    ["OTEL_SDK_DISABLED", "True"],
+    ["OTEL_TRACES_EXPORTER", "none"]
+  ] as const)("turn traces off: %s=%s", function* ([name, value]) {
+    const { received, server } = yield* traced(({ login }) => login({ traceparent }), {
+      variables: { [name]: value }
+    })
+    expect(received).toEqual([])
+    expect(server.world.iam.seen.some(({ headers }) => headers.has("traceparent"))).toBe(false)
+  })
+
+  it.scopedLive("with an address that is none end no process and show no password", function* () {
+    const OTEL_EXPORTER_OTLP_TRACES_ENDPOINT = "http://operator:secret-word@collector host:4318"
+    const { end, log, login } = yield* exporting("", {
+      variables: { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT }
+    })
+    yield* login()
+    yield* until(() => log.some((line) => line.includes("Could not parse")))
+    yield* end
+    expect(log.join("\n")).not.toContain("secret-word")
+  })
 })
