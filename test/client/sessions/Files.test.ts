@@ -2,21 +2,9 @@
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
-import { memorySessionStore, type SessionStore } from "../../../client/index.ts"
 import { fileSessionStore } from "../../../client/node.ts"
 import { type Built, scratch } from "../support/Built.ts"
-import {
-  failure,
-  gate,
-  json,
-  life,
-  loggedIn,
-  makeClient,
-  makeService,
-  openLock,
-  pairOf,
-  storeWith
-} from "../support/ClientWorld.ts"
+import { life, loggedIn, makeClient, makeService, openLock, storeWith } from "../support/ClientWorld.ts"
 
 let made: Built
 beforeEach(async () => {
@@ -111,67 +99,27 @@ it("Clients that share a folder refresh its session once together", async () => 
   expect(service.calls().filter((call) => call === "refresh")).toHaveLength(1)
 })
 
-describe("A broken lock", () => {
-  /** Two programs with one session, each of which always gets the lock. */
-  const programs = async (one: SessionStore, other: SessionStore) => {
-    const service = makeService()
-    const first = await loggedIn({ sessionStore: one, lock: openLock }, service)
-    const second = makeClient({ sessionStore: other, lock: openLock }, service)
-    const sameSession = async () =>
-      expect((await first.client.session()).value).toEqual((await second.client.session()).value)
-    return { first, sameSession, second, service }
+it("A program that was suspended before its save, and so lost its lock, does not replace a newer pair, and continues with that", async () => {
+  let suspended = async () => {}
+  const sessionStore = storeWith(
+    ({ save }) => ({
+      save: async (slot, session, replaced) => {
+        await suspended()
+        return save(slot, session, replaced)
+      }
+    }),
+    storeOfFolder()
+  )
+  const first = await loggedIn({ sessionStore, lock: openLock })
+  const second = makeClient({ sessionStore: storeOfFolder(), lock: openLock }, first.service)
+  suspended = async () => {
+    suspended = async () => {}
+    second.pass(life)
+    expect(await second.client.me()).toMatchObject({ ok: true })
   }
-
-  it("lets two refreshes run with one key, and both programs continue with the session", async () => {
-    // In memory: of two saves of a file at the same moment one may fail, and is repeated.
-    const shared = memorySessionStore()
-    const { first, sameSession, second, service } = await programs(shared, shared)
-    const refreshes = () => service.requests.filter(({ call }) => call === "refresh")
-    const spentUnder = new Map<string, string | null>()
-    const together = gate<void>()
-    service.answers.refresh = async () => {
-      const request = refreshes().at(-1)
-      const spent = request?.body ?? ""
-      const key = request?.headers.get("idempotency-key") ?? null
-      if (refreshes().length === 2) together.open()
-      await together.opened
-      // As IAM: a spent token under another key ends the family.
-      if ((spentUnder.get(spent) ?? key) !== key) return failure(401, "unauthenticated")
-      spentUnder.set(spent, key)
-      return json(pairOf(spentUnder.size + 1))
-    }
-    for (const _ of [1, 2]) {
-      for (const { pass } of [first, second]) pass(life)
-      const calls = await Promise.all([first.client.me(), second.client.me()])
-      expect(calls).toMatchObject([{ ok: true }, { ok: true }])
-    }
-    expect(new Set(service.keys().slice(0, 2)).size).toBe(1)
-    await sameSession()
-    for (const { types } of [first, second]) expect(types()).not.toContain("logged_out")
-  })
-
-  it("lets a program that was suspended before its save not replace a newer pair, and continue with that", async () => {
-    let suspended = async () => {}
-    const inner = storeOfFolder()
-    const sessionStore = storeWith(
-      ({ save }) => ({
-        save: async (slot, session, replaced) => {
-          await suspended()
-          return save(slot, session, replaced)
-        }
-      }),
-      inner
-    )
-    const { first, sameSession, second, service } = await programs(sessionStore, storeOfFolder())
-    suspended = async () => {
-      suspended = async () => {}
-      second.pass(life)
-      expect(await second.client.me()).toMatchObject({ ok: true })
-    }
-    first.pass(life)
-    expect(await first.client.me()).toMatchObject({ ok: true })
-    // The first refresh of the service had the second pair, the other program's refresh the third.
-    expect(service.requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_3")
-    await sameSession()
-  })
+  first.pass(life)
+  expect(await first.client.me()).toMatchObject({ ok: true })
+  // The first refresh of the service had the second pair, the other program's refresh the third.
+  expect(first.requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_3")
+  expect((await first.client.session()).value).toEqual((await second.client.session()).value)
 })

@@ -1,7 +1,6 @@
 /** When a session is refreshed, what callers get of a failed refresh, that no new pair is lost, and what `session` and `status` say. */
-import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, describe, expect, it, vi } from "vitest"
-import { memorySessionStore, type SessionLock } from "../../../client/index.ts"
+import { memorySessionStore } from "../../../client/index.ts"
 import {
   type Answer,
   failure,
@@ -13,7 +12,6 @@ import {
   makeService,
   pairOf,
   storeWith,
-  systemError,
   testingKey
 } from "../support/ClientWorld.ts"
 
@@ -52,35 +50,18 @@ it("Another program with the same store knows the age of a token; a time in the 
   expect(calls()).toEqual(["refresh", "me"])
 })
 
-/** As that of files: it is free at once for its last holder, and others look now and then. */
-const polledLock = (): SessionLock => {
-  let isHeld = false
-  return {
-    acquire: async (_, signal) => {
-      for (; isHeld; await sleep(20)) signal.throwIfAborted()
-      isHeld = true
-      return async () => {
-        isHeld = false
-      }
-    }
-  }
-}
-
 describe("A refused refresh", () => {
   afterEach(() => void vi.useRealTimers())
 
   /** A client whose token has expired, while the service limits refreshes. */
-  const limited = async (seconds: string, age = life) => {
+  const limited = async (seconds: string) => {
     const world = await loggedIn()
     const { answers, pass } = world
     answers.refresh = () => failure(429, "rate_limited", { "retry-after": seconds }, { retryable: true })
-    pass(age)
+    pass(life)
     return world
   }
-  const limitFor = (retryAfterSeconds: number) => ({
-    ok: false,
-    error: { code: "rate_limited", retryAfterSeconds }
-  })
+  const limitFor = (retryAfterSeconds: number) => ({ error: { code: "rate_limited", retryAfterSeconds } })
 
   it("is shared by all callers, and repeated after Retry-After, not before", async () => {
     const { answers, calls, client, pass } = await limited("60")
@@ -98,18 +79,12 @@ describe("A refused refresh", () => {
     expect(calls()).toEqual(["refresh", "refresh", "me"])
   })
 
-  it("is not repeated before Retry-After when it was early, and calls continue", async () => {
-    const { calls, client, pass } = await limited("45", life - 59 * second)
-    for (let count = 0; count < 6; count += 1) {
-      expect(await client.me()).toMatchObject({ ok: true })
-      pass(7 * second)
-    }
-    expect(calls().filter((call) => call === "refresh")).toHaveLength(1)
-  })
-
-  it("for another reason is not repeated for 5 s when it was early, and calls continue", async () => {
+  it.each<readonly [string, Answer]>([
+    ["before Retry-After", () => failure(429, "rate_limited", { "retry-after": "5" }, { retryable: true })],
+    ["for 5 s after another failure", () => new Response("<html>", { status: 401 })]
+  ])("is not repeated %s when it was early, and calls continue", async (_, answer) => {
     const { answers, calls, client, pass } = await loggedIn()
-    answers.refresh = () => new Response("<html>", { status: 401 })
+    answers.refresh = answer
     pass(life - 30 * second)
     for (const milliseconds of [0, 4_999, 1]) {
       pass(milliseconds)
@@ -172,46 +147,8 @@ describe("A refused refresh", () => {
     expect(events.filter(({ type }) => type === "logged_out")).toHaveLength(1)
   })
 
-  it("is not repeated for a caller that leaves during the pause", async () => {
-    let locked = 0
-    const acquire = async () => {
-      locked += 1
-      return async () => undefined
-    }
-    const { client, once, pass } = await loggedIn({ lock: { acquire } })
-    once("refresh", () => {
-      pass(30 * second)
-      return failure(503, "overloaded", { "retry-after": "40" }, { retryable: true })
-    })
-    pass(life)
-    const leaving = new AbortController()
-    const patient = { deadlineMilliseconds: 90_000, signal: leaving.signal }
-    const [first, joined] = [client.me(), client.me(patient)]
-    expect(await first).toMatchObject({ error: { code: "overloaded" } })
-    leaving.abort()
-    expect(await joined).toMatchObject({ error: { code: "aborted" } })
-    // Whatever follows has asked for the lock by then.
-    await sleep(0)
-    // For the login and the refresh.
-    expect(locked).toBe(2)
-  })
-
   /** The deadline of the caller that joins, the time until the answer, and the answer. */
   it.each<readonly [string, number, number, Answer, object]>([
-    [
-      "has a later deadline, but no time for another",
-      30_500,
-      30_000,
-      () => failure(503, "dependency_unavailable", {}, { retryable: true }),
-      { code: "dependency_unavailable" }
-    ],
-    [
-      "has the same deadline",
-      30_000,
-      6_000,
-      () => Promise.reject(systemError("ECONNREFUSED")),
-      { code: "transport_failed", details: { reason: "refused" } }
-    ],
     [
       "is asked for a pause beyond its deadline",
       60_000,
@@ -236,25 +173,6 @@ describe("A refused refresh", () => {
     const results = await Promise.all([client.me(), client.me({ deadlineMilliseconds })])
     for (const result of results) expect(result).toMatchObject({ ok: false, error })
     expect(calls()).toEqual(["refresh"])
-  })
-
-  it("leaves the lock to another program, however many callers join it", async () => {
-    const sessionStore = memorySessionStore()
-    const lock = polledLock()
-    const { answers, client, pass, service } = await loggedIn({ sessionStore, lock })
-    const other = makeClient({ sessionStore, lock }, service)
-    let login: Promise<unknown> | undefined
-    answers.refresh = () => {
-      pass(10 * second)
-      void client.me()
-      login ??= other.client.login("oac_2", { deadlineMilliseconds: 8_000 })
-      return failure(503, "dependency_unavailable", {}, { retryable: true })
-    }
-    pass(life)
-    void client.me()
-    await expect.poll(() => login).toBeDefined()
-    expect(await login).toMatchObject({ ok: true })
-    delete answers.refresh
   })
 })
 

@@ -104,24 +104,6 @@ describe("A call that waits for the lock", () => {
     expect(service.requests).toEqual([])
   })
 
-  it("waits until its own deadline, also when it joins the refresh of a caller with less time", async () => {
-    const sessionStore = memorySessionStore()
-    const { service } = await loggedIn({ sessionStore })
-    const { open, opened } = gate<void>()
-    let joined: Promise<unknown> | undefined
-    const lock: SessionLock = {
-      acquire: (_, signal) => {
-        signal.addEventListener("abort", () => open())
-        joined ??= second.client.me({ deadlineMilliseconds: 20_000 })
-        return opened.then(() => async () => undefined)
-      }
-    }
-    const second = makeClient({ sessionStore, lock, deadlineMilliseconds: 300 }, service)
-    second.pass(life)
-    expect(await second.client.me()).toMatchObject({ error: { code: "timed_out" } })
-    expect(await joined).toMatchObject({ ok: true })
-  })
-
   it("releases a lock that is granted after the deadline", async () => {
     const { open, opened } = gate<() => Promise<void>>()
     const { client } = makeClient({ lock: { acquire: () => opened } })
@@ -185,14 +167,6 @@ describe("A report", () => {
     await expect.poll(() => calls().at(-1)).toBe("reports")
     expect(await sent).toMatchObject({ ok: true })
     expect(requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_1")
-  })
-
-  it("is sent at once with the old token when the refresh fails", async () => {
-    const { answers, calls, client, pass } = await loggedIn()
-    answers.refresh = () => failure(403, "forbidden")
-    pass(life)
-    expect(await client.report(report)).toMatchObject({ ok: true })
-    expect(calls()).toEqual(["refresh", "reports"])
   })
 })
 
