@@ -100,11 +100,6 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
       const key = `${actor}/${newKey()}`
       return signed((access) => requests.ting(access, key))
     },
-    report: async () => {
-      const access = await token()
-      const key = newKey()
-      await perform("use", () => requests.report(`verified ${name} ${key}`, key, access))
-    },
     logOut: () => {
       const { refresh: token = "" } = session ?? {}
       const key = newKey()
@@ -161,11 +156,4 @@ export const page = (world: World, identity: Identity, loginAt: number): void =>
   after(world, identity, loginAt, async ({ every, keepSession, me }) => {
     start(() => keepSession())
     await every(minute, me)
-  })
-
-/** A person with a session who reports a fault from time to time. */
-export const reporter = (world: World, identity: Identity, loginAt: number, period: number): void =>
-  after(world, identity, loginAt, async ({ every, keepSession, report }) => {
-    start(() => keepSession())
-    await every(period, report)
   })

@@ -1,9 +1,6 @@
 /** Who calls whom, and what each kind of client must get. */
-import { tokensOf } from "../../world/Calls.ts"
 import { requests, type Sent } from "../../world/Driver.ts"
-import { faults } from "../../world/Faults.ts"
-import type { WorldOptions } from "../../world/World.ts"
-import { commandLine, daemon, makeClient, page, reporter } from "./Clients.ts"
+import { commandLine, daemon, page } from "./Clients.ts"
 import { type Group, minute, type Row, second, start, type World } from "./World.ts"
 
 /** How large a scenario is played. */
@@ -19,9 +16,6 @@ type Demand = readonly [what: string, value: () => number, least: number, most: 
 
 export interface Scenario {
   readonly name: string
-  readonly settings?: WorldOptions["settings"]
-  /** IAM refuses calls here, because another instance makes them too. */
-  readonly iamRefuses?: boolean
   /** Starts the clients; returns when to measure from and until, in milliseconds from the start, and what is demanded then. */
   readonly play: (
     world: World,
@@ -67,17 +61,17 @@ const looping = (
   start(async () => {
     const session = await world.sessionOf(kind, actor, from)
     const send = () => request(session?.access ?? "")
-    if (session !== undefined) await world.loop(kind, pause, from, send, at)
+    if (session !== undefined) await world.loop(pause, from, send, at)
   })
 
 /** Clients that repeat at once what was refused, or ask all the time. */
 const loops = (world: World, many: number, pause: number): void =>
   times(many, (index) => {
     const dead = requests.refresh(world.invent("ort", "loop"), world.newKey())
-    start(() => world.loop("loop", pause, addressAt(12, index), () => dead))
+    start(() => world.loop(pause, addressAt(12, index), () => dead))
     const spent = world.invent("oac", "loop")
     const logIn = () => requests.login(spent, world.newKey())
-    start(() => world.loop("loop", pause, addressAt(13, index), logIn))
+    start(() => world.loop(pause, addressAt(13, index), logIn))
     looping(world, "poller", `c:poller${index}`, addressAt(14, index), pause, requests.me)
   })
 
@@ -87,7 +81,7 @@ const strangers = (
   kind: string,
   pause: number,
   addressOf: (index: number) => string,
-  prefixes: ReadonlyArray<"oat" | "ort" | "oac" | "ask">,
+  prefixes: ReadonlyArray<"oat" | "ort" | "oac">,
   from = minute
 ): void => {
   let index = 0
@@ -96,34 +90,13 @@ const strangers = (
     const credential = world.invent(prefix, kind)
     if (prefix === "oat") return requests.me(credential)
     if (prefix === "ort") return requests.refresh(credential, world.newKey())
-    return prefix === "oac" ? requests.login(credential, world.newKey()) : requests.plane(credential)
+    return requests.login(credential, world.newKey())
   }
-  start(() => world.loop(kind, pause, () => addressOf(index), request, from))
+  start(() => world.loop(pause, () => addressOf(index), request, from))
 }
 
 /** Another /64 each time, of one /48. */
 const oneSite = (index: number) => `2001:db8:7:${(index % 65_536).toString(16)}::1`
-
-const testers = (world: World, count: number): void => {
-  const secret = world.secretFor("tester")
-  times(count, (index) =>
-    start(async () => {
-      const client = makeClient(world, identity("tester", 17, index))
-      await world.time.sleep(index * 3 * second)
-      await client.every(30 * second, () => client.perform("use", () => requests.plane(secret)))
-    })
-  )
-}
-
-const reporters = (world: World, count: number, period: number): void =>
-  times(count, (index) => reporter(world, identity("reporter", 19, index), index * second, period))
-
-/** They send anonymous reports. */
-const flooders = (world: World, count: number, pause: number): void =>
-  times(count, (index) => {
-    const report = () => requests.report(`nonsense ${world.newKey()}`, world.newKey())
-    start(() => world.loop("flooder", pause, addressAt(20, index), report, minute))
-  })
 
 // Bounds of `served`, `onTime`, sessions and calls follow from docs/limits.md ("The budget for IAM"); those of waits and equality were measured.
 
@@ -229,7 +202,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       times(people, (index) => page(world, identity("page", 0, index, address), index * 1.6 * second))
       looping(world, "runaway", "c:runaway", address, 40, requests.me, from)
       const dead = requests.refresh(world.invent("ort", "loop"), world.newKey())
-      start(() => world.loop("loop", second, address, () => dead))
+      start(() => world.loop(second, address, () => dead))
       return {
         from: from + 45 * second,
         until: from + lasting(size, 1.5, 10),
@@ -262,132 +235,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
           ...wellServed(world, "command line"),
           // Newcomers stop at 50 % of the budget. The first login of a site is none.
           callsOf(world, ["stranger", "site"], 56)
-        ]
-      }
-    }
-  },
-  {
-    // Anonymous ones beside people who report.
-    name: "a flood of reports",
-    settings: { reportsBytes: 3_000_000 },
-    play: (world, size) => {
-      const began = world.time.now()
-      const count = part(size, 30, 5)
-      reporters(world, count, Math.max(3 * minute, count * 40 * second))
-      flooders(world, part(size, 10), (size.isFull ? 2 : 4) * second)
-      const report = () => requests.report(`one flooder ${world.newKey()}`, world.newKey())
-      start(() => world.loop("one flooder", 2 * second, "192.0.2.77", report, minute))
-      const stored = () => world.ledger.servedAtOnce("reporter")
-      const isVerified = ({ body, createdAt, title }: ReturnType<World["upstreams"]["issues"]>[number]) =>
-        createdAt >= began + minute && `${title} ${body}`.includes("verified reporter")
-      const filed = () => world.upstreams.issues().filter(isVerified).length
-      let waiting = 0
-      start(async () => {
-        for (;;) {
-          await world.time.sleep(10 * second)
-          if (world.time.elapsed() > minute) waiting = Math.max(waiting, stored() - filed())
-        }
-      })
-      return {
-        from: minute,
-        // Before the tracker's 450 writes of an hour are used up, at one a second.
-        until: lasting(size, 5, 7),
-        demands: [
-          ...gets(world, "reporter", "use", { wait: 0 }),
-          ["reports stored at once", stored, 1, Number.POSITIVE_INFINITY],
-          // 60 at once or in the hour, and what is refilled in the run.
-          ["reports of one address", () => world.ledger.countOf("one flooder", "served"), 0, 100],
-          ["issues filed", () => world.upstreams.issues().length, 200, Number.POSITIVE_INFINITY],
-          // A verified report overtakes all others: only those of the last seconds wait.
-          ["verified reports filed, part", () => Math.min(1, filed() / stored()), 0.95, 1],
-          ["verified reports waiting at once", () => waiting, 0, 3]
-        ]
-      }
-    }
-  },
-  {
-    // Each of them asks and refreshes all the time.
-    name: "one actor with very many logins",
-    play: (world, size) => {
-      daemons(world)
-      const logins = part(size, 6, 50)
-      times(logins, (index) =>
-        start(async () => {
-          const address = addressAt(23, index >> 3)
-          await world.time.sleep(minute + index * 1.5 * second)
-          let session = await world.sessionOf("hoarder", "c:hoarder", address)
-          if (session === undefined) return
-          const me = () => requests.me(session?.access ?? "")
-          start(() => world.loop("hoarder", 20 * second, address, me))
-          for (;;) {
-            await world.time.sleep(15 * second)
-            const refresh = requests.refresh(session.refresh, world.newKey())
-            session = tokensOf(await world.send(address, refresh)) ?? session
-          }
-        })
-      )
-      return {
-        from: minute,
-        until: minute + logins * 1.5 * second + lasting(size, 2, 15),
-        demands: [
-          // While its logins and refreshes come in a burst, some turns are late.
-          ...evenDaemons(world, { onTime: 0.8, wait: 75, even: 0.9 }),
-          // 40 logins, as fast as they come here, 15 refreshes and 30 reads.
-          callsOf(world, ["hoarder"], 85)
-        ]
-      }
-    }
-  },
-  {
-    // Another instance uses IAM's limit up.
-    name: "IAM answers 429",
-    iamRefuses: true,
-    play: (world, size) => {
-      daemons(world)
-      const fault = faults["429 before"]
-      const refuse = () => world.faults.plan({ path: "introspect", times: Number.POSITIVE_INFINITY, fault })
-      world.time.after(2 * minute, refuse)
-      world.time.after(4 * minute, world.faults.heal)
-      return {
-        from: minute,
-        until: lasting(size, 5, 15),
-        demands: [
-          // The two minutes, and the reads that waited for their end.
-          ...gets(world, "daemon", "session", { wait: 180 }),
-          ...gets(world, "daemon", "use", { served: 0.99, wait: 180, even: 0.8 }),
-          // One try in five seconds for the two minutes, and the first refusal of each pause.
-          ["IAM 429", world.refusedByIam, 1, 30]
-        ]
-      }
-    }
-  },
-  {
-    name: "all of them at once",
-    settings: { reportsBytes: 2_000_000 },
-    play: (world, size) => {
-      const until = lasting(size, 4, 30)
-      daemons(world, 40)
-      visitors(world, 20 * second, until)
-      times(part(size, 30), (index) =>
-        page(world, identity("page", 0, index, "192.0.2.1"), index * 2 * second)
-      )
-      reporters(world, 5, 3 * minute)
-      testers(world, 1)
-      loops(world, part(size, 300), second)
-      const ipv4 = (index: number) => addressAt(16, index % size.count)
-      strangers(world, "stranger", second, ipv4, ["oat", "ort"])
-      strangers(world, "stranger", second, oneSite, ["oac"])
-      strangers(world, "stranger", second, () => "203.0.113.9", ["ask"])
-      flooders(world, part(size, 30), 10 * second)
-      return {
-        from: 2 * minute,
-        until,
-        demands: [
-          ...evenDaemons(world),
-          ...wellServed(world, "command line"),
-          ...["page", "tester"].flatMap((kind) => gets(world, kind, "use", { onTime: 0.9 })),
-          ...gets(world, "reporter", "use", { wait: patience.most }),
-          callsOf(world, ["loop", "poller", "stranger"], 93)
         ]
       }
     }

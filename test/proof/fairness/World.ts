@@ -2,7 +2,7 @@
 import * as LogLevel from "effect/LogLevel"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
 import { addActor, type Tokens, tokensOf } from "../../world/Calls.ts"
-import { type Answer, codeOf, isSuccess, requests, retryAfterOf, type Sent } from "../../world/Driver.ts"
+import { type Answer, isSuccess, requests, retryAfterOf, type Sent } from "../../world/Driver.ts"
 import { mostIamCalls } from "../../world/Oracle.ts"
 import type { UpstreamCall } from "../../world/Upstreams.ts"
 import * as Worlds from "../../world/World.ts"
@@ -48,17 +48,12 @@ const partOf = (all: ReadonlyArray<unknown>, some: ReadonlyArray<unknown>): numb
 
 const makeLedger = (now: () => number) => {
   let operations: Array<Operation> = []
-  let results = new Map<string, number>()
   const waits: Array<number> = []
   const lost = new Set<string>()
 
   const ofKind = (kind: string, group: Group) =>
     operations.filter((one) => one.kind === kind && one.group === group)
   const isAtOnce = ({ attempts, end }: Operation) => end?.isServed === true && attempts === 1
-  const count = (kind: string, result: string) =>
-    void results.set(`${kind} ${result}`, (results.get(`${kind} ${result}`) ?? 0) + 1)
-  const noteAnswer = (kind: string, answer: Answer) =>
-    count(kind, isSuccess(answer) ? "served" : (codeOf(answer) ?? String(answer.status)))
 
   return {
     begin: (kind: string, client: string, group: Group): Operation => {
@@ -68,7 +63,6 @@ const makeLedger = (now: () => number) => {
     },
     /** Whether the operation is over. */
     attempted: (operation: Operation, answer: Answer): boolean => {
-      noteAnswer(operation.kind, answer)
       if (operation.attempts > 0) operation.onTime.push(isSuccess(answer))
       operation.attempts += 1
       const isOver = answer.status !== 429 && answer.status !== 503
@@ -76,13 +70,9 @@ const makeLedger = (now: () => number) => {
       else waits.push(retryAfterOf(answer) ?? Number.NaN)
       return isOver
     },
-    noteAnswer,
-    /** Answers to a kind since the measurement began: `served`, or the code of a refusal. */
-    countOf: (kind: string, result: string) => results.get(`${kind} ${result}`) ?? 0,
     /** Seconds that honest clients were asked to wait. */
     waits,
     lost,
-    servedAtOnce: (kind: string) => ofKind(kind, "use").filter(isAtOnce).length,
     /** Of a kind that did nothing, nothing is known. `patience`: milliseconds after which an open operation counts as refused. */
     rowOf: (kind: string, group: Group, patience: number): Row | undefined => {
       const all = ofKind(kind, group)
@@ -105,23 +95,14 @@ const makeLedger = (now: () => number) => {
     },
     /** From now on. What ended before was the way to the start; what is open counts from its first request. */
     measureFromNow: () => {
-      results = new Map()
       operations = operations.filter(({ end }) => end === undefined)
       for (const operation of operations) operation.onTime = []
     }
   }
 }
 
-interface Options {
-  readonly settings?: Worlds.WorldOptions["settings"]
-}
-
-export const openWorld = async (seed: number, { settings = {} }: Options = {}) => {
-  const world = await Worlds.openWorld({
-    seed,
-    delivery: {},
-    settings: { logLevel: LogLevel.None, ...settings }
-  })
+export const openWorld = async (seed: number) => {
+  const world = await Worlds.openWorld({ seed, settings: { logLevel: LogLevel.None } })
   const { random, time, upstreams } = world
   const { controls } = upstreams.iam
   const ledger = makeLedger(time.now)
@@ -170,16 +151,13 @@ export const openWorld = async (seed: number, { settings = {} }: Options = {}) =
     refusedByIam: () =>
       upstreams.calls.filter(({ status, upstream }) => upstream === "iam" && status === 429).length,
     /** Credentials that no one was given; IAM's calls for them count for the kind. */
-    invent: (prefix: "oat" | "ort" | "oac" | "ask", kind: string): string =>
+    invent: (prefix: "oat" | "ort" | "oac", kind: string): string =>
       own(`${prefix}_${random.text(43)}`, kind),
-    /** The secret of the testing plane. */
-    secretFor: (kind: string): string => own(upstreams.seeded.environment.musicSecret, kind),
     /** A session of an actor that does not mind its manners; undefined when the login was refused. */
     sessionOf: async (kind: string, actor: string, address: string): Promise<Tokens | undefined> =>
       ownTokens(await world.send(address, requests.login(mint(actor, kind), newKey())), kind),
     /** Sends for ever, from a time on, from one address or another one each time; `pause`: mean milliseconds between two requests. */
     loop: async (
-      kind: string,
       pause: number,
       address: string | (() => string),
       request: () => Sent,
@@ -188,7 +166,7 @@ export const openWorld = async (seed: number, { settings = {} }: Options = {}) =
       await time.sleep(at + random.below(pause))
       for (;;) {
         const from = typeof address === "string" ? address : address()
-        start(async () => ledger.noteAnswer(kind, await world.send(from, request())))
+        start(() => world.send(from, request()))
         // In step with the ends of its own calls it would always be first.
         await time.sleep(pause * (0.5 + random.next()))
       }

@@ -3,14 +3,13 @@
  * failure of a socket ends as one of these is proved once, at the transport (test/layers/upstream).
  */
 import type { Reply } from "../../../sandbox/upstreams/Simulator.ts"
-import { answer, type Fault, type PathName, paths, type UpstreamName, type When } from "../../world/Faults.ts"
+import { answer, type Fault, type PathName, paths, type When } from "../../world/Faults.ts"
 
 export interface Failure {
   readonly id: string
   /** `†`: the upstream has done its work before. */
   readonly group: string
-  /** What happens to each call, or the milliseconds by which the upstream's whole clock is wrong. */
-  readonly fault: Fault | number
+  readonly fault: Fault
 }
 
 const failure = (id: string, group: string, fault: Fault): Failure => ({ id, group, fault })
@@ -26,19 +25,13 @@ const html = (status: number) => (when: When) =>
 
 type Headers = Readonly<Record<string, string>>
 
-/** The envelope of IAM, Ting and the tables. */
+/** The envelope of IAM and Ting. */
 const error =
   (status: number, code: string, headers: Headers = {}) =>
   (when: When): Fault => {
     const message = code.replaceAll("_", " ")
     return answer(when, status, { error: { code, message, hint: "", retryable: status === 429 } }, headers)
   }
-
-/** The tracker's errors have a message and no code. */
-const message =
-  (status: number, text: string, headers: Headers = {}) =>
-  (when: When): Fault =>
-    answer(when, status, { message: text, documentation_url: "https://docs.github.com/rest" }, headers)
 
 const swapTypes = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(swapTypes)
@@ -127,52 +120,6 @@ const tingAlways: ReadonlyArray<Failure> = [
   refusal(413, "payload_too_large")
 ]
 
-const tablesAlways: ReadonlyArray<Failure> = [
-  ...twice("500 ingest_unavailable", "broken", error(500, "ingest_unavailable")),
-  refusal(404, "not_found", "broken"),
-  ...twice("503 ingest_unavailable", "later", error(503, "ingest_unavailable", seconds)),
-  ...limits("rate_limited"),
-  ...refusals("batch", [400, "bad_json"], [400, "invalid_batch"], [400, "batch_too_large"])
-]
-
-const limited = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
-const invalid = (field: string, code: string): Fault =>
-  answer("before", 422, { message: "Validation Failed", errors: [{ resource: "Issue", field, code }] })
-
-const trackerAlways: ReadonlyArray<Failure> = [
-  ...twice("500", "broken", message(500, "Server Error")),
-  ...twice("503", "broken", message(503, "Service unavailable")),
-  ...twice("503, 5 s", "later", message(503, "Service unavailable", seconds)),
-  ...(
-    [
-      ["429, 7 s", "limit", message(429, limited, { "retry-after": "7" })],
-      ["403, 7 s", "limit", message(403, limited, { "retry-after": "7" })],
-      [
-        "403, nothing remaining",
-        "limit bare",
-        message(403, "API rate limit exceeded", { "x-ratelimit-remaining": "0", "x-ratelimit-reset": "soon" })
-      ],
-      ["403, secondary limit", "limit bare", message(403, limited)],
-      ["429, no seconds", "limit bare", message(429, limited)],
-      ["429, 86400 s", "limit long", message(429, limited, { "retry-after": "86400" })],
-      ["401 Bad credentials", "own credential", message(401, "Bad credentials")],
-      ["403 no permission", "permission", message(403, "Resource not accessible by personal access token")],
-      ["404 Not Found", "permission", message(404, "Not Found")],
-      ["410 issues disabled", "permission", message(410, "Issues are disabled for this repo")],
-      ["400", "content", message(400, "Problems parsing JSON")],
-      ["451", "content", message(451, "Repository access blocked")]
-    ] as const
-  ).map(([id, group, made]) => failure(id, group, made("before"))),
-  failure("422 spammed", "content", invalid("base", "unprocessable"))
-]
-
-const always: Readonly<Record<UpstreamName, ReadonlyArray<Failure>>> = {
-  iam: iamAlways,
-  ting: tingAlways,
-  tables: tablesAlways,
-  tracker: trackerAlways
-}
-
 /** What the contract of one path adds. */
 const ofPath: Partial<Record<PathName, ReadonlyArray<Failure>>> = {
   tokens: [
@@ -201,8 +148,7 @@ const ofPath: Partial<Record<PathName, ReadonlyArray<Failure>>> = {
     refusal(403, "required_delivery_not_enabled"),
     refusal(404, "not_found"),
     refusal(409, "idempotency_conflict")
-  ],
-  create: [failure("422 body too long", "too long", invalid("body", "custom"))]
+  ]
 }
 
 /** Every failure of a path. */
@@ -210,14 +156,7 @@ export const failuresOf = (path: PathName): ReadonlyArray<Failure> => {
   const { method, upstream } = paths[path]
   // A read has nothing to commit, so its failures before and after are the same.
   const commits = method !== "GET" && path !== "introspect"
-  return [...onTheWay, ...always[upstream], ...(ofPath[path] ?? [])].map((one) =>
-    commits ? one : { ...one, group: one.group.replace("†", "") }
+  return [...onTheWay, ...(upstream === "iam" ? iamAlways : tingAlways), ...(ofPath[path] ?? [])].map(
+    (one) => (commits ? one : { ...one, group: one.group.replace("†", "") })
   )
 }
-
-/** What can happen to a whole upstream at once. */
-export const wholeFailures: ReadonlyArray<Failure> = [
-  ...onTheWay.filter(({ id }) => ["connection refused", "hang", "reset", "502 HTML"].includes(id)),
-  { id: "clock 90 s ahead", group: "clock", fault: 90_000 },
-  { id: "clock 90 s behind", group: "clock", fault: -90_000 }
-]

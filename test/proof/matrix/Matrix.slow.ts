@@ -3,7 +3,6 @@ import { expect, it } from "vitest"
 import { play } from "./Play.ts"
 
 it("answers, calls and leaves behind what the table says", async () => {
-  const { broken, figures } = await play({ seed: 1, count: 0, log: () => undefined })
+  const { broken } = await play({ seed: 1, count: 0, log: () => undefined })
   expect(broken).toEqual([])
-  expect(figures.cells).toBeGreaterThan(350)
 })

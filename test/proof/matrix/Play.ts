@@ -1,12 +1,11 @@
 /** The cells of the table, and the comparison of each with what the service does. */
-import { type CallName, callNames } from "../../world/Calls.ts"
+import type { CallName } from "../../world/Calls.ts"
 import { seeded } from "../../world/Arbitraries.ts"
-import { pathNames, paths, type UpstreamName } from "../../world/Faults.ts"
+import { paths } from "../../world/Faults.ts"
 import type { Play } from "../Suite.ts"
-import { observeWork, type WorkName } from "./Background.ts"
-import { type Failure, failuresOf, wholeFailures } from "./Failures.ts"
+import { failuresOf } from "./Failures.ts"
 import { type Observation, observe } from "./Observation.ts"
-import { cellOf, isRepeated, table, wholeCellOf, workCellOf, works } from "./Table.ts"
+import { cellOf, isRepeated, table } from "./Table.ts"
 
 interface Cell {
   readonly title: string
@@ -17,36 +16,23 @@ interface Cell {
   readonly observe: () => Promise<Observation>
 }
 
-const namesOf = <Name extends string>(record: Readonly<Partial<Record<Name, unknown>>>) =>
-  // The keys of a record with literal keys.
-  Object.keys(record) as Array<Name>
-
-const upstreams: ReadonlyArray<UpstreamName> = ["iam", "ting", "tables", "tracker"]
 const always = Number.POSITIVE_INFINITY
 
-const titleOf = (what: string, path: string, { id }: Failure) => `${what} / ${path} / ${id}`
-
-/** Several calls share the rules of a path. */
-const rulebooks = Object.values(table).flatMap((columns) => columns.map(({ rules }) => rules))
-
-/** The calls of one path fail: all of them, or only the first. */
-const pathCells: ReadonlyArray<Cell> = namesOf<CallName>(table).flatMap((call) =>
+// The calls of one path fail: all of them, or only the first. The keys of a record with literal keys.
+const allCells: ReadonlyArray<Cell> = (Object.keys(table) as Array<CallName>).flatMap((call) =>
   (table[call] ?? []).flatMap((column) =>
     failuresOf(column.path).flatMap((failure): ReadonlyArray<Cell> => {
       const { path } = column
-      const { upstream } = paths[path]
       const expected = cellOf(column, failure)
       const cell = (times: number, text: string | undefined): Cell => ({
-        title: `${titleOf(call, path, failure)}${times === 1 ? ", the first call only" : ""}`,
-        // Calls with the same rules for a path differ in what they make of each status, not in how they get it.
+        title: `${call} / ${path} / ${failure.id}${times === 1 ? ", the first call only" : ""}`,
         strata: [
-          `${path}/${rulebooks.indexOf(column.rules)} ${times} ${text} ${failure.group.endsWith("†")}`,
-          `${call}/${path}/${times} ${text?.slice(0, 3)}`,
-          `${path}/${failure.group}`,
-          `${upstream}/${failure.id}`
+          `${path} ${times} ${text}`,
+          `${call} ${path} ${times} ${text?.slice(0, 3)}`,
+          `${paths[path].upstream} ${failure.id}`
         ],
         expected: text,
-        observe: () => observe({ call, upstream, failing: [path], failure, times })
+        observe: () => observe({ call, path, failure, times })
       })
       const repeats = expected !== undefined && failure.group !== "clock" && isRepeated(expected)
       return [
@@ -57,51 +43,18 @@ const pathCells: ReadonlyArray<Cell> = namesOf<CallName>(table).flatMap((call) =
   )
 )
 
-const pathsOf = (upstream: UpstreamName) => pathNames.filter((path) => paths[path].upstream === upstream)
-
-const wholeCells: ReadonlyArray<Cell> = callNames.flatMap((call) =>
-  upstreams.flatMap((upstream) =>
-    wholeFailures.map((failure) => {
-      const expected = wholeCellOf(call, upstream, failure.group)
-      // Of the upstreams that a call does not need, one says as much as another.
-      const failing = expected?.includes("×0") === true ? "an upstream that is not needed" : upstream
-      return {
-        title: titleOf(call, `all of ${upstream}`, failure),
-        strata: [`${call}/all of ${failing}`, `all of ${upstream}/${failure.id}`],
-        expected,
-        observe: () => observe({ call, upstream, failing: pathsOf(upstream), failure, times: always })
-      }
-    })
-  )
-)
-
-const workCells: ReadonlyArray<Cell> = namesOf<WorkName>(works).flatMap((work) =>
-  works[work].flatMap((column) =>
-    failuresOf(column.path).map((failure) => ({
-      title: titleOf(work, column.path, failure),
-      strata: [`${work}/${column.path}/${failure.group}`, `${paths[column.path].upstream}/${failure.id}`],
-      expected: workCellOf(column, failure),
-      observe: () => observeWork(work, column.path, failure)
-    }))
-  )
-)
-
-const allCells = [...pathCells, ...wholeCells, ...workCells]
-
-/** All cells, or a seeded part: the cells with most strata that no other covers, until all are covered, then others up to `count`. */
+/** All cells, or a seeded part: those of which a class has no other cell before, then others up to `count`. */
 const choose = (seed: number, count: number | undefined): ReadonlyArray<Cell> => {
-  if (count === undefined || count >= allCells.length) return allCells
-  const rest = new Set(seeded(seed).shuffled(allCells))
-  const open = new Set(allCells.flatMap(({ strata }) => strata))
-  const needed: Array<Cell> = []
-  for (let most = 4; open.size > 0; most -= 1)
-    for (const cell of rest)
-      if (cell.strata.filter((stratum) => open.has(stratum)).length >= most) {
-        for (const stratum of cell.strata) open.delete(stratum)
-        rest.delete(cell)
-        needed.push(cell)
-      }
-  return [...needed, ...rest].slice(0, Math.max(count, needed.length))
+  if (count === undefined) return allCells
+  const seen = new Set<string>()
+  const isFirst = ({ strata }: Cell): boolean => {
+    const isNew = strata.some((stratum) => !seen.has(stratum))
+    for (const stratum of strata) seen.add(stratum)
+    return isNew
+  }
+  const all = seeded(seed).shuffled(allCells)
+  const needed = all.filter(isFirst)
+  return [...new Set([...needed, ...all])].slice(0, Math.max(count, needed.length))
 }
 
 /** All cells, or a part of at least one cell of each class. */

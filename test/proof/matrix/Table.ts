@@ -4,10 +4,9 @@
  * A cell: the answer, `×` the calls to the failing path, `(other path ×n)` where another path is called more than once, what is left behind,
  * and after `→` the answer to the same request when the failure is over, where that is no success.
  */
-import type { WorkName } from "./Background.ts"
 import type { Failure } from "./Failures.ts"
 import type { CallName } from "../../world/Calls.ts"
-import type { PathName, UpstreamName } from "../../world/Faults.ts"
+import type { PathName } from "../../world/Faults.ts"
 
 /** By failure or by group of failures; a failure's own entry comes first. */
 type Cells = Readonly<Record<string, string>>
@@ -255,181 +254,9 @@ export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> =
   ]
 }
 
-/** What the contract of a background path leaves behind at the end of 35 s (durability.md, issue-tracker.md 3 and 4, table-service.md 7). */
-interface WorkColumn {
-  readonly path: PathName
-  readonly cells: Cells
-}
-
-/** A search fails as the send does: the report stays unknown, and nothing is sent again. */
-const search = (beside: (searches: number) => string): Cells => {
-  const unknown = (searches: number) => `unknown ×${searches} (${beside(searches)})`
-  const stopped = `unknown, stopped ×1 (${beside(1)})`
-  return {
-    refused: unknown(5),
-    silent: `leased ×2 (${beside(2)})`,
-    broken: unknown(5),
-    "302": stopped,
-    later: unknown(4),
-    limit: unknown(4),
-    "limit bare": unknown(1),
-    "limit long": unknown(1),
-    "own credential": stopped,
-    permission: stopped,
-    content: unknown(5),
-    clock: `delivered ×1 (${beside(1)})`
-  }
-}
-
-/** Where the token may not read its account, the author of the lowest number counts as its account. */
-const notDisclosed = "delivered ×1 (create ×1, list ×1)"
-
-const shipping: Cells = {
-  refused: "waiting 3 ×6",
-  silent: "waiting 3 ×4",
-  broken: "waiting 3 ×6",
-  later: "waiting 3 ×5",
-  limit: "waiting 3 ×5",
-  "limit bare": "waiting 3 ×6",
-  "limit long": "waiting 3 ×1",
-  // Halved until a bad one is alone, for each of the three.
-  batch: "refused 3 ×6",
-  clock: "delivered 3 ×1"
-}
-
-const closed = "delivered ×1 (create ×2, list ×4)"
-const duplicates: Cells = {
-  ...sameFor(["refused", "broken"], "waiting ×6 (create ×2, list ×9)"),
-  silent: "leased ×3 (create ×2, list ×6)",
-  limit: "waiting ×5 (create ×2, list ×8)",
-  ...sameFor(["limit bare", "limit long"], "waiting ×1 (create ×2, list ×4)"),
-  "own credential": "waiting, stopped ×1 (create ×2, list ×4)",
-  clock: closed
-}
-
-export const works: Readonly<Record<WorkName, ReadonlyArray<WorkColumn>>> = {
-  "report delivery": [
-    {
-      path: "create",
-      cells: {
-        // Nothing was sent: again after 1, 2, 4, 8 and 16 s, each time after a search.
-        refused: "waiting ×6 (list ×5)",
-        // 5 and 15 s after the send the tracker is searched; the third search, and a second send, come later.
-        silent: "unknown ×1 (list ×2)",
-        "silent†": "delivered ×1 (list ×1)",
-        broken: "unknown ×1 (list ×2)",
-        "broken†": "delivered ×1 (list ×1)",
-        "302": "waiting, stopped ×1",
-        later: "unknown ×1 (list ×2)",
-        "later†": "delivered ×1 (list ×1)",
-        limit: "waiting ×5 (list ×4)",
-        "limit bare": "waiting ×1",
-        "limit long": "waiting ×1",
-        "own credential": "waiting, stopped ×1",
-        permission: "waiting, stopped ×1",
-        content: "failed ×1 → failed",
-        // Once more, with a shorter text.
-        "too long": "failed ×2 (list ×1) → failed",
-        clock: "delivered ×1"
-      }
-    }
-  ],
-  "search after a lost answer": [
-    { path: "list", cells: search(() => "create ×1") },
-    {
-      path: "user",
-      cells: {
-        ...search((searches) => `create ×1, list ×${searches}`),
-        "302": notDisclosed,
-        permission: notDisclosed,
-        content: notDisclosed
-      }
-    }
-  ],
-  duplicates: [
-    {
-      path: "comment",
-      cells: {
-        ...duplicates,
-        later: "waiting ×5 (create ×2, list ×8)",
-        // A comment is a courtesy: its answer is not read, and its refusal is logged.
-        ...sameFor(["wrong types †", "302", "permission", "content"], closed)
-      }
-    },
-    {
-      path: "close",
-      cells: {
-        ...duplicates,
-        "silent†": "delivered ×1 (create ×2, list ×5)",
-        "broken†": "delivered ×1 (create ×2, list ×5)",
-        // The comment was made before: one attempt less fits.
-        ...sameFor(["refused", "broken"], "waiting ×5 (create ×2, list ×8)"),
-        later: "waiting ×5 (create ×2, list ×8)",
-        "later†": "delivered ×1 (create ×2, list ×5)",
-        // An issue that cannot be closed is skipped, and its sweep is listed as failed.
-        ...sameFor(["302", "permission", "content"], "failed ×1 (create ×2, list ×4) → failed")
-      }
-    }
-  ],
-  telemetry: [{ path: "ingest", cells: shipping }]
-}
-
 /** An upstream that has done its work is the same as one that has not, where nothing else is written. */
 const findCell = (cells: Cells, { group, id }: Pick<Failure, "group" | "id">): string | undefined =>
   cells[id] ?? cells[id.replace(" †", "")] ?? cells[group] ?? cells[group.replace("†", "")]
-
-export const workCellOf = ({ cells }: WorkColumn, failure: Pick<Failure, "group" | "id">) =>
-  findCell(cells, failure)
-
-const down = (cell: string): Cells => sameFor(["refused", "silent", "broken"], cell)
-
-/** What a whole upstream's failure leads to, where the operation needs it. */
-const whole: Partial<Readonly<Record<CallName, Partial<Readonly<Record<UpstreamName, Cells>>>>>> = {
-  login: {
-    // The list of Ting's endpoints is fetched beside the login.
-    iam: { ...down(`${unavailable} ×4; unspent`), clock: recordedFor("dependency_misconfigured", "×6") },
-    ting: {
-      ...down("200 ting.error dependency_unavailable ×2 (proof ×2); spent"),
-      silent: "200 ting.error dependency_unavailable ×1; spent",
-      clock: "200 ×1; spent, registered"
-    }
-  },
-  refresh: { iam: { ...down(`${unavailable} ×3; unspent`), clock: "200 ×2; spent" } },
-  logout: { iam: { ...down(`${unavailable} ×3; live`), clock: "204 ×1; ended" } },
-  me: { iam: { ...iam, clock: "200 ×1" } },
-  "me in a testing environment": { iam: { ...iam, clock: "200 ×2" } },
-  "iam in a testing environment": { iam: { ...iam, clock: "200 ×1" } },
-  subscription: {
-    iam: { ...iam, clock: "502 dependency_misconfigured ×3" },
-    ting: { ...ting, clock: "200 ×1; registered" }
-  },
-  ting: {
-    iam: { ...iam, clock: "502 dependency_misconfigured ×3" },
-    ting: { ...ting, clock: "200 ×1; delivered" }
-  },
-  "report with a bearer": { iam: { ...down("200 unverified ×1; stored"), clock: "200 ×1; stored" } }
-}
-
-/** The answer where the failing upstream is not needed. */
-const unaffected: Partial<Readonly<Record<CallName, string>>> = {
-  login: "200 ×0; spent, registered",
-  refresh: "200 ×0; spent",
-  logout: "204 ×0; ended",
-  subscription: "200 ×0; registered",
-  ting: "200 ×0; delivered",
-  "report with a bearer": "200 ×0; stored",
-  "report without a bearer": "200 ×0; stored",
-  telemetry: "204 ×0; waiting 1"
-}
-
-export const wholeCellOf = (
-  operation: CallName,
-  upstream: UpstreamName,
-  group: string
-): string | undefined => {
-  const cells = whole[operation]?.[upstream]
-  return cells === undefined ? (unaffected[operation] ?? "200 ×0") : cells[group]
-}
 
 /** The cell of a failure; undefined when the table has none, which is a fault of the table. */
 export const cellOf = (column: Column, failure: Pick<Failure, "group" | "id">): string | undefined => {
