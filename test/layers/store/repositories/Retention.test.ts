@@ -55,7 +55,7 @@ const insertions: ReadonlyArray<
   ]
 ]
 
-// What else keeps a report, its delivery or a registration: DeliveryLaw.test.ts and Registrations.test.ts.
+// What else keeps a report, its delivery or a registration: Deliveries.test.ts and Registrations.test.ts.
 onBoth("Retention", ({ freshPath, openStore, rawQuery }) => {
   it.scoped.each(insertions)(
     "removes %s before the bound, 200 in a call, the oldest first",

@@ -1,0 +1,274 @@
+/** What two processes on one database do to deliveries and destinations, by histories. */
+import { it } from "../../../world/Test.ts"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import {
+  Anonymous,
+  type Delivery,
+  DeliveryUpdate,
+  type Reporter,
+  type StoredDelivery,
+  Unverified,
+  Verified
+} from "../../../../src/services/Store.ts"
+import { sampleReport } from "../Samples.ts"
+import { onBoth, type Opened } from "../Stores.ts"
+
+const start = 1_000_000_000_000
+const ana = Verified({ publicId: "c:ana" })
+const issue = Option.some({ number: 7, url: "https://github.com/harbor/music/issues/7" })
+const failure = "502"
+
+/** Times are seconds since the start. */
+const since = (at: number) => (at - start) / 1_000
+const optional = (at: Option.Option<number>) =>
+  Option.match(at, { onNone: () => "-", onSome: (some) => String(since(some)) })
+/** Attempts and searches follow the state; what was never set is left out. */
+const shown = ({ state, ...row }: StoredDelivery): string =>
+  [
+    `${row.id} ${state} ${row.attempts}/${row.searches} due ${since(row.availableAt)}`,
+    ...Option.match(row.sentAt, { onNone: () => [], onSome: (at) => [`sent ${since(at)}`] }),
+    ...Option.match(row.finishedAt, { onNone: () => [], onSome: (at) => [`over ${since(at)}`] }),
+    ...Option.match(row.discardedAt, { onNone: () => [], onSome: (at) => [`discarded ${since(at)}`] }),
+    ...Option.toArray(row.lastFailure)
+  ].join(" ")
+
+/** A moment of a history. */
+interface At extends Opened {
+  readonly now: number
+  /** Reports are a, b and so on. */
+  readonly ids: Array<string>
+  /** Newest first. */
+  readonly leases: Array<Delivery>
+}
+
+const admit = (reporter: Reporter) => (at: At) => {
+  const id = String.fromCharCode(97 + at.ids.length)
+  at.ids.push(id)
+  return at.reports.admit(sampleReport({ id, keyDigest: id, reporter, createdAt: at.now }), true)
+}
+const replay = (hasQuota: boolean) => (at: At) => {
+  const again = sampleReport({ id: "again", keyDigest: at.ids.at(-1) ?? "", reporter: ana })
+  return Effect.map(
+    at.reports.admit(again, true, undefined, hasQuota),
+    (answer) => answer._tag === "Replayed" && answer.movedUp
+  )
+}
+const lease =
+  (count: number, concurrency = 4) =>
+  (at: At) =>
+    Effect.map(
+      at.deliveries.lease({ count, concurrency, now: at.now, leaseUntil: at.now + 10_000 }),
+      (leased) => {
+        at.leases.unshift(...leased)
+        return leased.map(({ fence, id }) => `${id}#${fence}`).join("+") || "nothing"
+      }
+    )
+/** By the holder of the newest lease, or of the one before it. */
+const update = (of: (now: number) => DeliveryUpdate, index = 0) =>
+  ((at) => {
+    const held = at.leases[index]
+    return held === undefined ? Effect.succeed("no lease") : at.deliveries.update(held, of(at.now))
+  }) satisfies (at: At) => unknown
+const { Delivered, Failed, Released, Sending, Unknown, Waiting } = DeliveryUpdate
+const inAMinute = (now: number) => ({ availableAt: now + 60_000, failure })
+const fail = (stopped: boolean, seconds: number) => (at: At) =>
+  Effect.map(
+    at.destinations.failed("tracker", {
+      ...{ now: at.now, pausedUntil: at.now + seconds * 1_000 },
+      ...{ stopped, failure: stopped ? "401" : "429" }
+    }),
+    ({ failures }) => failures
+  )
+
+const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>>> = {
+  admit: admit(ana),
+  anonymous: admit(Anonymous()),
+  unverified: admit(Unverified()),
+  replay: replay(true),
+  replayWithoutQuota: replay(false),
+  lease: lease(1),
+  lease2: lease(2),
+  leaseOf1: lease(9, 1),
+  leaseOf2: lease(9, 2),
+  sending: update((at) => Sending({ at })),
+  delivered: update((at) => Delivered({ at, issue, sweepAt: Option.none() })),
+  swept: update((at) => Delivered({ at, issue, sweepAt: Option.some(at + 60_000) })),
+  waiting: update((now) => Waiting(inAMinute(now))),
+  unknown: update((now) => Unknown({ availableAt: now + 5_000, failure, searches: 2 })),
+  failed: update((at) => Failed({ at, failure: "422" })),
+  released: update((now) => Released(inAMinute(now))),
+  lateWaiting: update((now) => Waiting(inAMinute(now)), 1),
+  extend: ({ deliveries, leases: [held], now }) =>
+    held === undefined ? Effect.succeed("no lease") : deliveries.extend(held, now + 10_000),
+  retry: ({ deliveries, now }) => deliveries.retry("report:a", now),
+  retryFailed: ({ deliveries, now }) => deliveries.retry("report:a", now, { onlyFailed: true }),
+  discard: ({ deliveries, now }) => deliveries.discard("report:a", now, "spam"),
+  removeReports: ({ now, retention }) => retention.reports(now),
+  removeAnonymous: ({ now, retention }) => retention.anonymousReports(now),
+  removeDeliveries: ({ now, retention }) => retention.deliveries(now),
+  counts: ({ deliveries }) =>
+    Effect.map(deliveries.counts, (all) =>
+      all.map(({ count, kind, state }) => `${count} ${kind} ${state}`).join("+")
+    ),
+  oldest: ({ deliveries }) => Effect.map(deliveries.oldestOpen, optional),
+  nextDue: ({ deliveries }) => Effect.map(deliveries.nextDueAt, optional),
+  issue: ({ reports }) =>
+    Effect.map(reports.find("a"), (found) =>
+      Option.match(
+        Option.flatMap(found, (one) => one.issue),
+        {
+          onNone: () => "none",
+          onSome: ({ number }) => number
+        }
+      )
+    ),
+  limit: fail(false, 60),
+  limitShortly: fail(false, 10),
+  stop: fail(true, 60),
+  answered: ({ destinations, now }) =>
+    Effect.map(destinations.answered("tracker", { now, wrote: false }), ({ failures }) => failures),
+  wrote: ({ destinations, now }) =>
+    Effect.map(destinations.answered("tracker", { now, wrote: true }), ({ failures }) => failures),
+  resume: ({ destinations, now }) => destinations.resume(now),
+  reserve: ({ destinations, now }) =>
+    Effect.map(destinations.reserveWrite("tracker", { now, spacing: 1_000, hourly: 3 }), since),
+  elsewhere: ({ destinations, now }) =>
+    Effect.map(destinations.reserveWrite("tables", { now, spacing: 1_000, hourly: 3 }), since),
+  state: ({ destinations }) =>
+    Effect.map(
+      destinations.find("tracker"),
+      ({ failures, lastFailure, pausedUntil, stopped }) =>
+        `${failures}${stopped ? " stopped" : ""} until ${Math.max(0, since(pausedUntil))} ${Option.getOrElse(lastFailure, () => "-")}`
+    ),
+  pauses: ({ destinations, now }) =>
+    Effect.map(
+      destinations.pauses(now),
+      (all) =>
+        all
+          .map(({ lastFailure, name, reason, until }) =>
+            [name, reason, since(until), ...Option.toArray(lastFailure)].join(" ")
+          )
+          .toSorted()
+          .join("+") || "no pause"
+    )
+}
+
+/** `+15` is 15 s later, `'` by the other process. Below it the answers, and the rows of deliveries. A report's delivery has the name of the report. */
+const histories = `
+# Unknown outcomes come first, then verified reporters, then the others, each in the order in which they fell due.
+anonymous unverified admit+1 anonymous lease2+1 lease2 lease nextDue counts oldest
+  c#1+a#1, b#1+d#1, nothing, 12, 4 report leased, 0 | a leased 0/0 due 0 | b leased 0/0 due 0 | c leased 0/0 due 1 | d leased 0/0 due 1
+anonymous lease sending unknown admit lease2+5
+  a#1, yes, yes, a#2+b#1 | a leased 1/2 due 5 sent 0 502 | b leased 0/0 due 0
+admit admit+1 lease+5 waiting lease sending unknown lease+5 nextDue lease+60
+  a#1, yes, b#1, yes, yes, b#2, 21, b#3 | a waiting 0/0 due 66 502 | b leased 1/2 due 11 sent 6 502
+# All processes together hold so many at most, and each of them until its lease ends.
+anonymous anonymous anonymous leaseOf2 leaseOf2' leaseOf1 counts nextDue leaseOf2+9' leaseOf2+1'
+  a#1+b#1, nothing, nothing, 2 report leased+1 report waiting, 10, nothing, a#2+b#2 | a leased 0/0 due 0 | b leased 0/0 due 0 | c waiting 0/0 due 0
+admit lease extend+9 lease+9' lease+1' extend lateWaiting nextDue
+  a#1, yes, nothing, a#2, yes, no, 29 | a leased 0/0 due 0
+# A holder whose lease ended changes nothing under the next one, and an outcome is given once.
+admit lease+1 lease+10' lateWaiting waiting waiting extend
+  a#1, a#2, no, yes, no, no | a waiting 0/0 due 71 502
+# What was sent stays unknown until its outcome is certain. A holder that dies while it sends voids the searches, one that searches does not.
+admit lease+1 sending lease+10'
+  a#1, yes, a#2 | a leased 1/0 due 0 sent 1
+admit lease sending unknown lease+5 sending lease+10'
+  a#1, yes, yes, a#2, yes, a#3 | a leased 2/0 due 5 sent 5 502
+admit lease sending unknown lease+5 lease+10'
+  a#1, yes, yes, a#2, a#3 | a leased 1/2 due 5 sent 0 502
+admit lease sending unknown lease+5 released lease+60
+  a#1, yes, yes, a#2, yes, a#3 | a leased 1/2 due 65 sent 0 502
+# A refused attempt leaves what is known of an earlier one.
+admit lease sending waiting lease+59 lease+1
+  a#1, yes, yes, nothing, a#2 | a leased 1/0 due 60 502
+admit lease sending unknown lease+5 sending waiting
+  a#1, yes, yes, a#2, yes, yes | a waiting 2/2 due 65 sent 0 502
+admit lease sending unknown lease+5 sending failed
+  a#1, yes, yes, a#2, yes, yes | a failed 2/2 due 5 sent 0 over 5 422
+# The issue is the report's, and a sweep follows when the report was sent more than once. A sweep is no open report.
+admit lease+1 sending delivered issue oldest nextDue lease+100
+  a#1, yes, yes, 7, -, -, nothing | a delivered 1/0 due 0 sent 1 over 1
+admit lease sending swept issue counts oldest nextDue lease+60 delivered
+  a#1, yes, yes, 7, 1 report delivered+1 sweep waiting, -, 60, sweep:a#1, yes | a delivered 1/0 due 0 sent 0 over 0 | sweep:a delivered 0/0 due 60 over 60
+admit lease sending failed issue counts oldest lease+100
+  a#1, yes, yes, none, 1 report failed, -, nothing | a failed 1/0 due 0 over 0 422
+# A verified reporter who repeats a report moves it up once.
+anonymous unverified replay replay lease
+  yes, no, b#1 | a waiting 0/0 due 0 | b leased 0/0 due 0
+anonymous unverified replayWithoutQuota lease
+  no, a#1 | a leased 0/0 due 0 | b waiting 0/0 due 0
+unverified lease failed replay
+  a#1, yes, no | a failed 0/0 due 0 over 0 422
+# An operator's retry searches first unless nothing was ever sent. A discarded one returns by its id only.
+anonymous admit retry lease2
+  yes, a#1+b#1 | a leased 0/0 due 0 | b leased 0/0 due 0
+admit lease sending waiting retry+1 lease
+  a#1, yes, yes, yes, a#2 | a leased 1/0 due 1 502
+admit lease sending unknown retryFailed retry+1
+  a#1, yes, yes, no, yes | a unknown 1/0 due 1 sent 0 502
+admit lease sending failed retryFailed+1 oldest
+  a#1, yes, yes, yes, 0 | a unknown 1/0 due 1 422
+admit discard+1 counts discard retryFailed retry+1 lease
+  yes, , no, no, yes, a#1 | a leased 0/0 due 2 spam
+admit lease retry discard delivered retry discard
+  a#1, no, no, yes, no, no | a delivered 0/0 due 0 over 0
+retry discard
+  no, no
+# A report is kept until its delivery is over, and the delivery of one that was not filed for as long as the report.
+admit removeReports+1 lease sending removeReports waiting removeReports
+  0, a#1, yes, 0, yes, 0 | a waiting 1/0 due 61 502
+admit lease sending removeReports+1 delivered removeReports removeDeliveries+1
+  a#1, yes, 0, yes, 1, 1
+admit lease failed removeDeliveries+1 removeAnonymous removeReports removeDeliveries
+  a#1, yes, 0, 0, 1, 1
+admit anonymous unverified discard removeAnonymous+1 lease2 failed removeAnonymous
+  yes, 0, b#1+c#1, yes, 1 | a failed 0/0 due 0 over 0 discarded 0 spam | b failed 0/0 due 0 over 1 422 | c leased 0/0 due 0
+admit lease swept lease+60 failed removeDeliveries+1
+  a#1, yes, sweep:a#1, yes, 2
+# A pause is never shortened. An answer ends the failures, but a stop ends with a write only.
+limit limitShortly state pauses answered answered state pauses
+  0, 1, 2 until 60 429, tracker failure 60 429, 2, 0, 0 until 60 -, tracker failure 60
+stop limit pauses answered state wrote state
+  0, 1, tracker settings 60 429, 2, 2 stopped until 60 429, 2, 0 until 60 -
+# After a repair what waited for the tracker is due, and other pauses stay.
+admit lease waiting stop resume state pauses lease
+  a#1, yes, 0, 1 stopped until 0 -, no pause, a#2 | a leased 0/0 due 0 502
+admit lease waiting limit resume state lease
+  a#1, yes, 0, 1 until 60 429, nothing | a waiting 0/0 due 60 502
+stop admit lease+30 waiting resume+31 state nextDue
+  0, a#1, yes, 1 stopped until 60 -, 90 | a waiting 0/0 due 90 502
+admit lease sending unknown stop resume nextDue
+  a#1, yes, yes, 0, 5 | a unknown 1/2 due 5 sent 0 502
+# Writes are a second apart, and so many in an hour, of each destination.
+reserve reserve' elsewhere+4 reserve pauses reserve pauses reserve+3600'
+  0, 1, 4, 4, no pause, 3600, tracker pace 3600, 3604
+reserve reserve reserve reserve pauses+3000 pauses+589 pauses+1
+  0, 1, 2, 3600, tracker pace 3600, tracker pace 3600, no pause
+`
+
+onBoth("Deliveries and destinations", ({ freshPath, openStore }) => {
+  it.scoped("of two processes, whatever happened before", function* () {
+    const path = yield* freshPath
+    const stores = [yield* openStore(path), yield* openStore(path)] as const
+    for (const [, history = "", ends] of histories.matchAll(/^(\w.*)\n {2}(.+)$/gm)) {
+      let now = start
+      const [ids, leases, given]: [Array<string>, Array<Delivery>, Array<string>] = [[], [], []]
+      for (const word of history.split(" ")) {
+        const [, name = "", wait = "0", other] = /^(\w+?)(?:\+(\d+))?(')?$/.exec(word) ?? []
+        now += Number(wait) * 1_000
+        const act = words[name] ?? (() => Effect.dieMessage(`no word ${word}`))
+        const answer = yield* act({ ...stores[other === undefined ? 0 : 1], now, ids, leases })
+        if (typeof answer === "boolean") given.push(answer ? "yes" : "no")
+        else if (typeof answer !== "object" && answer !== undefined) given.push(String(answer))
+      }
+      const { items } = yield* stores[0].queries.deliveries({}, { limit: 100, after: Option.none() })
+      const found = [given.join(", "), ...items.map(shown).toSorted()].join(" | ").replaceAll("report:", "")
+      deepStrictEqual([history, found], [history, ends])
+      const tables = ["reports", "report_sums", "deliveries", "destinations", "destination_writes"]
+      yield* Effect.forEach(tables, (table) => stores[0].sql.unsafe(`DELETE FROM ${table}`))
+    }
+  })
+})
