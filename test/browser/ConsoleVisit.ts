@@ -1,67 +1,35 @@
 /** A visit to the console of a sandbox of its own, in Chromium, with what went wrong on the way. */
-import type { Socket } from "node:net"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core"
 import { expect } from "vitest"
-import { type LoopbackServer, listenOnLoopback } from "../../sandbox/console/Server.ts"
 import { startSandboxWithConsole } from "../../sandbox/RunWithConsole.ts"
 import { openPage, type Visit } from "./Visit.ts"
-
-interface ConsoleVisit extends Visit {
-  /** Ends all connections and refuses new ones, or no longer does. */
-  readonly cut: (isCut: boolean) => void
-}
-
-/** The console's socket, which a test can cut. */
-const startConsole = Effect.gen(function* () {
-  const sockets = new Set<Socket>()
-  let isCut = false
-  const listener = yield* listenOnLoopback(0)
-  const severable: LoopbackServer = {
-    url: listener.url,
-    answerWith: (handler) =>
-      listener.answerWith((request, response) => {
-        sockets.add(request.socket)
-        if (isCut) request.socket.destroy()
-        else handler(request, response)
-      })
-  }
-  const listen = () => Effect.succeed(severable)
-  const { consoleUrl } = yield* startSandboxWithConsole({ port: 0, logLevel: LogLevel.None, listen })
-  const cut = (now: boolean) => {
-    isCut = now
-    for (const socket of now ? sockets : []) socket.destroy()
-  }
-  return { url: consoleUrl, cut }
-}).pipe(Effect.provide(NodeFileSystem.layer))
 
 interface VisitOptions extends BrowserContextOptions {
   /** The tour of the first visit. */
   readonly tour?: boolean
-  /** The test provokes failed requests, and the browser complains of them. */
-  readonly mayFail?: boolean
 }
 
 /** After each visit: no error in the browser, and no request to another origin. */
 export const visitWith =
-  (browser: () => Browser) => (options: VisitOptions, use: (visit: ConsoleVisit) => Promise<void>) =>
+  (browser: () => Browser) => (options: VisitOptions, use: (visit: Visit) => Promise<void>) =>
     Effect.gen(function* () {
-      const { cut, url } = yield* startConsole
-      const { mayFail = false, tour = false, ...rest } = options
+      const { consoleUrl: url } = yield* startSandboxWithConsole({ port: 0, logLevel: LogLevel.None })
+      const { tour = false, ...rest } = options
       const localStorage = [{ name: "music-sandbox-tour", value: "seen" }]
       const storageState = { cookies: [], origins: [{ origin: url, localStorage }] }
       const profile = { viewport: { width: 1440, height: 900 }, ...(tour ? {} : { storageState }), ...rest }
       yield* Effect.promise(() =>
         openPage(browser(), url, profile, async (visit) => {
           await visit.page.getByRole("heading", { name: "Callers" }).waitFor()
-          await use({ ...visit, cut })
-          if (!mayFail) expect(visit.complaints).toEqual([])
+          await use(visit)
+          expect(visit.complaints).toEqual([])
           expect([...new Set(visit.asked.map((address) => new URL(address).origin))]).toEqual([url])
         })
       )
-    })
+    }).pipe(Effect.provide(NodeFileSystem.layer))
 
 export const button = (page: Page, name: string | RegExp): Locator =>
   page.getByRole("button", { name }).first()

@@ -111,29 +111,20 @@ beforeEach(() => {
 })
 
 describe("The simulated IAM", () => {
-  const [asking, login, revocation] = [
-    "POST /oauth/introspect",
-    "POST /app-auth/tokens",
-    "POST /oauth/revoke"
-  ]
-  const versions = { "silicon-iam-supported-api-versions": "v2" }
-  const long = (count: number) => `token=${"x".repeat(count)}`
-  it.each<[string, string, HeaderMap?, string?]>([
-    ["406 api_version_not_supported", asking, versions],
+  const [asking, login] = ["POST /oauth/introspect", "POST /app-auth/tokens"]
+  const credential = "app_id=music&slt=a"
+  it.each<[string, string, HeaderMap, string]>([
+    ["406 api_version_not_supported", asking, { "silicon-iam-supported-api-versions": "v2" }, "token=x"],
     ["415 request_rejected", asking, jsonType, "token=x"],
     ["401 invalid_client", asking, { ...form, ...stranger }, "token=x"],
     ["422 request_rejected", asking, form, "token=x&token=y"],
-    ["400 invalid_request", asking, { ...form, "x-org-id": "acme" }, "token=x"],
-    ["400 invalid_request", login, form, "app_id=music&slt=a&refresh_token=b"],
+    ["400 invalid_request", login, form, `${credential}&refresh_token=b`],
     ["401 invalid_client", login, keyed(key("a")), "app_id=ting&slt=a"],
-    ["428 precondition_required", login, form, "app_id=music&slt=a"],
-    ["422 validation_failed", login, keyed("x".repeat(15)), "app_id=music&slt=a"],
-    ["422 validation_failed", login, keyed("x".repeat(256)), "app_id=music&slt=a"],
-    ["422 validation_failed", login, keyed(key("a"), key("b")), "app_id=music&slt=a"],
-    ["400 invalid_grant", login, keyed("~".repeat(255)), "app_id=music&slt=a"],
-    ["400 invalid_request", revocation, keyed(key("a")), long(31)],
-    ["200", revocation, keyed(key("a")), long(32)]
-  ])("answers %s to %s %.80j %.60j", async (expected, route, headers = {}, body = "") => {
+    ["428 precondition_required", login, form, credential],
+    ["422 validation_failed", login, keyed("x".repeat(15)), credential],
+    ["422 validation_failed", login, keyed(key("a"), key("b")), credential],
+    ["400 invalid_grant", login, keyed("~".repeat(255)), credential]
+  ])("answers %s to %s %j %s", async (expected, route, headers, body) => {
     expect(outcome(await bench.production.call(route, headers, body))).toBe(expected)
   })
 
@@ -252,75 +243,48 @@ describe("The simulated Ting", () => {
   })
 })
 
-it("The simulated table service checks metadata, key, size and form; it knows a record for 300 s", async () => {
+it("The simulated table service checks key, size and form; it knows a record for 300 s", async () => {
   const { tables, time } = bench
-  const [key, other] = [tables.createTable("musicclidaemon"), tables.createTable("other")]
+  const own = tables.createTable("musicclidaemon")
   const record_id = "01990c6e-5f0a-4c1e-8d3b-2a4f6b8c0d1e"
-  const nil = "00000000-0000-0000-0000-000000000000"
-  const entry = (change: object = {}) => {
-    const metadata = { record_id, table_id: "musicclidaemon", event_ts_ms: time.now() }
-    return { key, metadata, record: { type: "t", data: {} }, ...change }
-  }
-  const post = async (records: ReadonlyArray<unknown>, headers: HeaderMap = {}, padding = "") => {
-    const body = JSON.stringify({ batch_id: randomUUID(), records }) + padding
-    return send(tables.handle, "POST /api/ingest", { ...jsonType, "user-agent": "x", ...headers }, body)
-  }
   const ingest = async (change: object = {}) => {
-    const { body } = await post([entry(change)])
-    const [rejected] =
-      (body as { rejected?: ReadonlyArray<{ code: string; record_id: string }> }).rejected ?? []
-    return rejected === undefined ? "stored" : `${rejected.code} ${rejected.record_id}`
+    const metadata = { record_id, table_id: "musicclidaemon", event_ts_ms: time.now() }
+    const entry = { key: own, metadata, record: { type: "t", data: {} }, ...change }
+    const body = JSON.stringify({ batch_id: randomUUID(), records: [entry] })
+    const answer = await send(tables.handle, "POST /api/ingest", { ...jsonType, "user-agent": "x" }, body)
+    return textAt(answer.body, "rejected", "0", "code") || "stored"
   }
-  const record = "x".repeat(270_336)
-  expect(await ingest({ key: "table-nowhere-x", record, metadata: {} })).toBe(`invalid ${nil}`)
-  expect(await ingest({ key: "table-nowhere-x", record })).toBe(`unauthorized ${record_id}`)
-  expect(await ingest({ record })).toBe(`size_exceeded ${record_id}`)
-  expect(await ingest({ record: [] })).toBe(`invalid ${record_id}`)
+  expect(await ingest({ key: "table-nowhere-x" })).toBe("unauthorized")
+  expect(await ingest({ record: "x".repeat(270_336) })).toBe("size_exceeded")
+  expect(await ingest({ record: [] })).toBe("invalid")
   expect(await ingest()).toBe("stored")
   time.jump(299_999)
-  expect(await ingest({ key: other })).toBe(`duplicate ${record_id}`)
+  expect(await ingest()).toBe("duplicate")
   time.jump(1)
   expect(await ingest()).toBe("stored")
-  expect(outcome(await post([], { "user-agent": "" }))).toBe("403")
-  expect(outcome(await post([], { "content-type": "text/plain" }))).toBe("400 bad_json")
-  expect(outcome(await post([], {}, " ".repeat(8_388_608)))).toBe("400 bad_json")
-  expect(outcome(await post([entry(), { key }]))).toBe("400 invalid_batch")
 })
 
-it("The simulated tracker checks the head, the token, the repository, the rights and the issue", async () => {
-  const { time, tracker } = bench
-  const issues = "/repos/harbor/music/issues"
-  const as = (token: string, agent = "music/0.1.0") => ({
-    ...{ authorization: `Bearer ${token}`, accept: "application/vnd.github+json" },
-    ...{ "x-github-api-version": "2022-11-28", "user-agent": agent, ...jsonType }
-  })
-  const bot = as(trackerToken)
-  const list = async (query: string, headers: HeaderMap = bot) =>
-    send(tracker.handle, `GET ${issues}?${query}`, headers)
-  const file = async (content: object, headers: HeaderMap = bot) =>
-    (await send(tracker.handle, `POST ${issues}`, headers, JSON.stringify(content))).status
-  expect((await list("", as("wrong", ""))).status).toBe(403)
-  expect((await list("", as("wrong"))).status).toBe(401)
-  tracker.setRights(trackerToken, "none")
-  expect((await list("state=any")).status).toBe(404)
-  tracker.setRights(trackerToken, "read")
-  expect((await list("state=any")).status).toBe(422)
-  expect(await file({})).toBe(403)
-  tracker.setRights(trackerToken, "write")
+it("The simulated tracker checks the head, the token, the rights and the issue", async () => {
+  const { tracker } = bench
+  const file = async (content: object, token = trackerToken, agent = "music/0.1.0") => {
+    const headers = {
+      ...{ authorization: `Bearer ${token}`, accept: "application/vnd.github+json", ...jsonType },
+      ...{ "x-github-api-version": "2022-11-28", "user-agent": agent }
+    }
+    const route = "POST /repos/harbor/music/issues"
+    return (await send(tracker.handle, route, headers, JSON.stringify(content))).status
+  }
+  expect(await file({ title: "x" }, trackerToken, "")).toBe(403)
+  expect(await file({ title: "x" }, "wrong")).toBe(401)
+  for (const [rights, status] of [
+    ["none", 404],
+    ["read", 403],
+    ["write", 201]
+  ] as const) {
+    tracker.setRights(trackerToken, rights)
+    expect(await file({ title: "x" })).toBe(status)
+  }
   expect(await file({ title: "😀".repeat(257) })).toBe(422)
   expect(await file({ title: "x", body: "é".repeat(65_537) })).toBe(422)
   expect(await file({ title: "😀".repeat(256), body: "é".repeat(65_536) })).toBe(201)
-  time.jump(1_000)
-  expect(await file({ title: "second" })).toBe(201)
-  // `since` is that of the last update, inclusive to the second.
-  for (const [query, numbers] of [
-    ["state=all", [2, 1]],
-    ["state=all&direction=asc", [1, 2]],
-    ["state=all&since=2026-09-25T10:15:31Z", [2]]
-  ] as const)
-    expect((await list(query)).body).toMatchObject(numbers.map((number) => ({ number })))
-  tracker.archive("harbor/music")
-  expect(await file({ title: "x" })).toBe(403)
-  tracker.disableIssues("harbor/music")
-  expect(await file({ title: "x" })).toBe(410)
 })
