@@ -4,7 +4,6 @@ import { chmod, readdir, stat, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { inspect, promisify } from "node:util"
-import * as FastCheck from "effect/FastCheck"
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { fileSessionStore } from "../../../client/node.ts"
 import { bundle } from "../../world/Fleet.ts"
@@ -29,15 +28,6 @@ const second = { ...session, refresh_token: "ort_2" }
 const file = () => join(made.folder, name)
 const storeOf = (directory = made.folder) => fileSessionStore({ directory })
 const refused = { name: "SessionStoreError", reason: "misconfigured", retryable: false }
-
-/** Every use of a store. */
-const usesOf = (store: ReturnType<typeof fileSessionStore>) => [
-  () => store.load(slot),
-  () => store.save(slot, session),
-  () => store.probe?.(slot, session),
-  () => store.clear(slot),
-  () => store.lock?.acquire(slot, new AbortController().signal)
-]
 
 it("A store that never settles ends a call, not the process", async () => {
   const { stdout } = await run(process.execPath, [program])
@@ -82,28 +72,22 @@ describe("The file store", () => {
 
 describe("A failure of the file store", () => {
   it("of a file that holds no session is corrupt: it names the file and quotes nothing of it", async () => {
-    const store = storeOf()
     const whole = JSON.stringify(session)
-    const at = FastCheck.integer({ min: 1, max: whole.length - 1 })
-    const text = FastCheck.oneof(
-      at.map((length) => whole.slice(0, length)),
-      at.map((start) => whole.slice(start)),
-      at.map((start) => `${whole.slice(0, start)}\u0000${whole.slice(start)}`),
-      FastCheck.constantFrom(
-        "",
-        "null",
-        `"${whole.slice(0, 5)}"`,
-        whole + whole,
-        `"${"x".repeat(1_100_000)}"`
-      )
-    )
-    const property = FastCheck.asyncProperty(text, async (content) => {
+    const half = whole.length / 2
+    const spoiled = ["", "null", `"${whole.slice(0, 5)}"`, whole + whole, `"${"x".repeat(1_100_000)}"`]
+    const torn = [
+      whole.slice(0, half),
+      whole.slice(half),
+      `${whole.slice(0, half)}\u0000${whole.slice(half)}`
+    ]
+    for (const content of [...spoiled, ...torn]) {
       await writeFile(file(), content)
-      const problem = await store.load(slot).catch((cause: unknown) => cause)
+      const problem = await storeOf()
+        .load(slot)
+        .catch((cause: unknown) => cause)
       expect(problem).toMatchObject({ ...refused, reason: "corrupt", path: file() })
       expect(inspect(problem, { depth: 10 })).not.toMatch(/o[ar]t_/)
-    })
-    await FastCheck.assert(property, { numRuns: 20 })
+    }
   })
 
   it("of something else at the place of the session's file is reported at once", async () => {
@@ -128,25 +112,21 @@ describe("A failure of the file store", () => {
     expect(await storeOf().load(slot)).toEqual(session)
   })
 
-  it.each([
-    "",
-    " ",
-    "~",
-    "~/.silicon",
-    "/undefined",
-    "a/null/music",
-    "C:\\undefined",
-    null,
-    7,
-    {},
-    new URL("file:///tmp")
-  ])(
+  it.each(["", " ", "~/.silicon", "/undefined", "a/null/music", "C:\\undefined", null, {}])(
     "of any other value than a folder's path rejects each use, never the construction: %o",
     async (value) => {
-      const message = expect.stringContaining("directory")
       // A program without a type checker may pass any value.
-      for (const use of usesOf(storeOf(value as string)))
-        await expect(use()).rejects.toMatchObject({ ...refused, message })
+      const store = storeOf(value as string)
+      const uses = [
+        store.load(slot),
+        store.save(slot, session),
+        store.probe?.(slot, session),
+        store.clear(slot),
+        store.lock?.acquire(slot, new AbortController().signal)
+      ]
+      const message = expect.stringContaining("directory")
+      for (const result of await Promise.allSettled(uses))
+        expect(result).toMatchObject({ status: "rejected", reason: { ...refused, message } })
     }
   )
 })
