@@ -2,7 +2,7 @@
  * A service as a `fetch`, whose answers a test provokes, and clients of it with clocks that only the test moves. Everything goes through the
  * public faces of the client.
  */
-import { expect } from "vitest"
+import { expect, vi } from "vitest"
 import {
   type CallOptions,
   type ClientEvent,
@@ -140,6 +140,10 @@ export const makeClient = (
     ...given
   }
   const client = withTelemetry(createMusicClient({ ...options, throwOnError: false }), given.telemetryOptions)
+  const pass = (milliseconds: number) => {
+    wall += milliseconds
+    steady += milliseconds
+  }
   return {
     ...service,
     service,
@@ -148,9 +152,11 @@ export const makeClient = (
     types: () => events.map(({ type }) => type),
     /** Another client with the same options, as after a restart of the program. */
     again: () => createMusicClient(options),
-    pass: (milliseconds: number) => {
-      wall += milliseconds
-      steady += milliseconds
+    pass,
+    /** Lets time pass on both clocks, and on the fake timers of the test. */
+    later: async (milliseconds: number) => {
+      pass(milliseconds)
+      await vi.advanceTimersByTimeAsync(milliseconds)
     },
     /** Sets the wall clock alone. */
     step: (milliseconds: number) => {
