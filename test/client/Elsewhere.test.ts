@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { type SessionStore, webSessionStore } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
 import { type Built, scratch } from "./support/Built.ts"
-import { life, loggedIn, makeClient, never } from "./support/ClientWorld.ts"
+import { life, loggedIn, makeClient } from "./support/ClientWorld.ts"
 
 let made: Built
 beforeEach(async () => {
@@ -71,19 +71,4 @@ describe("The request hook", () => {
       expect(requests).toEqual([])
     }
   )
-})
-
-it("Many calls with one signal print no warning, and end with its reason", async () => {
-  const warned = vi.spyOn(process, "emitWarning")
-  const { client } = makeClient({ fetch: never })
-  const controller = new AbortController()
-  const calls = Array.from({ length: 30 }, () => client.version({ signal: controller.signal }))
-  await new Promise((resolve) => setTimeout(resolve, 50))
-  const reason = new Error("enough")
-  controller.abort(reason)
-  for (const { error } of await Promise.all(calls)) {
-    expect(error?.code).toBe("aborted")
-    expect(error?.cause).toBe(reason)
-  }
-  expect(warned).not.toHaveBeenCalled()
 })

@@ -1,19 +1,13 @@
 /** What a client tells its program beside results: events, and the exchange behind a success. */
-import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import { describe, expect, it } from "vitest"
-import * as EffectFace from "../../client/effect.ts"
 import type { ClientEvent } from "../../client/index.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
 import {
-  defaults,
   failure,
   json,
   life,
   loggedIn,
   makeClient,
-  makeService,
   never,
   pairOf,
   type TestClient,
@@ -132,7 +126,6 @@ describe("A listener", () => {
   })
 })
 
-const none = { requestId: null, rateLimits: [] }
 const ofMe = { requestId: "id-of-me", rateLimits: [{ policy: "me", remaining: 1, resetSeconds: 2 }] }
 const meWith = () =>
   json(examples["auth.me"].response, { "x-request-id": "id-of-me", ratelimit: '"me";r=1;t=2' })
@@ -146,26 +139,4 @@ it("The metadata of a success are those of the attempt that succeeded, neither o
     return failure(401, "unauthenticated", { "x-request-id": "id-of-refused" })
   })
   expect(await client.me()).toMatchObject({ ok: true, metadata: ofMe })
-})
-
-it("The Effect client reports the same events, and the exchange of a call by withMetadata", async () => {
-  const service = makeService()
-  service.answers.me = meWith
-  const events: Array<ClientEvent> = []
-  const layer = EffectFace.MusicClient.layer({ ...defaults, onEvent: (event) => events.push(event) })
-  const found = await Effect.gen(function* () {
-    const client = yield* EffectFace.MusicClient
-    yield* client.login(slt)
-    const [, first] = yield* EffectFace.withMetadata(client.me())
-    const [, second] = yield* EffectFace.withMetadata(client.session())
-    yield* client.logout()
-    return [first, second]
-  }).pipe(
-    Effect.provide(Layer.provide(layer, FetchHttpClient.layer)),
-    Effect.provideService(FetchHttpClient.Fetch, service.fetch),
-    Effect.runPromise
-  )
-  expect(found).toEqual([ofMe, none])
-  const calls = [...exchange("login"), "logged_in", ...exchange("me"), ...exchange("logout"), "logged_out"]
-  expect(named(events)).toEqual(calls)
 })

@@ -4,7 +4,7 @@ import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { afterAll, beforeAll, describe, expect } from "vitest"
-import { MusicClient } from "../../client/effect.ts"
+import { MusicClient, withMetadata } from "../../client/effect.ts"
 import {
   type ClientEvent,
   createMusicClient,
@@ -276,8 +276,9 @@ describe("The client as a service", () => {
         .pipe(Effect.catchTag("NotLoggedIn", (failure) => Effect.succeed(failure.code)))
       expect(code).toBe("not_logged_in")
       yield* client.login(bench.slt())
-      const me = yield* client.me()
+      const [me, metadata] = yield* withMetadata(client.me())
       expect(me.actor.public_id).toBe("si:deejay")
+      expect(metadata).toMatchObject({ requestId: expect.stringMatching(/^daemon-/) })
       const requestId = yield* client.me({ org: "zenith" }).pipe(
         Effect.as(null),
         Effect.catchTag("Forbidden", (failure) => Effect.succeed(failure.requestId))

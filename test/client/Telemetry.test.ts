@@ -1,8 +1,7 @@
 /** The telemetry queue: what it accepts, when it sends, and what becomes of each event. */
 import { afterEach, describe, expect, it, vi } from "vitest"
 import type { ClientTable } from "../../client/index.ts"
-import { createTelemetry } from "../../client/telemetry.ts"
-import { failure, gate, makeClient, never, refusal } from "./support/ClientWorld.ts"
+import { failure, gate, makeClient, never } from "./support/ClientWorld.ts"
 
 afterEach(() => {
   vi.useRealTimers()
@@ -86,13 +85,6 @@ describe("An event", () => {
     expect(telemetry.record("elsewhere" as "musicclidaemon", event)).toMatchObject(refused)
     expect(telemetry.stats().queued).toBe(0)
   })
-})
-
-it("Without a client every event is refused, and nothing throws", async () => {
-  const telemetry = createTelemetry(undefined as never)
-  expect(telemetry.record("musicclidaemon", event)).toMatchObject(refusal("client"))
-  expect(await telemetry.flush()).toMatchObject(refusal("client"))
-  expect([telemetry.stats(), await telemetry.close()]).toMatchObject([{ queued: 0 }, { dropped: 0 }])
 })
 
 describe("The queue", () => {

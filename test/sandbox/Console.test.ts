@@ -117,16 +117,12 @@ class TestConsole extends Context.Tag("test/TestConsole")<
 >() {}
 
 /** The arrows of an action, as `backend -> iam POST /path 200`. */
-const arrowsOf = ({ calls }: ActionRecord, later: boolean): ReadonlyArray<string> =>
+const arrowsOf = ({ calls }: ActionRecord): ReadonlyArray<string> =>
   calls
-    .filter(({ endedAt, isLater }) => endedAt !== null && isLater === later)
+    .filter(({ endedAt, isLater }) => endedAt !== null && !isLater)
     .map(({ from, method, path, status, to }) => `${from} -> ${to} ${method} ${path} ${status}`)
 const bodyOf = ({ exchange }: ActionRecord): unknown => JSON.parse(exchange?.responseBody ?? "null")
 
-const message = "Playback stops after a seek."
-const unsigned = { session: null, org: "", plane: "production" }
-const report = { kind: "report", ...unsigned, message } as const
-const telemetry = { kind: "telemetry", ...unsigned, table: "musicclidaemon", type: "t", data: "{}" } as const
 const ting = (session: string) =>
   ({
     ...({ kind: "ting", session, org: "acme", type: "music.trigger.fired" } as const),
@@ -158,7 +154,7 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
     const login = yield* act({ kind: "login", plane, slt: "si:lyra" })
     const requestHeaders = { "x-testing-environment-key": musicSecret, "x-music-source": "cli" }
     expect(login).toMatchObject({ title: "Log in as si:lyra", exchange: { status: 200, requestHeaders } })
-    expect(arrowsOf(login, false).filter((arrow) => !arrow.includes(" GET "))).toEqual([
+    expect(arrowsOf(login).filter((arrow) => !arrow.includes(" GET "))).toEqual([
       "console -> backend POST /api/v1/auth/login 200",
       "backend -> iam POST /api/v1/app-auth/tokens 200",
       "backend -> iam POST /api/v1/oauth/introspect 200",
@@ -168,32 +164,6 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
     ])
     const { sessions } = yield* stateWith("its session", (state) => state.sessions.length > 0)
     expect((yield* act(meOf(sessions[0]?.id ?? ""))).exchange?.status).toBe(200)
-  })
-
-  it("shows a ting and its repetition, a report and telemetry, which arrive", function* () {
-    const { act, login, recordWith, stateWith } = yield* TestConsole
-    const { id } = yield* login
-    const sent = yield* act(ting(id))
-    expect(bodyOf(sent)).toMatchObject({ replayed: false })
-    const again = yield* act({ kind: "repeat", action: sent.id })
-    expect(again.exchange?.requestBody).toBe(sent.exchange?.requestBody)
-    expect(bodyOf(again)).toMatchObject({ replayed: true })
-    const { inbox } = yield* stateWith("the ting", (state) => state.inbox.length > 0)
-    expect(inbox).toMatchObject([{ recipient: "si:deejay", key: "si:deejay/first", data: { a: 1 } }])
-    const deliveries = (action: ActionRecord) =>
-      Effect.map(
-        recordWith("the delivery", action, (record) => arrowsOf(record, true).length > 0),
-        (record) => arrowsOf(record, true)
-      )
-    const filing = yield* act({ ...report, session: id, org: "acme" })
-    expect(yield* deliveries(filing)).toEqual(["backend -> tracker POST /repos/harbor/music/issues 201"])
-    const shipping = yield* act(telemetry)
-    expect(yield* deliveries(shipping)).toEqual(["backend -> tables POST /api/ingest 200"])
-    const { issues } = yield* stateWith("the issue and the row", (state) =>
-      state.rows.some(({ table }) => table === "musicclidaemon")
-    )
-    expect(issues).toMatchObject([{ title: `[report] ${message}`, state: "open" }])
-    expect((yield* send(issues[0]?.url ?? "")).text).toContain(`<bdi>[report] ${message}</bdi>`)
   })
 
   it("shows a call of another program with its plane and its session", function* () {
@@ -215,7 +185,7 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
       action: { kind: "program", agent: "curl", does: "login" },
       exchange: { status: 200, requestBody: body, requestHeaders: key }
     })
-    expect(arrowsOf(seen, false)).toContain("backend -> ting POST /v1/subscriptions 201")
+    expect(arrowsOf(seen)).toContain("backend -> ting POST /v1/subscriptions 201")
     expect((yield* act({ kind: "repeat", action: seen.id })).exchange?.status).toBe(200)
   })
 
@@ -223,7 +193,7 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
     const { act, login, stateWith } = yield* TestConsole
     const me = meOf((yield* login).id)
     const tampered = yield* act({ ...order, tamper: true })
-    expect(arrowsOf(tampered, false)).toEqual(["iam -> backend POST /webhook/ 401"])
+    expect(arrowsOf(tampered)).toEqual(["iam -> backend POST /webhook/ 401"])
     expect((yield* act(me)).exchange?.status).toBe(200)
     expect(bodyOf(yield* act(order))).toEqual({ received: true })
     yield* stateWith("the removal", ({ actors }) => actors[0]?.organizations.length === 0)
@@ -251,22 +221,6 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
       expect(refusal.message).toMatch(reason)
       expect(refusal.hint).toMatch(/./)
     }
-  })
-
-  it("shows the fault that a call met, and what the service does then", function* () {
-    const { act, recordWith, stateWith } = yield* TestConsole
-    const route = "POST /repos/{owner}/{repo}/issues"
-    yield* act({ kind: "addFault", upstream: "tracker", route, fault: "lost", times: 1 })
-    const filing = yield* act(report)
-    const meets = ({ calls }: ActionRecord) => calls.some(({ fault }) => fault === "lost")
-    yield* recordWith("the lost answer", filing, meets)
-    // The search for the issue becomes due.
-    yield* act({ kind: "advanceClock", milliseconds: 60_000 })
-    const isSearch = ({ method, path }: ActionRecord["calls"][number]) =>
-      method === "GET" && path === "/repos/harbor/music/issues"
-    const { calls } = yield* recordWith("the search", filing, (record) => record.calls.some(isSearch))
-    expect(calls.filter(({ method, to }) => method === "POST" && to === "tracker")).toHaveLength(1)
-    yield* stateWith("no fault", (state) => state.faults.length === 0)
   })
 
   it("moves the clock, which ends sessions; the server lives on through 90 days", function* () {

@@ -146,34 +146,6 @@ describe("A refused refresh", () => {
     expect(calls()).toEqual(["refresh", "logout", "login"])
     expect(events.filter(({ type }) => type === "logged_out")).toHaveLength(1)
   })
-
-  /** The deadline of the caller that joins, the time until the answer, and the answer. */
-  it.each<readonly [string, number, number, Answer, object]>([
-    [
-      "is asked for a pause beyond its deadline",
-      60_000,
-      0,
-      () => failure(503, "dependency_unavailable", { "retry-after": "60" }, { retryable: true }),
-      { code: "dependency_unavailable", retryAfterSeconds: 60 }
-    ],
-    [
-      "has a later deadline, and the session is over",
-      90_000,
-      0,
-      () => failure(401, "unauthenticated"),
-      { code: "logged_out", details: { reason: "revoked" } }
-    ]
-  ])("is not repeated for a caller that %s", async (_, deadlineMilliseconds, passed, answer, error) => {
-    const { calls, client, once, pass } = await loggedIn()
-    once("refresh", () => {
-      pass(passed)
-      return answer()
-    })
-    pass(life)
-    const results = await Promise.all([client.me(), client.me({ deadlineMilliseconds })])
-    for (const result of results) expect(result).toMatchObject({ ok: false, error })
-    expect(calls()).toEqual(["refresh"])
-  })
 })
 
 describe("A new pair that cannot be saved", () => {
