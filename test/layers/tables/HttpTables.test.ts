@@ -2,14 +2,11 @@ import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import * as TestClock from "effect/TestClock"
 import { faults, headerOf } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTables, type TablesSimulator } from "../../../sandbox/upstreams/Tables.ts"
 import { parts } from "../../../src/Backend.ts"
@@ -19,7 +16,6 @@ import { Settings, type SettingsValues } from "../../../src/services/Settings.ts
 import { type TableRecord, Tables } from "../../../src/services/Tables.ts"
 import { testSettings } from "../../world/Settings.ts"
 import { simulated } from "../upstream/Simulated.ts"
-import { until } from "../../world/Waiting.ts"
 
 const ids = Array.from({ length: 4 }, (_, index) => `01990c6e-5f0a-7c1e-8d3b-00000000000${index}`)
 const record = (index: number, table: TableName = "musicfrontendevents"): TableRecord => ({
@@ -76,11 +72,8 @@ describe("A batch for the table service", () => {
       { type: "http.completed", data: { index: 0 } }
     ])
     expect(service.rows("musicclidaemon").length).toBe(1)
-  })
-
-  it.scoped("has a new batch id for every transmission", function* () {
-    const { service, tables } = yield* start
-    for (let turn = 0; turn < 2; turn += 1) yield* tables.write([record(0)])
+    // Each transmission has an id of its own.
+    yield* tables.write([record(0)])
     expect(bodyOf(service, 0).batch_id).toMatch(/^[0-9a-f-]{36}$/)
     expect(bodyOf(service, 1).batch_id).not.toBe(bodyOf(service, 0).batch_id)
   })
@@ -110,25 +103,14 @@ describe("A batch for the table service", () => {
       expect([failure._tag, failure._tag === "Refused" && failure.code]).toEqual(["Refused", code])
     }
   })
-
-  it.scoped("is not sent when it is empty", function* () {
-    const { service, tables } = yield* start
-    expect(yield* tables.write([])).toEqual({ duplicates: [], refused: [] })
-    expect(service.seen.length).toBe(0)
-  })
-
-  it.scoped("causes a defect for a table without a key, before anything is sent", function* () {
-    const { service, tables } = yield* start
-    const exit = yield* Effect.exit(tables.write([record(0), record(1, "musicfrontendanalytics")]))
-    expect(Exit.isFailure(exit)).toBe(true)
-    expect(service.seen.length).toBe(0)
-  })
 })
 
-describe("Without an acknowledgement", () => {
+it.scoped("Without an acknowledgement the records are kept, and no key is shown", function* () {
   const error = (code: string) => ({ error: { code, message: "x" } })
-
-  it.scoped.each([
+  const { service, tables } = yield* start
+  const lines: Array<string> = []
+  const logger = Logger.make((entry) => lines.push(JSON.stringify(entry)))
+  for (const [fault, tag, pause] of [
     [faults.status(500, error("ingest_unavailable")), "Unknown", undefined],
     [faults.status(503, error("x"), { "retry-after": "9" }), "Unknown", 9],
     [faults.status(429, "slow down", { "retry-after": "20" }), "NotExecuted", 20],
@@ -136,38 +118,20 @@ describe("Without an acknowledgement", () => {
     [faults.status(400, error("something_else")), "Unknown", undefined],
     [faults.status(400, "<html>"), "Unknown", undefined],
     [faults.html(403), "Unknown", undefined],
-    [faults.redirect(), "Unknown", undefined],
     [faults.notJson(), "Unknown", undefined],
     [faults.status(200, {}), "Unknown", undefined],
     [faults.status(202, { batch_id: ids[0], status: "ok" }), "Unknown", undefined],
     [faults.status(200, { batch_id: ids[0], status: "ok" }), "Unknown", undefined],
-    [{ kind: "drop" }, "Unknown", undefined],
     [{ kind: "drop-after" }, "Unknown", undefined]
-  ] as const)("the records are kept, and no key is shown: %o", function* ([fault, tag, pause]) {
-    const { service, tables } = yield* start
-    const lines: Array<string> = []
-    const logger = Logger.make((entry) => lines.push(JSON.stringify(entry)))
+  ] as const) {
     service.fail({ fault })
     const failure = yield* Effect.flip(tables.write([record(0)])).pipe(
       Effect.provide(Logger.replace(Logger.defaultLogger, logger)),
       Logger.withMinimumLogLevel(LogLevel.All)
     )
-    expect([failure._tag, failure.retryAfterSeconds]).toEqual([tag, pause])
-    const output = lines.join("") + JSON.stringify(failure) + String(failure)
-    expect(service.minted).toHaveLength(2)
-    for (const key of service.minted) expect(output).not.toContain(key)
-  })
-
-  it.scoped("a request ends after 10 seconds", function* () {
-    const { service, tables } = yield* start
-    service.fail({ fault: { kind: "hang" } })
-    const running = yield* Effect.fork(Effect.flip(tables.write([record(0)])))
-    yield* until(() => service.seen.length > 0)
-    yield* TestClock.adjust("10 seconds")
-    expect((yield* Fiber.join(running))._tag).toBe("Unknown")
-  })
-})
-
-it.scoped("Without a table service no table is open", function* () {
-  expect((yield* tablesOf(Option.none())).open.size).toBe(0)
+    expect([fault, failure._tag, failure.retryAfterSeconds]).toEqual([fault, tag, pause])
+    lines.push(JSON.stringify(failure) + String(failure))
+  }
+  expect(service.minted).toHaveLength(2)
+  for (const key of service.minted) expect(lines.join("")).not.toContain(key)
 })

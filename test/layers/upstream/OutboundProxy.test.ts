@@ -1,4 +1,4 @@
-import { describe, expect } from "vitest"
+import { afterEach, describe, expect, vi } from "vitest"
 import { it } from "../../world/Test.ts"
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
@@ -11,30 +11,15 @@ import { tunnelProxy } from "../../world/Egress.ts"
 import { until } from "../../world/Waiting.ts"
 import { rawServer, rawSocket } from "./Simulated.ts"
 
-/** The standard variables of this process, until the scope closes. Tests of one file run one after the other. */
-const variables = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"] as const
-type Proxies = Partial<Record<(typeof variables)[number], string>>
-
-const withProxies = (given: Proxies) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const before = variables.map((name) => [name, process.env[name]] as const)
-      for (const name of variables) delete process.env[name]
-      Object.assign(process.env, given)
-      return before
-    }),
-    (before) =>
-      Effect.sync(() => {
-        for (const [name, value] of before)
-          if (value === undefined) delete process.env[name]
-          else process.env[name] = value
-      })
-  )
+afterEach(() => vi.unstubAllEnvs())
 
 /** Requests of a process with these proxies, each to a URL. */
-const through = (proxies: Proxies) =>
-  withProxies(proxies).pipe(
-    Effect.zipRight(Layer.build(Connections)),
+const through = (proxies: Readonly<Record<string, string>>) =>
+  Effect.suspend(() => {
+    for (const name of ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"])
+      vi.stubEnv(name, proxies[name])
+    return Layer.build(Connections)
+  }).pipe(
     Effect.map(
       (context) => (url: string) =>
         makeSend(Context.get(context, HttpClient), {

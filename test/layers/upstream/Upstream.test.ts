@@ -143,15 +143,6 @@ describe("A call to another system", () => {
     expect(seen?.headers.get("traceparent")).toHaveLength(1)
   })
 
-  scoped("reads the answer behind those with a status of 1xx", function* () {
-    const hinting = yield* rawServer((_, response) => {
-      response.writeProcessing()
-      response.writeEarlyHints({ link: "</next>; rel=preload" })
-      write(response, [`{"ok":true}`])
-    })
-    expect(yield* askOf(hinting.url)).toEqual({ ok: true })
-  })
-
   scoped("does not follow a redirection, whose outcome is unknown", function* () {
     const elsewhere = yield* answering(() => fine)
     for (const status of [301, 302, 303, 307, 308]) {
