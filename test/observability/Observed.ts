@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
+import { vi } from "vitest"
 import { makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import {
@@ -20,12 +21,6 @@ import { until } from "../world/Waiting.ts"
 import { keptConsole } from "../world/Sandbox.ts"
 import { temporaryFolder } from "../world/SqliteTemplate.ts"
 
-const setVariables = (variables: Readonly<Record<string, string>>) =>
-  Effect.acquireRelease(
-    Effect.sync(() => Object.assign(process.env, variables)),
-    () => Effect.sync(() => Object.keys(variables).map((name) => delete process.env[name]))
-  )
-
 export const startObserved = (
   options: {
     /** OpenTelemetry's variables of the process. */
@@ -36,7 +31,8 @@ export const startObserved = (
 ) =>
   Effect.gen(function* () {
     const { console, lines } = keptConsole()
-    yield* setVariables(options.variables ?? {})
+    yield* Effect.addFinalizer(() => Effect.sync(() => vi.unstubAllEnvs()))
+    for (const [name, value] of Object.entries(options.variables ?? {})) vi.stubEnv(name, value)
     const world = yield* startUpstreams(() => Date.now())
     const settings = settingsFor(world, {
       bind: { host: "127.0.0.1", port: 0 },

@@ -114,7 +114,7 @@ it.scopedLive(
         return yield* scrape(admin)
       })
     )
-    const text = [result, ...received.map(({ body }) => body.toString("utf8"))].join("\n")
+    const text = [result, ...received].join("\n")
     const names = ["oac_spent", secretKey, "secret-", "deejay", "acme", ...Object.values(unknown)]
     expect([...server.world.minted(), ...names].filter((secret) => text.includes(secret))).toEqual([])
     // Every trace begins at a request or a delivery.

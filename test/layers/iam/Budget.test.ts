@@ -17,7 +17,6 @@ import {
   elsewhere,
   fresh,
   type Outcome,
-  paths,
   testingPlane
 } from "./Counted.ts"
 
@@ -113,17 +112,6 @@ describe("A class of calls", () => {
       1
     ])
   })
-  it.scoped("is that of the call for which introspection is probed", function* () {
-    const counted = yield* countedIam(twenty)
-    yield* counted.answer("fail")
-    expect(yield* sentOf(counted, known, many)).toBe(17)
-    yield* counted.answer("accept")
-    expect(yield* sentOf(counted, strangeRefresh, 1)).toBe("60 s")
-    // A probe without a place leaves its second to the next call.
-    expect(yield* sentOf(counted, refresh, 1)).toBe(1)
-    expect(counted.sent.at(-1)?.path).toBe(paths.tokens)
-  })
-
   const site = (end: number) => `2001:db8:1:${end}::1`
   for (const [second, from, sent, rateLimit] of [
     [299.999, site(2), 10, true],
@@ -168,14 +156,6 @@ describe("A bound", () => {
     [0, (counted) => known(counted, "one"), 40, 30],
     [0, one, 20, 8]
   ])
-  play("of refreshes counts no probe of introspection", {}, [
-    [0, one, 7, 7],
-    [0, "fail"],
-    [0, known, 1, 1],
-    [0, "accept"],
-    [0, one, 1, 1],
-    [0, one, 1, "60 s"]
-  ])
   play("counts nothing that never reached IAM", {}, [
     [0, "unsent"],
     [0, one, 20, 20],
@@ -203,13 +183,6 @@ describe("One address", () => {
     [59.999, stranger, many, 5],
     [60, stranger, many, 5]
   ])
-  it.scoped("has two of them at least", function* () {
-    const counted = yield* countedIam(twenty)
-    yield* counted.answer("refuse")
-    for (let end = 0; end < 6; end += 1) yield* sentOf(counted, stranger, 1, `198.51.100.${end}`)
-    expect(yield* sentOf(counted, stranger, 10, "198.51.100.0")).toBe(1)
-    expect(yield* sentOf(counted, stranger, 10)).toBe(2)
-  })
 })
 
 describe("A place", () => {
@@ -339,22 +312,10 @@ describe("A credential without a place", () => {
     [60, known, many, 16],
     [60, waiting, 1, 1]
   ])
-  play("that is known takes its turn in a round for each place, and none beyond 15 minutes", { calls: 2 }, [
-    [0, known, 1, 1],
-    ...[60, 122, 184, 246, 308, 370, 432, 494, 556, 618, 680, 742, 804, 866].map(
-      (time) => [0, known, 1, `${time} s`] as const
-    ),
-    [0, known, 1, "5 s"]
-  ])
   play("delays no call of a class above", twenty, [
     [0, known, 17, 17],
     [0, known, 5, 0],
     [60, refresh, many, 20]
-  ])
-  play("expects no place of an essential call", twenty, [
-    [0, refresh, 8, 8],
-    [30, known, 9, 9],
-    [40, known, 1, "50 s"]
   ])
 })
 
@@ -384,18 +345,6 @@ describe("A path that IAM blocks", () => {
     [56, known, 1, "54 s"],
     [110, stranger, 1, 1]
   ])
-  it.scoped("admits one call in 5 s also of those with a kept place", function* () {
-    const counted = yield* countedIam(twenty)
-    const grants = yield* Effect.orDie(Effect.all([login(counted), login(counted)]))
-    yield* counted.answer({ blockSeconds: 60 })
-    yield* sentOf(counted, known, 1)
-    yield* counted.at(5)
-    yield* counted.answer("fail")
-    const results = yield* Effect.forEach(grants, ({ accessToken }) =>
-      sentOf(counted, ({ iam }) => iam.introspect(Production(), accessToken), 1)
-    )
-    expect(results).toEqual([1, "55 s"])
-  })
 })
 
 it.scoped(

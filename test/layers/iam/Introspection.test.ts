@@ -310,19 +310,6 @@ describe("the introspection cache", () => {
       yield* TestClock.adjust("60 seconds")
     }
   })
-
-  it.scoped("drops tokens of an unknown login when any login ends", function* () {
-    const { asked, login, simulator } = yield* cached
-    const { accessToken, refreshToken } = yield* login()
-    const { refreshToken: other } = yield* login()
-    const here = yield* iamOver(simulator.url, { introspectionCacheSeconds: 30 })
-    const ask = tagOf(here.introspect(production, accessToken))
-    yield* ask
-    yield* here.revoke(production, other, key("logout-1"))
-    expect([yield* ask, asked(path).length]).toEqual(["Some", 2])
-    yield* here.revoke(production, refreshToken, key("logout-2"))
-    expect(yield* ask).toBe("None")
-  })
 })
 
 const tokens = "/app-auth/tokens"

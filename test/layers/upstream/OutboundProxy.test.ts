@@ -117,7 +117,7 @@ describe("A request through a proxy", () => {
   it.scopedLive("is never sent when its caller leaves before there is a tunnel", function* () {
     let posts = 0
     const waiting: Array<() => void> = []
-    const proxy = yield* rawSocket((socket) =>
+    const port = yield* rawSocket((socket) =>
       socket.on("data", (bytes) => {
         if (bytes.toString().startsWith("CONNECT"))
           waiting.push(() => socket.write("HTTP/1.1 200 Connection established\r\n\r\n"))
@@ -127,7 +127,7 @@ describe("A request through a proxy", () => {
         }
       })
     )
-    const post = yield* throughPort(proxy.port)
+    const post = yield* throughPort(port)
     const leaving = yield* Effect.fork(post)
     yield* until(() => waiting.length === 1)
     yield* Fiber.interrupt(leaving)

@@ -1,6 +1,12 @@
 /** Simulators for tests of HTTP clients: they close with the test and use its clock. */
+import { once } from "node:events"
 import { createServer, type RequestListener } from "node:http"
-import { type AddressInfo, createServer as createSocketServer, type Socket } from "node:net"
+import {
+  type AddressInfo,
+  createServer as createSocketServer,
+  type Server as NetServer,
+  type Socket
+} from "node:net"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
@@ -28,54 +34,43 @@ export const simulated = <S extends { readonly close: () => Promise<void> }>(
 export const answering = (reply: () => Reply): Effect.Effect<Simulator, never, Scope.Scope> =>
   simulated((now) => startSimulator({ now, handle: reply }))
 
+/** Listens on a free port of loopback until the scope closes. */
+const listening = (server: NetServer, end: () => void) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      await once(server.listen(0, "127.0.0.1"), "listening")
+      // The address of a TCP server is never a pipe's name.
+      return (server.address() as AddressInfo).port
+    }),
+    () =>
+      Effect.sync(() => {
+        server.close()
+        end()
+      })
+  )
+
 /** A server for cases that no simulator covers: partial answers, and bodies without a length. */
 export const rawServer = (listener: RequestListener) =>
-  Effect.acquireRelease(
-    Effect.async<{ readonly url: string; readonly connections: () => number; readonly close: () => void }>(
-      (resume) => {
-        let connections = 0
-        const server = createServer(listener)
-        server.on("connection", () => {
-          connections += 1
-        })
-        server.listen(0, "127.0.0.1", () => {
-          // The address of a TCP server is never a pipe's name.
-          const { port } = server.address() as AddressInfo
-          resume(
-            Effect.succeed({
-              url: `http://127.0.0.1:${port}`,
-              connections: () => connections,
-              close: () => {
-                server.close()
-                server.closeAllConnections()
-              }
-            })
-          )
-        })
-      }
-    ),
-    (server) => Effect.sync(server.close)
-  )
+  Effect.suspend(() => {
+    let connections = 0
+    const server = createServer(listener).on("connection", () => {
+      connections += 1
+    })
+    return Effect.map(
+      listening(server, () => server.closeAllConnections()),
+      (port) => ({ url: `http://127.0.0.1:${port}`, connections: () => connections })
+    )
+  })
 
 /** A server that speaks no HTTP. */
 export const rawSocket = (onConnection: (socket: Socket) => void) =>
-  Effect.acquireRelease(
-    Effect.async<{ readonly port: number; readonly close: () => void }>((resume) => {
-      const sockets = new Set<Socket>()
-      const server = createSocketServer((socket) => {
-        sockets.add(socket)
-        socket.on("error", () => undefined)
-        onConnection(socket)
-      })
-      server.listen(0, "127.0.0.1", () => {
-        // The address of a TCP server is never a pipe's name.
-        const { port } = server.address() as AddressInfo
-        const close = () => {
-          server.close()
-          for (const socket of sockets) socket.destroy()
-        }
-        resume(Effect.succeed({ port, close }))
-      })
-    }),
-    (server) => Effect.sync(server.close)
-  )
+  Effect.suspend(() => {
+    const sockets = new Set<Socket>()
+    const server = createSocketServer((socket) => {
+      sockets.add(socket.on("error", () => undefined))
+      onConnection(socket)
+    })
+    return listening(server, () => {
+      for (const socket of sockets) socket.destroy()
+    })
+  })
