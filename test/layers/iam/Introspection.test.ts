@@ -185,24 +185,6 @@ const tagOf = <A>(effect: Effect.Effect<Option.Option<A>, UpstreamFailure>) =>
   Effect.match(effect, { onFailure: ({ _tag }) => _tag, onSuccess: ({ _tag }) => _tag })
 
 describe("a token that IAM called inactive", () => {
-  it.scoped("is not introspected again for 30 s, in its plane", function* () {
-    const { asked, iam, login, testing } = yield* iamWorld()
-    const { accessToken } = yield* login()
-    yield* iam.introspect(production, accessToken)
-    yield* iam.revoke(production, accessToken, key("logout"))
-    for (const [millis, plane, calls] of [
-      [0, production, 2],
-      [0, production, 2],
-      [0, testing, 3],
-      [29_999, production, 3],
-      [1, production, 4]
-    ] as const) {
-      yield* TestClock.adjust(millis)
-      expect(yield* tagOf(iam.introspect(plane, accessToken))).toBe("None")
-      expect(asked(path)).toHaveLength(calls)
-    }
-  })
-
   it.scoped("is introspected at once when IAM issues it again", function* () {
     const { asked, iam, slt, simulator } = yield* iamWorld()
     const login = iam.exchange(production, slt(), key("login"))

@@ -4,10 +4,8 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
-import * as TestClock from "effect/TestClock"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
-import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
 import { header, iamWorld, inRequest, key, reply } from "./Simulated.ts"
 import { until } from "../../world/Waiting.ts"
 
@@ -25,20 +23,6 @@ describe("resolvePlane", () => {
     deepStrictEqual([request?.method, request?.body.length], ["GET", 0])
     assert.strictEqual(header(request, "x-testing-application"), header(request, "authorization"))
     assert.isDefined(header(request, "authorization"))
-  })
-
-  it.scoped("sends a secret that IAM refused again only after 30 s", function* () {
-    const { asked, iam } = yield* iamWorld()
-    const refused = Effect.flip(iam.resolvePlane(unknownSecret))
-    for (const [wait, calls] of [
-      ["0 seconds", 1],
-      ["29 seconds", 1],
-      ["1 seconds", 2]
-    ] as const) {
-      yield* TestClock.adjust(wait)
-      assert.include(yield* refused, { _tag: "Refused", code: "unauthenticated" })
-      assert.lengthOf(asked(path), calls)
-    }
   })
 
   const id = "0199b000-0000-7000-8000-00000000000e"
@@ -62,21 +46,6 @@ describe("resolvePlane", () => {
       assert.strictEqual(failure._tag, "Unknown", JSON.stringify(change))
     }
     assert.strictEqual((yield* iam.resolvePlane(testing.secret)).environmentId, testing.environmentId)
-  })
-
-  it.scoped("caches a plane for 60 seconds, and no failure", function* () {
-    const { asked, iam, simulator, testing } = yield* iamWorld()
-    simulator.fail({ fault: iamFaults.serviceUnavailable() })
-    yield* Effect.flip(iam.resolvePlane(testing.secret))
-    for (const [millis, calls] of [
-      [0, 2],
-      [59_999, 2],
-      [1, 3]
-    ] as const) {
-      yield* TestClock.adjust(millis)
-      yield* iam.resolvePlane(testing.secret)
-      assert.lengthOf(asked(path), calls)
-    }
   })
 
   it.scoped("does not share a call in flight with a caller of another telemetry preference", function* () {

@@ -111,12 +111,9 @@ describe("A call to Ting", () => {
     const { answer, send, server } = yield* scripted()
     const requestId = `req_${"0".repeat(32)}`
     for (const [status, code, expected] of [
-      [400, "invalid_input", "Refused"],
-      [401, "invalid_proof", "Refused"],
       [403, "recipient_not_registered", "Refused"],
       [503, "dependency_unavailable", "NotExecuted"],
       [503, "storage_unavailable", "Unknown"],
-      [503, "proof_verification_uncertain", "Unknown"],
       [500, "dependency_unavailable", "Unknown"]
     ] as const) {
       const error = { code, message: "no", hint: "stop", retryable: false }
