@@ -2,11 +2,9 @@ import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import { StoreUnavailable } from "../../src/services/Store.ts"
-import { makeSteppedClock } from "../world/Time.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { calls, keyed, startObserved } from "./Observed.ts"
 
@@ -112,36 +110,6 @@ it.scopedLive.each([
     expect(sum(found, "music_store_pool_waiting")).toBe(7)
     const names = found.map(({ name }) => name)
     expect(names.filter((name) => ["music_deliveries", "music_store_size_bytes"].includes(name))).toEqual([])
-  }
-)
-
-it.scopedLive(
-  "The store is read once for all scrapes within 2 s, also when the clock is set back",
-  function* () {
-    const { clock, step } = yield* makeSteppedClock
-    let reads = 0
-    const { admin } = yield* startObserved({
-      change: (store) => ({
-        ...store,
-        deliveries: {
-          ...store.deliveries,
-          counts: Effect.sync(() => {
-            reads += 1
-            return []
-          })
-        }
-      })
-    }).pipe(Effect.withClock(clock))
-    const begun = performance.now()
-    const both = yield* Effect.fork(Effect.all([scrape(admin), scrape(admin)], { concurrency: "unbounded" }))
-    yield* scrape(admin)
-    yield* Fiber.join(both)
-    expect(reads).toBeLessThanOrEqual(1 + Math.floor((performance.now() - begun) / 2_000))
-    step(-3_600_000)
-    yield* Effect.sleep("2100 millis")
-    const before = reads
-    yield* scrape(admin)
-    expect(reads).toBe(before + 1)
   }
 )
 

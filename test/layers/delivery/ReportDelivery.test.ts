@@ -188,6 +188,9 @@ describe("After an outcome", () => {
         .map(({ text }) => /\d{3}/.exec(text)?.[0])
       expect([tracker.sent.length, tracker.searches.length]).toEqual([4, 3])
       expect([levels("ERROR"), reasons, yield* health]).toEqual([2, ["401", "403"], "degraded"])
+      yield* pass(300)
+      expect(yield* health).toBe("ok")
+      expect(lines.filter(({ text }) => text.includes("available again")).length).toBe(1)
     }
   )
 

@@ -317,6 +317,11 @@ describe("A credential without a place", () => {
     [0, known, 5, 0],
     [60, refresh, many, 20]
   ])
+  play("expects no place of an essential call", twenty, [
+    [0, refresh, 8, 8],
+    [30, known, 9, 9],
+    [40, known, 1, "50 s"]
+  ])
 })
 
 describe("A path that IAM blocks", () => {

@@ -67,7 +67,11 @@ describe("An answer of the tracker", () => {
     ] as ReadonlyArray<readonly [number, object, string, Record<string, string>?]>) {
       const refused = { _tag: "Refused", status, code, requestId: "ABCD:1" }
       server.seen.length = 0
-      expect(yield* failing(status, body, headers)).toMatchObject(refused)
+      const failure = yield* failing(status, body, headers)
+      expect(failure).toMatchObject(refused)
+      // Where only an operator can help.
+      const isOperators = [301, 401, 403, 404, 410].includes(status)
+      expect([status, "advice" in failure && failure.advice !== undefined]).toEqual([status, isOperators])
       expect(server.seen.length).toBe(1)
     }
   })
