@@ -207,12 +207,9 @@ describe("A collector", () => {
 })
 
 describe("OpenTelemetry's variables", () => {
-  it.scopedLive.each([
-    ["OTEL_SDK_DISABLED", "True"],
-    ["OTEL_TRACES_EXPORTER", "none"]
-  ] as const)("turn traces off: %s=%s", function* ([name, value]) {
+  it.scopedLive("turn traces off", function* () {
     const { received, server } = yield* traced(({ login }) => login({ traceparent }), {
-      variables: { [name]: value }
+      variables: { OTEL_SDK_DISABLED: "True" }
     })
     expect(received).toEqual([])
     expect(server.world.iam.seen.some(({ headers }) => headers.has("traceparent"))).toBe(false)

@@ -3,13 +3,11 @@ import { it } from "../../world/Test.ts"
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import { Connections } from "../../../src/layers/upstream/Connections.ts"
 import { jsonBody, makeSend } from "../../../src/layers/upstream/Upstream.ts"
 import { tunnelProxy } from "../../world/Egress.ts"
-import { until } from "../../world/Waiting.ts"
-import { rawServer, rawSocket } from "./Simulated.ts"
+import { rawServer } from "./Simulated.ts"
 
 afterEach(() => vi.unstubAllEnvs())
 
@@ -112,31 +110,5 @@ describe("A request through a proxy", () => {
       _tag: "Unknown",
       reason: expect.stringMatching(/^lost the connection: /)
     })
-  })
-
-  it.scopedLive("is never sent when its caller leaves before there is a tunnel", function* () {
-    let posts = 0
-    const waiting: Array<() => void> = []
-    const port = yield* rawSocket((socket) =>
-      socket.on("data", (bytes) => {
-        if (bytes.toString().startsWith("CONNECT"))
-          waiting.push(() => socket.write("HTTP/1.1 200 Connection established\r\n\r\n"))
-        else {
-          posts += 1
-          socket.write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
-        }
-      })
-    )
-    const post = yield* throughPort(port)
-    const leaving = yield* Effect.fork(post)
-    yield* until(() => waiting.length === 1)
-    yield* Fiber.interrupt(leaving)
-    const staying = yield* Effect.fork(post)
-    yield* until(() => {
-      for (const open of waiting.splice(0)) open()
-      return posts > 0
-    })
-    yield* Fiber.join(staying)
-    expect(posts).toBe(1)
   })
 })

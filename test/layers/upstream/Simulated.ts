@@ -1,12 +1,7 @@
 /** Simulators for tests of HTTP clients: they close with the test and use its clock. */
 import { once } from "node:events"
 import { createServer, type RequestListener } from "node:http"
-import {
-  type AddressInfo,
-  createServer as createSocketServer,
-  type Server as NetServer,
-  type Socket
-} from "node:net"
+import type { AddressInfo } from "node:net"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
@@ -34,43 +29,23 @@ export const simulated = <S extends { readonly close: () => Promise<void> }>(
 export const answering = (reply: () => Reply): Effect.Effect<Simulator, never, Scope.Scope> =>
   simulated((now) => startSimulator({ now, handle: reply }))
 
-/** Listens on a free port of loopback until the scope closes. */
-const listening = (server: NetServer, end: () => void) =>
-  Effect.acquireRelease(
-    Effect.promise(async () => {
-      await once(server.listen(0, "127.0.0.1"), "listening")
-      // The address of a TCP server is never a pipe's name.
-      return (server.address() as AddressInfo).port
-    }),
-    () =>
-      Effect.sync(() => {
-        server.close()
-        end()
-      })
-  )
-
 /** A server for cases that no simulator covers: partial answers, and bodies without a length. */
-export const rawServer = (listener: RequestListener) =>
-  Effect.suspend(() => {
-    let connections = 0
-    const server = createServer(listener).on("connection", () => {
-      connections += 1
+export const rawServer = (listener: RequestListener) => {
+  let connections = 0
+  return Effect.acquireRelease(
+    Effect.promise(async () => {
+      const server = createServer(listener).on("connection", () => {
+        connections += 1
+      })
+      await once(server.listen(0, "127.0.0.1"), "listening")
+      return server
+    }),
+    (server) => Effect.sync(() => server.close().closeAllConnections())
+  ).pipe(
+    Effect.map((server) => {
+      // The address of a TCP server is never a pipe's name.
+      const { port } = server.address() as AddressInfo
+      return { url: `http://127.0.0.1:${port}`, connections: () => connections }
     })
-    return Effect.map(
-      listening(server, () => server.closeAllConnections()),
-      (port) => ({ url: `http://127.0.0.1:${port}`, connections: () => connections })
-    )
-  })
-
-/** A server that speaks no HTTP. */
-export const rawSocket = (onConnection: (socket: Socket) => void) =>
-  Effect.suspend(() => {
-    const sockets = new Set<Socket>()
-    const server = createSocketServer((socket) => {
-      sockets.add(socket.on("error", () => undefined))
-      onConnection(socket)
-    })
-    return listening(server, () => {
-      for (const socket of sockets) socket.destroy()
-    })
-  })
+  )
+}
