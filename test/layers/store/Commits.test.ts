@@ -1,39 +1,26 @@
 /** Simultaneous writes share a commit, none affects another one, and each is answered after it. */
-import { readFileSync } from "node:fs"
+import { statSync } from "node:fs"
 import { assert, describe } from "vitest"
 import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as fc from "effect/FastCheck"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
-import { makeGroupCommit } from "../../../src/layers/store/GroupCommit.ts"
 import { any, run } from "../../../src/services/store/Statements.ts"
-import { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"
+import { sampleEntry, sampleEvent } from "./Samples.ts"
 import { type Kind, onBoth, postgres, rawQuery, sqlite } from "./Stores.ts"
 
 const numbers = (length: number) => Array.from({ length }, (_, index) => index)
 const all = { concurrency: "unbounded" } as const
 const turn = Effect.promise(() => new Promise(setImmediate))
 
-/** Commits in the write-ahead log: the frames that end one name the size of the file. */
-const commitsInLog = (path: string): number => {
-  const log = readFileSync(`${path}-wal`)
-  const frame = log.length === 0 ? 1 : 24 + log.readUInt32BE(8)
-  return numbers(Math.floor((log.length - 32) / frame)).filter(
-    (index) => log.readUInt32BE(32 + index * frame + 4) !== 0
-  ).length
-}
-
-/** Transactions that wrote to the spool. */
-const commitsOf = ({ name, rawQuery }: Kind, path: string): Effect.Effect<number> =>
-  name === "SQLite"
-    ? Effect.sync(() => commitsInLog(path))
-    : Effect.map(rawQuery(path, "SELECT COUNT(DISTINCT xmin::text) AS commits FROM spool"), ([row]) =>
-        Number(row?.commits)
-      )
+/** Transactions that wrote to the spool, of Postgres. */
+const commitsOf = (path: string) =>
+  Effect.map(postgres.rawQuery(path, "SELECT COUNT(DISTINCT xmin::text) AS commits FROM spool"), ([row]) =>
+    Number(row?.commits)
+  )
 
 /** Removing a token of these actors fails in the database: a statement, one that also ends the transaction, or the commit. */
 const failures = ["ABORT", "ROLLBACK", "COMMIT"]
@@ -120,7 +107,6 @@ onBoth("Simultaneous writes", (kind) => {
   it.scoped("200 batches of telemetry share a few commits, with correct sums", function* () {
     const path = yield* freshPath
     const { spool } = yield* openStore(path)
-    const before = yield* commitsOf(kind, path)
     const admissions = yield* Effect.forEach(
       numbers(200),
       (index) =>
@@ -128,32 +114,14 @@ onBoth("Simultaneous writes", (kind) => {
       all
     )
     assert.isTrue(admissions.every((admission) => admission === "accepted"))
-    const commits = (yield* commitsOf(kind, path)) - before
-    assert.isTrue(commits >= 1 && commits <= 20, `${commits} commits`)
+    // Each commit writes whole pages to the log: 200 of them more than a megabyte.
+    if (kind.name === "SQLite") assert.isBelow(statSync(`${path}-wal`).size, 500_000)
+    else assert.isAtMost(yield* commitsOf(path), 20)
     const [counts] = yield* spool.counts
     deepStrictEqual(
       [counts?.accepted, counts?.duplicates, counts?.waiting, counts?.waitingBytes],
       [400, 150, 250, 2_500]
     )
-  })
-
-  it.scoped("that fail together store nothing, and one that is withdrawn fails no other", function* () {
-    const path = yield* freshPath
-    const { spool } = yield* openStore(path)
-    const offer = (id: string) => spool.offer([sampleEntry(id)], { limitBytes: 1_000 })
-    const offers = Effect.forEach(["a", "b"], (id) => Effect.exit(offer(id)), all)
-    yield* kind.rawQuery(path, "ALTER TABLE spool_counts RENAME TO elsewhere")
-    assert.isTrue((yield* offers).every(Exit.isFailure))
-    yield* kind.rawQuery(path, "ALTER TABLE elsewhere RENAME TO spool_counts")
-    deepStrictEqual(yield* kind.rawQuery(path, "SELECT * FROM spool"), [])
-
-    const fibers = yield* Effect.forEach(numbers(10), (index) => Effect.fork(offer(`${index}`)))
-    yield* Effect.yieldNow()
-    const ofParity = (rest: number) => fibers.filter((_, index) => index % 2 === rest)
-    yield* Effect.forEach(ofParity(0), Fiber.interrupt)
-    yield* Effect.forEach(ofParity(1), Fiber.join)
-    const [counts] = yield* spool.counts
-    assert.strictEqual(counts?.waiting, 5)
   })
 })
 
@@ -181,7 +149,7 @@ describe("Shared commits", () => {
     const { spool } = yield* postgres.openStore(path)
     const batch = (of: number) => numbers(300).map((index) => sampleEntry(`${of} ${index}`))
     yield* Effect.forEach(numbers(10), (index) => spool.offer(batch(index), { limitBytes: 1_000_000 }), all)
-    assert.isAtLeast(yield* commitsOf(postgres, path), 4)
+    assert.isAtLeast(yield* commitsOf(path), 4)
   })
 
   it.scoped("of Postgres: telemetry that cannot be stored fails no other", function* () {
@@ -190,37 +158,6 @@ describe("Shared commits", () => {
     const [first, refused, second] = yield* Effect.forEach(["a", "b\0", "c"], offer, all)
     deepStrictEqual([first, second], [Exit.succeed("accepted"), Exit.succeed("accepted")])
     assert.isTrue(refused !== undefined && Exit.isFailure(refused))
-  })
-
-  it.scopedLive("that break by a defect answer all, and later ones are made", function* () {
-    let groups = 0
-    const reserve = Effect.suspend(() => {
-      groups += 1
-      return Effect.dieMessage("a mistake")
-    })
-    const commit = yield* makeGroupCommit(
-      { reserve, pipelines: false, begin: () => "BEGIN", isCommitted: () => true },
-      "all"
-    )
-    const write = Effect.exit(Effect.timeout(commit("Test.write", Effect.void), "5 seconds"))
-    for (const group of [1, 2])
-      for (const exit of yield* Effect.all([write, write], all)) {
-        assert.isTrue(Exit.isFailure(exit) && Cause.isDie(exit.cause))
-        assert.strictEqual(groups, group)
-      }
-  })
-
-  it.scoped("of SQLite: a write that does not fit on the disk does not fail the others", function* () {
-    const { reports, sql, webhooks } = yield* sqlite.openStore(yield* sqlite.freshPath)
-    yield* sql.unsafe("PRAGMA max_page_count = 60")
-    const large = { ...sampleReport().content, message: "x".repeat(500_000) }
-    const receive = (eventId: string) => Effect.exit(webhooks.receive(sampleEvent({ eventId }), []))
-    const [first, report, second] = yield* Effect.all(
-      [receive("one"), Effect.exit(reports.admit(sampleReport({ content: large }), true)), receive("two")],
-      all
-    )
-    deepStrictEqual([first, second], [Exit.succeed(true), Exit.succeed(true)])
-    assert.isTrue(Exit.isFailure(report))
   })
 
   it.scoped("of SQLite: writes that wait when the store closes are committed", function* () {

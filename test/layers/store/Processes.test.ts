@@ -3,8 +3,6 @@ import { assert, describe } from "vitest"
 import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
-import * as Option from "effect/Option"
 import type { StoreService } from "../../../src/services/Store.ts"
 import { sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "./Samples.ts"
 import { pgProxy } from "./postgres/PgProxy.ts"
@@ -35,8 +33,6 @@ const pooled: Kind = {
 }
 
 const tests = (kind: Kind) => {
-  const { freshPath, openStore } = kind
-
   // Under the real clock: one that meets the lock of another waits.
   it.scopedLive("store each report and record once, and lease each of them once", function* () {
     const { each, first } = yield* together(kind)
@@ -86,38 +82,6 @@ const tests = (kind: Kind) => {
       )
     }
   )
-
-  it.scoped("what is due wakes the worker, once; what is refused, sent or repeated does not", function* () {
-    const path = yield* freshPath
-    const { deliveries, reports, spool, wakeups } = yield* openStore(path)
-    const spoolWoken = yield* Effect.fork(wakeups.spool)
-    const woken = yield* Effect.fork(wakeups.deliveries)
-    yield* Effect.yieldNow()
-    yield* spool.offer([sampleEntry("large", { bytes: 200 })], { limitBytes: 100 })
-    yield* reports.admit(sampleReport({ id: "rep_0", keyDigest: "other" }), false)
-    yield* Effect.yieldNow()
-    assert.isTrue(Option.isNone(yield* Fiber.poll(woken)))
-    const admitted = { id: "rep_1", reporter: { _tag: "Unverified" } } as const
-    yield* reports.admit(sampleReport(admitted), true)
-    yield* Fiber.join(woken)
-    assert.isTrue(Option.isNone(yield* Fiber.poll(spoolWoken)))
-    yield* spool.offer([sampleEntry("a")], { limitBytes: 100 })
-    yield* Fiber.join(spoolWoken)
-    // It moves up, its lease ends, an operator retries it.
-    yield* reports.admit(sampleReport({ id: "rep_2" }), true)
-    yield* wakeups.deliveries
-    const quiet = yield* Effect.fork(wakeups.deliveries)
-    yield* reports.admit(sampleReport({ id: "rep_3" }), true)
-    const [leased] = yield* deliveries.lease(sampleLease())
-    if (leased === undefined) return assert.fail("one was due")
-    yield* deliveries.update(leased, { _tag: "Sending", at: 2_000 })
-    yield* Effect.yieldNow()
-    assert.isTrue(Option.isNone(yield* Fiber.poll(quiet)))
-    yield* deliveries.update(leased, { _tag: "Failed", at: 3_000, failure: "422" })
-    yield* Fiber.join(quiet)
-    yield* deliveries.retry(leased.id, 4_000)
-    yield* wakeups.deliveries
-  })
 }
 
 onBoth("Processes that share a store", tests)

@@ -16,8 +16,6 @@ export interface PgProxy {
   readonly slow: (millis: number) => Effect.Effect<void>
   /** Forwards the next commit to the server, and breaks the connection instead of forwarding the answer. */
   readonly loseNextCommit: Effect.Effect<void>
-  /** Requests that followed an answer, so far: statements that are sent together count once. */
-  readonly roundTrips: () => number
   /** The first message of the last connection, which names the parameters. */
   readonly startup: () => string
 }
@@ -26,7 +24,6 @@ export interface PgProxy {
 interface Link {
   readonly near: Socket
   far: Socket
-  isAnswered: boolean
   /** Logged in, and in no transaction. */
   isIdle: boolean
   isLost: boolean
@@ -57,7 +54,6 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
   let frozen = false
   let losing = false
   let delay = 0
-  let roundTrips = 0
   let startup = ""
   const sockets = () => [...links].flatMap(({ far, near }) => [near, far])
 
@@ -65,7 +61,6 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
     const link: Link = {
       near,
       far: dial(Number(target.port), target.hostname),
-      isAnswered: true,
       isIdle: false,
       isLost: false,
       forwarded: Promise.resolve()
@@ -88,8 +83,6 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
         losing = false
         link.isLost = true
       }
-      if (link.isAnswered) roundTrips += 1
-      link.isAnswered = false
       link.isIdle = false
       link.far.write(chunk)
     })
@@ -98,7 +91,6 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
       if (owner === undefined) return
       // Earlier statements are answered before the commit.
       if (owner.isLost) return isReady(chunk) ? end(far)() : undefined
-      owner.isAnswered = true
       owner.isIdle = isReady(chunk)
       // The sessions change places before the client can send again.
       const other = [...links].find((one) => one !== owner && one.isIdle)
@@ -137,7 +129,6 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
     slow: (millis: number) => {
       delay = millis
     },
-    roundTrips: () => roundTrips,
     startup: () => startup
   }
 }

@@ -205,14 +205,14 @@ unverified lease failed replay
 # An operator's retry searches first unless nothing was ever sent. A discarded one returns by its id only.
 anonymous admit retry lease2
   yes, a#1+b#1 | a leased 0/0 due 0 | b leased 0/0 due 0
-admit lease sending waiting retry+1 lease
-  a#1, yes, yes, yes, a#2 | a leased 1/0 due 1 502
+admit lease sending waiting retry+1
+  a#1, yes, yes, yes | a unknown 1/0 due 1 502
 admit lease sending unknown retryFailed retry+1
   a#1, yes, yes, no, yes | a unknown 1/0 due 1 sent 0 502
 admit lease sending failed retryFailed+1 oldest
   a#1, yes, yes, yes, 0 | a unknown 1/0 due 1 422
-admit discard+1 counts discard retryFailed retry+1 lease
-  yes, , no, no, yes, a#1 | a leased 0/0 due 2 spam
+admit discard+1 counts discard retryFailed retry+1
+  yes, , no, no, yes | a unknown 0/0 due 2 spam
 admit lease retry discard delivered retry discard
   a#1, no, no, yes, no, no | a delivered 0/0 due 0 over 0
 retry discard
