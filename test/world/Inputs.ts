@@ -342,11 +342,12 @@ const anonymous: Input["outcome"] = ({ call }) =>
   call?.bearer === "optional" ? accepted : bearerThat("is missing")
 const ofDelivery: Documented = { missing: badSignature, twice: badSignature, present: true }
 const describing: Documented = { missing: accepted, twice: accepted }
-/** Without a type, a body that may be absent is judged when it has arrived. */
+/** An absent body needs no type; in chunks, one that may be absent is judged when it has arrived. */
 const untyped: Input["outcome"] = ({ call }, { body, framing }) => {
-  if (call?.body?.required !== false) return badType
-  if (body?.length === 0) return accepted
-  return framing.kind === "chunked" ? refused("size", 415, "unsupported_media_type") : badType
+  const isChunked = framing.kind === "chunked"
+  const isOptional = call?.body?.required === false
+  if (body?.length === 0 && (isOptional || !isChunked)) return accepted
+  return isOptional && isChunked ? refused("size", 415, "unsupported_media_type") : badType
 }
 
 const documented: Readonly<Record<string, Documented>> = {

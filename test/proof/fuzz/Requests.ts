@@ -15,8 +15,8 @@ import {
   writeMessage
 } from "../../world/Inputs.ts"
 import type { Operation } from "../../world/Contract.ts"
-import { type Edit, marks, type Recipe } from "./Recipes.ts"
-import { type LiveSession, type PlaneName, webOrigin, type World } from "./World.ts"
+import { marks, type Recipe } from "./Recipes.ts"
+import { type PlaneName, webOrigin, type World } from "./World.ts"
 
 /** Where a request has a text: values of its body, names of its fields, its headers, its target. */
 export type Place = "body" | "name" | "header" | "path"
@@ -46,9 +46,6 @@ export interface Draft {
   readonly outcome: Outcome
   /** The transport judges it: no request reaches the service, or perhaps another one. */
   readonly isSyntax: boolean
-  /** Its content is not kept as it was sent: redacted, or changed on the way. */
-  readonly isChanged: boolean
-  readonly session: LiveSession | undefined
   readonly changes: ReadonlyArray<string>
 }
 
@@ -57,30 +54,6 @@ export const valuesIn = ({ message }: Draft, name: string): ReadonlyArray<string
 /** The plane that its header selects. */
 export const planeOf = (draft: Draft): PlaneName =>
   valuesIn(draft, "x-testing-environment-key").length > 0 ? "testing" : "production"
-
-/** The body with one node changed, in the order in which JSON is written. */
-const applyEdit = (body: unknown, { at, name, value }: Edit): unknown => {
-  let nodes = 0
-  JSON.stringify(body, (_, node) => {
-    nodes += 1
-    return node
-  })
-  // The first is the whole body.
-  const chosen = 1 + Math.floor(at * (nodes - 1))
-  let position = -1
-  return JSON.parse(
-    JSON.stringify(body, (_, node) => {
-      position += 1
-      if (position !== chosen) return node
-      return name !== undefined && isRecord(node) ? { ...node, [name]: value } : value
-    })
-  )
-}
-
-/** The schema refuses an edited body; of one that fits, the prose of docs/api.md decides. */
-const judge = ({ body }: Operation, text: string): Outcome =>
-  // The text was written by this suite.
-  body?.validate(JSON.parse(text)) === true ? open("schema") : refused("schema", 400, "invalid_input")
 
 const hex = (index: number, length: number): string => index.toString(16).padStart(length, "0")
 
@@ -161,7 +134,6 @@ export const makeDraft = (recipe: Recipe, index: number, seed: number, world: Wo
     text
       .replaceAll(marks.uuid, nextId)
       .replaceAll(marks.word, makeCanary("body", index))
-      .replaceAll("@name@", makeCanary("name", index))
       .replaceAll(marks.actor, facts.actor)
       .replaceAll(marks.refresh, session?.refresh ?? "")
       // IAM's own events are stored as they are.
@@ -182,11 +154,6 @@ export const makeDraft = (recipe: Recipe, index: number, seed: number, world: Wo
     // In a testing plane an SLT may be a test public id.
     outcomes.push(id === "auth.login" && plane === "testing" ? open("schema") : bodyCase.outcome)
     changes.push(bodyCase.name)
-  } else if (recipe.edit !== undefined && text !== undefined && operation !== undefined) {
-    const before = text
-    text = fill(JSON.stringify(applyEdit(isDelivery ? JSON.parse(text) : value, recipe.edit)))
-    outcomes.push(isDelivery && text !== before ? open("size") : judge(operation, text))
-    changes.push(`edited: ${JSON.stringify(recipe.edit).slice(0, 80)}`)
   }
 
   let message: Message = {
@@ -268,8 +235,6 @@ export const makeDraft = (recipe: Recipe, index: number, seed: number, world: Wo
     body: end === -1 ? message.body : message.verbatim?.subarray(end + 4),
     outcome,
     isSyntax,
-    isChanged: isSyntax || (recipe.edit !== undefined && /(?:oat|ask)_[A-Za-z0-9_-]{28}/.test(String(text))),
-    session,
     changes
   }
 }
