@@ -4,8 +4,6 @@ interface PlayOptions {
   readonly seed: number
   /** Requests, sequences, clients or attacks, as the suite counts them; each suite has a default for a full run. */
   readonly count: number | undefined
-  /** What a failure of the model names: the path of the run, and that of its commands. */
-  readonly replay?: readonly [path: string, commands: string] | undefined
   readonly log: (line: string) => void
 }
 

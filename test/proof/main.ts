@@ -1,6 +1,6 @@
 /**
  * `npm run proof -- fuzz --seed 1 --count 100000`: plays one suite of docs/proof.md, prints its figures and what broke, and exits with 0
- * when everything held, else with 1. `--replay "<path> <replayPath>"`, with the seed of a failure of the model, plays that failure alone.
+ * when everything held, else with 1.
  */
 import { existsSync } from "node:fs"
 import { parseArgs } from "node:util"
@@ -12,7 +12,6 @@ const { positionals, values } = parseArgs({
   options: {
     seed: { type: "string", default: "1" },
     count: { type: "string" },
-    replay: { type: "string" },
     verbose: { type: "boolean", default: false }
   }
 })
@@ -28,11 +27,9 @@ if (existsSync("/dev/shm")) process.env.TMPDIR ??= "/dev/shm"
 const began = performance.now()
 // Each folder has its suite in Play.ts.
 const { play }: { readonly play: Play } = await import(`./${name}/Play.ts`)
-const [path, commands = ""] = values.replay?.split(" ") ?? []
 const { broken, figures } = await play({
   seed: Number(values.seed),
   count: values.count === undefined ? undefined : Number(values.count),
-  replay: path === undefined ? undefined : [path, commands],
   log: values.verbose ? print : () => undefined
 })
 for (const fault of broken) print(`BROKEN ${fault}`)

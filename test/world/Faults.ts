@@ -1,6 +1,6 @@
 /**
  * What can happen to a call to an upstream: one vocabulary for all suites. A rule names a path, the fault, and the calls that meet it:
- * one, some, or all until it is healed. An upstream's clock can be wrong, too.
+ * one, some, or all until it is healed.
  */
 import { iamFaults } from "../../sandbox/upstreams/Iam.ts"
 import type { Reply } from "../../sandbox/upstreams/Simulator.ts"
@@ -125,19 +125,14 @@ const isOf = ({ path }: FaultRule, call: UpstreamCall): boolean =>
 
 export const makeFaults = () => {
   let planned: ReadonlyArray<Planned> = []
-  const skews = new Map<UpstreamName, number>()
 
   return {
     plan: (rule: FaultRule) => {
       planned = [...planned, { rule, pass: rule.after ?? 0, left: rule.times ?? 1 }]
     },
-    /** Milliseconds by which the clock of an upstream is ahead of the world's. */
-    skew: (upstream: UpstreamName, milliseconds: number) => void skews.set(upstream, milliseconds),
-    skewOf: (upstream: UpstreamName) => skews.get(upstream) ?? 0,
     /** Ends every fault. */
     heal: () => {
       planned = []
-      skews.clear()
     },
     /** The fault of this call, which counts it. */
     take: (call: UpstreamCall): Fault | undefined => {

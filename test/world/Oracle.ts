@@ -1,7 +1,7 @@
 /**
  * What must hold after every play, whatever happened. It sees each request and answer, and reads the rows, the log and the upstreams:
  * acknowledged is stored once and delivered at most once; a session is ended only by its owner; no credential is where it does not belong;
- * each answer fits the published contract; calls to IAM and writes to the tracker stay within their limits.
+ * each answer fits the published contract; calls to IAM stay within their limit.
  */
 import { existsSync, readFileSync } from "node:fs"
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js"
@@ -131,18 +131,6 @@ export const mostIamCalls = (calls: Iterable<UpstreamCall>): number => {
   return Math.max(0, ...[...times.values()].map((each) => mostWithin(each, minute)))
 }
 
-/** GitHub's secondary limits (issue-tracker.md 3): requests that create content. */
-const trackerProblems = (calls: ReadonlyArray<UpstreamCall>): ReadonlyArray<string> => {
-  const writes = calls
-    .filter(({ seen, upstream }) => upstream === "tracker" && seen.method !== "GET")
-    .map(({ at }) => at)
-  return [
-    ...(mostWithin(writes, minute) > 80 ? ["tracker: more than 80 writes in a minute"] : []),
-    ...(mostWithin(writes, 60 * minute) > 500 ? ["tracker: more than 500 writes in an hour"] : []),
-    ...(mostWithin(writes, 1_000) > 1 ? ["tracker: two writes within a second"] : [])
-  ]
-}
-
 /** Where credentials are searched; a record is one that was delivered to a table. */
 const places = ["log", "issue", "row", "record"] as const
 
@@ -209,7 +197,7 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
     )
 
   const query = (statement: string) => rowsOf(database, statement)
-  const once = (what: string, ids: ReadonlySet<string>, found: ReadonlyArray<unknown>, least: number) => {
+  const once = (what: string, ids: ReadonlySet<string>, found: ReadonlyArray<unknown>, least: 0 | 1) => {
     const counts = new Map<string, number>()
     for (const id of found) counts.set(String(id), (counts.get(String(id)) ?? 0) + 1)
     return [...ids]
@@ -237,18 +225,12 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
     ]
   }
 
-  const deliveredProblems = (isQuiet: boolean): ReadonlyArray<string> => {
-    const least = isQuiet ? 1 : 0
+  /** At most once: what was acknowledged may still wait. */
+  const deliveredProblems = (): ReadonlyArray<string> => {
     const issues = upstreams.issues().filter(({ state }) => state === "open")
     const refs = issues.map(({ body }) => /report-ref: (rep_[^\s-]+)-/.exec(body ?? "")?.[1])
-    const failed = new Set(
-      query("SELECT subject FROM deliveries WHERE kind = 'report' AND state = 'failed'").map(({ subject }) =>
-        String(subject)
-      )
-    )
-    const due = new Set([...reports].filter((id) => !failed.has(id)))
     const rows = upstreams.rows().map(({ record_id }) => record_id)
-    return [...once("the issue of report", due, refs, least), ...once("event", events, rows, least)]
+    return [...once("the issue of report", reports, refs, 0), ...once("event", events, rows, 0)]
   }
 
   const texts = (): Readonly<Record<(typeof places)[number], string>> => ({
@@ -299,17 +281,16 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
     allowEnd: (token: string) => allowEnd(token),
     /** Sessions of IAM that ended although nobody intended it. */
     endedSessions,
-    /** All that is broken now. `isQuiet`: nothing waits any more, so all that was acknowledged must have been delivered. */
-    problems: ({ isQuiet = false } = {}): ReadonlyArray<string> => {
+    /** All that is broken now. */
+    problems: (): ReadonlyArray<string> => {
       const most = mostIamCalls(upstreams.calls)
       return [
         ...seen,
         ...endedSessions(),
         ...storedProblems(),
-        ...deliveredProblems(isQuiet),
+        ...deliveredProblems(),
         ...leaks(),
-        ...(most > callsPerMinute ? [`${most} calls to one path of IAM in a minute`] : []),
-        ...trackerProblems(upstreams.calls)
+        ...(most > callsPerMinute ? [`${most} calls to one path of IAM in a minute`] : [])
       ]
     }
   }

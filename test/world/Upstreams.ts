@@ -78,14 +78,13 @@ interface UpstreamsOptions {
 }
 
 export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: UpstreamsOptions) => {
-  const nowAt = (upstream: UpstreamName) => () => time.now() + faults.skewOf(upstream)
-  const { iam, seeded, ting } = makeIamAndTing({ iam: nowAt("iam"), ting: nowAt("ting") }, iamLimit)
+  const { iam, seeded, ting } = makeIamAndTing({ iam: time.now, ting: time.now }, iamLimit)
   /** The planes of IAM and Ting. */
   const planes = [production, seeded.environment.environmentId]
-  const tables = makeTables({ now: nowAt("tables") })
+  const tables = makeTables({ now: time.now })
   const tableKeys = new Map<string, string>()
   const tracker = makeTracker({
-    now: nowAt("tracker"),
+    now: time.now,
     repositories: [repository],
     tokens: [{ token: trackerToken, login: "harbor-bot", rights: "write" }]
   })
@@ -101,7 +100,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
   const calls: Array<UpstreamCall> = []
 
   const encode = ({ seen, upstream }: UpstreamCall, reply: Reply): Ending =>
-    answered(reply, nowAt(upstream)(), simulators[upstream].decorate(seen))
+    answered(reply, time.now(), simulators[upstream].decorate(seen))
 
   /** Runs at once without a pause, so that a call in no time takes no turn of the simulation. */
   const pause = (milliseconds: number, run: () => void): void => {

@@ -126,7 +126,6 @@ const ting = byProgram(4, "sends a ting", { again: boolean() }, async ({ residen
   if (!again || resident.ting === undefined) resident.ting = `${resident.name}/${stage.newKey()}`
   const key = resident.ting
   const full = `${resident.actor}/${key}`
-  stage.tings.set(`${plane} ${full}`, resident.actor)
   const outcome = await stage.signed(resident, (caller) => caller.ting(key))
   const { accepted } = stage.world.upstreams.ting.controls
   const count = accepted(plane).filter((one) => one.key === full).length
@@ -205,37 +204,6 @@ const stolenRefresh = bySession(
     if (stolen === undefined) return "no token is spent"
     stage.law.allowAttack(stolen)
     return statuses(await stage.send([requests.refresh(stolen, stage.newKey(), stage.secretOf(resident))]))
-  }
-)
-
-/** The refresh token of one program under a key that another one has used. */
-const crossedRefresh = bySession(
-  2,
-  "the refresh token is sent under a key of another",
-  { other: who },
-  async ({ resident, stage, stored }, facts) => {
-    const { law } = stage
-    const other = stage.resident(facts.other)
-    const theirs = stage.storedOf(other)
-    if (theirs === undefined || stored === theirs) return "there are no two sessions"
-    const key = derivedKey("refresh", theirs.refresh_token)
-    law.allowRefusal(theirs.refresh_token)
-    // Where the key is free after all, this is a refresh under a wrong key.
-    law.allowAttack(stored.refresh_token)
-    law.allowAttack(theirs.refresh_token)
-    const their = { from: other, token: theirs.refresh_token }
-    const own = { from: resident, token: stored.refresh_token }
-    // Twice each, so that both servers have both at once.
-    const senders = [their, their, own, own]
-    const answers = await stage.send(
-      senders.map(({ from, token }) => requests.refresh(token, key, stage.secretOf(from)))
-    )
-    for (const [index, { from, token }] of senders.entries()) {
-      const given = tokensOf(answers[index])
-      if (given !== undefined && law.familyOf(given.refresh_token) !== law.familyOf(token))
-        law.breakWith(`a crossed key gave ${from.name} the session of another`)
-    }
-    return statuses(answers)
   }
 )
 
@@ -334,7 +302,7 @@ const settle = command(4, "all faults end, and each program tries again", {}, (s
 /** Any command, by its weight. */
 export const anyCommand: FastCheck.Arbitrary<Command> = FastCheck.oneof(
   ...[login, me, subscribe, ting, together, logout],
-  ...[sameRefresh, stolenRefresh, crossedRefresh, wrongPlane],
+  ...[sameRefresh, stolenRefresh, wrongPlane],
   ...[wait, revokeLogin, revokeAccess, moveOrganisation, restart, killServer],
   ...[fault, mend, clientFault, settle]
 )

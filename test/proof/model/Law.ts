@@ -8,13 +8,8 @@ import type { World } from "../../world/World.ts"
 
 /** Milliseconds in which IAM replays a login or refresh. */
 export const replayWindow = 600_000
-/** Milliseconds of a token's life in which a client refreshes early, with the time of the calls themselves. */
-const early = 60_000 + 60_000
 /** Milliseconds from the first receipt of a pair in which a server believes no inactive answer about it. */
 const disbelief = 60_000
-/** Milliseconds after a grant until the introspection that completes it has been sent. */
-const completion = 1_000
-
 /**
  * The documented limits that excuse a lost session: an answer that is not fetched within 10 minutes, a consumed token under another key, an
  * inactive answer about a pair that the instance received more than a minute ago, and a refresh without an organisation.
@@ -43,23 +38,16 @@ export const makeLaw = (world: () => World) => {
   const attacked = new Set<string>()
   /** Families that IAM ended for a reason that is known. */
   const compromised = new Set<string>()
-  const refusable = new Set<string>()
   /** Access tokens of logins that a server has not answered, with that server. */
   const loggingIn = new Map<string, UpstreamCall["caller"]>()
   /** By refresh token or short-lived token: when IAM spent it. */
   const spentAt = new Map<string, number>()
-  /** By refresh token: the access token of its pair. */
-  const accessOf = new Map<string, string>()
-  /** Servers with the planes whose last introspection failed. */
-  const failing = new Set<string>()
   /** Access tokens that a server got and has not introspected yet, with the call. */
   const uncompleted = new Map<string, UpstreamCall>()
   /** By server and access token: when it first got the token. */
   const receivedAt = new Map<string, number>()
   /** Families about which IAM gave a false inactive answer that a server may believe. */
   const misjudged = new Set<string>()
-  /** By server and plane: when IAM last refused an introspection with 429. */
-  const pausedAt = new Map<string, number>()
   let rotations = 0
 
   const now = () => world().time.now()
@@ -85,30 +73,14 @@ export const makeLaw = (world: () => World) => {
     else breakWith(`IAM ended a login of ${family.actor}: its refresh token was used again under another key`)
   }
 
-  const judgeRotation = (presented: string, family: Family): void => {
-    rotations += 1
-    const token = controls()
-      .plane(planeOf(family))
-      .accessTokens.get(accessOf.get(presented) ?? "")
-    const isNeeded =
-      token === undefined ||
-      token.revoked ||
-      token.expiresAt - now() <= early ||
-      refusable.has(presented) ||
-      attacked.has(family.id) ||
-      misjudged.has(family.id)
-    if (!isNeeded) breakWith(`a session of ${family.actor} was rotated without need`)
-  }
-
   const onTokensHandled = ({ form }: UpstreamCall, reply: Reply): void => {
     const presented = form.get("refresh_token")
     const family = presented === null ? undefined : familyOf(presented)
     if (presented !== null && family?.status === "compromised") judgeReuse(presented, family)
     const grant = readGrant(reply)
     if (grant === undefined || reply.headers?.["idempotency-replayed"] === "true") return
-    accessOf.set(grant.refresh, grant.access)
     spentAt.set(presented ?? form.get("slt") ?? "", now())
-    if (presented !== null && family !== undefined) judgeRotation(presented, family)
+    if (presented !== null && family !== undefined) rotations += 1
   }
 
   /** A login whose actor has no organisation is refused, and its grant revoked (api.md, login). */
@@ -119,16 +91,12 @@ export const makeLaw = (world: () => World) => {
       world().oracle.allowEnd(token)
   }
 
-  const onVerdict = (call: UpstreamCall, own: Reply | undefined): void => {
-    const key = keyOf(call, call.plane)
+  /** A false verdict that a server may believe. */
+  const onVerdict = (call: UpstreamCall): void => {
     const token = call.form.get("token") ?? ""
-    const isFalse = call.fault === faults.inactive
-    if (own?.status === 200) failing.delete(key)
-    else if (!isFalse) failing.add(key)
-    if (call.fault === faults["429 before"]) pausedAt.set(key, now())
     const family = familyOf(token)
     const received = receivedAt.get(keyOf(call, token))
-    if (isFalse && family !== undefined && received !== undefined && now() >= received + disbelief)
+    if (family !== undefined && received !== undefined && now() >= received + disbelief)
       misjudged.add(family.id)
   }
 
@@ -136,19 +104,11 @@ export const makeLaw = (world: () => World) => {
     if (call.form.has("slt")) loggingIn.set(access, call.caller)
     const receipt = keyOf(call, access)
     receivedAt.set(receipt, receivedAt.get(receipt) ?? now())
-    // A 429 that came while IAM executed the call: the server could not know it before, and must wait before the next introspection.
-    if ((pausedAt.get(keyOf(call, call.plane)) ?? 0) < call.at) uncompleted.set(access, call)
-    world().time.after(completion, () => {
-      if (uncompleted.has(access) && call.caller.isAlive())
-        breakWith(`${call.caller.name} spent a token and could not introspect the new one`)
-      uncompleted.delete(access)
-    })
+    uncompleted.set(access, call)
   }
 
   const observer: Observer = {
     onSent: (call) => {
-      if (call.path === "tokens" && failing.has(keyOf(call, call.plane)))
-        breakWith(`${call.caller.name} spends a token although its last introspection failed`)
       if (call.path === "introspect") uncompleted.delete(call.form.get("token") ?? "")
     },
     onHandled: (call, reply) => {
@@ -156,7 +116,7 @@ export const makeLaw = (world: () => World) => {
       if (call.path === "introspect") onIntrospected(call)
     },
     onDelivered: (call, own) => {
-      if (call.path === "introspect") onVerdict(call, own)
+      if (call.fault === faults.inactive) onVerdict(call)
       const grant = call.path === "tokens" ? readGrant(own) : undefined
       if (grant !== undefined) onGrant(call, grant.access)
     }
@@ -188,8 +148,6 @@ export const makeLaw = (world: () => World) => {
       attacked.add(family.id)
       world().oracle.allowEnd(token)
     },
-    /** The access token may be refused although it has not expired. */
-    allowRefusal: (token: string) => void refusable.add(token),
     /** The limit that excuses that this session cannot be used. */
     excuseFor,
     /** Without an organisation a session cannot be used, but it is not lost. */

@@ -35,16 +35,11 @@ const figuresOf = ({ law, world }: Stage, commands: number) => ({
   rotations: law.rotations()
 })
 
-export const play: Play = async ({ count = full, replay, seed }) => {
+export const play: Play = async ({ count = full, seed }) => {
   digestHere()
   const figures: Record<string, number> = {}
   let failed = false
-  const [path, replayPath] = replay ?? []
-  const commands = FastCheck.commands([anyCommand], {
-    maxCommands,
-    size: "max",
-    ...(replayPath === undefined ? {} : { replayPath })
-  })
+  const commands = FastCheck.commands([anyCommand], { maxCommands, size: "max" })
   const property = FastCheck.asyncProperty(setup, commands, ({ begin, ...facts }, chosen) =>
     withStage(facts, async (stage) => {
       try {
@@ -61,11 +56,7 @@ export const play: Play = async ({ count = full, replay, seed }) => {
         figures[name] = (figures[name] ?? 0) + value
     })
   )
-  const details = await FastCheck.check(property, {
-    seed,
-    numRuns: count,
-    ...(path === undefined ? {} : { path, numRuns: 1 })
-  })
+  const details = await FastCheck.check(property, { seed, numRuns: count })
   return {
     figures,
     broken: details.failed ? [(await FastCheck.asyncDefaultReportMessage(details)) ?? ""] : []

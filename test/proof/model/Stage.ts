@@ -70,8 +70,6 @@ export const tokensOf = (answer: Answer | undefined): StoredSession | undefined 
 export class Stage {
   readonly story: Array<string> = []
   readonly residents: ReadonlyArray<Resident>
-  /** By plane and key: the actor that sent a ting. */
-  readonly tings = new Map<string, string>()
   readonly world: World
   readonly law: Law
   private readonly holders = new Map<string, Holder>()
@@ -192,7 +190,6 @@ export class Stage {
 
   /** The refresh of a session as its client sends it. */
   ownRefresh(resident: Resident, { refresh_token }: StoredSession): Sent {
-    this.law.allowRefusal(refresh_token)
     return requests.refresh(refresh_token, derivedKey("refresh", refresh_token), this.secretOf(resident))
   }
 
@@ -282,10 +279,6 @@ export class Stage {
       if (law.isLive(had) && !law.isLost(had))
         law.breakWith(`the session of ${resident.name} is gone, while IAM honours it`)
     }
-    for (const plane of world.upstreams.planes)
-      for (const ting of world.upstreams.ting.controls.accepted(plane))
-        if (this.tings.get(`${plane} ${ting.key}`) !== ting.for)
-          law.breakWith(`Ting has a ting of another: ${ting.key}`)
     this.demand()
   }
 
