@@ -16,10 +16,3 @@ it("exits with 1 and says so", async () => {
   expect((await ended).code).toBe(1)
   expect(output()).toMatch(/^The scenario failed\.$/m)
 })
-
-it("of a clone says at a misspelt option which it is, and exits with 64", async () => {
-  const words = ["--import", "tsx", "src/cli/main.ts", "sandbox", "--wlak"]
-  const { ended, output } = start(process.execPath, words, {})
-  expect(await ended).toEqual({ code: 64, signal: null })
-  expect(output()).toMatch(/'--wlak'/)
-})

@@ -56,14 +56,13 @@ const envelope = (code: string) =>
 
 const answers: ReadonlyArray<Fault> = [
   ...poisons.map((change) => ({ ...refresh, body: poison(change) })),
-  ...(["cut", "hang"] as const).flatMap((instead) => [
-    { ...refresh, instead },
-    { ...refresh, instead, before: true as const }
-  ]),
-  ...[200, 401, 403, 407, 502].flatMap((status) => [
-    { ...refresh, ...html, status },
-    { ...refresh, ...html, status, before: true as const }
-  ]),
+  ...[
+    { instead: "cut" },
+    { instead: "hang" },
+    ...[200, 401, 403, 407, 502].map((status) => ({ ...html, status }))
+  ]
+    .flatMap((fault) => [fault, { ...fault, before: true }])
+    .map((fault) => ({ ...refresh, ...fault }) as Fault),
   ...[200, 204, 401].map((status) => ({ ...refresh, status, body: () => "" })),
   ...[200, 401].map((status) => ({ ...refresh, status, body: (right: string) => right.slice(0, 40) })),
   ...[400, 403, 404, 409, 429, 500, 503].map((status) => ({

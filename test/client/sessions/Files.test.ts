@@ -25,14 +25,9 @@ const changed = async (change: Change) => {
   return { ...world, path }
 }
 
-it.each([
-  ["empty", ""],
-  ["a list", "[]"],
-  ["another object", '{"hello":"world"}'],
-  ["a session without its refresh token", '{"version":1,"access_token":"oat_1"}']
-])(
-  "A session file that is %s is named by calls, replaced by a login and removed by a logout",
-  async (_, text) => {
+it.each(["", "[]", '{"hello":"world"}', '{"version":1,"access_token":"oat_1"}'])(
+  "A session file that holds no session is named by calls, replaced by a login and removed by a logout: %j",
+  async (text) => {
     const { client, events, path, requests, types } = await changed((path) => writeFile(path, text))
     const error = { code: "store_failed", retryable: false, details: { reason: "corrupt" } }
     for (const call of [client.me(), client.session(), client.request("GET", "/x")])
@@ -41,7 +36,6 @@ it.each([
     expect([requests, await readFile(path, "utf8")]).toEqual([[], text])
     expect(await client.login("oac_2")).toMatchObject({ ok: true, value: { healed: true } })
     expect(types()).toEqual(["request", "response", "session_healed", "logged_in"])
-    expect(await client.me()).toMatchObject({ ok: true })
     for (const forget of [false, true]) {
       await writeFile(path, text)
       events.length = 0
@@ -70,8 +64,7 @@ describe("A session file is refused and kept, and nothing is sent:", () => {
     (path, session) =>
       writeFile(path, JSON.stringify({ ...session, ...more }))
   it.each<readonly [string, Change]>([
-    ["of a newer version", with_({ version: 2 })],
-    ["of a newer version in another form", (path) => writeFile(path, '{"version":3,"sessions":[]}')],
+    ["of a newer version", (path) => writeFile(path, '{"version":3,"sessions":[]}')],
     ["of another slot", with_({ slot: "production-of-another-server" })],
     ["of another plane", with_({ testing_environment_id: crypto.randomUUID() })],
     ["in whose place is a folder", (path) => rm(path).then(() => mkdir(path))]

@@ -19,8 +19,7 @@ const broken = { ok: false, error: { code: "unexpected_answer" } }
 
 /** Answers that no client can use. */
 const useless: ReadonlyArray<readonly [string, object]> = [
-  ["an empty access token", { access_token: "" }],
-  ["an empty refresh token", { refresh_token: "" }],
+  ["an empty token", { access_token: "" }],
   ["a token with a line break", { refresh_token: "ort_1\nx" }],
   ["masked tokens", { access_token: "***", refresh_token: "***" }],
   ["a token that is masked in part", { refresh_token: "ort_****1" }],
@@ -35,18 +34,16 @@ describe("A useless session in a 200", () => {
   it.each(useless)(
     "of a refresh leaves the old pair, and the next answer is taken: %s",
     async (_, change) => {
-      const sessionStore = fileSessionStore({ directory: made.folder })
+      const sessionStore = memorySessionStore()
       const { again, answers, client, keys, pass, requests } = await loggedIn({ sessionStore })
       answers.refresh = () => json(pairOf(2, change))
       pass(life)
       expect(await client.me()).toMatchObject(broken)
-      const [name = ""] = await readdir(made.folder)
-      expect(await readFile(join(made.folder, name), "utf8")).toContain('"ort_1"')
       answers.refresh = () => json(pairOf(3))
       requests.length = 0
       expect(await again().me()).toMatchObject({ ok: true })
-      expect(requests.map(({ call, headers }) => headers.get("authorization") ?? call)).toEqual([
-        "refresh",
+      expect(requests.map(({ body, headers }) => headers.get("authorization") ?? body)).toEqual([
+        JSON.stringify({ refresh_token: "ort_1" }),
         "Bearer oat_3"
       ])
       expect(keys()[0]).toMatch(/^[0-9a-f]{64}$/)
