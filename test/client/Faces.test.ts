@@ -182,35 +182,6 @@ describe("The promise client", () => {
       }
     ))
 
-  it("takes no outage for a logout: the call fails with its code, and the session is kept and works again", () =>
-    underEach(
-      [
-        [["cut-after", "hang-after"], ["refresh"]],
-        [["html-200-after"], ["refresh", "me", "logout"]],
-        [["html-401"], ["refresh", "me"]]
-      ],
-      async (kind, call, title) => {
-        const lane = makeLane({ ...timeoutsFor(kind), deadlineMilliseconds: 700 })
-        const { client, family, fault, login, pass, refreshToken } = lane
-        await login()
-        const before = await refreshToken()
-        fault(kind, paths[call], 1_000)
-        if (call === "refresh") pass(life)
-        const codes = /^(?:transport_failed|timed_out|unexpected_answer)$/
-        const error = { code: expect.stringMatching(codes) }
-        if (call === "logout") expect(await client.logout(), title).toMatchObject({ ok: false, error })
-        else expect(await client.status(), title).toMatchObject({ state: "unknown", error })
-        expect(await refreshToken(), title).toBe(before)
-        lane.clear()
-        if (call === "logout") {
-          expect(await client.logout(patient), title).toMatchObject(ok)
-          return
-        }
-        expect(await client.status(patient), title).toMatchObject({ state: "authenticated" })
-        expect(family(), title).toEqual({ status: "active", rotations: call === "refresh" ? 1 : 0 })
-      }
-    ))
-
   it("gets an answer that was lost in a crash after the restart", async () => {
     const { clear, family, fault, login, pass, restarted } = makeLane()
     await login()

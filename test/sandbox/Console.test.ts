@@ -166,29 +166,6 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
     expect((yield* act(meOf(sessions[0]?.id ?? ""))).exchange?.status).toBe(200)
   })
 
-  it("shows a call of another program with its plane and its session", function* () {
-    const { act, base, recordWith, stateWith, tab, world } = yield* TestConsole
-    const { environmentId: plane, musicSecret } = world.seeded.environment
-    const key = { "idempotency-key": "login-0000000000000001", "x-testing-environment-key": musicSecret }
-    const headers = { ...json, "user-agent": "curl/8.5.0", ...key }
-    const body = '{"slt":"c:ana"}'
-    yield* send(`${base}/api/v1/auth/login`, { method: "POST", headers, body })
-    const isOfAna = ({ sessions: [newest] }: State) => newest?.actor === "c:ana"
-    const { sessions } = yield* stateWith("its session", isOfAna)
-    expect(sessions[0]).toMatchObject({ plane, status: "active" })
-    const [login] = [...tab.actions.values()].filter(({ action }) => action.kind === "program")
-    if (login === undefined) return yield* Effect.dieMessage("no entry")
-    const seen = yield* recordWith("its end", login, ({ endedAt }) => endedAt !== null)
-    expect(seen).toMatchObject({
-      title: "curl: POST /api/v1/auth/login",
-      plane,
-      action: { kind: "program", agent: "curl", does: "login" },
-      exchange: { status: 200, requestBody: body, requestHeaders: key }
-    })
-    expect(arrowsOf(seen)).toContain("backend -> ting POST /v1/subscriptions 201")
-    expect((yield* act({ kind: "repeat", action: seen.id })).exchange?.status).toBe(200)
-  })
-
   it("sends webhooks that are signed or tampered with, and they take effect", function* () {
     const { act, login, stateWith } = yield* TestConsole
     const me = meOf((yield* login).id)

@@ -16,7 +16,6 @@ export type FaultKind =
   | "hang-after"
   | "delay"
   | "html-502-after"
-  | "html-401"
   | "html-200-after"
   | "empty-200-after"
   | "redirect"
@@ -48,13 +47,12 @@ const html = (status: number, headers: Headers = {}): Answer => ({
 /** The response that replaces the server's. A redirect leads to the same call on the lane `redirected`, where the server would answer it. */
 const replacements: Readonly<Partial<Record<FaultKind, (path: string) => Answer>>> = {
   "html-502-after": () => html(502),
-  "html-401": () => html(401),
   "html-200-after": () => html(200),
   "empty-200-after": () => ({ ...html(200, { "content-type": "application/json" }), body: Buffer.alloc(0) }),
   redirect: (path) => html(307, { location: `/redirected${path}` })
 }
 
-const before: ReadonlySet<FaultKind | undefined> = new Set(["cut-before", "html-401", "redirect"])
+const before: ReadonlySet<FaultKind | undefined> = new Set(["cut-before", "redirect"])
 
 export const startFaultProxy = async (target: string) => {
   const agent = new Agent({ keepAlive: true })
