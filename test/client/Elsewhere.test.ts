@@ -3,19 +3,14 @@ import * as IndexedDb from "fake-indexeddb"
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { type SessionStore, webSessionStore } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
-import { type Built, scratch } from "./support/Built.ts"
-import { life, loggedIn, makeClient } from "./support/ClientWorld.ts"
+import { eachFolder, life, loggedIn, makeClient } from "./support/ClientWorld.ts"
 
-let made: Built
-beforeEach(async () => {
-  made = await scratch()
+const made = eachFolder()
+beforeEach(() => {
   for (const [name, value] of Object.entries(IndexedDb)) vi.stubGlobal(name, value)
   vi.stubGlobal("indexedDB", new IndexedDb.IDBFactory())
 })
-afterEach(async () => {
-  vi.unstubAllGlobals()
-  await made.remove()
-})
+afterEach(() => void vi.unstubAllGlobals())
 
 it.each<readonly [string, () => SessionStore]>([
   ["file", () => fileSessionStore({ directory: made.folder })],

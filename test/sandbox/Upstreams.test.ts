@@ -1,12 +1,11 @@
 /** What the simulated systems refuse, so that a service that breaks a contract fails its tests. */
-import { randomUUID } from "node:crypto"
 import { beforeEach, describe, expect, it } from "vitest"
 import { sha256 } from "../../sandbox/upstreams/Contract.ts"
 import { signExchange } from "../../sandbox/upstreams/Iam.ts"
 import type { Handle, Reply } from "../../sandbox/upstreams/Simulator.ts"
 import { makeFaults } from "../world/Faults.ts"
 import { makeSimulatedTime } from "../world/Time.ts"
-import { makeUpstreams, trackerToken } from "../world/Upstreams.ts"
+import { makeUpstreams } from "../world/Upstreams.ts"
 
 type HeaderMap = Readonly<Record<string, string | ReadonlyArray<string>>>
 
@@ -55,7 +54,7 @@ interface Exchange
 /** The simulators of the shared world, with a clock that only the test moves, and clients of IAM in production and by an application selector. */
 const startBench = () => {
   const time = makeSimulatedTime(start * 1_000)
-  const { iam, seeded, tables, ting, tracker } = makeUpstreams({ time, faults: makeFaults(), observers: [] })
+  const { iam, seeded, ting } = makeUpstreams({ time, faults: makeFaults(), observers: [] })
   const { controls, handle } = iam
   const clientOf = (musicSecret: string, isSelected: boolean) => {
     const authorization = basic("music", musicSecret)
@@ -96,7 +95,7 @@ const startBench = () => {
   const { environment, production } = seeded
   const music = clientOf(production.musicSecret, false)
   return {
-    ...{ controls, environment, tables, time, ting, tracker },
+    ...{ controls, environment, time, ting },
     production: music,
     testing: clientOf(environment.musicSecret, true),
     /** Logs an actor in to music in production; resolves to its access token. */
@@ -236,50 +235,4 @@ describe("The simulated Ting", () => {
     expect(await attempt({ iam_test_app_secret: musicSecret })).toBe("403 permission_denied")
     expect(await attempt({})).toBe("201")
   })
-})
-
-it("The simulated table service checks key, size and form; it knows a record for 300 s", async () => {
-  const { tables, time } = bench
-  const own = tables.createTable("musicclidaemon")
-  const record_id = "01990c6e-5f0a-4c1e-8d3b-2a4f6b8c0d1e"
-  const ingest = async (change: object = {}) => {
-    const metadata = { record_id, table_id: "musicclidaemon", event_ts_ms: time.now() }
-    const entry = { key: own, metadata, record: { type: "t", data: {} }, ...change }
-    const body = JSON.stringify({ batch_id: randomUUID(), records: [entry] })
-    const answer = await send(tables.handle, "POST /api/ingest", { ...jsonType, "user-agent": "x" }, body)
-    return textAt(answer.body, "rejected", "0", "code") || "stored"
-  }
-  expect(await ingest({ key: "table-nowhere-x" })).toBe("unauthorized")
-  expect(await ingest({ record: "x".repeat(270_336) })).toBe("size_exceeded")
-  expect(await ingest({ record: [] })).toBe("invalid")
-  expect(await ingest()).toBe("stored")
-  time.jump(299_999)
-  expect(await ingest()).toBe("duplicate")
-  time.jump(1)
-  expect(await ingest()).toBe("stored")
-})
-
-it("The simulated tracker checks the head, the token, the rights and the issue", async () => {
-  const { tracker } = bench
-  const file = async (content: object, token = trackerToken, agent = "music/0.1.0") => {
-    const headers = {
-      ...{ authorization: `Bearer ${token}`, accept: "application/vnd.github+json", ...jsonType },
-      ...{ "x-github-api-version": "2022-11-28", "user-agent": agent }
-    }
-    const route = "POST /repos/harbor/music/issues"
-    return (await send(tracker.handle, route, headers, JSON.stringify(content))).status
-  }
-  expect(await file({ title: "x" }, trackerToken, "")).toBe(403)
-  expect(await file({ title: "x" }, "wrong")).toBe(401)
-  for (const [rights, status] of [
-    ["none", 404],
-    ["read", 403],
-    ["write", 201]
-  ] as const) {
-    tracker.setRights(trackerToken, rights)
-    expect(await file({ title: "x" })).toBe(status)
-  }
-  expect(await file({ title: "😀".repeat(257) })).toBe(422)
-  expect(await file({ title: "x", body: "é".repeat(65_537) })).toBe(422)
-  expect(await file({ title: "😀".repeat(256), body: "é".repeat(65_536) })).toBe(201)
 })

@@ -1,16 +1,19 @@
 /** Sessions in files: spoiled ones are healed or named, nothing of another owner is lost, and a broken lock costs no session. */
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import { join } from "node:path"
-import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import { describe, expect, it } from "vitest"
 import { fileSessionStore } from "../../../client/node.ts"
-import { type Built, scratch } from "../support/Built.ts"
-import { life, loggedIn, makeClient, makeService, openLock, storeWith } from "../support/ClientWorld.ts"
+import {
+  eachFolder,
+  life,
+  loggedIn,
+  makeClient,
+  makeService,
+  openLock,
+  storeWith
+} from "../support/ClientWorld.ts"
 
-let made: Built
-beforeEach(async () => {
-  made = await scratch()
-})
-afterEach(() => made.remove())
+const made = eachFolder()
 
 const storeOfFolder = () => fileSessionStore({ directory: made.folder })
 

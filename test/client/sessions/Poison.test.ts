@@ -1,18 +1,22 @@
 /** A success whose session is useless costs no session: the old pair stays, or the same rotation is asked for again. */
 import { readdir, readFile } from "node:fs/promises"
 import { join } from "node:path"
-import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import { describe, expect, it } from "vitest"
 import { memorySessionStore } from "../../../client/index.ts"
 import { fileSessionStore } from "../../../client/node.ts"
 import { examples } from "../../../src/http/openapi/Examples.ts"
-import { type Built, scratch } from "../support/Built.ts"
-import { failure, json, life, loggedIn, loginOf, makeClient, pairOf } from "../support/ClientWorld.ts"
+import {
+  eachFolder,
+  failure,
+  json,
+  life,
+  loggedIn,
+  loginOf,
+  makeClient,
+  pairOf
+} from "../support/ClientWorld.ts"
 
-let made: Built
-beforeEach(async () => {
-  made = await scratch()
-})
-afterEach(() => made.remove())
+const made = eachFolder()
 
 const minute = 60_000
 const broken = { ok: false, error: { code: "unexpected_answer" } }

@@ -6,16 +6,12 @@ import { join } from "node:path"
 import { performance } from "node:perf_hooks"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
-import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { beforeAll, describe, expect, it } from "vitest"
 import { fileLock } from "../../../client/node.ts"
 import { bundle } from "../../world/Fleet.ts"
-import { type Built, scratch } from "../support/Built.ts"
+import { eachFolder } from "../support/ClientWorld.ts"
 
-let made: Built
-beforeEach(async () => {
-  made = await scratch()
-})
-afterEach(() => made.remove())
+const made = eachFolder()
 
 const never = new AbortController().signal
 /** Milliseconds: enough for a slow machine, and far below the limit of a patient lock. */

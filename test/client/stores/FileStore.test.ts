@@ -4,21 +4,16 @@ import { chmod, readdir, stat, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { inspect, promisify } from "node:util"
-import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { beforeAll, describe, expect, it } from "vitest"
 import { fileSessionStore } from "../../../client/node.ts"
 import { bundle } from "../../world/Fleet.ts"
-import { type Built, scratch } from "../support/Built.ts"
-import { storedSession } from "../support/ClientWorld.ts"
+import { eachFolder, storedSession } from "../support/ClientWorld.ts"
 
 let program = ""
 beforeAll(async () => {
   program = await bundle(fileURLToPath(new URL("../programs/store-user.ts", import.meta.url)))
 })
-let made: Built
-beforeEach(async () => {
-  made = await scratch()
-})
-afterEach(() => made.remove())
+const made = eachFolder()
 
 const run = promisify(execFile)
 const slot = "production-1"

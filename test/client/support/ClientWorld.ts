@@ -2,7 +2,7 @@
  * A service as a `fetch`, whose answers a test provokes, and clients of it with clocks that only the test moves. Everything goes through the
  * public faces of the client.
  */
-import { expect, vi } from "vitest"
+import { afterEach, beforeEach, expect, vi } from "vitest"
 import {
   type CallOptions,
   type ClientEvent,
@@ -17,6 +17,7 @@ import {
 } from "../../../client/index.ts"
 import { createTelemetry, type TelemetryOptions } from "../../../client/telemetry.ts"
 import { examples } from "../../../src/http/openapi/Examples.ts"
+import { type Built, scratch } from "./Built.ts"
 
 /** Milliseconds after which the access tokens of the service have expired. */
 export const life = 1_800_000
@@ -237,3 +238,17 @@ export const refusal = (path: string) => ({
   ok: false,
   error: { code: "invalid_input", requestId: null, details: { fields: [{ path }] } }
 })
+
+/** A new folder for each test of a file. */
+export const eachFolder = () => {
+  let made: Built
+  beforeEach(async () => {
+    made = await scratch()
+  })
+  afterEach(() => made.remove())
+  return {
+    get folder() {
+      return made.folder
+    }
+  }
+}
