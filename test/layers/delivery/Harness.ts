@@ -15,7 +15,7 @@ import type { DeliveryLimits } from "../../../src/layers/delivery/Worker.ts"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../../src/services/DeliveryHealth.ts"
 import { Settings } from "../../../src/services/Settings.ts"
-import { Store, type StoreService } from "../../../src/services/Store.ts"
+import { Store, type StoreService, type StoreUnavailable } from "../../../src/services/Store.ts"
 import { type TableRecord, Tables, type TablesService } from "../../../src/services/Tables.ts"
 import { type SearchTooLong, Tracker, type TrackerService } from "../../../src/services/Tracker.ts"
 import { Refused, type UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
@@ -198,30 +198,41 @@ export const makeTime = (startAt: number) => {
   return { clock, now, setTime, pass }
 }
 
-/** Functions that replace some of a process's store. */
-type Instead = { readonly [K in keyof StoreService]?: (real: StoreService[K]) => Partial<StoreService[K]> }
+type StoreCall = Effect.Effect<unknown, StoreUnavailable>
+/** What a call of the store is, by the call itself and its operation, like `deliveries.lease`. */
+export type Around = (call: StoreCall, operation: string, values: ReadonlyArray<unknown>) => StoreCall
 
 interface Given {
   readonly settings?: SettingsOverrides
   readonly limits?: Partial<DeliveryLimits>
-  readonly instead?: Instead
+  readonly around?: Around
   /** A connection of its own, which is not woken by others; default: the world's store. */
   readonly alone?: boolean
 }
 
 /** The store of a process, until it is dead. */
-const mortalStore = (real: StoreService, instead: Instead, isDead: () => boolean): StoreService => {
+const mortalStore = (real: StoreService, around: Around, isDead: () => boolean): StoreService => {
   const nouns = Object.entries(real).filter(([name, noun]) => typeof noun === "object" && name !== "wakeups")
   const mortal = nouns.map(([name, noun]) => {
-    const given: object = { ...noun, ...Reflect.get(instead, name)?.(noun) }
-    const proxy = new Proxy(given, {
-      get: (target, operation) => {
-        const member: unknown = Reflect.get(target, operation)
-        if (typeof member !== "function") return member
-        return (...values: ReadonlyArray<unknown>) =>
-          isDead() ? Effect.die("the process is gone") : Reflect.apply(member, target, values)
+    const wrapped = (call: unknown, operation: string, values: ReadonlyArray<unknown> = []) =>
+      Effect.isEffect(call)
+        ? Effect.suspend(() =>
+            isDead()
+              ? Effect.die("the process is gone")
+              : around(call as StoreCall, `${name}.${operation}`, values)
+          )
+        : call
+    const proxy = new Proxy(
+      { ...noun },
+      {
+        get: (target, operation) => {
+          const member: unknown = Reflect.get(target, operation)
+          if (typeof member !== "function") return wrapped(member, String(operation))
+          return (...values: ReadonlyArray<unknown>) =>
+            wrapped(Reflect.apply(member, target, values), String(operation), values)
+        }
       }
-    })
+    )
     return [name, proxy]
   })
   return { ...real, ...Object.fromEntries(mortal) }
@@ -250,11 +261,11 @@ export const makeHarness = Effect.gen(function* () {
   /** The workers of one process, for the tracker, for the tables or for neither. */
   const start = (
     work: "tracker" | "tables" | "neither",
-    { alone = false, instead = {}, limits = {}, settings = {} }: Given = {}
+    { alone = false, around = (call) => call, limits = {}, settings = {} }: Given = {}
   ) =>
     Effect.gen(function* () {
       let dead = false
-      const own = mortalStore(alone ? yield* openStore(path) : store, instead, () => dead)
+      const own = mortalStore(alone ? yield* openStore(path) : store, around, () => dead)
       const open = new Set(work === "tables" ? tables.service.open : [])
       const scope = yield* Scope.make()
       const context = yield* deliveryWith(limits).pipe(

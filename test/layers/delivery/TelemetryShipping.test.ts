@@ -4,11 +4,11 @@ import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
-import type { SpoolEntry, TelemetrySpool } from "../../../src/services/Store.ts"
+import type { SpoolEntry } from "../../../src/services/Store.ts"
 import { NotExecuted, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { makeSteppedClock } from "../../world/Time.ts"
 import { sampleSpoolLease } from "../store/Samples.ts"
-import { hour, makeHarness } from "./Harness.ts"
+import { type Around, hour, makeHarness } from "./Harness.ts"
 
 const dependency = "tables"
 const outage = { failure: new NotExecuted({ dependency, reason: "answer 503" }) }
@@ -38,13 +38,7 @@ const makeWorld = Effect.gen(function* () {
   const counts = (table: TableName = "musicclidaemon") =>
     Effect.map(store.spool.counts, (all) => all.find((row) => row.table === table))
   const sizes = () => tables.batches.map(({ records }) => records.length)
-  /** A process whose leases take so many milliseconds. */
-  const slowly = (millis: () => number) => ({
-    spool: ({ lease }: TelemetrySpool): Partial<TelemetrySpool> => ({
-      lease: (request) => Effect.tap(lease(request), () => Effect.suspend(() => Effect.sleep(millis())))
-    })
-  })
-  return { ...harness, entry, offer, offerSome, offerBroken, counts, sizes, slowly }
+  return { ...harness, entry, offer, offerSome, offerBroken, counts, sizes }
 })
 
 describe("Telemetry", () => {
@@ -251,10 +245,12 @@ describe("The lease of telemetry", () => {
   })
 
   it.scoped("that a slow database uses up in part or in whole sends in time, or nothing", function* () {
-    const { levels, offerBroken, offerSome, pass, slowly, start, tables } = yield* makeWorld
+    const { levels, offerBroken, offerSome, pass, start, tables } = yield* makeWorld
     let takes = 1_200
     const ids = yield* offerSome(3)
-    yield* start("tables", { instead: slowly(() => takes) })
+    const around: Around = (call, operation) =>
+      operation === "spool.lease" ? Effect.tap(call, () => Effect.sleep(takes)) : call
+    yield* start("tables", { around })
     yield* pass(5)
     yield* offerBroken
     ids.push(...(yield* offerSome(3)))

@@ -2,30 +2,30 @@
 import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
-import { type Deliveries, type StoreService, StoreUnavailable } from "../../../src/services/Store.ts"
+import { StoreUnavailable } from "../../../src/services/Store.ts"
 import { Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { makeSteppedClock } from "../../world/Time.ts"
 import { sampleLease } from "../store/Samples.ts"
-import { day, hour, makeHarness } from "./Harness.ts"
+import { type Around, day, hour, makeHarness } from "./Harness.ts"
 
 const away = Effect.fail(new StoreUnavailable({ kind: "unanswered" }))
 const dependency = "tracker"
 const hanging = { failure: new Unknown({ dependency, reason: "hangs" }), takes: Number.POSITIVE_INFINITY }
 
 /** Extensions of a lease end so, except for the first, which is right before the send. */
-const extending = (end: Effect.Effect<never, StoreUnavailable>) => ({
-  deliveries: ({ extend }: Deliveries): Partial<Deliveries> => {
-    let isFirst = true
-    return {
-      extend: (...values) =>
-        Effect.suspend(() => {
-          if (!isFirst) return end
-          isFirst = false
-          return extend(...values)
-        })
-    }
+const extending = (end: Effect.Effect<never, StoreUnavailable>): Around => {
+  let isFirst = true
+  return (call, operation) => {
+    if (operation !== "deliveries.extend") return call
+    if (!isFirst) return end
+    isFirst = false
+    return call
   }
-})
+}
+
+/** Whether the call records this outcome of a delivery. */
+const records = (outcome: string, operation: string, values: ReadonlyArray<unknown>) =>
+  operation === "deliveries.update" && Reflect.get(Object(values[1]), "_tag") === outcome
 
 describe("Two processes", () => {
   it.scoped("send each report once, and one at a time together", function* () {
@@ -42,7 +42,7 @@ describe("Two processes", () => {
     const { admit, filed, pass, start, states, tracker } = yield* makeHarness
     const report = yield* admit()
     tracker.filing.next({ ...hanging, arrives: true })
-    yield* start("tracker", { instead: extending(away) })
+    yield* start("tracker", { around: extending(away) })
     yield* start("tracker", { alone: true })
     yield* pass(9)
     expect([tracker.interruptedAt, yield* states]).toEqual([0, { leased: 1 }])
@@ -63,7 +63,7 @@ describe("A lease", () => {
     yield* admit()
     const from = now()
     tracker.filing.next(hanging)
-    yield* Effect.withClock(start("tracker", { instead: extending(end) }), clock)
+    yield* Effect.withClock(start("tracker", { around: extending(end) }), clock)
     yield* pass(2)
     step(by)
     yield* pass(6)
@@ -80,12 +80,8 @@ describe("A lease", () => {
     yield* admit()
     let broken = false
     tracker.filing.next({ takes: 60_000 })
-    const instead = {
-      deliveries: ({ extend }: Deliveries): Partial<Deliveries> => ({
-        extend: (...values) => Effect.suspend(() => (broken ? away : extend(...values)))
-      })
-    }
-    yield* Effect.withClock(start("tracker", { instead }), clock)
+    const around: Around = (call, operation) => (broken && operation === "deliveries.extend" ? away : call)
+    yield* Effect.withClock(start("tracker", { around }), clock)
     yield* pass(2)
     step(by)
     // A failure of some seconds does not end it.
@@ -104,16 +100,12 @@ describe("A lease", () => {
     yield* admit()
     const from = now()
     let slow = true
-    const instead = {
-      deliveries: ({ extend, update }: Deliveries): Partial<Deliveries> => ({
-        extend: (...values) => Effect.suspend(() => (slow && !isTaken ? away : extend(...values))),
-        update: (...values) =>
-          values[1]._tag === "Sending" && slow
-            ? Effect.zipLeft(update(...values), Effect.sleep(isTaken ? "2 seconds" : "11 seconds"))
-            : update(...values)
-      })
+    const around: Around = (call, operation, values) => {
+      if (operation === "deliveries.extend") return slow && !isTaken ? away : call
+      if (!slow || !records("Sending", operation, values)) return call
+      return Effect.zipLeft(call, Effect.sleep(isTaken ? "2 seconds" : "11 seconds"))
     }
-    yield* start("tracker", { instead })
+    yield* start("tracker", { around })
     yield* pass(1)
     const theirs = sampleLease({ now: now() + hour, leaseUntil: now() + hour + 10_000 })
     if (isTaken) expect(yield* store.deliveries.lease(theirs)).toHaveLength(1)
@@ -133,20 +125,15 @@ describe("A worker", () => {
     let left = 3
     let broken = false
     const times: Array<number> = []
-    const instead = {
-      deliveries: ({ lease, nextDueAt, update }: Deliveries): Partial<Deliveries> => ({
-        lease: (request) =>
-          Effect.suspend(() => {
-            if (!broken) return lease(request)
-            times.push(now())
-            return times.length % 2 === 0 ? away : Effect.die("a mistake")
-          }),
-        nextDueAt: Effect.suspend(() => (broken ? away : nextDueAt)),
-        update: (...values) =>
-          Effect.suspend(() => (values[1]._tag === "Delivered" && left-- > 0 ? away : update(...values)))
-      })
+    const around: Around = (call, operation, values) => {
+      if (records("Delivered", operation, values) && left-- > 0) return away
+      if (!broken) return call
+      if (operation === "deliveries.nextDueAt") return away
+      if (operation !== "deliveries.lease") return call
+      times.push(now())
+      return times.length % 2 === 0 ? away : Effect.die("a mistake")
     }
-    yield* start("tracker", { instead })
+    yield* start("tracker", { around })
     yield* pass(6)
     expect([yield* states, tracker.issues.length]).toEqual([{ delivered: 2 }, 2])
     broken = true
@@ -185,16 +172,11 @@ describe("A worker", () => {
     const availableAt = now() + 33_700
     yield* store.deliveries.update(held, { _tag: "Waiting", availableAt, failure: "limit" })
     let leases = 0
-    const instead = {
-      deliveries: ({ lease }: Deliveries): Partial<Deliveries> => ({
-        lease: (request) =>
-          Effect.zipRight(
-            Effect.sync(() => leases++),
-            lease(request)
-          )
-      })
+    const around: Around = (call, operation) => {
+      if (operation === "deliveries.lease") leases += 1
+      return call
     }
-    yield* start("tracker", { alone: true, instead })
+    yield* start("tracker", { alone: true, around })
     yield* pass(33.699)
     expect(tracker.sent.length).toBe(0)
     expect(leases).toBeLessThanOrEqual(8)
@@ -208,22 +190,17 @@ describe("A worker", () => {
 })
 
 describe("Retention", () => {
-  type Retention = StoreService["retention"]
-  /** Telemetry has a round of its own. */
-  const isTelemetry = (name: string) => name === "telemetry" || name === "deliveredIds"
   /** The bounds of each removal, in days, and what is removed of each kind. */
-  const watch = (results: { readonly [K in keyof Retention]?: () => ReturnType<Retention[K]> }) => {
+  const watch = (results: Readonly<Record<string, () => Effect.Effect<number, StoreUnavailable>>> = {}) => {
     const seen: Array<readonly [string, number]> = []
-    const watched = (name: string) => (before: number) =>
-      Effect.suspend((): Effect.Effect<number, StoreUnavailable> => {
-        seen.push([name, before / day])
-        return Reflect.get(results, name)?.() ?? Effect.succeed(0)
-      })
-    const retention = (real: Retention) =>
-      Object.fromEntries(
-        Object.keys(real).flatMap((name) => (isTelemetry(name) ? [] : [[name, watched(name)] as const]))
-      )
-    return { seen, instead: { retention } }
+    const around: Around = (call, operation, [before]) => {
+      const [noun, name = ""] = operation.split(".")
+      // Telemetry has a round of its own.
+      if (noun !== "retention" || name === "telemetry" || name === "deliveredIds") return call
+      seen.push([name, Number(before) / day])
+      return results[name]?.() ?? Effect.succeed(0)
+    }
+    return { seen, around }
   }
 
   it.scoped(
@@ -231,13 +208,13 @@ describe("Retention", () => {
     function* () {
       const { now, pass, start } = yield* makeHarness
       let left = 3
-      const { instead, seen } = watch({
+      const { around, seen } = watch({
         deliveries: () => away,
         webhooks: () => Effect.die("a mistake"),
         refusals: () => Effect.sync(() => Math.max(0, --left))
       })
       const retention = { reportsDays: 0, anonymousReportsDays: 7 }
-      yield* start("neither", { instead, settings: { retention } })
+      yield* start("neither", { around, settings: { retention } })
       yield* pass(1_800)
       const ages = () => seen.map(([name, before]) => [name, Math.floor(now() / day - before)])
       const [first, last] = [
@@ -261,9 +238,9 @@ describe("Retention", () => {
   it.scoped("removes nothing in a round before which the clock was stepped by more than a day", function* () {
     const { now, pass, start } = yield* makeHarness
     const { clock, step } = yield* makeSteppedClock
-    const { instead, seen } = watch({})
+    const { around, seen } = watch()
     const settings = { retention: { reportsDays: 30, anonymousReportsDays: 0 } }
-    yield* Effect.withClock(start("neither", { instead, settings }), clock)
+    yield* Effect.withClock(start("neither", { around, settings }), clock)
     step(23 * hour)
     yield* pass(1_800)
     expect(seen.some(([name]) => name === "reports")).toBe(true)
