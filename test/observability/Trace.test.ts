@@ -5,11 +5,61 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
 import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
-import { attributesOf, resourceIn, type Span, spansIn, startCollector } from "./Collector.ts"
 import { parse, scrape, since, sum } from "./Exposition.ts"
 import { calls, keyed, startObserved } from "./Observed.ts"
 import { rawServer } from "../layers/upstream/Simulated.ts"
 import { until } from "../world/Waiting.ts"
+
+/** OTLP as JSON. */
+type Attributes = ReadonlyArray<{
+  readonly key: string
+  readonly value: Readonly<Record<string, string | number | boolean>>
+}>
+
+interface Span {
+  readonly traceId: string
+  readonly spanId: string
+  readonly parentSpanId?: string
+  readonly name: string
+  /** 1 internal, 2 server, 3 client. */
+  readonly kind: number
+  readonly status: { readonly code: number }
+  readonly attributes: Attributes
+}
+
+interface Traces {
+  readonly resourceSpans: ReadonlyArray<{
+    readonly resource: { readonly attributes: Attributes }
+    readonly scopeSpans: ReadonlyArray<{ readonly spans: ReadonlyArray<Span> }>
+  }>
+}
+
+const attributesOf = (attributes: Attributes): Readonly<Record<string, unknown>> =>
+  Object.fromEntries(
+    attributes.map(({ key, value: { intValue, ...others } }) => [
+      key,
+      intValue === undefined ? Object.values(others)[0] : Number(intValue)
+    ])
+  )
+
+/** A collector on loopback that records its requests. */
+const startCollector = () => {
+  const received: Array<string> = []
+  const server = rawServer(async (request, response) => {
+    received.push(Buffer.concat(await request.toArray()).toString())
+    response.writeHead(200, { "content-type": "application/json" }).end("{}")
+  })
+  return Effect.map(server, ({ url }) => ({ url, received }))
+}
+
+const resourcesIn = (received: ReadonlyArray<string>) =>
+  received.flatMap((body) => (JSON.parse(body) as Traces).resourceSpans)
+
+const spansIn = (received: ReadonlyArray<string>): ReadonlyArray<Span> =>
+  resourcesIn(received).flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans))
+
+const resourceIn = (received: ReadonlyArray<string>) =>
+  attributesOf(resourcesIn(received)[0]?.resource.attributes ?? [])
 
 const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
 const callerSpan = "00f067aa0ba902b7"

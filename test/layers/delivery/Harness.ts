@@ -212,28 +212,21 @@ interface Given {
 
 /** The store of a process, until it is dead. */
 const mortalStore = (real: StoreService, around: Around, isDead: () => boolean): StoreService => {
+  const stand = (call: unknown, operation: string, values: ReadonlyArray<unknown>) => {
+    const alive = () => around(call as StoreCall, operation, values)
+    const dead = Effect.die("the process is gone")
+    return Effect.isEffect(call) ? Effect.suspend(() => (isDead() ? dead : alive())) : call
+  }
   const nouns = Object.entries(real).filter(([name, noun]) => typeof noun === "object" && name !== "wakeups")
   const mortal = nouns.map(([name, noun]) => {
-    const wrapped = (call: unknown, operation: string, values: ReadonlyArray<unknown> = []) =>
-      Effect.isEffect(call)
-        ? Effect.suspend(() =>
-            isDead()
-              ? Effect.die("the process is gone")
-              : around(call as StoreCall, `${name}.${operation}`, values)
-          )
-        : call
-    const proxy = new Proxy(
-      { ...noun },
-      {
-        get: (target, operation) => {
-          const member: unknown = Reflect.get(target, operation)
-          if (typeof member !== "function") return wrapped(member, String(operation))
-          return (...values: ReadonlyArray<unknown>) =>
-            wrapped(Reflect.apply(member, target, values), String(operation), values)
-        }
-      }
-    )
-    return [name, proxy]
+    const members = Object.entries(noun).map(([operation, member]: readonly [string, unknown]) => [
+      operation,
+      typeof member === "function"
+        ? (...values: ReadonlyArray<unknown>) =>
+            stand(Reflect.apply(member, noun, values), `${name}.${operation}`, values)
+        : stand(member, `${name}.${operation}`, [])
+    ])
+    return [name, Object.fromEntries(members)]
   })
   return { ...real, ...Object.fromEntries(mortal) }
 }
@@ -316,7 +309,6 @@ export const makeHarness = Effect.gen(function* () {
     now,
     setTime,
     pass,
-    path,
     store,
     tracker: tracker.state,
     tables,
