@@ -91,11 +91,11 @@ describe("A class of calls", () => {
     ["logout with an unknown token", "newcomer", strangeLogout]
   ]
   it.scoped.each(rows)("of a %s is %s", function* ([, expected, ask, refusedFrom]) {
-    const counted = yield* countedIam({ calls: 10 })
+    const counted = yield* countedIam({ calls: 1 })
     yield* counted.answer("refuse")
     if (refusedFrom !== undefined) yield* counted.secondsOf(login(counted), refusedFrom)
     yield* counted.answer("accept")
-    for (const fill of [refresh, logout]) yield* sentOf(counted, fill, 11)
+    for (const fill of [refresh, logout]) yield* counted.secondsOf(fill(counted))
     const before = counts()
     expect(yield* counted.secondsOf(ask(counted))).toBeGreaterThan(0)
     const more = counts().map((count, index) => count - (before[index] ?? 0))
