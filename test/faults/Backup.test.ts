@@ -1,5 +1,5 @@
 /** Backups and restores by the command line, beside a server, after its end, and of files that are damaged. */
-import { copyFileSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs"
+import { copyFileSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -93,33 +93,20 @@ describe("Beside a server that writes all the time", () => {
 
 describe("A backup", () => {
   type Change = (path: string, copy: string) => void
+  const none: Change = () => undefined
+  const own = /is a file of the database itself/
   const refusals: ReadonlyArray<readonly [string, Change, args: ReadonlyArray<string>, says: RegExp]> = [
     ["over another file", (_, copy) => writeFileSync(copy, "precious"), ["copy.sqlite"], /exists already/],
-    [
-      "over the database",
-      () => undefined,
-      ["music.sqlite", "--overwrite"],
-      /is a file of the database itself/
-    ],
-    [
-      "over its log",
-      (path) => writeFileSync(`${path}-wal`, ""),
-      ["music.sqlite-wal", "--overwrite"],
-      /is a file of the database itself/
-    ],
-    [
-      "over the lock of its server",
-      (path) => writeFileSync(`${path}-lock`, ""),
-      ["music.sqlite-lock", "--overwrite"],
-      /is a file of the database itself/
-    ],
-    ["into no folder", () => undefined, ["no/copy.sqlite"], /existing, writable folder/],
+    ["over the database", none, ["music.sqlite", "--overwrite"], own],
+    ["over its log", none, ["music.sqlite-wal", "--overwrite"], own],
+    ["over the lock of its server", none, ["music.sqlite-lock", "--overwrite"], own],
+    ["into no folder", none, ["no/copy.sqlite"], /existing, writable folder/],
     ["of a damaged database", damage, ["copy.sqlite"], /corrupt.*earlier backup/s]
   ]
-  it.scopedLive.each(refusals)(
-    "%s fails, and changes no file",
-    function* ([, change, [file = "", ...args], says]) {
+  it.scopedLive("fails and changes no file in the place of another, or of a damaged database", function* () {
+    for (const [name, change, [file = "", ...args], says] of refusals) {
       const { copy, path } = yield* filled(200)
+      for (const suffix of ["-wal", "-lock"]) writeFileSync(`${path}${suffix}`, "")
       change(path, copy)
       const contents = () =>
         filesBeside(path)
@@ -128,10 +115,10 @@ describe("A backup", () => {
       const before = contents()
       const { err, exit } = yield* command(path, "backup", join(dirname(path), file), ...args)
       assert.notStrictEqual(exit, 0)
-      assert.match(err, says)
-      assert.isTrue(contents().join() === before.join())
+      assert.match(err, says, name)
+      assert.isTrue(contents().join() === before.join(), name)
     }
-  )
+  })
 
   it.scopedLive("on a full disk fails and leaves no file", function* () {
     const { copy, path } = yield* filled(2_000)
@@ -145,37 +132,33 @@ describe("A backup", () => {
 })
 
 describe("A restore", () => {
-  const changed = (change: (copy: string) => void) => (copy: string) => Effect.sync(() => change(copy))
   const newer = "INSERT INTO migrations (migration_id, name) VALUES (9999, 'later')"
   const unreleased = "UPDATE migrations SET name = 'initial'"
-  const files: ReadonlyArray<readonly [string, (copy: string) => Effect.Effect<unknown>, says: RegExp]> = [
-    ["missing", changed((copy) => copyFileSync(copy, `${copy}.other`)), /no backup/],
-    ["a text", changed((copy) => writeFileSync(copy, "a text\n".repeat(900))), /corrupt, or not a database/],
-    ["empty", changed((copy) => writeFileSync(copy, "")), /not a database of this program/],
-    ["damaged", changed(damage), /corrupt/],
-    ["short", changed((copy) => writeFileSync(copy, readFileSync(copy).subarray(0, 4096 * 20))), /corrupt/],
+  const files: ReadonlyArray<readonly [change: (copy: string) => unknown, says: RegExp]> = [
+    [(copy) => rmSync(copy), /no backup/],
+    [(copy) => writeFileSync(copy, "a text\n".repeat(900)), /corrupt, or not a database/],
+    [(copy) => writeFileSync(copy, ""), /not a database of this program/],
+    [damage, /corrupt/],
+    [(copy) => writeFileSync(copy, readFileSync(copy).subarray(0, 4096 * 20)), /corrupt/],
     [
-      "of another program",
-      (copy) => rawQuery(`${copy}.other`, "CREATE TABLE migrations (migration_id INTEGER)"),
+      (copy) => Effect.runPromise(rawQuery(copy, "PRAGMA application_id = 1")),
       /not a database of this program/
     ],
-    ["of a later version", (copy) => rawQuery(copy, newer), /newer schema/],
-    ["from before the first release", (copy) => rawQuery(copy, unreleased), /before the first release/]
+    [(copy) => Effect.runPromise(rawQuery(copy, newer)), /newer schema/],
+    [(copy) => Effect.runPromise(rawQuery(copy, unreleased)), /before the first release/]
   ]
-  it.scopedLive.each(files)(
-    "of an unusable file is refused, and the database stays: %s",
-    function* ([name, change, says]) {
-      const { copy, path } = yield* filled(200)
-      yield* done(path, "backup", copy)
-      yield* change(copy)
-      const file = { missing: `${copy}.none`, "of another program": `${copy}.other` }[name] ?? copy
-      const { err, exit } = yield* command(path, "restore", file, "--overwrite")
+  it.scopedLive("of an unusable file is refused, and the database stays", function* () {
+    const { copy, path } = yield* filled(200)
+    for (const [change, says] of files) {
+      yield* done(path, "backup", copy, "--overwrite")
+      yield* Effect.promise(async () => change(copy))
+      const { err, exit } = yield* command(path, "restore", copy, "--overwrite")
       assert.notStrictEqual(exit, 0)
       assert.match(err, says)
-      assert.include(err, basename(file))
+      assert.include(err, basename(copy))
       assert.strictEqual(yield* waitingIn(path), 200)
     }
-  )
+  })
 
   it.scopedLive(
     "keeps the other database aside, replaces one only with --overwrite, and creates one",

@@ -1,18 +1,15 @@
-/** SQLite under a server as a process: a disk that is full for its process alone, and overwritten pages of one table. */
-import { statSync } from "node:fs"
+/** SQLite under a server as a process: overwritten pages of one table. A disk that is full: Outages.ts and Start.test.ts. */
 import * as Effect from "effect/Effect"
 import { assert, beforeAll, describe } from "vitest"
-import { call } from "../../sandbox/HttpExchange.ts"
 import { run } from "../cli/Harness.ts"
 import { rawClient } from "../layers/store/Stores.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
-import { awaited, eventually } from "../world/Waiting.ts"
 import { bundleBefore, environmentOf, freePort, serve, stop } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
-import { garble, newPath, readFromSqlite } from "./Databases.ts"
+import { garble, newPath } from "./Databases.ts"
 import * as Server from "./Server.ts"
 
-const { expectRound, filed, keptWhole, shipped, signIn, telemetry, untilReady, webhook } = Server
+const { expectRound, signIn, untilReady } = Server
 
 beforeAll(bundleBefore)
 
@@ -30,55 +27,7 @@ const place = Effect.gen(function* () {
   return { environment, path, metrics, check }
 })
 
-/** Blocks of 512 bytes: the size of a new database and its log after a round of calls on a slow machine, and a little more. */
-const blocks = 2_000
-
-describe.concurrent("A damaged disk", () => {
-  it.scopedLive(
-    "that is full fails what does not fit, loses no acknowledged write, and has room after a start",
-    function* () {
-      const { environment, metrics, path } = yield* place
-      const first = yield* serve(environment, { shell: `ulimit -f ${blocks};` })
-      const signed = yield* signIn(first)
-      yield* expectRound(first, signed)
-      yield* filed(first, 1)
-      let events = 1
-      let answer = yield* telemetry(first)
-      for (; answer.status === 204 && events < 100; answer = yield* telemetry(first)) events += 1
-      assert.strictEqual(answer.status, 503)
-      // Smaller writes may still fit for a while.
-      let kept = yield* webhook(first)
-      for (let at = 0; kept.status === 200 && at < 100; at += 1) kept = yield* webhook(first)
-      // A probe of a few bytes may fit as well, and counts until the next write fails.
-      const readiness = Effect.gen(function* () {
-        assert.strictEqual((yield* telemetry(first)).status, 503)
-        return (yield* call(`${first.base}/readyz`)).status
-      })
-      yield* awaited("unreadiness", readiness, (status) => status === 503)
-
-      // Metrics can be 2 s old. Reads still succeed, so they do not show the failure.
-      const failed = { check: "database", state: "failed" }
-      const samples = yield* awaited(
-        "the failed check",
-        metrics,
-        (all) => sum(all, "music_check", failed) === 1
-      )
-      assert.strictEqual(sum(samples, "music_store_up"), 1)
-      assert.isAbove(sum(samples, "music_store_writes_failed_total"), 1)
-      yield* expectRound(first, signed, Server.unwritable)
-      assert.match(first.server.output(), /Database unavailable.*(?:SQLITE_IOERR|SQLITE_FULL)/)
-      assert.strictEqual((yield* stop(first.server)).code, 0)
-      assert.isBelow(statSync(path).size, blocks * 512 + 1)
-      yield* keptWhole(readFromSqlite(path), { reports: 1, events })
-
-      const second = yield* serve(environment, first)
-      yield* expectRound(second, signed)
-      yield* filed(second, 2)
-      yield* eventually("every event", () => shipped(second) === events + 1)
-      yield* keptWhole(readFromSqlite(path), { reports: 2, events: events + 1 })
-    }
-  )
-
+describe("A damaged disk", () => {
   it.scopedLive(
     "with a corrupt table makes the server not ready until its end, says so once, and check finds it",
     function* () {

@@ -1,11 +1,10 @@
-/** All other outages of databases, and PostgreSQL that holds calls for longer than a request may last. */
+/** All other outages of databases, and a PostgreSQL that holds calls for longer than a request may last. */
 import { randomUUID } from "node:crypto"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { assert, describe } from "vitest"
 import { postgres } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
-import { awaited, settle } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import { readFromPostgres } from "./Databases.ts"
 import { playOutages, postgresAt } from "./Outages.ts"
@@ -14,10 +13,6 @@ import * as Server from "./Server.ts"
 const { away, expectRecovery, expectRound, filed, keptWhole, signIn } = Server
 
 playOutages(false)
-
-/** Ends every other session of the database. */
-const endSessions =
-  "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 describe.concurrent("A PostgreSQL database that holds a call for longer than a request may last", () => {
   // Only the deadline can end a call before the test ends.
@@ -54,21 +49,5 @@ describe.concurrent("A PostgreSQL database that holds a call for longer than a r
     const events = yield* readNumber("SELECT accepted FROM spool_counts WHERE table_name = 'musicclidaemon'")
     assert.include([2, 3], events)
     yield* keptWhole(readNumber, { reports: 3, events })
-  })
-
-  it.scopedLive("with cut connections: fails only the requests in flight", function* () {
-    const url = yield* postgres.freshPath
-    const server = yield* postgresAt(url)
-    const signed = yield* signIn(server)
-    for (let round = 0; round < 2; round += 1) {
-      yield* expectRound(server, signed)
-      const cut = yield* postgres.rawQuery(url, endSessions)
-      // The disconnect must reach this process first.
-      const left = `SELECT COUNT(*) FROM pg_stat_activity WHERE pid = ANY ('{${cut.map(({ pid }) => pid).join()}}')`
-      yield* awaited("the end of all sessions", readFromPostgres(url)(left), (count) => count === 0)
-      yield* settle
-      yield* Server.untilReady(server)
-    }
-    yield* expectRound(server, signed)
   })
 })

@@ -183,26 +183,13 @@ export const postgres: Kind = kind({
     })
 })
 
-/** Migrations of databases from before the first release, by the first one: of commit 0301b74, and of a baseline with triggers. */
-const unreleased = {
-  initial: [
-    ...["initial", "durable_delivery", "discarded_deliveries", "bounded_reports", "login_refusals"],
-    ...["ordered_reading", "operators_records"]
-  ],
-  baseline: ["baseline"]
-}
-
-/** Statements that make what is left of such a database: its migrations, and one of its tables. */
-export const unreleasedSchema = (first: keyof typeof unreleased): string =>
-  [
-    `CREATE TABLE migrations (
-      migration_id INTEGER NOT NULL PRIMARY KEY, created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, name TEXT NOT NULL
-    )`,
-    "CREATE TABLE known_planes (environment_id TEXT NOT NULL PRIMARY KEY, webhook_key_digest TEXT NOT NULL, remembered_at BIGINT NOT NULL)",
-    ...unreleased[first].map(
-      (name, index) => `INSERT INTO migrations (migration_id, name) VALUES (${index + 1}, '${name}')`
-    )
-  ].join(";\n")
+/** What is left of a database from before the first release: its migrations, and one of its tables. */
+export const unreleasedSchema = `
+  CREATE TABLE migrations (
+    migration_id INTEGER NOT NULL PRIMARY KEY, created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, name TEXT NOT NULL
+  );
+  CREATE TABLE known_planes (environment_id TEXT NOT NULL PRIMARY KEY, webhook_key_digest TEXT NOT NULL, remembered_at BIGINT NOT NULL);
+  INSERT INTO migrations (migration_id, name) VALUES (1, 'initial')`
 
 /** Opens a database of either kind without migrations, like a command that only reads. */
 export const openUnmigrated = (place: string) =>

@@ -1,11 +1,10 @@
 /** What a caller sees of a SQLite file that is locked, full, moved, damaged or of somebody else. */
-import { chmodSync, existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { chmodSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { assert, describe } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Chunk from "effect/Chunk"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
@@ -82,24 +81,6 @@ describe("The file of a store", () => {
     const { data, file } = yield* usage.size
     assert.deepStrictEqual([data > 0, Option.isSome(file), usage.pool()], [true, true, Option.none()])
     for (const size of Object.values(Option.getOrThrow(file))) assert.isAbove(size, 0)
-  })
-
-  it.scopedLive("opens while another process removes its write-ahead log", function* () {
-    const path = yield* usedPath
-    const scope = yield* Scope.make()
-    const other = yield* Scope.extend(rawClient(path), scope)
-    yield* other.unsafe("PRAGMA locking_mode = EXCLUSIVE")
-    yield* other.unsafe("UPDATE recipients SET plane = plane")
-    const lockWait = 120_000
-    const opening = yield* Effect.fork(openStore(path, { lockWait }))
-    yield* Effect.sleep(40)
-    assert.isTrue(existsSync(`${path}-wal`))
-    yield* Scope.close(scope, Exit.void)
-    assert.isFalse(existsSync(`${path}-wal`))
-    const [took, store] = yield* Effect.timed(Fiber.join(opening))
-    assert.isTrue(yield* isActive(store))
-    // The lock is released, so nothing waits for as long as for a lock.
-    assert.isBelow(Duration.toMillis(took), lockWait / 2)
   })
 })
 
@@ -197,40 +178,24 @@ describe("While a store runs", () => {
     }
   )
 
-  const removals: ReadonlyArray<readonly [string, (path: string) => string]> = [
-    ["file", (path) => path],
-    ["folder", dirname]
-  ]
-  it.scoped.each(removals)(
-    "its %s that was moved away or replaced refuses all calls until it is back",
-    function* ([, of]) {
-      const path = join(yield* folder, "data", "music.sqlite")
-      const moved = of(path)
-      const store = yield* openStore(path)
-      yield* activate(store)
-      renameSync(moved, `${moved}.old`)
-      const calls = [store.check, activate(store), Effect.asVoid(isActive(store))]
-      for (const call of calls) assert.strictEqual(yield* kindOf(call, path), "other")
-      writeFileSync(moved, "")
-      for (const call of calls.slice(0, 2)) assert.strictEqual(yield* kindOf(call, path), "other")
-      rmSync(moved)
-      renameSync(`${moved}.old`, moved)
-      yield* store.check
-      yield* activate(store, "c:eva")
-    }
-  )
-
-  it.scoped("a write that fails half-way leaves no lock and no rows; a closed store fails", function* () {
-    const path = yield* freshPath
-    const scope = yield* Scope.make()
-    const store = yield* Scope.extend(openStore(path), scope)
-    yield* rawQuery(path, "ALTER TABLE deliveries RENAME TO elsewhere")
-    assert.strictEqual(yield* kindOf(store.reports.admit(sampleReport(), true), path), "other")
+  it.scoped("its file that was moved away or replaced refuses all calls until it is back", function* () {
+    const path = join(yield* folder, "music.sqlite")
+    const store = yield* openStore(path)
+    yield* activate(store)
+    renameSync(path, `${path}.old`)
+    const calls = [store.check, activate(store), Effect.asVoid(isActive(store))]
+    for (const call of calls) assert.strictEqual(yield* kindOf(call, path), "other")
+    writeFileSync(path, "")
+    for (const call of calls.slice(0, 2)) assert.strictEqual(yield* kindOf(call, path), "other")
+    rmSync(path)
+    renameSync(`${path}.old`, path)
     yield* store.check
-    yield* rawQuery(path, "ALTER TABLE elsewhere RENAME TO deliveries")
-    deepStrictEqual(yield* store.reports.find("rep_1"), Option.none())
-    assert.strictEqual((yield* store.reports.admit(sampleReport(), true))._tag, "Stored")
-    yield* Scope.close(scope, Exit.void)
+    yield* activate(store, "c:eva")
+  })
+
+  it.scoped("a closed store fails", function* () {
+    const path = yield* freshPath
+    const store = yield* Effect.scoped(openStore(path))
     for (const attempt of [store.check, activate(store)])
       assert.strictEqual(yield* kindOf(attempt, path), "other")
     assert.include((yield* Effect.flip(activate(store))).reason, " is closed, in Recipients.activate")
