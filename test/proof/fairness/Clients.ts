@@ -150,10 +150,3 @@ export const commandLine = (world: World, identity: Identity, at: number): void 
     await world.time.sleep(10 * second)
     await client.logOut()
   })
-
-/** A page: logs in, and asks who it is every minute. */
-export const page = (world: World, identity: Identity, loginAt: number): void =>
-  after(world, identity, loginAt, async ({ every, keepSession, me }) => {
-    start(() => keepSession())
-    await every(minute, me)
-  })

@@ -1,6 +1,6 @@
 /** Who calls whom, and what each kind of client must get. */
 import { requests, type Sent } from "../../world/Driver.ts"
-import { commandLine, daemon, page } from "./Clients.ts"
+import { commandLine, daemon } from "./Clients.ts"
 import { type Group, minute, type Row, second, start, type World } from "./World.ts"
 
 /** How large a scenario is played. */
@@ -187,31 +187,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
         demands: [
           ...evenDaemons(world, { served: 0.99, onTime: 0.5, wait }),
           ...gets(world, "daemon", "session", { onTime: 0.99 })
-        ]
-      }
-    }
-  },
-  {
-    // An office: pages, a runaway session and a dead token in a loop.
-    name: "one address shared by many",
-    play: (world, size) => {
-      const address = "192.0.2.1"
-      const people = part(size, 6)
-      const from = people * 1.6 * second
-      daemons(world, 20)
-      times(people, (index) => page(world, identity("page", 0, index, address), index * 1.6 * second))
-      looping(world, "runaway", "c:runaway", address, 40, requests.me, from)
-      const dead = requests.refresh(world.invent("ort", "loop"), world.newKey())
-      start(() => world.loop(second, address, () => dead))
-      return {
-        from: from + 45 * second,
-        until: from + lasting(size, 1.5, 10),
-        demands: [
-          // A session has 600 of the address's 1,200 requests, however often it is refused.
-          ...gets(world, "page", "use", { onTime: 0.9 }),
-          ...gets(world, "daemon", "use", { onTime: 0.9 }),
-          // IAM's refusal of a refresh token is repeated for 10 minutes without a call.
-          callsOf(world, ["loop"], 1)
         ]
       }
     }

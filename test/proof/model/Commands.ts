@@ -130,7 +130,7 @@ const ting = byProgram(4, "sends a ting", { again: boolean() }, async ({ residen
   const { accepted } = stage.world.upstreams.ting.controls
   const count = accepted(plane).filter((one) => one.key === full).length
   if (count > 1) stage.law.breakWith(`the ting ${key} was accepted ${count} times`)
-  if (outcome?.ok === true && count === 0) stage.law.breakWith(`the ting ${key} is lost`)
+  if (outcome.ok === true && count === 0) stage.law.breakWith(`the ting ${key} is lost`)
   return textOf(outcome)
 })
 
@@ -162,9 +162,9 @@ const logout = byProgram(
     // A refresh in flight may find that the pair was spent too long ago, and clear it: then nothing is left to revoke.
     const hadNone = stored === undefined || law.isLost(stored)
     const outcome = await stage.call(resident, (caller) => caller.logout(forget))
-    if (outcome?.ok === true && stage.storedOf(resident) !== undefined)
+    if (outcome.ok === true && stage.storedOf(resident) !== undefined)
       law.breakWith(`${resident.name} logged out and still has its session`)
-    if (!hadNone && outcome?.ok === true && !forget && law.isLive(stored))
+    if (!hadNone && outcome.ok === true && !forget && law.isLive(stored))
       law.breakWith(`${resident.name} logged out, and IAM honours its session`)
     return textOf(outcome)
   },
@@ -253,10 +253,15 @@ const moveOrganisation = byProgram(
   }
 )
 
-const restart = byProgram(4, "is killed", { switches: boolean() }, ({ resident, stage }, { switches }) => {
-  if (switches) resident.isTesting = !resident.isTesting
-  stage.restartProgram(resident)
-})
+const restart = byProgram(
+  4,
+  "is started again",
+  { switches: boolean() },
+  ({ resident, stage }, { switches }) => {
+    if (switches) resident.isTesting = !resident.isTesting
+    stage.restartProgram(resident)
+  }
+)
 
 const killServer = command(
   3,

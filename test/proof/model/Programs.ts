@@ -19,66 +19,27 @@ export type Outcome<A> =
 
 const tingType = "music.trigger.fired"
 
-const exchangeFaults = ["request lost", "answer lost", "killed before", "killed after"] as const
-const saveFaults = ["save fails", "killed before save", "killed after save"] as const
-export const clientFaults = [...exchangeFaults, ...saveFaults]
+/** What happens to a request of a program. What happens to its store, and its death within a call, is proved in test/client/prove. */
+export const clientFaults = ["request lost", "answer lost"] as const
 type ClientFault = (typeof clientFaults)[number]
 
-/** The program that uses the store. */
-interface StoreUser {
-  /** Aborted when the program dies. */
-  readonly end: AbortSignal
-  /** What happens to the next save; it is over then. */
-  readonly takeSaveFault: () => "save fails" | "killed before save" | "killed after save" | undefined
-  readonly kill: () => void
-}
-
-/** What a dead program waits for. */
-const never = <A>() => new Promise<A>(() => undefined)
-
+/** The stored session of each slot, which the programs of one machine share. */
 export const makeMachine = () => {
-  /** The stored session of each slot. */
   const slots = new Map<string, StoredSession>()
-  const { acquire } = processLock()
-
-  const storeFor = (user: StoreUser): SessionStore => {
-    const whileAlive = async <A>(run: () => A | Promise<A>): Promise<A> =>
-      user.end.aborted ? never<A>() : run()
-    const save: SessionStore["save"] = (slot, session, replaced) =>
-      whileAlive(() => {
-        const fault = user.takeSaveFault()
-        if (fault === "save fails") throw new SessionStoreError({ reason: "no_space" })
-        if (fault === "killed before save") user.kill()
-        if (user.end.aborted) return never<void>()
-        if (replaced !== undefined && (slots.get(slot)?.refresh_token ?? null) !== replaced)
-          throw new SessionStoreError({ reason: "locked" })
-        slots.set(slot, session)
-        if (fault === undefined) return undefined
-        user.kill()
-        return never<void>()
-      })
-    return {
-      load: (slot) => whileAlive(() => slots.get(slot)),
-      save,
-      clear: (slot) => whileAlive(() => void slots.delete(slot)),
-      probe: () => whileAlive(() => undefined),
-      lock: {
-        acquire: (slot, signal) =>
-          whileAlive(async () => {
-            const release = await acquire(slot, AbortSignal.any([signal, user.end]))
-            // The operating system ends what a dead program holds.
-            if (user.end.aborted) await release()
-            user.end.addEventListener("abort", () => void release())
-            return release
-          })
-      }
-    }
+  const store: SessionStore = {
+    load: async (slot) => slots.get(slot),
+    save: async (slot, session, replaced) => {
+      if (replaced !== undefined && (slots.get(slot)?.refresh_token ?? null) !== replaced)
+        throw new SessionStoreError({ reason: "locked" })
+      slots.set(slot, session)
+    },
+    clear: async (slot) => void slots.delete(slot),
+    probe: async () => undefined,
+    lock: processLock()
   }
-  return { slots, storeFor }
+  return { slots, store }
 }
 export type Machine = ReturnType<typeof makeMachine>
-
-export class Killed extends Error {}
 
 export interface ProgramOptions {
   readonly time: SimulatedTime
@@ -145,42 +106,21 @@ const fetchThrough =
 
 export const startProgram = (options: ProgramOptions) => {
   const { machine, reach } = options
-  const end = new AbortController()
   let faults: ReadonlyArray<{ readonly kind: ClientFault; left: number }> = []
-  const killed = new Promise<never>((_, reject) => {
-    end.signal.addEventListener("abort", () => reject(new Killed()))
-  })
-  killed.catch(() => undefined)
-  const kill = () => end.abort()
 
-  const take = <K extends ClientFault>(kinds: ReadonlyArray<K>): K | undefined => {
-    const matching = faults.filter(({ kind }) => kinds.some((one) => one === kind))
-    const due = matching.find(({ left }) => left === 0)
-    for (const fault of matching) fault.left -= 1
-    faults = faults.filter((fault) => fault !== due)
-    return kinds.find((kind) => kind === due?.kind)
-  }
-
-  /** One exchange, with what happens to it at the side of the client. */
   const exchange: ProgramOptions["reach"] = async (request) => {
-    if (end.signal.aborted) return never()
-    const fault = take(exchangeFaults)
-    if (fault === "killed before") kill()
-    if (fault === "request lost") throw connectionLost("ECONNRESET")
-    const answer = end.signal.aborted ? await never<Answer>() : await reach(request)
-    if (fault === "killed after") kill()
-    if (end.signal.aborted) return never()
-    if (fault === "answer lost") throw connectionLost("ECONNRESET")
+    const due = faults.find(({ left }) => left === 0)
+    for (const fault of faults) fault.left -= 1
+    faults = faults.filter((fault) => fault !== due)
+    if (due?.kind === "request lost") throw connectionLost("ECONNRESET")
+    const answer = await reach(request)
+    if (due?.kind === "answer lost") throw connectionLost("ECONNRESET")
     return answer
   }
 
-  const user: StoreUser = { end: end.signal, kill, takeSaveFault: () => take(saveFaults) }
   return {
-    caller: makeCaller(options, machine.storeFor(user), fetchThrough(exchange)),
-    kill,
-    /** Rejects when the program dies. */
-    killed,
-    /** `after`: the number of exchanges, or of saves, that pass before. */
+    caller: makeCaller(options, machine.store, fetchThrough(exchange)),
+    /** `after`: the number of exchanges that pass before. */
     plan: (kind: ClientFault, after: number) => {
       faults = [...faults, { kind, left: after }]
     },

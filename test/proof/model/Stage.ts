@@ -7,7 +7,6 @@ import { openWorld, type World } from "../../world/World.ts"
 import { type Holder, makeLaw, replayWindow, type Law } from "./Law.ts"
 import {
   type Caller,
-  Killed,
   type Machine,
   makeMachine,
   type Outcome,
@@ -37,7 +36,7 @@ const settling = { attempts: 10, pause: 10_000 } as const
 /** Milliseconds: the deadline of a call, and what it may take beyond. */
 const longestCall = 31_000
 
-/** The programs of one name die, and others follow them. */
+/** The programs of one name end, and others follow them. */
 export interface Resident {
   readonly name: Name
   readonly actor: string
@@ -56,12 +55,8 @@ interface Setup {
   readonly random: number
 }
 
-export const textOf = (outcome: Outcome<unknown> | undefined): string =>
-  outcome === undefined
-    ? "killed meanwhile"
-    : outcome.ok
-      ? "ok"
-      : `${outcome.code}${outcome.reason === undefined ? "" : ` (${outcome.reason})`}`
+export const textOf = (outcome: Outcome<unknown>): string =>
+  outcome.ok ? "ok" : `${outcome.code}${outcome.reason === undefined ? "" : ` (${outcome.reason})`}`
 
 /** What a login or refresh gave. */
 export const tokensOf = (answer: Answer | undefined): StoredSession | undefined =>
@@ -125,7 +120,6 @@ export class Stage {
   }
 
   restartProgram(resident: Resident): void {
-    resident.program.kill()
     resident.program = this.startProgram(resident.name, resident.machine, resident.isTesting)
   }
 
@@ -150,26 +144,18 @@ export class Stage {
     return holder
   }
 
-  /** Runs a call of a program until it ends or the program dies; undefined then. */
+  /** Runs a call of a program until it ends. */
   async call<A>(
-    resident: Resident,
+    { name, program }: Resident,
     run: (caller: Caller) => Promise<Outcome<A>>
-  ): Promise<Outcome<A> | undefined> {
+  ): Promise<Outcome<A>> {
     const { time } = this.world
     const began = time.now()
-    try {
-      const outcome = await time.complete(
-        Promise.race([run(resident.program.caller), resident.program.killed])
-      )
-      if (time.now() - began > longestCall)
-        this.law.breakWith(`a call of ${resident.name} lasted ${time.now() - began} ms`)
-      if (!outcome.ok && outcome.code === "client_defect") this.law.breakWith("a defect of the client")
-      return outcome
-    } catch (error) {
-      if (!(error instanceof Killed)) throw error
-      this.restartProgram(resident)
-      return undefined
-    }
+    const outcome = await time.complete(run(program.caller))
+    if (time.now() - began > longestCall)
+      this.law.breakWith(`a call of ${name} lasted ${time.now() - began} ms`)
+    if (!outcome.ok && outcome.code === "client_defect") this.law.breakWith("a defect of the client")
+    return outcome
   }
 
   /** Requests at once of callers that are no programs of the model. An answer that is lost has the status 0. */
@@ -198,7 +184,7 @@ export class Stage {
     const { law, story } = this
     const before = this.storedOf(resident)
     const outcome = await this.call(resident, run)
-    if (before === undefined || outcome?.ok !== false || outcome.code !== "logged_out") return outcome
+    if (before === undefined || outcome.ok !== false || outcome.code !== "logged_out") return outcome
     story.push(`    the session of ${resident.name} is over: ${law.excuseFor(before) ?? "no excuse"}`)
     if (law.isLive(before) && !law.isLost(before))
       law.breakWith(`${resident.name} is logged out: ${textOf(outcome)}, while IAM honours its session`)
@@ -207,7 +193,7 @@ export class Stage {
 
   async me(resident: Resident) {
     const outcome = await this.signed(resident, (caller) => caller.me())
-    if (outcome?.ok !== true) return outcome
+    if (outcome.ok !== true) return outcome
     const { actor, session_id, testing_environment_id } = outcome.value
     const { plane, sessions } = this.holderOf(resident)
     const isOwn = actor.public_id === resident.actor && sessions.has(session_id)
@@ -222,7 +208,7 @@ export class Stage {
     const entry = known?.slt === slt && known.key === key ? known : { slt, key, done: false }
     resident.logins.set(plane, entry)
     const outcome = await this.call(resident, (caller) => caller.login(slt, key))
-    if (outcome?.ok === true) entry.done = true
+    if (outcome.ok === true) entry.done = true
     this.noteSessions(resident, slt)
     return outcome
   }
@@ -309,9 +295,9 @@ export class Stage {
     const at = law.spentAt(login.slt) ?? Number.POSITIVE_INFINITY
     for (let attempt = 0; attempt < settling.attempts; attempt++) {
       const outcome = await this.login(resident, login.slt)
-      if (outcome?.ok === true) return
+      if (outcome.ok === true) return
       if (family.status !== "active" || world.time.now() - at >= replayWindow) return
-      if (outcome?.code === "slt_rejected")
+      if (outcome.code === "slt_rejected")
         return law.breakWith(`the login of ${resident.name} is refused, while IAM honours its session`)
       if (!this.isMember(resident)) return
       await world.time.complete(world.time.sleep(settling.pause))
@@ -321,15 +307,16 @@ export class Stage {
 
   private async settleSession(resident: Resident) {
     const { law, world } = this
-    let last: Outcome<unknown> | undefined
+    let last = ""
     for (let attempt = 0; attempt < settling.attempts; attempt++) {
       const stored = this.storedOf(resident)
       if (stored === undefined) return
-      last = await this.me(resident)
-      if (last?.ok === true || !law.isLive(stored) || law.excuseFor(stored) !== undefined) return
+      const outcome = await this.me(resident)
+      last = textOf(outcome)
+      if (outcome.ok || !law.isLive(stored) || law.excuseFor(stored) !== undefined) return
       await world.time.complete(world.time.sleep(settling.pause))
     }
-    law.breakWith(`${resident.name} cannot use its session, which IAM honours: ${textOf(last)}`)
+    law.breakWith(`${resident.name} cannot use its session, which IAM honours: ${last}`)
   }
 }
 
@@ -353,7 +340,6 @@ export const withStage = async <A>(
   try {
     return await use(stage)
   } finally {
-    for (const { program } of stage.residents) program.kill()
     await world.close()
   }
 }
