@@ -1,10 +1,19 @@
-import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  realpathSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
 import { basename, join } from "node:path"
 import { expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { folder, freshPath, openStore, postgres } from "../layers/store/Stores.ts"
+import { sampleReport } from "../layers/store/Samples.ts"
+import { folder, freshPath, openStore, postgres, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
 const nameOf = (day: string) => `music-${day}T000000000Z.sqlite`
@@ -72,4 +81,30 @@ it.scopedLive("backup --record records a backup by another tool on Postgres", fu
   const { backups } = yield* postgres.openStore(url)
   expect((yield* run(["backup", "--record"], { MUSIC_DATABASE_URL: url })).exit).toBe(0)
   expect(Option.isSome(yield* backups.last)).toBe(true)
+})
+
+it.scopedLive("restore replaces the database that a link leads to, and keeps the link", function* () {
+  const place = yield* freshPath
+  yield* withStore(place, ({ reports }) => reports.admit(sampleReport(), true))
+  const links = yield* folder
+  const environment = { MUSIC_DATABASE_PATH: join(links, "music.sqlite") }
+  symlinkSync(place, environment.MUSIC_DATABASE_PATH)
+  yield* run(["backup", join(links, "copy")], environment)
+  yield* rawQuery(place, "DELETE FROM deliveries")
+  const { err, exit } = yield* run(["restore", join(links, "copy"), "--overwrite"], environment)
+  expect([exit, err]).toEqual([0, expect.stringContaining("searches the tracker")])
+  const states = yield* rawQuery(place, "SELECT state, attempts FROM deliveries")
+  expect(states).toEqual([{ state: "unknown", attempts: 1 }])
+  expect(realpathSync(environment.MUSIC_DATABASE_PATH)).toBe(realpathSync(place))
+})
+
+it.effect("on PostgreSQL backup and restore are refused, without the password", function* () {
+  const environment = { MUSIC_DATABASE_URL: "postgres://music:hidden@/music?host=/tmp" }
+  for (const command of ["backup", "restore"])
+    expect(yield* run([command, "music.dump"], environment)).toMatchObject({
+      exit: 69,
+      err: expect.stringMatching(
+        /^(?!.*hidden).*PostgreSQL's own tools\. Run the commands of docs.operations\.md/s
+      )
+    })
 })

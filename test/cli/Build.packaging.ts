@@ -96,14 +96,4 @@ describe("The build before a start", () => {
     await symlink(join(root, "node_modules"), join(folder, "node_modules"))
     await buildIfNeeded()
   })
-
-  it("keeps an old bundle in a folder that cannot be written", async () => {
-    await age()
-    await setOldTimes()
-    await rm(join(folder, "dist/chunks"), { recursive: true })
-    // Not even root can make a folder of this name.
-    await writeFile(join(folder, "dist/chunks"), "")
-    expect((await buildIfNeeded()).stderr).toMatch(/^dist cannot be written \(\w+\): dist stays older.*\n$/)
-    expect(await timeOfBundle()).toBe(old)
-  })
 })

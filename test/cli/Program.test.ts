@@ -4,7 +4,8 @@ import { join } from "node:path"
 import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
-import { folder } from "../layers/store/Stores.ts"
+import { sampleReport } from "../layers/store/Samples.ts"
+import { folder, withStore } from "../layers/store/Stores.ts"
 import { root } from "../world/Fleet.ts"
 import { testEnvironment } from "../world/Settings.ts"
 import { build, program, run, tcpServer } from "./Harness.ts"
@@ -44,29 +45,16 @@ describe("music-backend", () => {
     expect((yield* command("version")).out).toBe((yield* command("--version")).out.trim())
   })
 
-  it.effect.each<ReadonlyArray<string>>([
-    [""],
-    ["reports", "", "list"],
-    ["reports", "--json", "list"],
-    ["reports", "show"],
-    ["reports", "show", "a", "b"],
-    ["reports", "list", ""],
-    ["check", "--jsn"],
-    ["reports", "remove", "--dry-rn", "--reason", "x"],
-    ["reports", "remove", "--anonymous", "--reason", "--dry-run"],
-    ["backup", "--recrod"],
-    ["reports", "list", "--limit"],
-    ["reports", "list", "--limit", "--json"],
-    ["reports", "list", "--limit", "5", "--limit=6"],
-    ["reports", "list", "--since", "7"],
-    ["reports", "list", "--since", "11-21"],
-    ["reports", "list", "--wizard"],
-    ["--env-file"],
-    ["check", "--env-file", "--json"],
-    ["check", "--env-file=a", "--env-file=b"]
-  ])("exits with 64, one line and the next step after a usage error: %j", function* (args) {
+  it.effect("exits with 64, one line and the next step after a usage error", function* () {
+    const lines = [
+      ...["", "reports  list", "reports --json list", "reports show", "reports show a b", "check --jsn"],
+      ...["reports remove --anonymous --reason --dry-run", "reports list --limit", "reports list --wizard"],
+      ...["reports list --limit 5 --limit=6", "reports list --since 7", "reports list --since 11-21"],
+      ...["--env-file", "check --env-file --json", "check --env-file=a --env-file=b"]
+    ]
     const err = expect.stringMatching(/^music-backend: .*\. See music-backend(?: \w+)? --help\.$/)
-    expect(yield* run(args, {})).toMatchObject({ exit: 64, out: "", err })
+    for (const line of lines)
+      expect([line, yield* run(line.split(" "), {})]).toMatchObject([line, { exit: 64, out: "", err }])
   })
 
   it.effect("names the values of an option, and the commands where one is missing or wrong", function* () {
@@ -94,18 +82,14 @@ describe("music-backend", () => {
 
   it.scoped("reads settings from --env-file before the command; the environment counts first", function* () {
     const { file, place } = yield* environmentFile
-    for (const args of [
-      ["--env-file", file, "config", "--changed"],
-      [`--env-file=${file}`, "config", "--changed"]
-    ]) {
-      const { exit, out } = yield* run(args, { MUSIC_MIN_CLI: "2.0.0" })
-      expect([exit, out]).toEqual([0, expect.stringMatching(/^MUSIC_ORG_ID +acme +environment/m)])
-      expect(out).toMatch(/^MUSIC_MIN_CLI +2\.0\.0 +environment/m)
-      expect(out).not.toContain("nowhere")
-    }
+    const { exit, out } = yield* run([`--env-file=${file}`, "config", "--changed"], {
+      MUSIC_MIN_CLI: "2.0.0"
+    })
+    expect([exit, out]).toEqual([0, expect.stringMatching(/^MUSIC_ORG_ID +acme +environment/m)])
+    expect(out).toMatch(/^MUSIC_MIN_CLI +2\.0\.0 +environment/m)
+    expect(out).not.toContain("nowhere")
     const help = yield* run(["--env-file", file, "--help"], {})
     expect(help).toMatchObject({ exit: 0, err: "", out: (yield* run(["--help"], {})).out })
-    expect((yield* run(["reports", "list", "--help"], {})).out).toMatch(/^\$ list /m)
     for (const missing of [join(place, "none.env"), place]) {
       const { err, exit } = yield* run(["--env-file", missing, "check"], {})
       expect([exit, err]).toEqual([78, expect.stringContaining(`--env-file cannot be read: ${missing}`)])
@@ -140,4 +124,32 @@ describe("music-backend as a process", () => {
     const refused = spawned(["deliveries", "list"], { MUSIC_DATABASE_PATH: "/nowhere/music.sqlite" })
     expect(refused).toMatchObject({ exit: 69, out: "", err: expect.stringMatching(/^music-backend: .*\n$/) })
   })
+
+  it.scopedLive(
+    "ends with 74 where its output cannot be written, and with 141 where nobody reads it",
+    function* () {
+      const path = join(yield* folder, "music.sqlite")
+      const attachments = [{ name: "player.log", content: "x".repeat(400_000) }]
+      yield* withStore(path, ({ reports }) =>
+        Effect.forEach(["rep_1", "rep_2", "rep_3"], (id) => {
+          const report = sampleReport({ id, keyDigest: id })
+          return reports.admit({ ...report, content: { ...report.content, attachments } }, false)
+        })
+      )
+      const shell = (line: string) => {
+        const music = `music() { "${process.execPath}" ${program} "$@"; }`
+        const { status, stderr, stdout } = spawnSync(
+          "bash",
+          ["--norc", "-c", `set -o pipefail; ${music}; ${line}`],
+          { cwd: root, env: { PATH: process.env.PATH ?? "", MUSIC_DATABASE_PATH: path }, encoding: "utf8" }
+        )
+        return { exit: status, out: stdout, err: stderr }
+      }
+      expect(shell("music reports export > /dev/full")).toMatchObject({
+        exit: 74,
+        err: expect.stringMatching(/^music-backend: standard output cannot be written: E\w+\. .*\n$/)
+      })
+      expect(shell("music reports export | head -c 9")).toEqual({ exit: 141, out: '{"id":"re', err: "" })
+    }
+  )
 })

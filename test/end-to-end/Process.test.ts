@@ -65,14 +65,11 @@ describe("The process", () => {
     MUSIC_DATABASE_URL: "postgres://music:hid#den@db.example/music"
   }
   const file = join(folder, "bad.env")
-  it.live.each<readonly [ReadonlyArray<string>, Readonly<Record<string, string>>]>([
-    [server, bad],
-    [["dist/cli.js", "--env-file", file, "serve"], {}]
-  ])("lists all bad settings at once, without their values, and exits with 78: %s", ([words, environment]) =>
+  it.live("lists all bad settings at once, without their values, and exits with 78", () =>
     Effect.promise(async () => {
       const text = Object.entries(bad).map(([name, value]) => `${name}='${value}'\n`)
       writeFileSync(file, text.join(""))
-      const { ended, output } = start(process.execPath, words, environment)
+      const { ended, output } = start(process.execPath, ["dist/cli.js", "--env-file", file, "serve"], {})
       expect((await ended).code).toBe(78)
       const problems = [
         ["MUSIC_BIND", "must be host:port"],

@@ -95,11 +95,9 @@ sharing(sharedOnSocket())("A body", (it) => {
       readonly ["login" | "subscribe", Headers, ReadonlyArray<string> | undefined, outcome: number | string]
     > = [
       ["login", untyped, undefined, "invalid_input"],
-      ["login", { "content-length": "0", ...untyped }, undefined, "invalid_input"],
       ["login", chunked, [], "invalid_input"],
       ["subscribe", untyped, undefined, 200],
-      ["subscribe", {}, undefined, 200],
-      ["subscribe", { "content-length": "0", ...untyped }, undefined, 200],
+      ["subscribe", { "content-length": "0" }, undefined, 200],
       ["subscribe", { ...chunked, ...untyped }, [], 200],
       ["subscribe", { ...chunked, ...untyped }, ["{}"], "unsupported_media_type"],
       ["subscribe", chunked, [" "], "invalid_input"]
@@ -146,12 +144,9 @@ describe("A stalled body", () => {
     yield* arriving(1)
     yield* TestClock.adjust("6 seconds")
     const second = yield* stalled(server.port, receive)
-    const slow = yield* stalled(server.port, submit)
-    yield* arriving(3)
+    yield* arriving(2)
     yield* TestClock.adjust("3999 millis")
-    slow.finish()
-    yield* until(() => slow.answered())
-    expect([slow.answer().status, first.answered(), second.answered()]).toEqual([200, false, false])
+    expect([first.answered(), second.answered()]).toEqual([false, false])
     yield* TestClock.adjust("1 millis")
     yield* until(() => first.text().endsWith("}}"))
     expect([first.answer().status, outcomeOf(first.answer())]).toEqual([408, "invalid_input"])
@@ -172,11 +167,10 @@ describe("A stalled body", () => {
     const late = server.lines.filter(({ fields }) => fields.status === 408)
     expect(late.map(({ fields }) => fields.route)).toEqual(["/api/v1/reports", "/webhook"])
     // The duration begins with the head.
-    const line = server.lines.find(({ fields }) => fields.route === "/api/v1/reports")
-    expect(line?.fields.duration_ms).toBe(3_999)
+    expect(late[0]?.fields.duration_ms).toBe(10_000)
   })
 
-  it.scoped("gives back its places, however it ends", function* () {
+  it.scoped("has a place among the requests in flight, and gives it back however it ends", function* () {
     const server = yield* backend({ bounds: { inFlight: 1 } })
     const { receive, submit } = yield* goodRequests(server)
     for (const end of [
@@ -187,6 +181,7 @@ describe("A stalled body", () => {
       for (const sent of [receive, submit]) {
         const slow = yield* stalled(server.port, sent)
         yield* arriving(1)
+        expect(outcomeOf(yield* server.send({ path: "/api/v1/version" }))).toBe("overloaded")
         end(slow)
         yield* eventually("nothing in flight", () => inFlight() === 0)
       }

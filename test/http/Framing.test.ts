@@ -2,7 +2,7 @@
 import { expect } from "vitest"
 import * as Effect from "effect/Effect"
 import { sharing } from "../world/Test.ts"
-import { goodRequests, parseRaw, raw, shared, sharedOnSocket, textOf, used } from "./support.ts"
+import { goodRequests, raw, shared, sharedOnSocket, textOf, used } from "./support.ts"
 
 const webhookHead = (version: string) =>
   `POST /webhook HTTP/${version}\r\nHost: a\r\nContent-Type: application/json\r\n`
@@ -71,16 +71,5 @@ sharing(sharedOnSocket())("Bytes on a connection", (it) => {
     // As long as the answer says, the next request may follow.
     const { headers } = yield* server.send({ path: "/healthz" })
     expect([headers.connection, headers["keep-alive"]]).toEqual(["keep-alive", "timeout=65"])
-  })
-
-  it.effect("get no interim response within the answer of a request that waits", function* () {
-    const server = yield* shared
-    // Node ends the connection after a final answer without the interim one.
-    const expecting = "GET /openapi.json HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n"
-    const text = yield* raw(server, `GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n${expecting}`)
-    const answers = text.split(/(?=HTTP\/1\.1 200 OK\r\n)/).map(parseRaw)
-    expect(answers.map((answer) => answer.headers.connection)).toEqual(["keep-alive", "close"])
-    for (const answer of answers)
-      expect(Buffer.byteLength(answer.text)).toBe(Number(answer.headers["content-length"]))
   })
 })

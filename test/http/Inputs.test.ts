@@ -205,8 +205,7 @@ sharing(sharedOnSocket({ settings }))("An input", (it) => {
         const body = { ...JSON.parse(String(message.body)), [member]: value(facts) }
         yield* check(name, title, outcome, { ...message, body: Buffer.from(JSON.stringify(body)) })
       }
-    },
-    60_000
+    }
   )
 })
 
@@ -256,44 +255,40 @@ const policies = {
   credential: { name: "credential", quota: 1, windowSeconds: 60 }
 }
 
-single.scoped(
-  "Of two faults that of the earlier check is answered, and nothing is reached",
-  function* () {
-    const servers = new Map<string, { readonly server: Backend; readonly good: Good }>()
-    const serverUnder = (given: ReadonlyArray<Condition>) =>
-      Effect.gen(function* () {
-        const known = servers.get(given.join())
-        if (known !== undefined) return known
-        const settings = { rateLimit: given.includes("limited") }
-        const inFlight = given.includes("overloaded") ? 0 : 1_000
-        const server = yield* backend({ settings, bounds: { ...policies, inFlight } })
-        const good = yield* goodRequests(server)
-        if (given.includes("limited")) yield* server.send(good.version)
-        if (given.includes("draining")) yield* server.drain.begin
-        servers.set(given.join(), { server, good })
-        return { server, good }
-      })
-    for (const [at, fault] of faults.entries())
-      for (const other of faults.slice(at)) {
-        const both = fault === other ? [fault] : [fault, other]
-        const { good, server } = yield* serverUnder(both.flatMap(conditionOf))
-        for (const list of [server.reached, server.lines, server.upstreams.seen]) list.length = 0
-        const facts = factsOf("submit", server, good, 0)
-        // The earlier fault is made last, so that it holds where both change one part.
-        const message = both.reduceRight(
-          (changed, one) => ("change" in one ? (one.change(changed, facts) ?? changed) : changed),
-          messageOf(freshRequest("submit", good))
-        )
-        const wanted =
-          "change" in fault ? promised(fault, facts, message) : refused("method", fault[1], fault[2])
-        const title = both.map((one) => ("change" in one ? one.name : one[0])).join(", ")
-        const answer = yield* play(server, message)
-        judge(server, title, wanted, answer, message.method)
-        if (conditionOf(fault).includes("draining")) expect(answer?.headers.connection).toBe("close")
-      }
-  },
-  60_000
-)
+single.scoped("Of two faults that of the earlier check is answered, and nothing is reached", function* () {
+  const servers = new Map<string, { readonly server: Backend; readonly good: Good }>()
+  const serverUnder = (given: ReadonlyArray<Condition>) =>
+    Effect.gen(function* () {
+      const known = servers.get(given.join())
+      if (known !== undefined) return known
+      const settings = { rateLimit: given.includes("limited") }
+      const inFlight = given.includes("overloaded") ? 0 : 1_000
+      const server = yield* backend({ settings, bounds: { ...policies, inFlight } })
+      const good = yield* goodRequests(server)
+      if (given.includes("limited")) yield* server.send(good.version)
+      if (given.includes("draining")) yield* server.drain.begin
+      servers.set(given.join(), { server, good })
+      return { server, good }
+    })
+  // Each by itself, and with the next one.
+  for (const [at, fault] of faults.entries())
+    for (const both of [[fault], faults.slice(at, at + 2)]) {
+      const { good, server } = yield* serverUnder(both.flatMap(conditionOf))
+      for (const list of [server.reached, server.lines, server.upstreams.seen]) list.length = 0
+      const facts = factsOf("submit", server, good, 0)
+      // The earlier fault is made last, so that it holds where both change one part.
+      const message = both.reduceRight(
+        (changed, one) => ("change" in one ? (one.change(changed, facts) ?? changed) : changed),
+        messageOf(freshRequest("submit", good))
+      )
+      const wanted =
+        "change" in fault ? promised(fault, facts, message) : refused("method", fault[1], fault[2])
+      const title = both.map((one) => ("change" in one ? one.name : one[0])).join(", ")
+      const answer = yield* play(server, message)
+      judge(server, title, wanted, answer, message.method)
+      if (conditionOf(fault).includes("draining")) expect(answer?.headers.connection).toBe("close")
+    }
+})
 
 const attachment = { name: "a", content: "b" }
 const message = "x".repeat(10)
@@ -304,20 +299,14 @@ const hidden = "(name not shown)"
 /** Bodies that do not fit: the call, the body, and all problems by path. */
 const misfits: ReadonlyArray<readonly [CallName, unknown, Readonly<Record<string, string>>]> = [
   ["login", {}, { slt: "is missing" }],
-  ["login", { slt: "a", for: canary }, { for: unknown }],
   ["login", { slt: "a", [`oat_${canary.repeat(3)}`]: 1, "\u001b[31mred": 1 }, { [hidden]: unknown }],
-  ["login", { slt: "a", ["x".repeat(64)]: 1 }, { ["x".repeat(64)]: unknown }],
   ["login", { slt: "a", ["x".repeat(65)]: 1 }, { [hidden]: unknown }],
   ["login", { slt: `${canary} ` }, { slt: "must be 1 to 8192 visible ASCII characters" }],
-  ["refresh", { refresh_token: null }, { refresh_token: "must be a string" }],
   ["subscribe", [], { body: "must be an object" }],
-  ["send", { type: "", key: "k", data: [] }, { type: "must be 1 to 255", data: "must be any JSON object" }],
   ["send", { type: 1, for: "a", data: {} }, { for: unknown, type: "a string", key: "is missing" }],
   ["accept", { table: canary, events: [] }, { events: "must hold 1 to 40 events" }],
-  ["accept", { table: "t", events: canary }, { events: "must be an array" }],
   ["accept", { table: "t", events: [{}, canary] }, { "events.1": "must be an object" }],
   ["submit", { message: "  short ", pr: canary }, { message: "10 to 20,000", pr: "URL of a pull request" }],
-  ["submit", { message, attachments: Array(6).fill(attachment) }, { attachments: "at most 5 item(s)" }],
   ["submit", { message, attachments: [{ ...attachment, size: canary }] }, { "attachments.0.size": unknown }]
 ]
 

@@ -36,19 +36,6 @@ describe("Requests in flight", () => {
     expect((yield* Fiber.join(first)).status).toBe(200)
     expect((yield* server.send(version)).status).toBe(200)
   })
-
-  it.scoped("have their places also while their bodies arrive", function* () {
-    const server = yield* backend({ bounds: { inFlight: 1 } })
-    const { submit } = yield* goodRequests(server)
-    const text = textOf(submit)
-    const slow = yield* openPeer(server.port, text.slice(0, -1))
-    yield* until(() => inFlight() === 1)
-    expectOverloaded(yield* server.send(version))
-    slow.write(text.slice(-1))
-    yield* until(() => slow.answered())
-    expect(slow.answer().status).toBe(200)
-    expect((yield* server.send(version)).status).toBe(200)
-  })
 })
 
 describe("A client that disconnects", () => {

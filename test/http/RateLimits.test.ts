@@ -2,6 +2,8 @@ import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
 import { Failure } from "../../src/schema/Failure.ts"
+import { makeSteppedClock } from "../world/Time.ts"
+import { start } from "../world/UseCaseLayers.ts"
 import { it } from "../world/Test.ts"
 import type { Answer } from "../world/Driver.ts"
 import {
@@ -16,6 +18,7 @@ import {
   type Sent,
   withHeaders
 } from "./support.ts"
+import { paths } from "./Upstreams.ts"
 
 const policies = {
   address: { name: "address", quota: 4, windowSeconds: 60 },
@@ -51,10 +54,6 @@ describe("Rate limits", () => {
     yield* TestClock.adjust("1 seconds")
     expect(outcomeOf(yield* server.send(login))).toBe(200)
     expect(outcomeOf(yield* server.send(login))).toBe("rate_limited")
-    yield* TestClock.adjust("2 minutes")
-    expect((yield* server.send(version)).headers.ratelimit).toBe('"address";r=3;t=15')
-    // Each process counts for itself.
-    expect((yield* (yield* inMemory(limited)).send(version)).headers.ratelimit).toBe('"address";r=3;t=15')
   })
 
   it.scoped("are 1,200 a minute for an address and 600 for a token, and off by the setting", function* () {
@@ -98,13 +97,9 @@ describe("Rate limits", () => {
     const server = yield* inMemory(limited)
     const good = yield* goodRequests(server)
     const free: ReadonlyArray<Sent> = [
-      good.healthz,
-      good.readyz,
-      good.receive,
+      ...[good.healthz, good.readyz, good.receive],
       ...["/openapi.json", "/docs", "/nope", good.me.path].map((path) => ({ path })),
-      { path: "/", headers: { accept: "text/html" } },
-      { method: "OPTIONS", path: version.path },
-      { method: "PUT", path: version.path },
+      ...["OPTIONS", "PUT"].map((method) => ({ method, path: version.path })),
       { ...good.login, headers: jsonHeaders },
       { ...good.login, body: "{" }
     ]
@@ -127,19 +122,18 @@ describe("A proxy on this machine that is not trusted", () => {
     [{ rateLimit: true, trustedProxies: ["127.0.0.1"] }, 0],
     [{ rateLimit: false }, 0]
   ] as const)("is warned of once, while limits are on: %j", function* ([settings, warned]) {
-    for (const headers of [{ "x-forwarded-for": "203.0.113.1" }, { forwarded: "for=203.0.113.1" }]) {
-      const server = yield* inMemory({ settings })
-      yield* server.send(version)
-      yield* server.send({ ...version, headers, from: "203.0.113.5" })
-      expect(warnings(server)).toEqual([])
-      for (let at = 0; at < 3; at += 1) yield* server.send({ ...version, headers })
-      expect(warnings(server).length).toBe(warned)
-      const log = JSON.stringify(server.lines)
-      expect([log.includes("MUSIC_TRUSTED_PROXIES"), log.includes("203.0.113.1")]).toEqual([
-        warned === 1,
-        false
-      ])
-    }
+    const server = yield* inMemory({ settings })
+    const headers = { forwarded: "for=203.0.113.1" }
+    yield* server.send({ ...version, headers, from: "203.0.113.5" })
+    expect(warnings(server)).toEqual([])
+    for (const sent of [headers, headers, { "x-forwarded-for": "203.0.113.1" }])
+      yield* server.send({ ...version, headers: sent })
+    expect(warnings(server).length).toBe(warned)
+    const log = JSON.stringify(server.lines)
+    expect([log.includes("MUSIC_TRUSTED_PROXIES"), log.includes("203.0.113.1")]).toEqual([
+      warned === 1,
+      false
+    ])
   })
 })
 
@@ -173,5 +167,58 @@ describe("The quota of a refusal", () => {
       undefined,
       "address"
     ])
+  })
+})
+
+describe("A wall clock that is set back by an hour, after it ran an hour ahead", () => {
+  it.scoped("changes neither quotas nor how long answers of IAM are known", function* () {
+    const quota = (name: string) => ({ name, quota: 4, windowSeconds: 60 })
+    const both = { address: quota("address"), credential: quota("credential") }
+    yield* TestClock.setTime(start)
+    const below = yield* Effect.clock
+    const { clock, step } = yield* makeSteppedClock
+    step(3_600_000)
+    const pass = (seconds: number) => Effect.withClock(TestClock.adjust(seconds * 1_000), below)
+    const test = Effect.gen(function* () {
+      const limited = yield* inMemory({ settings: { rateLimit: true }, bounds: both })
+      const version = limited.send({ path: "/api/v1/version" })
+      yield* Effect.replicateEffect(version, 3)
+      const server = yield* inMemory({ settings: { iam: { introspectionCacheSeconds: 10 } } })
+      const { me } = yield* goodRequests(server)
+      const { seeded } = server.upstreams
+      const asks = [
+        requests.testing(seeded.environment.musicSecret),
+        requests.testing(`ask_${"x".repeat(43)}`),
+        requests.me(`oat_${"x".repeat(43)}`),
+        me
+      ]
+      const expectCalls = (contexts: number, introspections: number) =>
+        Effect.gen(function* () {
+          const answers = yield* Effect.forEach(asks, server.send)
+          expect(answers.map(outcomeOf)).toEqual([200, "testing_secret_invalid", "unauthenticated", 200])
+          const counts = [paths.context, paths.introspect].map((path) => server.upstreams.asked(path).length)
+          expect(counts).toEqual([contexts, introspections])
+        })
+      server.upstreams.seen.length = 0
+      // A login knows its own introspection.
+      yield* expectCalls(2, 1)
+      step(-3_600_000)
+      expect((yield* version).headers.ratelimit).toBe('"address";r=0;t=60')
+      expect((yield* version).headers["retry-after"]).toBe("15")
+      yield* pass(9)
+      yield* expectCalls(2, 1)
+      // The live token is asked for again after 10 s, refusals after 30 s, the plane after 60 s.
+      yield* pass(2)
+      yield* expectCalls(2, 2)
+      yield* pass(13)
+      expect((yield* version).status).toBe(200)
+      yield* pass(5)
+      yield* expectCalls(2, 3)
+      yield* pass(2)
+      yield* expectCalls(3, 4)
+      yield* pass(31)
+      yield* expectCalls(5, 6)
+    })
+    yield* Effect.withClock(test, clock)
   })
 })

@@ -14,23 +14,18 @@ export const paths = {
   context: "/api/v1/application/testing-context"
 } as const
 
-/** A reply in place of the upstream's own. */
-export interface Fault {
-  readonly kind: "reply"
-  readonly reply: Reply
-}
-
-export interface Rule {
+interface Rule {
   /** Default: every path of IAM and Ting. */
   readonly path?: string
   /** Default: until the faults are cleared. */
   readonly times?: number
-  readonly fault: Fault
+  /** In place of the upstream's own. */
+  readonly fault: Reply
 }
 
-export const refusal = (status: number, code: string): Fault => ({
-  kind: "reply",
-  reply: { status, body: { error: { code, message: code } } }
+export const refusal = (status: number, code: string): Reply => ({
+  status,
+  body: { error: { code, message: code } }
 })
 
 export const makeUpstreams = Effect.gen(function* () {
@@ -40,7 +35,7 @@ export const makeUpstreams = Effect.gen(function* () {
   const seen: Array<Seen> = []
   let rules: ReadonlyArray<Rule & { left: number }> = []
 
-  const takeFault = (path: string): Fault | undefined => {
+  const takeFault = (path: string): Reply | undefined => {
     const rule = rules.find((one) => one.left > 0 && (one.path === undefined || one.path === path))
     if (rule !== undefined) rule.left -= 1
     return rule?.fault
@@ -58,7 +53,7 @@ export const makeUpstreams = Effect.gen(function* () {
     const fault = takeFault(call.path)
     return fault === undefined
       ? Effect.promise(() => execute(call, outgoing.url.origin === iamUrl))
-      : Effect.succeed(answered(fault.reply, now(), {}))
+      : Effect.succeed(answered(fault, now(), {}))
   })
 
   return {

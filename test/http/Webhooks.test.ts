@@ -68,28 +68,20 @@ describe("Deliveries whose signature failed", () => {
   })
 
   it.scoped("are not those that break another rule, however many they are", function* () {
-    const { controls, deliver, forge, upstreams } = yield* prepare()
+    const { deliver, forge, upstreams } = yield* prepare()
     const now = Math.floor((yield* TestClock.currentTimeMillis) / 1_000)
-    const event = controls.events.membershipUpdated(production, "si:lyra", "acme")
-    const whole = String(controls.buildWebhook(production, event).body)
-    // To write it again would end the stack.
-    const nested = whole.replace('"data":{', `"data":{"deep":${"[".repeat(20_000)}${"]".repeat(20_000)},`)
-    for (let at = 0; at < 25; at += 1)
-      for (const [secondsAgo, body, status] of [
-        [3_600, whole, 401],
-        [0, "{}", 401],
-        [0, nested, 400]
-      ] as const) {
-        const timestamp = String(now - secondsAgo)
-        const { webhookSecret } = upstreams.seeded.production
-        const answer = yield* deliver(forger, body, {
-          "x-silicon-iam-event-id": /"event_id":"([^"]+)"/.exec(body)?.[1] ?? "none",
-          "x-silicon-iam-timestamp": timestamp,
-          "x-silicon-iam-key-version": "1",
-          "x-silicon-iam-signature": signWebhook(webhookSecret, timestamp, Buffer.from(body))
-        })
-        expect(answer.status).toBe(status)
-      }
+    const { webhookSecret } = upstreams.seeded.production
+    for (let at = 0; at < 65; at += 1) {
+      const timestamp = String(at % 2 === 0 ? now : now - 3_600)
+      const signature = signWebhook(webhookSecret, timestamp, Buffer.from("{}"))
+      const answer = yield* deliver(forger, "{}", {
+        "x-silicon-iam-event-id": "none",
+        "x-silicon-iam-timestamp": timestamp,
+        "x-silicon-iam-key-version": "1",
+        "x-silicon-iam-signature": signature
+      })
+      expect(outcomeOf(answer)).toBe(invalid)
+    }
     expect(outcomeOf(yield* forge(forger))).toBe(invalid)
   })
 })

@@ -57,8 +57,8 @@ const attachments = (count: number) => Array.from({ length: count }, () => ({ na
 const filled = (bytes: number) => ({ text: "x".repeat(bytes - '{"text":""}'.length) })
 const events = (count: number) => Array.from({ length: count }, () => ({}))
 
-const keys = ["k".repeat(200), "é".repeat(100), note.repeat(50), ...characters([0x20, 0x7e, 0xa0])]
-const noKeys = ["", "k".repeat(201), `${"é".repeat(100)}k`, `${note.repeat(50)}k`]
+const keys = ["k".repeat(200), note.repeat(50), ...characters([0x20, 0x7e, 0xa0])]
+const noKeys = ["", "k".repeat(201), `${note.repeat(50)}k`]
 const pulls = [`${pull}/12`, "https://git.example:8443/harbor/music.app/pull/1"]
 /** The last ones are no URL, though of its form: a port above 65535, and impossible addresses. */
 const noPulls = ` http${pull.slice(5)}/12 ${pull}/0 ${pull}/12/files ${pull}/12?x=1 ${pull}/12#x
@@ -104,13 +104,6 @@ describe("A request", () => {
     expect(problems(name, bodies[name]?.[1])).toEqual([])
     expect(problems(name, { ...bodies[name]?.[1], for: "si:someone" })).toContain("for")
     for (const value of [undefined, true, [{}], ...noObjects]) expect(problems(name, value)).not.toEqual([])
-  })
-
-  it("names the element of a list that is wrong, and all problems at once", () => {
-    for (const event of noObjects)
-      expect(problems("telemetry", { table: "musicclidaemon", events: [{}, event] })).toContain("events.1")
-    const all = problems("ting", { type: "", key: "", data: [], one: 1, two: 2 })
-    expect([...all].sort()).toEqual(["data", "key", "one", "two", "type"])
   })
 
   it("counts the length of its texts in code points, both bounds inclusive", () => {

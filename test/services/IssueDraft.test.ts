@@ -21,8 +21,8 @@ import {
   Verified
 } from "../../src/services/Store.ts"
 import { cpuMillisOf } from "../world/CpuTime.ts"
-import { disguised, hostile, publicId, secret } from "./text/HostileText.ts"
-import { betrays, names, problemsOf, readBody, readingsOf } from "./text/IssueReader.ts"
+import { hostile, publicId, secret } from "./text/HostileText.ts"
+import { problemsOf, readBody } from "./text/IssueReader.ts"
 
 type Content = Partial<ReportContent>
 
@@ -61,11 +61,6 @@ const everywhere = (text: string, other = "x"): ReadonlyArray<Content> => [
 ]
 
 const edge = FastCheck.constantFrom(" ", "\n", "\t", '"', "(", "/", "=", ",", "\r\n")
-/** Where a disguise is such that no reader recognises the text, the text itself is taken. */
-const written = (text: string) =>
-  FastCheck.oneof(FastCheck.constant(text), disguised(text)).map((way) =>
-    readingsOf(way).some((reading) => reading.includes(text)) ? way : text
-  )
 /** A report that hides a credential and a name in hostile text. */
 const hidden = FastCheck.record({
   one: secret,
@@ -75,17 +70,11 @@ const hidden = FastCheck.record({
   kind: FastCheck.nat(3),
   place: FastCheck.nat(8),
   size: FastCheck.constantFrom(fullSize, shortSize)
-}).chain(({ edges, id, kind, one, others, place, size }) => {
-  // JSON in a message writes a disguise again, and what is written three times no person reads.
-  const way = place === 8 ? FastCheck.constant : written
-  return FastCheck.tuple(way(one.text), way(id)).map(([credential, name]) => {
-    const parts = [others[0], edges[0], credential, edges[1], others[1], edges[2], name, edges[3], others[2]]
-    const text = parts.join("")
-    const content = { ...reportOf().content, ...everywhere(text, others[3])[place] }
-    const reporter: Reporter =
-      kind === 0 ? Unverified() : kind === 1 ? Anonymous() : Verified({ publicId: id })
-    return { content, core: one.core, id, reporter, size }
-  })
+}).map(({ edges, id, kind, one, others, place, size }) => {
+  const parts = [others[0], edges[0], one.text, edges[1], others[1], edges[2], id, edges[3], others[2]]
+  const content = { ...reportOf().content, ...everywhere(parts.join(""), others[3])[place] }
+  const reporter: Reporter = kind === 0 ? Unverified() : kind === 1 ? Anonymous() : Verified({ publicId: id })
+  return { content, core: one.core, id, reporter, size }
 })
 
 describe("An issue", () => {
@@ -93,13 +82,13 @@ describe("An issue", () => {
     FastCheck.assert(
       FastCheck.property(hidden, ({ content, core, id, reporter, size }) => {
         const stored = redactReport(content)
-        expect(betrays(JSON.stringify(stored), core)).toBe(false)
         const { text } = compose(stored, size, { reporter })
-        expect(betrays(text, core)).toBe(false)
+        for (const shown of [JSON.stringify(stored), text]) expect(shown).not.toContain(core)
         const shown = text.replaceAll("\u200B", "")
         expect(redact(shown)).toBe(shown)
         if (reporter._tag === "Anonymous") return
-        expect(names(text, id, reporter._tag === "Verified")).toBe(false)
+        // A longer handle is another actor.
+        expect(shown).not.toMatch(new RegExp(`(?<![a-z0-9])${id}(?![a-z0-9])`, "i"))
         if (reporter._tag === "Verified") expect(anonymise(shown, id)).toBe(shown)
       }),
       { numRuns: 200 }
@@ -224,10 +213,8 @@ describe("The reporter's id", () => {
 |si:dee\\u200bjay and si:dee\\udb40\\udc61jay|si&amp;#58;deejay|si\\:deejay|si&#0000000058;deejay|si:dee\\u0000jay
 |si&#${"0".repeat(5_000)}58;deejay|si\\u{3a}deejay and si\\\\u{000003A}deejay|si%25u003Adeejay|si%5Cu003adeejay
 |si:dee%udb40%udc61jay|si&#5&#X38;;deejay|si\\u003adeejay\u{1D500}`.split(/\n?\|/)
-  it.each(disguises)("is removed where it is written as %j", (message) => {
-    const issue = compose({ message, context: { deep: [{ [message]: message }] } }).text
-    expect(names(issue, "si:deejay")).toBe(false)
-    expect(issue).not.toMatch(/:dee\W*jay(?!2)/i)
+  it.each(disguises)("is removed where it is written as %j", (text) => {
+    expect(anonymise(text, "si:deejay")).toMatch(/^(?!.*(?:dee|jay)).*\[reporter\]/i)
   })
 
   it("is removed from file names, the request's id and the pull request", () => {
@@ -250,7 +237,7 @@ describe("The reporter's id", () => {
       for (const size of [fullSize, shortSize]) {
         const message = `${"x".repeat(before)} si:deejay2 `.repeat(size.characters / 8)
         const { text } = compose({ message, ...attached(message.slice(0, 120)) }, size)
-        expect(names(text, "si:deejay")).toBe(false)
+        expect(text).not.toMatch(/si:deejay(?!2)/)
       }
   })
 

@@ -129,19 +129,6 @@ const kept: ReadonlyArray<string> = [
   "name: authorization, value: denied"
 ]
 
-/** What docs/api.md says is not recognised. */
-const limits: ReadonlyArray<readonly [string, string]> = [
-  ["base64", Buffer.from(`oat_${t}`).toString("base64")],
-  ["octal escapes", `\\157at_${t}`],
-  ["three encodings inside each other", `%25256fat_${t}`],
-  ["something invisible in two encodings", `oat%5Cu200b_${t}`],
-  ["references without a semicolon", `&#111at_${t}`],
-  ["other named references", `oat&lowbar;${t}`],
-  ["a split over lines", `oat_${t.slice(0, 12)}\n${t.slice(12)}`],
-  ["look-alikes of other scripts", `\u043eat_${t}`],
-  ["look-alikes of other widths", `\uff4fat_${t}`]
-]
-
 describe("Redaction of a text", () => {
   it("removes every credential from any text, and changes nothing when it is repeated", () => {
     FastCheck.assert(
@@ -163,10 +150,6 @@ describe("Redaction of a text", () => {
   })
 
   it.each(kept)("keeps ordinary words: %s", (text) => {
-    expect(redact(text)).toBe(text)
-  })
-
-  it.each(limits)("does not recognise %s", (_, text) => {
     expect(redact(text)).toBe(text)
   })
 

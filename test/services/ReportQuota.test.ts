@@ -1,27 +1,16 @@
 /** How many reports one sender may store, the room of all reports, and which requests store no new report. */
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
-import * as TestClock from "effect/TestClock"
+import type * as Redacted from "effect/Redacted"
 import { describe, expect } from "vitest"
 import { makeReportQuota } from "../../src/services/usecases/ReportLimits.ts"
-import { Anonymous, Store, Verified } from "../../src/services/Store.ts"
+import { Anonymous, Verified } from "../../src/services/Store.ts"
 import { message, submit } from "../world/Submitting.ts"
-import { SimulatedIam } from "../world/SimulatedIam.ts"
 import { StoreSwitches } from "../world/TestStore.ts"
-import { callerKey, production, scenariosWith, signedIn, unreachable } from "../world/UseCaseLayers.ts"
+import { callerKey, production, scenariosWith, signedIn } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
 const settings = { rateLimit: true }
-const tracker = Option.some({
-  token: Redacted.make("token"),
-  owner: "harbor",
-  repository: "music",
-  url: "https://api.github.com"
-})
-
 const limited = scenariosWith({ settings })
-const withTracker = scenariosWith({ settings: { ...settings, tracker } })
 const withLittleRoom = scenariosWith({ settings: { ...settings, reportsBytes: 3_000 } })
 const withRoom = scenariosWith({ settings: { reportsBytes: 10_800 } })
 
@@ -79,35 +68,6 @@ describe("a verified reporter", () => {
     expect(yield* send("of another", { token: other.token })).toBe("stored")
     const testing = yield* signedIn({ environment: "e2e" })
     expect((yield* submit({ plane: testing.plane, token: testing.token })).replayed).toBe(false)
-  })
-
-  withTracker("uses a quota for a replay that moves up a report", function* () {
-    const iam = yield* SimulatedIam
-    const store = yield* Store
-    const { token } = yield* signedIn()
-    // The last one is the oldest.
-    for (let at = 31; at >= 0; at -= 1) {
-      yield* iam.failNext("introspect", unreachable("iam"))
-      yield* send(`a${at}`, { token, clientNetwork: `192.0.2.${Math.floor(at / 8)}` })
-      yield* TestClock.adjust("1 millis")
-    }
-    /** How many reports are filed before the oldest one. */
-    const movedUp = Effect.gen(function* () {
-      const now = yield* TestClock.currentTimeMillis
-      const bounds = { count: 100, concurrency: 100, now, leaseUntil: now + 1_000 }
-      const times = (yield* store.deliveries.lease(bounds)).map(({ createdAt }) => createdAt)
-      return times.indexOf(Math.min(...times))
-    })
-    const replays = sendMany(32, "a", { token })
-    expect([yield* replays, yield* send("new", { token }), yield* movedUp]).toEqual([
-      "32 replayed",
-      "limited 2",
-      30
-    ])
-    // The leases of before have ended, and two reports may move up.
-    yield* TestClock.adjust("4 seconds")
-    expect([yield* replays, yield* movedUp]).toEqual(["32 replayed", 0])
-    expect([yield* replays, yield* send("new", { token })]).toEqual(["32 replayed", "limited 2"])
   })
 })
 

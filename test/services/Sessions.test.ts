@@ -11,7 +11,6 @@ import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
 import { authenticate, loggedIn, loginAs, unknownToken } from "../world/Logins.ts"
 import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
-import { StoreSwitches } from "../world/TestStore.ts"
 import { callerKey, inRequest, production, scenario } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
@@ -127,19 +126,6 @@ describe("the plane of a request", () => {
     expect(yield* iam.calls("resolvePlane")).toBe(0)
     const { plane, secret } = yield* iam.environment("one")
     expect(yield* resolve(Option.some(secret))).toEqual(plane)
-  })
-
-  scenario("is recorded for webhooks; no request needs the record", function* () {
-    const iam = yield* SimulatedIam
-    const store = yield* Store
-    const { plane, secret } = yield* iam.environment("e2e")
-    const find = store.planes.findByKeyDigest(plane.webhookKeyDigest ?? "")
-    yield* (yield* StoreSwitches).breakDown("planes.remember")
-    expect(yield* resolve(Option.some(secret))).toEqual(plane)
-    expect(yield* find).toEqual(Option.none())
-    yield* (yield* StoreSwitches).repair("planes.remember")
-    yield* resolve(Option.some(secret))
-    expect(yield* find).toEqual(Option.some(plane.environmentId))
   })
 
   scenario("is never production for an unknown, deleted or foreign secret", function* () {

@@ -42,18 +42,13 @@ describe("a batch of telemetry", () => {
   scenario("is committed to the spool before it is acknowledged", function* () {
     const event = { id, type: "playback.track.started", data: { title: "Flut ünd Ebbe" }, metadata: {} }
     yield* accept({ events: [event] })
+    // A retry, in which the id has another case, is stored once.
+    yield* accept({ events: [{ ...event, id: id.toUpperCase() }] })
     const json = JSON.stringify(event)
     const bytes = Buffer.byteLength(json)
     expect(yield* spooled).toEqual([
       { table: "musicclidaemon", recordId: id, eventAt: start, json, bytes, acceptedAt: start }
     ])
-  })
-
-  scenario("has its ids in lower case, in the record too; a retry is stored once", function* () {
-    yield* accept({ events: [{ id: id.toUpperCase(), n: 1 }] })
-    yield* accept({ events: [{ id, n: 1 }] })
-    expect((yield* spooled).map(({ recordId }) => recordId)).toEqual([id])
-    expect(yield* records).toEqual([{ id, n: 1 }])
   })
 
   scenario("is written to the table that it names, with an id for each event without one", function* () {
@@ -68,7 +63,7 @@ describe("a batch of telemetry", () => {
 
   scenario("keeps an id that is no UUID unchanged, and identifies the event by a new one", function* () {
     const bare = id.replaceAll("-", "")
-    const ids = ["1", "1", "", null, 1, { id }, bare, `{${id}}`, `${id.slice(0, -1)}g`, `${id}\n`]
+    const ids = ["1", "1", null, 1, bare, `${id.slice(0, -1)}g`, `${id}\n`]
     yield* accept({ events: ids.map((other) => ({ id: other })) })
     expect(yield* records).toEqual(ids.map((other) => ({ id: other })))
     expect(new Set((yield* spooled).map(({ recordId }) => recordId)).add(id).size).toBe(ids.length + 1)
