@@ -326,11 +326,12 @@ describe("A credential without a place", () => {
 
 describe("A path that IAM blocks", () => {
   const blocked = [
-    [0, { blockSeconds: 60 }],
+    [0, { blockSeconds: 900 }],
     [0, known, 1, 1]
   ] as const
-  play("admits one call in 5 s, of no newcomer, and is open after its success", twenty, [
+  play("admits one call in 5 s, of no newcomer, for a minute, and is open after its success", twenty, [
     ...blocked,
+    [0, login, 1, "60 s"],
     [4.999, known, 1, "56 s"],
     [4.999, refresh, 1, "56 s"],
     [5, stranger, 1, "55 s"],

@@ -340,23 +340,6 @@ describe("while the last introspection of a plane failed", () => {
     yield* iam.refresh(production, refreshToken, key("refresh"))
     expect(asked(path)).toHaveLength(1)
   })
-
-  it.scoped("a 429 is passed on with its seconds, 60 at most, until an introspection succeeds", function* () {
-    const { asked, iam, login, simulator } = yield* iamWorld()
-    const { accessToken, refreshToken } = yield* login()
-    simulator.fail({ path: `/api/v1${path}`, fault: iamFaults.rateLimited(900) })
-    const ask = Effect.flip(iam.introspect(production, accessToken))
-    const refresh = iam.refresh(production, refreshToken, key("one"))
-    assert.include(yield* ask, { retryAfterSeconds: 60 })
-    yield* TestClock.adjust("4 seconds")
-    for (const failure of [yield* Effect.flip(refresh), yield* ask])
-      assert.include(failure, { status: 429, retryAfterSeconds: 56 })
-    expect([asked(path).length, asked(tokens).length]).toEqual([1, 1])
-    // One call in five seconds probes.
-    yield* TestClock.adjust("1 seconds")
-    yield* refresh
-    expect([asked(path).length, asked(tokens).length]).toEqual([1, 2])
-  })
 })
 
 describe("an inactive answer for a token that IAM has just issued", () => {

@@ -4,7 +4,6 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import type { Now } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { parts } from "../../../src/Backend.ts"
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
@@ -26,12 +25,11 @@ export const trackerOf = (settings: SettingsValues) =>
     Layer.provide(parts.tracker, Layer.merge(parts.transport, Layer.succeed(Settings, settings)))
   ).pipe(Effect.map((context) => Context.get(context, Tracker)))
 
-/** On the clock of the test, unless `now` is another one. */
-export const simulatedTracker = (now?: Now) =>
+export const simulatedTracker = () =>
   Effect.map(
-    simulated((testNow) =>
+    simulated((now) =>
       startTracker({
-        now: now ?? testNow,
+        now,
         repositories: [repository],
         tokens: [{ token, login: "harbor-bot", rights: "write" }]
       })
