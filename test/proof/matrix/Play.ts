@@ -18,6 +18,9 @@ interface Cell {
 
 const always = Number.POSITIVE_INFINITY
 
+/** Several calls share the rules of a path. */
+const rulebooks = Object.values(table).flatMap((columns) => columns.map(({ rules }) => rules))
+
 // The calls of one path fail: all of them, or only the first. The keys of a record with literal keys.
 const allCells: ReadonlyArray<Cell> = (Object.keys(table) as Array<CallName>).flatMap((call) =>
   (table[call] ?? []).flatMap((column) =>
@@ -27,7 +30,7 @@ const allCells: ReadonlyArray<Cell> = (Object.keys(table) as Array<CallName>).fl
       const cell = (times: number, text: string | undefined): Cell => ({
         title: `${call} / ${path} / ${failure.id}${times === 1 ? ", the first call only" : ""}`,
         strata: [
-          `${path} ${times} ${text}`,
+          `${path} ${rulebooks.indexOf(column.rules)} ${times} ${text} ${failure.group.endsWith("†")}`,
           `${call} ${path} ${times} ${text?.slice(0, 3)}`,
           `${paths[path].upstream} ${failure.id}`
         ],
