@@ -180,12 +180,6 @@ describe("One address", () => {
     [0, stranger, many, 5, elsewhere],
     [0, stranger, many, 1]
   ])
-  play("has all of them a minute after another one asked", twenty, [
-    [0, "refuse"],
-    [0, stranger, 1, 1, elsewhere],
-    [59.999, stranger, many, 5],
-    [60, stranger, many, 5]
-  ])
 })
 
 describe("A place", () => {
