@@ -166,7 +166,7 @@ describe("the pull request of a report", () => {
   const repository = { owner: "harbor", repository: "music", url: "https://api.github.com" }
   const enterprise = { ...tracker, url: "https://git.harbor.example/api/v3" }
   const misses =
-    "github.com/harbor/other/pull github.com/other/music/pull github.com/harbor/music2/pull api.github.com/harbor/music/pull github.com.example/harbor/music/pull"
+    "github.com/other/music/pull github.com/harbor/music2/pull github.com.example/harbor/music/pull"
       .split(" ")
       .map((address) => `https://${address}/12`)
   const ofEnterprise = "https://git.harbor.example/harbor/music/pull/12"

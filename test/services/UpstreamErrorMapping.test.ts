@@ -53,12 +53,7 @@ const iamRows: ReadonlyArray<readonly [string, string, keyof typeof planes, code
   ["400 invalid_grant", "introspect revoke prove plane", "production", "dependency_unavailable *"],
   ["409 idempotency_conflict", "login refresh revoke", "production", "idempotency_conflict"],
   ["409 idempotency_response_expired", "login refresh prove", "production", "idempotency_response_expired"],
-  [
-    "409 idempotency_in_progress",
-    calls.replace("introspect ", ""),
-    "production",
-    "idempotency_in_progress 1"
-  ],
+  ["409 idempotency_in_progress", "login refresh revoke prove", "production", "idempotency_in_progress 1"],
   [
     "409 idempotency_conflict, 409 idempotency_in_progress",
     "introspect plane",
