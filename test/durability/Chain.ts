@@ -79,10 +79,7 @@ export const playChain = async (parts: {
   }
 
   const dieAt = async (point: Point): Promise<void> => {
-    let { death, life } = await liveUntil(point)
-    // It shut down normally, because a late request of its predecessor triggered the stop before it held any work.
-    for (let lives = 1; death?.code === 0 && lives < mostTries; lives += 1)
-      ({ death, life } = await liveUntil(point))
+    const { death, life } = await liveUntil(point)
     if (death?.signal !== "SIGKILL") {
       broken.push(`${point.name} was not reached (${JSON.stringify(death)}): ${life.log()}`)
       life.kill()

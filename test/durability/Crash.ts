@@ -11,13 +11,9 @@ import type { InstanceOptions } from "./Instances.ts"
 /** JSON, because an environment variable is a string. */
 export const options: InstanceOptions = JSON.parse(process.env.DURABILITY_OPTIONS ?? "{}")
 const armed = options.crashAt ?? ""
-let stopping = false
-process.on("SIGTERM", () => {
-  stopping = true
-})
 
 const dieAt = (place: string): void => {
-  if (armed !== place && !(stopping && armed === `${place} at shutdown`)) return
+  if (armed !== place) return
   process.kill(process.pid, "SIGKILL")
   // Blocks the thread until the signal arrives.
   for (;;) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000)

@@ -62,8 +62,7 @@ export const startInstance = (
       child.send({ asks: "keep" })
       return ended
     },
-    kill: () => child.kill("SIGKILL"),
-    stop: () => child.kill("SIGTERM")
+    kill: () => child.kill("SIGKILL")
   }
 }
 

@@ -75,19 +75,13 @@ const executed: ReadonlyArray<Point> = (
   ["executed at IAM", "executed at Ting", "executed at the tracker", "executed at the tables"] as const
 ).map((provocation) => ({ name: provocation, provocation }))
 
-const duringShutdown: ReadonlyArray<Point> = [
-  ...inTransactions("deliveries.update:Unknown", "stop with a report"),
-  ...inTransactions("spool.release", "stop with telemetry")
-].map(({ name, provocation }) => ({ name: `${name} at shutdown`, provocation }))
-
 /** These need an empty database. */
 export const migrating: ReadonlyArray<Point> = inTransactions("store.migrate", "start")
 
 export const running: ReadonlyArray<Point> = [
   ...Object.entries(writes).flatMap(([method, provocation]) => inTransactions(method, provocation)),
   ...aroundCalls,
-  ...executed,
-  ...duringShutdown
+  ...executed
 ]
 
 /** Splits the points into a number of lists, in random order. */

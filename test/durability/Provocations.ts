@@ -22,18 +22,14 @@ export interface Scene {
 /** Fails the next filing; comments are posted under other paths. */
 const failFiling = ({ tracker }: Simulators, fault: Fault): void => tracker.fail({ ...filings, fault })
 
-/** Ends the instance once the upstream's counter rises, before the upstream answers. */
-const endWhen = async (
-  { instance }: Scene,
-  count: () => number,
-  end: (victim: Instance) => void
-): Promise<void> => {
+/** Kills the instance once the upstream's counter rises, before the upstream answers. */
+const killWhen = async ({ instance }: Scene, count: () => number): Promise<void> => {
   const victim = instance()
   // Requests of its predecessor may arrive until then.
   await victim.ready
   const before = count()
   await until("the upstream was asked", () => victim.isDead() || count() > before, { every: 2 }).then(
-    () => end(victim),
+    () => victim.kill(),
     // Another request consumed the fault: the chain tries again.
     () => undefined
   )
@@ -50,21 +46,15 @@ interface Act {
   readonly beside?: (scene: Scene) => Promise<unknown>
 }
 
-/** An upstream executes the request and does not answer; the instance is killed, or stopped, meanwhile. */
+/** An upstream executes the request and does not answer; the instance is killed meanwhile. */
 const atHanging = (
   story: Story,
   hang: (world: Simulators) => void,
-  count: (world: Simulators) => number,
-  end: "kill" | "stop" = "kill"
+  count: (world: Simulators) => number
 ): Act => ({
   story,
   before: ({ world }) => hang(world),
-  beside: (scene) =>
-    endWhen(
-      scene,
-      () => count(scene.world),
-      (victim) => victim[end]()
-    )
+  beside: (scene) => killWhen(scene, () => count(scene.world))
 })
 
 const hang = { kind: "hang-after" } as const
@@ -118,13 +108,6 @@ const acts = {
       world.tracker.setListLag(0)
     }
   },
-  "stop with a report": atHanging("report", hangTracker, (world) => issuesOf(world).length, "stop"),
-  "stop with telemetry": atHanging(
-    "telemetry",
-    ({ tables }) => tables.fail({ path: ingestPath, fault: { kind: "hang" } }),
-    ({ tables }) => tables.seen.filter(({ path }) => path === ingestPath).length,
-    "stop"
-  ),
   "executed at IAM": atHanging(
     "login",
     ({ iam }) => iam.fail({ path: "/api/v1/app-auth/tokens", fault: hang }),

@@ -40,20 +40,14 @@ const places: Readonly<Record<string, Effect.Effect<Place, never, Scope.Scope>>>
   }))
 }
 
-type Values = Readonly<Record<string, string | number>>
-const insert = (table: string, values: Values) =>
-  `INSERT INTO ${table} (${Object.keys(values)}) VALUES (${Object.values(values).map((value) => (typeof value === "string" ? `'${value}'` : value))})`
+const delivery = (id: string, lease: string) =>
+  `INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at, lease_until)
+  VALUES ('digest:${id}', 'digest', 'later', 'waiting', 0, 1, 0, 0, 1, ${lease})`
 /** Rows that this version skips: of an unknown table and of an unknown kind. */
 const laterRows = [
-  insert("spool", {
-    ...{ record_id: "later", table_name: "musicmobile", event_at: 1, json: "{}", bytes: 2, accepted_at: 1 }
-  }),
-  ...[{ id: "digest:later" }, { id: "digest:held", lease_until: 9_999_999_999_999 }].map((own) =>
-    insert("deliveries", {
-      ...{ kind: "digest", subject: "later", state: "waiting", ...own },
-      ...{ attempts: 0, available_at: 1, looks: 0, fence: 0, created_at: 1 }
-    })
-  )
+  "INSERT INTO spool (record_id, table_name, event_at, json, bytes, accepted_at) VALUES ('later', 'musicmobile', 1, '{}', 2, 1)",
+  delivery("later", "NULL"),
+  delivery("held", "9999999999999")
 ]
 
 const tables =

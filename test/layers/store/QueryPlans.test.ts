@@ -132,17 +132,8 @@ const everyOperation = (store: StoreService) =>
     yield* destinations.answered("tracker", { now, wrote: true })
     yield* Effect.repeatN(destinations.reserveWrite("tracker", { now, spacing: 1_000, hourly: 450 }), 2)
 
-    yield* retention.reports(now - 250 * day)
-    yield* retention.anonymousReports(now - 250 * day)
-    yield* retention.webhooks(now - 40 * day)
     // Failed deliveries that are older stay, because their reports do.
-    yield* retention.deliveries(now - 20 * day)
-    yield* retention.recipients(now - 40 * day)
-    yield* retention.loginOutcomes(now - 12 * hour)
-    yield* retention.sessionDigests(now - day)
-    yield* retention.refusals(now - 15 * day)
-    yield* retention.telemetry(now - 11 * hour)
-    yield* retention.deliveredIds(now - 19 * hour)
+    for (const remove of Object.values(retention)) yield* remove(now - 20 * day)
     yield* store.check
   })
 
