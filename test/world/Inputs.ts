@@ -107,7 +107,7 @@ export interface Facts {
   readonly otherSecrets: readonly [string, string, string]
   readonly webOrigin: string
   /** A word of lower-case letters and digits that occurs nowhere else. */
-  readonly word: (place: "body" | "name" | "header" | "path") => string
+  readonly word: (place: "body" | "header" | "path") => string
   /** Seconds since the epoch. */
   readonly now: number
   /** From 0 to 1: where something is cut or changed. */

@@ -1,5 +1,5 @@
 /** Who calls whom, and what each kind of client must get. */
-import { requests, type Sent } from "../../world/Driver.ts"
+import { requests } from "../../world/Driver.ts"
 import { commandLine, daemon } from "./Clients.ts"
 import { type Group, minute, type Row, second, start, type World } from "./World.ts"
 
@@ -48,22 +48,6 @@ const visitors = (world: World, every: number, until: number, address?: string):
     commandLine(world, identity("command line", 11, index, address), at + world.random.below(every))
 }
 
-/** A client that has a session and sends the same request for ever. */
-const looping = (
-  world: World,
-  kind: string,
-  actor: string,
-  from: string,
-  pause: number,
-  request: (token: string) => Sent,
-  at = 0
-): void =>
-  start(async () => {
-    const session = await world.sessionOf(kind, actor, from)
-    const send = () => request(session?.access ?? "")
-    if (session !== undefined) await world.loop(pause, from, send, at)
-  })
-
 /** Clients that repeat at once what was refused, or ask all the time. */
 const loops = (world: World, many: number, pause: number): void =>
   times(many, (index) => {
@@ -72,7 +56,11 @@ const loops = (world: World, many: number, pause: number): void =>
     const spent = world.invent("oac", "loop")
     const logIn = () => requests.login(spent, world.newKey())
     start(() => world.loop(pause, addressAt(13, index), logIn))
-    looping(world, "poller", `c:poller${index}`, addressAt(14, index), pause, requests.me)
+    start(async () => {
+      const from = addressAt(14, index)
+      const session = await world.sessionOf("poller", `c:poller${index}`, from)
+      if (session !== undefined) await world.loop(pause, from, () => requests.me(session.access))
+    })
   })
 
 /** Each request has an invented credential and an address that `addressOf` chooses. */

@@ -18,8 +18,8 @@ import type { Operation } from "../../world/Contract.ts"
 import { marks, type Recipe } from "./Recipes.ts"
 import { type PlaneName, webOrigin, type World } from "./World.ts"
 
-/** Where a request has a text: values of its body, names of its fields, its headers, its target. */
-export type Place = "body" | "name" | "header" | "path"
+/** Where a request has a text: its body, its headers, its target. */
+type Place = "body" | "header" | "path"
 
 /** A text that occurs nowhere else and names its request and place, so that a copy is found. It fits into every place. */
 const makeCanary = (place: Place, index: number): string =>
@@ -31,7 +31,7 @@ export const canaryPart = /zqx7|7xqz/i
 /** Every canary of a text, each once: the first letter of its place, and its request. */
 export const findCanaries = (text: string) => {
   const found = new Map<string, { readonly place: string; readonly index: number }>()
-  for (const [whole, place = "", index = ""] of text.matchAll(/zqx7([bnhp])([0-9a-z]{6})7xqz/gi))
+  for (const [whole, place = "", index = ""] of text.matchAll(/zqx7([bhp])([0-9a-z]{6})7xqz/gi))
     found.set(whole, { place: place.toLowerCase(), index: Number.parseInt(index.toLowerCase(), 36) })
   return [...found.values()]
 }
