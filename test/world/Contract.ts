@@ -1,6 +1,6 @@
 /** The calls of the published contract, read from `docs/openapi.json`: nothing of it comes from the code of the service. */
 import { readFileSync } from "node:fs"
-import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js"
+import type { Ajv2020, ValidateFunction } from "ajv/dist/2020.js"
 
 export interface JsonSchema {
   readonly $ref?: string
@@ -10,7 +10,6 @@ export interface JsonSchema {
   readonly additionalProperties?: boolean | JsonSchema
   readonly items?: JsonSchema
   readonly anyOf?: ReadonlyArray<JsonSchema>
-  readonly enum?: ReadonlyArray<unknown>
   readonly minItems?: number
 }
 
@@ -47,14 +46,11 @@ const document = JSON.parse(
 const lastOf = (ref = ""): string => ref.slice(ref.lastIndexOf("/") + 1)
 
 /** Compiles schemas of the document, each changed before. */
-export const compileWith = (ajv: Ajv2020, change: (value: unknown) => unknown = (value) => value) => {
+export const compileWith = (ajv: Ajv2020, change: (value: unknown) => unknown) => {
   ajv.addSchema({ $id: "contract", components: change(document.components) })
   return (schema: JsonSchema): ValidateFunction =>
     ajv.compile(JSON.parse(JSON.stringify(change(schema)).replaceAll('"$ref":"#/', '"$ref":"contract#/')))
 }
-
-// Lengths count code points, as JSON Schema and docs/api.md say.
-const compile = compileWith(new Ajv2020({ strict: false, validateSchema: false, validateFormats: false }))
 
 /** The schema behind a reference. */
 export const resolve = (schema: JsonSchema): JsonSchema =>
@@ -72,16 +68,14 @@ export interface Operation {
         readonly maxBytes: number
         readonly required: boolean
         readonly schema: JsonSchema
-        readonly validate: ValidateFunction
       }
     | undefined
-  /** By status: names of headers in lower case, the schema of the body, and codes of errors. */
+  /** By status: names of headers in lower case, and the schema of the body. */
   readonly responses: ReadonlyMap<
     number,
     {
       readonly headers: ReadonlySet<string>
       readonly schema: JsonSchema | undefined
-      readonly codes: ReadonlyArray<string>
     }
   >
 }
@@ -90,14 +84,8 @@ const bodyOf = ({ requestBody }: DocumentedOperation): Operation["body"] => {
   const schema = requestBody?.content["application/json"]?.schema
   if (requestBody === undefined || schema === undefined) return undefined
   const { required, "x-max-bytes": maxBytes } = requestBody
-  return { maxBytes, required, schema, validate: compile(schema) }
+  return { maxBytes, required, schema }
 }
-
-/** The codes that the envelopes of a schema name. */
-const codesOf = (schema: JsonSchema): ReadonlyArray<string> =>
-  (schema.anyOf ?? [schema]).flatMap((member) =>
-    (resolve(member).properties?.error?.properties?.code?.enum ?? []).map(String)
-  )
 
 /** Every call of the document. */
 export const operations: ReadonlyArray<Operation> = Object.entries(document.paths).flatMap(
@@ -118,7 +106,7 @@ export const operations: ReadonlyArray<Operation> = Object.entries(document.path
           Object.entries(given.responses).map(([status, { content, headers }]) => {
             const schema = content?.["application/json"]?.schema
             const names = new Set(Object.keys(headers).map((name) => name.toLowerCase()))
-            return [Number(status), { headers: names, schema, codes: codesOf(schema ?? {}) }]
+            return [Number(status), { headers: names, schema }]
           })
         )
       }
