@@ -102,6 +102,22 @@ describe("Imports run one way", () => {
   })
 })
 
+describe("Tests outlive a rebuilt room", () => {
+  const tests = readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" })
+    .filter((name) => /\.(?:tsx?|mts)$/.test(name))
+    .map((name) => join("test", name))
+  const innards =
+    /from "[^"]*src\/(?:http\/(?:middleware|transport|body)|layers\/(?:store|iam|delivery|upstream|diagnostics|observability|process))/
+
+  it("at most 40 files import the innards of one", () => {
+    expect(tests.filter((file) => innards.test(text(file))).length).toBeLessThanOrEqual(40)
+  })
+
+  it("and none exports again what it imports", () => {
+    expect(tests.filter((file) => /^export .*from "/m.test(text(file)))).toEqual([])
+  })
+})
+
 describe("Style that the tools do not see", () => {
   const server = files.filter((file) => !file.startsWith("sandbox/"))
   const matches = (where: ReadonlyArray<string>, pattern: RegExp) =>
@@ -117,6 +133,12 @@ describe("Style that the tools do not see", () => {
 
   it("transactions are the store's own: in the library's, a COMMIT that stored nothing is a success", () => {
     expect(matches(server, /withTransaction\(/)).toEqual([])
+  })
+
+  it("the drivers of the databases are imported where a connection is made", () => {
+    expect(matches(server, /(?:from|import\()\s*"(?:better-sqlite3|pg)"/)).toEqual([
+      "src/layers/store/postgres/PgStore.ts"
+    ])
   })
 
   it("no statement throws", () => {
@@ -146,5 +168,15 @@ describe("Secrets", () => {
   it("are compared in constant time, or found by their digest: `===` stops at the first difference", () => {
     const compared = files.filter((file) => file.startsWith("src/")).flatMap(comparedSecrets)
     expect(compared.filter((one) => !comparable.includes(one))).toEqual([])
+  })
+})
+
+describe("Words", () => {
+  it("have one meaning: no two files of the service export a type of the same name", () => {
+    const homes = new Map<string, Array<string>>()
+    for (const file of files.filter((name) => name.startsWith("src/")))
+      for (const [, name = ""] of text(file).matchAll(/^export (?:interface|type|class) (\w+)/gm))
+        homes.set(name, [...(homes.get(name) ?? []), file])
+    expect([...homes].filter(([, [, ...others]]) => others.length > 0)).toEqual([])
   })
 })

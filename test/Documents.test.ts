@@ -49,4 +49,17 @@ describe("The pages", () => {
     })
     expect(broken).toEqual([])
   })
+
+  it("on how it is built name only files and folders that exist", () => {
+    const named = pages
+      .filter(([name]) => /^(?:CONTRIBUTING|docs\/architecture)\.md$/.test(name))
+      .flatMap(([, text]) =>
+        [...text.matchAll(/`(\w[\w.-]*(?:\/[\w.-]+)+)\/?`/g)].map(([, path = ""]) => path)
+      )
+    expect(named.length).toBeGreaterThan(40)
+    const places = ["", "src/", "docs/"].flatMap((folder) => ["", ".ts"].map((end) => [folder, end] as const))
+    const exists = (path: string) =>
+      places.some(([folder, end]) => existsSync(new URL(`../${folder}${path}${end}`, import.meta.url)))
+    expect(named.filter((path) => !exists(path))).toEqual([])
+  })
 })

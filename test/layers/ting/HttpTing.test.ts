@@ -2,9 +2,11 @@ import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { parts } from "../../../src/Backend.ts"
 import { HttpTing } from "../../../src/layers/ting/HttpTing.ts"
@@ -13,6 +15,7 @@ import type { Proof } from "../../../src/services/Iam.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Ting } from "../../../src/services/Ting.ts"
 import { testSettings } from "../../world/Settings.ts"
+import { until } from "../../world/Waiting.ts"
 import { answering } from "../upstream/Simulated.ts"
 
 const proof = (path: string): Proof => ({
@@ -127,6 +130,19 @@ describe("A call to Ting", () => {
     }
     server.fail({ fault: faults.oversized(1024 * 1024) })
     expect(yield* Effect.flip(send)).toMatchObject({ _tag: "Unknown", dependency: "ting" })
+  })
+
+  it.scoped("has an unknown outcome after 15 s", function* () {
+    const { send, server } = yield* scripted()
+    server.fail({ fault: { kind: "hang" } })
+    const sending = yield* Effect.fork(Effect.flip(send))
+    yield* until(() => server.seen.length === 1)
+    yield* TestClock.adjust("14999 millis")
+    expect(Option.isNone(yield* Fiber.poll(sending))).toBe(true)
+    yield* TestClock.adjust("100 millis")
+    const failure = yield* Fiber.join(sending)
+    expect(failure).toMatchObject({ _tag: "Unknown", reason: "no answer within 15 seconds" })
+    expect(JSON.stringify(failure)).not.toContain("obo_")
   })
 })
 
