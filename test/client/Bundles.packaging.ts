@@ -1,6 +1,7 @@
 /** The client as it is shipped: in bundles of its users, required by CommonJS, and in the examples. */
 import { execFile } from "node:child_process"
 import { cp, readdir, readFile, writeFile } from "node:fs/promises"
+import { statSync } from "node:fs"
 import { join } from "node:path"
 import { gzipSync } from "node:zlib"
 import { build } from "esbuild"
@@ -33,13 +34,26 @@ const run = (words: ReadonlyArray<string>, environment: NodeJS.ProcessEnv = {}) 
     )
   })
 
-it("A page with session store and telemetry grows by less than 28 KB", async () => {
-  const contents = `import { createMusicClient, webSessionStore } from "music-client"
-    import { createTelemetry } from "music-client/telemetry"
-    globalThis.used = [createMusicClient, webSessionStore, createTelemetry]`
+/** Most bytes, gzipped. */
+it.each([
+  ["createMusicClient", "", 20_000],
+  ["createMusicClient, webSessionStore", "createTelemetry", 28_000],
+  ["newIdempotencyKey, memorySessionStore, webSessionStore, hasCode, isMusicClientError", "", 6_000]
+])("A page that uses %s %s loads at most %i bytes", async (names, telemetry, bound) => {
+  const contents = `import { ${names} } from "music-client"
+    import { ${telemetry} } from "music-client/telemetry"
+    globalThis.used = [${names}, ${telemetry}]`
   const stdin = { contents, resolveDir: project.folder }
   const { outputFiles } = await build({ stdin, bundle: true, minify: true, write: false, format: "esm" })
-  expect(gzipSync(outputFiles[0]?.contents ?? "").length).toBeLessThan(28_000)
+  expect(gzipSync(outputFiles[0]?.contents ?? "").length).toBeLessThanOrEqual(bound)
+})
+
+it("The package has at most 400 KB", async () => {
+  const files = await readdir(built.folder, { recursive: true, withFileTypes: true })
+  const sizes = files.flatMap((file) =>
+    file.isFile() ? [statSync(join(file.parentPath, file.name)).size] : []
+  )
+  expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(400_000)
 })
 
 it("A CommonJS program requires each entry point", async () => {

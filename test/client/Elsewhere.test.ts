@@ -3,7 +3,7 @@ import * as IndexedDb from "fake-indexeddb"
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { type SessionStore, webSessionStore } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
-import { eachFolder, life, loggedIn, makeClient } from "./support/ClientWorld.ts"
+import { eachFolder, life, loggedIn, makeClient, never } from "./support/ClientWorld.ts"
 
 const made = eachFolder()
 beforeEach(() => {
@@ -40,7 +40,14 @@ it.each<readonly [string, () => SessionStore]>([
 describe("The request hook", () => {
   it("adds headers to each request, and none of the client's own", async () => {
     const asked: Array<object> = []
-    const own = ["Authorization", "X-Org-ID", "X-Testing-Environment-Key", "Host", "Accept"]
+    const own = [
+      "Authorization",
+      "X-Org-ID",
+      "Idempotency-Key",
+      "X-Testing-Environment-Key",
+      "Host",
+      "Accept"
+    ]
     const onRequest = (request: object) => {
       asked.push(request)
       return { ...Object.fromEntries(own.map((name) => [name, "evil"])), "X-Mine": "mine" }
@@ -56,6 +63,17 @@ describe("The request hook", () => {
     expect(asked.at(-1)).toEqual({ call: "me", method: "GET", url: "https://music.example/api/v1/auth/me" })
   })
 
+  it("that never settles ends with the call, also in a refresh that later calls share", async () => {
+    let isStuck = true
+    const onRequest = ({ call }: { readonly call: string }) =>
+      isStuck && call === "refresh" ? never() : undefined
+    const { client, pass } = await loggedIn({ onRequest, deadlineMilliseconds: 100 })
+    pass(life)
+    expect(await client.me()).toMatchObject({ error: { code: "timed_out" } })
+    isStuck = false
+    await expect.poll(async () => (await client.me()).ok).toBe(true)
+  })
+
   it.each([() => Promise.reject(new Error("own fault")), () => "a: b", () => ({ a: "line\nbreak" })])(
     "that fails or returns no headers is named, and nothing is sent",
     async (onRequest) => {
@@ -66,4 +84,19 @@ describe("The request hook", () => {
       expect(requests).toEqual([])
     }
   )
+})
+
+it("Many calls with one signal print no warning, and end with its reason", async () => {
+  const warned = vi.spyOn(process, "emitWarning")
+  const { client } = makeClient({ fetch: never })
+  const controller = new AbortController()
+  const calls = Array.from({ length: 30 }, () => client.version({ signal: controller.signal }))
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  const reason = new Error("enough")
+  controller.abort(reason)
+  for (const { error } of await Promise.all(calls)) {
+    expect(error?.code).toBe("aborted")
+    expect(error?.cause).toBe(reason)
+  }
+  expect(warned).not.toHaveBeenCalled()
 })

@@ -1,6 +1,7 @@
 /** Both packages as npm packs them, the client as npm installs it, and the run-time dependencies of the server. */
 import { execFile } from "node:child_process"
 import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises"
+import { builtinModules } from "node:module"
 import { join } from "node:path"
 import { promisify } from "node:util"
 import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core"
@@ -85,8 +86,12 @@ it("An empty project installs one package, downloads nothing else, and runs it",
 it("The packed client has no problem that publint or attw knows, for ES modules and for CommonJS", async () => {
   const { messages } = await publint({ pkgDir: join(clone, "dist/client"), strict: true, pack: false })
   expect(messages).toEqual([])
-  const { repository } = await jsonOf(join(clone, "dist/client/package.json"))
-  expect(repository).toMatchObject({ url: "https://git.example/music.git" })
+  const places = {
+    repository: { url: "https://git.example/music.git" },
+    homepage: "https://git.example/music#readme",
+    bugs: { url: "https://git.example/music/issues" }
+  }
+  expect(await jsonOf(join(clone, "dist/client/package.json"))).toMatchObject(places)
   const checked = await checkPackage(createPackageFromTarballData(await readFile(packed)))
   expect(checked).toMatchObject({ types: { kind: "included" }, problems: [] })
 })
@@ -102,13 +107,14 @@ it("In a clone npm pack of the client builds it first, from nothing older", asyn
   )
   const others = ["README.md", "LICENSE", "THIRD-PARTY-LICENSES", "examples/promise-cli.mjs"]
   expect(paths).toEqual(expect.arrayContaining([...entries, ...others]))
+  expect(paths).not.toContain("chunks/stale.js")
   const kinds = [
     /^(?:(?:index|node|telemetry|effect)\.c?js|chunks\/[\w-]+\.js)$/,
     /^(?:(?:client|src)\/)?[\w/-]+\.d\.c?ts$/,
-    /^(?:package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES|examples\/[\w/-]+\.(?:ts|mjs|html|md))$/
+    /^(?:package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES)$/,
+    /^examples\/[\w/-]+\.(?:ts|mjs|html|md)$/
   ]
   expect(await strangers(folder, paths, kinds)).toEqual([])
-  expect(paths).not.toContain("chunks/stale.js")
   const readme = await readFile(join(folder, "README.md"), "utf8")
   const links = [...readme.matchAll(/\]\((?!https?:|#)([^)#]*)/g)].map(([, path = ""]) => path)
   expect(links.filter((path) => !paths.includes(path))).toEqual([])
@@ -126,7 +132,7 @@ it("In a clone npm pack of the client builds it first, from nothing older", asyn
   expect(manifest.version).toBe((await jsonOf(join(root, "package.json"))).version)
 })
 
-it("npm pack of the server builds it first, from nothing older, without the client", async () => {
+it("npm pack of the server builds it first, from nothing older, without the client and without libraries", async () => {
   const chunks = join(clone, "dist/chunks")
   await mkdir(chunks, { recursive: true })
   for (const old of [join(chunks, "chunk-OLD.js"), join(clone, "dist/old.js")]) await writeFile(old, "")
@@ -136,4 +142,29 @@ it("npm pack of the server builds it first, from nothing older, without the clie
   const built = /^dist\/(?:(?:main|cli|chunks\/(?!chunk-OLD\b)[\w-]+)\.js(?:\.map)?|sources\.sha256)$/
   expect(paths.filter((path) => path.startsWith("dist") && !built.test(path))).toEqual([])
   expect(await strangers(clone, paths, [/^(?:dist|docs|examples|ops|scripts)\/|^[^/]+$/])).toEqual([])
+  // What was built needs only the SQLite addon at run time.
+  const served = join(made.folder, "served")
+  const modules = join(served, "node_modules")
+  for (const folder of ["dist", "scripts"])
+    await cp(join(clone, folder), join(served, folder), { recursive: true })
+  await cp(join(root, "package.json"), join(served, "package.json"))
+  await mkdir(modules)
+  for (const name of ["better-sqlite3", "bindings", "file-uri-to-path"])
+    await symlink(join(root, "node_modules", name), join(modules, name))
+  const version = await run(process.execPath, ["dist/cli.js", "--version"], { cwd: served })
+  expect(version.stdout).toMatch(/\d+\.\d+\.\d+/)
+  // As an unpacked package starts it: without sources and esbuild, quietly. The whole program is loaded before it reads its settings.
+  const env = { PATH: process.env.PATH, npm_config_update_notifier: "false" }
+  const started = run("npm", ["start", "--silent"], { cwd: served, env })
+  const stderr = expect.stringMatching(/^(?:music-backend: MUSIC_\w+: is required\n)+$/)
+  await expect(started).rejects.toMatchObject({ code: 78, stdout: "", stderr })
+  // And the chunks that are loaded on demand. The samples of /docs are text that names the client.
+  const importing = /\bimport\b(?:[\w$*{}\s,]*\bfrom\s*|\s*\(?\s*)["'](?:node:)?((?:@[\w-]+\/)?\w[\w.-]*)/g
+  const wanted = new Set<string>()
+  for (const path of await readdir(join(served, "dist"), { recursive: true }))
+    if (path.endsWith(".js") && !path.startsWith("client"))
+      for (const [, name = ""] of (await readFile(join(served, "dist", path), "utf8")).matchAll(importing))
+        wanted.add(name)
+  const own = [...builtinModules, "music-client"]
+  expect([...wanted].filter((name) => !own.includes(name))).toEqual(["better-sqlite3"])
 })

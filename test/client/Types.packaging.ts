@@ -2,7 +2,10 @@
 import { execFile } from "node:child_process"
 import { readFile, writeFile } from "node:fs/promises"
 import { join } from "node:path"
+import * as ts from "typescript"
 import { afterAll, beforeAll, expect, it } from "vitest"
+import { reasonTable } from "../../client/failures/ErrorTable.ts"
+import { failureTable } from "../../src/schema/FailureTable.ts"
 import { root } from "../world/Fleet.ts"
 import { type Built, buildClient, makeConsumer } from "./support/Built.ts"
 
@@ -102,6 +105,37 @@ it("The oldest TypeScript that docs/client.md names checks programs of both modu
   )
   expect(version).toMatch(new RegExp(`^${oldest}\\.`))
   expect(await check(promiseProgram, ["mts", "cts"], [], nodenext, compiler)).toBe("")
+})
+
+it("An editor shows a sentence for each code that a call can fail with, and for each reason", async () => {
+  const project = await makeConsumer(built, [])
+  const file = join(project.folder, "program.mts")
+  const text = `import type { ErrorOf, MusicClient } from "music-client"
+    declare const version: Awaited<ReturnType<MusicClient["version"]>>
+    if (!version.ok) version.error.code
+    declare const failed: ErrorOf<"transport_failed">
+    failed.details.reason`
+  const readFile = (name: string) => (name === file ? text : ts.sys.readFile(name))
+  const service = ts.createLanguageService({
+    readFile,
+    fileExists: (name) => ts.sys.fileExists(name),
+    getCurrentDirectory: () => project.folder,
+    getScriptFileNames: () => [file],
+    getScriptVersion: () => "1",
+    getScriptSnapshot: (name) => ts.ScriptSnapshot.fromString(readFile(name) ?? ""),
+    getCompilationSettings: () => ({ module: ts.ModuleKind.NodeNext, strict: true, types: [] }),
+    getDefaultLibFileName: ts.getDefaultLibFilePath
+  })
+  const shown = [...text.matchAll(/\.(?:code|reason)$/gm)].map(({ index }) => {
+    const found = service.getQuickInfoAtPosition(file, index + 1)
+    return ts.displayPartsToString(found?.documentation)
+  })
+  const [code = "", reason = ""] = shown
+  for (const name of ["rate_limited", "shutting_down"] as const)
+    expect(code).toContain(failureTable[name].message)
+  expect(code).not.toContain(failureTable.reports_full.message)
+  for (const { message } of Object.values(reasonTable.transport_failed)) expect(reason).toContain(message)
+  await project.remove()
 })
 
 it("The Effect program of docs/client.md type-checks", async () => {

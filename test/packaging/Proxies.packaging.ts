@@ -150,6 +150,16 @@ describe.each([nginx, caddy])("$name with its file of ops", (proxy) => {
         const large = { ...webhook, body: Buffer.alloc(bodyLimits.webhook + 1, " ") }
         const refused = { status: 413, code: "payload_too_large" }
         expect(await ask("/webhook/", large)).toMatchObject(refused)
+        // What is far beyond it is refused too, and never with a 502, after which clients try again. A client that still sends may be cut.
+        const larger = { ...webhook, body: Buffer.alloc(4 * bodyLimits.webhook, " ") }
+        const chunked = { ...larger, headers: { ...webhook.headers, "transfer-encoding": "chunked" } }
+        for (const sent of [larger, chunked])
+          expect([413, "cut"]).toContain(
+            await ask("/webhook/", sent).then(
+              ({ status }) => status,
+              () => "cut"
+            )
+          )
       })
     }
   )

@@ -1,6 +1,7 @@
 /** When a session is refreshed, what callers get of a failed refresh, that no new pair is lost, and what `session` and `status` say. */
+import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, describe, expect, it, vi } from "vitest"
-import { memorySessionStore } from "../../../client/index.ts"
+import { memorySessionStore, type SessionLock } from "../../../client/index.ts"
 import {
   type Answer,
   failure,
@@ -17,6 +18,20 @@ import {
 
 const second = 1_000
 const day = 86_400 * second
+
+/** As that of files: it is free at once for its last holder, and others look now and then. */
+const polledLock = (): SessionLock => {
+  let isHeld = false
+  return {
+    acquire: async (_, signal) => {
+      for (; isHeld; await sleep(20)) signal.throwIfAborted()
+      isHeld = true
+      return async () => {
+        isHeld = false
+      }
+    }
+  }
+}
 
 /** The lifetime in seconds, a step of the wall clock, and time that passes on both clocks. */
 it.each<readonly [string, boolean, number, number, number]>([
@@ -126,6 +141,49 @@ describe("A refused refresh", () => {
     await vi.advanceTimersByTimeAsync(1)
     for (const result of await Promise.all(others)) expect(result).toMatchObject({ ok: true })
     expect(calls().filter((call) => call === "refresh")).toHaveLength(2)
+  })
+
+  it("is not repeated for a caller that leaves during the pause", async () => {
+    let locked = 0
+    const acquire = async () => {
+      locked += 1
+      return async () => undefined
+    }
+    const { client, once, pass } = await loggedIn({ lock: { acquire } })
+    once("refresh", () => {
+      pass(30 * second)
+      return failure(503, "overloaded", { "retry-after": "40" }, { retryable: true })
+    })
+    pass(life)
+    const leaving = new AbortController()
+    const patient = { deadlineMilliseconds: 90_000, signal: leaving.signal }
+    const [first, joined] = [client.me(), client.me(patient)]
+    expect(await first).toMatchObject({ error: { code: "overloaded" } })
+    leaving.abort()
+    expect(await joined).toMatchObject({ error: { code: "aborted" } })
+    // Whatever follows has asked for the lock by then.
+    await sleep(0)
+    // For the login and the refresh.
+    expect(locked).toBe(2)
+  })
+
+  it("leaves the lock to another program, however many callers join it", async () => {
+    const sessionStore = memorySessionStore()
+    const lock = polledLock()
+    const { answers, client, pass, service } = await loggedIn({ sessionStore, lock })
+    const other = makeClient({ sessionStore, lock }, service)
+    let login: Promise<unknown> | undefined
+    answers.refresh = () => {
+      pass(10 * second)
+      void client.me()
+      login ??= other.client.login("oac_2", { deadlineMilliseconds: 8_000 })
+      return failure(503, "dependency_unavailable", {}, { retryable: true })
+    }
+    pass(life)
+    void client.me()
+    await expect.poll(() => login).toBeDefined()
+    expect(await login).toMatchObject({ ok: true })
+    delete answers.refresh
   })
 
   it("is not repeated for a caller that waits while its program logs out and in again", async () => {

@@ -153,6 +153,14 @@ describe("A report", () => {
     expect(await sent).toMatchObject({ ok: true })
     expect(requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_1")
   })
+
+  it("is sent at once with the old token when the refresh fails", async () => {
+    const { answers, calls, client, pass } = await loggedIn()
+    answers.refresh = () => failure(403, "forbidden")
+    pass(life)
+    expect(await client.report(report)).toMatchObject({ ok: true })
+    expect(calls()).toEqual(["refresh", "reports"])
+  })
 })
 
 it("A program whose lock was broken does not clear the session of a later login", async () => {

@@ -43,9 +43,9 @@ const daemons = (world: World, count = 60, pause = second, activeFrom = minute):
   times(count, (index) => daemon(world, identity("daemon", 10, index), index * pause, activeFrom))
 
 /** People who log in one after another while something else goes on; each at an address of its own, or all at one. */
-const visitors = (world: World, every: number, until: number, address?: string): void => {
+const visitors = (world: World, every: number, until: number): void => {
   for (let at = minute, index = 0; at < until; at += every, index += 1)
-    commandLine(world, identity("command line", 11, index, address), at + world.random.below(every))
+    commandLine(world, identity("command line", 11, index), at + world.random.below(every))
 }
 
 /** Clients that repeat at once what was refused, or ask all the time. */
@@ -199,21 +199,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
           // Newcomers stop at 50 % of the budget. The first login of a site is none.
           callsOf(world, ["stranger", "site"], 56)
         ]
-      }
-    }
-  },
-  {
-    // Others bring what was refused back on time, and behind its address people log in all the same.
-    name: "a host that invents tokens",
-    play: (world, size) => {
-      const until = lasting(size, 4, 15)
-      const address = "203.0.113.1"
-      strangers(world, "inventor", second, () => address, ["oac", "ort", "oat"])
-      visitors(world, 12 * second, until - 2 * minute, address)
-      return {
-        from: minute,
-        until,
-        demands: gets(world, "command line", "session", { served: 0.8, wait: 120 })
       }
     }
   }
