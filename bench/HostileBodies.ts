@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto"
 import type { Outgoing } from "./Requests.ts"
 
-export interface HostileKind {
+interface HostileKind {
   readonly name: string
   /** Times the cost of a plain body of the same size, at most. Near 1 where the body is refused before its content matters. */
   readonly ratio: number

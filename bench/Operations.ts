@@ -37,8 +37,8 @@ export const countedCalls = [
   "subscribe",
   "login"
 ] as const
-export type CountedCall = (typeof countedCalls)[number]
-export type OperationCounts = Readonly<Record<CountedCall, number>>
+type CountedCall = (typeof countedCalls)[number]
+type OperationCounts = Readonly<Record<CountedCall, number>>
 
 /** The most that each call may cost; the calls without a number have no bound of their own. */
 export const operationBounds: Partial<OperationCounts> = {

@@ -18,19 +18,13 @@ const unlessTaken = (port: number): Effect.Effect<number> =>
  * `port` is the service's, and those of the console and of the upstreams follow it: each is the same at every start while it is free, and any
  * free one otherwise. With 0 all are free ones. All of it ends with the scope.
  */
-export const startSandboxWithConsole = (
-  options: Pick<SandboxOptions, "port" | "logLevel"> & {
-    /** Replaces the console's socket, for tests that cut it. */
-    readonly listen?: typeof listenOnLoopback
-  }
-) =>
+export const startSandboxWithConsole = ({ logLevel, port }: Pick<SandboxOptions, "port" | "logLevel">) =>
   Effect.gen(function* () {
-    const { listen = listenOnLoopback, logLevel } = options
-    const after = (offset: number) => (options.port === 0 ? 0 : options.port + offset)
-    const listener = yield* listen(after(1))
+    const after = (offset: number) => (port === 0 ? 0 : port + offset)
+    const listener = yield* listenOnLoopback(after(1))
     const page = yield* Effect.promise(loadPage)
-    const port = yield* unlessTaken(options.port)
-    const sandbox = yield* startSandbox({ port, upstreamPort: after(2), logLevel, isShown: true })
+    const free = yield* unlessTaken(port)
+    const sandbox = yield* startSandbox({ port: free, upstreamPort: after(2), logLevel, isShown: true })
     yield* openConsole(listener, sandbox, page)
     return { ...sandbox, consoleUrl: listener.url }
   })

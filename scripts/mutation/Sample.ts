@@ -10,7 +10,7 @@ export interface Place {
   readonly column: number
 }
 
-export interface Mutant {
+interface Mutant {
   readonly file: string
   readonly start: Place
   readonly end: Place

@@ -15,7 +15,7 @@ export interface TableRecord {
 }
 
 /** Reasons for which the service rejects a record permanently. */
-export type RecordRefusal = "unauthorized" | "size_exceeded" | "invalid"
+type RecordRefusal = "unauthorized" | "size_exceeded" | "invalid"
 
 /** Records that are not listed were accepted. */
 export interface WriteResult {

@@ -29,7 +29,7 @@ export interface AcceptedTing {
   readonly replayed: boolean
 }
 
-export interface TingService {
+interface TingService {
   readonly prepareRegistration: (recipient: {
     readonly organisation: string
     readonly publicId: string

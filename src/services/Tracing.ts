@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as FiberRef from "effect/FiberRef"
 import type * as Tracer from "effect/Tracer"
 
-export interface SpanSender {
+interface SpanSender {
   /** The span of another system by W3C Trace Context. The library's own function for it is loaded only where spans are sent. */
   readonly remoteSpan: (context: {
     readonly traceId: string

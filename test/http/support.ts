@@ -341,7 +341,7 @@ export const textOf = ({ headers = {}, ...sent }: Sent): string => {
 }
 
 /** An answer read by `raw`. */
-export const parseRaw = (text: string): Answer => {
+const parseRaw = (text: string): Answer => {
   const [head = "", ...rest] = text.split("\r\n\r\n")
   const [status = "", ...lines] = head.split("\r\n")
   return {

@@ -19,7 +19,7 @@ export interface Subject {
   readonly problems: (answer: Answer) => Promise<ReadonlyArray<string>>
 }
 
-export interface Preparation {
+interface Preparation {
   readonly world: World
   /** Unique in the world; part of names and keys. */
   readonly name: string

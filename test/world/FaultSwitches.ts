@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import type { UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 
 /** `before`: the call has had no effect yet. `after`: it took effect and only the answer is missing. */
-export type Moment = "before" | "after"
+type Moment = "before" | "after"
 
 export interface Held {
   /** Completes when the call has arrived and is paused. */

@@ -12,7 +12,7 @@ export type Body<R, Arguments extends ReadonlyArray<unknown>> = (
   ...values: Arguments
 ) => Generator<Step<R>, unknown, never> | Effect.Effect<unknown, unknown, R>
 
-export interface Tester<R> {
+interface Tester<R> {
   (name: string, body: Body<R, [vitest.TestContext]>, timeout?: number): void
   readonly each: <T>(cases: ReadonlyArray<T>) => (name: string, body: Body<R, [T]>, timeout?: number) => void
 }
@@ -44,7 +44,7 @@ export const it = Object.assign(test.extend({}), {
   scopedLive: takeGenerators(vitest.scopedLive)
 })
 
-export interface SharedIt<R> {
+interface SharedIt<R> {
   readonly effect: Tester<R | TestServices.TestServices>
   readonly scoped: Tester<R | Scope.Scope | TestServices.TestServices>
 }

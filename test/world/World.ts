@@ -45,7 +45,7 @@ import {
 /** When every world begins. Not a full second, so that rounding errors show. */
 const beginning = Date.parse("2026-11-21T10:00:00.400Z")
 
-export interface WorldOptions {
+interface WorldOptions {
   readonly seed?: number
   /** Instances that run from the beginning; default 1. */
   readonly instances?: number

@@ -20,7 +20,7 @@ export const introspectPath = "/oauth/introspect"
 type Asked = Counting & { readonly path: string }
 
 /** A place that is taken, by the name of its window, until it is free at the latest. */
-export type TakenPlace = readonly [window: string, millis: number]
+type TakenPlace = readonly [window: string, millis: number]
 
 /** Part of the budget that calls of every class together may have taken before a call of this class. */
 const ceilings = { essential: 1, known: 0.85, newcomer: 0.5 } as const

@@ -111,7 +111,7 @@ const recordTokenExpiry = ({ headers }: UpstreamResponse): void => {
   if (!Number.isNaN(end)) recordNow(tokenExpires, end / 1_000)
 }
 
-export const makeGitHub = (
+const makeGitHub = (
   client: HttpClient,
   settings: GitHubRepository & { readonly url: string }
 ): TrackerService => {

@@ -8,7 +8,7 @@ import { NotExecuted, Refused, Unknown } from "../../services/UpstreamFailure.ts
 import type { FailureReader } from "./Upstream.ts"
 import { readJson, retryAfterSeconds } from "./UpstreamResponse.ts"
 
-export interface EnvelopeOptions {
+interface EnvelopeOptions {
   /** Response header with the request id, lower case; used when the envelope has none. */
   readonly requestIdHeader: string
   /** Seconds; cuts a longer `Retry-After`. */

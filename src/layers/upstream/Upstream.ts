@@ -123,7 +123,7 @@ export type FailureReader = (
   now: number
 ) => UpstreamFailure
 
-export interface UpstreamOptions extends UpstreamTarget {
+interface UpstreamOptions extends UpstreamTarget {
   readonly failureOf: FailureReader
   /** Reason to distrust a response of any status because of its headers. */
   readonly rejectHeaders?: (headers: UpstreamResponse["headers"]) => string | undefined

@@ -10,9 +10,9 @@ import { RequestContext } from "../RequestContext.ts"
 import { Settings } from "../Settings.ts"
 
 /** The upstreams that a request waits for; workers call the others. */
-export type AwaitedUpstream = "iam" | "ting"
+type AwaitedUpstream = "iam" | "ting"
 
-export interface PlaceBound {
+interface PlaceBound {
   readonly all: number
   /** Bounds one caller's share. */
   readonly perCredential: number

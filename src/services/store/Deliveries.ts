@@ -11,7 +11,7 @@ import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 import { all, any, first, run, type Statements } from "./Statements.ts"
 
 export const deliveryStates = ["waiting", "leased", "unknown", "delivered", "failed"] as const
-export type DeliveryState = (typeof deliveryStates)[number]
+type DeliveryState = (typeof deliveryStates)[number]
 /** `failed` deliveries wait for an operator; `discarded` ones are those that an operator gave up. */
 export type DeliveryStatus = DeliveryState | "discarded"
 /** `report`: file it as an issue. `sweep`: search, much later, for duplicates of an issue that was sent more than once. */

@@ -24,7 +24,7 @@ const DestinationState = Schema.Struct({
   pausedUntil: Whole,
   lastFailure: OptionalText
 })
-export type DestinationState = typeof DestinationState.Type
+type DestinationState = typeof DestinationState.Type
 
 /** Milliseconds: a write of the next seconds waits its turn, and is no pause. */
 const ownTurn = 10_000

@@ -68,7 +68,7 @@ const meaningOf = (whole: string, ...groups: ReadonlyArray<string | undefined>):
 const decode = (text: string): string => text.replace(codes, meaningOf)
 
 /** Units of a text from `start` to before `end`. */
-export interface Range {
+interface Range {
   readonly start: number
   readonly end: number
 }

@@ -12,7 +12,7 @@ import { clientTables } from "../../../src/schema/Telemetry.ts"
 export type PlaneName = "production" | "testing"
 
 /** A session that IAM granted to this suite. */
-export interface LiveSession {
+interface LiveSession {
   readonly plane: PlaneName
   readonly actor: string
   readonly access: string

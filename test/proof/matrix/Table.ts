@@ -11,7 +11,7 @@ import type { PathName } from "../../world/Faults.ts"
 /** By failure or by group of failures; a failure's own entry comes first. */
 type Cells = Readonly<Record<string, string>>
 
-export interface Column {
+interface Column {
   readonly path: PathName
   /** The answer and the calls, by rule. */
   readonly rules: Cells
