@@ -194,7 +194,9 @@ describe("Redaction of JSON", () => {
 it("Redaction costs little for text made to be slow", () => {
   const pieces = "a|1|-|_|xoat_a_|oat_|bearer |authorization: |table-a-|Bearer a.|gh|oat_\u200B|\\u006fat_|\\"
   const took = cpuMillisOf(() => {
-    for (const piece of pieces.split("|")) redact(piece.repeat(Math.floor(200_000 / piece.length)))
+    // The beginning keeps the search from passing over a plain text.
+    for (const piece of pieces.split("|"))
+      redact(`bearer ${piece.repeat(Math.floor(200_000 / piece.length))}`)
   })
   expect(took).toBeLessThan(2_000)
 })
