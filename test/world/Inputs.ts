@@ -21,6 +21,7 @@ export const steps = [
   "schema",
   "limits",
   "plane",
+  "pull request",
   "bearer",
   "membership",
   "use case"
@@ -840,6 +841,7 @@ const badToken = ofUse(401, "unauthenticated")
 const badSlt = ofUse(401, "slt_rejected")
 const unknownType = ofUse(404, "not_found")
 const badValue = ofUse(400, "invalid_input")
+const otherRepository = refused("pull request", 400, "invalid_input")
 
 /** The call, the member, its name, a value, the outcome. */
 type Row = readonly [call: string, member: string, value: Value | object, outcome: Outcome]
@@ -858,7 +860,7 @@ const rows: ReadonlyArray<Row> = [
     (table): Row => ["telemetry.accept", "table", table, badValue]
   ),
   ...["github.com/other/music/pull/1", "example.com/harbor/music/pull/1"].map(
-    (url): Row => ["reports.submit", "pr", `https://${url}`, badValue]
+    (url): Row => ["reports.submit", "pr", `https://${url}`, otherRepository]
   ),
   ["reports.submit", "pr", "javascript:alert(1)", badShape],
   ["reports.submit", "message", "\u3000\n 123456789 \t", badShape],
