@@ -126,7 +126,7 @@ describe("music-backend as a process", () => {
   })
 
   it.scopedLive(
-    "ends with 74 where its output cannot be written, and with 141 where nobody reads it",
+    "ends with 74 where its output cannot be written, and with 141 where its reader is gone",
     function* () {
       const path = join(yield* folder, "music.sqlite")
       const attachments = [{ name: "player.log", content: "x".repeat(400_000) }]
