@@ -65,6 +65,16 @@ describe("The page", () => {
     })
   )
 
+  it.scoped("does not call a sandbox live that keeps its connections and says nothing", () =>
+    visit({}, async ({ page }) => {
+      await page.clock.install()
+      await logIn(page)
+      await page.locator(".connection.live").waitFor()
+      await page.clock.fastForward(13_000)
+      await page.getByText("It is stopped or busy").waitFor()
+    })
+  )
+
   it.scoped("shows hostile text as text", () =>
     visit({}, async ({ page }) => {
       const hostile = '<img src=x onerror="window.intruded=1"></pre><script>window.intruded=1</script>'

@@ -123,6 +123,9 @@ const arrowsOf = ({ calls }: ActionRecord): ReadonlyArray<string> =>
     .map(({ from, method, path, status, to }) => `${from} -> ${to} ${method} ${path} ${status}`)
 const bodyOf = ({ exchange }: ActionRecord): unknown => JSON.parse(exchange?.responseBody ?? "null")
 
+const unsigned = { session: null, org: "", plane: "production" }
+const report = { kind: "report", ...unsigned, message: "Playback stops after a seek." } as const
+const telemetry = { kind: "telemetry", ...unsigned, table: "musicclidaemon", type: "t", data: "{}" } as const
 const ting = (session: string) =>
   ({
     ...({ kind: "ting", session, org: "acme", type: "music.trigger.fired" } as const),
@@ -164,6 +167,71 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
     ])
     const { sessions } = yield* stateWith("its session", (state) => state.sessions.length > 0)
     expect((yield* act(meOf(sessions[0]?.id ?? ""))).exchange?.status).toBe(200)
+  })
+
+  it("sends for a caller without a session in the chosen plane", function* () {
+    const { act, stateWith, world } = yield* TestConsole
+    const { environmentId: plane, musicSecret } = world.seeded.environment
+    const before = (yield* stateWith("the state", () => true)).rows
+    const testing = { ...report, plane, message: "Playback stops in a test." }
+    const sent = [yield* act(testing), yield* act({ ...telemetry, plane })]
+    for (const { exchange } of sent)
+      expect(exchange?.requestHeaders).toMatchObject({ "x-testing-environment-key": musicSecret })
+    expect(sent.map(({ exchange }) => exchange?.status)).toEqual([200, 204])
+    // What was sent before would be there, too: reports are filed in order.
+    yield* act({ ...report, message: "Playback stops at its end." })
+    const title = "[report] Playback stops at its end."
+    const isFiled = ({ issues: [newest] }: State) => newest?.title === title
+    const { issues, rows } = yield* stateWith("the issue of production", isFiled)
+    expect(issues.filter((issue) => issue.title.includes("in a test"))).toEqual([])
+    expect(rows).toHaveLength(before.length)
+  })
+
+  it("lets the service judge what is sent", function* () {
+    const { act, login } = yield* TestConsole
+    const { id } = yield* login
+    const deep = `${"[".repeat(32_000)}${"]".repeat(32_000)}`
+    const wrong = [
+      { ...ting(id), key: `si:deejay/${"x".repeat(200)}` },
+      ...["no JSON", deep].map((data) => ({ ...ting(id), data }))
+    ]
+    for (const action of [...wrong, { ...report, message: "short" }, { ...meOf(id), org: "" }] as const)
+      expect((yield* act(action)).exchange?.status).toBe(400)
+  })
+
+  it("shows a call of another program with its diagram, its plane and its session", function* () {
+    const { act, base, recordWith, stateWith, tab, world } = yield* TestConsole
+    const { environmentId: plane, musicSecret } = world.seeded.environment
+    const headers = { "content-type": "application/json", "user-agent": "curl/8.5.0" }
+    const key = { "idempotency-key": "login-0000000000000001", "x-testing-environment-key": musicSecret }
+    const body = '{"slt":"c:ana"}'
+    yield* send(`${base}/api/v1/auth/login`, { method: "POST", headers: { ...headers, ...key }, body })
+    const isOfAna = ({ sessions: [newest] }: State) => newest?.actor === "c:ana"
+    const { sessions } = yield* stateWith("its session", isOfAna)
+    expect(sessions[0]).toMatchObject({ plane, status: "active" })
+    const [login] = [...tab.actions.values()].filter(({ action }) => action.kind === "program")
+    if (login === undefined) return yield* Effect.dieMessage("no entry")
+    const seen = yield* recordWith("its end", login, ({ endedAt }) => endedAt !== null)
+    expect(seen).toMatchObject({
+      title: "curl: POST /api/v1/auth/login",
+      plane,
+      action: { kind: "program", agent: "curl", does: "login" },
+      exchange: { status: 200, requestBody: body, requestHeaders: key }
+    })
+    expect(seen.exchange?.responseBody).toContain("refresh_token")
+    expect(arrowsOf(seen)).toContain("backend -> ting POST /v1/subscriptions 201")
+    // It can be sent again, and what it made is found when it arrives.
+    expect((yield* act({ kind: "repeat", action: seen.id })).exchange?.status).toBe(200)
+    const id = "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e"
+    const events = `{"table":"musicclidaemon","events":[{"id":"${id}","type":"t"}]}`
+    yield* send(`${base}/api/v1/telemetry`, { method: "POST", headers, body: events })
+    yield* stateWith("its row", ({ rows }) => rows.some(({ recordId }) => recordId === id))
+    const shipped = [...tab.actions.values()].at(-1)
+    if (shipped === undefined) return yield* Effect.dieMessage("no entry")
+    const row = yield* recordWith("its delivery", shipped, ({ calls }) =>
+      calls.some(({ isLater }) => isLater)
+    )
+    expect(row.calls.map(({ to }) => to)).toEqual(["backend", "tables"])
   })
 
   it("sends webhooks that are signed or tampered with, and they take effect", function* () {

@@ -21,8 +21,8 @@ import {
   Verified
 } from "../../src/services/Store.ts"
 import { cpuMillisOf } from "../world/CpuTime.ts"
-import { hostile, publicId, secret } from "./text/HostileText.ts"
-import { problemsOf, readBody } from "./text/IssueReader.ts"
+import { disguised, hostile, publicId, secret } from "./text/HostileText.ts"
+import { betrays, names, problemsOf, readBody, readingsOf } from "./text/IssueReader.ts"
 
 type Content = Partial<ReportContent>
 
@@ -61,6 +61,11 @@ const everywhere = (text: string, other = "x"): ReadonlyArray<Content> => [
 ]
 
 const edge = FastCheck.constantFrom(" ", "\n", "\t", '"', "(", "/", "=", ",", "\r\n")
+/** Where a disguise is such that no reader recognises the text, the text itself is taken. */
+const written = (text: string) =>
+  FastCheck.oneof(FastCheck.constant(text), disguised(text)).map((way) =>
+    readingsOf(way).some((reading) => reading.includes(text)) ? way : text
+  )
 /** A report that hides a credential and a name in hostile text. */
 const hidden = FastCheck.record({
   one: secret,
@@ -70,11 +75,17 @@ const hidden = FastCheck.record({
   kind: FastCheck.nat(3),
   place: FastCheck.nat(8),
   size: FastCheck.constantFrom(fullSize, shortSize)
-}).map(({ edges, id, kind, one, others, place, size }) => {
-  const parts = [others[0], edges[0], one.text, edges[1], others[1], edges[2], id, edges[3], others[2]]
-  const content = { ...reportOf().content, ...everywhere(parts.join(""), others[3])[place] }
-  const reporter: Reporter = kind === 0 ? Unverified() : kind === 1 ? Anonymous() : Verified({ publicId: id })
-  return { content, core: one.core, id, reporter, size }
+}).chain(({ edges, id, kind, one, others, place, size }) => {
+  // JSON in a message writes a disguise again, and what is written three times no person reads.
+  const way = place === 8 ? FastCheck.constant : written
+  return FastCheck.tuple(way(one.text), way(id)).map(([credential, name]) => {
+    const parts = [others[0], edges[0], credential, edges[1], others[1], edges[2], name, edges[3], others[2]]
+    const text = parts.join("")
+    const content = { ...reportOf().content, ...everywhere(text, others[3])[place] }
+    const reporter: Reporter =
+      kind === 0 ? Unverified() : kind === 1 ? Anonymous() : Verified({ publicId: id })
+    return { content, core: one.core, id, reporter, size }
+  })
 })
 
 describe("An issue", () => {
@@ -82,13 +93,13 @@ describe("An issue", () => {
     FastCheck.assert(
       FastCheck.property(hidden, ({ content, core, id, reporter, size }) => {
         const stored = redactReport(content)
+        expect(betrays(JSON.stringify(stored), core)).toBe(false)
         const { text } = compose(stored, size, { reporter })
-        for (const shown of [JSON.stringify(stored), text]) expect(shown).not.toContain(core)
+        expect(betrays(text, core)).toBe(false)
         const shown = text.replaceAll("\u200B", "")
         expect(redact(shown)).toBe(shown)
         if (reporter._tag === "Anonymous") return
-        // A longer handle is another actor.
-        expect(shown).not.toMatch(new RegExp(`(?<![a-z0-9])${id}(?![a-z0-9])`, "i"))
+        expect(names(text, id, reporter._tag === "Verified")).toBe(false)
         if (reporter._tag === "Verified") expect(anonymise(shown, id)).toBe(shown)
       }),
       { numRuns: 200 }

@@ -59,44 +59,6 @@ const found: ReadonlyArray<string> = [
   `«stk-${k}»«oat_words-that-could-be»`
 ]
 
-const red = "\u001b[01;31m\u001b[K"
-const key = "Abcdefghijklmnopqrstuvwxyz012345"
-/** Output of terminals and programs, as people paste it: marks of colours, cursors and links within a token, and headers in the notation of a language. */
-const pasted: ReadonlyArray<string> = [
-  `app.log:${red}«oat_\u001b[m\u001b[K${t}»`,
-  `app.log:${red}«oat_${t}»\u001b[m\u001b[K`,
-  `«${[...`oat_${t}`].join(red)}»`,
-  ...["38;5;196m", "0G", "1 q", "!p"].map((code) => `«oat_\u001b[${code}${t}»`),
-  ...["\u001b(B\u001b[m", "[01;31m[K", "^[[01;31m^[[K", "^[[0G", "\\e[31m"].map(
-    (mark) => `«oat_${mark}${t}»`
-  ),
-  ...["\\033[31m", "\\x1b[31m", "\\u001b[31m", "\u001b]8;;\u001b\\"].map((mark) => `«oat_${mark}${t}»`),
-  `\u001b]8;;https://example.test/?t=«oat_${t}»\u001b\\here\u001b]8;;\u001b\\`,
-  `\\u001b]0;«%6fat_${t}»\\u0007$ make`,
-  ...["\\U0000006f", "\\x6f", "\\x{6f}"].map((letter) => `«${letter}at_${t}»`),
-  `b'«oat_\\xe2\\x80\\x8b${t}»'`,
-  JSON.stringify(JSON.stringify({ token: JSON.stringify({ token: `«${token}»` }) })),
-  `(b'Authorization', b'«Basic s3cr3t»')`,
-  '<header name="Authorization" value="«Basic s3cr3t»"/>',
-  "<name>Authorization</name><value>«Basic s3cr3t»</value>",
-  "<tr><td>Authorization</td> <td>«Basic s3cr3t»</td></tr>",
-  "| Authorization | «Basic s3cr3t» |",
-  '{\n "NAME": "Authorization",\n "VALUE": "«Basic s3cr3t»"\n}',
-  '{"key":"Authorization","values":["«Basic s3cr3t»"]}',
-  '{"header":"Authorization","content":"«Basic s3cr3t»"}',
-  '"{\\"Authorization\\":{\\"value\\":\\"«Basic s3cr3t»\\"}}"',
-  "{'Authorization': '«Basic s3cr3t»'} {\"Authorization\"=>\"«Basic s3cr3t»\"} [Authorization] => «Basic s3cr3t»",
-  '["Authorization"]=> string(12) "«Basic s3cr3t»" map[Authorization:[«Basic s3cr3t»]]',
-  "{name: Authorization, value: «Basic s3cr3t»}",
-  ...["HTTP_AUTHORIZATION", "Proxy-Authorization", "AUTHOR\u0130ZAT\u0130ON", "author\u0131zat\u0131on"].map(
-    (name) => `> ${name}: «${key}»`
-  ),
-  `> X-Testing-Environment-Key: «${key}» HTTP_X_TESTING_ENVIRONMENT_KEY=«${key}»`,
-  `{"name":"iam_test_key","value":"«${key}»"} | testing_key | «${key}» |`,
-  // A user and a password, or a password alone.
-  ...["music:", ":"].map((user) => `sent «Basic ${Buffer.from(user + token).toString("base64")}» to it`)
-]
-
 const kept: ReadonlyArray<string> = [
   "I had an oat_meal and a cat_nap, then ask_me.",
   "float_conversion_function and concat_all_the_strings_of_a_list are names",
@@ -117,16 +79,7 @@ const kept: ReadonlyArray<string> = [
   "| Authorization | Token endpoint | Basic auth |",
   "authorization|550e8400-e29b-41d4-a716-446655440000|ok",
   "a table-top game, table-musicclidaemon-1234, stk-1234, ghp_short",
-  "github.com/harbor/music#12",
-  // Lines of logs.
-  "WARN  Basic authentication failed for the user; basic operations: 12, basic options: 3",
-  "DEBUG authorization: failed, basic functionality only",
-  "\tat Object.handle (/srv/app/src/http2/authorization/handlers.ts:12:7)",
-  '{"level":"info","type":"authorization","id":"550e8400-e29b-41d4-a716-446655440000"}',
-  "[authorization] ok, status[0] = 200, array[m] and array[K]",
-  "C:\\new\\table\\x64\\update\\release\\notes",
-  "100%25 done & more \u2013 caf\u00e9 \u6f22\u5b57",
-  "name: authorization, value: denied"
+  "github.com/harbor/music#12"
 ]
 
 describe("Redaction of a text", () => {
@@ -145,7 +98,7 @@ describe("Redaction of a text", () => {
     )
   })
 
-  it.each([...found, ...pasted])("removes what is marked: %s", (row) => {
+  it.each(found)("removes what is marked: %s", (row) => {
     expect(redact(row.replace(/[«»]/g, ""))).toBe(row.replace(/«[^»]*»/g, redactedText))
   })
 

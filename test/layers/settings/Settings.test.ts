@@ -59,6 +59,16 @@ describe("Settings", () => {
   ])("of which %s lacks or contradicts another one: %j", (bad, given) => {
     expect(badNames(given).join()).toBe(bad)
   })
+
+  it("name the place of the bad entry of a list, without its value", () => {
+    for (const [name, list] of [
+      ["MUSIC_TRUSTED_PROXIES", "10.0.0.0/8, hidden.example, ::1"],
+      ["MUSIC_WEB_ORIGINS", "https://a.example,https://hidden.example/"]
+    ] as const) {
+      const problem = expect.stringMatching(/^(?!.*hidden).*; entry 2 does not fit$/)
+      expect(problemsOf({ [name]: list })).toMatchObject([{ problem }])
+    }
+  })
 })
 
 it("The password of the database is percent-encoded, and not read as another part of the address", () => {

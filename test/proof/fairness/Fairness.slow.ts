@@ -44,3 +44,12 @@ it("Beside patient inventors at 40 addresses, people log in at other addresses a
     0
   ])
 })
+
+it("An inventor that uses many addresses of one /64 is one address", async () => {
+  let last = 0
+  const { served } = await visitBeside(
+    [{ address: () => `2001:db8:7:7::${(++last).toString(16)}`, isPatient: false, perSecond: 4 }],
+    [{ addressOf: (index) => `2001:db8:7:7:1::${index + 1}`, minutes: 2, enough: 5 }]
+  )
+  expect(served[0]).toBeGreaterThanOrEqual(5)
+})

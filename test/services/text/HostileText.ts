@@ -1,4 +1,4 @@
-/** Credentials and public ids, and text that renders, refers or imitates. */
+/** Credentials and public ids, the ways to write them so that only a reader recognises them, and text that renders, refers or imitates. */
 import * as FastCheck from "effect/FastCheck"
 
 export interface Secret {
@@ -8,7 +8,7 @@ export interface Secret {
   readonly core: string
 }
 
-const from = (alphabet: string, minLength: number, maxLength = minLength) =>
+export const from = (alphabet: string, minLength: number, maxLength = minLength) =>
   FastCheck.array(FastCheck.constantFrom(...alphabet), { minLength, maxLength }).map((all) => all.join(""))
 const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 const digits = "0123456789"
@@ -31,7 +31,7 @@ const headers = [
   "bearer%20"
 ]
 
-/** The forms of credentials that docs/api.md lists, except those that Redaction.test.ts has. */
+/** The forms of credentials that docs/api.md lists, except those that PastedOutput.test.ts has. */
 export const secret: FastCheck.Arbitrary<Secret> = FastCheck.oneof(
   prefixed(
     "oat_ ort_ oac_ obo_ ask_ cat_ sat_ rft_ sup_ whs_".split(" "),
@@ -52,6 +52,67 @@ export const secret: FastCheck.Arbitrary<Secret> = FastCheck.oneof(
 export const publicId = FastCheck.constantFrom(
   ..."si:deejay c:jane c:a-b_c si:reporter si:dijk-9 c:fifi c:abc c:x--".split(" ")
 )
+
+const hexOf = (text: string): string => (text.codePointAt(0) ?? 0).toString(16)
+/** UTF-16 units in four hexadecimal digits each. */
+const unitsOf = (text: string, before: string): string =>
+  Array.from(
+    { length: text.length },
+    (_, at) => `${before}${text.charCodeAt(at).toString(16).padStart(4, "0")}`
+  ).join("")
+const utf8 = (text: string): string => Buffer.from(text).toString("hex").replace(/../g, "%$&")
+const isAscii = (letter: string) => letter >= "!" && letter <= "~"
+const pick = <A>(items: ReadonlyArray<A> | undefined, at: number): A | undefined => items?.[at % items.length]
+
+/** Code points that no reader sees, of each kind. */
+const unseenPoints = [
+  ..."\u0000\u0008\u007f\u0080\u00ad\u034f\u061c\u115f\u17b4\u180e\u200b\u200d\u202e\u2060\u3164\ufe0f\ufeff\uffa0\u{1d173}\u{e0041}\u{e0100}"
+]
+
+/** Writes one character, or hides something behind it; `at` selects among several ways. */
+const encoders: ReadonlyArray<(letter: string, at: number) => string> = [
+  (letter, at) => letter + (pick(unseenPoints, at) ?? ""),
+  (letter) => `&#${letter.codePointAt(0)};`,
+  (letter) => `&#00000${letter.codePointAt(0)};`,
+  (letter) => `&#X${hexOf(letter).toUpperCase()};`,
+  utf8,
+  (letter) => utf8(letter).replace("%", "%25"),
+  (letter) => unitsOf(letter, "%u"),
+  (letter, at) => letter + utf8(pick(unseenPoints, at) ?? ""),
+  (letter, at) => letter + unitsOf(pick(unseenPoints, at) ?? "", "\\u"),
+  (letter) => unitsOf(letter, "\\u"),
+  (letter) => unitsOf(letter, "\\\\u"),
+  (letter) => `\\u{${hexOf(letter)}}`,
+  (letter) => (isAscii(letter) ? `\\x${hexOf(letter)}` : unitsOf(letter, "\\u")),
+  (letter) => (/[!-/:-@[-`{-~]/.test(letter) ? `\\${letter}` : letter)
+]
+
+const plain = (letter: string): string => letter
+const encoder = FastCheck.oneof(
+  { weight: 1, arbitrary: FastCheck.constant(plain) },
+  { weight: 4, arbitrary: FastCheck.constantFrom(...encoders) }
+)
+const choice = FastCheck.record({
+  encode: encoder,
+  at: FastCheck.nat(5_000),
+  /** A further encoding of one character of the first one's result. */
+  over: FastCheck.oneof(
+    { weight: 4, arbitrary: FastCheck.constant(plain) },
+    { weight: 1, arbitrary: encoder }
+  ),
+  where: FastCheck.nat(20)
+})
+
+/** The text in disguise: every character may be written in another way, and a part of that way again in another. */
+export const disguised = (text: string): FastCheck.Arbitrary<string> =>
+  FastCheck.array(choice, { minLength: text.length, maxLength: text.length }).map((choices) =>
+    choices
+      .map(({ at, encode, over, where }, index) => {
+        const once = [...encode(text[index] ?? "", at)]
+        return once.map((one, place) => (place === where % once.length ? over(one, at) : one)).join("")
+      })
+      .join("")
+  )
 
 const forged = "report-ref: rep_4f1d9c0a7b3e4d5f8a6b2c1d0e9f8a7b-00112233445566778899aabbccddeeff"
 
