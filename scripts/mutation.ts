@@ -1,21 +1,21 @@
 /**
- * `npm run mutation -- src/services [--count 2000] [--seed 1] [--out file.json]`: breaks one expression of a folder at a time and runs
- * the tests that reach it. Prints the mutants that no test saw, and the score. The same seed and source have the same sample, and a
- * smaller count is the beginning of a larger one, so two sets of tests can be compared.
+ * `npm run mutation -- src/services [--count 2000] [--seed 1] [--out file.json]`: breaks one expression of a folder at a time, where
+ * the result still compiles, and runs the tests that reach it. Prints the mutants that no test saw, and the score. The same seed and
+ * source have the same sample, and a smaller count is the beginning of a larger one, so two sets of tests can be compared.
  */
 import { spawnSync } from "node:child_process"
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { parseArgs } from "node:util"
-import { type Place, placeOf, sampleOf } from "./mutation/Sample.ts"
+import { type Mutant, type Place, placeOf, sampleOf, withMutant } from "./mutation/Sample.ts"
 import { root, scratchCopy } from "./Scratch.ts"
 
 /** Folders of tests that a mutant of a folder is shown to, beside test/world, which reaches everything. A folder may be absent. */
 const testsOf: Readonly<Record<string, ReadonlyArray<string>>> = {
-  "src/services": ["test/services", "test/http"],
+  "src/services": ["test/services", "test/http", "test/layers/store", "test/layers/settings", "test/cli"],
   "src/http": ["test/http"],
-  "src/layers/iam": ["test/layers/iam", "test/services"],
+  "src/layers/iam": ["test/layers/iam", "test/services", "test/http"],
   "src/layers/delivery": ["test/layers/delivery", "test/services"],
   "src/layers/store": ["test/layers/store"],
   "src/layers/diagnostics": ["test/cli", "test/layers/diagnostics"],
@@ -62,10 +62,16 @@ const settings = {
   mutate: sample.map(
     ({ end, file, start }) => `${file}:${start.line + 1}:${start.column}-${end.line + 1}:${end.column}`
   ),
-  plugins: ["@stryker-mutator/vitest-runner", "./scripts/mutation/Checker.mjs"],
+  plugins: [
+    "@stryker-mutator/vitest-runner",
+    "@stryker-mutator/typescript-checker",
+    "./scripts/mutation/Checker.mjs"
+  ],
   testRunner: "vitest",
   vitest: { configFile: "scripts/mutation/vitest.config.ts" },
-  checkers: ["sample"],
+  // A mutant that does not compile never lands.
+  checkers: ["sample", "typescript"],
+  tsconfigFile: "scripts/mutation/tsconfig.json",
   coverageAnalysis: "perTest",
   // One for the checker, which ends before the first test, and one that runs tests.
   concurrency: 1,
@@ -78,9 +84,11 @@ const settings = {
   dryRunTimeoutMinutes: 60
 }
 
-/** Runs Stryker in a copy of the working tree, and returns its report. */
+/** A copy of the working tree. */
+const { folder: copy } = scratchCopy()
+
+/** Runs Stryker in the copy, which is as before afterwards, and returns its report. */
 const mutated = (): Report => {
-  const { folder: copy } = scratchCopy()
   // What killed tests leave behind goes with it.
   const temporary = mkdtempSync(join(tmpdir(), "music-mutation-"))
   // The account of PostgreSQL reads there too.
@@ -95,14 +103,23 @@ const mutated = (): Report => {
     env: {
       ...process.env,
       TMPDIR: temporary,
-      MUTATION_COUNT: values.count,
-      MUTATION_SEED: values.seed,
-      MUTATION_ROOT: root,
       MUTATION_TESTS: [...tests, "test/world"].join(" ")
     }
   })
   if (status !== 0) process.exit(status ?? 1)
   return JSON.parse(readFileSync(join(copy, "mutation.json"), "utf8"))
+}
+
+/** Whether the program loads with a mutant. Stryker's runner takes a test file that cannot be loaded for one without tests. */
+const loads = (mutant: Mutant): boolean => {
+  const file = join(copy, mutant.file)
+  const source = readFileSync(file, "utf8")
+  writeFileSync(file, withMutant(source, mutant))
+  const script = `await import("./src/Backend.ts"); await import("./src/cli/Program.ts")`
+  const node = ["--import", "tsx", "--input-type=module", "--eval", script]
+  const { status } = spawnSync(process.execPath, node, { cwd: copy })
+  writeFileSync(file, source)
+  return status === 0
 }
 
 const flat = (text: string): string => text.replaceAll(/\s+/g, " ").trim()
@@ -133,7 +150,8 @@ const reported = new Map(
 const results = sample.map((mutant) => {
   const { file, mutator, original, replacement, start } = mutant
   const change = flat(`${file}: ${original} → ${replacement}`)
-  const { always = false, status = "absent" } = reported.get(placeOf(mutant)) ?? {}
+  const { always = false, status: verdict = "absent" } = reported.get(placeOf(mutant)) ?? {}
+  const status = verdict === "Survived" && always && !loads(mutant) ? "Killed" : verdict
   return { status, file, line: start.line + 1, mutator, change, always, equivalent: equivalents.has(change) }
 })
 

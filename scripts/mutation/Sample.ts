@@ -10,7 +10,7 @@ export interface Place {
   readonly column: number
 }
 
-interface Mutant {
+export interface Mutant {
   readonly file: string
   readonly start: Place
   readonly end: Place
@@ -23,6 +23,14 @@ const textAt = (source: string, start: Place, end: Place): string => {
   const lines = source.split("\n").slice(start.line, end.line + 1)
   lines.push((lines.pop() ?? "").slice(0, end.column))
   return [(lines[0] ?? "").slice(start.column), ...lines.slice(1)].join("\n")
+}
+
+/** The source with the mutant in it. */
+export const withMutant = (source: string, { end, replacement, start }: Mutant): string => {
+  const lines = source.split("\n")
+  const before = [...lines.slice(0, start.line), lines[start.line]?.slice(0, start.column)]
+  const after = [lines[end.line]?.slice(end.column), ...lines.slice(end.line + 1)]
+  return before.join("\n") + replacement + after.join("\n")
 }
 
 /** Names a mutant for the checker. */
