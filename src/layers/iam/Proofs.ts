@@ -31,7 +31,6 @@ const method = "POST"
 const isEndpointPath = (path: string): boolean =>
   path.length <= maxPathLength &&
   /^\/(?!\/)[^?#\s\\]*$/.test(path) &&
-  !path.split("/").some((segment) => segment === "." || segment === "..") &&
   URL.canParse(path, "http://host") &&
   new URL(path, "http://host").pathname === path
 

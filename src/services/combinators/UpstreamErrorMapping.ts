@@ -62,9 +62,8 @@ const mapPlain =
   > =>
   (failure, now) => {
     if (failure._tag !== "Refused" || failure.status === 429) return mapAny(failure)
-    const { code, status } = failure
-    if (code === "unauthenticated" && status === 401 && plane._tag === "Testing")
-      return new Failure("testing_secret_invalid")
+    const { code } = failure
+    if (code === "unauthenticated" && plane._tag === "Testing") return new Failure("testing_secret_invalid")
     const isOurs = code === "unauthenticated" || code === "invalid_client"
     return isOurs ? misconfigured(failure, now) : mapAny(failure)
   }
