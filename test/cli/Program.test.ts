@@ -37,6 +37,10 @@ describe("music-backend", () => {
     expect(top.out).toContain("--env-file")
     const list = yield* command("reports list -h")
     expect([list.exit, list.out]).toEqual([0, expect.stringContaining("--limit n")])
+    expect(yield* command("sandbox --help")).toMatchObject({
+      exit: 0,
+      out: expect.stringContaining("--walk")
+    })
     expect((yield* command("--completions zsh")).out).toContain("'--since[")
     for (const { err, out } of [top, list])
       expect([err, out]).toEqual(["", expect.not.stringContaining("\u001b")])

@@ -5,12 +5,11 @@ import { Failure } from "../../src/schema/Failure.ts"
 import { makeSteppedClock } from "../world/Time.ts"
 import { start } from "../world/UseCaseLayers.ts"
 import { it } from "../world/Test.ts"
-import type { Answer } from "../world/Driver.ts"
+import { type Answer, json, requests as calls } from "../world/Driver.ts"
 import {
   type Backend,
   goodRequests,
   inMemory,
-  jsonHeaders,
   type Options,
   outcomeOf,
   requestLines,
@@ -100,7 +99,7 @@ describe("Rate limits", () => {
       ...[good.healthz, good.readyz, good.receive],
       ...["/openapi.json", "/docs", "/nope", good.me.path].map((path) => ({ path })),
       ...["OPTIONS", "PUT"].map((method) => ({ method, path: version.path })),
-      { ...good.login, headers: jsonHeaders },
+      { ...good.login, headers: json },
       { ...good.login, body: "{" }
     ]
     for (const sent of [...free, ...free]) {
@@ -187,8 +186,8 @@ describe("A wall clock that is set back by an hour, after it ran an hour ahead",
       const { me } = yield* goodRequests(server)
       const { seeded } = server.upstreams
       const asks = [
-        requests.testing(seeded.environment.musicSecret),
-        requests.testing(`ask_${"x".repeat(43)}`),
+        calls.plane(seeded.environment.musicSecret),
+        calls.plane(`ask_${"x".repeat(43)}`),
         requests.me(`oat_${"x".repeat(43)}`),
         me
       ]

@@ -2,9 +2,10 @@
 import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
-import type { Answer } from "../world/Driver.ts"
+import { sha256 } from "../../src/services/Digest.ts"
+import { type Answer, bearer } from "../world/Driver.ts"
 import { it } from "../world/Test.ts"
-import { bearer, inMemory, message, type Options, outcomeOf, requests, type Sent } from "./support.ts"
+import { inMemory, message, type Options, outcomeOf, requests, type Sent } from "./support.ts"
 import { paths, refusal } from "./Upstreams.ts"
 
 type Headers = Readonly<Record<string, string>>
@@ -92,6 +93,9 @@ describe("Reports", () => {
     const stored = JSON.stringify(yield* store.seen("reports.admit"))
     expect(stored).toMatch(/[0-9a-f]{64}/)
     expect(stored + JSON.stringify(warnings)).not.toMatch(/192\.0\.2|198\.51|2001:db8/)
+    // Nor a digest that is made without a key.
+    for (const network of ["192.0.2", "192.0.2.0", "2001:db8:7"])
+      expect(stored).not.toContain(sha256(network))
     // Behind a gateway that limits, networks do not count.
     const behind = yield* prepare({ rateLimit: false })
     expect(reasonOf(yield* behind.flood("192.0.2.", 5))).toBe("room")

@@ -1,8 +1,8 @@
 import * as Effect from "effect/Effect"
 import { expect } from "vitest"
-import type { Answer } from "../world/Driver.ts"
+import { type Answer, json, post } from "../world/Driver.ts"
 import { sharing } from "../world/Test.ts"
-import { goodRequests, jsonHeaders, outcomeOf, shared, sharedInMemory, used, withHeaders } from "./support.ts"
+import { goodRequests, outcomeOf, shared, sharedInMemory, used, withHeaders } from "./support.ts"
 
 const origin = "https://music.example"
 const others = [
@@ -20,11 +20,7 @@ const preflight = (path: string, from: string) => ({
 })
 
 const telemetry = (table: string, from?: string) =>
-  withHeaders({ ...jsonHeaders, origin: from })({
-    method: "POST",
-    path: "/api/v1/telemetry",
-    body: JSON.stringify({ table, events: [{ type: "x" }] })
-  })
+  withHeaders({ ...json, origin: from })(post("/api/v1/telemetry", { table, events: [{ type: "x" }] }))
 
 const settings = { webOrigins: [origin, "https://other.example"] }
 

@@ -3,8 +3,9 @@ import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
 import { production, signWebhook } from "../../sandbox/upstreams/Iam.ts"
+import { json } from "../world/Driver.ts"
 import { it } from "../world/Test.ts"
-import { inMemory, jsonHeaders, type Options, outcomeOf } from "./support.ts"
+import { inMemory, type Options, outcomeOf } from "./support.ts"
 
 type Headers = Readonly<Record<string, string>>
 
@@ -13,7 +14,7 @@ const prepare = (settings: Options["settings"] = { rateLimit: true }) =>
     const server = yield* inMemory({ settings })
     const { controls } = server.upstreams.iam
     const deliver = (from: string, body: string, headers: Headers = {}) =>
-      server.send({ method: "POST", path: "/webhook", from, body, headers: { ...headers, ...jsonHeaders } })
+      server.send({ method: "POST", path: "/webhook", from, body, headers: { ...headers, ...json } })
     /** A delivery as IAM signs it now, with some headers or its body changed after that. */
     const send = (from: string, changed: Headers = {}, body?: string) =>
       Effect.suspend(() => {

@@ -40,8 +40,8 @@ import { type SettingsOverrides, testSettings } from "../world/Settings.ts"
 import * as TestStore from "../world/TestStore.ts"
 import { start, withoutDelivery } from "../world/UseCaseLayers.ts"
 import { until } from "../world/Waiting.ts"
-import type { Answer } from "../world/Driver.ts"
-import { RawConnection } from "../world/RawHttp.ts"
+import { type Answer, json as jsonHeaders, post, requests as calls } from "../world/Driver.ts"
+import { parseAnswers, type RawAnswer, RawConnection } from "../world/RawHttp.ts"
 import { iamUrl } from "../world/SeededIam.ts"
 import { makeUpstreams, tingUrl } from "./Upstreams.ts"
 
@@ -217,6 +217,11 @@ export interface Backend extends Omit<Effect.Effect.Success<ReturnType<typeof ma
   readonly send: (sent: Sent) => Effect.Effect<Answer>
 }
 
+const answerOf = (answer: RawAnswer | undefined, fault = "no answer"): Answer => {
+  if (answer === undefined) throw new Error(fault)
+  return { status: answer.status, headers: Object.fromEntries(answer.headers), text: answer.body.toString() }
+}
+
 /** Sends on a connection of its own. */
 const sendTo = (port: number, sent: Sent): Effect.Effect<Answer> =>
   Effect.acquireUseRelease(
@@ -225,9 +230,7 @@ const sendTo = (port: number, sent: Sent): Effect.Effect<Answer> =>
       Effect.promise(async () => {
         const pieces = [Buffer.from(textOf(sent))]
         const { answers, fault } = await connection.exchange({ pieces, methods: [methodOf(sent)] })
-        const [answer] = answers
-        if (answer === undefined) throw new Error(fault ?? "no answer")
-        return { ...answer, headers: Object.fromEntries(answer.headers), text: answer.body.toString() }
+        return answerOf(answers[0], fault)
       }),
     (connection) => Effect.sync(() => connection.close())
   )
@@ -340,19 +343,6 @@ export const textOf = ({ headers = {}, ...sent }: Sent): string => {
   return [`${methodOf(sent)} ${sent.path} HTTP/1.1`, ...lines, "", content].join("\r\n")
 }
 
-/** An answer read by `raw`. */
-const parseRaw = (text: string): Answer => {
-  const [head = "", ...rest] = text.split("\r\n\r\n")
-  const [status = "", ...lines] = head.split("\r\n")
-  return {
-    status: Number(status.split(" ")[1]),
-    headers: Object.fromEntries(
-      lines.map((line) => [line.slice(0, line.indexOf(":")).toLowerCase(), line.slice(line.indexOf(":") + 2)])
-    ),
-    text: rest.join("\r\n\r\n")
-  }
-}
-
 /** A use case that waits until the test releases it. */
 export const makeGate = Effect.gen(function* () {
   const entered = yield* Deferred.make<void>()
@@ -387,7 +377,7 @@ export const openPeer = (port: number, text: string | Uint8Array, allowHalfOpen 
       return {
         socket,
         text: () => received.text,
-        answer: () => parseRaw(received.text),
+        answer: () => answerOf(parseAnswers(Buffer.from(received.text))[0]),
         answered: () => received.text.includes("\r\n\r\n"),
         closed: () => received.closed,
         write: (more: string) => socket.write(more)
@@ -407,19 +397,6 @@ export const raw = ({ port }: { readonly port: number }, text: string | Uint8Arr
     )
   )
 
-export const jsonHeaders = { "content-type": "application/json" }
-
-export const bearer = (token: string) => ({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
-
-type Headers = Readonly<Record<string, string>>
-
-const posted = <H extends Headers>(path: string, body: unknown, headers: H) => ({
-  method: "POST",
-  path,
-  headers: { ...jsonHeaders, ...headers },
-  body: JSON.stringify(body)
-})
-
 let keys = 0
 /** The header with a key that was never used. */
 export const freshKey = () => {
@@ -429,22 +406,22 @@ export const freshKey = () => {
 
 export const message = "Playback stops after a seek."
 
+const newKey = () => freshKey()["idempotency-key"]
 /** Requests with the given credentials. */
 export const requests = {
-  login: (slt: string, key = freshKey()) => posted("/api/v1/auth/login", { slt }, key),
-  refresh: (token: string, key = freshKey()) => posted("/api/v1/auth/refresh", { refresh_token: token }, key),
-  logout: (token: string, key = freshKey()) => posted("/api/v1/auth/logout", { token }, key),
-  me: (token: string) => ({ path: "/api/v1/auth/me", headers: bearer(token) }),
-  send: (token: string, key = "si:deejay/1") =>
-    posted("/api/v1/tings", { type: "music.trigger.fired", key, data: {} }, bearer(token)),
-  testing: (secret: string) => ({ path: "/api/v1/iam", headers: { "x-testing-environment-key": secret } }),
-  report: (headers: Headers = {}) => posted("/api/v1/reports", { message }, { ...freshKey(), ...headers })
+  login: (slt: string, key = newKey()) => calls.login(slt, key),
+  refresh: (token: string, key = newKey()) => calls.refresh(token, key),
+  logout: (token: string, key = newKey()) => calls.logout(token, key),
+  me: (token: string) => calls.me(token),
+  send: (token: string, key = "si:deejay/1") => calls.ting(token, key),
+  report: (headers: Readonly<Record<string, string>> = {}) =>
+    post("/api/v1/reports", { message }, { ...freshKey(), ...headers })
 }
 
 /** A request of every call that succeeds, also when it is repeated. */
 export const goodRequests = ({ login, upstreams }: Pick<Backend, "login" | "upstreams">) =>
   Effect.gen(function* () {
-    const key = freshKey()
+    const key = newKey()
     const [polling, refreshing, leaving] = [yield* login(), yield* login(), yield* login()]
     const { controls } = upstreams.iam
     const slt = controls.mintSlt(production, { appId: "music", actor: "si:deejay" })
@@ -467,10 +444,10 @@ export const goodRequests = ({ login, upstreams }: Pick<Backend, "login" | "upst
       refresh: requests.refresh(refreshing.refresh_token, key),
       logout: requests.logout(leaving.refresh_token, key),
       me: requests.me(polling.access_token),
-      subscribe: posted("/api/v1/ting/subscription", {}, bearer(polling.access_token)),
+      subscribe: calls.subscribe(polling.access_token),
       send: requests.send(polling.access_token),
-      submit: requests.report(key),
-      accept: posted("/api/v1/telemetry", { table: "musicclidaemon", events: [{ type: "x" }] }, {}),
+      submit: requests.report({ "idempotency-key": key }),
+      accept: calls.telemetry([{ type: "x" }]),
       receive: { method: "POST", path: "/webhook", headers: signature, body: delivery.body.toString("utf8") }
     } satisfies Record<string, Sent>
   })

@@ -81,6 +81,10 @@ describe("a login", () => {
       const usual = { scope: requestedScopes.join(" "), org_ids: ["acme", "zenith"] }
       expect([change, session]).toMatchObject([change, { ...usual, ...expected }])
     }
+    const another = Option.some({ type: "carbon", public_id: "c:bob" } as const)
+    yield* iam.alterGrant((grant) => ({ ...grant, actor: another }))
+    const slt = yield* iam.slt({ actor: "c:ana" })
+    expect(yield* codeOf(login(slt, callerKey("another")))).toBe("dependency_unavailable")
   })
 
   scenario("in a testing plane takes a public id as the SLT, and is apart", function* () {

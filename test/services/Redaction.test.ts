@@ -123,6 +123,8 @@ describe("Redaction of JSON", () => {
     '{"name":"authorization","value":"«a1b2c3d4a1b2c3d4»"}',
     '{"key":"Author&#105;zation","value":"«Basic dXNlcjpwYXNz»"}',
     '{"name":"authorization","value":"step 3 of 4"}',
+    '{"name":"request.headers.authorization","value":"«a1b2c3d4a1b2c3d4»"}',
+    `["login","after «${token}» it ends"]`,
     '{"authorization":{"key":"Authorization","value":"«hunter2-secret»"}}',
     `{"Author\u200Bization":"«opaque»","«oat_\u200B${t}x»":1}`,
     '["authorization","profile"]',

@@ -92,10 +92,14 @@ export const selecting = (secret: string | undefined): Readonly<Record<string, s
 
 export const keyed = (key: string) => ({ "idempotency-key": key })
 
-export const post = (path: string, body: unknown, headers: Readonly<Record<string, string>> = {}): Sent => ({
+export const post = <H extends Readonly<Record<string, string>> = typeof json>(
+  path: string,
+  body: unknown,
+  headers?: H
+) => ({
   method: "POST",
   path,
-  headers: { ...json, ...headers },
+  headers: { ...json, ...(headers as H) },
   body: JSON.stringify(body)
 })
 
@@ -107,7 +111,7 @@ export const requests = {
     post("/api/v1/auth/refresh", { refresh_token }, { ...keyed(key), ...selecting(secret) }),
   logout: (token: string, key: string, secret?: string) =>
     post("/api/v1/auth/logout", { token }, { ...keyed(key), ...selecting(secret) }),
-  me: (token: string, secret?: string): Sent => ({
+  me: (token: string, secret?: string) => ({
     path: "/api/v1/auth/me",
     headers: { ...bearer(token), ...selecting(secret) }
   }),
@@ -123,5 +127,5 @@ export const requests = {
     post("/api/v1/reports", { message }, { ...keyed(key), ...(token === undefined ? {} : bearer(token)) }),
   telemetry: (events: ReadonlyArray<Readonly<Record<string, unknown>>>, table = "musicclidaemon") =>
     post("/api/v1/telemetry", { table, events }),
-  plane: (secret?: string): Sent => ({ path: "/api/v1/iam", headers: selecting(secret) })
+  plane: (secret?: string) => ({ path: "/api/v1/iam", headers: selecting(secret) })
 } as const

@@ -132,6 +132,12 @@ describe("A class of calls", () => {
         [second, login, many, sent, from]
       ]
     )
+  play("of logins is as before after a refused refresh of their address", twenty, [
+    [0, "refuse"],
+    [0, strangeRefresh, 1, 1],
+    [0, "accept"],
+    [0, login, many, 8]
+  ])
 })
 
 describe("A bound", () => {
@@ -173,6 +179,11 @@ describe("One address", () => {
     [0, login, many, 8, elsewhere],
     [0, login, many, 1, "203.0.113.3"]
   ])
+  play("counts its other calls apart from its logins", twenty, [
+    [0, known, 5, 5],
+    [0, login, many, 8],
+    [0, known, many, 4]
+  ])
   play("is not counted with MUSIC_RATE_LIMIT=off", { ...twenty, rateLimit: false }, [[0, login, many, 17]])
   play("has an equal part of the places of newcomers", twenty, [
     [0, "refuse"],
@@ -204,6 +215,27 @@ describe("A place", () => {
     [0, logout, many, 10],
     [0, ({ iam }) => iam.introspect(testingPlane, fresh("oat")), many, 5]
   ])
+  it.scoped("of a process that stopped is taken in the next one, but not that of a secret", function* () {
+    const left: NonNullable<CountedOptions["left"]> = []
+    const options = { calls: 10, left }
+    const one = fresh("ask")
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const counted = yield* countedIam(options)
+        for (const second of [-61, 0]) {
+          yield* counted.at(second)
+          yield* sentOf(counted, (at) => secret(at, one), 1)
+        }
+        yield* sentOf(counted, known, 3)
+      })
+    )
+    expect(left.map(({ window }) => window)).toEqual(Array(3).fill("production /oauth/introspect"))
+    const next = yield* countedIam(options)
+    const sent = [yield* sentOf(next, known, many)]
+    // The turns of those who were refused have ended too.
+    yield* next.at(71)
+    expect([...sent, yield* sentOf(next, known, many), left]).toEqual([5, 8, []])
+  })
   const late = fresh("ask")
   play("of an unknown testing secret is shared by all such secrets", twenty, [
     [0, (counted) => secret(counted, late), 1, 1],
@@ -230,6 +262,15 @@ describe("The place of the introspection that completes a login", () => {
       const introspections = yield* sentOf(counted, ({ iam }) => iam.introspect(Production(), accessToken), 2)
       expect(introspections).toBe(sent)
     })
+  it.scoped("is kept through a pause that began before the login, a probe", function* () {
+    const counted = yield* countedIam()
+    yield* counted.answer({ blockSeconds: 60 })
+    yield* sentOf(counted, known, 1)
+    yield* counted.answer("accept")
+    yield* counted.at(5)
+    const { accessToken } = yield* Effect.orDie(login(counted))
+    expect(yield* sentOf(counted, ({ iam }) => iam.introspect(Production(), accessToken), 1)).toBe(1)
+  })
   play("is given back when the login is refused", twenty, [
     [0, "refuse"],
     [0, login, 3, 3],
@@ -309,10 +350,23 @@ describe("A credential without a place", () => {
     [60, known, many, 16],
     [60, waiting, 1, 1]
   ])
+  const once = token()
+  play("has its turn once", twenty, [
+    [0, once, 1, 1],
+    [0, known, 16, 16],
+    [10, once, 1, "50 s"],
+    [60, once, 1, 1],
+    [60, known, many, 16]
+  ])
   play("delays no call of a class above", twenty, [
     [0, known, 17, 17],
     [0, known, 5, 0],
     [60, refresh, many, 20]
+  ])
+  play("has a turn a minute after that of the one before it, where there is one place", { calls: 2 }, [
+    [0, known, 1, 1],
+    [10, known, 1, "50 s"],
+    [10, known, 1, "112 s"]
   ])
   play("expects no place of an essential call", twenty, [
     [0, refresh, 8, 8],

@@ -89,12 +89,15 @@ export const testingPlane: Plane = Testing({
   webhookKeyDigest: undefined
 })
 
+type Left = Parameters<IamCalls["leave"]>[1]
 export interface CountedOptions {
   readonly calls?: number
   readonly rateLimit?: boolean
+  /** What processes that stopped left in the store. */
+  readonly left?: Array<Left[number]>
 }
 
-export const countedIam = ({ calls = 110, rateLimit = true }: CountedOptions = {}) =>
+export const countedIam = ({ calls = 110, left = [], rateLimit = true }: CountedOptions = {}) =>
   Effect.gen(function* () {
     const { clock, now, pass, setTime } = makeTime(startTime)
     yield* Effect.withClockScoped(clock)
@@ -117,7 +120,10 @@ export const countedIam = ({ calls = 110, rateLimit = true }: CountedOptions = {
     )
     /** What the store knows of tokens of other processes; a database would take most of the time of these tests. */
     const logins = new Map<string, { readonly login: string; readonly actor: string | undefined }>()
-    const iamCalls: IamCalls = { take: () => Effect.succeed([]), leave: () => Effect.void }
+    const iamCalls: IamCalls = {
+      take: () => Effect.sync(() => left.splice(0)),
+      leave: (_, places) => Effect.sync(() => left.push(...places)).pipe(Effect.asVoid)
+    }
     const sessionDigests: SessionDigests = {
       find: (digest) => Effect.sync(() => Option.fromNullable(logins.get(digest))),
       ...{ remember: () => Effect.void, nameActor: () => Effect.void },

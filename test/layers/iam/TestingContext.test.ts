@@ -38,6 +38,7 @@ describe("resolvePlane", () => {
       { application: { app_id: "ting" } },
       { application: undefined },
       { environment_id: "production" },
+      { environment_id: "00000000-0000-0000-0000-000000000000" },
       { environment: { environment_id: id.replace("b000", "b001") } },
       { webhook_key_digest: "cc61" }
     ]) {

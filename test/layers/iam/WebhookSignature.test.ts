@@ -104,6 +104,7 @@ const accepted: ReadonlyArray<Delivery> = [
   { ...delivery(w1), rawHeaders: [...delivery(w1).rawHeaders, "x-other", names.signature] },
   delivery(w1, { keyVersion: "2", signature: sign(w1, String(sentAt), nextSecret) }),
   delivery(sized(1_048_576)),
+  delivery(w1With({ occurred_at: "2026-09-25t10:15:30-02:30" })),
   delivery(testing(aggregate({ environment_id: environmentId, generation: 1 })))
 ]
 
@@ -112,7 +113,7 @@ const ofW1 = `{"spec_version":"1.1"} {"event_id":"${environmentId}"} {"event_typ
   {"event_type":"carbon.updated.v01"} {"data":[]} {"aggregate":{"type":"carbon","id":"c:ana","version":0}}
   {"occurred_at":"2026-13-25T10:15:30Z"} {"occurred_at":"2026-09-25T10:15:30"} {"organization_id":"acme"}`
 const ofMetadata = `{"x":1} {"generation":0} {"environment_id":null,"generation":null} {"event_id":"${environmentId}"}`
-const ofTest = `{"x":1} {"testing_key":"${"K".repeat(31)}"} {"testing_key":"${"K".repeat(31)}-"} {"data":null}`
+const ofTest = `{"x":1} {"testing_key":"${"K".repeat(31)}"} {"testing_key":"${"K".repeat(31)}-"} {"testing_key":"${"K".repeat(33)}"} {"data":null}`
 const changes = (rows: string): ReadonlyArray<object> => rows.split(/\s+/).map((row) => JSON.parse(row))
 const bodies = [
   ...["{", `${w1}{}`, `\ufeff${w1}`, "null", '{"test":null}'],

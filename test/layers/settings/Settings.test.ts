@@ -98,6 +98,7 @@ const values: ReadonlyArray<
       "postgresql://u:p@host",
       "postgres://db/music?application_name=a@b",
       "postgres:///music?host=/tmp&user=a@b",
+      "postgres://u:p@[2001:db8::1]:5432/music",
       "postgres://u:p@%2Fvar%2Frun%2Fpostgresql:5433/music"
     ],
     ["mysql://user@host/database", "postgres://u:p@/var/run/postgresql@/music"]
@@ -105,7 +106,14 @@ const values: ReadonlyArray<
   [
     "MUSIC_IAM_URL",
     ["http://localhost:1", "http://127.9.9.9:1", "http://[::1]:1", "https://h.example/x"],
-    ["http://iam.example", "https://u:p@h.example", "https://h.example?", "https://h.example#f", "h"]
+    [
+      "http://iam.example",
+      "http://[::12]:1",
+      "https://u:p@h.example",
+      "https://h.example?",
+      "https://h.example#f",
+      "h"
+    ]
   ],
   [
     "HTTPS_PROXY",

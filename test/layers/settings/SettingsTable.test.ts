@@ -74,6 +74,12 @@ const settingsIn = (lines: ReadonlyArray<string>) =>
 describe("The recipe of .env.example", () => {
   const start = recipeWith("npm start").replace("npm start", "env -0")
 
+  it("sets the required settings alone: a later default is no line to correct", () => {
+    const required = settingEntries.filter((entry) => entry.required === true).map(({ name }) => [name, ""])
+    const set = settingsIn(run(text(".env.example"), start).split("\0"))
+    expect(set).toEqual(Object.fromEntries(required))
+  })
+
   it("passes every value to the process as written, shell characters included", () => {
     expect(start).toContain(". ./.env")
     expect(settingsIn(run(filledIn(), start).split("\0"))).toEqual(values)

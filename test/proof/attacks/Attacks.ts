@@ -68,14 +68,18 @@ export const askFrom = async (port: number, from: string, path = "/healthz"): Pr
 /** Bytes that the process may hold for clients that do not read; the kernel's buffers do not count. */
 const unreadSlack = 96 * 1024 ** 2
 
-/** Asks for the largest answer many times on each connection, and reads nothing. */
+/** Requests of a flood together, on however many connections. */
+const unreadRequests = 1_600
+
+/** Asks for the largest answer, many times on each of few connections, and reads nothing. */
 const unread: Attack = {
   name: "answers that are not read",
   play: async (server, count) => {
     const before = await server.holdings()
     const lines = await openMany(server, count, (at) => `127.0.5.${1 + Math.floor(at / 100)}`, false)
-    const request = "GET /openapi.json HTTP/1.1\r\nHost: music.example\r\n\r\n".repeat(8)
-    for (const { socket } of lines) socket.write(request)
+    const request = "GET /openapi.json HTTP/1.1\r\nHost: music.example\r\n\r\n"
+    const requests = request.repeat(Math.max(1, Math.floor(unreadRequests / count)))
+    for (const { socket } of lines) socket.write(requests)
     const fault = await askFrom(server.port, "127.0.5.1")
     await pause(2_000)
     const { heap } = await server.holdings()

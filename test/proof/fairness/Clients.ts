@@ -87,6 +87,7 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
   return {
     perform,
     logIn,
+    refresh,
     /** Refreshes the session for ever; the first time after `firstAfter` milliseconds, if that is earlier. */
     keepSession: async (firstAfter = Number.POSITIVE_INFINITY): Promise<never> => {
       for (let most = firstAfter; ; most = Number.POSITIVE_INFINITY) {

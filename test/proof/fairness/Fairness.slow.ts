@@ -1,6 +1,6 @@
 /** The slice of the fairness suite that CI plays: scenarios with few clients and some minutes. */
 import { expect, it } from "vitest"
-import { visitBeside } from "./Inventors.ts"
+import { serveInFlood, visitBeside } from "./Inventors.ts"
 import { playScenario } from "./Play.ts"
 import { scenarios } from "./Scenarios.ts"
 
@@ -53,3 +53,11 @@ it("An inventor that uses many addresses of one /64 is one address", async () =>
   )
   expect(served[0]).toBeGreaterThanOrEqual(5)
 })
+
+it.each([1, 2] as const)(
+  "19 of 20 sessions are served by an instance that did not hand them out, in a flood of invented tokens: of %i",
+  async (size) => {
+    const { refusedByIam, served } = await serveInFlood(size)
+    expect([served >= 19, refusedByIam]).toEqual([true, 0])
+  }
+)

@@ -80,3 +80,55 @@ export const visitBeside = async (inventors: ReadonlyArray<Inventor>, visitors: 
     await world.close()
   }
 }
+
+/**
+ * How many of 20 sessions are used and refreshed within a minute each by an instance that did not hand them out: a second one, or the one
+ * that follows the first. Meanwhile 100 addresses invent five times the tokens that IAM takes.
+ */
+export const serveInFlood = async (size: 1 | 2) => {
+  const world = await openWorld(1, size)
+  const { instances, loop, newKey, time } = world
+  try {
+    const [first] = instances
+    let current = first
+    const send: World["send"] = async (address, request) =>
+      current?.send(address, request) ?? Promise.reject(new Error("no instance"))
+    const people = Array.from({ length: 20 }, (_, index) => {
+      const identity = { kind: "person", name: `person${index}`, address: `198.51.100.${index}` }
+      return makeClient({ ...world, send }, identity)
+    })
+    const logInAll = async () => {
+      for (const { logIn } of people) {
+        await logIn()
+        await time.sleep(3 * second)
+      }
+      await time.sleep(minute)
+    }
+    await time.complete(logInAll())
+    for (let at = 1; at <= 100; at += 1) {
+      const invented = () =>
+        at % 2 === 0
+          ? requests.refresh(world.invent("ort", "inventor"), newKey())
+          : requests.me(world.invent("oat", "inventor"))
+      start(() => loop(10 * second, `203.0.113.${at}`, invented))
+    }
+    await time.runUntil(time.elapsed() + minute)
+    current = instances[1] ?? world.start()
+    if (size === 1 && first !== undefined) await time.complete(first.close())
+    let served = 0
+    const use = async ({ me, refresh }: (typeof people)[number], at: number) => {
+      await time.sleep(at * second)
+      for (const act of [me, refresh]) {
+        const began = time.elapsed()
+        await act()
+        if (time.elapsed() - began > minute) return
+      }
+      served += 1
+    }
+    for (const [at, person] of people.entries()) start(() => use(person, at))
+    await time.runUntil(time.elapsed() + 2.5 * minute)
+    return { served, refusedByIam: world.refusedByIam() }
+  } finally {
+    await world.close()
+  }
+}

@@ -101,8 +101,10 @@ const makeLedger = (now: () => number) => {
   }
 }
 
-export const openWorld = async (seed: number) => {
-  const world = await Worlds.openWorld({ seed, settings: { logLevel: LogLevel.None } })
+/** The instances share what the budget allows. */
+export const openWorld = async (seed: number, instances = 1) => {
+  const settings = { logLevel: LogLevel.None, iam: { callsPerMinute: 110 / instances } }
+  const world = await Worlds.openWorld({ seed, instances, settings })
   const { random, time, upstreams } = world
   const { controls } = upstreams.iam
   const ledger = makeLedger(time.now)
