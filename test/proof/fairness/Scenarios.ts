@@ -98,6 +98,8 @@ interface Limits {
   readonly wait?: number
 }
 
+/** Seconds in which all places of a window change hands: 60 after the answers of their calls. */
+const round = 62
 /** Seconds: an answer may take as long, and so may the longest `Retry-After`, 15 minutes. */
 const patience = { least: 30, most: 16 * 60 } as const
 
@@ -105,7 +107,7 @@ const gets = (
   { ledger }: World,
   kind: string,
   group: Group,
-  { even = 0, onTime = 0, served = 0.999, wait = 60 }: Limits = {}
+  { even = 0, onTime = 0, served = 0.999, wait = round }: Limits = {}
 ): ReadonlyArray<Demand> => {
   const most = Math.max(patience.least, Math.min(patience.most, wait)) * second
   const demand = (measure: keyof Row, least: number, limit = Number.POSITIVE_INFINITY): Demand => [
@@ -163,7 +165,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     // More than IAM's limit serves: their reads wait, their sessions do not.
     name: "more daemons than the budget serves",
     play: (world, size) => {
-      const count = part(size, 1.6, 190)
+      const count = part(size, 5, 190)
       const from = count * 0.8 * second + 10 * second
       daemons(world, count, 0.8 * second, from)
       // They wait in turn, so the longest wait follows from their number.
