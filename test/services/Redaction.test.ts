@@ -46,6 +46,8 @@ const found: ReadonlyArray<string> = [
   `«o&#8288;at&#0000000095;${t}» «oat&#9&#x35;;${t}» «oat%255f${t}»`,
   `«Bearer&nbsp;${t}» &quot;Authorization&quot;: &quot;«${t}»&quot;`,
   `«oat_${t}%61B2a1B2»`,
+  // Half of a pair, alone and around another code.
+  `«oat\\ud83d_${t}» «oat\\ud834%f0%9d%85%b3\\udd73_${t}»`,
   // Markdown escapes of the beginning of a code.
   `«oat_a1B2\\%62a1B2\\&#110;${t}»`,
   // Names and values of headers in other shapes than a line.

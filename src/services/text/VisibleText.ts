@@ -3,7 +3,6 @@
  * what must not be visible in it.
  */
 
-const loneSurrogate = /^\p{Surrogate}/u
 const lineBreak = /^[\r\v\f\u0085\u2028\u2029]/
 /** `ESC[01;31m` and the like, and commands such as links, with their text. */
 const terminalSequence =
@@ -13,8 +12,7 @@ const invisible = `\\r\\n?|[\\v\\f\\u0085\\u2028\\u2029]|${terminalSequence}|(?!
 const invisiblePattern = new RegExp(invisible, "gu")
 const plainText = /^[\t\n -~]*$/
 
-const visibleForm = (given: string): string =>
-  lineBreak.test(given) ? "\n" : loneSurrogate.test(given) ? "\uFFFD" : ""
+const visibleForm = (given: string): string => (lineBreak.test(given) ? "\n" : "")
 
 /** The text with plain line breaks and without invisible characters. */
 export const normaliseText = (text: string): string =>
