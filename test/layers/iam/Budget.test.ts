@@ -132,7 +132,7 @@ describe("A class of calls", () => {
         [second, login, many, sent, from]
       ]
     )
-  play("of logins is as before after a refused refresh of their address", twenty, [
+  play("of logins is not lowered by a refused refresh of their address", twenty, [
     [0, "refuse"],
     [0, strangeRefresh, 1, 1],
     [0, "accept"],
@@ -262,7 +262,7 @@ describe("The place of the introspection that completes a login", () => {
       const introspections = yield* sentOf(counted, ({ iam }) => iam.introspect(Production(), accessToken), 2)
       expect(introspections).toBe(sent)
     })
-  it.scoped("is kept through a pause that began before the login, a probe", function* () {
+  it.scoped("is kept through a pause in which the login was the probe", function* () {
     const counted = yield* countedIam()
     yield* counted.answer({ blockSeconds: 60 })
     yield* sentOf(counted, known, 1)

@@ -55,7 +55,7 @@ it("An inventor that uses many addresses of one /64 is one address", async () =>
 })
 
 it.each([1, 2] as const)(
-  "19 of 20 sessions are served by an instance that did not hand them out, in a flood of invented tokens: of %i",
+  "19 of 20 sessions are served by an instance that did not hand them out, in a flood of invented tokens: %i at first",
   async (size) => {
     const { refusedByIam, served } = await serveInFlood(size)
     expect([served >= 19, refusedByIam]).toEqual([true, 0])
