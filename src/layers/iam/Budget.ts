@@ -57,7 +57,7 @@ const retryMillis = 5_000
 
 interface Call {
   readonly callClass: CallClass
-  /** The credential; undefined for the application's own calls. */
+  /** The credential, or the login of a vouched access token; undefined for the application's own calls. */
   readonly key?: string | undefined
   readonly login?: string | undefined
   readonly actor?: string | undefined
@@ -236,11 +236,13 @@ export const makeBudget = (
     return window
   }
 
-  const callOf = ({ credential: key, isProbe, use }: Asked, address: string, now: number): Call => {
-    if (key === undefined) return { callClass: "known", address, isVouched: false, since: now }
-    const { actor, isVouched: isKnownToken, login } = ranked(key)
+  const callOf = ({ credential, isProbe, use }: Asked, address: string, now: number): Call => {
+    if (credential === undefined) return { callClass: "known", address, isVouched: false, since: now }
+    const { actor, isVouched: isKnownToken, login } = ranked(credential)
     // A login counts by its network, also where its text is that of a token.
     const isVouched = use !== "login" && isKnownToken
+    // A session that is refreshed while it waits keeps its turn.
+    const key = isVouched && use === undefined ? login : credential
     const refusedAt = refusedLogins.get(siteOf(address)) ?? Number.NEGATIVE_INFINITY
     const isKnown = isVouched || (use === "login" && now >= refusedAt + refusedLoginMillis)
     const callClass = isVouched && use !== undefined ? "essential" : isKnown ? "known" : "newcomer"

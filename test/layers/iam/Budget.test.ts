@@ -350,6 +350,13 @@ describe("A credential without a place", () => {
     [60, known, many, 16],
     [60, waiting, 1, 1]
   ])
+  const refreshed: Ask = (counted) => known(counted, "login of two tokens")
+  play("keeps the turn of its login when a refresh replaces it", twenty, [
+    [0, known, 17, 17],
+    [10, refreshed, 1, "50 s"],
+    [60, known, many, 16],
+    [60, refreshed, 1, 1]
+  ])
   const once = token()
   play("has its turn once", twenty, [
     [0, once, 1, 1],

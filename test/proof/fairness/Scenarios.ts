@@ -168,14 +168,13 @@ export const scenarios: ReadonlyArray<Scenario> = [
       const count = part(size, 5, 190)
       const from = count * 0.8 * second + 10 * second
       daemons(world, count, 0.8 * second, from)
-      // They wait in turn, so the longest wait follows from their number.
-      const wait = size.isFull ? Number.POSITIVE_INFINITY : 150
+      // They wait in turn, so the longest wait follows from their number. A turn is late by the refreshes that came meanwhile.
+      const use = size.isFull ? { onTime: 0.35, wait: 720 } : { onTime: 0.5, wait: 150 }
       return {
         from,
         until: from + lasting(size, 2.5, 30),
-        // A turn is late by the refreshes that came meanwhile.
         demands: [
-          ...evenDaemons(world, { served: 0.99, onTime: 0.5, wait }),
+          ...evenDaemons(world, { served: 0.99, ...use }),
           ...gets(world, "daemon", "session", { onTime: 0.99 })
         ]
       }
