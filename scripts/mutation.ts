@@ -11,13 +11,19 @@ import { parseArgs } from "node:util"
 import { type Mutant, type Place, placeOf, sampleOf, withMutant } from "./mutation/Sample.ts"
 import { root, scratchCopy } from "./Scratch.ts"
 
-/** Folders of tests that a mutant of a folder is shown to, beside test/world, which reaches everything. A folder may be absent. */
+/** Folders and files of tests that a mutant of a folder is shown to, beside test/world, which reaches everything. */
 const testsOf: Readonly<Record<string, ReadonlyArray<string>>> = {
   "src/services": ["test/services", "test/http", "test/layers/store", "test/layers/settings", "test/cli"],
   "src/http": ["test/http", "test/observability"],
   "src/layers/iam": ["test/layers/iam", "test/services", "test/http"],
   "src/layers/delivery": ["test/layers/delivery", "test/services"],
-  "src/layers/store": ["test/layers/store", "test/cli"],
+  "src/layers/store": [
+    "test/layers/store",
+    "test/cli",
+    "test/faults/Backup.test.ts",
+    "test/faults/OneServer.test.ts",
+    "test/faults/Start.test.ts"
+  ],
   "src/layers/diagnostics": ["test/cli", "test/layers/diagnostics"],
   "src/layers/observability": ["test/observability", "test/layers/observability"],
   "src/layers/settings": ["test/layers/settings", "test/cli"],

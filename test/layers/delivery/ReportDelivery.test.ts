@@ -100,7 +100,7 @@ describe("After an outcome", () => {
     )
   ]
   it.scoped.each(rows)("%s", function* ([, filing, first, sent, searched]) {
-    const { admit, delivery, filed, issues, levels, lines, pass, start, tracker } = yield* makeHarness
+    const { admit, delivery, filed, issues, lines, pass, start, tracker } = yield* makeHarness
     const content = { message: "long ".repeat(3_000), pr: null, attachments: [], context: null }
     const report = yield* admit({ content })
     tracker.filing.next(...filing)
@@ -115,7 +115,11 @@ describe("After an outcome", () => {
     const isFailed = "state" in first && first.state === "failed"
     const state = [(yield* delivery(report)).state, yield* health, yield* filed(report), issues().join()]
     expect(state).toEqual(isFailed ? ["failed", "ok", undefined, ""] : ["delivered", "ok", 1, "open 0"])
-    expect(levels("ERROR")).toBe(isFailed || stops ? 1 : 0)
+    const errors = lines.flatMap(({ level, text }) => (level === "ERROR" ? [text] : []))
+    const says = stops
+      ? '"advice":"correct MUSIC_GITHUB_TOKEN'
+      : `"report":"${report.id}","failure":"refused: 4`
+    expect(errors).toEqual(isFailed || stops ? [expect.stringContaining(says)] : [])
     expect(lines.filter(({ text }) => text.includes("unhandled"))).toEqual([])
     const [one = 0, other = 0] = tracker.sent.map(({ body }) => body.length)
     expect(one).toBeGreaterThan(14_000)
@@ -343,7 +347,7 @@ describe("The search for duplicates", () => {
     ["a refused token stops", { 2: denied, 3: denied }, "waiting", "open 0,open 0,open 0", "degraded"]
   ]
   it.scoped.each(outcomes)("%s", function* ([, closings, state, expected, expectedHealth]) {
-    const { copy, health, issues, now, pass, report, store, sweep, tracker } = yield* twice
+    const { copy, health, issues, lines, now, pass, report, store, sweep, tracker } = yield* twice
     copy()
     copy()
     const seen = new Set<number>()
@@ -355,6 +359,8 @@ describe("The search for duplicates", () => {
     yield* pass(115)
     const { lastFailure, ...found } = yield* sweep
     expect([found.state, issues().join(), yield* health]).toEqual([state, expected, expectedHealth])
+    const facts = '"issue":2,"original":1,"uncommented":"refused: 403 locked"'
+    expect(lines.some(({ text }) => text.includes(facts))).toBe(closings[2]?.uncommented !== undefined)
     if (state === "delivered") return
     if (state === "failed") expect(Option.getOrThrow(lastFailure)).toMatch(/#2.*403/)
     // After the repair, by an operator's retry or by itself.
@@ -366,6 +372,7 @@ describe("The search for duplicates", () => {
 
   it.scoped.each([
     ["through too many issues fails only its own delivery", tooLong, "failed", "ok"],
+    ["that is refused with 422 fails only its own delivery", refused(422), "failed", "ok"],
     ["that is refused with 404 stops the destination", refused(404), "waiting", "degraded"]
   ] as const)("%s", function* ([, outcome, state, expected]) {
     const { health, levels, pass, sweep, tracker } = yield* twice
@@ -374,5 +381,13 @@ describe("The search for duplicates", () => {
     expect([(yield* sweep).state, levels("ERROR"), yield* health]).toEqual([state, 1, expected])
     yield* pass(state === "failed" ? 20 : 320)
     expect((yield* sweep).state).toBe(state === "failed" ? "failed" : "delivered")
+  })
+  it.scoped("that finds no issue at all is over, with a warning that names the report", function* () {
+    const { levels, lines, pass, report, sweep, tracker } = yield* twice
+    tracker.issues.length = 0
+    const before = levels("WARN")
+    yield* pass(115)
+    expect([(yield* sweep).state, levels("WARN")]).toEqual(["delivered", before + 1])
+    expect(lines.at(-1)?.text).toContain(`"report":"${report.id}"`)
   })
 })

@@ -120,7 +120,7 @@ describe("A lease", () => {
 
 describe("A worker", () => {
   it.scoped("survives an outage of the database after the answer, and failures of a lease", function* () {
-    const { admit, admitSome, now, pass, start, states, tracker } = yield* makeHarness
+    const { admit, admitSome, lines, now, pass, start, states, tracker } = yield* makeHarness
     yield* admitSome(2)
     let left = 3
     let broken = false
@@ -147,6 +147,8 @@ describe("A worker", () => {
     broken = false
     yield* pass(7)
     expect(yield* states).toEqual({ delivered: 3 })
+    const said = lines.filter(({ level, text }) => level !== "DEBUG" && text.includes("database"))
+    expect(said.map(({ text }) => text).join()).toMatch(/waiting for the database.*answers again/s)
   })
 
   it.scoped("continues after a defect of a delivery, and repeats that one after 5 minutes", function* () {
