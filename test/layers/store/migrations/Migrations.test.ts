@@ -3,6 +3,7 @@ import { assert } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as TestClock from "effect/TestClock"
 import type { StoreService } from "../../../../src/services/Store.ts"
 import { type Kind, onBoth, openUnmigrated, unreleasedSchema } from "../Stores.ts"
 
@@ -90,12 +91,26 @@ onBoth("Migrations", (kind) => {
     const store = yield* openStore(path)
     yield* store.check
     yield* rawQuery(path, "DELETE FROM migrations")
+    yield* TestClock.adjust(1)
     const missing = yield* Effect.flip(store.check)
+    assert.isTrue(store.isFailing())
     assertNames(missing.reason, path)
     deepStrictEqual(
       [failure, missing].map(({ kind }) => kind),
       ["other", "schema"]
     )
+  })
+
+  it.scoped("a newer schema is refused, and disturbs no store that is open", function* () {
+    const path = yield* kind.ownPath
+    const store = yield* openStore(path)
+    yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'later')")
+    yield* store.check
+    for (const opening of [open(path), openOnly(path)]) {
+      const { fix, reason } = yield* Effect.flip(opening)
+      assertNames(reason, path)
+      assert.match(`${reason}: ${fix}`, /newer schema.*\(9999, known \d+\): use the version/)
+    }
   })
 
   it.scoped("a database from before the first release is refused and kept", function* () {

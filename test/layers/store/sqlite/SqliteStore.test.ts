@@ -160,7 +160,7 @@ describe("While a store runs", () => {
   )
 
   it.scoped(
-    "a corruption that a read meets fails every later check and write; a bad row does not",
+    "a corruption that a read meets fails every later check and write, also of a mended file; a bad row does not",
     function* () {
       const path = yield* usedPath
       const store = yield* openStore(path)
@@ -171,10 +171,16 @@ describe("While a store runs", () => {
       yield* store.check
       const other = yield* rawClient(path)
       yield* other.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
-      writeFileSync(path, readFileSync(path).fill(0xa5, 4096))
+      const sound = readFileSync(path)
+      writeFileSync(path, Buffer.from(sound).fill(0xa5, 4096))
       yield* other.unsafe("PRAGMA user_version = 1")
-      for (const attempt of [isActive(store), store.check, activate(store)])
-        assert.strictEqual(yield* kindOf(Effect.asVoid(attempt), path), "corrupt")
+      assert.strictEqual(yield* kindOf(Effect.asVoid(isActive(store)), path), "corrupt")
+      writeFileSync(path, sound)
+      yield* other.unsafe("PRAGMA user_version = 2")
+      assert.isTrue(yield* isActive(store))
+      for (const attempt of [store.check, activate(store)])
+        assert.strictEqual(yield* kindOf(attempt, path), "corrupt")
+      assert.isTrue(store.isFailing())
     }
   )
 
