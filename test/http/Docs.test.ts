@@ -25,6 +25,7 @@ sharing(sharedOnSocket())("The page of the API", (it) => {
       "form-action 'none'"
     ])
     expect(text).not.toMatch(/<script[^>]+src=|<link/)
+    expect(['"name":"X-Org-ID"', '"name":"Origin"'].map((name) => text.includes(name))).toEqual([true, false])
   })
 
   it.effect("is served at / to a browser, and 404 to a program; caches keep the two apart", function* () {

@@ -186,7 +186,9 @@ it.scopedLive(
     const malformed = [
       traceparent.toUpperCase(),
       traceparent.replace(traceId, "0".repeat(32)),
-      `${traceparent}, ${traceparent}`
+      `${traceparent}, ${traceparent}`,
+      `x${traceparent}`,
+      `01${traceparent.slice(2)}x`
     ]
     const { spans } = yield* traced(({ base }) =>
       Effect.forEach(
