@@ -4,9 +4,10 @@ import { join } from "node:path"
 import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
+import { call } from "../../sandbox/HttpExchange.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
 import { folder, withStore } from "../layers/store/Stores.ts"
-import { root } from "../world/Fleet.ts"
+import { environmentOf, killedWithScope, root, start, upstreams, urlOf } from "../world/Fleet.ts"
 import { testEnvironment } from "../world/Settings.ts"
 import { build, program, run, tcpServer } from "./Harness.ts"
 
@@ -102,6 +103,50 @@ describe("music-backend", () => {
 })
 
 describe("music-backend as a process", () => {
+  it.scopedLive("lists all bad settings at once, without their values, and ends with 78", function* () {
+    const place = yield* folder
+    const bad = {
+      MUSIC_BIND: "nowhere",
+      MUSIC_TING_URL: "http://hidden.example",
+      MUSIC_IAM_APP_SECRET: "ask_hidden",
+      MUSIC_IAM_WEBHOOK_SECRET_FILE: join(place, "absent"),
+      MUSIC_DATABASE_URL: "postgres://music:hid#den@db.example/music"
+    }
+    const file = join(place, "bad.env")
+    writeFileSync(
+      file,
+      Object.entries(bad)
+        .flatMap(([name, value]) => `${name}='${value}'\n`)
+        .join("")
+    )
+    const { err, exit } = spawned(["--env-file", file, "serve"])
+    const problems = {
+      MUSIC_BIND: "must be host:port",
+      MUSIC_DATABASE_URL: "# as %23",
+      MUSIC_IAM_APP_SECRET: "must be ask_ and 43 characters",
+      MUSIC_IAM_URL: "is required",
+      MUSIC_IAM_WEBHOOK_SECRET: "the file of MUSIC_IAM_WEBHOOK_SECRET_FILE cannot be read (ENOENT)",
+      MUSIC_TING_URL: "must be an https URL"
+    }
+    const lines = err.trim().split("\n").sort()
+    for (const [at, [name, reason]] of Object.entries(problems).entries())
+      for (const text of [`music-backend: ${name}: `, reason]) expect(lines[at]).toContain(text)
+    expect([exit, lines.length]).toEqual([78, 6])
+    expect(err).not.toMatch(/hid(?:#|den)/)
+  })
+
+  it.scopedLive("receives signals under npm start, and its exit code is npm's", function* () {
+    const environment = {
+      ...environmentOf(yield* upstreams),
+      MUSIC_DATABASE_PATH: join(yield* folder, "music.sqlite")
+    }
+    const server = yield* killedWithScope(() => start("npm", ["start", "--silent"], environment))
+    const base = yield* Effect.promise(() => urlOf(server))
+    expect((yield* call(`${base}/healthz`)).status).toBe(200)
+    server.child.kill("SIGTERM")
+    expect((yield* Effect.promise(() => server.ended)).code).toBe(0)
+  })
+
   it.scopedLive(
     "ends with 69 where another program has the port of the server, and says what to do",
     function* () {

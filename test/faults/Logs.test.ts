@@ -31,7 +31,10 @@ describe.concurrent("The log of a server", () => {
   it.scopedLive("has one line for each record, from its start to its stop", function* () {
     const environment = yield* settings({
       MUSIC_TRUSTED_PROXIES: "127.0.0.1",
-      MUSIC_LOG_CLIENT_ADDRESS: "on"
+      MUSIC_LOG_CLIENT_ADDRESS: "on",
+      MUSIC_RATE_LIMITS: "hidden",
+      // Of a client.
+      MUSIC_URL: "hidden"
     })
     const server = yield* startServer("main", environment)
     const { child, ended, output } = server
@@ -50,35 +53,37 @@ describe.concurrent("The log of a server", () => {
       {
         message: "Starting",
         level: "info",
+        build: expect.stringMatching(/^[0-9a-f]{12}$/),
         pid: child.pid,
         trusted_proxies: ["127.0.0.1"],
         tables: ["musicclidaemon"],
         tracker: "harbor/music"
       },
+      { level: "warn", message: expect.stringContaining("MUSIC_RATE_LIMITS is not a setting") },
       {
         message: "Database opened",
         database: `SQLite database ${environment.MUSIC_DATABASE_PATH}`,
         schema_found: 0
       },
-      { message: "Database migrated", from: 0, to: lines[1].schema_needed },
+      { message: "Database migrated", from: 0, to: lines[2].schema_needed },
       { message: "Listening" },
       { message: "Request", route: "/api/v1/version", client_address: "203.0.113.7" },
       { message: "Stopping", signal },
       { message: "Stopped", level: "info", requests_finished: 0, requests_cut: 0 }
     ])
     for (const [name, value] of Object.entries(environment))
-      if (/SECRET|KEY$|TOKEN/.test(name) && value !== "") expect(output()).not.toContain(value)
+      if (/SECRET|KEY$|TOKEN|^MUSIC_URL$|LIMITS$/.test(name) && value !== "")
+        expect(output()).not.toContain(value)
   })
 
   it.scopedLive.each([
-    { entry: "serve", format: "pretty", target: "a full disk", shell: "exec >/dev/full 2>&1;" },
-    { entry: "main", format: "json", target: "a pipe without a reader", shell: "" }
-  ] as const)("on $target ends neither start nor work nor stop", function* ({ entry, format, shell }) {
+    { entry: "serve", target: "a full disk", shell: "exec >/dev/full 2>&1;" },
+    { entry: "main", target: "a pipe without a reader", shell: "" }
+  ] as const)("on $target ends neither start nor work nor stop", function* ({ entry, shell }) {
     const [port, adminPort] = yield* Effect.promise(() => Promise.all([freePort(), freePort()]))
     const environment = yield* settings({
       MUSIC_BIND: `127.0.0.1:${port}`,
-      MUSIC_ADMIN_BIND: `127.0.0.1:${adminPort}`,
-      MUSIC_LOG_FORMAT: format
+      MUSIC_ADMIN_BIND: `127.0.0.1:${adminPort}`
     })
     const { child, ended } = yield* startServer(entry, environment, shell)
     child.stdout?.destroy()

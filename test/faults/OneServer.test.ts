@@ -33,7 +33,7 @@ const codeOf = ({ ended }: Fleet.Running) =>
   )
 const killed = ({ server }: Fleet.Served) => Effect.promise(() => Fleet.kill(server))
 
-/** A server that stops with a login in flight, and is frozen in the middle of it until `finish`. */
+/** A server that stops with a login in flight, is signalled again, as npm does, and is frozen in the middle of it until `finish`. */
 const stopping = (path: string) =>
   Effect.gen(function* () {
     const served = yield* on(path)
@@ -42,11 +42,12 @@ const stopping = (path: string) =>
     const stopped = yield* Effect.fork(stop(served.server))
     yield* Effect.promise(() => says(/"Stopping"/))
     yield* eventually("the end of its mark", () => !existsSync(`${path}-server`))
-    child.kill("SIGSTOP")
+    for (const signal of ["SIGINT", "SIGHUP", "SIGTERM", "SIGSTOP"] as const) child.kill(signal)
     const finish = Effect.gen(function* () {
       child.kill("SIGCONT")
       assert.strictEqual((yield* Fiber.join(answer)).status, 200)
       assert.strictEqual((yield* Fiber.join(stopped)).code, 0)
+      assert.lengthOf(served.server.output().match(/"Stopping"/g) ?? [], 1)
     })
     return { ...served, finish }
   })
