@@ -12,7 +12,6 @@ import { codeOf } from "./Codes.ts"
 const settings = { rateLimit: true }
 const limited = scenariosWith({ settings })
 const withLittleRoom = scenariosWith({ settings: { ...settings, reportsBytes: 3_000 } })
-const withRoom = scenariosWith({ settings: { reportsBytes: 10_800 } })
 
 interface Sender {
   readonly token?: Redacted.Redacted
@@ -89,26 +88,5 @@ describe("the room of all reports", () => {
   withLittleRoom("refuses a report, which counts", function* () {
     expect(yield* sendMany(1, "stored")).toBe("1 stored")
     expect(yield* sendMany(10, "a")).toBe("9 reports_full, 1 limited 6")
-  })
-
-  // A report has 1,000 bytes for its row, and a message of about 40.
-  withRoom("is only for reporters with none stored from 80 % of the bound on", function* () {
-    const { token } = yield* signedIn()
-    const { token: other } = yield* signedIn({ actor: "si:lyra" })
-    const { token: third } = yield* signedIn({ actor: "si:nova" })
-    expect(yield* sendMany(8, "a")).toBe("7 stored, 1 reports_full")
-    const verified = [
-      yield* send("i", { token }),
-      yield* send("j", { token }),
-      yield* send("k", { token: other }),
-      yield* send("l", { token: third })
-    ]
-    expect(verified).toEqual(["stored", "reports_full", "stored", "reports_full"])
-    expect(yield* Effect.flip(submit({ key: callerKey("m") }))).toMatchObject({
-      code: "reports_full",
-      retryAfterSeconds: 3_600,
-      details: { reason: "room" }
-    })
-    expect(yield* send("a0")).toBe("replayed")
   })
 })

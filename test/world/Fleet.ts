@@ -221,7 +221,7 @@ export const environmentOf = (world: SimulatedUpstreams): Environment => ({
 })
 
 /** The least that a server needs. */
-export const environmentFor = (
+const environmentFor = (
   world: SimulatedUpstreams,
   options: { readonly port: number; readonly databasePath: string }
 ): Environment => ({
