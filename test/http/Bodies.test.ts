@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as TestClock from "effect/TestClock"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
+import { openPeer } from "../world/RawHttp.ts"
 import { eventually, until } from "../world/Waiting.ts"
 import { it, sharing } from "../world/Test.ts"
 import type { Answer } from "../world/Driver.ts"
@@ -11,7 +12,6 @@ import {
   backend,
   bounds,
   goodRequests,
-  openPeer,
   outcomeOf,
   type Sent,
   shared,

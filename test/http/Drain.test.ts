@@ -9,6 +9,7 @@ import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { version } from "../../src/schema/Release.ts"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
+import { openPeer } from "../world/RawHttp.ts"
 import { settle, until } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import {
@@ -18,7 +19,6 @@ import {
   goodRequests,
   json,
   makeGate,
-  openPeer,
   type Options,
   outcomeOf
 } from "./support.ts"

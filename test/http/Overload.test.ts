@@ -4,10 +4,11 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
+import { openPeer } from "../world/RawHttp.ts"
 import { until } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import type { Answer } from "../world/Driver.ts"
-import { backend, goodRequests, makeGate, openPeer, outcomeOf, type Sent, textOf } from "./support.ts"
+import { backend, goodRequests, makeGate, outcomeOf, type Sent, textOf } from "./support.ts"
 
 const expectOverloaded = (answer: Answer) =>
   expect([answer.status, outcomeOf(answer), answer.headers["retry-after"]]).toEqual([503, "overloaded", "1"])

@@ -1,5 +1,4 @@
 /** The real backend over upstreams in memory, in memory itself or on a socket. A test sees which use cases are reached, and may replace what one does. */
-import { connect } from "node:net"
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -41,7 +40,7 @@ import * as TestStore from "../world/TestStore.ts"
 import { start, withoutDelivery } from "../world/UseCaseLayers.ts"
 import { until } from "../world/Waiting.ts"
 import { type Answer, json as jsonHeaders, post, requests as calls } from "../world/Driver.ts"
-import { parseAnswers, type RawAnswer, RawConnection } from "../world/RawHttp.ts"
+import { answerOf, openPeer, RawConnection } from "../world/RawHttp.ts"
 import { iamUrl } from "../world/SeededIam.ts"
 import { makeUpstreams, tingUrl } from "./Upstreams.ts"
 
@@ -217,11 +216,6 @@ export interface Backend extends Omit<Effect.Effect.Success<ReturnType<typeof ma
   readonly send: (sent: Sent) => Effect.Effect<Answer>
 }
 
-const answerOf = (answer: RawAnswer | undefined, fault = "no answer"): Answer => {
-  if (answer === undefined) throw new Error(fault)
-  return { status: answer.status, headers: Object.fromEntries(answer.headers), text: answer.body.toString() }
-}
-
 /** Sends on a connection of its own. */
 const sendTo = (port: number, sent: Sent): Effect.Effect<Answer> =>
   Effect.acquireUseRelease(
@@ -358,33 +352,6 @@ export const makeGate = Effect.gen(function* () {
   )
   return { entered: Deferred.await(entered), release: Deferred.succeed(released, undefined), body, state }
 })
-
-/** A connection for bytes of the test's choice, which keeps what it receives. */
-export const openPeer = (port: number, text: string | Uint8Array, allowHalfOpen = true) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const received = { text: "", closed: false }
-      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen })
-      socket.write(text)
-      socket.on("data", (part) => {
-        received.text += part.toString()
-      })
-      socket.on("error", () => {})
-      for (const end of ["end", "close"])
-        socket.on(end, () => {
-          received.closed = true
-        })
-      return {
-        socket,
-        text: () => received.text,
-        answer: () => answerOf(parseAnswers(Buffer.from(received.text))[0]),
-        answered: () => received.text.includes("\r\n\r\n"),
-        closed: () => received.closed,
-        write: (more: string) => socket.write(more)
-      }
-    }),
-    ({ socket }) => Effect.sync(() => socket.destroy())
-  )
 
 /** Writes bytes on a socket of its own and reads until the server closes it. */
 export const raw = ({ port }: { readonly port: number }, text: string | Uint8Array): Effect.Effect<string> =>

@@ -4,7 +4,7 @@ import { randomInt } from "node:crypto"
 import { once } from "node:events"
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { createRequire } from "node:module"
-import { connect, createServer } from "node:net"
+import { createServer } from "node:net"
 import { tmpdir } from "node:os"
 import { basename, dirname, join } from "node:path"
 import { setTimeout as pause } from "node:timers/promises"
@@ -286,21 +286,6 @@ export const stop = ({ child, ended }: Running, signal: NodeJS.Signals = "SIGTER
     const { code } = await ended
     return { code, took: performance.now() - startedAt }
   })
-
-/** A raw connection; closed with the scope. */
-export const connection = (port: number) =>
-  Effect.acquireRelease(
-    Effect.promise(async () => {
-      let text = ""
-      const socket = connect(port, "127.0.0.1").on("data", (part) => {
-        text += part.toString()
-      })
-      await once(socket, "connect")
-      socket.on("error", () => undefined)
-      return { socket, text: () => text }
-    }),
-    ({ socket }) => Effect.sync(() => socket.destroy())
-  )
 
 /** Polls until the condition holds. The description is part of the error otherwise. */
 export const until = async (
