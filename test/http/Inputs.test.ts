@@ -2,10 +2,9 @@
 import { expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { nestingLimit } from "../../src/schema/BodyLimits.ts"
-import { testWebhookSecret } from "../world/Settings.ts"
+import { testTracker, testWebhookSecret } from "../world/Settings.ts"
 import {
   bodyCases,
   bodyInputs,
@@ -163,14 +162,8 @@ const fitting = ({ name }: Input): CallName =>
 const everywhere =
   /^(?:idempotency-key|authorization|x-org-id|x-testing-environment-key|content-type): (?:left out|and an empty one)|of other calls/
 
-/** Reports name pull requests of its repository. Nothing is delivered to it. */
-const tracker = Option.some({
-  token: Redacted.make("token"),
-  owner: "harbor",
-  repository: "music",
-  url: "https://api.github.com"
-})
-const settings = { webOrigins: [webOrigin], reportsBytes: 1e9, tracker }
+/** Reports name pull requests of the tracker's repository. */
+const settings = { webOrigins: [webOrigin], reportsBytes: 1e9, tracker: Option.some(testTracker) }
 
 sharing(sharedOnSocket({ settings }))("An input", (it) => {
   it.effect(
