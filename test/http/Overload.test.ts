@@ -26,7 +26,7 @@ describe("Requests in flight", () => {
     yield* Effect.addFinalizer(() => gate.release)
     const { accept, submit } = yield* goodRequests(server)
     const first = yield* Effect.fork(server.send(submit))
-    yield* gate.entered
+    yield* gate.arrived
     expectOverloaded(yield* server.send(version))
     for (const sent of [health, { path: "/readyz" }]) expect((yield* server.send(sent)).status).toBe(200)
     expect((yield* server.send({ ...version, method: "OPTIONS" })).status).toBe(204)
@@ -58,7 +58,7 @@ describe("A client that disconnects", () => {
       server.during[name] = gate.body
       server.lines.length = 0
       const { socket } = yield* openPeer(server.port, textOf(good[name]))
-      yield* gate.entered
+      yield* gate.arrived
       socket.resetAndDestroy()
       yield* until(() => server.lines.some(({ fields }) => fields.status === 499))
       if (name !== "me") {

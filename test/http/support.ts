@@ -1,7 +1,6 @@
 /** The real backend over upstreams in memory, in memory itself or on a socket. A test sees which use cases are reached, and may replace what one does. */
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as FiberRef from "effect/FiberRef"
 import * as HashMap from "effect/HashMap"
@@ -33,6 +32,7 @@ import { Store } from "../../src/services/Store.ts"
 import { Telemetry } from "../../src/services/usecases/Telemetry.ts"
 import { Webhooks } from "../../src/services/usecases/Webhooks.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
+import { makeHold } from "../world/FaultSwitches.ts"
 import { inMemory as withoutSockets, type SendFrom } from "../world/InMemory.ts"
 import * as SimulatedTables from "../world/SimulatedTables.ts"
 import { type SettingsOverrides, testSettings } from "../world/Settings.ts"
@@ -339,18 +339,14 @@ export const textOf = ({ headers = {}, ...sent }: Sent): string => {
 
 /** A use case that waits until the test releases it. */
 export const makeGate = Effect.gen(function* () {
-  const entered = yield* Deferred.make<void>()
-  const released = yield* Deferred.make<void>()
+  const { held, paused } = yield* makeHold
   const state = { finished: false, interrupted: false }
   const note = (end: keyof typeof state) => () =>
     Effect.sync(() => {
       state[end] = true
     })
-  const body = Effect.zipRight(Deferred.succeed(entered, undefined), Deferred.await(released)).pipe(
-    Effect.tap(note("finished")),
-    Effect.onInterrupt(note("interrupted"))
-  )
-  return { entered: Deferred.await(entered), release: Deferred.succeed(released, undefined), body, state }
+  const body = paused.pipe(Effect.tap(note("finished")), Effect.onInterrupt(note("interrupted")))
+  return { ...held, body, state }
 })
 
 /** Writes bytes on a socket of its own and reads until the server closes it. */
