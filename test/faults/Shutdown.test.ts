@@ -71,7 +71,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
       assert.isTrue(yield* spoolLawHolds(path))
 
       for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
-      yield* serve({ MUSIC_DATABASE_PATH: path }, { world })
+      yield* serve({ MUSIC_DATABASE_PATH: path }, world)
       const state = scalar(path, "SELECT state FROM deliveries")
       yield* awaited("the issue", state, (found) => found === "delivered")
       deepStrictEqual([issues(served), shipped(served)], [1, 1])

@@ -250,13 +250,10 @@ export interface Served {
 }
 
 /** A server that listens, with a world of its own by default. */
-export const serve = (
-  environment: Environment,
-  options: { readonly world?: SimulatedUpstreams; readonly shell?: string } = {}
-) =>
+export const serve = (environment: Environment, given?: SimulatedUpstreams) =>
   Effect.gen(function* () {
-    const world = options.world ?? (yield* upstreams)
-    const running = yield* startProcess({ ...environmentOf(world), ...environment }, options.shell)
+    const world = given ?? (yield* upstreams)
+    const running = yield* startProcess({ ...environmentOf(world), ...environment })
     const base = yield* Effect.promise(() => urlOf(running))
     const served: Served = { world, base, port: Number(new URL(base).port), server: running }
     return served
@@ -279,10 +276,10 @@ export const refuse = (environment: Environment, shell = "") =>
   })
 
 /** Stops the server with SIGTERM. Returns its exit code and the milliseconds it took. */
-export const stop = ({ child, ended }: Running, signal: NodeJS.Signals = "SIGTERM") =>
+export const stop = ({ child, ended }: Running) =>
   Effect.promise(async () => {
     const startedAt = performance.now()
-    child.kill(signal)
+    child.kill("SIGTERM")
     const { code } = await ended
     return { code, took: performance.now() - startedAt }
   })
