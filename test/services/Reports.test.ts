@@ -210,19 +210,6 @@ describe("the same key", () => {
     }
   })
 
-  scenario("stores a report for each person and each plane", function* () {
-    const iam = yield* SimulatedIam
-    const one = yield* signedIn()
-    const other = yield* signedIn({ actor: "si:singer" })
-    const { plane } = yield* iam.environment("e2e")
-    const senders = [{ token: one.token }, { token: other.token }, {}, { plane }]
-    const reports = yield* Effect.forEach(senders, (who) =>
-      submit({ ...who, request: { message: `${message}${"plane" in who ? "!" : ""}` } })
-    )
-    expect(new Set(reports.map(({ id }) => id)).size).toBe(4)
-    expect(reports.map(({ reporter }) => reporter)).toEqual(["si:deejay", "si:singer", null, null])
-  })
-
   scenario("replays an unverified report for a reporter whom IAM verifies later", function* () {
     const iam = yield* SimulatedIam
     const { token } = yield* signedIn()
