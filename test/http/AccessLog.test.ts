@@ -54,7 +54,10 @@ describe("The log line of a request", () => {
       [{ path: "/webhook" }, { route: "/webhook", status: 405, code: "method_not_allowed" }],
       [good.healthz, { route: "/healthz", status: 200 }, "DEBUG"],
       [good.readyz, { route: "/readyz", status: 200 }, "DEBUG"],
-      [{ ...good.version, method: "HEAD" }, { status: 200, method: "HEAD" }],
+      [
+        { ...good.version, method: "HEAD" },
+        { status: 200, method: "HEAD" }
+      ],
       [options, { route: "/healthz", status: 204, method: "OPTIONS" }, "INFO"],
       [good.me, { route: "/api/v1/auth/me", status: 401, code: "unauthenticated", actor: "silicon" }],
       [good.submit, { status: 200, actor: "anonymous" }],
