@@ -2,15 +2,14 @@
  * What a body costs follows from its bytes, whatever it holds: the processor time of the dearest known bodies in relation to plain ones
  * of the same size. Both times are of this process, server and client together, so that a slow or busy machine changes their ratio little.
  */
-import { join } from "node:path"
 import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { hostileKinds } from "../../bench/HostileBodies.ts"
 import type { Outgoing } from "../../bench/Requests.ts"
-import { startServer } from "../faults/Server.ts"
-import { folder, openStore } from "../layers/store/Stores.ts"
+import { newPath } from "../faults/Databases.ts"
 import { cpuMillisDuring } from "../world/CpuTime.ts"
+import { startServer } from "../world/Sandbox.ts"
 
 const requests = 3
 /** A busy moment is no cost of a body: what two rounds accuse, two more may clear. */
@@ -21,9 +20,8 @@ const attempts = 40
 describe("A hostile body costs little more than a plain one of its size", () => {
   for (const { name, prepare, ratio, request, spread, status } of hostileKinds)
     it.scopedLive(name, function* () {
-      const { base } = yield* startServer(openStore(join(yield* folder, "music.sqlite")), {
-        trustedProxies: ["127.0.0.1"]
-      })
+      const settings = { databasePath: yield* newPath, trustedProxies: ["127.0.0.1"] }
+      const { base } = yield* startServer(settings)
       const send = ({ body = "", headers, method, path }: Outgoing) =>
         Effect.promise(async () => {
           const response = await fetch(base + path, { method, headers, body })

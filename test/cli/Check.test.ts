@@ -1,9 +1,7 @@
 /** The misconfigurations that an operator makes, with the verdict of `check`, its fix and its exit code for each. */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { writeFileSync } from "node:fs"
 import { spawnSync } from "node:child_process"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
-import { afterAll, beforeAll, describe, expect } from "vitest"
+import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -11,14 +9,12 @@ import type * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { Anonymous } from "../../src/services/Store.ts"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
+import { newPath } from "../faults/Databases.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
 import { postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { freePort, root } from "../world/Fleet.ts"
 import { until } from "../world/Waiting.ts"
 import { build, program, run, tcpServer, wholeEnvironment } from "./Harness.ts"
-
-const scratch = mkdtempSync(join(tmpdir(), "music-check-"))
-afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
 const nowhere = "http://127.0.0.1:1"
 const appSecret = "ask_S3hB1zKq8LrXe0WvN5tYcJ2mUoPdAfG7iH9jK4lM6nO"
@@ -34,8 +30,7 @@ const soundSettings: Changes = {
   MUSIC_TING_URL: nowhere,
   MUSIC_IAM_APP_SECRET: appSecret,
   MUSIC_IAM_WEBHOOK_SECRET: webhookSecret,
-  MUSIC_TRUSTED_PROXIES: "127.0.0.1",
-  MUSIC_DATABASE_PATH: join(scratch, "unused", "music.sqlite")
+  MUSIC_TRUSTED_PROXIES: "127.0.0.1"
 }
 
 interface Finding {
@@ -76,7 +71,7 @@ const checked = (seed: Seed, clock: () => number = Date.now) =>
   Effect.gen(function* () {
     const world = yield* startUpstreams(clock)
     const port = yield* Effect.promise(freePort)
-    const databasePath = join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
+    const databasePath = yield* newPath
     const working = wholeEnvironment(world, { port, databasePath })
     const seeded = typeof seed === "function" ? seed(world, working) : seed
     const changes = Effect.isEffect(seeded) ? yield* seeded : seeded
@@ -262,8 +257,8 @@ describe("music-backend check finds", () => {
 describe("music-backend check as a process", () => {
   beforeAll(build)
 
-  it.live("fails where the disk takes no write", function* () {
-    const path = join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
+  it.scopedLive("fails where the disk takes no write", function* () {
+    const path = yield* newPath
     yield* withStore(path, () => Effect.void)
     const environment = { ...soundSettings, MUSIC_DATABASE_PATH: path }
     const { status, stderr, stdout } = spawnSync(

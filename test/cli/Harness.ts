@@ -1,13 +1,13 @@
 /** Runs the command line in this process, with a given environment, and records its output. */
 import { execFileSync } from "node:child_process"
-import { once } from "node:events"
-import { type AddressInfo, createServer, type Socket } from "node:net"
+import { createServer } from "node:net"
 import * as Effect from "effect/Effect"
 import { runCommand } from "../../src/cli/Program.ts"
 import { Host } from "../../src/cli/Host.ts"
 import type { Environment } from "../../src/layers/settings/Settings.ts"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 import type { Kind } from "../layers/store/Stores.ts"
+import { listening } from "../world/Egress.ts"
 import { root } from "../world/Fleet.ts"
 
 /** The bundle of the program, below `root`. */
@@ -69,23 +69,11 @@ export const wholeEnvironment = (
   ...upstreamEnvironment(world)
 })
 
-/** A port of another program until the scope closes, which says `greeting` and ends, or accepts connections and says nothing. */
-export const tcpServer = (greeting?: string) =>
-  Effect.acquireRelease(
-    Effect.promise(async () => {
-      const sockets = new Set<Socket>()
-      const server = createServer((socket) => {
-        sockets.add(socket)
-        socket.on("error", () => undefined)
-        if (greeting !== undefined) socket.end(greeting)
-      }).listen(0, "127.0.0.1")
-      await once(server, "listening")
-      const { port } = server.address() as AddressInfo
-      return { port, connections: () => sockets.size, server, sockets }
-    }),
-    ({ server, sockets }) =>
-      Effect.sync(() => {
-        for (const socket of sockets) socket.destroy()
-        server.close()
-      })
-  )
+/** A port of another program until the scope closes, which accepts connections and says nothing. */
+export const tcpServer = () => {
+  let connections = 0
+  const server = createServer(() => {
+    connections += 1
+  })
+  return Effect.map(listening(server), (port) => ({ port, connections: () => connections }))
+}

@@ -1,19 +1,16 @@
 import { once } from "node:events"
-import { copyFileSync, mkdtempSync, readdirSync, rmSync, statSync, watch } from "node:fs"
-import { tmpdir } from "node:os"
+import { copyFileSync, readdirSync, statSync, watch } from "node:fs"
 import { dirname, join } from "node:path"
-import { afterAll, beforeAll, describe, expect } from "vitest"
+import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
-import { rawQuery, withStore } from "../layers/store/Stores.ts"
+import { newPath } from "../faults/Databases.ts"
+import { folder, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { type Running, start } from "../world/Fleet.ts"
 import { waitFor } from "../world/Waiting.ts"
 import { build, program, tcpServer } from "./Harness.ts"
 
-const scratch = mkdtempSync(join(tmpdir(), "music-interruption-"))
-
 beforeAll(build)
-afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
 /** Runs a command as a process until its signal has ended it. */
 const interrupted = (
@@ -39,7 +36,7 @@ const changeIn = async (folder: string) => {
 
 /** A database that takes a while to copy. */
 const largeDatabase = Effect.gen(function* () {
-  const path = join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
+  const path = yield* newPath
   yield* withStore(path, ({ check }) => check)
   yield* rawQuery(path, "CREATE TABLE ballast (bytes BLOB)")
   yield* rawQuery(path, "INSERT INTO ballast VALUES (zeroblob(100000000))")
@@ -58,39 +55,39 @@ describe("A command that a signal interrupts", () => {
     expect(ended).toEqual({ code: 129, signal: null, output })
   })
 
-  it.live("backup leaves no partial file, also when the signal is sent twice, as by npm", function* () {
+  it.scopedLive("backup leaves no partial file, also when the signal is sent twice, as by npm", function* () {
     const environment = { MUSIC_DATABASE_PATH: yield* largeDatabase }
-    const folder = mkdtempSync(join(scratch, "copies-"))
-    const ended = yield* interrupted(["backup", join(folder, "copy.sqlite")], environment, async (child) => {
-      await changeIn(folder)
-      expect(readdirSync(folder)[0]).toMatch(/\.partial/)
+    const copies = yield* folder
+    const ended = yield* interrupted(["backup", join(copies, "copy.sqlite")], environment, async (child) => {
+      await changeIn(copies)
+      expect(readdirSync(copies)[0]).toMatch(/\.partial/)
       child.kill("SIGTERM")
       child.kill("SIGTERM")
     })
     expect([ended.code, ended.output]).toEqual([143, "music-backend: interrupted by SIGTERM\n"])
-    expect(readdirSync(folder)).toEqual([])
+    expect(readdirSync(copies)).toEqual([])
   })
 
-  it.live("a killed restore leaves a whole database and private files, and can be repeated", function* () {
+  it.scopedLive("a killed restore leaves a whole database and private files; another succeeds", function* () {
     const path = yield* largeDatabase
-    const folder = dirname(path)
-    const copy = join(mkdtempSync(join(scratch, "copy-")), "copy.sqlite")
+    const place = dirname(path)
+    const copy = join(yield* folder, "copy.sqlite")
     copyFileSync(path, copy)
     const restored = (interrupt: (child: Running["child"]) => Promise<unknown>) =>
       interrupted(["restore", "--overwrite", copy], { MUSIC_DATABASE_PATH: path }, interrupt)
     const ended = yield* restored(async (child) => {
-      await changeIn(folder)
+      await changeIn(place)
       child.kill("SIGKILL")
     })
     expect(ended.signal).toBe("SIGKILL")
-    const left = readdirSync(folder).filter((name) => name !== "music.sqlite")
+    const left = readdirSync(place).filter((name) => name !== "music.sqlite")
     // A kill that comes late finds the old database under its second name, or the restore complete.
     const known = /^(?:\.music\.sqlite\..+\.partial(?:-journal)?|music\.sqlite\.before-\w+)$/
     expect(left.filter((name) => !known.test(name))).toEqual([])
     for (const name of left.filter((one) => one.startsWith(".")))
-      expect(statSync(join(folder, name)).mode & 0o777).toBe(0o600)
+      expect(statSync(join(place, name)).mode & 0o777).toBe(0o600)
     expect(yield* rawQuery(path, "PRAGMA integrity_check")).toEqual([{ integrity_check: "ok" }])
     expect((yield* restored(async () => undefined)).code).toBe(0)
-    expect(readdirSync(folder).some((name) => name.startsWith("music.sqlite.before-"))).toBe(true)
+    expect(readdirSync(place).some((name) => name.startsWith("music.sqlite.before-"))).toBe(true)
   })
 })

@@ -1,16 +1,11 @@
 import { expect } from "vitest"
 import { it } from "../world/Test.ts"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { Backend, Listening } from "../../src/Backend.ts"
-import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
-import { Settings } from "../../src/services/Settings.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
 import { postgres } from "../layers/store/Stores.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
+import { startServer } from "../world/Sandbox.ts"
 import { awaited } from "../world/Waiting.ts"
 
 it.scopedLive("Beside a running server: check finds it; a retried report is filed at once", function* () {
@@ -18,19 +13,9 @@ it.scopedLive("Beside a running server: check finds it; a retried report is file
   // Stored while no tracker was set, so it has no delivery.
   const report = sampleReport({ id: "rep_1", createdAt: Date.now() })
   yield* postgres.withStore(place, ({ reports }) => reports.admit(report, false))
-  const world = yield* startUpstreams(Date.now)
-  const settings = {
-    ...settingsFor(world, {
-      bind: { host: "127.0.0.1", port: 0 },
-      databasePath: "",
-      logLevel: LogLevel.None
-    }),
-    databaseUrl: Option.some(Redacted.make(place))
-  }
-  const context = yield* Layer.build(Backend.pipe(Layer.provide(Layer.succeed(Settings, settings))))
-  const { url } = yield* Effect.provide(Listening, context)
+  const { base, world } = yield* startServer({ databaseUrl: Option.some(Redacted.make(place)) })
   const environment = {
-    ...wholeEnvironment(world, { port: Number(new URL(url).port), databasePath: "" }),
+    ...wholeEnvironment(world, { port: Number(new URL(base).port), databasePath: "" }),
     MUSIC_DATABASE_URL: place
   }
 

@@ -1,9 +1,9 @@
 /** Real processes that reach other systems through a proxy, under certificates of a private authority, with their secrets in files. */
-import { execFileSync } from "node:child_process"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect } from "vitest"
+import { build } from "../cli/Harness.ts"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
@@ -15,13 +15,11 @@ import {
 } from "../../sandbox/SimulatedUpstreams.ts"
 import { settingEntries } from "../../src/services/settings/SettingsTable.ts"
 import { authorityFile, refusingPostgres, tlsFront, tunnelProxy, type Tunnels } from "../world/Egress.ts"
-import { killedWithScope, root, start, urlOf } from "../world/Fleet.ts"
+import { killedWithScope, start, urlOf } from "../world/Fleet.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-egress-"))
 
-beforeAll(() => {
-  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
-})
+beforeAll(build)
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 const secrets = new Set(settingEntries.filter(({ secret }) => secret === true).map(({ name }) => name))

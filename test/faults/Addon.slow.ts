@@ -1,10 +1,10 @@
 /** SQLite's driver, a native addon, that cannot be loaded: missing, or built for another version of Node. */
-import { execFileSync } from "node:child_process"
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { beforeAll, describe, expect } from "vitest"
+import { build } from "../cli/Harness.ts"
 import { postgres } from "../layers/store/Stores.ts"
 import { environmentOf, killedWithScope, root, start, stop, upstreams, urlOf } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
@@ -16,7 +16,7 @@ let without = ""
 let broken = ""
 
 beforeAll(() => {
-  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
+  build()
   const scratch = mkdtempSync(join(tmpdir(), "music-addon-"))
   const copy = (name: string): string => {
     const folder = join(scratch, name)

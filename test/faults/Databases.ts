@@ -1,10 +1,9 @@
 /** The databases of these tests, read over connections of their own, and damaged. */
-import { chmodSync, closeSync, openSync, writeFileSync, writeSync } from "node:fs"
+import { closeSync, openSync, writeFileSync, writeSync } from "node:fs"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
-import { embeddedPostgres } from "../world/Postgres.ts"
-import { freePort, scratch } from "../world/Fleet.ts"
+import { startPostgres } from "../world/Postgres.ts"
 import { folder, postgres, rawQuery, storeOf } from "../layers/store/Stores.ts"
 import { type SettingsOverrides, testSettings } from "../world/Settings.ts"
 
@@ -50,37 +49,17 @@ export const garble = (path: string, from: number, length: number) => {
 }
 
 /** A server that can become a standby, on the same port and data; removed with the scope. */
-export const standbyPostgres = Effect.gen(function* () {
-  const EmbeddedPostgres = yield* Effect.promise(embeddedPostgres)
-  const { path: place, remove } = scratch()
-  // The server's own account must reach its data inside.
-  chmodSync(place, 0o755)
-  const port = yield* Effect.promise(freePort)
-  const server = new EmbeddedPostgres({
-    databaseDir: join(place, "data"),
-    user: "postgres",
-    password: "postgres",
-    port,
-    persistent: true,
-    createPostgresUser: process.getuid?.() === 0,
-    initdbFlags: ["--locale=C", "--encoding=UTF8", "--no-sync"],
-    postgresFlags: ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1"],
-    onLog: () => undefined
-  })
-  yield* Effect.addFinalizer(() =>
-    Effect.promise(async () => {
-      await server.stop()
-      remove()
-    })
-  )
-  yield* Effect.promise(() => server.initialise().then(() => server.start()))
-  const url = `postgres://postgres:postgres@127.0.0.1:${port}/postgres`
-  return {
+export const standbyPostgres = Effect.map(
+  Effect.acquireRelease(
+    Effect.promise(() => startPostgres({ persistent: true })),
+    ({ stop }) => Effect.promise(stop)
+  ),
+  ({ data, server, url }) => ({
     url,
     /** Restarts as a standby, which refuses writes until it is promoted. */
     standBy: Effect.gen(function* () {
       yield* Effect.promise(() => server.stop())
-      writeFileSync(join(place, "data", "standby.signal"), "")
+      writeFileSync(join(data, "standby.signal"), "")
       // The package waits until the server takes writes.
       void server.start().catch(() => undefined)
       yield* postgres
@@ -88,5 +67,5 @@ export const standbyPostgres = Effect.gen(function* () {
         .pipe(Effect.sandbox, Effect.retry({ schedule: Schedule.spaced("50 millis"), times: 2_000 }))
     }),
     promote: postgres.rawQuery(url, "SELECT pg_promote()")
-  }
-})
+  })
+)

@@ -1,17 +1,15 @@
 /** The log of the real process: its lines, and targets that do not take them. */
-import { execFileSync } from "node:child_process"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import { beforeAll, describe, expect } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
+import { build } from "../cli/Harness.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
-import { environmentOf, freePort, killedWithScope, root, start, upstreams, urlOf } from "../world/Fleet.ts"
+import { environmentOf, freePort, killedWithScope, start, upstreams, urlOf } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { newPath } from "./Databases.ts"
 
-beforeAll(() => {
-  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
-})
+beforeAll(build)
 
 const entries = { main: ["dist/main.js"], serve: ["dist/cli.js", "serve"] } as const
 type Entry = keyof typeof entries

@@ -5,25 +5,19 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { assert } from "vitest"
-import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { Planes } from "../../src/services/usecases/Planes.ts"
-import { Sessions } from "../../src/services/usecases/Sessions.ts"
+import type { Sessions } from "../../src/services/usecases/Sessions.ts"
+import { loginAs } from "../world/Logins.ts"
+import { prepared } from "../world/Sending.ts"
 import { SimulatedIam } from "../world/SimulatedIam.ts"
 import { type StoreMethod, StoreSwitches } from "../world/TestStore.ts"
-import { callerKey, inRequest, production, scenario, signedIn } from "../world/UseCaseLayers.ts"
+import { inRequest, scenario } from "../world/UseCaseLayers.ts"
 
-const login = Effect.gen(function* () {
-  yield* signedIn()
-  const slt = yield* (yield* SimulatedIam).slt({ actor: "si:deejay" })
-  return (yield* Sessions).login(production, { slt, key: callerKey("login") })
-})
+const login = Effect.succeed(loginAs())
 
-const ting = Effect.gen(function* () {
-  const { caller } = yield* signedIn()
-  const { send, subscribe } = yield* Notifications
-  const sent = { type: "music.trigger.fired", key: "si:deejay/1", data: {} }
-  return Effect.zipRight(subscribe(production, caller), send(production, caller, sent))
-})
+const ting = Effect.map(prepared({ registered: false }), ({ send, subscribe }) =>
+  Effect.zipRight(subscribe, send())
+)
 
 const testing = Effect.gen(function* () {
   const { plane } = yield* (yield* SimulatedIam).environment("one")
@@ -38,7 +32,7 @@ const notes: ReadonlyArray<readonly [StoreMethod, typeof login | typeof ting | t
 ]
 
 scenario.each(notes)("A %s that hangs delays the request by 2 s", function* ([method, prepare]) {
-  const request: Effect.Effect<unknown, unknown> = yield* prepare
+  const request: Effect.Effect<unknown, unknown, Sessions | SimulatedIam> = yield* prepare
   const held = yield* (yield* StoreSwitches).hold(method)
   const startedAt = yield* Clock.currentTimeMillis
   const answered = inRequest()(request).pipe(Effect.zipRight(Clock.currentTimeMillis))

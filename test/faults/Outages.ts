@@ -1,6 +1,7 @@
 /** Databases that fail under a running server: what each call answers meanwhile, and that nothing acknowledged is lost or done twice. A slice is played by every test run. */
 import { renameSync } from "node:fs"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import pg from "pg"
@@ -8,8 +9,10 @@ import { describe } from "vitest"
 import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../src/layers/store/StoreHealth.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
+import { Store } from "../../src/services/Store.ts"
 import { postgres, rawClient } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
+import { startServer } from "../world/Sandbox.ts"
 import { awaited } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import { newPath, readFromPostgres, readFromSqlite, scalar, standbyPostgres } from "./Databases.ts"
@@ -25,15 +28,18 @@ export const sqliteAt = (path: string) =>
   Effect.gen(function* () {
     // A lock timeout in milliseconds, shorter than production's 5 s.
     const database = yield* openDatabase(path, { lockWait: 200 })
-    const server = yield* Server.startServer(makeStore(database))
+    const server = yield* startServer({}, Layer.scoped(Store, makeStore(database)))
     return { server, sql: database.sql, path, readNumber: readFromSqlite(path) }
   })
 const onSqlite = Effect.flatMap(newPath, sqliteAt)
 
 export const postgresAt = (url: string, change: Parameters<typeof openPostgres>[1] = {}, settings = {}) =>
-  Server.startServer(
-    Effect.flatMap(openPostgres(Redacted.make(url), { timeouts, lockWait: 2_000, ...change }), makeStore),
-    settings
+  startServer(
+    settings,
+    Layer.scoped(
+      Store,
+      Effect.flatMap(openPostgres(Redacted.make(url), { timeouts, lockWait: 2_000, ...change }), makeStore)
+    )
   )
 
 /** A server on a PostgreSQL, and how a row of the table ends it. */

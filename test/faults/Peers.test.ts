@@ -4,7 +4,8 @@ import * as Effect from "effect/Effect"
 import { assert, beforeAll, describe } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { eventually } from "../world/Waiting.ts"
-import { bundleBefore, connection, metricsUrl, serve } from "../world/Fleet.ts"
+import { bundleBefore, metricsUrl, serve } from "../world/Fleet.ts"
+import { openPeer } from "../world/RawHttp.ts"
 import { it } from "../world/Test.ts"
 import { newPath } from "./Databases.ts"
 
@@ -64,14 +65,12 @@ describe.concurrent("A peer", () => {
       for (const url of [`${base}/api/v1/version`, `http://127.0.0.1:${adminPort}/healthz`])
         assert.strictEqual((yield* call(url)).status, 200)
       for (const target of [port, adminPort]) {
-        const plain = yield* connection(target)
-        plain.socket.write(upgrading("/healthz"))
+        const plain = yield* openPeer(target, upgrading("/healthz"))
         yield* eventually("an answer", () => plain.text().includes("}"))
         assert.match(plain.text(), /^HTTP\/1\.1 200 /)
       }
-      const { socket } = yield* connection(adminPort)
-      socket.write(tunnel)
-      yield* eventually("the end of the tunnel", () => socket.destroyed || socket.readableEnded)
+      const { closed } = yield* openPeer(adminPort, tunnel)
+      yield* eventually("the end of the tunnel", closed)
       assert.notMatch(server.output(), /"level":"(?:fatal|error)"|^\s+at /m)
     }
   )

@@ -1,20 +1,12 @@
-/** Calls to a real server over simulated upstreams, in this process over a store that the test can break, or as a process. */
+/** Calls to a real server over simulated upstreams, in this process or as one of its own. */
 import { randomUUID } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import * as LogLevel from "effect/LogLevel"
-import type * as Scope from "effect/Scope"
-import { makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { call, type Exchange, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import { mintSlt, settingsFor, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
-import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
-import { Store, type StoreService, type StoreUnavailable } from "../../src/services/Store.ts"
-import { keptConsole } from "../world/Sandbox.ts"
+import { mintSlt, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { awaited, eventually } from "../world/Waiting.ts"
-import { upstreams } from "../world/Fleet.ts"
 import { brokenSums, type ReadNumber } from "./Databases.ts"
 
 /** A server that is called, and its upstreams. */
@@ -27,31 +19,6 @@ export interface Server extends Target {
   /** One JSON text a line. */
   readonly log: ReadonlyArray<string>
 }
-
-/** Listens until the scope closes. */
-export const startServer = (
-  store: Effect.Effect<StoreService, StoreUnavailable, Scope.Scope>,
-  change: Partial<SettingsValues> = {}
-) =>
-  Effect.gen(function* () {
-    const world = yield* upstreams
-    const { console, lines } = keptConsole()
-    const settings = {
-      ...settingsFor(world, {
-        bind: { host: "127.0.0.1", port: 0 },
-        databasePath: "unused",
-        logLevel: LogLevel.Info
-      }),
-      ...change
-    }
-    const backend = makeBackend({ ...parts, store: Layer.scoped(Store, store) }).pipe(
-      Layer.provide(Layer.succeed(Settings, settings))
-    )
-    const context = yield* Effect.withConsole(Layer.build(backend), console)
-    const { url } = yield* Effect.provide(Listening, context)
-    const server: Server = { world, base: url, log: lines }
-    return server
-  })
 
 type Delay = { readonly kind: "hang" } | { readonly kind: "delay"; readonly milliseconds: number }
 

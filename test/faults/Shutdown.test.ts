@@ -9,11 +9,12 @@ import { postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { awaited, bestOf, eventually } from "../world/Waiting.ts"
 import * as Fleet from "../world/Fleet.ts"
+import { openPeer } from "../world/RawHttp.ts"
 import { it } from "../world/Test.ts"
 import { newPath, scalar, spoolLawHolds } from "./Databases.ts"
 import { issues, loginInFlight, report, shipped, signIn, type Target, telemetry } from "./Server.ts"
 
-const { connection, environmentOf, serve, startProcess, stop, upstreams } = Fleet
+const { environmentOf, serve, startProcess, stop, upstreams } = Fleet
 
 beforeAll(Fleet.bundleBefore)
 
@@ -26,9 +27,6 @@ const serving = (environment: Readonly<Record<string, string>> = {}) =>
     const path = yield* newPath
     return { path, ...(yield* serve({ MUSIC_DATABASE_PATH: path, ...environment })) }
   })
-
-const writtenTo = (port: number, text: string) =>
-  Effect.tap(connection(port), ({ socket }) => Effect.sync(() => socket.write(text)))
 
 /** Leaves a report at a tracker that files it and does not answer. */
 const hangInDelivery = (target: Target) =>
@@ -55,7 +53,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
       const me = yield* Effect.fork(Effect.either(call(`${base}/api/v1/auth/me`, { headers: signed })))
       const post = "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
       for (const begun of ["", "GET / HT", `${post}Content-Length: 100\r\n\r\n{`])
-        yield* writtenTo(port, begun)
+        yield* openPeer(port, begun)
       yield* Effect.sleep(100)
       assert.strictEqual((yield* stop(server)).code, 0)
       const [ended = ""] = server.output().match(/^.*"message":"Stopped".*$/m) ?? []
@@ -73,7 +71,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
       assert.isTrue(yield* spoolLawHolds(path))
 
       for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
-      yield* serve({ MUSIC_DATABASE_PATH: path }, { world })
+      yield* serve({ MUSIC_DATABASE_PATH: path }, world)
       const state = scalar(path, "SELECT state FROM deliveries")
       yield* awaited("the issue", state, (found) => found === "delivered")
       deepStrictEqual([issues(served), shipped(served)], [1, 1])

@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as TestClock from "effect/TestClock"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
+import { openPeer } from "../world/RawHttp.ts"
 import { eventually, until } from "../world/Waiting.ts"
 import { it, sharing } from "../world/Test.ts"
 import type { Answer } from "../world/Driver.ts"
@@ -11,7 +12,6 @@ import {
   backend,
   bounds,
   goodRequests,
-  openPeer,
   outcomeOf,
   type Sent,
   shared,
@@ -122,9 +122,9 @@ sharing(sharedOnSocket())("A body", (it) => {
 })
 
 /** A request that stops after the first byte of its body. */
-const stalled = (port: number, sent: Sent, from = "203.0.113.1") => {
+const stalled = (port: number, sent: Sent) => {
   const body = String(sent.body)
-  const text = textOf(withHeaders({ "x-forwarded-for": from })(sent))
+  const text = textOf(withHeaders({ "x-forwarded-for": "203.0.113.1" })(sent))
   return Effect.map(openPeer(port, text.slice(0, 1 - body.length)), (peer) => ({
     ...peer,
     finish: () => peer.write(body.slice(1))

@@ -1,7 +1,5 @@
 /** The samples for the client in the document, and its code about webhooks, run as they are shown. */
 import { execFile } from "node:child_process"
-import { mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
@@ -14,6 +12,7 @@ import { production } from "../../sandbox/upstreams/Iam.ts"
 import { Api } from "../../src/http/Api.ts"
 import { placeholders } from "../../src/http/openapi/Examples.ts"
 import { startTestSandbox } from "../world/Sandbox.ts"
+import { temporaryFolder } from "../world/SqliteTemplate.ts"
 import { it } from "../world/Test.ts"
 import { callsOf, freshDocument } from "./Documented.ts"
 
@@ -58,11 +57,7 @@ describe("The samples of the document", () => {
     const contents = programOf()
       .replaceAll("http://127.0.0.1:8787", base)
       .replaceAll(placeholders.slt, mintSlt(world))
-    const folder = yield* Effect.acquireRelease(
-      Effect.sync(() => mkdtempSync(join(tmpdir(), "samples-"))),
-      (path) => Effect.sync(() => rmSync(path, { recursive: true }))
-    )
-    const outfile = join(folder, "samples.mjs")
+    const outfile = join(yield* temporaryFolder, "samples.mjs")
     const { stdout } = yield* Effect.promise(async () => {
       await build({
         stdin: { contents, resolveDir: root },

@@ -9,6 +9,7 @@ import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { version } from "../../src/schema/Release.ts"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
+import { openPeer } from "../world/RawHttp.ts"
 import { settle, until } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import {
@@ -18,7 +19,6 @@ import {
   goodRequests,
   json,
   makeGate,
-  openPeer,
   type Options,
   outcomeOf
 } from "./support.ts"
@@ -55,7 +55,7 @@ describe("Draining", () => {
     const gate = yield* makeGate
     const { begin, good, server } = yield* closable({ during: { login: gate.body } })
     const inHand = yield* Effect.fork(server.send(good.login))
-    yield* gate.entered
+    yield* gate.arrived
     const idle = yield* openPeer(server.port, ask)
     const silent = yield* openPeer(server.port, "")
     // In the middle of its head when the drain begins.
@@ -137,8 +137,8 @@ describe("Draining", () => {
       })
       const answered = yield* Effect.fork(server.send(good.me))
       const hanging = yield* Effect.fork(Effect.exit(server.send(good.login)))
-      yield* login.entered
-      yield* me.entered
+      yield* login.arrived
+      yield* me.arrived
       const closing = yield* begin
       yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused })
       expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 2 })

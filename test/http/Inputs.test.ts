@@ -2,10 +2,10 @@
 import { expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { nestingLimit } from "../../src/schema/BodyLimits.ts"
-import { testWebhookSecret } from "../world/Settings.ts"
+import { operations } from "../world/Contract.ts"
+import { testTracker, testWebhookSecret } from "../world/Settings.ts"
 import {
   bodyCases,
   bodyInputs,
@@ -23,7 +23,7 @@ import {
 } from "../world/Inputs.ts"
 import { RawConnection } from "../world/RawHttp.ts"
 import { it as single, sharing } from "../world/Test.ts"
-import { callsOf, freshDocument, nameOf, parametersOf } from "./Documented.ts"
+import { nameOf } from "./Documented.ts"
 import type { Answer } from "../world/Driver.ts"
 import {
   type Backend,
@@ -44,8 +44,6 @@ import {
   withPlane
 } from "./support.ts"
 
-const document = freshDocument()
-const calls = callsOf(document)
 // It begins with no digit of a short escape.
 const canary = "wordcanary"
 
@@ -79,17 +77,11 @@ const messageOf = ({ body, headers = {}, method = "GET", path }: Sent): Message 
 const webOrigin = "https://music.example"
 
 const factsOf = (name: CallName, server: Backend, good: Good, now: number): Facts => {
-  const call = calls.find(({ operationId }) => nameOf(operationId) === name)
+  const call = operations.find(({ id }) => nameOf(id) === name)
   if (call === undefined) throw new Error(name)
-  const schemes = call.security.filter((scheme) => "bearer" in scheme).length
   const { environment, production } = server.upstreams.seeded
   return {
-    call: {
-      id: call.operationId,
-      parameters: new Set(parametersOf(document, call).map((one) => one.name.toLowerCase())),
-      bearer: schemes === 0 ? "none" : schemes === call.security.length ? "required" : "optional",
-      body: call.requestBody === undefined ? undefined : { required: call.requestBody.required === true }
-    },
+    call,
     plane: "production",
     actor: "si:deejay",
     access: good.me.headers.authorization.slice("Bearer ".length),
@@ -163,14 +155,8 @@ const fitting = ({ name }: Input): CallName =>
 const everywhere =
   /^(?:idempotency-key|authorization|x-org-id|x-testing-environment-key|content-type): (?:left out|and an empty one)|of other calls/
 
-/** Reports name pull requests of its repository. Nothing is delivered to it. */
-const tracker = Option.some({
-  token: Redacted.make("token"),
-  owner: "harbor",
-  repository: "music",
-  url: "https://api.github.com"
-})
-const settings = { webOrigins: [webOrigin], reportsBytes: 1e9, tracker }
+/** Reports name pull requests of the tracker's repository. */
+const settings = { webOrigins: [webOrigin], reportsBytes: 1e9, tracker: Option.some(testTracker) }
 
 sharing(sharedOnSocket({ settings }))("An input", (it) => {
   it.effect(

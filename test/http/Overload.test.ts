@@ -4,10 +4,11 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
+import { openPeer } from "../world/RawHttp.ts"
 import { until } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
 import type { Answer } from "../world/Driver.ts"
-import { backend, goodRequests, makeGate, openPeer, outcomeOf, type Sent, textOf } from "./support.ts"
+import { backend, type CallName, goodRequests, makeGate, outcomeOf, type Sent, textOf } from "./support.ts"
 
 const expectOverloaded = (answer: Answer) =>
   expect([answer.status, outcomeOf(answer), answer.headers["retry-after"]]).toEqual([503, "overloaded", "1"])
@@ -25,7 +26,7 @@ describe("Requests in flight", () => {
     yield* Effect.addFinalizer(() => gate.release)
     const { accept, submit } = yield* goodRequests(server)
     const first = yield* Effect.fork(server.send(submit))
-    yield* gate.entered
+    yield* gate.arrived
     expectOverloaded(yield* server.send(version))
     for (const sent of [health, { path: "/readyz" }]) expect((yield* server.send(sent)).status).toBe(200)
     expect((yield* server.send({ ...version, method: "OPTIONS" })).status).toBe(204)
@@ -42,22 +43,13 @@ describe("A client that disconnects", () => {
   it.scoped("interrupts a read, but no work that commits, which keeps its place", function* () {
     const server = yield* backend({ bounds: { inFlight: 1 } })
     const good = yield* goodRequests(server)
-    for (const name of [
-      "me",
-      "login",
-      "refresh",
-      "logout",
-      "subscribe",
-      "send",
-      "submit",
-      "accept",
-      "receive"
-    ] as const) {
+    const committing = ["login", "refresh", "logout", "subscribe", "send", "submit", "accept", "receive"]
+    for (const name of ["me", ...committing] as ReadonlyArray<CallName>) {
       const gate = yield* makeGate
       server.during[name] = gate.body
       server.lines.length = 0
       const { socket } = yield* openPeer(server.port, textOf(good[name]))
-      yield* gate.entered
+      yield* gate.arrived
       socket.resetAndDestroy()
       yield* until(() => server.lines.some(({ fields }) => fields.status === 499))
       if (name !== "me") {

@@ -1,8 +1,6 @@
 /** The real backend over upstreams in memory, in memory itself or on a socket. A test sees which use cases are reached, and may replace what one does. */
-import { connect } from "node:net"
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as FiberRef from "effect/FiberRef"
 import * as HashMap from "effect/HashMap"
@@ -34,6 +32,7 @@ import { Store } from "../../src/services/Store.ts"
 import { Telemetry } from "../../src/services/usecases/Telemetry.ts"
 import { Webhooks } from "../../src/services/usecases/Webhooks.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
+import { makeHold } from "../world/FaultSwitches.ts"
 import { inMemory as withoutSockets, type SendFrom } from "../world/InMemory.ts"
 import * as SimulatedTables from "../world/SimulatedTables.ts"
 import { type SettingsOverrides, testSettings } from "../world/Settings.ts"
@@ -41,7 +40,7 @@ import * as TestStore from "../world/TestStore.ts"
 import { start, withoutDelivery } from "../world/UseCaseLayers.ts"
 import { until } from "../world/Waiting.ts"
 import { type Answer, json as jsonHeaders, post, requests as calls } from "../world/Driver.ts"
-import { parseAnswers, type RawAnswer, RawConnection } from "../world/RawHttp.ts"
+import { answerOf, openPeer, RawConnection } from "../world/RawHttp.ts"
 import { iamUrl } from "../world/SeededIam.ts"
 import { makeUpstreams, tingUrl } from "./Upstreams.ts"
 
@@ -217,11 +216,6 @@ export interface Backend extends Omit<Effect.Effect.Success<ReturnType<typeof ma
   readonly send: (sent: Sent) => Effect.Effect<Answer>
 }
 
-const answerOf = (answer: RawAnswer | undefined, fault = "no answer"): Answer => {
-  if (answer === undefined) throw new Error(fault)
-  return { status: answer.status, headers: Object.fromEntries(answer.headers), text: answer.body.toString() }
-}
-
 /** Sends on a connection of its own. */
 const sendTo = (port: number, sent: Sent): Effect.Effect<Answer> =>
   Effect.acquireUseRelease(
@@ -345,46 +339,15 @@ export const textOf = ({ headers = {}, ...sent }: Sent): string => {
 
 /** A use case that waits until the test releases it. */
 export const makeGate = Effect.gen(function* () {
-  const entered = yield* Deferred.make<void>()
-  const released = yield* Deferred.make<void>()
+  const { held, paused } = yield* makeHold
   const state = { finished: false, interrupted: false }
   const note = (end: keyof typeof state) => () =>
     Effect.sync(() => {
       state[end] = true
     })
-  const body = Effect.zipRight(Deferred.succeed(entered, undefined), Deferred.await(released)).pipe(
-    Effect.tap(note("finished")),
-    Effect.onInterrupt(note("interrupted"))
-  )
-  return { entered: Deferred.await(entered), release: Deferred.succeed(released, undefined), body, state }
+  const body = paused.pipe(Effect.tap(note("finished")), Effect.onInterrupt(note("interrupted")))
+  return { ...held, body, state }
 })
-
-/** A connection for bytes of the test's choice, which keeps what it receives. */
-export const openPeer = (port: number, text: string | Uint8Array, allowHalfOpen = true) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const received = { text: "", closed: false }
-      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen })
-      socket.write(text)
-      socket.on("data", (part) => {
-        received.text += part.toString()
-      })
-      socket.on("error", () => {})
-      for (const end of ["end", "close"])
-        socket.on(end, () => {
-          received.closed = true
-        })
-      return {
-        socket,
-        text: () => received.text,
-        answer: () => answerOf(parseAnswers(Buffer.from(received.text))[0]),
-        answered: () => received.text.includes("\r\n\r\n"),
-        closed: () => received.closed,
-        write: (more: string) => socket.write(more)
-      }
-    }),
-    ({ socket }) => Effect.sync(() => socket.destroy())
-  )
 
 /** Writes bytes on a socket of its own and reads until the server closes it. */
 export const raw = ({ port }: { readonly port: number }, text: string | Uint8Array): Effect.Effect<string> =>

@@ -4,21 +4,15 @@ import { join } from "node:path"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import { vi } from "vitest"
-import { makeBackend, Listening, parts } from "../../src/Backend.ts"
+import { parts } from "../../src/Backend.ts"
 import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
-import {
-  mintSlt,
-  settingsFor,
-  type SimulatedUpstreams,
-  startUpstreams
-} from "../../sandbox/SimulatedUpstreams.ts"
-import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
+import { mintSlt, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
+import type { SettingsValues } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
 import { until } from "../world/Waiting.ts"
-import { keptConsole } from "../world/Sandbox.ts"
+import { startServer } from "../world/Sandbox.ts"
 import { temporaryFolder } from "../world/SqliteTemplate.ts"
 
 export const startObserved = (
@@ -30,29 +24,19 @@ export const startObserved = (
   } = {}
 ) =>
   Effect.gen(function* () {
-    const { console, lines } = keptConsole()
     yield* Effect.addFinalizer(() => Effect.sync(() => vi.unstubAllEnvs()))
     for (const [name, value] of Object.entries(options.variables ?? {})) vi.stubEnv(name, value)
-    const world = yield* startUpstreams(() => Date.now())
-    const settings = settingsFor(world, {
-      bind: { host: "127.0.0.1", port: 0 },
-      databasePath: join(yield* temporaryFolder, "music.sqlite"),
-      logLevel: LogLevel.Info
-    })
+    const databasePath = join(yield* temporaryFolder, "music.sqlite")
     const adminBind = Option.some({ host: "127.0.0.1", port: 0 })
     const store: typeof parts.store = Layer.map(parts.store, (context) =>
       Context.add(context, Store, (options.change ?? ((same) => same))(Context.get(context, Store)))
     )
-    const context = yield* Layer.build(
-      makeBackend({ ...parts, store }).pipe(
-        Layer.provide(Layer.succeed(Settings, { ...settings, adminBind, ...options.settings }))
-      )
-    ).pipe(Effect.withConsole(console))
-    const { url } = yield* Effect.provide(Listening, context)
-    yield* until(() => lines.join().includes("Metrics served"))
-    const [, admin = ""] = /"url":"([^"]+)\/metrics"/.exec(lines.join("\n")) ?? []
-    world.iam.controls.setWebhook("production", "music", { url: `${url}/webhook/` })
-    return { world, base: url, admin, log: lines }
+    const server = yield* startServer({ databasePath, adminBind, ...options.settings }, store)
+    const { base, log, world } = server
+    yield* until(() => log.join().includes("Metrics served"))
+    const [, admin = ""] = /"url":"([^"]+)\/metrics"/.exec(log.join("\n")) ?? []
+    world.iam.controls.setWebhook("production", "music", { url: `${base}/webhook/` })
+    return { ...server, admin }
   })
 
 type Headers = Readonly<Record<string, string>>

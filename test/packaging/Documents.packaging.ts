@@ -16,17 +16,9 @@ import * as Effect from "effect/Effect"
 import { expect } from "vitest"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { freePort, root } from "../world/Fleet.ts"
+import { temporaryFolder } from "../world/SqliteTemplate.ts"
 import { it } from "../world/Test.ts"
-import {
-  background,
-  interrupt,
-  listening,
-  required,
-  run,
-  scriptOf,
-  scripts,
-  temporaryFolder
-} from "./Shell.ts"
+import { background, interrupt, listening, required, run, scriptOf, scripts } from "./Shell.ts"
 
 const mode = (file: string) => (statSync(file).mode & 0o777).toString(8)
 const settings = Effect.map(

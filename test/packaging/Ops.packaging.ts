@@ -7,8 +7,9 @@ import { expect } from "vitest"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { root } from "../world/Fleet.ts"
 import { waitFor } from "../world/Waiting.ts"
+import { temporaryFolder } from "../world/SqliteTemplate.ts"
 import { it } from "../world/Test.ts"
-import { background, interrupt, required, scripts, temporaryFolder } from "./Shell.ts"
+import { background, interrupt, required, scripts } from "./Shell.ts"
 
 const env = { PATH: `${process.env.PATH}:/usr/sbin` }
 

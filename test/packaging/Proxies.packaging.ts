@@ -12,8 +12,9 @@ import { bodyLimits } from "../../src/schema/BodyLimits.ts"
 import { authorityFile } from "../world/Egress.ts"
 import { freePort, root } from "../world/Fleet.ts"
 import { waitFor } from "../world/Waiting.ts"
+import { temporaryFolder } from "../world/SqliteTemplate.ts"
 import { it } from "../world/Test.ts"
-import { background, listening, required, temporaryFolder } from "./Shell.ts"
+import { background, listening, required } from "./Shell.ts"
 
 const ca = readFileSync(authorityFile)
 const key = authorityFile.replace(/\.pem$/, "-key.pem")

@@ -1,8 +1,7 @@
 /** The commands of the documents, run as a reader does: in a folder, with the variables that the text names. */
 import type { ChildProcess } from "node:child_process"
 import { once } from "node:events"
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
@@ -99,11 +98,6 @@ export const collect = async (child: ChildProcess): Promise<{ code: number | nul
 
 /** The URL of a server that listens. */
 export const listening = (server: Running) => Effect.promise(() => urlOf(server))
-
-export const temporaryFolder = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-packaging-"))),
-  (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
-)
 
 /** The four required settings, for a server at a free port. */
 export const required = (world: SimulatedUpstreams): Readonly<Record<string, string>> => {

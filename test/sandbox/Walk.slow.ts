@@ -1,11 +1,9 @@
 /** The exit code of a scenario that fails, as the process that the documents name. The one that succeeds is a step of .ci/run. */
-import { execFileSync } from "node:child_process"
 import { beforeAll, expect, it } from "vitest"
-import { root, start } from "../world/Fleet.ts"
+import { build } from "../cli/Harness.ts"
+import { start } from "../world/Fleet.ts"
 
-beforeAll(() => {
-  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
-})
+beforeAll(build)
 
 /** Makes the first step of the scenario fail: its requests do not reach the server. */
 const unreachable = "data:text/javascript,globalThis.fetch=async()=>new Response('',{status:500})"

@@ -1,4 +1,3 @@
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
@@ -11,6 +10,8 @@ import {
 } from "../../src/services/combinators/Idempotency.ts"
 import { type Plane, Production, Testing } from "../../src/services/Plane.ts"
 import { RequestContext } from "../../src/services/RequestContext.ts"
+import { makeHold } from "../world/FaultSwitches.ts"
+import { settle } from "../world/Sending.ts"
 import { sharing } from "../world/Test.ts"
 
 const testing = (environmentId: string): Plane =>
@@ -37,21 +38,16 @@ describe("upstreamKey", () => {
 
 /** Work that waits until it is released, and counts how often it was started and interrupted. */
 const makeWork = Effect.gen(function* () {
-  const begun = yield* Deferred.make<void>()
-  const letGo = yield* Deferred.make<void>()
+  const { held, paused } = yield* makeHold
   const state = { executions: 0, interruptions: 0 }
-  const run = Effect.gen(function* () {
+  const run = Effect.suspend(() => {
     state.executions += 1
-    const answer = state.executions
-    yield* Deferred.succeed(begun, undefined)
-    yield* Deferred.await(letGo)
-    return answer
+    return Effect.as(paused, state.executions)
   }).pipe(Effect.onInterrupt(() => Effect.sync(() => (state.interruptions += 1))))
-  return { state, run, begun: Deferred.await(begun), letGo: Deferred.succeed(letGo, undefined) }
+  return { ...held, state, run }
 })
 
 const one: Sharing = { operation: "login", plane, callerKey: "digest-of-key", content: "digest-of-content" }
-const settle = Effect.repeatN(Effect.yieldNow(), 20)
 
 sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
   effect(
@@ -61,13 +57,13 @@ sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
       const work = yield* makeWork
       const ask = executeOnce(one)(work.run)
       const first = yield* Effect.fork(ask)
-      yield* work.begun
+      yield* work.arrived
       const second = yield* Effect.fork(ask)
       yield* settle
       for (const fiber of [first, second]) yield* Fiber.interrupt(fiber)
       const later = yield* Effect.fork(ask)
       yield* settle
-      yield* work.letGo
+      yield* work.release
       expect(yield* Fiber.join(later)).toBe(1)
       expect(work.state).toEqual({ executions: 1, interruptions: 0 })
       expect(yield* executeOnce({ ...one, content: "other" })(work.run)).toBe(2)
@@ -87,9 +83,9 @@ sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
       const both = yield* Effect.fork(
         Effect.all([ask(left, recording[0]), ask(right, recording[1])], { concurrency: "unbounded" })
       )
-      yield* work.begun
+      yield* work.arrived
       yield* settle
-      yield* work.letGo
+      yield* work.release
       const [, second] = yield* Fiber.join(both)
       if (second._tag === "Left") return second.left._tag
       return work.state.executions === 1 ? "joined" : "apart"

@@ -6,18 +6,16 @@ import * as TestClock from "effect/TestClock"
 import { describe, expect } from "vitest"
 import { requestedScopes } from "../../src/schema/Identity.ts"
 import { upstreamKey } from "../../src/services/combinators/Idempotency.ts"
-import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import type { TokenGrant } from "../../src/services/Iam.ts"
 import { LoginOutcome } from "../../src/services/Store.ts"
 import { Unknown, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
-import { isLive, login } from "../world/Logins.ts"
+import { isLive, login, logout } from "../world/Logins.ts"
 import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
 import { SimulatedTing, tingRefusal } from "../world/SimulatedTing.ts"
 import { StoreSwitches } from "../world/TestStore.ts"
 import {
   advanceClockDuring,
   callerKey,
-  inRequest,
   lost,
   production,
   scenario,
@@ -33,10 +31,6 @@ const prepared = Effect.gen(function* () {
   const store = yield* StoreSwitches
   return { iam, ting, store, slt: yield* iam.slt({ actor: "si:deejay" }) }
 })
-const logout = (token: string) =>
-  Effect.flatMap(Sessions, (sessions) =>
-    sessions.logout(production, { token: Redacted.make(token), key: callerKey("out") })
-  ).pipe(inRequest())
 
 describe("a login", () => {
   scenario("returns the session of the SLT's actor in four round trips", function* () {

@@ -8,7 +8,7 @@ import { scopes } from "../../src/schema/Identity.ts"
 import { upstreamKey } from "../../src/services/combinators/Idempotency.ts"
 import type { Plane } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
-import { isLive, login, loginAs, unknownToken } from "../world/Logins.ts"
+import { isLive, login, loginAs, logout, unknownToken } from "../world/Logins.ts"
 import { iamRefusal, type Login, SimulatedIam } from "../world/SimulatedIam.ts"
 import { callerKey, inRequest, production, scenario } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
@@ -17,10 +17,6 @@ const refresh = (token: string, key = callerKey("refresh"), plane: Plane = produ
   Effect.flatMap(Sessions, (sessions) =>
     sessions.refresh(plane, { refreshToken: Redacted.make(token), key })
   ).pipe(inRequest())
-const logout = (token: string, key = callerKey("logout"), plane: Plane = production) =>
-  Effect.flatMap(Sessions, (sessions) => sessions.logout(plane, { token: Redacted.make(token), key })).pipe(
-    inRequest()
-  )
 
 /** A session; of the deejay by default. */
 const session = (who: Partial<Login> = {}) =>

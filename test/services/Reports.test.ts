@@ -8,7 +8,7 @@ import type { ReportRequest } from "../../src/schema/Report.ts"
 import { digestOf } from "../../src/services/Digest.ts"
 import { DeliveryUpdate, Store, Verified } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
-import type { SettingsOverrides } from "../world/Settings.ts"
+import { type SettingsOverrides, testTracker } from "../world/Settings.ts"
 import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
 import { admitted, message, submit } from "../world/Submitting.ts"
 import {
@@ -22,13 +22,7 @@ import {
 } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
-const tracker = {
-  token: Redacted.make("tracker-token"),
-  owner: "harbor",
-  repository: "music",
-  url: "https://api.github.com"
-}
-const settings: SettingsOverrides = { tracker: Option.some(tracker) }
+const settings: SettingsOverrides = { tracker: Option.some(testTracker) }
 const storedAs = (id: string) =>
   Effect.flatMap(Store, (store) => Effect.map(store.reports.find(id), Option.getOrThrow))
 
@@ -163,8 +157,8 @@ describe("the pull request of a report", () => {
   const withPr = (pr: string, token?: Redacted.Redacted) =>
     submit({ request: { message, pr }, key: callerKey(digestOf(Redacted.make(pr))), ...(token && { token }) })
   const github = "https://github.com/harbor/music/pull/12"
-  const repository = { owner: "harbor", repository: "music", url: "https://api.github.com" }
-  const enterprise = { ...tracker, url: "https://git.harbor.example/api/v3" }
+  const { token: _, ...repository } = testTracker
+  const enterprise = { ...testTracker, url: "https://git.harbor.example/api/v3" }
   const misses =
     "github.com/other/music/pull github.com/harbor/music2/pull github.com.example/harbor/music/pull"
       .split(" ")
@@ -214,19 +208,6 @@ describe("the same key", () => {
       for (const request of others)
         expect(yield* codeOf(submit({ ...who, request }))).toBe("idempotency_conflict")
     }
-  })
-
-  scenario("stores a report for each person and each plane", function* () {
-    const iam = yield* SimulatedIam
-    const one = yield* signedIn()
-    const other = yield* signedIn({ actor: "si:singer" })
-    const { plane } = yield* iam.environment("e2e")
-    const senders = [{ token: one.token }, { token: other.token }, {}, { plane }]
-    const reports = yield* Effect.forEach(senders, (who) =>
-      submit({ ...who, request: { message: `${message}${"plane" in who ? "!" : ""}` } })
-    )
-    expect(new Set(reports.map(({ id }) => id)).size).toBe(4)
-    expect(reports.map(({ reporter }) => reporter)).toEqual(["si:deejay", "si:singer", null, null])
   })
 
   scenario("replays an unverified report for a reporter whom IAM verifies later", function* () {

@@ -9,7 +9,7 @@ import { type Plane, planeId } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/usecases/Planes.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
-import { authenticate, loggedIn, loginAs, unknownToken } from "../world/Logins.ts"
+import { authenticate, loggedIn, loginAs, logout, unknownToken } from "../world/Logins.ts"
 import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
 import { callerKey, inRequest, production, scenario } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
@@ -35,9 +35,7 @@ describe("authenticating a bearer", () => {
     const dead = (token: string, where: Plane = production) => codeOf(authenticate(token, "acme", where))
     const revoked = yield* loginAs({}, callerKey("login again"))
     yield* authenticate(revoked.access_token)
-    const sessions = yield* Sessions
-    const token = Redacted.make(revoked.refresh_token)
-    yield* sessions.logout(production, { token, key: callerKey("logout") }).pipe(inRequest())
+    yield* logout(revoked.refresh_token)
     for (const code of [dead(unknownToken), dead(session.access_token, plane), dead(revoked.access_token)])
       expect(yield* code).toBe("unauthenticated")
     yield* authenticate(session.access_token)

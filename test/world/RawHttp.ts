@@ -1,6 +1,8 @@
 /** HTTP/1.1 by bytes: a strict parser of answers (RFC 9112; every deviation is a fault of the server), and a connection that sends anything. */
 import { once } from "node:events"
 import { connect, type Socket } from "node:net"
+import * as Effect from "effect/Effect"
+import type { Answer } from "./Driver.ts"
 
 export interface RawAnswer {
   readonly status: number
@@ -178,3 +180,36 @@ export class RawConnection {
     this.socket.destroy()
   }
 }
+
+/** The answer as tests read it; an error that says `fault` when there is none. */
+export const answerOf = (answer: RawAnswer | undefined, fault = "no answer"): Answer => {
+  if (answer === undefined) throw new Error(fault)
+  return { status: answer.status, headers: Object.fromEntries(answer.headers), text: answer.body.toString() }
+}
+
+/** A connection for bytes of the test's choice, which keeps what it receives. */
+export const openPeer = (port: number, text: string | Uint8Array, allowHalfOpen = true) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const received = { text: "", closed: false }
+      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen })
+      socket.write(text)
+      socket.on("data", (part) => {
+        received.text += part.toString()
+      })
+      socket.on("error", () => {})
+      for (const end of ["end", "close"])
+        socket.on(end, () => {
+          received.closed = true
+        })
+      return {
+        socket,
+        text: () => received.text,
+        answer: () => answerOf(parseAnswers(Buffer.from(received.text))[0]),
+        answered: () => received.text.includes("\r\n\r\n"),
+        closed: () => received.closed,
+        write: (more: string) => socket.write(more)
+      }
+    }),
+    ({ socket }) => Effect.sync(() => socket.destroy())
+  )

@@ -1,9 +1,14 @@
-/** The sandbox for end-to-end tests: the real server and all simulators on loopback, its log kept instead of printed. */
+/** The real server in this process and all simulators on loopback, by itself or as the sandbox; its log kept instead of printed. */
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
 import { startSandbox } from "../../sandbox/Run.ts"
 import { startSandboxWithConsole } from "../../sandbox/RunWithConsole.ts"
+import { settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
+import { Listening, makeBackend, parts } from "../../src/Backend.ts"
+import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
+import { upstreams } from "./Fleet.ts"
 import { consoleInto } from "./InMemory.ts"
 
 /** A console that records its output. */
@@ -29,3 +34,22 @@ export const startTestSandboxWith = (
 export const startTestSandbox = startTestSandboxWith({})
 
 export const startTestSandboxWithConsole = withLog(startSandboxWithConsole(common))
+
+/** Listens until the scope closes, by default over the store of its settings; `log` holds one JSON text a line. */
+export const startServer = (change: Partial<SettingsValues> = {}, store = parts.store) =>
+  Effect.gen(function* () {
+    const world = yield* upstreams
+    const { console, lines } = keptConsole()
+    const settings = {
+      ...settingsFor(world, {
+        bind: { host: "127.0.0.1", port: 0 },
+        databasePath: "unused",
+        logLevel: LogLevel.Info
+      }),
+      ...change
+    }
+    const backend = Layer.provide(makeBackend({ ...parts, store }), Layer.succeed(Settings, settings))
+    const context = yield* Effect.withConsole(Layer.build(backend), console)
+    const { url } = yield* Effect.provide(Listening, context)
+    return { world, base: url, log: lines }
+  })

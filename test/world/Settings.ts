@@ -1,6 +1,7 @@
 /** Settings for tests: the defaults, with addresses that refuse connections until a test names its own. */
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import { readSettings } from "../../src/layers/settings/Settings.ts"
 import type { SettingsValues } from "../../src/services/Settings.ts"
 
@@ -9,6 +10,14 @@ export const testApplicationSecret = "ask_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8S9
 
 /** The signing secret of identity-service.md 11.7, vector W1, key version 1. */
 export const testWebhookSecret = "example-webhook-secret-0123456789abcdef"
+
+/** Settings of a tracker, for tests that simulate it or deliver nothing to it. */
+export const testTracker = {
+  token: Redacted.make("tracker-token"),
+  owner: "harbor",
+  repository: "music",
+  url: "https://api.github.com"
+}
 
 /** Settings that a test changes. Groups are merged field by field, other values are replaced. */
 export interface SettingsOverrides

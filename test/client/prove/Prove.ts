@@ -12,6 +12,7 @@ import * as IndexedDb from "fake-indexeddb"
 import type * as EffectFace from "../../../client/effect.ts"
 import type * as Promises from "../../../client/index.ts"
 import type * as Files from "../../../client/node.ts"
+import { seeded } from "../../world/Arbitraries.ts"
 import { root } from "../../world/Fleet.ts"
 import { buildClient, makeConsumer } from "../support/Built.ts"
 import { type Fault, startService } from "./Service.ts"
@@ -20,17 +21,6 @@ type SessionStore = Promises.SessionStore
 
 /** A lock that is granted at once, as after it was broken. */
 const openLock: Promises.SessionLock = { acquire: async () => async () => undefined }
-
-/** Numbers from 0 up to 1 that follow from the seed (mulberry32). */
-const makeRandom = (seed: number) => {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
-  }
-}
 
 const poison = (change: object) => (right: string) => JSON.stringify({ ...JSON.parse(right), ...change })
 const html = { type: "text/html", body: () => "<html>Sign in</html>" }
@@ -91,7 +81,7 @@ interface Kit {
 
 /** One service with one session, and programs that use it one after the other. */
 const playLane = async (kit: Kit, folder: string, seed: number, count: number) => {
-  const random = makeRandom(seed)
+  const { next: random } = seeded(seed)
   const choose = <A>(all: ReadonlyArray<A>): A => all[Math.floor(random() * all.length)] as A
   const service = await startService(String(seed))
   const directory = join(folder, `lane-${seed}`)

@@ -8,7 +8,6 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
 import { deliveryWith } from "../../../src/layers/delivery/Delivery.ts"
 import type { DeliveryLimits } from "../../../src/layers/delivery/Worker.ts"
@@ -20,7 +19,7 @@ import { type TableRecord, Tables, type TablesService } from "../../../src/servi
 import { type SearchTooLong, Tracker, type TrackerService } from "../../../src/services/Tracker.ts"
 import { Refused, type UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { makeManualClock } from "../../world/Time.ts"
-import { type SettingsOverrides, testSettings } from "../../world/Settings.ts"
+import { type SettingsOverrides, testSettings, testTracker } from "../../world/Settings.ts"
 import { sampleReport } from "../store/Samples.ts"
 import { freshPath, openStore } from "../store/Stores.ts"
 
@@ -231,13 +230,6 @@ const mortalStore = (real: StoreService, around: Around, isDead: () => boolean):
   return { ...real, ...Object.fromEntries(mortal) }
 }
 
-const trackerSettings = {
-  token: Redacted.make("token"),
-  owner: "harbor",
-  repository: "music",
-  url: "http://127.0.0.1:1"
-}
-
 export const makeHarness = Effect.gen(function* () {
   const { clock, now, pass, setTime } = makeTime(Date.parse("2026-11-21T10:00:00Z"))
   yield* Effect.withClockScoped(clock)
@@ -264,7 +256,7 @@ export const makeHarness = Effect.gen(function* () {
       const context = yield* deliveryWith(limits).pipe(
         Layer.provide([
           Layer.succeed(Store, own),
-          Layer.succeed(Settings, testSettings({ tracker: Option.some(trackerSettings), ...settings })),
+          Layer.succeed(Settings, testSettings({ tracker: Option.some(testTracker), ...settings })),
           Layer.succeed(Tracker, { ...tracker.service, enabled: work === "tracker" }),
           Layer.succeed(Tables, { ...tables.service, open })
         ]),

@@ -43,14 +43,10 @@ export const iamWorld = (overrides: SettingsOverrides["iam"] = {}) =>
     const testing = testingPlaneOf(environment)
     const asked = (path: string): ReadonlyArray<Seen> =>
       simulator.seen.filter((request) => request.path === `/api/v1${path}`)
-    const slt = (actor = "si:deejay", scopes?: ReadonlyArray<string>) =>
-      Redacted.make(
-        simulator.controls.mintSlt("production", { appId: "music", actor, ...(scopes && { scopes }) })
-      )
-    const login = (actor = "si:deejay", scopes?: ReadonlyArray<string>) =>
-      Effect.suspend(() =>
-        iam.exchange(production, slt(actor, scopes), key(`login-${simulator.seen.length}`))
-      )
+    const slt = (actor = "si:deejay") =>
+      Redacted.make(simulator.controls.mintSlt("production", { appId: "music", actor }))
+    const login = (actor = "si:deejay") =>
+      Effect.suspend(() => iam.exchange(production, slt(actor), key(`login-${simulator.seen.length}`)))
     const loginIn = (plane: Plane, actor = "si:deejay") =>
       Effect.suspend(() => iam.exchange(plane, Redacted.make(actor), key(`login-${simulator.seen.length}`)))
     const world = simulator.controls
