@@ -7,7 +7,7 @@ import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { hostileKinds } from "../../bench/HostileBodies.ts"
 import type { Outgoing } from "../../bench/Requests.ts"
-import { newPath } from "../faults/Databases.ts"
+import { newPath } from "../layers/store/Stores.ts"
 import { cpuMillisDuring } from "../world/CpuTime.ts"
 import { startServer } from "../world/Sandbox.ts"
 

@@ -1,5 +1,4 @@
 /** Runs the command line in this process, with a given environment, and records its output. */
-import { execFileSync } from "node:child_process"
 import { createServer } from "node:net"
 import * as Effect from "effect/Effect"
 import { runCommand } from "../../src/cli/Program.ts"
@@ -8,13 +7,6 @@ import type { Environment } from "../../src/layers/settings/Settings.ts"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 import type { Kind } from "../layers/store/Stores.ts"
 import { listening } from "../world/Egress.ts"
-import { root } from "../world/Fleet.ts"
-
-/** The bundle of the program, below `root`. */
-export const program = "dist/cli.js"
-export const build = () => {
-  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
-}
 
 export interface Run {
   readonly exit: number

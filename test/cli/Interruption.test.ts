@@ -4,11 +4,10 @@ import { dirname, join } from "node:path"
 import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
-import { newPath } from "../faults/Databases.ts"
-import { folder, rawQuery, withStore } from "../layers/store/Stores.ts"
-import { type Running, start } from "../world/Fleet.ts"
+import { folder, newPath, rawQuery, withStore } from "../layers/store/Stores.ts"
+import { build, program, type Running, start } from "../world/Fleet.ts"
 import { waitFor } from "../world/Waiting.ts"
-import { build, program, tcpServer } from "./Harness.ts"
+import { tcpServer } from "./Harness.ts"
 
 beforeAll(build)
 

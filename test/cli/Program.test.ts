@@ -7,9 +7,18 @@ import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
 import { folder, withStore } from "../layers/store/Stores.ts"
-import { environmentOf, killedWithScope, root, start, upstreams, urlOf } from "../world/Fleet.ts"
+import {
+  build,
+  environmentOf,
+  killedWithScope,
+  program,
+  root,
+  start,
+  upstreams,
+  urlOf
+} from "../world/Fleet.ts"
 import { testEnvironment } from "../world/Settings.ts"
-import { build, program, run, tcpServer } from "./Harness.ts"
+import { run, tcpServer } from "./Harness.ts"
 
 beforeAll(build)
 
@@ -113,12 +122,8 @@ describe("music-backend as a process", () => {
       MUSIC_DATABASE_URL: "postgres://music:hid#den@db.example/music"
     }
     const file = join(place, "bad.env")
-    writeFileSync(
-      file,
-      Object.entries(bad)
-        .flatMap(([name, value]) => `${name}='${value}'\n`)
-        .join("")
-    )
+    const text = Object.entries(bad).map(([name, value]) => `${name}='${value}'`)
+    writeFileSync(file, text.join("\n"))
     const { err, exit } = spawned(["--env-file", file, "serve"])
     const problems = {
       MUSIC_BIND: "must be host:port",

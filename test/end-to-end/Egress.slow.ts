@@ -3,7 +3,6 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect } from "vitest"
-import { build } from "../cli/Harness.ts"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
@@ -15,7 +14,7 @@ import {
 } from "../../sandbox/SimulatedUpstreams.ts"
 import { settingEntries } from "../../src/services/settings/SettingsTable.ts"
 import { authorityFile, refusingPostgres, tlsFront, tunnelProxy, type Tunnels } from "../world/Egress.ts"
-import { killedWithScope, start, urlOf } from "../world/Fleet.ts"
+import { build, killedWithScope, start, urlOf } from "../world/Fleet.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-egress-"))
 

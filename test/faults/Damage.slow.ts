@@ -2,11 +2,11 @@
 import * as Effect from "effect/Effect"
 import { assert, beforeAll, describe } from "vitest"
 import { run } from "../cli/Harness.ts"
-import { rawClient } from "../layers/store/Stores.ts"
+import { newPath, rawClient } from "../layers/store/Stores.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
 import { bundleBefore, environmentOf, freePort, serve, stop } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
-import { garble, newPath } from "./Databases.ts"
+import { garble } from "./Databases.ts"
 import * as Server from "./Server.ts"
 
 const { expectRound, signIn, untilReady } = Server

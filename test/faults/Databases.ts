@@ -4,10 +4,8 @@ import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import { startPostgres } from "../world/Postgres.ts"
-import { folder, postgres, rawQuery, storeOf } from "../layers/store/Stores.ts"
+import { postgres, rawQuery, storeOf } from "../layers/store/Stores.ts"
 import { type SettingsOverrides, testSettings } from "../world/Settings.ts"
-
-export const newPath = Effect.map(folder, (place) => join(place, "music.sqlite"))
 
 /** Why a server does not start on a database: the sentences of its line, from its store in this process. */
 export const refusalOf = (settings: SettingsOverrides) =>

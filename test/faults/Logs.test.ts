@@ -3,11 +3,10 @@ import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import { beforeAll, describe, expect } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
-import { build } from "../cli/Harness.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
-import { environmentOf, freePort, killedWithScope, start, upstreams, urlOf } from "../world/Fleet.ts"
+import { build, environmentOf, freePort, killedWithScope, start, upstreams, urlOf } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
-import { newPath } from "./Databases.ts"
+import { newPath } from "../layers/store/Stores.ts"
 
 beforeAll(build)
 

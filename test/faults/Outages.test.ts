@@ -3,7 +3,7 @@ import { rmSync } from "node:fs"
 import * as Effect from "effect/Effect"
 import { describe } from "vitest"
 import { it } from "../world/Test.ts"
-import { newPath } from "./Databases.ts"
+import { newPath } from "../layers/store/Stores.ts"
 import { playOutages, sqliteAt } from "./Outages.ts"
 import { away, expectRecovery, expectRound, filed, keptWhole, signIn } from "./Server.ts"
 

@@ -10,12 +10,12 @@ import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../src/layers/store/StoreHealth.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { Store } from "../../src/services/Store.ts"
-import { postgres, rawClient } from "../layers/store/Stores.ts"
+import { newPath, postgres, rawClient } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { startServer } from "../world/Sandbox.ts"
 import { awaited } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
-import { newPath, readFromPostgres, readFromSqlite, scalar, standbyPostgres } from "./Databases.ts"
+import { readFromPostgres, readFromSqlite, scalar, standbyPostgres } from "./Databases.ts"
 import * as Server from "./Server.ts"
 
 const { away, healthy, unwritable } = Server
@@ -43,8 +43,8 @@ export const postgresAt = (url: string, change: Parameters<typeof openPostgres>[
   )
 
 /** A server on a PostgreSQL, and how a row of the table ends it. */
-const onPostgres = (url: string, rest: Omit<Fault, "readNumber">, through = url, owner = url) =>
-  Effect.map(postgresAt(through), (server) => ({ server, readNumber: readFromPostgres(owner), ...rest }))
+const onPostgres = (url: string, rest: Omit<Fault, "readNumber">, through = url) =>
+  Effect.map(postgresAt(through), (server) => ({ server, readNumber: readFromPostgres(url), ...rest }))
 
 type Proxy = Effect.Effect.Success<ReturnType<typeof pgProxy>>
 

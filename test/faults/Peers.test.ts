@@ -7,7 +7,7 @@ import { eventually } from "../world/Waiting.ts"
 import { bundleBefore, metricsUrl, serve } from "../world/Fleet.ts"
 import { openPeer } from "../world/RawHttp.ts"
 import { it } from "../world/Test.ts"
-import { newPath } from "./Databases.ts"
+import { newPath } from "../layers/store/Stores.ts"
 
 beforeAll(bundleBefore)
 

@@ -20,8 +20,6 @@ export interface Server extends Target {
   readonly log: ReadonlyArray<string>
 }
 
-type Delay = { readonly kind: "hang" } | { readonly kind: "delay"; readonly milliseconds: number }
-
 const keyed = (): Readonly<Record<string, string>> => ({ "idempotency-key": randomUUID() })
 
 /** About 45 KB: more than the free space in the pages of a full database. */
@@ -30,16 +28,16 @@ const longText = "The player stops after a seek near the end of a track. ".repea
 const post = ({ base }: Pick<Target, "base">, path: string, body: unknown, headers = {}) =>
   call(`${base}${path}`, { method: "POST", body, headers })
 
-export const login = (target: Target, slt = mintSlt(target.world), headers = keyed()) =>
-  post(target, "/api/v1/auth/login", { slt }, headers)
+export const login = (target: Target) =>
+  post(target, "/api/v1/auth/login", { slt: mintSlt(target.world) }, keyed())
 
-/** A login that is at IAM, which answers late or not at all. */
-export const loginInFlight = (target: Target, fault: Delay = { kind: "hang" }) =>
+/** A login that is at IAM, which does not answer. */
+export const loginInFlight = (target: Target) =>
   Effect.gen(function* () {
     const path = "/api/v1/app-auth/tokens"
     const asked = () => target.world.iam.seen.filter((seen) => seen.path === path).length
     const before = asked()
-    target.world.iam.fail({ path, fault })
+    target.world.iam.fail({ path, fault: { kind: "hang" } })
     const answer = yield* Effect.fork(login(target))
     yield* eventually("the login at IAM", () => asked() > before)
     return answer

@@ -5,10 +5,10 @@ import { join } from "node:path"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { assert, beforeAll, describe } from "vitest"
-import { folder, rawQuery, withStore } from "../layers/store/Stores.ts"
+import { folder, newPath, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { bundleBefore, refuse, serve, stop } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
-import { newPath, refusalOf, scalar } from "./Databases.ts"
+import { refusalOf, scalar } from "./Databases.ts"
 import { expectRound, signIn } from "./Server.ts"
 
 beforeAll(bundleBefore)

@@ -1,8 +1,7 @@
 /** The sandbox as a person starts it: a process of its own. */
 import { createServer, type Server } from "node:net"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { build } from "../cli/Harness.ts"
-import { kill, start } from "../world/Fleet.ts"
+import { build, kill, start } from "../world/Fleet.ts"
 
 /** The bundle. The sandbox of a clone is walked by .ci/run. */
 const sandbox = ["dist/cli.js", "sandbox"]

@@ -1,7 +1,6 @@
 /** The exit code of a scenario that fails, as the process that the documents name. The one that succeeds is a step of .ci/run. */
 import { beforeAll, expect, it } from "vitest"
-import { build } from "../cli/Harness.ts"
-import { start } from "../world/Fleet.ts"
+import { build, start } from "../world/Fleet.ts"
 
 beforeAll(build)
 

@@ -1,5 +1,5 @@
 /** Real servers as processes: bundled once, started, waited for, killed; their environment, their simulated upstreams, and calls to them. */
-import { type ChildProcess, spawn } from "node:child_process"
+import { type ChildProcess, execFileSync, spawn } from "node:child_process"
 import { randomInt } from "node:crypto"
 import { once } from "node:events"
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
-import { build } from "esbuild"
+import * as esbuild from "esbuild"
 import {
   type SimulatedUpstreams,
   startUpstreams,
@@ -43,7 +43,7 @@ export const scratch = (): { readonly path: string; readonly remove: () => void 
 
 /** Not the bundle in `dist`, which other tests build at the same time. */
 const makeBundle = async (entry: string): Promise<string> => {
-  const { outputFiles } = await build({
+  const { outputFiles } = await esbuild.build({
     entryPoints: [entry],
     write: false,
     bundle: true,
@@ -103,11 +103,20 @@ export const bundle = async (entry = main): Promise<string> => {
   return file
 }
 
+/** The command line that `build` makes, below `root`. */
+export const program = "dist/cli.js"
+/** Builds the published programs, unless they are newer than their sources. */
+export const build = () => {
+  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
+}
+
 /** Caches the compiled code of a server that listens, which saves later ones a third of their start. */
 const warmUp = async (file: string, folder: string): Promise<void> => {
   const world = await startSimulators()
-  const databasePath = join(folder, "music.sqlite")
-  const server = startBundle(file, environmentFor(world, { port: 0, databasePath }))
+  const server = startBundle(file, {
+    ...environmentOf(world),
+    MUSIC_DATABASE_PATH: join(folder, "music.sqlite")
+  })
   await urlOf(server)
   server.child.send({ asks: "keep" })
   await server.ended
@@ -218,19 +227,6 @@ export const environmentOf = (world: SimulatedUpstreams): Environment => ({
   ...upstreamEnvironment(world),
   MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: "",
   MUSIC_FRONTEND_EVENTS_TABLE_KEY: ""
-})
-
-/** The least that a server needs. */
-const environmentFor = (
-  world: SimulatedUpstreams,
-  options: { readonly port: number; readonly databasePath: string }
-): Environment => ({
-  MUSIC_BIND: `127.0.0.1:${options.port}`,
-  MUSIC_DATABASE_PATH: options.databasePath,
-  MUSIC_IAM_URL: world.iam.url,
-  MUSIC_TING_URL: world.ting.url,
-  MUSIC_IAM_APP_SECRET: world.seeded.production.musicSecret,
-  MUSIC_IAM_WEBHOOK_SECRET: world.seeded.production.webhookSecret
 })
 
 export const killedWithScope = (run: () => Running) =>

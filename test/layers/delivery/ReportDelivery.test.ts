@@ -382,6 +382,7 @@ describe("The search for duplicates", () => {
     yield* pass(state === "failed" ? 20 : 320)
     expect((yield* sweep).state).toBe(state === "failed" ? "failed" : "delivered")
   })
+
   it.scoped("that finds no issue at all is over, with a warning that names the report", function* () {
     const { levels, lines, pass, report, sweep, tracker } = yield* twice
     tracker.issues.length = 0

@@ -93,11 +93,12 @@ export const rawClient = (path: string) =>
 
 const statementsOf = (script: string) => script.split(/;$/m).filter((statement) => statement.trim() !== "")
 
-const sqlitePath = Effect.map(folder, (path) => join(path, "music.sqlite"))
+/** The path of a file that is not there yet. */
+export const newPath = Effect.map(folder, (path) => join(path, "music.sqlite"))
 
 export const sqlite: Kind = kind({
   name: "SQLite",
-  emptyPath: sqlitePath,
+  emptyPath: newPath,
   freshPath: migratedFile,
   ownPath: migratedFile,
   openStore: (path, { lockWait = 5_000 } = {}) => opened(openDatabase(path, { lockWait })),
