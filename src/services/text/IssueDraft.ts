@@ -5,7 +5,7 @@
  */
 import { version } from "../../schema/Release.ts"
 import { anonymise, anonymiseAll } from "./Anonymisation.ts"
-import { redact, redactReport } from "./Redaction.ts"
+import { redact, redactedText, redactReport } from "./Redaction.ts"
 import type { ReportContent, StoredReport } from "../Store.ts"
 import { normaliseText, repeatUntilStable } from "./VisibleText.ts"
 import type { IssueDraft } from "../Tracker.ts"
@@ -43,7 +43,7 @@ const makeCleaner = ({ reporter }: StoredReport): Clean => {
     if (reporter._tag === "Anonymous") return text
     return reporter._tag === "Verified" ? anonymise(text, reporter.publicId) : anonymiseAll(text)
   }
-  return (text) => repeatUntilStable(text, (given) => anonymised(redact(given)))
+  return (text) => repeatUntilStable(text, (given) => anonymised(redact(given)), redactedText)
 }
 
 const longRun = new RegExp(`(\`{${longestRun}}|~{${longestRun}})(?=[\`~])`, "g")
@@ -85,7 +85,7 @@ const codeSpan = (text: string): string => `\`${text.replace(unsafeInSpan, "_")}
 
 /** Cleaned again after the replacement, which may form a credential or the reporter's id. */
 const safeText = (text: string, unsafe: RegExp, clean: Clean): string =>
-  repeatUntilStable(text, (given) => clean(given).replace(unsafe, "_"))
+  repeatUntilStable(text, (given) => clean(given).replace(unsafe, "_"), "_")
 
 /** A file name without characters that a renderer interprets. */
 const fileName = (name: string, clean: Clean): string =>

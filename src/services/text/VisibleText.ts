@@ -137,23 +137,37 @@ const replaceRanges = (text: string, ranges: ReadonlyArray<Range>, replacement: 
   return pieces.join("") + text.slice(done)
 }
 
-/** Applies the step until the text no longer changes. */
-export const repeatUntilStable = (text: string, step: (text: string) => string): string => {
-  const after = step(text)
-  return after === text ? text : repeatUntilStable(after, step)
+/** After so many rounds a text counts as made to be slow. A usual one is stable after the first. */
+const mostRounds = 10
+
+/**
+ * Applies the step until the text no longer changes. Each round can prepare only one more match in a text of many, and costs as much as
+ * the first: such a text becomes `givenUp`, which the step must not change.
+ */
+export const repeatUntilStable = (text: string, step: (text: string) => string, givenUp: string): string => {
+  let before = text
+  for (let round = 0; round < mostRounds; round += 1) {
+    const after = step(before)
+    if (after === before) return after
+    before = after
+  }
+  return givenUp
 }
 
 /**
  * Replaces everything that is found in the text as it is written and as a reader sees it. All other text stays unchanged, with its
- * invisible characters. Repeated, since a replacement may create a new match; every round leaves less of the source.
+ * invisible characters. Repeated, since a replacement may create a new match.
  */
 export const replaceVisible = (text: string, find: Find, replacement: string): string =>
-  repeatUntilStable(text, (given) =>
-    replaceRanges(
-      given,
-      findVisible(given, find).toSorted((one, other) => one.start - other.start),
-      replacement
-    )
+  repeatUntilStable(
+    text,
+    (given) =>
+      replaceRanges(
+        given,
+        findVisible(given, find).toSorted((one, other) => one.start - other.start),
+        replacement
+      ),
+    replacement
   )
 
 /** The text, and what it means to its readers. */
