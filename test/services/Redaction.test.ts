@@ -24,6 +24,8 @@ const k = "0a".repeat(16)
 const found: ReadonlyArray<string> = [
   `curl -H "Authorization: «Bearer ${token}»"`,
   "authorization: «basic dXNlcjpwYXNz»",
+  "curl --basic --proxy-«basic dXNlcjpwYXNz»",
+  "satisfy basic auth_«basic: dXNlcjpwYXNz»",
   "Authorization: «Token t1»",
   'Authorization: «Digest username=»"ana"',
   "authorization: «ApiKey k1»",
@@ -149,7 +151,8 @@ describe("Redaction of JSON", () => {
 })
 
 it("Redaction costs little for text made to be slow", () => {
-  const pieces = "a|1|-|_|xoat_a_|oat_|bearer |authorization: |table-a-|Bearer a.|gh|oat_\u200B|\\u006fat_|\\"
+  const pieces =
+    "a|1|-|_|basic-a|basic a|xoat_a_|oat_|bearer |authorization: |table-a-|Bearer a.|gh|oat_\u200B|\\u006fat_|\\"
   const took = cpuMillisOf(() => {
     // The beginning keeps the search from passing over a plain text.
     for (const piece of pieces.split("|"))

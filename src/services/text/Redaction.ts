@@ -73,8 +73,12 @@ const marker = new RegExp(
 /** Characters of the shortest credential, `Basic` and `a:b` in base64. */
 const shortest = 10
 
-/** A user and a password in base64. */
-const pairs = /basic(?:%20|[^A-Za-z0-9]){1,12}(?!basic)([A-Za-z0-9+/_-]{4,}={0,2})/gi
+/** A user and a password in base64. A name that ends in the word, such as `auth_basic`, is not read as the base64 behind a word before it. */
+const afterBasic = "(?:%20|[^A-Za-z0-9])"
+const pairs = new RegExp(
+  `basic${afterBasic}{1,12}(?!basic)((?:(?!basic${afterBasic})[A-Za-z0-9+/_-]){4,}={0,2})`,
+  "gi"
+)
 /** With nothing of what the bytes of a word or of a random text contain. */
 const pair = /^(?:[^\p{Cc}\uFFFD:]+:[^\p{Cc}\uFFFD]*$|[^\p{Cc}\uFFFD:]*:[^\p{Cc}\uFFFD]{8})/u
 const findPairs: Find = (text) =>
