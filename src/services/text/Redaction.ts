@@ -112,23 +112,19 @@ const findHeader = (text: unknown): "authorization" | "environment-key" | undefi
 }
 
 type Clean = (text: string) => string
-/** Whether a text is a credential by what is before it. */
-type IsCredential = (text: string) => boolean
-const always: IsCredential = () => true
-const never: IsCredential = () => false
-const either =
-  (one: IsCredential, other: IsCredential): IsCredential =>
-  (text) =>
-    one(text) || other(text)
-const after =
-  (before: string): IsCredential =>
-  (text) =>
-    redact(before + text) !== before + text
+/** Any text is a credential, or one that is a credential behind one of these. */
+type Before = "any" | ReadonlyArray<string>
+const nothing: Before = []
+/** Each of them once: a value deep inside lists of headers is not searched for each list. */
+const also = (given: Before, before: string): Before =>
+  given === "any" || given.includes(before) ? given : [...given, before]
+const isCredential = (text: string, given: Before): boolean =>
+  given === "any" || given.some((before) => redact(before + text) !== before + text)
 
 const redactEntries = (
   entries: Readonly<Record<string, unknown>>,
   clean: Clean,
-  isCredential: IsCredential
+  given: Before
 ): Record<string, unknown> => {
   // Two keys that become equal remain two keys.
   const counts = new Map<string, number>()
@@ -140,34 +136,26 @@ const redactEntries = (
   const all = Object.entries(entries)
   // A header as `{ name, value }`, as recordings of a browser have it.
   const [described] = all.flatMap(([name, value]) => (nameMember.test(name) ? (findHeader(value) ?? []) : []))
-  const judge = (name: string): IsCredential => {
+  const beforeValueOf = (name: string): Before => {
     const header = findHeader(name)
-    if (header !== undefined) return header === "authorization" ? always : after(`${header}: `)
-    if (!valueMember.test(name)) return never
-    return described === undefined ? isCredential : either(isCredential, after(`${described}: `))
+    if (header !== undefined) return header === "authorization" ? "any" : [`${header}: `]
+    if (!valueMember.test(name)) return nothing
+    return described === undefined ? given : also(given, `${described}: `)
   }
   return Object.fromEntries(
-    all.map(([name, value]) => [free(clean(name)), redactJson(value, clean, judge(name))])
+    all.map(([name, value]) => [free(clean(name)), redactJson(value, clean, beforeValueOf(name))])
   )
 }
 
 /** Applies `clean` to every string and every object key of a JSON value. */
-export const redactJson = (
-  value: unknown,
-  clean: Clean = redact,
-  isCredential: IsCredential = never
-): unknown => {
-  if (typeof value === "string") return isCredential(value) ? redactedText : clean(value)
+export const redactJson = (value: unknown, clean: Clean = redact, given: Before = nothing): unknown => {
+  if (typeof value === "string") return isCredential(value, given) ? redactedText : clean(value)
   if (Array.isArray(value))
     return value.map((one, at) => {
       const header = findHeader(value[at - 1])
-      return redactJson(
-        one,
-        clean,
-        header === undefined ? isCredential : either(isCredential, after(`${header}|`))
-      )
+      return redactJson(one, clean, header === undefined ? given : also(given, `${header}|`))
     })
-  return isObject(value) ? redactEntries(value, clean, isCredential) : value
+  return isObject(value) ? redactEntries(value, clean, given) : value
 }
 
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
@@ -181,5 +169,5 @@ export const redactReport = (content: ReportContent, clean: Clean = redact): Rep
     name: clean(attachment.name),
     content: clean(attachment.content)
   })),
-  context: content.context === null ? null : redactEntries(content.context, clean, never)
+  context: content.context === null ? null : redactEntries(content.context, clean, nothing)
 })
