@@ -1,13 +1,17 @@
+import { spawnSync } from "node:child_process"
 import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
+import { production } from "../../sandbox/upstreams/Iam.ts"
 import { Failure } from "../../src/schema/Failure.ts"
 import { makeSteppedClock } from "../world/Time.ts"
+import { settle, until } from "../world/Waiting.ts"
 import { start } from "../world/UseCaseLayers.ts"
 import { it } from "../world/Test.ts"
 import { type Answer, json, requests as calls } from "../world/Driver.ts"
 import {
   type Backend,
+  backend,
   goodRequests,
   inMemory,
   type Options,
@@ -15,6 +19,8 @@ import {
   requestLines,
   requests,
   type Sent,
+  textOf,
+  used,
   withHeaders
 } from "./support.ts"
 import { paths } from "./Upstreams.ts"
@@ -133,6 +139,34 @@ describe("A proxy on this machine that is not trusted", () => {
       warned === 1,
       false
     ])
+  })
+})
+
+/** Sends each text on a connection of its own, and resets that. */
+const sendAndReset = `
+  const { connect } = require("node:net")
+  const [port, ...texts] = process.argv.slice(1)
+  for (const text of texts) {
+    const socket = connect(Number(port), "127.0.0.1")
+    socket.write(text, () => socket.resetAndDestroy())
+  }`
+
+describe("Clients that reset their connections before the server reads from them", () => {
+  // The system does not name the other end of such a connection any more.
+  it.scoped("count together as one address, also in the budget for IAM", function* () {
+    const server = yield* backend({ settings: { rateLimit: true, iam: { callsPerMinute: 110 } } })
+    const texts = Array.from({ length: 100 }, (_, at) =>
+      textOf(requests.login(`oac_${String(at).padStart(43, "0")}`))
+    )
+    // This process, and with it the server, stands still until the child has ended.
+    expect(spawnSync(process.execPath, ["-e", sendAndReset, String(server.port), ...texts]).status).toBe(0)
+    yield* until(() => requestLines(server).length === texts.length)
+    expect(used(server).filter((useCase) => useCase === "login").length).toBe(texts.length)
+    yield* settle
+    // 50 % of 110, because IAM refuses them: others have more.
+    expect(server.upstreams.asked(paths.tokens).length).toBeLessThanOrEqual(55)
+    const slt = server.upstreams.iam.controls.mintSlt(production, { appId: "music", actor: "si:deejay" })
+    expect(outcomeOf(yield* server.send(requests.login(slt)))).toBe(200)
   })
 })
 

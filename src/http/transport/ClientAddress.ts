@@ -11,8 +11,14 @@ const normalize = (address: string): string => {
   return unported.replace(/%.*$/, "").replace(/^::ffff:(?=\d+\.)/i, "")
 }
 
-/** The address of the other end of a connection; empty when the connection is closed. */
-export const peerAddress = ({ remoteAddress = "" }: Pick<Socket, "remoteAddress">): string =>
+/**
+ * Of a connection that was reset before it was read from: the system does not name the other end any more. One for all of them, because an
+ * empty one is not counted.
+ */
+const unknownAddress = "unknown"
+
+/** The address of the other end of a connection. */
+export const peerAddress = ({ remoteAddress = unknownAddress }: Pick<Socket, "remoteAddress">): string =>
   normalize(remoteAddress)
 
 const trustIn = (proxies: ReadonlyArray<string>): ((address: string) => boolean) => {
