@@ -1,6 +1,7 @@
 /**
  * Login exchanges a short-lived token for a session and stores it. Logout revokes the session and clears it, or clears it first.
  */
+import { publicIdPattern } from "../../src/schema/Patterns.ts"
 import type { LoginOptions, LogoutOptions } from "../Options.ts"
 import type { LoginInfo, LogoutInfo } from "../Types.ts"
 import { ignore, isText } from "../Values.ts"
@@ -19,10 +20,14 @@ const unsavedHint = (more: string) =>
 
 // The lock comes first: a wait that ends without it has spent no token, and a received session is saved at once.
 export const makeLogin = ({ calls, report, slot }: SessionParts) => {
-  /** `same`: the session of this very login, of which a replay would return a pair that was rotated since. */
-  const find = async (key: string, by?: Deadline) => {
+  /**
+   * `same`: the session of this very login, of which a replay would return a pair that was rotated since. A program may use a key again for
+   * another test public id: that session is not its.
+   */
+  const find = async (key: string, slt: string, by?: Deadline) => {
     const { corrupt, stored } = await findSession(slot.find(by))
-    return { corrupt, stored, same: stored?.login_key === key ? stored : undefined }
+    const isSame = stored?.login_key === key && (!publicIdPattern.test(slt) || stored.actor.public_id === slt)
+    return { corrupt, stored, same: isSame ? stored : undefined }
   }
 
   return async (slt: string, call: LoginOptions | undefined, scope: Scope): Promise<LoginInfo> => {
@@ -37,13 +42,13 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
       ting: { ...stored.ting },
       healed
     })
-    const before = await find(key, scope.deadline)
+    const before = await find(key, slt, scope.deadline)
     if (before.same !== undefined) return infoOfLogin(before.same)
 
     /** What was received has time to be saved, also after the deadline and when the caller has left. */
     const save = async (session: AnswerOf<"login">, sentAt: number) => {
       // The lock may have been broken during the call: the store may hold a newer session.
-      const after = await find(key)
+      const after = await find(key, slt)
       if (after.same !== undefined) return infoOfLogin(after.same)
       const kept = { login_key: key, ting: session.ting }
       const stored = await slot.save(session, kept, sentAt, after.stored?.refresh_token ?? null)
@@ -53,7 +58,7 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
       return infoOfLogin(stored, after.corrupt !== undefined)
     }
     return slot.withLock(scope, async () => {
-      const during = await find(key, scope.deadline)
+      const during = await find(key, slt, scope.deadline)
       if (during.same !== undefined) return infoOfLogin(during.same)
       const isKeyRandom = given === undefined && !isDerived
       const facts = { uncertain: true, idempotencyKey: key, isKeyRandom, payload: { slt } }

@@ -47,6 +47,23 @@ describe("The keys of login, refresh and logout", () => {
     for (const key of [...keys(), newIdempotencyKey()]) expect(key).toMatch(uuidPattern)
   })
 
+  it("are those of one test public id: another one under the same key gets no session of the first", async () => {
+    const { answers, calls, client } = makeClient({ testingKey })
+    const own = { testing_environment_id: "0199b000-0000-7000-8000-00000000000e" }
+    answers.login = () => json(loginOf(1, own))
+    const options = { idempotencyKey: newIdempotencyKey() }
+    for (const _ of [1, 2])
+      expect(await client.login("si:deejay", options)).toMatchObject({
+        ok: true,
+        value: { actor: { public_id: "si:deejay" } }
+      })
+    expect(calls()).toEqual(["login"])
+    answers.login = () => failure(409, "idempotency_conflict")
+    const other = await client.login("si:lyra", options)
+    expect(other).toMatchObject({ ok: false, error: { code: "idempotency_conflict" } })
+    expect(await client.session()).toMatchObject({ value: { actor: { public_id: "si:deejay" } } })
+  })
+
   it("need Web Crypto: without it such calls fail with unsupported, and others work", async () => {
     // As in a page without https.
     vi.stubGlobal("crypto", { getRandomValues: crypto.getRandomValues.bind(crypto) })
