@@ -71,11 +71,17 @@ interface Outcome<A> {
 /** Characters of an answer that an error carries. */
 const responseCharacters = 2_048
 
-/** The beginning of an answer; a failed answer may have the tokens of a session all the same. */
+/** A failed answer may have the tokens of a session all the same, and the page of an intermediary those of the request that it got. */
+const withoutTokens = (text: string): string =>
+  text
+    .replace(/("(?:access|refresh)_token"\s*:\s*")[^"]*/g, "$1…")
+    .replace(/\b(?:oat|ort|oac|ask)_[^\s"'<>&\\]+/g, "…")
+
+/** The beginning of an answer. */
 const responseOf = ({ body, headers, status }: WireAnswer): AnswerHead => ({
   status,
   headers,
-  body: body.slice(0, responseCharacters).replace(/("(?:access|refresh)_token"\s*:\s*")[^"]*/g, "$1…")
+  body: withoutTokens(body.slice(0, responseCharacters))
 })
 
 /** Whether the service may have done what the caller asked for. */

@@ -259,6 +259,22 @@ describe("A failure of the service", () => {
     expect(JSON.stringify([found, found?.response?.body])).not.toMatch(/secret|x-any/)
   })
 
+  it.each([
+    ["me", "oat_1"],
+    ["refresh", "ort_1"],
+    ["login", "oac_2"]
+  ])("carries no token of the request that an intermediary shows in its page: %s", async (kind, token) => {
+    const { provoke, requests, run } = await about(kind)
+    provoke(() => {
+      const { body = "", headers } = requests.at(-1) ?? {}
+      return new Response(`<pre>${JSON.stringify([...(headers ?? [])])} ${body}</pre>`, { status: 502 })
+    })
+    const { error } = await run()
+    expect(JSON.stringify(requests.map(({ body, headers }) => [body, [...headers]]))).toContain(token)
+    expect(error?.response?.body).toContain("x-music-source")
+    expect(error?.response?.body).not.toContain(token)
+  })
+
   it("keeps new details, and leaves out known ones of another kind", async () => {
     const read = async (details: unknown) =>
       (await readyzOf(failure(403, "forbidden", {}, { details }))).error?.details
