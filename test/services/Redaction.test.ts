@@ -164,7 +164,7 @@ it("Redaction costs little for text made to be slow", () => {
 it("A text in which each replacement completes another credential is replaced as a whole, at little cost", () => {
   // A written `\\e` takes the bracket of the replacement with it: `edacted` then belongs to the token before.
   const chained = (links: number) => `${"oat_AAAAAAAAA\\e".repeat(links)}${token}`
-  expect(redact(`kept ${chained(4)}`)).toBe(`kept ${redactedText}]]]]`)
+  expect(redact(`kept ${chained(2)}`)).toBe(`kept ${redactedText}]]`)
   let clean = ""
   const took = cpuMillisOf(() => {
     clean = redact(chained(6_500))

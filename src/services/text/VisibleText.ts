@@ -138,7 +138,7 @@ const replaceRanges = (text: string, ranges: ReadonlyArray<Range>, replacement: 
 }
 
 /** After so many rounds a text counts as made to be slow. A usual one is stable after the first. */
-const mostRounds = 10
+const mostRounds = 5
 
 /**
  * Applies the step until the text no longer changes. Each round can prepare only one more match in a text of many, and costs as much as
