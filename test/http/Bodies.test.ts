@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as TestClock from "effect/TestClock"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
+import { cpuMillisDuring } from "../world/CpuTime.ts"
 import { openPeer } from "../world/RawHttp.ts"
 import { eventually, until } from "../world/Waiting.ts"
 import { it, sharing } from "../world/Test.ts"
@@ -33,6 +34,18 @@ const expectTooLarge = ({ headers, ...answer }: Answer) =>
   ])
 
 sharing(sharedOnSocket())("A body", (it) => {
+  it.effect("with a media type of many spaces is refused at little cost", function* () {
+    const server = yield* shared
+    const { login } = yield* goodRequests(server)
+    const types = ["application/json", "application/json;charset=utf-8"].map(
+      (type) => `${type}${" ".repeat(15_000)}x`
+    )
+    const sent = types.flatMap((type) => Array(5).fill(withHeaders({ "content-type": type })(login)))
+    const { answers, millis } = yield* cpuMillisDuring(Effect.forEach(sent, server.send))
+    expect(new Set(answers.map(outcomeOf))).toEqual(new Set(["unsupported_media_type"]))
+    expect(millis).toBeLessThan(1_000)
+  })
+
   it.effect(
     "of the bound passes, and one byte more is 413, with a declared length and in chunks",
     function* () {

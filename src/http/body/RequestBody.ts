@@ -13,7 +13,8 @@ import type { BodyFailure, Call, Exchange } from "../middleware/Exchange.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
 import { nestsTooDeep, parseJson, tooDeep } from "./StrictJson.ts"
 
-const mediaType = /^application\/json[ \t]*(?:;[ \t]*charset[ \t]*=[ \t]*"?utf-8"?[ \t]*)?;?[ \t]*$/i
+// No space can belong to two of its parts: the search would try all ways to divide them.
+const mediaType = /^application\/json[ \t]*(?:;[ \t]*(?:charset[ \t]*=[ \t]*"?utf-8"?[ \t]*(?:;[ \t]*)?)?)?$/i
 
 const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers["transfer-encoding"] !== undefined ||
