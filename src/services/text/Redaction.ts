@@ -22,6 +22,8 @@ const space = "(?:\\s|%20|\\+){1,8}"
 const anyCase = (words: string) => words.replace(/[a-z]/g, (letter) => `[${letter.toUpperCase()}${letter}]`)
 
 const scheme = `(?:${anyCase("bearer|basic|token|digest|apikey|negotiate|ntlm")})${space}(?:["'\`<]|\\\\{1,3}["'\`])?`
+/** Such as `DPoP`: any word, so only a token that looks random is a credential behind it, no name with its value, and none of the next line. */
+const otherScheme = "[A-Za-z][A-Za-z0-9-]{0,19}(?:[ \\t]|%20|\\+){1,8}(?![\\w.-]{1,40}=\\w)"
 const header = anyCase("authorization")
 /** The members and headers that hold the root key of a testing environment. */
 const keyHeader = anyCase("(?:environment|testing|iam[-_]test)[-_]key")
@@ -47,7 +49,7 @@ const listed = `(?:${mark}?${gap}[|>]|${mark}${gap},|(?:${tag}){1,4})${opening}`
 const credentials = findPattern(
   new RegExp(
     [
-      `(${header}${assigned})(?:${scheme}[${secret}]+|(?!${secretWords})[${secret}]{16,})`,
+      `(${header}${assigned})(?:${scheme}[${secret}]+|(?:${otherScheme})?(?!${secretWords})[${secret}]{16,})`,
       // Beside its name only after a scheme: a list of names is ordinary text.
       `(${header}${listed})${scheme}(?!${listedWords})[${secret}]+`,
       // The same without a separator, as in a table.
