@@ -205,6 +205,26 @@ onBoth("Removing reports", (kind) => {
     expect(yield* left).toEqual([sending.subject])
   })
 
+  it.scopedLive("removes what several people sent under one key with the same content", function* () {
+    const { command, left, place, store } = yield* opened([])
+    const reporters = [Anonymous(), anna, Verified({ publicId: "c:eva" })]
+    const under = (reporter: Reporter, index: number) => ({
+      ...personal(`rep_${index}`, reporter),
+      keyDigest: "one key"
+    })
+    for (const [index, reporter] of reporters.entries())
+      expect((yield* store.reports.admit(under(reporter, index), true))._tag).toBe("Stored")
+    const { err, exit, json } = yield* command("reports remove --since 1h --json", "request 12")
+    expect([exit, err, json]).toEqual([0, "", expect.objectContaining({ reports: 3 })])
+    expect(yield* left).toEqual([])
+    for (const [index, reporter] of reporters.entries())
+      expect((yield* store.reports.admit(under(reporter, 9 + index), true))._tag).toBe("Replayed")
+    const sums = yield* rawQuery(place, "SELECT SUM(bytes) AS bytes FROM reports")
+    expect(yield* store.reports.storedBytes).toBe(sums[0]?.bytes)
+    const ids = yield* rawQuery(place, "SELECT id FROM report_removals ORDER BY id")
+    expect(ids.map(({ id }) => id)).toEqual(["rep_0", "rep_1", "rep_2"])
+  })
+
   it.scopedLive("a removal that was cut is repeated, and removes the rest", function* () {
     const many = Array.from({ length: 60 }, (_, index): Row => [`rep_${index}`, Anonymous(), 1])
     const { command, left, place } = yield* opened(many)

@@ -44,11 +44,18 @@ export const makeReportRemoval = ({ read, sql, write }: Database) => {
           state = 'failed', finished_at = COALESCE(finished_at, ${now}), discarded_at = COALESCE(discarded_at, ${now}),
           last_failure = 'its report was removed'
         WHERE ${delivery} AND state <> 'delivered'`)
-      // Not `anonymous`: a repetition by any reporter replays an unverified one.
+      // Not `anonymous`: a repetition by any reporter replays an unverified one. Several reporters may have sent the same under one key, and
+      // only one of their rows can have that name: the others get one that counts as unverified, too.
       const bytes = bytesOf(emptied)
       yield* run(sql`
         UPDATE reports
-        SET content = ${emptied}, reporter = 'unverified', request_id = '', holder = NULL, bytes = ${bytes}
+        SET content = ${emptied}, request_id = '', holder = NULL, bytes = ${bytes},
+          reporter = CASE WHEN EXISTS (
+              SELECT 1 FROM reports AS other
+              WHERE other.plane = reports.plane AND other.key_digest = reports.key_digest
+                AND other.content_digest = reports.content_digest AND other.reporter = 'unverified'
+                AND other.id <> reports.id)
+            THEN 'unverified ' || id ELSE 'unverified' END
         WHERE id = ${id}`)
       yield* changeSums(sql, [
         { ...counted, bytes: -counted.bytes },
