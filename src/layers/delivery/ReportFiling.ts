@@ -103,8 +103,12 @@ export const makeReportFiling = (
     Effect.gen(function* () {
       const { delivery } = leased
       const startedAt = yield* Clock.currentTimeMillis
-      // The delivery may have been created anew, long after an earlier one of the same report was sent and removed.
-      const since = searchFrom(Option.getOrElse(delivery.sentAt, () => report.createdAt))
+      // The delivery may have been created anew, long after an earlier one of the same report was sent and removed. Of several sends only
+      // the last is known, and the issue may be of an earlier one, which the list hid until now.
+      const { attempts, sentAt } = delivery
+      const since = searchFrom(
+        attempts > 1 ? report.createdAt : Option.getOrElse(sentAt, () => report.createdAt)
+      )
       const found = yield* tracker.findByMarker(markerOf(report), since)
       yield* breaker.recordAnswer
       const [issue] = found

@@ -147,6 +147,22 @@ describe("After an outcome", () => {
     }
   )
 
+  it.scoped("that is lost again and again, a search finds the issue of the first send", function* () {
+    const { admit, filed, issues, pass, start, tracker } = yield* makeHarness
+    const report = yield* admit()
+    // The list shows it after more than the tolerance for clocks, when the last send is newer.
+    tracker.lag = 400_000
+    tracker.filing.always(lost)
+    tracker.filing.next(lostAfter)
+    yield* start("tracker")
+    yield* pass(400)
+    const sends = tracker.sent.length
+    expect(sends).toBeGreaterThan(3)
+    tracker.filing.always({})
+    yield* pass(400)
+    expect([yield* filed(report), tracker.sent.length, issues()]).toEqual([1, sends, ["open 0"]])
+  })
+
   it.scoped("that is unknown, an operator's retry searches at once and sends no sooner", function* () {
     const { admit, now, pass, start, store, tracker } = yield* makeHarness
     const report = yield* admit()
