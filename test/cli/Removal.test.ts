@@ -168,6 +168,26 @@ onBoth("Removing reports", (kind) => {
     expect(doubted.out).toContain("search the tracker for rep_4-")
   })
 
+  it.scopedLive("removes a report whose sender died, also when no server runs any more", function* () {
+    const { command, left, place, store } = yield* opened([])
+    const { deliveries, reports } = store
+    yield* reports.admit(personal("rep_1"), true)
+    const now = Date.now()
+    const [held] = yield* deliveries.lease(sampleLease({ now, leaseUntil: now + 10_000 }))
+    if (held === undefined) return expect.fail("the report was due")
+    yield* deliveries.update(held, DeliveryUpdate.Sending({ at: now }))
+    yield* rawQuery(place, `UPDATE deliveries SET lease_until = ${now - 1}`)
+    const { err, exit, out } = yield* command("reports remove rep_1", "request 12")
+    expect([exit, err]).toEqual([0, ""])
+    expect(out).toContain(`search the tracker for rep_1-${personal("rep_1").marker}`)
+    expect(yield* left).toEqual([])
+    // Should the sender be late only, nothing of it is written.
+    expect(yield* deliveries.update(held, DeliveryUpdate.Waiting({ availableAt: now, failure: "502" }))).toBe(
+      false
+    )
+    expect(Option.getOrThrow(yield* deliveries.find("report:rep_1")).state).toBe("failed")
+  })
+
   it.scopedLive("removes what all filters select together, after a dry run that counts it", function* () {
     const { command, filed, lease, left, place, store, update } = yield* opened(flood)
     const counts = [

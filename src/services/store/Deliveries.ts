@@ -214,15 +214,18 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
     if (changed) wakeUp()
   }
 
-  const changeable = sql`lease_until IS NULL AND state IN ('waiting', 'unknown', 'failed')`
-
-  /** An operator cannot change leased and delivered ones. */
-  const byOperator = (operation: string, id: string, changes: Fragment, condition: Fragment) =>
+  /**
+   * An operator cannot change leased and delivered ones. A lease that has ended is no obstacle: its holder died, and perhaps no server with
+   * a tracker runs any more that would take it over.
+   */
+  const byOperator = (operation: string, id: string, now: number, changes: Fragment, condition: Fragment) =>
     write("reports")(
       operation,
-      any(
-        sql`UPDATE deliveries SET ${changes} WHERE id = ${id} AND ${changeable} AND ${condition} RETURNING id`
-      ),
+      any(sql`
+        UPDATE deliveries SET ${changes}, lease_until = NULL
+        WHERE id = ${id} AND (lease_until IS NULL OR lease_until <= ${now})
+          AND state IN ('waiting', 'unknown', 'failed') AND ${condition}
+        RETURNING id`),
       wakeUpIf
     )
 
@@ -293,6 +296,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
       byOperator(
         "Deliveries.retry",
         id,
+        now,
         sql`
           state = CASE
             WHEN attempts > 0 OR state <> 'waiting'
@@ -305,6 +309,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
       byOperator(
         "Deliveries.discard",
         id,
+        now,
         sql`state = 'failed', finished_at = ${now}, discarded_at = ${now}, last_failure = ${reason}`,
         sql`discarded_at IS NULL`
       ),

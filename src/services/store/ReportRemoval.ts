@@ -36,12 +36,13 @@ export const makeReportRemoval = ({ read, sql, write }: Database) => {
       const [counted] = yield* all(CountedRow)(sql`SELECT holder, bytes FROM reports WHERE id = ${id}`)
       if (counted === undefined) return "Missing"
       const delivery = sql`subject = ${id} AND kind = 'report'`
-      if (yield* any(sql`SELECT 1 FROM deliveries WHERE ${delivery} AND lease_until IS NOT NULL`))
+      // The holder of a lease that has ended died, and perhaps no server takes it over.
+      if (yield* any(sql`SELECT 1 FROM deliveries WHERE ${delivery} AND lease_until > ${now}`))
         return "BeingFiled"
       // Nothing is filed any more. A delivered one stays.
       yield* run(sql`
         UPDATE deliveries SET
-          state = 'failed', finished_at = COALESCE(finished_at, ${now}), discarded_at = COALESCE(discarded_at, ${now}),
+          state = 'failed', lease_until = NULL, finished_at = COALESCE(finished_at, ${now}), discarded_at = COALESCE(discarded_at, ${now}),
           last_failure = 'its report was removed'
         WHERE ${delivery} AND state <> 'delivered'`)
       // Not `anonymous`: a repetition by any reporter replays an unverified one. Several reporters may have sent the same under one key, and

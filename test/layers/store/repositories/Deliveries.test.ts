@@ -217,6 +217,11 @@ admit lease retry discard delivered retry discard
   a#1, no, no, yes, no, no | a delivered 0/0 due 0 over 0
 retry discard
   no, no
+# It may also change one whose holder died, while no server takes it over; a holder that is only late writes nothing then.
+admit lease sending retry+9 retry+1 waiting
+  a#1, yes, no, yes, no | a unknown 1/0 due 10 sent 0
+admit lease discard+9 discard+1 delivered issue removeReports+1
+  a#1, no, yes, no, none, 1 | a failed 0/0 due 0 over 10 discarded 10 spam
 # A report is kept until its delivery is over, and the delivery of one that was not filed for as long as the report.
 admit removeReports+1 lease sending removeReports waiting removeReports
   0, a#1, yes, 0, yes, 0 | a waiting 1/0 due 61 502
