@@ -161,6 +161,20 @@ onBoth("Removing reports", (kind) => {
     const lost = yield* command("reports remove rep_3", "request 13")
     expect(lost.out).toContain(`search the tracker for rep_3-${personal("rep_3").marker}`)
 
+    // Sent twice: the list of the tracker may still hide another issue, which only the search for duplicates finds and which nobody deletes.
+    yield* store.reports.admit(personal("rep_5"), true)
+    for (const attempt of [1, 2]) {
+      const sending = yield* lease
+      yield* update(sending, DeliveryUpdate.Sending({ at: Date.now() }))
+      const unknown = { availableAt: Date.now(), failure: "lost", searches: 2 }
+      yield* update(sending, attempt === 1 ? DeliveryUpdate.Unknown(unknown) : filed())
+    }
+    const twice = yield* command("reports remove rep_5", "request 15")
+    const reference = `rep_5-${personal("rep_5").marker}`
+    expect(twice.out).toContain(
+      `the issue ${issue.url}, and perhaps others: search the tracker for ${reference}, and delete them there`
+    )
+
     // Never sent by this delivery, but perhaps by one that retention has deleted.
     yield* store.reports.admit(personal("rep_4"), false)
     expect((yield* command("reports retry rep_4")).exit).toBe(0)
