@@ -98,18 +98,29 @@ export const makeReportFiling = (
       yield* leased.release(availableAt, describeFailure(failure))
     })
 
+  /**
+   * Of several sends only the last is known, and the issue may be of an earlier one, which the list hid until now: so they are searched from
+   * the report on. So is a delivery without a send, which may have been created anew, long after an earlier one was sent and removed.
+   */
+  const findIssues = ({ attempts, sentAt }: Delivery, report: StoredReport) => {
+    const search = (from: number) => tracker.findByMarker(markerOf(report), searchFrom(from))
+    if (attempts === 0) return search(report.createdAt)
+    return Option.match(sentAt, {
+      // All attempts were refused. A report that waited behind thousands of others is sent, although their issues are too many to search.
+      onNone: () => Effect.catchTag(search(report.createdAt), "SearchTooLong", () => Effect.succeed([])),
+      onSome: (last) =>
+        attempts === 1
+          ? search(last)
+          : Effect.catchTag(search(report.createdAt), "SearchTooLong", () => search(last))
+    })
+  }
+
   /** Searches once. True when the issue does not exist and the report may be sent. Otherwise the outcome or the next search is recorded. */
   const isAbsent = (leased: LeasedDelivery, report: StoredReport): Effect.Effect<boolean> =>
     Effect.gen(function* () {
       const { delivery } = leased
       const startedAt = yield* Clock.currentTimeMillis
-      // The delivery may have been created anew, long after an earlier one of the same report was sent and removed. Of several sends only
-      // the last is known, and the issue may be of an earlier one, which the list hid until now.
-      const { attempts, sentAt } = delivery
-      const since = searchFrom(
-        attempts > 1 ? report.createdAt : Option.getOrElse(sentAt, () => report.createdAt)
-      )
-      const found = yield* tracker.findByMarker(markerOf(report), since)
+      const found = yield* findIssues(delivery, report)
       yield* breaker.recordAnswer
       const [issue] = found
       if (issue !== undefined) {

@@ -163,6 +163,33 @@ describe("After an outcome", () => {
     expect([yield* filed(report), tracker.sent.length, issues()]).toEqual([1, sends, ["open 0"]])
   })
 
+  it.scoped("that is certain, a list that is too long to search keeps no report back", function* () {
+    const { admit, delivery, filed, levels, pass, start, tracker } = yield* makeHarness
+    // It waited behind thousands of others, and the limit came at its turn.
+    const report = yield* admit()
+    tracker.filing.next(limited(90))
+    tracker.searching.always(tooLong)
+    yield* start("tracker")
+    yield* pass(100)
+    expect([yield* filed(report), (yield* delivery(report)).state, levels("ERROR")]).toEqual([
+      1,
+      "delivered",
+      0
+    ])
+  })
+
+  it.scoped("that is lost after a limit, the list since the last send is searched at least", function* () {
+    const { admit, filed, pass, start, tracker } = yield* makeHarness
+    const report = yield* admit()
+    tracker.filing.next(limited(600), lostAfter)
+    // Too long since the report, and short enough since the send.
+    tracker.searching.next(tooLong, tooLong)
+    yield* start("tracker")
+    yield* pass(620)
+    expect([yield* filed(report), tracker.sent.length]).toEqual([1, 2])
+    expect(tracker.searches.map(({ since }) => (since - report.createdAt) / 1_000)).toEqual([-300, -300, 300])
+  })
+
   it.scoped("that is unknown, an operator's retry searches at once and sends no sooner", function* () {
     const { admit, now, pass, start, store, tracker } = yield* makeHarness
     const report = yield* admit()
