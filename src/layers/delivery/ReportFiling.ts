@@ -208,8 +208,13 @@ export const makeReportFiling = (
       // A refused attempt may follow one whose answer was lost, so any earlier attempt leads to a search.
       const sentBefore = delivery.state === "unknown" || delivery.attempts > 0
       if (sentBefore && !(yield* isAbsent(leased, report))) return
-      yield* breaker.reserveWrite
-      yield* send(leased, report)
+      if (yield* breaker.takeTurn) return yield* send(leased, report)
+      // Searches for others go on meanwhile, and an operator may change this one.
+      const availableAt = (yield* Clock.currentTimeMillis) + (yield* breaker.turnPause)
+      yield* leased.release(
+        delivery.state === "unknown" ? availableAt : delivery.availableAt,
+        Option.getOrElse(delivery.lastFailure, () => "the writes of this hour are used up")
+      )
     }).pipe(
       Effect.asVoid,
       asTrace("ReportFiling.handle", { attributes: { report: leased.delivery.subject } })

@@ -75,6 +75,10 @@ export type DeliveryUpdate = Data.TaggedEnum<{
 }>
 export const DeliveryUpdate = Data.taggedEnum<DeliveryUpdate>()
 
+/** States of deliveries that may be leased, and of those that need a search before a write. */
+const open = ["unknown", "waiting"] as const
+const searched = ["unknown"] as const
+
 /** Decoders of rows. */
 const leasedRows = all(LeasedRow)
 
@@ -146,12 +150,12 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
    * The first deliveries of each state and priority that are due and not leased: each select follows the order of the index. One condition
    * for all of them would read every row that waits.
    */
-  const heads = (count: number, dueBy: number): Fragment =>
+  const heads = (count: number, dueBy: number, states: ReadonlyArray<Delivery["state"]>): Fragment =>
     sql.join(
       " UNION ALL ",
       false
     )(
-      (["unknown", "waiting"] as const).flatMap((state) =>
+      states.flatMap((state) =>
         Object.values(priorities).map(
           (priority) => sql`
             SELECT * FROM (
@@ -186,6 +190,15 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
           ${notSent}`
     }
   }
+
+  const nextAt = (operation: string, states: ReadonlyArray<Delivery["state"]>) =>
+    read(
+      operation,
+      numberOf(sql`
+        SELECT COALESCE(
+          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0 AND ${isKnown}),
+          (SELECT MIN(available_at) FROM (${heads(1, Number.MAX_SAFE_INTEGER, states)}) AS heads)) AS number`)
+    )
 
   /** Changes the row only for the holder of the newest lease. */
   const whileHeld = ({ fence, id }: Delivery, changes: Fragment): Statements<boolean> =>
@@ -235,7 +248,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
      * with priority (verified reporters, sweeps, retries by an operator), then the rest; each group in the order in which they fell
      * due. When a holder dies, its deliveries are due again once the lease has ended: as `unknown` if one was being sent.
      */
-    lease: ({ count, concurrency, now, leaseUntil }: LeaseRequest) =>
+    lease: ({ count, concurrency, now, leaseUntil, searchesOnly = false }: LeaseRequest) =>
       write("reports")(
         "Deliveries.lease",
         Effect.gen(function* () {
@@ -252,7 +265,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
           const leased = yield* leasedRows(sql`
             UPDATE deliveries SET fence = fence + 1, lease_until = ${leaseUntil}
             WHERE id IN (
-              SELECT id FROM (${heads(free, now)}) AS heads
+              SELECT id FROM (${heads(free, now, searchesOnly ? searched : open)}) AS heads
               ORDER BY state, priority, available_at, id LIMIT ${free})
             RETURNING *`)
           return leased.toSorted(inLeaseOrder).map(({ priority: _, ...row }): Delivery => row)
@@ -274,13 +287,9 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
      * Milliseconds since the epoch at which the next delivery that `lease` takes falls due or a lease ends; none when there is none. While
      * one is leased, it is the end of its lease.
      */
-    nextDueAt: read(
-      "Deliveries.nextDueAt",
-      numberOf(sql`
-        SELECT COALESCE(
-          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0 AND ${isKnown}),
-          (SELECT MIN(available_at) FROM (${heads(1, Number.MAX_SAFE_INTEGER)}) AS heads)) AS number`)
-    ),
+    nextDueAt: nextAt("Deliveries.nextDueAt", open),
+    /** The same for a lease of searches only. */
+    nextSearchAt: nextAt("Deliveries.nextSearchAt", searched),
     find: (id: string) =>
       read(
         "Deliveries.find",
@@ -336,6 +345,8 @@ interface LeaseRequest {
   readonly concurrency: number
   readonly now: number
   readonly leaseUntil: number
+  /** Only those with an unknown outcome. */
+  readonly searchesOnly?: boolean
 }
 
 type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>

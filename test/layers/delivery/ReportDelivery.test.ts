@@ -70,6 +70,32 @@ describe("Reports", () => {
     yield* passHalfHour
     expect([yield* filed(verified), yield* filed(retried), yield* filed(next)]).toEqual([5, 6, 7])
   })
+
+  it.scoped(
+    "of a flood wait for the next hour without a lease; a lost one is searched in time",
+    function* () {
+      const { admitSome, delivery, filed, levels, now, pass, setTime, start, tracker } = yield* makeHarness
+      const reports = yield* admitSome(4)
+      const [first, second, third, fourth] = reports
+      if (!first || !second || !third || !fourth) return expect.fail("four reports were stored")
+      // The last one of this hour, and the first one of the next.
+      tracker.filing.next({}, lostAfter, lost)
+      yield* start("tracker", { limits: { hourlyWrites: 2 } })
+      yield* pass(10)
+      expect([yield* filed(second), times(tracker.searches, second)]).toEqual([2, [6]])
+      for (const waiting of [third, fourth])
+        expect(yield* delivery(waiting)).toMatchObject({ state: "waiting", attempts: 0 })
+      expect(levels("WARN")).toBe(2)
+      setTime(now() + 3_580_000)
+      yield* pass(70)
+      // Two writes later, the one that is sent again has its place in the hour after that.
+      expect([yield* filed(fourth), (yield* delivery(third)).state]).toEqual([3, "unknown"])
+      expect(times(tracker.sent, first).map(Math.round)).toEqual([0, 1, 3_600, 3_601])
+      setTime(now() + 3_530_000)
+      yield* pass(60)
+      expect([yield* filed(third), tracker.sent.length]).toEqual([4, 5])
+    }
+  )
 })
 
 describe("After an outcome", () => {
