@@ -46,6 +46,20 @@ export const recordFailed = (
     yield* Effect.logError(message, { report: delivery.subject, failure })
   })
 
+/** Gives a delivery back until the reserved write. Searches for others go on meanwhile, and an operator may change it. */
+export const waitForTurn = (
+  { delivery: { availableAt, lastFailure, state }, release }: LeasedDelivery,
+  { turnPause }: Breaker
+): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    const turnAt = (yield* Clock.currentTimeMillis) + (yield* turnPause)
+    yield* release(
+      // Only what is searched would be leased before.
+      state === "unknown" ? turnAt : availableAt,
+      Option.getOrElse(lastFailure, () => "the writes of this hour are used up")
+    )
+  })
+
 /** Milliseconds by which clocks may differ, including the time of an answer (issue-tracker.md 4.5). */
 const clockTolerance = 5 * 60_000
 
@@ -209,12 +223,7 @@ export const makeReportFiling = (
       const sentBefore = delivery.state === "unknown" || delivery.attempts > 0
       if (sentBefore && !(yield* isAbsent(leased, report))) return
       if (yield* breaker.takeTurn) return yield* send(leased, report)
-      // Searches for others go on meanwhile, and an operator may change this one.
-      const availableAt = (yield* Clock.currentTimeMillis) + (yield* breaker.turnPause)
-      yield* leased.release(
-        delivery.state === "unknown" ? availableAt : delivery.availableAt,
-        Option.getOrElse(delivery.lastFailure, () => "the writes of this hour are used up")
-      )
+      yield* waitForTurn(leased, breaker)
     }).pipe(
       Effect.asVoid,
       asTrace("ReportFiling.handle", { attributes: { report: leased.delivery.subject } })

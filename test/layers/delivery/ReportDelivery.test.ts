@@ -3,6 +3,7 @@ import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type { DeliveryLimits } from "../../../src/layers/delivery/Worker.ts"
 import { markerOf } from "../../../src/services/text/IssueDraft.ts"
 import { Anonymous, type StoredReport } from "../../../src/services/Store.ts"
 import { SearchTooLong } from "../../../src/services/Tracker.ts"
@@ -368,18 +369,19 @@ describe("The end of a process", () => {
 })
 
 describe("The search for duplicates", () => {
-  const twice = Effect.gen(function* () {
+  const twiceWith = Effect.fnUntraced(function* (limits: Partial<DeliveryLimits>) {
     const world = yield* makeHarness
     const { admit, filed, find, pass, start, tracker } = world
     const report = yield* admit()
     tracker.filing.next(lost)
-    const { health } = yield* start("tracker", { limits: { sweepDelay: 100_000 } })
+    const { health } = yield* start("tracker", { limits: { sweepDelay: 100_000, ...limits } })
     yield* pass(45)
     expect(yield* filed(report)).toBe(1)
     const sweep = find(`sweep:${report.id}`)
     const copy = () => tracker.add(markerOf(report))
     return { ...world, health, report, sweep, copy }
   })
+  const twice = twiceWith({})
 
   it.scoped("leaves one open issue when the list hid the first one, also after a restart", function* () {
     const { admit, filed, issues, pass, start, tracker } = yield* makeHarness
@@ -396,6 +398,17 @@ describe("The search for duplicates", () => {
     expect(issues()).toEqual(["open 0", "open 0"])
     yield* pass(15)
     expect([yield* filed(report), issues()]).toEqual([1, ["open 0", "closed 1"]])
+  })
+
+  it.scoped("waits for the next hour without a lease when the writes of this one are used up", function* () {
+    const { admit, copy, filed, issues, now, pass, setTime, sweep } = yield* twiceWith({ hourlyWrites: 3 })
+    copy()
+    const other = yield* admit()
+    yield* pass(110)
+    expect([yield* filed(other), (yield* sweep).state]).toEqual([3, "waiting"])
+    setTime(now() + 3_430_000)
+    yield* pass(70)
+    expect([(yield* sweep).state, issues()]).toEqual(["delivered", ["open 0", "closed 1", "open 0"]])
   })
 
   type Closing = Outcome & { readonly uncommented?: Refused }
