@@ -1,8 +1,10 @@
 import {
+  copyFileSync,
   existsSync,
   mkdirSync,
   readdirSync,
   realpathSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync
@@ -12,7 +14,7 @@ import { expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { sampleReport } from "../layers/store/Samples.ts"
+import { sampleEntry, sampleReport } from "../layers/store/Samples.ts"
 import { folder, freshPath, openStore, postgres, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
@@ -107,4 +109,33 @@ it.effect("on PostgreSQL backup and restore are refused, without the password", 
         /^(?!.*hidden).*PostgreSQL's own tools\. Run the commands of docs.operations\.md/s
       )
     })
+})
+
+it.scopedLive("backup takes no name beside which a killed command has left a log of SQLite", function* () {
+  const path = yield* freshPath
+  const copy = `${path}.copy`
+  const offer = (place: string, ids: ReadonlyArray<string>, use: () => void = () => undefined) =>
+    withStore(place, ({ spool }) =>
+      Effect.tap(
+        spool.offer(
+          ids.map((id) => sampleEntry(id)),
+          { limitBytes: 1_000_000 }
+        ),
+        () => Effect.sync(use)
+      )
+    )
+  const waiting = (place: string) =>
+    Effect.map(rawQuery(place, "SELECT record_id FROM spool"), (rows) => rows.length)
+  yield* offer(path, ["first"])
+  const backup = (...options: ReadonlyArray<string>) =>
+    run(["backup", copy, ...options], { MUSIC_DATABASE_PATH: path })
+  expect((yield* backup()).exit).toBe(0)
+  // A command on the copy, which is killed.
+  yield* offer(copy, ["second", "third"], () => copyFileSync(`${copy}-wal`, `${path}.log`))
+  copyFileSync(`${path}.log`, `${copy}-wal`)
+  const { err, exit } = yield* backup("--overwrite")
+  expect([exit, err]).toEqual([69, expect.stringContaining(`${copy}-wal`)])
+  yield* Effect.sync(() => rmSync(`${copy}-wal`))
+  expect((yield* backup("--overwrite")).exit).toBe(0)
+  expect(yield* waiting(copy)).toBe(1)
 })

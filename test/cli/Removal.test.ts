@@ -161,11 +161,45 @@ onBoth("Removing reports", (kind) => {
     const lost = yield* command("reports remove rep_3", "request 13")
     expect(lost.out).toContain(`search the tracker for rep_3-${personal("rep_3").marker}`)
 
+    // Sent twice: the list of the tracker may still hide another issue, which only the search for duplicates finds and which nobody deletes.
+    yield* store.reports.admit(personal("rep_5"), true)
+    for (const attempt of [1, 2]) {
+      const sending = yield* lease
+      yield* update(sending, DeliveryUpdate.Sending({ at: Date.now() }))
+      const unknown = { availableAt: Date.now(), failure: "lost", searches: 2 }
+      yield* update(sending, attempt === 1 ? DeliveryUpdate.Unknown(unknown) : filed())
+    }
+    const twice = yield* command("reports remove rep_5", "request 15")
+    const reference = `rep_5-${personal("rep_5").marker}`
+    expect(twice.out).toContain(
+      `the issue ${issue.url}, and perhaps others: search the tracker for ${reference}, and delete them there`
+    )
+
     // Never sent by this delivery, but perhaps by one that retention has deleted.
     yield* store.reports.admit(personal("rep_4"), false)
     expect((yield* command("reports retry rep_4")).exit).toBe(0)
     const doubted = yield* command("reports remove rep_4", "request 14")
     expect(doubted.out).toContain("search the tracker for rep_4-")
+  })
+
+  it.scopedLive("removes a report whose sender died, also when no server runs any more", function* () {
+    const { command, left, place, store } = yield* opened([])
+    const { deliveries, reports } = store
+    yield* reports.admit(personal("rep_1"), true)
+    const now = Date.now()
+    const [held] = yield* deliveries.lease(sampleLease({ now, leaseUntil: now + 10_000 }))
+    if (held === undefined) return expect.fail("the report was due")
+    yield* deliveries.update(held, DeliveryUpdate.Sending({ at: now }))
+    yield* rawQuery(place, `UPDATE deliveries SET lease_until = ${now - 1}`)
+    const { err, exit, out } = yield* command("reports remove rep_1", "request 12")
+    expect([exit, err]).toEqual([0, ""])
+    expect(out).toContain(`search the tracker for rep_1-${personal("rep_1").marker}`)
+    expect(yield* left).toEqual([])
+    // Should the sender be late only, nothing of it is written.
+    expect(yield* deliveries.update(held, DeliveryUpdate.Waiting({ availableAt: now, failure: "502" }))).toBe(
+      false
+    )
+    expect(Option.getOrThrow(yield* deliveries.find("report:rep_1")).state).toBe("failed")
   })
 
   it.scopedLive("removes what all filters select together, after a dry run that counts it", function* () {
@@ -203,6 +237,26 @@ onBoth("Removing reports", (kind) => {
     expect([exit, err]).toEqual([1, expect.stringContaining(`being filed: ${sending.subject}`)])
     expect(out).toContain(`${first.subject}, remains the issue ${issue.url}: delete it in the tracker`)
     expect(yield* left).toEqual([sending.subject])
+  })
+
+  it.scopedLive("removes what several people sent under one key with the same content", function* () {
+    const { command, left, place, store } = yield* opened([])
+    const reporters = [Anonymous(), anna, Verified({ publicId: "c:eva" })]
+    const under = (reporter: Reporter, index: number) => ({
+      ...personal(`rep_${index}`, reporter),
+      keyDigest: "one key"
+    })
+    for (const [index, reporter] of reporters.entries())
+      expect((yield* store.reports.admit(under(reporter, index), true))._tag).toBe("Stored")
+    const { err, exit, json } = yield* command("reports remove --since 1h --json", "request 12")
+    expect([exit, err, json]).toEqual([0, "", expect.objectContaining({ reports: 3 })])
+    expect(yield* left).toEqual([])
+    for (const [index, reporter] of reporters.entries())
+      expect((yield* store.reports.admit(under(reporter, 9 + index), true))._tag).toBe("Replayed")
+    const sums = yield* rawQuery(place, "SELECT SUM(bytes) AS bytes FROM reports")
+    expect(yield* store.reports.storedBytes).toBe(sums[0]?.bytes)
+    const ids = yield* rawQuery(place, "SELECT id FROM report_removals ORDER BY id")
+    expect(ids.map(({ id }) => id)).toEqual(["rep_0", "rep_1", "rep_2"])
   })
 
   it.scopedLive("a removal that was cut is repeated, and removes the rest", function* () {

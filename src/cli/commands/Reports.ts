@@ -81,10 +81,16 @@ const exported = Command.make("export", filters, (given) =>
 
 /** What an operator still has to delete in the tracker. */
 const remainderOf = (inDoubt: boolean, { delivery: sent, report: stored }: ReportRecord): string | null => {
-  if (Option.isSome(stored.issue)) return `the issue ${stored.issue.value.url}: delete it in the tracker`
-  return inDoubt || Option.exists(sent, ({ attempts }) => attempts > 0)
-    ? `perhaps an issue: search the tracker for ${stored.id}-${stored.marker}, and delete it there`
-    : null
+  const attempts = Option.match(sent, { onNone: () => 0, onSome: (one) => one.attempts })
+  const search = `search the tracker for ${stored.id}-${stored.marker}`
+  if (Option.isSome(stored.issue)) {
+    const { url } = stored.issue.value
+    // Each send may have made an issue. The search for duplicates closes what the list shows later, and deletes nothing.
+    return attempts > 1
+      ? `the issue ${url}, and perhaps others: ${search}, and delete them there`
+      : `the issue ${url}: delete it in the tracker`
+  }
+  return inDoubt || attempts > 0 ? `perhaps an issue: ${search}, and delete it there` : null
 }
 
 interface Selecting {

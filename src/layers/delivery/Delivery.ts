@@ -68,20 +68,29 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
     const leaseAndHandle = Effect.gen(function* () {
       const endsAt = (yield* monotonicMillis) + lease
       const now = yield* Clock.currentTimeMillis
-      const [delivery] = yield* deliveries.lease({ count: 1, concurrency: 1, now, leaseUntil: now + lease })
+      const [delivery] = yield* deliveries.lease({
+        count: 1,
+        concurrency: 1,
+        now,
+        leaseUntil: now + lease,
+        // While the writes of this hour are used up.
+        searchesOnly: (yield* breaker.turnPause) > 0
+      })
       if (delivery === undefined) return false
       yield* underLease(deliveries, lease)(delivery, endsAt, handle)
       return true
     }).pipe(Effect.uninterruptible)
 
     const sleepUntilDue = Effect.gen(function* () {
-      const dueAt = yield* deliveries.nextDueAt
+      const turnPause = yield* breaker.turnPause
+      const dueAt = yield* turnPause > 0 ? deliveries.nextSearchAt : deliveries.nextDueAt
       const now = yield* Clock.currentTimeMillis
       const wait = Option.match(dueAt, {
         onNone: () => longestSleep,
         onSome: (at) => (at > now ? at - now : fruitlessLeasePause)
       })
-      yield* Effect.raceFirst(wakeups.deliveries, Effect.sleep(Math.min(longestSleep, wait)))
+      const longest = turnPause > 0 ? Math.min(longestSleep, turnPause) : longestSleep
+      yield* Effect.raceFirst(wakeups.deliveries, Effect.sleep(Math.min(longest, wait)))
     })
 
     const round = Effect.gen(function* () {

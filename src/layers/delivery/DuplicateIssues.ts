@@ -13,7 +13,7 @@ import {
 import type { FoundIssue, Issue, TrackerService } from "../../services/Tracker.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { LeasedDelivery } from "./Lease.ts"
-import { recordFailed as recordFailure, searchFrom } from "./ReportFiling.ts"
+import { recordFailed as recordFailure, searchFrom, waitForTurn } from "./ReportFiling.ts"
 import {
   backoffDelay,
   type Breaker,
@@ -38,8 +38,6 @@ export const makeDuplicateIssues = (
   /** Returns the refusal when the copy may stay open. Only a refused token concerns more than this copy. */
   const close = (copy: FoundIssue, original: Issue) =>
     Effect.gen(function* () {
-      // A comment, and the closing.
-      yield* Effect.repeatN(breaker.reserveWrite, 1)
       const uncommented = yield* tracker.closeDuplicate(copy, original)
       yield* breaker.recordWrite
       yield* Effect.logWarning("A duplicate issue was closed", {
@@ -62,7 +60,13 @@ export const makeDuplicateIssues = (
       yield* breaker.recordAnswer
       const [original, ...copies] = found
       const open = original === undefined ? [] : copies.filter((copy) => copy.open)
-      const refused = yield* Effect.forEach(open, (copy) => close(copy, original ?? copy))
+      const refused: Array<ReadonlyArray<string>> = []
+      for (const copy of open) {
+        // A comment, and the closing.
+        if (!(yield* breaker.takeTurn)) return yield* waitForTurn(leased, breaker)
+        yield* breaker.reserveWrite
+        refused.push(yield* close(copy, original ?? copy))
+      }
       if (original === undefined)
         yield* Effect.logWarning(
           "The tracker does not list the issue of a report that was sent more than once",

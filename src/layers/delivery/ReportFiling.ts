@@ -46,6 +46,20 @@ export const recordFailed = (
     yield* Effect.logError(message, { report: delivery.subject, failure })
   })
 
+/** Gives a delivery back until the reserved write. Searches for others go on meanwhile, and an operator may change it. */
+export const waitForTurn = (
+  { delivery: { availableAt, lastFailure, state }, release }: LeasedDelivery,
+  { turnPause }: Breaker
+): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    const turnAt = (yield* Clock.currentTimeMillis) + (yield* turnPause)
+    yield* release(
+      // Only what is searched would be leased before.
+      state === "unknown" ? turnAt : availableAt,
+      Option.getOrElse(lastFailure, () => "the writes of this hour are used up")
+    )
+  })
+
 /** Milliseconds by which clocks may differ, including the time of an answer (issue-tracker.md 4.5). */
 const clockTolerance = 5 * 60_000
 
@@ -98,14 +112,29 @@ export const makeReportFiling = (
       yield* leased.release(availableAt, describeFailure(failure))
     })
 
+  /**
+   * Of several sends only the last is known, and the issue may be of an earlier one, which the list hid until now: so they are searched from
+   * the report on. So is a delivery without a send, which may have been created anew, long after an earlier one was sent and removed.
+   */
+  const findIssues = ({ attempts, sentAt }: Delivery, report: StoredReport) => {
+    const search = (from: number) => tracker.findByMarker(markerOf(report), searchFrom(from))
+    if (attempts === 0) return search(report.createdAt)
+    return Option.match(sentAt, {
+      // All attempts were refused. A report that waited behind thousands of others is sent, although their issues are too many to search.
+      onNone: () => Effect.catchTag(search(report.createdAt), "SearchTooLong", () => Effect.succeed([])),
+      onSome: (last) =>
+        attempts === 1
+          ? search(last)
+          : Effect.catchTag(search(report.createdAt), "SearchTooLong", () => search(last))
+    })
+  }
+
   /** Searches once. True when the issue does not exist and the report may be sent. Otherwise the outcome or the next search is recorded. */
   const isAbsent = (leased: LeasedDelivery, report: StoredReport): Effect.Effect<boolean> =>
     Effect.gen(function* () {
       const { delivery } = leased
       const startedAt = yield* Clock.currentTimeMillis
-      // The delivery may have been created anew, long after an earlier one of the same report was sent and removed.
-      const since = searchFrom(Option.getOrElse(delivery.sentAt, () => report.createdAt))
-      const found = yield* tracker.findByMarker(markerOf(report), since)
+      const found = yield* findIssues(delivery, report)
       yield* breaker.recordAnswer
       const [issue] = found
       if (issue !== undefined) {
@@ -193,8 +222,8 @@ export const makeReportFiling = (
       // A refused attempt may follow one whose answer was lost, so any earlier attempt leads to a search.
       const sentBefore = delivery.state === "unknown" || delivery.attempts > 0
       if (sentBefore && !(yield* isAbsent(leased, report))) return
-      yield* breaker.reserveWrite
-      yield* send(leased, report)
+      if (yield* breaker.takeTurn) return yield* send(leased, report)
+      yield* waitForTurn(leased, breaker)
     }).pipe(
       Effect.asVoid,
       asTrace("ReportFiling.handle", { attributes: { report: leased.delivery.subject } })

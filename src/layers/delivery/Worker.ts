@@ -9,6 +9,7 @@ import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import type * as Exit from "effect/Exit"
 import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 
 /** Times and numbers, in milliseconds unless noted otherwise. Tests lower them. */
@@ -119,8 +120,11 @@ export const uninterruptedRequest =
 /** Milliseconds: the longest sleep of a worker during a pause, before it reads the stored state again. */
 export const longestPausedSleep = 30_000
 
-/** Milliseconds: a longer wait is logged, because reports wait visibly. */
+/** Milliseconds: a longer wait is logged, because reports wait visibly. A reserved write is kept for so long. */
 const longPause = 60_000
+
+/** Milliseconds that a delivery waits for its write under its lease: the first search for another one may be due after that. */
+const longestTurn = 5_000
 
 /** A refusal that concerns credentials, permission or repository, not the content of the request. */
 export const isConfigurationRefusal = (failure: UpstreamFailure): boolean =>
@@ -206,18 +210,43 @@ export const makeBreaker = (
       if (before !== undefined && before.failures > 0) yield* Effect.logInfo(`${title} is available again`)
     })
 
-  /** Reserves a write at the pace that all processes share, and sleeps until it is due. */
-  const reserveWrite = Effect.gen(function* () {
+  /** Monotonic milliseconds: a write that waits longer than its turn is reserved for then. */
+  let reservedFor: number | undefined
+
+  /** Reserves a write at the pace that all processes share. Milliseconds until it is due. */
+  const reserve = Effect.gen(function* () {
     const now = yield* Clock.currentTimeMillis
     const { hourlyWrites: hourly, writeSpacing: spacing } = limits
     const at = yield* destinations.reserveWrite(name, { now, spacing, hourly })
-    // Writes are handled one at a time in all processes together, so that one process logs it.
     if (at - now >= longPause)
       yield* Effect.logWarning(`${title} is paused: the writes of this hour are used up`, {
         hourlyWrites: hourly,
         pausedUntil: new Date(at).toISOString()
       })
-    yield* Effect.sleep(Math.max(0, at - now))
+    return Math.max(0, at - now)
+  })
+
+  /** Reserves a write, and sleeps until it is due. */
+  const reserveWrite = Effect.flatMap(reserve, Effect.sleep)
+
+  /** Milliseconds until the write that is reserved for `takeTurn`; 0 without one. */
+  const turnPause = Effect.map(monotonicMillis, (now) => Math.max(0, (reservedFor ?? now) - now))
+
+  /**
+   * Like `reserveWrite`, but false when the writes of this hour are used up: the write is then reserved for a later call, and what waits
+   * for it need not hold a lease meanwhile.
+   */
+  const takeTurn = Effect.gen(function* () {
+    const now = yield* monotonicMillis
+    if (reservedFor !== undefined && now < reservedFor + longPause) {
+      if (now < reservedFor) return false
+      reservedFor = undefined
+      return true
+    }
+    const wait = yield* reserve
+    reservedFor = wait > longestTurn ? now + wait : undefined
+    if (wait <= longestTurn) yield* Effect.sleep(wait)
+    return wait <= longestTurn
   })
 
   /** `stopped`: it refused the settings, and no write was accepted since. Milliseconds until requests are allowed again; 0 when they are. */
@@ -234,6 +263,8 @@ export const makeBreaker = (
     /** Stores that a write was accepted. */
     recordWrite: recordSuccess(true),
     state,
-    reserveWrite
+    reserveWrite,
+    takeTurn,
+    turnPause
   }
 }

@@ -75,6 +75,10 @@ export type DeliveryUpdate = Data.TaggedEnum<{
 }>
 export const DeliveryUpdate = Data.taggedEnum<DeliveryUpdate>()
 
+/** States of deliveries that may be leased, and of those that need a search before a write. */
+const open = ["unknown", "waiting"] as const
+const searched = ["unknown"] as const
+
 /** Decoders of rows. */
 const leasedRows = all(LeasedRow)
 
@@ -146,12 +150,12 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
    * The first deliveries of each state and priority that are due and not leased: each select follows the order of the index. One condition
    * for all of them would read every row that waits.
    */
-  const heads = (count: number, dueBy: number): Fragment =>
+  const heads = (count: number, dueBy: number, states: ReadonlyArray<Delivery["state"]>): Fragment =>
     sql.join(
       " UNION ALL ",
       false
     )(
-      (["unknown", "waiting"] as const).flatMap((state) =>
+      states.flatMap((state) =>
         Object.values(priorities).map(
           (priority) => sql`
             SELECT * FROM (
@@ -187,6 +191,15 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
     }
   }
 
+  const nextAt = (operation: string, states: ReadonlyArray<Delivery["state"]>) =>
+    read(
+      operation,
+      numberOf(sql`
+        SELECT COALESCE(
+          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0 AND ${isKnown}),
+          (SELECT MIN(available_at) FROM (${heads(1, Number.MAX_SAFE_INTEGER, states)}) AS heads)) AS number`)
+    )
+
   /** Changes the row only for the holder of the newest lease. */
   const whileHeld = ({ fence, id }: Delivery, changes: Fragment): Statements<boolean> =>
     any(sql`
@@ -214,15 +227,18 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
     if (changed) wakeUp()
   }
 
-  const changeable = sql`lease_until IS NULL AND state IN ('waiting', 'unknown', 'failed')`
-
-  /** An operator cannot change leased and delivered ones. */
-  const byOperator = (operation: string, id: string, changes: Fragment, condition: Fragment) =>
+  /**
+   * An operator cannot change leased and delivered ones. A lease that has ended is no obstacle: its holder died, and perhaps no server with
+   * a tracker runs any more that would take it over.
+   */
+  const byOperator = (operation: string, id: string, now: number, changes: Fragment, condition: Fragment) =>
     write("reports")(
       operation,
-      any(
-        sql`UPDATE deliveries SET ${changes} WHERE id = ${id} AND ${changeable} AND ${condition} RETURNING id`
-      ),
+      any(sql`
+        UPDATE deliveries SET ${changes}, lease_until = NULL
+        WHERE id = ${id} AND (lease_until IS NULL OR lease_until <= ${now})
+          AND state IN ('waiting', 'unknown', 'failed') AND ${condition}
+        RETURNING id`),
       wakeUpIf
     )
 
@@ -232,7 +248,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
      * with priority (verified reporters, sweeps, retries by an operator), then the rest; each group in the order in which they fell
      * due. When a holder dies, its deliveries are due again once the lease has ended: as `unknown` if one was being sent.
      */
-    lease: ({ count, concurrency, now, leaseUntil }: LeaseRequest) =>
+    lease: ({ count, concurrency, now, leaseUntil, searchesOnly = false }: LeaseRequest) =>
       write("reports")(
         "Deliveries.lease",
         Effect.gen(function* () {
@@ -249,7 +265,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
           const leased = yield* leasedRows(sql`
             UPDATE deliveries SET fence = fence + 1, lease_until = ${leaseUntil}
             WHERE id IN (
-              SELECT id FROM (${heads(free, now)}) AS heads
+              SELECT id FROM (${heads(free, now, searchesOnly ? searched : open)}) AS heads
               ORDER BY state, priority, available_at, id LIMIT ${free})
             RETURNING *`)
           return leased.toSorted(inLeaseOrder).map(({ priority: _, ...row }): Delivery => row)
@@ -271,13 +287,9 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
      * Milliseconds since the epoch at which the next delivery that `lease` takes falls due or a lease ends; none when there is none. While
      * one is leased, it is the end of its lease.
      */
-    nextDueAt: read(
-      "Deliveries.nextDueAt",
-      numberOf(sql`
-        SELECT COALESCE(
-          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0 AND ${isKnown}),
-          (SELECT MIN(available_at) FROM (${heads(1, Number.MAX_SAFE_INTEGER)}) AS heads)) AS number`)
-    ),
+    nextDueAt: nextAt("Deliveries.nextDueAt", open),
+    /** The same for a lease of searches only. */
+    nextSearchAt: nextAt("Deliveries.nextSearchAt", searched),
     find: (id: string) =>
       read(
         "Deliveries.find",
@@ -293,6 +305,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
       byOperator(
         "Deliveries.retry",
         id,
+        now,
         sql`
           state = CASE
             WHEN attempts > 0 OR state <> 'waiting'
@@ -305,6 +318,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
       byOperator(
         "Deliveries.discard",
         id,
+        now,
         sql`state = 'failed', finished_at = ${now}, discarded_at = ${now}, last_failure = ${reason}`,
         sql`discarded_at IS NULL`
       ),
@@ -331,6 +345,8 @@ interface LeaseRequest {
   readonly concurrency: number
   readonly now: number
   readonly leaseUntil: number
+  /** Only those with an unknown outcome. */
+  readonly searchesOnly?: boolean
 }
 
 type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>

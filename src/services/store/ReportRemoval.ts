@@ -36,19 +36,27 @@ export const makeReportRemoval = ({ read, sql, write }: Database) => {
       const [counted] = yield* all(CountedRow)(sql`SELECT holder, bytes FROM reports WHERE id = ${id}`)
       if (counted === undefined) return "Missing"
       const delivery = sql`subject = ${id} AND kind = 'report'`
-      if (yield* any(sql`SELECT 1 FROM deliveries WHERE ${delivery} AND lease_until IS NOT NULL`))
+      // The holder of a lease that has ended died, and perhaps no server takes it over.
+      if (yield* any(sql`SELECT 1 FROM deliveries WHERE ${delivery} AND lease_until > ${now}`))
         return "BeingFiled"
       // Nothing is filed any more. A delivered one stays.
       yield* run(sql`
         UPDATE deliveries SET
-          state = 'failed', finished_at = COALESCE(finished_at, ${now}), discarded_at = COALESCE(discarded_at, ${now}),
+          state = 'failed', lease_until = NULL, finished_at = COALESCE(finished_at, ${now}), discarded_at = COALESCE(discarded_at, ${now}),
           last_failure = 'its report was removed'
         WHERE ${delivery} AND state <> 'delivered'`)
-      // Not `anonymous`: a repetition by any reporter replays an unverified one.
+      // Not `anonymous`: a repetition by any reporter replays an unverified one. Several reporters may have sent the same under one key, and
+      // only one of their rows can have that name: the others get one that counts as unverified, too.
       const bytes = bytesOf(emptied)
       yield* run(sql`
         UPDATE reports
-        SET content = ${emptied}, reporter = 'unverified', request_id = '', holder = NULL, bytes = ${bytes}
+        SET content = ${emptied}, request_id = '', holder = NULL, bytes = ${bytes},
+          reporter = CASE WHEN EXISTS (
+              SELECT 1 FROM reports AS other
+              WHERE other.plane = reports.plane AND other.key_digest = reports.key_digest
+                AND other.content_digest = reports.content_digest AND other.reporter = 'unverified'
+                AND other.id <> reports.id)
+            THEN 'unverified ' || id ELSE 'unverified' END
         WHERE id = ${id}`)
       yield* changeSums(sql, [
         { ...counted, bytes: -counted.bytes },

@@ -81,7 +81,7 @@ export const makeRetention = ({ sql, write }: Database) => {
     write(lane)(`Retention.${name}`, removal(before))
   return {
     reports: sweep("reports", "reports", removeReports(sql`1 = 1`)),
-    /** Those without a verified reporter, which removed ones are too. */
+    /** Those without a verified reporter, which removed ones are too: of those with one key and content only the first. */
     anonymousReports: sweep("reports", "anonymousReports", removeReports(isAnonymous(sql))),
     deliveries: sweep("reports", "deliveries", removeDeliveries),
     webhooks: sweep("people", "webhooks", remove("webhook_inbox", "plane, event_id", "received_at")),

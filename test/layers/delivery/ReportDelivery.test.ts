@@ -3,6 +3,7 @@ import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type { DeliveryLimits } from "../../../src/layers/delivery/Worker.ts"
 import { markerOf } from "../../../src/services/text/IssueDraft.ts"
 import { Anonymous, type StoredReport } from "../../../src/services/Store.ts"
 import { SearchTooLong } from "../../../src/services/Tracker.ts"
@@ -70,6 +71,32 @@ describe("Reports", () => {
     yield* passHalfHour
     expect([yield* filed(verified), yield* filed(retried), yield* filed(next)]).toEqual([5, 6, 7])
   })
+
+  it.scoped(
+    "of a flood wait for the next hour without a lease; a lost one is searched in time",
+    function* () {
+      const { admitSome, delivery, filed, levels, now, pass, setTime, start, tracker } = yield* makeHarness
+      const reports = yield* admitSome(4)
+      const [first, second, third, fourth] = reports
+      if (!first || !second || !third || !fourth) return expect.fail("four reports were stored")
+      // The last one of this hour, and the first one of the next.
+      tracker.filing.next({}, lostAfter, lost)
+      yield* start("tracker", { limits: { hourlyWrites: 2 } })
+      yield* pass(10)
+      expect([yield* filed(second), times(tracker.searches, second)]).toEqual([2, [6]])
+      for (const waiting of [third, fourth])
+        expect(yield* delivery(waiting)).toMatchObject({ state: "waiting", attempts: 0 })
+      expect(levels("WARN")).toBe(2)
+      setTime(now() + 3_580_000)
+      yield* pass(70)
+      // Two writes later, the one that is sent again has its place in the hour after that.
+      expect([yield* filed(fourth), (yield* delivery(third)).state]).toEqual([3, "unknown"])
+      expect(times(tracker.sent, first).map(Math.round)).toEqual([0, 1, 3_600, 3_601])
+      setTime(now() + 3_530_000)
+      yield* pass(60)
+      expect([yield* filed(third), tracker.sent.length]).toEqual([4, 5])
+    }
+  )
 })
 
 describe("After an outcome", () => {
@@ -146,6 +173,49 @@ describe("After an outcome", () => {
       expect([yield* filed(report), tracker.sent.length]).toEqual([1, 1])
     }
   )
+
+  it.scoped("that is lost again and again, a search finds the issue of the first send", function* () {
+    const { admit, filed, issues, pass, start, tracker } = yield* makeHarness
+    const report = yield* admit()
+    // The list shows it after more than the tolerance for clocks, when the last send is newer.
+    tracker.lag = 400_000
+    tracker.filing.always(lost)
+    tracker.filing.next(lostAfter)
+    yield* start("tracker")
+    yield* pass(400)
+    const sends = tracker.sent.length
+    expect(sends).toBeGreaterThan(3)
+    tracker.filing.always({})
+    yield* pass(400)
+    expect([yield* filed(report), tracker.sent.length, issues()]).toEqual([1, sends, ["open 0"]])
+  })
+
+  it.scoped("that is certain, a list that is too long to search keeps no report back", function* () {
+    const { admit, delivery, filed, levels, pass, start, tracker } = yield* makeHarness
+    // It waited behind thousands of others, and the limit came at its turn.
+    const report = yield* admit()
+    tracker.filing.next(limited(90))
+    tracker.searching.always(tooLong)
+    yield* start("tracker")
+    yield* pass(100)
+    expect([yield* filed(report), (yield* delivery(report)).state, levels("ERROR")]).toEqual([
+      1,
+      "delivered",
+      0
+    ])
+  })
+
+  it.scoped("that is lost after a limit, the list since the last send is searched at least", function* () {
+    const { admit, filed, pass, start, tracker } = yield* makeHarness
+    const report = yield* admit()
+    tracker.filing.next(limited(600), lostAfter)
+    // Too long since the report, and short enough since the send.
+    tracker.searching.next(tooLong, tooLong)
+    yield* start("tracker")
+    yield* pass(620)
+    expect([yield* filed(report), tracker.sent.length]).toEqual([1, 2])
+    expect(tracker.searches.map(({ since }) => (since - report.createdAt) / 1_000)).toEqual([-300, -300, 300])
+  })
 
   it.scoped("that is unknown, an operator's retry searches at once and sends no sooner", function* () {
     const { admit, now, pass, start, store, tracker } = yield* makeHarness
@@ -299,18 +369,19 @@ describe("The end of a process", () => {
 })
 
 describe("The search for duplicates", () => {
-  const twice = Effect.gen(function* () {
+  const twiceWith = Effect.fnUntraced(function* (limits: Partial<DeliveryLimits>) {
     const world = yield* makeHarness
     const { admit, filed, find, pass, start, tracker } = world
     const report = yield* admit()
     tracker.filing.next(lost)
-    const { health } = yield* start("tracker", { limits: { sweepDelay: 100_000 } })
+    const { health } = yield* start("tracker", { limits: { sweepDelay: 100_000, ...limits } })
     yield* pass(45)
     expect(yield* filed(report)).toBe(1)
     const sweep = find(`sweep:${report.id}`)
     const copy = () => tracker.add(markerOf(report))
     return { ...world, health, report, sweep, copy }
   })
+  const twice = twiceWith({})
 
   it.scoped("leaves one open issue when the list hid the first one, also after a restart", function* () {
     const { admit, filed, issues, pass, start, tracker } = yield* makeHarness
@@ -327,6 +398,17 @@ describe("The search for duplicates", () => {
     expect(issues()).toEqual(["open 0", "open 0"])
     yield* pass(15)
     expect([yield* filed(report), issues()]).toEqual([1, ["open 0", "closed 1"]])
+  })
+
+  it.scoped("waits for the next hour without a lease when the writes of this one are used up", function* () {
+    const { admit, copy, filed, issues, now, pass, setTime, sweep } = yield* twiceWith({ hourlyWrites: 3 })
+    copy()
+    const other = yield* admit()
+    yield* pass(110)
+    expect([yield* filed(other), (yield* sweep).state]).toEqual([3, "waiting"])
+    setTime(now() + 3_430_000)
+    yield* pass(70)
+    expect([(yield* sweep).state, issues()]).toEqual(["delivered", ["open 0", "closed 1", "open 0"]])
   })
 
   type Closing = Outcome & { readonly uncommented?: Refused }

@@ -100,6 +100,7 @@ const everyOperation = (store: StoreService) =>
     const worker = { count: 2, concurrency: 4, ...lease }
     // While none is leased and none is due, with all that wait.
     yield* deliveries.nextDueAt
+    yield* deliveries.nextSearchAt
     yield* deliveries.lease({ ...worker, now: 1 })
     const issue = Option.some({ number: 1, url: "https://github.com/harbor/music/issues/1" })
     const later = { availableAt: now + hour, failure: "none" }

@@ -210,6 +210,13 @@ export const backup = (
       `the file ${target} exists already`,
       "Choose another name, or add --overwrite."
     )
+    // SQLite would read it as that of the copy, and find other data there than was checked.
+    const log = ["-wal", "-journal"].map((suffix) => `${target}${suffix}`).find((file) => existsSync(file))
+    yield* failWhen(
+      log !== undefined,
+      `${log} is left of another database of that name`,
+      "Stop what has it open. Then remove it together with that database, or choose another name for the copy."
+    )
     const partial = yield* partialFile(target)
     yield* copyDatabase(database, partial)
     const facts = yield* checkDatabase(partial, `the copy of ${nameOf(database)}`, damagedFix)

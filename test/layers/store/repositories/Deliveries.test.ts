@@ -56,10 +56,10 @@ const replay = (hasQuota: boolean) => (at: At) => {
   )
 }
 const lease =
-  (count: number, concurrency = 4) =>
+  (count: number, concurrency = 4, searchesOnly = false) =>
   (at: At) =>
     Effect.map(
-      at.deliveries.lease({ count, concurrency, now: at.now, leaseUntil: at.now + 10_000 }),
+      at.deliveries.lease({ count, concurrency, now: at.now, leaseUntil: at.now + 10_000, searchesOnly }),
       (leased) => {
         at.leases.unshift(...leased)
         return leased.map(({ fence, id }) => `${id}#${fence}`).join("+") || "nothing"
@@ -90,6 +90,7 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
   replayWithoutQuota: replay(false),
   lease: lease(1),
   lease2: lease(2),
+  leaseSearches: lease(9, 4, true),
   leaseOf1: lease(9, 1),
   leaseOf2: lease(9, 2),
   sending: update((at) => Sending({ at })),
@@ -114,6 +115,7 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
     ),
   oldest: ({ deliveries }) => Effect.map(deliveries.oldestOpen, optional),
   nextDue: ({ deliveries }) => Effect.map(deliveries.nextDueAt, optional),
+  nextSearch: ({ deliveries }) => Effect.map(deliveries.nextSearchAt, optional),
   issue: ({ reports }) =>
     Effect.map(reports.find("a"), (found) =>
       Option.match(
@@ -164,6 +166,9 @@ anonymous lease sending unknown admit lease2+5
   a#1, yes, yes, a#2+b#1 | a leased 1/2 due 5 sent 0 502 | b leased 0/0 due 0
 admit admit+1 lease+5 waiting lease sending unknown lease+5 nextDue lease+60
   a#1, yes, b#1, yes, yes, b#2, 21, b#3 | a waiting 0/0 due 66 502 | b leased 1/2 due 11 sent 6 502
+# While nothing may be written, only those that need a search are taken.
+admit lease+1 sending unknown admit leaseSearches nextSearch nextDue leaseSearches+5 nextSearch lease
+  a#1, yes, yes, nothing, 6, 1, a#2, 16, b#1 | a leased 1/2 due 6 sent 1 502 | b leased 0/0 due 1
 # All processes together hold so many at most, and each of them until its lease ends.
 anonymous anonymous anonymous leaseOf2 leaseOf2' leaseOf1 counts nextDue leaseOf2+9' leaseOf2+1'
   a#1+b#1, nothing, nothing, 2 report leased+1 report waiting, 10, nothing, a#2+b#2 | a leased 0/0 due 0 | b leased 0/0 due 0 | c waiting 0/0 due 0
@@ -217,6 +222,11 @@ admit lease retry discard delivered retry discard
   a#1, no, no, yes, no, no | a delivered 0/0 due 0 over 0
 retry discard
   no, no
+# It may also change one whose holder died, while no server takes it over; a holder that is only late writes nothing then.
+admit lease sending retry+9 retry+1 waiting
+  a#1, yes, no, yes, no | a unknown 1/0 due 10 sent 0
+admit lease discard+9 discard+1 delivered issue removeReports+1
+  a#1, no, yes, no, none, 1 | a failed 0/0 due 0 over 10 discarded 10 spam
 # A report is kept until its delivery is over, and the delivery of one that was not filed for as long as the report.
 admit removeReports+1 lease sending removeReports waiting removeReports
   0, a#1, yes, 0, yes, 0 | a waiting 1/0 due 61 502
