@@ -1,5 +1,6 @@
 /** The `Tables` port over the table service: its batches and their acknowledgements (table-service.md 2 and 3). */
 import { randomUUID } from "node:crypto"
+import * as HttpBody from "@effect/platform/HttpBody"
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
@@ -13,7 +14,7 @@ import { Settings } from "../../services/Settings.ts"
 import { type TableRecord, Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
+import { makeUpstream } from "../upstream/Upstream.ts"
 import { expectAll, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 
 const dependency = "tables"
@@ -92,7 +93,6 @@ const make = (
   const write = Effect.fnUntraced(function* (
     records: ReadonlyArray<TableRecord>
   ): Effect.fn.Return<WriteResult, UpstreamFailure> {
-    if (records.length === 0) return { duplicates: [], refused: [] }
     const entries = yield* Effect.forEach(records, (record) =>
       Option.match(Option.fromNullable(target.keys.get(record.table)), {
         onNone: () => Effect.dieMessage(`the table ${record.table} has no key`),
@@ -105,7 +105,7 @@ const make = (
       method: "POST",
       path: "/api/ingest",
       headers: {},
-      body: jsonBody(encodeBatch(batchId, entries)),
+      body: HttpBody.text(encodeBatch(batchId, entries), "application/json"),
       read: readAcknowledgement(batchId, records)
     }).pipe(Effect.catchTag("Refused", (refusal) => Effect.fail(outcomeOf(refusal))))
     return typeof result === "string" ? yield* new Refused({ dependency, status: 200, code: result }) : result

@@ -1,4 +1,5 @@
 /** The `Tracker` port over GitHub Issues (issue-tracker.md 1, 2 and 4), or off. */
+import * as HttpBody from "@effect/platform/HttpBody"
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -10,7 +11,7 @@ import { recordNow, trackerTokenExpires } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type FoundIssue, SearchTooLong, Tracker, type TrackerService } from "../../services/Tracker.ts"
 import { NotExecuted, type Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { jsonBody, makeUpstream, type UpstreamRequest, type UpstreamTarget } from "../upstream/Upstream.ts"
+import { makeUpstream, type UpstreamRequest, type UpstreamTarget } from "../upstream/Upstream.ts"
 import {
   expectStatus,
   type ResponseReader,
@@ -24,8 +25,7 @@ export const gitHubTarget = (url: string): UpstreamTarget => ({
   url,
   timeoutSeconds: 15,
   // A page of 100 issues with bodies of 256 KiB (issue-tracker.md 2), and as much again for escapes and other fields.
-  maxResponseBytes: 64 * 1024 * 1024,
-  accept: "application/vnd.github+json"
+  maxResponseBytes: 64 * 1024 * 1024
 })
 
 interface GitHubRequest {
@@ -53,11 +53,12 @@ export const toUpstreamRequest =
       .replace("{repo}", encodeURIComponent(repository))
       .replace("{issue_number}", String(issueNumber)),
     headers: {
+      accept: "application/vnd.github+json",
       authorization: `Bearer ${Redacted.value(token)}`,
       "x-github-api-version": "2022-11-28"
     },
     query,
-    body: body && jsonBody(JSON.stringify(body))
+    body: body && HttpBody.unsafeJson(body)
   })
 
 const Created = Schema.Struct({
