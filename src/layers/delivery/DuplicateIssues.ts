@@ -82,10 +82,7 @@ export const makeDuplicateIssues = (
         return yield* recordFailed(leased, describeFailure(failure))
       const pause = yield* breaker.recordFailure(failure)
       // Other requests may succeed meanwhile. Each attempt has a lease, so the fence counts attempts.
-      const ownPause = yield* backoffDelay(
-        { first: firstBackoff, longest: longestBackoff },
-        leased.delivery.fence
-      )
+      const ownPause = yield* backoffDelay(firstBackoff, longestBackoff, leased.delivery.fence)
       const availableAt = (yield* Clock.currentTimeMillis) + Math.max(pause, ownPause)
       yield* leased.write(DeliveryUpdate.Waiting({ availableAt, failure: describeFailure(failure) }))
     })

@@ -63,8 +63,6 @@ export const makeReportFiling = (
   breaker: Breaker,
   { firstBackoff, searchDelays, sweepDelay }: DeliveryLimits
 ): ((leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>) => {
-  const backoff = { first: firstBackoff, longest: longestBackoff }
-
   /** Milliseconds from a send to the search after `searches` others. Later searches use the last of the delays. */
   const searchDelay = (searches: number): number =>
     searchDelays[Math.min(searches, searchDelays.length - 1)] ?? 0
@@ -147,7 +145,7 @@ export const makeReportFiling = (
       // Stored before the lease ends: the next worker to lease a delivery must find the pause.
       const pause = stopping ? 0 : yield* breaker.recordFailure(failure)
       // Searches may succeed while every attempt is lost: then the attempts themselves become rarer.
-      const ownPause = stopping ? 0 : yield* backoffDelay(backoff, delivery.attempts + 1)
+      const ownPause = stopping ? 0 : yield* backoffDelay(firstBackoff, longestBackoff, delivery.attempts + 1)
       const availableAt = (yield* Clock.currentTimeMillis) + Math.max(pause, ownPause)
       yield* write(
         failure._tag === "Unknown"
