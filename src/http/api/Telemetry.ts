@@ -17,7 +17,7 @@ import { failures, Traits, withBody } from "./Endpoint.ts"
 
 export const accept = HttpApiEndpoint.post("accept", "/api/v1/telemetry")
   .setPayload(TelemetryRequest)
-  .addSuccess(HttpApiSchema.NoContent.annotations({ description: "Committed, or recording is off" }))
+  .addSuccess(HttpApiSchema.NoContent)
   .addError(failures(...withBody, "origin_not_allowed", "spool_full"))
   .middleware(PlaneSelection)
   .annotate(Traits, { bodyBound: bodyLimits.telemetry })
