@@ -49,7 +49,7 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
     })
     const handlers = {
       report: makeReportFiling(reports, tracker, breaker, limits),
-      sweep: makeDuplicateIssues(reports, tracker, breaker, limits)
+      sweep: makeDuplicateIssues(reports, tracker, breaker)
     }
 
     const handle = (leased: LeasedDelivery) =>

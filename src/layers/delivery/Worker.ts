@@ -45,7 +45,7 @@ export const production = {
  * Milliseconds until the next attempt after `failures` in a row: `first` after one, twice as many after each further one, and `longest` at
  * most, with a jitter of a fifth. Many failures are counted in the database.
  */
-export const backoffDelay = (first: number, longest: number, failures: number): Effect.Effect<number> =>
+const backoffDelay = (first: number, longest: number, failures: number): Effect.Effect<number> =>
   // 30 doublings keep the power finite; every policy reaches its longest delay before.
   Effect.map(Random.nextRange(0.8, 1.2), (jitter) =>
     Math.round(Math.min(longest, first * 2 ** Math.min(30, failures - 1)) * jitter)
@@ -115,6 +115,9 @@ export const uninterruptedRequest =
 
 /** Milliseconds: the longest sleep of a worker during a pause, before it reads the stored state again. */
 export const longestPausedSleep = 30_000
+
+/** Milliseconds between the attempts of one delivery, at most. */
+const longestOwnBackoff = 10 * 60_000
 
 /** Milliseconds: a longer wait is logged, because reports wait visibly. */
 const longPause = 60_000
@@ -192,6 +195,17 @@ export const makeBreaker = (
       return pause
     })
 
+  /**
+   * When a delivery whose attempt failed is due again, after so many attempts; milliseconds since the epoch. Other requests may succeed
+   * while each of its own is lost: then its attempts become rarer.
+   */
+  const dueAfter = (failure: UpstreamFailure, attempts: number) =>
+    Effect.gen(function* () {
+      const pause = yield* recordFailure(failure)
+      const ownPause = yield* backoffDelay(limits.firstBackoff, longestOwnBackoff, attempts)
+      return (yield* Clock.currentTimeMillis) + Math.max(pause, ownPause)
+    })
+
   const recordSuccess = (wrote: boolean) =>
     Effect.gen(function* () {
       const known = yield* ignoreUnavailable(destinations.find(name))
@@ -224,6 +238,7 @@ export const makeBreaker = (
 
   return {
     recordFailure,
+    dueAfter,
     /** Stores that a search was answered, which does not prove the right to write. */
     recordAnswer: recordSuccess(false),
     /** Stores that a write was accepted. */
