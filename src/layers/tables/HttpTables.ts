@@ -22,9 +22,11 @@ const dependency = "tables"
 /** The body of one ingest call, with `record.json` unchanged. Secret, because it holds the keys. */
 const encodeBatch = (
   batchId: string,
-  records: ReadonlyArray<{ readonly key: string; readonly record: TableRecord }>
+  records: ReadonlyArray<TableRecord>,
+  keys: ReadonlyMap<TableName, Redacted.Redacted>
 ): string => {
-  const entries = records.map(({ key, record }) => {
+  const entries = records.map((record) => {
+    const key = Redacted.value(Option.getOrThrow(Option.fromNullable(keys.get(record.table))))
     const metadata = {
       record_id: record.recordId,
       table_id: record.table,
@@ -93,19 +95,13 @@ const make = (
   const write = Effect.fnUntraced(function* (
     records: ReadonlyArray<TableRecord>
   ): Effect.fn.Return<WriteResult, UpstreamFailure> {
-    const entries = yield* Effect.forEach(records, (record) =>
-      Option.match(Option.fromNullable(target.keys.get(record.table)), {
-        onNone: () => Effect.dieMessage(`the table ${record.table} has no key`),
-        onSome: (key) => Effect.succeed({ key: Redacted.value(key), record })
-      })
-    )
     const batchId = yield* Effect.sync(() => randomUUID())
     const result = yield* upstream({
       operation: "write",
       method: "POST",
       path: "/api/ingest",
       headers: {},
-      body: HttpBody.text(encodeBatch(batchId, entries), "application/json"),
+      body: HttpBody.text(encodeBatch(batchId, records, target.keys), "application/json"),
       read: readAcknowledgement(batchId, records)
     }).pipe(Effect.catchTag("Refused", (refusal) => Effect.fail(outcomeOf(refusal))))
     return typeof result === "string" ? yield* new Refused({ dependency, status: 200, code: result }) : result

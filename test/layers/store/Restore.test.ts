@@ -63,7 +63,7 @@ onBoth("After a restore", ({ freshPath, name, rawQuery, withStore }) => {
           true
         )
         yield* store.spool.offer([sampleEntry("waiting")], { limitBytes: 1_000 })
-        yield* store.sessionDigests.remember("production", { login: "login", actor: undefined }, [
+        yield* store.sessionDigests.remember("production", { login: "login", actor: null }, [
           { digest: "digest", kind: "access", endsAt: Number.MAX_SAFE_INTEGER }
         ])
         return { leased, untouched: yield* untouched(store) }
