@@ -92,14 +92,15 @@ const completeOperation = (
     ...(isCall ? (["X-Music-Min-Cli"] as const) : []),
     ...(isCall && codes.includes("rate_limited") ? quotaHeaders : [])
   ]
-  const { origin, parameterRefs, required, signature } = Components
+  const { parameterRefs, required } = Components
+  const { "Idempotency-Key": key, Origin: origin, "X-Org-ID": organisation, ...signature } = required
   return {
     ...operation,
     parameters: [
-      ...(codes.includes("idempotency_key_required") ? [required["Idempotency-Key"]] : []),
+      ...(codes.includes("idempotency_key_required") ? [key] : []),
       // Goes with a bearer, which is optional where none is an alternative.
-      ...security.slice(0, 1).map(() => ({ ...required["X-Org-ID"], required: security.length === 1 })),
-      ...(codes.includes("origin_not_allowed") ? [origin] : []),
+      ...security.slice(0, 1).map(() => ({ ...organisation, required: security.length === 1 })),
+      ...(codes.includes("origin_not_allowed") ? [{ ...origin, required: false }] : []),
       ...(codes.includes("webhook_signature_invalid") ? Object.values(signature) : []),
       ...(codes.includes("testing_secret_invalid") ? parameterRefs("X-Testing-Environment-Key") : []),
       ...(isCall ? parameterRefs("X-Music-Source", "X-Music-Client-Version", "X-Music-Telemetry") : []),
