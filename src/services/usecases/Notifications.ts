@@ -80,10 +80,9 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
         waitingFor = "ting"
         return yield* use(prepared, proof)
       }).pipe(
+        // Both calls are idempotent at Ting: by the ting's key, and by the recipient.
         retryTransient({
           dependency: () => waitingFor,
-          // Both calls are idempotent at Ting: by the ting's key, and by the recipient.
-          repeatable: true,
           again: (refused) => refused.dependency === "ting" && repeatableProofRefusals.includes(refused.code),
           ...bound
         }),

@@ -30,7 +30,7 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
       const plane = yield* iam
         .resolvePlane(secret)
         .pipe(
-          retryTransient({ dependency: () => "iam", repeatable: true }),
+          retryTransient({ dependency: () => "iam" }),
           failWith(planeFailure),
           within("iam", digestOf(secret))
         )
