@@ -68,9 +68,9 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
     const leaseAndHandle = Effect.gen(function* () {
       const endsAt = (yield* monotonicMillis) + lease
       const now = yield* Clock.currentTimeMillis
-      const [delivery] = yield* deliveries.lease({ count: 1, concurrency: 1, now, leaseUntil: now + lease })
-      if (delivery === undefined) return false
-      yield* underLease(deliveries, lease)(delivery, endsAt, handle)
+      const leased = yield* deliveries.lease({ now, leaseUntil: now + lease })
+      if (Option.isNone(leased)) return false
+      yield* underLease(deliveries, lease)(leased.value, endsAt, handle)
       return true
     }).pipe(Effect.uninterruptible)
 

@@ -49,11 +49,10 @@ export type StoredDelivery = typeof DeliveryRow.Type
 const LeasedRow = Schema.Struct({
   ...DeliveryRow.fields,
   kind: Schema.Literal(...deliveryKinds),
-  state: Schema.Literal("waiting", "unknown"),
-  priority: Whole
+  state: Schema.Literal("waiting", "unknown")
 })
 /** As its lease found it. */
-export type Delivery = Omit<typeof LeasedRow.Type, "priority">
+export type Delivery = typeof LeasedRow.Type
 
 /** Writes of the holder of a lease. */
 export type DeliveryUpdate = Data.TaggedEnum<{
@@ -76,7 +75,7 @@ export type DeliveryUpdate = Data.TaggedEnum<{
 export const DeliveryUpdate = Data.taggedEnum<DeliveryUpdate>()
 
 /** Decoders of rows. */
-const leasedRows = all(LeasedRow)
+const leasedRow = first(LeasedRow)
 
 const numbers = first(Schema.Struct({ number: OptionalWhole }))
 const numberOf = (statement: Parameters<typeof numbers>[0]) =>
@@ -143,10 +142,10 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
   /** A later version may have other kinds. */
   const isKnown = sql.in("kind", deliveryKinds)
   /**
-   * The first deliveries of each state and priority that are due and not leased: each select follows the order of the index. One condition
+   * The first delivery of each state and priority that is due and not leased: each select follows the order of the index. One condition
    * for all of them would read every row that waits.
    */
-  const heads = (count: number, dueBy: number): Fragment =>
+  const heads = (dueBy: number): Fragment =>
     sql.join(
       " UNION ALL ",
       false
@@ -158,7 +157,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
               SELECT id, state, priority, available_at FROM deliveries
               WHERE finished_at IS NULL AND state = ${state} AND priority = ${priority} AND ${isKnown}
                 AND available_at <= ${dueBy} AND lease_until IS NULL
-              ORDER BY available_at, id LIMIT ${count}) AS head`
+              ORDER BY available_at, id LIMIT 1) AS head`
         )
       )
     )
@@ -228,31 +227,27 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
 
   return {
     /**
-     * Leases due deliveries; all processes together hold at most `concurrency` of them. First those with an unknown outcome, then those
-     * with priority (verified reporters, sweeps, retries by an operator), then the rest; each group in the order in which they fell
-     * due. When a holder dies, its deliveries are due again once the lease has ended: as `unknown` if one was being sent.
+     * Leases a due delivery, unless a process holds one. First those with an unknown outcome, then those with priority (verified reporters,
+     * sweeps, retries by an operator), then the rest; each group in the order in which they fell due. When a holder dies, its delivery is
+     * due again once the lease has ended: as `unknown` if it was being sent.
      */
-    lease: ({ count, concurrency, now, leaseUntil }: LeaseRequest) =>
+    lease: ({ now, leaseUntil }: { readonly now: number; readonly leaseUntil: number }) =>
       write("reports")(
         "Deliveries.lease",
         Effect.gen(function* () {
-          // A holder that died, or is late, has lost them: an operator may change them, and it writes nothing.
+          // A holder that died, or is late, has lost it: an operator may change it, and the holder writes nothing.
           yield* run(sql`
             UPDATE deliveries SET lease_until = NULL
             WHERE lease_until <= ${now} AND ${isKnown}`)
-          const held = yield* numberOf(sql`
-            SELECT COUNT(*) AS number FROM deliveries
-            WHERE lease_until > ${now} AND ${isKnown}`)
-          const free = Math.min(count, concurrency - Option.getOrElse(held, () => 0))
-          if (free <= 0) return []
+          if (yield* any(sql`SELECT 1 FROM deliveries WHERE lease_until > ${now} AND ${isKnown}`))
+            return Option.none<Delivery>()
           // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
-          const leased = yield* leasedRows(sql`
+          return yield* leasedRow(sql`
             UPDATE deliveries SET fence = fence + 1, lease_until = ${leaseUntil}
-            WHERE id IN (
-              SELECT id FROM (${heads(free, now)}) AS heads
-              ORDER BY state, priority, available_at, id LIMIT ${free})
+            WHERE id = (
+              SELECT id FROM (${heads(now)}) AS heads
+              ORDER BY state, priority, available_at, id LIMIT 1)
             RETURNING *`)
-          return leased.toSorted(inLeaseOrder).map(({ priority: _, ...row }): Delivery => row)
         })
       ),
     /** False when the fence is no longer the newest. */
@@ -276,7 +271,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
       numberOf(sql`
         SELECT COALESCE(
           (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0 AND ${isKnown}),
-          (SELECT MIN(available_at) FROM (${heads(1, Number.MAX_SAFE_INTEGER)}) AS heads)) AS number`)
+          (SELECT MIN(available_at) FROM (${heads(Number.MAX_SAFE_INTEGER)}) AS heads)) AS number`)
     ),
     find: (id: string) =>
       read(
@@ -326,18 +321,4 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
 
 export type Deliveries = ReturnType<typeof makeDeliveries>
 
-interface LeaseRequest {
-  readonly count: number
-  readonly concurrency: number
-  readonly now: number
-  readonly leaseUntil: number
-}
-
 type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>
-
-/** Unknown outcomes first, then by priority, then by due time. */
-const inLeaseOrder = (one: typeof LeasedRow.Type, other: typeof LeasedRow.Type): number =>
-  Number(one.state !== "unknown") - Number(other.state !== "unknown") ||
-  one.priority - other.priority ||
-  one.availableAt - other.availableAt ||
-  (one.id < other.id ? -1 : 1)
