@@ -73,7 +73,7 @@ const everyOperation = (store: StoreService) =>
     yield* sessionDigests.forgetLogin("login")
     yield* store.iamCalls.leave("process", [])
     yield* store.iamCalls.take()
-    yield* Effect.repeatN(planes.remember({ environmentId: "env", webhookKeyDigest: "digest", now }), 1)
+    yield* Effect.repeatN(planes.remember("env", "digest"), 1)
     yield* planes.findByKeyDigest("digest")
     yield* store.backups.last
 
