@@ -7,7 +7,6 @@ const byIdentifier: Order.Order<string> = (a, b) => {
   if (isNumber && isOther) return Order.bigint(BigInt(a), BigInt(b))
   return isNumber ? -1 : isOther ? 1 : Order.string(a, b)
 }
-const byIdentifiers = Order.array(byIdentifier)
 
 /** The identifiers of its numbers and of its pre-release; a release is above them all. Its build has no part in the order. */
 const parse = (version: string): ReadonlyArray<string> => {
@@ -15,5 +14,4 @@ const parse = (version: string): ReadonlyArray<string> => {
   return [...core.split("."), ...preRelease.split(".")]
 }
 
-export const isLowerVersion = (version: string, than: string): boolean =>
-  byIdentifiers(parse(version), parse(than)) < 0
+export const isLowerVersion = Order.lessThan(Order.mapInput(Order.array(byIdentifier), parse))

@@ -2,6 +2,7 @@
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as Schema from "effect/Schema"
 import { Details, type Failure, type FailureCode, failureTable } from "./Failure.ts"
+import { mayBeAbsent } from "./Fields.ts"
 
 /** `rate_limited` is `RateLimited` in the document. */
 export const failureName = (code: FailureCode): string =>
@@ -15,7 +16,7 @@ export const Envelope = <Code extends FailureCode>(code: Code) =>
       message: Schema.String,
       hint: Schema.String,
       retryable: Schema.Boolean,
-      details: Schema.optionalWith(Details, { exact: true })
+      details: mayBeAbsent(Details)
     })
   }).annotations({
     ...HttpApiSchema.annotations({ status: failureTable[code].status }),

@@ -2,7 +2,7 @@
 import * as Data from "effect/Data"
 import * as Schema from "effect/Schema"
 import { type FailureCode, failureTable } from "./FailureTable.ts"
-import { optionalText } from "./Fields.ts"
+import { mayBeAbsent, optionalText } from "./Fields.ts"
 import { Checks } from "./System.ts"
 
 export { type FailureCode, failureTable } from "./FailureTable.ts"
@@ -12,14 +12,12 @@ export const failureCodes = Object.keys(failureTable) as ReadonlyArray<FailureCo
 
 /** Details beyond the code; never a credential, never a rejected value. */
 export const Details = Schema.Struct({
-  fields: Schema.optionalWith(Schema.Array(Schema.Struct({ path: Schema.String, problem: Schema.String })), {
-    exact: true
-  }),
+  fields: mayBeAbsent(Schema.Array(Schema.Struct({ path: Schema.String, problem: Schema.String }))),
   reason: optionalText,
   dependency: optionalText,
   upstream_code: optionalText,
   upstream_request_id: optionalText,
-  checks: Schema.optionalWith(Checks, { exact: true })
+  checks: mayBeAbsent(Checks)
 }).annotations({ identifier: "FailureDetails" })
 export type Details = typeof Details.Type
 

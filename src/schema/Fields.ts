@@ -8,12 +8,9 @@ export const strictly = { parseOptions: { onExcessProperty: "error", errors: "al
 export const request = <const Fields extends Schema.Struct.Fields>(identifier: string, fields: Fields) =>
   Schema.Struct(fields).annotations({ identifier, ...strictly })
 
-/** Whether a text has `low` to `high` code points, both included. Each has one or two units, so most texts need no count. */
+/** Whether a text has `low` to `high` code points, both included. A pair of surrogates is one. */
 export const hasLengthBetween = (low: number, high: number, text: string): boolean => {
-  if (text.length >= 2 * low && text.length <= high) return true
-  if (text.length < low || text.length > 2 * high) return false
-  let length = 0
-  for (const _ of text) length += 1
+  const length = text.length - (text.match(/[\uD800-\uDBFF][\uDC00-\uDFFF]/g) ?? []).length
   return length >= low && length <= high
 }
 
@@ -32,6 +29,9 @@ export const Text = (minLength: number, maxLength: number) =>
 /** A text with its description in the document. */
 export const described = (description: string) => Schema.String.annotations({ description })
 
-export const optionalText = Schema.optionalWith(Schema.String, { exact: true })
+/** Absent, but never `undefined` or null. */
+export const mayBeAbsent = <S extends Schema.Schema.All>(schema: S) =>
+  Schema.optionalWith(schema, { exact: true })
+export const optionalText = mayBeAbsent(Schema.String)
 
 export const JsonObject = Schema.Record({ key: Schema.String, value: Schema.Unknown })

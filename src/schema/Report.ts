@@ -1,11 +1,6 @@
 import * as Schema from "effect/Schema"
 import { described, hasLengthBetween, JsonObject, request, Text } from "./Fields.ts"
 
-const utf8 = new TextEncoder()
-
-/** Bytes of the JSON of `context`. */
-const contextBytes = 32_768
-
 /** `https://<host>/<owner>/<repository>/pull/<number>`. */
 const pullRequestPattern =
   /^https:\/\/[A-Za-z0-9.-]+(?::\d{1,5})?\/[A-Za-z0-9_.-]+\/[A-Za-z0-9_.-]+\/pull\/[1-9]\d{0,9}$/
@@ -46,7 +41,7 @@ export const ReportRequest = request("ReportRequest", {
       JsonObject.pipe(
         Schema.filter(
           (context) =>
-            utf8.encode(JSON.stringify(context)).length <= contextBytes || "must be at most 32 KiB of JSON"
+            Buffer.byteLength(JSON.stringify(context)) <= 32 * 1024 || "must be at most 32 KiB of JSON"
         )
       )
     )

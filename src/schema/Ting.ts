@@ -1,18 +1,17 @@
 import * as Schema from "effect/Schema"
-import { described, JsonObject, request, strictly, Text } from "./Fields.ts"
+import { described, JsonObject, mayBeAbsent, request, strictly, Text } from "./Fields.ts"
 import { PublicId } from "./Identity.ts"
 
 /** Largest outgoing ting, bytes of the exact UTF-8 body (notification-service.md 3.2). */
 export const tingBodyLimit = 262_144
 
 const keyLimit = 200
-const utf8 = new TextEncoder()
 // U+0000-001F and U+007F-009F (notification-service.md 3.2).
 const controlCharacters = /\p{Cc}/u
 
 const TingKey = Schema.String.pipe(
   Schema.filter((key) => {
-    const bytes = utf8.encode(key).length
+    const bytes = Buffer.byteLength(key)
     if (bytes < 1 || bytes > keyLimit) return `must be 1 to ${keyLimit} bytes of UTF-8`
     return controlCharacters.test(key) ? "must not contain control characters" : true
   })
@@ -27,7 +26,7 @@ export const TingRequest = request("TingRequest", {
   }),
   key: TingKey,
   data: JsonObject.annotations({ description: "Any JSON object" }),
-  metadata: Schema.optionalWith(JsonObject, { exact: true }).annotations({ description: "Any JSON object" })
+  metadata: mayBeAbsent(JsonObject).annotations({ description: "Any JSON object" })
 })
 export type TingRequest = typeof TingRequest.Type
 

@@ -11,6 +11,9 @@ import type { UpstreamFailure } from "./UpstreamFailure.ts"
 /** 64 lower-case hex characters, see `Idempotency.upstreamKey`. */
 export type UpstreamKey = string & { readonly UpstreamKey: unique symbol }
 
+/** Codes that end the presented token (identity-service.md 3). */
+export const deadTokenCodes: ReadonlyArray<string> = ["invalid_grant", "refresh_token_reuse", "invalid_token"]
+
 /** A fresh pair of tokens. */
 export interface TokenGrant {
   readonly accessToken: Redacted.Redacted

@@ -33,8 +33,6 @@ export const writeBestEffort =
         duration: longestWrite,
         onTimeout: () => new StoreUnavailable({ kind: "unanswered" })
       }),
-      Effect.matchEffect({
-        onSuccess: () => Effect.void,
-        onFailure: ({ reason }) => Effect.logWarning(message, reason)
-      })
+      Effect.catchAll(({ reason }) => Effect.logWarning(message, reason)),
+      Effect.asVoid
     )

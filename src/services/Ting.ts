@@ -1,6 +1,7 @@
 /** The port of the notification service (Ting). Contract: notification-service.md. */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
+import type { SentTing, Subscription } from "../schema/Ting.ts"
 import type { Proof, TingEndpoint } from "./Iam.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -10,23 +11,6 @@ export interface PreparedCall {
   readonly body: Uint8Array
   /** The value that the response must repeat: the recipient of a registration, the key of a ting. */
   readonly expected: string
-}
-
-export interface RegisteredRecipient {
-  /** Starts with `sub_`. */
-  readonly id: string
-  readonly applicationId: string
-  readonly recipient: string
-}
-
-export interface AcceptedTing {
-  /** Starts with `msg_`. */
-  readonly id: string
-  readonly createdAt: string
-  readonly key: string
-  readonly silent: boolean
-  /** Ting accepted this key and content before: it answered 200 instead of 202. */
-  readonly replayed: boolean
 }
 
 interface TingService {
@@ -43,8 +27,8 @@ interface TingService {
     readonly metadata: Readonly<Record<string, unknown>> | undefined
   }) => PreparedCall
   /** Registers a recipient. Re-activates a grant that the recipient revoked, so call it only at their explicit request. */
-  readonly register: (call: PreparedCall, proof: Proof) => Effect.Effect<RegisteredRecipient, UpstreamFailure>
-  readonly send: (call: PreparedCall, proof: Proof) => Effect.Effect<AcceptedTing, UpstreamFailure>
+  readonly register: (call: PreparedCall, proof: Proof) => Effect.Effect<Subscription, UpstreamFailure>
+  readonly send: (call: PreparedCall, proof: Proof) => Effect.Effect<SentTing, UpstreamFailure>
 }
 
 export class Ting extends Context.Tag("music/Ting")<Ting, TingService>() {}

@@ -24,13 +24,8 @@ const freshPlace = () => join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
 /** Leases the one delivery that is due and ends it. */
 const settle = ({ deliveries }: StoreService, update: (now: number) => DeliveryUpdate) =>
   Effect.gen(function* () {
-    const [delivery] = yield* deliveries.lease({
-      count: 1,
-      concurrency: 10,
-      now: at + 10,
-      leaseUntil: at + 60_000
-    })
-    if (delivery !== undefined) yield* deliveries.update(delivery, update(at + 1_000))
+    const delivery = yield* deliveries.lease({ now: at + 10, leaseUntil: at + 60_000 })
+    if (Option.isSome(delivery)) yield* deliveries.update(delivery.value, update(at + 1_000))
   })
 
 const awkward = {

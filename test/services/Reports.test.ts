@@ -91,9 +91,7 @@ describe("the delivery of a report", () => {
     yield* submit()
     expect(yield* waiting).toBe(1)
     const now = yield* TestClock.currentTimeMillis
-    const lease = { count: 1, concurrency: 1, now, leaseUntil: now + 60_000 }
-    const [delivery] = yield* store.deliveries.lease(lease)
-    if (delivery === undefined) return expect.fail("nothing is due")
+    const delivery = Option.getOrThrow(yield* store.deliveries.lease({ now, leaseUntil: now + 60_000 }))
     const issue = { number: 7, url: "https://github.com/harbor/music/issues/7" }
     const update = { at: now, issue: Option.some(issue), sweepAt: Option.none() }
     yield* store.deliveries.update(delivery, DeliveryUpdate.Delivered(update))

@@ -52,7 +52,7 @@ export const refresh = HttpApiEndpoint.post("refresh", "/api/v1/auth/refresh")
 
 export const logout = HttpApiEndpoint.post("logout", "/api/v1/auth/logout")
   .setPayload(LogoutRequest)
-  .addSuccess(HttpApiSchema.NoContent.annotations({ description: "Revoked" }))
+  .addSuccess(HttpApiSchema.NoContent)
   .addError(
     failures(...withBody, "idempotency_conflict", "idempotency_in_progress", "dependency_misconfigured")
   )

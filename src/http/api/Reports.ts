@@ -25,6 +25,8 @@ export const submit = HttpApiEndpoint.post("submit", "/api/v1/reports")
   .middleware(OptionalBearer)
   .middleware(IdempotencyKey)
   .annotate(Traits, { bodyBound: bodyLimits.report })
+  // The library knows no optional bearer.
+  .annotate(OpenApi.Transform, (operation) => ({ ...operation, security: [...operation.security, {}] }))
   .annotate(OpenApi.Summary, "Report a bug")
   .annotate(
     OpenApi.Description,

@@ -10,14 +10,13 @@ import { TelemetryRequest } from "../../schema/Telemetry.ts"
 import { Settings } from "../../services/Settings.ts"
 import { Telemetry } from "../../services/usecases/Telemetry.ts"
 import { Calls } from "../middleware/Calls.ts"
-import { CurrentExchange } from "../middleware/Exchange.ts"
 import { PlaneSelection } from "../middleware/SentHeaders.ts"
 import { checkTelemetryOrigin } from "../middleware/WebOrigins.ts"
 import { failures, Traits, withBody } from "./Endpoint.ts"
 
 export const accept = HttpApiEndpoint.post("accept", "/api/v1/telemetry")
   .setPayload(TelemetryRequest)
-  .addSuccess(HttpApiSchema.NoContent.annotations({ description: "Committed, or recording is off" }))
+  .addSuccess(HttpApiSchema.NoContent)
   .addError(failures(...withBody, "origin_not_allowed", "spool_full"))
   .middleware(PlaneSelection)
   .annotate(Traits, { bodyBound: bodyLimits.telemetry })
@@ -41,13 +40,11 @@ export const TelemetryLive = HttpApiBuilder.group(
       const { webOrigins } = yield* Settings
       const telemetry = yield* Telemetry
       return handlers.handle("accept", ({ payload }) =>
-        inPlane((plane) =>
-          Effect.gen(function* () {
-            const { headers } = (yield* CurrentExchange).message
-            const refusal = checkTelemetryOrigin(webOrigins, headers.origin, payload.table)
-            if (refusal !== undefined) return yield* refusal
-            return yield* telemetry.accept(plane, payload)
-          })
+        inPlane((plane, { message: { headers } }) =>
+          Effect.zipRight(
+            checkTelemetryOrigin(webOrigins, headers.origin, payload.table),
+            telemetry.accept(plane, payload)
+          )
         )
       )
     })

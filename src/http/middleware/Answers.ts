@@ -149,7 +149,7 @@ export const AnswersLive = HttpApiBuilder.middleware(
         headers: {
           ...(headers["access-control-request-method"] === undefined
             ? {}
-            : preflightHeaders(webOrigins, { path, allow, origin: headers.origin })),
+            : preflightHeaders(webOrigins, path, headers.origin, allow)),
           allow
         }
       })

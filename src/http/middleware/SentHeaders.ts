@@ -24,13 +24,7 @@ import { failures } from "../api/Endpoint.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
 import { type Call, CurrentExchange } from "./Exchange.ts"
 
-// Node joins a repeated header with a comma and a space, which no pattern here matches.
-const readOne = ({ headers }: IncomingMessage, name: string): string | undefined => {
-  const value = headers[name]
-  return Array.isArray(value) ? value.join(", ") : value
-}
-
-/** What was sent, or the failure of its form. */
+/** What was sent, or the failure of its form. Node joins a repeated header with a comma and a space, which no pattern here matches. */
 type Sent<A, Code extends FailureCode> = Effect.Effect<A, FailureOf<Code>>
 
 /** The caller's idempotency key. */
@@ -45,7 +39,7 @@ export class IdempotencyKey extends HttpApiMiddleware.Tag<IdempotencyKey>()("mus
 const readKey = Effect.flatMap(
   CurrentExchange,
   ({ message }): Sent<Redacted.Redacted, "idempotency_key_required" | "idempotency_key_invalid"> => {
-    const key = readOne(message, "idempotency-key")
+    const key = message.headers["idempotency-key"]?.toString()
     if (key === undefined) return new Failure("idempotency_key_required")
     return idempotencyKeyPattern.test(key)
       ? Effect.succeed(Redacted.make(key))
@@ -112,7 +106,7 @@ const readCredential = Effect.flatMap(
         message: `The Authorization header ${problem}.`,
         details: { fields: [{ path: "Authorization", problem }] }
       })
-    const organisation = readOne(message, "x-org-id")
+    const organisation = message.headers["x-org-id"]?.toString()
     if (organisation === undefined || !organisationPattern.test(organisation)) {
       const problem =
         organisation === undefined
@@ -150,7 +144,7 @@ export const selectsTestingPlane = (message: IncomingMessage, call: Call | undef
 
 /** An empty, repeated or malformed secret is refused; a header in any form never means production. */
 const readTestingSecret = Effect.flatMap(CurrentExchange, ({ message }) => {
-  const secret = readOne(message, testingHeader)
+  const secret = message.headers[testingHeader]?.toString()
   if (secret === undefined) return Effect.succeedNone
   return testingSecretPattern.test(secret)
     ? Effect.succeedSome(Redacted.make(secret))

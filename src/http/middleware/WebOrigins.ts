@@ -1,4 +1,5 @@
 /** Which web origins may call (`MUSIC_WEB_ORIGINS`): the CORS headers of `/api/v1`, and the refusal of telemetry from other origins. */
+import * as Effect from "effect/Effect"
 import { Failure } from "../../schema/Failure.ts"
 import { daemonTable } from "../../schema/Telemetry.ts"
 import { apiPrefix } from "../api/Endpoint.ts"
@@ -30,11 +31,9 @@ export const corsHeaders = (origins: ReadonlyArray<string>, path: string, origin
 /** Further headers of the response to `OPTIONS`, when it is a preflight of an allowed origin. */
 export const preflightHeaders = (
   origins: ReadonlyArray<string>,
-  {
-    allow,
-    origin,
-    path
-  }: { readonly path: string; readonly allow: string; readonly origin?: string | undefined }
+  path: string,
+  origin: string | undefined,
+  allow: string
 ) =>
   path.startsWith(apiPrefix) && isAllowed(origins, origin)
     ? {
@@ -49,7 +48,7 @@ export const checkTelemetryOrigin = (
   origins: ReadonlyArray<string>,
   origin: string | undefined,
   table: string
-): Failure<"origin_not_allowed"> | undefined =>
+): Effect.Effect<void, Failure<"origin_not_allowed">> =>
   origin === undefined || (isAllowed(origins, origin) && table !== daemonTable)
-    ? undefined
+    ? Effect.void
     : new Failure("origin_not_allowed")

@@ -30,7 +30,7 @@ const toParameters = <Name extends string>(
     schema
   }))
 
-/** Request headers that some calls require. */
+/** Request headers that some calls require; those of the identity service's deliveries are of identity-service.md 11.1. */
 export const required = toParameters(
   {
     "Idempotency-Key": text(
@@ -42,14 +42,12 @@ export const required = toParameters(
       "Handle of the organisation that the bearer acts in; sent together with `Authorization`.",
       "acme",
       { minLength: 3, maxLength: 50, pattern: organisationPattern.source }
-    )
-  },
-  true
-)
-
-/** Signature headers of the identity service's deliveries (identity-service.md 11.1). */
-export const signature = toParameters(
-  {
+    ),
+    // Telemetry, which browsers send with an origin.
+    Origin: text(
+      "Sent by browsers; when present, it must be a configured web origin.",
+      "https://music.example"
+    ),
     "X-Silicon-IAM-Event-ID": text("Equal to `event_id` in the body.", placeholders.eventId, {
       format: "uuid"
     }),
@@ -93,17 +91,6 @@ export const parameters = toParameters(
       "Selects an IAM testing plane by its test application secret. A request with this header never selects production, whatever its value.",
       "ask_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1",
       { pattern: testingSecretPattern.source }
-    )
-  },
-  false
-)
-
-/** For telemetry, which browsers send with an origin. */
-export const { Origin: origin } = toParameters(
-  {
-    Origin: text(
-      "Sent by browsers; when present, it must be a configured web origin.",
-      "https://music.example"
     )
   },
   false

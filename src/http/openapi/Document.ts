@@ -10,7 +10,6 @@ import * as Record from "effect/Record"
 import { failureName } from "../../schema/Envelope.ts"
 import { type FailureCode, failureCodes } from "../../schema/Failure.ts"
 import { apiPrefix, Traits } from "../api/Endpoint.ts"
-import { Bearer, IdempotencyKey, OptionalBearer, PlaneSelection } from "../middleware/SentHeaders.ts"
 import { codeSamples } from "./ClientSamples.ts"
 import * as Components from "./Components.ts"
 import { exampleOf } from "./Examples.ts"
@@ -78,15 +77,12 @@ const exampleContent = (content: Response["content"], value: unknown) => {
       }
 }
 
-interface Facts {
-  readonly traits: Context.Tag.Service<typeof Traits>
-  /** Keys of its tags. */
-  readonly tags: ReadonlySet<string>
-}
-
-const completeOperation = (path: string, operation: OpenAPISpecOperation, { tags, traits }: Facts) => {
-  const { operationId, requestBody, responses } = operation
-  const { bodyBound = 0, bodyOptional = false, noStore = false } = traits
+const completeOperation = (
+  path: string,
+  operation: OpenAPISpecOperation,
+  { bodyBound = 0, bodyOptional = false, noStore = false }: Context.Tag.Service<typeof Traits>
+) => {
+  const { operationId, requestBody, responses, security } = operation
   const codes = failuresIn(responses)
   const isCall = path.startsWith(apiPrefix)
   const example = exampleOf(operationId)
@@ -96,21 +92,20 @@ const completeOperation = (path: string, operation: OpenAPISpecOperation, { tags
     ...(isCall ? (["X-Music-Min-Cli"] as const) : []),
     ...(isCall && codes.includes("rate_limited") ? quotaHeaders : [])
   ]
-  const { origin, parameterRefs, required, signature } = Components
-  const organisation = required["X-Org-ID"]
+  const { parameterRefs, required } = Components
+  const { "Idempotency-Key": key, Origin: origin, "X-Org-ID": organisation, ...signature } = required
   return {
     ...operation,
     parameters: [
-      ...(tags.has(IdempotencyKey.key) ? [required["Idempotency-Key"]] : []),
-      ...(tags.has(Bearer.key) ? [organisation] : []),
-      ...(tags.has(OptionalBearer.key) ? [{ ...organisation, required: false }] : []),
-      ...(codes.includes("origin_not_allowed") ? [origin] : []),
+      ...(codes.includes("idempotency_key_required") ? [key] : []),
+      // Goes with a bearer, which is optional where none is an alternative.
+      ...security.slice(0, 1).map(() => ({ ...organisation, required: security.length === 1 })),
+      ...(codes.includes("origin_not_allowed") ? [{ ...origin, required: false }] : []),
       ...(codes.includes("webhook_signature_invalid") ? Object.values(signature) : []),
-      ...(tags.has(PlaneSelection.key) ? parameterRefs("X-Testing-Environment-Key") : []),
+      ...(codes.includes("testing_secret_invalid") ? parameterRefs("X-Testing-Environment-Key") : []),
       ...(isCall ? parameterRefs("X-Music-Source", "X-Music-Client-Version", "X-Music-Telemetry") : []),
       ...parameterRefs("X-Request-Id", "traceparent")
     ],
-    security: tags.has(OptionalBearer.key) ? [...operation.security, {}] : operation.security,
     ...(requestBody === undefined
       ? {}
       : {
@@ -141,13 +136,11 @@ const completeOperation = (path: string, operation: OpenAPISpecOperation, { tags
 export const completeDocument = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ) => {
-  const facts = new Map<string, Facts>()
+  const traits = new Map<string, Context.Tag.Service<typeof Traits>>()
   HttpApi.reflect(api, {
     onGroup: () => {},
-    onEndpoint: ({ endpoint: { annotations, middlewares, name }, group: { identifier } }) => {
-      const tags = new Set(Array.from(middlewares, ({ key }) => key))
-      facts.set(`${identifier}.${name}`, { traits: Context.get(annotations, Traits), tags })
-    }
+    onEndpoint: ({ endpoint: { annotations, name }, group: { identifier } }) =>
+      traits.set(`${identifier}.${name}`, Context.get(annotations, Traits))
   })
   return (generated: object): object => {
     // The library types its own document as a record of anything.
@@ -164,11 +157,7 @@ export const completeDocument = <Id extends string, Groups extends HttpApiGroup.
       ...spec,
       paths: Record.map(spec.paths, (item, path) =>
         Record.map(item as Record<string, OpenAPISpecOperation>, (operation) =>
-          completeOperation(
-            path,
-            operation,
-            facts.get(operation.operationId) ?? { tags: new Set(), traits: {} }
-          )
+          completeOperation(path, operation, traits.get(operation.operationId) ?? {})
         )
       ),
       components: {

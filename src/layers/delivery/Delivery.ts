@@ -49,7 +49,7 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
     })
     const handlers = {
       report: makeReportFiling(reports, tracker, breaker, limits),
-      sweep: makeDuplicateIssues(reports, tracker, breaker, limits)
+      sweep: makeDuplicateIssues(reports, tracker, breaker)
     }
 
     const handle = (leased: LeasedDelivery) =>
@@ -68,16 +68,14 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
     const leaseAndHandle = Effect.gen(function* () {
       const endsAt = (yield* monotonicMillis) + lease
       const now = yield* Clock.currentTimeMillis
-      const [delivery] = yield* deliveries.lease({
-        count: 1,
-        concurrency: 1,
+      const leased = yield* deliveries.lease({
         now,
         leaseUntil: now + lease,
         // While the writes of this hour are used up.
         searchesOnly: (yield* breaker.turnPause) > 0
       })
-      if (delivery === undefined) return false
-      yield* underLease(deliveries, lease)(delivery, endsAt, handle)
+      if (Option.isNone(leased)) return false
+      yield* underLease(deliveries, lease)(leased.value, endsAt, handle)
       return true
     }).pipe(Effect.uninterruptible)
 

@@ -14,16 +14,7 @@ import type { FoundIssue, Issue, TrackerService } from "../../services/Tracker.t
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { LeasedDelivery } from "./Lease.ts"
 import { recordFailed as recordFailure, searchFrom, waitForTurn } from "./ReportFiling.ts"
-import {
-  backoffDelay,
-  type Breaker,
-  type DeliveryLimits,
-  describeFailure,
-  isConfigurationRefusal
-} from "./Worker.ts"
-
-/** Milliseconds. */
-const longestBackoff = 10 * 60_000
+import { type Breaker, describeFailure, isConfigurationRefusal } from "./Worker.ts"
 
 const recordFailed = (leased: LeasedDelivery, failure: string) =>
   recordFailure(leased, "Duplicates of a report may stay open", failure)
@@ -32,8 +23,7 @@ const recordFailed = (leased: LeasedDelivery, failure: string) =>
 export const makeDuplicateIssues = (
   reports: StoredReports,
   tracker: TrackerService,
-  breaker: Breaker,
-  { firstBackoff }: DeliveryLimits
+  breaker: Breaker
 ): ((leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>) => {
   /** Returns the refusal when the copy may stay open. Only a refused token concerns more than this copy. */
   const close = (copy: FoundIssue, original: Issue) =>
@@ -84,13 +74,8 @@ export const makeDuplicateIssues = (
     Effect.gen(function* () {
       if (failure._tag === "Refused" && !isConfigurationRefusal(failure))
         return yield* recordFailed(leased, describeFailure(failure))
-      const pause = yield* breaker.recordFailure(failure)
-      // Other requests may succeed meanwhile. Each attempt has a lease, so the fence counts attempts.
-      const ownPause = yield* backoffDelay(
-        { first: firstBackoff, longest: longestBackoff },
-        leased.delivery.fence
-      )
-      const availableAt = (yield* Clock.currentTimeMillis) + Math.max(pause, ownPause)
+      // Each attempt has a lease, so the fence counts attempts.
+      const availableAt = yield* breaker.dueAfter(failure, leased.delivery.fence)
       yield* leased.write(DeliveryUpdate.Waiting({ availableAt, failure: describeFailure(failure) }))
     })
 

@@ -18,7 +18,6 @@ import type { Issue, SearchTooLong, TrackerService } from "../../services/Tracke
 import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { LeasedDelivery } from "./Lease.ts"
 import {
-  backoffDelay,
   type Breaker,
   type DeliveryLimits,
   describeFailure,
@@ -28,8 +27,6 @@ import {
 
 /** How long a stop of the process waits for a request, so that its outcome need not stay unknown. */
 const stopGrace = Duration.seconds(2)
-/** Milliseconds between attempts whose outcome stays unknown, at most. */
-const longestBackoff = 10 * 60_000
 const tooLong = "the tracker refuses it as too long"
 const notFiled = "Report not filed, and it will not be retried"
 
@@ -75,10 +72,8 @@ export const makeReportFiling = (
   reports: StoredReports,
   tracker: TrackerService,
   breaker: Breaker,
-  { firstBackoff, searchDelays, sweepDelay }: DeliveryLimits
+  { searchDelays, sweepDelay }: DeliveryLimits
 ): ((leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>) => {
-  const backoff = { first: firstBackoff, longest: longestBackoff }
-
   /** Milliseconds from a send to the search after `searches` others. Later searches use the last of the delays. */
   const searchDelay = (searches: number): number =>
     searchDelays[Math.min(searches, searchDelays.length - 1)] ?? 0
@@ -172,12 +167,10 @@ export const makeReportFiling = (
           ? yield* write(DeliveryUpdate.Waiting({ availableAt, failure: tooLong }))
           : yield* recordFailed(leased, notFiled, describeFailure(failure))
       }
-      const stopping = Cause.isInterruptedOnly(exit.cause)
       // Stored before the lease ends: the next worker to lease a delivery must find the pause.
-      const pause = stopping ? 0 : yield* breaker.recordFailure(failure)
-      // Searches may succeed while every attempt is lost: then the attempts themselves become rarer.
-      const ownPause = stopping ? 0 : yield* backoffDelay(backoff, delivery.attempts + 1)
-      const availableAt = (yield* Clock.currentTimeMillis) + Math.max(pause, ownPause)
+      const availableAt = yield* Cause.isInterruptedOnly(exit.cause)
+        ? Clock.currentTimeMillis
+        : breaker.dueAfter(failure, delivery.attempts + 1)
       yield* write(
         failure._tag === "Unknown"
           ? DeliveryUpdate.Unknown({

@@ -42,23 +42,20 @@ export const production = {
   sweepDelay: Duration.toMillis("1 hour")
 }
 
-/** Milliseconds. */
-interface BackoffPolicy {
-  /** After the first failure; doubles with each further one. */
-  readonly first: number
-  readonly longest: number
-}
-
-/** Milliseconds until the next attempt after `failures` in a row, with a jitter of a fifth. Many failures are counted in the database. */
-export const backoffDelay = ({ first, longest }: BackoffPolicy, failures: number): Effect.Effect<number> =>
+/**
+ * Milliseconds until the next attempt after `failures` in a row: `first` after one, twice as many after each further one, and `longest` at
+ * most, with a jitter of a fifth. Many failures are counted in the database.
+ */
+const backoffDelay = (first: number, longest: number, failures: number): Effect.Effect<number> =>
   // 30 doublings keep the power finite; every policy reaches its longest delay before.
   Effect.map(Random.nextRange(0.8, 1.2), (jitter) =>
     Math.round(Math.min(longest, first * 2 ** Math.min(30, failures - 1)) * jitter)
   )
 
 /** Short, so that waiting work continues soon after the database returns. */
-const restarts = Schedule.addDelayEffect(Schedule.forever, (count) =>
-  backoffDelay({ first: 1_000, longest: 5_000 }, count + 1)
+const restarts = Schedule.exponential("1 second").pipe(
+  Schedule.union(Schedule.spaced("5 seconds")),
+  Schedule.jittered
 )
 
 /**
@@ -120,6 +117,9 @@ export const uninterruptedRequest =
 /** Milliseconds: the longest sleep of a worker during a pause, before it reads the stored state again. */
 export const longestPausedSleep = 30_000
 
+/** Milliseconds between the attempts of one delivery, at most. */
+const longestOwnBackoff = 10 * 60_000
+
 /** Milliseconds: a longer wait is logged, because reports wait visibly. A reserved write is kept for so long. */
 const longPause = 60_000
 
@@ -158,8 +158,6 @@ export const makeBreaker = (
     readonly advice: string
   }
 ) => {
-  const backoff = { first: limits.firstBackoff, longest: longestBackoff }
-
   // The state serves later requests; the outcome of the current delivery is stored without it.
   const ignoreUnavailable = <A>(effect: Effect.Effect<A, StoreUnavailable>): Effect.Effect<A | undefined> =>
     Effect.catchAll(effect, ({ reason }) =>
@@ -172,7 +170,7 @@ export const makeBreaker = (
       const stopped = isConfigurationRefusal(failure)
       const state = yield* ignoreUnavailable(destinations.find(name))
       // Retry-After is the minimum: repeated limits lead to longer pauses.
-      const ownPause = yield* backoffDelay(backoff, (state?.failures ?? 0) + 1)
+      const ownPause = yield* backoffDelay(limits.firstBackoff, longestBackoff, (state?.failures ?? 0) + 1)
       const pause = stopped
         ? limits.probeInterval
         : Math.max(ownPause, (failure.retryAfterSeconds ?? 0) * 1000)
@@ -199,6 +197,17 @@ export const makeBreaker = (
           facts
         )
       return pause
+    })
+
+  /**
+   * When a delivery whose attempt failed is due again, after so many attempts; milliseconds since the epoch. Other requests may succeed
+   * while each of its own is lost: then its attempts become rarer.
+   */
+  const dueAfter = (failure: UpstreamFailure, attempts: number) =>
+    Effect.gen(function* () {
+      const pause = yield* recordFailure(failure)
+      const ownPause = yield* backoffDelay(limits.firstBackoff, longestOwnBackoff, attempts)
+      return (yield* Clock.currentTimeMillis) + Math.max(pause, ownPause)
     })
 
   const recordSuccess = (wrote: boolean) =>
@@ -258,6 +267,7 @@ export const makeBreaker = (
 
   return {
     recordFailure,
+    dueAfter,
     /** Stores that a search was answered, which does not prove the right to write. */
     recordAnswer: recordSuccess(false),
     /** Stores that a write was accepted. */

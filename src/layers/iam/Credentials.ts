@@ -106,7 +106,8 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
   const recall = (key: string): Effect.Effect<void> =>
     Effect.map(lookUp(sessions.find(sessionDigest(key))), (found) => {
       const row = Option.getOrUndefined(Option.flatten(found))
-      if (row !== undefined && !known.has(key)) put(key, { login: { name: row.login, actor: row.actor } })
+      if (row !== undefined && !known.has(key))
+        put(key, { login: { name: row.login, actor: row.actor ?? undefined } })
     })
 
   /** A call may have ended this token, or with it its login: what it may have ended no longer counts as just received. */
@@ -183,7 +184,9 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
         remember(refresh, "refresh", refreshTokenLife, { login })
         const life = Duration.seconds(grant.expiresInSeconds)
         remember(access, "access", life, { login, receivedAt, isCompleting: true })
-        return write(sessions.remember(planeId(plane), { login: login.name, actor: login.actor }, rows))
+        return write(
+          sessions.remember(planeId(plane), { login: login.name, actor: login.actor ?? null }, rows)
+        )
       }),
     /** IAM confirmed it, and named its actor if it is a token that discloses one. */
     confirm: (key: string, plane?: Plane, publicId: Option.Option<string> = Option.none()) =>

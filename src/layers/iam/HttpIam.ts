@@ -91,8 +91,7 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     const watch = makeSecretWatch(applicationId)
     const send = <A>(plane: Plane, request: IamRequest<A>) => {
       const sent = call(plane, request)
-      // IAM refuses a stale signature, or one for a moved path, with the same code. The list of endpoints, which is then fetched, shows a
-      // refused secret.
+      // IAM refuses a stale signature, or one for another path, with the same code. The introspection before it shows a refused secret.
       if (plane._tag === "Production") return request.path === exchangesPath ? sent : watch(sent)
       return Effect.tapErrorTag(sent, "Refused", (refused) =>
         Effect.sync(() => {

@@ -11,7 +11,7 @@ import { RequestContext } from "../../services/RequestContext.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
+import { makeUpstream } from "../upstream/Upstream.ts"
 import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
 
 /** A call with neither a form nor JSON is a GET. */
@@ -56,7 +56,7 @@ const versionHeader = "silicon-iam-api-version"
 
 const bodyOf = ({ form, json }: IamRequest<unknown>): HttpBody.HttpBody | undefined => {
   if (form !== undefined) return HttpBody.urlParams(UrlParams.fromInput(form))
-  return json === undefined ? undefined : jsonBody(JSON.stringify(json))
+  return json === undefined ? undefined : HttpBody.unsafeJson(json)
 }
 
 /** The application's secret in a plane. Nothing falls back to production. */

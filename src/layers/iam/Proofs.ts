@@ -6,13 +6,12 @@ import { createHmac } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
-import { constVoid } from "effect/Function"
 import * as Redacted from "effect/Redacted"
 import { sha256 } from "../../services/Digest.ts"
 import type { IamService, TingEndpoint } from "../../services/Iam.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { makeShare } from "../../services/combinators/Share.ts"
-import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expectStatus } from "../upstream/UpstreamResponse.ts"
 import { audience, type Catalogue, readCatalogue, readProof } from "./Answers.ts"
 import { tokenKey } from "./Credentials.ts"
@@ -43,10 +42,6 @@ const pathIn = (endpoints: Catalogue, id: TingEndpoint): Either.Either<string, U
     : Either.left(new Unknown({ dependency: "iam", reason: `lists ${id} in another shape` }))
 }
 
-/** IAM refuses a signature over a moved path as `invalid_client`, and a removed endpoint with 404. */
-const mayHaveMoved = (failure: UpstreamFailure): boolean =>
-  failure._tag === "Refused" && (failure.code === "invalid_client" || failure.status === 404)
-
 /** The catalogue is cached for 10 minutes by plane. */
 export const makeProofs = (
   ask: Ask,
@@ -58,27 +53,16 @@ export const makeProofs = (
       capacity: maxCachedPlanes,
       millis: catalogueMillis
     })
-    /** `onFetched`: this call fetches it, and does not find a cached one. */
-    const fetchCatalogue = (plane: Plane, onFetched: () => void = constVoid) => {
-      const read = expectStatus(200, readCatalogue)
-      const fetched = ask(plane, { operation: "catalogue", path: cataloguePath, read })
-      return catalogues.get(planeId(plane), Effect.tap(fetched, onFetched))
-    }
+    const read = expectStatus(200, readCatalogue)
+    const catalogueOf = (plane: Plane) =>
+      catalogues.get(planeId(plane), ask(plane, { operation: "catalogue", path: cataloguePath, read }))
 
     const prove: IamService["prove"] = (plane, { body, endpoint, key, organisation, subject }) =>
       Effect.gen(function* () {
-        let isFresh = false
-        const endpoints = yield* fetchCatalogue(plane, () => {
-          isFresh = true
-        })
-        // So that a correction takes effect with the next proof. A refusal that a cached catalogue may have caused is no verdict.
-        const withoutCatalogue = (failure: UpstreamFailure): UpstreamFailure => {
-          catalogues.forget(planeId(plane))
-          return isFresh || failure._tag !== "Refused"
-            ? failure
-            : new NotExecuted({ dependency: "iam", reason: `may have moved ${endpoint} of Ting` })
-        }
-        const path = yield* Effect.mapError(pathIn(endpoints, endpoint), withoutCatalogue)
+        // A catalogue without the endpoint is fetched anew, so that a correction takes effect with the next proof.
+        const path = yield* Effect.tapError(pathIn(yield* catalogueOf(plane), endpoint), () =>
+          Effect.sync(() => catalogues.forget(planeId(plane)))
+        )
         const credential = tokenKey(plane, subject)
         const timestamp = Math.floor((yield* Clock.currentTimeMillis) / 1_000)
         const bodyDigest = sha256(body)
@@ -102,12 +86,11 @@ export const makeProofs = (
           read: readProof(plane, path)
         }
         return yield* ask(plane, exchange, { credential }).pipe(
-          Effect.mapError((failure) => (mayHaveMoved(failure) ? withoutCatalogue(failure) : failure)),
           Effect.tapErrorTag("Refused", ({ code }) =>
             Effect.when(recordInactive(credential), () => code === "invalid_subject_token")
           )
         )
       })
 
-    return { prove, warmCatalogue: (plane: Plane) => Effect.ignore(fetchCatalogue(plane)) }
+    return { prove, warmCatalogue: (plane: Plane) => Effect.ignore(catalogueOf(plane)) }
   })

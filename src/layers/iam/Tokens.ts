@@ -6,7 +6,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { putBounded } from "../../services/combinators/BoundedMap.ts"
-import type { IamService, Introspection, TokenGrant } from "../../services/Iam.ts"
+import { deadTokenCodes, type IamService, type Introspection, type TokenGrant } from "../../services/Iam.ts"
 import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
@@ -28,9 +28,6 @@ const maxCachedTokens = 10_000
 const maxPlanes = 10_000
 /** Milliseconds between two probes of a plane. */
 const probePause = 1_000
-
-/** Codes that end a refresh token (identity-service.md 3). */
-const deadTokenCodes: ReadonlyArray<string> = ["invalid_grant", "refresh_token_reuse", "invalid_token"]
 
 /** Well formed, and never issued. */
 const neverIssuedToken = Redacted.make(`oat_${"0".repeat(43)}`)

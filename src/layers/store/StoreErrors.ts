@@ -15,30 +15,26 @@ const codes: ReadonlyArray<readonly [RegExp, StoreFailureKind]> = [
 const unanswered =
   /^(?:timeout exceeded|timeout expired|Query read timeout|Connection terminated|Connection ended|Client (?:has encountered|was closed))/
 
-/** The innermost error that has a code. */
-const codedIn = (error: unknown): { readonly code: string; readonly connecting: boolean } | undefined => {
-  if (typeof error !== "object" || error === null) return undefined
-  const inner = "cause" in error ? codedIn(error.cause) : undefined
-  if (inner !== undefined) return inner
-  return "code" in error && typeof error.code === "string"
-    ? { code: error.code, connecting: "syscall" in error && error.syscall === "connect" }
-    : undefined
-}
+/** An error with its causes, the innermost first. */
+const causesOf = (error: unknown): ReadonlyArray<object> =>
+  typeof error === "object" && error !== null
+    ? [...("cause" in error ? causesOf(error.cause) : []), error]
+    : []
 
-/** The innermost error's message, which is compared and never repeated: it may hold a value. */
-const messageIn = (error: unknown): string => {
-  if (typeof error !== "object" || error === null) return ""
-  const inner = "cause" in error ? messageIn(error.cause) : ""
-  return inner !== "" ? inner : error instanceof Error ? error.message : ""
-}
+const hasCode = (error: object): error is { readonly code: string } =>
+  "code" in error && typeof error.code === "string"
+
+/** Whether the driver says so. A message is compared and never repeated: it may hold a value. */
+const isUnanswered = (error: object): boolean => error instanceof Error && unanswered.test(error.message)
 
 /** `error` is any error of a driver or the file system. */
 const kindOf = (error: unknown): Pick<StoreUnavailable, "kind" | "code"> => {
-  const coded = codedIn(error)
-  if (coded === undefined) return { kind: unanswered.test(messageIn(error)) ? "unanswered" : "other" }
-  const { code, connecting } = coded
+  const causes = causesOf(error)
+  const coded = causes.find(hasCode)
+  if (coded === undefined) return { kind: causes.some(isUnanswered) ? "unanswered" : "other" }
+  const { code } = coded
   // The socket of a server may be a file: a missing one means a server that is away, not a missing database.
-  if (connecting) return { kind: "unanswered", code }
+  if ("syscall" in coded && coded.syscall === "connect") return { kind: "unanswered", code }
   return { kind: codes.find(([pattern]) => pattern.test(code))?.[1] ?? "other", code }
 }
 

@@ -1,5 +1,6 @@
 /** The `Tables` port over the table service: its batches and their acknowledgements (table-service.md 2 and 3). */
 import { randomUUID } from "node:crypto"
+import * as HttpBody from "@effect/platform/HttpBody"
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
@@ -13,7 +14,7 @@ import { Settings } from "../../services/Settings.ts"
 import { type TableRecord, Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
+import { makeUpstream } from "../upstream/Upstream.ts"
 import { expectAll, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 
 const dependency = "tables"
@@ -21,9 +22,11 @@ const dependency = "tables"
 /** The body of one ingest call, with `record.json` unchanged. Secret, because it holds the keys. */
 const encodeBatch = (
   batchId: string,
-  records: ReadonlyArray<{ readonly key: string; readonly record: TableRecord }>
+  records: ReadonlyArray<TableRecord>,
+  keys: ReadonlyMap<TableName, Redacted.Redacted>
 ): string => {
-  const entries = records.map(({ key, record }) => {
+  const entries = records.map((record) => {
+    const key = Redacted.value(Option.getOrThrow(Option.fromNullable(keys.get(record.table))))
     const metadata = {
       record_id: record.recordId,
       table_id: record.table,
@@ -92,20 +95,13 @@ const make = (
   const write = Effect.fnUntraced(function* (
     records: ReadonlyArray<TableRecord>
   ): Effect.fn.Return<WriteResult, UpstreamFailure> {
-    if (records.length === 0) return { duplicates: [], refused: [] }
-    const entries = yield* Effect.forEach(records, (record) =>
-      Option.match(Option.fromNullable(target.keys.get(record.table)), {
-        onNone: () => Effect.dieMessage(`the table ${record.table} has no key`),
-        onSome: (key) => Effect.succeed({ key: Redacted.value(key), record })
-      })
-    )
     const batchId = yield* Effect.sync(() => randomUUID())
     const result = yield* upstream({
       operation: "write",
       method: "POST",
       path: "/api/ingest",
       headers: {},
-      body: jsonBody(encodeBatch(batchId, entries)),
+      body: HttpBody.text(encodeBatch(batchId, records, target.keys), "application/json"),
       read: readAcknowledgement(batchId, records)
     }).pipe(Effect.catchTag("Refused", (refusal) => Effect.fail(outcomeOf(refusal))))
     return typeof result === "string" ? yield* new Refused({ dependency, status: 200, code: result }) : result

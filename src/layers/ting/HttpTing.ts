@@ -1,4 +1,5 @@
 /** The `Ting` port over Ting's HTTP API, with the checks before a response is trusted (notification-service.md 3). */
+import * as HttpBody from "@effect/platform/HttpBody"
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -7,11 +8,12 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { version } from "../../schema/Release.ts"
+import type { SentTing, Subscription } from "../../schema/Ting.ts"
 import type { Proof } from "../../services/Iam.ts"
 import { Settings } from "../../services/Settings.ts"
-import { type AcceptedTing, type PreparedCall, type RegisteredRecipient, Ting } from "../../services/Ting.ts"
+import { type PreparedCall, Ting } from "../../services/Ting.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { jsonBody, makeUpstream } from "../upstream/Upstream.ts"
+import { makeUpstream } from "../upstream/Upstream.ts"
 import { expectAll, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 
 const utf8 = new TextEncoder()
@@ -27,7 +29,7 @@ const readGrant = readJson(
 )
 
 /** 201 for a new or reactivated grant, 200 for an active one. */
-const readRegistration = (applicationId: string, recipient: string): ResponseReader<RegisteredRecipient> =>
+const readRegistration = (applicationId: string, recipient: string): ResponseReader<Subscription> =>
   expectStatus([200, 201], (response) =>
     Either.gen(function* () {
       const grant = yield* readGrant(response)
@@ -35,7 +37,7 @@ const readRegistration = (applicationId: string, recipient: string): ResponseRea
         [grant.app_id === applicationId, "is for another application"],
         [grant.for === recipient, "is for another recipient"]
       )
-      return { id: grant.id, applicationId, recipient }
+      return grant
     })
   )
 
@@ -51,12 +53,12 @@ const readTing = readJson(
 )
 
 /** 202 for a first acceptance, 200 for a replay of it. */
-const readAcceptance = (key: string): ResponseReader<AcceptedTing> =>
+const readAcceptance = (key: string): ResponseReader<SentTing> =>
   expectStatus([200, 202], (response) =>
     Either.gen(function* () {
-      const { created_at: createdAt, id, key: accepted, silent } = yield* readTing(response)
-      yield* expectAll([accepted === key, "is for another key"])
-      return { id, createdAt, key, silent, replayed: response.status === 200 }
+      const { status: _, ...ting } = yield* readTing(response)
+      yield* expectAll([ting.key === key, "is for another key"])
+      return { ...ting, replayed: response.status === 200 }
     })
   )
 
@@ -102,7 +104,7 @@ export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient> = Layer.e
           "ting-client-version": version,
           ...testingHeaders(proof)
         },
-        body: jsonBody(call.body),
+        body: HttpBody.uint8Array(call.body, "application/json"),
         read
       })
 

@@ -1,4 +1,5 @@
 /** The `Tracker` port over GitHub Issues (issue-tracker.md 1, 2 and 4), or off. */
+import * as HttpBody from "@effect/platform/HttpBody"
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -10,7 +11,7 @@ import { recordNow, trackerTokenExpires } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type FoundIssue, SearchTooLong, Tracker, type TrackerService } from "../../services/Tracker.ts"
 import { NotExecuted, type Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { jsonBody, makeUpstream, type UpstreamRequest, type UpstreamTarget } from "../upstream/Upstream.ts"
+import { makeUpstream, type UpstreamRequest, type UpstreamTarget } from "../upstream/Upstream.ts"
 import {
   expectStatus,
   type ResponseReader,
@@ -24,8 +25,7 @@ export const gitHubTarget = (url: string): UpstreamTarget => ({
   url,
   timeoutSeconds: 15,
   // A page of 100 issues with bodies of 256 KiB (issue-tracker.md 2), and as much again for escapes and other fields.
-  maxResponseBytes: 64 * 1024 * 1024,
-  accept: "application/vnd.github+json"
+  maxResponseBytes: 64 * 1024 * 1024
 })
 
 interface GitHubRequest {
@@ -53,11 +53,12 @@ export const toUpstreamRequest =
       .replace("{repo}", encodeURIComponent(repository))
       .replace("{issue_number}", String(issueNumber)),
     headers: {
+      accept: "application/vnd.github+json",
       authorization: `Bearer ${Redacted.value(token)}`,
       "x-github-api-version": "2022-11-28"
     },
     query,
-    body: body && jsonBody(JSON.stringify(body))
+    body: body && HttpBody.unsafeJson(body)
   })
 
 const Created = Schema.Struct({
@@ -130,7 +131,8 @@ const makeGitHub = (
   })
 
   const call = <A>(
-    { operation, ...request }: GitHubRequest & { readonly operation: string },
+    operation: string,
+    request: GitHubRequest,
     success: number,
     read: ResponseReader<A>
   ): Effect.Effect<A, UpstreamFailure> =>
@@ -144,21 +146,19 @@ const makeGitHub = (
       }
     })
 
-  const file: TrackerService["file"] = ({ body, title }) => {
-    const request = { method: "POST", template: issuesTemplate, body: { title, body } } as const
-    return Effect.map(
-      call({ operation: "file", ...request }, 201, readIssue),
+  const file: TrackerService["file"] = ({ body, title }) =>
+    Effect.map(
+      call("file", { method: "POST", template: issuesTemplate, body: { title, body } }, 201, readIssue),
       ({ html_url, number, user }) => {
         ownLogin = user?.login.toLowerCase() ?? ownLogin
         return { number, url: html_url }
       }
     )
-  }
 
   /** Undefined where GitHub does not disclose it to the token. */
   const findOwnLogin: Effect.Effect<string | undefined, UpstreamFailure> = Effect.suspend(() =>
     ownLogin === undefined
-      ? call({ operation: "user", method: "GET", template: "/user" }, 200, readUser).pipe(
+      ? call("user", { method: "GET", template: "/user" }, 200, readUser).pipe(
           Effect.map(({ login }) => (ownLogin = login.toLowerCase())),
           Effect.catchTag("Refused", (refused) =>
             refused.status === 401 ? Effect.fail(refused) : Effect.succeed(undefined)
@@ -182,7 +182,7 @@ const makeGitHub = (
       for (let page = 1; query !== undefined; page += 1) {
         if (page > maxPages) return yield* searchTooLong
         const request: GitHubRequest = { method: "GET", template: issuesTemplate, query }
-        const { issues, next }: Page = yield* call({ operation: "list", ...request }, 200, readPage)
+        const { issues, next }: Page = yield* call("list", request, 200, readPage)
         for (const { body, created_at, html_url, number, pull_request, state, user } of issues) {
           const isIssue = pull_request === undefined && Date.parse(created_at) >= since
           if (isIssue && (body ?? "").split(/\r?\n/).some((line) => line.trim() === marker))
@@ -208,9 +208,9 @@ const makeGitHub = (
   const closeDuplicate: TrackerService["closeDuplicate"] = ({ number: issueNumber }, original) =>
     Effect.gen(function* () {
       const text = `Duplicate of #${original.number}: one report was filed twice after an answer was lost.`
-      const comment = { method: "POST", template: `${issueTemplate}/comments`, issueNumber } as const
       const commentRefusal = yield* call(
-        { operation: "comment", ...comment, body: { body: text } },
+        "comment",
+        { method: "POST", template: `${issueTemplate}/comments`, issueNumber, body: { body: text } },
         201,
         readNothing
       ).pipe(
@@ -222,9 +222,8 @@ const makeGitHub = (
       )
       // One second between writes (issue-tracker.md 3).
       yield* Effect.sleep("1 second")
-      const closing = { method: "PATCH", template: issueTemplate, issueNumber } as const
       const body = { state: "closed", state_reason: "not_planned" }
-      yield* call({ operation: "close", ...closing, body }, 200, readIssue)
+      yield* call("close", { method: "PATCH", template: issueTemplate, issueNumber, body }, 200, readIssue)
       return commentRefusal
     })
 

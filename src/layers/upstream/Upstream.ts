@@ -2,7 +2,7 @@
  * Calls to another system over HTTP. Each call is one request, bounded in time and bytes and never repeated, and each way in which
  * it can fail is typed by outcome (services/UpstreamFailure.ts). Calls are logged, measured and traced without bodies and credentials.
  */
-import * as HttpBody from "@effect/platform/HttpBody"
+import type * as HttpBody from "@effect/platform/HttpBody"
 import * as HttpClient from "@effect/platform/HttpClient"
 import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
@@ -38,8 +38,6 @@ export interface UpstreamTarget {
   readonly timeoutSeconds: number
   /** Bytes of a response body. */
   readonly maxResponseBytes: number
-  /** The `Accept` header; `application/json` if absent. */
-  readonly accept?: string
 }
 
 export interface UpstreamRequest {
@@ -51,19 +49,13 @@ export interface UpstreamRequest {
   readonly body?: HttpBody.HttpBody | undefined
 }
 
-/** A body of JSON text. */
-export const jsonBody = (content: string | Uint8Array): HttpBody.HttpBody =>
-  typeof content === "string"
-    ? HttpBody.text(content, "application/json")
-    : HttpBody.uint8Array(content, "application/json")
-
 /** Milliseconds in which an upstream that works answers. */
 const answerMillis = 1_000
 
 /** Makes the function that sends one request. Every response is a success; a failure means that no complete response came. */
 export const makeSend = (
   client: HttpClient.HttpClient,
-  { accept = "application/json", dependency, maxResponseBytes, timeoutSeconds, url }: UpstreamTarget
+  { dependency, maxResponseBytes, timeoutSeconds, url }: UpstreamTarget
 ) => {
   const unknown = (reason: string) => new Unknown({ dependency, reason })
   const tooLarge = () => unknown(`answered more than ${maxResponseBytes} bytes`)
@@ -79,7 +71,7 @@ export const makeSend = (
   const send = ({ body, headers, method, path, query }: UpstreamRequest) => {
     const request = HttpClientRequest.make(method)(`${url}${path}`, {
       urlParams: query,
-      headers: { "user-agent": `music-backend/${version}`, accept, ...headers },
+      headers: { "user-agent": `music-backend/${version}`, accept: "application/json", ...headers },
       body
     })
     return client.execute(request).pipe(

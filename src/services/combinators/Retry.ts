@@ -1,4 +1,4 @@
-/** Repeats failed calls to other systems. Decided from data alone: how the call failed, and whether repeating it is harmless. */
+/** Repeats failed calls to other systems that are harmless to repeat. Decided from data alone: how the call failed. */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import { constFalse } from "effect/Function"
@@ -17,8 +17,6 @@ import {
 export interface RetryPolicy {
   /** The dependency that a passed deadline is blamed on; of several calls in one attempt, the one that runs at that time. */
   readonly dependency: () => Dependency
-  /** The call is a read, or runs under an idempotency key: it may be repeated when its outcome is unknown. */
-  readonly repeatable: boolean
   /** All attempts together, at most 3, which is the default. */
   readonly attempts?: number
   /** Milliseconds for all attempts and pauses, within the request's own deadline. The last attempt is interrupted then. */
@@ -39,18 +37,16 @@ const isInProgress = (failure: UpstreamFailure): boolean =>
 
 /**
  * At most 3 attempts, after 250 ms and 750 ms (jittered), none of which begins after the request's deadline.
- * `NotExecuted` is always repeated, `Unknown` only when the policy is repeatable, and a refusal never, except that
- * `idempotency_in_progress` is polled up to 8 times. A 429 fails at once with its seconds.
+ * `NotExecuted` and `Unknown` are repeated, and a refusal never, except that `idempotency_in_progress` is polled up to 8 times. A 429 fails
+ * at once with its seconds. For reads and calls under an idempotency key only: any other may take effect twice.
  */
 export const retryTransient = ({
   again = constFalse,
   attempts = 3,
   dependency,
-  repeatable,
   withinMillis
 }: RetryPolicy) => {
-  const isRepeatable = (failure: UpstreamFailure): boolean =>
-    failure._tag === "NotExecuted" || (failure._tag === "Unknown" ? repeatable : again(failure))
+  const isRepeatable = (failure: UpstreamFailure): boolean => failure._tag !== "Refused" || again(failure)
 
   return <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> =>
     Effect.clockWith((clock) =>

@@ -3,6 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Record from "effect/Record"
 import { type Details, Failure, type FailureCode, type FailureOf } from "../../schema/Failure.ts"
+import { deadTokenCodes } from "../Iam.ts"
 import type { Plane } from "../Plane.ts"
 import type { Refused, UpstreamFailure } from "../UpstreamFailure.ts"
 
@@ -93,10 +94,7 @@ const kept = <Code extends FailureCode>(...codes: ReadonlyArray<Code>) =>
 
 /** Of the caller's token. */
 const tokenRefused = <Code extends FailureCode>(code: Code) =>
-  Record.fromIterableWith(["invalid_grant", "refresh_token_reuse", "invalid_token"], (refusal) => [
-    refusal,
-    code
-  ])
+  Record.fromIterableWith(deadTokenCodes, (refusal) => [refusal, code])
 
 const inFlight = kept("idempotency_conflict", "idempotency_in_progress")
 const exchanged = { ...inFlight, ...kept("idempotency_response_expired") }

@@ -49,11 +49,10 @@ export type StoredDelivery = typeof DeliveryRow.Type
 const LeasedRow = Schema.Struct({
   ...DeliveryRow.fields,
   kind: Schema.Literal(...deliveryKinds),
-  state: Schema.Literal("waiting", "unknown"),
-  priority: Whole
+  state: Schema.Literal("waiting", "unknown")
 })
 /** As its lease found it. */
-export type Delivery = Omit<typeof LeasedRow.Type, "priority">
+export type Delivery = typeof LeasedRow.Type
 
 /** Writes of the holder of a lease. */
 export type DeliveryUpdate = Data.TaggedEnum<{
@@ -80,7 +79,7 @@ const open = ["unknown", "waiting"] as const
 const searched = ["unknown"] as const
 
 /** Decoders of rows. */
-const leasedRows = all(LeasedRow)
+const leasedRow = first(LeasedRow)
 
 const numbers = first(Schema.Struct({ number: OptionalWhole }))
 const numberOf = (statement: Parameters<typeof numbers>[0]) =>
@@ -147,10 +146,10 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
   /** A later version may have other kinds. */
   const isKnown = sql.in("kind", deliveryKinds)
   /**
-   * The first deliveries of each state and priority that are due and not leased: each select follows the order of the index. One condition
+   * The first delivery of each state and priority that is due and not leased: each select follows the order of the index. One condition
    * for all of them would read every row that waits.
    */
-  const heads = (count: number, dueBy: number, states: ReadonlyArray<Delivery["state"]>): Fragment =>
+  const heads = (dueBy: number, states: ReadonlyArray<Delivery["state"]>): Fragment =>
     sql.join(
       " UNION ALL ",
       false
@@ -162,7 +161,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
               SELECT id, state, priority, available_at FROM deliveries
               WHERE finished_at IS NULL AND state = ${state} AND priority = ${priority} AND ${isKnown}
                 AND available_at <= ${dueBy} AND lease_until IS NULL
-              ORDER BY available_at, id LIMIT ${count}) AS head`
+              ORDER BY available_at, id LIMIT 1) AS head`
         )
       )
     )
@@ -197,7 +196,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
       numberOf(sql`
         SELECT COALESCE(
           (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0 AND ${isKnown}),
-          (SELECT MIN(available_at) FROM (${heads(1, Number.MAX_SAFE_INTEGER, states)}) AS heads)) AS number`)
+          (SELECT MIN(available_at) FROM (${heads(Number.MAX_SAFE_INTEGER, states)}) AS heads)) AS number`)
     )
 
   /** Changes the row only for the holder of the newest lease. */
@@ -244,31 +243,27 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
 
   return {
     /**
-     * Leases due deliveries; all processes together hold at most `concurrency` of them. First those with an unknown outcome, then those
-     * with priority (verified reporters, sweeps, retries by an operator), then the rest; each group in the order in which they fell
-     * due. When a holder dies, its deliveries are due again once the lease has ended: as `unknown` if one was being sent.
+     * Leases a due delivery, unless a process holds one. First those with an unknown outcome, then those with priority (verified reporters,
+     * sweeps, retries by an operator), then the rest; each group in the order in which they fell due. When a holder dies, its delivery is
+     * due again once the lease has ended: as `unknown` if it was being sent.
      */
-    lease: ({ count, concurrency, now, leaseUntil, searchesOnly = false }: LeaseRequest) =>
+    lease: ({ now, leaseUntil, searchesOnly = false }: LeaseRequest) =>
       write("reports")(
         "Deliveries.lease",
         Effect.gen(function* () {
-          // A holder that died, or is late, has lost them: an operator may change them, and it writes nothing.
+          // A holder that died, or is late, has lost it: an operator may change it, and the holder writes nothing.
           yield* run(sql`
             UPDATE deliveries SET lease_until = NULL
             WHERE lease_until <= ${now} AND ${isKnown}`)
-          const held = yield* numberOf(sql`
-            SELECT COUNT(*) AS number FROM deliveries
-            WHERE lease_until > ${now} AND ${isKnown}`)
-          const free = Math.min(count, concurrency - Option.getOrElse(held, () => 0))
-          if (free <= 0) return []
+          if (yield* any(sql`SELECT 1 FROM deliveries WHERE lease_until > ${now} AND ${isKnown}`))
+            return Option.none<Delivery>()
           // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
-          const leased = yield* leasedRows(sql`
+          return yield* leasedRow(sql`
             UPDATE deliveries SET fence = fence + 1, lease_until = ${leaseUntil}
-            WHERE id IN (
-              SELECT id FROM (${heads(free, now, searchesOnly ? searched : open)}) AS heads
-              ORDER BY state, priority, available_at, id LIMIT ${free})
+            WHERE id = (
+              SELECT id FROM (${heads(now, searchesOnly ? searched : open)}) AS heads
+              ORDER BY state, priority, available_at, id LIMIT 1)
             RETURNING *`)
-          return leased.toSorted(inLeaseOrder).map(({ priority: _, ...row }): Delivery => row)
         })
       ),
     /** False when the fence is no longer the newest. */
@@ -341,8 +336,6 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
 export type Deliveries = ReturnType<typeof makeDeliveries>
 
 interface LeaseRequest {
-  readonly count: number
-  readonly concurrency: number
   readonly now: number
   readonly leaseUntil: number
   /** Only those with an unknown outcome. */
@@ -350,10 +343,3 @@ interface LeaseRequest {
 }
 
 type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>
-
-/** Unknown outcomes first, then by priority, then by due time. */
-const inLeaseOrder = (one: typeof LeasedRow.Type, other: typeof LeasedRow.Type): number =>
-  Number(one.state !== "unknown") - Number(other.state !== "unknown") ||
-  one.priority - other.priority ||
-  one.availableAt - other.availableAt ||
-  (one.id < other.id ? -1 : 1)

@@ -60,24 +60,18 @@ const PlaneRow = Schema.Struct({ environmentId: Schema.String })
 
 /** Testing environments that have used this service, by the digest of their webhook root key. */
 export const makeKnownPlanes = ({ read, sql, write }: Database) => ({
-  remember: ({
-    environmentId,
-    webhookKeyDigest,
-    now
-  }: {
-    readonly environmentId: string
-    readonly webhookKeyDigest: string
-    readonly now: number
-  }) =>
+  remember: (environmentId: string, webhookKeyDigest: string) =>
     // Every testing request calls this; only a change is worth a commit.
     Effect.unlessEffect(
-      write(lane)(
-        "KnownPlanes.remember",
-        run(sql`
-          INSERT INTO known_planes (environment_id, webhook_key_digest, remembered_at)
-          VALUES (${environmentId}, ${webhookKeyDigest}, ${now})
-          ON CONFLICT (environment_id) DO UPDATE SET
-            ${overwritten(sql, "webhook_key_digest", "remembered_at")}`)
+      Effect.flatMap(Clock.currentTimeMillis, (now) =>
+        write(lane)(
+          "KnownPlanes.remember",
+          run(sql`
+            INSERT INTO known_planes (environment_id, webhook_key_digest, remembered_at)
+            VALUES (${environmentId}, ${webhookKeyDigest}, ${now})
+            ON CONFLICT (environment_id) DO UPDATE SET
+              ${overwritten(sql, "webhook_key_digest", "remembered_at")}`)
+        )
       ),
       read(
         "KnownPlanes.isKnown",

@@ -17,8 +17,8 @@ import { type Filters, makeList, type PageRequest, when } from "./Pages.ts"
 import { InboxEvent } from "./People.ts"
 import { makeReportRemoval, type Removal } from "./ReportRemoval.ts"
 import { isAnonymous, isNotRemoved, ReportRow, type StoredReport, toReport, verified } from "./ReportRows.ts"
-import { Flag, OptionalText, Whole } from "./Rows.ts"
-import { readCounts } from "./SpoolAdmission.ts"
+import { Flag, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { SpoolCounts } from "./SpoolAdmission.ts"
 import { all, any, first } from "./Statements.ts"
 
 export interface ReportRecord {
@@ -208,20 +208,15 @@ export const makeOperatorQueries = (database: Database) => {
     ...removal,
 
     /** The tables of which an event was ever accepted, with the time when the event that waits longest was accepted. */
-    spool: Effect.gen(function* () {
-      const counts = yield* read("OperatorQueries.spool", readCounts(sql))
-      return yield* Effect.forEach(counts, (sums) =>
-        Effect.map(
-          read(
-            "OperatorQueries.oldestOfTable",
-            // Along the index by table, whose first row waits longest.
-            first(Schema.Struct({ acceptedAt: Whole }))(sql`
-              SELECT accepted_at FROM spool WHERE table_name = ${sums.table} ORDER BY sequence LIMIT 1`)
-          ),
-          (row) => ({ ...sums, oldestAt: Option.map(row, ({ acceptedAt }) => acceptedAt) })
-        )
-      )
-    }),
+    spool: read(
+      "OperatorQueries.spool",
+      // Along the index by table, whose first row waits longest.
+      all(Schema.Struct({ ...SpoolCounts.fields, oldestAt: OptionalWhole }))(sql`
+        SELECT table_name AS "table", *,
+          (SELECT accepted_at FROM spool WHERE spool.table_name = spool_counts.table_name
+            ORDER BY sequence LIMIT 1) AS oldest_at
+        FROM spool_counts ORDER BY table_name`)
+    ),
 
     /**
      * Creates a delivery, due now, for a report of production that is not filed and has none; false for any other report.

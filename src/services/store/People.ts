@@ -145,12 +145,8 @@ export const actorDigest = (secret: Redacted.Redacted, plane: PlaneId, publicId:
 const StoredLogin = Schema.Struct({
   /** The digest of the refresh token from which they descend. */
   login: Schema.String,
-  /** The digest of the actor; undefined until IAM names it. */
-  actor: Schema.transform(Schema.NullOr(Schema.String), Schema.UndefinedOr(Schema.String), {
-    strict: true,
-    decode: (stored) => stored ?? undefined,
-    encode: (actor) => actor ?? null
-  })
+  /** The digest of the actor; null until IAM names it. */
+  actor: Schema.NullOr(Schema.String)
 })
 type StoredLogin = typeof StoredLogin.Type
 
@@ -175,7 +171,7 @@ export const makeSessionDigests = ({ read, sql, write }: Database) => ({
             plane,
             kind,
             login,
-            actor: actor ?? null,
+            actor,
             ends_at: endsAt
           }))
         )}

@@ -23,7 +23,7 @@ export interface SpoolEntry extends TableRecord {
 export type SpoolAdmission = "accepted" | "full"
 
 /** Of a table: accepted = delivered + duplicates + expired + refused + waiting. */
-const SpoolCounts = Schema.Struct({
+export const SpoolCounts = Schema.Struct({
   table: Schema.String,
   accepted: Whole,
   delivered: Whole,

@@ -33,7 +33,7 @@ export const makeTelemetrySpool = (database: Database, wakeUp: () => void) => {
      * was delivered within 24 h, are counted as duplicates.
      */
     offer: (entries: ReadonlyArray<SpoolEntry>, bound: { readonly limitBytes: number }) =>
-      entries.length === 0 ? Effect.succeed("accepted" as const) : offer({ entries, bound }),
+      offer({ entries, bound }),
 
     /** Leases the oldest entries of these tables for shipping: at most `count` of them and about `bytes`. */
     lease: ({

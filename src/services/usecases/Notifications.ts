@@ -1,7 +1,7 @@
 import * as Effect from "effect/Effect"
 import { Failure } from "../../schema/Failure.ts"
 import { scopes } from "../../schema/Identity.ts"
-import { type SentTing, type Subscription, type TingRequest, tingBodyLimit } from "../../schema/Ting.ts"
+import { type TingRequest, tingBodyLimit } from "../../schema/Ting.ts"
 import { digestOf, sha256 } from "../Digest.ts"
 import { type Caller, Iam, type Proof } from "../Iam.ts"
 import { attemptKey, Idempotency } from "../combinators/Idempotency.ts"
@@ -80,10 +80,9 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
         waitingFor = "ting"
         return yield* use(prepared, proof)
       }).pipe(
+        // Both calls are idempotent at Ting: by the ting's key, and by the recipient.
         retryTransient({
           dependency: () => waitingFor,
-          // Both calls are idempotent at Ting: by the ting's key, and by the recipient.
-          repeatable: true,
           again: (refused) => refused.dependency === "ting" && repeatableProofRefusals.includes(refused.code),
           ...bound
         }),
@@ -116,16 +115,14 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       return registered
     })
 
-    const subscribe = Effect.fnUntraced(function* (plane: Plane, caller: Caller) {
+    const subscribe = (plane: Plane, caller: Caller) => {
       const content = digestOf(caller.credential.token)
       const { organisation } = caller.membership
-      const registered = yield* register(plane, caller).pipe(
+      return register(plane, caller).pipe(
         executeOnce({ operation: "subscribe", plane, organisation, content }),
         within("ting", content)
       )
-      const { applicationId: app_id, id, recipient } = registered
-      return { id, app_id, for: recipient, active: true } satisfies Subscription
-    })
+    }
 
     /** Records, for `ting_ready`, what Ting's response implies about the recipient's registration. The request succeeds without it. */
     const recordRegistration = (plane: Plane, caller: Caller, active: boolean): Effect.Effect<void> => {
@@ -164,9 +161,8 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
         // Covers the proof too, although IAM issues it: a separate IAM place could be refused between two attempts.
         within("ting", token)
       )
-      const { createdAt: created_at, id, silent } = sent
       // A request that joined an identical one in flight repeats it.
-      return { id, created_at, key: sent.key, silent, replayed: sent.replayed || joined } satisfies SentTing
+      return { ...sent, replayed: sent.replayed || joined }
     })
 
     return { register, subscribe, send } as const

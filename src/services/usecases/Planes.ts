@@ -1,4 +1,3 @@
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
@@ -22,15 +21,15 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
     const remember = ({ environmentId, webhookKeyDigest }: TestingPlane) =>
       webhookKeyDigest === undefined
         ? Effect.void
-        : Effect.flatMap(Clock.currentTimeMillis, (now) =>
-            store.planes.remember({ environmentId, webhookKeyDigest, now })
-          ).pipe(writeBestEffort("Testing environment not remembered"))
+        : store.planes
+            .remember(environmentId, webhookKeyDigest)
+            .pipe(writeBestEffort("Testing environment not remembered"))
 
     const resolveTesting = Effect.fnUntraced(function* (secret: Redacted.Redacted) {
       const plane = yield* iam
         .resolvePlane(secret)
         .pipe(
-          retryTransient({ dependency: () => "iam", repeatable: true }),
+          retryTransient({ dependency: () => "iam" }),
           failWith(planeFailure),
           within("iam", digestOf(secret))
         )

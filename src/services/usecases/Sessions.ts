@@ -81,7 +81,7 @@ interface Keyed {
 }
 
 /** Every call here is a read or runs under an upstream key. */
-const policy: RetryPolicy = { dependency: () => "iam", repeatable: true }
+const policy: RetryPolicy = { dependency: () => "iam" }
 const retryIam = retryTransient(policy)
 
 /** Login, refresh, logout and the check of a bearer. docs/api.md has the rules of every method under its call. */

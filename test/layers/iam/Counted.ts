@@ -119,7 +119,7 @@ export const countedIam = ({ calls = 110, left = [], rateLimit = true }: Counted
       })
     )
     /** What the store knows of tokens of other processes; a database would take most of the time of these tests. */
-    const logins = new Map<string, { readonly login: string; readonly actor: string | undefined }>()
+    const logins = new Map<string, { readonly login: string; readonly actor: string | null }>()
     const iamCalls: IamCalls = {
       take: () => Effect.sync(() => left.splice(0)),
       leave: (_, places) => Effect.sync(() => left.push(...places)).pipe(Effect.asVoid)
@@ -146,7 +146,7 @@ export const countedIam = ({ calls = 110, left = [], rateLimit = true }: Counted
     const iam = Context.get(context, Iam)
 
     /** A token that another process handed out, as one of this login and actor. */
-    const vouched = (prefix: "oat" | "ort", login = `login ${++names}`, actor?: string) =>
+    const vouched = (prefix: "oat" | "ort", login = `login ${++names}`, actor: string | null = null) =>
       Effect.sync(() => {
         const token = fresh(prefix)
         logins.set(sessionDigest(`production ${digestOf(token)}`), { login, actor })

@@ -175,37 +175,17 @@ describe("the catalogue", () => {
 
 const error = (code: string) => ({ error: { code, message: "no" } })
 
-describe("a refusal that a cached catalogue may have caused", () => {
-  it.scoped("is no verdict, and the endpoint is found in a new catalogue", function* () {
-    const { asked, prove, world } = yield* proofWorld
-    yield* prove("a")
-    world.setEndpoint(productionId, "ting", "subscriptions.register", { path: "/v2/subscriptions" })
-    assert.strictEqual((yield* Effect.flip(prove("b")))._tag, "NotExecuted")
-    assert.strictEqual((yield* prove("c")).path, "/v2/subscriptions")
-    expect(asked(catalogue)).toHaveLength(2)
-  })
-
-  it.scoped(
-    "is final with a catalogue that was fetched for it, and when it is about something else",
-    function* () {
-      const { asked, prove, simulator } = yield* proofWorld
-      for (const [status, code, catalogues] of [
-        [401, "invalid_client", 1],
-        [404, "not_found", 2],
-        [403, "forbidden", 3],
-        [403, "forbidden", 3]
-      ] as const) {
-        simulator.fail(failing(exchanges, faults.status(status, error(code))))
-        assert.include(yield* Effect.flip(prove("a")), {
-          _tag: "Refused",
-          status,
-          code,
-          answeredAt: startTime
-        })
-        expect(asked(catalogue)).toHaveLength(catalogues)
-      }
-    }
-  )
+it.scoped("A refusal of a proof is final, and leaves the catalogue", function* () {
+  const { asked, prove, simulator } = yield* proofWorld
+  for (const [status, code] of [
+    [401, "invalid_client"],
+    [404, "not_found"],
+    [403, "forbidden"]
+  ] as const) {
+    simulator.fail(failing(exchanges, faults.status(status, error(code))))
+    assert.include(yield* Effect.flip(prove("a")), { _tag: "Refused", status, code, answeredAt: startTime })
+    expect(asked(catalogue)).toHaveLength(1)
+  }
 })
 
 it.scoped("A refused subject is inactive for 30 s, also where its introspection is cached", function* () {

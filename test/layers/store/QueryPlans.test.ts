@@ -73,7 +73,7 @@ const everyOperation = (store: StoreService) =>
     yield* sessionDigests.forgetLogin("login")
     yield* store.iamCalls.leave("process", [])
     yield* store.iamCalls.take()
-    yield* Effect.repeatN(planes.remember({ environmentId: "env", webhookKeyDigest: "digest", now }), 1)
+    yield* Effect.repeatN(planes.remember("env", "digest"), 1)
     yield* planes.findByKeyDigest("digest")
     yield* store.backups.last
 
@@ -97,11 +97,11 @@ const everyOperation = (store: StoreService) =>
     yield* spool.release("worker", others.slice(60))
     yield* spool.newestDeliveredSince(1_000)
 
-    const worker = { count: 2, concurrency: 4, ...lease }
+    const next = Effect.map(deliveries.lease(lease), Option.getOrThrow)
     // While none is leased and none is due, with all that wait.
     yield* deliveries.nextDueAt
     yield* deliveries.nextSearchAt
-    yield* deliveries.lease({ ...worker, now: 1 })
+    yield* deliveries.lease({ ...lease, now: 1 })
     const issue = Option.some({ number: 1, url: "https://github.com/harbor/music/issues/1" })
     const later = { availableAt: now + hour, failure: "none" }
     for (const outcome of [
@@ -109,18 +109,18 @@ const everyOperation = (store: StoreService) =>
       DeliveryUpdate.Unknown({ ...later, searches: 1 }),
       DeliveryUpdate.Failed({ at: now, failure: "none" })
     ]) {
-      const [one, other] = yield* deliveries.lease(worker)
-      if (one === undefined || other === undefined) return assert.fail("two are due")
+      const one = yield* next
       yield* deliveries.extend(one, now + 20_000)
       yield* deliveries.update(one, DeliveryUpdate.Sending({ at: now }))
       yield* deliveries.update(one, outcome)
+      const other = yield* next
       yield* deliveries.update(other, DeliveryUpdate.Waiting(later))
       yield* deliveries.find(one.id)
       yield* deliveries.retry(one.id, now)
       yield* deliveries.retry(one.id, now, { onlyFailed: true })
       yield* deliveries.discard(other.id, now, "none")
     }
-    yield* deliveries.lease(worker)
+    yield* deliveries.lease(lease)
     yield* deliveries.counts
     yield* deliveries.oldestOpen
 

@@ -25,8 +25,7 @@ const reach = (
 ) =>
   Effect.gen(function* () {
     yield* reports.admit(sampleReport({ id, keyDigest: id, createdAt: 1_000 }), true)
-    const [delivery] = yield* deliveries.lease(sampleLease({ count: 1, now: 2_000 }))
-    const leased = delivery ?? assert.fail("nothing was due")
+    const leased = Option.getOrThrow(yield* deliveries.lease(sampleLease()))
     for (const update of updates) assert.isTrue(yield* deliveries.update(leased, update))
     return leased
   })
@@ -52,18 +51,16 @@ onBoth("After a restore", ({ freshPath, name, rawQuery, withStore }) => {
       Effect.forEach(["report:filed", "sweep:filed"], deliveries.find)
     const before = yield* withStore(place, (store) =>
       Effect.gen(function* () {
-        const leased = yield* reach(store, "leased")
-        yield* reach(store, "sending", sending)
         yield* reach(store, "unknown", sending, Unknown({ ...later, searches: 2 }))
         yield* reach(store, "refused", sending, Waiting(later))
         yield* reach(store, "failed", sending, Failed({ at: 4_000, failure }))
         yield* reach(store, "filed", sending, Delivered({ at: 4_000, issue, sweepAt: Option.some(99_000) }))
-        yield* store.reports.admit(
-          sampleReport({ id: "waiting", keyDigest: "waiting", createdAt: 1_000 }),
-          true
-        )
+        const leased = yield* reach(store, "sending", sending)
+        for (const id of ["leased", "waiting"])
+          yield* store.reports.admit(sampleReport({ id, keyDigest: id, createdAt: 1_000 }), true)
+        yield* rawQuery(place, "UPDATE deliveries SET lease_until = 9, fence = 1 WHERE subject = 'leased'")
         yield* store.spool.offer([sampleEntry("waiting")], { limitBytes: 1_000 })
-        yield* store.sessionDigests.remember("production", { login: "login", actor: undefined }, [
+        yield* store.sessionDigests.remember("production", { login: "login", actor: null }, [
           { digest: "digest", kind: "access", endsAt: Number.MAX_SAFE_INTEGER }
         ])
         return { leased, untouched: yield* untouched(store) }

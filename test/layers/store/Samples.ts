@@ -55,10 +55,8 @@ export const sampleEvent = (change: Partial<InboxEvent> = {}): InboxEvent => ({
 
 type DeliveryLease = Parameters<Deliveries["lease"]>[0]
 
-/** Leases ten deliveries for ten seconds. */
+/** For ten seconds. */
 export const sampleLease = (change: Partial<DeliveryLease> = {}): DeliveryLease => ({
-  count: 10,
-  concurrency: 100,
   now: 2_000,
   leaseUntil: (change.now ?? 2_000) + 10_000,
   ...change

@@ -151,7 +151,7 @@ describe("An answer of Ting", () => {
     const { answer, register } = yield* scripted()
     for (const status of [200, 201]) {
       answer(status, { ...grant, later: 1 })
-      expect(yield* register).toEqual({ id: "sub_1", applicationId: "music", recipient: "si:lyra" })
+      expect(yield* register).toEqual({ id: "sub_1", app_id: "music", for: "si:lyra", active: true })
     }
   })
 
@@ -159,10 +159,10 @@ describe("An answer of Ting", () => {
     const { answer, send } = yield* scripted()
     const expected = { id: "msg_1", key: accepted.key }
     answer(202, accepted)
-    const first = { createdAt: accepted.created_at, silent: false, replayed: false }
+    const first = { created_at: accepted.created_at, silent: false, replayed: false }
     expect(yield* send).toEqual({ ...expected, ...first })
     answer(200, { ...accepted, silent: true, created_at: "2026-09-24T08:15:30Z" })
-    const second = { createdAt: "2026-09-24T08:15:30Z", silent: true, replayed: true }
+    const second = { created_at: "2026-09-24T08:15:30Z", silent: true, replayed: true }
     expect(yield* send).toEqual({ ...expected, ...second })
   })
 

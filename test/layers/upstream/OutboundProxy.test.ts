@@ -1,11 +1,12 @@
 import { afterEach, describe, expect, vi } from "vitest"
 import { it } from "../../world/Test.ts"
+import * as HttpBody from "@effect/platform/HttpBody"
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Connections } from "../../../src/layers/upstream/Connections.ts"
-import { jsonBody, makeSend } from "../../../src/layers/upstream/Upstream.ts"
+import { makeSend } from "../../../src/layers/upstream/Upstream.ts"
 import { tunnelProxy } from "../../world/Egress.ts"
 import { rawServer } from "./Simulated.ts"
 
@@ -25,7 +26,7 @@ const through = (proxies: Readonly<Record<string, string>>) =>
           url,
           timeoutSeconds: 60,
           maxResponseBytes: 100
-        })({ method: "POST", path: "/", headers: {}, body: jsonBody("{}") })
+        })({ method: "POST", path: "/", headers: {}, body: HttpBody.unsafeJson({}) })
     )
   )
 

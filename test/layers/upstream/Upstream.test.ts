@@ -1,5 +1,6 @@
 import type { ServerResponse } from "node:http"
 import { describe, expect } from "vitest"
+import * as HttpBody from "@effect/platform/HttpBody"
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -12,7 +13,7 @@ import type * as TestServices from "effect/TestServices"
 import { faults, type Reply } from "../../../sandbox/upstreams/Simulator.ts"
 import { envelopeFailure } from "../../../src/layers/upstream/ErrorEnvelope.ts"
 import { Connections } from "../../../src/layers/upstream/Connections.ts"
-import { jsonBody, makeUpstream, type UpstreamCall } from "../../../src/layers/upstream/Upstream.ts"
+import { makeUpstream, type UpstreamCall } from "../../../src/layers/upstream/Upstream.ts"
 import { readJson } from "../../../src/layers/upstream/UpstreamResponse.ts"
 import { version } from "../../../src/schema/Release.ts"
 import { upstreamRequests } from "../../../src/services/Metrics.ts"
@@ -29,7 +30,7 @@ const ask: UpstreamCall<{ readonly ok: boolean }> = {
   method: "POST",
   path: "/thing",
   headers: { authorization: "Bearer hidden-bearer", "idempotency-key": "hidden-key" },
-  body: jsonBody(`{"token":"hidden-body"}`),
+  body: HttpBody.unsafeJson({ token: "hidden-body" }),
   read: readJson(Schema.Struct({ ok: Schema.Boolean }))
 }
 

@@ -6,6 +6,7 @@ import { SqlError } from "@effect/sql/SqlError"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
+import { errorCode } from "../../../services/ErrorCode.ts"
 import { StoreUnavailable } from "../../../services/Store.ts"
 import { openFailed } from "../StoreErrors.ts"
 
@@ -22,9 +23,6 @@ const driverFailed = (database: string, code: string) =>
     }
   })
 
-const codeOf = (error: unknown): string =>
-  error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "unknown"
-
 /**
  * One connection, closed with the scope. Imported only when needed: its native addon is slow to load, and may be missing or built for
  * another version of Node. `disableWAL`, because the driver would wait for locks while it sets the log: callers set it.
@@ -36,7 +34,7 @@ export const openClient = (
 ): Effect.Effect<SqliteClient, StoreUnavailable, Scope.Scope> =>
   Effect.tryPromise({
     try: () => import("@effect/sql-sqlite-node/SqliteClient"),
-    catch: (error) => driverFailed(database, codeOf(error))
+    catch: (error) => driverFailed(database, errorCode(error))
   }).pipe(
     Effect.flatMap(({ make }) =>
       make({
@@ -50,7 +48,7 @@ export const openClient = (
     Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
     // The driver reports nothing as a failure here.
     Effect.catchAllDefect((defect) => {
-      const code = codeOf(defect)
+      const code = errorCode(defect)
       return Effect.fail(/^SQLITE_/.test(code) ? openFailed(database, defect) : driverFailed(database, code))
     })
   )

@@ -56,14 +56,17 @@ const replay = (hasQuota: boolean) => (at: At) => {
   )
 }
 const lease =
-  (count: number, concurrency = 4, searchesOnly = false) =>
+  (searchesOnly = false) =>
   (at: At) =>
     Effect.map(
-      at.deliveries.lease({ count, concurrency, now: at.now, leaseUntil: at.now + 10_000, searchesOnly }),
-      (leased) => {
-        at.leases.unshift(...leased)
-        return leased.map(({ fence, id }) => `${id}#${fence}`).join("+") || "nothing"
-      }
+      at.deliveries.lease({ now: at.now, leaseUntil: at.now + 10_000, searchesOnly }),
+      Option.match({
+        onNone: () => "nothing",
+        onSome: (leased) => {
+          at.leases.unshift(leased)
+          return `${leased.id}#${leased.fence}`
+        }
+      })
     )
 /** By the holder of the newest lease, or of the one before it. */
 const update = (of: (now: number) => DeliveryUpdate, index = 0) =>
@@ -88,11 +91,8 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
   unverified: admit(Unverified()),
   replay: replay(true),
   replayWithoutQuota: replay(false),
-  lease: lease(1),
-  lease2: lease(2),
-  leaseSearches: lease(9, 4, true),
-  leaseOf1: lease(9, 1),
-  leaseOf2: lease(9, 2),
+  lease: lease(),
+  leaseSearches: lease(true),
   sending: update((at) => Sending({ at })),
   delivered: update((at) => Delivered({ at, issue, sweepAt: Option.none() })),
   swept: update((at) => Delivered({ at, issue, sweepAt: Option.some(at + 60_000) })),
@@ -160,18 +160,18 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
 /** `+15` is 15 s later, `'` by the other process. Below it the answers, and the rows of deliveries. A report's delivery has the name of the report. */
 const histories = `
 # Unknown outcomes come first, then verified reporters, then the others, each in the order in which they fell due.
-anonymous unverified admit+1 anonymous lease2+1 lease2 lease nextDue counts oldest
-  c#1+a#1, b#1+d#1, nothing, 12, 4 report leased, 0 | a leased 0/0 due 0 | b leased 0/0 due 0 | c leased 0/0 due 1 | d leased 0/0 due 1
-anonymous lease sending unknown admit lease2+5
-  a#1, yes, yes, a#2+b#1 | a leased 1/2 due 5 sent 0 502 | b leased 0/0 due 0
+anonymous unverified admit+1 anonymous lease+1 failed lease failed lease failed lease nextDue counts oldest
+  c#1, yes, a#1, yes, b#1, yes, d#1, 12, 3 report failed+1 report leased, 1 | a failed 0/0 due 0 over 2 422 | b failed 0/0 due 0 over 2 422 | c failed 0/0 due 1 over 2 422 | d leased 0/0 due 1
+anonymous lease sending unknown admit lease+5 failed lease
+  a#1, yes, yes, a#2, yes, b#1 | a failed 1/2 due 5 sent 0 over 5 422 | b leased 0/0 due 0
 admit admit+1 lease+5 waiting lease sending unknown lease+5 nextDue lease+60
   a#1, yes, b#1, yes, yes, b#2, 21, b#3 | a waiting 0/0 due 66 502 | b leased 1/2 due 11 sent 6 502
 # While nothing may be written, only those that need a search are taken.
 admit lease+1 sending unknown admit leaseSearches nextSearch nextDue leaseSearches+5 nextSearch lease
-  a#1, yes, yes, nothing, 6, 1, a#2, 16, b#1 | a leased 1/2 due 6 sent 1 502 | b leased 0/0 due 1
-# All processes together hold so many at most, and each of them until its lease ends.
-anonymous anonymous anonymous leaseOf2 leaseOf2' leaseOf1 counts nextDue leaseOf2+9' leaseOf2+1'
-  a#1+b#1, nothing, nothing, 2 report leased+1 report waiting, 10, nothing, a#2+b#2 | a leased 0/0 due 0 | b leased 0/0 due 0 | c waiting 0/0 due 0
+  a#1, yes, yes, nothing, 6, 1, a#2, 16, nothing | a leased 1/2 due 6 sent 1 502 | b waiting 0/0 due 1
+# All processes together hold one at most, until its lease ends.
+anonymous anonymous lease lease' lease counts nextDue lease+9' lease+1'
+  a#1, nothing, nothing, 1 report leased+1 report waiting, 10, nothing, a#2 | a leased 0/0 due 0 | b waiting 0/0 due 0
 admit lease extend+9 lease+9' lease+1' extend lateWaiting nextDue
   a#1, yes, nothing, a#2, yes, no, 29 | a leased 0/0 due 0
 # A holder whose lease ended changes nothing under the next one, and an outcome is given once.
@@ -208,8 +208,8 @@ anonymous unverified replayWithoutQuota lease
 unverified lease failed replay
   a#1, yes, no | a failed 0/0 due 0 over 0 422
 # An operator's retry searches first unless nothing was ever sent. A discarded one returns by its id only.
-anonymous admit retry lease2
-  yes, a#1+b#1 | a leased 0/0 due 0 | b leased 0/0 due 0
+anonymous admit retry lease
+  yes, a#1 | a leased 0/0 due 0 | b waiting 0/0 due 0
 admit lease sending waiting retry+1
   a#1, yes, yes, yes | a unknown 1/0 due 1 502
 admit lease sending unknown retryFailed retry+1
@@ -234,8 +234,8 @@ admit lease sending removeReports+1 delivered removeReports removeDeliveries+1
   a#1, yes, 0, yes, 1, 1
 admit lease failed removeDeliveries+1 removeAnonymous removeReports removeDeliveries
   a#1, yes, 0, 0, 1, 1
-admit anonymous unverified discard removeAnonymous+1 lease2 failed removeAnonymous
-  yes, 0, b#1+c#1, yes, 1 | a failed 0/0 due 0 over 0 discarded 0 spam | b failed 0/0 due 0 over 1 422 | c leased 0/0 due 0
+admit anonymous unverified discard removeAnonymous+1 lease failed lease removeAnonymous
+  yes, 0, b#1, yes, c#1, 1 | a failed 0/0 due 0 over 0 discarded 0 spam | b failed 0/0 due 0 over 1 422 | c leased 0/0 due 0
 admit lease swept lease+60 failed removeDeliveries+1
   a#1, yes, sweep:a#1, yes, 2
 # A pause is never shortened. An answer ends the failures, but a stop ends with a write only.

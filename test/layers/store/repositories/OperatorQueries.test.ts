@@ -66,8 +66,8 @@ onBoth("An operator's lists", (kind) => {
     const [at, issue] = [5_000, Option.some({ number: 1, url: "u" })]
     const filed = DeliveryUpdate.Delivered({ at, issue, sweepAt: Option.some(at) })
     const failed = DeliveryUpdate.Failed({ at, failure: "422" })
-    for (const leased of yield* deliveries.lease(sampleLease({ now: at })))
-      yield* deliveries.update(leased, leased.subject === "rep_1" ? filed : failed)
+    for (const end of [filed, failed, failed])
+      yield* deliveries.update(Option.getOrThrow(yield* deliveries.lease(sampleLease({ now: at - 1 }))), end)
     yield* deliveries.discard("report:rep_3", at, "filed by hand")
     yield* webhooks.receive(sampleEvent({ eventId: "one", receivedAt: 1_000, eventType: "a.b.v1" }), [])
     yield* webhooks.receive(sampleEvent({ eventId: "two", receivedAt: 2_000, plane: testing }), [])

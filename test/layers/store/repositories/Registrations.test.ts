@@ -208,7 +208,7 @@ onBoth("A testing environment", ({ freshPath, openStore, rawQuery }) => {
         Effect.map(planes.findByKeyDigest(digest), Option.getOrUndefined)
       )
       const remember = (environmentId: string, webhookKeyDigest: string, now: number) =>
-        planes.remember({ environmentId, webhookKeyDigest, now })
+        Effect.zipRight(TestClock.setTime(now), planes.remember(environmentId, webhookKeyDigest))
       yield* remember("env-1", "one", 1_000)
       yield* remember("env-1", "one", 1_500)
       deepStrictEqual(yield* rawQuery(path, "SELECT remembered_at FROM known_planes"), [

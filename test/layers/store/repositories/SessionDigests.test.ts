@@ -9,7 +9,7 @@ import { sampleEvent } from "../Samples.ts"
 import { onBoth } from "../Stores.ts"
 
 const first = { login: "first", actor: "ana" }
-const second = { login: "second", actor: undefined }
+const second = { login: "second", actor: null }
 const third = { login: "third", actor: "eva" }
 
 const token = (digest: string, endsAt = 10_000, kind: StoredToken["kind"] = "access"): StoredToken => ({
