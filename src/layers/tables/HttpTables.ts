@@ -53,7 +53,8 @@ const readAcknowledgement = (
       const { batch_id, code, rejected = [], status } = yield* readBody(response)
       yield* expectAll(
         [batch_id.toLowerCase() === batchId, "names another batch"],
-        [status === "rejected" || rejected.length === 0, "contradicts itself"]
+        // Of a batch that is rejected without a record or a reason, nothing says what was stored.
+        [(status === "rejected") === (code !== undefined || rejected.length > 0), "contradicts itself"]
       )
       if (code !== undefined) return code
       const ours = new Set(records.map(({ recordId }) => recordId))
