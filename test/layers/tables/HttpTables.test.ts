@@ -124,6 +124,18 @@ it.scoped("An acknowledgement that contradicts itself settles nothing", function
   }
 })
 
+it.scoped("A code in another form is text of the service, and is not passed on", function* () {
+  const { service, tables } = yield* start
+  for (const code of ["invalid\u0000", "\u001b[2J", "x".repeat(65), "the key table-a-b is retired", ""]) {
+    const rejected = [{ record_id: ids[0], code }]
+    service.fail({ fault: acknowledging({ status: "rejected", rejected }) })
+    const refused = [{ recordId: ids[0], code: "unknown" }]
+    expect(yield* tables.write([record(0), record(1)])).toEqual({ duplicates: [], refused })
+    service.fail({ fault: acknowledging({ status: "rejected", code }) })
+    expect(yield* Effect.flip(tables.write([record(0)]))).toMatchObject({ _tag: "Refused", code: "unknown" })
+  }
+})
+
 it.scoped("Without an acknowledgement the records are kept, and no key is shown", function* () {
   const error = (code: string) => ({ error: { code, message: "x" } })
   const { service, tables } = yield* start
