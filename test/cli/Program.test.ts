@@ -102,6 +102,10 @@ describe("music-backend", () => {
     expect([exit, out]).toEqual([0, expect.stringMatching(/^MUSIC_ORG_ID +acme +environment/m)])
     expect(out).toMatch(/^MUSIC_MIN_CLI +2\.0\.0 +environment/m)
     expect(out).not.toContain("nowhere")
+    // A byte order mark, as some editors write it, is no part of the first name.
+    writeFileSync(file, `\ufeff${readFileSync(file, "utf8")}`)
+    const marked = yield* run([`--env-file=${file}`, "config", "--changed"], {})
+    expect(marked.out).toMatch(/^MUSIC_ORG_ID +acme +environment/m)
     const help = yield* run(["--env-file", file, "--help"], {})
     expect(help).toMatchObject({ exit: 0, err: "", out: (yield* run(["--help"], {})).out })
     for (const missing of [join(place, "none.env"), place]) {
