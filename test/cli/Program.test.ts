@@ -18,6 +18,7 @@ import {
   urlOf
 } from "../world/Fleet.ts"
 import { testEnvironment } from "../world/Settings.ts"
+import { toTable } from "../../src/cli/Host.ts"
 import { run, tcpServer } from "./Harness.ts"
 
 beforeAll(build)
@@ -113,6 +114,11 @@ describe("music-backend", () => {
       expect([exit, err]).toEqual([78, expect.stringContaining(`--env-file cannot be read: ${missing}`)])
     }
   })
+})
+
+it("A table of any number of rows has aligned columns", () => {
+  const rows = Array.from({ length: 200_000 }, (_, row) => [String(row), "x"])
+  expect(toTable(rows).split("\n").slice(-1)).toEqual(["199999  x"])
 })
 
 describe("music-backend as a process", () => {
