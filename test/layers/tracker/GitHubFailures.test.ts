@@ -84,6 +84,10 @@ describe("An answer of the tracker", () => {
       [200, []],
       [409, {}],
       [201, { number: 57, html_url: "javascript:alert(1)" }],
+      // It is stored and shown: Postgres takes no NUL.
+      ...["\u0000", "\u001b[2J", "x".repeat(2_001)].map(
+        (path) => [201, { number: 57, html_url: `https://github.com/${path}` }] as const
+      ),
       [201, "{not json"]
     ]
     for (const [status, body, pause] of answers) {
