@@ -4,6 +4,7 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import * as Effect from "effect/Effect"
 import { Api } from "../src/http/Api.ts"
 import type { ShownDocument } from "../src/http/DocsPage.ts"
+import { CurrentExchange } from "../src/http/middleware/Exchange.ts"
 import { examples, placeholders } from "../src/http/openapi/Examples.ts"
 import { daemonTable } from "../src/schema/Telemetry.ts"
 import { call, expectJson } from "./HttpExchange.ts"
@@ -37,7 +38,8 @@ const bytesOf = (body: unknown): Buffer =>
 
 /**
  * `baseOf` gives the address of the service, once it listens. Without an answer to the login, such as by a fault of the console, the page has no session and is
- * served all the same. What it makes for itself is put into `hidden`.
+ * served all the same. Nor has it under another name of this machine, by which a page of another site would read it (DNS rebinding). What it
+ * makes for itself is put into `hidden`.
  */
 export const liveDocs = (
   world: SimulatedUpstreams,
@@ -47,6 +49,9 @@ export const liveDocs = (
 ): Effect.Effect<ShownDocument> =>
   Effect.gen(function* () {
     const base = baseOf()
+    const { headers } = (yield* CurrentExchange).message
+    const names = [base, base.replace("127.0.0.1", "localhost")]
+    if (!names.includes(`http://${headers.host}`)) return { document: OpenApi.fromApi(Api), scalar: {} }
     const sessions = yield* Effect.all({
       used: login(base, mintSlt(world)),
       // The one that the page ends is not the one that it calls with.

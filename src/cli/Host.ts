@@ -111,7 +111,10 @@ export const toJson = <A>({ fields }: Noun<A>, record: A): Readonly<Record<strin
 
 /** Lines of aligned columns. */
 export const toTable = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
-  const widths = rows[0]?.map((_, index) => Math.max(...rows.map((row) => row[index]?.length ?? 0))) ?? []
+  // Not as arguments of one call, of which there may be some 100,000: `deliveries retry --failed` prints all that it retried.
+  const widthOf = (column: number) =>
+    Arr.reduce(rows, 0, (width, row) => Math.max(width, row[column]?.length ?? 0))
+  const widths = rows[0]?.map((_, column) => widthOf(column)) ?? []
   const toLine = (row: ReadonlyArray<string>) =>
     row.map((text, index) => text.padEnd(widths[index] ?? 0)).join("  ")
   return rows.map((row) => toLine(row).trimEnd()).join("\n")

@@ -73,7 +73,11 @@ const envFile = optionalText("env-file", "file", "settings from a file; those of
 const loadEnvFile = (file: string) =>
   Effect.flatMap(Host, ({ environment }) =>
     Effect.try({
-      try: () => Object.assign(environment, parseEnv(readFileSync(file, "utf8")), { ...environment }),
+      // A byte order mark would be a part of the first name, and the command would go on without that setting.
+      try: () => {
+        const given = parseEnv(readFileSync(file, "utf8").replace(/^\uFEFF/, ""))
+        return Object.assign(environment, given, { ...environment })
+      },
       catch: (error) =>
         failed(
           78,

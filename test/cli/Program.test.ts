@@ -18,6 +18,7 @@ import {
   urlOf
 } from "../world/Fleet.ts"
 import { testEnvironment } from "../world/Settings.ts"
+import { toTable } from "../../src/cli/Host.ts"
 import { run, tcpServer } from "./Harness.ts"
 
 beforeAll(build)
@@ -102,6 +103,10 @@ describe("music-backend", () => {
     expect([exit, out]).toEqual([0, expect.stringMatching(/^MUSIC_ORG_ID +acme +environment/m)])
     expect(out).toMatch(/^MUSIC_MIN_CLI +2\.0\.0 +environment/m)
     expect(out).not.toContain("nowhere")
+    // A byte order mark, as some editors write it, is no part of the first name.
+    writeFileSync(file, `\ufeff${readFileSync(file, "utf8")}`)
+    const marked = yield* run([`--env-file=${file}`, "config", "--changed"], {})
+    expect(marked.out).toMatch(/^MUSIC_ORG_ID +acme +environment/m)
     const help = yield* run(["--env-file", file, "--help"], {})
     expect(help).toMatchObject({ exit: 0, err: "", out: (yield* run(["--help"], {})).out })
     for (const missing of [join(place, "none.env"), place]) {
@@ -109,6 +114,11 @@ describe("music-backend", () => {
       expect([exit, err]).toEqual([78, expect.stringContaining(`--env-file cannot be read: ${missing}`)])
     }
   })
+})
+
+it("A table of any number of rows has aligned columns", () => {
+  const rows = Array.from({ length: 200_000 }, (_, row) => [String(row), "x"])
+  expect(toTable(rows).split("\n").slice(-1)).toEqual(["199999  x"])
 })
 
 describe("music-backend as a process", () => {

@@ -326,5 +326,14 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
     expect((yield* mintAt({})).status).toBe(201)
     for (const headers of [{ origin: "https://evil.example" }, { host: "evil.example" }])
       expect((yield* mintAt(headers)).status).toBe(403)
+    // The service itself has no name; its documentation page has a session of the console's own names only.
+    const shown = (host: string) =>
+      Effect.map(send(`${base}/docs`, { headers: { host } }), ({ status, text }) => {
+        expect(status).toBe(200)
+        return world.minted().some((secret) => text.includes(secret))
+      })
+    const own = new URL(base)
+    expect([yield* shown(own.host), yield* shown(`localhost:${own.port}`)]).toEqual([true, true])
+    expect([yield* shown(`evil.example:${own.port}`), yield* shown("evil.example")]).toEqual([false, false])
   })
 })

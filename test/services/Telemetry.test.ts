@@ -45,7 +45,7 @@ describe("a batch of telemetry", () => {
     // A retry, in which the id has another case, is stored once.
     yield* accept({ events: [{ ...event, id: id.toUpperCase() }] })
     const json = JSON.stringify(event)
-    const bytes = Buffer.byteLength(json)
+    const bytes = Buffer.byteLength(json) + 250
     expect(yield* spooled).toEqual([
       { table: "musicclidaemon", recordId: id, eventAt: start, json, bytes, acceptedAt: start }
     ])
@@ -75,13 +75,25 @@ describe("a batch of telemetry", () => {
   })
 
   const event = { id, text: "x".repeat(100) }
-  const bounded = scenariosWith({ settings: { telemetry: { spoolBytes: JSON.stringify(event).length } } })
+  const bounded = scenariosWith({
+    settings: { telemetry: { spoolBytes: JSON.stringify(event).length + 250 } }
+  })
   bounded("that exceeds the spool's bound is 503; a retry takes no room", function* () {
     yield* accept({ events: [event] })
     const full = { code: "spool_full", retryAfterSeconds: 30 }
     expect(yield* Effect.flip(accept({ events: [{ n: 1 }] }))).toMatchObject(full)
     yield* accept({ events: [event] })
     expect(yield* spooled).toHaveLength(1)
+  })
+
+  const small = scenariosWith({ settings: { telemetry: { spoolBytes: 1_000_000 } } })
+  small("takes no more room in the database than the bound, however small its events are", function* () {
+    const data = Effect.flatMap(Store, ({ usage }) => Effect.map(usage.size, (size) => size.data))
+    const before = yield* data
+    const events = Array.from({ length: 40 }, () => ({}))
+    const full = yield* Effect.flip(Effect.forever(accept({ events })))
+    expect(full.code).toBe("spool_full")
+    expect((yield* data) - before).toBeLessThanOrEqual(1_000_000)
   })
 
   const off: UseCaseOptions = { settings: { telemetry: { enabled: false } } }

@@ -13,7 +13,7 @@ import type { TableName } from "../../schema/Telemetry.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type TableRecord, Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
+import { codePattern, envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/Upstream.ts"
 import { expectAll, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 
@@ -46,6 +46,9 @@ const readBody = readJson(
   })
 )
 
+/** Any other text would reach the database, the log and an operator's terminal. Postgres stores no NUL, so that one would stop the shipping. */
+const toCode = (text: string): string => (codePattern.test(text) ? text : "unknown")
+
 /** Each record's outcome, or the code for which the service refused the batch because of a record that it does not name. */
 const readAcknowledgement = (
   batchId: string,
@@ -56,11 +59,15 @@ const readAcknowledgement = (
       const { batch_id, code, rejected = [], status } = yield* readBody(response)
       yield* expectAll(
         [batch_id.toLowerCase() === batchId, "names another batch"],
-        [status === "rejected" || rejected.length === 0, "contradicts itself"]
+        // Of a batch that is rejected without a record or a reason, nothing says what was stored.
+        [(status === "rejected") === (code !== undefined || rejected.length > 0), "contradicts itself"]
       )
-      if (code !== undefined) return code
+      if (code !== undefined) return toCode(code)
       const ours = new Set(records.map(({ recordId }) => recordId))
-      const listed = rejected.map((entry) => ({ recordId: entry.record_id.toLowerCase(), code: entry.code }))
+      const listed = rejected.map((entry) => ({
+        recordId: entry.record_id.toLowerCase(),
+        code: toCode(entry.code)
+      }))
       // Unusable metadata is listed under the all-zero id: one of our records, but unknown which.
       const stray = listed.find(({ recordId }) => !ours.has(recordId))
       if (stray !== undefined) return stray.code

@@ -63,7 +63,7 @@ export const toUpstreamRequest =
 
 const Created = Schema.Struct({
   number: Schema.Int.pipe(Schema.positive()),
-  html_url: Schema.String.pipe(Schema.pattern(/^https?:\/\/\S+$/)),
+  html_url: Schema.String.pipe(Schema.pattern(/^https?:\/\/[!-~]{1,2000}$/)),
   user: Schema.optional(Schema.NullOr(Schema.Struct({ login: Schema.String })))
 })
 const Listed = Schema.Struct({

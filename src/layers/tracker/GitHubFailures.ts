@@ -41,7 +41,7 @@ const limitPause = (response: UpstreamResponse, now: number, limitsBefore: numbe
   if (asked !== undefined) return asked
   const reset = response.headers["x-ratelimit-reset"]
   return response.headers["x-ratelimit-remaining"] === "0" && reset !== undefined && /^\d{1,12}$/.test(reset)
-    ? boundPause(Number(reset) - now / 1_000)
+    ? boundPause(Number(reset) - (response.date ?? now) / 1_000)
     : boundPause(firstPause * 2 ** Math.min(limitsBefore, 10))
 }
 

@@ -17,10 +17,12 @@ interface EnvelopeOptions {
   readonly notExecutedCode?: string
 }
 
+export const codePattern = /^[a-z][a-z0-9_]{0,63}$/
+
 const readEnvelope = readJson(
   Schema.Struct({
     error: Schema.Struct({
-      code: Schema.String.pipe(Schema.pattern(/^[a-z][a-z0-9_]{0,63}$/)),
+      code: Schema.String.pipe(Schema.pattern(codePattern)),
       message: Schema.String,
       request_id: Schema.optional(Schema.NullOr(Schema.String))
     })

@@ -15,7 +15,7 @@ import { all, inChunks, run, runInChunks, type Statements } from "./Statements.t
 import type { Stored, StoreUnavailable } from "./StoreUnavailable.ts"
 
 export interface SpoolEntry extends TableRecord {
-  /** Bytes of `json`, which the spool's bound counts. */
+  /** Those of its row, which the spool's bound counts. */
   readonly bytes: number
   readonly acceptedAt: number
 }

@@ -18,6 +18,8 @@ const day = 24 * 60 * 60 * 1000
 /** Milliseconds; the bounds of a plausible event time. */
 const furthestBack = 30 * day
 const furthestAhead = day
+/** Bytes that an event counts besides its content, for its row and keys: most of what a small one takes. */
+const bytesBeside = 250
 
 // RFC 3339; Date.parse alone also accepts local times and bare years.
 const rfc3339 = /^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:[Zz]|[+-]\d{2}:\d{2})$/
@@ -53,7 +55,7 @@ const toEntry = (table: TableName, event: Event, receivedAt: number): SpoolEntry
     recordId,
     eventAt: eventTime(event, receivedAt),
     json,
-    bytes: Buffer.byteLength(json),
+    bytes: Buffer.byteLength(json) + bytesBeside,
     acceptedAt: receivedAt
   }
 }

@@ -7,7 +7,7 @@ import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { faults, headerOf } from "../../../sandbox/upstreams/Simulator.ts"
+import { faults, headerOf, type Reply } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTables, type TablesSimulator } from "../../../sandbox/upstreams/Tables.ts"
 import { parts } from "../../../src/Backend.ts"
 import { version } from "../../../src/schema/Release.ts"
@@ -103,6 +103,37 @@ describe("A batch for the table service", () => {
       expect([failure._tag, failure._tag === "Refused" && failure.code]).toEqual(["Refused", code])
     }
   })
+})
+
+const acknowledging = (changed: object) => ({
+  kind: "alter" as const,
+  alter: (own: Reply): Reply => ({ ...own, body: { ...Object(own.body), ...changed } })
+})
+
+it.scoped("An acknowledgement that contradicts itself settles nothing", function* () {
+  const { service, tables } = yield* start
+  for (const changed of [
+    { status: "rejected" },
+    { status: "rejected", rejected: [] },
+    { status: "ok", code: "batch_too_large" },
+    { status: "ok", rejected: [{ record_id: ids[0], code: "invalid" }] }
+  ]) {
+    service.fail({ fault: acknowledging(changed) })
+    const failure = yield* Effect.flip(tables.write([record(0)]))
+    expect([changed, failure._tag]).toEqual([changed, "Unknown"])
+  }
+})
+
+it.scoped("A code in another form is text of the service, and is not passed on", function* () {
+  const { service, tables } = yield* start
+  for (const code of ["invalid\u0000", "\u001b[2J", "x".repeat(65), "the key table-a-b is retired", ""]) {
+    const rejected = [{ record_id: ids[0], code }]
+    service.fail({ fault: acknowledging({ status: "rejected", rejected }) })
+    const refused = [{ recordId: ids[0], code: "unknown" }]
+    expect(yield* tables.write([record(0), record(1)])).toEqual({ duplicates: [], refused })
+    service.fail({ fault: acknowledging({ status: "rejected", code }) })
+    expect(yield* Effect.flip(tables.write([record(0)]))).toMatchObject({ _tag: "Refused", code: "unknown" })
+  }
 })
 
 it.scoped("Without an acknowledgement the records are kept, and no key is shown", function* () {

@@ -84,6 +84,10 @@ describe("An answer of the tracker", () => {
       [200, []],
       [409, {}],
       [201, { number: 57, html_url: "javascript:alert(1)" }],
+      // It is stored and shown: Postgres takes no NUL.
+      ...["\u0000", "\u001b[2J", "x".repeat(2_001)].map(
+        (path) => [201, { number: 57, html_url: `https://github.com/${path}` }] as const
+      ),
       [201, "{not json"]
     ]
     for (const [status, body, pause] of answers) {
@@ -98,6 +102,20 @@ describe("An answer of the tracker", () => {
     [429, {}, { "retry-after": new Date(1_045_000).toUTCString() }, 45],
     [403, {}, { "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1800" }, 800],
     [429, {}, { "x-ratelimit-remaining": "0", "x-ratelimit-reset": "900" }, 1],
+    // GitHub's end of the limit is by its own clock, which ours may not agree with.
+    ...[400, 1_600].map(
+      (theirs) =>
+        [
+          403,
+          {},
+          {
+            date: new Date(theirs * 1_000).toUTCString(),
+            "x-ratelimit-remaining": "0",
+            "x-ratelimit-reset": String(theirs + 90)
+          },
+          90
+        ] as const
+    ),
     [403, { message: "You have exceeded a secondary rate limit" }, {}, 60],
     [403, { message: "abuse detection" }, { "x-ratelimit-remaining": "5" }, 60],
     [429, {}, { "retry-after": "999999" }, 3600]
