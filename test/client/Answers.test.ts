@@ -1,10 +1,11 @@
 /** Reading answers: those of the contract, those of a later service with everything that may be added, and those that are none. */
 import { describe, expect, it } from "vitest"
 import { clientErrorTable } from "../../client/failures/ErrorTable.ts"
-import { memorySessionStore, type PromiseClientOptions } from "../../client/index.ts"
+import type { PromiseClientOptions } from "../../client/index.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
 import {
   type Answer,
+  failed,
   failure,
   json,
   life,
@@ -13,7 +14,9 @@ import {
   makeClient,
   type Method,
   methods,
-  pairOf
+  ok,
+  pairOf,
+  responses
 } from "./support/ClientWorld.ts"
 
 const kept = { ok: true, value: { org_id: "acme" } }
@@ -51,20 +54,10 @@ const readyzOf = (response: Response, given: Partial<PromiseClientOptions> = {})
 }
 
 /** The answers that pass on as they are, and those that are a session. */
-const passed: ReadonlyArray<readonly [string, unknown]> = [
-  ["me", examples["auth.me"].response],
-  ["subscribe", examples["tings.subscribe"].response],
-  ["ting", examples["tings.send"].response],
-  ["report", examples["reports.submit"].response],
-  ["iam", examples["descriptors.iam"].response],
-  ["version", examples["descriptors.version"].response],
-  ["healthz", examples["system.healthz"].response],
-  ["readyz", examples["system.readyz"].response]
-]
-const sessions: ReadonlyArray<readonly [string, unknown]> = [
-  ["login", loginOf(2)],
-  ["refresh", pairOf(2)]
-]
+const passed = Object.entries(methods).flatMap(([name, { path }]) =>
+  path in responses ? [[name, responses[path]] as const] : []
+)
+const sessions = [["login", loginOf(2)] as const, ["refresh", pairOf(2)] as const]
 
 const later = (value: unknown, status = 200) =>
   json(value, { "content-type": "application/problem+json; profile=2027", "x-request-id": "later-1" }, status)
@@ -100,14 +93,14 @@ it.each(passed)("A success of %s passes with all that it may gain", async (name,
 })
 
 it.each([0.001, 999_999_999])("A session of %d s is one, whatever it gains", async (expires_in) => {
-  const { again, answers, client, pass } = await loggedIn({ sessionStore: memorySessionStore() })
+  const { again, answers, client, pass } = await loggedIn()
   answers.login = () => later(grow(loginOf(1, { expires_in })))
   answers.refresh = () => later(grow(pairOf(2)))
   const actor = { type: "later" }
   expect(await client.login("oac_2")).toMatchObject({ ok: true, value: { actor } })
   expect(await again().session()).toMatchObject({ value: { actor, expires_at: expect.stringMatching(/Z$/) } })
   pass(life)
-  expect(await again().me()).toMatchObject({ ok: true })
+  expect(await again().me()).toMatchObject(ok)
   expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
 })
 
@@ -140,10 +133,7 @@ const mutantsOf = (value: unknown, name = ""): ReadonlyArray<unknown> => {
   ]
 }
 
-const unexpected = (reason: string, more: object = {}) => ({
-  ok: false,
-  error: { code: "unexpected_answer", details: { reason }, ...more }
-})
+const unexpected = (reason?: string, more?: object) => failed("unexpected_answer", reason, more)
 
 describe("An answer outside the contract", () => {
   it.each([...passed, ...sessions])(
@@ -213,7 +203,7 @@ describe("A failure of the service", () => {
     requests.length = 0
     delete answers[path]
     once(path, () => failure(451, "legal_hold", {}, { retryable: true }))
-    expect(await run()).toMatchObject({ ok: true })
+    expect(await run()).toMatchObject(ok)
     expect(calls().slice(0, 2)).toEqual([path, path])
     expect(keys()[0]).toBe(keys()[1])
   })
@@ -337,7 +327,7 @@ describe("A body", () => {
     expect(state.bytes).toBeLessThan(8 * 1024 * 1024)
     delete answers.me
     once("me", endless(503))
-    expect(await run()).toMatchObject({ ok: true })
+    expect(await run()).toMatchObject(ok)
     answers.refresh = endless(401, '{"error":{"code":"unauthenticated","fill":[')
     pass(life)
     const error = { details: { reason: "too_large" } }

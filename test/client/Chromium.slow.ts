@@ -112,7 +112,7 @@ it("Calls are repeated after a cut or spoiled answer; a redirect is not followed
       ])
       expect(bench.tings(`si:deejay/${kind}`)).toBe(1)
     }
-    bench.fault("faults", "redirect", paths.me)
+    bench.fault("faults", "redirect-of-me", paths.me)
     const error = { code: "unexpected_answer", details: { reason: "redirect" } }
     expect(await inPage(page, `${client("faults")}.me()`)).toMatchObject({ ok: false, error })
     expect(bench.attempts("redirected", paths.me)).toBe(0)

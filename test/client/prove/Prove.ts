@@ -15,7 +15,7 @@ import type * as Files from "../../../client/node.ts"
 import { seeded } from "../../world/Arbitraries.ts"
 import { root } from "../../world/Fleet.ts"
 import { buildClient, makeConsumer } from "../support/Built.ts"
-import { type Fault, startService } from "./Service.ts"
+import { headersOf, type Planned, startService } from "./Service.ts"
 
 type SessionStore = Promises.SessionStore
 
@@ -23,7 +23,7 @@ type SessionStore = Promises.SessionStore
 const openLock: Promises.SessionLock = { acquire: async () => async () => undefined }
 
 const poison = (change: object) => (right: string) => JSON.stringify({ ...JSON.parse(right), ...change })
-const html = { type: "text/html", body: () => "<html>Sign in</html>" }
+const html = { headers: headersOf("text/html"), body: () => "<html>Sign in</html>" }
 const refresh = { call: "refresh" } as const
 
 /** Answers to a refresh that no client can use. */
@@ -44,7 +44,7 @@ const poisons: ReadonlyArray<object> = [
 const envelope = (code: string) =>
   JSON.stringify({ error: { code, message: "m", hint: "h", retryable: false } })
 
-const answers: ReadonlyArray<Fault> = [
+const answers: ReadonlyArray<Planned> = [
   ...poisons.map((change) => ({ ...refresh, body: poison(change) })),
   ...[
     { instead: "cut" },
@@ -52,7 +52,7 @@ const answers: ReadonlyArray<Fault> = [
     ...[200, 401, 403, 407, 502].map((status) => ({ ...html, status }))
   ]
     .flatMap((fault) => [fault, { ...fault, before: true }])
-    .map((fault) => ({ ...refresh, ...fault }) as Fault),
+    .map((fault) => ({ ...refresh, ...fault }) as Planned),
   ...[200, 204, 401].map((status) => ({ ...refresh, status, body: () => "" })),
   ...[200, 401].map((status) => ({ ...refresh, status, body: (right: string) => right.slice(0, 40) })),
   ...[400, 403, 404, 409, 429, 500, 503].map((status) => ({

@@ -1,22 +1,14 @@
 /** A service of one session whose refresh tokens are spent once, as those of IAM: under another key a spent token ends the session. */
-import { once } from "node:events"
-import { createServer, type ServerResponse } from "node:http"
-import type { AddressInfo } from "node:net"
-import { text } from "node:stream/consumers"
+import type { IncomingMessage } from "node:http"
 import { examples } from "../../../src/http/openapi/Examples.ts"
+import { type Fault, startFaulty } from "../support/Faulty.ts"
 
-/** What happens to one answer. The service has acted before, except after `before`. */
-export interface Fault {
+export interface Planned extends Fault {
   /** Last part of the path. */
   readonly call: "refresh" | "me"
-  readonly before?: true
-  /** Ends the connection, or leaves it open for ever. */
-  readonly instead?: "cut" | "hang"
-  readonly status?: number
-  readonly type?: string
-  /** Replaces the body; gets the right one. */
-  readonly body?: (right: string) => string
 }
+
+export const headersOf = (type: string) => ({ "content-type": type, "x-request-id": "prove-1" })
 
 const session = {
   ...examples["auth.refresh"].response,
@@ -34,7 +26,7 @@ export const startService = async (lane: string) => {
   let alive = true
   /** Seconds. */
   let life = 1_800
-  let faults: ReadonlyArray<Fault> = []
+  let faults: ReadonlyArray<Planned> = []
 
   const tokens = () => {
     generation += 1
@@ -53,48 +45,38 @@ export const startService = async (lane: string) => {
     return pair
   }
 
-  const act = (call: string, body: string, header: (name: string) => string): object | undefined => {
+  const callOf = ({ url }: IncomingMessage) => url?.split("/").at(-1) ?? ""
+  const act = (request: IncomingMessage, body: string): object | undefined => {
+    const { authorization, "idempotency-key": key } = request.headers
+    const call = callOf(request)
     if (call === "login") return { ...session, ...tokens(), ting: { subscribed: true } }
-    if (call === "refresh") return rotate(JSON.parse(body).refresh_token, header("idempotency-key"))
-    return alive && header("authorization") === `Bearer ${access}` ? examples["auth.me"].response : undefined
+    if (call === "refresh") return rotate(JSON.parse(body).refresh_token, String(key))
+    return alive && authorization === `Bearer ${access}` ? examples["auth.me"].response : undefined
   }
-
-  const reply = (response: ServerResponse, status: number, body: string, type = "application/json") =>
-    response.writeHead(status, { "content-type": type, "x-request-id": "prove-1" }).end(body)
-
-  const server = createServer((request, response) => {
-    const call = request.url?.split("/").at(-1) ?? ""
-    const answer = async () => {
-      const sent = await text(request)
-      const fault = faults.find((one) => one.call === call)
+  const { close, url } = await startFaulty(
+    (request, body) => {
+      const value = act(request, body)
+      const headers = headersOf("application/json")
+      return { status: value === undefined ? 401 : 200, headers, body: JSON.stringify(value ?? refused) }
+    },
+    (request) => {
+      const fault = faults.find(({ call }) => call === callOf(request))
       faults = faults.filter((one) => one !== fault)
-      const value =
-        fault?.before === true ? {} : act(call, sent, (name) => String(request.headers[name] ?? ""))
-      if (fault?.instead === "cut") return request.socket.destroy()
-      if (fault?.instead === "hang") return undefined
-      const right = JSON.stringify(value ?? refused)
-      const status = fault?.status ?? (value === undefined ? 401 : 200)
-      return reply(response, status, fault?.body?.(right) ?? right, fault?.type)
+      return fault
     }
-    answer().catch(() => request.socket.destroy())
-  }).listen(0, "127.0.0.1")
-  await once(server, "listening")
-  const { port } = server.address() as AddressInfo
+  )
 
   return {
-    baseUrl: `http://127.0.0.1:${port}`,
+    baseUrl: url,
     /** The next access tokens live so long, and the present one has ended. */
     expire: (seconds: number) => {
       life = seconds
       access = "none"
     },
-    plan: (planned: ReadonlyArray<Fault>) => {
+    plan: (planned: ReadonlyArray<Planned>) => {
       faults = planned
     },
     alive: () => alive,
-    close: () => {
-      server.closeAllConnections()
-      server.close()
-    }
+    close
   }
 }

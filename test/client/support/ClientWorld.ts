@@ -45,6 +45,14 @@ export const pairOf = (generation: number, change: object = {}) => ({
   ...change
 })
 
+export const ok = { ok: true }
+
+/** The result of a call that failed with this code, and with this reason of its details. */
+export const failed = (code: string, reason?: string, more: object = {}) => ({
+  ok: false,
+  error: { code, ...(reason !== undefined && { details: { reason } }), ...more }
+})
+
 /** The answer to a login. */
 export const loginOf = (generation: number, change: object = {}) => ({
   ...pairOf(generation),
@@ -53,7 +61,7 @@ export const loginOf = (generation: number, change: object = {}) => ({
 })
 
 /** The answers to calls that change nothing, by the last part of their path. */
-const responses: Readonly<Record<string, unknown>> = {
+export const responses: Readonly<Record<string, unknown>> = {
   me: examples["auth.me"].response,
   subscription: examples["tings.subscribe"].response,
   tings: examples["tings.send"].response,
@@ -130,6 +138,7 @@ export const makeClient = (
   service = makeService()
 ) => {
   const events: Array<ClientEvent> = []
+  const sessionStore = given.sessionStore ?? memorySessionStore()
   let wall = 1_800_000_000_000
   let steady = 5_000
   const options: PromiseClientOptions = {
@@ -138,7 +147,8 @@ export const makeClient = (
     fetch: service.fetch,
     clock: { now: () => wall, monotonic: () => steady },
     onEvent: (event) => events.push(event),
-    ...given
+    ...given,
+    sessionStore
   }
   const client = withTelemetry(createMusicClient({ ...options, throwOnError: false }), given.telemetryOptions)
   const pass = (milliseconds: number) => {
@@ -150,9 +160,13 @@ export const makeClient = (
     service,
     client,
     events,
+    sessionStore,
     types: () => events.map(({ type }) => type),
-    /** Another client with the same options, as after a restart of the program. */
+    logouts: () => events.filter(({ type }) => type === "logged_out"),
+    /** Another client with the same options and store, as after a restart of the program. */
     again: () => createMusicClient(options),
+    /** The session that a new program finds. */
+    stored: async () => (await createMusicClient(options).session()).value,
     pass,
     /** Lets time pass on both clocks, and on the fake timers of the test. */
     later: async (milliseconds: number) => {
@@ -234,10 +248,8 @@ export const storedSession = (slot: string): StoredSession => ({
 })
 
 /** The refusal of an option or parameter. */
-export const refusal = (path: string) => ({
-  ok: false,
-  error: { code: "invalid_input", requestId: null, details: { fields: [{ path }] } }
-})
+export const refusal = (path: string) =>
+  failed("invalid_input", undefined, { requestId: null, details: { fields: [{ path }] } })
 
 /** A new folder for each test of a file. */
 export const eachFolder = () => {
