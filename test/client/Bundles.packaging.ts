@@ -16,20 +16,20 @@ let bench: TestBench
 beforeAll(async () => {
   built = await buildClient({ types: true })
   project = await makeConsumer(built, ["effect", "@effect", "tsx"])
-  await cp(join(root, "examples"), join(project.folder, "examples"), { recursive: true })
+  await cp(join(root, "examples"), join(project.path, "examples"), { recursive: true })
   bench = await startTestBench()
 })
 afterAll(async () => {
   await bench.close()
-  await Promise.all([built, project].map(({ remove }) => remove()))
+  for (const { remove } of [built, project]) remove()
 })
 
 /** A program in the project; the examples share one home, and so one session. */
 const run = (words: ReadonlyArray<string>, environment: NodeJS.ProcessEnv = {}) =>
   new Promise<{ readonly code: unknown; readonly out: string; readonly err: string }>((resolve) => {
-    const urls = { MUSIC_URL: `${bench.base}/examples`, SILICON_HOME: project.folder }
+    const urls = { MUSIC_URL: `${bench.base}/examples`, SILICON_HOME: project.path }
     const env = { PATH: process.env.PATH, ...urls, ...environment }
-    execFile(process.execPath, words, { cwd: project.folder, env }, (error, out, err) =>
+    execFile(process.execPath, words, { cwd: project.path, env }, (error, out, err) =>
       resolve({ code: error === null ? 0 : (error.code ?? error.signal), out, err })
     )
   })
@@ -43,13 +43,13 @@ it.each([
   const contents = `import { ${names} } from "music-client"
     import { ${telemetry} } from "music-client/telemetry"
     globalThis.used = [${names}, ${telemetry}]`
-  const stdin = { contents, resolveDir: project.folder }
+  const stdin = { contents, resolveDir: project.path }
   const { outputFiles } = await build({ stdin, bundle: true, minify: true, write: false, format: "esm" })
   expect(gzipSync(outputFiles[0]?.contents ?? "").length).toBeLessThanOrEqual(bound)
 })
 
 it("The package has at most 400 KB", async () => {
-  const files = await readdir(built.folder, { recursive: true, withFileTypes: true })
+  const files = await readdir(built.path, { recursive: true, withFileTypes: true })
   const sizes = files.flatMap((file) =>
     file.isFile() ? [statSync(join(file.parentPath, file.name)).size] : []
   )
@@ -58,7 +58,7 @@ it("The package has at most 400 KB", async () => {
 
 it("A CommonJS program requires each entry point", async () => {
   await writeFile(
-    join(project.folder, "program.cjs"),
+    join(project.path, "program.cjs"),
     `
     const { createMusicClient } = require("music-client")
     const { fileSessionStore } = require("music-client/node")
@@ -84,13 +84,13 @@ describe("docs/client.md", () => {
   const programsOf = async () => {
     const text = await readFile(join(root, "docs/client.md"), "utf8")
     return [...text.matchAll(/```js\n([\s\S]*?)```/g)].map(([, program = ""]) =>
-      program.replace("https://music.example", `${bench.base}/page`).replace("/var/lib", project.folder)
+      program.replace("https://music.example", `${bench.base}/page`).replace("/var/lib", project.path)
     )
   }
 
   it("has a first program that logs in and sends a ting, with what its commands print", async () => {
     const [program = ""] = await programsOf()
-    await writeFile(join(project.folder, "first.mjs"), program)
+    await writeFile(join(project.path, "first.mjs"), program)
     const ended = await run(["first.mjs", bench.slt(), `${bench.base}/first`])
     expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(/^sent si:deejay\//), err: "" })
     const text = await readFile(join(root, "docs/client.md"), "utf8")
@@ -112,7 +112,7 @@ describe("docs/client.md", () => {
     const body = [results.replace("const me =", `${login}\nconst me =`), stub, telemetry, checked]
     const lines = new Set(body.flatMap((part) => part.match(imports) ?? []))
     await writeFile(
-      join(project.folder, "page.mjs"),
+      join(project.path, "page.mjs"),
       [...lines, ...body.map((part) => part.replaceAll(imports, ""))].join("")
     )
     const { code, err, out } = await run(["page.mjs", bench.slt()])
@@ -134,7 +134,7 @@ it("The line that the sandbox prints for music-client logs in", async () => {
 describe("The examples run unchanged", () => {
   const cli = (words: ReadonlyArray<string>, environment: NodeJS.ProcessEnv = {}) =>
     run(["examples/promise-cli.mjs", ...words], environment)
-  const sessions = () => readdir(join(project.folder, "music"))
+  const sessions = () => readdir(join(project.path, "music"))
 
   it("a command line logs in, and a daemon beside it works in the same session", async () => {
     const out = expect.stringContaining('"authenticated": false')

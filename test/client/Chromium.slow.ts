@@ -27,8 +27,8 @@ const pages = createServer()
 /** Serves the example page, and a page with the browser bundle on its global object, from loopback, where a browser lets it talk to loopback. */
 const serve = async (): Promise<number> => {
   const contents = `
-    import * as Client from ${JSON.stringify(join(built.folder, "index.js"))}
-    import * as Telemetry from ${JSON.stringify(join(built.folder, "telemetry.js"))}
+    import * as Client from ${JSON.stringify(join(built.path, "index.js"))}
+    import * as Telemetry from ${JSON.stringify(join(built.path, "telemetry.js"))}
     Object.assign(globalThis, { Kit: { ...Client, ...Telemetry } })`
   const stdin = { contents, resolveDir: root }
   const { outputFiles } = await build({ stdin, bundle: true, write: false, format: "iife", target: "es2022" })
@@ -38,9 +38,9 @@ const serve = async (): Promise<number> => {
     ["/kit.js", outputFiles[0]?.text ?? ""],
     [example, await readFile(join(root, example), "utf8")]
   ])
-  for (const name of await readdir(built.folder, { recursive: true }))
+  for (const name of await readdir(built.path, { recursive: true }))
     if (name.endsWith(".js"))
-      files.set(`/dist/client/${name}`, await readFile(join(built.folder, name), "utf8"))
+      files.set(`/dist/client/${name}`, await readFile(join(built.path, name), "utf8"))
   pages.on("request", (request, response) => {
     const { pathname } = new URL(request.url ?? "/", origin)
     response.writeHead(200, { "content-type": pathname.endsWith(".js") ? "text/javascript" : "text/html" })
@@ -66,7 +66,7 @@ afterAll(async () => {
   await chromium?.close()
   pages.close()
   await bench?.close()
-  await built?.remove()
+  built?.remove()
 })
 
 const inPage = <A>(page: Page, expression: string): Promise<A> => page.evaluate(expression)

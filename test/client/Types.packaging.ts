@@ -25,8 +25,8 @@ const check = async (
 ) => {
   const project = await makeConsumer(built, installed)
   const files = endings.map((ending) => `program.${ending}`)
-  for (const file of files) await writeFile(join(project.folder, file), program)
-  const config = join(project.folder, "tsconfig.json")
+  for (const file of files) await writeFile(join(project.path, file), program)
+  const config = join(project.path, "tsconfig.json")
   const strict = { strict: true, skipLibCheck: false, noEmit: true }
   const compilerOptions = { ...strict, target: "es2022", lib: ["es2022", "dom"], types: [], ...given }
   await writeFile(config, JSON.stringify({ compilerOptions, files }))
@@ -35,7 +35,7 @@ const check = async (
       resolve(out + err)
     )
   })
-  await project.remove()
+  project.remove()
   return errors
 }
 
@@ -109,7 +109,7 @@ it("The oldest TypeScript that docs/client.md names checks programs of both modu
 
 it("An editor shows a sentence for each code that a call can fail with, and for each reason", async () => {
   const project = await makeConsumer(built, [])
-  const file = join(project.folder, "program.mts")
+  const file = join(project.path, "program.mts")
   const text = `import type { ErrorOf, MusicClient } from "music-client"
     declare const version: Awaited<ReturnType<MusicClient["version"]>>
     if (!version.ok) version.error.code
@@ -119,7 +119,7 @@ it("An editor shows a sentence for each code that a call can fail with, and for 
   const service = ts.createLanguageService({
     readFile,
     fileExists: (name) => ts.sys.fileExists(name),
-    getCurrentDirectory: () => project.folder,
+    getCurrentDirectory: () => project.path,
     getScriptFileNames: () => [file],
     getScriptVersion: () => "1",
     getScriptSnapshot: (name) => ts.ScriptSnapshot.fromString(readFile(name) ?? ""),
@@ -135,7 +135,7 @@ it("An editor shows a sentence for each code that a call can fail with, and for 
     expect(code).toContain(failureTable[name].message)
   expect(code).not.toContain(failureTable.reports_full.message)
   for (const { message } of Object.values(reasonTable.transport_failed)) expect(reason).toContain(message)
-  await project.remove()
+  project.remove()
 })
 
 it("The Effect program of docs/client.md type-checks", async () => {

@@ -1,7 +1,7 @@
 /** Failures of every kind, in an order that a seed chooses, through the built package. After each of them a new program must have its session. */
 import { spawn } from "node:child_process"
 import { once } from "node:events"
-import { cp, mkdtemp, rm } from "node:fs/promises"
+import { cp } from "node:fs/promises"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
@@ -14,7 +14,7 @@ import type * as Promises from "../../../client/index.ts"
 import type * as Files from "../../../client/node.ts"
 import { seeded } from "../../world/Arbitraries.ts"
 import { root } from "../../world/Fleet.ts"
-import { buildClient, makeConsumer } from "../support/Built.ts"
+import { type Built, buildClient, makeConsumer } from "../support/Built.ts"
 import { headersOf, type Planned, startService } from "./Service.ts"
 
 type SessionStore = Promises.SessionStore
@@ -76,15 +76,15 @@ interface Kit {
   readonly promises: typeof Promises
   readonly files: typeof Files
   readonly effects: typeof EffectFace
-  readonly program: string
+  readonly project: Built
 }
 
 /** One service with one session, and programs that use it one after the other. */
-const playLane = async (kit: Kit, folder: string, seed: number, count: number) => {
+const playLane = async ({ project, ...kit }: Kit, seed: number, count: number) => {
   const { next: random } = seeded(seed)
   const choose = <A>(all: ReadonlyArray<A>): A => all[Math.floor(random() * all.length)] as A
-  const service = await startService(String(seed))
-  const directory = join(folder, `lane-${seed}`)
+  const { baseUrl, ...service } = await startService(String(seed))
+  const directory = join(project.path, `lane-${seed}`)
   const lost: Array<string> = []
 
   const makeStore = (isFile: boolean): SessionStore =>
@@ -94,18 +94,8 @@ const playLane = async (kit: Kit, folder: string, seed: number, count: number) =
   const quick = { deadlineMilliseconds: 4_000, attemptMilliseconds: 1_000, telemetry: false } as const
   const patient = { ...quick, deadlineMilliseconds: 60_000, attemptMilliseconds: 20_000 }
   /** The code of the failure of a call, or undefined. */
-  const call = async (
-    store: SessionStore,
-    isEffect: boolean,
-    more: object = {}
-  ): Promise<string | undefined> => {
-    const options = {
-      ...quick,
-      baseUrl: service.baseUrl,
-      source: "daemon",
-      sessionStore: store,
-      ...more
-    } as const
+  const call = async (sessionStore: SessionStore, isEffect: boolean, more: object = {}) => {
+    const options = { ...quick, baseUrl, source: "daemon", sessionStore, ...more } as const
     if (!isEffect) {
       const client = kit.promises.createMusicClient({ ...options, random: () => 0 })
       const { error } = await client.me()
@@ -119,19 +109,16 @@ const playLane = async (kit: Kit, folder: string, seed: number, count: number) =
   }
 
   const login = async (isFile: boolean) => {
-    const client = kit.promises.createMusicClient({
-      ...patient,
-      baseUrl: service.baseUrl,
-      source: "cli",
-      sessionStore: makeStore(isFile)
-    })
+    const options = { ...patient, baseUrl, source: "cli", sessionStore: makeStore(isFile) } as const
+    const client = kit.promises.createMusicClient(options)
     const { error } = await client.login(`oac_${seed}_${random()}`)
     if (error !== undefined) lost.push(`login: ${error.message}`)
   }
 
+  /** A program that is killed at a step of its refresh. */
   const kill = async (step: string) => {
-    const order = JSON.stringify({ baseUrl: service.baseUrl, directory, step })
-    const program = spawn(process.execPath, [kit.program, order], { stdio: "ignore" })
+    const order = JSON.stringify({ baseUrl, directory, step })
+    const program = spawn(process.execPath, [join(project.path, "program.mjs"), order], { stdio: "ignore" })
     await once(program, "exit")
   }
 
@@ -221,21 +208,19 @@ export const prove = async (count: number, seed: number): Promise<ReadonlyArray<
     Reflect.set(globalThis, name, value)
   const built = await buildClient({ types: false })
   const project = await makeConsumer(built, ["effect", "@effect"])
-  const program = join(project.folder, "program.mjs")
-  await cp(join(root, "test/client/prove/program.mjs"), program)
+  await cp(join(root, "test/client/prove/program.mjs"), join(project.path, "program.mjs"))
   const load = (name: string) =>
-    import(pathToFileURL(join(project.folder, "node_modules/music-client", name)).href)
-  const folder = await mkdtemp(join(project.folder, "sessions-"))
+    import(pathToFileURL(join(project.path, "node_modules/music-client", name)).href)
   try {
     const [promises, files, effects] = await Promise.all(["index.js", "node.js", "effect.js"].map(load))
     const lanes = 8
     const all = await Promise.all(
       Array.from({ length: lanes }, (_, lane) =>
-        playLane({ promises, files, effects, program }, folder, seed * 100 + lane, Math.ceil(count / lanes))
+        playLane({ promises, files, effects, project }, seed * 100 + lane, Math.ceil(count / lanes))
       )
     )
     return all.flat()
   } finally {
-    await Promise.all([built.remove(), project.remove(), rm(folder, { recursive: true, force: true })])
+    for (const { remove } of [built, project]) remove()
   }
 }

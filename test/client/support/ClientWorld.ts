@@ -17,7 +17,7 @@ import {
 } from "../../../client/index.ts"
 import { createTelemetry, type TelemetryOptions } from "../../../client/telemetry.ts"
 import { examples } from "../../../src/http/openapi/Examples.ts"
-import { type Built, scratch } from "./Built.ts"
+import { scratch } from "../../world/Fleet.ts"
 
 /** Milliseconds after which the access tokens of the service have expired. */
 export const life = 1_800_000
@@ -253,14 +253,14 @@ export const refusal = (path: string) =>
 
 /** A new folder for each test of a file. */
 export const eachFolder = () => {
-  let made: Built
-  beforeEach(async () => {
-    made = await scratch()
+  let made: ReturnType<typeof scratch>
+  beforeEach(() => {
+    made = scratch()
   })
   afterEach(() => made.remove())
   return {
     get folder() {
-      return made.folder
+      return made.path
     }
   }
 }
