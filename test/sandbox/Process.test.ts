@@ -1,5 +1,6 @@
 /** The sandbox as a person starts it: a process of its own. */
-import { createServer, type Server } from "node:net"
+import { once } from "node:events"
+import { createServer } from "node:net"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { build, kill, start } from "../world/Fleet.ts"
 
@@ -9,18 +10,11 @@ const sandbox = ["dist/cli.js", "sandbox"]
 /** Below the ports that a system hands out by itself. */
 const first = 20_000 + (process.pid % 1_000) * 10
 
-/** Holds the port that the sandbox asks for first. */
-let holder: Server
+/** Holds the port that the sandbox asks for first. A program that looks for a server there must not hold it open. */
+const holder = createServer((socket) => socket.destroy())
 beforeAll(build)
-beforeAll(
-  () =>
-    new Promise<void>((resolve, reject) => {
-      // A program that looks for a server there must not hold the port open.
-      holder = createServer((socket) => socket.destroy()).on("error", reject)
-      holder.listen(first, "127.0.0.1", () => resolve())
-    })
-)
-afterAll(() => new Promise<void>((resolve) => holder.close(() => resolve())))
+beforeAll(() => once(holder.listen(first, "127.0.0.1"), "listening"))
+afterAll(() => void holder.close())
 
 describe("The sandbox", () => {
   it("shows its guide and its page, and each line of the log once, also when its first port is taken", async () => {
