@@ -241,29 +241,25 @@ describe("music-backend check", () => {
   })
 })
 
-describe("music-backend check finds", () => {
-  for (const { clock, found, line, seed, status: verdict } of misconfigurations)
-    it.scopedLive(`${line}: ${found}`, function* () {
-      const { exit, notPassed, status } = yield* checked(seed, clock)
-      expect(notPassed).toEqual([
-        { name: line, status: verdict, found: expect.stringMatching(found), fix: expect.stringMatching(/\w/) }
-      ])
-      expect([status, exit]).toEqual([verdict, verdict === "FAIL" ? 1 : 0])
-    })
-})
-
-describe("music-backend check as a process", () => {
-  beforeAll(build)
-
-  it.scopedLive("fails where the disk takes no write", function* () {
-    const path = yield* newPath
-    yield* withStore(path, () => Effect.void)
-    const environment = { ...soundSettings, MUSIC_DATABASE_PATH: path }
-    const { err, exit, out } = shell("ulimit -f 0; music check", environment)
-    for (const secret of secretsOf(environment)) expect(out + err).not.toContain(secret)
-    expect([exit, err]).toEqual([1, ""])
-    expect(out).toMatch(
-      /^FAIL {2}database +SQLite database \S+ (?:is full|cannot be opened, read or written).*\n +-> /m
-    )
+for (const { clock, found, line, seed, status: verdict } of misconfigurations)
+  it.scopedLive(`music-backend check finds ${line}: ${found}`, function* () {
+    const { exit, notPassed, status } = yield* checked(seed, clock)
+    expect(notPassed).toEqual([
+      { name: line, status: verdict, found: expect.stringMatching(found), fix: expect.stringMatching(/\w/) }
+    ])
+    expect([status, exit]).toEqual([verdict, verdict === "FAIL" ? 1 : 0])
   })
+
+beforeAll(build)
+
+it.scopedLive("music-backend check fails as a process where the disk takes no write", function* () {
+  const path = yield* newPath
+  yield* withStore(path, () => Effect.void)
+  const environment = { ...soundSettings, MUSIC_DATABASE_PATH: path }
+  const { err, exit, out } = shell("ulimit -f 0; music check", environment)
+  for (const secret of secretsOf(environment)) expect(out + err).not.toContain(secret)
+  expect([exit, err]).toEqual([1, ""])
+  expect(out).toMatch(
+    /^FAIL {2}database +SQLite database \S+ (?:is full|cannot be opened, read or written).*\n +-> /m
+  )
 })

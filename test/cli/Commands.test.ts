@@ -317,8 +317,9 @@ describe("music-backend with a database", () => {
   )
 })
 
-describe("music-backend config", () => {
-  it.scopedLive("config shows every setting once, without secrets and without bad values", function* () {
+it.scopedLive(
+  "music-backend config shows every setting once, without secrets and without bad values",
+  function* () {
     const secret = `ask_${"s".repeat(43)}`
     const environment = {
       MUSIC_IAM_APP_SECRET: secret,
@@ -341,5 +342,5 @@ describe("music-backend config", () => {
     const { json } = yield* run(["config", "--changed", "--json"], environment)
     const item = { name: "MUSIC_IAM_APP_SECRET", source: "environment", value: null }
     expect(json).toMatchObject({ items: expect.arrayContaining([expect.objectContaining(item)]) })
-  })
-})
+  }
+)

@@ -261,37 +261,35 @@ describe("A failure of the service", () => {
   })
 })
 
-describe("A 401 that is not the service's own", () => {
-  const half = { code: "unauthenticated", message: "m" }
-  const cut = '{"error":{"code":"unauthenticated","message":"m","hint":"h","retryable":fal'
-  it.each<readonly [string, Answer]>([
-    ["a page", () => new Response("<html>Sign in to the network</html>", { status: 401 })],
-    ["an empty answer", () => new Response(null, { status: 401 })],
-    ["half an envelope", () => json({ error: half }, {}, 401)],
-    ["an envelope that was cut off", () => new Response(cut, { status: 401 })],
-    ["a retryable envelope", () => failure(401, "unauthenticated", {}, { retryable: true })],
-    ["the envelope of a lost answer", () => failure(401, "idempotency_response_expired")],
-    ...[200, 301, 403, 503].map(
-      (status) => [`the envelope as a ${status}`, () => failure(status, "unauthenticated")] as const
-    )
-  ])("ends no session: %s", async (_, page) => {
-    const { answers, calls, client, pass, provoke } = await about("me")
-    provoke(page)
-    const unknown = { state: "unknown", error: { code: "unexpected_answer" } }
-    expect(await client.status()).toMatchObject(unknown)
-    // No new token is requested either.
-    expect(calls()).toEqual(["me"])
-    delete answers.me
-    answers.refresh = () => {
-      pass(20_000)
-      return page()
-    }
-    pass(life)
-    expect(await client.status()).toMatchObject(unknown)
-    expect(await client.session()).toMatchObject(kept)
-    delete answers.refresh
-    expect(await client.status()).toMatchObject({ state: "authenticated" })
-  })
+const half = { code: "unauthenticated", message: "m" }
+const cut = '{"error":{"code":"unauthenticated","message":"m","hint":"h","retryable":fal'
+it.each<readonly [string, Answer]>([
+  ["a page", () => new Response("<html>Sign in to the network</html>", { status: 401 })],
+  ["an empty answer", () => new Response(null, { status: 401 })],
+  ["half an envelope", () => json({ error: half }, {}, 401)],
+  ["an envelope that was cut off", () => new Response(cut, { status: 401 })],
+  ["a retryable envelope", () => failure(401, "unauthenticated", {}, { retryable: true })],
+  ["the envelope of a lost answer", () => failure(401, "idempotency_response_expired")],
+  ...[200, 301, 403, 503].map(
+    (status) => [`the envelope as a ${status}`, () => failure(status, "unauthenticated")] as const
+  )
+])("A 401 that is not the service's own ends no session: %s", async (_, page) => {
+  const { answers, calls, client, pass, provoke } = await about("me")
+  provoke(page)
+  const unknown = { state: "unknown", error: { code: "unexpected_answer" } }
+  expect(await client.status()).toMatchObject(unknown)
+  // No new token is requested either.
+  expect(calls()).toEqual(["me"])
+  delete answers.me
+  answers.refresh = () => {
+    pass(20_000)
+    return page()
+  }
+  pass(life)
+  expect(await client.status()).toMatchObject(unknown)
+  expect(await client.session()).toMatchObject(kept)
+  delete answers.refresh
+  expect(await client.status()).toMatchObject({ state: "authenticated" })
 })
 
 describe("A body", () => {

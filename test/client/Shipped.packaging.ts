@@ -137,30 +137,25 @@ it("The line that the sandbox prints for music-client logs in", async () => {
   expect(await run(words)).toMatchObject({ code: 0, out: expect.stringContaining("ok: true"), err: "" })
 })
 
-describe("The examples run unchanged", () => {
-  const cli = (words: ReadonlyArray<string>, environment: NodeJS.ProcessEnv = {}) =>
-    run(["examples/promise-cli.mjs", ...words], environment)
-  const sessions = () => readdir(join(project.path, "music"))
-
-  it("a command line logs in, and a daemon beside it works in the same session", async () => {
-    const out = expect.stringContaining('"authenticated": false')
-    expect(await cli(["status"])).toMatchObject({ code: 0, out })
-    const err = expect.stringContaining("slt_rejected")
-    expect(await cli(["login", "oac_refused"])).toMatchObject({ code: 1, err })
-    expect(await cli(["dance"])).toMatchObject({ code: 2 })
-    expect(await cli(["login", bench.slt()])).toMatchObject({ code: 0 })
-    expect(await sessions()).toHaveLength(1)
-    const environment = { MUSIC_DAEMON_TICKS: "2", MUSIC_DAEMON_PAUSE: "10 millis" }
-    const daemon = () => run(["--import", "tsx", "examples/effect-daemon.ts"], environment)
-    // The second is the first one after a restart; it sends other triggers.
-    const lives = [await daemon(), await daemon()]
-    expect(lives).toMatchObject([{ code: 0 }, { code: 0 }])
-    const fired = lives.flatMap(({ out }) => [...out.matchAll(/trigger (\S+Z): (msg_\w+)(?! \(had)/g)])
-    expect(new Set(fired.map(([, , id]) => id)).size).toBe(4)
-    for (const [, due] of fired) expect(bench.tings(`si:deejay/daemon/${due}`)).toBe(1)
-    expect(bench.attempts("examples", "/api/v1/telemetry")).toBeGreaterThan(0)
-    expect(await cli(["logout"])).toMatchObject({ code: 0 })
-  })
+it("The examples run unchanged: a command line logs in, and a daemon beside it works in the same session", async () => {
+  const cli = (...words: ReadonlyArray<string>) => run(["examples/promise-cli.mjs", ...words])
+  const out = expect.stringContaining('"authenticated": false')
+  expect(await cli("status")).toMatchObject({ code: 0, out })
+  const err = expect.stringContaining("slt_rejected")
+  expect(await cli("login", "oac_refused")).toMatchObject({ code: 1, err })
+  expect(await cli("dance")).toMatchObject({ code: 2 })
+  expect(await cli("login", bench.slt())).toMatchObject({ code: 0 })
+  expect(await readdir(join(project.path, "music"))).toHaveLength(1)
+  const environment = { MUSIC_DAEMON_TICKS: "2", MUSIC_DAEMON_PAUSE: "10 millis" }
+  const daemon = () => run(["--import", "tsx", "examples/effect-daemon.ts"], environment)
+  // The second is the first one after a restart; it sends other triggers.
+  const lives = [await daemon(), await daemon()]
+  expect(lives).toMatchObject([{ code: 0 }, { code: 0 }])
+  const fired = lives.flatMap(({ out }) => [...out.matchAll(/trigger (\S+Z): (msg_\w+)(?! \(had)/g)])
+  expect(new Set(fired.map(([, , id]) => id)).size).toBe(4)
+  for (const [, due] of fired) expect(bench.tings(`si:deejay/daemon/${due}`)).toBe(1)
+  expect(bench.attempts("examples", "/api/v1/telemetry")).toBeGreaterThan(0)
+  expect(await cli("logout")).toMatchObject({ code: 0 })
 })
 
 /** Type-checks a program in a project of its own, including the declarations of its libraries; resolves to the errors. */

@@ -8,14 +8,10 @@ afterEach(() => {
   vi.unstubAllGlobals()
 })
 
+type Batch = Readonly<{ table: string; events: ReadonlyArray<Record<string, unknown>> }>
+
 const event = { type: "daemon.tick" }
 const away = (seconds = "60") => failure(503, "spool_full", { "retry-after": seconds }, { retryable: true })
-const lengthOf = (text: string) => new TextEncoder().encode(text).length
-
-interface Batch {
-  readonly table: string
-  readonly events: ReadonlyArray<Record<string, unknown>>
-}
 
 /** A client with telemetry, and the batches that it has sent. */
 const start = (given: Parameters<typeof makeClient>[0] = {}) => {
@@ -26,7 +22,7 @@ const start = (given: Parameters<typeof makeClient>[0] = {}) => {
     telemetry,
     record: (count = 1, one: object = event, table: ClientTable = "musicclidaemon") =>
       Array.from({ length: count }, () => telemetry.record(table, one)),
-    batches: () => world.requests.map(({ body }): Batch => JSON.parse(body)),
+    batches: () => world.requests.map(({ body }) => JSON.parse(body) as Batch),
     delivered: (count: number) => expect.poll(telemetry.stats).toMatchObject({ queued: 0, delivered: count })
   }
 }
@@ -42,7 +38,7 @@ describe("Batches", () => {
     for (const { data, table } of all) record(1, { data }, table)
     await telemetry.flush()
     for (const { events } of batches()) expect(events.length).toBeLessThanOrEqual(40)
-    for (const { body } of requests) expect(lengthOf(body)).toBeLessThanOrEqual(65_536)
+    for (const { body } of requests) expect(Buffer.byteLength(body)).toBeLessThanOrEqual(65_536)
     for (const name of tables) {
       const sent = batches().flatMap(({ events, table }) => (table === name ? events : []))
       const given = all.filter(({ table }) => table === name)

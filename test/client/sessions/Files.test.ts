@@ -1,7 +1,7 @@
 /** Sessions in files: spoiled ones are healed or named, nothing of another owner is lost, and a broken lock costs no session. */
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import { join } from "node:path"
-import { describe, expect, it } from "vitest"
+import { expect, it } from "vitest"
 import { fileSessionStore } from "../../../client/node.ts"
 import {
   eachFolder,
@@ -64,27 +64,25 @@ it("A session file of the first version is loaded, whatever the service's answer
   expect(await client.me()).toMatchObject(ok)
 })
 
-describe("A session file is refused and kept, and nothing is sent:", () => {
-  const with_ =
-    (more: object): Change =>
-    (path, session) =>
-      writeFile(path, JSON.stringify({ ...session, ...more }))
-  it.each<readonly [string, Change]>([
-    ["of a newer version", (path) => writeFile(path, '{"version":3,"sessions":[]}')],
-    ["of another slot", with_({ slot: "production-of-another-server" })],
-    ["of another plane", with_({ testing_environment_id: crypto.randomUUID() })],
-    ["in whose place is a folder", (path) => rm(path).then(() => mkdir(path))]
-  ])("one %s", async (_, change) => {
-    const { client, events, path, requests } = await changed(change)
-    const text = () => readFile(path, "utf8").catch(() => "a folder")
-    const before = await text()
-    const refused = failed("store_failed", "misconfigured", { retryable: false })
-    for (const call of [client.login("oac_2"), client.logout(), client.me()])
-      expect(await call).toMatchObject(refused)
-    expect(await text()).toBe(before)
-    // A file that was removed is a logout elsewhere.
-    expect([...requests, ...events.filter(({ type }) => type !== "logged_out")]).toEqual([])
-  })
+const with_ =
+  (more: object): Change =>
+  (path, session) =>
+    writeFile(path, JSON.stringify({ ...session, ...more }))
+it.each<readonly [string, Change]>([
+  ["of a newer version", (path) => writeFile(path, '{"version":3,"sessions":[]}')],
+  ["of another slot", with_({ slot: "production-of-another-server" })],
+  ["of another plane", with_({ testing_environment_id: crypto.randomUUID() })],
+  ["in whose place is a folder", (path) => rm(path).then(() => mkdir(path))]
+])("A session file is refused and kept, and nothing is sent: one %s", async (_, change) => {
+  const { client, events, path, requests } = await changed(change)
+  const text = () => readFile(path, "utf8").catch(() => "a folder")
+  const before = await text()
+  const refused = failed("store_failed", "misconfigured", { retryable: false })
+  for (const call of [client.login("oac_2"), client.logout(), client.me()])
+    expect(await call).toMatchObject(refused)
+  expect(await text()).toBe(before)
+  // A file that was removed is a logout elsewhere.
+  expect([...requests, ...events.filter(({ type }) => type !== "logged_out")]).toEqual([])
 })
 
 it("A session file that is given up is kept aside, until a logout", async () => {

@@ -314,19 +314,17 @@ it("A client of a testing plane takes none of production from the service", asyn
   expect(await client.session()).toMatchObject({ ok: true, value: null })
 })
 
-describe("The key of a ting", () => {
-  it.each([
-    ["trigger/7", "si:deejay/trigger/7"],
-    ["si:deejay/trigger/7", "si:deejay/trigger/7"],
-    // The service refuses another's key.
-    ["si:other/trigger", "si:other/trigger"],
-    ["c:bob/trigger", "c:bob/trigger"],
-    ["si:x/trigger", "si:deejay/si:x/trigger"],
-    ["", ""],
-    [7, 7]
-  ])("%j is sent as %j", async (key, sent) => {
-    const { client, requests } = await loggedIn()
-    await client.ting({ type: "t", key: key as string, data: {} })
-    expect(JSON.parse(requests[0]?.body ?? "").key).toEqual(sent)
-  })
+it.each([
+  ["trigger/7", "si:deejay/trigger/7"],
+  ["si:deejay/trigger/7", "si:deejay/trigger/7"],
+  // The service refuses another's key.
+  ["si:other/trigger", "si:other/trigger"],
+  ["c:bob/trigger", "c:bob/trigger"],
+  ["si:x/trigger", "si:deejay/si:x/trigger"],
+  ["", ""],
+  [7, 7]
+])("The key %j of a ting is sent as %j", async (key, sent) => {
+  const { client, requests } = await loggedIn()
+  await client.ting({ type: "t", key: key as string, data: {} })
+  expect(JSON.parse(requests[0]?.body ?? "").key).toEqual(sent)
 })

@@ -27,17 +27,17 @@ const stoppable = async () => {
   const stopped: { part?: "load" | "save" | "probe" | "clear" | "release" } = {}
   const unless = <A>(part: typeof stopped.part, run: () => Promise<A>) =>
     stopped.part === part ? never() : run()
-  const sessionStore = storeWith((inner) => ({
-    load: (slot) => unless("load", () => inner.load(slot)),
-    save: (slot, session) => unless("save", () => inner.save(slot, session)),
-    clear: (slot) => unless("clear", () => inner.clear(slot)),
-    probe: () => unless("probe", () => Promise.resolve()),
+  const sessionStore = storeWith(({ clear, load, lock, save }) => ({
+    load: (slot) => unless("load", () => load(slot)),
+    save: (slot, session) => unless("save", () => save(slot, session)),
+    clear: (slot) => unless("clear", () => clear(slot)),
+    probe: () => unless("probe", async () => undefined),
     lock: {
-      acquire: async (slot, signal) => {
-        const release = await inner.lock?.acquire(slot, signal)
+      acquire: async (...given) => {
+        const release = await lock?.acquire(...given)
         return async () => {
           await release?.()
-          await unless("release", () => Promise.resolve())
+          await unless("release", async () => undefined)
         }
       }
     }
