@@ -19,6 +19,8 @@ const appSecret = "ask_S3hB1zKq8LrXe0WvN5tYcJ2mUoPdAfG7iH9jK4lM6nO"
 const webhookSecret = "Zq8LrXe0WvN5tYcJ2mUoPdAfS3hB1zKw4GxTy7Ru"
 const repository = "harbor/music"
 
+beforeAll(build)
+
 type Changes = Readonly<Record<string, string>>
 
 /** Settings without a finding of their own. Nothing answers at their addresses. */
@@ -249,8 +251,6 @@ for (const { clock, found, line, seed, status: verdict } of misconfigurations)
     ])
     expect([status, exit]).toEqual([verdict, verdict === "FAIL" ? 1 : 0])
   })
-
-beforeAll(build)
 
 it.scopedLive("music-backend check fails as a process where the disk takes no write", function* () {
   const path = yield* newPath

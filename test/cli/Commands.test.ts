@@ -68,13 +68,10 @@ const furnished = Effect.gen(function* () {
 describe("music-backend reports", () => {
   it.scopedLive("lists them, newest first, control characters escaped, and pages with --after", function* () {
     const { command, json } = yield* furnished
-    const { err, exit, out } = yield* command("reports list --plane production")
-    expect([exit, err, out.split("\n").map((line) => line.split(/ {2,}/)[0])]).toEqual([
-      0,
-      "",
-      ["ID", "rep_alone", "rep_failed", "rep_filed"]
-    ])
-    expect(out).toContain("Red \\u001b[31m and \\u202eturned\\u202c second line")
+    const listed = yield* command("reports list --plane production")
+    expect(listed).toMatchObject({ exit: 0, err: "" })
+    expect(listed.out.match(/^\w+/gm)).toEqual(["ID", "rep_alone", "rep_failed", "rep_filed"])
+    expect(listed.out).toContain("Red \\u001b[31m and \\u202eturned\\u202c second line")
     const first = yield* command("reports list --limit 3")
     const [, after = ""] = /More results: --after (\S+)/.exec(first.err) ?? []
     expect(yield* json(`reports list --limit 3 --after ${after}`)).toMatchObject({
@@ -92,27 +89,24 @@ describe("music-backend reports", () => {
     expect((yield* command("reports list --after nonsense")).exit).toBe(64)
   })
 
-  it.scopedLive(
-    "shows a report with its content, on a terminal and as JSON; exports whole reports",
-    function* () {
-      const { command } = yield* furnished
-      const shown = yield* command("reports show rep_alone")
-      expect(shown.out).toMatch(/^status +stored\nreporter/m)
-      expect(shown.out).toContain("message\n  Red \\u001b[31m and \\u202eturned\\u202c\n  second line\n")
-      expect(shown.out).toContain("attachments\n  name a\\u0007.log, content one\n  two")
-      const { json, out } = yield* command("reports show rep_alone --json")
-      expect(out).toMatch(/^[\x20-\x7e\n]*$/)
-      const { message, attachments } = awkward
-      expect(json).toMatchObject({ id: "rep_alone", message, attachments, context: null, delivery: null })
-      const exported = yield* command("reports export --plane production")
-      expect(exported.out.split("\n").map((line): unknown => JSON.parse(line))).toMatchObject([
-        { id: "rep_alone" },
-        { id: "rep_failed" },
-        { id: "rep_filed", context: { os: "linux" } }
-      ])
-      expect(exported.err).toBe("Reports written: 3")
-    }
-  )
+  it.scopedLive("shows a report whole, on a terminal and as JSON; exports whole reports", function* () {
+    const { command } = yield* furnished
+    const shown = yield* command("reports show rep_alone")
+    expect(shown.out).toMatch(/^status +stored\nreporter/m)
+    expect(shown.out).toContain("message\n  Red \\u001b[31m and \\u202eturned\\u202c\n  second line\n")
+    expect(shown.out).toContain("attachments\n  name a\\u0007.log, content one\n  two")
+    const { json, out } = yield* command("reports show rep_alone --json")
+    expect(out).toMatch(/^[\x20-\x7e\n]*$/)
+    const { message, attachments } = awkward
+    expect(json).toMatchObject({ id: "rep_alone", message, attachments, context: null, delivery: null })
+    const exported = yield* command("reports export --plane production")
+    expect(exported.out.split("\n").map((line): unknown => JSON.parse(line))).toMatchObject([
+      { id: "rep_alone" },
+      { id: "rep_failed" },
+      { id: "rep_filed", context: { os: "linux" } }
+    ])
+    expect(exported.err).toBe("Reports written: 3")
+  })
 })
 
 it.scopedLive("Each refusal has its exit code, and its reason with the next step", function* () {
@@ -134,12 +128,7 @@ it.scopedLive("Each refusal has its exit code, and its reason with the next step
   ]
   for (const [line, exit, err] of refusals) {
     const refused = yield* command(line)
-    expect([line, refused.exit, refused.out, refused.err]).toEqual([
-      line,
-      exit,
-      "",
-      expect.stringMatching(err)
-    ])
+    expect([line, refused]).toMatchObject([line, { exit, out: "", err: expect.stringMatching(err) }])
   }
   // None of them has changed a delivery or removed a report.
   expect((yield* command("reports list")).out).not.toMatch(/discarded|removed/)
@@ -148,23 +137,18 @@ it.scopedLive("Each refusal has its exit code, and its reason with the next step
 describe("music-backend deliveries", () => {
   const failed = { id: "report:rep_failed", state: "failed", last_failure: "422 validation_failed" }
 
-  it.scopedLive(
-    "lists and shows them, retries failed ones, and creates one for a report without",
-    function* () {
-      const { command, json } = yield* furnished
-      const finished = { ...failed, attempts: 0, finished_at: "2026-11-21T07:30:01.000Z" }
-      expect(yield* json("deliveries list --state failed")).toMatchObject({ items: [finished] })
-      expect(yield* json("deliveries show report:rep_failed")).toMatchObject(finished)
-      // An earlier delivery that retention deleted may have filed it.
-      const made = { id: "report:rep_alone", state: "unknown", attempts: 0 }
-      expect(yield* json("reports retry rep_alone")).toMatchObject(made)
-      const retried = yield* command("deliveries retry --failed", trackerSettings)
-      expect([retried.out, retried.err]).toEqual([
-        expect.stringMatching(/^report:rep_failed .* unknown /m),
-        "A running server with a tracker sends it within 30 seconds."
-      ])
-    }
-  )
+  it.scopedLive("lists, shows and retries failed ones, and creates one for a report without", function* () {
+    const { command, json } = yield* furnished
+    const finished = { ...failed, attempts: 0, finished_at: "2026-11-21T07:30:01.000Z" }
+    expect(yield* json("deliveries list --state failed")).toMatchObject({ items: [finished] })
+    expect(yield* json("deliveries show report:rep_failed")).toMatchObject(finished)
+    // An earlier delivery that retention deleted may have filed it.
+    const made = { id: "report:rep_alone", state: "unknown", attempts: 0 }
+    expect(yield* json("reports retry rep_alone")).toMatchObject(made)
+    const retried = yield* command("deliveries retry --failed", trackerSettings)
+    expect(retried.out).toMatch(/^report:rep_failed .* unknown /m)
+    expect(retried.err).toBe("A running server with a tracker sends it within 30 seconds.")
+  })
 
   it.scopedLive("discards one for good: only a retry by its id brings it back", function* () {
     const { command, json } = yield* furnished
@@ -173,7 +157,7 @@ describe("music-backend deliveries", () => {
     const again = { exit: 1, err: expect.stringContaining("is discarded: nothing to discard. Its reason") }
     expect(yield* command("deliveries discard report:rep_failed --reason again")).toMatchObject(again)
     const retried = yield* command("deliveries retry --failed")
-    expect([retried.exit, retried.out, retried.err]).toEqual([0, "", "No failed deliveries."])
+    expect(retried).toMatchObject({ exit: 0, out: "", err: "No failed deliveries." })
 
     const discarded = {
       ...failed,
@@ -272,12 +256,10 @@ describe("music-backend with a database", () => {
     })
     expect(existsSync(place)).toBe(false)
     const { err, exit } = yield* run(["deliveries", "list"], { MUSIC_DATABASE_URL: "mysql://x:secret@y/z" })
-    expect([exit, err]).toEqual([
-      78,
-      expect.stringMatching(
-        /^music-backend: MUSIC_DATABASE_URL: must be an address .* See music-backend config\.$/
-      )
-    ])
+    expect(exit).toBe(78)
+    expect(err).toMatch(
+      /^music-backend: MUSIC_DATABASE_URL: must be an address .* See music-backend config\.$/
+    )
     expect(err).not.toContain("secret")
   })
 
@@ -303,8 +285,8 @@ describe("music-backend with a database", () => {
       const copy = `${place}.backup`
       expect(yield* json(`backup ${copy}`)).toMatchObject({ file: copy, rows: { reports: 4 } })
       yield* command("deliveries discard report:rep_failed --reason later")
-      const verified = yield* command(`restore ${copy} --verify`)
-      expect([verified.exit, verified.out]).toEqual([0, expect.stringMatching(/^rows +.*reports 4/m)])
+      const out = expect.stringMatching(/^rows +.*reports 4/m)
+      expect(yield* command(`restore ${copy} --verify`)).toMatchObject({ exit: 0, out })
       expect(yield* json("deliveries show report:rep_failed")).toMatchObject({ last_failure: "later" })
       expect(yield* json(`restore ${copy} --overwrite`)).toMatchObject({
         file: place,
