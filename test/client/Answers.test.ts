@@ -37,10 +37,10 @@ const about = async (kind: string) => {
     path,
     run: () => run(world.client),
     /** Each request gets this answer, after which no time is left for another attempt. */
-    provoke: (answer: Answer) => {
-      world.answers[path] = () => {
+    provoke: (answer: Answer, call = path) => {
+      world.answers[call] = (right) => {
         world.pass(20_000)
-        return answer()
+        return answer(right)
       }
     }
   }
@@ -93,9 +93,9 @@ it.each(passed)("A success of %s passes with all that it may gain", async (name,
 })
 
 it.each([0.001, 999_999_999])("A session of %d s is one, whatever it gains", async (expires_in) => {
-  const { again, answers, client, pass } = await loggedIn()
-  answers.login = () => later(grow(loginOf(1, { expires_in })))
-  answers.refresh = () => later(grow(pairOf(2)))
+  const { again, answers, client, expire, pass } = await loggedIn()
+  expire(expires_in)
+  for (const call of ["login", "refresh"]) answers[call] = async (right) => later(grow(await right().json()))
   const actor = { type: "later" }
   expect(await client.login("oac_2")).toMatchObject({ ok: true, value: { actor } })
   expect(await again().session()).toMatchObject({ value: { actor, expires_at: expect.stringMatching(/Z$/) } })
@@ -281,10 +281,7 @@ it.each<readonly [string, Answer]>([
   // No new token is requested either.
   expect(calls()).toEqual(["me"])
   delete answers.me
-  answers.refresh = () => {
-    pass(20_000)
-    return page()
-  }
+  provoke(page, "refresh")
   pass(life)
   expect(await client.status()).toMatchObject(unknown)
   expect(await client.session()).toMatchObject(kept)

@@ -13,6 +13,7 @@ import {
   methods,
   never,
   pairOf,
+  responses,
   testingKey
 } from "./support/ClientWorld.ts"
 
@@ -24,6 +25,7 @@ describe("The keys of login, refresh and logout", () => {
     const { answers, client, keys, pass } = makeClient()
     answers.login = () => json(loginOf(1, { refresh_token: token }))
     answers.refresh = () => json(pairOf(2, { refresh_token: token }))
+    answers.me = () => json(responses.me)
     // Programs without a type checker may pass null for what they leave out.
     await client.login("oac_1", { idempotencyKey: null as never })
     pass(life)

@@ -15,7 +15,7 @@ import type * as Files from "../../../client/node.ts"
 import { seeded } from "../../world/Arbitraries.ts"
 import { root } from "../../world/Fleet.ts"
 import { type Built, buildClient, makeConsumer } from "../support/Built.ts"
-import { headersOf, type Planned, startService } from "./Service.ts"
+import { type Planned, startService } from "./Service.ts"
 
 type SessionStore = Promises.SessionStore
 
@@ -23,7 +23,10 @@ type SessionStore = Promises.SessionStore
 const openLock: Promises.SessionLock = { acquire: async () => async () => undefined }
 
 const poison = (change: object) => (right: string) => JSON.stringify({ ...JSON.parse(right), ...change })
-const html = { headers: headersOf("text/html"), body: () => "<html>Sign in</html>" }
+const html = {
+  headers: { "content-type": "text/html", "x-request-id": "prove-1" },
+  body: () => "<html>Sign in</html>"
+}
 const refresh = { call: "refresh" } as const
 
 /** Answers to a refresh that no client can use. */
@@ -83,7 +86,7 @@ interface Kit {
 const playLane = async ({ project, ...kit }: Kit, seed: number, count: number) => {
   const { next: random } = seeded(seed)
   const choose = <A>(all: ReadonlyArray<A>): A => all[Math.floor(random() * all.length)] as A
-  const { baseUrl, ...service } = await startService(String(seed))
+  const { baseUrl, ...service } = await startService()
   const directory = join(project.path, `lane-${seed}`)
   const lost: Array<string> = []
 
@@ -192,7 +195,7 @@ const playLane = async ({ project, ...kit }: Kit, seed: number, count: number) =
     let code: string | undefined = "not asked"
     for (let attempt = 0; attempt < 3 && code !== undefined; attempt += 1)
       code = await call(makeStore(isFile), !isEffect, patient)
-    if (code === undefined && service.alive()) continue
+    if (code === undefined && !service.isOver()) continue
     lost.push(
       `seed ${seed}, failure ${played + 1}: ${name}, ${isEffect ? "Effect" : "promises"}, ${isFile ? "file" : "IndexedDB"}: ${code}`
     )

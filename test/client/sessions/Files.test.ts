@@ -127,12 +127,13 @@ it("A program that was suspended before its save, and so lost its lock, does not
   const second = makeClient({ sessionStore: storeOfFolder(), lock: openLock }, first.service)
   suspended = async () => {
     suspended = async () => {}
-    second.pass(life)
-    expect(await second.client.me()).toMatchObject(ok)
+    for (const _ of ["the same pair", "the next one"]) {
+      second.pass(life)
+      expect(await second.client.me()).toMatchObject(ok)
+    }
   }
   first.pass(life)
   expect(await first.client.me()).toMatchObject(ok)
-  // The first refresh of the service had the second pair, the other program's refresh the third.
   expect(first.requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_3")
   expect((await first.client.session()).value).toEqual((await second.client.session()).value)
 })

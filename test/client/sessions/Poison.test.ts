@@ -1,17 +1,6 @@
 /** A success whose session is useless costs no session: the old pair stays, or the same rotation is asked for again. */
 import { describe, expect, it } from "vitest"
-import { examples } from "../../../src/http/openapi/Examples.ts"
-import {
-  failed,
-  failure,
-  json,
-  life,
-  loggedIn,
-  loginOf,
-  makeClient,
-  ok,
-  pairOf
-} from "../support/ClientWorld.ts"
+import { changed, failed, failure, life, loggedIn, makeClient, ok } from "../support/ClientWorld.ts"
 
 const minute = 60_000
 const broken = failed("unexpected_answer")
@@ -34,15 +23,15 @@ describe("A useless session in a 200", () => {
     "of a refresh leaves the old pair, and the next answer is taken: %s",
     async (_, change) => {
       const { again, answers, client, keys, pass, requests } = await loggedIn()
-      answers.refresh = () => json(pairOf(2, change))
+      answers.refresh = changed(change)
       pass(life)
       expect(await client.me()).toMatchObject(broken)
-      answers.refresh = () => json(pairOf(3))
+      delete answers.refresh
       requests.length = 0
       expect(await again().me()).toMatchObject(ok)
       expect(requests.map(({ body, headers }) => headers.get("authorization") ?? body)).toEqual([
         JSON.stringify({ refresh_token: "ort_1" }),
-        "Bearer oat_3"
+        "Bearer oat_2"
       ])
       expect(keys()[0]).toMatch(/^[0-9a-f]{64}$/)
     }
@@ -53,7 +42,7 @@ describe("A useless session in a 200", () => {
     ["more than a store takes", { ting: { subscribed: false, error: "\u20ac".repeat(180_000) } }]
   ])("of a login is stored nowhere, and the same token logs in afterwards: %s", async (_, change) => {
     const { answers, client } = makeClient()
-    answers.login = () => json(loginOf(1, change))
+    answers.login = changed(change)
     expect(await client.login("oac_1")).toMatchObject(broken)
     expect(await client.session()).toMatchObject({ value: null })
     delete answers.login
@@ -61,25 +50,12 @@ describe("A useless session in a 200", () => {
   })
 })
 
-/** A service that answers a refresh of `ort_1` with spoiled tokens once, and refuses every pair but the real one. */
+/** A client whose token has expired, and whose next pair is spoiled on its way. */
 const spoiling = async (spoiled: object) => {
   const world = await loggedIn()
-  const { answers, pass, requests } = world
-  let count = 0
-  const lastBody = () => JSON.parse(requests.at(-1)?.body ?? "{}")
-  answers.refresh = () => {
-    const { refresh_token } = lastBody()
-    if (refresh_token === "ort_2") return json(pairOf(3))
-    if (refresh_token !== "ort_1") return failure(401, "unauthenticated")
-    count += 1
-    return json(pairOf(2, count === 1 ? spoiled : {}))
-  }
-  answers.me = () =>
-    /oat_[23]$/.test(requests.at(-1)?.headers.get("authorization") ?? "")
-      ? json(examples["auth.me"].response)
-      : failure(401, "unauthenticated")
-  pass(life)
-  return { ...world, refreshes: () => requests.filter(({ call }) => call === "refresh") }
+  world.once("refresh", changed(spoiled))
+  world.pass(life)
+  return { ...world, refreshes: () => world.requests.filter(({ call }) => call === "refresh") }
 }
 describe("A pair that was spoiled on its way", () => {
   const both = { access_token: "oat_x", refresh_token: "ort_x" }
@@ -101,13 +77,11 @@ describe("A pair that was spoiled on its way", () => {
     [9, true],
     [11, false]
   ])("is asked for again by another program after %i minutes: %s", async (minutes, isKept) => {
-    const { again, answers, client, pass, refreshes } = await spoiling(both)
-    const { me } = answers
+    const { again, client, once, pass, refreshes } = await spoiling(both)
     // The first program ends before it has used the pair.
-    answers.me = () => failure(403, "forbidden")
+    once("me", () => failure(403, "forbidden"))
     expect(await client.me()).toMatchObject({ ok: false })
     pass(minutes * minute)
-    answers.me = me ?? expect.unreachable()
     expect(await again().me()).toMatchObject(isKept ? ok : failed("logged_out", "revoked"))
     const asked = refreshes().map(({ body }) => JSON.parse(body).refresh_token)
     expect(asked).toEqual(isKept ? ["ort_1", "ort_1"] : ["ort_1", "ort_x"])

@@ -4,16 +4,13 @@ import { afterEach, describe, expect, it, vi } from "vitest"
 import { memorySessionStore, type SessionLock, type SessionStore } from "../../../client/index.ts"
 import {
   type Answer,
+  changed,
   failed,
   failure,
-  json,
   life,
   loggedIn,
-  loginOf,
   makeClient,
-  makeService,
   ok,
-  pairOf,
   testingKey
 } from "../support/ClientWorld.ts"
 
@@ -45,7 +42,7 @@ it.each<readonly [string, boolean, number, number, number]>([
   ["after the machine slept", true, 1_800, day, 0]
 ])("An access token is refreshed %s (%s)", async (_, refreshes, expires_in, stepped, passed) => {
   const { answers, calls, client, pass, requests, step } = makeClient()
-  answers.login = () => json(loginOf(1, { expires_in }))
+  answers.login = changed({ expires_in })
   await client.login("oac_1")
   requests.length = 0
   step(stepped)
@@ -213,11 +210,11 @@ describe("A new pair that cannot be saved", () => {
     const sessionStore = { ...inner, save, ...probe }
     const world = await loggedIn({ sessionStore })
     const asked = new Set<string | null>()
-    world.answers.refresh = () => {
+    world.answers.refresh = (right) => {
       const key = world.keys().at(-1) ?? null
       if (asked.has(key)) return failure(409, "idempotency_response_expired")
       asked.add(key)
-      return json(pairOf(asked.size + 10))
+      return right()
     }
     return { ...world, broken, inner }
   }
@@ -236,18 +233,18 @@ describe("A new pair that cannot be saved", () => {
   })
 
   it("is dropped when another client has saved a session since", async () => {
-    const { broken, calls, client, inner, pass, requests } = await breakable()
+    const { broken, calls, client, inner, pass, requests, service } = await breakable()
     pass(life)
     broken.save = true
     await client.me()
     broken.save = false
-    const other = makeClient({ sessionStore: inner }, makeService(100))
+    const other = makeClient({ sessionStore: inner }, service)
     other.pass(life)
     await other.client.login("oac_2")
     requests.length = 0
     expect(await client.me()).toMatchObject(ok)
     expect(calls()).toEqual(["me"])
-    expect(requests[0]?.headers.get("authorization")).toBe("Bearer oat_100")
+    expect(requests[0]?.headers.get("authorization")).toBe("Bearer oat_3")
   })
 
   it("is prevented by the probe of the store: no rotation begins", async () => {

@@ -1,7 +1,4 @@
-/**
- * A service as a `fetch`, whose answers a test provokes, and clients of it with clocks that only the test moves. Everything goes through the
- * public faces of the client.
- */
+/** Clients of a service with clocks that only the test moves. Everything goes through the public faces of the client. */
 import { afterEach, beforeEach, expect, vi } from "vitest"
 import {
   type CallOptions,
@@ -16,34 +13,10 @@ import {
   type StoredSession
 } from "../../../client/index.ts"
 import { createTelemetry, type TelemetryOptions } from "../../../client/telemetry.ts"
-import { examples } from "../../../src/http/openapi/Examples.ts"
 import { scratch } from "../../world/Fleet.ts"
+import { makeService, pairOf } from "./Service.ts"
 
-/** Milliseconds after which the access tokens of the service have expired. */
-export const life = 1_800_000
-
-export type Answer = () => Response | Promise<Response>
-export type Headers = Readonly<Record<string, string>>
-
-export const json = (value: unknown, headers: Headers = {}, status = 200) =>
-  new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json", ...headers } })
-
-/** A failure of the service, as it is sent; `more` are further members. */
-export const failure = (status: number, code: string, headers: Headers = {}, more: object = {}) =>
-  json({ error: { code, message: "m", hint: "h", retryable: false, ...more } }, headers, status)
-
-/** The tokens and the actor of a session; numbered, so that a test sees which one is used. */
-export const pairOf = (generation: number, change: object = {}) => ({
-  ...examples["auth.refresh"].response,
-  access_token: `oat_${generation}`,
-  refresh_token: `ort_${generation}`,
-  expires_in: life / 1_000,
-  actor: { type: "silicon", public_id: "si:deejay" },
-  org_id: "acme",
-  org_ids: ["acme"],
-  testing_environment_id: null,
-  ...change
-})
+export * from "./Service.ts"
 
 export const ok = { ok: true }
 
@@ -52,69 +25,6 @@ export const failed = (code: string, reason?: string, more: object = {}) => ({
   ok: false,
   error: { code, ...(reason !== undefined && { details: { reason } }), ...more }
 })
-
-/** The answer to a login. */
-export const loginOf = (generation: number, change: object = {}) => ({
-  ...pairOf(generation),
-  ting: { subscribed: true },
-  ...change
-})
-
-/** The answers to calls that change nothing, by the last part of their path. */
-export const responses: Readonly<Record<string, unknown>> = {
-  me: examples["auth.me"].response,
-  subscription: examples["tings.subscribe"].response,
-  tings: examples["tings.send"].response,
-  reports: examples["reports.submit"].response,
-  iam: examples["descriptors.iam"].response,
-  version: examples["descriptors.version"].response,
-  healthz: examples["system.healthz"].response,
-  readyz: examples["system.readyz"].response
-}
-
-interface RecordedRequest {
-  /** Last part of the path. */
-  readonly call: string
-  readonly url: string
-  readonly method: string
-  readonly headers: globalThis.Headers
-  readonly body: string
-  readonly init: RequestInit | undefined
-}
-
-/** A service that succeeds, except where `answers` holds another answer for a call. Its tokens are numbered from `first`. */
-export const makeService = (first = 1) => {
-  const answers: Record<string, Answer> = {}
-  const requests: Array<RecordedRequest> = []
-  let generation = first - 1
-  const fetch: typeof globalThis.fetch = async (input, init) => {
-    const path = new URL(String(input)).pathname
-    const call = path.slice(path.lastIndexOf("/") + 1)
-    const [method, headers] = [init?.method ?? "GET", new Headers(init?.headers)]
-    requests.push({ call, url: String(input), method, headers, body: String(init?.body ?? ""), init })
-    const given = answers[call]
-    if (given !== undefined) return given()
-    if (call === "login" || call === "refresh") generation += 1
-    if (call === "login") return json(loginOf(generation))
-    if (call === "refresh") return json(pairOf(generation))
-    if (call === "logout" || call === "telemetry") return new Response(null, { status: 204 })
-    return json(responses[call] ?? {})
-  }
-  return {
-    answers,
-    requests,
-    fetch,
-    calls: () => requests.map(({ call }) => call),
-    keys: () => requests.map(({ headers }) => headers.get("idempotency-key")),
-    /** Answers the next request of a call with this. */
-    once: (call: string, answer: Answer) => {
-      answers[call] = () => {
-        delete answers[call]
-        return answer()
-      }
-    }
-  }
-}
 
 export const defaults = { baseUrl: "https://music.example", source: "daemon", telemetry: false } as const
 export const testingKey = `ask_${"t".repeat(43)}`
