@@ -15,19 +15,18 @@ import type * as Files from "../../../client/node.ts"
 import { seeded } from "../../world/Arbitraries.ts"
 import { root } from "../../world/Fleet.ts"
 import { type Built, buildClient, makeConsumer } from "../support/Built.ts"
+import type { Fault } from "../support/Faulty.ts"
+import { never, openLock } from "../support/Service.ts"
 import { type Planned, startService } from "./Service.ts"
 
 type SessionStore = Promises.SessionStore
-
-/** A lock that is granted at once, as after it was broken. */
-const openLock: Promises.SessionLock = { acquire: async () => async () => undefined }
 
 const poison = (change: object) => (right: string) => JSON.stringify({ ...JSON.parse(right), ...change })
 const html = {
   headers: { "content-type": "text/html", "x-request-id": "prove-1" },
   body: () => "<html>Sign in</html>"
 }
-const refresh = { call: "refresh" } as const
+const [cut, hang] = [{ instead: "cut" }, { instead: "hang" }] as const
 
 /** Answers to a refresh that no client can use. */
 const poisons: ReadonlyArray<object> = [
@@ -47,29 +46,23 @@ const poisons: ReadonlyArray<object> = [
 const envelope = (code: string) =>
   JSON.stringify({ error: { code, message: "m", hint: "h", retryable: false } })
 
-const answers: ReadonlyArray<Planned> = [
-  ...poisons.map((change) => ({ ...refresh, body: poison(change) })),
-  ...[
-    { instead: "cut" },
-    { instead: "hang" },
-    ...[200, 401, 403, 407, 502].map((status) => ({ ...html, status }))
-  ]
-    .flatMap((fault) => [fault, { ...fault, before: true }])
-    .map((fault) => ({ ...refresh, ...fault }) as Planned),
-  ...[200, 204, 401].map((status) => ({ ...refresh, status, body: () => "" })),
-  ...[200, 401].map((status) => ({ ...refresh, status, body: (right: string) => right.slice(0, 40) })),
-  ...[400, 403, 404, 409, 429, 500, 503].map((status) => ({
-    ...refresh,
-    status,
-    body: () => envelope("later")
-  })),
+const ofRefresh: ReadonlyArray<Fault> = [
+  ...poisons.map((change) => ({ body: poison(change) })),
+  ...[cut, hang, ...[200, 401, 403, 407, 502].map((status) => ({ ...html, status }))].flatMap((fault) => [
+    fault,
+    { ...fault, before: true as const }
+  ]),
+  ...[200, 204, 401].map((status) => ({ status, body: () => "" })),
+  ...[200, 401].map((status) => ({ status, body: (right: string) => right.slice(0, 40) })),
+  ...[400, 403, 404, 409, 429, 500, 503].map((status) => ({ status, body: () => envelope("later") })),
   ...["unauthenticated", "idempotency_response_expired"].map((code) => ({
-    ...refresh,
     status: 503,
     body: () => envelope(code)
-  })),
-  { call: "me", ...html, status: 401 },
-  { call: "me", instead: "cut" }
+  }))
+]
+const answers: ReadonlyArray<Planned> = [
+  ...ofRefresh.map((fault) => ({ ...fault, call: "refresh" }) as const),
+  ...[{ ...html, status: 401 }, cut].map((fault) => ({ ...fault, call: "me" }) as const)
 ]
 
 const parts = ["lock", "load", "probe", "request", "save", "release"]
@@ -125,7 +118,6 @@ const playLane = async ({ project, ...kit }: Kit, seed: number, count: number) =
     await once(program, "exit")
   }
 
-  const never = () => new Promise<never>(() => undefined)
   /** A page that is closed while its store or the network is busy, or a disk that is full once. */
   const interrupted = (part: "save" | "probe", store: SessionStore): SessionStore => ({
     ...store,

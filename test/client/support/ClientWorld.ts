@@ -8,7 +8,6 @@ import {
   memorySessionStore,
   type PromiseClientOptions,
   type Result,
-  type SessionLock,
   type SessionStore,
   type StoredSession
 } from "../../../client/index.ts"
@@ -91,8 +90,8 @@ export const makeClient = (
 }
 
 /** The same after a login, with nothing recorded. */
-export const loggedIn = async (given: Partial<PromiseClientOptions> = {}, service = makeService()) => {
-  const made = makeClient(given, service)
+export const loggedIn = async (given: Partial<PromiseClientOptions> = {}) => {
+  const made = makeClient(given)
   // However short the deadline that a test gives to the client.
   expect(await made.client.login("oac_1", { deadlineMilliseconds: 60_000 })).toMatchObject({ ok: true })
   made.requests.length = 0
@@ -131,11 +130,6 @@ export const gate = <A>() => {
   })
   return { open, opened }
 }
-
-export const never = () => new Promise<never>(() => undefined)
-
-/** A lock that is granted at once, as after it was broken. */
-export const openLock: SessionLock = { acquire: async () => async () => undefined }
 
 /** A store whose parts a test replaces. */
 export const storeWith = (

@@ -1,8 +1,14 @@
 /** A service as a `fetch`, whose answers a test provokes. Its refresh tokens are spent once, as those of IAM: under another key a spent one ends all sessions. */
+import type { SessionLock } from "../../../client/index.ts"
 import { examples } from "../../../src/http/openapi/Examples.ts"
 
 /** Milliseconds after which the access tokens of the service have expired. */
 export const life = 1_800_000
+
+export const never = () => new Promise<never>(() => undefined)
+
+/** A lock that is granted at once, as after it was broken. */
+export const openLock: SessionLock = { acquire: async () => async () => undefined }
 
 /** Gets what makes the right answer, and makes that which is sent. */
 export type Answer = (right: () => Response) => Response | Promise<Response>
@@ -92,10 +98,12 @@ export const makeService = () => {
     const bearer = headers.get("authorization")
     if (call === "login") return json(issue())
     if (call === "logout" || call === "telemetry") return new Response(null, { status: 204 })
-    if (call !== "refresh" && (bearer === null || (valid.has(bearer) && !state.isOver)))
-      return json(responses[call] ?? {})
-    const pair = call === "refresh" && rotate(JSON.parse(body).refresh_token, headers.get("idempotency-key"))
-    return pair ? json(pair) : failure(401, "unauthenticated")
+    const isAllowed = bearer === null ? call !== "me" : valid.has(bearer) && !state.isOver
+    const answer =
+      call === "refresh"
+        ? rotate(JSON.parse(body).refresh_token, headers.get("idempotency-key"))
+        : isAllowed && (responses[call] ?? {})
+    return answer ? json(answer) : failure(401, "unauthenticated")
   }
 
   const fetch: typeof globalThis.fetch = async (input, init) => {
