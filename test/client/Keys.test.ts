@@ -72,8 +72,7 @@ const aborting = (call: string) => {
 }
 
 const login: Method = { path: "login", run: (client, options) => client.login("si:deejay", options) }
-const calls: ReadonlyArray<Method> = [methods.report, methods.request, login]
-it.each(calls)(
+it.each([methods.report, methods.request, login])(
   "A random key is named when no answer arrives, with the request: $path",
   async ({ path, run }) => {
     const { client, keys, requests, signal } = aborting(path)

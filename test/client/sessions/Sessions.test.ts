@@ -1,10 +1,13 @@
 /** When a session is refreshed, what callers get of a failed refresh, that no new pair is lost, and what `session` and `status` say. */
+import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, describe, expect, it, vi } from "vitest"
-import { memorySessionStore, type SessionLock, type SessionStore } from "../../../client/index.ts"
+import { memorySessionStore, type SessionStore } from "../../../client/index.ts"
+import { fileLock } from "../../../client/node.ts"
 import {
   type Answer,
   changed,
+  eachFolder,
   failed,
   failure,
   life,
@@ -17,19 +20,7 @@ import {
 const second = 1_000
 const day = 86_400 * second
 
-/** As that of files: it is free at once for its last holder, and others look now and then. */
-const polledLock = (): SessionLock => {
-  let isHeld = false
-  return {
-    acquire: async (_, signal) => {
-      for (; isHeld; await sleep(20)) signal.throwIfAborted()
-      isHeld = true
-      return async () => {
-        isHeld = false
-      }
-    }
-  }
-}
+const made = eachFolder()
 
 /** The lifetime in seconds, a step of the wall clock, and time that passes on both clocks. */
 it.each<readonly [string, boolean, number, number, number]>([
@@ -170,7 +161,8 @@ describe("A refused refresh", () => {
   })
 
   it("leaves the lock to another program, however many callers join it", async () => {
-    const lock = polledLock()
+    // It is free at once for its last holder, and others look now and then.
+    const lock = fileLock((slot) => join(made.folder, slot))
     const { answers, client, pass, service, sessionStore } = await loggedIn({ lock })
     const other = makeClient({ sessionStore, lock }, service)
     let login: Promise<unknown> | undefined
