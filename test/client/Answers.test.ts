@@ -3,21 +3,8 @@ import { describe, expect, it } from "vitest"
 import { clientErrorTable } from "../../client/failures/ErrorTable.ts"
 import type { PromiseClientOptions } from "../../client/index.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
-import {
-  type Answer,
-  failed,
-  failure,
-  json,
-  life,
-  loggedIn,
-  loginOf,
-  makeClient,
-  type Method,
-  methods,
-  ok,
-  pairOf,
-  responses
-} from "./support/ClientWorld.ts"
+import { failed, loggedIn, makeClient, type Method, methods, ok } from "./support/ClientWorld.ts"
+import { type Answer, failure, json, life, loginOf, pairOf, responses } from "./support/Service.ts"
 
 const kept = { ok: true, value: { org_id: "acme" } }
 

@@ -10,7 +10,8 @@ import { afterAll, beforeAll, expect, it } from "vitest"
 import { browserPatience, launchChromium } from "../browser/Chromium.ts"
 import { root } from "../world/Fleet.ts"
 import { type Built, buildClient } from "./support/Built.ts"
-import { failed, life, ok } from "./support/ClientWorld.ts"
+import { failed, ok } from "./support/ClientWorld.ts"
+import { life } from "./support/Service.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
 
 /** Allowed by the sandbox's server. */

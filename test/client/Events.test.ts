@@ -2,17 +2,8 @@
 import { describe, expect, it } from "vitest"
 import type { ClientEvent } from "../../client/index.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
-import {
-  failure,
-  json,
-  life,
-  loggedIn,
-  makeClient,
-  never,
-  pairOf,
-  type TestClient,
-  testingKey
-} from "./support/ClientWorld.ts"
+import { loggedIn, makeClient, type TestClient, testingKey } from "./support/ClientWorld.ts"
+import { failure, json, life, never, pairOf } from "./support/Service.ts"
 
 const slt = "oac_secret-short-lived-token"
 const named = (events: ReadonlyArray<ClientEvent>) =>

@@ -12,7 +12,8 @@ import {
 } from "../../client/index.ts"
 import { createTelemetry } from "../../client/telemetry.ts"
 import { it } from "../world/Test.ts"
-import { life, storeWith } from "./support/ClientWorld.ts"
+import { storeWith } from "./support/ClientWorld.ts"
+import { life } from "./support/Service.ts"
 import { type FaultKind, startTestBench, type TestBench } from "./support/TestBench.ts"
 
 const api = "/api/v1"

@@ -10,15 +10,8 @@ import { MusicClient } from "../../client/effect.ts"
 import { hasCode, isUnknownCode, SessionStoreError } from "../../client/index.ts"
 import { listening, tlsFront } from "../world/Egress.ts"
 import { it } from "../world/Test.ts"
-import {
-  defaults,
-  failed,
-  failure,
-  makeClient,
-  makeService,
-  storeWith,
-  systemError
-} from "./support/ClientWorld.ts"
+import { defaults, failed, makeClient, storeWith, systemError } from "./support/ClientWorld.ts"
+import { failure, makeService } from "./support/Service.ts"
 
 /** The error of a call that makes one attempt. */
 const errorOf = async (given: Parameters<typeof makeClient>[0]) =>

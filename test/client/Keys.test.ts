@@ -3,19 +3,8 @@ import { createHash } from "node:crypto"
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { newIdempotencyKey } from "../../client/index.ts"
 import { idempotencyKeyPattern, uuidPattern } from "../../src/schema/Patterns.ts"
-import {
-  failure,
-  json,
-  life,
-  loginOf,
-  makeClient,
-  type Method,
-  methods,
-  never,
-  pairOf,
-  responses,
-  testingKey
-} from "./support/ClientWorld.ts"
+import { makeClient, type Method, methods, testingKey } from "./support/ClientWorld.ts"
+import { failure, json, life, loginOf, never, pairOf, responses } from "./support/Service.ts"
 
 afterEach(() => void vi.unstubAllGlobals())
 

@@ -2,7 +2,8 @@
 import { setImmediate } from "node:timers/promises"
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
-import { type Answer, failed, failure, makeClient, never, ok, systemError } from "./support/ClientWorld.ts"
+import { failed, makeClient, ok, systemError } from "./support/ClientWorld.ts"
+import { type Answer, failure, never } from "./support/Service.ts"
 
 afterEach(() => void vi.useRealTimers())
 

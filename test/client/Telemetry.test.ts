@@ -1,7 +1,8 @@
 /** The telemetry queue: what it accepts, when it sends, and what becomes of each event. */
 import { afterEach, describe, expect, it, vi } from "vitest"
 import type { ClientTable } from "../../client/index.ts"
-import { failure, gate, makeClient, never } from "./support/ClientWorld.ts"
+import { gate, makeClient } from "./support/ClientWorld.ts"
+import { failure, never } from "./support/Service.ts"
 
 afterEach(() => {
   vi.useRealTimers()

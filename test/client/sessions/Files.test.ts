@@ -3,18 +3,8 @@ import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { expect, it } from "vitest"
 import { fileSessionStore } from "../../../client/node.ts"
-import {
-  eachFolder,
-  failed,
-  failure,
-  life,
-  loggedIn,
-  makeClient,
-  makeService,
-  ok,
-  openLock,
-  storeWith
-} from "../support/ClientWorld.ts"
+import { eachFolder, failed, loggedIn, makeClient, ok, storeWith } from "../support/ClientWorld.ts"
+import { failure, life, makeService, openLock } from "../support/Service.ts"
 
 const made = eachFolder()
 

@@ -1,20 +1,8 @@
 /** `logout({ forget: true })`: at once, and for good. Timers move only when a test moves them, however slow the machine is. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { memorySessionStore, type SessionStore } from "../../../client/index.ts"
-import {
-  failed,
-  gate,
-  json,
-  life,
-  loggedIn,
-  makeClient,
-  never,
-  ok,
-  openLock,
-  pairOf,
-  storeWith,
-  systemError
-} from "../support/ClientWorld.ts"
+import { failed, gate, loggedIn, makeClient, ok, storeWith, systemError } from "../support/ClientWorld.ts"
+import { json, life, never, openLock, pairOf } from "../support/Service.ts"
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }))
 afterEach(() => void vi.useRealTimers())

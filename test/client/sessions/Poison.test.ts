@@ -1,6 +1,7 @@
 /** A success whose session is useless costs no session: the old pair stays, or the same rotation is asked for again. */
 import { describe, expect, it } from "vitest"
-import { changed, failed, failure, life, loggedIn, makeClient, ok } from "../support/ClientWorld.ts"
+import { failed, loggedIn, makeClient, ok } from "../support/ClientWorld.ts"
+import { changed, failure, life } from "../support/Service.ts"
 
 const minute = 60_000
 const broken = failed("unexpected_answer")

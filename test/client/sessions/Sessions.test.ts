@@ -4,18 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { memorySessionStore, type SessionStore } from "../../../client/index.ts"
 import { fileLock } from "../../../client/node.ts"
-import {
-  type Answer,
-  changed,
-  eachFolder,
-  failed,
-  failure,
-  life,
-  loggedIn,
-  makeClient,
-  ok,
-  testingKey
-} from "../support/ClientWorld.ts"
+import { eachFolder, failed, loggedIn, makeClient, ok, testingKey } from "../support/ClientWorld.ts"
+import { type Answer, changed, failure, life } from "../support/Service.ts"
 
 const second = 1_000
 const day = 86_400 * second

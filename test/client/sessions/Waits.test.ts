@@ -1,21 +1,8 @@
 /** Every call ends at its deadline, whatever store and lock do, and says what it waited for; no token is spent meanwhile, and nothing received is lost. */
 import { afterEach, describe, expect, it, vi } from "vitest"
 import type { SessionLock } from "../../../client/index.ts"
-import {
-  failed,
-  failure,
-  gate,
-  json,
-  life,
-  loggedIn,
-  loginOf,
-  makeClient,
-  never,
-  ok,
-  openLock,
-  pairOf,
-  storeWith
-} from "../support/ClientWorld.ts"
+import { failed, gate, loggedIn, makeClient, ok, storeWith } from "../support/ClientWorld.ts"
+import { failure, json, life, loginOf, never, openLock, pairOf } from "../support/Service.ts"
 
 const short = { deadlineMilliseconds: 60 }
 const report = { message: "long enough" }

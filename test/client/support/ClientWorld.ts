@@ -15,8 +15,6 @@ import { createTelemetry, type TelemetryOptions } from "../../../client/telemetr
 import { scratch } from "../../world/Fleet.ts"
 import { makeService, pairOf } from "./Service.ts"
 
-export * from "./Service.ts"
-
 export const ok = { ok: true }
 
 /** The result of a call that failed with this code, and with this reason of its details. */
