@@ -160,6 +160,18 @@ describe("The promise client", () => {
     expect(await client.status()).toMatchObject({ state })
   })
 
+  it("gets an answer that was lost after a restart, minutes later", async () => {
+    const { family, fault, login, pass, restarted } = makeLane()
+    await login()
+    fault("hang-after", paths.refresh)
+    pass(life)
+    expect(await restarted({ deadlineMilliseconds: 4_000 }).me()).toMatchObject({ ok: false })
+    await expect.poll(() => family().rotations).toBe(1)
+    bench.advance(300_000)
+    expect(await restarted().me()).toMatchObject(ok)
+    expect(family()).toEqual({ status: "active", rotations: 1 })
+  })
+
   it("keeps the session of a testing plane apart from that of production", async () => {
     const { client, restarted } = makeLane({ testingKey: bench.testingKey })
     const value = { testing_environment_id: expect.any(String) }
