@@ -1,6 +1,7 @@
 /** A Chromium for tests: without a sandbox, so that it runs as root too, and without any traffic of its own. */
 import { existsSync } from "node:fs"
 import { type Browser, chromium } from "playwright-core"
+import { afterAll, beforeAll, expect } from "vitest"
 
 const places = [
   process.env.CHROMIUM,
@@ -35,4 +36,14 @@ export const launchChromium = async (more: ReadonlyArray<string> = []): Promise<
       ...more
     ]
   })
+}
+
+/** One for the tests of a file. */
+export const browserOfFile = () => {
+  let browser: Browser | undefined
+  beforeAll(async () => {
+    browser = await launchChromium()
+  })
+  afterAll(() => browser?.close())
+  return () => browser ?? expect.unreachable()
 }

@@ -1,20 +1,65 @@
 /** What a person does on the console's page, with the real sandbox behind it. */
 import { execFile } from "node:child_process"
 import { promisify } from "node:util"
-import type { Browser, Page } from "playwright-core"
-import { afterAll, beforeAll, describe, expect } from "vitest"
+import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+import * as Effect from "effect/Effect"
+import * as LogLevel from "effect/LogLevel"
+import type { BrowserContextOptions, Locator, Page } from "playwright-core"
+import { describe, expect } from "vitest"
+import { startSandboxWithConsole } from "../../sandbox/RunWithConsole.ts"
 import { it } from "../world/Test.ts"
-import { launchChromium } from "./Chromium.ts"
-import { arrivals, button, logIn, press, sendReport, teaches, visitWith } from "./ConsoleVisit.ts"
-import { expectAccessible } from "./Visit.ts"
+import { browserOfFile } from "./Chromium.ts"
+import { expectAccessible, openPage } from "./Visit.ts"
 
-let browser: Browser
-beforeAll(async () => {
-  browser = await launchChromium()
-})
-afterAll(() => browser?.close())
+const browser = browserOfFile()
 
-const visit = visitWith(() => browser)
+/**
+ * A visit to a sandbox of its own, as a first visit with the tour or as a later one. After each visit: no error in the browser, and no
+ * request to another origin.
+ */
+const visit = (
+  { tour = false, ...options }: BrowserContextOptions & { readonly tour?: boolean },
+  use: (page: Page) => Promise<void>
+) =>
+  Effect.gen(function* () {
+    const { consoleUrl: url } = yield* startSandboxWithConsole({ port: 0, logLevel: LogLevel.None })
+    const localStorage = [{ name: "music-sandbox-tour", value: "seen" }]
+    const storageState = { cookies: [], origins: [{ origin: url, localStorage }] }
+    const profile = { viewport: { width: 1440, height: 900 }, ...(tour ? {} : { storageState }), ...options }
+    yield* Effect.promise(() =>
+      openPage(browser(), url, profile, async ({ asked, complaints, page }) => {
+        await page.getByRole("heading", { name: "Callers" }).waitFor()
+        await use(page)
+        expect(complaints).toEqual([])
+        expect([...new Set(asked.map((address) => new URL(address).origin))]).toEqual([url])
+      })
+    )
+  }).pipe(Effect.provide(NodeFileSystem.layer))
+
+const button = (page: Page, name: string | RegExp): Locator => page.getByRole("button", { name }).first()
+
+/** Presses it. */
+const press = (page: Page, name: string | RegExp): Promise<void> => button(page, name).click()
+
+/** Waits for the sentence on what the shown action shows. */
+const teaches = (page: Page, text: string): Promise<void> =>
+  page.locator(".lesson").filter({ hasText: text }).waitFor()
+
+const arrivals = (page: Page, name: "Inbox" | "Issues" | "Rows"): Locator =>
+  page.getByRole("region", { name }).getByRole("listitem")
+
+const logIn = async (page: Page): Promise<void> => {
+  await press(page, "Get SLT, for si:deejay")
+  await press(page, "Log in, as si:deejay")
+  await page.locator(".session.active", { hasText: "si:deejay" }).waitFor()
+  // The heading and result of the action that is shown in full.
+  await page.locator("#shown-title").filter({ hasText: "200" }).filter({ hasText: "Log in" }).waitFor()
+}
+
+const sendReport = async (page: Page): Promise<void> => {
+  await page.getByRole("tab", { name: "Report" }).click()
+  await press(page, "Send report")
+}
 
 /** Presses Tab until the focus is on what has the name, and then the key. */
 const tabTo = async (page: Page, name: RegExp, key = "Enter") => {
@@ -28,7 +73,7 @@ const tabTo = async (page: Page, name: RegExp, key = "Enter") => {
 
 describe("The page", () => {
   it.scoped("leads from the first key to a repeated ting without a mouse", () =>
-    visit({}, async ({ page }) => {
+    visit({}, async (page) => {
       await tabTo(page, /^To the controls$/)
       await tabTo(page, /^Get SLT, for si:deejay/)
       await button(page, /^Log in, as si:deejay/).waitFor()
@@ -51,7 +96,7 @@ describe("The page", () => {
   )
 
   it.scoped("gives curl lines that a shell runs", () =>
-    visit({ permissions: ["clipboard-read", "clipboard-write"] }, async ({ page }) => {
+    visit({ permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
       await logIn(page)
       await page.getByLabel("Data (JSON)").first().fill(`{ "it's": "a \\"quote\\", $HOME and \`more\`" }`)
       await press(page, "Send ting")
@@ -66,7 +111,7 @@ describe("The page", () => {
   )
 
   it.scoped("does not call a sandbox live that keeps its connections and says nothing", () =>
-    visit({}, async ({ page }) => {
+    visit({}, async (page) => {
       await page.clock.install()
       await logIn(page)
       await page.locator(".connection.live").waitFor()
@@ -76,7 +121,7 @@ describe("The page", () => {
   )
 
   it.scoped("shows hostile text as text", () =>
-    visit({}, async ({ page }) => {
+    visit({}, async (page) => {
       const hostile = '<img src=x onerror="window.intruded=1"></pre><script>window.intruded=1</script>'
       await logIn(page)
       await page.getByLabel(/^Key, after/).fill("<b>bold</b>")
@@ -102,7 +147,7 @@ describe("The page", () => {
 it.scoped(
   "The tour leads through six real steps, and says why an action has not done one; the page breaks no rule of axe and fits",
   () =>
-    visit({ tour: true }, async ({ page }) => {
+    visit({ tour: true }, async (page) => {
       const tour = page.getByRole("complementary", { name: "Guided tour" })
       const finish = async (next = "Next step") => {
         await tour.locator("h2 .badge").waitFor()

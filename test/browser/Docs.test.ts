@@ -1,34 +1,27 @@
 /** The documentation page, as the service and as a sandbox serve it. */
 import * as Effect from "effect/Effect"
-import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core"
-import { afterAll, beforeAll, expect } from "vitest"
+import type { Locator, Page } from "playwright-core"
+import { expect } from "vitest"
 import { callsOf, freshDocument } from "../http/Documented.ts"
 import { backend } from "../http/support.ts"
 import { startTestSandboxWithConsole } from "../world/Sandbox.ts"
 import { it } from "../world/Test.ts"
-import { launchChromium } from "./Chromium.ts"
+import { browserOfFile } from "./Chromium.ts"
 import { expectAccessible, openPage, type Visit } from "./Visit.ts"
 
 const calls = callsOf(freshDocument())
 
-let browser: Browser
-beforeAll(async () => {
-  browser = await launchChromium()
-})
-afterAll(() => browser?.close())
+const browser = browserOfFile()
 
 const testButtons = (page: Page): Locator => page.getByRole("button", { name: /Test Request/ })
 
-const visit = (base: string, options: BrowserContextOptions, use: (visit: Visit) => Promise<void>) =>
+const visit = (base: string, use: (visit: Visit) => Promise<void>) =>
   Effect.promise(() =>
-    openPage(browser, `${base}/docs`, options, async (visit) => {
+    openPage(browser(), `${base}/docs`, {}, async (visit) => {
       await expect.poll(() => testButtons(visit.page).count(), { timeout: 60_000 }).toBe(calls.length)
       await use(visit)
     })
   )
-
-const visitService = (options: BrowserContextOptions, use: (visit: Visit) => Promise<void>) =>
-  Effect.flatMap(backend(), ({ port }) => visit(`http://127.0.0.1:${port}`, options, use))
 
 /** The library tells the console how long its steps take. */
 const wrong = (complaints: ReadonlyArray<string>): ReadonlyArray<string> =>
@@ -49,48 +42,44 @@ const ofLibrary = [
 it.scoped(
   "The page of the API shows the document under its policy, asks for nothing else, is accessible and fits",
   () =>
-    visitService({}, async ({ asked, complaints, page, url }) => {
-      expect(await page.title()).toBe("Music backend")
-      for (const name of ["Install the client", "Idempotency keys", "Planes", "Limits and 429", "Errors"])
-        expect(await page.getByRole("heading", { name, exact: true }).count()).toBe(1)
-      // The samples of the first call: Scalar's own, and that of the document.
-      await page.getByRole("button", { name: "Shell Curl" }).first().click()
-      await page.getByRole("option", { name: "music-client" }).click()
-      await page.getByText("await client.login(").waitFor()
-      expect(wrong(complaints)).toEqual([])
-      await expectAccessible(page, ofLibrary)
-      expect(asked.filter((address) => !/^(?:data|blob):/.test(address))).toEqual([url])
-      // It runs no other script and sends nothing to another host.
-      await page.evaluate(`(() => {
+    Effect.flatMap(backend(), ({ port }) =>
+      visit(`http://127.0.0.1:${port}`, async ({ asked, complaints, page, url }) => {
+        expect(await page.title()).toBe("Music backend")
+        for (const name of ["Install the client", "Idempotency keys", "Planes", "Limits and 429", "Errors"])
+          expect(await page.getByRole("heading", { name, exact: true }).count()).toBe(1)
+        // The samples of the first call: Scalar's own, and that of the document.
+        await page.getByRole("button", { name: "Shell Curl" }).first().click()
+        await page.getByRole("option", { name: "music-client" }).click()
+        await page.getByText("await client.login(").waitFor()
+        expect(wrong(complaints)).toEqual([])
+        await expectAccessible(page, ofLibrary)
+        expect(asked.filter((address) => !/^(?:data|blob):/.test(address))).toEqual([url])
+        // It runs no other script and sends nothing to another host.
+        await page.evaluate(`(() => {
         const script = document.createElement("script")
         script.textContent = "window.intruded = true"
         document.head.append(script)
       })()`)
-      expect(await page.evaluate("typeof window.intruded")).toBe("undefined")
-      const before = asked.length
-      const elsewhere = 'fetch("http://127.0.0.1:1/").then(() => "sent", (error) => error.name)'
-      expect(await page.evaluate(elsewhere)).toBe("TypeError")
-      expect(asked.length).toBe(before)
-      expect(complaints.join("\n")).toMatch(/Content Security Policy/)
-    })
+        expect(await page.evaluate("typeof window.intruded")).toBe("undefined")
+        const before = asked.length
+        const elsewhere = 'fetch("http://127.0.0.1:1/").then(() => "sent", (error) => error.name)'
+        expect(await page.evaluate(elsewhere)).toBe("TypeError")
+        expect(asked.length).toBe(before)
+        expect(complaints.join("\n")).toMatch(/Content Security Policy/)
+      })
+    )
 )
-
-/** Method and path of a button to test a call. */
-const nameOf = (text: string | null): string =>
-  /\((\w+) (.*)\)/
-    .exec(text ?? "")
-    ?.slice(1)
-    .join(" ") ?? ""
 
 it.scopedLive(
   "The page of a sandbox sends each call with the values that it fills in",
   () =>
     Effect.flatMap(startTestSandboxWithConsole, ({ base }) =>
-      visit(base, {}, async ({ asked, complaints, page }) => {
+      visit(base, async ({ asked, complaints, page }) => {
         const statuses: Record<string, number> = {}
         for (let index = 0; index < calls.length; index += 1) {
           const test = testButtons(page).nth(index)
-          const name = nameOf(await test.textContent())
+          // Method and path.
+          const [, name = ""] = /\((\w+ .*)\)/.exec((await test.textContent()) ?? "") ?? []
           await test.click()
           const [response] = await Promise.all([
             page.waitForResponse((answer) => !answer.url().endsWith("/docs")),

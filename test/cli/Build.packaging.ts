@@ -1,24 +1,21 @@
 import { execFile } from "node:child_process"
-import { copyFile, mkdir, mkdtemp, readFile, rm, stat, symlink, utimes, writeFile } from "node:fs/promises"
-import { tmpdir } from "node:os"
+import { copyFile, mkdir, readFile, rm, stat, symlink, utimes, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { beforeAll, describe, expect, it } from "vitest"
 import { version } from "../../src/schema/Release.ts"
 import { root } from "../world/Fleet.ts"
+import { folderOfFile } from "../world/Folder.ts"
 
 const run = promisify(execFile)
 
-let folder: string
-
 /** A separate package, whose `dist` no other test uses. */
+const folder = folderOfFile()
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "music-build-"))
   await copyFile(join(root, "package.json"), join(folder, "package.json"))
   for (const name of ["src", "client", "sandbox"]) await symlink(join(root, name), join(folder, name))
   await symlink(join(root, "node_modules"), join(folder, "node_modules"))
 })
-afterAll(() => rm(folder, { recursive: true, force: true }))
 
 const build = () => run(process.execPath, [join(root, "scripts/build.mjs")], { cwd: folder })
 

@@ -1,6 +1,5 @@
 /** The misconfigurations that an operator makes, with the verdict of `check`, its fix and its exit code for each. */
 import { writeFileSync } from "node:fs"
-import { spawnSync } from "node:child_process"
 import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
@@ -11,14 +10,16 @@ import { Anonymous } from "../../src/services/Store.ts"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
 import { newPath, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
-import { build, freePort, program, root } from "../world/Fleet.ts"
+import { build, freePort } from "../world/Fleet.ts"
 import { until } from "../world/Waiting.ts"
-import { run, tcpServer, wholeEnvironment } from "./Harness.ts"
+import { run, shell, tcpServer, wholeEnvironment } from "./Harness.ts"
 
 const nowhere = "http://127.0.0.1:1"
 const appSecret = "ask_S3hB1zKq8LrXe0WvN5tYcJ2mUoPdAfG7iH9jK4lM6nO"
 const webhookSecret = "Zq8LrXe0WvN5tYcJ2mUoPdAfS3hB1zKw4GxTy7Ru"
 const repository = "harbor/music"
+
+beforeAll(build)
 
 type Changes = Readonly<Record<string, string>>
 
@@ -242,33 +243,23 @@ describe("music-backend check", () => {
   })
 })
 
-describe("music-backend check finds", () => {
-  for (const { clock, found, line, seed, status: verdict } of misconfigurations)
-    it.scopedLive(`${line}: ${found}`, function* () {
-      const { exit, notPassed, status } = yield* checked(seed, clock)
-      expect(notPassed).toEqual([
-        { name: line, status: verdict, found: expect.stringMatching(found), fix: expect.stringMatching(/\w/) }
-      ])
-      expect([status, exit]).toEqual([verdict, verdict === "FAIL" ? 1 : 0])
-    })
-})
-
-describe("music-backend check as a process", () => {
-  beforeAll(build)
-
-  it.scopedLive("fails where the disk takes no write", function* () {
-    const path = yield* newPath
-    yield* withStore(path, () => Effect.void)
-    const environment = { ...soundSettings, MUSIC_DATABASE_PATH: path }
-    const { status, stderr, stdout } = spawnSync(
-      "sh",
-      ["-c", `ulimit -f 0; exec "$@"`, "sh", process.execPath, program, "check"],
-      { cwd: root, env: { PATH: process.env.PATH ?? "", ...environment }, encoding: "utf8" }
-    )
-    for (const secret of secretsOf(environment)) expect(stdout + stderr).not.toContain(secret)
-    expect([status, stderr]).toEqual([1, ""])
-    expect(stdout).toMatch(
-      /^FAIL {2}database +SQLite database \S+ (?:is full|cannot be opened, read or written).*\n +-> /m
-    )
+for (const { clock, found, line, seed, status: verdict } of misconfigurations)
+  it.scopedLive(`music-backend check finds ${line}: ${found}`, function* () {
+    const { exit, notPassed, status } = yield* checked(seed, clock)
+    expect(notPassed).toEqual([
+      { name: line, status: verdict, found: expect.stringMatching(found), fix: expect.stringMatching(/\w/) }
+    ])
+    expect([status, exit]).toEqual([verdict, verdict === "FAIL" ? 1 : 0])
   })
+
+it.scopedLive("music-backend check fails as a process where the disk takes no write", function* () {
+  const path = yield* newPath
+  yield* withStore(path, () => Effect.void)
+  const environment = { ...soundSettings, MUSIC_DATABASE_PATH: path }
+  const { err, exit, out } = shell("ulimit -f 0; music check", environment)
+  for (const secret of secretsOf(environment)) expect(out + err).not.toContain(secret)
+  expect([exit, err]).toEqual([1, ""])
+  expect(out).toMatch(
+    /^FAIL {2}database +SQLite database \S+ (?:is full|cannot be opened, read or written).*\n +-> /m
+  )
 })

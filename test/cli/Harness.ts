@@ -1,4 +1,5 @@
-/** Runs the command line in this process, with a given environment, and records its output. */
+/** Runs the command line with a given environment, in this process or as one of its own, and records its output. */
+import { spawnSync } from "node:child_process"
 import { createServer } from "node:net"
 import * as Effect from "effect/Effect"
 import { runCommand } from "../../src/cli/Program.ts"
@@ -7,6 +8,7 @@ import type { Environment } from "../../src/layers/settings/Settings.ts"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 import type { Kind } from "../layers/store/Stores.ts"
 import { listening } from "../world/Egress.ts"
+import { program, root } from "../world/Fleet.ts"
 
 export interface Run {
   readonly exit: number
@@ -45,6 +47,15 @@ export const run = (
       }
     }
   })
+
+/** Runs a line of a shell, in which `music` is the program that was built. */
+export const shell = (line: string, environment: Readonly<Record<string, string>> = {}) => {
+  const music = `set -o pipefail; music() { "${process.execPath}" ${program} "$@"; }`
+  const env = { PATH: process.env.PATH, ...environment }
+  const words = ["--norc", "-c", `${music}; ${line}`]
+  const { status, stderr, stdout } = spawnSync("bash", words, { cwd: root, env, encoding: "utf8" })
+  return { exit: status, out: stdout, err: stderr }
+}
 
 /** The environment that names this database. */
 export const environmentOf = ({ name }: Kind, place: string): Record<string, string> =>

@@ -5,7 +5,7 @@ import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { folder, newPath, rawQuery, withStore } from "../layers/store/Stores.ts"
-import { build, program, type Running, start } from "../world/Fleet.ts"
+import { build, killedWithScope, program, type Running, start } from "../world/Fleet.ts"
 import { waitFor } from "../world/Waiting.ts"
 import { tcpServer } from "./Harness.ts"
 
@@ -17,14 +17,10 @@ const interrupted = (
   environment: Readonly<Record<string, string>>,
   interrupt: (child: Running["child"]) => Promise<unknown>
 ) =>
-  Effect.promise(async () => {
-    const running = start(process.execPath, [program, ...args], environment)
-    try {
-      await interrupt(running.child)
-      return { ...(await running.ended), output: running.output() }
-    } finally {
-      running.child.kill("SIGKILL")
-    }
+  Effect.gen(function* () {
+    const running = yield* killedWithScope(() => start(process.execPath, [program, ...args], environment))
+    yield* Effect.promise(() => interrupt(running.child))
+    return { ...(yield* Effect.promise(() => running.ended)), output: running.output() }
   })
 
 const changeIn = async (folder: string) => {

@@ -1,20 +1,10 @@
 /** Reading answers: those of the contract, those of a later service with everything that may be added, and those that are none. */
 import { describe, expect, it } from "vitest"
 import { clientErrorTable } from "../../client/failures/ErrorTable.ts"
-import { memorySessionStore, type PromiseClientOptions } from "../../client/index.ts"
+import type { PromiseClientOptions } from "../../client/index.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
-import {
-  type Answer,
-  failure,
-  json,
-  life,
-  loggedIn,
-  loginOf,
-  makeClient,
-  type Method,
-  methods,
-  pairOf
-} from "./support/ClientWorld.ts"
+import { failed, loggedIn, makeClient, type Method, methods, ok } from "./support/ClientWorld.ts"
+import { type Answer, failure, json, life, loginOf, pairOf, responses } from "./support/Service.ts"
 
 const kept = { ok: true, value: { org_id: "acme" } }
 
@@ -34,10 +24,10 @@ const about = async (kind: string) => {
     path,
     run: () => run(world.client),
     /** Each request gets this answer, after which no time is left for another attempt. */
-    provoke: (answer: Answer) => {
-      world.answers[path] = () => {
+    provoke: (answer: Answer, call = path) => {
+      world.answers[call] = (right) => {
         world.pass(20_000)
-        return answer()
+        return answer(right)
       }
     }
   }
@@ -51,20 +41,10 @@ const readyzOf = (response: Response, given: Partial<PromiseClientOptions> = {})
 }
 
 /** The answers that pass on as they are, and those that are a session. */
-const passed: ReadonlyArray<readonly [string, unknown]> = [
-  ["me", examples["auth.me"].response],
-  ["subscribe", examples["tings.subscribe"].response],
-  ["ting", examples["tings.send"].response],
-  ["report", examples["reports.submit"].response],
-  ["iam", examples["descriptors.iam"].response],
-  ["version", examples["descriptors.version"].response],
-  ["healthz", examples["system.healthz"].response],
-  ["readyz", examples["system.readyz"].response]
-]
-const sessions: ReadonlyArray<readonly [string, unknown]> = [
-  ["login", loginOf(2)],
-  ["refresh", pairOf(2)]
-]
+const passed = Object.entries(methods).flatMap(([name, { path }]) =>
+  path in responses ? [[name, responses[path]] as const] : []
+)
+const sessions = [["login", loginOf(2)] as const, ["refresh", pairOf(2)] as const]
 
 const later = (value: unknown, status = 200) =>
   json(value, { "content-type": "application/problem+json; profile=2027", "x-request-id": "later-1" }, status)
@@ -100,14 +80,14 @@ it.each(passed)("A success of %s passes with all that it may gain", async (name,
 })
 
 it.each([0.001, 999_999_999])("A session of %d s is one, whatever it gains", async (expires_in) => {
-  const { again, answers, client, pass } = await loggedIn({ sessionStore: memorySessionStore() })
-  answers.login = () => later(grow(loginOf(1, { expires_in })))
-  answers.refresh = () => later(grow(pairOf(2)))
+  const { again, answers, client, expire, pass } = await loggedIn()
+  expire(expires_in)
+  for (const call of ["login", "refresh"]) answers[call] = async (right) => later(grow(await right().json()))
   const actor = { type: "later" }
   expect(await client.login("oac_2")).toMatchObject({ ok: true, value: { actor } })
   expect(await again().session()).toMatchObject({ value: { actor, expires_at: expect.stringMatching(/Z$/) } })
   pass(life)
-  expect(await again().me()).toMatchObject({ ok: true })
+  expect(await again().me()).toMatchObject(ok)
   expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
 })
 
@@ -140,10 +120,7 @@ const mutantsOf = (value: unknown, name = ""): ReadonlyArray<unknown> => {
   ]
 }
 
-const unexpected = (reason: string, more: object = {}) => ({
-  ok: false,
-  error: { code: "unexpected_answer", details: { reason }, ...more }
-})
+const unexpected = (reason?: string, more?: object) => failed("unexpected_answer", reason, more)
 
 describe("An answer outside the contract", () => {
   it.each([...passed, ...sessions])(
@@ -213,7 +190,7 @@ describe("A failure of the service", () => {
     requests.length = 0
     delete answers[path]
     once(path, () => failure(451, "legal_hold", {}, { retryable: true }))
-    expect(await run()).toMatchObject({ ok: true })
+    expect(await run()).toMatchObject(ok)
     expect(calls().slice(0, 2)).toEqual([path, path])
     expect(keys()[0]).toBe(keys()[1])
   })
@@ -287,37 +264,32 @@ describe("A failure of the service", () => {
   })
 })
 
-describe("A 401 that is not the service's own", () => {
-  const half = { code: "unauthenticated", message: "m" }
-  const cut = '{"error":{"code":"unauthenticated","message":"m","hint":"h","retryable":fal'
-  it.each<readonly [string, Answer]>([
-    ["a page", () => new Response("<html>Sign in to the network</html>", { status: 401 })],
-    ["an empty answer", () => new Response(null, { status: 401 })],
-    ["half an envelope", () => json({ error: half }, {}, 401)],
-    ["an envelope that was cut off", () => new Response(cut, { status: 401 })],
-    ["a retryable envelope", () => failure(401, "unauthenticated", {}, { retryable: true })],
-    ["the envelope of a lost answer", () => failure(401, "idempotency_response_expired")],
-    ...[200, 301, 403, 503].map(
-      (status) => [`the envelope as a ${status}`, () => failure(status, "unauthenticated")] as const
-    )
-  ])("ends no session: %s", async (_, page) => {
-    const { answers, calls, client, pass, provoke } = await about("me")
-    provoke(page)
-    const unknown = { state: "unknown", error: { code: "unexpected_answer" } }
-    expect(await client.status()).toMatchObject(unknown)
-    // No new token is requested either.
-    expect(calls()).toEqual(["me"])
-    delete answers.me
-    answers.refresh = () => {
-      pass(20_000)
-      return page()
-    }
-    pass(life)
-    expect(await client.status()).toMatchObject(unknown)
-    expect(await client.session()).toMatchObject(kept)
-    delete answers.refresh
-    expect(await client.status()).toMatchObject({ state: "authenticated" })
-  })
+const half = { code: "unauthenticated", message: "m" }
+const cut = '{"error":{"code":"unauthenticated","message":"m","hint":"h","retryable":fal'
+it.each<readonly [string, Answer]>([
+  ["a page", () => new Response("<html>Sign in to the network</html>", { status: 401 })],
+  ["an empty answer", () => new Response(null, { status: 401 })],
+  ["half an envelope", () => json({ error: half }, {}, 401)],
+  ["an envelope that was cut off", () => new Response(cut, { status: 401 })],
+  ["a retryable envelope", () => failure(401, "unauthenticated", {}, { retryable: true })],
+  ["the envelope of a lost answer", () => failure(401, "idempotency_response_expired")],
+  ...[200, 301, 403, 503].map(
+    (status) => [`the envelope as a ${status}`, () => failure(status, "unauthenticated")] as const
+  )
+])("A 401 that is not the service's own ends no session: %s", async (_, page) => {
+  const { answers, calls, client, pass, provoke } = await about("me")
+  provoke(page)
+  const unknown = { state: "unknown", error: { code: "unexpected_answer" } }
+  expect(await client.status()).toMatchObject(unknown)
+  // No new token is requested either.
+  expect(calls()).toEqual(["me"])
+  delete answers.me
+  provoke(page, "refresh")
+  pass(life)
+  expect(await client.status()).toMatchObject(unknown)
+  expect(await client.session()).toMatchObject(kept)
+  delete answers.refresh
+  expect(await client.status()).toMatchObject({ state: "authenticated" })
 })
 
 describe("A body", () => {
@@ -353,7 +325,7 @@ describe("A body", () => {
     expect(state.bytes).toBeLessThan(8 * 1024 * 1024)
     delete answers.me
     once("me", endless(503))
-    expect(await run()).toMatchObject({ ok: true })
+    expect(await run()).toMatchObject(ok)
     answers.refresh = endless(401, '{"error":{"code":"unauthenticated","fill":[')
     pass(life)
     const error = { details: { reason: "too_large" } }

@@ -10,11 +10,12 @@ import { afterAll, beforeAll, expect, it } from "vitest"
 import { browserPatience, launchChromium } from "../browser/Chromium.ts"
 import { root } from "../world/Fleet.ts"
 import { type Built, buildClient } from "./support/Built.ts"
+import { failed, ok } from "./support/ClientWorld.ts"
+import { life } from "./support/Service.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
 
 /** Allowed by the sandbox's server. */
 const origin = "http://localhost:5173"
-const life = 1_800_000
 const paths = { refresh: "/api/v1/auth/refresh", me: "/api/v1/auth/me", ting: "/api/v1/tings" }
 
 let built: Built
@@ -27,8 +28,8 @@ const pages = createServer()
 /** Serves the example page, and a page with the browser bundle on its global object, from loopback, where a browser lets it talk to loopback. */
 const serve = async (): Promise<number> => {
   const contents = `
-    import * as Client from ${JSON.stringify(join(built.folder, "index.js"))}
-    import * as Telemetry from ${JSON.stringify(join(built.folder, "telemetry.js"))}
+    import * as Client from ${JSON.stringify(join(built.path, "index.js"))}
+    import * as Telemetry from ${JSON.stringify(join(built.path, "telemetry.js"))}
     Object.assign(globalThis, { Kit: { ...Client, ...Telemetry } })`
   const stdin = { contents, resolveDir: root }
   const { outputFiles } = await build({ stdin, bundle: true, write: false, format: "iife", target: "es2022" })
@@ -38,9 +39,9 @@ const serve = async (): Promise<number> => {
     ["/kit.js", outputFiles[0]?.text ?? ""],
     [example, await readFile(join(root, example), "utf8")]
   ])
-  for (const name of await readdir(built.folder, { recursive: true }))
+  for (const name of await readdir(built.path, { recursive: true }))
     if (name.endsWith(".js"))
-      files.set(`/dist/client/${name}`, await readFile(join(built.folder, name), "utf8"))
+      files.set(`/dist/client/${name}`, await readFile(join(built.path, name), "utf8"))
   pages.on("request", (request, response) => {
     const { pathname } = new URL(request.url ?? "/", origin)
     response.writeHead(200, { "content-type": pathname.endsWith(".js") ? "text/javascript" : "text/html" })
@@ -66,7 +67,7 @@ afterAll(async () => {
   await chromium?.close()
   pages.close()
   await bench?.close()
-  await built?.remove()
+  built?.remove()
 })
 
 const inPage = <A>(page: Page, expression: string): Promise<A> => page.evaluate(expression)
@@ -86,13 +87,13 @@ const login = (lane: string) => `${client(lane)}.login(${JSON.stringify(bench.sl
 
 it("Two tabs refresh once, also when the first answer is lost", () =>
   withPages(`${origin}/`, async (...tabs) => {
-    expect(await inPage(tabs[0], login("tabs"))).toMatchObject({ ok: true })
+    expect(await inPage(tabs[0], login("tabs"))).toMatchObject(ok)
     const many = `{ const client = ${client("tabs")}; Promise.all([client.me(), client.me(), client.me()]) }`
     for (const fault of [false, true]) {
       if (fault) bench.fault("tabs", "html-502-after", paths.refresh)
       bench.advance(life)
       const results = await Promise.all(tabs.map((tab) => inPage<Array<object>>(tab, many)))
-      for (const result of results.flat()) expect(result).toMatchObject({ ok: true })
+      for (const result of results.flat()) expect(result).toMatchObject(ok)
     }
     const [first, ...others] = bench.headers("tabs", paths.refresh, "idempotency-key")
     expect(others).toHaveLength(2)
@@ -102,19 +103,16 @@ it("Two tabs refresh once, also when the first answer is lost", () =>
 
 it("Calls are repeated after a cut or spoiled answer; a redirect is not followed", () =>
   withPages(`${origin}/`, async (page) => {
-    expect(await inPage(page, login("faults"))).toMatchObject({ ok: true })
+    expect(await inPage(page, login("faults"))).toMatchObject(ok)
     for (const kind of ["cut-after", "cut-within", "empty-200-after"] as const) {
       bench.fault("faults", kind, paths.ting)
       const event = `{ type: "music.trigger.fired", key: ${JSON.stringify(kind)}, data: {} }`
-      expect([kind, await inPage(page, `${client("faults")}.ting(${event})`)]).toMatchObject([
-        kind,
-        { ok: true }
-      ])
+      expect(await inPage(page, `${client("faults")}.ting(${event})`), kind).toMatchObject(ok)
       expect(bench.tings(`si:deejay/${kind}`)).toBe(1)
     }
-    bench.fault("faults", "redirect", paths.me)
-    const error = { code: "unexpected_answer", details: { reason: "redirect" } }
-    expect(await inPage(page, `${client("faults")}.me()`)).toMatchObject({ ok: false, error })
+    bench.fault("faults", "redirect-of-me", paths.me)
+    const redirected = failed("unexpected_answer", "redirect")
+    expect(await inPage(page, `${client("faults")}.me()`)).toMatchObject(redirected)
     expect(bench.attempts("redirected", paths.me)).toBe(0)
   }))
 
@@ -122,8 +120,8 @@ it("The client says that the service does not allow the page's origin, at once a
   // The same page under an origin that the server does not allow.
   withPages(`http://127.0.0.1:${port}/`, async (page) => {
     const hint = expect.stringContaining("MUSIC_WEB_ORIGINS")
-    const error = { code: "transport_failed", retryable: false, details: { reason: "cors" }, hint }
-    expect(await inPage(page, `${client("origin")}.version()`)).toMatchObject({ ok: false, error })
+    const refused = failed("transport_failed", "cors", { retryable: false, hint })
+    expect(await inPage(page, `${client("origin")}.version()`)).toMatchObject(refused)
     // The first attempt's failure: the call itself is repeated until its deadline.
     const away = `new Promise((resolve) => Kit.createMusicClient({ baseUrl: "http://127.0.0.1:2", source: "web",
        telemetry: false, onEvent: ({ type, error }) => type === "response" && resolve(error) }).version())`

@@ -3,7 +3,8 @@ import * as IndexedDb from "fake-indexeddb"
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { type SessionStore, webSessionStore } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
-import { eachFolder, life, loggedIn, makeClient, never } from "./support/ClientWorld.ts"
+import { eachFolder, loggedIn, makeClient } from "./support/ClientWorld.ts"
+import { life, never } from "./support/Service.ts"
 
 const made = eachFolder()
 beforeEach(() => {

@@ -2,17 +2,8 @@
 import { describe, expect, it } from "vitest"
 import type { ClientEvent } from "../../client/index.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
-import {
-  failure,
-  json,
-  life,
-  loggedIn,
-  makeClient,
-  never,
-  pairOf,
-  type TestClient,
-  testingKey
-} from "./support/ClientWorld.ts"
+import { loggedIn, makeClient, type TestClient, testingKey } from "./support/ClientWorld.ts"
+import { failure, json, life, never, pairOf } from "./support/Service.ts"
 
 const slt = "oac_secret-short-lived-token"
 const named = (events: ReadonlyArray<ClientEvent>) =>
@@ -126,17 +117,16 @@ describe("A listener", () => {
   })
 })
 
-const ofMe = { requestId: "id-of-me", rateLimits: [{ policy: "me", remaining: 1, resetSeconds: 2 }] }
-const meWith = () =>
-  json(examples["auth.me"].response, { "x-request-id": "id-of-me", ratelimit: '"me";r=1;t=2' })
-
 it("The metadata of a success are those of the attempt that succeeded, neither of a refused one nor of a refresh", async () => {
   const { answers, client, once, pass } = await loggedIn()
   answers.refresh = () => json(pairOf(2), { "x-request-id": "id-of-refresh" })
   pass(life)
   once("me", () => {
-    answers.me = meWith
+    once("me", () =>
+      json(examples["auth.me"].response, { "x-request-id": "id-of-me", ratelimit: '"me";r=1;t=2' })
+    )
     return failure(401, "unauthenticated", { "x-request-id": "id-of-refused" })
   })
-  expect(await client.me()).toMatchObject({ ok: true, metadata: ofMe })
+  const metadata = { requestId: "id-of-me", rateLimits: [{ policy: "me", remaining: 1, resetSeconds: 2 }] }
+  expect(await client.me()).toMatchObject({ ok: true, metadata })
 })

@@ -1,28 +1,17 @@
 /** Failures of the network and of stores: their reason in `details`, whether they are retried, and nothing quoted that is unknown. */
-import { once } from "node:events"
-import { readFileSync } from "node:fs"
 import { createServer } from "node:http"
-import { createServer as createTlsServer } from "node:https"
-import { type AddressInfo, createServer as createSocketServer, type Server } from "node:net"
+import { createServer as createSocketServer } from "node:net"
 import { inspect } from "node:util"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { afterEach, describe, expect, it } from "vitest"
+import { describe, expect } from "vitest"
 import { MusicClient } from "../../client/effect.ts"
 import { hasCode, isUnknownCode, SessionStoreError } from "../../client/index.ts"
-import { defaults, failure, makeClient, makeService, storeWith, systemError } from "./support/ClientWorld.ts"
-
-const servers: Array<Server> = []
-afterEach(() => {
-  for (const server of servers.splice(0)) server.close()
-})
-const hostOf = async (server: Server): Promise<string> => {
-  servers.push(server.listen(0, "127.0.0.1"))
-  await once(server, "listening")
-  const { port } = server.address() as AddressInfo
-  return `127.0.0.1:${port}`
-}
+import { listening, tlsFront } from "../world/Egress.ts"
+import { it } from "../world/Test.ts"
+import { defaults, failed, makeClient, storeWith, systemError } from "./support/ClientWorld.ts"
+import { failure, makeService } from "./support/Service.ts"
 
 /** The error of a call that makes one attempt. */
 const errorOf = async (given: Parameters<typeof makeClient>[0]) =>
@@ -31,36 +20,33 @@ const rejectingWith = (cause: unknown) =>
   errorOf({ fetch: () => Promise.reject(new TypeError("fetch failed", { cause })) })
 
 describe("A failure of the network", () => {
-  const pem = (name: string) => readFileSync(new URL(`fixtures/self-signed${name}.pem`, import.meta.url))
-  it.each<readonly [string, boolean, string, () => Server]>([
-    ["connection_lost", true, "http", () => createServer((request) => request.socket.destroy())],
-    ["tls", false, "https", () => createServer()],
-    ["certificate", false, "https", () => createTlsServer({ key: pem("-key"), cert: pem("") })]
-  ])("of a real socket is named: %s (retryable: %s)", async (reason, retryable, protocol, make) => {
-    const host = await hostOf(make())
-    const error = await errorOf({ baseUrl: `${protocol}://${host}`, fetch: globalThis.fetch })
-    expect(error).toMatchObject({ code: "transport_failed", retryable, details: { reason } })
-    expect(error?.message).toContain(host)
-    expect(error?.hint).not.toBe("")
-  })
+  const fetch = globalThis.fetch
+  it.scopedLive.each([
+    ["connection_lost", true, "http", listening(createServer((request) => request.socket.destroy()))],
+    ["tls", false, "https", listening(createServer())],
+    ["certificate", false, "https", tlsFront(1)]
+  ] as const)(
+    "of a real socket is named: %s (retryable: %s)",
+    function* ([reason, retryable, scheme, start]) {
+      const host = `127.0.0.1:${yield* start}`
+      const error = yield* Effect.promise(() => errorOf({ baseUrl: `${scheme}://${host}`, fetch }))
+      expect(error).toMatchObject({ code: "transport_failed", retryable, details: { reason } })
+      expect(error?.message).toContain(host)
+      expect(error?.hint).not.toBe("")
+    }
+  )
 
-  it.each<readonly [string, string, Parameters<typeof makeClient>[0]]>([
-    [
-      "of a port that fetch blocks",
-      "not_sent",
-      { baseUrl: "http://127.0.0.1:6000", fetch: globalThis.fetch }
-    ],
-    ["of a fetch that returns nothing", "not_sent", { fetch: async () => undefined as never }],
-    ["of an answer in another protocol", "not_http", { fetch: globalThis.fetch }]
-  ])("%s is final at once: %s", async (_, reason, given) => {
-    const server = createSocketServer((socket) =>
-      socket.once("data", () => socket.end("SSH-2.0-OpenSSH_9.6\r\n"))
-    )
-    const baseUrl = `http://${await hostOf(server as unknown as Server)}`
-    const { client } = makeClient({ baseUrl, ...given })
-    const result = await client.version()
-    const error = { code: "transport_failed", retryable: false, details: { reason } }
-    expect(result).toMatchObject({ ok: false, error })
+  const secureShell = listening(
+    createSocketServer((socket) => socket.once("data", () => socket.end("SSH-2.0-OpenSSH_9.6\r\n")))
+  )
+  it.scopedLive.each([
+    ["of a port that fetch blocks", "not_sent", Effect.succeed(6_000), fetch],
+    ["of a fetch that returns nothing", "not_sent", Effect.succeed(1), async () => undefined as never],
+    ["of an answer in another protocol", "not_http", secureShell, fetch]
+  ] as const)("%s is final at once: %s", function* ([, reason, start, fetch]) {
+    const { client } = makeClient({ baseUrl: `http://127.0.0.1:${yield* start}`, fetch })
+    const result = yield* Effect.promise(() => client.version())
+    expect(result).toMatchObject(failed("transport_failed", reason, { retryable: false }))
     expect(result.error?.cause).toBeInstanceOf(TypeError)
   })
 

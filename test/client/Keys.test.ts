@@ -3,18 +3,8 @@ import { createHash } from "node:crypto"
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { newIdempotencyKey } from "../../client/index.ts"
 import { idempotencyKeyPattern, uuidPattern } from "../../src/schema/Patterns.ts"
-import {
-  failure,
-  json,
-  life,
-  loginOf,
-  makeClient,
-  type Method,
-  methods,
-  never,
-  pairOf,
-  testingKey
-} from "./support/ClientWorld.ts"
+import { makeClient, type Method, methods, testingKey } from "./support/ClientWorld.ts"
+import { failure, json, life, loginOf, never, pairOf, responses } from "./support/Service.ts"
 
 afterEach(() => void vi.unstubAllGlobals())
 
@@ -24,6 +14,7 @@ describe("The keys of login, refresh and logout", () => {
     const { answers, client, keys, pass } = makeClient()
     answers.login = () => json(loginOf(1, { refresh_token: token }))
     answers.refresh = () => json(pairOf(2, { refresh_token: token }))
+    answers.me = () => json(responses.me)
     // Programs without a type checker may pass null for what they leave out.
     await client.login("oac_1", { idempotencyKey: null as never })
     pass(life)
@@ -87,8 +78,7 @@ const aborting = (call: string) => {
 }
 
 const login: Method = { path: "login", run: (client, options) => client.login("si:deejay", options) }
-const calls: ReadonlyArray<Method> = [methods.report, methods.request, login]
-it.each(calls)(
+it.each([methods.report, methods.request, login])(
   "A random key is named when no answer arrives, with the request: $path",
   async ({ path, run }) => {
     const { client, keys, requests, signal } = aborting(path)

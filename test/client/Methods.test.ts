@@ -12,17 +12,15 @@ import {
 import { createTelemetry } from "../../client/telemetry.ts"
 import {
   defaults,
-  failure,
   loggedIn,
   makeClient,
-  makeService,
   methods,
-  openLock,
   refusal,
   type TestClient,
   testingKey,
   withTelemetry
 } from "./support/ClientWorld.ts"
+import { failure, makeService, openLock } from "./support/Service.ts"
 
 type Given = PromiseClientOptions & { readonly throwOnError: false }
 

@@ -7,8 +7,7 @@ import { promisify } from "node:util"
 import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core"
 import { publint } from "publint"
 import { afterAll, beforeAll, expect, it } from "vitest"
-import { root } from "../world/Fleet.ts"
-import { type Built, scratch } from "./support/Built.ts"
+import { root, scratch } from "../world/Fleet.ts"
 
 const run = promisify(execFile)
 
@@ -17,23 +16,21 @@ const sources = ["client", "docs", "examples", "sandbox", "scripts", "src"]
 const files = ["package.json", "tsconfig.json", "tsconfig.client.json", "LICENSE", "README.md"]
 
 /** A clone with its development packages installed. */
-const makeClone = async (folder: string): Promise<void> => {
-  const modules = join(folder, "node_modules")
+const makeClone = async (): Promise<void> => {
+  const modules = join(clone, "node_modules")
   await mkdir(modules, { recursive: true })
   for (const name of [...sources, ...files])
-    await cp(join(root, name), join(folder, name), { recursive: true })
+    await cp(join(root, name), join(clone, name), { recursive: true })
   for (const name of await readdir(join(root, "node_modules")))
     if (name !== "music-client" && name !== ".cache")
       await symlink(join(root, "node_modules", name), join(modules, name))
 }
 
-let made: Built
-let clone: string
+const made = scratch()
+const clone = join(made.path, "clone")
 let packed: string
 beforeAll(async () => {
-  made = await scratch()
-  clone = join(made.folder, "clone")
-  await makeClone(clone)
+  await makeClone()
   const env = { ...process.env, MUSIC_REPOSITORY: "https://git.example/music.git" }
   const { stdout } = await run("npm", ["run", "pack:client"], { cwd: clone, env })
   packed = stdout.trim().split("\n").at(-1) ?? ""
@@ -45,7 +42,7 @@ const jsonOf = async (path: string) => JSON.parse(await readFile(path, "utf8"))
 /** Of the packed files, those of another kind, and those that name a folder of the machine on which they were built. */
 const strangers = async (folder: string, paths: ReadonlyArray<string>, kinds: ReadonlyArray<RegExp>) => {
   const machines = await Promise.all(
-    paths.map(async (path) => (await readFile(join(folder, path), "utf8")).includes(made.folder))
+    paths.map(async (path) => (await readFile(join(folder, path), "utf8")).includes(made.path))
   )
   return paths.filter((path, index) => machines[index] === true || !kinds.some((kind) => kind.test(path)))
 }
@@ -59,13 +56,13 @@ const packedPaths = async (folder: string): Promise<ReadonlyArray<string>> => {
 }
 
 it("An empty project installs one package, downloads nothing else, and runs it", async () => {
-  const consumer = join(made.folder, "empty")
+  const consumer = join(made.path, "empty")
   await mkdir(consumer)
   await writeFile(join(consumer, "package.json"), '{"private":true}')
   await writeFile(join(consumer, ".npmrc"), "engine-strict=true\n")
   // Nothing can be downloaded. Offline npm cannot ask for the versions of the optional peers either.
   const words = ["install", packed, "--offline", "--legacy-peer-deps", "--no-audit", "--no-fund"]
-  await run("npm", [...words, "--cache", join(made.folder, "cache")], { cwd: consumer })
+  await run("npm", [...words, "--cache", join(made.path, "cache")], { cwd: consumer })
   const { packages } = await jsonOf(join(consumer, "package-lock.json"))
   expect(Object.keys(packages)).toEqual(["", "node_modules/music-client"])
   expect(packages["node_modules/music-client"].hasInstallScript).toBeUndefined()
@@ -143,7 +140,7 @@ it("npm pack of the server builds it first, from nothing older, without the clie
   expect(paths.filter((path) => path.startsWith("dist") && !built.test(path))).toEqual([])
   expect(await strangers(clone, paths, [/^(?:dist|docs|examples|ops|scripts)\/|^[^/]+$/])).toEqual([])
   // What was built needs only the SQLite addon at run time.
-  const served = join(made.folder, "served")
+  const served = join(made.path, "served")
   const modules = join(served, "node_modules")
   for (const folder of ["dist", "scripts"])
     await cp(join(clone, folder), join(served, folder), { recursive: true })

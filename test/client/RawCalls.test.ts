@@ -1,6 +1,7 @@
 /** `client.request`: sessions, keys, retries, and what it refuses to send. */
 import { describe, expect, it } from "vitest"
-import { json, loggedIn, makeClient, refusal } from "./support/ClientWorld.ts"
+import { loggedIn, makeClient, refusal } from "./support/ClientWorld.ts"
+import { json } from "./support/Service.ts"
 
 describe("A raw call", () => {
   it("is signed when a session is stored, and answers with status, headers and body", async () => {

@@ -1,9 +1,9 @@
 /** When a call is repeated, and when it ends. Timers and clocks move only when a test moves them. */
 import { setImmediate } from "node:timers/promises"
 import { afterEach, describe, expect, it, vi } from "vitest"
-import { examples } from "../../src/http/openapi/Examples.ts"
 import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
-import { type Answer, failure, json, loginOf, makeClient, never, systemError } from "./support/ClientWorld.ts"
+import { failed, makeClient, ok, systemError } from "./support/ClientWorld.ts"
+import { type Answer, failure, never } from "./support/Service.ts"
 
 afterEach(() => void vi.useRealTimers())
 
@@ -21,13 +21,12 @@ const play = async (
 ) => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
   const { answers, client, later } = makeClient({ deadlineMilliseconds: seconds * 1_000, random: () => 1 })
-  const success = () => json(call === "login" ? loginOf(1) : examples["descriptors.version"].response)
   const left = [...script]
   const times: Array<number> = []
   let now = 0
-  answers[call] = () => {
+  answers[call] = (right) => {
     times.push(now)
-    return (left.shift() ?? success)()
+    return left.shift()?.(right) ?? right()
   }
   const ended: Array<unknown> = []
   const run = async () => ended.push(await (call === "login" ? client.login("oac_1") : client.version()))
@@ -42,10 +41,8 @@ const play = async (
   return { times, result: ended[0] }
 }
 
-const ok = { ok: true }
-const failed = (error: object) => ({ ok: false, error })
-const limit = failed({ code: "rate_limited", retryAfterSeconds: 7 })
-const refused = failed({ code: "transport_failed", details: { reason: "refused" } })
+const limit = failed("rate_limited", undefined, { retryAfterSeconds: 7 })
+const refused = failed("transport_failed", "refused")
 const gone = () => Promise.reject(new TypeError("fetch failed", { cause: systemError("ECONNREFUSED") }))
 const unavailable = failing("dependency_unavailable")
 
@@ -61,9 +58,9 @@ describe("Retries", () => {
     ["are never sent before Retry-After", 30, [failing("rate_limited", 7)], ok, [0, 7_000]],
     ["end when a rate limit leaves less than a second", 7.9, [failing("rate_limited", 7)], limit, [0]],
     ["use that time after another failure", 7.9, [failing("overloaded", 7)], ok, [0, 7_000]],
-    ["end when Retry-After is later", 30, [failing("overloaded", 60)], failed({ code: "overloaded" }), [0]],
+    ["end when Retry-After is later", 30, [failing("overloaded", 60)], failed("overloaded"), [0]],
     ["end after 5 s when nothing listens", 30, Array(20).fill(gone), refused, [0, 250, 750, 1_750, 3_750]],
-    ["end with the deadline", 30, [never, never], failed({ code: "timed_out" }), [0, 10_250]],
+    ["end with the deadline", 30, [never, never], failed("timed_out"), [0, 10_250]],
     ["leave a later attempt 28 s", 60, [never, never], ok, [0, 10_250, 38_750]]
   ])("%s", async (_, seconds, script, result, times) => {
     expect(await play(seconds, script)).toMatchObject({ times, result })
@@ -73,7 +70,7 @@ describe("Retries", () => {
     const { result } = await play(15, [unavailable, never])
     const last = { code: "dependency_unavailable", requestId: expect.stringMatching(/^daemon-/) }
     const message = expect.stringContaining("Ting is away.")
-    expect(result).toMatchObject(failed({ code: "timed_out", message, details: { last } }))
+    expect(result).toMatchObject(failed("timed_out", undefined, { message, details: { last } }))
   })
 
   it.each(Object.keys(failureTable) as ReadonlyArray<FailureCode>)(
@@ -82,7 +79,7 @@ describe("Retries", () => {
       const { result, times } = await play(2, [failing(code)])
       const { retryable, status } = failureTable[code]
       expect(times.length > 1).toBe(retryable)
-      if (!retryable) expect(result).toMatchObject(failed({ code, status }))
+      if (!retryable) expect(result).toMatchObject(failed(code, undefined, { status }))
     }
   )
 
@@ -97,6 +94,6 @@ it("readyz and a flush of telemetry make one attempt", async () => {
   answers.telemetry = failing("overloaded")
   client.telemetry.record("musicclidaemon", { type: "daemon.started" })
   for (const result of [await client.readyz(), await client.telemetry.flush()])
-    expect(result).toMatchObject(failed({ code: "overloaded" }))
+    expect(result).toMatchObject(failed("overloaded"))
   expect(calls()).toEqual(["readyz", "telemetry"])
 })

@@ -1,21 +1,18 @@
 /** The telemetry queue: what it accepts, when it sends, and what becomes of each event. */
 import { afterEach, describe, expect, it, vi } from "vitest"
 import type { ClientTable } from "../../client/index.ts"
-import { failure, gate, makeClient, never } from "./support/ClientWorld.ts"
+import { gate, makeClient } from "./support/ClientWorld.ts"
+import { failure, never } from "./support/Service.ts"
 
 afterEach(() => {
   vi.useRealTimers()
   vi.unstubAllGlobals()
 })
 
+type Batch = Readonly<{ table: string; events: ReadonlyArray<Record<string, unknown>> }>
+
 const event = { type: "daemon.tick" }
 const away = (seconds = "60") => failure(503, "spool_full", { "retry-after": seconds }, { retryable: true })
-const lengthOf = (text: string) => new TextEncoder().encode(text).length
-
-interface Batch {
-  readonly table: string
-  readonly events: ReadonlyArray<Record<string, unknown>>
-}
 
 /** A client with telemetry, and the batches that it has sent. */
 const start = (given: Parameters<typeof makeClient>[0] = {}) => {
@@ -26,7 +23,7 @@ const start = (given: Parameters<typeof makeClient>[0] = {}) => {
     telemetry,
     record: (count = 1, one: object = event, table: ClientTable = "musicclidaemon") =>
       Array.from({ length: count }, () => telemetry.record(table, one)),
-    batches: () => world.requests.map(({ body }): Batch => JSON.parse(body)),
+    batches: () => world.requests.map(({ body }) => JSON.parse(body) as Batch),
     delivered: (count: number) => expect.poll(telemetry.stats).toMatchObject({ queued: 0, delivered: count })
   }
 }
@@ -42,7 +39,7 @@ describe("Batches", () => {
     for (const { data, table } of all) record(1, { data }, table)
     await telemetry.flush()
     for (const { events } of batches()) expect(events.length).toBeLessThanOrEqual(40)
-    for (const { body } of requests) expect(lengthOf(body)).toBeLessThanOrEqual(65_536)
+    for (const { body } of requests) expect(Buffer.byteLength(body)).toBeLessThanOrEqual(65_536)
     for (const name of tables) {
       const sent = batches().flatMap(({ events, table }) => (table === name ? events : []))
       const given = all.filter(({ table }) => table === name)

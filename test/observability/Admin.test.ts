@@ -3,40 +3,29 @@ import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
-import * as Scope from "effect/Scope"
+import { call } from "../../sandbox/HttpExchange.ts"
 import { StoreUnavailable } from "../../src/services/Store.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
-import { calls, keyed, startObserved } from "./Observed.ts"
-
-const ask = (url: string, init: RequestInit = {}) =>
-  Effect.promise(async () => {
-    const { headers, status, text } = await fetch(url, init).then(async (answer) => ({
-      status: answer.status,
-      headers: Object.fromEntries(answer.headers),
-      text: await answer.text()
-    }))
-    return { status, headers, text }
-  })
+import { keyed, startObserved } from "./Observed.ts"
 
 describe("The admin server", () => {
   it.scopedLive("answers GET and HEAD of two paths only", function* () {
     const { admin, base, log } = yield* startObserved()
-    const metrics = yield* ask(`${admin}/metrics?name=x`)
+    const metrics = yield* call(`${admin}/metrics?name=x`)
     expect(metrics.status).toBe(200)
     expect(metrics.text).toMatch(
       /^# HELP music_store_up .+\n# TYPE music_store_up gauge\nmusic_store_up\{\} 1$/m
     )
-    const contentType = "text/plain; version=0.0.4; charset=utf-8"
-    expect(metrics.headers["content-type"]).toBe(contentType)
-    expect((yield* ask(`${admin}/metrics`, { method: "HEAD" })).text).toBe("")
-    expect(JSON.parse((yield* ask(`${admin}/healthz`)).text)).toMatchObject({ status: "ok" })
+    expect(metrics.headers.get("content-type")).toBe("text/plain; version=0.0.4; charset=utf-8")
+    expect((yield* call(`${admin}/metrics`, { method: "HEAD" })).text).toBe("")
+    expect(JSON.parse((yield* call(`${admin}/healthz`)).text)).toMatchObject({ status: "ok" })
     for (const [method, path] of [
       ["POST", "/metrics"],
       ["GET", "/"],
       ["GET", "/api/v1/version"]
     ] as const)
-      expect([path, (yield* ask(`${admin}${path}`, { method })).status]).toEqual([path, 404])
-    expect((yield* ask(`${base}/metrics`)).status).toBe(404)
+      expect([path, (yield* call(`${admin}${path}`, { method })).status]).toEqual([path, 404])
+    expect((yield* call(`${base}/metrics`)).status).toBe(404)
     expect(log.filter((line) => line.includes("not authenticated"))).toEqual([])
     // Another server at its address does not start, and says why.
     const { host, hostname, port } = new URL(admin)
@@ -50,37 +39,29 @@ describe("The admin server", () => {
   })
 
   it.scopedLive("answers while the API drains, and closes after it", function* () {
-    const scope = yield* Scope.make()
     const reached = yield* Effect.makeLatch(false)
     const release = yield* Effect.makeLatch(false)
-    const server = yield* startObserved({
-      change: (store) => ({
-        ...store,
-        reports: {
-          ...store.reports,
-          admit: (report, deliver) =>
-            Effect.zipRight(
-              reached.open,
-              Effect.zipRight(release.await, store.reports.admit(report, deliver))
-            )
-        }
-      })
-    }).pipe(Scope.extend(scope))
-    const { get, post } = calls(server)
+    const { admin, end, get, post } = yield* startObserved({
+      change: ({ reports }) => {
+        const admit: typeof reports.admit = (report, deliver) =>
+          reached.open.pipe(Effect.zipRight(release.await), Effect.zipRight(reports.admit(report, deliver)))
+        return { reports: { ...reports, admit } }
+      }
+    })
     const last = yield* Effect.fork(post("/api/v1/reports", { message: "The player stops." }, keyed()))
     yield* reached.await
-    const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
+    const closing = yield* Effect.fork(end)
     // 503 at first, then refused connections.
     yield* Effect.repeat(Effect.option(Effect.sandbox(get("/readyz"))), {
       until: Option.match({ onNone: () => true, onSome: ({ status }) => status !== 200 })
     })
-    const samples = parse(yield* scrape(server.admin))
+    const samples = parse(yield* scrape(admin))
     expect(sum(samples, "music_check", { check: "serving", state: "failed" })).toBe(1)
     expect(sum(samples, "music_http_requests_in_flight")).toBe(1)
     yield* release.open
     expect((yield* last).status).toBe(200)
     yield* closing
-    const after = yield* Effect.exit(Effect.tryPromise(() => fetch(`${server.admin}/healthz`)))
+    const after = yield* Effect.exit(Effect.tryPromise(() => fetch(`${admin}/healthz`)))
     expect(Exit.isFailure(after)).toBe(true)
   })
 })
@@ -94,11 +75,10 @@ it.scopedLive.each([
   "A scrape of a store that %s takes 3 s, has the pool, and omits what is unknown",
   function* ([, away, state]) {
     const { admin } = yield* startObserved({
-      change: (store) => ({
-        ...store,
+      change: ({ deliveries }) => ({
         check: away,
         usage: { size: away, pool },
-        deliveries: { ...store.deliveries, counts: away }
+        deliveries: { ...deliveries, counts: away }
       })
     })
     const begun = performance.now()
@@ -119,7 +99,6 @@ it.scopedLive(
     const pause = { name: "tracker", reason: "pace", until: 90_000, lastFailure: Option.none() } as const
     const { admin } = yield* startObserved({
       change: (store) => ({
-        ...store,
         deliveries: {
           ...store.deliveries,
           counts: Effect.succeed([{ kind: "report", state: "failed", count: 2 }]),

@@ -7,7 +7,7 @@ import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { failureTable } from "../../src/schema/Failure.ts"
 import { version } from "../../src/schema/Release.ts"
 import { documented, metricOf, parse, type Sample, scrape, since, sum } from "./Exposition.ts"
-import { calls, keyed, startObserved } from "./Observed.ts"
+import { keyed, startObserved } from "./Observed.ts"
 import { awaited, until } from "../world/Waiting.ts"
 
 /** Metrics that the load does not change, those of Postgres, and that of a token which ends. */
@@ -32,10 +32,8 @@ const valuesBy = (
   )
 
 it.scopedLive("Metrics agree with a scripted load", function* () {
-  const server = yield* startObserved()
-  const { world } = server
-  const { get, post } = calls(server)
-  const before = parse(yield* scrape(server.admin))
+  const { admin, get, post, world } = yield* startObserved()
+  const before = parse(yield* scrape(admin))
   // From the start every series whose increase an alert uses.
   for (const [name, label, values] of [
     ["music_failures_total", "code", Object.keys(failureTable)],
@@ -91,7 +89,7 @@ it.scopedLive("Metrics agree with a scripted load", function* () {
   yield* Effect.sleep("300 millis")
   const samples = yield* awaited(
     "the delivery of everything",
-    Effect.map(scrape(server.admin), (text) => since(before, parse(text))),
+    Effect.map(scrape(admin), (text) => since(before, parse(text))),
     (some) =>
       sum(some, "music_deliveries", { state: "delivered" }) === 1 && sum(some, "music_spool_records") === 0
   )

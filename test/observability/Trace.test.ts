@@ -1,12 +1,11 @@
 import { randomUUID } from "node:crypto"
+import { text } from "node:stream/consumers"
 import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Scope from "effect/Scope"
 import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { parse, scrape, since, sum } from "./Exposition.ts"
-import { calls, keyed, startObserved } from "./Observed.ts"
+import { keyed, type Observed, startObserved } from "./Observed.ts"
 import { rawServer } from "../layers/upstream/Simulated.ts"
 import { until } from "../world/Waiting.ts"
 
@@ -29,7 +28,6 @@ interface Span {
 
 interface Traces {
   readonly resourceSpans: ReadonlyArray<{
-    readonly resource: { readonly attributes: Attributes }
     readonly scopeSpans: ReadonlyArray<{ readonly spans: ReadonlyArray<Span> }>
   }>
 }
@@ -42,24 +40,10 @@ const attributesOf = (attributes: Attributes): Readonly<Record<string, unknown>>
     ])
   )
 
-/** A collector on loopback that records its requests. */
-const startCollector = () => {
-  const received: Array<string> = []
-  const server = rawServer(async (request, response) => {
-    received.push(Buffer.concat(await request.toArray()).toString())
-    response.writeHead(200, { "content-type": "application/json" }).end("{}")
-  })
-  return Effect.map(server, ({ url }) => ({ url, received }))
-}
-
-const resourcesIn = (received: ReadonlyArray<string>) =>
-  received.flatMap((body) => (JSON.parse(body) as Traces).resourceSpans)
-
-const spansIn = (received: ReadonlyArray<string>): ReadonlyArray<Span> =>
-  resourcesIn(received).flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans))
-
-const resourceIn = (received: ReadonlyArray<string>) =>
-  attributesOf(resourcesIn(received)[0]?.resource.attributes ?? [])
+const spansIn = (body: string): ReadonlyArray<Span> =>
+  (JSON.parse(body) as Traces).resourceSpans.flatMap(({ scopeSpans }) =>
+    scopeSpans.flatMap(({ spans }) => spans)
+  )
 
 const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
 const callerSpan = "00f067aa0ba902b7"
@@ -72,25 +56,23 @@ const tingsOwn = "/api/v1/obo-access/verify"
 const exporting = (
   OTEL_EXPORTER_OTLP_ENDPOINT: string,
   { variables, ...options }: Parameters<typeof startObserved>[0] = {}
-) =>
-  Effect.gen(function* () {
-    const scope = yield* Scope.make()
-    const given = { ...options, variables: { OTEL_EXPORTER_OTLP_ENDPOINT, ...variables } }
-    const server = yield* Scope.extend(startObserved(given), scope)
-    return { ...server, ...calls(server), end: Scope.close(scope, Exit.void) }
-  })
+) => startObserved({ ...options, variables: { OTEL_EXPORTER_OTLP_ENDPOINT, ...variables } })
 
-/** Runs a server to its end; returns the requests that the collector received. */
+/** Runs a server to its end; returns the requests that its collector received. */
 const traced = <A>(
-  use: (server: Effect.Effect.Success<ReturnType<typeof exporting>>) => Effect.Effect<A, unknown>,
+  use: (server: Observed) => Effect.Effect<A, unknown>,
   options?: Parameters<typeof startObserved>[0]
 ) =>
   Effect.gen(function* () {
-    const { received, url } = yield* startCollector()
+    const received: Array<string> = []
+    const { url } = yield* rawServer(async (request, response) => {
+      received.push(await text(request))
+      response.writeHead(200, { "content-type": "application/json" }).end("{}")
+    })
     const server = yield* exporting(url, options)
     const result = yield* Effect.orDie(use(server))
     yield* server.end
-    return { result, server, received, spans: spansIn(received) }
+    return { result, server, received, spans: received.flatMap(spansIn) }
   })
 
 const pathOf = (spans: ReadonlyArray<Span>, span: Span): ReadonlyArray<string> => {
@@ -125,8 +107,8 @@ it.scopedLive("A login is one trace, from the caller's context through every ups
   expect(
     seen.map(({ headers, method, path }) => [`${method} ${path}`, headers.get("traceparent")]).sort()
   ).toEqual(outward.map(({ name, spanId }) => [name, [`00-${traceId}-${spanId}-01`]]).sort())
-  expect(resourceIn(received)).toMatchObject({ "service.name": "music-backend" })
-  const lines = server.log.map((text): Record<string, unknown> => JSON.parse(text))
+  expect(received[0]).toContain('{"key":"service.name","value":{"stringValue":"music-backend"}}')
+  const lines = server.log.map((line): Record<string, unknown> => JSON.parse(line))
   const line = { trace_id: traceId, actor: "silicon", route: "/api/v1/auth/login" }
   expect(lines.find(({ message }) => message === "Request")).toMatchObject(line)
 })
@@ -164,9 +146,9 @@ it.scopedLive(
         return yield* scrape(admin)
       })
     )
-    const text = [result, ...received].join("\n")
+    const exposed = [result, ...received].join("\n")
     const names = ["oac_spent", secretKey, "secret-", "deejay", "acme", ...Object.values(unknown)]
-    expect([...server.world.minted(), ...names].filter((secret) => text.includes(secret))).toEqual([])
+    expect([...server.world.minted(), ...names].filter((secret) => exposed.includes(secret))).toEqual([])
     // Every trace begins at a request or a delivery.
     const ids = spans.map(({ spanId }) => spanId)
     const roots = spans.filter(({ parentSpanId = "" }) => !ids.includes(parentSpanId))
@@ -211,10 +193,7 @@ it.scopedLive("The span of a request is an error only from status 500 on", funct
         post("/api/v1/reports", { message: "The player stops." }, keyed())
       ),
     {
-      change: (store) => ({
-        ...store,
-        reports: { ...store.reports, admit: () => Effect.dieMessage("a defect") }
-      })
+      change: ({ reports }) => ({ reports: { ...reports, admit: () => Effect.dieMessage("a defect") } })
     }
   )
   const requests = spans.filter(({ kind }) => kind === 2)

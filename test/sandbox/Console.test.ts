@@ -1,5 +1,8 @@
 /** The console beside the real server and the simulators, used as its page uses it, over sockets: its stream, its actions, and whom it refuses. */
-import { request as sendRequest } from "node:http"
+import { type IncomingMessage, request, type RequestOptions } from "node:http"
+import { createInterface } from "node:readline"
+import { Readable } from "node:stream"
+import { text } from "node:stream/consumers"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -14,8 +17,8 @@ const openTab = (url: string) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
       const stop = new AbortController()
-      const response = await fetch(`${url}/events`, { signal: stop.signal })
-      expect(response.headers.get("content-type")).toBe("text/event-stream")
+      const { body, headers } = await fetch(`${url}/events`, { signal: stop.signal })
+      expect(headers.get("content-type")).toBe("text/event-stream")
       const tab = {
         /** The names of all events in the order of their arrival. */
         events: [] as Array<string>,
@@ -23,55 +26,35 @@ const openTab = (url: string) =>
         actions: new Map<number, ActionRecord>(),
         close: () => stop.abort()
       }
-      const take = (part: string) => {
-        const [, name, data = ""] = /^event: (\w+)\ndata: (.*)$/.exec(part) ?? []
-        if (name === undefined) return
-        tab.events.push(name)
-        if (name === "state") tab.state = JSON.parse(data) as State
-        else {
-          const record = JSON.parse(data) as ActionRecord
-          tab.actions.set(record.id, record)
-        }
-      }
       const read = async () => {
-        let rest = ""
-        const decoder = new TextDecoder()
-        for await (const chunk of response.body ?? []) {
-          const parts = (rest + decoder.decode(chunk, { stream: true })).split("\n\n")
-          rest = parts.pop() ?? ""
-          for (const part of parts) take(part)
+        let name = ""
+        for await (const line of createInterface({ input: Readable.from(body ?? []) })) {
+          const [, field, value = ""] = /^(event|data): (.*)$/.exec(line) ?? []
+          if (field === "event") name = value
+          if (field !== "data") continue
+          tab.events.push(name)
+          const data = JSON.parse(value)
+          if (name === "state") tab.state = data
+          else tab.actions.set(data.id, data)
         }
       }
       // It ends with the tab or with the console.
       void read().catch(() => undefined)
       return tab
     }),
-    (tab) => Effect.sync(() => tab.close())
+    ({ close }) => Effect.sync(close)
   )
 
-interface Sent {
-  readonly method?: string
-  readonly headers?: Readonly<Record<string, string>>
-  readonly body?: string
-}
-interface Answer {
-  readonly status: number
-  readonly headers: Readonly<Record<string, unknown>>
-  readonly text: string
-}
-
 /** Sends a request as it is: with its own Host and Origin, which `fetch` would not send. */
-const send = (url: string, { body, headers = {}, method = "GET" }: Sent = {}) =>
-  Effect.async<Answer>((resume) => {
+const send = (url: string, { body, ...options }: RequestOptions & { readonly body?: string } = {}) =>
+  Effect.promise(async () => {
     // A connection of its own: the console may end a kept one just then.
-    const sent = sendRequest(url, { method, headers, agent: false }, async (response) => {
-      let text = ""
-      for await (const chunk of response.setEncoding("utf8")) text += chunk
-      resume(Effect.succeed({ status: response.statusCode ?? 0, headers: response.headers, text }))
-    })
+    const sent = request(url, { ...options, agent: false })
     // A server that refuses a body may close before the rest is sent; its answer has arrived by then.
     sent.on("error", () => {})
     sent.end(body)
+    const response = await new Promise<IncomingMessage>((resolve) => sent.on("response", resolve))
+    return { status: response.statusCode, headers: response.headers, text: await text(response) }
   })
 
 const json = { "content-type": "application/json" }

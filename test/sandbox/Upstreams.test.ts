@@ -1,9 +1,13 @@
-/** What the simulated systems refuse, so that a service that breaks a contract fails its tests. */
-import { beforeEach, describe, expect, it } from "vitest"
+/** What the simulated systems refuse, so that a service that breaks a contract fails its tests; and the settings of the sandbox. */
+import * as LogLevel from "effect/LogLevel"
+import * as Option from "effect/Option"
+import { beforeEach, describe, expect } from "vitest"
+import { settingsFor, startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { sha256 } from "../../sandbox/upstreams/Contract.ts"
 import { signExchange } from "../../sandbox/upstreams/Iam.ts"
 import type { Handle, Reply } from "../../sandbox/upstreams/Simulator.ts"
 import { makeFaults } from "../world/Faults.ts"
+import { it } from "../world/Test.ts"
 import { makeSimulatedTime } from "../world/Time.ts"
 import { makeUpstreams } from "../world/Upstreams.ts"
 
@@ -42,14 +46,9 @@ const stranger = { authorization: basic("music", "ask_wrong") }
 /** 2026-09-25T10:15:30Z, seconds. */
 const start = 1_790_331_330
 
-interface Exchange
-  extends Partial<
-    Record<"subject" | "key" | "endpointId" | "path" | "bytes" | "timestamp" | "orgId", string>
-  > {
-  /** Replaces headers; an empty value removes one. */
-  readonly headers?: HeaderMap
-  readonly body?: object
-}
+type Texts = Record<"subject" | "key" | "endpointId" | "path" | "bytes" | "timestamp" | "orgId", string>
+/** `headers` replaces headers; an empty value removes one. */
+type Exchange = Partial<Readonly<Texts & { headers: HeaderMap; body: object }>>
 
 /** The simulators of the shared world, with a clock that only the test moves, and clients of IAM in production and by an application selector. */
 const startBench = () => {
@@ -235,4 +234,14 @@ describe("The simulated Ting", () => {
     expect(await attempt({ iam_test_app_secret: musicSecret })).toBe("403 permission_denied")
     expect(await attempt({})).toBe("201")
   })
+})
+
+it.scopedLive("The settings of the sandbox name this machine only", function* () {
+  const bind = { host: "127.0.0.1", port: 0 }
+  const options = { bind, databasePath: ":memory:", logLevel: LogLevel.None } as const
+  const settings = settingsFor(yield* startUpstreams(Date.now), options)
+  const urls = JSON.stringify(settings).match(/https?:\/\/[^"]+/g) ?? []
+  expect(urls.filter((url) => !/^(?:127\.0\.0\.1|localhost)$/.test(new URL(url).hostname))).toEqual([])
+  // The variables of this process do not count: no other database.
+  expect(Option.isNone(settings.databaseUrl)).toBe(true)
 })

@@ -1,7 +1,7 @@
 /** Failures of every kind, in an order that a seed chooses, through the built package. After each of them a new program must have its session. */
 import { spawn } from "node:child_process"
 import { once } from "node:events"
-import { cp, mkdtemp, rm } from "node:fs/promises"
+import { cp } from "node:fs/promises"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
@@ -14,17 +14,19 @@ import type * as Promises from "../../../client/index.ts"
 import type * as Files from "../../../client/node.ts"
 import { seeded } from "../../world/Arbitraries.ts"
 import { root } from "../../world/Fleet.ts"
-import { buildClient, makeConsumer } from "../support/Built.ts"
-import { type Fault, startService } from "./Service.ts"
+import { type Built, buildClient, makeConsumer } from "../support/Built.ts"
+import type { Fault } from "../support/Faulty.ts"
+import { never, openLock } from "../support/Service.ts"
+import { type Planned, startService } from "./Service.ts"
 
 type SessionStore = Promises.SessionStore
 
-/** A lock that is granted at once, as after it was broken. */
-const openLock: Promises.SessionLock = { acquire: async () => async () => undefined }
-
 const poison = (change: object) => (right: string) => JSON.stringify({ ...JSON.parse(right), ...change })
-const html = { type: "text/html", body: () => "<html>Sign in</html>" }
-const refresh = { call: "refresh" } as const
+const html = {
+  headers: { "content-type": "text/html", "x-request-id": "prove-1" },
+  body: () => "<html>Sign in</html>"
+}
+const [cut, hang] = [{ instead: "cut" }, { instead: "hang" }] as const
 
 /** Answers to a refresh that no client can use. */
 const poisons: ReadonlyArray<object> = [
@@ -44,29 +46,23 @@ const poisons: ReadonlyArray<object> = [
 const envelope = (code: string) =>
   JSON.stringify({ error: { code, message: "m", hint: "h", retryable: false } })
 
-const answers: ReadonlyArray<Fault> = [
-  ...poisons.map((change) => ({ ...refresh, body: poison(change) })),
-  ...[
-    { instead: "cut" },
-    { instead: "hang" },
-    ...[200, 401, 403, 407, 502].map((status) => ({ ...html, status }))
-  ]
-    .flatMap((fault) => [fault, { ...fault, before: true }])
-    .map((fault) => ({ ...refresh, ...fault }) as Fault),
-  ...[200, 204, 401].map((status) => ({ ...refresh, status, body: () => "" })),
-  ...[200, 401].map((status) => ({ ...refresh, status, body: (right: string) => right.slice(0, 40) })),
-  ...[400, 403, 404, 409, 429, 500, 503].map((status) => ({
-    ...refresh,
-    status,
-    body: () => envelope("later")
-  })),
+const ofRefresh: ReadonlyArray<Fault> = [
+  ...poisons.map((change) => ({ body: poison(change) })),
+  ...[cut, hang, ...[200, 401, 403, 407, 502].map((status) => ({ ...html, status }))].flatMap((fault) => [
+    fault,
+    { ...fault, before: true as const }
+  ]),
+  ...[200, 204, 401].map((status) => ({ status, body: () => "" })),
+  ...[200, 401].map((status) => ({ status, body: (right: string) => right.slice(0, 40) })),
+  ...[400, 403, 404, 409, 429, 500, 503].map((status) => ({ status, body: () => envelope("later") })),
   ...["unauthenticated", "idempotency_response_expired"].map((code) => ({
-    ...refresh,
     status: 503,
     body: () => envelope(code)
-  })),
-  { call: "me", ...html, status: 401 },
-  { call: "me", instead: "cut" }
+  }))
+]
+const answers: ReadonlyArray<Planned> = [
+  ...ofRefresh.map((fault) => ({ ...fault, call: "refresh" }) as const),
+  ...[{ ...html, status: 401 }, cut].map((fault) => ({ ...fault, call: "me" }) as const)
 ]
 
 const parts = ["lock", "load", "probe", "request", "save", "release"]
@@ -76,15 +72,15 @@ interface Kit {
   readonly promises: typeof Promises
   readonly files: typeof Files
   readonly effects: typeof EffectFace
-  readonly program: string
+  readonly project: Built
 }
 
 /** One service with one session, and programs that use it one after the other. */
-const playLane = async (kit: Kit, folder: string, seed: number, count: number) => {
+const playLane = async ({ project, ...kit }: Kit, seed: number, count: number) => {
   const { next: random } = seeded(seed)
   const choose = <A>(all: ReadonlyArray<A>): A => all[Math.floor(random() * all.length)] as A
-  const service = await startService(String(seed))
-  const directory = join(folder, `lane-${seed}`)
+  const { baseUrl, ...service } = await startService()
+  const directory = join(project.path, `lane-${seed}`)
   const lost: Array<string> = []
 
   const makeStore = (isFile: boolean): SessionStore =>
@@ -94,18 +90,8 @@ const playLane = async (kit: Kit, folder: string, seed: number, count: number) =
   const quick = { deadlineMilliseconds: 4_000, attemptMilliseconds: 1_000, telemetry: false } as const
   const patient = { ...quick, deadlineMilliseconds: 60_000, attemptMilliseconds: 20_000 }
   /** The code of the failure of a call, or undefined. */
-  const call = async (
-    store: SessionStore,
-    isEffect: boolean,
-    more: object = {}
-  ): Promise<string | undefined> => {
-    const options = {
-      ...quick,
-      baseUrl: service.baseUrl,
-      source: "daemon",
-      sessionStore: store,
-      ...more
-    } as const
+  const call = async (sessionStore: SessionStore, isEffect: boolean, more: object = {}) => {
+    const options = { ...quick, baseUrl, source: "daemon", sessionStore, ...more } as const
     if (!isEffect) {
       const client = kit.promises.createMusicClient({ ...options, random: () => 0 })
       const { error } = await client.me()
@@ -119,23 +105,19 @@ const playLane = async (kit: Kit, folder: string, seed: number, count: number) =
   }
 
   const login = async (isFile: boolean) => {
-    const client = kit.promises.createMusicClient({
-      ...patient,
-      baseUrl: service.baseUrl,
-      source: "cli",
-      sessionStore: makeStore(isFile)
-    })
+    const options = { ...patient, baseUrl, source: "cli", sessionStore: makeStore(isFile) } as const
+    const client = kit.promises.createMusicClient(options)
     const { error } = await client.login(`oac_${seed}_${random()}`)
     if (error !== undefined) lost.push(`login: ${error.message}`)
   }
 
+  /** A program that is killed at a step of its refresh. */
   const kill = async (step: string) => {
-    const order = JSON.stringify({ baseUrl: service.baseUrl, directory, step })
-    const program = spawn(process.execPath, [kit.program, order], { stdio: "ignore" })
+    const order = JSON.stringify({ baseUrl, directory, step })
+    const program = spawn(process.execPath, [join(project.path, "program.mjs"), order], { stdio: "ignore" })
     await once(program, "exit")
   }
 
-  const never = () => new Promise<never>(() => undefined)
   /** A page that is closed while its store or the network is busy, or a disk that is full once. */
   const interrupted = (part: "save" | "probe", store: SessionStore): SessionStore => ({
     ...store,
@@ -205,7 +187,7 @@ const playLane = async (kit: Kit, folder: string, seed: number, count: number) =
     let code: string | undefined = "not asked"
     for (let attempt = 0; attempt < 3 && code !== undefined; attempt += 1)
       code = await call(makeStore(isFile), !isEffect, patient)
-    if (code === undefined && service.alive()) continue
+    if (code === undefined && !service.isOver()) continue
     lost.push(
       `seed ${seed}, failure ${played + 1}: ${name}, ${isEffect ? "Effect" : "promises"}, ${isFile ? "file" : "IndexedDB"}: ${code}`
     )
@@ -221,21 +203,19 @@ export const prove = async (count: number, seed: number): Promise<ReadonlyArray<
     Reflect.set(globalThis, name, value)
   const built = await buildClient({ types: false })
   const project = await makeConsumer(built, ["effect", "@effect"])
-  const program = join(project.folder, "program.mjs")
-  await cp(join(root, "test/client/prove/program.mjs"), program)
+  await cp(join(root, "test/client/prove/program.mjs"), join(project.path, "program.mjs"))
   const load = (name: string) =>
-    import(pathToFileURL(join(project.folder, "node_modules/music-client", name)).href)
-  const folder = await mkdtemp(join(project.folder, "sessions-"))
+    import(pathToFileURL(join(project.path, "node_modules/music-client", name)).href)
   try {
     const [promises, files, effects] = await Promise.all(["index.js", "node.js", "effect.js"].map(load))
     const lanes = 8
     const all = await Promise.all(
       Array.from({ length: lanes }, (_, lane) =>
-        playLane({ promises, files, effects, program }, folder, seed * 100 + lane, Math.ceil(count / lanes))
+        playLane({ promises, files, effects, project }, seed * 100 + lane, Math.ceil(count / lanes))
       )
     )
     return all.flat()
   } finally {
-    await Promise.all([built.remove(), project.remove(), rm(folder, { recursive: true, force: true })])
+    for (const { remove } of [built, project]) remove()
   }
 }

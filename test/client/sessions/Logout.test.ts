@@ -1,18 +1,8 @@
 /** `logout({ forget: true })`: at once, and for good. Timers move only when a test moves them, however slow the machine is. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { memorySessionStore, type SessionStore } from "../../../client/index.ts"
-import {
-  gate,
-  json,
-  life,
-  loggedIn,
-  makeClient,
-  never,
-  openLock,
-  pairOf,
-  storeWith,
-  systemError
-} from "../support/ClientWorld.ts"
+import { failed, gate, loggedIn, makeClient, ok, storeWith, systemError } from "../support/ClientWorld.ts"
+import { json, life, never, openLock, pairOf } from "../support/Service.ts"
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }))
 afterEach(() => void vi.useRealTimers())
@@ -43,22 +33,13 @@ const clientOf = (sessionStore: SessionStore, lock = sessionStore.lock ?? openLo
   }
 }
 
-/** A client with a session in a store that programs share. */
-const started = async () => {
-  const sessionStore = memorySessionStore()
-  const world = await loggedIn({ sessionStore })
-  /** What another program finds in the store. */
-  const stored = async () => (await makeClient({ sessionStore }).client.session()).value
-  return { ...world, sessionStore, stored }
-}
-
 const forget = { forget: true } as const
 const ended = (revoked: boolean) => ({ ok: true, value: { revoked, healed: false } })
 const denied = () => Promise.reject(systemError("EACCES"))
 
 describe("Forgetting a session", () => {
   it("clears it first, and revokes it when the service answers, also late", async () => {
-    const { answers, client, requests, stored } = await started()
+    const { answers, client, requests, stored } = await loggedIn()
     answers.logout = async () => {
       expect(await stored()).toBeNull()
       await vi.advanceTimersByTimeAsync(1_900)
@@ -69,7 +50,7 @@ describe("Forgetting a session", () => {
   })
 
   it("ends after 2 s and one request while the service hangs; without a session it sends none", async () => {
-    const { answers, client, events, requests } = await started()
+    const { answers, client, events, requests } = await loggedIn()
     answers.logout = never
     const logout = client.logout(forget)
     await expect.poll(() => requests.length).toBe(1)
@@ -82,10 +63,9 @@ describe("Forgetting a session", () => {
   })
 
   it("revokes it all the same when the store cannot be written, and says that it is still there", async () => {
-    const { sessionStore } = await started()
+    const { sessionStore } = await loggedIn()
     const { client, events, requests } = clientOf({ ...sessionStore, clear: denied }, { acquire: denied })
-    const error = { code: "store_failed", details: { reason: "permission" } }
-    expect(await client.logout(forget)).toMatchObject({ ok: false, error })
+    expect(await client.logout(forget)).toMatchObject(failed("store_failed", "permission"))
     expect(requests.map(({ body }) => body)).toEqual([JSON.stringify({ token: "ort_1" })])
     expect(events.at(-1)).toMatchObject({ type: "logged_out", reason: "logout" })
   })
@@ -122,28 +102,26 @@ describe("A forgotten session does not come back", () => {
     first.pass(life)
     const call = first.client.me()
     await begun.opened
-    const stored = async () => (await makeClient({ sessionStore: inner }).client.session()).value
-    return { ...first, call, proceed: proceed.open, sessionStore: inner, stored }
+    return { ...first, call, proceed: proceed.open, inner }
   }
 
   it("with a refresh of another program that is in flight", async () => {
-    const { call, client, events, proceed, sessionStore, stored } = await refreshing()
-    const second = clientOf(sessionStore)
+    const { call, client, inner, logouts, proceed, stored } = await refreshing()
+    const second = clientOf(inner)
     expect(await second.forgetWithoutLock()).toMatchObject(ended(true))
     proceed()
-    const replaced = { code: "logged_out", details: { reason: "replaced" } }
-    expect(await call).toMatchObject({ ok: false, error: replaced })
+    expect(await call).toMatchObject(failed("logged_out", "replaced"))
     expect(await stored()).toBeNull()
     expect(await client.status()).toEqual({ state: "logged_out", reason: "replaced" })
-    expect(events.filter(({ type }) => type === "logged_out")).toMatchObject([{ reason: "replaced" }])
+    expect(logouts()).toMatchObject([{ reason: "replaced" }])
   })
 
   it.each(["request", "save"] as const)("with a refresh of the same client, at its %s", async (part) => {
-    const { call, events, forgetWithoutLock, proceed, stored } = await refreshing(part)
-    expect(await forgetWithoutLock()).toMatchObject({ ok: true })
+    const { call, forgetWithoutLock, logouts, proceed, stored } = await refreshing(part)
+    expect(await forgetWithoutLock()).toMatchObject(ok)
     proceed()
-    expect(await call).toMatchObject({ ok: false, error: { code: "not_logged_in" } })
+    expect(await call).toMatchObject(failed("not_logged_in"))
     expect(await stored()).toBeNull()
-    expect(events.filter(({ type }) => type === "logged_out")).toHaveLength(1)
+    expect(logouts()).toHaveLength(1)
   })
 })

@@ -1,25 +1,10 @@
 /** A success whose session is useless costs no session: the old pair stays, or the same rotation is asked for again. */
-import { readdir, readFile } from "node:fs/promises"
-import { join } from "node:path"
 import { describe, expect, it } from "vitest"
-import { memorySessionStore } from "../../../client/index.ts"
-import { fileSessionStore } from "../../../client/node.ts"
-import { examples } from "../../../src/http/openapi/Examples.ts"
-import {
-  eachFolder,
-  failure,
-  json,
-  life,
-  loggedIn,
-  loginOf,
-  makeClient,
-  pairOf
-} from "../support/ClientWorld.ts"
-
-const made = eachFolder()
+import { failed, loggedIn, makeClient, ok } from "../support/ClientWorld.ts"
+import { changed, failure, life } from "../support/Service.ts"
 
 const minute = 60_000
-const broken = { ok: false, error: { code: "unexpected_answer" } }
+const broken = failed("unexpected_answer")
 
 /** Answers that no client can use. */
 const useless: ReadonlyArray<readonly [string, object]> = [
@@ -38,17 +23,16 @@ describe("A useless session in a 200", () => {
   it.each(useless)(
     "of a refresh leaves the old pair, and the next answer is taken: %s",
     async (_, change) => {
-      const sessionStore = memorySessionStore()
-      const { again, answers, client, keys, pass, requests } = await loggedIn({ sessionStore })
-      answers.refresh = () => json(pairOf(2, change))
+      const { again, answers, client, keys, pass, requests } = await loggedIn()
+      answers.refresh = changed(change)
       pass(life)
       expect(await client.me()).toMatchObject(broken)
-      answers.refresh = () => json(pairOf(3))
+      delete answers.refresh
       requests.length = 0
-      expect(await again().me()).toMatchObject({ ok: true })
+      expect(await again().me()).toMatchObject(ok)
       expect(requests.map(({ body, headers }) => headers.get("authorization") ?? body)).toEqual([
         JSON.stringify({ refresh_token: "ort_1" }),
-        "Bearer oat_3"
+        "Bearer oat_2"
       ])
       expect(keys()[0]).toMatch(/^[0-9a-f]{64}$/)
     }
@@ -59,33 +43,20 @@ describe("A useless session in a 200", () => {
     ["more than a store takes", { ting: { subscribed: false, error: "\u20ac".repeat(180_000) } }]
   ])("of a login is stored nowhere, and the same token logs in afterwards: %s", async (_, change) => {
     const { answers, client } = makeClient()
-    answers.login = () => json(loginOf(1, change))
+    answers.login = changed(change)
     expect(await client.login("oac_1")).toMatchObject(broken)
     expect(await client.session()).toMatchObject({ value: null })
     delete answers.login
-    expect(await client.login("oac_1")).toMatchObject({ ok: true })
+    expect(await client.login("oac_1")).toMatchObject(ok)
   })
 })
 
-/** A service that answers a refresh of `ort_1` with spoiled tokens once, and refuses every pair but the real one. */
-const spoiling = async (spoiled: object, sessionStore = memorySessionStore()) => {
-  const world = await loggedIn({ sessionStore })
-  const { answers, pass, requests } = world
-  let count = 0
-  const lastBody = () => JSON.parse(requests.at(-1)?.body ?? "{}")
-  answers.refresh = () => {
-    const { refresh_token } = lastBody()
-    if (refresh_token === "ort_2") return json(pairOf(3))
-    if (refresh_token !== "ort_1") return failure(401, "unauthenticated")
-    count += 1
-    return json(pairOf(2, count === 1 ? spoiled : {}))
-  }
-  answers.me = () =>
-    /oat_[23]$/.test(requests.at(-1)?.headers.get("authorization") ?? "")
-      ? json(examples["auth.me"].response)
-      : failure(401, "unauthenticated")
-  pass(life)
-  return { ...world, sessionStore, refreshes: () => requests.filter(({ call }) => call === "refresh") }
+/** A client whose token has expired, and whose next pair is spoiled on its way. */
+const spoiling = async (spoiled: object) => {
+  const world = await loggedIn()
+  world.once("refresh", changed(spoiled))
+  world.pass(life)
+  return { ...world, refreshes: () => world.requests.filter(({ call }) => call === "refresh") }
 }
 describe("A pair that was spoiled on its way", () => {
   const both = { access_token: "oat_x", refresh_token: "ort_x" }
@@ -94,46 +65,26 @@ describe("A pair that was spoiled on its way", () => {
     ["the access token", { access_token: "oat_x" }],
     ["both tokens, with a short life", { ...both, expires_in: 0.001 }]
   ])("is asked for again under the same key: %s", async (_, spoiled) => {
-    const { client, events, refreshes } = await spoiling(spoiled)
-    expect(await client.me()).toMatchObject({ ok: true })
+    const { client, logouts, refreshes } = await spoiling(spoiled)
+    expect(await client.me()).toMatchObject(ok)
     const first = refreshes()[0]?.headers.get("idempotency-key")
     const same = refreshes().filter(({ headers }) => headers.get("idempotency-key") === first)
     expect(same.length).toBe(2)
-    expect(events.filter(({ type }) => type === "logged_out")).toEqual([])
-    expect(await client.me()).toMatchObject({ ok: true })
+    expect(logouts()).toEqual([])
+    expect(await client.me()).toMatchObject(ok)
   })
 
   it.each([
     [9, true],
     [11, false]
   ])("is asked for again by another program after %i minutes: %s", async (minutes, isKept) => {
-    const { again, answers, client, pass, refreshes } = await spoiling(both)
-    const { me } = answers
+    const { again, client, once, pass, refreshes } = await spoiling(both)
     // The first program ends before it has used the pair.
-    answers.me = () => failure(403, "forbidden")
+    once("me", () => failure(403, "forbidden"))
     expect(await client.me()).toMatchObject({ ok: false })
     pass(minutes * minute)
-    answers.me = me ?? expect.unreachable()
-    const over = { ok: false, error: { code: "logged_out", details: { reason: "revoked" } } }
-    expect(await again().me()).toMatchObject(isKept ? { ok: true } : over)
+    expect(await again().me()).toMatchObject(isKept ? ok : failed("logged_out", "revoked"))
     const asked = refreshes().map(({ body }) => JSON.parse(body).refresh_token)
     expect(asked).toEqual(isKept ? ["ort_1", "ort_1"] : ["ort_1", "ort_x"])
   })
-})
-
-it("A session file that is given up is kept aside, until a logout", async () => {
-  const sessionStore = fileSessionStore({ directory: made.folder })
-  const { answers, client, pass } = await loggedIn({ sessionStore })
-  answers.refresh = () => failure(401, "unauthenticated")
-  pass(life)
-  expect(await client.me()).toMatchObject({ error: { code: "logged_out" } })
-  const [name = ""] = await readdir(made.folder)
-  expect(name).toMatch(/^session-.*\.json\.ended$/)
-  expect(JSON.parse(await readFile(join(made.folder, name), "utf8"))).toMatchObject({
-    refresh_token: "ort_1"
-  })
-  expect(await client.session()).toMatchObject({ value: null })
-  await client.login("oac_2")
-  await client.logout()
-  expect(await readdir(made.folder)).toEqual([])
 })

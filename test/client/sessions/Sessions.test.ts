@@ -1,37 +1,16 @@
 /** When a session is refreshed, what callers get of a failed refresh, that no new pair is lost, and what `session` and `status` say. */
+import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, describe, expect, it, vi } from "vitest"
-import { memorySessionStore, type SessionLock } from "../../../client/index.ts"
-import {
-  type Answer,
-  failure,
-  json,
-  life,
-  loggedIn,
-  loginOf,
-  makeClient,
-  makeService,
-  pairOf,
-  storeWith,
-  testingKey
-} from "../support/ClientWorld.ts"
+import { memorySessionStore, type SessionStore } from "../../../client/index.ts"
+import { fileLock } from "../../../client/node.ts"
+import { eachFolder, failed, loggedIn, makeClient, ok, testingKey } from "../support/ClientWorld.ts"
+import { type Answer, changed, failure, life } from "../support/Service.ts"
 
 const second = 1_000
 const day = 86_400 * second
 
-/** As that of files: it is free at once for its last holder, and others look now and then. */
-const polledLock = (): SessionLock => {
-  let isHeld = false
-  return {
-    acquire: async (_, signal) => {
-      for (; isHeld; await sleep(20)) signal.throwIfAborted()
-      isHeld = true
-      return async () => {
-        isHeld = false
-      }
-    }
-  }
-}
+const made = eachFolder()
 
 /** The lifetime in seconds, a step of the wall clock, and time that passes on both clocks. */
 it.each<readonly [string, boolean, number, number, number]>([
@@ -44,17 +23,17 @@ it.each<readonly [string, boolean, number, number, number]>([
   ["after the machine slept", true, 1_800, day, 0]
 ])("An access token is refreshed %s (%s)", async (_, refreshes, expires_in, stepped, passed) => {
   const { answers, calls, client, pass, requests, step } = makeClient()
-  answers.login = () => json(loginOf(1, { expires_in }))
+  answers.login = changed({ expires_in })
   await client.login("oac_1")
   requests.length = 0
   step(stepped)
   pass(passed)
-  for (const _ of [1, 2]) expect(await client.me()).toMatchObject({ ok: true })
+  for (const _ of [1, 2]) expect(await client.me()).toMatchObject(ok)
   expect(calls()).toEqual(refreshes ? ["refresh", "me", "me"] : ["me", "me"])
 })
 
 it("Another program with the same store knows the age of a token; a time in the future is none", async () => {
-  const { again, calls, pass, requests, step } = await loggedIn({ sessionStore: memorySessionStore() })
+  const { again, calls, pass, requests, step } = await loggedIn()
   await again().me()
   pass(1_790 * second)
   await again().me()
@@ -76,7 +55,18 @@ describe("A refused refresh", () => {
     pass(life)
     return world
   }
-  const limitFor = (retryAfterSeconds: number) => ({ error: { code: "rate_limited", retryAfterSeconds } })
+  const limitFor = (retryAfterSeconds: number) => failed("rate_limited", undefined, { retryAfterSeconds })
+
+  /** A client whose token has expired, and whose first refresh is answered with this at the end of its deadline. */
+  const expiring = async (answer: Response, given: Parameters<typeof loggedIn>[0] = {}) => {
+    const world = await loggedIn(given)
+    world.once("refresh", () => {
+      world.pass(30 * second)
+      return answer
+    })
+    world.pass(life)
+    return world
+  }
 
   it("is shared by all callers, and repeated after Retry-After, not before", async () => {
     const { answers, calls, client, pass } = await limited("60")
@@ -90,7 +80,7 @@ describe("A refused refresh", () => {
     expect(await client.me()).toMatchObject(limitFor(30))
     expect(calls()).toEqual(["refresh"])
     pass(30 * second)
-    expect(await client.me()).toMatchObject({ ok: true })
+    expect(await client.me()).toMatchObject(ok)
     expect(calls()).toEqual(["refresh", "refresh", "me"])
   })
 
@@ -103,7 +93,7 @@ describe("A refused refresh", () => {
     pass(life - 30 * second)
     for (const milliseconds of [0, 4_999, 1]) {
       pass(milliseconds)
-      expect(await client.me()).toMatchObject({ ok: true })
+      expect(await client.me()).toMatchObject(ok)
     }
     expect(calls()).toEqual(["refresh", "me", "me", "refresh", "me"])
   })
@@ -113,9 +103,9 @@ describe("A refused refresh", () => {
     const { answers, calls, client, pass } = await limited("3600")
     await client.me()
     delete answers.refresh
-    expect(await client.login("oac_2")).toMatchObject({ ok: true })
+    expect(await client.login("oac_2")).toMatchObject(ok)
     pass(life)
-    expect(await client.me()).toMatchObject({ ok: true })
+    expect(await client.me()).toMatchObject(ok)
     expect(calls()).toEqual(["refresh", "login", "refresh", "me"])
   })
 
@@ -124,22 +114,19 @@ describe("A refused refresh", () => {
     ["after the pause that the service asks for", { "retry-after": "40" }]
   ])("is repeated once for callers with a later deadline, %s", async (_, headers) => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
-    const { calls, client, once, pass } = await loggedIn()
-    once("refresh", () => {
-      pass(30 * second)
-      return failure(503, "dependency_unavailable", headers, { retryable: true })
-    })
-    pass(life)
+    const { calls, client, pass } = await expiring(
+      failure(503, "dependency_unavailable", headers, { retryable: true })
+    )
     const [first, ...others] = [30_000, ...Array<number>(50).fill(90_000)].map((deadlineMilliseconds) =>
       client.me({ deadlineMilliseconds })
     )
-    expect(await first).toMatchObject({ ok: false, error: { code: "dependency_unavailable" } })
+    expect(await first).toMatchObject(failed("dependency_unavailable"))
     const pause = 1_000 * Number(headers["retry-after"] ?? 0.1)
     await vi.advanceTimersByTimeAsync(pause - 1)
     expect(calls()).toEqual(["refresh"])
     pass(pause)
     await vi.advanceTimersByTimeAsync(1)
-    for (const result of await Promise.all(others)) expect(result).toMatchObject({ ok: true })
+    for (const result of await Promise.all(others)) expect(result).toMatchObject(ok)
     expect(calls().filter((call) => call === "refresh")).toHaveLength(2)
   })
 
@@ -149,18 +136,14 @@ describe("A refused refresh", () => {
       locked += 1
       return async () => undefined
     }
-    const { client, once, pass } = await loggedIn({ lock: { acquire } })
-    once("refresh", () => {
-      pass(30 * second)
-      return failure(503, "overloaded", { "retry-after": "40" }, { retryable: true })
-    })
-    pass(life)
+    const overloaded = failure(503, "overloaded", { "retry-after": "40" }, { retryable: true })
+    const { client } = await expiring(overloaded, { lock: { acquire } })
     const leaving = new AbortController()
     const patient = { deadlineMilliseconds: 90_000, signal: leaving.signal }
     const [first, joined] = [client.me(), client.me(patient)]
-    expect(await first).toMatchObject({ error: { code: "overloaded" } })
+    expect(await first).toMatchObject(failed("overloaded"))
     leaving.abort()
-    expect(await joined).toMatchObject({ error: { code: "aborted" } })
+    expect(await joined).toMatchObject(failed("aborted"))
     // Whatever follows has asked for the lock by then.
     await sleep(0)
     // For the login and the refresh.
@@ -168,9 +151,9 @@ describe("A refused refresh", () => {
   })
 
   it("leaves the lock to another program, however many callers join it", async () => {
-    const sessionStore = memorySessionStore()
-    const lock = polledLock()
-    const { answers, client, pass, service } = await loggedIn({ sessionStore, lock })
+    // It is free at once for its last holder, and others look now and then.
+    const lock = fileLock((slot) => join(made.folder, slot))
+    const { answers, client, pass, service, sessionStore } = await loggedIn({ lock })
     const other = makeClient({ sessionStore, lock }, service)
     let login: Promise<unknown> | undefined
     answers.refresh = () => {
@@ -182,27 +165,20 @@ describe("A refused refresh", () => {
     pass(life)
     void client.me()
     await expect.poll(() => login).toBeDefined()
-    expect(await login).toMatchObject({ ok: true })
+    expect(await login).toMatchObject(ok)
     delete answers.refresh
   })
 
   it("is not repeated for a caller that waits while its program logs out and in again", async () => {
-    const { calls, client, events, once, pass } = await loggedIn()
-    once("refresh", () => {
-      pass(30 * second)
-      return failure(503, "overloaded", {}, { retryable: true })
-    })
-    pass(life)
-    const joined = [
-      client.me(),
-      client.ting({ type: "t", key: "k", data: {} }, { deadlineMilliseconds: 90_000 })
-    ]
-    expect(await joined[0]).toMatchObject({ error: { code: "overloaded" } })
+    const { calls, client, logouts } = await expiring(failure(503, "overloaded", {}, { retryable: true }))
+    const waiting = { deadlineMilliseconds: 90_000 }
+    const joined = [client.me(), client.ting({ type: "t", key: "k", data: {} }, waiting)]
+    expect(await joined[0]).toMatchObject(failed("overloaded"))
     await client.logout({ forget: true })
     await client.login("oac_2")
-    expect(await joined[1]).toMatchObject({ error: { code: "not_logged_in" } })
+    expect(await joined[1]).toMatchObject(failed("not_logged_in"))
     expect(calls()).toEqual(["refresh", "logout", "login"])
-    expect(events.filter(({ type }) => type === "logged_out")).toHaveLength(1)
+    expect(logouts()).toHaveLength(1)
   })
 })
 
@@ -210,52 +186,47 @@ describe("A new pair that cannot be saved", () => {
   /** A client of a store whose parts can be broken, and of a service that rotates once and answers a repetition with 409. */
   const breakable = async (probe: { readonly probe?: () => Promise<void> } = { probe: async () => {} }) => {
     const broken = { save: false }
-    const disk = () => Promise.reject(new Error("disk"))
     const inner = memorySessionStore()
-    const sessionStore = storeWith(
-      ({ save }) => ({
-        save: (slot, session) => (broken.save ? disk() : save(slot, session)),
-        ...probe
-      }),
-      inner
-    )
+    const save: SessionStore["save"] = (slot, session) =>
+      broken.save ? Promise.reject(new Error("disk")) : inner.save(slot, session)
+    const sessionStore = { ...inner, save, ...probe }
     const world = await loggedIn({ sessionStore })
     const asked = new Set<string | null>()
-    world.answers.refresh = () => {
+    world.answers.refresh = (right) => {
       const key = world.keys().at(-1) ?? null
       if (asked.has(key)) return failure(409, "idempotency_response_expired")
       asked.add(key)
-      return json(pairOf(asked.size + 10))
+      return right()
     }
     return { ...world, broken, inner }
   }
-  const storeFailed = { ok: false, error: { code: "store_failed" } }
+  const storeFailed = failed("store_failed")
 
   it("is kept after an early refresh, and saved as soon as the store works again", async () => {
     const { broken, calls, client, pass } = await breakable()
     pass(life - 30 * second)
     broken.save = true
-    expect(await client.me()).toMatchObject({ ok: true })
+    expect(await client.me()).toMatchObject(ok)
     pass(660 * second)
     expect(await client.me()).toMatchObject(storeFailed)
     broken.save = false
-    expect(await client.me()).toMatchObject({ ok: true })
+    expect(await client.me()).toMatchObject(ok)
     expect(calls()).toEqual(["refresh", "me", "me"])
   })
 
   it("is dropped when another client has saved a session since", async () => {
-    const { broken, calls, client, inner, pass, requests } = await breakable()
+    const { broken, calls, client, inner, pass, requests, service } = await breakable()
     pass(life)
     broken.save = true
     await client.me()
     broken.save = false
-    const other = makeClient({ sessionStore: inner }, makeService(100))
+    const other = makeClient({ sessionStore: inner }, service)
     other.pass(life)
     await other.client.login("oac_2")
     requests.length = 0
-    expect(await client.me()).toMatchObject({ ok: true })
+    expect(await client.me()).toMatchObject(ok)
     expect(calls()).toEqual(["me"])
-    expect(requests[0]?.headers.get("authorization")).toBe("Bearer oat_100")
+    expect(requests[0]?.headers.get("authorization")).toBe("Bearer oat_3")
   })
 
   it("is prevented by the probe of the store: no rotation begins", async () => {
@@ -265,7 +236,7 @@ describe("A new pair that cannot be saved", () => {
     expect(await client.me()).toMatchObject(storeFailed)
     expect(calls()).toEqual([])
     broken.save = false
-    expect(await client.me()).toMatchObject({ ok: true })
+    expect(await client.me()).toMatchObject(ok)
     expect(calls()).toEqual(["refresh", "me"])
   })
 })
@@ -286,14 +257,12 @@ describe("status()", () => {
     [401, "unauthenticated", "revoked"],
     [409, "idempotency_response_expired", "lost"]
   ])("says after %i %s that the session is over, once for all callers", async (status, code, reason) => {
-    const sessionStore = memorySessionStore()
-    const { answers, client, events, pass } = await loggedIn({ sessionStore })
+    const { answers, client, logouts, pass, sessionStore } = await loggedIn()
     answers.refresh = () => failure(status, code)
     pass(life)
-    const error = { code: "logged_out", details: { reason }, hint: expect.stringContaining("og in") }
-    for (const result of await Promise.all([client.me(), client.me()]))
-      expect(result).toMatchObject({ ok: false, error })
-    expect(events.filter(({ type }) => type === "logged_out")).toMatchObject([{ reason }])
+    const over = failed("logged_out", reason, { hint: expect.stringContaining("og in") })
+    expect(await Promise.all([client.me(), client.me()])).toMatchObject([over, over])
+    expect(logouts()).toMatchObject([{ reason }])
     for (const _ of [1, 2]) expect(await client.status()).toEqual(loggedOut(reason))
     // A client that did not see the end knows only that there is no session.
     const second = makeClient({ sessionStore })
@@ -305,10 +274,10 @@ describe("status()", () => {
   })
 
   it("says that new tokens are refused while the session stays, and unknown during an outage", async () => {
-    const { answers, client, events } = await loggedIn()
+    const { answers, client, logouts } = await loggedIn()
     answers.me = () => failure(401, "unauthenticated")
     for (const _ of [1, 2]) expect(await client.status()).toEqual(loggedOut("refused"))
-    expect(events.filter(({ type }) => type === "logged_out")).toMatchObject([{ reason: "refused" }])
+    expect(logouts()).toMatchObject([{ reason: "refused" }])
     expect(await client.session()).toMatchObject({ value: { org_id: "acme" } })
     answers.me = () => failure(503, "dependency_unavailable", { "retry-after": "60" })
     const error = { code: "dependency_unavailable", retryAfterSeconds: 60 }
@@ -320,24 +289,21 @@ describe("status()", () => {
 
 it("A client of a testing plane takes none of production from the service", async () => {
   const { client } = makeClient({ testingKey })
-  const error = { code: "unexpected_answer", details: { reason: "other_plane" } }
-  expect(await client.login("si:deejay")).toMatchObject({ ok: false, error })
+  expect(await client.login("si:deejay")).toMatchObject(failed("unexpected_answer", "other_plane"))
   expect(await client.session()).toMatchObject({ ok: true, value: null })
 })
 
-describe("The key of a ting", () => {
-  it.each([
-    ["trigger/7", "si:deejay/trigger/7"],
-    ["si:deejay/trigger/7", "si:deejay/trigger/7"],
-    // The service refuses another's key.
-    ["si:other/trigger", "si:other/trigger"],
-    ["c:bob/trigger", "c:bob/trigger"],
-    ["si:x/trigger", "si:deejay/si:x/trigger"],
-    ["", ""],
-    [7, 7]
-  ])("%j is sent as %j", async (key, sent) => {
-    const { client, requests } = await loggedIn()
-    await client.ting({ type: "t", key: key as string, data: {} })
-    expect(JSON.parse(requests[0]?.body ?? "").key).toEqual(sent)
-  })
+it.each([
+  ["trigger/7", "si:deejay/trigger/7"],
+  ["si:deejay/trigger/7", "si:deejay/trigger/7"],
+  // The service refuses another's key.
+  ["si:other/trigger", "si:other/trigger"],
+  ["c:bob/trigger", "c:bob/trigger"],
+  ["si:x/trigger", "si:deejay/si:x/trigger"],
+  ["", ""],
+  [7, 7]
+])("The key %j of a ting is sent as %j", async (key, sent) => {
+  const { client, requests } = await loggedIn()
+  await client.ting({ type: "t", key: key as string, data: {} })
+  expect(JSON.parse(requests[0]?.body ?? "").key).toEqual(sent)
 })

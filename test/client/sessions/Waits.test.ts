@@ -1,18 +1,8 @@
 /** Every call ends at its deadline, whatever store and lock do, and says what it waited for; no token is spent meanwhile, and nothing received is lost. */
 import { afterEach, describe, expect, it, vi } from "vitest"
-import { memorySessionStore, type SessionLock } from "../../../client/index.ts"
-import {
-  failure,
-  gate,
-  json,
-  life,
-  loggedIn,
-  loginOf,
-  makeClient,
-  never,
-  openLock,
-  storeWith
-} from "../support/ClientWorld.ts"
+import type { SessionLock } from "../../../client/index.ts"
+import { failed, gate, loggedIn, makeClient, ok, storeWith } from "../support/ClientWorld.ts"
+import { failure, json, life, loginOf, never, openLock, pairOf } from "../support/Service.ts"
 
 const short = { deadlineMilliseconds: 60 }
 const report = { message: "long enough" }
@@ -24,24 +14,24 @@ const stoppable = async () => {
   const stopped: { part?: "load" | "save" | "probe" | "clear" | "release" } = {}
   const unless = <A>(part: typeof stopped.part, run: () => Promise<A>) =>
     stopped.part === part ? never() : run()
-  const sessionStore = storeWith((inner) => ({
-    load: (slot) => unless("load", () => inner.load(slot)),
-    save: (slot, session) => unless("save", () => inner.save(slot, session)),
-    clear: (slot) => unless("clear", () => inner.clear(slot)),
-    probe: () => unless("probe", () => Promise.resolve()),
+  const sessionStore = storeWith(({ clear, load, lock, save }) => ({
+    load: (slot) => unless("load", () => load(slot)),
+    save: (slot, session) => unless("save", () => save(slot, session)),
+    clear: (slot) => unless("clear", () => clear(slot)),
+    probe: () => unless("probe", async () => undefined),
     lock: {
-      acquire: async (slot, signal) => {
-        const release = await inner.lock?.acquire(slot, signal)
+      acquire: async (...given) => {
+        const release = await lock?.acquire(...given)
         return async () => {
           await release?.()
-          await unless("release", () => Promise.resolve())
+          await unless("release", async () => undefined)
         }
       }
     }
   }))
   const now = () => performance.now()
   const world = makeClient({ sessionStore, deadlineMilliseconds: 300, clock: { now, monotonic: now } })
-  expect(await world.client.login("oac_1", { deadlineMilliseconds: 30_000 })).toMatchObject({ ok: true })
+  expect(await world.client.login("oac_1", { deadlineMilliseconds: 30_000 })).toMatchObject(ok)
   world.requests.length = 0
   return { ...world, stopped }
 }
@@ -50,10 +40,9 @@ describe("A call ends in time", () => {
   it("when the store does not load, and says that it did not answer", async () => {
     const { client, requests, stopped } = await stoppable()
     stopped.part = "load"
-    const error = { code: "store_failed", retryable: true, details: { reason: "unavailable" } }
-    for (const call of [client.me(short), client.login("oac_2", short), client.report(report, short)])
-      expect(await call).toMatchObject({ ok: false, error })
-    expect(await client.session()).toMatchObject({ ok: false, error })
+    const unavailable = failed("store_failed", "unavailable", { retryable: true })
+    const calls = [client.me(short), client.login("oac_2", short), client.report(report, short)]
+    for (const call of [...calls, client.session()]) expect(await call).toMatchObject(unavailable)
     expect(await client.logout(short)).toMatchObject({ ok: false, error: { retryable: true } })
     expect(requests).toEqual([])
   })
@@ -63,7 +52,7 @@ describe("A call ends in time", () => {
     stopped.part = "clear"
     expect(await client.logout(short)).toMatchObject({ ok: false })
     stopped.part = "save"
-    expect(await client.login("oac_2", short)).toMatchObject({ error: { code: "timed_out" } })
+    expect(await client.login("oac_2", short)).toMatchObject(failed("timed_out"))
     delete stopped.part
     await expect.poll(async () => (await client.login("oac_2")).ok).toBe(true)
   })
@@ -82,17 +71,16 @@ describe("A call ends in time", () => {
 
 describe("A call that waits for the lock", () => {
   it("says so, also when it waits for a refresh that waits, and ends at once when it is aborted", async () => {
-    const sessionStore = memorySessionStore()
-    const { service } = await loggedIn({ sessionStore })
+    const { service, sessionStore } = await loggedIn()
     const second = makeClient({ sessionStore, lock: heldLock }, service)
     second.pass(life)
     // By then each of them waits for the lock, also on a slow machine.
     const later = { deadlineMilliseconds: 1_000 }
     const calls = [second.client.me(later), second.client.logout(later), second.client.login("oac_2", later)]
-    const error = { code: "timed_out", requestId: null, hint: expect.stringContaining("lock") }
-    for (const call of calls) expect(await call).toMatchObject({ error })
+    const waited = failed("timed_out", undefined, { requestId: null, hint: expect.stringContaining("lock") })
+    for (const call of calls) expect(await call).toMatchObject(waited)
     const aborted = await second.client.login("oac_2", { signal: AbortSignal.timeout(20) })
-    expect(aborted).toMatchObject({ ok: false, error: { code: "aborted" } })
+    expect(aborted).toMatchObject(failed("aborted"))
     expect(service.requests).toEqual([])
   })
 
@@ -111,10 +99,11 @@ it("A received session that cannot be saved names the fix; the same token then r
   }))
   const { calls, client, keys } = makeClient({ sessionStore })
   const hint = expect.stringMatching(/same token.*10 minutes/)
-  const error = { code: "store_failed", retryable: true, hint }
-  expect(await client.login("oac_1")).toMatchObject({ ok: false, error })
+  expect(await client.login("oac_1")).toMatchObject(
+    failed("store_failed", undefined, { retryable: true, hint })
+  )
   isFull = false
-  expect(await client.login("oac_1")).toMatchObject({ ok: true })
+  expect(await client.login("oac_1")).toMatchObject(ok)
   expect(calls()).toEqual(["login", "login"])
   expect(keys()[0]).toBe(keys()[1])
 })
@@ -150,7 +139,7 @@ describe("A report", () => {
     expect(calls().at(-1)).toBe("refresh")
     await later(1)
     await expect.poll(() => calls().at(-1)).toBe("reports")
-    expect(await sent).toMatchObject({ ok: true })
+    expect(await sent).toMatchObject(ok)
     expect(requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_1")
   })
 
@@ -158,15 +147,28 @@ describe("A report", () => {
     const { answers, calls, client, pass } = await loggedIn()
     answers.refresh = () => failure(403, "forbidden")
     pass(life)
-    expect(await client.report(report)).toMatchObject({ ok: true })
+    expect(await client.report(report)).toMatchObject(ok)
     expect(calls()).toEqual(["refresh", "reports"])
   })
 })
 
+it("A call that is aborted ends at once, and the refresh that it began is saved", async () => {
+  const { answers, client, requests, pass, stored } = await loggedIn()
+  const { open, opened } = gate<Response>()
+  answers.refresh = () => opened
+  pass(life)
+  const leaving = new AbortController()
+  const call = client.me({ signal: leaving.signal })
+  await expect.poll(() => requests.length).toBe(1)
+  leaving.abort()
+  expect(await call).toMatchObject(failed("aborted"))
+  open(json(pairOf(2, { org_id: "later" })))
+  await expect.poll(stored).toMatchObject({ org_id: "later" })
+})
+
 it("A program whose lock was broken does not clear the session of a later login", async () => {
-  const sessionStore = memorySessionStore()
-  const first = await loggedIn({ sessionStore, lock: openLock })
-  const second = makeClient({ sessionStore, lock: openLock }, first.service)
+  const first = await loggedIn({ lock: openLock })
+  const second = makeClient({ sessionStore: first.sessionStore, lock: openLock }, first.service)
   first.answers.logout = async () => {
     await second.client.login("oac_2")
     return new Response(null, { status: 204 })
@@ -178,7 +180,6 @@ it("A program whose lock was broken does not clear the session of a later login"
 it.each(["expired", "refused"])(
   "A call whose access token is %s is not sent for another actor, who logged in meanwhile in another program",
   async (how) => {
-    const sessionStore = memorySessionStore()
     let replace = async (): Promise<void> => undefined
     const lock: SessionLock = {
       acquire: async () => {
@@ -186,8 +187,8 @@ it.each(["expired", "refused"])(
         return async () => undefined
       }
     }
-    const first = await loggedIn({ sessionStore, lock })
-    const second = makeClient({ sessionStore }, first.service)
+    const first = await loggedIn({ lock })
+    const second = makeClient({ sessionStore: first.sessionStore }, first.service)
     replace = async () => {
       replace = async () => undefined
       await second.client.logout()
@@ -196,8 +197,8 @@ it.each(["expired", "refused"])(
     }
     if (how === "expired") for (const { pass } of [first, second]) pass(life)
     first.once("tings", () => failure(401, "unauthenticated"))
-    const error = { code: "logged_out", details: { reason: "replaced" } }
-    expect(await first.client.ting({ type: "t", key: "k", data: {} })).toMatchObject({ ok: false, error })
+    const ting = await first.client.ting({ type: "t", key: "k", data: {} })
+    expect(ting).toMatchObject(failed("logged_out", "replaced"))
     expect(first.calls().filter((call) => call === "tings")).toHaveLength(how === "refused" ? 1 : 0)
     expect(await second.client.session()).toMatchObject({ value: { actor: { public_id: "si:other" } } })
   }

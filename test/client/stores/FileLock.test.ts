@@ -5,10 +5,9 @@ import { readdir, readFile, rm, symlink, utimes, writeFile } from "node:fs/promi
 import { join } from "node:path"
 import { performance } from "node:perf_hooks"
 import { setTimeout as sleep } from "node:timers/promises"
-import { fileURLToPath } from "node:url"
 import { beforeAll, describe, expect, it } from "vitest"
 import { fileLock } from "../../../client/node.ts"
-import { bundle } from "../../world/Fleet.ts"
+import { bundle, root } from "../../world/Fleet.ts"
 import { eachFolder } from "../support/ClientWorld.ts"
 
 const made = eachFolder()
@@ -29,15 +28,18 @@ const takeOver = async (options: object = patient) => {
   expect(await readdir(made.folder)).toEqual([])
 }
 
-let program = ""
+let library = ""
 beforeAll(async () => {
-  program = await bundle(fileURLToPath(new URL("../programs/lock-taker.ts", import.meta.url)))
+  library = await bundle(join(root, "client/node.ts"))
 })
-/** A process that holds the lock; it has printed its line. */
+/** A process that holds the lock until it is killed; it has printed its line. */
 const startTaker = async () => {
   // Renewed every 200 ms.
-  const order = { directory: made.folder, slot: "slot", deadlineMilliseconds: soon, staleMilliseconds: 600 }
-  const taker = spawn(process.execPath, [program, JSON.stringify(order)])
+  const program = `const [library, directory] = process.argv.slice(2)
+    const { lock } = require(library).fileSessionStore({ directory, staleMilliseconds: 600 })
+    lock.acquire("slot", AbortSignal.timeout(${soon})).then(() => console.log("held"))
+    setTimeout(() => {}, ${soon})`
+  const taker = spawn(process.execPath, ["-e", program, "-", library, made.folder])
   await once(taker.stdout, "data")
   return async () => {
     taker.kill("SIGKILL")

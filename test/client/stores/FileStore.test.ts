@@ -2,20 +2,21 @@
 import { execFile } from "node:child_process"
 import { chmod, readdir, stat, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
-import { fileURLToPath } from "node:url"
 import { inspect, promisify } from "node:util"
 import { beforeAll, describe, expect, it } from "vitest"
 import { fileSessionStore } from "../../../client/node.ts"
-import { bundle } from "../../world/Fleet.ts"
+import { bundle, root } from "../../world/Fleet.ts"
 import { eachFolder, storedSession } from "../support/ClientWorld.ts"
 
-let program = ""
+let bundles: ReadonlyArray<string>
 beforeAll(async () => {
-  program = await bundle(fileURLToPath(new URL("../programs/store-user.ts", import.meta.url)))
+  bundles = await Promise.all(["index", "node"].map((name) => bundle(join(root, `client/${name}.ts`))))
 })
 const made = eachFolder()
 
 const run = promisify(execFile)
+const requiring =
+  "const [{ createMusicClient }, { fileSessionStore }] = process.argv.slice(2, 4).map(require)"
 const slot = "production-1"
 const name = `session-${slot}.json`
 const session = storedSession(slot)
@@ -25,9 +26,24 @@ const storeOf = (directory = made.folder) => fileSessionStore({ directory })
 const refused = { name: "SessionStoreError", reason: "misconfigured", retryable: false }
 
 it("A store that never settles ends a call, not the process", async () => {
-  const { stdout } = await run(process.execPath, [program])
+  const program = `${requiring}
+    const never = () => new Promise(() => {})
+    const sessionStore = { load: never, save: never, clear: never }
+    const options = { baseUrl: "http://127.0.0.1:1", source: "cli", telemetry: false, deadlineMilliseconds: 200 }
+    createMusicClient({ ...options, sessionStore }).me().then(({ error }) => console.log(error.code))`
+  const { stdout } = await run(process.execPath, ["-e", program, "-", ...bundles])
   expect(stdout).toBe("store_failed\n")
 })
+
+/** Tries each part of a store that writes, and prints how it failed. */
+const tryingAll = `${requiring}
+  const [directory, text] = process.argv.slice(4)
+  const session = JSON.parse(text)
+  const store = fileSessionStore({ directory })
+  const failed = (error) => ({ ...error, message: error.message })
+  const uses = [store.lock.acquire(session.slot, new AbortController().signal), store.probe(session.slot, session)]
+  Promise.allSettled([...uses, store.save(session.slot, session)]).then((results) =>
+    console.log(JSON.stringify(results.map(({ reason }) => reason && failed(reason)))))`
 
 describe("The file store", () => {
   it("keeps a session in a private file of a private folder, and no other file", async () => {
@@ -98,10 +114,11 @@ describe("A failure of the file store", () => {
     await chmod(made.folder, mode)
     // Root may do everything, so another user tries.
     const user = mode === 0o500 && process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {}
-    const [command = "", ...more] = [...words, process.execPath, program]
-    const { stdout } = await run(command, [...more, made.folder, JSON.stringify(session)], user)
+    const given = ["-", ...bundles, made.folder, JSON.stringify(session)]
+    const [command = "", ...more] = [...words, process.execPath, "-e", tryingAll, ...given]
+    const { stdout } = await run(command, more, user)
     const named = { name: "SessionStoreError", ...facts, path: expect.stringContaining(made.folder) }
-    expect(JSON.parse(stdout)).toMatchObject({ lock: named, probe: named, save: named })
+    expect(JSON.parse(stdout)).toMatchObject([named, named, named])
     await chmod(made.folder, 0o700)
     expect(await readdir(made.folder)).toEqual([name])
     expect(await storeOf().load(slot)).toEqual(session)

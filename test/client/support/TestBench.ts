@@ -1,18 +1,68 @@
-/** The sandbox behind a fault proxy, and what the systems behind it know. */
+/**
+ * The sandbox behind a proxy with faults, and what the systems behind it know. The first part of a path names a lane: faults and counts
+ * belong to one lane, so that many clients can be tested at once.
+ */
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
 import { mintSlt } from "../../../sandbox/SimulatedUpstreams.ts"
 import { startTestSandboxWith } from "../../world/Sandbox.ts"
-import { startFaultProxy } from "./FaultProxy.ts"
+import { type Answer, type Fault, startFaulty } from "./Faulty.ts"
+
+const page = (status: number, headers: Answer["headers"] = {}): Fault => ({
+  status,
+  headers: { "content-type": "text/html", "access-control-allow-origin": "*", ...headers },
+  body: () => `<html><body>${status} from something in between</body></html>`
+})
+
+/** `after`: the server has acted, only its answer is lost or replaced. */
+const faults = {
+  "cut-before": { before: true, instead: "cut" },
+  "cut-after": { instead: "cut" },
+  "cut-within": { instead: "cut within" },
+  "hang-after": { instead: "hang" },
+  "html-502-after": page(502),
+  "html-200-after": page(200),
+  "empty-200-after": { ...page(200, { "content-type": "application/json" }), body: () => "" },
+  /** To where the server would answer the call. */
+  "redirect-of-me": { before: true, ...page(307, { location: "/redirected/api/v1/auth/me" }) }
+} as const satisfies Readonly<Record<string, Fault>>
+
+export type FaultKind = keyof typeof faults
+
+const ofConnection = new Set(["connection", "host", "keep-alive", "transfer-encoding"])
+const ofBody = new Set(["content-encoding", "content-length"])
+const forwarded = (headers: object) =>
+  Object.fromEntries(Object.entries(headers).filter(([name]) => !ofConnection.has(name) && !ofBody.has(name)))
 
 export const startTestBench = async () => {
   const scope = Effect.runSync(Scope.make())
   const { base, clock, world } = await Effect.runPromise(
     Scope.extend(startTestSandboxWith({ iamCallsPerMinute: 10_000 }), scope)
   )
-  const { clear, close, fault, seen, url } = await startFaultProxy(base)
+  const arrived: Array<{ readonly place: string; readonly headers: IncomingHttpHeaders }> = []
+  const planned: Array<{ readonly place: string; readonly fault: Fault }> = []
+  const forward = async ({ headers, method = "GET", url = "" }: IncomingMessage, sent: string) => {
+    const path = url.replace(/^\/[^/]+/, "")
+    const body = sent === "" ? null : sent
+    const given = { method, headers: forwarded(headers), body, redirect: "manual" } as const
+    const answer = await fetch(`${base}${path}`, given)
+    return {
+      status: answer.status,
+      headers: forwarded(Object.fromEntries(answer.headers)),
+      body: await answer.text()
+    }
+  }
+  const { close, url } = await startFaulty(forward, ({ headers, method, url: place = "" }) => {
+    // A preflight.
+    if (method === "OPTIONS") return undefined
+    arrived.push({ place, headers })
+    const at = planned.findIndex((one) => one.place === place)
+    return at === -1 ? undefined : planned.splice(at, 1)[0]?.fault
+  })
+
   const { controls } = world.iam
   const tokenOf = (body: Uint8Array) => new URLSearchParams(Buffer.from(body).toString()).get("refresh_token")
   /** Refresh tokens of a family that the identity service exchanged. */
@@ -23,12 +73,14 @@ export const startTestBench = async () => {
         .map(({ body }) => tokenOf(body) ?? "")
         .filter((token) => controls.familyOf(token)?.id === id)
     ).size
+  const seen = (lane: string, path: string) => arrived.filter(({ place }) => place === `/${lane}${path}`)
 
   return {
     /** Address of the proxy; the first part of a path names a lane. */
     base: url,
-    fault,
-    clear,
+    /** The next answer to a path of a lane meets this fault. */
+    fault: (lane: string, kind: FaultKind, path: string) =>
+      void planned.push({ place: `/${lane}${path}`, fault: faults[kind] }),
     /** A short-lived token. */
     slt: (): string => mintSlt(world),
     testingKey: world.seeded.environment.musicSecret,
@@ -36,7 +88,7 @@ export const startTestBench = async () => {
     attempts: (lane: string, path: string): number => seen(lane, path).length,
     /** One header of every such request. */
     headers: (lane: string, path: string, name: string): ReadonlyArray<string | null> =>
-      seen(lane, path).map((headers) => String(headers[name] ?? "") || null),
+      seen(lane, path).map(({ headers }) => String(headers[name] ?? "") || null),
     /** Moves the clock of the server and the identity service. */
     advance: (milliseconds: number): void => clock.advance(milliseconds),
     /** State of the family that a token belongs to, and how many of its refresh tokens were spent. */
@@ -50,7 +102,7 @@ export const startTestBench = async () => {
     rows: (table: string, id: string): number =>
       world.tables.rows(table).filter((row) => row.record_id === id).length,
     close: async () => {
-      await close()
+      close()
       await Effect.runPromise(Scope.close(scope, Exit.void))
     }
   }

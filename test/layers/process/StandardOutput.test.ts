@@ -1,15 +1,14 @@
 /** Lines on standard output of a real process. test/faults/Logs.test.ts has a server on a full disk and on a closed pipe. */
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { spawn, spawnSync } from "node:child_process"
 import { once } from "node:events"
 import { text } from "node:stream/consumers"
-import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { beforeAll, describe, expect, it } from "vitest"
 import { bundle, root } from "../../world/Fleet.ts"
+import { folderOfFile } from "../../world/Folder.ts"
 
-const scratch = mkdtempSync(join(tmpdir(), "music-lines-"))
-afterAll(() => rmSync(scratch, { recursive: true, force: true }))
+const scratch = folderOfFile()
 
 const { execPath: node } = process
 let program = ""

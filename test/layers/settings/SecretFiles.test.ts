@@ -1,7 +1,7 @@
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { chmodSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { afterAll, describe, expect } from "vitest"
+import { describe, expect } from "vitest"
+import { folderOfFile } from "../../world/Folder.ts"
 import { it } from "../../world/Test.ts"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
@@ -10,8 +10,7 @@ import { settingEntries } from "../../../src/services/settings/SettingsTable.ts"
 import { testApplicationSecret, testEnvironment } from "../../world/Settings.ts"
 import { run } from "../../cli/Harness.ts"
 
-const folder = mkdtempSync(join(tmpdir(), "music-secrets-"))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = folderOfFile()
 
 let files = 0
 const fileOf = (content: string): string => {
@@ -85,11 +84,10 @@ describe("A secret in a file", () => {
     expect(problemOf(doubled)).toMatch(
       /^must be ask_ and 43 .*; it is in the file of MUSIC_IAM_APP_SECRET_FILE$/
     )
-    const both = {
-      MUSIC_IAM_APP_SECRET: testApplicationSecret,
-      MUSIC_IAM_APP_SECRET_FILE: fileOf(testApplicationSecret)
-    }
-    expect(problemOf(both)).toBe("is set, and MUSIC_IAM_APP_SECRET_FILE too: remove one of them")
+    const own = { MUSIC_IAM_APP_SECRET_FILE: fileOf(testApplicationSecret) }
+    expect(problemOf({ ...own, MUSIC_IAM_APP_SECRET: testApplicationSecret })).toBe(
+      "is set, and MUSIC_IAM_APP_SECRET_FILE too: remove one of them"
+    )
   })
 
   it.live("is shown by config as the name of its file; a name that leads nowhere is not shown", function* () {

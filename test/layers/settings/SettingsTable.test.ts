@@ -1,14 +1,15 @@
 import { execFileSync } from "node:child_process"
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { readFileSync, statSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { afterAll, describe, expect, it } from "@effect/vitest"
+import { describe, expect, it } from "@effect/vitest"
 import { renderSettingsPage, renderEnvExample } from "../../../scripts/settings/documents.ts"
 import { readSettings } from "../../../src/layers/settings/Settings.ts"
 import { settingEntries } from "../../../src/services/settings/SettingsTable.ts"
+import { root } from "../../world/Fleet.ts"
+import { folderOfFile } from "../../world/Folder.ts"
 import { testEnvironment } from "../../world/Settings.ts"
 
-const text = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), "utf8")
+const text = (path: string) => readFileSync(join(root, path), "utf8")
 
 describe("The table of settings", () => {
   it("is the source of .env.example and docs/settings.md; npm run settings writes them", () => {
@@ -54,8 +55,7 @@ const filledIn = (): string =>
 const recipes = [...text(".env.example").matchAll(/^# {3}(.+)$/gm)].map(([, line = ""]) => line)
 const recipeWith = (words: string): string => recipes.find((line) => line.includes(words)) ?? ""
 
-const folder = mkdtempSync(join(tmpdir(), "music-environment-"))
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const folder = folderOfFile()
 
 /** Runs a recipe beside this `.env`. */
 const run = (environmentFile: string, script: string) => {
