@@ -9,7 +9,7 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { productionId } from "../../../../src/services/Plane.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
-import { sampleEntry, sampleEvent, sampleReport } from "../Samples.ts"
+import { sampleEntry, sampleEvent, sampleLease, sampleReport } from "../Samples.ts"
 import { postgres, withPgClient } from "../Stores.ts"
 import { pgProxy } from "./PgProxy.ts"
 
@@ -218,6 +218,21 @@ describe("Accesses of Postgres", () => {
       assert.strictEqual(await Effect.runPromise(kindOf(isActive(store), url)), "55P03")
     })
     assert.strictEqual(yield* offer(store), "accepted")
+  })
+
+  it.scopedLive("lease one delivery at a time, whatever plan the server chooses", function* () {
+    const url = yield* ownPath
+    // Only a nested loop remains, which runs the inner side once for each row of the outer one.
+    const others = "hashjoin mergejoin hashagg sort material memoize bitmapscan indexscan".split(" ")
+    yield* rawQuery(
+      url,
+      others.map((other) => `ALTER DATABASE ${databaseOf(url)} SET enable_${other} = off`).join(";\n")
+    )
+    const { deliveries, reports } = yield* openStore(url)
+    for (let index = 0; index < 21; index += 1)
+      yield* reports.admit(sampleReport({ id: `rep_${index}`, keyDigest: `${index}` }), true)
+    assert.isTrue(Option.isSome(yield* deliveries.lease(sampleLease())))
+    assert.strictEqual((yield* deliveries.counts)[0]?.count, 1)
   })
 })
 
