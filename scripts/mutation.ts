@@ -24,7 +24,7 @@ const testsOf: Readonly<Record<string, ReadonlyArray<string>>> = {
     "test/faults/OneServer.test.ts",
     "test/faults/Start.test.ts"
   ],
-  "src/layers/diagnostics": ["test/cli", "test/layers/diagnostics"],
+  "src/layers/diagnostics": ["test/cli"],
   "src/layers/observability": ["test/observability", "test/layers/observability"],
   "src/layers/settings": ["test/layers/settings", "test/cli"],
   "src/layers/process": ["test/layers/process"],

@@ -66,6 +66,7 @@ describe("music-backend reports", () => {
     const listed = yield* command("reports list --plane production")
     expect(listed).toMatchObject({ exit: 0, err: "" })
     expect(listed.out.match(/^\w+/gm)).toEqual(["ID", "rep_alone", "rep_failed", "rep_filed"])
+    expect(listed.out).toMatch(/^ID +CREATED +ISSUE +DELIVERY +REPORTER +PLANE +MESSAGE$/m)
     expect(listed.out).toContain("Red \\u001b[31m and \\u202eturned\\u202c second line")
     const first = yield* command("reports list --limit 3")
     const [, after = ""] = /More results: --after (\S+)/.exec(first.err) ?? []
@@ -114,6 +115,7 @@ it.scopedLive("Each refusal has its exit code, and its reason with the next step
     ["deliveries retry report:rep_filed", 1, /report:rep_filed is delivered: nothing to retry/],
     ["deliveries discard report:rep_filed", 1, /is delivered: nothing to discard/],
     ["deliveries discard report:rep_failed --reason \t", 64, /--reason is blank or longer than 500/],
+    [`deliveries discard report:rep_failed --reason ${"x".repeat(501)}`, 64, /--reason is blank or longer/],
     // Without a filter and an id, with both, or without a reason.
     ["reports remove --reason x", 64, /an id or a filter is required/],
     ["reports remove rep_failed --anonymous --reason x", 64, /either an id or a filter/],
@@ -135,6 +137,10 @@ describe("music-backend deliveries", () => {
   it.scopedLive("lists, shows and retries failed ones, and creates one for a report without", function* () {
     const { command, json } = yield* furnished
     const finished = { ...failed, attempts: 0, finished_at: "2026-11-21T07:30:01.000Z" }
+    const listed = yield* command("deliveries list --state failed")
+    expect(listed.out).toMatch(
+      /^ID +CREATED +STATE +SENT +NEXT +LAST FAILURE\nreport:rep_failed .* failed +0 +- /
+    )
     expect(yield* json("deliveries list --state failed")).toMatchObject({ items: [finished] })
     expect(yield* json("deliveries show report:rep_failed")).toMatchObject(finished)
     // An earlier delivery that retention deleted may have filed it.
@@ -196,9 +202,12 @@ describe("music-backend deliveries", () => {
   )
 })
 
-it.scopedLive(
-  "telemetry lists what waits by table, and the refused events with the service's code",
-  function* () {
+describe("A list of", () => {
+  /** The lines of a table, with one bar between two columns. */
+  const table = ({ out }: { readonly out: string }) =>
+    out.split("\n").map((line) => line.replaceAll(/ {2,}/g, " | "))
+
+  it.scopedLive("telemetry shows what waits by table, and refused events with their code", function* () {
     const { command, json, place } = yield* furnished
     expect(yield* json("telemetry list")).toEqual({ items: [], next: null })
     yield* withStore(place, ({ spool }) =>
@@ -213,32 +222,58 @@ it.scopedLive(
         yield* spool.settle({ owner: "me", now: at, delivered: [], duplicates: [], refused })
       })
     )
-    expect(yield* json("telemetry list")).toMatchObject({
-      items: [{ table: "musicclidaemon", waiting: 1, accepted: 3, delivered: 0, refused: 2 }]
-    })
-    const first = yield* command("telemetry refused --limit 1")
-    const [, after = ""] = /More results: --after (\S+)/.exec(first.err) ?? []
-    const last = { id: "a", table: "musicclidaemon", code: "size_exceeded" }
-    expect(yield* json(`telemetry refused --after ${after}`)).toMatchObject({ items: [last], next: null })
-    expect(yield* json("telemetry refused --code invalid")).toMatchObject({ items: [{ id: "b" }] })
-  }
-)
+    expect(table(yield* command("telemetry list"))).toEqual([
+      "TABLE | WAITING | BYTES | OLDEST | ACCEPTED | DELIVERED | DUPLICATE | EXPIRED | REFUSED",
+      "musicclidaemon | 1 | 10 | 2026-11-21T07:30:00Z | 3 | 0 | 0 | 0 | 2"
+    ])
+    const totals = { accepted: 3, delivered: 0, duplicates: 0, expired: 0, refused: 2 }
+    const waiting = { waiting: 1, waiting_bytes: 10, oldest_at: "2026-11-21T07:30:00.002Z" }
+    const sums = { table: "musicclidaemon", ...waiting, ...totals }
+    expect(yield* json("telemetry list")).toEqual({ items: [sums], next: null })
 
-it.scopedLive("webhooks and recipients list what arrived, and the registrations of an actor", function* () {
-  const { command, json } = yield* furnished
-  expect(yield* json("webhooks list")).toMatchObject({
-    items: [
-      {
-        plane: "production",
-        received_at: "2026-11-21T07:30:00.000Z",
-        aggregate: { type: "organization_membership", version: 4 },
-        data: { changed_fields: [] }
-      }
-    ],
-    next: null
+    const first = yield* command("telemetry refused --limit 1")
+    expect(table(first)).toEqual([
+      "EVENT | REFUSED | TABLE | BYTES | CODE",
+      "b | 2026-11-21T07:30:00Z | musicclidaemon | 10 | invalid"
+    ])
+    const [, after = ""] = /More results: --after (\S+)/.exec(first.err) ?? []
+    const last = { id: "a", table: "musicclidaemon", bytes: 10, code: "size_exceeded" }
+    const times = { refused_at: "2026-11-21T07:30:00.000Z", event_at: "1970-01-01T00:00:00.900Z" }
+    const page = { items: [{ ...last, ...times }], next: null }
+    expect(yield* json(`telemetry refused --after ${after}`)).toEqual(page)
+    expect(yield* json("telemetry refused --code invalid")).toMatchObject({ items: [{ id: "b" }] })
   })
-  const shown = yield* command("recipients show si:deejay")
-  expect(shown.out).toMatch(/^acme +production +true +\S+Z +sub_1$/m)
+
+  it.scopedLive("webhooks shows what arrived", function* () {
+    const { command, json } = yield* furnished
+    const event_id = "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a"
+    const event_type = "organization.membership.removed.v1"
+    const about = { type: "organization_membership", id: "0199a0bb-0000-7000-8000-000000000002", version: 4 }
+    expect(table(yield* command("webhooks list"))).toEqual([
+      "RECEIVED | EVENT | PLANE | TYPE | ABOUT",
+      `2026-11-21T07:30:00Z | ${event_id} | production | ${event_type} | ${about.type} ${about.id} 4`
+    ])
+    const item = {
+      ...{ event_id, event_type, aggregate: about, plane: "production", data: { changed_fields: [] } },
+      received_at: "2026-11-21T07:30:00.000Z",
+      occurred_at: "2026-09-25T10:15:30.123456Z",
+      organization_id: "0199a0aa-0000-7000-8000-000000000001"
+    }
+    expect(yield* json("webhooks list")).toEqual({ items: [item], next: null })
+  })
+
+  it.scopedLive("recipients shows the registrations of an actor", function* () {
+    const { command, json } = yield* furnished
+    const [titles, row] = table(yield* command("recipients show si:deejay"))
+    expect(titles).toBe("ORGANISATION | PLANE | ACTIVE | CHANGED | SUBSCRIPTION")
+    expect(row).toMatch(/^acme \| production \| true \| \S+Z \| sub_1$/)
+    const item = {
+      ...{ org_id: "acme", plane: "production", active: true, subscription_id: "sub_1" },
+      ...{ public_id: "si:deejay", organization_id: "0199a0aa-0000-7000-8000-000000000001" },
+      changed_at: expect.stringMatching(/^\d{4}-.*Z$/)
+    }
+    expect(yield* json("recipients show si:deejay")).toEqual({ items: [item], next: null })
+  })
 })
 
 describe("music-backend with a database", () => {
