@@ -2,7 +2,7 @@
 import { readdir, readFile } from "node:fs/promises"
 import { join } from "node:path"
 import { describe, expect, it } from "vitest"
-import { memorySessionStore } from "../../../client/index.ts"
+import { type MusicClient, memorySessionStore } from "../../../client/index.ts"
 import { fileSessionStore } from "../../../client/node.ts"
 import { examples } from "../../../src/http/openapi/Examples.ts"
 import {
@@ -136,4 +136,17 @@ it("A session file that is given up is kept aside, until a logout", async () => 
   await client.login("oac_2")
   await client.logout()
   expect(await readdir(made.folder)).toEqual([])
+})
+
+it.each<readonly [string, (client: Omit<MusicClient, "close">) => Promise<{ readonly ok: boolean }>]>([
+  [
+    "a report, which is stored unverified while nobody can be asked",
+    (client) => client.report({ message: "m" })
+  ],
+  ["a call that needs no session", (client) => client.request("GET", "/api/v1/version")]
+])("The success of %s proves no pair: a spoiled one is asked for again after it", async (_, run) => {
+  const { client, events } = await spoiling({ access_token: "oat_x", refresh_token: "ort_x" })
+  expect(await run(client)).toMatchObject({ ok: true })
+  expect(await client.me()).toMatchObject({ ok: true })
+  expect(events.filter(({ type }) => type === "logged_out")).toEqual([])
 })
