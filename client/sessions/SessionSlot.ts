@@ -157,8 +157,10 @@ export const makeSessionSlot = (
       store.probe === undefined
         ? write(stored, stored.refresh_token)
         : asked((slot) => store.probe?.(slot, stored)),
-    /** Saves a stored session without the token that was spent for it. */
-    confirm: ({ spent_refresh_token: _, ...stored }: StoredSession) => write(stored, stored.refresh_token),
+    /** Saves a session without the token that was spent for it, unless another one was stored meanwhile: not every store compares. */
+    confirm: async ({ spent_refresh_token: _, ...stored }: StoredSession): Promise<void> => {
+      if ((await find())?.refresh_token === stored.refresh_token) await write(stored, stored.refresh_token)
+    },
     /** `aside`: the service has refused the session. */
     clear: (aside = false): Promise<void> => {
       clears += 1

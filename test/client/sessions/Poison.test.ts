@@ -2,12 +2,13 @@
 import { readdir, readFile } from "node:fs/promises"
 import { join } from "node:path"
 import { describe, expect, it } from "vitest"
-import { type MusicClient, memorySessionStore } from "../../../client/index.ts"
+import { type MusicClient, memorySessionStore, type SessionStore } from "../../../client/index.ts"
 import { fileSessionStore } from "../../../client/node.ts"
 import { examples } from "../../../src/http/openapi/Examples.ts"
 import {
   eachFolder,
   failure,
+  gate,
   json,
   life,
   loggedIn,
@@ -149,4 +150,28 @@ it.each<readonly [string, (client: Omit<MusicClient, "close">) => Promise<{ read
   expect(await run(client)).toMatchObject({ ok: true })
   expect(await client.me()).toMatchObject({ ok: true })
   expect(events.filter(({ type }) => type === "logged_out")).toEqual([])
+})
+
+it("A late success with an older pair does not undo a refresh, in a store of one program, which compares nothing", async () => {
+  const kept = new Map<string, unknown>()
+  const sessionStore: SessionStore = {
+    load: async (slot) => kept.get(slot),
+    save: async (slot, session) => void kept.set(slot, session),
+    clear: async (slot) => void kept.delete(slot)
+  }
+  const { answers, client, once, pass } = await loggedIn({ sessionStore })
+  pass(life)
+  const [sent, late] = [gate<void>(), gate<Response>()]
+  once("me", () => {
+    sent.open()
+    return late.opened
+  })
+  const slow = client.me()
+  await sent.opened
+  pass(life)
+  expect(await client.me()).toMatchObject({ ok: true })
+  late.open(json(examples["auth.me"].response))
+  expect(await slow).toMatchObject({ ok: true })
+  expect([...kept.values()]).toMatchObject([{ refresh_token: "ort_3" }])
+  expect(answers).toEqual({})
 })
