@@ -10,7 +10,14 @@ import { type Backoff, isRetryable, pauseAfter, worthwhile } from "../calls/Call
 import { type Deadline, ownScope, type Scope, until, within } from "../calls/Deadline.ts"
 import { deriveKey } from "../calls/Digest.ts"
 import { sleep } from "../calls/Time.ts"
-import { clientFailure, failureOf, failWith, isOver, withFacts } from "../failures/Failures.ts"
+import {
+  clientFailure,
+  failureOf,
+  failWith,
+  isOver,
+  unexpectedAnswer,
+  withFacts
+} from "../failures/Failures.ts"
 import { infoOf } from "./SessionRecord.ts"
 import type { SessionParts } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
@@ -90,13 +97,20 @@ export const makeSessionRefresh = (
   }
 
   /** `from`: the refresh token to spend, or one that was spent under the same key within 10 minutes. */
-  const requestRefresh = async (from: string, scope: Scope): Promise<UnsavedPair> => {
+  const requestRefresh = async (
+    from: string,
+    { actor }: StoredSession,
+    scope: Scope
+  ): Promise<UnsavedPair> => {
     const session = await calls.run("refresh", scope, {
       uncertain: true,
       isQuick: true,
       idempotencyKey: await deriveKey("refresh", from),
       payload: { refresh_token: from }
     })
+    // A refresh never changes the actor: an intermediary has mixed up the answers to two callers.
+    if (session.actor.public_id !== actor.public_id)
+      return failWith(unexpectedAnswer(200, "outside_contract"))
     return { from, session: await slot.check(session), sentAt: scope.noted.sent?.at ?? 0 }
   }
 
@@ -108,7 +122,7 @@ export const makeSessionRefresh = (
     const { spent_refresh_token: from } = stored
     if (from === undefined || slot.age(stored) >= replayMilliseconds) return undefined
     try {
-      const pair = await requestRefresh(from, scope)
+      const pair = await requestRefresh(from, stored, scope)
       const { access_token, refresh_token } = pair.session
       return access_token === stored.access_token && refresh_token === stored.refresh_token ? undefined : pair
     } catch (cause) {
@@ -128,7 +142,7 @@ export const makeSessionRefresh = (
     // No token is rotated for a store that cannot be written.
     await slot.probe(stored)
     try {
-      return await requestRefresh(stored.refresh_token, scope)
+      return await requestRefresh(stored.refresh_token, stored, scope)
     } catch (cause) {
       const failure = failureOf(cause)
       noteRefusal(stored, failure)

@@ -175,3 +175,14 @@ it("A late success with an older pair does not undo a refresh, in a store of one
   expect([...kept.values()]).toMatchObject([{ refresh_token: "ort_3" }])
   expect(answers).toEqual({})
 })
+
+it("A refresh that is answered with the session of another actor leaves the old pair", async () => {
+  const { answers, client, pass, requests } = await loggedIn()
+  answers.refresh = () => json(pairOf(7, { actor: { type: "silicon", public_id: "si:other" } }))
+  pass(life)
+  expect(await client.me()).toMatchObject(broken)
+  expect(await client.session()).toMatchObject({ value: { actor: { public_id: "si:deejay" } } })
+  answers.refresh = () => json(pairOf(2))
+  expect(await client.me()).toMatchObject({ ok: true })
+  expect(requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_2")
+})
