@@ -77,13 +77,12 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
 const forgetMilliseconds = { lock: 400, store: 300, revocation: 2_000 } as const
 
 export const makeLogout = ({ calls, report, slot, time }: SessionParts) => {
-  const revoke = async (stored: StoredSession, scope: Scope, once: boolean): Promise<void> =>
-    calls.run("logout", scope, {
-      once,
-      uncertain: true,
-      idempotencyKey: await deriveKey("logout", stored.refresh_token),
-      payload: { token: stored.refresh_token }
-    })
+  const revoke = async (stored: StoredSession, scope: Scope, once: boolean): Promise<void> => {
+    // A spent token ends the session, too, while a pair that was spoiled on its way ends nothing.
+    const token = stored.spent_refresh_token ?? stored.refresh_token
+    const idempotencyKey = await deriveKey("logout", token)
+    return calls.run("logout", scope, { once, uncertain: true, idempotencyKey, payload: { token } })
+  }
 
   const find = () => findSession(slot.find())
 

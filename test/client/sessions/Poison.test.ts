@@ -186,3 +186,11 @@ it("A refresh that is answered with the session of another actor leaves the old 
   expect(await client.me()).toMatchObject({ ok: true })
   expect(requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_2")
 })
+
+it("A logout revokes by the token that was spent for a pair which no call has proven: it ends the session, also when the pair is spoiled", async () => {
+  const { answers, client, requests } = await spoiling({ access_token: "oat_x", refresh_token: "ort_x" })
+  answers.me = () => failure(403, "forbidden")
+  await client.me()
+  expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
+  expect(JSON.parse(requests.at(-1)?.body ?? "")).toEqual({ token: "ort_1" })
+})
