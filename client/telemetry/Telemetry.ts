@@ -71,9 +71,15 @@ export interface Telemetry {
   readonly close: () => Promise<TelemetryStats>
 }
 
-/** The service refused the events themselves, perhaps with a code of a later version: a repetition has the same result. */
-const isPermanentRefusal = ({ code, retryable, status }: MusicError): boolean =>
-  code !== "unexpected_answer" && status !== null && status < 500 && !retryable
+/**
+ * The service refused the events themselves, perhaps with a code of a later version: a repetition has the same result. It did not when the
+ * program's own hook failed, without an answer, or when the batch did not arrive in time (408).
+ */
+const isPermanentRefusal = ({ code, response, retryable, status }: MusicError): boolean =>
+  code !== "unexpected_answer" &&
+  ![undefined, 408].includes(response?.status) &&
+  Number(status) < 500 &&
+  !retryable
 
 const selectRefused = (
   batch: ReadonlyArray<QueuedEvent>,
