@@ -179,6 +179,7 @@ export const makeCalls = (
       for (let attempt = 1; ; attempt += 1) {
         const left = deadline.at - time.monotonic()
         if (left < shortestAttempt) return timedOut(deadline)
+        if (signal.aborted) return clientFailure("aborted", { requestId, cause: signal.reason })
         const result = await runAttempt(attempt, Math.min(left, limitOf(attempt, call.isQuick)))
         if ("value" in result) return result
         // A timeout says less than the failure before it.
@@ -192,7 +193,6 @@ export const makeCalls = (
         const facts = { call: call.call, requestId, attempt }
         report({ type: "retry", ...facts, pauseMilliseconds: pause, error: result })
         await sleep(time, pause, signal)
-        if (signal.aborted) return clientFailure("aborted", { requestId, cause: signal.reason })
       }
     }
 

@@ -140,3 +140,17 @@ it("The metadata of a success are those of the attempt that succeeded, neither o
   })
   expect(await client.me()).toMatchObject({ ok: true, metadata: ofMe })
 })
+
+it("A call that is aborted before its first request has no event of one, and sends nothing", async () => {
+  const controller = new AbortController()
+  const { client, events, requests } = makeClient({
+    onRequest: () => {
+      controller.abort()
+      return {}
+    }
+  })
+  const { signal } = controller
+  expect(await client.version({ signal })).toMatchObject({ error: { code: "aborted", requestId: null } })
+  await new Promise((resolve) => setTimeout(resolve))
+  expect([events, requests]).toEqual([[], []])
+})
