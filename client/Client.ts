@@ -219,7 +219,7 @@ export const makeClient = (
           : signed.withOptionalSession(call, scope, send)
       }),
     close: async () => {
-      await Promise.all([...closers].map((close) => close()))
+      await Promise.allSettled([...closers].map((close) => close()))
     }
   }
   return withParts(client, { options, problem: wrong, calls, report, time, run, closers })

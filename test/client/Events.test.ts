@@ -10,6 +10,7 @@ import {
   makeClient,
   never,
   pairOf,
+  storeWith,
   type TestClient,
   testingKey
 } from "./support/ClientWorld.ts"
@@ -153,4 +154,18 @@ it("A call that is aborted before its first request has no event of one, and sen
   expect(await client.version({ signal })).toMatchObject({ error: { code: "aborted", requestId: null } })
   await new Promise((resolve) => setTimeout(resolve))
   expect([events, requests]).toEqual([[], []])
+})
+
+it("Closing a client never fails, whatever ends the watch of a store of one's own", async () => {
+  const unwatched = () => {
+    throw new Error("own fault")
+  }
+  let watching = 0
+  const watch = () => {
+    watching += 1
+    return unwatched
+  }
+  const { client } = makeClient({ sessionStore: storeWith(() => ({ watch })) })
+  await expect.poll(() => watching).toBe(1)
+  expect(await client.close()).toEqual({ queued: 0, delivered: 0, dropped: 0 })
 })
