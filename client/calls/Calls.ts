@@ -80,7 +80,9 @@ const withoutTokens = (text: string): string =>
 /** The beginning of an answer. */
 const responseOf = ({ body, headers, status }: WireAnswer): AnswerHead => ({
   status,
-  headers,
+  headers: Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, value && withoutTokens(value)])
+  ),
   body: withoutTokens(body.slice(0, responseCharacters))
 })
 
@@ -177,9 +179,9 @@ export const makeCalls = (
     const retried = async (): Promise<Read<A>> => {
       const begun = time.monotonic()
       for (let attempt = 1; ; attempt += 1) {
+        if (signal.aborted) return clientFailure("aborted", { requestId, cause: signal.reason })
         const left = deadline.at - time.monotonic()
         if (left < shortestAttempt) return timedOut(deadline)
-        if (signal.aborted) return clientFailure("aborted", { requestId, cause: signal.reason })
         const result = await runAttempt(attempt, Math.min(left, limitOf(attempt, call.isQuick)))
         if ("value" in result) return result
         // A timeout says less than the failure before it.

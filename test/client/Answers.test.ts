@@ -267,12 +267,14 @@ describe("A failure of the service", () => {
     const { provoke, requests, run } = await about(kind)
     provoke(() => {
       const { body = "", headers } = requests.at(-1) ?? {}
-      return new Response(`<pre>${JSON.stringify([...(headers ?? [])])} ${body}</pre>`, { status: 502 })
+      const shown = `${JSON.stringify([...(headers ?? [])])} ${body}`
+      return new Response(`<pre>${shown}</pre>`, { status: 502, headers: { "x-request": shown } })
     })
     const { error } = await run()
     expect(JSON.stringify(requests.map(({ body, headers }) => [body, [...headers]]))).toContain(token)
     expect(error?.response?.body).toContain("x-music-source")
-    expect(error?.response?.body).not.toContain(token)
+    expect(error?.response?.headers["x-request"]).toContain("x-music-source")
+    expect(JSON.stringify(error?.response)).not.toContain(token)
   })
 
   it("keeps new details, and leaves out known ones of another kind", async () => {
