@@ -8,13 +8,14 @@ import { inspect } from "node:util"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { afterEach, describe, expect, it } from "vitest"
+import { afterEach, describe, expect, it, vi } from "vitest"
 import { MusicClient } from "../../client/effect.ts"
 import { hasCode, isUnknownCode, SessionStoreError } from "../../client/index.ts"
 import { defaults, failure, makeClient, makeService, storeWith, systemError } from "./support/ClientWorld.ts"
 
 const servers: Array<Server> = []
 afterEach(() => {
+  vi.unstubAllGlobals()
   for (const server of servers.splice(0)) server.close()
 })
 const hostOf = async (server: Server): Promise<string> => {
@@ -72,6 +73,14 @@ describe("A failure of the network", () => {
       Effect.provideService(FetchHttpClient.Fetch, fetch),
       Effect.runPromise
     )
+    expect(calls()).toEqual(["version", "version"])
+  })
+
+  it("in a worker is repeated, also with a fetch of the program's own: there it has no cause, either", async () => {
+    vi.stubGlobal("location", { origin: "https://music.example" })
+    const { calls, client, once } = makeClient()
+    once("version", () => Promise.reject(new TypeError("Failed to fetch")))
+    expect(await client.version()).toMatchObject({ ok: true })
     expect(calls()).toEqual(["version", "version"])
   })
 
