@@ -3,6 +3,7 @@ import { publicIdPattern } from "../src/schema/Patterns.ts"
 import { eventReporter, type ReportEvent } from "./Events.ts"
 import {
   type CallOptions,
+  copyOf,
   findOptionsProblem,
   type LoginOptions,
   type LogoutOptions,
@@ -141,8 +142,7 @@ export const makeClient = (
     time
   }: { readonly problem?: OptionsProblem | undefined; readonly send: Send; readonly time: Time }
 ): MusicClient => {
-  // A copy: what is changed later was not checked, and must not move a session to another server or plane.
-  const options = { ...given }
+  const options = copyOf(given)
   const report = eventReporter(options.onEvent)
   const wrong = problem ?? findOptionsProblem(options)
   const calls = makeCalls(options, { send, report, time })

@@ -62,7 +62,7 @@ export const createMusicClient = <Throws extends boolean | undefined = false>(
     readonly throwOnError?: Throws
   }
 ): Throws extends true ? ThrowingMusicClient : MusicClient => {
-  const options = isGiven(given) ? { ...given } : nothingGiven
+  const options: PromiseClientOptions = isGiven(given) ? Object(given) : nothingGiven
   const problem = findWrong(options, checks)
   const { clock, fetch, random } = problem === undefined ? options : nothingGiven
   const client = makeClient(options, {
