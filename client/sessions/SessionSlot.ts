@@ -132,11 +132,11 @@ export const makeSessionSlot = (
   }
 
   /** Reports a login or logout of another tab or process. */
-  const lookElsewhere = async (isFirst = false): Promise<void> => {
+  const lookElsewhere = async (): Promise<void> => {
     const stored = await find()
     const before = known
     known = stored?.login_key ?? null
-    if (isFirst || before === undefined || before === known) return
+    if (before === undefined || before === known) return
     if (stored === undefined) report({ type: "logged_out", reason: "elsewhere", requestId: null })
     else report({ type: "logged_in", session: infoOf(stored), elsewhere: true })
   }
@@ -182,9 +182,11 @@ export const makeSessionSlot = (
       if (known !== undefined && reason !== undefined) known = null
     },
     ended: () => end,
-    /** A received session; rejects when it is of another plane than the client's, or more than a store takes. */
-    check: async <A extends Session>(session: A): Promise<A> => {
+    /** A received session; rejects when it is of another plane than the client's or of another actor, or more than a store takes. */
+    check: async <A extends Session>(session: A, { public_id } = session.actor): Promise<A> => {
       if (!isOwn(session)) return failWith(unexpectedAnswer(200, "other_plane"))
+      // A refresh never changes the actor: an intermediary has mixed up the answers to two callers.
+      if (session.actor.public_id !== public_id) return failWith(unexpectedAnswer(200, "outside_contract"))
       return isStorable(session) ? session : failWith(unexpectedAnswer(200, "too_large"))
     },
     /** Reports logins and logouts of other tabs and processes until the returned function is called. */
@@ -193,7 +195,7 @@ export const makeSessionSlot = (
       let isOver = false
       const begin = async () => {
         const slot = await name()
-        await lookElsewhere(true).catch(ignore)
+        await lookElsewhere().catch(ignore)
         known ??= null
         if (!isOver) stop = store.watch?.(slot, () => void lookElsewhere().catch(ignore))
       }
