@@ -134,12 +134,8 @@ const connectionFailure = (
   })
   const isBlocked = codes.length === 0 && blockedPorts.has(port)
   const reason = known?.found ?? likely ?? (isBlocked ? "not_sent" : "network")
-  return reasonedFailure(
-    "transport_failed",
-    reason,
-    { cause },
-    { place: host, code: known?.code ?? codes[0] }
-  )
+  const about = { place: host, code: known?.code ?? codes[0] }
+  return reasonedFailure("transport_failed", reason, { cause }, about)
 }
 
 /** `given` replaces the global `fetch`. `isOwn`: it is the program's own, which may have mistakes. */

@@ -139,14 +139,11 @@ export const makeLogout = ({ calls, report, slot, time }: SessionParts) => {
     const uncleared = await patiently(slot.clear()).then(ignore, (cause: unknown) => ({ cause }))
     const { stored } = found
     const last = until(scope, time.monotonic() + forgetMilliseconds.revocation)
-    const isRevoked = async () => {
-      if (stored === undefined) return false
-      return revoke(stored, last, true).then(
-        () => true,
-        () => false
-      )
-    }
-    const [revoked] = await Promise.all([isRevoked(), stored && clearAgain(scope, stored)])
+    const revocation = stored && revoke(stored, last, true).then(() => true)
+    const [revoked = false] = await Promise.all([
+      revocation?.catch(() => false),
+      stored && clearAgain(scope, stored)
+    ])
     if (uncleared === undefined) return reportEnd(revoked, found)
     // Its tokens are worthless, but they are still there.
     if (revoked) reportEnd(true, stored === undefined ? {} : { stored })

@@ -1,7 +1,7 @@
 /** A session store for Node: one private file for each slot, replaced atomically, with a lock between processes. */
 import { randomUUID } from "node:crypto"
 import { type FSWatcher, watch } from "node:fs"
-import { mkdir, open, readdir, rename, unlink } from "node:fs/promises"
+import { mkdir, open, readdir, rename, unlink, writeFile } from "node:fs/promises"
 import { join, resolve } from "node:path"
 import { ignore, isRecord } from "../Values.ts"
 import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
@@ -105,12 +105,8 @@ export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore
     await ready()
     await clean(slot)
     const temporary = join(directory, `${nameOf(slot)}.${randomUUID()}.tmp`)
-    const handle = await open(temporary, "wx", 0o600)
     try {
-      await handle
-        .writeFile(`${JSON.stringify(session)}\n`)
-        .then(() => handle.sync())
-        .finally(() => handle.close())
+      await writeFile(temporary, `${JSON.stringify(session)}\n`, { flag: "wx", mode: 0o600, flush: true })
       await use(temporary)
     } catch (error) {
       await unlink(temporary).catch(ignore)
