@@ -73,13 +73,17 @@ export const makeSessionSlot = (
   // A save waits for the writes before it, so that a late one never undoes it; but not for ever. A clearing does not wait: a
   // refresh checks after its save whether the session was forgotten.
   let writes: Promise<unknown> = Promise.resolve()
-  const noteWrite = <A>(write: Promise<A>): Promise<A> => {
+  const noteWrite = <A>(write: Promise<A>, login: string | null): Promise<A> => {
+    if (known !== undefined) known = login
     const all = Promise.allSettled([writes, write])
     writes = inTime(time, usual, all, () => silentStore).catch(ignore)
     return write
   }
   const write = (stored: StoredSession, replaced: string | null) =>
-    asked((slot) => noteWrite(writes.then(() => store.save(slot, stored, replaced))))
+    asked((slot) => {
+      const saved = writes.then(() => store.save(slot, stored, replaced))
+      return noteWrite(saved, stored.login_key)
+    })
 
   /** The stored session, if there is one; another program may have stored it. A call does not wait beyond its deadline. */
   const find = async (by?: Deadline): Promise<StoredSession | undefined> => {
@@ -133,8 +137,11 @@ export const makeSessionSlot = (
 
   /** Reports a login or logout of another tab or process. */
   const lookElsewhere = async (): Promise<void> => {
-    const stored = await find()
+    await writes
     const before = known
+    const stored = await find()
+    // A write of this client is newer than what was read.
+    if (known !== before) return
     known = stored?.login_key ?? null
     if (before === undefined || before === known) return
     if (stored === undefined) report({ type: "logged_out", reason: "elsewhere", requestId: null })
@@ -147,7 +154,6 @@ export const makeSessionSlot = (
     save: async (session: Session, kept: KeptMembers, sentAt: number, replaced: string | null) => {
       const obtainedAt = Math.round(time.now() - (time.monotonic() - sentAt))
       const stored = toStored(session, await name(), obtainedAt, kept)
-      if (known !== undefined) known = stored.login_key
       await write(stored, replaced)
       receipt = { token: stored.access_token, at: sentAt }
       return stored
@@ -164,8 +170,7 @@ export const makeSessionSlot = (
     /** `aside`: the service has refused the session. */
     clear: (aside = false): Promise<void> => {
       clears += 1
-      if (known !== undefined) known = null
-      return asked((slot) => noteWrite((async () => store.clear(slot, aside))()))
+      return asked((slot) => noteWrite((async () => store.clear(slot, aside))(), null))
     },
     /** How often this client has cleared the slot, also without the lock. */
     clears: () => clears,
