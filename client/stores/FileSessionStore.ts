@@ -156,11 +156,6 @@ export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore
         watcher?.close()
       }
     },
-    lock: {
-      acquire: async (slot, signal) => {
-        await ready()
-        return lock.acquire(slot, signal)
-      }
-    }
+    lock: { acquire: (slot, signal) => ready().then(() => lock.acquire(slot, signal)) }
   }
 }
