@@ -52,6 +52,12 @@ export const readRateLimits = ({ headers }: WireHead): ReadonlyArray<RateLimit> 
       : [{ policy, remaining: Number(remaining), resetSeconds: Number(resetSeconds) }]
   })
 
+/** A failed answer may have the tokens of a session all the same, and that of an intermediary those of the request that it got. */
+export const withoutTokens = (text: string): string =>
+  text
+    .replace(/("(?:access|refresh)_token"\s*:\s*")(?:[^"\\]|\\.)*/g, "$1…")
+    .replace(/\b(?:oat|ort|oac|ask)_(?=[\w-])[^\s"'<>&\\]+/g, "…")
+
 const parse = (text: string): { readonly json: unknown } | undefined => {
   try {
     return { json: JSON.parse(text) }
@@ -177,7 +183,7 @@ export const decodeAnswer = <A>(
       read ?? unexpectedAnswer(status, isEmpty || content === undefined ? "not_json" : "outside_contract")
     )
   }
-  const parsed = parse(body)
+  const parsed = parse(withoutTokens(body))
   if (parsed === undefined) return unexpectedAnswer(status, "not_json")
   return readEnvelope(parsed.json, answer, isRaw) ?? unexpectedAnswer(status, "outside_contract")
 }

@@ -4,7 +4,7 @@ import type { ReportEvent } from "../Events.ts"
 import type { MusicClientOptions } from "../Options.ts"
 import type { Send, WireAnswer } from "../Transport.ts"
 import type { AnswerHead, MusicError } from "../Types.ts"
-import { decodeAnswer, readRateLimits, readRetryAfter } from "./AnswerDecoder.ts"
+import { decodeAnswer, readRateLimits, readRetryAfter, withoutTokens } from "./AnswerDecoder.ts"
 import { type Scope, timedOut, within } from "./Deadline.ts"
 import { type AnswerOf, type EndpointName, endpoints } from "./Endpoints.ts"
 import { newIdempotencyKey } from "./RandomKey.ts"
@@ -70,12 +70,6 @@ interface Outcome<A> {
 
 /** Characters of an answer that an error carries. */
 const responseCharacters = 2_048
-
-/** A failed answer may have the tokens of a session all the same, and the page of an intermediary those of the request that it got. */
-const withoutTokens = (text: string): string =>
-  text
-    .replace(/("(?:access|refresh)_token"\s*:\s*")[^"]*/g, "$1…")
-    .replace(/\b(?:oat|ort|oac|ask)_[^\s"'<>&\\]+/g, "…")
 
 /** The beginning of an answer. */
 const responseOf = ({ body, headers, status }: WireAnswer): AnswerHead => ({

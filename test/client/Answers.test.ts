@@ -277,6 +277,24 @@ describe("A failure of the service", () => {
     expect(JSON.stringify(error?.response)).not.toContain(token)
   })
 
+  it("carries no token that an intermediary quotes in an envelope, also in its events; the name of its kind stays", async () => {
+    const { client, events, provoke } = await about("me")
+    const details = { seen: ["Bearer oat_1"], body: '{"refresh_token":"a\\"b"}' }
+    const error = {
+      code: "InvalidToken",
+      message: "The header Bearer oat_1 is no `ask_`, and no oat_.",
+      details
+    }
+    provoke(() => json({ error }, {}, 401))
+    const found = (await client.me()).error
+    expect(found).toMatchObject({
+      code: "InvalidToken",
+      message: "The header Bearer … is no `ask_`, and no oat_.",
+      details: { seen: ["Bearer …"] }
+    })
+    expect(JSON.stringify([found, events])).not.toContain("oat_1")
+  })
+
   it("keeps new details, and leaves out known ones of another kind", async () => {
     const read = async (details: unknown) =>
       (await readyzOf(failure(403, "forbidden", {}, { details }))).error?.details
