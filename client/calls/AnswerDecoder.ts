@@ -10,7 +10,7 @@ import {
 } from "../failures/Failures.ts"
 import { shapes } from "../Contract.ts"
 import { fits, type Shape } from "./Answers.ts"
-import { isRecord, isText, present } from "../Values.ts"
+import { isRecord, isText, present, tried } from "../Values.ts"
 import type { ErrorDetails, MusicError, RateLimit, RawAnswer } from "../Types.ts"
 import type { Endpoint } from "./Endpoints.ts"
 import { clientErrorTable, hintOf } from "../failures/ErrorTable.ts"
@@ -85,9 +85,9 @@ const redirected = ({ path }: Endpoint<unknown>, { headers, status }: WireHead, 
   })
 }
 
-/** Details of any later version; known members in another form are left out. */
+/** Details of any later version; known members in another form are left out, and details that nest too deeply to be written again. */
 const readDetails = (details: unknown): ErrorDetails | undefined =>
-  isRecord(details)
+  isRecord(details) && tried(() => JSON.stringify(details)) !== undefined
     ? Object.fromEntries(
         Object.entries(details).filter(([name, value]) => {
           const shape = (shapes.details as { readonly [name: string]: Shape })[`${name}?`]

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto"
 import { type FSWatcher, watch } from "node:fs"
 import { mkdir, open, readdir, rename, unlink, writeFile } from "node:fs/promises"
 import { join, resolve } from "node:path"
-import { ignore, isRecord } from "../Values.ts"
+import { ignore, isRecord, tried } from "../Values.ts"
 import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
 import { fileLock, type FileLockOptions } from "./FileLock.ts"
 import { catchCode, readRegularFile, removeFile } from "./RegularFiles.ts"
@@ -39,15 +39,6 @@ const findProblem = (directory: unknown): SessionStoreError | undefined => {
   return unset === undefined ? undefined : wrong(`has the segment ${unset}`)
 }
 
-/** The working directory may have been removed. */
-const absolute = (directory: string): string => {
-  try {
-    return resolve(directory)
-  } catch {
-    return directory
-  }
-}
-
 /** Some systems cannot sync a folder; the durability of the rename is then theirs. */
 const syncFolder = async (folder: string): Promise<void> => {
   const handle = await open(folder, "r").catch(ignore)
@@ -75,7 +66,8 @@ const readSession = async (path: string): Promise<object | null | undefined> => 
 export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore => {
   const given: FileSessionStoreOptions = { ...options }
   const problem = findProblem(given.directory)
-  const directory = problem === undefined ? absolute(given.directory) : ""
+  // The working directory may have been removed.
+  const directory = problem === undefined ? (tried(() => resolve(given.directory)) ?? given.directory) : ""
   const nameOf = (slot: string) => `session-${slot}.json`
   const lock = fileLock((slot) => join(directory, `session-${slot}.lock`), given)
 

@@ -399,13 +399,18 @@ describe("A body", () => {
 
   it("that nests deeply is no defect, also in a new member of a session", async () => {
     const deep = `${"[".repeat(500_000)}${"]".repeat(500_000)}`
-    const { answers, client } = await loggedIn()
+    const { answers, client, events } = await loggedIn()
     answers.login = () =>
       new Response(JSON.stringify(loginOf(2)).replace('"type":', `"deep":${deep},"type":`))
     expect(await client.login("oac_2")).toMatchObject(kept)
     expect(await client.session()).toMatchObject(kept)
     answers.me = () => new Response(`{"error":${deep}}`, { status: 400 })
     expect(await client.me()).toMatchObject(unexpected("outside_contract"))
+    // An error is JSON, and so is its event.
+    const later = `{"error":{"code":"later","message":"m","details":{"deep":${deep}}}}`
+    answers.me = () => new Response(later, { status: 400 })
+    expect(JSON.stringify(await client.me())).toContain("later")
+    expect(events.at(-1)).toMatchObject({ type: "response", error: { code: "later" } })
   })
 })
 
