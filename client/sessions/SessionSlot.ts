@@ -74,10 +74,15 @@ export const makeSessionSlot = (
   // refresh checks after its save whether the session was forgotten.
   let writes: Promise<unknown> = Promise.resolve()
   const noteWrite = <A>(write: Promise<A>, login: string | null): Promise<A> => {
+    const before = known
     if (known !== undefined) known = login
     const all = Promise.allSettled([writes, write])
     writes = inTime(time, usual, all, () => silentStore).catch(ignore)
-    return write
+    return write.catch((cause) => {
+      // What was stored before is still there.
+      if (known === login) known = before
+      return Promise.reject(cause)
+    })
   }
   const write = (stored: StoredSession, replaced: string | null) =>
     asked((slot) => {

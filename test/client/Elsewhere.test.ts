@@ -137,3 +137,31 @@ it.each(["login", "logout"] as const)(
     ])
   }
 )
+
+it("A login that could not be saved is none: the session that stayed is reported as no other one", async () => {
+  const inner = memorySessionStore()
+  let isFull = false
+  let tell = (): void => undefined
+  let loads = 0
+  const sessionStore: SessionStore = {
+    ...inner,
+    load: (slot) => {
+      loads += 1
+      return inner.load(slot)
+    },
+    save: (...given) => (isFull ? Promise.reject(new Error("full")) : inner.save(...given)),
+    watch: (_, changed) => {
+      tell = changed
+      return () => undefined
+    }
+  }
+  const { client, events } = await loggedIn({ sessionStore })
+  isFull = true
+  expect(await client.login("oac_2")).toMatchObject({ error: { code: "store_failed" } })
+  const before = loads
+  // Another program has refreshed the session that stayed.
+  tell()
+  await expect.poll(() => loads).toBeGreaterThan(before)
+  await client.session()
+  expect(events.filter(({ type }) => type.startsWith("logged"))).toEqual([])
+})
