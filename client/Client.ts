@@ -3,6 +3,7 @@ import { publicIdPattern } from "../src/schema/Patterns.ts"
 import { eventReporter, type ReportEvent } from "./Events.ts"
 import {
   type CallOptions,
+  copyOf,
   findOptionsProblem,
   type LoginOptions,
   type LogoutOptions,
@@ -141,8 +142,7 @@ export const makeClient = (
     time
   }: { readonly problem?: OptionsProblem | undefined; readonly send: Send; readonly time: Time }
 ): MusicClient => {
-  // A copy: what is changed later was not checked, and must not move a session to another server or plane.
-  const options = { ...given }
+  const options = copyOf(given)
   const report = eventReporter(options.onEvent)
   const wrong = problem ?? findOptionsProblem(options)
   const calls = makeCalls(options, { send, report, time })
@@ -219,7 +219,7 @@ export const makeClient = (
           : signed.withOptionalSession(call, scope, send)
       }),
     close: async () => {
-      await Promise.all([...closers].map((close) => close()))
+      await Promise.allSettled([...closers].map((close) => close()))
     }
   }
   return withParts(client, { options, problem: wrong, calls, report, time, run, closers })

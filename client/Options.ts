@@ -103,6 +103,20 @@ export interface PromiseClientOptions extends MusicClientOptions {
   readonly random?: (() => number) | undefined
 }
 
+const names =
+  "baseUrl source version testingKey telemetry sessionStore lock org deadlineMilliseconds attemptMilliseconds onEvent onRequest".split(
+    " "
+  )
+
+/**
+ * A copy: what is changed later was not checked, and must not move a session to another server or plane. By name: a spread has none of the
+ * accessors of a class, and without its testing key a test would run in production.
+ */
+export const copyOf = (given: MusicClientOptions): MusicClientOptions =>
+  Object.fromEntries(
+    names.filter((name) => name in Object(given)).map((name) => [name, Reflect.get(given, name)])
+  ) as unknown as MusicClientOptions
+
 /** Addresses that end like this are of one call, or of a page of the service; the client adds the paths itself. */
 const callPath = /\/+(?:api(?:\/.*)?|docs|openapi\.json|healthz|readyz|webhook)\/*$/
 

@@ -4,7 +4,7 @@ import { isResult, makeClient, type MusicClient, partsOf, withParts } from "./Cl
 import { type Checks, findWrong, isFunction, type PromiseClientOptions } from "./Options.ts"
 import { makeSend } from "./Transport.ts"
 import type { MusicError, Result } from "./Types.ts"
-import { isGiven } from "./Values.ts"
+import { isGiven, tried } from "./Values.ts"
 import { toThrown } from "./failures/Failures.ts"
 
 /** The methods of a client, with values instead of results. They reject with a `MusicClientError`. */
@@ -16,13 +16,7 @@ export type ThrowingMusicClient = {
     : MusicClient[Name]
 }
 
-const returnsNumber = (run: unknown): boolean => {
-  try {
-    return isFunction(run) && Number.isFinite(run())
-  } catch {
-    return false
-  }
-}
+const returnsNumber = (run: unknown): boolean => isFunction(run) && Number.isFinite(tried(run))
 
 /** The options that only this face has. */
 const checks: Checks = {
@@ -62,7 +56,7 @@ export const createMusicClient = <Throws extends boolean | undefined = false>(
     readonly throwOnError?: Throws
   }
 ): Throws extends true ? ThrowingMusicClient : MusicClient => {
-  const options = isGiven(given) ? { ...given } : nothingGiven
+  const options: PromiseClientOptions = isGiven(given) ? Object(given) : nothingGiven
   const problem = findWrong(options, checks)
   const { clock, fetch, random } = problem === undefined ? options : nothingGiven
   const client = makeClient(options, {

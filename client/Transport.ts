@@ -84,10 +84,7 @@ const readAnswer = async (response: Response, signal: AbortSignal): Promise<Wire
 }
 
 // The same source compiles without DOM types.
-const page = globalThis as unknown as {
-  readonly document?: unknown
-  readonly location?: { readonly origin?: string }
-}
+const page = globalThis as unknown as { readonly location?: { readonly origin?: string } }
 
 /** Follows redirects: a request without CORS may do nothing else. */
 const probeInit = { credentials: "omit", cache: "no-store" } as const
@@ -97,7 +94,7 @@ const probeInit = { credentials: "omit", cache: "no-store" } as const
  * lost connection; but then a plain GET is answered, and only its answer cannot be read.
  */
 const isOriginRefused = async (fetch: Fetch, { baseUrl, url }: WireRequest): Promise<boolean> => {
-  const origin = page.document === undefined ? undefined : page.location?.origin
+  const origin = page.location?.origin
   if (origin === undefined || origin === new URL(url).origin) return false
   // All calls of the API share one rule; the probes of health have none.
   const probed = url.startsWith(`${baseUrl}/api/`) ? `${baseUrl}/api/v1/version` : url
@@ -109,9 +106,9 @@ const isOriginRefused = async (fetch: Fetch, { baseUrl, url }: WireRequest): Pro
   return !(await isAnswered("cors")) && (await isAnswered("no-cors"))
 }
 
-/** A `TypeError` of the platform's `fetch` in Node has a cause, and a page's has no cause: any other is a mistake in the program's own. */
+/** A `TypeError` of the platform's `fetch` in Node has a cause, and a page's or worker's has none: any other is a mistake in the program's own. */
 const isOwnMistake = (cause: unknown): boolean =>
-  cause instanceof TypeError && cause.cause === undefined && page.document === undefined
+  cause instanceof TypeError && cause.cause === undefined && page.location === undefined
 
 /** Ports that `fetch` refuses (fetch.spec.whatwg.org, "Port blocking"). */
 const blockedPorts = new Set(
@@ -137,12 +134,8 @@ const connectionFailure = (
   })
   const isBlocked = codes.length === 0 && blockedPorts.has(port)
   const reason = known?.found ?? likely ?? (isBlocked ? "not_sent" : "network")
-  return reasonedFailure(
-    "transport_failed",
-    reason,
-    { cause },
-    { place: host, code: known?.code ?? codes[0] }
-  )
+  const about = { place: host, code: known?.code ?? codes[0] }
+  return reasonedFailure("transport_failed", reason, { cause }, about)
 }
 
 /** `given` replaces the global `fetch`. `isOwn`: it is the program's own, which may have mistakes. */

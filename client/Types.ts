@@ -78,11 +78,8 @@ export interface ErrorDetails extends Contract.FailureDetails {
 }
 
 /** The last known failure of a call that ended at its deadline. */
-export interface EarlierFailure {
+export interface EarlierFailure extends Pick<ErrorFacts, "message" | "hint" | "requestId"> {
   readonly code: string
-  readonly message: string
-  readonly hint: string
-  readonly requestId: string | null
 }
 
 /** The details that errors of the client always have. */

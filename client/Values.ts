@@ -15,6 +15,15 @@ type Present<A> = { readonly [Name in keyof A as undefined extends A[Name] ? nev
 export const present = <A extends object>(members: A): Present<A> =>
   Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as Present<A>
 
+/** What a function returns; undefined when it throws. */
+export const tried = <A>(run: () => A): A | undefined => {
+  try {
+    return run()
+  } catch {
+    return undefined
+  }
+}
+
 export const ignore = (): undefined => undefined
 
 /** A promise that is resolved from outside. */

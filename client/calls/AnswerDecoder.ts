@@ -10,7 +10,7 @@ import {
 } from "../failures/Failures.ts"
 import { shapes } from "../Contract.ts"
 import { fits, type Shape } from "./Answers.ts"
-import { isRecord, isText, present } from "../Values.ts"
+import { isRecord, isText, present, tried } from "../Values.ts"
 import type { ErrorDetails, MusicError, RateLimit, RawAnswer } from "../Types.ts"
 import type { Endpoint } from "./Endpoints.ts"
 import { clientErrorTable, hintOf } from "../failures/ErrorTable.ts"
@@ -52,6 +52,12 @@ export const readRateLimits = ({ headers }: WireHead): ReadonlyArray<RateLimit> 
       : [{ policy, remaining: Number(remaining), resetSeconds: Number(resetSeconds) }]
   })
 
+/** A failed answer may have the tokens of a session all the same, and that of an intermediary those of the request that it got. */
+export const withoutTokens = (text: string): string =>
+  text
+    .replace(/("(?:access|refresh)_token"\s*:\s*")(?:[^"\\]|\\.)*/g, "$1…")
+    .replace(/\b(?:oat|ort|oac|ask)_(?=[\w-])[^\s"'<>&\\]+/g, "…")
+
 const parse = (text: string): { readonly json: unknown } | undefined => {
   try {
     return { json: JSON.parse(text) }
@@ -79,9 +85,9 @@ const redirected = ({ path }: Endpoint<unknown>, { headers, status }: WireHead, 
   })
 }
 
-/** Details of any later version; known members in another form are left out. */
+/** Details of any later version; known members in another form are left out, and details that nest too deeply to be written again. */
 const readDetails = (details: unknown): ErrorDetails | undefined =>
-  isRecord(details)
+  isRecord(details) && tried(() => JSON.stringify(details)) !== undefined
     ? Object.fromEntries(
         Object.entries(details).filter(([name, value]) => {
           const shape = (shapes.details as { readonly [name: string]: Shape })[`${name}?`]
@@ -177,7 +183,7 @@ export const decodeAnswer = <A>(
       read ?? unexpectedAnswer(status, isEmpty || content === undefined ? "not_json" : "outside_contract")
     )
   }
-  const parsed = parse(body)
+  const parsed = parse(withoutTokens(body))
   if (parsed === undefined) return unexpectedAnswer(status, "not_json")
   return readEnvelope(parsed.json, answer, isRaw) ?? unexpectedAnswer(status, "outside_contract")
 }

@@ -4,7 +4,7 @@ import type { ReportEvent } from "../Events.ts"
 import type { MusicClientOptions } from "../Options.ts"
 import type { Send, WireAnswer } from "../Transport.ts"
 import type { AnswerHead, MusicError } from "../Types.ts"
-import { decodeAnswer, readRateLimits, readRetryAfter } from "./AnswerDecoder.ts"
+import { decodeAnswer, readRateLimits, readRetryAfter, withoutTokens } from "./AnswerDecoder.ts"
 import { type Scope, timedOut, within } from "./Deadline.ts"
 import { type AnswerOf, type EndpointName, endpoints } from "./Endpoints.ts"
 import { newIdempotencyKey } from "./RandomKey.ts"
@@ -71,16 +71,12 @@ interface Outcome<A> {
 /** Characters of an answer that an error carries. */
 const responseCharacters = 2_048
 
-/** A failed answer may have the tokens of a session all the same, and the page of an intermediary those of the request that it got. */
-const withoutTokens = (text: string): string =>
-  text
-    .replace(/("(?:access|refresh)_token"\s*:\s*")[^"]*/g, "$1…")
-    .replace(/\b(?:oat|ort|oac|ask)_[^\s"'<>&\\]+/g, "…")
-
 /** The beginning of an answer. */
 const responseOf = ({ body, headers, status }: WireAnswer): AnswerHead => ({
   status,
-  headers,
+  headers: Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, value && withoutTokens(value)])
+  ),
   body: withoutTokens(body.slice(0, responseCharacters))
 })
 
@@ -177,6 +173,7 @@ export const makeCalls = (
     const retried = async (): Promise<Read<A>> => {
       const begun = time.monotonic()
       for (let attempt = 1; ; attempt += 1) {
+        if (signal.aborted) return clientFailure("aborted", { requestId, cause: signal.reason })
         const left = deadline.at - time.monotonic()
         if (left < shortestAttempt) return timedOut(deadline)
         const result = await runAttempt(attempt, Math.min(left, limitOf(attempt, call.isQuick)))
@@ -192,7 +189,6 @@ export const makeCalls = (
         const facts = { call: call.call, requestId, attempt }
         report({ type: "retry", ...facts, pauseMilliseconds: pause, error: result })
         await sleep(time, pause, signal)
-        if (signal.aborted) return clientFailure("aborted", { requestId, cause: signal.reason })
       }
     }
 

@@ -135,9 +135,7 @@ const timeOf = (runtime: Runtime.Runtime<never>, clock: Clock.Clock): Time => {
     random: () => Runtime.runSync(runtime)(Random.next),
     after: (milliseconds, run) => {
       const fiber = fork(Effect.zipRight(clock.sleep(Duration.millis(milliseconds)), Effect.sync(run)))
-      return () => {
-        Effect.runFork(Fiber.interruptFork(fiber))
-      }
+      return () => void Effect.runFork(Fiber.interruptFork(fiber))
     }
   }
 }

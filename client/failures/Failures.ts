@@ -108,13 +108,10 @@ export const unexpectedAnswer = (
   status: number,
   reason: AnswerReason,
   cause?: unknown
-): ErrorOf<"unexpected_answer"> =>
-  reasonedFailure(
-    "unexpected_answer",
-    reason,
-    { status, retryable: isTransient(status, reason), cause },
-    { code: `status ${status}` }
-  )
+): ErrorOf<"unexpected_answer"> => {
+  const facts = { status, retryable: isTransient(status, reason), cause }
+  return reasonedFailure("unexpected_answer", reason, facts, { code: `status ${status}` })
+}
 
 /** A message that names the first field and its problem. */
 export const withFirstField = (message: string, fields: ErrorDetails["fields"]): string => {

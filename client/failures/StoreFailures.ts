@@ -1,6 +1,6 @@
 /** Failures of session stores and locks: six reasons, with the system's code. A message of a foreign error is never passed on. */
 import type { Reasons } from "../Contract.ts"
-import { isRecord, isText, present } from "../Values.ts"
+import { isRecord, isText, present, tried } from "../Values.ts"
 import { findReason, reasonTable, rowOf, sentenceOf } from "./ErrorTable.ts"
 
 /** The members of a `SessionStoreError`; what is left out follows from the reason. */
@@ -22,13 +22,7 @@ export interface StoreProblemInput extends Readonly<Reasons["store_failed"]> {
 export type StoreFailureReason = StoreProblemInput["reason"]
 
 /** A member of a value; a getter or a proxy of a program's own may fail. */
-export const memberOf = (value: object, name: string): unknown => {
-  try {
-    return Reflect.get(value, name)
-  } catch {
-    return undefined
-  }
-}
+export const memberOf = (value: object, name: string): unknown => tried(() => Reflect.get(value, name))
 
 /** An error, its causes and the errors that it unites, at most 20. */
 export const causesOf = (error: unknown): ReadonlyArray<object> => {

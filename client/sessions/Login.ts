@@ -24,9 +24,10 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
    * `same`: the session of this very login, of which a replay would return a pair that was rotated since. A program may use a key again for
    * another test public id: that session is not its.
    */
-  const find = async (key: string, slt: string, by?: Deadline) => {
+  const find = async (name: string, slt: string, by?: Deadline) => {
     const { corrupt, stored } = await findSession(slot.find(by))
-    const isSame = stored?.login_key === key && (!publicIdPattern.test(slt) || stored.actor.public_id === slt)
+    const isSame =
+      stored?.login_key === name && (!publicIdPattern.test(slt) || stored.actor.public_id === slt)
     return { corrupt, stored, same: isSame ? stored : undefined }
   }
 
@@ -34,23 +35,24 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
     if (!isText(slt)) return Promise.reject(invalidInput("slt", "must be a text"))
     // Programs without a type checker may pass null.
     const given = call?.idempotencyKey ?? undefined
-    // A short-lived token works once, so its digest can name the login. A test public id can log in many times.
-    const isDerived = given === undefined && slt.startsWith("oac_")
-    const key = given ?? (isDerived ? await deriveKey("login", slt) : newIdempotencyKey())
+    // A short-lived token works once, so its digest names the login, under any key. A test public id can log in many times.
+    const digest = slt.startsWith("oac_") ? await deriveKey("login", slt) : undefined
+    const key = given ?? digest ?? newIdempotencyKey()
+    const name = digest ?? key
     const infoOfLogin = (stored: StoredSession, healed = false) => ({
       ...infoOf(stored),
       ting: { ...stored.ting },
       healed
     })
-    const before = await find(key, slt, scope.deadline)
+    const before = await find(name, slt, scope.deadline)
     if (before.same !== undefined) return infoOfLogin(before.same)
 
     /** What was received has time to be saved, also after the deadline and when the caller has left. */
     const save = async (session: AnswerOf<"login">, sentAt: number) => {
       // The lock may have been broken during the call: the store may hold a newer session.
-      const after = await find(key, slt)
+      const after = await find(name, slt)
       if (after.same !== undefined) return infoOfLogin(after.same)
-      const kept = { login_key: key, ting: session.ting }
+      const kept = { login_key: name, ting: session.ting }
       const stored = await slot.save(session, kept, sentAt, after.stored?.refresh_token ?? null)
       slot.noteEnd(undefined)
       if (after.corrupt !== undefined) report(healedEvent(after.corrupt))
@@ -58,9 +60,9 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
       return infoOfLogin(stored, after.corrupt !== undefined)
     }
     return slot.withLock(scope, async () => {
-      const during = await find(key, slt, scope.deadline)
+      const during = await find(name, slt, scope.deadline)
       if (during.same !== undefined) return infoOfLogin(during.same)
-      const isKeyRandom = given === undefined && !isDerived
+      const isKeyRandom = given === undefined && digest === undefined
       const facts = { uncertain: true, idempotencyKey: key, isKeyRandom, payload: { slt } }
       const session = await slot.check(await calls.run("login", scope, facts))
       return save(session, scope.noted.sent?.at ?? 0).catch((cause: unknown) => {
@@ -77,13 +79,12 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
 const forgetMilliseconds = { lock: 400, store: 300, revocation: 2_000 } as const
 
 export const makeLogout = ({ calls, report, slot, time }: SessionParts) => {
-  const revoke = async (stored: StoredSession, scope: Scope, once: boolean): Promise<void> =>
-    calls.run("logout", scope, {
-      once,
-      uncertain: true,
-      idempotencyKey: await deriveKey("logout", stored.refresh_token),
-      payload: { token: stored.refresh_token }
-    })
+  const revoke = async (stored: StoredSession, scope: Scope, once: boolean): Promise<void> => {
+    // A spent token ends the session, too, while a pair that was spoiled on its way ends nothing.
+    const token = stored.spent_refresh_token ?? stored.refresh_token
+    const idempotencyKey = await deriveKey("logout", token)
+    return calls.run("logout", scope, { once, uncertain: true, idempotencyKey, payload: { token } })
+  }
 
   const find = () => findSession(slot.find())
 
@@ -138,14 +139,11 @@ export const makeLogout = ({ calls, report, slot, time }: SessionParts) => {
     const uncleared = await patiently(slot.clear()).then(ignore, (cause: unknown) => ({ cause }))
     const { stored } = found
     const last = until(scope, time.monotonic() + forgetMilliseconds.revocation)
-    const isRevoked = async () => {
-      if (stored === undefined) return false
-      return revoke(stored, last, true).then(
-        () => true,
-        () => false
-      )
-    }
-    const [revoked] = await Promise.all([isRevoked(), stored && clearAgain(scope, stored)])
+    const revocation = stored && revoke(stored, last, true).then(() => true)
+    const [revoked = false] = await Promise.all([
+      revocation?.catch(() => false),
+      stored && clearAgain(scope, stored)
+    ])
     if (uncleared === undefined) return reportEnd(revoked, found)
     // Its tokens are worthless, but they are still there.
     if (revoked) reportEnd(true, stored === undefined ? {} : { stored })

@@ -90,14 +90,14 @@ export const makeSessionRefresh = (
   }
 
   /** `from`: the refresh token to spend, or one that was spent under the same key within 10 minutes. */
-  const requestRefresh = async (from: string, scope: Scope): Promise<UnsavedPair> => {
+  const requestRefresh = async (from: string, { actor }: StoredSession, scope: Scope) => {
     const session = await calls.run("refresh", scope, {
       uncertain: true,
       isQuick: true,
       idempotencyKey: await deriveKey("refresh", from),
       payload: { refresh_token: from }
     })
-    return { from, session: await slot.check(session), sentAt: scope.noted.sent?.at ?? 0 }
+    return { from, session: await slot.check(session, actor), sentAt: scope.noted.sent?.at ?? 0 }
   }
 
   /**
@@ -108,7 +108,7 @@ export const makeSessionRefresh = (
     const { spent_refresh_token: from } = stored
     if (from === undefined || slot.age(stored) >= replayMilliseconds) return undefined
     try {
-      const pair = await requestRefresh(from, scope)
+      const pair = await requestRefresh(from, stored, scope)
       const { access_token, refresh_token } = pair.session
       return access_token === stored.access_token && refresh_token === stored.refresh_token ? undefined : pair
     } catch (cause) {
@@ -117,18 +117,14 @@ export const makeSessionRefresh = (
   }
 
   /** A new pair for a session whose access token has expired or was refused. */
-  const findNewPair = async (
-    stored: StoredSession,
-    isAccessRefused: boolean,
-    scope: Scope
-  ): Promise<UnsavedPair> => {
+  const findNewPair = async (stored: StoredSession, isAccessRefused: boolean, scope: Scope) => {
     const repeated = isAccessRefused ? await repeatRotation(stored, scope) : undefined
     if (repeated !== undefined) return repeated
     await waitOutRefusal(stored, scope.deadline)
     // No token is rotated for a store that cannot be written.
     await slot.probe(stored)
     try {
-      return await requestRefresh(stored.refresh_token, scope)
+      return await requestRefresh(stored.refresh_token, stored, scope)
     } catch (cause) {
       const failure = failureOf(cause)
       noteRefusal(stored, failure)
@@ -164,14 +160,16 @@ export const makeSessionRefresh = (
   }
 
   /** Saves a pair that replaces the stored one. A logout that does not wait for the lock may clear the store meanwhile. */
-  const savePair = async (
-    pair: UnsavedPair,
-    stored: StoredSession,
-    clears: number
-  ): Promise<StoredSession> => {
+  const savePair = async (pair: UnsavedPair, stored: StoredSession, clears: number) => {
     const { login_key, refresh_token, ting } = stored
     const kept = { login_key, ting, spent_refresh_token: pair.from }
-    const saved = await slot.save(pair.session, kept, pair.sentAt, refresh_token)
+    let saved: StoredSession
+    try {
+      saved = await slot.save(pair.session, kept, pair.sentAt, refresh_token)
+    } catch (cause) {
+      // Another program may have broken the lock while this one was suspended.
+      return (await loadIfChanged(stored, clears)) ?? Promise.reject(cause)
+    }
     unsaved = undefined
     if (slot.clears() === clears) {
       report({ type: "refreshed", session: infoOf(saved) })
@@ -203,14 +201,7 @@ export const makeSessionRefresh = (
       const known = failure ?? clientFailure("client_defect")
       return isRefused(known) ? endSession(known) : failWith(known)
     }
-    let saved: StoredSession
-    try {
-      saved = await savePair(unsaved, stored, clears)
-    } catch (cause) {
-      if (unsaved === undefined) return Promise.reject(cause)
-      // Another program may have broken the lock while this one was suspended.
-      return (await loadIfChanged(stored, clears)) ?? Promise.reject(cause)
-    }
+    const saved = await savePair(unsaved, stored, clears)
     // The pair may have expired before it could be saved.
     return isKept && slot.isDue(saved) ? rotate(refused, scope, clears) : saved
   }

@@ -73,13 +73,22 @@ export const makeSessionSlot = (
   // A save waits for the writes before it, so that a late one never undoes it; but not for ever. A clearing does not wait: a
   // refresh checks after its save whether the session was forgotten.
   let writes: Promise<unknown> = Promise.resolve()
-  const noteWrite = <A>(write: Promise<A>): Promise<A> => {
+  const noteWrite = <A>(write: Promise<A>, login: string | null): Promise<A> => {
+    const before = known
+    if (known !== undefined) known = login
     const all = Promise.allSettled([writes, write])
     writes = inTime(time, usual, all, () => silentStore).catch(ignore)
-    return write
+    return write.catch((cause) => {
+      // What was stored before is still there.
+      if (known === login) known = before
+      return Promise.reject(cause)
+    })
   }
   const write = (stored: StoredSession, replaced: string | null) =>
-    asked((slot) => noteWrite(writes.then(() => store.save(slot, stored, replaced))))
+    asked((slot) => {
+      const saved = writes.then(() => store.save(slot, stored, replaced))
+      return noteWrite(saved, stored.login_key)
+    })
 
   /** The stored session, if there is one; another program may have stored it. A call does not wait beyond its deadline. */
   const find = async (by?: Deadline): Promise<StoredSession | undefined> => {
@@ -132,11 +141,14 @@ export const makeSessionSlot = (
   }
 
   /** Reports a login or logout of another tab or process. */
-  const lookElsewhere = async (isFirst = false): Promise<void> => {
-    const stored = await find()
+  const lookElsewhere = async (): Promise<void> => {
+    await writes
     const before = known
+    const stored = await find()
+    // A write of this client is newer than what was read.
+    if (known !== before) return
     known = stored?.login_key ?? null
-    if (isFirst || before === undefined || before === known) return
+    if (before === undefined || before === known) return
     if (stored === undefined) report({ type: "logged_out", reason: "elsewhere", requestId: null })
     else report({ type: "logged_in", session: infoOf(stored), elsewhere: true })
   }
@@ -147,7 +159,6 @@ export const makeSessionSlot = (
     save: async (session: Session, kept: KeptMembers, sentAt: number, replaced: string | null) => {
       const obtainedAt = Math.round(time.now() - (time.monotonic() - sentAt))
       const stored = toStored(session, await name(), obtainedAt, kept)
-      if (known !== undefined) known = stored.login_key
       await write(stored, replaced)
       receipt = { token: stored.access_token, at: sentAt }
       return stored
@@ -157,13 +168,14 @@ export const makeSessionSlot = (
       store.probe === undefined
         ? write(stored, stored.refresh_token)
         : asked((slot) => store.probe?.(slot, stored)),
-    /** Saves a stored session without the token that was spent for it. */
-    confirm: ({ spent_refresh_token: _, ...stored }: StoredSession) => write(stored, stored.refresh_token),
+    /** Saves a session without the token that was spent for it, unless another one was stored meanwhile: not every store compares. */
+    confirm: async ({ spent_refresh_token: _, ...stored }: StoredSession): Promise<void> => {
+      if ((await find())?.refresh_token === stored.refresh_token) await write(stored, stored.refresh_token)
+    },
     /** `aside`: the service has refused the session. */
     clear: (aside = false): Promise<void> => {
       clears += 1
-      if (known !== undefined) known = null
-      return asked((slot) => noteWrite((async () => store.clear(slot, aside))()))
+      return asked((slot) => noteWrite((async () => store.clear(slot, aside))(), null))
     },
     /** How often this client has cleared the slot, also without the lock. */
     clears: () => clears,
@@ -180,9 +192,11 @@ export const makeSessionSlot = (
       if (known !== undefined && reason !== undefined) known = null
     },
     ended: () => end,
-    /** A received session; rejects when it is of another plane than the client's, or more than a store takes. */
-    check: async <A extends Session>(session: A): Promise<A> => {
+    /** A received session; rejects when it is of another plane than the client's or of another actor, or more than a store takes. */
+    check: async <A extends Session>(session: A, { public_id } = session.actor): Promise<A> => {
       if (!isOwn(session)) return failWith(unexpectedAnswer(200, "other_plane"))
+      // A refresh never changes the actor: an intermediary has mixed up the answers to two callers.
+      if (session.actor.public_id !== public_id) return failWith(unexpectedAnswer(200, "outside_contract"))
       return isStorable(session) ? session : failWith(unexpectedAnswer(200, "too_large"))
     },
     /** Reports logins and logouts of other tabs and processes until the returned function is called. */
@@ -191,7 +205,7 @@ export const makeSessionSlot = (
       let isOver = false
       const begin = async () => {
         const slot = await name()
-        await lookElsewhere(true).catch(ignore)
+        await lookElsewhere().catch(ignore)
         known ??= null
         if (!isOver) stop = store.watch?.(slot, () => void lookElsewhere().catch(ignore))
       }

@@ -58,9 +58,8 @@ export const makeSignedCalls = (
     left: number = renewals
   ): Promise<A> => {
     const org = call?.org ?? options.org ?? stored.org_id
-    let value: A
     try {
-      value = await use({ bearer: stored.access_token, org }, stored)
+      return await use({ bearer: stored.access_token, org }, stored)
     } catch (cause) {
       const failure = failureOf(cause)
       if (failure.code !== "unauthenticated") return Promise.reject(cause)
@@ -68,8 +67,6 @@ export const makeSignedCalls = (
       const next = await refresh.renewSession(stored, scope)
       return runSigned(call, scope, use, next, left - 1)
     }
-    await confirm(stored, scope)
-    return value
   }
 
   const withSession = async <A>(call: CallOptions | undefined, scope: Scope, use: Use<A>): Promise<A> =>
@@ -93,16 +90,21 @@ export const makeSignedCalls = (
     return runSigned(call, scope, use, best)
   }
 
-  /** A call with a bearer. The session is refreshed early, and again when the service refuses the bearer. */
+  /**
+   * A call with a bearer. The session is refreshed early, and again when the service refuses the bearer. Its success proves the pair. That
+   * of a report proves none, nor that of a raw call: the service may not have asked for the bearer, or not have been able to check it.
+   */
   const callSigned = <Name extends EndpointName>(
     name: Name,
     call: CallOptions | undefined,
     scope: Scope,
     facts: (session: StoredSession) => Omit<CallFacts, "bearer" | "org">
   ): Promise<AnswerOf<Name>> =>
-    withSession(call, scope, (signature, session) =>
-      calls.run(name, scope, { ...facts(session), ...signature })
-    )
+    withSession(call, scope, async (signature, session) => {
+      const answer = await calls.run(name, scope, { ...facts(session), ...signature })
+      await confirm(session, scope)
+      return answer
+    })
 
   return { callSigned, withSession, withOptionalSession }
 }

@@ -1,9 +1,9 @@
 /** A session store for Node: one private file for each slot, replaced atomically, with a lock between processes. */
 import { randomUUID } from "node:crypto"
 import { type FSWatcher, watch } from "node:fs"
-import { mkdir, open, readdir, rename, unlink } from "node:fs/promises"
+import { mkdir, open, readdir, rename, unlink, writeFile } from "node:fs/promises"
 import { join, resolve } from "node:path"
-import { ignore, isRecord } from "../Values.ts"
+import { ignore, isRecord, tried } from "../Values.ts"
 import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
 import { fileLock, type FileLockOptions } from "./FileLock.ts"
 import { catchCode, readRegularFile, removeFile } from "./RegularFiles.ts"
@@ -39,15 +39,6 @@ const findProblem = (directory: unknown): SessionStoreError | undefined => {
   return unset === undefined ? undefined : wrong(`has the segment ${unset}`)
 }
 
-/** The working directory may have been removed. */
-const absolute = (directory: string): string => {
-  try {
-    return resolve(directory)
-  } catch {
-    return directory
-  }
-}
-
 /** Some systems cannot sync a folder; the durability of the rename is then theirs. */
 const syncFolder = async (folder: string): Promise<void> => {
   const handle = await open(folder, "r").catch(ignore)
@@ -75,7 +66,8 @@ const readSession = async (path: string): Promise<object | null | undefined> => 
 export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore => {
   const given: FileSessionStoreOptions = { ...options }
   const problem = findProblem(given.directory)
-  const directory = problem === undefined ? absolute(given.directory) : ""
+  // The working directory may have been removed.
+  const directory = problem === undefined ? (tried(() => resolve(given.directory)) ?? given.directory) : ""
   const nameOf = (slot: string) => `session-${slot}.json`
   const lock = fileLock((slot) => join(directory, `session-${slot}.lock`), given)
 
@@ -105,12 +97,8 @@ export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore
     await ready()
     await clean(slot)
     const temporary = join(directory, `${nameOf(slot)}.${randomUUID()}.tmp`)
-    const handle = await open(temporary, "wx", 0o600)
     try {
-      await handle
-        .writeFile(`${JSON.stringify(session)}\n`)
-        .then(() => handle.sync())
-        .finally(() => handle.close())
+      await writeFile(temporary, `${JSON.stringify(session)}\n`, { flag: "wx", mode: 0o600, flush: true })
       await use(temporary)
     } catch (error) {
       await unlink(temporary).catch(ignore)
@@ -160,11 +148,6 @@ export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore
         watcher?.close()
       }
     },
-    lock: {
-      acquire: async (slot, signal) => {
-        await ready()
-        return lock.acquire(slot, signal)
-      }
-    }
+    lock: { acquire: (slot, signal) => ready().then(() => lock.acquire(slot, signal)) }
   }
 }

@@ -78,13 +78,11 @@ export const processLock = (): SessionLock => {
         slot,
         before.then(() => held.promise)
       )
-      try {
-        await untilAborted(signal, before)
-      } catch (reason) {
-        held.resolve()
-        return Promise.reject(reason)
-      }
-      return async () => held.resolve()
+      const release = async () => held.resolve()
+      return untilAborted(signal, before).then(
+        () => release,
+        (reason) => release().then(() => Promise.reject(reason))
+      )
     }
   }
 }

@@ -3,7 +3,7 @@
  * coherent between tabs, and a write may be lost for seconds.
  */
 import { type IDBPDatabase, openDB } from "idb"
-import { deferred, ignore } from "../Values.ts"
+import { deferred, ignore, tried } from "../Values.ts"
 import { inTime, systemTime } from "../calls/Time.ts"
 import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
 import {
@@ -40,15 +40,6 @@ interface Page {
 
 // The same source compiles without DOM types.
 const page = globalThis as unknown as Page
-
-/** What the page has; a page without an origin, or whose browser blocks storage, may not even read it. */
-const findInPage = <A>(read: () => A): A | undefined => {
-  try {
-    return read()
-  } catch {
-    return undefined
-  }
-}
 
 const webLock = (locks: WebLocks): SessionLock => ({
   acquire: (slot, signal) =>
@@ -115,9 +106,10 @@ export const webSessionStore = (
 ): SessionStore => {
   // Programs without a type checker may pass null.
   const name = options?.database ?? "music-session"
-  const locks = options?.locks ?? findInPage(() => page.navigator?.locks)
+  // A page without an origin, or whose browser blocks storage, may not even read what it has.
+  const locks = options?.locks ?? tried(() => page.navigator?.locks)
   // Between the tabs of this origin.
-  const channel = findInPage(() => page.BroadcastChannel && new page.BroadcastChannel(`music-client/${name}`))
+  const channel = tried(() => page.BroadcastChannel && new page.BroadcastChannel(`music-client/${name}`))
   channel?.unref?.()
 
   // Opened for each use: a browser may close an idle connection, and an open one blocks clearing the site data.

@@ -6,7 +6,7 @@ import { partsOf } from "../Client.ts"
 import type { ClientEvent } from "../Events.ts"
 import { type CallOptions, type Checks, duration, findWrong } from "../Options.ts"
 import type { ClientTable, ErrorOf, MusicError, Result, TelemetryEvent, TelemetryStats } from "../Types.ts"
-import { ignore } from "../Values.ts"
+import { ignore, present } from "../Values.ts"
 import { type Backoff, pauseAfter } from "../calls/Calls.ts"
 import { type Deadline, noExchange, ownScope, type Scope, timedOut } from "../calls/Deadline.ts"
 import type { CallError, LocalError } from "../calls/Endpoints.ts"
@@ -72,8 +72,11 @@ export interface Telemetry {
 }
 
 /** The service refused the events themselves, perhaps with a code of a later version: a repetition has the same result. */
-const isPermanentRefusal = ({ code, retryable, status }: MusicError): boolean =>
-  code !== "unexpected_answer" && status !== null && status < 500 && !retryable
+const isPermanentRefusal = ({ code, response, retryable, status }: MusicError): boolean => {
+  // Without an answer the program's own hook has failed, and a 408 is of a batch that did not arrive in time.
+  const isAnswered = response !== undefined && response.status !== 408
+  return isAnswered && code !== "unexpected_answer" && Number(status) < 500 && !retryable
+}
 
 const selectRefused = (
   batch: ReadonlyArray<QueuedEvent>,
@@ -140,8 +143,7 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
   type DropReason = Extract<ClientEvent, { readonly type: "telemetry_dropped" }>["reason"]
   const drop = (events: number, reason: DropReason, error?: MusicError) => {
     dropped += events
-    if (events > 0)
-      report({ type: "telemetry_dropped", events, reason, ...(error === undefined ? {} : { error }) })
+    if (events > 0) report({ type: "telemetry_dropped", events, reason, ...present({ error }) })
   }
 
   const send = (batch: ReadonlyArray<QueuedEvent>, scope: Scope, keepalive: boolean) =>

@@ -41,7 +41,8 @@ const findProblem = (value: unknown, depth: number): string | undefined => {
   return undefined
 }
 
-const refusal = (problem: string) => invalidInput("event", problem, "Correct the event; it was not queued.")
+const refusal = (problem: string, path = "event") =>
+  invalidInput(path, problem, `Correct the ${path}; the event was not queued.`)
 
 const complete = (event: JsonObject, id: string, occurredAt: string): JsonObject => {
   const { metadata } = event
@@ -73,12 +74,7 @@ export const prepareEvent = (
   event: unknown,
   own: { readonly id: string; readonly occurredAt: string }
 ): QueuedEvent | ErrorOf<"invalid_input" | "payload_too_large"> => {
-  if (!tables.includes(table))
-    return invalidInput(
-      "table",
-      `must be one of ${tables.join(", ")}`,
-      "Correct the table; the event was not queued."
-    )
+  if (!tables.includes(table)) return refusal(`must be one of ${tables.join(", ")}`, "table")
   if (!isRecord(event)) return refusal("must be an object")
   const { id = own.id } = event
   if (typeof id !== "string" || !uuidPattern.test(id)) return refusal("id must be a UUID")

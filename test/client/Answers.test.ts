@@ -244,12 +244,32 @@ describe("A failure of the service", () => {
     const { provoke, requests, run } = await about(kind)
     provoke(() => {
       const { body = "", headers } = requests.at(-1) ?? {}
-      return new Response(`<pre>${JSON.stringify([...(headers ?? [])])} ${body}</pre>`, { status: 502 })
+      const shown = `${JSON.stringify([...(headers ?? [])])} ${body}`
+      return new Response(`<pre>${shown}</pre>`, { status: 502, headers: { "x-request": shown } })
     })
     const { error } = await run()
     expect(JSON.stringify(requests.map(({ body, headers }) => [body, [...headers]]))).toContain(token)
     expect(error?.response?.body).toContain("x-music-source")
-    expect(error?.response?.body).not.toContain(token)
+    expect(error?.response?.headers["x-request"]).toContain("x-music-source")
+    expect(JSON.stringify(error?.response)).not.toContain(token)
+  })
+
+  it("carries no token that an intermediary quotes in an envelope, also in its events; the name of its kind stays", async () => {
+    const { client, events, provoke } = await about("me")
+    const details = { seen: ["Bearer oat_1"], body: '{"refresh_token":"a\\"b"}' }
+    const error = {
+      code: "InvalidToken",
+      message: "The header Bearer oat_1 is no `ask_`, and no oat_.",
+      details
+    }
+    provoke(() => json({ error }, {}, 401))
+    const found = (await client.me()).error
+    expect(found).toMatchObject({
+      code: "InvalidToken",
+      message: "The header Bearer … is no `ask_`, and no oat_.",
+      details: { seen: ["Bearer …"] }
+    })
+    expect(JSON.stringify([found, events])).not.toContain("oat_1")
   })
 
   it("keeps new details, and leaves out known ones of another kind", async () => {
@@ -351,13 +371,18 @@ describe("A body", () => {
 
   it("that nests deeply is no defect, also in a new member of a session", async () => {
     const deep = `${"[".repeat(500_000)}${"]".repeat(500_000)}`
-    const { answers, client } = await loggedIn()
+    const { answers, client, events } = await loggedIn()
     answers.login = () =>
       new Response(JSON.stringify(loginOf(2)).replace('"type":', `"deep":${deep},"type":`))
     expect(await client.login("oac_2")).toMatchObject(kept)
     expect(await client.session()).toMatchObject(kept)
     answers.me = () => new Response(`{"error":${deep}}`, { status: 400 })
     expect(await client.me()).toMatchObject(unexpected("outside_contract"))
+    // An error is JSON, and so is its event.
+    const later = `{"error":{"code":"later","message":"m","details":{"deep":${deep}}}}`
+    answers.me = () => new Response(later, { status: 400 })
+    expect(JSON.stringify(await client.me())).toContain("later")
+    expect(events.at(-1)).toMatchObject({ type: "response", error: { code: "later" } })
   })
 })
 

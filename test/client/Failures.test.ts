@@ -5,13 +5,17 @@ import { inspect } from "node:util"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { describe, expect } from "vitest"
+import { afterEach, describe, expect, vi } from "vitest"
 import { MusicClient } from "../../client/effect.ts"
 import { hasCode, isUnknownCode, SessionStoreError } from "../../client/index.ts"
 import { listening, tlsFront } from "../world/Egress.ts"
 import { it } from "../world/Test.ts"
 import { defaults, failed, makeClient, storeWith, systemError } from "./support/ClientWorld.ts"
 import { failure, makeService } from "./support/Service.ts"
+
+afterEach(() => {
+  vi.unstubAllGlobals()
+})
 
 /** The error of a call that makes one attempt. */
 const errorOf = async (given: Parameters<typeof makeClient>[0]) =>
@@ -58,6 +62,14 @@ describe("A failure of the network", () => {
       Effect.provideService(FetchHttpClient.Fetch, fetch),
       Effect.runPromise
     )
+    expect(calls()).toEqual(["version", "version"])
+  })
+
+  it("in a worker is repeated, also with a fetch of the program's own: there it has no cause, either", async () => {
+    vi.stubGlobal("location", { origin: "https://music.example" })
+    const { calls, client, once } = makeClient()
+    once("version", () => Promise.reject(new TypeError("Failed to fetch")))
+    expect(await client.version()).toMatchObject({ ok: true })
     expect(calls()).toEqual(["version", "version"])
   })
 

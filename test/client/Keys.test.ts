@@ -55,6 +55,17 @@ describe("The keys of login, refresh and logout", () => {
     expect(await client.session()).toMatchObject({ value: { actor: { public_id: "si:deejay" } } })
   })
 
+  it("are no name of a short-lived token: another one under the same key gets no session of the first", async () => {
+    const { answers, calls, client } = makeClient()
+    const options = { idempotencyKey: newIdempotencyKey() }
+    for (const _ of [1, 2]) expect(await client.login("oac_1", options)).toMatchObject({ ok: true })
+    expect(calls()).toEqual(["login"])
+    answers.login = () => json(loginOf(2, { actor: { type: "silicon", public_id: "si:lyra" } }))
+    const value = { actor: { public_id: "si:lyra" } }
+    expect(await client.login("oac_2", options)).toMatchObject({ ok: true, value })
+    expect(await client.session()).toMatchObject({ value })
+  })
+
   it("need Web Crypto: without it such calls fail with unsupported, and others work", async () => {
     // As in a page without https.
     vi.stubGlobal("crypto", { getRandomValues: crypto.getRandomValues.bind(crypto) })

@@ -192,6 +192,21 @@ describe("The options of a client", () => {
     expect(requests[0]?.headers.get("x-testing-environment-key")).toBe(testingKey)
   })
 
+  it("are those of a class, too: its testing key is no member of its own", async () => {
+    const { fetch, requests } = makeService()
+    class Given {
+      readonly baseUrl = "https://music.example"
+      readonly source = "cli"
+      readonly telemetry = false
+      readonly fetch = fetch
+      get testingKey() {
+        return testingKey
+      }
+    }
+    await createMusicClient(new Given()).version()
+    expect(requests[0]?.headers.get("x-testing-environment-key")).toBe(testingKey)
+  })
+
   it("never throw, whatever they are", async () => {
     for (const value of values) {
       const client = withTelemetry(createMusicClient(value as Given))

@@ -1,7 +1,9 @@
 /** A success whose session is useless costs no session: the old pair stays, or the same rotation is asked for again. */
 import { describe, expect, it } from "vitest"
-import { failed, loggedIn, makeClient, ok } from "../support/ClientWorld.ts"
-import { changed, failure, life } from "../support/Service.ts"
+import type { MusicClient, SessionStore } from "../../../client/index.ts"
+import { examples } from "../../../src/http/openapi/Examples.ts"
+import { failed, gate, loggedIn, makeClient, ok } from "../support/ClientWorld.ts"
+import { changed, failure, json, life, pairOf } from "../support/Service.ts"
 
 const minute = 60_000
 const broken = failed("unexpected_answer")
@@ -87,4 +89,59 @@ describe("A pair that was spoiled on its way", () => {
     const asked = refreshes().map(({ body }) => JSON.parse(body).refresh_token)
     expect(asked).toEqual(isKept ? ["ort_1", "ort_1"] : ["ort_1", "ort_x"])
   })
+})
+
+it.each<readonly [string, (client: Omit<MusicClient, "close">) => Promise<{ readonly ok: boolean }>]>([
+  [
+    "a report, which is stored unverified while nobody can be asked",
+    (client) => client.report({ message: "m" })
+  ],
+  ["a call that needs no session", (client) => client.request("GET", "/api/v1/version")]
+])("The success of %s proves no pair: a spoiled one is asked for again after it", async (_, run) => {
+  const { client, events } = await spoiling({ access_token: "oat_x", refresh_token: "ort_x" })
+  expect(await run(client)).toMatchObject({ ok: true })
+  expect(await client.me()).toMatchObject({ ok: true })
+  expect(events.filter(({ type }) => type === "logged_out")).toEqual([])
+})
+
+it("A late success with an older pair does not undo a refresh, in a store of one program, which compares nothing", async () => {
+  const kept = new Map<string, unknown>()
+  const sessionStore: SessionStore = {
+    load: async (slot) => kept.get(slot),
+    save: async (slot, session) => void kept.set(slot, session),
+    clear: async (slot) => void kept.delete(slot)
+  }
+  const { answers, client, once, pass } = await loggedIn({ sessionStore })
+  pass(life)
+  const [sent, late] = [gate<void>(), gate<Response>()]
+  once("me", () => {
+    sent.open()
+    return late.opened
+  })
+  const slow = client.me()
+  await sent.opened
+  pass(life)
+  expect(await client.me()).toMatchObject({ ok: true })
+  late.open(json(examples["auth.me"].response))
+  expect(await slow).toMatchObject({ ok: true })
+  expect([...kept.values()]).toMatchObject([{ refresh_token: "ort_3" }])
+  expect(answers).toEqual({})
+})
+
+it("A refresh that is answered with the session of another actor leaves the old pair", async () => {
+  const { client, once, pass, requests } = await loggedIn()
+  once("refresh", () => json(pairOf(7, { actor: { type: "silicon", public_id: "si:other" } })))
+  pass(life)
+  expect(await client.me()).toMatchObject(broken)
+  expect(await client.session()).toMatchObject({ value: { actor: { public_id: "si:deejay" } } })
+  expect(await client.me()).toMatchObject({ ok: true })
+  expect(requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_2")
+})
+
+it("A logout revokes by the token that was spent for a pair which no call has proven: it ends the session, also when the pair is spoiled", async () => {
+  const { answers, client, requests } = await spoiling({ access_token: "oat_x", refresh_token: "ort_x" })
+  answers.me = () => failure(403, "forbidden")
+  await client.me()
+  expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
+  expect(JSON.parse(requests.at(-1)?.body ?? "")).toEqual({ token: "ort_1" })
 })
