@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { type Environment, readSettings } from "../../../src/layers/settings/Settings.ts"
+import { type Environment, readSettings, unknownVariables } from "../../../src/layers/settings/Settings.ts"
 import type { SettingsValues } from "../../../src/services/Settings.ts"
 import { testEnvironment, testWebhookSecret } from "../../world/Settings.ts"
 
@@ -115,11 +115,14 @@ const values: ReadonlyArray<
       "h"
     ]
   ],
-  [
-    "HTTPS_PROXY",
-    ["http://u:p@proxy.example:3128", "https://proxy.example"],
-    ["proxy.example:3128", "socks5://proxy.example", "http://u:%ff@proxy.example"]
-  ]
+  ...["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"].map(
+    (name) =>
+      [
+        name,
+        ["http://u:p@proxy.example:3128", "https://proxy.example"],
+        ["proxy.example:3128", "socks5://proxy.example", "http://u:%ff@proxy.example"]
+      ] as const
+  )
 ]
 
 it("A setting keeps to its bounds and its form", () => {
@@ -127,4 +130,17 @@ it("A setting keeps to its bounds and its form", () => {
     expect(accepted.filter((value) => badNames({ [name]: value }).length > 0)).toEqual([])
     expect(refused.filter((value) => badNames({ [name]: value }).join() !== name)).toEqual([])
   }
+})
+
+it("Variables that look like settings and have no effect are named, those of clients are not", () => {
+  const others = { MUSIC_WEB_ORIGIN: "a", MUSIC_MUSIC_URL: "a", MUSIC_BIND_FILE: "a" }
+  const known = { MUSIC_BIND: "a", MUSIC_GITHUB_TOKEN_FILE: "a", MUSIC_EMPTY: "", OTHER_BIND: "a" }
+  const ofClients = {
+    MUSIC_URL: "a",
+    MUSIC_PATIENCE: "a",
+    MUSIC_TEST_APP_SECRET: "a",
+    MUSIC_DAEMON_PORT: "a"
+  }
+  const found = unknownVariables({ ...others, ...known, ...ofClients })
+  expect(found).toEqual(["MUSIC_BIND_FILE", "MUSIC_MUSIC_URL", "MUSIC_WEB_ORIGIN"])
 })

@@ -38,10 +38,7 @@ const allCells: ReadonlyArray<Cell> = (Object.keys(table) as Array<CallName>).fl
         observe: () => observe({ call, path, failure, times })
       })
       const repeats = expected !== undefined && failure.group !== "clock" && isRepeated(expected)
-      return [
-        cell(always, expected),
-        ...(repeats ? [cell(1, column.secondOf?.[failure.id] ?? column.second)] : [])
-      ]
+      return [cell(always, expected), ...(repeats ? [cell(1, column.second)] : [])]
     })
   )
 )

@@ -23,8 +23,6 @@ interface Column {
   /** The whole cell when only a clock is wrong, and when only the first call fails and is repeated. */
   readonly well: string
   readonly second: string
-  /** The latter for failures, by their id, after which another path is called again too. */
-  readonly secondOf?: Cells
 }
 
 /** The same cell for several groups. */
@@ -168,15 +166,13 @@ export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> =
     }),
     ofLogin("proof", loginProof, {
       except: {
-        // The list was kept: it is fetched again before the refusal counts.
-        "401 invalid_client": recordedFor("dependency_misconfigured", "×2 (catalogue ×2)"),
+        "401 invalid_client": recordedFor("dependency_misconfigured", "×1"),
         "own credential": recordedFor("dependency_misconfigured", "×1"),
         ...recordedAs("forbidden"),
-        "404 not_found": recordedFor("reconsent_required", "×2 (catalogue ×2)"),
+        "404 not_found": recordedFor("reconsent_required", "×1"),
         ...recordedAs("idempotency_response_expired"),
         invalid_subject_token: recordedFor("unauthenticated", "×1")
-      },
-      secondOf: sameFor(["401 invalid_client", "404 not_found"], "200 ×2 (catalogue ×2); spent, registered")
+      }
     }),
     ofLogin("registration", loginRegister, {
       after: "spent, registered",
