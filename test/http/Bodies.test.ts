@@ -46,22 +46,25 @@ sharing(sharedOnSocket())("A body", (it) => {
     expect(millis).toBeLessThan(1_000)
   })
 
-  it.effect("that does not fit in many places, or in one large value, is refused at little cost", function* () {
-    const server = yield* shared
-    const { accept, submit } = yield* goodRequests(server)
-    const events = Array.from({ length: 8_000 }, () => 1)
-    const attachments = Array.from({ length: 165_000 }, () => ({}))
-    const bodies = [
-      { ...accept, body: JSON.stringify({ table: "musicclidaemon", events }) },
-      { ...submit, body: JSON.stringify({ message: "The player stops.", attachments }) }
-    ]
-    for (const [index, sent] of bodies.entries()) {
-      const { answers, millis } = yield* cpuMillisDuring(Effect.forEach(Array(5).fill(sent), server.send))
-      expect(new Set(answers.map(outcomeOf))).toEqual(new Set(["invalid_input"]))
-      // Most of the time of the large one is that of the parser, here and in the client.
-      expect(millis).toBeLessThan([300, 1_500][index] ?? 0)
+  it.effect(
+    "that does not fit in many places, or in one large value, is refused at little cost",
+    function* () {
+      const server = yield* shared
+      const { accept, submit } = yield* goodRequests(server)
+      const events = Array.from({ length: 8_000 }, () => 1)
+      const attachments = Array.from({ length: 165_000 }, () => ({}))
+      const bodies = [
+        { ...accept, body: JSON.stringify({ table: "musicclidaemon", events }) },
+        { ...submit, body: JSON.stringify({ message: "The player stops.", attachments }) }
+      ]
+      for (const [index, sent] of bodies.entries()) {
+        const { answers, millis } = yield* cpuMillisDuring(Effect.forEach(Array(5).fill(sent), server.send))
+        expect(new Set(answers.map(outcomeOf))).toEqual(new Set(["invalid_input"]))
+        // Most of the time of the large one is that of the parser, here and in the client.
+        expect(millis).toBeLessThan([300, 1_500][index] ?? 0)
+      }
     }
-  })
+  )
 
   it.effect(
     "of the bound passes, and one byte more is 413, with a declared length and in chunks",
