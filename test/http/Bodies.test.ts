@@ -4,7 +4,8 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as TestClock from "effect/TestClock"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
-import { cpuMillisDuring } from "../world/CpuTime.ts"
+import { parseJson } from "../../src/http/body/StrictJson.ts"
+import { cpuMillisDuring, cpuMillisOf } from "../world/CpuTime.ts"
 import { openPeer } from "../world/RawHttp.ts"
 import { eventually, until } from "../world/Waiting.ts"
 import { it, sharing } from "../world/Test.ts"
@@ -33,6 +34,21 @@ const expectTooLarge = ({ headers, ...answer }: Answer) =>
     expect.any(String)
   ])
 
+it("Strict JSON costs little more than the parser, also for many small values", () => {
+  const texts = ["[]", '{"":0}'].map(
+    (part) => `[${Array.from({ length: 500_000 / part.length }, () => part)}]`
+  )
+  const repeated = Array.from({ length: 5 }, () => texts).flat()
+  const bodies = repeated.map((text) => Buffer.from(text))
+  const parser = cpuMillisOf(() => {
+    for (const body of bodies) JSON.parse(body.toString())
+  })
+  const strict = cpuMillisOf(() => {
+    for (const body of bodies) parseJson(body)
+  })
+  expect(strict / parser).toBeLessThan(5)
+})
+
 sharing(sharedOnSocket())("A body", (it) => {
   it.effect("with a media type of many spaces is refused at little cost", function* () {
     const server = yield* shared
@@ -45,6 +61,26 @@ sharing(sharedOnSocket())("A body", (it) => {
     expect(new Set(answers.map(outcomeOf))).toEqual(new Set(["unsupported_media_type"]))
     expect(millis).toBeLessThan(1_000)
   })
+
+  it.effect(
+    "that does not fit in many places, or in one large value, is refused at little cost",
+    function* () {
+      const server = yield* shared
+      const { accept, submit } = yield* goodRequests(server)
+      const events = Array.from({ length: 8_000 }, () => 1)
+      const attachments = Array.from({ length: 165_000 }, () => ({}))
+      const bodies = [
+        { ...accept, body: JSON.stringify({ table: "musicclidaemon", events }) },
+        { ...submit, body: JSON.stringify({ message: "The player stops.", attachments }) }
+      ]
+      for (const [index, sent] of bodies.entries()) {
+        const { answers, millis } = yield* cpuMillisDuring(Effect.forEach(Array(5).fill(sent), server.send))
+        expect(new Set(answers.map(outcomeOf))).toEqual(new Set(["invalid_input"]))
+        // Most of the time of the large one is that of the parser, here and in the client.
+        expect(millis).toBeLessThan([300, 1_500][index] ?? 0)
+      }
+    }
+  )
 
   it.effect(
     "of the bound passes, and one byte more is 413, with a declared length and in chunks",

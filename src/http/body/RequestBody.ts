@@ -128,8 +128,8 @@ const refuse = (problem: string): FailureOf<"invalid_input"> =>
 export const checkNesting = (data: unknown): Effect.Effect<void, FailureOf<"invalid_input">> =>
   nestsTooDeep(data, nestingLimit - 1) ? Effect.fail(refuse(tooDeep)) : Effect.void
 
-/** Bytes. In a larger body only the first problem is reported, so that a hostile one costs little. */
-const allProblemsBelow = 16_384
+/** Bytes. In a larger body only the first problem is reported: a hostile one has one in two bytes, and no quota counts it. */
+const allProblemsBelow = 4_096
 
 const readJson = (
   { headers }: IncomingMessage,

@@ -19,6 +19,14 @@ export const rootPath = "/"
 
 const noProblem = () => undefined
 
+/** Without the refused values: the library writes each of them out, and of a large one that costs far more than to decode it. */
+const withoutValues = (issue: ParseResult.ParseIssue): ParseResult.ParseIssue =>
+  Object.create(issue, {
+    actual: { value: undefined },
+    ...("issue" in issue ? { issue: { value: withoutValues(issue.issue) } } : {}),
+    ...("issues" in issue ? { issues: { value: [issue.issues].flat().map(withoutValues) } } : {})
+  })
+
 const findProblemBy = (payload: Schema.Schema<never, unknown>): Call["findProblem"] => {
   const decode = Schema.decodeUnknownEither(
     payload.annotations({ parseOptions: { onExcessProperty: "error", errors: "first" } })
@@ -26,9 +34,9 @@ const findProblemBy = (payload: Schema.Schema<never, unknown>): Call["findProble
   return (body) =>
     Either.match(decode(body), {
       onRight: noProblem,
-      onLeft: (error) =>
+      onLeft: ({ issue }) =>
         new Failure("invalid_input", {
-          details: { fields: toFields(ParseResult.ArrayFormatter.formatErrorSync(error)) }
+          details: { fields: toFields(ParseResult.ArrayFormatter.formatIssueSync(withoutValues(issue))) }
         })
     })
 }

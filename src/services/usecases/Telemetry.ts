@@ -18,6 +18,8 @@ const day = 24 * 60 * 60 * 1000
 /** Milliseconds; the bounds of a plausible event time. */
 const furthestBack = 30 * day
 const furthestAhead = day
+/** Bytes of JSON; the table service refuses a larger record for good (table-service.md 2). */
+const recordLimit = 270_336
 /** Bytes that an event counts besides its content, for its row and keys: most of what a small one takes. */
 const bytesBeside = 250
 
@@ -86,11 +88,17 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
       // Table keys are production credentials, and an opt-out is final: nothing is written, and the call succeeds.
       if (!recording || !settings.telemetry.enabled || plane._tag === "Testing") return
       const now = yield* Clock.currentTimeMillis
+      const entries = request.events.map((event) => toEntry(table, event, now))
+      // `[redacted]` is longer than some texts, and `1e20` is written with all its digits.
+      const large = entries.findIndex(({ bytes }) => bytes > recordLimit + bytesBeside)
+      if (large !== -1) {
+        const problem = `must be at most ${recordLimit} bytes as it is stored`
+        return yield* new Failure("invalid_input", {
+          details: { fields: [{ path: `events.${large}`, problem }] }
+        })
+      }
       const admission = yield* store.spool
-        .offer(
-          request.events.map((event) => toEntry(table, event, now)),
-          { limitBytes: settings.telemetry.spoolBytes }
-        )
+        .offer(entries, { limitBytes: settings.telemetry.spoolBytes })
         .pipe(logAndMapStoreFailure)
       if (admission === "full") return yield* new Failure("spool_full", { retryAfterSeconds: 30 })
     })
