@@ -4,8 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as TestClock from "effect/TestClock"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
-import { parseJson } from "../../src/http/body/StrictJson.ts"
-import { cpuMillisDuring, cpuMillisOf } from "../world/CpuTime.ts"
+import { cpuMillisDuring } from "../world/CpuTime.ts"
 import { openPeer } from "../world/RawHttp.ts"
 import { eventually, until } from "../world/Waiting.ts"
 import { it, sharing } from "../world/Test.ts"
@@ -33,21 +32,6 @@ const expectTooLarge = ({ headers, ...answer }: Answer) =>
     "close",
     expect.any(String)
   ])
-
-it("Strict JSON costs little more than the parser, also for many small values", () => {
-  const texts = ["[]", '{"":0}'].map(
-    (part) => `[${Array.from({ length: 500_000 / part.length }, () => part)}]`
-  )
-  const repeated = Array.from({ length: 5 }, () => texts).flat()
-  const bodies = repeated.map((text) => Buffer.from(text))
-  const parser = cpuMillisOf(() => {
-    for (const body of bodies) JSON.parse(body.toString())
-  })
-  const strict = cpuMillisOf(() => {
-    for (const body of bodies) parseJson(body)
-  })
-  expect(strict / parser).toBeLessThan(5)
-})
 
 sharing(sharedOnSocket())("A body", (it) => {
   it.effect("with a media type of many spaces is refused at little cost", function* () {
