@@ -135,7 +135,9 @@ describe("the scopes of a session", () => {
 describe("the subscription", () => {
   scenario("registers the caller, also after the recipient revoked the grant, and is recorded", function* () {
     const { caller, store, subscribe, ting } = yield* unregistered
-    expect(yield* store.recipients.isActive(deejay)).toBe(false)
+    const { organisationUuid } = caller.membership
+    const recorded = store.recipients.isActive({ ...deejay, organisationUuid })
+    expect(yield* recorded).toBe(false)
     const made = yield* subscribe
     expect(made).toEqual({
       id: expect.stringMatching(/^sub_/),
@@ -144,9 +146,9 @@ describe("the subscription", () => {
       active: true
     })
     expect(yield* ting.isRegistered(deejay)).toBe(true)
-    expect(yield* store.recipients.isActive(deejay)).toBe(true)
+    expect(yield* recorded).toBe(true)
     expect(yield* (yield* StoreSwitches).seen("recipients.activate")).toEqual([
-      [{ ...deejay, organisationUuid: caller.membership.organisationUuid, subscriptionId: made.id }]
+      [{ ...deejay, organisationUuid, subscriptionId: made.id }]
     ])
     yield* ting.revokeGrant(deejay)
     yield* (yield* StoreSwitches).breakDown("recipients.activate")
@@ -182,7 +184,11 @@ describe("subscriptions at once", () => {
 })
 
 describe("ting_ready", () => {
-  const ready = Effect.flatMap(Store, (store) => store.recipients.isActive(deejay))
+  const ready = Effect.gen(function* () {
+    const { me } = yield* Sessions
+    const { caller, plane } = yield* signedIn()
+    return (yield* me(plane, caller)).ting_ready
+  })
 
   scenario("turns false after a recipient_not_registered, and true after an accepted ting", function* () {
     const { send, store, ting } = yield* prepared()
@@ -206,6 +212,13 @@ describe("ting_ready", () => {
     yield* store.recipients.deactivate(deejay)
     yield* send({ key: "si:deejay/third" })
     expect(yield* ready).toBe(true)
+  })
+
+  scenario("is that of the organisation in which the ting was accepted", function* () {
+    const { caller, plane, store } = yield* prepared()
+    const membership = { ...caller.membership, organisationUuid: "made anew" }
+    yield* (yield* Notifications).send(plane, { ...caller, membership }, fired).pipe(inRequest())
+    expect(yield* store.recipients.isActive({ ...deejay, organisationUuid: "made anew" })).toBe(true)
   })
 })
 

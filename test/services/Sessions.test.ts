@@ -111,6 +111,16 @@ describe("me", () => {
     yield* store.breakDown("recipients.isActive")
     expect(yield* codeOf(ready())).toBe("dependency_unavailable")
   })
+
+  scenario("is not ting_ready in an organisation that was made anew under its name", function* () {
+    const { iam, session } = yield* loggedIn
+    expect((yield* me(session.access_token)).ting_ready).toBe(true)
+    yield* iam.alter(({ memberships, ...found }) => ({
+      ...found,
+      memberships: memberships.map((one) => ({ ...one, organisationUuid: "made anew" }))
+    }))
+    expect((yield* me(session.access_token)).ting_ready).toBe(false)
+  })
 })
 
 describe("the plane of a request", () => {

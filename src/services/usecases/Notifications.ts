@@ -92,9 +92,13 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       )
     }
 
-    const recipientOf = (plane: Plane, { actor, membership: { organisation } }: Caller) => ({
+    const recipientOf = (
+      plane: Plane,
+      { actor, membership: { organisation, organisationUuid } }: Caller
+    ) => ({
       plane: planeId(plane),
       organisation,
+      organisationUuid,
       publicId: actor.public_id
     })
 
@@ -104,13 +108,13 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       bound: Pick<RetryPolicy, "attempts" | "withinMillis"> = {}
     ) {
       yield* requireScope(caller, scopes.register)
-      const { organisation, organisationUuid } = caller.membership
+      const { organisation } = caller.membership
       const prepared = ting.prepareRegistration({ organisation, publicId: caller.actor.public_id })
       const map = tingFailures.register
       const registered = yield* callWithProof(plane, caller, prepared, ting.register, map, bound)
       // Ting is the source of truth; our row is only for `ting_ready`, so the registration succeeds without it.
       yield* recipients
-        .activate({ ...recipientOf(plane, caller), organisationUuid, subscriptionId: registered.id })
+        .activate({ ...recipientOf(plane, caller), subscriptionId: registered.id })
         .pipe(writeBestEffort("Registration not recorded"))
       return registered
     })
@@ -127,10 +131,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     /** Records, for `ting_ready`, what Ting's response implies about the recipient's registration. The request succeeds without it. */
     const recordRegistration = (plane: Plane, caller: Caller, active: boolean): Effect.Effect<void> => {
       const recipient = recipientOf(plane, caller)
-      const { organisationUuid } = caller.membership
-      const record = active
-        ? recipients.activate({ ...recipient, organisationUuid })
-        : recipients.deactivate(recipient)
+      const record = active ? recipients.activate(recipient) : recipients.deactivate(recipient)
       return recipients.isActive(recipient).pipe(
         Effect.flatMap((known) => (known === active ? Effect.void : record)),
         writeBestEffort("Registration not recorded")

@@ -51,7 +51,7 @@ const everyOperation = (store: StoreService) =>
     yield* Effect.repeatN(webhooks.receive(event, ["c:ana"], ["actor"]), 1)
     const ana = { plane: "production", organisation: "acme", publicId: "c:ana" } as const
     yield* recipients.activate({ ...ana, organisationUuid: "uuid", subscriptionId: "sub" })
-    yield* recipients.isActive(ana)
+    yield* recipients.isActive({ ...ana, organisationUuid: "uuid" })
     yield* recipients.deactivate(ana)
     // The ports brand the key.
     const key = "key" as UpstreamKey

@@ -12,24 +12,18 @@ import { sampleEvent } from "../Samples.ts"
 import { onBoth } from "../Stores.ts"
 
 const uuid = "0199a0aa-0000-7000-8000-000000000001"
-const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
-const registered = { ...ana, organisationUuid: uuid, subscriptionId: "sub_1" }
+const ana = { plane: productionId, organisation: "acme", organisationUuid: uuid, publicId: "c:ana" }
+const registered = { ...ana, subscriptionId: "sub_1" }
 const { subscriptionId: _, ...evidence } = registered
 const people = {
   ana,
   eva: { ...ana, publicId: "c:eva" },
-  elsewhere: { ...ana, organisation: "other" },
+  elsewhere: { ...ana, organisation: "other", organisationUuid: "another-uuid" },
   inPlane: { ...ana, plane: "env-1" }
 }
 const everybody = Object.keys(people)
 
-const register = ({ recipients }: StoreService) =>
-  Effect.forEach(Object.values(people), (person) =>
-    recipients.activate({
-      ...person,
-      organisationUuid: person.organisation === "other" ? "another-uuid" : uuid
-    })
-  )
+const register = ({ recipients }: StoreService) => Effect.forEach(Object.values(people), recipients.activate)
 
 const active = ({ recipients }: StoreService) =>
   Effect.map(
