@@ -10,7 +10,6 @@ import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { planeId } from "../../src/services/Plane.ts"
 import type { Caller } from "../../src/services/Iam.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
-import { Store } from "../../src/services/Store.ts"
 import { fired, prepared, settle } from "../world/Sending.ts"
 import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
 import { tingRefusal } from "../world/SimulatedTing.ts"
@@ -209,8 +208,21 @@ describe("ting_ready", () => {
     yield* Effect.flip(send())
     yield* send()
     expect([yield* ready, yield* writes]).toEqual([true, before])
-    yield* store.recipients.deactivate(deejay)
+    yield* store.recipients.deactivate(deejay, Number.MAX_SAFE_INTEGER)
     yield* send({ key: "si:deejay/third" })
+    expect(yield* ready).toBe(true)
+  })
+
+  scenario("stays true after a recipient_not_registered that a subscription overtook", function* () {
+    const { send, subscribe, ting } = yield* prepared()
+    yield* ting.revokeGrant(deejay)
+    const held = yield* (yield* StoreSwitches).hold("recipients.isActive")
+    const refused = yield* Effect.fork(codeOf(send()))
+    yield* held.arrived
+    yield* TestClock.adjust("1 second")
+    yield* subscribe
+    yield* held.release
+    expect(yield* Fiber.join(refused)).toBe("recipient_not_registered")
     expect(yield* ready).toBe(true)
   })
 

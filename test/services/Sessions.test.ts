@@ -106,7 +106,7 @@ describe("me", () => {
     const there = yield* (yield* Sessions).login(plane, request).pipe(inRequest())
     expect(yield* ready(there.access_token, "acme", plane)).toEqual([false, plane.environmentId])
     const deejay = { plane: planeId(production), organisation: "acme", publicId: "si:deejay" }
-    yield* (yield* Store).recipients.deactivate(deejay)
+    yield* (yield* Store).recipients.deactivate(deejay, Number.MAX_SAFE_INTEGER)
     expect(yield* ready()).toEqual([false, null])
     yield* store.breakDown("recipients.isActive")
     expect(yield* codeOf(ready())).toBe("dependency_unavailable")

@@ -53,13 +53,15 @@ export const makeRecipients = ({ read, sql, write }: Database) => ({
             OR excluded.subscription_id IS NOT NULL`)
       )
     ),
-  deactivate: ({ plane, organisation, publicId }: Recipient) =>
+  /** Ting refused a ting that was sent at `sentAt`; a registration that was recorded later stays. */
+  deactivate: ({ plane, organisation, publicId }: Recipient, sentAt: number) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
       write(lane)(
         "Recipients.deactivate",
         run(sql`
           UPDATE recipients SET active = 0, changed_at = ${now}
-          WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId} AND active = 1`)
+          WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId} AND active = 1
+            AND changed_at <= ${sentAt}`)
       )
     ),
   isActive: ({ plane, organisation, organisationUuid, publicId }: Member) =>
