@@ -10,7 +10,6 @@ import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { planeId } from "../../src/services/Plane.ts"
 import type { Caller } from "../../src/services/Iam.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
-import { Store } from "../../src/services/Store.ts"
 import { fired, prepared, settle } from "../world/Sending.ts"
 import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
 import { tingRefusal } from "../world/SimulatedTing.ts"
@@ -135,7 +134,9 @@ describe("the scopes of a session", () => {
 describe("the subscription", () => {
   scenario("registers the caller, also after the recipient revoked the grant, and is recorded", function* () {
     const { caller, store, subscribe, ting } = yield* unregistered
-    expect(yield* store.recipients.isActive(deejay)).toBe(false)
+    const { organisationUuid } = caller.membership
+    const recorded = store.recipients.isActive({ ...deejay, organisationUuid })
+    expect(yield* recorded).toBe(false)
     const made = yield* subscribe
     expect(made).toEqual({
       id: expect.stringMatching(/^sub_/),
@@ -144,9 +145,9 @@ describe("the subscription", () => {
       active: true
     })
     expect(yield* ting.isRegistered(deejay)).toBe(true)
-    expect(yield* store.recipients.isActive(deejay)).toBe(true)
+    expect(yield* recorded).toBe(true)
     expect(yield* (yield* StoreSwitches).seen("recipients.activate")).toEqual([
-      [{ ...deejay, organisationUuid: caller.membership.organisationUuid, subscriptionId: made.id }]
+      [{ ...deejay, organisationUuid, subscriptionId: made.id }]
     ])
     yield* ting.revokeGrant(deejay)
     yield* (yield* StoreSwitches).breakDown("recipients.activate")
@@ -182,7 +183,11 @@ describe("subscriptions at once", () => {
 })
 
 describe("ting_ready", () => {
-  const ready = Effect.flatMap(Store, (store) => store.recipients.isActive(deejay))
+  const ready = Effect.gen(function* () {
+    const { me } = yield* Sessions
+    const { caller, plane } = yield* signedIn()
+    return (yield* me(plane, caller)).ting_ready
+  })
 
   scenario("turns false after a recipient_not_registered, and true after an accepted ting", function* () {
     const { send, store, ting } = yield* prepared()
@@ -203,9 +208,29 @@ describe("ting_ready", () => {
     yield* Effect.flip(send())
     yield* send()
     expect([yield* ready, yield* writes]).toEqual([true, before])
-    yield* store.recipients.deactivate(deejay)
+    yield* store.recipients.deactivate(deejay, Number.MAX_SAFE_INTEGER)
     yield* send({ key: "si:deejay/third" })
     expect(yield* ready).toBe(true)
+  })
+
+  scenario("stays true after a recipient_not_registered that a subscription overtook", function* () {
+    const { send, subscribe, ting } = yield* prepared()
+    yield* ting.revokeGrant(deejay)
+    const held = yield* (yield* StoreSwitches).hold("recipients.isActive")
+    const refused = yield* Effect.fork(codeOf(send()))
+    yield* held.arrived
+    yield* TestClock.adjust("1 second")
+    yield* subscribe
+    yield* held.release
+    expect(yield* Fiber.join(refused)).toBe("recipient_not_registered")
+    expect(yield* ready).toBe(true)
+  })
+
+  scenario("is that of the organisation in which the ting was accepted", function* () {
+    const { caller, plane, store } = yield* prepared()
+    const membership = { ...caller.membership, organisationUuid: "made anew" }
+    yield* (yield* Notifications).send(plane, { ...caller, membership }, fired).pipe(inRequest())
+    expect(yield* store.recipients.isActive({ ...deejay, organisationUuid: "made anew" })).toBe(true)
   })
 })
 

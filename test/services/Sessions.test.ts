@@ -106,10 +106,20 @@ describe("me", () => {
     const there = yield* (yield* Sessions).login(plane, request).pipe(inRequest())
     expect(yield* ready(there.access_token, "acme", plane)).toEqual([false, plane.environmentId])
     const deejay = { plane: planeId(production), organisation: "acme", publicId: "si:deejay" }
-    yield* (yield* Store).recipients.deactivate(deejay)
+    yield* (yield* Store).recipients.deactivate(deejay, Number.MAX_SAFE_INTEGER)
     expect(yield* ready()).toEqual([false, null])
     yield* store.breakDown("recipients.isActive")
     expect(yield* codeOf(ready())).toBe("dependency_unavailable")
+  })
+
+  scenario("is not ting_ready in an organisation that was made anew under its name", function* () {
+    const { iam, session } = yield* loggedIn
+    expect((yield* me(session.access_token)).ting_ready).toBe(true)
+    yield* iam.alter(({ memberships, ...found }) => ({
+      ...found,
+      memberships: memberships.map((one) => ({ ...one, organisationUuid: "made anew" }))
+    }))
+    expect((yield* me(session.access_token)).ting_ready).toBe(false)
   })
 })
 

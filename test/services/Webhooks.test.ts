@@ -46,8 +46,10 @@ const register = (publicId: string, plane = "production", organisation = "acme",
   Effect.flatMap(Store, ({ recipients }) =>
     recipients.activate({ plane, organisation, publicId, organisationUuid: uuid })
   )
-const isActive = (publicId: string, plane = "production", organisation = "acme") =>
-  Effect.flatMap(Store, ({ recipients }) => recipients.isActive({ plane, organisation, publicId }))
+const isActive = (publicId: string, plane = "production", organisation = "acme", uuid = organisationUuid) =>
+  Effect.flatMap(Store, ({ recipients }) =>
+    recipients.isActive({ plane, organisation, publicId, organisationUuid: uuid })
+  )
 
 const inbox = Effect.flatMap(StoreSwitches, (store) => store.seen("webhooks.receive"))
 
@@ -84,12 +86,13 @@ describe("a delivery", () => {
 
   scenario("of any type is stored; a removal ends registrations of that organisation only", function* () {
     for (const publicId of ["c:ana", "c:ben"]) yield* register(publicId)
-    yield* register("c:ana", "production", "harbor", "0199a0aa-0000-7000-8000-000000000009")
+    const harbor = ["production", "harbor", "0199a0aa-0000-7000-8000-000000000009"] as const
+    yield* register("c:ana", ...harbor)
     const eventType = "organization.something.new.v9"
     yield* deliver(eventOf({ eventType, eventId: organisationUuid, organisationUuid: Option.none() }))
     expect(yield* isActive("c:ana")).toBe(true)
     yield* deliver(eventOf())
-    const active = [isActive("c:ana"), isActive("c:ben"), isActive("c:ana", "production", "harbor")]
+    const active = [isActive("c:ana"), isActive("c:ben"), isActive("c:ana", ...harbor)]
     expect(yield* Effect.all(active)).toEqual([false, true, true])
     expect((yield* inbox).slice(0, 1)).toMatchObject([
       [{ eventType, organisationUuid: null }, [], [expect.any(String)]]

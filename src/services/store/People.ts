@@ -20,6 +20,8 @@ interface Recipient {
   readonly organisation: string
   readonly publicId: string
 }
+/** An organisation that was made anew under its name has another UUID, and none of the registrations. */
+type Member = Recipient & { readonly organisationUuid: string }
 
 /** People registered with Ting, as far as this service knows: one row per plane, organisation and actor. */
 export const makeRecipients = ({ read, sql, write }: Database) => ({
@@ -30,7 +32,7 @@ export const makeRecipients = ({ read, sql, write }: Database) => ({
     organisationUuid,
     publicId,
     subscriptionId = null
-  }: Recipient & { readonly organisationUuid: string; readonly subscriptionId?: string | null }) =>
+  }: Member & { readonly subscriptionId?: string | null }) =>
     // Every accepted ting calls this; without a change nothing is written, and no disk sync is waited for. A registration
     // is always written: its time decides between it and a removal (see `receive`).
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
@@ -51,22 +53,25 @@ export const makeRecipients = ({ read, sql, write }: Database) => ({
             OR excluded.subscription_id IS NOT NULL`)
       )
     ),
-  deactivate: ({ plane, organisation, publicId }: Recipient) =>
+  /** Ting refused a ting that was sent at `sentAt`; a registration that was recorded later stays. */
+  deactivate: ({ plane, organisation, publicId }: Recipient, sentAt: number) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
       write(lane)(
         "Recipients.deactivate",
         run(sql`
           UPDATE recipients SET active = 0, changed_at = ${now}
-          WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId} AND active = 1`)
+          WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId} AND active = 1
+            AND changed_at <= ${sentAt}`)
       )
     ),
-  isActive: ({ plane, organisation, publicId }: Recipient) =>
+  isActive: ({ plane, organisation, organisationUuid, publicId }: Member) =>
     Effect.map(
       read(
         "Recipients.isActive",
         first(ActiveRow)(sql`
           SELECT active FROM recipients
-          WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId}`)
+          WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId}
+            AND organisation_uuid = ${organisationUuid}`)
       ),
       Option.exists(({ active }) => active)
     )

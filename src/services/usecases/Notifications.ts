@@ -1,3 +1,4 @@
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Failure } from "../../schema/Failure.ts"
 import { scopes } from "../../schema/Identity.ts"
@@ -92,9 +93,13 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       )
     }
 
-    const recipientOf = (plane: Plane, { actor, membership: { organisation } }: Caller) => ({
+    const recipientOf = (
+      plane: Plane,
+      { actor, membership: { organisation, organisationUuid } }: Caller
+    ) => ({
       plane: planeId(plane),
       organisation,
+      organisationUuid,
       publicId: actor.public_id
     })
 
@@ -104,13 +109,13 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       bound: Pick<RetryPolicy, "attempts" | "withinMillis"> = {}
     ) {
       yield* requireScope(caller, scopes.register)
-      const { organisation, organisationUuid } = caller.membership
+      const { organisation } = caller.membership
       const prepared = ting.prepareRegistration({ organisation, publicId: caller.actor.public_id })
       const map = tingFailures.register
       const registered = yield* callWithProof(plane, caller, prepared, ting.register, map, bound)
       // Ting is the source of truth; our row is only for `ting_ready`, so the registration succeeds without it.
       yield* recipients
-        .activate({ ...recipientOf(plane, caller), organisationUuid, subscriptionId: registered.id })
+        .activate({ ...recipientOf(plane, caller), subscriptionId: registered.id })
         .pipe(writeBestEffort("Registration not recorded"))
       return registered
     })
@@ -124,13 +129,14 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       )
     }
 
-    /** Records, for `ting_ready`, what Ting's response implies about the recipient's registration. The request succeeds without it. */
-    const recordRegistration = (plane: Plane, caller: Caller, active: boolean): Effect.Effect<void> => {
+    /**
+     * Records, for `ting_ready`, what Ting's response implies about the recipient's registration: there is none if it refused a ting that was
+     * sent at `refused`. The request succeeds without it.
+     */
+    const recordRegistration = (plane: Plane, caller: Caller, refused?: number): Effect.Effect<void> => {
       const recipient = recipientOf(plane, caller)
-      const { organisationUuid } = caller.membership
-      const record = active
-        ? recipients.activate({ ...recipient, organisationUuid })
-        : recipients.deactivate(recipient)
+      const active = refused === undefined
+      const record = active ? recipients.activate(recipient) : recipients.deactivate(recipient, refused)
       return recipients.isActive(recipient).pipe(
         Effect.flatMap((known) => (known === active ? Effect.void : record)),
         writeBestEffort("Registration not recorded")
@@ -147,22 +153,22 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       if (prepared.body.length > tingBodyLimit) return yield* tooLarge()
       yield* requireScope(caller, scopes.send)
       const token = digestOf(caller.credential.token)
-      let joined = true
-      const sent = yield* Effect.suspend(() => {
-        joined = false
+      let sentAt: number | undefined
+      const sent = yield* Effect.flatMap(Clock.currentTimeMillis, (now) => {
+        sentAt = now
         return callWithProof(plane, caller, prepared, ting.send, tingFailures.send)
       }).pipe(
         Effect.tap(({ replayed }) => {
           countReplay("ting", replayed)
-          return replayed ? Effect.void : recordRegistration(plane, caller, true)
+          return replayed ? Effect.void : recordRegistration(plane, caller)
         }),
-        Effect.tapErrorTag("recipient_not_registered", () => recordRegistration(plane, caller, false)),
+        Effect.tapErrorTag("recipient_not_registered", () => recordRegistration(plane, caller, sentAt)),
         executeOnce({ operation: "ting", plane, organisation, content: `${token}:${sha256(prepared.body)}` }),
         // Covers the proof too, although IAM issues it: a separate IAM place could be refused between two attempts.
         within("ting", token)
       )
       // A request that joined an identical one in flight repeats it.
-      return { ...sent, replayed: sent.replayed || joined }
+      return { ...sent, replayed: sent.replayed || sentAt === undefined }
     })
 
     return { register, subscribe, send } as const

@@ -136,7 +136,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         // Else reports that were counted by address would get priority beyond the reporter's quota.
         (answer._tag === "Replayed" && answer.movedUp) ||
         // Else one sender could have any number of reports redacted for which there is no room.
-        (answer._tag === "Full" && !isKnown)
+        (answer._tag === "Full" && refusal === undefined)
       const report = {
         ...keyed,
         id: `rep_${randomHex(16)}`,

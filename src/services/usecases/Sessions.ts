@@ -237,8 +237,8 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         : Effect.void
 
     const me = (plane: Plane, { actor, introspection, membership }: Caller) => {
-      const { organisation, scopes: granted } = membership
-      const recipient = { plane: planeId(plane), organisation, publicId: actor.public_id }
+      const { organisation, organisationUuid, scopes: granted } = membership
+      const recipient = { plane: planeId(plane), organisation, organisationUuid, publicId: actor.public_id }
       return store.recipients.isActive(recipient).pipe(
         logAndMapStoreFailure,
         Effect.map(

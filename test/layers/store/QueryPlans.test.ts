@@ -51,8 +51,8 @@ const everyOperation = (store: StoreService) =>
     yield* Effect.repeatN(webhooks.receive(event, ["c:ana"], ["actor"]), 1)
     const ana = { plane: "production", organisation: "acme", publicId: "c:ana" } as const
     yield* recipients.activate({ ...ana, organisationUuid: "uuid", subscriptionId: "sub" })
-    yield* recipients.isActive(ana)
-    yield* recipients.deactivate(ana)
+    yield* recipients.isActive({ ...ana, organisationUuid: "uuid" })
+    yield* recipients.deactivate(ana, now)
     // The ports brand the key.
     const key = "key" as UpstreamKey
     const registered = LoginOutcome.Registration({ ting: { subscribed: true }, transient: false })

@@ -17,7 +17,7 @@ const { emptyPath, freshPath, openStore, ownPath, rawQuery } = postgres
 
 const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
 const activate = ({ recipients }: StoreService) => recipients.activate({ ...ana, organisationUuid: "uuid" })
-const isActive = ({ recipients }: StoreService) => recipients.isActive(ana)
+const isActive = ({ recipients }: StoreService) => recipients.isActive({ ...ana, organisationUuid: "uuid" })
 const offer = ({ spool }: StoreService) => spool.offer([sampleEntry("a")], { limitBytes: 100 })
 const admit = ({ reports }: StoreService) =>
   Effect.map(reports.admit(sampleReport(), true), ({ _tag }) => _tag)

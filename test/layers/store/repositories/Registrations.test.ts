@@ -12,24 +12,20 @@ import { sampleEvent } from "../Samples.ts"
 import { onBoth } from "../Stores.ts"
 
 const uuid = "0199a0aa-0000-7000-8000-000000000001"
-const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
-const registered = { ...ana, organisationUuid: uuid, subscriptionId: "sub_1" }
+const ana = { plane: productionId, organisation: "acme", organisationUuid: uuid, publicId: "c:ana" }
+const registered = { ...ana, subscriptionId: "sub_1" }
 const { subscriptionId: _, ...evidence } = registered
+/** After every registration. */
+const later = Number.MAX_SAFE_INTEGER
 const people = {
   ana,
   eva: { ...ana, publicId: "c:eva" },
-  elsewhere: { ...ana, organisation: "other" },
+  elsewhere: { ...ana, organisation: "other", organisationUuid: "another-uuid" },
   inPlane: { ...ana, plane: "env-1" }
 }
 const everybody = Object.keys(people)
 
-const register = ({ recipients }: StoreService) =>
-  Effect.forEach(Object.values(people), (person) =>
-    recipients.activate({
-      ...person,
-      organisationUuid: person.organisation === "other" ? "another-uuid" : uuid
-    })
-  )
+const register = ({ recipients }: StoreService) => Effect.forEach(Object.values(people), recipients.activate)
 
 const active = ({ recipients }: StoreService) =>
   Effect.map(
@@ -42,9 +38,10 @@ onBoth("Registrations", ({ freshPath, freshStore, openStore, rawQuery }) => {
     const store = yield* freshStore
     const { recipients } = store
     yield* recipients.activate(registered)
-    for (const other of [people.eva, people.elsewhere, people.inPlane]) yield* recipients.deactivate(other)
+    for (const other of [people.eva, people.elsewhere, people.inPlane])
+      yield* recipients.deactivate(other, later)
     deepStrictEqual(yield* active(store), ["ana"])
-    for (let twice = 0; twice < 2; twice += 1) yield* recipients.deactivate(ana)
+    for (let twice = 0; twice < 2; twice += 1) yield* recipients.deactivate(ana, later)
     deepStrictEqual(yield* active(store), [])
     yield* recipients.activate(evidence)
     deepStrictEqual(yield* active(store), ["ana"])
@@ -65,8 +62,8 @@ onBoth("Registrations", ({ freshPath, freshStore, openStore, rawQuery }) => {
       // The organisation was made anew under its name.
       [recipients.activate(renewed), 6_000, "sub_1", "uuid-renewed"],
       // The first end counts.
-      [recipients.deactivate(ana), 7_000, "sub_1", "uuid-renewed"],
-      [recipients.deactivate(ana), 7_000, "sub_1", "uuid-renewed"]
+      [recipients.deactivate(ana, later), 7_000, "sub_1", "uuid-renewed"],
+      [recipients.deactivate(ana, later), 7_000, "sub_1", "uuid-renewed"]
     ]
     for (const [change, changed_at, subscription_id, organisation_uuid] of changes) {
       yield* TestClock.adjust("1 second")
@@ -151,7 +148,7 @@ onBoth("Webhooks", ({ freshPath, freshStore, openStore }) => {
       const late = { occurredAt: "2026-09-25T10:15:30.123456Z", receivedAt: happened + 360_000 }
       assert.isTrue(yield* webhooks.receive(sampleEvent({ ...late, eventId: `${after}` }), ["c:ana"]))
       deepStrictEqual([after, yield* recipients.isActive(ana)], [after, stays])
-      yield* recipients.deactivate(ana)
+      yield* recipients.deactivate(ana, later)
     }
   })
 })

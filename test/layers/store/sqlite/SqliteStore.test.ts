@@ -33,7 +33,7 @@ const modeOf = (path: string) => statSync(path).mode & 0o777
 const activate = ({ recipients }: StoreService, publicId = "c:ana") =>
   recipients.activate({ plane: productionId, organisation: "acme", organisationUuid: "uuid", publicId })
 const isActive = ({ recipients }: StoreService, publicId = "c:ana") =>
-  recipients.isActive({ plane: productionId, organisation: "acme", publicId })
+  recipients.isActive({ plane: productionId, organisation: "acme", organisationUuid: "uuid", publicId })
 
 /** The kind of the failure. Its line names the database, without a stack, a statement or a value. */
 const kindOf = <A, R>(access: Effect.Effect<A, StoreUnavailable, R>, path: string) =>
