@@ -83,6 +83,8 @@ describe("music-backend reports", () => {
       next: null
     })
     expect((yield* command("reports list --after nonsense")).exit).toBe(64)
+    expect(yield* json("reports list --since 2026-11-22T00:00:00Z")).toEqual({ items: [], next: null })
+    expect((yield* command("reports list --since 2026-11-21")).out.match(/^rep_/gm)).toHaveLength(4)
   })
 
   it.scopedLive("shows a report whole, on a terminal and as JSON; exports whole reports", function* () {
@@ -95,6 +97,7 @@ describe("music-backend reports", () => {
     expect(out).toMatch(/^[\x20-\x7e\n]*$/)
     const { message, attachments } = awkward
     expect(json).toMatchObject({ id: "rep_alone", message, attachments, context: null, delivery: null })
+    expect(json).not.toHaveProperty("summary")
     const exported = yield* command("reports export --plane production")
     expect(exported.out.split("\n").map((line): unknown => JSON.parse(line))).toMatchObject([
       { id: "rep_alone" },
