@@ -109,12 +109,12 @@ export const time = <A>(name: string, title: string, of: (record: A) => number |
 export const toJson = <A>({ fields }: Noun<A>, record: A): Readonly<Record<string, unknown>> =>
   Object.fromEntries(fields.map(({ json, name }) => [name, json(record) ?? null]))
 
-/** Lines of aligned columns. */
-export const toTable = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
-  // Not as arguments of one call, of which there may be some 100,000: `deliveries retry --failed` prints all that it retried.
-  const widthOf = (column: number) =>
-    Arr.reduce(rows, 0, (width, row) => Math.max(width, row[column]?.length ?? 0))
-  const widths = rows[0]?.map((_, column) => widthOf(column)) ?? []
+/** Lines of aligned columns, each value on one line. */
+export const toTable = (values: ReadonlyArray<ReadonlyArray<string>>): string => {
+  const rows = values.map((row) => row.map(toSingleLine))
+  const widths: Array<number> = []
+  for (const row of rows)
+    for (const [at, text] of row.entries()) widths[at] = Math.max(widths[at] ?? 0, text.length)
   const toLine = (row: ReadonlyArray<string>) =>
     row.map((text, index) => text.padEnd(widths[index] ?? 0)).join("  ")
   return rows.map((row) => toLine(row).trimEnd()).join("\n")
@@ -152,8 +152,7 @@ export const printRecord = (record: object, asJson: boolean) => {
     .map(([name, value]) => [name.replaceAll("_", " "), toText(value).trimEnd()] as const)
     .filter(([, text]) => text !== "")
   const [short, long] = Arr.partition(facts, ([, text]) => /[\r\n]/.test(text))
-  const table = toTable(short.map(([name, text]) => [name, toSingleLine(text)]))
-  return Effect.flatMap(Host, ({ out }) => out([table, ...long.map(toBlock)].join("\n")))
+  return Effect.flatMap(Host, ({ out }) => out([toTable(short), ...long.map(toBlock)].join("\n")))
 }
 
 /** Prints a page: JSON, `{items, next}`, or a table, and the option that shows the next page. */
@@ -170,7 +169,7 @@ export const printPage = <A>(noun: Noun<A>, { items, next }: Page<A>, asJson: bo
     yield* out(
       toTable([
         shown.map(({ title }) => title.toUpperCase()),
-        ...items.map((item) => shown.map(({ value }) => toSingleLine(value(item)) || "-"))
+        ...items.map((item) => shown.map(({ value }) => value(item).trim() || "-"))
       ])
     )
     if (Option.isSome(next)) yield* err(`\nMore results: --after ${next.value}`)

@@ -83,24 +83,19 @@ const exported = Command.make("export", filters, (given) =>
 const remainderOf = (inDoubt: boolean, { delivery: sent, report: stored }: ReportRecord): string | null => {
   const attempts = Option.match(sent, { onNone: () => 0, onSome: (one) => one.attempts })
   const search = `search the tracker for ${stored.id}-${stored.marker}`
-  if (Option.isSome(stored.issue)) {
-    const { url } = stored.issue.value
-    // Each send may have made an issue. The search for duplicates closes what the list shows later, and deletes nothing.
-    return attempts > 1
-      ? `the issue ${url}, and perhaps others: ${search}, and delete them there`
-      : `the issue ${url}: delete it in the tracker`
-  }
-  return inDoubt || attempts > 0 ? `perhaps an issue: ${search}, and delete it there` : null
+  const issue = Option.getOrNull(stored.issue)
+  if (issue === null)
+    return inDoubt || attempts > 0 ? `perhaps an issue: ${search}, and delete it there` : null
+  // Each send may have made an issue. The search for duplicates closes what the list shows later, and deletes nothing.
+  return attempts > 1
+    ? `the issue ${issue.url}, and perhaps others: ${search}, and delete them there`
+    : `the issue ${issue.url}: delete it in the tracker`
 }
 
-interface Selecting {
-  readonly dryRun: boolean
-  readonly json: boolean
-  readonly reason: string
-}
+type Removing = ReportSelection & { readonly dryRun: boolean; readonly json: boolean }
 
 /** A transaction for each report, so that a running server waits for none of them, and a command that was killed can be repeated. */
-const removeSelected = (selection: ReportSelection, { dryRun, json: asJson, reason: why }: Selecting) =>
+const removeSelected = ({ dryRun, json: asJson, ...selection }: Removing, why: string) =>
   Effect.gen(function* () {
     const queries = yield* OperatorQueries
     const being_filed: Array<string> = []
@@ -160,7 +155,8 @@ const remove = Command.make("remove", selecting, (given) =>
       const { removal } = yield* find(given.id.value)
       if (Option.isSome(removal)) return yield* removedBefore(removal.value)
     }
-    yield* removeSelected(given, { ...given, reason: Option.getOrElse(given.reason, () => "") })
+    const why = Option.getOrElse(given.reason, () => "")
+    yield* removeSelected(given, why)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Deletes content and reporter of what is selected; keeps id, time and reason"))
 

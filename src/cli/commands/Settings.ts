@@ -6,22 +6,13 @@ import type { Finding, Status } from "../../layers/diagnostics/Probe.ts"
 import { type Environment, givenOf, readSettings } from "../../layers/settings/Settings.ts"
 import { redact } from "../../services/text/Redaction.ts"
 import { type SettingEntry, settingEntries } from "../../services/settings/SettingsTable.ts"
-import {
-  CommandFailed,
-  field,
-  Host,
-  type Noun,
-  printJson,
-  printPage,
-  toSingleLine,
-  toTable
-} from "../Host.ts"
+import { CommandFailed, field, Host, type Noun, printJson, printPage, toTable } from "../Host.ts"
 import { flag, json } from "../Options.ts"
 
 /** One line for each finding, with its fix below. */
 const toLines = ({ fix, found, name, status }: Finding): ReadonlyArray<ReadonlyArray<string>> => [
-  [status, name, toSingleLine(found)],
-  ...(fix === null ? [] : [["", "", `-> ${toSingleLine(fix)}`]])
+  [status, name, found],
+  ...(fix === null ? [] : [["", "", `-> ${fix}`]])
 ]
 
 export const check = Command.make("check", { json }, (given) =>
