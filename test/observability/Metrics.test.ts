@@ -132,6 +132,7 @@ it.scopedLive("Metrics agree with a scripted load", function* () {
     ["music_upstream_retries_total", {}, 1],
     ["music_shared_requests_total", { operation: "introspect" }, 3],
     ["music_deliveries", { kind: "report", state: "delivered" }, 1],
+    ["music_deliveries", {}, 1],
     ["music_spool_events_total", { table: "musicclidaemon", result: "accepted" }, 3],
     ["music_spool_events_total", { table: "musicclidaemon" }, 6],
     [
@@ -146,6 +147,11 @@ it.scopedLive("Metrics agree with a scripted load", function* () {
     ["music_check", { state: "ok" }, 4]
   ] as const)
     expect([name, labels, total(name, labels)]).toEqual([name, labels, value])
+  const spooled = samples
+    .filter(({ name }) => name === "music_spool_records")
+    .map(({ labels }) => labels.table)
+  expect(spooled.sort()).toEqual(["musicclidaemon", "musicfrontendanalytics", "musicfrontendevents"])
+  expect(total("music_http_request_duration_seconds_sum")).toBeGreaterThan(0)
   expect(total("process_resident_memory_bytes")).toBeGreaterThan(10_000_000)
   expect(total("process_start_time_seconds")).toBeCloseTo(Date.now() / 1_000 - process.uptime(), -1)
 
