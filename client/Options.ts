@@ -103,20 +103,6 @@ export interface PromiseClientOptions extends MusicClientOptions {
   readonly random?: (() => number) | undefined
 }
 
-const names =
-  "baseUrl source version testingKey telemetry sessionStore lock org deadlineMilliseconds attemptMilliseconds onEvent onRequest".split(
-    " "
-  )
-
-/**
- * A copy: what is changed later was not checked, and must not move a session to another server or plane. By name: a spread has none of the
- * accessors of a class, and without its testing key a test would run in production.
- */
-export const copyOf = (given: MusicClientOptions): MusicClientOptions =>
-  Object.fromEntries(
-    names.filter((name) => name in Object(given)).map((name) => [name, Reflect.get(given, name)])
-  ) as unknown as MusicClientOptions
-
 /** Addresses that end like this are of one call, or of a page of the service; the client adds the paths itself. */
 const callPath = /\/+(?:api(?:\/.*)?|docs|openapi\.json|healthz|readyz|webhook)\/*$/
 
@@ -162,7 +148,7 @@ export const duration: Checks[string] = [
 
 const callback: Checks[string] = [isFunction, "must be a function"]
 
-const checks: Checks = {
+const checks = {
   deadlineMilliseconds: duration,
   attemptMilliseconds: duration,
   version: [
@@ -174,7 +160,20 @@ const checks: Checks = {
   lock: [withMethods("acquire"), "must have acquire"],
   onEvent: callback,
   onRequest: callback
-}
+} satisfies Checks
+
+/** Those with a check of their own. */
+const others = { baseUrl: true, source: true, telemetry: true, testingKey: true }
+const names = Object.keys({ ...others, ...checks } satisfies Record<keyof MusicClientOptions, unknown>)
+
+/**
+ * A copy: what is changed later was not checked, and must not move a session to another server or plane. By name: a spread has none of the
+ * accessors of a class, and without its testing key a test would run in production.
+ */
+export const copyOf = (given: MusicClientOptions): MusicClientOptions =>
+  Object.fromEntries(
+    names.filter((name) => name in Object(given)).map((name) => [name, Reflect.get(given, name)])
+  ) as unknown as MusicClientOptions
 
 /** Returns the first problem. */
 export const findOptionsProblem = (options: MusicClientOptions): OptionsProblem | undefined => {

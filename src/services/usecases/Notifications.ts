@@ -130,13 +130,17 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     }
 
     /**
-     * Records, for `ting_ready`, what Ting's response implies about the recipient's registration: there is none if it refused a ting that was
-     * sent at `refused`. The request succeeds without it.
+     * Records, for `ting_ready`, what Ting's response implies about the recipient's registration. `refusedSentAt`: when the ting was sent that
+     * Ting refused, because there is none. The request succeeds without it.
      */
-    const recordRegistration = (plane: Plane, caller: Caller, refused?: number): Effect.Effect<void> => {
+    const recordRegistration = (
+      plane: Plane,
+      caller: Caller,
+      refusedSentAt?: number
+    ): Effect.Effect<void> => {
       const recipient = recipientOf(plane, caller)
-      const active = refused === undefined
-      const record = active ? recipients.activate(recipient) : recipients.deactivate(recipient, refused)
+      const active = refusedSentAt === undefined
+      const record = active ? recipients.activate(recipient) : recipients.deactivate(recipient, refusedSentAt)
       return recipients.isActive(recipient).pipe(
         Effect.flatMap((known) => (known === active ? Effect.void : record)),
         writeBestEffort("Registration not recorded")
