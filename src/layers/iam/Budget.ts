@@ -20,7 +20,7 @@ export const introspectPath = "/oauth/introspect"
 type Asked = Counting & { readonly path: string }
 
 /** A place that is taken, by the name of its window, until it is free at the latest. */
-type TakenPlace = readonly [window: string, millis: number]
+export type TakenPlace = readonly [window: string, millis: number]
 
 /** Part of the budget that calls of every class together may have taken before a call of this class. */
 const ceilings = { essential: 1, known: 0.85, newcomer: 0.5 } as const
@@ -329,11 +329,15 @@ export const makeBudget = (
       [...windows].flatMap(([window, { places }]) =>
         endsOf([...places], now).flatMap((at) => (at > now ? [[window, at - now] as const] : []))
       ),
-    /** Takes places for calls that another process made. */
-    occupy: (calls: ReadonlyArray<TakenPlace>, now: number): void => {
+    /** Takes places for calls that other processes made. Returns the calls beyond the budget, which another process has to count. */
+    occupy: (calls: ReadonlyArray<TakenPlace>, now: number): ReadonlyArray<TakenPlace> => {
       const call: Call = { callClass: "known", address: "", isVouched: false, since: now }
-      for (const [window, millis] of calls)
-        open(window).places.add({ call, startedAt: 0, freeAt: now + millis })
+      return calls.filter(([window, millis]) => {
+        const { places } = open(window)
+        const isFull = places.size >= callsPerMinute
+        if (!isFull) places.add({ call, startedAt: 0, freeAt: now + millis })
+        return isFull
+      })
     }
   }
 }

@@ -14,7 +14,7 @@ import { type IamCalls, Store, type Stored } from "../../services/Store.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expectStatus } from "../upstream/UpstreamResponse.ts"
 import { readTestingContext } from "./Answers.ts"
-import { type Budget, makeBudget } from "./Budget.ts"
+import { type Budget, makeBudget, type TakenPlace } from "./Budget.ts"
 import { makeCredentials, secretKey } from "./Credentials.ts"
 import {
   type Ask,
@@ -41,28 +41,28 @@ const briefly = <A>(access: Stored<A>) =>
 
 /**
  * Takes the places of the last minute that stopped processes left, and leaves the own ones when the scope closes: IAM counts the
- * application, not its processes.
+ * application, not its processes. What is beyond the budget stays for the next process, because several may have stopped together.
  */
 const handOver = (calls: IamCalls, budget: Budget) =>
   Effect.gen(function* () {
-    const left = Option.getOrElse(yield* briefly(calls.take()), () => [])
-    const now = yield* Clock.currentTimeMillis
-    const places = left.map(({ freeAt, window }) => [window, Math.min(freeAt - now, longestPlace)] as const)
-    budget.occupy(
-      places.filter(([, millis]) => millis > 0),
-      yield* monotonicMillis
-    )
-    yield* Effect.addFinalizer(() =>
+    const leave = (places: ReadonlyArray<TakenPlace>) =>
       Effect.gen(function* () {
         const at = yield* Clock.currentTimeMillis
-        const taken = budget
-          .taken(yield* monotonicMillis)
+        const taken = places
           // The window of a testing secret has its digest in its name.
           .filter(([window]) => !window.startsWith("secret "))
           .map(([window, millis]) => ({ window, freeAt: at + Math.ceil(millis) }))
         if (taken.length > 0) yield* briefly(calls.leave(randomHex(16), taken))
       })
+    const left = Option.getOrElse(yield* briefly(calls.take()), () => [])
+    const now = yield* Clock.currentTimeMillis
+    const places = left.map(({ freeAt, window }) => [window, Math.min(freeAt - now, longestPlace)] as const)
+    const others = budget.occupy(
+      places.filter(([, millis]) => millis > 0),
+      yield* monotonicMillis
     )
+    yield* leave(others)
+    yield* Effect.addFinalizer(() => Effect.flatMap(monotonicMillis, (at) => leave(budget.taken(at))))
   })
 
 /** Whether the key of a token (`tokenKey`) may be of the plane of a webhook, which may name no environment. */

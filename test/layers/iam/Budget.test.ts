@@ -236,6 +236,20 @@ describe("A place", () => {
     yield* next.at(71)
     expect([...sent, yield* sentOf(next, known, many), left]).toEqual([5, 8, []])
   })
+  it.scoped("of several processes that stopped together are divided among those that start", function* () {
+    const left: NonNullable<CountedOptions["left"]> = []
+    const options = { calls: 10, left }
+    yield* Effect.scoped(
+      Effect.repeatN(
+        Effect.flatMap(countedIam(options), (counted) => sentOf(counted, known, 8)),
+        1
+      )
+    )
+    const sent: Array<unknown> = []
+    for (let process = 0; process < 3; process += 1)
+      sent.push(yield* sentOf(yield* countedIam(options), known, many))
+    expect(sent).toEqual([0, 2, 8])
+  })
   const late = fresh("ask")
   play("of an unknown testing secret is shared by all such secrets", twenty, [
     [0, (counted) => secret(counted, late), 1, 1],
