@@ -101,16 +101,13 @@ const toFailure = (cause: Cause.Cause<unknown>, { call, decoded }: Exchange): Ef
     : Effect.as(Effect.logError("Request failed", cause), new Failure("internal"))
 }
 
-/**
- * Hands Node the response to a request behind others on its connection. The library would wait until it is sent: for ever, where the
- * connection ends before its turn.
- */
-const writeBehind = (
+/** Hands Node the response. The library would wait until it is sent: for ever, where the connection ends before. */
+const write = (
   { message, response: node }: Exchange,
   response: HttpServerResponse.HttpServerResponse
 ): HttpServerResponse.HttpServerResponse => {
   const { body, headers, status } = response
-  if (node.socket === null && (body._tag !== "Stream" || message.method === "HEAD"))
+  if (body._tag !== "Stream" || message.method === "HEAD")
     node.writeHead(status, headers).end(body._tag === "Uint8Array" ? body.body : undefined)
   return response
 }
@@ -263,7 +260,7 @@ export const AnswersLive = HttpApiBuilder.middleware(
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
         const exchange = begin(request)
         if (misframed.has(exchange.message.socket))
-          return Effect.succeed(writeBehind(exchange, HttpServerResponse.empty()))
+          return Effect.succeed(write(exchange, HttpServerResponse.empty()))
         const answered = Effect.matchCauseEffect(
           Effect.suspend(() => answer(exchange, request, app)),
           {
@@ -275,7 +272,7 @@ export const AnswersLive = HttpApiBuilder.middleware(
         const annotate = HashMap.set<string, unknown>("request_id", exchange.info.requestId)
         return Effect.zipRight(
           FiberRef.update(FiberRef.currentLogAnnotations, annotate),
-          Effect.map(withRequestSpan(exchange, answered), (response) => writeBehind(exchange, response))
+          Effect.map(withRequestSpan(exchange, answered), (response) => write(exchange, response))
         )
       })
   })
