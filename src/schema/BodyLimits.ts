@@ -3,6 +3,12 @@
 /** Levels of nested arrays and objects in JSON. */
 export const nestingLimit = 64
 
+/**
+ * Commas, colons and opening brackets outside of texts, in a body of more than 64 KiB. What the parser makes of one takes up to 64 bytes, for
+ * as long as the request waits for IAM.
+ */
+export const markLimit = 20_000
+
 /** Largest bodies in bytes. */
 export const bodyLimits = {
   /** Auth calls and the subscription. */

@@ -66,6 +66,21 @@ sharing(sharedOnSocket())("A body", (it) => {
     }
   )
 
+  it.effect("of more than 64 KiB has at most 20,000 marks outside of its texts", function* () {
+    const server = yield* shared
+    const { send } = yield* goodRequests(server)
+    const text = JSON.stringify(',:[{"\\'.repeat(10_000))
+    for (const [more, outcome] of [
+      [0, 200],
+      [1, "invalid_input"]
+    ] as const) {
+      // Eleven marks are outside of the list's own.
+      const data = `{"text":${text},"list":[0${",0".repeat(20_000 - 11 + more)}]}`
+      const body = `{"type":"music.trigger.fired","key":"si:deejay/marks","data":${data}}`
+      expect([more, outcomeOf(yield* server.send({ ...send, body }))]).toEqual([more, outcome])
+    }
+  })
+
   it.effect(
     "of the bound passes, and one byte more is 413, with a declared length and in chunks",
     function* () {

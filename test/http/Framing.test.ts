@@ -1,7 +1,10 @@
 /** Requests behind others on a connection, and unusual ones. Malformed ones are in the table of inputs. */
 import { expect } from "vitest"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import { openPeer } from "../world/RawHttp.ts"
 import { sharing } from "../world/Test.ts"
+import { awaited, until } from "../world/Waiting.ts"
 import { goodRequests, raw, shared, sharedOnSocket, textOf, used } from "./support.ts"
 
 const webhookHead = (version: string) =>
@@ -42,6 +45,26 @@ sharing(sharedOnSocket())("Bytes on a connection", (it) => {
       }
     }
   )
+
+  it.scoped("whose client leaves before the answers leave nothing behind", function* () {
+    const server = yield* shared
+    const { login } = yield* goodRequests(server)
+    const fibers = Effect.map(Fiber.roots, (roots) => roots.length)
+    const before = yield* fibers
+    server.reached.length = 0
+    let finish = () => {}
+    server.during.login = Effect.async((resume) => {
+      finish = () => resume(Effect.void)
+    })
+    const behind = ["GET /docs", "HEAD /docs", "GET /nowhere", "HEAD /nowhere", "OPTIONS /docs"]
+    const texts = behind.map((line) => `${line} HTTP/1.1\r\nHost: a\r\n\r\n`)
+    const peer = yield* openPeer(server.port, textOf(login) + texts.join(""))
+    yield* until(() => server.reached.length > 0)
+    peer.socket.resetAndDestroy()
+    yield* until(() => peer.closed())
+    finish()
+    yield* awaited("no fiber of the connection", fibers, (count) => count <= before)
+  })
 
   it.effect("that are unusual and well-formed are served", function* () {
     const server = yield* shared

@@ -101,6 +101,17 @@ const toFailure = (cause: Cause.Cause<unknown>, { call, decoded }: Exchange): Ef
     : Effect.as(Effect.logError("Request failed", cause), new Failure("internal"))
 }
 
+/** Hands Node the response. The library would wait until it is sent: for ever, where the connection ends before. */
+const write = (
+  { message, response: node }: Exchange,
+  response: HttpServerResponse.HttpServerResponse
+): HttpServerResponse.HttpServerResponse => {
+  const { body, headers, status } = response
+  if (body._tag !== "Stream" || message.method === "HEAD")
+    node.writeHead(status, headers).end(body._tag === "Uint8Array" ? body.body : undefined)
+  return response
+}
+
 export const AnswersLive = HttpApiBuilder.middleware(
   Effect.gen(function* () {
     const { minCli, requestDeadlineSeconds, telemetry, trustedProxies, webOrigins } = yield* Settings
@@ -248,7 +259,8 @@ export const AnswersLive = HttpApiBuilder.middleware(
     return (app) =>
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
         const exchange = begin(request)
-        if (misframed.has(exchange.message.socket)) return Effect.succeed(HttpServerResponse.empty())
+        if (misframed.has(exchange.message.socket))
+          return Effect.succeed(write(exchange, HttpServerResponse.empty()))
         const answered = Effect.matchCauseEffect(
           Effect.suspend(() => answer(exchange, request, app)),
           {
@@ -260,7 +272,7 @@ export const AnswersLive = HttpApiBuilder.middleware(
         const annotate = HashMap.set<string, unknown>("request_id", exchange.info.requestId)
         return Effect.zipRight(
           FiberRef.update(FiberRef.currentLogAnnotations, annotate),
-          withRequestSpan(exchange, answered)
+          Effect.map(withRequestSpan(exchange, answered), (response) => write(exchange, response))
         )
       })
   })
