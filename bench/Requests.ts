@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto"
 import * as Schema from "effect/Schema"
 import { mintSlt, type SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 import { production } from "../sandbox/upstreams/Iam.ts"
+import { orderedUuid } from "../src/schema/Patterns.ts"
 
 export interface Outgoing {
   readonly method: "GET" | "POST"
@@ -76,7 +77,7 @@ export const requestsOf = (world: SimulatedUpstreams) => {
     telemetry: (events = 10) =>
       post("/api/v1/telemetry", {
         table: "musicclidaemon",
-        events: Array.from({ length: events }, () => event(randomUUID()))
+        events: Array.from({ length: events }, () => event(orderedUuid(Date.now(), randomUUID())))
       }),
     webhook: (eventId: string = randomUUID()): Outgoing => {
       const changed = world.iam.controls.events.membershipUpdated(production, "si:lyra", "acme")

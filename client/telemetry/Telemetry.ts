@@ -2,6 +2,7 @@
  * Client events: queued, sent in batches, kept while the service is unavailable. Every event has an id, so a batch that may have
  * arrived is sent again and stored once.
  */
+import { orderedUuid } from "../../src/schema/Patterns.ts"
 import { partsOf } from "../Client.ts"
 import type { ClientEvent } from "../Events.ts"
 import { type CallOptions, type Checks, duration, findWrong } from "../Options.ts"
@@ -218,8 +219,9 @@ export const createTelemetry = (client: object, given: TelemetryOptions = {}): T
 
   const record: Telemetry["record"] = (table, event) => {
     if (problem !== undefined) return { ok: false, error: problem }
-    const occurredAt = new Date(time.now()).toISOString()
-    const ready = prepareEvent(table, event, { id: newIdempotencyKey(), occurredAt })
+    const now = time.now()
+    const own = { id: orderedUuid(now, newIdempotencyKey()), occurredAt: new Date(now).toISOString() }
+    const ready = prepareEvent(table, event, own)
     if ("code" in ready) return { ok: false, error: ready }
     if (options.telemetry && closed) drop(1, "closed")
     if (!options.telemetry || closed) return recorded(ready.id, false)

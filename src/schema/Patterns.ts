@@ -11,6 +11,15 @@ export const idempotencyKeyPattern = /^[\x21-\x7e]{16,255}$/
 export const requestIdPattern = /^[A-Za-z0-9._-]{8,128}$/
 export const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
+/**
+ * A UUID of version 7, made of a random one: it begins with the time, so that an index of such ids grows at its end, in pages that a database
+ * holds in memory. 74 bits stay random.
+ */
+export const orderedUuid = (millis: number, random: string): string => {
+  const time = Math.max(0, Math.trunc(millis)).toString(16).padStart(12, "0").slice(-12)
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(15)}`
+}
+
 /** Three numbers, and an optional pre-release or build. */
 export const clientVersionPattern = /^\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?$/
 

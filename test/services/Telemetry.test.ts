@@ -56,8 +56,9 @@ describe("a batch of telemetry", () => {
     const entries = yield* spooled
     expect(entries.map(({ table }) => table)).toEqual(["musicfrontendevents", "musicfrontendevents"])
     expect(new Set(entries.map(({ recordId }) => recordId)).size).toBe(2)
+    const time = start.toString(16).padStart(12, "0")
     for (const { recordId } of entries)
-      expect(recordId).toMatch(/^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/)
+      expect(recordId.replaceAll("-", "")).toMatch(new RegExp(`^${time}7[0-9a-f]{19}$`))
     expect(yield* records).toEqual(entries.map(({ recordId }) => ({ n: 1, id: recordId })))
   })
 

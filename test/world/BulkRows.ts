@@ -55,6 +55,9 @@ const bulkStatements = (dialect: DialectName, now: number, volumes: Volumes): Re
   /** Evenly spread over the last `span` milliseconds, oldest first. */
   const spread = (span: number, count: number) =>
     `${now - span} + i * ${Math.max(1, Math.floor(span / Math.max(1, count)))}`
+  /** In the order of time, as the service and the client make them. */
+  const ordered = (salt: string, millis: string) =>
+    `${dialect === "sqlite" ? `printf('%012x', ${millis})` : `lpad(to_hex(${millis}), 12, '0')`} || substr(${hex(16, salt)}, 13)`
   const text = (expression: string) => `CAST(${expression} AS TEXT)`
   const { failedDeliveries, finishedDeliveries, reports, waitingDeliveries } = volumes
   const firstWaiting = reports - waitingDeliveries
@@ -65,7 +68,7 @@ const bulkStatements = (dialect: DialectName, now: number, volumes: Volumes): Re
   return [
     `INSERT INTO reports
       (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, issue_number, issue_url, holder, bytes)
-    SELECT 'rep_' || ${hex(16, "id")}, 'production', ${hex(32, "key")}, ${hex(32, "content")},
+    SELECT 'rep_' || ${ordered("id", spread(300 * day, reports))}, 'production', ${hex(32, "key")}, ${hex(32, "content")},
       CASE WHEN i % 3 = 0 THEN 'anonymous' ELSE 'verified:c:listener' || ${text("i % 10000")} END,
       '${content}', 'cli', 'bulk_' || ${text("i")}, ${spread(300 * day, reports)}, ${hex(16, "marker")},
       CASE WHEN ${isFiled} THEN i + 1 END,
@@ -90,7 +93,7 @@ const bulkStatements = (dialect: DialectName, now: number, volumes: Volumes): Re
       '{"public_id":"c:listener","status":"active","roles":["listener"]}', ${spread(45 * day, volumes.webhooks)}
     FROM ${series(volumes.webhooks)}`,
     `INSERT INTO spool (record_id, table_name, event_at, json, bytes, accepted_at)
-    SELECT ${hex(16, "record")}, 'musicclidaemon', ${spread(12 * hour, volumes.spool)}, '${record}', ${record.length},
+    SELECT ${ordered("record", spread(12 * hour, volumes.spool))}, 'musicclidaemon', ${spread(12 * hour, volumes.spool)}, '${record}', ${record.length},
       ${spread(12 * hour, volumes.spool)}
     FROM ${series(volumes.spool)}`,
     `INSERT INTO spool_counts (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)
@@ -100,7 +103,7 @@ const bulkStatements = (dialect: DialectName, now: number, volumes: Volumes): Re
       waiting = spool_counts.waiting + excluded.waiting,
       waiting_bytes = spool_counts.waiting_bytes + excluded.waiting_bytes`,
     `INSERT INTO spool_delivered (record_id, delivered_at)
-    SELECT ${hex(16, "delivered")}, ${spread(20 * hour, volumes.remembered)} FROM ${series(volumes.remembered)}`,
+    SELECT ${ordered("delivered", spread(20 * hour, volumes.remembered))}, ${spread(20 * hour, volumes.remembered)} FROM ${series(volumes.remembered)}`,
     `INSERT INTO recipients (plane, organisation, organisation_uuid, public_id, subscription_id, active, changed_at)
     SELECT 'production', 'org' || ${text("i % 1000")}, '0199a0aa-0000-7000-8000-' || ${text("i % 1000")},
       'c:listener' || ${text("i")}, ${hex(16, "subscription")}, CASE WHEN i % 20 = 0 THEN 0 ELSE 1 END,
@@ -114,7 +117,7 @@ const bulkStatements = (dialect: DialectName, now: number, volumes: Volumes): Re
       'login' || ${text("i / 3")}, 'actor' || ${text("i / 6")}, ${spread(2 * day, volumes.sessionDigests)} + ${day}
     FROM ${series(volumes.sessionDigests)}`,
     `INSERT INTO spool_refused (record_id, table_name, code, event_at, bytes, refused_at)
-    SELECT ${hex(16, "refused")}, 'musicclidaemon', 'record_too_large', ${now - day}, 300, ${spread(29 * day, volumes.refused)}
+    SELECT ${ordered("refused", spread(29 * day, volumes.refused))}, 'musicclidaemon', 'record_too_large', ${now - day}, 300, ${spread(29 * day, volumes.refused)}
     FROM ${series(volumes.refused)}`
   ]
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -6,6 +7,7 @@ import type * as Redacted from "effect/Redacted"
 import { Failure } from "../../schema/Failure.ts"
 import type { Report, ReportRequest } from "../../schema/Report.ts"
 import type { Credential } from "../../schema/Identity.ts"
+import { orderedUuid } from "../../schema/Patterns.ts"
 import { canonicalJson, digestOf, randomHex, sha256 } from "../Digest.ts"
 import { countReplay } from "../Metrics.ts"
 import { type Plane, planeId } from "../Plane.ts"
@@ -137,16 +139,17 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         (answer._tag === "Replayed" && answer.movedUp) ||
         // Else one sender could have any number of reports redacted for which there is no room.
         (answer._tag === "Full" && refusal === undefined)
+      const createdAt = yield* Clock.currentTimeMillis
       const report = {
         ...keyed,
-        id: `rep_${randomHex(16)}`,
+        id: `rep_${orderedUuid(createdAt, randomUUID()).replaceAll("-", "")}`,
         reporter,
         get content() {
           return redacted ?? contentOf(request)
         },
         source,
         requestId,
-        createdAt: yield* Clock.currentTimeMillis,
+        createdAt,
         marker: randomHex(16),
         contentDigest: sha256(canonicalJson(request)),
         network: networkOf(clientNetwork)

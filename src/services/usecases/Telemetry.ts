@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Failure } from "../../schema/Failure.ts"
-import { uuidPattern } from "../../schema/Patterns.ts"
+import { orderedUuid, uuidPattern } from "../../schema/Patterns.ts"
 import { clientTables, type TableName, type TelemetryRequest } from "../../schema/Telemetry.ts"
 import type { Plane } from "../Plane.ts"
 import { redactJson } from "../text/Redaction.ts"
@@ -48,7 +48,7 @@ const readUuid = ({ id }: Event): string | undefined =>
 
 const toEntry = (table: TableName, event: Event, receivedAt: number): SpoolEntry => {
   const uuid = readUuid(event)
-  const recordId = uuid ?? randomUUID()
+  const recordId = uuid ?? orderedUuid(receivedAt, randomUUID())
   // Another id stays as it is: the table service reserves no name in a record and keeps the record id beside it (table-service.md 2).
   const record = uuid === undefined && "id" in event ? event : { ...event, id: recordId }
   const json = JSON.stringify(redactJson(record))

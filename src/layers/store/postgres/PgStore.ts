@@ -9,7 +9,6 @@ import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import pg from "pg"
@@ -114,21 +113,20 @@ const openPool = (config: pg.PoolConfig, closeWithin: number): Effect.Effect<pg.
 /**
  * How a transaction begins, in one message. Everything that it relies on is set inside it, so that a pooler may give each one another
  * session. READ COMMITTED: after waiting for a lock, a statement sees the changes of its previous holder. READ WRITE: a standby
- * refuses reads too, because it lags behind the server that accepted a write. A commit waits for the disk, also where the server's default
- * is not to wait. Parameters of the address take precedence.
+ * refuses reads too, because it lags behind the server that accepted a write. Parameters of the address take precedence.
  */
 const beginWith = (address: string, limits: Readonly<Record<string, number>>): string => {
   const given = parametersOf(address)
   const set = Object.entries(limits)
     .filter(([name]) => !given.has(name))
-    .map(([name, millis]) => `set_config('${name}', '${millis}', true)`)
-  const commit = "set_config('synchronous_commit', CASE now WHEN 'off' THEN 'on' ELSE now END, true)"
-  return `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-    SELECT ${[commit, ...set].join(", ")} FROM current_setting('synchronous_commit') AS now`
+    .map(([name, millis]) => `SET LOCAL ${name} = ${millis}`)
+  return ["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", ...set].join("; ")
 }
 
+/** The lock of a lane. A commit waits for the disk, also where the server's default is not to wait. One statement, because each costs time. */
 const lockOf = (lane: string): string =>
-  `SELECT pg_advisory_xact_lock(hashtextextended('music-backend ${lane}', 0))`
+  `SELECT pg_advisory_xact_lock(hashtextextended('music-backend ${lane}', 0)),
+    CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END`
 
 const isCommitted = (answer: unknown): boolean =>
   typeof answer === "object" && answer !== null && "command" in answer && answer.command === "COMMIT"
@@ -229,12 +227,11 @@ export const openPostgres = (
           sql.reserve,
           (cause) => new SqlError({ cause, message: "Failed to connect" })
         )
-        const reserve = Effect.retry(
-          Effect.tapError(connect, (error) => (isConnectionRefused(error) ? share : Effect.void)),
-          {
+        const reserve = Effect.catchIf(connect, isConnectionRefused, () =>
+          Effect.retry(Effect.zipRight(share, Effect.delay(connect, refusalPause)), {
             while: isConnectionRefused,
-            schedule: Schedule.intersect(Schedule.spaced(refusalPause), recurWithin(timeouts.connect))
-          }
+            schedule: recurWithin(timeouts.connect)
+          })
         )
         const begin = beginWith(address, transactionLimits)
         const read: Driver["read"] = (query) =>
