@@ -4,6 +4,8 @@ import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import * as FiberId from "effect/FiberId"
+import * as Runtime from "effect/Runtime"
 import { nestingLimit } from "../../schema/BodyLimits.ts"
 import { Failure, type FailureOf } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
@@ -66,6 +68,7 @@ const timeWhileDraining = "5 seconds"
 export const makeBodyReader = (time: Duration.Duration) =>
   Effect.gen(function* () {
     const { arrivingBytes } = yield* Bounds
+    const fork = Runtime.runFork(yield* Effect.runtime<never>())
     let arriving = 0
     const cuts = new Set<() => void>()
     yield* Effect.forkScoped(
@@ -79,7 +82,7 @@ export const makeBodyReader = (time: Duration.Duration) =>
       )
     )
 
-    const collect = (message: IncomingMessage, bound: number): Effect.Effect<Uint8Array, BodyFailure> =>
+    return (message: IncomingMessage, bound: number): Effect.Effect<Uint8Array, BodyFailure> =>
       Effect.async((resume) => {
         let bytes: Uint8Array = new Uint8Array()
         let size = 0
@@ -99,6 +102,7 @@ export const makeBodyReader = (time: Duration.Duration) =>
         const release = () => {
           // An interruption also releases what has been settled.
           if (!cuts.delete(cut)) return
+          timer.unsafeInterruptAsFork(FiberId.none)
           arriving -= size
           message.off("data", onData).off("end", onEnd).off("close", onGone).off("error", onGone)
           message.pause()
@@ -108,17 +112,13 @@ export const makeBodyReader = (time: Duration.Duration) =>
           resume(outcome)
         }
         if (message.destroyed && !message.readableEnded) return resume(Effect.interrupt)
+        // Not `Effect.timeout`, which takes two fibers and the race between them.
+        const late = Effect.sync(() => settle(Effect.fail(requestTimeout())))
+        const timer = fork(Effect.delay(late, time))
         cuts.add(cut)
         message.on("data", onData).on("end", onEnd).on("close", onGone).on("error", onGone)
         return Effect.sync(release)
       })
-
-    return (message: IncomingMessage, bound: number) =>
-      Effect.suspend(() =>
-        message.complete
-          ? collect(message, bound)
-          : Effect.timeoutFail(collect(message, bound), { duration: time, onTimeout: requestTimeout })
-      )
   })
 
 const refuse = (problem: string): FailureOf<"invalid_input"> =>

@@ -1,6 +1,7 @@
 /** An HTTP response of another system, and readers for it: bounded bytes, strict UTF-8, JSON of a known shape. */
 import type { HttpClientError } from "@effect/platform/HttpClientError"
 import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
+import * as Chunk from "effect/Chunk"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
@@ -25,12 +26,12 @@ export const readBody = <E>(
   const declared = response.headers["content-length"]
   if (declared === undefined)
     return response.stream.pipe(
-      Stream.mapAccumEffect(0, (before, chunk) => {
-        const size = before + chunk.length
-        return size > maxBytes ? Effect.failSync(onTooLarge) : Effect.succeed([size, chunk] as const)
+      Stream.runFoldEffect({ size: 0, chunks: Chunk.empty<Uint8Array>() }, (before, chunk) => {
+        const size = before.size + chunk.length
+        const chunks = Chunk.append(before.chunks, chunk)
+        return size > maxBytes ? Effect.failSync(onTooLarge) : Effect.succeed({ size, chunks })
       }),
-      Stream.runCollect,
-      Effect.map((chunks) => Buffer.concat([...chunks]))
+      Effect.map(({ chunks }) => Buffer.concat([...chunks]))
     )
   const whole = Effect.map(response.arrayBuffer, (bytes) => new Uint8Array(bytes))
   return Number(declared) > maxBytes
