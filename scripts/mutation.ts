@@ -20,7 +20,6 @@ const testsOf: Readonly<Record<string, ReadonlyArray<string>>> = {
   "src/layers/store": [
     "test/layers/store",
     "test/cli",
-    "test/faults/Backup.test.ts",
     "test/faults/OneServer.test.ts",
     "test/faults/Start.test.ts"
   ],
