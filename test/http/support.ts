@@ -32,6 +32,7 @@ import { Store } from "../../src/services/Store.ts"
 import { Telemetry } from "../../src/services/usecases/Telemetry.ts"
 import { Webhooks } from "../../src/services/usecases/Webhooks.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
+import { type Around, aroundCalls } from "../world/Around.ts"
 import { makeHold } from "../world/FaultSwitches.ts"
 import { answer, makeFaults } from "../world/Faults.ts"
 import { inMemory as withoutSockets, type SendFrom } from "../world/InMemory.ts"
@@ -83,31 +84,11 @@ export interface Sent {
   readonly from?: string
 }
 
-const spyOn = <I, S extends object>(tag: Context.Tag<I, S>, watch: Watch) =>
+const spyOn = <I, S extends object>(tag: Context.Tag<I, S>, watch: Around<unknown, unknown>) =>
   Layer.effect(
     tag,
-    Effect.map(
-      tag,
-      (real) =>
-        new Proxy(real, {
-          get: (target, name) => {
-            const member: unknown = Reflect.get(target, name)
-            if (Effect.isEffect(member)) return watch(String(name), [], member)
-            if (typeof member !== "function") return member
-            return (...input: ReadonlyArray<unknown>) => {
-              const made: unknown = Reflect.apply(member, target, input)
-              return Effect.isEffect(made) ? watch(String(name), input, made) : made
-            }
-          }
-        })
-    )
+    Effect.map(tag, (real) => aroundCalls(real, watch))
   )
-
-type Watch = (
-  name: string,
-  input: ReadonlyArray<unknown>,
-  made: Effect.Effect<unknown, unknown, unknown>
-) => Effect.Effect<unknown, unknown, unknown>
 
 const recorder = (lines: Array<LogLine>) =>
   Logger.make<unknown, void>(({ logLevel, message, annotations, cause }) => {
@@ -156,7 +137,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
     const lines: Array<LogLine> = []
     const during: During = { ...options.during }
     const upstreams = yield* makeUpstreams
-    const watch: Watch = (useCase, input, made) =>
+    const watch: Around<unknown, unknown> = (made, useCase, input) =>
       Effect.flatMap(RequestContext, (info) => {
         reached.push({ useCase, input, info })
         return Effect.flatMap(during[useCase] ?? Effect.void, (instead) =>

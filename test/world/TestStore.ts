@@ -3,6 +3,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
+import { aroundStore } from "./Around.ts"
 import { type Held, makeHold } from "./FaultSwitches.ts"
 import { sqliteStore } from "./SqliteTemplate.ts"
 
@@ -39,30 +40,20 @@ const wrapped = Layer.effectContext(
     let hanging: Effect.Effect<void> | undefined
     let failing = false
 
-    const watched = <A extends object>(name: string, repository: A): A =>
-      new Proxy(repository, {
-        get: (target, property, receiver) => {
-          const member: unknown = Reflect.get(target, property, receiver)
-          const method = `${name}.${String(property)}`
-          if (typeof member !== "function") return member
-          return (...args: ReadonlyArray<unknown>) =>
-            Effect.suspend(() => {
-              seen.set(method, [...(seen.get(method) ?? []), args])
-              if (broken.has(method)) return Effect.fail(unavailable)
-              const call: Effect.Effect<unknown, StoreUnavailable> = Reflect.apply(member, target, args)
-              const held = holds.get(method) ?? Effect.void
-              holds.delete(method)
-              return Effect.zipRight(held, call)
-            })
-        }
+    const watched = aroundStore(store, (call, method, args) =>
+      Effect.suspend(() => {
+        seen.set(method, [...(seen.get(method) ?? []), args])
+        if (broken.has(method)) return Effect.fail(unavailable)
+        const held = holds.get(method) ?? Effect.void
+        holds.delete(method)
+        return Effect.zipRight(held, call)
       })
-
-    const { check, isFailing, retention, wakeups, ...repositories } = store
-    const all = Object.entries(repositories).map(([name, repository]) => [name, watched(name, repository)])
+    )
     return Context.make(Store, {
-      ...store,
-      ...Object.fromEntries(all),
-      check: Effect.suspend(() => (broken.has("check") ? Effect.fail(unavailable) : (hanging ?? check))),
+      ...watched,
+      check: Effect.suspend(() =>
+        broken.has("check") ? Effect.fail(unavailable) : (hanging ?? store.check)
+      ),
       isFailing: () => failing
     }).pipe(
       Context.add(StoreSwitches, {

@@ -5,9 +5,10 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { StoreUnavailable } from "../../../src/services/Store.ts"
 import { Unknown } from "../../../src/services/UpstreamFailure.ts"
+import type { Around } from "../../world/Around.ts"
 import { makeSteppedClock } from "../../world/Time.ts"
 import { sampleLease } from "../store/Samples.ts"
-import { type Around, day, hour, makeHarness } from "./Harness.ts"
+import { day, hour, makeHarness } from "./Harness.ts"
 
 const away = Effect.fail(new StoreUnavailable({ kind: "unanswered" }))
 const dependency = "tracker"
