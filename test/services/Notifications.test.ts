@@ -235,7 +235,7 @@ describe("a proved call to Ting", () => {
     yield* ting.failNext("register", lost("ting"), { times: 2, when: "after" })
     yield* advanceClockDuring(register)
     const requests = (yield* iam.proofRequests).slice(before)
-    const calls = yield* ting.seen
+    const calls = yield* ting.seen("register")
     expect([requests.length, calls.length]).toEqual([3, 3])
     const different = <A>(values: ReadonlyArray<A>) => new Set(values).size
     expect(different(requests.map(({ key }) => key))).toBe(3)
