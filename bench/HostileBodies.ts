@@ -2,14 +2,16 @@
 import { randomUUID } from "node:crypto"
 import type { Outgoing } from "./Requests.ts"
 
+/** A request of an address. `plain` is of the same size, without what makes it dear. */
+type Request = (address: string, plain: boolean) => Outgoing
+
 interface HostileKind {
   readonly name: string
   /** Times the cost of a plain body of the same size, at most. Near 1 where the body is refused before its content matters. */
   readonly ratio: number
   /** The status of each answer. */
   readonly status: number
-  /** A request of an address. `plain` is of the same size, without what makes it dear. */
-  readonly request: (address: string, plain: boolean) => Outgoing
+  readonly request: Request
   /** What the same address sends first, with the requests that follow in mind. */
   readonly prepare: (address: string, plain: boolean) => ReadonlyArray<Outgoing>
   /** Each request comes from another address: the quota of one would refuse it. */
@@ -47,38 +49,26 @@ const long = (characters: number, plain: boolean, marks = hidden): string => {
   return plain ? "a".repeat(Buffer.byteLength(JSON.stringify(text)) - 2) : text
 }
 
-const telemetry = (address: string, events: ReadonlyArray<unknown>): Outgoing =>
-  post(address, "/api/v1/telemetry", JSON.stringify({ table: "musicclidaemon", events }))
+const telemetry =
+  (eventOf: (plain: boolean) => object, count = 1): Request =>
+  (address, plain) => {
+    const events = Array.from({ length: count }, () => eventOf(plain))
+    return post(address, "/api/v1/telemetry", JSON.stringify({ table: "musicclidaemon", events }))
+  }
 
-const shortTexts = (address: string, plain: boolean): Outgoing =>
-  telemetry(
-    address,
-    Array.from({ length: 40 }, () => ({
-      texts: shortTextsOf(100, plain),
-      list: Object.values(shortTextsOf(200, plain))
-    }))
-  )
-
-const longText = (address: string, plain: boolean): Outgoing =>
-  telemetry(address, [{ text: long(53_000, plain) }])
-
-const ambiguousText = (address: string, plain: boolean): Outgoing =>
-  telemetry(address, [{ text: long(41_000, plain, ambiguous) }])
-
+const shortTexts = telemetry(
+  (plain) => ({ texts: shortTextsOf(100, plain), list: Object.values(shortTextsOf(200, plain)) }),
+  40
+)
+const longText = telemetry((plain) => ({ text: long(53_000, plain) }))
+const ambiguousText = telemetry((plain) => ({ text: long(41_000, plain, ambiguous) }))
 /** A name that marks each of the values after it as a possible credential. */
-const longHeaderName = (address: string, plain: boolean): Outgoing =>
-  telemetry(address, [
-    {
-      name: "x-".repeat(15_000) + (plain ? "authorisation" : "authorization"),
-      value: Array.from({ length: 7_000 }, () => "a")
-    }
-  ])
-
-const nesting = (address: string, plain: boolean): Outgoing => {
-  const nested = plain ? `"${"a".repeat(118)}"` : `${"[".repeat(60)}${"]".repeat(60)}`
-  const texts = Array<string>(480).fill(nested).join(",")
-  return post(address, "/api/v1/telemetry", `{"table":"musicclidaemon","events":[{"nested":[${texts}]}]}`)
-}
+const longHeaderName = telemetry((plain) => ({
+  name: "x-".repeat(15_000) + (plain ? "authorisation" : "authorization"),
+  value: Array(7_000).fill("a")
+}))
+const nest = (levels: number): unknown => (levels === 1 ? [] : [nest(levels - 1)])
+const nesting = telemetry((plain) => ({ nested: Array(480).fill(plain ? "a".repeat(118) : nest(60)) }))
 
 /** About 430 KB. */
 const reportBody = (plain: boolean): string =>
@@ -90,13 +80,12 @@ const reportBody = (plain: boolean): string =>
 
 const report = (address: string, plain: boolean, key?: string): Outgoing =>
   post(address, "/api/v1/reports", reportBody(plain), key)
-
-/** The key of the report that an address stores and repeats. */
-const keyOf = (address: string, plain: boolean): string => `repeated-report-of-${address}-${plain}`
+/** Under the key of the report that an address stores and repeats. */
+const repeated: Request = (address, plain) => report(address, plain, `repeated-report-of-${address}-${plain}`)
 
 const mebibyte = 1_048_576
 
-const webhook = (address: string, plain: boolean): Outgoing => {
+const webhook: Request = (address, plain) => {
   if (plain) return post(address, "/webhook", `{"a":"${"a".repeat(mebibyte - 10)}"}`)
   // Each object has a form of its own.
   const objects = Array.from({ length: 99_500 }, (_, at) => `{"${at.toString(36)}":0}`)
@@ -107,7 +96,7 @@ const webhook = (address: string, plain: boolean): Outgoing => {
 const kind = (
   name: string,
   ratio: number,
-  request: HostileKind["request"],
+  request: Request,
   more: Partial<HostileKind> = {}
 ): HostileKind => ({
   ...{ name, ratio, request, status: 204, prepare: () => [], spread: false },
@@ -128,11 +117,9 @@ export const hostileKinds: ReadonlyArray<HostileKind> = [
         post(address, "/api/v1/reports", JSON.stringify({ message: "A short report." }))
       )
   }),
-  kind(
-    "report, 430 KB, a repetition of a stored one",
-    3,
-    (address, plain) => report(address, plain, keyOf(address, plain)),
-    { status: 200, prepare: (address, plain) => [report(address, plain, keyOf(address, plain))] }
-  ),
+  kind("report, 430 KB, a repetition of a stored one", 3, repeated, {
+    status: 200,
+    prepare: (address, plain) => [repeated(address, plain)]
+  }),
   kind("webhook, 1 MiB, unsigned", 3, webhook, { status: 401, spread: true })
 ]

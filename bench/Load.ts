@@ -13,7 +13,7 @@ export const quantile = (values: ReadonlyArray<number>, share: number): number =
 export const median = (values: ReadonlyArray<number>): number => quantile(values, 0.5)
 
 /** The status of the response, or 0 when the connection failed. */
-const ask = (pool: Undici.Pool, { body, headers, method, path }: Outgoing): Promise<number> =>
+const ask = (pool: Undici.Pool, { body, headers, method = "GET", path }: Outgoing): Promise<number> =>
   new Promise((resolve) => {
     let status = 0
     pool.dispatch(

@@ -2,13 +2,11 @@
  * A fast front of the simulated IAM: it answers a repeated introspection as the simulator did the first time, and forwards all other
  * calls. The simulator's own checks cost more than the measured servers; under load it would be what is measured.
  */
-import { once } from "node:events"
 import { createServer, type IncomingMessage } from "node:http"
-import type { AddressInfo } from "node:net"
 import { text } from "node:stream/consumers"
 import * as Effect from "effect/Effect"
-import type * as Scope from "effect/Scope"
 import type { SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
+import { listening } from "../test/world/Egress.ts"
 
 interface Answer {
   readonly status: number
@@ -34,34 +32,24 @@ const forward = async (iamUrl: string, message: IncomingMessage, body: string): 
 }
 
 /** The same upstreams, with the front in the place of IAM. */
-export const withRecordedIam = (
-  world: SimulatedUpstreams
-): Effect.Effect<SimulatedUpstreams, never, Scope.Scope> =>
-  Effect.acquireRelease(
-    Effect.promise(async () => {
-      const recorded = new Map<string, Answer>()
-      const answer = async (message: IncomingMessage): Promise<Answer> => {
-        const body = await text(message)
-        const known = message.url === "/api/v1/oauth/introspect" ? recorded.get(body) : undefined
-        if (known !== undefined) return known
-        const fresh = await forward(world.iam.url, message, body)
-        if (fresh.status === 200) recorded.set(body, fresh)
-        return fresh
-      }
-      const server = createServer((message, response) => {
-        answer(message).then(
-          ({ body, headers, status }) => response.writeHead(status, headers).end(body),
-          () => response.destroy()
-        )
-      }).listen(0, "127.0.0.1")
-      await once(server, "listening")
-      return server
-    }),
-    (server) => Effect.sync(() => server.close().closeAllConnections())
-  ).pipe(
-    Effect.map((server) => {
-      // A server that listens on a host has an address with a port.
-      const { port } = server.address() as AddressInfo
-      return { ...world, iam: { ...world.iam, url: `http://127.0.0.1:${port}` } }
-    })
-  )
+export const withRecordedIam = (world: SimulatedUpstreams) => {
+  const recorded = new Map<string, Answer>()
+  const answer = async (message: IncomingMessage): Promise<Answer> => {
+    const body = await text(message)
+    const known = message.url === "/api/v1/oauth/introspect" ? recorded.get(body) : undefined
+    if (known !== undefined) return known
+    const fresh = await forward(world.iam.url, message, body)
+    if (fresh.status === 200) recorded.set(body, fresh)
+    return fresh
+  }
+  const server = createServer((message, response) => {
+    answer(message).then(
+      ({ body, headers, status }) => response.writeHead(status, headers).end(body),
+      () => response.destroy()
+    )
+  })
+  return Effect.map(listening(server), (port) => ({
+    ...world,
+    iam: { ...world.iam, url: `http://127.0.0.1:${port}` }
+  }))
+}

@@ -4,9 +4,10 @@ import * as Schema from "effect/Schema"
 import { mintSlt, type SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 import { production } from "../sandbox/upstreams/Iam.ts"
 import { orderedUuid } from "../src/schema/Patterns.ts"
+import { keyed, post, requests as calls } from "../test/world/Driver.ts"
 
 export interface Outgoing {
-  readonly method: "GET" | "POST"
+  readonly method?: "GET" | "POST"
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string
@@ -23,23 +24,14 @@ export interface Caller {
 }
 
 /** Sends one request, and fails unless its answer is a success. */
-export const send = async (url: string, { body, headers, method, path }: Outgoing): Promise<string> => {
-  const response = await fetch(url + path, { method, headers, ...(body === undefined ? {} : { body }) })
+export const send = async (url: string, { path, ...sent }: Outgoing): Promise<string> => {
+  const response = await fetch(url + path, sent)
   const text = await response.text()
-  if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${text}`)
+  if (!response.ok) throw new Error(`${path} answered ${response.status}: ${text}`)
   return text
 }
 
-const get = (path: string, headers: Outgoing["headers"] = {}): Outgoing => ({ method: "GET", path, headers })
-
-const post = (path: string, body: unknown, headers: Outgoing["headers"] = {}): Outgoing => ({
-  method: "POST",
-  path,
-  headers: { "content-type": "application/json", ...headers },
-  body: JSON.stringify(body)
-})
-
-const signed = (token: string) => ({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
+const get = (path: string): Outgoing => ({ path, headers: {} })
 
 const event = (id: string) => ({
   id,
@@ -50,35 +42,26 @@ const event = (id: string) => ({
 
 /** Keys and ids by which a server recognises a repetition are new, unless they are given. */
 export const requestsOf = (world: SimulatedUpstreams) => {
-  const keyed = (key: string = randomUUID()) => ({ "idempotency-key": key })
   return {
     healthz: () => get("/healthz"),
     readyz: () => get("/readyz"),
     metrics: () => get("/metrics"),
     version: () => get("/api/v1/version"),
     iam: () => get("/api/v1/iam"),
-    me: (token: string) => get("/api/v1/auth/me", signed(token)),
-    login: (slt: string) => post("/api/v1/auth/login", { slt }, keyed()),
-    refresh: (token: string) => post("/api/v1/auth/refresh", { refresh_token: token }, keyed()),
-    logout: (token: string) => post("/api/v1/auth/logout", { token }, keyed()),
-    ting: ({ actor, token }: Caller) =>
-      post(
-        "/api/v1/tings",
-        { type: "music.trigger.fired", key: `${actor}/${randomUUID()}`, data: { trigger: "sunrise" } },
-        signed(token)
-      ),
-    subscribe: (token: string) => post("/api/v1/ting/subscription", {}, signed(token)),
-    report: (key?: string) =>
+    me: (token: string) => calls.me(token),
+    login: (slt: string) => calls.login(slt, randomUUID()),
+    refresh: (token: string) => calls.refresh(token, randomUUID()),
+    logout: (token: string) => calls.logout(token, randomUUID()),
+    ting: ({ actor, token }: Caller) => calls.ting(token, `${actor}/${randomUUID()}`, { trigger: "sunrise" }),
+    subscribe: (token: string) => calls.subscribe(token),
+    report: (key: string = randomUUID()) =>
       post(
         "/api/v1/reports",
         { message: "The player stops after a seek near the end of a track.", context: { version: "0.1.0" } },
         keyed(key)
       ),
     telemetry: (events = 10) =>
-      post("/api/v1/telemetry", {
-        table: "musicclidaemon",
-        events: Array.from({ length: events }, () => event(orderedUuid(Date.now(), randomUUID())))
-      }),
+      calls.telemetry(Array.from({ length: events }, () => event(orderedUuid(Date.now(), randomUUID())))),
     webhook: (eventId: string = randomUUID()): Outgoing => {
       const changed = world.iam.controls.events.membershipUpdated(production, "si:lyra", "acme")
       const { body, headers } = world.iam.controls.buildWebhook(production, {

@@ -42,9 +42,10 @@ const mostOfP99 = 2
 
 const progress = (text: string) => process.stderr.write(`${text}\n`)
 const print = (text: string): void => void process.stdout.write(`\n${text}\n`)
-const printTable = (columns: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): void => {
-  const line = (cells: ReadonlyArray<string>) => `| ${cells.join(" | ")} |`
-  print([line(columns), `|${columns.map(() => "---").join("|")}|`, ...rows.map(line)].join("\n"))
+/** The columns are written with a bar between two of them. */
+const printTable = (columns: string, rows: ReadonlyArray<ReadonlyArray<string>>): void => {
+  const head = [`| ${columns} |`, `|${columns.replaceAll(/[^|]+/g, "---")}|`]
+  print([...head, ...rows.map((cells) => `| ${cells.join(" | ")} |`)].join("\n"))
 }
 
 const count = (value: number): string => (Number.isNaN(value) ? "" : Math.round(value).toLocaleString("en"))
@@ -56,7 +57,7 @@ const judgeLeast = (value: number, bound: number): string =>
 const runOperations = async (): Promise<void> => {
   const counts = await countOperations()
   printTable(
-    ["call", "operations", "before", "bound", ""],
+    "call | operations | before | bound | ",
     countedCalls.map((call) => {
       const [operations, bound] = [counts.get(call) ?? Number.NaN, operationBounds[call]]
       const judged = bound === undefined ? ["", ""] : [count(bound), judge(operations <= bound)]
@@ -125,25 +126,9 @@ const runRatios = async (world: SimulatedUpstreams): Promise<void> => {
     }
   })
   printTable(
-    [
-      "call",
-      "requests/s",
-      "before",
-      "ratio",
-      "bare",
-      "ratio",
-      "CPU µs",
-      "before",
-      "p99 ms",
-      "before",
-      "failed"
-    ],
+    "call | requests/s | before | ratio | bare | ratio | CPU µs | before | p99 ms | before | failed",
     comparedCalls.map((call) => {
-      const [now, before, bare] = names.map((name) => medianOf(name, call, "perSecond")) as [
-        number,
-        number,
-        number
-      ]
+      const [now = 0, before = 0, bare = 0] = names.map((name) => medianOf(name, call, "perSecond"))
       const both = (quantity: keyof Sample) =>
         (["now", "before"] as const).map((name) => medianOf(name, call, quantity))
       return [
@@ -179,20 +164,17 @@ const runOpenLoop = async (world: SimulatedUpstreams): Promise<void> => {
     const measured = await openLoop(server.url, { perSecond: openRate, seconds }, next)
     take("open loop", { ...measured, cpuMicros: Number.NaN })
   })
-  const [p50, p50Before, p99, p99Before] = (["p50", "p99"] as const).flatMap((quantity) =>
+  const [p50 = 0, p50Before = 0, p99 = 0, p99Before = 0] = (["p50", "p99"] as const).flatMap((quantity) =>
     (["now", "before"] as const).map((name) => medianOf(name, "open loop", quantity))
-  ) as [number, number, number, number]
+  )
   const failed = medianOf("now", "open loop", "failed") + medianOf("before", "open loop", "failed")
   const ratio = p99 / p99Before
-  printTable(
-    ["requests/s", "p50 ms", "before", "p99 ms", "before", "ratio", "failed"],
+  printTable("requests/s | p50 ms | before | p99 ms | before | ratio | failed", [
     [
-      [
-        ...[String(openRate), ...[p50, p50Before, p99, p99Before].map(millis)],
-        ...[`${ratio.toFixed(2)} (≤ ${mostOfP99}: ${judge(ratio <= mostOfP99)})`, String(failed)]
-      ]
+      ...[String(openRate), ...[p50, p50Before, p99, p99Before].map(millis)],
+      ...[`${ratio.toFixed(2)} (≤ ${mostOfP99}: ${judge(ratio <= mostOfP99)})`, String(failed)]
     ]
-  )
+  ])
 }
 
 /** Everything that runs servers as processes. */

@@ -6,8 +6,7 @@
 import { once } from "node:events"
 import { parseArgs } from "node:util"
 import { Worker } from "node:worker_threads"
-import * as Effect from "effect/Effect"
-import { type SimulatedUpstreams, startUpstreams } from "../sandbox/SimulatedUpstreams.ts"
+import { startSimulators } from "../test/world/Fleet.ts"
 import { closedLoop, type Measured, median, openLoop, quantile } from "./Load.ts"
 import { inTurn, login, mixOf, type Outgoing, requestsOf } from "./Requests.ts"
 import { moveToLoadCore, prepare } from "./Servers.ts"
@@ -78,9 +77,6 @@ const show = (name: string, { probes, result }: Awaited<ReturnType<typeof probin
   demand(p999 <= deadline, `${name}: the deadline of what was accepted`)
 }
 
-moveToLoadCore()
-const start = await prepare("now")
-
 /** Milliseconds from now until ten requests in a row are fast; gives up after 30 s. */
 const recovery = async (url: string, request: () => Outgoing): Promise<number> => {
   const ended = performance.now()
@@ -91,48 +87,42 @@ const recovery = async (url: string, request: () => Outgoing): Promise<number> =
   return performance.now() - ended
 }
 
-const measure = async (world: SimulatedUpstreams) => {
-  const { stop, url } = await start(world)
-  const requests = requestsOf(world)
-  const telemetry = () => requests.telemetry()
-  const work = mixOf(
-    [
-      [7, telemetry],
-      [1, () => requests.report()]
-    ],
-    1
-  )
-  try {
-    await closedLoop(url, 64, { seconds: 3 }, work)
-    const { perSecond } = await closedLoop(url, 64, { seconds: 5 }, work)
-    print(`saturated: ${perSecond.toFixed(0)} requests a second`)
-    const rate = { perSecond: perSecond * factor, seconds, connections }
-    const pressed = await probing(url, () => openLoop(url, rate, work))
-    show(`${factor} times as many`, pressed)
-    print(`  goodput: ${(pressed.result.answered / seconds / perSecond).toFixed(2)} of saturation`)
-    const recovered = await recovery(url, telemetry)
-    print(`  recovered after ${recovered.toFixed(0)} ms`)
-    demand(recovered <= recoveryBound, "recovery")
-
-    const caller = inTurn(await login(url, world, 20))
-    world.iam.fail({ times: Number.POSITIVE_INFINITY, fault: { kind: "delay", milliseconds: 5_000 } })
-    const both = inTurn([() => requests.me(caller().token), telemetry])
-    const slow = await probing(url, () =>
-      openLoop(url, { perSecond: 200, seconds, connections }, () => both()())
-    )
-    show("IAM takes 5 s, 100 me and 100 telemetry a second", slow)
-  } finally {
-    await stop()
-  }
-}
-await Effect.runPromise(
-  Effect.scoped(
-    Effect.flatMap(
-      startUpstreams(() => Date.now()),
-      (world) => Effect.promise(() => measure(world))
-    )
-  )
+moveToLoadCore()
+const start = await prepare("now")
+const world = await startSimulators()
+const { stop, url } = await start(world)
+const requests = requestsOf(world)
+const telemetry = () => requests.telemetry()
+const work = mixOf(
+  [
+    [7, telemetry],
+    [1, () => requests.report()]
+  ],
+  1
 )
+try {
+  await closedLoop(url, 64, { seconds: 3 }, work)
+  const { perSecond } = await closedLoop(url, 64, { seconds: 5 }, work)
+  print(`saturated: ${perSecond.toFixed(0)} requests a second`)
+  const rate = { perSecond: perSecond * factor, seconds, connections }
+  const pressed = await probing(url, () => openLoop(url, rate, work))
+  show(`${factor} times as many`, pressed)
+  print(`  goodput: ${(pressed.result.answered / seconds / perSecond).toFixed(2)} of saturation`)
+  const recovered = await recovery(url, telemetry)
+  print(`  recovered after ${recovered.toFixed(0)} ms`)
+  demand(recovered <= recoveryBound, "recovery")
+
+  const caller = inTurn(await login(url, world, 20))
+  world.iam.fail({ times: Number.POSITIVE_INFINITY, fault: { kind: "delay", milliseconds: 5_000 } })
+  const both = inTurn([() => requests.me(caller().token), telemetry])
+  const slow = await probing(url, () =>
+    openLoop(url, { perSecond: 200, seconds, connections }, () => both()())
+  )
+  show("IAM takes 5 s, 100 me and 100 telemetry a second", slow)
+} finally {
+  await stop()
+  await world.close()
+}
 print("")
 print(failures.length === 0 ? "Every rule holds." : `Broken: ${failures.join("; ")}.`)
 process.exit(failures.length === 0 ? 0 : 1)

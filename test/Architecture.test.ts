@@ -164,19 +164,15 @@ const comparedSecrets = (file: string): ReadonlyArray<string> =>
     return isText && named !== undefined ? [`${file}: ${named}`] : []
   })
 
-describe("Secrets", () => {
-  it("are compared in constant time, or found by their digest: `===` stops at the first difference", () => {
-    const compared = files.filter((file) => file.startsWith("src/")).flatMap(comparedSecrets)
-    expect(compared.filter((one) => !comparable.includes(one))).toEqual([])
-  })
+it("Secrets are compared in constant time, or found by their digest: `===` stops at the first difference", () => {
+  const compared = files.filter((file) => file.startsWith("src/")).flatMap(comparedSecrets)
+  expect(compared.filter((one) => !comparable.includes(one))).toEqual([])
 })
 
-describe("Words", () => {
-  it("have one meaning: no two files of the service export a type of the same name", () => {
-    const homes = new Map<string, Array<string>>()
-    for (const file of files.filter((name) => name.startsWith("src/")))
-      for (const [, name = ""] of text(file).matchAll(/^export (?:interface|type|class) (\w+)/gm))
-        homes.set(name, [...(homes.get(name) ?? []), file])
-    expect([...homes].filter(([, [, ...others]]) => others.length > 0)).toEqual([])
-  })
+it("Words have one meaning: no two files of the service export a type of the same name", () => {
+  const homes = new Map<string, Array<string>>()
+  for (const file of files.filter((name) => name.startsWith("src/")))
+    for (const [, name = ""] of text(file).matchAll(/^export (?:interface|type|class) (\w+)/gm))
+      homes.set(name, [...(homes.get(name) ?? []), file])
+  expect([...homes].filter(([, [, ...others]]) => others.length > 0)).toEqual([])
 })

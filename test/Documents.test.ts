@@ -12,11 +12,9 @@ const texts: ReadonlyArray<readonly [string, string]> = [
   )
 ]
 
-describe("Commands to paste", () => {
-  it("never generate a key in the command that sends it: a repetition after a lost answer would send another key", () => {
-    const inline = /Idempotency-Key: ?[^"'\n]*(?:\$\(|\$\{?(?:RANDOM|SECONDS)|`[a-z])|"key": ?"[^"\n]*\$\(/i
-    expect(texts.filter(([, text]) => inline.test(text)).map(([name]) => name)).toEqual([])
-  })
+it("Commands to paste never generate a key in the command that sends it: a repetition after a lost answer would send another key", () => {
+  const inline = /Idempotency-Key: ?[^"'\n]*(?:\$\(|\$\{?(?:RANDOM|SECONDS)|`[a-z])|"key": ?"[^"\n]*\$\(/i
+  expect(texts.filter(([, text]) => inline.test(text)).map(([name]) => name)).toEqual([])
 })
 
 /** The anchors that GitHub derives from the headings of a page. */

@@ -22,9 +22,9 @@ describe("A hostile body costs little more than a plain one of its size", () => 
     it.scopedLive(name, function* () {
       const settings = { databasePath: yield* newPath, trustedProxies: ["127.0.0.1"] }
       const { base } = yield* startServer(settings)
-      const send = ({ body = "", headers, method, path }: Outgoing) =>
+      const send = ({ path, ...sent }: Outgoing) =>
         Effect.promise(async () => {
-          const response = await fetch(base + path, { method, headers, body })
+          const response = await fetch(base + path, sent)
           await response.arrayBuffer()
           return response.status
         })

@@ -39,35 +39,33 @@ const ofLibrary = [
   "scrollable-region-focusable"
 ]
 
-it.scoped(
-  "The page of the API shows the document under its policy, asks for nothing else, is accessible and fits",
-  () =>
-    Effect.flatMap(backend(), ({ port }) =>
-      visit(`http://127.0.0.1:${port}`, async ({ asked, complaints, page, url }) => {
-        expect(await page.title()).toBe("Music backend")
-        for (const name of ["Install the client", "Idempotency keys", "Planes", "Limits and 429", "Errors"])
-          expect(await page.getByRole("heading", { name, exact: true }).count()).toBe(1)
-        // The samples of the first call: Scalar's own, and that of the document.
-        await page.getByRole("button", { name: "Shell Curl" }).first().click()
-        await page.getByRole("option", { name: "music-client" }).click()
-        await page.getByText("await client.login(").waitFor()
-        expect(wrong(complaints)).toEqual([])
-        await expectAccessible(page, ofLibrary)
-        expect(asked.filter((address) => !/^(?:data|blob):/.test(address))).toEqual([url])
-        // It runs no other script and sends nothing to another host.
-        await page.evaluate(`(() => {
+it.scoped("The page of the API keeps its policy, asks for nothing else, and is accessible", () =>
+  Effect.flatMap(backend(), ({ port }) =>
+    visit(`http://127.0.0.1:${port}`, async ({ asked, complaints, page, url }) => {
+      expect(await page.title()).toBe("Music backend")
+      for (const name of ["Install the client", "Idempotency keys", "Planes", "Limits and 429", "Errors"])
+        expect(await page.getByRole("heading", { name, exact: true }).count()).toBe(1)
+      // The samples of the first call: Scalar's own, and that of the document.
+      await page.getByRole("button", { name: "Shell Curl" }).first().click()
+      await page.getByRole("option", { name: "music-client" }).click()
+      await page.getByText("await client.login(").waitFor()
+      expect(wrong(complaints)).toEqual([])
+      await expectAccessible(page, ofLibrary)
+      expect(asked.filter((address) => !/^(?:data|blob):/.test(address))).toEqual([url])
+      // It runs no other script and sends nothing to another host.
+      await page.evaluate(`(() => {
         const script = document.createElement("script")
         script.textContent = "window.intruded = true"
         document.head.append(script)
       })()`)
-        expect(await page.evaluate("typeof window.intruded")).toBe("undefined")
-        const before = asked.length
-        const elsewhere = 'fetch("http://127.0.0.1:1/").then(() => "sent", (error) => error.name)'
-        expect(await page.evaluate(elsewhere)).toBe("TypeError")
-        expect(asked.length).toBe(before)
-        expect(complaints.join("\n")).toMatch(/Content Security Policy/)
-      })
-    )
+      expect(await page.evaluate("typeof window.intruded")).toBe("undefined")
+      const before = asked.length
+      const elsewhere = 'fetch("http://127.0.0.1:1/").then(() => "sent", (error) => error.name)'
+      expect(await page.evaluate(elsewhere)).toBe("TypeError")
+      expect(asked.length).toBe(before)
+      expect(complaints.join("\n")).toMatch(/Content Security Policy/)
+    })
+  )
 )
 
 it.scopedLive(

@@ -1,36 +1,224 @@
+/** Backups and restores by the command line, beside a server, after its end, and of files that are damaged. */
 import {
   copyFileSync,
   existsSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   realpathSync,
   rmSync,
   statSync,
   symlinkSync,
   writeFileSync
 } from "node:fs"
-import { basename, join } from "node:path"
-import { expect } from "vitest"
-import { it } from "../world/Test.ts"
+import { basename, dirname, join } from "node:path"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
-import { sampleEntry, sampleReport } from "../layers/store/Samples.ts"
-import { folder, freshPath, openStore, postgres, rawQuery, withStore } from "../layers/store/Stores.ts"
+import { assert, beforeAll, describe, expect } from "vitest"
 import { run } from "./Harness.ts"
+import { sampleEntry, sampleReport } from "../layers/store/Samples.ts"
+import {
+  folder,
+  freshPath,
+  newPath,
+  openStore,
+  postgres,
+  rawClient,
+  rawQuery,
+  withStore
+} from "../layers/store/Stores.ts"
+import { eventually } from "../world/Waiting.ts"
+import { build, bundleBefore, kill, program as cli, serve, start } from "../world/Fleet.ts"
+import { it } from "../world/Test.ts"
+import { garble, scalar, spoolLawHolds } from "../faults/Databases.ts"
+import { telemetry } from "../faults/Server.ts"
+
+beforeAll(bundleBefore)
+beforeAll(build)
+
+/** A database with so many waiting records of about a kilobyte, closed, and the place of its copy. */
+const filled = (count: number) =>
+  Effect.gen(function* () {
+    const path = yield* newPath
+    const json = JSON.stringify({ text: "x".repeat(1_000) })
+    const entries = Array.from({ length: count }, (_, index) => sampleEntry(`first-${index}`, { json }))
+    yield* withStore(path, ({ spool }) => spool.offer(entries, { limitBytes: 1_000_000_000 }))
+    return { path, copy: join(dirname(path), "copy.sqlite") }
+  })
+
+const command = (path: string, ...args: ReadonlyArray<string>) => run(args, { MUSIC_DATABASE_PATH: path })
+/** Runs a command that must succeed. */
+const done = (path: string, ...args: ReadonlyArray<string>) =>
+  Effect.map(command(path, ...args), ({ err, exit }) => deepStrictEqual([exit, err], [0, ""]))
+const waitingIn = (path: string) => Effect.map(scalar(path, "SELECT COUNT(*) FROM spool"), Number)
+const acceptedIn = (path: string) =>
+  Effect.map(
+    scalar(path, "SELECT SUM(accepted) FROM spool_counts WHERE table_name = 'musicclidaemon'"),
+    Number
+  )
+const filesBeside = (path: string) => readdirSync(dirname(path)).sort()
+/** The database that a restore has replaced. */
+const asideOf = (path: string) =>
+  filesBeside(path)
+    .filter((name) => /^music\.sqlite\.before-\d{8}T\d{9}Z$/.test(name))
+    .map((name) => join(dirname(path), name))[0] ?? ""
+const damage = (path: string) => garble(path, 4096 * 20, 4096 * 3)
+
+it.scopedLive("Beside a writing server a backup is whole and private, and a restore refused", function* () {
+  const { copy, path } = yield* filled(1_000)
+  const served = yield* serve({ MUSIC_DATABASE_PATH: path })
+  let acknowledged = 0
+  const post = Effect.map(telemetry(served), ({ status }) => {
+    if (status === 204) acknowledged += 1
+  })
+  const further = Effect.suspend(() => {
+    const before = acknowledged
+    return Effect.as(
+      eventually("a further write", () => acknowledged > before),
+      acknowledged
+    )
+  })
+  const writing = yield* Effect.fork(Effect.forever(post))
+  yield* further
+  const before = acknowledged
+  yield* done(path, "backup", copy)
+  yield* further
+  assert.isTrue(yield* spoolLawHolds(copy))
+  const identity = "SELECT application_id FROM pragma_application_id"
+  assert.strictEqual(yield* scalar(copy, identity), yield* scalar(path, identity))
+  assert.isAtLeast(yield* acceptedIn(copy), 1_000 + before)
+  assert.strictEqual(statSync(copy).mode & 0o777, 0o600)
+
+  const files = filesBeside(path)
+  const refused = yield* command(path, "restore", copy, "--overwrite")
+  assert.match(refused.err, /is in use.*Stop all servers/s)
+  deepStrictEqual(filesBeside(path), files)
+  yield* further
+
+  // After a kill, the log that is left goes aside with its database.
+  yield* Fiber.interrupt(writing)
+  yield* Effect.promise(() => kill(served.server))
+  assert.isTrue(existsSync(`${path}-wal`))
+  yield* done(path, "restore", copy, "--overwrite")
+  assert.isFalse(existsSync(`${path}-wal`))
+  assert.isAtLeast(yield* acceptedIn(asideOf(path)), 1_000 + acknowledged)
+  assert.strictEqual((yield* telemetry(yield* serve({ MUSIC_DATABASE_PATH: path }))).status, 204)
+})
+
+describe("A backup", () => {
+  type Change = (path: string, copy: string) => void
+  const none: Change = () => undefined
+  const own = /is a file of the database itself/
+  const refusals: ReadonlyArray<readonly [string, Change, args: ReadonlyArray<string>, says: RegExp]> = [
+    ["over another file", (_, copy) => writeFileSync(copy, "precious"), ["copy.sqlite"], /exists already/],
+    ["over the database", none, ["music.sqlite", "--overwrite"], own],
+    ["over its log", none, ["music.sqlite-wal", "--overwrite"], own],
+    ["over the lock of its server", none, ["music.sqlite-lock", "--overwrite"], own],
+    ["into no folder", none, ["no/copy.sqlite"], /existing, writable folder/],
+    ["of a damaged database", damage, ["copy.sqlite"], /corrupt.*earlier backup/s]
+  ]
+  it.scopedLive("fails and changes no file in the place of another, or of a damaged database", function* () {
+    for (const [name, change, [file = "", ...args], says] of refusals) {
+      const { copy, path } = yield* filled(200)
+      for (const suffix of ["-wal", "-lock"]) writeFileSync(`${path}${suffix}`, "")
+      change(path, copy)
+      const contents = () =>
+        filesBeside(path)
+          .filter((one) => !/-(?:wal|shm|lock)$/.test(one))
+          .map((one) => `${one} ${readFileSync(join(dirname(path), one), "latin1")}`)
+      const before = contents()
+      const { err, exit } = yield* command(path, "backup", join(dirname(path), file), ...args)
+      assert.notStrictEqual(exit, 0)
+      assert.match(err, says, name)
+      assert.isTrue(contents().join() === before.join(), name)
+    }
+  })
+
+  it.scopedLive("on a full disk fails and leaves no file", function* () {
+    const { copy, path } = yield* filled(2_000)
+    const shell = `ulimit -f 1000; exec "$@"`
+    const program = [process.execPath, cli, "backup", copy]
+    const { ended, output } = start("sh", ["-c", shell, "sh", ...program], { MUSIC_DATABASE_PATH: path })
+    yield* Effect.promise(() => ended)
+    assert.match(output(), /\(SQLITE_(?:IOERR|FULL)\S*\).*Free some space/s)
+    assert.isEmpty(filesBeside(path).filter((name) => name.includes("copy")))
+  })
+})
+
+describe("A restore", () => {
+  const newer = "INSERT INTO migrations (migration_id, name) VALUES (9999, 'later')"
+  const unreleased = "UPDATE migrations SET name = 'initial'"
+  const files: ReadonlyArray<readonly [change: (copy: string) => unknown, says: RegExp]> = [
+    [(copy) => rmSync(copy), /no backup/],
+    [(copy) => writeFileSync(copy, "a text\n".repeat(900)), /corrupt, or not a database/],
+    [(copy) => writeFileSync(copy, ""), /not a database of this program/],
+    [damage, /corrupt/],
+    [(copy) => writeFileSync(copy, readFileSync(copy).subarray(0, 4096 * 20)), /corrupt/],
+    [
+      (copy) => Effect.runPromise(rawQuery(copy, "PRAGMA application_id = 1")),
+      /not a database of this program/
+    ],
+    [(copy) => Effect.runPromise(rawQuery(copy, newer)), /newer schema/],
+    [(copy) => Effect.runPromise(rawQuery(copy, unreleased)), /before the first release/]
+  ]
+  it.scopedLive("of an unusable file is refused, and the database stays", function* () {
+    const { copy, path } = yield* filled(200)
+    for (const [change, says] of files) {
+      yield* done(path, "backup", copy, "--overwrite")
+      yield* Effect.promise(async () => change(copy))
+      const { err, exit } = yield* command(path, "restore", copy, "--overwrite")
+      assert.notStrictEqual(exit, 0)
+      assert.match(err, says)
+      assert.include(err, basename(copy))
+      assert.strictEqual(yield* waitingIn(path), 200)
+    }
+  })
+
+  it.scopedLive("keeps the other database aside, replaces with --overwrite only, and creates", function* () {
+    const { copy, path } = yield* filled(20)
+    yield* done(path, "backup", copy)
+    yield* withStore(path, ({ spool }) => spool.offer([sampleEntry("since then")], { limitBytes: 1e9 }))
+    assert.match((yield* command(path, "restore", copy)).err, /exists already/)
+    assert.match((yield* command(path, "restore", path, "--overwrite")).err, /is the database itself/)
+    yield* done(path, "restore", copy, "--overwrite")
+    assert.strictEqual(statSync(path).mode & 0o777, 0o600)
+    deepStrictEqual([yield* waitingIn(path), yield* waitingIn(asideOf(path))], [20, 21])
+    yield* withStore(path, ({ check }) => check)
+    assert.isTrue(yield* spoolLawHolds(path))
+    const elsewhere = join(dirname(path), "new", "music.sqlite")
+    yield* done(elsewhere, "restore", copy)
+    assert.strictEqual(yield* waitingIn(elsewhere), 20)
+  })
+
+  it.scopedLive("replaces a database that cannot be opened, and takes a copy with its log", function* () {
+    const { copy, path } = yield* filled(3)
+    const sql = yield* rawClient(path)
+    yield* sql.unsafe("UPDATE spool SET bytes = bytes")
+    for (const suffix of ["", "-wal"]) copyFileSync(`${path}${suffix}`, `${copy}${suffix}`)
+    const damaged = yield* newPath
+    writeFileSync(damaged, "no database any more ".repeat(500))
+    writeFileSync(`${damaged}-wal`, "an old log")
+    yield* done(damaged, "restore", copy, "--overwrite")
+    assert.include(readFileSync(asideOf(damaged), "utf8"), "no database any more")
+    assert.isFalse(existsSync(`${damaged}-wal`))
+    assert.strictEqual(yield* waitingIn(damaged), 3)
+  })
+})
 
 const nameOf = (day: string) => `music-${day}T000000000Z.sqlite`
 
 /** A database in use, a folder for copies, and `music-backend backup`. */
-const world = Effect.gen(function* () {
+const inUse = Effect.gen(function* () {
   const place = yield* freshPath
   const { backups } = yield* openStore(place)
-  const backup = (args: ReadonlyArray<string>, path = place) =>
-    run(["backup", ...args], { MUSIC_DATABASE_PATH: path })
+  const backup = (args: ReadonlyArray<string>, path = place) => command(path, "backup", ...args)
   return { place, backups, copies: yield* folder, backup }
 })
 
 it.scopedLive("backup --keep removes its own older copies, after the new one is complete", function* () {
-  const { backup, backups, copies, place } = yield* world
+  const { backup, backups, copies, place } = yield* inUse
   const old = ["20260101", "20260102", "20260103"].map(nameOf)
   const others = ["music-2026-01-01.sqlite", `${nameOf("20260101")}.txt`, "music.sqlite", "other"]
   const before = [...old, ...others].sort()
@@ -61,7 +249,7 @@ it.scopedLive("backup --keep removes its own older copies, after the new one is 
 })
 
 it.scopedLive("backup --keep removes no later copy, link, folder or database in use", function* () {
-  const { backup, copies } = yield* world
+  const { backup, copies } = yield* inUse
   const elsewhere = join(yield* folder, "kept")
   const days = ["20250101", "20250102", "20250103", "20250104", "20250105", "20990101"]
   const [old, link, inside, live, other, later] = days.map(nameOf)
@@ -112,30 +300,16 @@ it.effect("on PostgreSQL backup and restore are refused, without the password", 
 })
 
 it.scopedLive("backup takes no name beside which a killed command has left a log of SQLite", function* () {
-  const path = yield* freshPath
-  const copy = `${path}.copy`
-  const offer = (place: string, ids: ReadonlyArray<string>, use: () => void = () => undefined) =>
-    withStore(place, ({ spool }) =>
-      Effect.tap(
-        spool.offer(
-          ids.map((id) => sampleEntry(id)),
-          { limitBytes: 1_000_000 }
-        ),
-        () => Effect.sync(use)
-      )
-    )
-  const waiting = (place: string) =>
-    Effect.map(rawQuery(place, "SELECT record_id FROM spool"), (rows) => rows.length)
-  yield* offer(path, ["first"])
-  const backup = (...options: ReadonlyArray<string>) =>
-    run(["backup", copy, ...options], { MUSIC_DATABASE_PATH: path })
-  expect((yield* backup()).exit).toBe(0)
+  const { copy, path } = yield* filled(1)
+  yield* done(path, "backup", copy)
   // A command on the copy, which is killed.
-  yield* offer(copy, ["second", "third"], () => copyFileSync(`${copy}-wal`, `${path}.log`))
+  const left = Effect.sync(() => copyFileSync(`${copy}-wal`, `${path}.log`))
+  const entries = ["second", "third"].map((id) => sampleEntry(id))
+  yield* withStore(copy, ({ spool }) => Effect.zipRight(spool.offer(entries, { limitBytes: 1e6 }), left))
   copyFileSync(`${path}.log`, `${copy}-wal`)
-  const { err, exit } = yield* backup("--overwrite")
+  const { err, exit } = yield* command(path, "backup", copy, "--overwrite")
   expect([exit, err]).toEqual([69, expect.stringContaining(`${copy}-wal`)])
-  yield* Effect.sync(() => rmSync(`${copy}-wal`))
-  expect((yield* backup("--overwrite")).exit).toBe(0)
-  expect(yield* waiting(copy)).toBe(1)
+  rmSync(`${copy}-wal`)
+  yield* done(path, "backup", copy, "--overwrite")
+  expect(yield* waitingIn(copy)).toBe(1)
 })

@@ -178,31 +178,28 @@ describe("music-backend deliveries", () => {
     })
   })
 
-  it.scopedLive(
-    "says until when and why the tracker is paused; a retry ends a pause after refused settings",
-    function* () {
-      const { command, place } = yield* furnished
-      const now = Date.now()
-      const inTenMinutes = now + 600_000
-      const text = (millis: number) => new Date(millis).toISOString().replace(/\.\d+/, "")
-      const pause = (failure: string, stopped: boolean) =>
-        withStore(place, ({ destinations }) =>
-          destinations.failed("tracker", { now, pausedUntil: inTenMinutes, stopped, failure })
-        )
-      const errorOf = (line: string) => Effect.map(command(line, trackerSettings), ({ err }) => err.trim())
-      const retry = "deliveries retry report:rep_failed"
+  it.scopedLive("says why the tracker is paused; a retry ends a pause after refused settings", function* () {
+    const { command, place } = yield* furnished
+    const now = Date.now()
+    const inTenMinutes = now + 600_000
+    const text = (millis: number) => new Date(millis).toISOString().replace(/\.\d+/, "")
+    const pause = (failure: string, stopped: boolean) =>
+      withStore(place, ({ destinations }) =>
+        destinations.failed("tracker", { now, pausedUntil: inTenMinutes, stopped, failure })
+      )
+    const errorOf = (line: string) => Effect.map(command(line, trackerSettings), ({ err }) => err.trim())
+    const retry = "deliveries retry report:rep_failed"
 
-      yield* pause("rate limit", false)
-      expect(yield* errorOf("deliveries list")).toBe("")
-      const paused = `The tracker is paused until ${text(inTenMinutes)}: rate limit.`
-      for (const line of [retry, "deliveries list", "deliveries show report:rep_failed"])
-        expect([line, yield* errorOf(line)]).toEqual([line, paused])
+    yield* pause("rate limit", false)
+    expect(yield* errorOf("deliveries list")).toBe("")
+    const paused = `The tracker is paused until ${text(inTenMinutes)}: rate limit.`
+    for (const line of [retry, "deliveries list", "deliveries show report:rep_failed"])
+      expect([line, yield* errorOf(line)]).toEqual([line, paused])
 
-      yield* pause("refused: 401 bad_credentials", true)
-      expect(yield* errorOf(retry)).toBe("A running server with a tracker sends it within 30 seconds.")
-      expect(yield* errorOf("deliveries list")).toBe("")
-    }
-  )
+    yield* pause("refused: 401 bad_credentials", true)
+    expect(yield* errorOf(retry)).toBe("A running server with a tracker sends it within 30 seconds.")
+    expect(yield* errorOf("deliveries list")).toBe("")
+  })
 })
 
 describe("A list of", () => {
@@ -311,51 +308,45 @@ describe("music-backend with a database", () => {
     expect(yield* migrate(empty)).toMatchObject({ from: 0, to, migrated: true })
   })
 
-  it.scopedLive(
-    "verifies a backup without replacing the database, and names what a restore replaced",
-    function* () {
-      const { command, json, place } = yield* furnished
-      const copy = `${place}.backup`
-      expect(yield* json(`backup ${copy}`)).toMatchObject({ file: copy, rows: { reports: 4 } })
-      yield* command("deliveries discard report:rep_failed --reason later")
-      const out = expect.stringMatching(/^rows +.*reports 4/m)
-      expect(yield* command(`restore ${copy} --verify`)).toMatchObject({ exit: 0, out })
-      expect(yield* json("deliveries show report:rep_failed")).toMatchObject({ last_failure: "later" })
-      expect(yield* json(`restore ${copy} --overwrite`)).toMatchObject({
-        file: place,
-        before: expect.stringContaining(place)
-      })
-      writeFileSync(copy, "not a database")
-      const err = expect.stringMatching(/^music-backend: .*\. [A-Z].*\.$/)
-      expect(yield* command(`restore ${copy} --verify`)).toMatchObject({ exit: 1, err })
-    }
-  )
+  it.scopedLive("verifies a backup without a restore, and names what a restore replaced", function* () {
+    const { command, json, place } = yield* furnished
+    const copy = `${place}.backup`
+    expect(yield* json(`backup ${copy}`)).toMatchObject({ file: copy, rows: { reports: 4 } })
+    yield* command("deliveries discard report:rep_failed --reason later")
+    const out = expect.stringMatching(/^rows +.*reports 4/m)
+    expect(yield* command(`restore ${copy} --verify`)).toMatchObject({ exit: 0, out })
+    expect(yield* json("deliveries show report:rep_failed")).toMatchObject({ last_failure: "later" })
+    expect(yield* json(`restore ${copy} --overwrite`)).toMatchObject({
+      file: place,
+      before: expect.stringContaining(place)
+    })
+    writeFileSync(copy, "not a database")
+    const err = expect.stringMatching(/^music-backend: .*\. [A-Z].*\.$/)
+    expect(yield* command(`restore ${copy} --verify`)).toMatchObject({ exit: 1, err })
+  })
 })
 
-it.scopedLive(
-  "music-backend config shows every setting once, without secrets and without bad values",
-  function* () {
-    const secret = `ask_${"s".repeat(43)}`
-    const environment = {
-      MUSIC_IAM_APP_SECRET: secret,
-      MUSIC_IAM_URL: `https://user:${secret}@iam.example`,
-      MUSIC_ORG_ID: "acme"
-    }
-    const { err, exit, out } = yield* run(["config"], environment)
-    expect(out.split("\n")).toHaveLength(settingEntries.length + 1)
-    for (const line of [
-      /^MUSIC_IAM_APP_SECRET +set +environment /m,
-      /^MUSIC_IAM_URL +bad: must be an https URL/m,
-      /^MUSIC_ORG_ID +acme +environment/m,
-      /^MUSIC_MIN_CLI +0\.1\.0 +default/m,
-      /^MUSIC_GITHUB_TOKEN +unset +unset +/m
-    ])
-      expect(out).toMatch(line)
-    expect(out).not.toContain("sssss")
-    expect([exit, err]).toEqual([0, expect.stringContaining("The server does not start with these settings")])
-
-    const { json } = yield* run(["config", "--changed", "--json"], environment)
-    const item = { name: "MUSIC_IAM_APP_SECRET", source: "environment", value: null }
-    expect(json).toMatchObject({ items: expect.arrayContaining([expect.objectContaining(item)]) })
+it.scopedLive("music-backend config shows each setting once, without secrets and bad values", function* () {
+  const secret = `ask_${"s".repeat(43)}`
+  const environment = {
+    MUSIC_IAM_APP_SECRET: secret,
+    MUSIC_IAM_URL: `https://user:${secret}@iam.example`,
+    MUSIC_ORG_ID: "acme"
   }
-)
+  const { err, exit, out } = yield* run(["config"], environment)
+  expect(out.split("\n")).toHaveLength(settingEntries.length + 1)
+  for (const line of [
+    /^MUSIC_IAM_APP_SECRET +set +environment /m,
+    /^MUSIC_IAM_URL +bad: must be an https URL/m,
+    /^MUSIC_ORG_ID +acme +environment/m,
+    /^MUSIC_MIN_CLI +0\.1\.0 +default/m,
+    /^MUSIC_GITHUB_TOKEN +unset +unset +/m
+  ])
+    expect(out).toMatch(line)
+  expect(out).not.toContain("sssss")
+  expect([exit, err]).toEqual([0, expect.stringContaining("The server does not start with these settings")])
+
+  const { json } = yield* run(["config", "--changed", "--json"], environment)
+  const item = { name: "MUSIC_IAM_APP_SECRET", source: "environment", value: null }
+  expect(json).toMatchObject({ items: expect.arrayContaining([expect.objectContaining(item)]) })
+})

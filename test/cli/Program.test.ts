@@ -139,23 +139,20 @@ describe("music-backend as a process", () => {
     expect((yield* Effect.promise(() => server.ended)).code).toBe(0)
   })
 
-  it.scopedLive(
-    "ends with 69 where another program has the port of the server, and says what to do",
-    function* () {
-      const { port } = yield* tcpServer()
-      const environment = {
-        ...testEnvironment,
-        MUSIC_BIND: `127.0.0.1:${port}`,
-        MUSIC_DATABASE_PATH: join(yield* folder, "music.sqlite")
-      }
-      expect(shell("music serve", environment)).toMatchObject({
-        exit: 69,
-        err: expect.stringMatching(
-          /^music-backend: cannot listen on .*EADDRINUSE.*\. Stop the program .* set MUSIC_BIND to another address\.$/m
-        )
-      })
+  it.scopedLive("ends with 69 where another program has its port, and says what to do", function* () {
+    const { port } = yield* tcpServer()
+    const environment = {
+      ...testEnvironment,
+      MUSIC_BIND: `127.0.0.1:${port}`,
+      MUSIC_DATABASE_PATH: join(yield* folder, "music.sqlite")
     }
-  )
+    expect(shell("music serve", environment)).toMatchObject({
+      exit: 69,
+      err: expect.stringMatching(
+        /^music-backend: cannot listen on .*EADDRINUSE.*\. Stop the program .* set MUSIC_BIND to another address\.$/m
+      )
+    })
+  })
 
   it("prints its version, and its errors on standard error without a stack", () => {
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
@@ -166,24 +163,21 @@ describe("music-backend as a process", () => {
     expect(refused).toMatchObject({ exit: 69, out: "", err: expect.stringMatching(/^music-backend: .*\n$/) })
   })
 
-  it.scopedLive(
-    "ends with 74 where its output cannot be written, and with 141 where its reader is gone",
-    function* () {
-      const path = join(yield* folder, "music.sqlite")
-      const attachments = [{ name: "player.log", content: "x".repeat(400_000) }]
-      const content = { ...sampleReport().content, attachments }
-      yield* withStore(path, ({ reports }) =>
-        Effect.forEach(["rep_1", "rep_2", "rep_3"], (id) =>
-          reports.admit(sampleReport({ id, keyDigest: id, content }), false)
-        )
+  it.scopedLive("ends with 74 where its output cannot be written, with 141 without a reader", function* () {
+    const path = join(yield* folder, "music.sqlite")
+    const attachments = [{ name: "player.log", content: "x".repeat(400_000) }]
+    const content = { ...sampleReport().content, attachments }
+    yield* withStore(path, ({ reports }) =>
+      Effect.forEach(["rep_1", "rep_2", "rep_3"], (id) =>
+        reports.admit(sampleReport({ id, keyDigest: id, content }), false)
       )
-      const environment = { MUSIC_DATABASE_PATH: path }
-      expect(shell("music reports export > /dev/full", environment)).toMatchObject({
-        exit: 74,
-        err: expect.stringMatching(/^music-backend: standard output cannot be written: E\w+\. .*\n$/)
-      })
-      const cut = shell("music reports export | head -c 9", environment)
-      expect(cut).toEqual({ exit: 141, out: '{"id":"re', err: "" })
-    }
-  )
+    )
+    const environment = { MUSIC_DATABASE_PATH: path }
+    expect(shell("music reports export > /dev/full", environment)).toMatchObject({
+      exit: 74,
+      err: expect.stringMatching(/^music-backend: standard output cannot be written: E\w+\. .*\n$/)
+    })
+    const cut = shell("music reports export | head -c 9", environment)
+    expect(cut).toEqual({ exit: 141, out: '{"id":"re', err: "" })
+  })
 })

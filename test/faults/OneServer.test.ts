@@ -58,70 +58,61 @@ const ofAnother = (path: string) => {
 }
 
 describe("A second server on one SQLite file", () => {
-  it.scopedLive(
-    "is refused at once with the reason, however the path is written; the first one and commands go on",
-    function* () {
-      const real = yield* folder
-      const path = join(real, "music.sqlite")
-      const links = yield* folder
-      symlinkSync(real, join(links, "folder"))
-      symlinkSync(path, join(links, "file.sqlite"))
-      const first = yield* on(join(links, "file.sqlite"))
-      mkdirSync(join(links, "other"))
-      for (const databasePath of [path, `${links}/other/../folder/./music.sqlite`]) {
-        const says = yield* refusalOf({ databasePath })
-        assert.match(says, inUse)
-        assert.include(says, `process ${first.server.child.pid} `)
-      }
-      for (const file of [`${path}-lock`, `${path}-server`])
-        assert.strictEqual(statSync(file).mode & 0o777, 0o600)
-
-      const environment = { ...environmentOf(first.world), MUSIC_DATABASE_PATH: path }
-      for (const args of [["reports", "list"], ["migrate"], ["backup", `${path}.copy`]])
-        assert.strictEqual((yield* run(args, environment)).exit, 0)
-      yield* expectRound(first, yield* signIn(first))
+  it.scopedLive("is refused at once, however the path is written; all others go on", function* () {
+    const real = yield* folder
+    const path = join(real, "music.sqlite")
+    const links = yield* folder
+    symlinkSync(real, join(links, "folder"))
+    symlinkSync(path, join(links, "file.sqlite"))
+    const first = yield* on(join(links, "file.sqlite"))
+    mkdirSync(join(links, "other"))
+    for (const databasePath of [path, `${links}/other/../folder/./music.sqlite`]) {
+      const says = yield* refusalOf({ databasePath })
+      assert.match(says, inUse)
+      assert.include(says, `process ${first.server.child.pid} `)
     }
-  )
+    for (const file of [`${path}-lock`, `${path}-server`])
+      assert.strictEqual(statSync(file).mode & 0o777, 0o600)
 
-  it.scopedLive(
-    "leaves the files of its lock to the database's account, and no file that a link leads to",
-    function* () {
-      const [path, linked, other] = [yield* newPath, yield* newPath, yield* newPath]
-      for (const file of [path, linked, other]) writeFileSync(file, "")
-      const { uid } = statSync(other)
-      ofAnother(path)
-      ofAnother(linked)
-      symlinkSync(other, `${linked}-lock`)
-      for (const databasePath of [path, linked]) yield* storeOf(testSettings({ databasePath }))
-      const owner = statSync(path).uid
-      for (const suffix of ["-lock", "-server"]) assert.strictEqual(statSync(`${path}${suffix}`).uid, owner)
-      assert.strictEqual(statSync(other).uid, uid)
-    }
-  )
+    const environment = { ...environmentOf(first.world), MUSIC_DATABASE_PATH: path }
+    for (const args of [["reports", "list"], ["migrate"], ["backup", `${path}.copy`]])
+      assert.strictEqual((yield* run(args, environment)).exit, 0)
+    yield* expectRound(first, yield* signIn(first))
+  })
 
-  it.scopedLive(
-    "waits while the first one finishes its requests, and no longer than its own grace period",
-    function* () {
-      const path = yield* newPath
-      const first = yield* stopping(path)
-      const second = yield* startOn(path, first, { MUSIC_SHUTDOWN_GRACE_SECONDS: "250" })
-      const hasty = yield* startOn(path, first, {
-        MUSIC_REQUEST_DEADLINE_SECONDS: "1",
-        MUSIC_SHUTDOWN_GRACE_SECONDS: "3"
-      })
-      for (const { says } of [second, hasty]) yield* Effect.promise(() => says(waiting))
-      assert.strictEqual(yield* codeOf(hasty), 69)
-      assert.match(
-        hasty.output(),
-        /\nmusic-backend: SQLite database \S+ is in use by another server, which has not stopped in time\. Stop/
-      )
-      assert.isNull(first.server.child.exitCode)
-      assert.notInclude(second.output(), "Listening")
-      yield* first.finish
-      yield* untilReady({ ...first, base: yield* Effect.promise(() => Fleet.urlOf(second)) })
-      assert.match(yield* refusalOf({ databasePath: path }), inUse)
-    }
-  )
+  it.scopedLive("leaves its lock to the database's account, and no file that a link leads to", function* () {
+    const [path, linked, other] = [yield* newPath, yield* newPath, yield* newPath]
+    for (const file of [path, linked, other]) writeFileSync(file, "")
+    const { uid } = statSync(other)
+    ofAnother(path)
+    ofAnother(linked)
+    symlinkSync(other, `${linked}-lock`)
+    for (const databasePath of [path, linked]) yield* storeOf(testSettings({ databasePath }))
+    const owner = statSync(path).uid
+    for (const suffix of ["-lock", "-server"]) assert.strictEqual(statSync(`${path}${suffix}`).uid, owner)
+    assert.strictEqual(statSync(other).uid, uid)
+  })
+
+  it.scopedLive("waits while the first one finishes, and no longer than its own grace period", function* () {
+    const path = yield* newPath
+    const first = yield* stopping(path)
+    const second = yield* startOn(path, first, { MUSIC_SHUTDOWN_GRACE_SECONDS: "250" })
+    const hasty = yield* startOn(path, first, {
+      MUSIC_REQUEST_DEADLINE_SECONDS: "1",
+      MUSIC_SHUTDOWN_GRACE_SECONDS: "3"
+    })
+    for (const { says } of [second, hasty]) yield* Effect.promise(() => says(waiting))
+    assert.strictEqual(yield* codeOf(hasty), 69)
+    assert.match(
+      hasty.output(),
+      /\nmusic-backend: SQLite database \S+ is in use by another server, which has not stopped in time\. Stop/
+    )
+    assert.isNull(first.server.child.exitCode)
+    assert.notInclude(second.output(), "Listening")
+    yield* first.finish
+    yield* untilReady({ ...first, base: yield* Effect.promise(() => Fleet.urlOf(second)) })
+    assert.match(yield* refusalOf({ databasePath: path }), inUse)
+  })
 
   it.scopedLive("serves at once after a kill of the first one while it stops", function* () {
     const path = yield* newPath
@@ -133,19 +124,17 @@ describe("A second server on one SQLite file", () => {
   })
 })
 
-describe("Servers that start at the same moment on one SQLite file", () => {
-  it.scopedLive("exactly one serves", function* () {
-    const path = join(yield* folder, "new", "deep", "music.sqlite")
-    const world = yield* Fleet.upstreams
-    const servers = yield* Effect.replicateEffect(startOn(path, { world }), 2)
-    const outcomes = yield* Effect.promise(() =>
-      Promise.all(
-        servers.map((server) =>
-          Promise.race([server.says(/Listening/).then(() => "serves"), server.ended.then(({ code }) => code)])
-        )
+it.scopedLive("Servers that start at the same moment on one SQLite file exactly one serves", function* () {
+  const path = join(yield* folder, "new", "deep", "music.sqlite")
+  const world = yield* Fleet.upstreams
+  const servers = yield* Effect.replicateEffect(startOn(path, { world }), 2)
+  const outcomes = yield* Effect.promise(() =>
+    Promise.all(
+      servers.map((server) =>
+        Promise.race([server.says(/Listening/).then(() => "serves"), server.ended.then(({ code }) => code)])
       )
     )
-    deepStrictEqual(outcomes.map(String).sort(), ["69", "serves"])
-    for (const { output } of servers) assert.match(output(), /Listening|is in use by another server/)
-  })
+  )
+  deepStrictEqual(outcomes.map(String).sort(), ["69", "serves"])
+  for (const { output } of servers) assert.match(output(), /Listening|is in use by another server/)
 })

@@ -1,7 +1,7 @@
 /** Peers that reset their connection at any time, on both servers of the process, and defects that nothing catches. */
 import { connect } from "node:net"
 import * as Effect from "effect/Effect"
-import { assert, beforeAll, describe } from "vitest"
+import { assert, beforeAll } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { eventually } from "../world/Waiting.ts"
 import { bundleBefore, metricsUrl, serve } from "../world/Fleet.ts"
@@ -49,46 +49,38 @@ const reset = (port: number, text: string, milliseconds: number) =>
     socket.on("close", () => resume(Effect.void))
   })
 
-describe.concurrent("A peer", () => {
-  it.scopedLive(
-    "that resets ends only its own connection, at any stage of a request and on both servers; an upgrade is an ordinary request",
-    function* () {
-      const { adminPort, base, port, server } = yield* serving()
-      for (const [name, text] of Object.entries(openings)) {
-        const resets = [port, adminPort].flatMap((target) =>
-          [0, 0, 1, 3, 10].map((wait) => reset(target, text, wait))
-        )
-        yield* Effect.all(resets, { concurrency: "unbounded" })
-        const isAlive = server.child.exitCode === null && server.child.signalCode === null
-        assert.isTrue(isAlive, `${name}:\n${server.output().slice(-1_500)}`)
-      }
-      for (const url of [`${base}/api/v1/version`, `http://127.0.0.1:${adminPort}/healthz`])
-        assert.strictEqual((yield* call(url)).status, 200)
-      for (const target of [port, adminPort]) {
-        const plain = yield* openPeer(target, upgrading("/healthz"))
-        yield* eventually("an answer", () => plain.text().includes("}"))
-        assert.match(plain.text(), /^HTTP\/1\.1 200 /)
-      }
-      const { closed } = yield* openPeer(adminPort, tunnel)
-      yield* eventually("the end of the tunnel", closed)
-      assert.notMatch(server.output(), /"level":"(?:fatal|error)"|^\s+at /m)
-    }
-  )
+it.scopedLive("A peer's reset ends only its own connection; an upgrade is a plain request", function* () {
+  const { adminPort, base, port, server } = yield* serving()
+  for (const [name, text] of Object.entries(openings)) {
+    const resets = [port, adminPort].flatMap((target) =>
+      [0, 0, 1, 3, 10].map((wait) => reset(target, text, wait))
+    )
+    yield* Effect.all(resets, { concurrency: "unbounded" })
+    const isAlive = server.child.exitCode === null && server.child.signalCode === null
+    assert.isTrue(isAlive, `${name}:\n${server.output().slice(-1_500)}`)
+  }
+  for (const url of [`${base}/api/v1/version`, `http://127.0.0.1:${adminPort}/healthz`])
+    assert.strictEqual((yield* call(url)).status, 200)
+  for (const target of [port, adminPort]) {
+    const plain = yield* openPeer(target, upgrading("/healthz"))
+    yield* eventually("an answer", () => plain.text().includes("}"))
+    assert.match(plain.text(), /^HTTP\/1\.1 200 /)
+  }
+  const { closed } = yield* openPeer(adminPort, tunnel)
+  yield* eventually("the end of the tunnel", closed)
+  assert.notMatch(server.output(), /"level":"(?:fatal|error)"|^\s+at /m)
 })
 
-it.scopedLive(
-  "A defect that nothing catches is logged as one line with its stack, and ends the process with exit code 1",
-  function* () {
-    // Node throws a rejection that nothing handles.
-    const code = "Promise.reject(new Error('boom'))"
-    const preload = `process.on("SIGUSR2", () => { ${code} })`
-    const { server } = yield* serving({
-      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(preload)}`
-    })
-    server.child.kill("SIGUSR2")
-    assert.strictEqual((yield* Effect.promise(() => server.ended)).code, 1)
-    const [line = "{}", ...more] = server.output().match(/^.*"level":"fatal".*$/gm) ?? []
-    assert.isEmpty(more)
-    assert.match(JSON.stringify(JSON.parse(line).cause), /Error: boom.*\\n\s+at /)
-  }
-)
+it.scopedLive("A defect that nothing catches is one line with its stack, and exit code 1", function* () {
+  // Node throws a rejection that nothing handles.
+  const code = "Promise.reject(new Error('boom'))"
+  const preload = `process.on("SIGUSR2", () => { ${code} })`
+  const { server } = yield* serving({
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(preload)}`
+  })
+  server.child.kill("SIGUSR2")
+  assert.strictEqual((yield* Effect.promise(() => server.ended)).code, 1)
+  const [line = "{}", ...more] = server.output().match(/^.*"level":"fatal".*$/gm) ?? []
+  assert.isEmpty(more)
+  assert.match(JSON.stringify(JSON.parse(line).cause), /Error: boom.*\\n\s+at /)
+})

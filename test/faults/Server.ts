@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import { call, type Exchange, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { mintSlt, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
+import { keyed, post, requests, type Sent } from "../world/Driver.ts"
 import { awaited, eventually } from "../world/Waiting.ts"
 import { brokenSums, type ReadNumber } from "./Databases.ts"
 
@@ -20,16 +21,13 @@ export interface Server extends Target {
   readonly log: ReadonlyArray<string>
 }
 
-const keyed = (): Readonly<Record<string, string>> => ({ "idempotency-key": randomUUID() })
-
 /** About 45 KB: more than the free space in the pages of a full database. */
 const longText = "The player stops after a seek near the end of a track. ".repeat(820)
 
-const post = ({ base }: Pick<Target, "base">, path: string, body: unknown, headers = {}) =>
-  call(`${base}${path}`, { method: "POST", body, headers })
+const ask = ({ base }: Pick<Target, "base">, { path, ...sent }: Sent) =>
+  call(`${base}${path}`, { ...sent, body: sent.body?.toString() })
 
-export const login = (target: Target) =>
-  post(target, "/api/v1/auth/login", { slt: mintSlt(target.world) }, keyed())
+export const login = (target: Target) => ask(target, requests.login(mintSlt(target.world), randomUUID()))
 
 /** A login that is at IAM, which does not answer. */
 export const loginInFlight = (target: Target) =>
@@ -50,24 +48,18 @@ export const signIn = (target: Target) =>
     return { authorization: `Bearer ${yield* textOf(session, "access_token")}`, "x-org-id": "acme" }
   })
 
-export const report = (target: Pick<Target, "base">, headers = keyed()) =>
-  post(
-    target,
-    "/api/v1/reports",
-    { message: "The player stops after a seek.", attachments: [{ name: "player.log", content: longText }] },
-    headers
-  )
+export const report = (target: Pick<Target, "base">, key: string = randomUUID()) => {
+  const attachments = [{ name: "player.log", content: longText }]
+  return ask(target, post("/api/v1/reports", { message: "The player stops.", attachments }, keyed(key)))
+}
 
 export const telemetry = (target: Pick<Target, "base">) =>
-  post(target, "/api/v1/telemetry", {
-    table: "musicclidaemon",
-    events: [{ id: randomUUID(), text: longText }]
-  })
+  ask(target, requests.telemetry([{ id: randomUUID(), text: longText }]))
 
-export const webhook = ({ base, world: { iam } }: Target) => {
-  const event = iam.controls.events.membershipUpdated(production, "si:lyra", "acme")
-  const { body, headers } = iam.controls.buildWebhook(production, event)
-  return call(`${base}/webhook/`, { method: "POST", headers, body: body.toString("utf8") })
+const webhook = (target: Target) => {
+  const { buildWebhook, events } = target.world.iam.controls
+  const made = buildWebhook(production, events.membershipUpdated(production, "si:lyra", "acme"))
+  return ask(target, { method: "POST", path: "/webhook/", ...made })
 }
 
 /** The answers of a healthy server, like `503 dependency_unavailable database`. */
@@ -99,17 +91,18 @@ export const everyCall = (target: Target, signed: Readonly<Record<string, string
         })
       )
     const asked = <E>(exchange: Effect.Effect<Exchange, E>) => Effect.map(timed(exchange), said)
-    const get = (path: string, headers = {}) => asked(call(`${target.base}${path}`, { headers }))
+    const get = (path: string, headers = {}) => asked(ask(target, { path, headers }))
 
     const session = Effect.gen(function* () {
       const loggedIn = yield* timed(login(target))
       const token = yield* textOf(yield* expectJson(loggedIn, 200), "refresh_token")
-      const refreshed = yield* timed(post(target, "/api/v1/auth/refresh", { refresh_token: token }, keyed()))
+      const refreshed = yield* timed(ask(target, requests.refresh(token, randomUUID())))
       const rotated = yield* textOf(yield* expectJson(refreshed, 200), "refresh_token")
-      const logout = yield* asked(post(target, "/api/v1/auth/logout", { token: rotated }, keyed()))
+      const logout = yield* asked(ask(target, requests.logout(rotated, randomUUID())))
       return { login: said(loggedIn), refresh: said(refreshed), logout }
     })
     const ting = { type: "music.trigger.fired", key: `si:deejay/${randomUUID()}`, data: {} }
+    const signedPost = (path: string, body: object) => asked(ask(target, post(path, body, signed)))
     const { session: sessionCalls, ...others } = yield* Effect.all(
       {
         session,
@@ -118,8 +111,8 @@ export const everyCall = (target: Target, signed: Readonly<Record<string, string
         version: get("/api/v1/version"),
         iam: get("/api/v1/iam"),
         me: get("/api/v1/auth/me", signed),
-        subscription: asked(post(target, "/api/v1/ting/subscription", {}, signed)),
-        ting: asked(post(target, "/api/v1/tings", ting, signed)),
+        subscription: signedPost("/api/v1/ting/subscription", {}),
+        ting: signedPost("/api/v1/tings", ting),
         report: asked(report(target)),
         telemetry: asked(telemetry(target)),
         webhook: asked(webhook(target))

@@ -38,45 +38,41 @@ const hangInDelivery = (target: Target) =>
   })
 
 describe.concurrent("A server that receives SIGTERM", () => {
-  it.scopedLive(
-    "exits with 0 in time when every upstream and some clients hang, and releases its leases; the next server delivers",
-    function* () {
-      const served = yield* serving(patient)
-      const { base, path, port, server, world } = served
-      const signed = yield* signIn(served)
-      world.tables.fail({ fault: { kind: "hang" }, times: 100 })
-      assert.strictEqual((yield* telemetry(served)).status, 204)
-      yield* hangInDelivery(served)
-      yield* eventually("a batch", () => world.tables.seen.some(({ method }) => method === "POST"))
-      for (const upstream of [world.iam, world.ting]) upstream.fail({ fault: { kind: "hang" }, times: 100 })
-      const login = yield* loginInFlight(served)
-      const me = yield* Effect.fork(Effect.either(call(`${base}/api/v1/auth/me`, { headers: signed })))
-      const post = "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-      for (const begun of ["", "GET / HT", `${post}Content-Length: 100\r\n\r\n{`])
-        yield* openPeer(port, begun)
-      yield* Effect.sleep(100)
-      assert.strictEqual((yield* stop(server)).code, 0)
-      const [ended = ""] = server.output().match(/^.*"message":"Stopped".*$/m) ?? []
-      assert.match(ended, /"requests_finished":[1-9]\d*,"requests_cut":0/, ended)
-      const { status, text } = yield* Fiber.join(login)
-      deepStrictEqual([status, /"dependency":"iam"/.test(text)], [503, true])
-      yield* Fiber.join(me)
-      const left = [
-        "SELECT COUNT(*) FROM spool WHERE lease_owner IS NOT NULL",
-        "SELECT COUNT(*) FROM deliveries WHERE lease_until IS NOT NULL"
-      ]
-      deepStrictEqual(yield* Effect.forEach(left, (statement) => scalar(path, statement)), [0, 0])
-      // It may have been filed, so the next worker searches first.
-      deepStrictEqual(yield* rawQuery(path, "SELECT state FROM deliveries"), [{ state: "unknown" }])
-      assert.isTrue(yield* spoolLawHolds(path))
+  it.scopedLive("exits with 0 in time when upstreams and clients hang; the next one delivers", function* () {
+    const served = yield* serving(patient)
+    const { base, path, port, server, world } = served
+    const signed = yield* signIn(served)
+    world.tables.fail({ fault: { kind: "hang" }, times: 100 })
+    assert.strictEqual((yield* telemetry(served)).status, 204)
+    yield* hangInDelivery(served)
+    yield* eventually("a batch", () => world.tables.seen.some(({ method }) => method === "POST"))
+    for (const upstream of [world.iam, world.ting]) upstream.fail({ fault: { kind: "hang" }, times: 100 })
+    const login = yield* loginInFlight(served)
+    const me = yield* Effect.fork(Effect.either(call(`${base}/api/v1/auth/me`, { headers: signed })))
+    const post = "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    for (const begun of ["", "GET / HT", `${post}Content-Length: 100\r\n\r\n{`]) yield* openPeer(port, begun)
+    yield* Effect.sleep(100)
+    assert.strictEqual((yield* stop(server)).code, 0)
+    const [ended = ""] = server.output().match(/^.*"message":"Stopped".*$/m) ?? []
+    assert.match(ended, /"requests_finished":[1-9]\d*,"requests_cut":0/, ended)
+    const { status, text } = yield* Fiber.join(login)
+    deepStrictEqual([status, /"dependency":"iam"/.test(text)], [503, true])
+    yield* Fiber.join(me)
+    const left = [
+      "SELECT COUNT(*) FROM spool WHERE lease_owner IS NOT NULL",
+      "SELECT COUNT(*) FROM deliveries WHERE lease_until IS NOT NULL"
+    ]
+    deepStrictEqual(yield* Effect.forEach(left, (statement) => scalar(path, statement)), [0, 0])
+    // It may have been filed, so the next worker searches first.
+    deepStrictEqual(yield* rawQuery(path, "SELECT state FROM deliveries"), [{ state: "unknown" }])
+    assert.isTrue(yield* spoolLawHolds(path))
 
-      for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
-      yield* serve({ MUSIC_DATABASE_PATH: path }, world)
-      const state = scalar(path, "SELECT state FROM deliveries")
-      yield* awaited("the issue", state, (found) => found === "delivered")
-      deepStrictEqual([issues(served), shipped(served)], [1, 1])
-    }
-  )
+    for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
+    yield* serve({ MUSIC_DATABASE_PATH: path }, world)
+    const state = scalar(path, "SELECT state FROM deliveries")
+    yield* awaited("the issue", state, (found) => found === "delivered")
+    deepStrictEqual([issues(served), shipped(served)], [1, 1])
+  })
 
   it.scopedLive("exits with 0 in time without a database during a delivery", function* () {
     const served = yield* serving(hasty)
@@ -105,17 +101,15 @@ describe.concurrent("A server that receives SIGTERM", () => {
   })
 })
 
-describe.concurrent("A server on a PostgreSQL that is away", () => {
-  it.scopedLive("waits for it, and starts when it answers", function* () {
-    const proxy = yield* pgProxy(yield* postgres.freshPath)
-    yield* proxy.cut
-    const environment = { ...environmentOf(yield* upstreams), MUSIC_DATABASE_URL: proxy.url }
-    const server = yield* startProcess(environment)
-    yield* Effect.promise(() => server.says(/"Waiting for the database"/))
-    assert.match(server.output(), /does not answer \(ECONNREFUSED\)/)
-    yield* proxy.repair
-    yield* Effect.promise(() => server.says(/"The database answers".*"Database opened".*"Listening"/s))
-    assert.strictEqual((yield* stop(server)).code, 0)
-    assert.notInclude(server.output(), new URL(proxy.url).password)
-  })
+it.scopedLive("A server on a PostgreSQL that is away waits for it, and starts when it answers", function* () {
+  const proxy = yield* pgProxy(yield* postgres.freshPath)
+  yield* proxy.cut
+  const environment = { ...environmentOf(yield* upstreams), MUSIC_DATABASE_URL: proxy.url }
+  const server = yield* startProcess(environment)
+  yield* Effect.promise(() => server.says(/"Waiting for the database"/))
+  assert.match(server.output(), /does not answer \(ECONNREFUSED\)/)
+  yield* proxy.repair
+  yield* Effect.promise(() => server.says(/"The database answers".*"Database opened".*"Listening"/s))
+  assert.strictEqual((yield* stop(server)).code, 0)
+  assert.notInclude(server.output(), new URL(proxy.url).password)
 })

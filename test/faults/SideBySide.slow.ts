@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
-import { assert, beforeAll, describe } from "vitest"
+import { assert, beforeAll } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { run } from "../cli/Harness.ts"
 import { newPath, postgres, rawQuery } from "../layers/store/Stores.ts"
@@ -69,43 +69,41 @@ const untouched = ({ say }: Place) =>
     (rows) => say(`SELECT ${rows}`)
   )
 
-describe.concurrent("A process beside a later version", () => {
-  it.scopedLive.each(Object.entries(places))(
-    "continues, and skips rows of unknown kinds, on %s",
-    function* ([, makePlace]) {
-      const place = yield* makePlace
-      const served = yield* serve({ ...place.environment, MUSIC_ADMIN_BIND: "127.0.0.1:0" })
-      const signed = yield* signIn(served)
-      const metrics = Effect.map(call(yield* metricsUrl(served)), ({ text }) => text)
-      /** Every call, and its background effects. */
-      const works = (times: number) =>
-        Effect.gen(function* () {
-          yield* expectRound(served, signed)
-          yield* filed(served, times)
-          yield* eventually("the event shipped", () => shipped(served) === times)
-        })
+it.scopedLive.each(Object.entries(places))(
+  "A process beside a later version continues, and skips rows of unknown kinds, on %s",
+  function* ([, makePlace]) {
+    const place = yield* makePlace
+    const served = yield* serve({ ...place.environment, MUSIC_ADMIN_BIND: "127.0.0.1:0" })
+    const signed = yield* signIn(served)
+    const metrics = Effect.map(call(yield* metricsUrl(served)), ({ text }) => text)
+    /** Every call, and its background effects. */
+    const works = (times: number) =>
+      Effect.gen(function* () {
+        yield* expectRound(served, signed)
+        yield* filed(served, times)
+        yield* eventually("the event shipped", () => shipped(served) === times)
+      })
 
-      yield* works(1)
-      yield* Effect.forEach(laterRows, place.say)
-      const before = yield* untouched(place)
-      yield* works(2)
-      assert.match(yield* metrics, /music_store_up 1\b/)
-      const { exit, out } = yield* run(["deliveries", "list"], place.environment)
-      assert.strictEqual(exit, 0)
-      assert.match(out, /digest:later .*waiting/)
+    yield* works(1)
+    yield* Effect.forEach(laterRows, place.say)
+    const before = yield* untouched(place)
+    yield* works(2)
+    assert.match(yield* metrics, /music_store_up 1\b/)
+    const { exit, out } = yield* run(["deliveries", "list"], place.environment)
+    assert.strictEqual(exit, 0)
+    assert.match(out, /digest:later .*waiting/)
 
-      yield* Effect.forEach(laterSchema, place.say)
-      yield* works(3)
-      deepStrictEqual(yield* untouched(place), before)
-      assert.match(yield* metrics, /music_store_up 1\b/)
-      assert.notMatch(served.server.output(), /Database unavailable|corrupt|"level":"(?:error|fatal)"/i)
+    yield* Effect.forEach(laterSchema, place.say)
+    yield* works(3)
+    deepStrictEqual(yield* untouched(place), before)
+    assert.match(yield* metrics, /music_store_up 1\b/)
+    assert.notMatch(served.server.output(), /Database unavailable|corrupt|"level":"(?:error|fatal)"/i)
 
-      // A new start is refused, and an operator's command for the newer schema.
-      assert.include(yield* refusalOf(place.settings), place.refused)
-      const listed = yield* run(["deliveries", "list"], place.environment)
-      assert.include(listed.err, "newer schema")
-      yield* works(4)
-      assert.strictEqual((yield* stop(served.server)).code, 0)
-    }
-  )
-})
+    // A new start is refused, and an operator's command for the newer schema.
+    assert.include(yield* refusalOf(place.settings), place.refused)
+    const listed = yield* run(["deliveries", "list"], place.environment)
+    assert.include(listed.err, "newer schema")
+    yield* works(4)
+    assert.strictEqual((yield* stop(served.server)).code, 0)
+  }
+)

@@ -41,15 +41,13 @@ const unusable =
 const corrupt =
   /^SQLite database \S+ is corrupt, or not a database \(SQLITE_\w+\)\. Restore a backup with music-backend restore.*$/
 
-describe("A database path that cannot be", () => {
-  it.scopedLive.each(Object.entries(paths))("is refused, and leaves nothing: %s", function* ([, given]) {
-    const place = yield* folder
-    const name = typeof given === "string" ? given : given(place)
-    const before = readdirSync(place)
-    const databasePath = name.startsWith("/") ? name : `${place}/${name}`
-    assert.match(yield* refusalOf({ databasePath }), unusable)
-    deepStrictEqual(readdirSync(place), before)
-  })
+it.scopedLive.each(Object.entries(paths))("A refused path leaves nothing: %s", function* ([, given]) {
+  const place = yield* folder
+  const name = typeof given === "string" ? given : given(place)
+  const before = readdirSync(place)
+  const databasePath = name.startsWith("/") ? name : `${place}/${name}`
+  assert.match(yield* refusalOf({ databasePath }), unusable)
+  deepStrictEqual(readdirSync(place), before)
 })
 
 const page = 4_096
@@ -65,62 +63,54 @@ const damages: Readonly<Record<string, (bytes: Buffer, root: number) => Buffer>>
   "the migrations": (bytes, root) => overwrite(bytes, (root - 1) * page, root * page)
 }
 
-describe("A damaged database", () => {
-  const damagedBy = (damage: (bytes: Buffer, root: number) => Buffer) =>
-    Effect.gen(function* () {
-      const path = yield* newPath
-      yield* withStore(path, ({ check }) => check)
-      const root = yield* scalar(path, "SELECT rootpage FROM sqlite_master WHERE name = 'migrations'")
-      const bytes = damage(readFileSync(path), Number(root))
-      writeFileSync(path, bytes)
-      return { path, isUnchanged: () => readFileSync(path).equals(bytes) }
-    })
+const damagedBy = (damage: (bytes: Buffer, root: number) => Buffer) =>
+  Effect.gen(function* () {
+    const path = yield* newPath
+    yield* withStore(path, ({ check }) => check)
+    const root = yield* scalar(path, "SELECT rootpage FROM sqlite_master WHERE name = 'migrations'")
+    const bytes = damage(readFileSync(path), Number(root))
+    writeFileSync(path, bytes)
+    return { path, isUnchanged: () => readFileSync(path).equals(bytes) }
+  })
 
-  it.scopedLive.each(Object.entries(damages))(
-    "is refused with the advice to restore a backup, and stays as it was: %s",
-    function* ([, damage]) {
-      const { isUnchanged, path } = yield* damagedBy(damage)
-      assert.match(yield* refusalOf({ databasePath: path }), corrupt)
-      assert.isTrue(isUnchanged())
-    }
-  )
-})
+it.scopedLive.each(Object.entries(damages))(
+  "A damaged database is refused with the advice to restore a backup, and stays as it was: %s",
+  function* ([, damage]) {
+    const { isUnchanged, path } = yield* damagedBy(damage)
+    assert.match(yield* refusalOf({ databasePath: path }), corrupt)
+    assert.isTrue(isUnchanged())
+  }
+)
 
 describe.concurrent("A start", () => {
-  it.scopedLive(
-    "that cannot make its schema on a full disk ends with 69, and makes nothing; the next one serves",
-    function* () {
-      const path = yield* newPath
-      const full = /^music-backend: SQLite database \S+ .*(?:SQLITE_IOERR|SQLITE_FULL).*\n$/
-      // 512 bytes each: enough to open it, not to write the tables.
-      const { code, output } = yield* refuse({ MUSIC_DATABASE_PATH: path }, "ulimit -f 72;")
-      assert.strictEqual(code, 69)
-      assert.match(output, full)
-      deepStrictEqual(yield* rawQuery(path, "SELECT name FROM sqlite_master"), [])
-      const served = yield* serve({ MUSIC_DATABASE_PATH: path })
-      yield* expectRound(served, yield* signIn(served))
-      assert.strictEqual((yield* stop(served.server)).code, 0)
-    }
-  )
+  it.scopedLive("on a full disk ends with 69, and makes nothing; the next one serves", function* () {
+    const path = yield* newPath
+    const full = /^music-backend: SQLite database \S+ .*(?:SQLITE_IOERR|SQLITE_FULL).*\n$/
+    // 512 bytes each: enough to open it, not to write the tables.
+    const { code, output } = yield* refuse({ MUSIC_DATABASE_PATH: path }, "ulimit -f 72;")
+    assert.strictEqual(code, 69)
+    assert.match(output, full)
+    deepStrictEqual(yield* rawQuery(path, "SELECT name FROM sqlite_master"), [])
+    const served = yield* serve({ MUSIC_DATABASE_PATH: path })
+    yield* expectRound(served, yield* signIn(served))
+    assert.strictEqual((yield* stop(served.server)).code, 0)
+  })
 
-  it.scopedLive(
-    "that meets a defect of the program prints it with its stack, and ends with 70",
-    function* () {
-      const place = yield* folder
-      const broken = join(place, "broken.cjs")
-      writeFileSync(
-        broken,
-        `require("node:http").createServer = () => { throw new TypeError("no such transport") }
+  it.scopedLive("that meets a defect prints it with its stack, and ends with 70", function* () {
+    const place = yield* folder
+    const broken = join(place, "broken.cjs")
+    writeFileSync(
+      broken,
+      `require("node:http").createServer = () => { throw new TypeError("no such transport") }
         require("node:module").syncBuiltinESMExports()`
-      )
-      mkdirSync(join(place, "data"))
-      const { code, output } = yield* refuse(
-        { MUSIC_DATABASE_PATH: join(place, "data/music.sqlite") },
-        `export NODE_OPTIONS=--require=${broken};`
-      )
-      assert.strictEqual(code, 70, output)
-      assert.match(output, /^music-backend: internal error: TypeError: no such transport\n +at /)
-      deepStrictEqual(readdirSync(join(place, "data")), ["music.sqlite", "music.sqlite-lock"])
-    }
-  )
+    )
+    mkdirSync(join(place, "data"))
+    const { code, output } = yield* refuse(
+      { MUSIC_DATABASE_PATH: join(place, "data/music.sqlite") },
+      `export NODE_OPTIONS=--require=${broken};`
+    )
+    assert.strictEqual(code, 70, output)
+    assert.match(output, /^music-backend: internal error: TypeError: no such transport\n +at /)
+    deepStrictEqual(readdirSync(join(place, "data")), ["music.sqlite", "music.sqlite-lock"])
+  })
 })

@@ -6,27 +6,18 @@ import { describe, expect } from "vitest"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { sha256 } from "../../src/services/Digest.ts"
 import { StoreUnavailable } from "../../src/services/Store.ts"
-import { bodyOf, requests, type Sent } from "../world/Driver.ts"
+import { requests, type Sent } from "../world/Driver.ts"
 import { rowsOf } from "../world/Oracle.ts"
 import { it } from "../world/Test.ts"
-import { addActor } from "../world/Calls.ts"
+import { addActor, tokensOf } from "../world/Calls.ts"
 import { openWorld } from "../world/World.ts"
 
 const minute = 60_000
 const day = 24 * 60 * minute
 
-interface Session {
-  readonly address: string
-  readonly accessToken: string
-  readonly refreshToken: string
-}
-
 let keys = 0
 /** A key that no other caller has. */
-const newKey = (): string => {
-  keys += 1
-  return `session-key-${String(keys).padStart(12, "0")}`
-}
+const newKey = (): string => `session-key-${String(++keys).padStart(12, "0")}`
 const invent = (prefix: string, at: number) => `${prefix}_${String(at).padStart(43, "x")}`
 
 /** One instance whose calls to an upstream take 20 ms, with requests and rows for the tests of this file. */
@@ -35,36 +26,22 @@ const sessionRows = Effect.gen(function* () {
     Effect.promise(() => openWorld({ tables: [], latency: { back: () => 20 } })),
     ({ close }) => Effect.promise(close)
   )
-  const { database, instances, time, upstreams } = world
-  const [instance] = instances
-  if (instance === undefined) throw new Error("no instance")
+  const { database, time, upstreams } = world
   /** Runs the time of the simulation until the promise ends. */
   const complete = <A>(act: () => Promise<A>): Effect.Effect<A> => Effect.promise(() => time.complete(act()))
-  const ask = ({ address }: Pick<Session, "address">, request: Sent) =>
-    complete(() => instance.send(address, request))
-  const login = (at: number) =>
-    Effect.gen(function* () {
-      const actor = addActor(world, `c:person${at}`)
-      const slt = upstreams.iam.controls.mintSlt("production", { appId: "music", actor })
-      const address = `198.51.100.${at}`
-      const answer = yield* ask({ address }, requests.login(slt, newKey()))
-      expect(answer.status).toBe(200)
-      const { access_token, refresh_token } = bodyOf(answer)
-      const session: Session = {
-        address,
-        accessToken: String(access_token),
-        refreshToken: String(refresh_token)
-      }
-      return session
-    })
+  const ask = (request: Sent) => complete(() => world.send("198.51.100.1", request))
+  const { controls } = upstreams.iam
   return {
     ...world,
-    instance,
-    controls: upstreams.iam.controls,
-    ask,
+    controls,
     complete,
-    login,
-    refresh: (session: Session, key = newKey()) => ask(session, requests.refresh(session.refreshToken, key)),
+    ask,
+    login: (at: number) => {
+      const actor = addActor(world, `c:person${at}`)
+      const slt = controls.mintSlt(production, { appId: "music", actor })
+      const made = Effect.map(ask(requests.login(slt, newKey())), tokensOf)
+      return Effect.map(made, (tokens) => tokens ?? expect.fail("no session"))
+    },
     rows: () =>
       rowsOf(
         database,
@@ -84,73 +61,67 @@ const sessionRows = Effect.gen(function* () {
 })
 
 describe("The database", () => {
-  it.scopedLive(
-    "holds a digest of each token that was handed out, until it ends, and nothing to make it from",
-    function* () {
-      const { ask, controls, expectAbsent, login, refresh, rows, time, upstreams } = yield* sessionRows
-      const session = yield* login(1)
-      const loggedInAt = time.now()
-      time.jump(5 * minute)
-      const { access_token, refresh_token } = bodyOf(yield* refresh(session))
-      const stored = rows()
-      const near = (millis: number) => expect.closeTo(millis, -3)
-      expect(stored.map(({ ends_at, kind }) => [kind, Number(ends_at) - loggedInAt])).toEqual([
-        // The spent one is replayed for ten minutes.
-        ["refresh", near(15 * minute)],
-        ["access", near(30 * minute)],
-        ["access", near(35 * minute)],
-        ["refresh", near(30 * day + 5 * minute)]
-      ])
-      for (const column of ["plane", "login", "actor"])
-        expect(new Set(stored.map((row) => row[column])).size, column).toBe(1)
-      expect(stored[0]).toMatchObject({ plane: "production", actor: expect.stringMatching(/^[0-9a-f]{64}$/) })
+  it.scopedLive("holds a digest of each token until it ends, and nothing to make it from", function* () {
+    const { ask, controls, expectAbsent, login, rows, time, upstreams } = yield* sessionRows
+    const session = yield* login(1)
+    const loggedInAt = time.now()
+    time.jump(5 * minute)
+    const refreshed = yield* ask(requests.refresh(session.refresh, newKey()))
+    const stored = rows()
+    const near = (millis: number) => expect.closeTo(millis, -3)
+    expect(stored.map(({ ends_at, kind }) => [kind, Number(ends_at) - loggedInAt])).toEqual([
+      // The spent one is replayed for ten minutes.
+      ["refresh", near(15 * minute)],
+      ["access", near(30 * minute)],
+      ["access", near(35 * minute)],
+      ["refresh", near(30 * day + 5 * minute)]
+    ])
+    for (const column of ["plane", "login", "actor"])
+      expect(new Set(stored.map((row) => row[column])).size, column).toBe(1)
+    expect(stored[0]).toMatchObject({ plane: "production", actor: expect.stringMatching(/^[0-9a-f]{64}$/) })
 
-      const { environmentId, musicSecret } = upstreams.seeded.environment
-      const testing = requests.login("si:deejay", newKey(), musicSecret)
-      expect((yield* ask({ address: "198.51.100.1" }, testing)).status).toBe(200)
-      expect(rows().filter(({ plane }) => plane === environmentId)).toHaveLength(2)
+    const { environmentId, musicSecret } = upstreams.seeded.environment
+    const testing = requests.login("si:deejay", newKey(), musicSecret)
+    expect((yield* ask(testing)).status).toBe(200)
+    expect(rows().filter(({ plane }) => plane === environmentId)).toHaveLength(2)
 
-      // Neither a token nor a short-lived token, nor what could be computed from one without the label of this use.
-      const { accessToken, refreshToken } = session
-      const tokens = [accessToken, refreshToken, access_token, refresh_token].map(String)
-      const slts = [...controls.plane(production).slts.keys()]
-      expect(slts).toHaveLength(1)
-      for (const credential of [...slts, ...tokens])
-        expectAbsent([credential, sha256(credential), sha256(`production ${sha256(credential)}`)])
-      expectAbsent([sha256("si:deejay"), sha256(`${environmentId} si:deejay`), sha256(musicSecret)])
+    // Neither a token nor a short-lived token, nor what could be computed from one without the label of this use.
+    const tokens = [session, tokensOf(refreshed)].flatMap((pair) => Object.values(pair ?? {}))
+    expect(tokens).toHaveLength(4)
+    const slts = [...controls.plane(production).slts.keys()]
+    expect(slts).toHaveLength(1)
+    for (const credential of [...slts, ...tokens])
+      expectAbsent([credential, sha256(credential), sha256(`production ${sha256(credential)}`)])
+    expectAbsent([sha256("si:deejay"), sha256(`${environmentId} si:deejay`), sha256(musicSecret)])
+  })
+
+  it.scopedLive("forgets a refused access token, and the login of a refused or spent other", function* () {
+    const { ask, controls, counts, login } = yield* sessionRows
+    const [session, second] = [yield* login(1), yield* login(2)]
+    yield* login(3)
+    yield* ask(requests.refresh(session.refresh, newKey()))
+    expect(counts()).toEqual([2, 2, 4])
+    const token = controls.plane(production).accessTokens.get(session.access)
+    if (token !== undefined) token.revoked = true
+    const unknown = invent("ort", 1)
+    const steps: ReadonlyArray<readonly [request: Sent, status: number, left: ReadonlyArray<number>]> = [
+      [requests.me(session.access), 401, [2, 2, 3]],
+      [requests.me(invent("oat", 1)), 401, [2, 2, 3]],
+      [requests.refresh(unknown, newKey()), 401, [2, 2, 3]],
+      [requests.logout(unknown, newKey()), 204, [2, 2, 3]],
+      // A second use under another key.
+      [requests.refresh(session.refresh, newKey()), 401, [2, 2]],
+      [requests.logout(second.refresh, newKey()), 204, [2]]
+    ]
+    for (const [request, status, left] of steps) {
+      expect((yield* ask(request)).status).toBe(status)
+      expect(counts()).toEqual(left)
     }
-  )
-
-  it.scopedLive(
-    "forgets a refused access token, and the login of a refused or spent refresh token",
-    function* () {
-      const { ask, controls, counts, login, refresh } = yield* sessionRows
-      const [session, second] = [yield* login(1), yield* login(2)]
-      yield* login(3)
-      yield* refresh(session)
-      expect(counts()).toEqual([2, 2, 4])
-      const token = controls.plane(production).accessTokens.get(session.accessToken)
-      if (token !== undefined) token.revoked = true
-      const unknown = invent("ort", 1)
-      const steps: ReadonlyArray<readonly [request: Sent, status: number, left: ReadonlyArray<number>]> = [
-        [requests.me(session.accessToken), 401, [2, 2, 3]],
-        [requests.me(invent("oat", 1)), 401, [2, 2, 3]],
-        [requests.refresh(unknown, newKey()), 401, [2, 2, 3]],
-        [requests.logout(unknown, newKey()), 204, [2, 2, 3]],
-        // A second use under another key.
-        [requests.refresh(session.refreshToken, newKey()), 401, [2, 2]],
-        [requests.logout(second.refreshToken, newKey()), 204, [2]]
-      ]
-      for (const [request, status, left] of steps) {
-        expect((yield* ask(session, request)).status).toBe(status)
-        expect(counts()).toEqual(left)
-      }
-    }
-  )
+  })
 
   it.scopedLive("forgets the actors that a verified webhook names, and no other", function* () {
     const { ask, controls, counts, login } = yield* sessionRows
-    const session = yield* login(1)
+    yield* login(1)
     yield* login(2)
     const named = (id: string) => ({ eventType: "session.logout.v1", data: { subject_id: id } })
     const forged = { "X-Silicon-IAM-Signature": `v1=${"0".repeat(64)}` }
@@ -161,52 +132,51 @@ describe("The database", () => {
     ] as const) {
       const delivery = controls.buildWebhook(production, { ...event, eventId: randomUUID() })
       const request = { method: "POST", path: "/webhook/", headers: { ...delivery.headers, ...headers } }
-      expect((yield* ask(session, { ...request, body: delivery.body })).status).toBe(status)
+      expect((yield* ask({ ...request, body: delivery.body })).status).toBe(status)
       expect(counts()).toEqual(left)
     }
   })
 })
 
-describe("A database that does not keep sessions", () => {
-  it.scopedLive.each([
-    ["fails them", Effect.fail(new StoreUnavailable({ kind: "unanswered" }))],
-    ["does not answer", Effect.never]
-  ] as const)("that %s delays an answer by 50 ms at most, and fails none", function* ([, broken]) {
-    const { complete, instance, login, time } = yield* sessionRows
-    let running = 0
-    let most = 0
-    const access = Effect.acquireUseRelease(
+it.scopedLive.each([
+  ["fails them", Effect.fail(new StoreUnavailable({ kind: "unanswered" }))],
+  ["does not answer", Effect.never]
+] as const)("A store of sessions that %s delays answers by 50 ms, and fails none", function* ([, broken]) {
+  const { complete, instances, login, send, time } = yield* sessionRows
+  let running = 0
+  let most = 0
+  const access = Effect.acquireUseRelease(
+    Effect.sync(() => {
+      running += 1
+      most = Math.max(most, running)
+    }),
+    () => broken,
+    () =>
       Effect.sync(() => {
-        running += 1
-        most = Math.max(most, running)
-      }),
-      () => broken,
-      () =>
-        Effect.sync(() => {
-          running -= 1
-        })
-    )
-    const { sessionDigests } = yield* complete(instance.store)
-    for (const method of ["remember", "find", "nameActor", "forgetToken", "forgetLogin"])
-      Object.assign(sessionDigests, { [method]: () => access })
+        running -= 1
+      })
+  )
+  const { sessionDigests } = yield* complete(async () => instances[0]?.store() ?? expect.fail("no instance"))
+  for (const method of ["remember", "find", "nameActor", "forgetToken", "forgetLogin"])
+    Object.assign(sessionDigests, { [method]: () => access })
 
-    /** Each call of an upstream takes 20 ms. */
-    const timed = async (address: string, request: Sent, status: number, calls: number) => {
-      const before = time.now()
-      expect((await instance.send(address, request)).status).toBe(status)
-      expect(time.now() - before).toBeLessThanOrEqual(20 * calls + 50)
-    }
-    const began = time.now()
-    const { address, refreshToken } = yield* login(1)
-    expect(time.now() - began).toBeLessThanOrEqual(80 + 50)
-    yield* complete(() => timed(address, requests.refresh(refreshToken, newKey()), 200, 2))
-    // Strangers, whom the store would have to be asked about.
-    const strangers = Array.from({ length: 40 }, (_, at) => requests.me(invent("oat", at)))
-    yield* complete(() =>
-      Promise.all(strangers.map((request, at) => timed(`203.0.113.${at}`, request, 401, 1)))
-    )
-    expect(most).toBeGreaterThan(0)
-    expect(most).toBeLessThanOrEqual(6)
-    yield* complete(() => timed(address, requests.logout(refreshToken, newKey()), 204, 1))
-  })
+  /** Each call of an upstream takes 20 ms. */
+  const timed = async (address: string, request: Sent, status: number, calls: number) => {
+    const before = time.now()
+    expect((await send(address, request)).status).toBe(status)
+    expect(time.now() - before).toBeLessThanOrEqual(20 * calls + 50)
+  }
+  const began = time.now()
+  const { refresh } = yield* login(1)
+  const address = "198.51.100.1"
+  expect(time.now() - began).toBeLessThanOrEqual(80 + 50)
+  yield* complete(() => timed(address, requests.refresh(refresh, newKey()), 200, 2))
+  // Strangers, whom the store would have to be asked about.
+  const strangers = Array.from({ length: 40 }, (_, at) => requests.me(invent("oat", at)))
+  yield* complete(() =>
+    Promise.all(strangers.map((request, at) => timed(`203.0.113.${at}`, request, 401, 1)))
+  )
+  expect(most).toBeGreaterThan(0)
+  expect(most).toBeLessThanOrEqual(6)
+  yield* complete(() => timed(address, requests.logout(refresh, newKey()), 204, 1))
 })

@@ -104,22 +104,20 @@ const addresses: ReadonlyArray<readonly [string, string | undefined, string]> = 
   ["::1", undefined, "0:0:0:0::/64"]
 ]
 
-describe("The address of a client", () => {
-  it.scoped("is that of the peer, or the rightmost that is forwarded by no trusted proxy", function* () {
-    const trustedProxies = ["10.0.0.0/8", "fd00::/8"]
-    const server = yield* inMemory({ settings: { logClientAddress: true, trustedProxies } })
-    const send = (from: string, forwarded: string | undefined, to = server) =>
-      to.send(withHeaders({ "x-forwarded-for": forwarded })({ path: "/api/v1/version", from }))
-    for (const [from, forwarded, logged] of addresses) {
-      server.lines.length = 0
-      yield* send(from, forwarded)
-      expect([from, requestLines(server)[0]?.fields.client_address]).toEqual([from, logged])
-    }
-    const trusting = yield* inMemory({ settings: { logClientAddress: true } })
-    yield* send("10.0.0.2", "198.51.100.1", trusting)
-    const unasked = yield* inMemory()
-    yield* send("10.0.0.2", undefined, unasked)
-    const logged = [trusting, unasked].map((one) => requestLines(one)[0]?.fields.client_address)
-    expect(logged).toEqual(["10.0.0.2", undefined])
-  })
+it.scoped("A client's address is the peer's, or the rightmost of no trusted proxy", function* () {
+  const trustedProxies = ["10.0.0.0/8", "fd00::/8"]
+  const server = yield* inMemory({ settings: { logClientAddress: true, trustedProxies } })
+  const send = (from: string, forwarded: string | undefined, to = server) =>
+    to.send(withHeaders({ "x-forwarded-for": forwarded })({ path: "/api/v1/version", from }))
+  for (const [from, forwarded, logged] of addresses) {
+    server.lines.length = 0
+    yield* send(from, forwarded)
+    expect([from, requestLines(server)[0]?.fields.client_address]).toEqual([from, logged])
+  }
+  const trusting = yield* inMemory({ settings: { logClientAddress: true } })
+  yield* send("10.0.0.2", "198.51.100.1", trusting)
+  const unasked = yield* inMemory()
+  yield* send("10.0.0.2", undefined, unasked)
+  const logged = [trusting, unasked].map((one) => requestLines(one)[0]?.fields.client_address)
+  expect(logged).toEqual(["10.0.0.2", undefined])
 })

@@ -46,25 +46,22 @@ sharing(sharedOnSocket())("A body", (it) => {
     expect(millis).toBeLessThan(1_000)
   })
 
-  it.effect(
-    "that does not fit in many places, or in one large value, is refused at little cost",
-    function* () {
-      const server = yield* shared
-      const { accept, submit } = yield* goodRequests(server)
-      const events = Array.from({ length: 8_000 }, () => 1)
-      const attachments = Array.from({ length: 165_000 }, () => ({}))
-      const bodies = [
-        { ...accept, body: JSON.stringify({ table: "musicclidaemon", events }) },
-        { ...submit, body: JSON.stringify({ message: "The player stops.", attachments }) }
-      ]
-      for (const [index, sent] of bodies.entries()) {
-        const { answers, millis } = yield* cpuMillisDuring(Effect.forEach(Array(5).fill(sent), server.send))
-        expect(new Set(answers.map(outcomeOf))).toEqual(new Set(["invalid_input"]))
-        // Most of the time of the large one is that of the parser, here and in the client.
-        expect(millis).toBeLessThan([300, 1_500][index] ?? 0)
-      }
+  it.effect("that fits nowhere, or has one large value, is refused at little cost", function* () {
+    const server = yield* shared
+    const { accept, submit } = yield* goodRequests(server)
+    const events = Array.from({ length: 8_000 }, () => 1)
+    const attachments = Array.from({ length: 165_000 }, () => ({}))
+    const bodies = [
+      { ...accept, body: JSON.stringify({ table: "musicclidaemon", events }) },
+      { ...submit, body: JSON.stringify({ message: "The player stops.", attachments }) }
+    ]
+    for (const [index, sent] of bodies.entries()) {
+      const { answers, millis } = yield* cpuMillisDuring(Effect.forEach(Array(5).fill(sent), server.send))
+      expect(new Set(answers.map(outcomeOf))).toEqual(new Set(["invalid_input"]))
+      // Most of the time of the large one is that of the parser, here and in the client.
+      expect(millis).toBeLessThan([300, 1_500][index] ?? 0)
     }
-  )
+  })
 
   it.effect("of more than 64 KiB has at most 20,000 marks outside of its texts", function* () {
     const server = yield* shared
@@ -81,30 +78,27 @@ sharing(sharedOnSocket())("A body", (it) => {
     }
   })
 
-  it.effect(
-    "of the bound passes, and one byte more is 413, with a declared length and in chunks",
-    function* () {
-      const server = yield* shared
-      const good = yield* goodRequests(server)
-      for (const [name, bound] of Object.entries(bounds) as ReadonlyArray<[keyof typeof bounds, number]>) {
-        const { body, ...sent } = good[name]
-        for (const more of [0, 1]) {
-          server.reached.length = 0
-          const whole = body.padEnd(bound + more, " ")
-          const declared = yield* server.send({ ...sent, body: whole })
-          const chunked = yield* server.send({ ...sent, chunks: inChunks(whole) })
-          if (more === 1) {
-            for (const answer of [declared, chunked]) expectTooLarge(answer)
-            expect([name, server.reached]).toEqual([name, []])
-            continue
-          }
-          // A padded delivery is one whose signature fails.
-          const status = name === "receive" ? 401 : name === "logout" || name === "accept" ? 204 : 200
-          expect([name, declared.status, chunked.status]).toEqual([name, status, status])
+  it.effect("of the bound passes, and one byte more is 413, declared and in chunks", function* () {
+    const server = yield* shared
+    const good = yield* goodRequests(server)
+    for (const [name, bound] of Object.entries(bounds) as ReadonlyArray<[keyof typeof bounds, number]>) {
+      const { body, ...sent } = good[name]
+      for (const more of [0, 1]) {
+        server.reached.length = 0
+        const whole = body.padEnd(bound + more, " ")
+        const declared = yield* server.send({ ...sent, body: whole })
+        const chunked = yield* server.send({ ...sent, chunks: inChunks(whole) })
+        if (more === 1) {
+          for (const answer of [declared, chunked]) expectTooLarge(answer)
+          expect([name, server.reached]).toEqual([name, []])
+          continue
         }
+        // A padded delivery is one whose signature fails.
+        const status = name === "receive" ? 401 : name === "logout" || name === "accept" ? 204 : 200
+        expect([name, declared.status, chunked.status]).toEqual([name, status, status])
       }
     }
-  )
+  })
 
   it.scoped("of 8 MiB is 413 also to a client that writes all of it before it reads", function* () {
     const server = yield* shared

@@ -127,36 +127,33 @@ describe("Draining", () => {
     expect(warnings(server)).toEqual([])
   })
 
-  it.scoped(
-    "cuts what remains 1.5 s before the end of the grace period, also work that would commit",
-    function* () {
-      const [login, me] = [yield* makeGate, yield* makeGate]
-      const { begin, good, server } = yield* closable({
-        settings: { shutdownGraceSeconds: 30 },
-        during: { login: login.body, me: me.body }
-      })
-      const answered = yield* Effect.fork(server.send(good.me))
-      const hanging = yield* Effect.fork(Effect.exit(server.send(good.login)))
-      yield* login.arrived
-      yield* me.arrived
-      const closing = yield* begin
-      yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused })
-      expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 2 })
-      yield* me.release
-      yield* Fiber.join(answered)
-      yield* until(() => server.drain.countRequests().finished === 1)
-      yield* TestClock.adjust("28499 millis")
-      yield* settle
-      expect(warnings(server)).toEqual([])
-      yield* TestClock.adjust("1 millis")
-      yield* settle
-      expect(warnings(server).map(({ fields }) => fields.requests)).toEqual([1])
-      yield* TestClock.adjust("1500 millis")
-      // Nothing else ends it: without the interruption this waits until the test is out of time.
-      yield* Fiber.join(closing)
-      expect(Exit.isFailure(yield* Fiber.join(hanging))).toBe(true)
-      expect(login.state).toEqual({ finished: false, interrupted: true })
-      expect(server.drain.countRequests()).toEqual({ finished: 1, cut: 1 })
-    }
-  )
+  it.scoped("cuts what remains 1.5 s before the end of the grace period, also commits", function* () {
+    const [login, me] = [yield* makeGate, yield* makeGate]
+    const { begin, good, server } = yield* closable({
+      settings: { shutdownGraceSeconds: 30 },
+      during: { login: login.body, me: me.body }
+    })
+    const answered = yield* Effect.fork(server.send(good.me))
+    const hanging = yield* Effect.fork(Effect.exit(server.send(good.login)))
+    yield* login.arrived
+    yield* me.arrived
+    const closing = yield* begin
+    yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused })
+    expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 2 })
+    yield* me.release
+    yield* Fiber.join(answered)
+    yield* until(() => server.drain.countRequests().finished === 1)
+    yield* TestClock.adjust("28499 millis")
+    yield* settle
+    expect(warnings(server)).toEqual([])
+    yield* TestClock.adjust("1 millis")
+    yield* settle
+    expect(warnings(server).map(({ fields }) => fields.requests)).toEqual([1])
+    yield* TestClock.adjust("1500 millis")
+    // Nothing else ends it: without the interruption this waits until the test is out of time.
+    yield* Fiber.join(closing)
+    expect(Exit.isFailure(yield* Fiber.join(hanging))).toBe(true)
+    expect(login.state).toEqual({ finished: false, interrupted: true })
+    expect(server.drain.countRequests()).toEqual({ finished: 1, cut: 1 })
+  })
 })

@@ -4,8 +4,8 @@ import { securityHeaders } from "../../src/schema/Envelope.ts"
 import { Failure, type FailureCode, failureTable } from "../../src/schema/Failure.ts"
 import { requestedScopes } from "../../src/schema/Identity.ts"
 import { version } from "../../src/schema/Release.ts"
-import { iamUrl } from "../world/SeededIam.ts"
 import { sharing } from "../world/Test.ts"
+import { origins } from "../world/Upstreams.ts"
 import {
   expectEnvelope,
   goodRequests,
@@ -16,7 +16,6 @@ import {
   sharedInMemory,
   withHeaders
 } from "./support.ts"
-import { tingUrl } from "./Upstreams.ts"
 
 sharing(sharedInMemory())("An answer", (it) => {
   it.effect("of a failed use case is the envelope under the failure's status", function* () {
@@ -83,7 +82,13 @@ sharing(sharedInMemory())("An answer", (it) => {
     const described = (name: string) => Effect.map(server.send({ path: `/api/v1/${name}` }), json)
     expect(yield* described("version")).toEqual({ version, api_versions: ["v1"], min_cli: "0.7.0" })
     expect(yield* described("iam")).toEqual({
-      ...{ app_id: "music", org_id: "harbor", api_version: "v1", iam_url: iamUrl, ting_url: tingUrl },
+      ...{
+        app_id: "music",
+        org_id: "harbor",
+        api_version: "v1",
+        iam_url: origins.iam,
+        ting_url: origins.ting
+      },
       ...{ ting_types: ["music.trigger.fired", "music.trigger.expired"], scopes: requestedScopes },
       ...{ testing_environment_id: null, version }
     })

@@ -30,21 +30,18 @@ const refused = [
 const statuses = (text: string) => text.match(/(?<=HTTP\/1\.1 )\d+/g)
 
 sharing(sharedOnSocket())("Bytes on a connection", (it) => {
-  it.effect(
-    "behind requests in flight are refused after these are answered, and what follows is not read",
-    function* () {
-      const server = yield* shared
-      const { login } = yield* goodRequests(server)
-      server.during.login = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
-      for (const [text, status, path] of refused) {
-        server.reached.length = 0
-        const answers = yield* raw(server, Buffer.from(textOf(login) + text + textOf(login) + text, "latin1"))
-        expect([text, statuses(answers), used(server)]).toEqual([text, ["200", status], ["login"]])
-        const last = answers.slice(answers.lastIndexOf("\r\n\r\n"))
-        if (path !== undefined) expect(last).toContain(`"path":"${path}"`)
-      }
+  it.effect("behind requests are refused after their answers, and no more is read", function* () {
+    const server = yield* shared
+    const { login } = yield* goodRequests(server)
+    server.during.login = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
+    for (const [text, status, path] of refused) {
+      server.reached.length = 0
+      const answers = yield* raw(server, Buffer.from(textOf(login) + text + textOf(login) + text, "latin1"))
+      expect([text, statuses(answers), used(server)]).toEqual([text, ["200", status], ["login"]])
+      const last = answers.slice(answers.lastIndexOf("\r\n\r\n"))
+      if (path !== undefined) expect(last).toContain(`"path":"${path}"`)
     }
-  )
+  })
 
   it.scoped("whose client leaves before the answers leave nothing behind", function* () {
     const server = yield* shared

@@ -3,8 +3,7 @@ import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { it } from "../world/Test.ts"
-import { inMemory, outcomeOf, requests, type Sent, withHeaders } from "./support.ts"
-import { paths, refusal } from "./Upstreams.ts"
+import { inMemory, outcomeOf, refusal, requests, type Sent, withHeaders } from "./support.ts"
 
 const prepare = Effect.gen(function* () {
   const server = yield* inMemory({ settings: { iam: { introspectionCacheSeconds: 0 } } })
@@ -40,11 +39,11 @@ describe("IAM refuses the application's secret:", () => {
   it.scoped("one info line says that it is accepted again, and a later refusal is a new one", function* () {
     const { outcome, said, sent, upstreams } = yield* prepare
     for (const _ of [1, 2]) {
-      upstreams.fail({ path: paths.introspect, times: 2, fault: refusal(401, "invalid_client") })
+      upstreams.plan({ path: "introspect", times: 2, fault: refusal(401, "invalid_client") })
       expect(yield* Effect.replicateEffect(outcome(sent.me), 3)).toEqual([refused, refused, 200])
     }
     // What was refused spent nothing: the same request succeeds after it.
-    upstreams.fail({ path: paths.tokens, times: 1, fault: refusal(401, "invalid_client") })
+    upstreams.plan({ path: "tokens", times: 1, fault: refusal(401, "invalid_client") })
     expect(yield* Effect.replicateEffect(outcome(sent.login), 2)).toEqual([refused, 200])
     expect(said()).toEqual(["ERROR", "INFO", "ERROR", "INFO", "ERROR", "INFO"])
   })
@@ -52,7 +51,7 @@ describe("IAM refuses the application's secret:", () => {
   // Under the real clock: after a first refusal of a proof the list of endpoints is fetched again, with a pause.
   it.scopedLive("refused proofs and secrets of testing planes are none", function* () {
     const { outcome, said, sent, upstreams } = yield* prepare
-    upstreams.fail({ path: paths.proof, times: 2, fault: refusal(401, "invalid_client") })
+    upstreams.plan({ path: "proof", times: 2, fault: refusal(401, "invalid_client") })
     expect(yield* outcome(sent.ting)).toBe(refused)
     const { environmentId, musicSecret } = upstreams.seeded.environment
     const login = (secret: string) =>

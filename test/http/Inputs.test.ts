@@ -138,7 +138,7 @@ const judge = (
     const logged = server.lines.filter(
       ({ fields }) => fields.request_id === id && fields.status === wanted.status
     )
-    expect([title, logged.length, server.reached, server.upstreams.seen]).toEqual([title, 1, [], []])
+    expect([title, logged.length, server.reached, server.upstreams.calls]).toEqual([title, 1, [], []])
   }
   if (wanted.says !== undefined) {
     const [path, problem] = wanted.says
@@ -159,40 +159,34 @@ const everywhere =
 const settings = { webOrigins: [webOrigin], reportsBytes: 1e9, tracker: Option.some(testTracker) }
 
 sharing(sharedOnSocket({ settings }))("An input", (it) => {
-  it.effect(
-    "by itself has its promised answer; what is refused on its face reaches nothing, and shows nothing of it",
-    function* () {
-      const server = yield* shared
-      const good = yield* goodRequests(server)
-      const now = Math.floor((yield* Effect.clock).unsafeCurrentTimeMillis() / 1_000)
-      const names = Object.keys(good) as ReadonlyArray<CallName>
-      const check = (name: CallName, title: string, wanted: Outcome, message: Message) =>
-        Effect.gen(function* () {
-          for (const list of [server.reached, server.lines, server.upstreams.seen]) list.length = 0
-          judge(server, `${name}: ${title}`, wanted, yield* play(server, message), message.method)
-          expect([title, JSON.stringify(server.lines)]).toEqual([
-            title,
-            expect.not.stringContaining("wordcan")
-          ])
-        })
-      for (const input of inputs)
-        for (const name of everywhere.test(input.name) ? names : [fitting(input)]) {
-          const facts = factsOf(name, server, good, now)
-          const message = messageOf(freshRequest(name, good))
-          const changed = input.change(message, facts)
-          if (changed !== undefined) yield* check(name, input.name, promised(input, facts, message), changed)
-        }
-      for (const { call, member, name: title, outcome, value } of bodyCases) {
-        const name = nameOf(call)
-        const message = messageOf(
-          withHeaders(withKeys.includes(name) ? freshKey() : {})(freshRequest(name, good))
-        )
+  it.effect("by itself has its promised answer; a refused one reaches and shows nothing", function* () {
+    const server = yield* shared
+    const good = yield* goodRequests(server)
+    const now = Math.floor((yield* Effect.clock).unsafeCurrentTimeMillis() / 1_000)
+    const names = Object.keys(good) as ReadonlyArray<CallName>
+    const check = (name: CallName, title: string, wanted: Outcome, message: Message) =>
+      Effect.gen(function* () {
+        for (const list of [server.reached, server.lines, server.upstreams.calls]) list.length = 0
+        judge(server, `${name}: ${title}`, wanted, yield* play(server, message), message.method)
+        expect([title, JSON.stringify(server.lines)]).toEqual([title, expect.not.stringContaining("wordcan")])
+      })
+    for (const input of inputs)
+      for (const name of everywhere.test(input.name) ? names : [fitting(input)]) {
         const facts = factsOf(name, server, good, now)
-        const body = { ...JSON.parse(String(message.body)), [member]: value(facts) }
-        yield* check(name, title, outcome, { ...message, body: Buffer.from(JSON.stringify(body)) })
+        const message = messageOf(freshRequest(name, good))
+        const changed = input.change(message, facts)
+        if (changed !== undefined) yield* check(name, input.name, promised(input, facts, message), changed)
       }
+    for (const { call, member, name: title, outcome, value } of bodyCases) {
+      const name = nameOf(call)
+      const message = messageOf(
+        withHeaders(withKeys.includes(name) ? freshKey() : {})(freshRequest(name, good))
+      )
+      const facts = factsOf(name, server, good, now)
+      const body = { ...JSON.parse(String(message.body)), [member]: value(facts) }
+      yield* check(name, title, outcome, { ...message, body: Buffer.from(JSON.stringify(body)) })
     }
-  )
+  })
 })
 
 type Condition = "draining" | "overloaded" | "limited"
@@ -260,7 +254,7 @@ single.scoped("Of two faults that of the earlier check is answered, and nothing 
   for (const [at, fault] of faults.entries())
     for (const both of [[fault], faults.slice(at, at + 2)]) {
       const { good, server } = yield* serverUnder(both.flatMap(conditionOf))
-      for (const list of [server.reached, server.lines, server.upstreams.seen]) list.length = 0
+      for (const list of [server.reached, server.lines, server.upstreams.calls]) list.length = 0
       const facts = factsOf("submit", server, good, 0)
       // The earlier fault is made last, so that it holds where both change one part.
       const message = both.reduceRight(

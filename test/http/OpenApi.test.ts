@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs"
-import { describe, expect } from "vitest"
+import { expect } from "vitest"
 import { createConfig, lintFromString } from "@redocly/openapi-core"
 import * as Effect from "effect/Effect"
 import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
@@ -18,32 +18,28 @@ const codesOf = ({ responses }: Call): ReadonlyArray<string> =>
     .flatMap(({ content }) => Object.keys(content?.["application/json"].examples ?? {}))
     .filter((name) => name !== "success")
 
-describe("The OpenAPI document", () => {
-  it("passes the linter without an error or a warning, examples included, and is the committed one", async () => {
-    const rules = {
-      "no-invalid-media-type-examples": "error",
-      "no-invalid-schema-examples": "error",
-      "no-unused-components": "error"
-    } as const
-    const config = await createConfig({ extends: ["recommended"], rules })
-    const problems = await lintFromString({ source: JSON.stringify(document), config })
-    expect(problems.map(({ ruleId, message, location }) => [ruleId, message, location[0]?.pointer])).toEqual(
-      []
-    )
-    // `npm run openapi` writes it.
-    const committed = readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")
-    expect(committed).toBe(`${JSON.stringify(document, null, 2)}\n`)
-    const page = readFileSync(new URL("../../docs/api.md", import.meta.url), "utf8")
-    expect(page).toBe(renderExamples(page))
-    expect(calls.filter(({ operationId }) => !page.includes(`<!-- example: ${operationId} -->`))).toEqual([])
-    // The library's own errors, and the names of its filters.
-    expect(committed).not.toMatch(
-      /HttpApiDecodeError|"_tag"|\/schemas\/unknown|maxLength\(|\(s\) long|item\(s\)/
-    )
-    const named = new Set(calls.flatMap(codesOf))
-    // It belongs to no call.
-    expect(Object.keys(failureTable).filter((code) => !named.has(code))).toEqual(["method_not_allowed"])
-  })
+it("The OpenAPI document passes the linter without an error or a warning, examples included, and is the committed one", async () => {
+  const rules = {
+    "no-invalid-media-type-examples": "error",
+    "no-invalid-schema-examples": "error",
+    "no-unused-components": "error"
+  } as const
+  const config = await createConfig({ extends: ["recommended"], rules })
+  const problems = await lintFromString({ source: JSON.stringify(document), config })
+  expect(problems.map(({ ruleId, message, location }) => [ruleId, message, location[0]?.pointer])).toEqual([])
+  // `npm run openapi` writes it.
+  const committed = readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")
+  expect(committed).toBe(`${JSON.stringify(document, null, 2)}\n`)
+  const page = readFileSync(new URL("../../docs/api.md", import.meta.url), "utf8")
+  expect(page).toBe(renderExamples(page))
+  expect(calls.filter(({ operationId }) => !page.includes(`<!-- example: ${operationId} -->`))).toEqual([])
+  // The library's own errors, and the names of its filters.
+  expect(committed).not.toMatch(
+    /HttpApiDecodeError|"_tag"|\/schemas\/unknown|maxLength\(|\(s\) long|item\(s\)/
+  )
+  const named = new Set(calls.flatMap(codesOf))
+  // It belongs to no call.
+  expect(Object.keys(failureTable).filter((code) => !named.has(code))).toEqual(["method_not_allowed"])
 })
 
 /** Headers of the document that are not sent: the plane selector, the opt-out and the origin. */
@@ -72,58 +68,56 @@ const shapeOf = (value: unknown, name = ""): unknown => {
   return Object.fromEntries(members.map(([member, inner]) => [member, shapeOf(inner, member)]))
 }
 
-describe("The examples of the document", () => {
-  it.scopedLive("are equal to real requests and responses", function* () {
-    const { base, clock, world } = yield* startTestSandbox
-    const values: Record<string, string> = { [placeholders.slt]: mintSlt(world) }
-    const fill = (text: string) =>
-      Object.entries(values).reduce(
-        (filled, [placeholder, value]) => filled.replaceAll(placeholder, value),
-        text
-      )
-    let answers = 0
-    const served: unknown = yield* Effect.promise(async () => (await fetch(`${base}/openapi.json`)).json())
-    expect(served).toEqual(document)
-    // In an order in which each call succeeds: a refresh spends the session that the others use.
-    const last = ["auth.refresh", "auth.logout"]
-    const first = ["auth.login"]
-    const place = ({ operationId }: Call) => last.indexOf(operationId) - first.indexOf(operationId)
-    for (const call of [...calls].sort((left, right) => place(left) - place(right))) {
-      const id = call.operationId
-      const example = call.requestBody?.content["application/json"].examples?.success?.value
-      const body = example === undefined ? undefined : fill(JSON.stringify(example))
-      const headers = headersOf(call)
-      if (id === "webhooks.receive") {
-        const timestamp = String(Math.floor(clock.now() / 1000))
-        const { webhookKeyVersion, webhookSecret } = world.seeded.production
-        headers["X-Silicon-IAM-Timestamp"] = timestamp
-        headers["X-Silicon-IAM-Key-Version"] = String(webhookKeyVersion)
-        headers["X-Silicon-IAM-Signature"] = signWebhook(webhookSecret, timestamp, Buffer.from(body ?? ""))
-      }
-      const [response, text] = yield* Effect.promise(async () => {
-        const sent = await fetch(base + call.path, {
-          method: call.method,
-          headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, fill(value)])),
-          ...(body === undefined ? {} : { body })
-        })
-        return [sent, await sent.text()] as const
-      })
-      const [status, documented] = Object.entries(call.responses)[0] ?? []
-      expect([id, response.status], text).toEqual([id, Number(status)])
-      const missing = Object.keys(documented?.headers ?? {}).filter((name) => !response.headers.has(name))
-      expect([id, missing, response.headers.get("x-request-id")]).toEqual([id, [], headers["X-Request-Id"]])
-      const shown = documented?.content?.["application/json"].examples?.success?.value
-      expect([id, text === ""]).toEqual([id, shown === undefined])
-      if (shown === undefined) continue
-      const answer = JSON.parse(text) as Record<string, string | undefined>
-      expect([id, shapeOf(answer)]).toEqual([id, shapeOf(shown)])
-      // The linter has compared the example with its schema.
-      answers += 1
-      if (answer.access_token !== undefined) values[placeholders.accessToken] = answer.access_token
-      if (answer.refresh_token === undefined) continue
-      values[placeholders.refreshToken] = answer.refresh_token
-      values[placeholders.endedToken] = answer.refresh_token
+it.scopedLive("The examples of the document are equal to real requests and responses", function* () {
+  const { base, clock, world } = yield* startTestSandbox
+  const values: Record<string, string> = { [placeholders.slt]: mintSlt(world) }
+  const fill = (text: string) =>
+    Object.entries(values).reduce(
+      (filled, [placeholder, value]) => filled.replaceAll(placeholder, value),
+      text
+    )
+  let answers = 0
+  const served: unknown = yield* Effect.promise(async () => (await fetch(`${base}/openapi.json`)).json())
+  expect(served).toEqual(document)
+  // In an order in which each call succeeds: a refresh spends the session that the others use.
+  const last = ["auth.refresh", "auth.logout"]
+  const first = ["auth.login"]
+  const place = ({ operationId }: Call) => last.indexOf(operationId) - first.indexOf(operationId)
+  for (const call of [...calls].sort((left, right) => place(left) - place(right))) {
+    const id = call.operationId
+    const example = call.requestBody?.content["application/json"].examples?.success?.value
+    const body = example === undefined ? undefined : fill(JSON.stringify(example))
+    const headers = headersOf(call)
+    if (id === "webhooks.receive") {
+      const timestamp = String(Math.floor(clock.now() / 1000))
+      const { webhookKeyVersion, webhookSecret } = world.seeded.production
+      headers["X-Silicon-IAM-Timestamp"] = timestamp
+      headers["X-Silicon-IAM-Key-Version"] = String(webhookKeyVersion)
+      headers["X-Silicon-IAM-Signature"] = signWebhook(webhookSecret, timestamp, Buffer.from(body ?? ""))
     }
-    expect(answers).toBe(calls.length - 2)
-  })
+    const [response, text] = yield* Effect.promise(async () => {
+      const sent = await fetch(base + call.path, {
+        method: call.method,
+        headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, fill(value)])),
+        ...(body === undefined ? {} : { body })
+      })
+      return [sent, await sent.text()] as const
+    })
+    const [status, documented] = Object.entries(call.responses)[0] ?? []
+    expect([id, response.status], text).toEqual([id, Number(status)])
+    const missing = Object.keys(documented?.headers ?? {}).filter((name) => !response.headers.has(name))
+    expect([id, missing, response.headers.get("x-request-id")]).toEqual([id, [], headers["X-Request-Id"]])
+    const shown = documented?.content?.["application/json"].examples?.success?.value
+    expect([id, text === ""]).toEqual([id, shown === undefined])
+    if (shown === undefined) continue
+    const answer = JSON.parse(text) as Record<string, string | undefined>
+    expect([id, shapeOf(answer)]).toEqual([id, shapeOf(shown)])
+    // The linter has compared the example with its schema.
+    answers += 1
+    if (answer.access_token !== undefined) values[placeholders.accessToken] = answer.access_token
+    if (answer.refresh_token === undefined) continue
+    values[placeholders.refreshToken] = answer.refresh_token
+    values[placeholders.endedToken] = answer.refresh_token
+  }
+  expect(answers).toBe(calls.length - 2)
 })

@@ -1,5 +1,5 @@
 /** A busy server: what it refuses, what it serves all the same, and whose work it ends. */
-import { describe, expect } from "vitest"
+import { expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
@@ -18,74 +18,68 @@ const health: Sent = { path: "/healthz" }
 
 const inFlight = () => Effect.runSync(Metric.value(httpRequestsInFlight)).value
 
-describe("Requests in flight", () => {
-  it.scoped("beyond the bound are refused at once, but not probes; places become free again", function* () {
+it.scoped("Requests beyond the bound are refused at once, but not probes", function* () {
+  const gate = yield* makeGate
+  const server = yield* backend({ bounds: { inFlight: 1 }, during: { submit: gate.body } })
+  // Else a failed test would end only by its time limit: the server waits for the request.
+  yield* Effect.addFinalizer(() => gate.release)
+  const { accept, submit } = yield* goodRequests(server)
+  const first = yield* Effect.fork(server.send(submit))
+  yield* gate.arrived
+  expectOverloaded(yield* server.send(version))
+  for (const sent of [health, { path: "/readyz" }]) expect((yield* server.send(sent)).status).toBe(200)
+  expect((yield* server.send({ ...version, method: "OPTIONS" })).status).toBe(204)
+  const refused = yield* server.send(accept)
+  expectOverloaded(refused)
+  expect(refused.headers.connection).toBe("keep-alive")
+  yield* gate.release
+  expect((yield* Fiber.join(first)).status).toBe(200)
+  expect((yield* server.send(version)).status).toBe(200)
+})
+
+it.scoped("A client that disconnects interrupts a read, but no work that commits", function* () {
+  const server = yield* backend({ bounds: { inFlight: 1 } })
+  const good = yield* goodRequests(server)
+  const committing = ["login", "refresh", "logout", "subscribe", "send", "submit", "accept", "receive"]
+  for (const name of ["me", ...committing] as ReadonlyArray<CallName>) {
     const gate = yield* makeGate
-    const server = yield* backend({ bounds: { inFlight: 1 }, during: { submit: gate.body } })
-    // Else a failed test would end only by its time limit: the server waits for the request.
-    yield* Effect.addFinalizer(() => gate.release)
-    const { accept, submit } = yield* goodRequests(server)
-    const first = yield* Effect.fork(server.send(submit))
+    server.during[name] = gate.body
+    server.lines.length = 0
+    const { socket } = yield* openPeer(server.port, textOf(good[name]))
     yield* gate.arrived
-    expectOverloaded(yield* server.send(version))
-    for (const sent of [health, { path: "/readyz" }]) expect((yield* server.send(sent)).status).toBe(200)
-    expect((yield* server.send({ ...version, method: "OPTIONS" })).status).toBe(204)
-    const refused = yield* server.send(accept)
-    expectOverloaded(refused)
-    expect(refused.headers.connection).toBe("keep-alive")
-    yield* gate.release
-    expect((yield* Fiber.join(first)).status).toBe(200)
-    expect((yield* server.send(version)).status).toBe(200)
-  })
-})
-
-describe("A client that disconnects", () => {
-  it.scoped("interrupts a read, but no work that commits, which keeps its place", function* () {
-    const server = yield* backend({ bounds: { inFlight: 1 } })
-    const good = yield* goodRequests(server)
-    const committing = ["login", "refresh", "logout", "subscribe", "send", "submit", "accept", "receive"]
-    for (const name of ["me", ...committing] as ReadonlyArray<CallName>) {
-      const gate = yield* makeGate
-      server.during[name] = gate.body
-      server.lines.length = 0
-      const { socket } = yield* openPeer(server.port, textOf(good[name]))
-      yield* gate.arrived
-      socket.resetAndDestroy()
-      yield* until(() => server.lines.some(({ fields }) => fields.status === 499))
-      if (name !== "me") {
-        expect([name, gate.state]).toEqual([name, { finished: false, interrupted: false }])
-        expectOverloaded(yield* server.send(version))
-        yield* gate.release
-      }
-      const ended = name === "me" ? "interrupted" : "finished"
-      yield* until(() => gate.state[ended] && inFlight() === 0)
-      expect(server.lines.filter(({ level }) => level === "ERROR" || level === "WARN")).toEqual([])
+    socket.resetAndDestroy()
+    yield* until(() => server.lines.some(({ fields }) => fields.status === 499))
+    if (name !== "me") {
+      expect([name, gate.state]).toEqual([name, { finished: false, interrupted: false }])
+      expectOverloaded(yield* server.send(version))
+      yield* gate.release
     }
-  })
+    const ended = name === "me" ? "interrupted" : "finished"
+    yield* until(() => gate.state[ended] && inFlight() === 0)
+    expect(server.lines.filter(({ level }) => level === "ERROR" || level === "WARN")).toEqual([])
+  }
 })
 
-describe("Connections", () => {
-  it.scoped("whose client reads no answer are cut, and others are not", function* () {
-    const server = yield* backend({
-      bounds: { unreadMillis: 1_000 },
-      settings: { requestDeadlineSeconds: 1 }
-    })
-    // Without a consumer the answers fill the buffers of both ends.
-    const stalled = yield* openPeer(server.port, "")
-    stalled.socket.pause()
-    stalled.socket.write(textOf({ path: "/openapi.json" }).repeat(30))
-    const reading = yield* openPeer(server.port, textOf(health))
-    yield* until(() => reading.answered())
-    yield* Effect.forkScoped(
-      Effect.forever(
-        Effect.promise(() => new Promise((wake) => setTimeout(wake, 20))).pipe(
-          Effect.tap(() => Effect.sync(() => stalled.write(textOf({ path: "/openapi.json" }).repeat(8))))
-        )
+it.scoped("Connections whose client reads no answer are cut, and others are not", function* () {
+  const server = yield* backend({
+    bounds: { unreadMillis: 1_000 },
+    settings: { requestDeadlineSeconds: 1 }
+  })
+  // Without a consumer the answers fill the buffers of both ends.
+  const stalled = yield* openPeer(server.port, "")
+  stalled.socket.pause()
+  stalled.socket.write(textOf({ path: "/openapi.json" }).repeat(30))
+  const reading = yield* openPeer(server.port, textOf(health))
+  yield* until(() => reading.answered())
+  yield* Effect.forkScoped(
+    Effect.forever(
+      Effect.promise(() => new Promise((wake) => setTimeout(wake, 20))).pipe(
+        Effect.tap(() => Effect.sync(() => stalled.write(textOf({ path: "/openapi.json" }).repeat(8))))
       )
     )
-    // The end of a paused stream is not seen; a write to the closed connection is.
-    yield* until(() => stalled.socket.destroyed)
-    expect(reading.closed()).toBe(false)
-    expect((yield* server.send(health)).status).toBe(200)
-  })
+  )
+  // The end of a paused stream is not seen; a write to the closed connection is.
+  yield* until(() => stalled.socket.destroyed)
+  expect(reading.closed()).toBe(false)
+  expect((yield* server.send(health)).status).toBe(200)
 })

@@ -6,6 +6,7 @@ import { production } from "../../sandbox/upstreams/Iam.ts"
 import { Failure } from "../../src/schema/Failure.ts"
 import { makeSteppedClock } from "../world/Time.ts"
 import { settle, until } from "../world/Waiting.ts"
+import type { PathName } from "../world/Faults.ts"
 import { start } from "../world/UseCaseLayers.ts"
 import { it } from "../world/Test.ts"
 import { type Answer, json, requests as calls } from "../world/Driver.ts"
@@ -23,7 +24,6 @@ import {
   used,
   withHeaders
 } from "./support.ts"
-import { paths } from "./Upstreams.ts"
 
 const policies = {
   address: { name: "address", quota: 4, windowSeconds: 60 },
@@ -33,6 +33,8 @@ const limited: Options = { settings: { rateLimit: true }, bounds: policies }
 
 const warnings = ({ lines }: Backend) =>
   lines.filter(({ level }) => level === "WARN").map(({ message }) => message)
+const askedOf = ({ upstreams }: Backend, path: PathName) =>
+  upstreams.calls.filter((call) => call.path === path).length
 const quotasOf = (answer: Answer) => [
   outcomeOf(answer),
   answer.headers["retry-after"],
@@ -71,32 +73,29 @@ describe("Rate limits", () => {
       expect(quotasOf(yield* off.send(version))).toEqual([200, undefined, undefined, undefined])
   })
 
-  it.scoped(
-    "give each token a quota of its own; what one of the two refuses counts in neither",
-    function* () {
-      const server = yield* inMemory(limited)
-      const { me, send, submit } = yield* goodRequests(server)
-      const other = requests.me((yield* server.login("si:lyra")).access_token)
-      yield* server.send(me)
-      const second = yield* server.send({ ...send, from: "203.0.113.9" })
-      expect(quotasOf(second).slice(2)).toEqual([
-        '"address";r=3;t=15, "credential";r=0;t=60',
-        '"address";q=4;w=60, "credential";q=2;w=60'
-      ])
-      const refused = yield* server.send(me)
-      expect(quotasOf(refused).slice(0, 3)).toEqual(["rate_limited", "30", '"credential";r=0;t=60'])
-      expect(outcomeOf(yield* server.send(withHeaders(me.headers)(submit)))).toBe("rate_limited")
-      for (const expected of [200, 200, 200, "rate_limited"])
-        expect(outcomeOf(yield* server.send(version))).toBe(expected)
-      // The address refuses, and the token keeps its own.
-      const full = yield* server.send(other)
-      expect(quotasOf(full).slice(2)).toEqual(['"address";r=0;t=60', '"address";q=4;w=60'])
-      yield* TestClock.adjust("30 seconds")
-      for (const remaining of [1, 0])
-        expect((yield* server.send(other)).headers.ratelimit).toContain(`"credential";r=${remaining};`)
-      expect(JSON.stringify(server.lines)).not.toContain(me.headers.authorization.slice(7))
-    }
-  )
+  it.scoped("give each token a quota of its own; what one refuses counts in neither", function* () {
+    const server = yield* inMemory(limited)
+    const { me, send, submit } = yield* goodRequests(server)
+    const other = requests.me((yield* server.login("si:lyra")).access_token)
+    yield* server.send(me)
+    const second = yield* server.send({ ...send, from: "203.0.113.9" })
+    expect(quotasOf(second).slice(2)).toEqual([
+      '"address";r=3;t=15, "credential";r=0;t=60',
+      '"address";q=4;w=60, "credential";q=2;w=60'
+    ])
+    const refused = yield* server.send(me)
+    expect(quotasOf(refused).slice(0, 3)).toEqual(["rate_limited", "30", '"credential";r=0;t=60'])
+    expect(outcomeOf(yield* server.send(withHeaders(me.headers)(submit)))).toBe("rate_limited")
+    for (const expected of [200, 200, 200, "rate_limited"])
+      expect(outcomeOf(yield* server.send(version))).toBe(expected)
+    // The address refuses, and the token keeps its own.
+    const full = yield* server.send(other)
+    expect(quotasOf(full).slice(2)).toEqual(['"address";r=0;t=60', '"address";q=4;w=60'])
+    yield* TestClock.adjust("30 seconds")
+    for (const remaining of [1, 0])
+      expect((yield* server.send(other)).headers.ratelimit).toContain(`"credential";r=${remaining};`)
+    expect(JSON.stringify(server.lines)).not.toContain(me.headers.authorization.slice(7))
+  })
 
   it.scoped("count every call except probes, documents, webhooks and malformed requests", function* () {
     const server = yield* inMemory(limited)
@@ -121,25 +120,20 @@ describe("Rate limits", () => {
   })
 })
 
-describe("A proxy on this machine that is not trusted", () => {
-  it.scoped.each([
-    [{ rateLimit: true }, 1],
-    [{ rateLimit: true, trustedProxies: ["127.0.0.1"] }, 0],
-    [{ rateLimit: false }, 0]
-  ] as const)("is warned of once, while limits are on: %j", function* ([settings, warned]) {
-    const server = yield* inMemory({ settings })
-    const headers = { forwarded: "for=203.0.113.1" }
-    yield* server.send({ ...version, headers, from: "203.0.113.5" })
-    expect(warnings(server)).toEqual([])
-    for (const sent of [headers, headers, { "x-forwarded-for": "203.0.113.1" }])
-      yield* server.send({ ...version, headers: sent })
-    expect(warnings(server).length).toBe(warned)
-    const log = JSON.stringify(server.lines)
-    expect([log.includes("MUSIC_TRUSTED_PROXIES"), log.includes("203.0.113.1")]).toEqual([
-      warned === 1,
-      false
-    ])
-  })
+it.scoped.each([
+  [{ rateLimit: true }, 1],
+  [{ rateLimit: true, trustedProxies: ["127.0.0.1"] }, 0],
+  [{ rateLimit: false }, 0]
+] as const)("An untrusted proxy here is warned of once, with limits: %j", function* ([settings, warned]) {
+  const server = yield* inMemory({ settings })
+  const headers = { forwarded: "for=203.0.113.1" }
+  yield* server.send({ ...version, headers, from: "203.0.113.5" })
+  expect(warnings(server)).toEqual([])
+  for (const sent of [headers, headers, { "x-forwarded-for": "203.0.113.1" }])
+    yield* server.send({ ...version, headers: sent })
+  expect(warnings(server).length).toBe(warned)
+  const log = JSON.stringify(server.lines)
+  expect([log.includes("MUSIC_TRUSTED_PROXIES"), log.includes("203.0.113.1")]).toEqual([warned === 1, false])
 })
 
 /** Sends each text on a connection of its own, and resets that. */
@@ -151,107 +145,101 @@ const sendAndReset = `
     socket.write(text, () => socket.resetAndDestroy())
   }`
 
-describe("Clients that reset their connections before the server reads from them", () => {
-  // The system does not name the other end of such a connection any more.
-  it.scoped("count together as one address, also in the budget for IAM", function* () {
-    const server = yield* backend({ settings: { rateLimit: true, iam: { callsPerMinute: 110 } } })
-    const texts = Array.from({ length: 100 }, (_, at) =>
-      textOf(requests.login(`oac_${String(at).padStart(43, "0")}`))
-    )
-    // This process, and with it the server, stands still until the child has ended.
-    expect(spawnSync(process.execPath, ["-e", sendAndReset, String(server.port), ...texts]).status).toBe(0)
-    yield* until(() => requestLines(server).length === texts.length)
-    expect(used(server).filter((useCase) => useCase === "login").length).toBe(texts.length)
-    yield* settle
-    // 50 % of 110, because IAM refuses them: others have more.
-    expect(server.upstreams.asked(paths.tokens).length).toBeLessThanOrEqual(55)
-    const slt = server.upstreams.iam.controls.mintSlt(production, { appId: "music", actor: "si:deejay" })
-    expect(outcomeOf(yield* server.send(requests.login(slt)))).toBe(200)
-  })
+// The system does not name the other end of such a connection any more.
+it.scoped("Clients that reset before they are read count as one address, also for IAM", function* () {
+  const server = yield* backend({ settings: { rateLimit: true, iam: { callsPerMinute: 110 } } })
+  const texts = Array.from({ length: 100 }, (_, at) =>
+    textOf(requests.login(`oac_${String(at).padStart(43, "0")}`))
+  )
+  // This process, and with it the server, stands still until the child has ended.
+  expect(spawnSync(process.execPath, ["-e", sendAndReset, String(server.port), ...texts]).status).toBe(0)
+  yield* until(() => requestLines(server).length === texts.length)
+  expect(used(server).filter((useCase) => useCase === "login").length).toBe(texts.length)
+  yield* settle
+  // 50 % of 110, because IAM refuses them: others have more.
+  expect(askedOf(server, "tokens")).toBeLessThanOrEqual(55)
+  const slt = server.upstreams.iam.controls.mintSlt(production, { appId: "music", actor: "si:deejay" })
+  expect(outcomeOf(yield* server.send(requests.login(slt)))).toBe(200)
 })
 
-describe("The quota of a refusal", () => {
-  it.scoped("is named by its log line; a reading of the use case is in the headers, too", function* () {
-    const quota = {
-      policy: { name: "reports", quota: 10, windowSeconds: 60 },
-      remaining: 0,
-      resetSeconds: 60,
-      retryAfterSeconds: 6
+it.scoped("The quota of a refusal is in its log line, and in the headers if it was read", function* () {
+  const quota = {
+    policy: { name: "reports", quota: 10, windowSeconds: 60 },
+    remaining: 0,
+    resetSeconds: 60,
+    retryAfterSeconds: 6
+  }
+  const server = yield* inMemory({
+    bounds: { ...policies, address: { name: "address", quota: 1, windowSeconds: 60 } },
+    settings: { rateLimit: true, logClientAddress: true },
+    during: {
+      submit: Effect.fail(new Failure("rate_limited", { retryAfterSeconds: 6, quota })),
+      me: Effect.fail(new Failure("rate_limited", { retryAfterSeconds: 6 }))
     }
-    const server = yield* inMemory({
-      bounds: { ...policies, address: { name: "address", quota: 1, windowSeconds: 60 } },
-      settings: { rateLimit: true, logClientAddress: true },
-      during: {
-        submit: Effect.fail(new Failure("rate_limited", { retryAfterSeconds: 6, quota })),
-        me: Effect.fail(new Failure("rate_limited", { retryAfterSeconds: 6 }))
-      }
-    })
-    const { me, submit } = yield* goodRequests(server)
-    expect(quotasOf(yield* server.send({ ...submit, from: "198.51.100.1" }))).toEqual([
-      "rate_limited",
-      "6",
-      expect.stringMatching(/^"address";r=0;t=60, .*"reports";r=0;t=60$/),
-      expect.stringMatching(/^"address";q=1;w=60, .*"reports";q=10;w=60$/)
-    ])
-    for (const sent of [{ ...me, from: "198.51.100.2" }, version, version]) yield* server.send(sent)
-    expect(requestLines(server).map(({ fields }) => fields.quota)).toEqual([
-      "reports",
-      "iam",
-      undefined,
-      "address"
-    ])
   })
+  const { me, submit } = yield* goodRequests(server)
+  expect(quotasOf(yield* server.send({ ...submit, from: "198.51.100.1" }))).toEqual([
+    "rate_limited",
+    "6",
+    expect.stringMatching(/^"address";r=0;t=60, .*"reports";r=0;t=60$/),
+    expect.stringMatching(/^"address";q=1;w=60, .*"reports";q=10;w=60$/)
+  ])
+  for (const sent of [{ ...me, from: "198.51.100.2" }, version, version]) yield* server.send(sent)
+  expect(requestLines(server).map(({ fields }) => fields.quota)).toEqual([
+    "reports",
+    "iam",
+    undefined,
+    "address"
+  ])
 })
 
-describe("A wall clock that is set back by an hour, after it ran an hour ahead", () => {
-  it.scoped("changes neither quotas nor how long answers of IAM are known", function* () {
-    const quota = (name: string) => ({ name, quota: 4, windowSeconds: 60 })
-    const both = { address: quota("address"), credential: quota("credential") }
-    yield* TestClock.setTime(start)
-    const below = yield* Effect.clock
-    const { clock, step } = yield* makeSteppedClock
-    step(3_600_000)
-    const pass = (seconds: number) => Effect.withClock(TestClock.adjust(seconds * 1_000), below)
-    const test = Effect.gen(function* () {
-      const limited = yield* inMemory({ settings: { rateLimit: true }, bounds: both })
-      const version = limited.send({ path: "/api/v1/version" })
-      yield* Effect.replicateEffect(version, 3)
-      const server = yield* inMemory({ settings: { iam: { introspectionCacheSeconds: 10 } } })
-      const { me } = yield* goodRequests(server)
-      const { seeded } = server.upstreams
-      const asks = [
-        calls.plane(seeded.environment.musicSecret),
-        calls.plane(`ask_${"x".repeat(43)}`),
-        requests.me(`oat_${"x".repeat(43)}`),
-        me
-      ]
-      const expectCalls = (contexts: number, introspections: number) =>
-        Effect.gen(function* () {
-          const answers = yield* Effect.forEach(asks, server.send)
-          expect(answers.map(outcomeOf)).toEqual([200, "testing_secret_invalid", "unauthenticated", 200])
-          const counts = [paths.context, paths.introspect].map((path) => server.upstreams.asked(path).length)
-          expect(counts).toEqual([contexts, introspections])
-        })
-      server.upstreams.seen.length = 0
-      // A login knows its own introspection.
-      yield* expectCalls(2, 1)
-      step(-3_600_000)
-      expect((yield* version).headers.ratelimit).toBe('"address";r=0;t=60')
-      expect((yield* version).headers["retry-after"]).toBe("15")
-      yield* pass(9)
-      yield* expectCalls(2, 1)
-      // The live token is asked for again after 10 s, refusals after 30 s, the plane after 60 s.
-      yield* pass(2)
-      yield* expectCalls(2, 2)
-      yield* pass(13)
-      expect((yield* version).status).toBe(200)
-      yield* pass(5)
-      yield* expectCalls(2, 3)
-      yield* pass(2)
-      yield* expectCalls(3, 4)
-      yield* pass(31)
-      yield* expectCalls(5, 6)
-    })
-    yield* Effect.withClock(test, clock)
+it.scoped("A wall clock that is set back changes neither quotas nor what is known of IAM", function* () {
+  const quota = (name: string) => ({ name, quota: 4, windowSeconds: 60 })
+  const both = { address: quota("address"), credential: quota("credential") }
+  yield* TestClock.setTime(start)
+  const below = yield* Effect.clock
+  const { clock, step } = yield* makeSteppedClock
+  step(3_600_000)
+  const pass = (seconds: number) => Effect.withClock(TestClock.adjust(seconds * 1_000), below)
+  const test = Effect.gen(function* () {
+    const limited = yield* inMemory({ settings: { rateLimit: true }, bounds: both })
+    const version = limited.send({ path: "/api/v1/version" })
+    yield* Effect.replicateEffect(version, 3)
+    const server = yield* inMemory({ settings: { iam: { introspectionCacheSeconds: 10 } } })
+    const { me } = yield* goodRequests(server)
+    const { seeded } = server.upstreams
+    const asks = [
+      calls.plane(seeded.environment.musicSecret),
+      calls.plane(`ask_${"x".repeat(43)}`),
+      requests.me(`oat_${"x".repeat(43)}`),
+      me
+    ]
+    const expectCalls = (contexts: number, introspections: number) =>
+      Effect.gen(function* () {
+        const answers = yield* Effect.forEach(asks, server.send)
+        expect(answers.map(outcomeOf)).toEqual([200, "testing_secret_invalid", "unauthenticated", 200])
+        const counts = (["context", "introspect"] as const).map((path) => askedOf(server, path))
+        expect(counts).toEqual([contexts, introspections])
+      })
+    server.upstreams.calls.length = 0
+    // A login knows its own introspection.
+    yield* expectCalls(2, 1)
+    step(-3_600_000)
+    expect((yield* version).headers.ratelimit).toBe('"address";r=0;t=60')
+    expect((yield* version).headers["retry-after"]).toBe("15")
+    yield* pass(9)
+    yield* expectCalls(2, 1)
+    // The live token is asked for again after 10 s, refusals after 30 s, the plane after 60 s.
+    yield* pass(2)
+    yield* expectCalls(2, 2)
+    yield* pass(13)
+    expect((yield* version).status).toBe(200)
+    yield* pass(5)
+    yield* expectCalls(2, 3)
+    yield* pass(2)
+    yield* expectCalls(3, 4)
+    yield* pass(31)
+    yield* expectCalls(5, 6)
   })
+  yield* Effect.withClock(test, clock)
 })

@@ -5,8 +5,7 @@ import * as TestClock from "effect/TestClock"
 import { sha256 } from "../../src/services/Digest.ts"
 import { type Answer, bearer } from "../world/Driver.ts"
 import { it } from "../world/Test.ts"
-import { inMemory, message, type Options, outcomeOf, requests, type Sent } from "./support.ts"
-import { paths, refusal } from "./Upstreams.ts"
+import { inMemory, message, type Options, outcomeOf, refusal, requests, type Sent } from "./support.ts"
 
 type Headers = Readonly<Record<string, string>>
 
@@ -36,7 +35,11 @@ const prepare = (settings: Options["settings"] = {}, more: Pick<Options, "stores
     /** While IAM is unavailable, a token does not identify a reporter. */
     const unverified = (sent: Sent) =>
       Effect.gen(function* () {
-        server.upstreams.fail({ path: paths.introspect, fault: refusal(500, "internal_error") })
+        server.upstreams.plan({
+          path: "introspect",
+          times: Number.POSITIVE_INFINITY,
+          fault: refusal(500, "internal_error")
+        })
         const answer = yield* Effect.fork(outcome(sent))
         yield* TestClock.adjust("4 seconds")
         return yield* answer

@@ -32,7 +32,9 @@ import { Store } from "../../src/services/Store.ts"
 import { Telemetry } from "../../src/services/usecases/Telemetry.ts"
 import { Webhooks } from "../../src/services/usecases/Webhooks.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
+import { type Around, aroundCalls } from "../world/Around.ts"
 import { makeHold } from "../world/FaultSwitches.ts"
+import { answer, makeFaults } from "../world/Faults.ts"
 import { inMemory as withoutSockets, type SendFrom } from "../world/InMemory.ts"
 import * as SimulatedTables from "../world/SimulatedTables.ts"
 import { type SettingsOverrides, testSettings } from "../world/Settings.ts"
@@ -41,8 +43,9 @@ import { start, withoutDelivery } from "../world/UseCaseLayers.ts"
 import { until } from "../world/Waiting.ts"
 import { type Answer, json as jsonHeaders, post, requests as calls } from "../world/Driver.ts"
 import { answerOf, openPeer, RawConnection } from "../world/RawHttp.ts"
-import { iamUrl } from "../world/SeededIam.ts"
-import { makeUpstreams, tingUrl } from "./Upstreams.ts"
+import { machineTime } from "../world/Time.ts"
+import { makeUpstreams as inOneWorld, origins } from "../world/Upstreams.ts"
+import { testNow } from "../layers/upstream/Simulated.ts"
 
 /** Run in a use case before it. One that returns a value replaces the use case. */
 type During = Record<string, Effect.Effect<unknown, Failure>>
@@ -81,31 +84,11 @@ export interface Sent {
   readonly from?: string
 }
 
-const spyOn = <I, S extends object>(tag: Context.Tag<I, S>, watch: Watch) =>
+const spyOn = <I, S extends object>(tag: Context.Tag<I, S>, watch: Around<unknown, unknown>) =>
   Layer.effect(
     tag,
-    Effect.map(
-      tag,
-      (real) =>
-        new Proxy(real, {
-          get: (target, name) => {
-            const member: unknown = Reflect.get(target, name)
-            if (Effect.isEffect(member)) return watch(String(name), [], member)
-            if (typeof member !== "function") return member
-            return (...input: ReadonlyArray<unknown>) => {
-              const made: unknown = Reflect.apply(member, target, input)
-              return Effect.isEffect(made) ? watch(String(name), input, made) : made
-            }
-          }
-        })
-    )
+    Effect.map(tag, (real) => aroundCalls(real, watch))
   )
-
-type Watch = (
-  name: string,
-  input: ReadonlyArray<unknown>,
-  made: Effect.Effect<unknown, unknown, unknown>
-) => Effect.Effect<unknown, unknown, unknown>
 
 const recorder = (lines: Array<LogLine>) =>
   Logger.make<unknown, void>(({ logLevel, message, annotations, cause }) => {
@@ -124,6 +107,19 @@ const recorder = (lines: Array<LogLine>) =>
 class Inside extends Context.Tag("test/http/Inside")<Inside, Effect.Effect.Success<typeof insides>>() {}
 const insides = Effect.all({ drain: Drain, sessions: Sessions })
 
+/** The upstreams in memory, on the clock of the test. */
+const makeUpstreams = Effect.map(testNow, (now) => {
+  const faults = makeFaults()
+  const time = { ...machineTime, now }
+  const made = inOneWorld({ time, faults, observers: [], iamLimit: Number.POSITIVE_INFINITY })
+  const caller = { name: "the server", isAlive: () => true, kill: () => undefined }
+  return { ...made, ...faults, client: made.clientOf(caller) }
+})
+
+/** A refusal of IAM in place of its own answer. */
+export const refusal = (status: number, code: string) =>
+  answer("before", status, { error: { code, message: code } })
+
 const prepared: RequestInfo = {
   requestId: "prepared",
   source: "unknown",
@@ -141,7 +137,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
     const lines: Array<LogLine> = []
     const during: During = { ...options.during }
     const upstreams = yield* makeUpstreams
-    const watch: Watch = (useCase, input, made) =>
+    const watch: Around<unknown, unknown> = (made, useCase, input) =>
       Effect.flatMap(RequestContext, (info) => {
         reached.push({ useCase, input, info })
         return Effect.flatMap(during[useCase] ?? Effect.void, (instead) =>
@@ -163,8 +159,8 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
     const settings = testSettings({
       ...options.settings,
       // No limit of calls to IAM: the tests of its budget are elsewhere.
-      iam: { url: iamUrl, callsPerMinute: 1_000_000, ...options.settings?.iam },
-      ting: { url: tingUrl, ...options.settings?.ting }
+      iam: { url: origins.iam, callsPerMinute: 1_000_000, ...options.settings?.iam },
+      ting: { url: origins.ting, ...options.settings?.ting }
     })
     const context = yield* Layer.build(
       makeBackend({
@@ -271,9 +267,9 @@ export const sharedOnSocket = (options: Options = {}) => Layer.scoped(Shared, ba
 /** The server of the group, its records and `during` empty. */
 export const shared = Effect.tap(Shared, (server) =>
   Effect.sync(() => {
-    for (const list of [server.reached, server.lines, server.upstreams.seen]) list.length = 0
+    for (const list of [server.reached, server.lines, server.upstreams.calls]) list.length = 0
     for (const useCase of Struct.keys(server.during)) delete server.during[useCase]
-    server.upstreams.clearFaults()
+    server.upstreams.heal()
   })
 )
 

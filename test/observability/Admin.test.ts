@@ -93,29 +93,26 @@ it.scopedLive.each([
   }
 )
 
-it.scopedLive(
-  "A scrape has the ends of pauses, the age of the oldest delivery, and 0 for nothing",
-  function* () {
-    const pause = { name: "tracker", reason: "pace", until: 90_000, lastFailure: Option.none() } as const
-    const { admin } = yield* startObserved({
-      change: (store) => ({
-        deliveries: {
-          ...store.deliveries,
-          counts: Effect.succeed([{ kind: "report", state: "failed", count: 2 }]),
-          oldestOpen: Effect.sync(() => Option.some(Date.now() - 60_000))
-        },
-        destinations: { ...store.destinations, pauses: () => Effect.succeed([pause]) }
-      })
+it.scopedLive("A scrape has the ends of pauses, the oldest delivery's age, and 0 for nothing", function* () {
+  const pause = { name: "tracker", reason: "pace", until: 90_000, lastFailure: Option.none() } as const
+  const { admin } = yield* startObserved({
+    change: (store) => ({
+      deliveries: {
+        ...store.deliveries,
+        counts: Effect.succeed([{ kind: "report", state: "failed", count: 2 }]),
+        oldestOpen: Effect.sync(() => Option.some(Date.now() - 60_000))
+      },
+      destinations: { ...store.destinations, pauses: () => Effect.succeed([pause]) }
     })
-    const found = parse(yield* scrape(admin))
-    const [ends, deliveries] = ["music_destination_paused_until_timestamp_seconds", "music_deliveries"]
-    for (const [name, labels, value] of [
-      [ends, { destination: "tracker", reason: "pace" }, 90],
-      [ends, { destination: "tables", reason: "failure" }, 0],
-      [deliveries, { kind: "report", state: "failed" }, 2],
-      [deliveries, { kind: "sweep", state: "failed" }, 0]
-    ] as const)
-      expect(found).toContainEqual({ name, labels, value })
-    expect(sum(found, "music_delivery_oldest_seconds")).toBeCloseTo(60, -1)
-  }
-)
+  })
+  const found = parse(yield* scrape(admin))
+  const [ends, deliveries] = ["music_destination_paused_until_timestamp_seconds", "music_deliveries"]
+  for (const [name, labels, value] of [
+    [ends, { destination: "tracker", reason: "pace" }, 90],
+    [ends, { destination: "tables", reason: "failure" }, 0],
+    [deliveries, { kind: "report", state: "failed" }, 2],
+    [deliveries, { kind: "sweep", state: "failed" }, 0]
+  ] as const)
+    expect(found).toContainEqual({ name, labels, value })
+  expect(sum(found, "music_delivery_oldest_seconds")).toBeCloseTo(60, -1)
+})

@@ -113,77 +113,71 @@ it.scopedLive("A login is one trace, from the caller's context through every ups
   expect(lines.find(({ message }) => message === "Request")).toMatchObject(line)
 })
 
-it.scopedLive(
-  "Exported spans and scraped metrics have no credential, no name and no text of a caller",
-  function* () {
-    const secretKey = `key-${randomUUID()}`
-    const unknown = { access: `oat_${"y".repeat(43)}`, refresh: `ort_${"x".repeat(43)}` }
-    const { received, result, server, spans } = yield* traced(({ admin, get, login, post, world }) =>
-      Effect.gen(function* () {
-        const { refreshToken, signed } = yield* login()
-        yield* post("/api/v1/auth/login", { slt: "oac_spent" }, keyed())
-        yield* post("/api/v1/auth/refresh", { refresh_token: unknown.refresh }, keyed())
-        yield* get("/api/v1/auth/me", { authorization: `Bearer ${unknown.access}`, "x-org-id": "acme" })
-        yield* get("/api/v1/secret-path?token=secret-query", {
-          cookie: "a=secret-cookie",
-          "x-silicon-iam-signature": "v1=secret-signature",
-          "x-testing-environment-key": world.seeded.environment.musicSecret
-        })
-        const ting = { type: "music.trigger.fired", key: "si:deejay/secret-ting", data: { a: "secret-data" } }
-        yield* post("/api/v1/tings", ting, signed)
-        const report = { message: "secret-message" }
-        yield* post("/api/v1/reports", report, { "idempotency-key": secretKey, ...signed })
-        yield* post("/api/v1/telemetry", { table: "musicclidaemon", events: [{ note: "secret-event" }] })
-        world.iam.fail({ times: 1, fault: { kind: "drop" } })
-        yield* get("/api/v1/auth/me", signed)
-        const refreshed = yield* post("/api/v1/auth/refresh", { refresh_token: refreshToken }, keyed())
-        const token = yield* textOf(yield* expectJson(refreshed, 200), "access_token")
-        yield* post("/api/v1/auth/logout", { token }, keyed())
-        // The report is filed and the events are written in the background.
-        yield* until(
-          () => world.tracker.seen.some(({ method }) => method === "POST") && world.tables.seen.length > 0
-        )
-        return yield* scrape(admin)
+it.scopedLive("Spans and metrics have no credential, no name and no text of a caller", function* () {
+  const secretKey = `key-${randomUUID()}`
+  const unknown = { access: `oat_${"y".repeat(43)}`, refresh: `ort_${"x".repeat(43)}` }
+  const { received, result, server, spans } = yield* traced(({ admin, get, login, post, world }) =>
+    Effect.gen(function* () {
+      const { refreshToken, signed } = yield* login()
+      yield* post("/api/v1/auth/login", { slt: "oac_spent" }, keyed())
+      yield* post("/api/v1/auth/refresh", { refresh_token: unknown.refresh }, keyed())
+      yield* get("/api/v1/auth/me", { authorization: `Bearer ${unknown.access}`, "x-org-id": "acme" })
+      yield* get("/api/v1/secret-path?token=secret-query", {
+        cookie: "a=secret-cookie",
+        "x-silicon-iam-signature": "v1=secret-signature",
+        "x-testing-environment-key": world.seeded.environment.musicSecret
       })
-    )
-    const exposed = [result, ...received].join("\n")
-    const names = ["oac_spent", secretKey, "secret-", "deejay", "acme", ...Object.values(unknown)]
-    expect([...server.world.minted(), ...names].filter((secret) => exposed.includes(secret))).toEqual([])
-    // Every trace begins at a request or a delivery.
-    const ids = spans.map(({ spanId }) => spanId)
-    const roots = spans.filter(({ parentSpanId = "" }) => !ids.includes(parentSpanId))
-    const others = roots.filter(
-      ({ kind, name }) => kind !== 2 && !/^(?:ReportFiling|TelemetryShipping)\./.test(name)
-    )
-    expect(others).toEqual([])
-    expect(roots.map(({ name }) => name)).toEqual(
-      expect.arrayContaining(["GET", "ReportFiling.handle", "TelemetryShipping.ship"])
-    )
-  }
-)
-
-it.scopedLive(
-  "A malformed context begins a new trace, an unsampled one is followed, and an unknown path or method is no name",
-  function* () {
-    const malformed = [
-      traceparent.toUpperCase(),
-      traceparent.replace(traceId, "0".repeat(32)),
-      `${traceparent}, ${traceparent}`,
-      `x${traceparent}`,
-      `01${traceparent.slice(2)}x`
-    ]
-    const { spans } = yield* traced(({ base }) =>
-      Effect.forEach(
-        [...malformed, traceparent, `01${traceparent.slice(2)}`, traceparent.replace(/1$/, "0")],
-        (given) => call(`${base}/secret/path`, { method: "PROPFIND", headers: { traceparent: given } })
+      const ting = { type: "music.trigger.fired", key: "si:deejay/secret-ting", data: { a: "secret-data" } }
+      yield* post("/api/v1/tings", ting, signed)
+      const report = { message: "secret-message" }
+      yield* post("/api/v1/reports", report, { "idempotency-key": secretKey, ...signed })
+      yield* post("/api/v1/telemetry", { table: "musicclidaemon", events: [{ note: "secret-event" }] })
+      world.iam.fail({ times: 1, fault: { kind: "drop" } })
+      yield* get("/api/v1/auth/me", signed)
+      const refreshed = yield* post("/api/v1/auth/refresh", { refresh_token: refreshToken }, keyed())
+      const token = yield* textOf(yield* expectJson(refreshed, 200), "access_token")
+      yield* post("/api/v1/auth/logout", { token }, keyed())
+      // The report is filed and the events are written in the background.
+      yield* until(
+        () => world.tracker.seen.some(({ method }) => method === "POST") && world.tables.seen.length > 0
       )
+      return yield* scrape(admin)
+    })
+  )
+  const exposed = [result, ...received].join("\n")
+  const names = ["oac_spent", secretKey, "secret-", "deejay", "acme", ...Object.values(unknown)]
+  expect([...server.world.minted(), ...names].filter((secret) => exposed.includes(secret))).toEqual([])
+  // Every trace begins at a request or a delivery.
+  const ids = spans.map(({ spanId }) => spanId)
+  const roots = spans.filter(({ parentSpanId = "" }) => !ids.includes(parentSpanId))
+  const others = roots.filter(
+    ({ kind, name }) => kind !== 2 && !/^(?:ReportFiling|TelemetryShipping)\./.test(name)
+  )
+  expect(others).toEqual([])
+  expect(roots.map(({ name }) => name)).toEqual(
+    expect.arrayContaining(["GET", "ReportFiling.handle", "TelemetryShipping.ship"])
+  )
+})
+
+it.scopedLive("A malformed context begins a trace, an unsampled one is followed", function* () {
+  const malformed = [
+    traceparent.toUpperCase(),
+    traceparent.replace(traceId, "0".repeat(32)),
+    `${traceparent}, ${traceparent}`,
+    `x${traceparent}`,
+    `01${traceparent.slice(2)}x`
+  ]
+  const { spans } = yield* traced(({ base }) =>
+    Effect.forEach(
+      [...malformed, traceparent, `01${traceparent.slice(2)}`, traceparent.replace(/1$/, "0")],
+      (given) => call(`${base}/secret/path`, { method: "PROPFIND", headers: { traceparent: given } })
     )
-    expect(spans.map(({ name }) => name)).toEqual([...malformed, 1, 2].map(() => "HTTP"))
-    const [begun, continued] = [spans.slice(0, malformed.length), spans.slice(malformed.length)]
-    expect(begun.filter(({ parentSpanId = "" }) => parentSpanId !== "")).toEqual([])
-    expect(continued).toMatchObject([1, 2].map(() => ({ traceId, parentSpanId: callerSpan })))
-  }
-)
+  )
+  expect(spans.map(({ name }) => name)).toEqual([...malformed, 1, 2].map(() => "HTTP"))
+  const [begun, continued] = [spans.slice(0, malformed.length), spans.slice(malformed.length)]
+  expect(begun.filter(({ parentSpanId = "" }) => parentSpanId !== "")).toEqual([])
+  expect(continued).toMatchObject([1, 2].map(() => ({ traceId, parentSpanId: callerSpan })))
+})
 
 it.scopedLive("The span of a request is an error only from status 500 on", function* () {
   const { spans } = yield* traced(

@@ -1,7 +1,7 @@
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
-import { describe, expect, it as test } from "vitest"
+import { expect, it as test } from "vitest"
 import {
   Idempotency,
   type KeyedOperation,
@@ -18,22 +18,20 @@ const testing = (environmentId: string): Plane =>
   Testing({ environmentId, secret: Redacted.make("ask_secret"), webhookKeyDigest: undefined })
 const plane = Production()
 
-describe("upstreamKey", () => {
-  // Another value here breaks every replay in flight across a deployment: a changed vector is a changed contract.
-  const environment = testing("0199b000-0000-7000-8000-00000000000e")
-  const vectors: ReadonlyArray<readonly [KeyedOperation, Plane, string]> = [
-    ["login", plane, "387276d88bdf8f57b542682caefc13d82ec9c86c2659f0798de5db7023f471eb"],
-    ["login", environment, "abb6eb79da432980443d877edb75382df86d10df8e14d4872275a6b352f1a212"],
-    ["abandon", plane, "6d59327a8f818754ed8019482e9ebf11fd20b465a6743009bc1687f325dd1321"],
-    ["abandon", environment, "bfac9ddd80a57be5d5765316961a0889860c53b6590c2db423087bb80e804667"],
-    ["refresh", plane, "7a0f670445bdee29609f6dcdc49c633c12ce5adeb50ad971284fdad97dc771df"],
-    ["refresh", environment, "3b2a97d9ed63f217071539a46c413ca3a95a987c2fe5143797a25651667310f3"],
-    ["logout", plane, "dfeb295c279f0ecaa890149401869ef62b984986c5cf6c92d5ae09ad6bc08053"],
-    ["logout", environment, "93ba441dc742a6d98cea9d14c70422577bd9ef843520e0008563431dbbc8fa6f"]
-  ]
-  test.each(vectors)("is frozen: %s in %j is %s", (operation, where, expected) => {
-    expect(upstreamKey(operation, where, Redacted.make("frozen-vector-0001"))).toBe(expected)
-  })
+// Another value here breaks every replay in flight across a deployment: a changed vector is a changed contract.
+const environment = testing("0199b000-0000-7000-8000-00000000000e")
+const vectors: ReadonlyArray<readonly [KeyedOperation, Plane, string]> = [
+  ["login", plane, "387276d88bdf8f57b542682caefc13d82ec9c86c2659f0798de5db7023f471eb"],
+  ["login", environment, "abb6eb79da432980443d877edb75382df86d10df8e14d4872275a6b352f1a212"],
+  ["abandon", plane, "6d59327a8f818754ed8019482e9ebf11fd20b465a6743009bc1687f325dd1321"],
+  ["abandon", environment, "bfac9ddd80a57be5d5765316961a0889860c53b6590c2db423087bb80e804667"],
+  ["refresh", plane, "7a0f670445bdee29609f6dcdc49c633c12ce5adeb50ad971284fdad97dc771df"],
+  ["refresh", environment, "3b2a97d9ed63f217071539a46c413ca3a95a987c2fe5143797a25651667310f3"],
+  ["logout", plane, "dfeb295c279f0ecaa890149401869ef62b984986c5cf6c92d5ae09ad6bc08053"],
+  ["logout", environment, "93ba441dc742a6d98cea9d14c70422577bd9ef843520e0008563431dbbc8fa6f"]
+]
+test.each(vectors)("upstreamKey is frozen: %s in %j is %s", (operation, where, expected) => {
+  expect(upstreamKey(operation, where, Redacted.make("frozen-vector-0001"))).toBe(expected)
 })
 
 /** Work that waits until it is released, and counts how often it was started and interrupted. */
@@ -50,25 +48,22 @@ const makeWork = Effect.gen(function* () {
 const one: Sharing = { operation: "login", plane, callerKey: "digest-of-key", content: "digest-of-content" }
 
 sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
-  effect(
-    "shares one execution, which goes on without those who leave, and runs anew after its end",
-    function* () {
-      const { executeOnce } = yield* Idempotency
-      const work = yield* makeWork
-      const ask = executeOnce(one)(work.run)
-      const first = yield* Effect.fork(ask)
-      yield* work.arrived
-      const second = yield* Effect.fork(ask)
-      yield* settle
-      for (const fiber of [first, second]) yield* Fiber.interrupt(fiber)
-      const later = yield* Effect.fork(ask)
-      yield* settle
-      yield* work.release
-      expect(yield* Fiber.join(later)).toBe(1)
-      expect(work.state).toEqual({ executions: 1, interruptions: 0 })
-      expect(yield* executeOnce({ ...one, content: "other" })(work.run)).toBe(2)
-    }
-  )
+  effect("shares one execution, which outlasts those who leave, and runs anew after it", function* () {
+    const { executeOnce } = yield* Idempotency
+    const work = yield* makeWork
+    const ask = executeOnce(one)(work.run)
+    const first = yield* Effect.fork(ask)
+    yield* work.arrived
+    const second = yield* Effect.fork(ask)
+    yield* settle
+    for (const fiber of [first, second]) yield* Fiber.interrupt(fiber)
+    const later = yield* Effect.fork(ask)
+    yield* settle
+    yield* work.release
+    expect(yield* Fiber.join(later)).toBe(1)
+    expect(work.state).toEqual({ executions: 1, interruptions: 0 })
+    expect(yield* executeOnce({ ...one, content: "other" })(work.run)).toBe(2)
+  })
 
   /** How two requests in flight at once are executed; the second may have another telemetry preference. */
   const joins = (left: Sharing, right: Sharing, recording: readonly [boolean, boolean] = [true, true]) =>

@@ -113,20 +113,6 @@ describe("the same key", () => {
     expect(yield* codeOf(login(slt))).toBe("idempotency_response_expired")
   })
 
-  scenario("conflicts with another SLT, in flight and later, and spends nothing", function* () {
-    const { iam, slt } = yield* prepared
-    const other = yield* iam.slt({ actor: "si:deejay" })
-    const held = yield* iam.hold("exchange")
-    const first = yield* Effect.fork(login(slt))
-    yield* held.arrived
-    expect(yield* codeOf(login(other))).toBe("idempotency_conflict")
-    expect(yield* iam.calls("exchange")).toBe(1)
-    yield* held.release
-    yield* Fiber.join(first)
-    expect(yield* codeOf(login(other))).toBe("idempotency_conflict")
-    expect(iam.production.isSpent(Redacted.value(other))).toBe(false)
-  })
-
   type Missing = readonly ["exchange" | "introspect", UpstreamFailure, number, "before" | "after"]
   const failures: ReadonlyArray<Missing> = [
     ["exchange", lost("iam"), 2, "after"],

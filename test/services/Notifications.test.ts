@@ -116,70 +116,62 @@ describe("a ting", () => {
   })
 })
 
-describe("the scopes of a session", () => {
-  scenario("are checked before a proof is requested", function* () {
-    const { caller, iam, plane, proofs } = yield* unregistered
-    const notifications = yield* Notifications
-    const refused = "reconsent_required"
-    for (const scope of [scopes.identity, scopes.send])
-      expect(yield* codeOf(notifications.send(plane, without(caller, scope), fired))).toBe(refused)
-    for (const scope of [scopes.identity, scopes.register])
-      expect(yield* codeOf(notifications.subscribe(plane, without(caller, scope)))).toBe(refused)
-    expect(yield* iam.calls("prove")).toBe(proofs)
-    yield* notifications.subscribe(plane, without(caller, scopes.send))
-    yield* notifications.send(plane, without(caller, scopes.register), fired)
-  })
+scenario("the scopes of a session are checked before a proof is requested", function* () {
+  const { caller, iam, plane, proofs } = yield* unregistered
+  const notifications = yield* Notifications
+  const refused = "reconsent_required"
+  for (const scope of [scopes.identity, scopes.send])
+    expect(yield* codeOf(notifications.send(plane, without(caller, scope), fired))).toBe(refused)
+  for (const scope of [scopes.identity, scopes.register])
+    expect(yield* codeOf(notifications.subscribe(plane, without(caller, scope)))).toBe(refused)
+  expect(yield* iam.calls("prove")).toBe(proofs)
+  yield* notifications.subscribe(plane, without(caller, scopes.send))
+  yield* notifications.send(plane, without(caller, scopes.register), fired)
 })
 
-describe("the subscription", () => {
-  scenario("registers the caller, also after the recipient revoked the grant, and is recorded", function* () {
-    const { caller, store, subscribe, ting } = yield* unregistered
-    const { organisationUuid } = caller.membership
-    const recorded = store.recipients.isActive({ ...deejay, organisationUuid })
-    expect(yield* recorded).toBe(false)
-    const made = yield* subscribe
-    expect(made).toEqual({
-      id: expect.stringMatching(/^sub_/),
-      app_id: "music",
-      for: "si:deejay",
-      active: true
-    })
-    expect(yield* ting.isRegistered(deejay)).toBe(true)
-    expect(yield* recorded).toBe(true)
-    expect(yield* (yield* StoreSwitches).seen("recipients.activate")).toEqual([
-      [{ ...deejay, organisationUuid, subscriptionId: made.id }]
-    ])
-    yield* ting.revokeGrant(deejay)
-    yield* (yield* StoreSwitches).breakDown("recipients.activate")
-    expect((yield* subscribe).id).toBe(made.id)
-    expect(yield* ting.isRegistered(deejay)).toBe(true)
+scenario("a subscription registers the caller, also after a revoked grant, and is recorded", function* () {
+  const { caller, store, subscribe, ting } = yield* unregistered
+  const { organisationUuid } = caller.membership
+  const recorded = store.recipients.isActive({ ...deejay, organisationUuid })
+  expect(yield* recorded).toBe(false)
+  const made = yield* subscribe
+  expect(made).toEqual({
+    id: expect.stringMatching(/^sub_/),
+    app_id: "music",
+    for: "si:deejay",
+    active: true
   })
+  expect(yield* ting.isRegistered(deejay)).toBe(true)
+  expect(yield* recorded).toBe(true)
+  expect(yield* (yield* StoreSwitches).seen("recipients.activate")).toEqual([
+    [{ ...deejay, organisationUuid, subscriptionId: made.id }]
+  ])
+  yield* ting.revokeGrant(deejay)
+  yield* (yield* StoreSwitches).breakDown("recipients.activate")
+  expect((yield* subscribe).id).toBe(made.id)
+  expect(yield* ting.isRegistered(deejay)).toBe(true)
 })
 
-describe("subscriptions at once", () => {
-  scenario("share one call only where person, organisation and plane are equal", function* () {
-    const iam = yield* SimulatedIam
-    iam.production.addActor("c:ana", ["zenith"])
-    const { caller, plane, ting } = yield* prepared({ actor: "c:ana", registered: false })
-    const { authenticate } = yield* Sessions
-    const elsewhere = yield* authenticate(plane, { ...caller.credential, organisation: "zenith" })
-    const testing = yield* signedIn({ environment: "e2e" })
-    const { subscribe } = yield* Notifications
-    const held = yield* ting.hold("register")
-    const callers = [caller, caller, elsewhere, (yield* signedIn()).caller].map(
-      (one) => [plane, one] as const
-    )
-    const subscribing = [...callers, [testing.plane, testing.caller] as const].map(([where, one]) =>
-      subscribe(where, one).pipe(inRequest())
-    )
-    const all = yield* Effect.fork(Effect.all(subscribing, { concurrency: "unbounded" }))
-    yield* held.arrived
-    yield* settle
-    yield* held.release
-    const made = yield* Fiber.join(all)
-    expect([new Set(made.map(({ id }) => id)).size, yield* ting.calls("register")]).toEqual([4, 4])
-    expect(yield* ting.isRegistered({ ...deejay, plane: planeId(testing.plane) })).toBe(true)
-  })
+scenario("subscriptions at once share a call for the same person, organisation and plane", function* () {
+  const iam = yield* SimulatedIam
+  iam.production.addActor("c:ana", ["zenith"])
+  const { caller, plane, ting } = yield* prepared({ actor: "c:ana", registered: false })
+  const { authenticate } = yield* Sessions
+  const elsewhere = yield* authenticate(plane, { ...caller.credential, organisation: "zenith" })
+  const testing = yield* signedIn({ environment: "e2e" })
+  const { subscribe } = yield* Notifications
+  const held = yield* ting.hold("register")
+  const callers = [caller, caller, elsewhere, (yield* signedIn()).caller].map((one) => [plane, one] as const)
+  const subscribing = [...callers, [testing.plane, testing.caller] as const].map(([where, one]) =>
+    subscribe(where, one).pipe(inRequest())
+  )
+  const all = yield* Effect.fork(Effect.all(subscribing, { concurrency: "unbounded" }))
+  yield* held.arrived
+  yield* settle
+  yield* held.release
+  const made = yield* Fiber.join(all)
+  expect([new Set(made.map(({ id }) => id)).size, yield* ting.calls("register")]).toEqual([4, 4])
+  expect(yield* ting.isRegistered({ ...deejay, plane: planeId(testing.plane) })).toBe(true)
 })
 
 describe("ting_ready", () => {
@@ -243,7 +235,7 @@ describe("a proved call to Ting", () => {
     yield* ting.failNext("register", lost("ting"), { times: 2, when: "after" })
     yield* advanceClockDuring(register)
     const requests = (yield* iam.proofRequests).slice(before)
-    const calls = yield* ting.seen
+    const calls = yield* ting.seen("register")
     expect([requests.length, calls.length]).toEqual([3, 3])
     const different = <A>(values: ReadonlyArray<A>) => new Set(values).size
     expect(different(requests.map(({ key }) => key))).toBe(3)

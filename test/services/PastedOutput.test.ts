@@ -7,6 +7,7 @@ import { randomRootKey, randomToken } from "../../sandbox/upstreams/iam/Model.ts
 import { composeIssue } from "../../src/services/text/IssueDraft.ts"
 import { redactReport } from "../../src/services/text/Redaction.ts"
 import { Anonymous, type ReportContent, type StoredReport } from "../../src/services/Store.ts"
+import { sampleReport } from "../layers/store/Samples.ts"
 import { from as letters } from "./text/HostileText.ts"
 import { betrays } from "./text/IssueReader.ts"
 
@@ -151,17 +152,10 @@ const logLine = FastCheck.tuple(
 ).map(([text, at]) => `${at} ${text}`)
 const log = FastCheck.array(logLine, { minLength: 1, maxLength: 4 })
 
-const reportOf = (content: Partial<ReportContent>): StoredReport => ({
-  id: "rep_4f1d9c0a7b3e4d5f8a6b2c1d0e9f8a7b",
-  plane: "production",
-  reporter: Anonymous(),
-  content: redactReport({ message: "See below.", pr: null, attachments: [], context: null, ...content }),
-  source: "cli",
-  requestId: "req_0a0b0c0d0e0f",
-  createdAt: 0,
-  marker: "00112233445566778899aabbccddeeff",
-  issue: Option.none()
-})
+const reportOf = (content: Partial<ReportContent>): StoredReport => {
+  const whole = { message: "See below.", pr: null, attachments: [], context: null, ...content }
+  return { ...sampleReport({ reporter: Anonymous(), content: redactReport(whole) }), issue: Option.none() }
+}
 const publish = (content: Partial<ReportContent>): string => {
   const { body, title } = composeIssue(reportOf(content))
   return `${title}\n${body}`

@@ -58,31 +58,27 @@ limited.each(hours)("%s has a quota for an hour", function* ([, reporter, burst,
   expect(last).toEqual([...Array(left).fill(undefined), seconds])
 })
 
-describe("a verified reporter", () => {
-  limited("may store 30 at once from any addresses, also concurrently, in each plane", function* () {
-    const { token } = yield* signedIn()
-    expect(yield* sendMany(20, "a", { token })).toBe("20 stored")
-    const elsewhere = { token, clientNetwork: "192.0.2.9" }
-    expect(yield* sendMany(30, "b", elsewhere, "unbounded")).toContain("20 limited 2")
-    const other = yield* signedIn({ actor: "si:singer" })
-    expect(yield* send("of another", { token: other.token })).toBe("stored")
-    const testing = yield* signedIn({ environment: "e2e" })
-    expect((yield* submit({ plane: testing.plane, token: testing.token })).replayed).toBe(false)
-  })
+limited("a verified reporter may store 30 at once from any address, in each plane", function* () {
+  const { token } = yield* signedIn()
+  expect(yield* sendMany(20, "a", { token })).toBe("20 stored")
+  const elsewhere = { token, clientNetwork: "192.0.2.9" }
+  expect(yield* sendMany(30, "b", elsewhere, "unbounded")).toContain("20 limited 2")
+  const other = yield* signedIn({ actor: "si:singer" })
+  expect(yield* send("of another", { token: other.token })).toBe("stored")
+  const testing = yield* signedIn({ environment: "e2e" })
+  expect((yield* submit({ plane: testing.plane, token: testing.token })).replayed).toBe(false)
 })
 
-describe("no quota is used by", () => {
-  limited("a replay, a conflict, and a report that the database failed to store", function* () {
-    const store = yield* StoreSwitches
-    expect(yield* sendMany(9, "a")).toBe("9 stored")
-    expect(yield* sendMany(9, "a")).toBe("9 replayed")
-    const conflict = submit({ key: callerKey("a0"), request: { message: `${message} other` } })
-    expect(yield* codeOf(conflict)).toBe("idempotency_conflict")
-    yield* store.breakDown("reports.admit")
-    expect(yield* send("b")).toBe("dependency_unavailable")
-    yield* store.repair("reports.admit")
-    expect(yield* sendMany(2, "c")).toBe("1 stored, 1 limited 6")
-  })
+limited("a replay, a conflict and what the database failed to store use no quota", function* () {
+  const store = yield* StoreSwitches
+  expect(yield* sendMany(9, "a")).toBe("9 stored")
+  expect(yield* sendMany(9, "a")).toBe("9 replayed")
+  const conflict = submit({ key: callerKey("a0"), request: { message: `${message} other` } })
+  expect(yield* codeOf(conflict)).toBe("idempotency_conflict")
+  yield* store.breakDown("reports.admit")
+  expect(yield* send("b")).toBe("dependency_unavailable")
+  yield* store.repair("reports.admit")
+  expect(yield* sendMany(2, "c")).toBe("1 stored, 1 limited 6")
 })
 
 describe("the room of all reports", () => {

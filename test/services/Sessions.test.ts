@@ -2,15 +2,14 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import * as TestClock from "effect/TestClock"
 import { describe, expect } from "vitest"
 import { requestedScopes, scopes } from "../../src/schema/Identity.ts"
 import { type Plane, planeId } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/usecases/Planes.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
-import { authenticate, loggedIn, loginAs, logout, unknownToken } from "../world/Logins.ts"
-import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
+import { authenticate, loggedIn, loginAs } from "../world/Logins.ts"
+import { SimulatedIam } from "../world/SimulatedIam.ts"
 import { callerKey, inRequest, production, scenario } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
@@ -27,20 +26,6 @@ describe("authenticating a bearer", () => {
       const { membership } = yield* authenticate(access_token, handle)
       expect(membership.membershipId).toBe(`c:ana[${handle}]`)
     }
-  })
-
-  scenario("answers 401 to a dead token: unknown, of another plane, revoked, or expired", function* () {
-    const { iam, session } = yield* loggedIn
-    const { plane } = yield* iam.environment("e2e")
-    const dead = (token: string, where: Plane = production) => codeOf(authenticate(token, "acme", where))
-    const revoked = yield* loginAs({}, callerKey("login again"))
-    yield* authenticate(revoked.access_token)
-    yield* logout(revoked.refresh_token)
-    for (const code of [dead(unknownToken), dead(session.access_token, plane), dead(revoked.access_token)])
-      expect(yield* code).toBe("unauthenticated")
-    yield* authenticate(session.access_token)
-    yield* TestClock.adjust("1800 seconds")
-    expect(yield* dead(session.access_token)).toBe("unauthenticated")
   })
 
   scenario("answers 403 without the organisation or a public id, and shows a removal at once", function* () {
@@ -123,32 +108,12 @@ describe("me", () => {
   })
 })
 
-describe("the plane of a request", () => {
+scenario("The plane of a request is production without a selector, else that of the secret", function* () {
+  const iam = yield* SimulatedIam
   const resolve = (selector: Option.Option<Redacted.Redacted>) =>
     Effect.flatMap(Planes, (planes) => planes.resolve(selector)).pipe(inRequest())
-  const unknownSecret = Option.some(Redacted.make(`ask_${"x".repeat(43)}`))
-
-  scenario("is production without a selector, else the environment of the secret", function* () {
-    const iam = yield* SimulatedIam
-    expect((yield* resolve(Option.none()))._tag).toBe("Production")
-    expect(yield* iam.calls("resolvePlane")).toBe(0)
-    const { plane, secret } = yield* iam.environment("one")
-    expect(yield* resolve(Option.some(secret))).toEqual(plane)
-  })
-
-  scenario("is never production for an unknown, deleted or foreign secret", function* () {
-    const iam = yield* SimulatedIam
-    const environment = yield* iam.environment("e2e")
-    yield* resolve(Option.some(environment.secret))
-    yield* iam.deleteEnvironment(environment)
-    // The resolved environment is remembered for 60 s.
-    yield* TestClock.adjust("60 seconds")
-    for (const selector of [unknownSecret, Option.some(environment.secret)])
-      expect(yield* codeOf(resolve(selector))).toBe("testing_secret_invalid")
-    expect(yield* codeOf(authenticate(unknownToken, "acme", environment.plane))).toBe(
-      "testing_secret_invalid"
-    )
-    yield* iam.failNext("resolvePlane", iamRefusal(401, "invalid_client"))
-    expect(yield* codeOf(resolve(unknownSecret))).toBe("testing_secret_invalid")
-  })
+  expect((yield* resolve(Option.none()))._tag).toBe("Production")
+  expect(yield* iam.calls("resolvePlane")).toBe(0)
+  const { plane, secret } = yield* iam.environment("one")
+  expect(yield* resolve(Option.some(secret))).toEqual(plane)
 })

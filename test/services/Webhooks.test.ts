@@ -112,28 +112,26 @@ describe("a delivery", () => {
   })
 })
 
-describe("the people that a removal names", () => {
-  const both = { data: members(row("c:ana"), row("si:deejay")) }
-  const odd = [null, "row", {}, { principal: null }, { principal: { public_id: 7 } }, row("no public id")]
-  const ofType = (eventType: string) => ({ ...both, eventType })
-  const rows: ReadonlyArray<readonly [string, Partial<WebhookEvent>, ReadonlyArray<string>]> = [
-    ["a member's removal", both, ["c:ana", "si:deejay"]],
-    ["a silicon's removal", ofType("organization.silicon.removed.v1"), ["c:ana", "si:deejay"]],
-    ...["membership.reactivated.v1", "membership.removed.v2"].map(
-      (kind) => [kind, ofType(`organization.${kind}`), []] as const
-    ),
-    ["the end of a session", ofType("session.logout.v1"), []],
-    ["a tombstone", { data: members(tombstone) }, []],
-    ["a row beside a tombstone", { data: members(tombstone, row("c:ana")) }, ["c:ana"]],
-    ["a row beside that of a member", { data: members(row("c:ben", "active"), row("c:ana")) }, ["c:ana"]],
-    ["a row beside odd ones", { data: members(...odd, row("c:ana")) }, ["c:ana"]],
-    ...[{}, { current: null }, { current: { members: {} } }].map(
-      (data) => ["data of another shape", { data }, []] as const
-    )
-  ]
-  it.each(rows)("in %s are %o %o", (_, change, people) => {
-    expect(readRemovedPeople(eventOf(change))).toEqual(people)
-  })
+const both = { data: members(row("c:ana"), row("si:deejay")) }
+const odd = [null, "row", {}, { principal: null }, { principal: { public_id: 7 } }, row("no public id")]
+const ofType = (eventType: string) => ({ ...both, eventType })
+const rows: ReadonlyArray<readonly [string, Partial<WebhookEvent>, ReadonlyArray<string>]> = [
+  ["a member's removal", both, ["c:ana", "si:deejay"]],
+  ["a silicon's removal", ofType("organization.silicon.removed.v1"), ["c:ana", "si:deejay"]],
+  ...["membership.reactivated.v1", "membership.removed.v2"].map(
+    (kind) => [kind, ofType(`organization.${kind}`), []] as const
+  ),
+  ["the end of a session", ofType("session.logout.v1"), []],
+  ["a tombstone", { data: members(tombstone) }, []],
+  ["a row beside a tombstone", { data: members(tombstone, row("c:ana")) }, ["c:ana"]],
+  ["a row beside that of a member", { data: members(row("c:ben", "active"), row("c:ana")) }, ["c:ana"]],
+  ["a row beside odd ones", { data: members(...odd, row("c:ana")) }, ["c:ana"]],
+  ...[{}, { current: null }, { current: { members: {} } }].map(
+    (data) => ["data of another shape", { data }, []] as const
+  )
+]
+it.each(rows)("the people that a removal names in %s are %o %o", (_, change, people) => {
+  expect(readRemovedPeople(eventOf(change))).toEqual(people)
 })
 
 describe("a testing delivery", () => {

@@ -97,7 +97,7 @@ export const post = <H extends Readonly<Record<string, string>> = typeof json>(
   body: unknown,
   headers?: H
 ) => ({
-  method: "POST",
+  method: "POST" as const,
   path,
   headers: { ...json, ...(headers as H) },
   body: JSON.stringify(body)

@@ -1,7 +1,7 @@
-/** Fault injection for a simulated port: fail calls before or after their effect, pause one, count them. */
+/** Fault injection for a port: fail calls before or after their effect, pause one, keep what they were given. */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import type { UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
+import type { Around } from "./Around.ts"
 
 /** `before`: the call has had no effect yet. `after`: it took effect and only the answer is missing. */
 type Moment = "before" | "after"
@@ -23,58 +23,63 @@ export const makeHold = Effect.gen(function* () {
   return { held, paused: Effect.zipRight(Deferred.succeed(arrived, undefined), Deferred.await(released)) }
 })
 
-interface Rule<Method extends string> {
+interface Fault<Method extends string, E> {
   readonly method: Method
   readonly when: Moment
+  readonly failure: E
   left: number
 }
 
-export const makeFaultSwitches = <Method extends string>() => {
-  const counts = new Map<Method, number>()
-  const faults: Array<Rule<Method> & { readonly failure: UpstreamFailure }> = []
-  const holds: Array<Rule<Method> & { readonly paused: Effect.Effect<void> }> = []
+export const makeFaultSwitches = <Method extends string, E>() => {
+  const seen: Array<readonly [method: Method, values: ReadonlyArray<unknown>]> = []
+  let faults: ReadonlyArray<Fault<Method, E>> = []
+  const holds = new Map<Method, Effect.Effect<void>>()
 
-  const take = <R extends Rule<Method>>(rules: ReadonlyArray<R>, method: Method, when: Moment) => {
-    const rule = rules.find((each) => each.method === method && each.when === when && each.left > 0)
-    if (rule !== undefined) rule.left -= 1
-    return rule
-  }
-  const count = (method: Method) => Effect.sync(() => counts.set(method, (counts.get(method) ?? 0) + 1))
-  /** Applies the pauses and faults of one moment to a call. `around` wraps the pause. */
-  const pass = (
-    method: Method,
-    when: Moment,
-    around: (paused: Effect.Effect<void>) => Effect.Effect<void> = (paused) => paused
-  ): Effect.Effect<void, UpstreamFailure> =>
-    Effect.gen(function* () {
-      const hold = take(holds, method, when)
-      if (hold !== undefined) yield* around(hold.paused)
-      const fault = take(faults, method, when)
-      if (fault !== undefined) return yield* Effect.fail(fault.failure)
+  const fail = (method: Method, when: Moment) =>
+    Effect.suspend(() => {
+      const fault = faults.find((each) => each.method === method && each.when === when && each.left > 0)
+      if (fault === undefined) return Effect.void
+      fault.left -= 1
+      return Effect.fail(fault.failure)
     })
-  /** Counts a call and applies the pauses and faults of both moments. */
-  const through =
-    (method: Method) =>
-    <A>(call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
-      Effect.all([count(method), pass(method, "before")]).pipe(
+  const around: Around<E> = (call, name, values) =>
+    Effect.suspend(() => {
+      const method = name as Method
+      seen.push([method, values])
+      const held = holds.get(method) ?? Effect.void
+      holds.delete(method)
+      return held.pipe(
+        Effect.zipRight(fail(method, "before")),
         Effect.zipRight(call),
-        Effect.tap(() => pass(method, "after"))
+        Effect.tap(() => fail(method, "after"))
       )
+    })
 
   return {
     /** Fails the next `times` calls. */
     failNext: (
       method: Method,
-      failure: UpstreamFailure,
+      failure: E,
       { times = 1, when = "before" }: { readonly times?: number; readonly when?: Moment } = {}
-    ) => Effect.sync(() => faults.push({ method, when, failure, left: times })),
-    /** Pauses the next call until it is released; `after` pauses it once it has taken effect. */
-    hold: (method: Method, when: Moment = "before") =>
+    ) =>
+      Effect.sync(() => {
+        faults = [...faults, { method, when, failure, left: times }]
+      }),
+    /** Fails no later call of the method. */
+    repair: (method: Method) =>
+      Effect.sync(() => {
+        faults = faults.filter((fault) => fault.method !== method)
+      }),
+    /** Pauses the next call of the method until it is released. */
+    hold: (method: Method) =>
       Effect.map(makeHold, ({ held, paused }) => {
-        holds.push({ method, when, left: 1, paused })
+        holds.set(method, paused)
         return held
       }),
-    calls: (method: Method) => Effect.sync(() => counts.get(method) ?? 0),
-    gate: { count, pass, through }
+    /** Arguments of every call of a method, oldest first. */
+    seen: <Values extends ReadonlyArray<unknown>>(method: Method) =>
+      Effect.sync(() => seen.flatMap(([name, values]) => (name === method ? [values as Values] : []))),
+    calls: (method: Method) => Effect.sync(() => seen.filter(([name]) => name === method).length),
+    around
   }
 }

@@ -2,7 +2,7 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process"
 import { randomInt } from "node:crypto"
 import { once } from "node:events"
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { createRequire } from "node:module"
 import { createServer } from "node:net"
 import { tmpdir } from "node:os"
@@ -182,6 +182,23 @@ export const startBundle = (
   environment: Environment,
   flags: ReadonlyArray<string> = []
 ): Running => start(process.execPath, [...flags, boot, file], environment, { channel: true })
+
+/** What a process with a channel holds, as `boot.mjs` tells it (after a collection with `--expose-gc`), and what it has cost. */
+export const watch = ({ child, ended, output }: Running) => ({
+  holdings: async (): Promise<Readonly<Record<string, number>>> => {
+    if (child.connected) child.send({ asks: "holdings" })
+    const [held] = await Promise.race([once(child, "message"), ended.then(() => [])])
+    if (held === undefined) throw new Error(`The server ended: ${output().slice(-2_000)}`)
+    return held
+  },
+  /** Milliseconds of the processor so far. Linux counts them for programs in hundredths of a second. */
+  cpuMillis: (): number => {
+    const stat = readFileSync(`/proc/${child.pid}/stat`, "latin1")
+      .replace(/^.*\) /, "")
+      .split(" ")
+    return (Number(stat[11]) + Number(stat[12])) * 10
+  }
+})
 
 /** The log line of a server that listens, in either format; the group is its URL. */
 const listening = /Listening[\s\S]*?\burl"?: ?["'](http:\/\/[^"']+)/

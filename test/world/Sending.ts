@@ -27,7 +27,7 @@ export const prepared = (options: Parameters<typeof signedIn>[0] & { readonly re
     const send = (request: Partial<TingRequest> = {}) =>
       notifications.send(plane, caller, { ...fired, ...request }).pipe(inRequest())
     const subscribe = Effect.suspend(() => notifications.subscribe(plane, caller)).pipe(inRequest())
-    const sends = Effect.map(ting.seen, (calls) => calls.filter(({ method }) => method === "send"))
+    const sends = ting.seen("send")
     return { ...signed, iam, ting, store, send, sends, subscribe, proofs: yield* iam.calls("prove") }
   })
 

@@ -15,27 +15,19 @@ import {
   type IamService,
   type Introspection,
   type TokenGrant,
-  type UpstreamKey,
   type WebhookEvent
 } from "../../src/services/Iam.ts"
-import { planeId } from "../../src/services/Plane.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
+import { aroundCalls } from "./Around.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 import { clientInMemory } from "./InMemory.ts"
 import { makeIamAndTing, testingPlaneOf } from "./SeededIam.ts"
 import { testWebhookSecret } from "./Settings.ts"
 import { makeFaultSwitches } from "./FaultSwitches.ts"
 
-export type IamMethod =
-  | "exchange"
-  | "refresh"
-  | "revoke"
-  | "introspect"
-  | "resolvePlane"
-  | "prove"
-  | "warmCatalogue"
+export type IamMethod = Exclude<keyof IamService, "verifyWebhook">
 
 export interface Login {
   readonly actor: string
@@ -70,65 +62,20 @@ const make = Effect.gen(function* () {
   const built = yield* Layer.build(Layer.provide(HttpIam, Layer.mergeAll(transport, withoutBudget, store)))
   const iam = Context.get(built, Iam)
 
-  const { gate, ...switches } = makeFaultSwitches<IamMethod>()
-  const keys: Record<"exchange" | "refresh" | "revoke", Array<UpstreamKey>> = {
-    exchange: [],
-    refresh: [],
-    revoke: []
-  }
-  type ProofRequest = Omit<Parameters<IamService["prove"]>[1], "subject"> & { readonly plane: string }
-  /** As the port saw them. */
-  const proofRequests: Array<ProofRequest> = []
-  const revoked: Array<string> = []
+  const { around, ...switches } = makeFaultSwitches<IamMethod, UpstreamFailure>()
+  const seen = <M extends IamMethod>(method: M) => switches.seen<Parameters<IamService[M]>>(method)
   let change = (introspection: Introspection): Introspection => introspection
   let changeGrant = (grant: TokenGrant): TokenGrant => grant
-
-  /** While a call is held, IAM has a request with its key in progress. */
-  const inProgress = <A, E>(key: UpstreamKey, held: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-    Effect.acquireUseRelease(
-      Effect.sync(() => controls.holdIdempotency(key)),
-      () => held,
-      () => Effect.sync(() => controls.releaseIdempotency(key))
-    )
-
-  const keyed = <A>(
-    method: keyof typeof keys,
-    key: UpstreamKey,
-    call: Effect.Effect<A, UpstreamFailure>
-  ): Effect.Effect<A, UpstreamFailure> =>
-    Effect.gen(function* () {
-      yield* gate.count(method)
-      keys[method].push(key)
-      yield* gate.pass(method, "before", (held) => inProgress(key, held))
-      const result = yield* call
-      yield* gate.pass(method, "after")
-      return result
-    })
-
+  const watched = aroundCalls(iam, around)
   const port: IamService = {
-    exchange: (plane, slt, key) =>
-      Effect.map(keyed("exchange", key, iam.exchange(plane, slt, key)), (grant) => changeGrant(grant)),
-    refresh: (plane, token, key) =>
-      Effect.map(keyed("refresh", key, iam.refresh(plane, token, key)), (grant) => changeGrant(grant)),
-    revoke: (plane, token, key) =>
-      Effect.suspend(() => {
-        revoked.push(Redacted.value(token))
-        return keyed("revoke", key, iam.revoke(plane, token, key))
-      }),
-    introspect: (plane, token) =>
+    ...watched,
+    exchange: (...call) => Effect.map(watched.exchange(...call), (grant) => changeGrant(grant)),
+    refresh: (...call) => Effect.map(watched.refresh(...call), (grant) => changeGrant(grant)),
+    introspect: (...call) =>
       Effect.map(
-        gate.through("introspect")(iam.introspect(plane, token)),
+        watched.introspect(...call),
         Option.map((found) => change(found))
-      ),
-    resolvePlane: (secret) => gate.through("resolvePlane")(iam.resolvePlane(secret)),
-    prove: (plane, request) =>
-      Effect.suspend(() => {
-        const { organisation, endpoint, body, key } = request
-        proofRequests.push({ plane: planeId(plane), organisation, endpoint, body, key })
-        return gate.through("prove")(iam.prove(plane, request))
-      }),
-    warmCatalogue: (plane) => Effect.zipRight(gate.count("warmCatalogue"), iam.warmCatalogue(plane)),
-    verifyWebhook: iam.verifyWebhook
+      )
   }
 
   /** The people and the approved scopes of one plane. */
@@ -203,11 +150,13 @@ const make = Effect.gen(function* () {
       Effect.sync(() => {
         changeGrant = next
       }),
-    proofRequests: Effect.sync(() => [...proofRequests]),
+    /** As the port saw them. */
+    proofRequests: Effect.map(seen("prove"), (all) => all.map(([, request]) => request)),
     /** Upstream keys in the order of the calls. */
-    keys: (method: keyof typeof keys) => Effect.sync(() => [...keys[method]]),
+    keys: (method: "exchange" | "refresh" | "revoke") =>
+      Effect.map(seen(method), (all) => all.map(([, , key]) => key)),
     /** Values of the tokens in revocation requests. */
-    revoked: Effect.sync(() => [...revoked]),
+    revoked: Effect.map(seen("revoke"), (all) => all.map(([, token]) => Redacted.value(token))),
     delivery,
     /** The simulated Ting, which verifies proofs with this IAM. */
     ting

@@ -6,24 +6,16 @@ import * as Layer from "effect/Layer"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { HttpTing } from "../../src/layers/ting/HttpTing.ts"
 import { digestOf } from "../../src/services/Digest.ts"
-import type { Proof } from "../../src/services/Iam.ts"
 import type { Settings } from "../../src/services/Settings.ts"
-import { type PreparedCall, Ting } from "../../src/services/Ting.ts"
+import { Ting } from "../../src/services/Ting.ts"
 import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
+import { aroundCalls } from "./Around.ts"
 import { makeFaultSwitches } from "./FaultSwitches.ts"
 import { clientInMemory } from "./InMemory.ts"
 import { SimulatedIam } from "./SimulatedIam.ts"
 
 type TingMethod = "register" | "send"
-
-/** A call as it arrived. */
-interface SeenCall {
-  readonly method: TingMethod
-  readonly body: Uint8Array
-  /** Digest of the bearer, to distinguish proofs. */
-  readonly proof: string
-}
 
 interface Recipient {
   /** Default `production`. */
@@ -45,25 +37,15 @@ const make = Effect.gen(function* () {
   const { controls, decorate, handle } = (yield* SimulatedIam).ting
   const transport = Layer.succeed(HttpClient, clientInMemory(yield* testNow, handle, decorate))
   const ting = Context.get(yield* Layer.build(Layer.provide(HttpTing, transport)), Ting)
-  const { gate, ...switches } = makeFaultSwitches<TingMethod>()
-  const seen: Array<SeenCall> = []
-
-  const through =
-    <A>(
-      method: TingMethod,
-      call: (prepared: PreparedCall, proof: Proof) => Effect.Effect<A, UpstreamFailure>
-    ) =>
-    (prepared: PreparedCall, proof: Proof) =>
-      gate.through(method)(
-        Effect.suspend(() => {
-          seen.push({ method, body: prepared.body, proof: digestOf(proof.bearer) })
-          return call(prepared, proof)
-        })
-      )
-
+  const { around, ...switches } = makeFaultSwitches<TingMethod, UpstreamFailure>()
+  const arrived = makeFaultSwitches<TingMethod, UpstreamFailure>()
   const simulated = {
     ...switches,
-    seen: Effect.sync((): ReadonlyArray<SeenCall> => [...seen]),
+    /** The bytes of every call that arrived, and the digest of its proof. */
+    seen: (method: TingMethod) =>
+      Effect.map(arrived.seen<Parameters<(typeof ting)[TingMethod]>>(method), (all) =>
+        all.map(([{ body }, { bearer }]) => ({ body, proof: digestOf(bearer) }))
+      ),
     /** The recipient withdraws the grant; registering again gives it back. */
     revokeGrant: ({ organisation, plane = production, publicId }: Recipient) =>
       Effect.sync(() => controls.revokeGrant({ plane, org: organisation, app_id: "music", for: publicId })),
@@ -74,8 +56,7 @@ const make = Effect.gen(function* () {
           .some((grant) => grant.active && grant.org === organisation && grant.for === publicId)
       )
   }
-  const port = { ...ting, register: through("register", ting.register), send: through("send", ting.send) }
-  return { port, simulated }
+  return { port: aroundCalls(aroundCalls(ting, arrived.around), around), simulated }
 })
 
 export class SimulatedTing extends Context.Tag("test/SimulatedTing")<

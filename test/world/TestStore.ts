@@ -3,7 +3,8 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
-import { type Held, makeHold } from "./FaultSwitches.ts"
+import { aroundStore } from "./Around.ts"
+import { makeFaultSwitches } from "./FaultSwitches.ts"
 import { sqliteStore } from "./SqliteTemplate.ts"
 
 type Repository = Exclude<keyof StoreService, "check" | "wakeups" | "retention">
@@ -12,79 +13,46 @@ export type StoreMethod =
   | { [Name in Repository]: `${Name}.${keyof StoreService[Name] & string}` }[Repository]
   | "check"
 
-interface StoreSwitchesService {
-  /** Fails every later call of the method. */
-  readonly breakDown: (method: StoreMethod) => Effect.Effect<void>
-  readonly repair: (method: StoreMethod) => Effect.Effect<void>
-  /** Pauses the next call of the method until it is released. */
-  readonly hold: (method: StoreMethod) => Effect.Effect<Held>
-  /** Replaces every later check. */
-  readonly hang: (check: Effect.Effect<void>) => Effect.Effect<void>
-  /** Whether accesses of the store fail, beside its checks. */
-  readonly fail: (failing: boolean) => Effect.Effect<void>
-  /** Arguments of every call of a method, oldest first. */
-  readonly seen: (method: StoreMethod) => Effect.Effect<ReadonlyArray<ReadonlyArray<unknown>>>
-}
-
-export class StoreSwitches extends Context.Tag("test/StoreSwitches")<StoreSwitches, StoreSwitchesService>() {}
-
 const unavailable = new StoreUnavailable({ kind: "unanswered" })
 
+const make = Effect.gen(function* () {
+  const store = yield* Store
+  const { around, ...faults } = makeFaultSwitches<StoreMethod, StoreUnavailable>()
+  let hanging: Effect.Effect<void> | undefined
+  let failing = false
+  const watched: StoreService = {
+    ...aroundStore(store, around),
+    check: Effect.suspend(() => hanging ?? Effect.asVoid(around(store.check, "check", []))),
+    isFailing: () => failing
+  }
+  const switches = {
+    ...faults,
+    /** Fails every later call of the method. */
+    breakDown: (method: StoreMethod) =>
+      faults.failNext(method, unavailable, { times: Number.POSITIVE_INFINITY }),
+    /** Replaces every later check. */
+    hang: (check: Effect.Effect<void>) =>
+      Effect.sync(() => {
+        hanging = check
+      }),
+    /** Whether accesses of the store fail, beside its checks. */
+    fail: (now: boolean) =>
+      Effect.sync(() => {
+        failing = now
+      })
+  }
+  return { watched, switches }
+})
+
+export class StoreSwitches extends Context.Tag("test/StoreSwitches")<
+  StoreSwitches,
+  Effect.Effect.Success<typeof make>["switches"]
+>() {}
+
 const wrapped = Layer.effectContext(
-  Effect.gen(function* () {
-    const store = yield* Store
-    const broken = new Set<string>()
-    const seen = new Map<string, Array<ReadonlyArray<unknown>>>()
-    const holds = new Map<string, Effect.Effect<void>>()
-    let hanging: Effect.Effect<void> | undefined
-    let failing = false
-
-    const watched = <A extends object>(name: string, repository: A): A =>
-      new Proxy(repository, {
-        get: (target, property, receiver) => {
-          const member: unknown = Reflect.get(target, property, receiver)
-          const method = `${name}.${String(property)}`
-          if (typeof member !== "function") return member
-          return (...args: ReadonlyArray<unknown>) =>
-            Effect.suspend(() => {
-              seen.set(method, [...(seen.get(method) ?? []), args])
-              if (broken.has(method)) return Effect.fail(unavailable)
-              const call: Effect.Effect<unknown, StoreUnavailable> = Reflect.apply(member, target, args)
-              const held = holds.get(method) ?? Effect.void
-              holds.delete(method)
-              return Effect.zipRight(held, call)
-            })
-        }
-      })
-
-    const { check, isFailing, retention, wakeups, ...repositories } = store
-    const all = Object.entries(repositories).map(([name, repository]) => [name, watched(name, repository)])
-    return Context.make(Store, {
-      ...store,
-      ...Object.fromEntries(all),
-      check: Effect.suspend(() => (broken.has("check") ? Effect.fail(unavailable) : (hanging ?? check))),
-      isFailing: () => failing
-    }).pipe(
-      Context.add(StoreSwitches, {
-        breakDown: (method) => Effect.sync(() => broken.add(method)),
-        repair: (method) => Effect.sync(() => broken.delete(method)),
-        hold: (method) =>
-          Effect.map(makeHold, ({ held, paused }) => {
-            holds.set(method, paused)
-            return held
-          }),
-        hang: (check) =>
-          Effect.sync(() => {
-            hanging = check
-          }),
-        fail: (now) =>
-          Effect.sync(() => {
-            failing = now
-          }),
-        seen: (method) => Effect.sync(() => seen.get(method) ?? [])
-      })
-    )
-  })
+  Effect.map(make, ({ switches, watched }) =>
+    Context.make(Store, watched).pipe(Context.add(StoreSwitches, switches))
+  )
 )
 
 export const layer: Layer.Layer<Store | StoreSwitches> = Layer.provide(

@@ -14,10 +14,11 @@ import type { DeliveryLimits } from "../../../src/layers/delivery/Worker.ts"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../../src/services/DeliveryHealth.ts"
 import { Settings } from "../../../src/services/Settings.ts"
-import { Store, type StoreService, type StoreUnavailable } from "../../../src/services/Store.ts"
+import { Store } from "../../../src/services/Store.ts"
 import { type TableRecord, Tables, type TablesService } from "../../../src/services/Tables.ts"
 import { type SearchTooLong, Tracker, type TrackerService } from "../../../src/services/Tracker.ts"
 import { Refused, type UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
+import { type Around, aroundStore } from "../../world/Around.ts"
 import { makeManualClock } from "../../world/Time.ts"
 import { type SettingsOverrides, testSettings, testTracker } from "../../world/Settings.ts"
 import { sampleReport } from "../store/Samples.ts"
@@ -197,37 +198,12 @@ export const makeTime = (startAt: number) => {
   return { clock, now, setTime, pass }
 }
 
-type StoreCall = Effect.Effect<unknown, StoreUnavailable>
-/** What a call of the store is, by the call itself and its operation, like `deliveries.lease`. */
-export type Around = (call: StoreCall, operation: string, values: ReadonlyArray<unknown>) => StoreCall
-
 interface Given {
   readonly settings?: SettingsOverrides
   readonly limits?: Partial<DeliveryLimits>
   readonly around?: Around
   /** A connection of its own, which is not woken by others; default: the world's store. */
   readonly alone?: boolean
-}
-
-/** The store of a process, until it is dead. */
-const mortalStore = (real: StoreService, around: Around, isDead: () => boolean): StoreService => {
-  const stand = (call: unknown, operation: string, values: ReadonlyArray<unknown>) => {
-    const alive = () => around(call as StoreCall, operation, values)
-    const dead = Effect.die("the process is gone")
-    return Effect.isEffect(call) ? Effect.suspend(() => (isDead() ? dead : alive())) : call
-  }
-  const nouns = Object.entries(real).filter(([name, noun]) => typeof noun === "object" && name !== "wakeups")
-  const mortal = nouns.map(([name, noun]) => {
-    const members = Object.entries(noun).map(([operation, member]: readonly [string, unknown]) => [
-      operation,
-      typeof member === "function"
-        ? (...values: ReadonlyArray<unknown>) =>
-            stand(Reflect.apply(member, noun, values), `${name}.${operation}`, values)
-        : stand(member, `${name}.${operation}`, [])
-    ])
-    return [name, Object.fromEntries(members)]
-  })
-  return { ...real, ...Object.fromEntries(mortal) }
 }
 
 export const makeHarness = Effect.gen(function* () {
@@ -250,7 +226,9 @@ export const makeHarness = Effect.gen(function* () {
   ) =>
     Effect.gen(function* () {
       let dead = false
-      const own = mortalStore(alone ? yield* openStore(path) : store, around, () => dead)
+      const own = aroundStore(alone ? yield* openStore(path) : store, (...call) =>
+        Effect.suspend(() => (dead ? Effect.die("the process is gone") : around(...call)))
+      )
       const open = new Set(work === "tables" ? tables.service.open : [])
       const scope = yield* Scope.make()
       const context = yield* deliveryWith(limits).pipe(

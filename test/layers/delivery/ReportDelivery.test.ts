@@ -72,31 +72,28 @@ describe("Reports", () => {
     expect([yield* filed(verified), yield* filed(retried), yield* filed(next)]).toEqual([5, 6, 7])
   })
 
-  it.scoped(
-    "of a flood wait for the next hour without a lease; a lost one is searched in time",
-    function* () {
-      const { admitSome, delivery, filed, levels, now, pass, setTime, start, tracker } = yield* makeHarness
-      const reports = yield* admitSome(4)
-      const [first, second, third, fourth] = reports
-      if (!first || !second || !third || !fourth) return expect.fail("four reports were stored")
-      // The last one of this hour, and the first one of the next.
-      tracker.filing.next({}, lostAfter, lost)
-      yield* start("tracker", { limits: { hourlyWrites: 2 } })
-      yield* pass(10)
-      expect([yield* filed(second), times(tracker.searches, second)]).toEqual([2, [6]])
-      for (const waiting of [third, fourth])
-        expect(yield* delivery(waiting)).toMatchObject({ state: "waiting", attempts: 0 })
-      expect(levels("WARN")).toBe(2)
-      setTime(now() + 3_580_000)
-      yield* pass(70)
-      // Two writes later, the one that is sent again has its place in the hour after that.
-      expect([yield* filed(fourth), (yield* delivery(third)).state]).toEqual([3, "unknown"])
-      expect(times(tracker.sent, first).map(Math.round)).toEqual([0, 1, 3_600, 3_601])
-      setTime(now() + 3_530_000)
-      yield* pass(60)
-      expect([yield* filed(third), tracker.sent.length]).toEqual([4, 5])
-    }
-  )
+  it.scoped("of a flood wait for their hour without a lease; a lost one is searched", function* () {
+    const { admitSome, delivery, filed, levels, now, pass, setTime, start, tracker } = yield* makeHarness
+    const reports = yield* admitSome(4)
+    const [first, second, third, fourth] = reports
+    if (!first || !second || !third || !fourth) return expect.fail("four reports were stored")
+    // The last one of this hour, and the first one of the next.
+    tracker.filing.next({}, lostAfter, lost)
+    yield* start("tracker", { limits: { hourlyWrites: 2 } })
+    yield* pass(10)
+    expect([yield* filed(second), times(tracker.searches, second)]).toEqual([2, [6]])
+    for (const waiting of [third, fourth])
+      expect(yield* delivery(waiting)).toMatchObject({ state: "waiting", attempts: 0 })
+    expect(levels("WARN")).toBe(2)
+    setTime(now() + 3_580_000)
+    yield* pass(70)
+    // Two writes later, the one that is sent again has its place in the hour after that.
+    expect([yield* filed(fourth), (yield* delivery(third)).state]).toEqual([3, "unknown"])
+    expect(times(tracker.sent, first).map(Math.round)).toEqual([0, 1, 3_600, 3_601])
+    setTime(now() + 3_530_000)
+    yield* pass(60)
+    expect([yield* filed(third), tracker.sent.length]).toEqual([4, 5])
+  })
 })
 
 describe("After an outcome", () => {
@@ -157,22 +154,19 @@ describe("After an outcome", () => {
     expect(yield* filed(next)).toBe(isFailed ? 1 : 2)
   })
 
-  it.scoped(
-    "that is unknown, it stays so while searches fail, and is searched from the send on",
-    function* () {
-      const { admit, delivery, filed, pass, start, tracker } = yield* makeHarness
-      const report = yield* admit()
-      tracker.filing.next(lostAfter)
-      tracker.searching.next(lost, lost, lost, lost)
-      yield* start("tracker")
-      yield* pass(20)
-      expect(tracker.searches.length).toBeGreaterThanOrEqual(3)
-      expect(tracker.searches[0]?.since).toBe(report.createdAt - 300_000)
-      expect(yield* delivery(report)).toMatchObject({ state: "unknown", searches: 0 })
-      yield* pass(60)
-      expect([yield* filed(report), tracker.sent.length]).toEqual([1, 1])
-    }
-  )
+  it.scoped("that is unknown, it stays so while searches fail, from the send on", function* () {
+    const { admit, delivery, filed, pass, start, tracker } = yield* makeHarness
+    const report = yield* admit()
+    tracker.filing.next(lostAfter)
+    tracker.searching.next(lost, lost, lost, lost)
+    yield* start("tracker")
+    yield* pass(20)
+    expect(tracker.searches.length).toBeGreaterThanOrEqual(3)
+    expect(tracker.searches[0]?.since).toBe(report.createdAt - 300_000)
+    expect(yield* delivery(report)).toMatchObject({ state: "unknown", searches: 0 })
+    yield* pass(60)
+    expect([yield* filed(report), tracker.sent.length]).toEqual([1, 1])
+  })
 
   it.scoped("that is lost again and again, a search finds the issue of the first send", function* () {
     const { admit, filed, issues, pass, start, tracker } = yield* makeHarness
@@ -249,24 +243,19 @@ describe("After an outcome", () => {
     expect((yield* delivery(report)).state).toBe(state)
   })
 
-  it.scoped(
-    "that refuses the settings, the log has each reason once, although searches succeed",
-    function* () {
-      const { admit, levels, lines, pass, start, tracker } = yield* makeHarness
-      yield* admit()
-      tracker.filing.next(refused(401), refused(401), refused(403), refused(403))
-      const { health } = yield* start("tracker")
-      yield* pass(1_000)
-      const reasons = lines
-        .filter(({ level }) => level === "ERROR")
-        .map(({ text }) => /\d{3}/.exec(text)?.[0])
-      expect([tracker.sent.length, tracker.searches.length]).toEqual([4, 3])
-      expect([levels("ERROR"), reasons, yield* health]).toEqual([2, ["401", "403"], "degraded"])
-      yield* pass(300)
-      expect(yield* health).toBe("ok")
-      expect(lines.filter(({ text }) => text.includes("available again")).length).toBe(1)
-    }
-  )
+  it.scoped("that refuses the settings, each reason is logged once, though searches succeed", function* () {
+    const { admit, levels, lines, pass, start, tracker } = yield* makeHarness
+    yield* admit()
+    tracker.filing.next(refused(401), refused(401), refused(403), refused(403))
+    const { health } = yield* start("tracker")
+    yield* pass(1_000)
+    const reasons = lines.filter(({ level }) => level === "ERROR").map(({ text }) => /\d{3}/.exec(text)?.[0])
+    expect([tracker.sent.length, tracker.searches.length]).toEqual([4, 3])
+    expect([levels("ERROR"), reasons, yield* health]).toEqual([2, ["401", "403"], "degraded"])
+    yield* pass(300)
+    expect(yield* health).toBe("ok")
+    expect(lines.filter(({ text }) => text.includes("available again")).length).toBe(1)
+  })
 
   it.scoped("that refuses the settings, a start ends the pause, also after a refused search", function* () {
     const { admit, filed, levels, pass, start, tracker } = yield* makeHarness
@@ -286,52 +275,43 @@ describe("After an outcome", () => {
     expect(yield* filed(report)).toBe(1)
   })
 
-  it.scoped(
-    "an operator's retry ends the pause of refused settings within 30 s, not that of a limit",
-    function* () {
-      const { admit, filed, now, pass, start, store, tracker } = yield* makeHarness
-      const report = yield* admit()
-      const retry = Effect.suspend(() =>
-        Effect.zipRight(
-          store.deliveries.retry(`report:${report.id}`, now()),
-          store.destinations.resume(now())
-        )
-      )
-      tracker.filing.next(limited(90), refused(401))
-      yield* start("tracker")
-      yield* pass(5)
-      yield* retry
-      yield* pass(60)
-      expect(tracker.sent.length).toBe(1)
-      yield* pass(60)
-      expect(tracker.sent.length).toBe(2)
-      yield* retry
-      yield* pass(31)
-      expect(yield* filed(report)).toBe(1)
-    }
-  )
+  it.scoped("a retry ends the pause of refused settings within 30 s, not that of a limit", function* () {
+    const { admit, filed, now, pass, start, store, tracker } = yield* makeHarness
+    const report = yield* admit()
+    const retry = Effect.suspend(() =>
+      Effect.zipRight(store.deliveries.retry(`report:${report.id}`, now()), store.destinations.resume(now()))
+    )
+    tracker.filing.next(limited(90), refused(401))
+    yield* start("tracker")
+    yield* pass(5)
+    yield* retry
+    yield* pass(60)
+    expect(tracker.sent.length).toBe(1)
+    yield* pass(60)
+    expect(tracker.sent.length).toBe(2)
+    yield* retry
+    yield* pass(31)
+    expect(yield* filed(report)).toBe(1)
+  })
 
-  it.scoped(
-    "of a search through more issues than its limit, its own delivery fails and no other",
-    function* () {
-      const { admit, delivery, filed, levels, now, pass, start, store, tracker } = yield* makeHarness
-      const report = yield* admit()
-      tracker.filing.next(lostAfter)
-      tracker.searching.next(tooLong, tooLong)
-      const { health } = yield* start("tracker")
-      yield* pass(7)
-      const { lastFailure, state } = yield* delivery(report)
-      expect([state, levels("ERROR"), yield* health]).toEqual(["failed", 1, "ok"])
-      expect(Option.getOrThrow(lastFailure)).toMatch(/10,000 issues.*may be filed.*report-ref/)
-      const next = yield* admit()
-      yield* pass(2)
-      expect(yield* filed(next)).toBe(2)
-      // A retry searches again before it sends.
-      yield* store.deliveries.retry(`report:${report.id}`, now())
-      yield* pass(2)
-      expect([(yield* delivery(report)).state, tracker.sent.length]).toEqual(["failed", 2])
-    }
-  )
+  it.scoped("of a search beyond its limit, its own delivery fails and no other", function* () {
+    const { admit, delivery, filed, levels, now, pass, start, store, tracker } = yield* makeHarness
+    const report = yield* admit()
+    tracker.filing.next(lostAfter)
+    tracker.searching.next(tooLong, tooLong)
+    const { health } = yield* start("tracker")
+    yield* pass(7)
+    const { lastFailure, state } = yield* delivery(report)
+    expect([state, levels("ERROR"), yield* health]).toEqual(["failed", 1, "ok"])
+    expect(Option.getOrThrow(lastFailure)).toMatch(/10,000 issues.*may be filed.*report-ref/)
+    const next = yield* admit()
+    yield* pass(2)
+    expect(yield* filed(next)).toBe(2)
+    // A retry searches again before it sends.
+    yield* store.deliveries.retry(`report:${report.id}`, now())
+    yield* pass(2)
+    expect([(yield* delivery(report)).state, tracker.sent.length]).toEqual(["failed", 2])
+  })
 })
 
 describe("The end of a process", () => {

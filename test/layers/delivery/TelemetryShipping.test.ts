@@ -6,9 +6,10 @@ import * as Effect from "effect/Effect"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
 import type { SpoolEntry } from "../../../src/services/Store.ts"
 import { NotExecuted, Unknown } from "../../../src/services/UpstreamFailure.ts"
+import type { Around } from "../../world/Around.ts"
 import { makeSteppedClock } from "../../world/Time.ts"
 import { sampleSpoolLease } from "../store/Samples.ts"
-import { type Around, hour, makeHarness } from "./Harness.ts"
+import { hour, makeHarness } from "./Harness.ts"
 
 const dependency = "tables"
 const outage = { failure: new NotExecuted({ dependency, reason: "answer 503" }) }

@@ -5,9 +5,10 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { StoreUnavailable } from "../../../src/services/Store.ts"
 import { Unknown } from "../../../src/services/UpstreamFailure.ts"
+import type { Around } from "../../world/Around.ts"
 import { makeSteppedClock } from "../../world/Time.ts"
 import { sampleLease } from "../store/Samples.ts"
-import { type Around, day, hour, makeHarness } from "./Harness.ts"
+import { day, hour, makeHarness } from "./Harness.ts"
 
 const away = Effect.fail(new StoreUnavailable({ kind: "unanswered" }))
 const dependency = "tracker"
@@ -206,29 +207,26 @@ describe("Retention", () => {
     return { seen, around }
   }
 
-  it.scoped(
-    "follows the settings in days, in small batches, once an hour; 0 is for ever, and a failure of one kind stops no other",
-    function* () {
-      const { now, pass, start } = yield* makeHarness
-      let left = 3
-      const { around, seen } = watch({
-        deliveries: () => away,
-        webhooks: () => Effect.die("a mistake"),
-        refusals: () => Effect.sync(() => Math.max(0, --left))
-      })
-      const retention = { reportsDays: 0, anonymousReportsDays: 7 }
-      yield* start("neither", { around, settings: { retention } })
-      yield* pass(1_800)
-      const ages = () => seen.map(([name, before]) => [name, Math.floor(now() / day - before)])
-      const reports = { deliveries: 30, webhooks: 46, anonymousReports: 7 }
-      const rest = { recipients: 90, loginOutcomes: 1, refusals: 30 }
-      const [first, last] = [Object.entries({ ...reports, ...rest }), ["sessionDigests", 0]]
-      expect(ages()).toEqual([...first, ["refusals", 30], ["refusals", 30], last])
-      seen.length = 0
-      yield* pass(3_600)
-      expect(ages()).toEqual([...first, last])
-    }
-  )
+  it.scoped("follows the settings in days, once an hour; a failure of one kind stops no other", function* () {
+    const { now, pass, start } = yield* makeHarness
+    let left = 3
+    const { around, seen } = watch({
+      deliveries: () => away,
+      webhooks: () => Effect.die("a mistake"),
+      refusals: () => Effect.sync(() => Math.max(0, --left))
+    })
+    const retention = { reportsDays: 0, anonymousReportsDays: 7 }
+    yield* start("neither", { around, settings: { retention } })
+    yield* pass(1_800)
+    const ages = () => seen.map(([name, before]) => [name, Math.floor(now() / day - before)])
+    const reports = { deliveries: 30, webhooks: 46, anonymousReports: 7 }
+    const rest = { recipients: 90, loginOutcomes: 1, refusals: 30 }
+    const [first, last] = [Object.entries({ ...reports, ...rest }), ["sessionDigests", 0]]
+    expect(ages()).toEqual([...first, ["refusals", 30], ["refusals", 30], last])
+    seen.length = 0
+    yield* pass(3_600)
+    expect(ages()).toEqual([...first, last])
+  })
 
   it.scoped("removes nothing in a round before which the clock was stepped by more than a day", function* () {
     const { now, pass, start } = yield* makeHarness

@@ -184,18 +184,16 @@ const inactive = { path: `/api/v1${path}`, fault: reply({ active: false }) }
 const tagOf = <A>(effect: Effect.Effect<Option.Option<A>, UpstreamFailure>) =>
   Effect.match(effect, { onFailure: ({ _tag }) => _tag, onSuccess: ({ _tag }) => _tag })
 
-describe("a token that IAM called inactive", () => {
-  it.scoped("is introspected at once when IAM issues it again", function* () {
-    const { asked, iam, slt, simulator } = yield* iamWorld()
-    const login = iam.exchange(production, slt(), key("login"))
-    const { accessToken } = yield* login
-    const ask = tagOf(iam.introspect(production, accessToken))
-    yield* ask
-    simulator.fail(inactive)
-    expect(yield* ask).toBe("None")
-    yield* login
-    expect([yield* ask, asked(path).length]).toEqual(["Some", 3])
-  })
+it.scoped("a token that IAM called inactive is introspected at once when IAM issues it again", function* () {
+  const { asked, iam, slt, simulator } = yield* iamWorld()
+  const login = iam.exchange(production, slt(), key("login"))
+  const { accessToken } = yield* login
+  const ask = tagOf(iam.introspect(production, accessToken))
+  yield* ask
+  simulator.fail(inactive)
+  expect(yield* ask).toBe("None")
+  yield* login
+  expect([yield* ask, asked(path).length]).toEqual(["Some", 3])
 })
 
 describe("the introspection cache", () => {

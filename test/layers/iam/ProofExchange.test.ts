@@ -36,33 +36,31 @@ const proofWorld = Effect.gen(function* () {
   return { ...world, accessToken, prove }
 })
 
-describe("the signature", () => {
-  it.scoped("equals the contract's vector O1", function* () {
-    const { asked, accessToken, iam, prove } = yield* proofWorld
-    // The vector's key, which is no digest.
-    const vectorKey = "obo-attempt-00000000000000000001" as UpstreamKey
-    yield* iam.prove(production, { ...request(accessToken), key: vectorKey })
-    const [sent] = asked(exchanges)
-    const headers = {
-      "x-obo-timestamp": "1790331330",
-      "x-obo-signature": "f362aa3a6b808f10989b679600fd9aa23cd19382280d8ab968757c8d3b78a631",
-      authorization: "Basic bXVzaWM6YXNrX0ExYjJDM2Q0RTVmNkc3aDhJOWowSzFsMk0zbjRPNXA2UTdyOFM5dDBVMXY=",
-      "content-type": "application/json",
-      "x-org-id": undefined
-    }
-    for (const [name, value] of Object.entries(headers)) assert.strictEqual(header(sent, name), value)
-    // Another attempt has the current time.
-    yield* TestClock.adjust("90 seconds")
-    yield* prove("second")
-    assert.strictEqual(header(asked(exchanges)[1], "x-obo-timestamp"), "1790331420")
-    deepStrictEqual(JSON.parse(sent?.body.toString() ?? ""), {
-      org_id: "acme",
-      subject_token: Redacted.value(accessToken),
-      audience: "ting",
-      endpoint_id: "subscriptions.register",
-      metadata: {},
-      request: { method: "POST", body_sha256: sha256(body) }
-    })
+it.scoped("the signature equals the contract's vector O1", function* () {
+  const { asked, accessToken, iam, prove } = yield* proofWorld
+  // The vector's key, which is no digest.
+  const vectorKey = "obo-attempt-00000000000000000001" as UpstreamKey
+  yield* iam.prove(production, { ...request(accessToken), key: vectorKey })
+  const [sent] = asked(exchanges)
+  const headers = {
+    "x-obo-timestamp": "1790331330",
+    "x-obo-signature": "f362aa3a6b808f10989b679600fd9aa23cd19382280d8ab968757c8d3b78a631",
+    authorization: "Basic bXVzaWM6YXNrX0ExYjJDM2Q0RTVmNkc3aDhJOWowSzFsMk0zbjRPNXA2UTdyOFM5dDBVMXY=",
+    "content-type": "application/json",
+    "x-org-id": undefined
+  }
+  for (const [name, value] of Object.entries(headers)) assert.strictEqual(header(sent, name), value)
+  // Another attempt has the current time.
+  yield* TestClock.adjust("90 seconds")
+  yield* prove("second")
+  assert.strictEqual(header(asked(exchanges)[1], "x-obo-timestamp"), "1790331420")
+  deepStrictEqual(JSON.parse(sent?.body.toString() ?? ""), {
+    org_id: "acme",
+    subject_token: Redacted.value(accessToken),
+    audience: "ting",
+    endpoint_id: "subscriptions.register",
+    metadata: {},
+    request: { method: "POST", body_sha256: sha256(body) }
   })
 })
 

@@ -26,23 +26,21 @@ const scripted = Effect.gen(function* () {
   return { server, tracker, file, failing }
 })
 
-describe("A request to the tracker", () => {
-  it.scoped("has the headers of the contract, and only title and body", function* () {
-    const { file, server } = yield* scripted
-    expect(yield* file).toEqual(issue)
-    const [request] = server.seen
-    if (request === undefined) return yield* Effect.dieMessage("nothing arrived")
-    expect([server.seen.length, request.method, request.path]).toEqual([1, "POST", issuesPath])
-    for (const [name, value] of Object.entries({
-      authorization: `Bearer ${token}`,
-      accept: "application/vnd.github+json",
-      "x-github-api-version": "2022-11-28",
-      "user-agent": `music-backend/${version}`,
-      "content-type": "application/json"
-    }))
-      expect(headerOf(request, name)).toBe(value)
-    expect(JSON.parse(request.body.toString())).toEqual(draft)
-  })
+it.scoped("A request to the tracker has the headers of the contract, and only title and body", function* () {
+  const { file, server } = yield* scripted
+  expect(yield* file).toEqual(issue)
+  const [request] = server.seen
+  if (request === undefined) return yield* Effect.dieMessage("nothing arrived")
+  expect([server.seen.length, request.method, request.path]).toEqual([1, "POST", issuesPath])
+  for (const [name, value] of Object.entries({
+    authorization: `Bearer ${token}`,
+    accept: "application/vnd.github+json",
+    "x-github-api-version": "2022-11-28",
+    "user-agent": `music-backend/${version}`,
+    "content-type": "application/json"
+  }))
+    expect(headerOf(request, name)).toBe(value)
+  expect(JSON.parse(request.body.toString())).toEqual(draft)
 })
 
 describe("An answer of the tracker", () => {

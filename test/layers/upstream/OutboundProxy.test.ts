@@ -32,20 +32,18 @@ const through = (proxies: Readonly<Record<string, string>>) =>
 
 const at = (port: number, user = "") => `http://${user}127.0.0.1:${port}`
 
-describe("The proxy of a connection", () => {
-  it.scopedLive("follows the scheme, and neither NO_PROXY nor this machine has one", function* () {
-    const http = yield* tunnelProxy({}, 403)
-    const https = yield* tunnelProxy({}, 403)
-    const send = yield* through({
-      http_proxy: at(http.port),
-      HTTPS_PROXY: at(https.port),
-      NO_PROXY: "other.example, iam.example"
-    })
-    const direct = ["https://iam.example", "http://localhost:1", "http://127.0.0.2:1", "http://[::1]:1"]
-    for (const url of ["https://ting.example", "http://collector.example:4318", ...direct])
-      yield* Effect.flip(send(url))
-    expect([https.targets, http.targets]).toEqual([["ting.example:443"], ["collector.example:4318"]])
+it.scopedLive("A proxy follows the scheme, and neither NO_PROXY nor this machine has one", function* () {
+  const http = yield* tunnelProxy({}, 403)
+  const https = yield* tunnelProxy({}, 403)
+  const send = yield* through({
+    http_proxy: at(http.port),
+    HTTPS_PROXY: at(https.port),
+    NO_PROXY: "other.example, iam.example"
   })
+  const direct = ["https://iam.example", "http://localhost:1", "http://127.0.0.2:1", "http://[::1]:1"]
+  for (const url of ["https://ting.example", "http://collector.example:4318", ...direct])
+    yield* Effect.flip(send(url))
+  expect([https.targets, http.targets]).toEqual([["ting.example:443"], ["collector.example:4318"]])
 })
 
 const url = "http://iam.music.test"
@@ -55,29 +53,26 @@ const throughPort = (port: number) =>
   Effect.map(through({ HTTP_PROXY: at(port, "user:p%40ss@") }), (exchange) => exchange(url))
 
 describe("A request through a proxy", () => {
-  it.scopedLive(
-    "is sent in a tunnel, which later requests use too, and the credentials reach only the proxy",
-    function* () {
-      const seen: Array<string | undefined> = []
-      const server = yield* rawServer((received, response) => {
-        seen.push(received.headers["proxy-authorization"], received.headers.host)
-        received.resume()
-        response.end("answer")
-      })
-      const ports = { [target]: Number(new URL(server.url).port) }
-      const { credentials, port, targets } = yield* tunnelProxy(ports)
-      const post = yield* throughPort(port)
-      for (let call = 0; call < 3; call += 1) {
-        expect(yield* post).toMatchObject({ status: 200 })
-        // The connection is free once the callbacks of the answer are over.
-        yield* Effect.promise(() => new Promise((wake) => setImmediate(wake)))
-      }
-      expect(targets).toEqual([target])
-      expect(credentials).toEqual([`Basic ${Buffer.from("user:p@ss").toString("base64")}`])
-      const once = [undefined, "iam.music.test"]
-      expect(seen).toEqual([...once, ...once, ...once])
+  it.scopedLive("is sent in a tunnel that is kept, and credentials reach only the proxy", function* () {
+    const seen: Array<string | undefined> = []
+    const server = yield* rawServer((received, response) => {
+      seen.push(received.headers["proxy-authorization"], received.headers.host)
+      received.resume()
+      response.end("answer")
+    })
+    const ports = { [target]: Number(new URL(server.url).port) }
+    const { credentials, port, targets } = yield* tunnelProxy(ports)
+    const post = yield* throughPort(port)
+    for (let call = 0; call < 3; call += 1) {
+      expect(yield* post).toMatchObject({ status: 200 })
+      // The connection is free once the callbacks of the answer are over.
+      yield* Effect.promise(() => new Promise((wake) => setImmediate(wake)))
     }
-  )
+    expect(targets).toEqual([target])
+    expect(credentials).toEqual([`Basic ${Buffer.from("user:p@ss").toString("base64")}`])
+    const once = [undefined, "iam.music.test"]
+    expect(seen).toEqual([...once, ...once, ...once])
+  })
 
   it.scopedLive("that gives no tunnel was not sent", function* () {
     const refusals = [

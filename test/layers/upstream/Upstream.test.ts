@@ -200,24 +200,21 @@ describe("A call to another system", () => {
     expect(hanging.seen).toHaveLength(1)
   })
 
-  scoped(
-    "is not repeated when a kept connection is closed as it arrives, and may have arrived",
-    function* () {
-      let requests = 0
-      const server = yield* rawServer((request, response) => {
-        requests += 1
-        request.resume()
-        if (requests === 1) write(response, [`{"ok":true}`])
-        else request.socket.destroy()
-      })
-      yield* askOf(server.url)
-      // The connection is free once the callbacks of the answer are over.
-      yield* Effect.promise(() => new Promise((wake) => setImmediate(wake)))
-      const failure = yield* failureOf(server.url)
-      expect([failure._tag, requests, server.connections()]).toEqual(["Unknown", 2, 1])
-      expect(failure).toMatchObject({ reason: "lost the connection: UND_ERR_SOCKET" })
-    }
-  )
+  scoped("is not repeated when a kept connection is closed, and may have arrived", function* () {
+    let requests = 0
+    const server = yield* rawServer((request, response) => {
+      requests += 1
+      request.resume()
+      if (requests === 1) write(response, [`{"ok":true}`])
+      else request.socket.destroy()
+    })
+    yield* askOf(server.url)
+    // The connection is free once the callbacks of the answer are over.
+    yield* Effect.promise(() => new Promise((wake) => setImmediate(wake)))
+    const failure = yield* failureOf(server.url)
+    expect([failure._tag, requests, server.connections()]).toEqual(["Unknown", 2, 1])
+    expect(failure).toMatchObject({ reason: "lost the connection: UND_ERR_SOCKET" })
+  })
 
   scoped("had no effect without a connection", function* () {
     const wanted = { _tag: "NotExecuted", dependency: "ting", reason: "no connection: ECONNREFUSED" }

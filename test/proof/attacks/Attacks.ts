@@ -75,18 +75,18 @@ const unreadRequests = 1_600
 const unread: Attack = {
   name: "answers that are not read",
   play: async (server, count) => {
-    const before = await server.holdings()
+    const { heap: before = 0 } = await server.holdings()
     const lines = await openMany(server, count, (at) => `127.0.5.${1 + Math.floor(at / 100)}`, false)
     const request = "GET /openapi.json HTTP/1.1\r\nHost: music.example\r\n\r\n"
     const requests = request.repeat(Math.max(1, Math.floor(unreadRequests / count)))
     for (const { socket } of lines) socket.write(requests)
     const fault = await askFrom(server.port, "127.0.5.1")
     await pause(2_000)
-    const { heap } = await server.holdings()
+    const { heap = 0 } = await server.holdings()
     closeAll(lines)
     return [
       ...(fault === undefined ? [] : [fault]),
-      ...(heap > before.heap + unreadSlack ? [`the heap grows from ${before.heap} to ${heap} bytes`] : [])
+      ...(heap > before + unreadSlack ? [`the heap grows from ${before} to ${heap} bytes`] : [])
     ]
   }
 }
@@ -143,15 +143,15 @@ const crumbs: Attack = {
   mostCpu: 7_000,
   play: async (server) => {
     const size = 900_000
-    const before = await server.holdings()
+    const { heap: before = 0 } = await server.holdings()
     const { socket } = await openLine(server.port, "127.0.7.210", true)
     socket.write(headOf("/webhook", "Transfer-Encoding: chunked", 0))
     for (let sent = 0; sent < size; sent += 1_000)
       if (!socket.destroyed && !socket.write("1\r\na\r\n".repeat(1_000)))
         await Promise.race([once(socket, "drain"), once(socket, "close")])
-    const held = (await server.holdings()).heap - before.heap
+    const { heap = 0 } = await server.holdings()
     socket.destroy()
-    return held > 5 * size + 16 * 1024 ** 2 ? [`the body holds ${held} bytes`] : []
+    return heap - before > 5 * size + 16 * 1024 ** 2 ? [`the body holds ${heap - before} bytes`] : []
   }
 }
 

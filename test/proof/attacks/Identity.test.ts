@@ -192,65 +192,61 @@ const moments = [
 const conflict = "409 idempotency_conflict"
 const tokensIn = ({ text }: Answer) => text.match(/o[ar]t_[\w-]+/g) ?? []
 
-describe("An idempotency key of another caller", () => {
-  const rows = (["login", "refresh", "logout"] as const).flatMap((operation) =>
-    [false, true].flatMap((isTesting) => moments.map((moment) => [operation, isTesting, ...moment] as const))
+const rows = (["login", "refresh", "logout"] as const).flatMap((operation) =>
+  [false, true].flatMap((isTesting) => moments.map((moment) => [operation, isTesting, ...moment] as const))
+)
+it.each(rows)("Another caller's key of %s, testing: %s, %s", async (operation, isTesting, _, after) => {
+  const prepare = (actor: string, plane: string, secret?: string) => {
+    addActor(world, actor, plane)
+    const slt = plane === production ? controls().mintSlt(production, { appId: "music", actor }) : actor
+    const credential = operation === "login" ? slt : logInAtIam(world, actor, plane).refresh
+    return { actor, request: (key: string) => requests[operation](credential, key, secret) }
+  }
+  const thief = () =>
+    isTesting ? prepare("c:thief", environmentId, testingSecret) : prepare("c:thief", production)
+  /** Each token of the answer belongs to its caller. */
+  const belongs = (answer: Answer, { actor }: { readonly actor: string }) => {
+    expect(tokensIn(answer).filter((token) => controls().familyOf(token)?.actor !== actor)).toEqual([])
+    expect(answer.text).not.toContain(actor === "c:thief" ? "si:victim" : "c:thief")
+  }
+  const key = newKey()
+  const victim = prepare("si:victim", production)
+  const early = after === 0 ? thief() : undefined
+  const sent = first.send("198.51.100.7", victim.request(key))
+  if (early === undefined) await world.time.complete(sent)
+  world.time.jump(after)
+  const other = early ?? thief()
+  // In flight, executions are shared by an instance; afterwards, by all.
+  const two = await ask(after === 0 ? first : second, other.request(key))
+  const one = await world.time.complete(sent)
+  expect([one, two].map((answer) => (isSuccess(answer) ? "done" : verdictOf(answer))).sort()).toEqual(
+    [isTesting ? "done" : conflict, "done"].sort()
   )
-  it.each(rows)("of %s, in a testing plane: %s, %s", async (operation, isTesting, _, after) => {
-    const prepare = (actor: string, plane: string, secret?: string) => {
-      addActor(world, actor, plane)
-      const slt = plane === production ? controls().mintSlt(production, { appId: "music", actor }) : actor
-      const credential = operation === "login" ? slt : logInAtIam(world, actor, plane).refresh
-      return { actor, request: (key: string) => requests[operation](credential, key, secret) }
-    }
-    const thief = () =>
-      isTesting ? prepare("c:thief", environmentId, testingSecret) : prepare("c:thief", production)
-    /** Each token of the answer belongs to its caller. */
-    const belongs = (answer: Answer, { actor }: { readonly actor: string }) => {
-      expect(tokensIn(answer).filter((token) => controls().familyOf(token)?.actor !== actor)).toEqual([])
-      expect(answer.text).not.toContain(actor === "c:thief" ? "si:victim" : "c:thief")
-    }
-    const key = newKey()
-    const victim = prepare("si:victim", production)
-    const early = after === 0 ? thief() : undefined
-    const sent = first.send("198.51.100.7", victim.request(key))
-    if (early === undefined) await world.time.complete(sent)
-    world.time.jump(after)
-    const other = early ?? thief()
-    // In flight, executions are shared by an instance; afterwards, by all.
-    const two = await ask(after === 0 ? first : second, other.request(key))
-    const one = await world.time.complete(sent)
-    expect([one, two].map((answer) => (isSuccess(answer) ? "done" : verdictOf(answer))).sort()).toEqual(
-      [isTesting ? "done" : conflict, "done"].sort()
-    )
-    for (const [answer, party] of [
-      [one, victim],
-      [two, other]
-    ] as const) {
-      belongs(answer, party)
-      // A conflict spends nothing: the same credential works under a key of its own.
-      if (!isSuccess(answer)) expect((await ask(first, party.request(newKey()))).status).toBeLessThan(300)
-    }
-    if (!isSuccess(one)) return
-    for (const instance of [first, second]) {
-      const again = await ask(instance, victim.request(key))
-      belongs(again, victim)
-      expect([isSuccess(again), tokensIn(again)]).toEqual([true, tokensIn(one)])
-    }
-  })
+  for (const [answer, party] of [
+    [one, victim],
+    [two, other]
+  ] as const) {
+    belongs(answer, party)
+    // A conflict spends nothing: the same credential works under a key of its own.
+    if (!isSuccess(answer)) expect((await ask(first, party.request(newKey()))).status).toBeLessThan(300)
+  }
+  if (!isSuccess(one)) return
+  for (const instance of [first, second]) {
+    const again = await ask(instance, victim.request(key))
+    belongs(again, victim)
+    expect([isSuccess(again), tokensIn(again)]).toEqual([true, tokensIn(one)])
+  }
 })
 
-describe("An event id of both planes", () => {
-  it("is stored in both", async () => {
-    await ask(first, requests.plane(testingSecret))
-    const eventId = randomUUID()
-    for (const plane of [production, environmentId]) {
-      const event = controls().events.membershipUpdated(plane, "si:lyra", "acme")
-      const { body, headers } = controls().buildWebhook(plane, { ...event, eventId })
-      const request = { method: "POST", path: "/webhook/", headers: { ...json, ...headers }, body }
-      for (const instance of [first, second]) expect((await ask(instance, request)).status).toBe(200)
-    }
-    const stored = rowsOf(world.database, `SELECT plane FROM webhook_inbox WHERE event_id = '${eventId}'`)
-    expect(stored.map(({ plane }) => plane).sort()).toEqual([production, environmentId].sort())
-  })
+it("An event id of both planes is stored in both", async () => {
+  await ask(first, requests.plane(testingSecret))
+  const eventId = randomUUID()
+  for (const plane of [production, environmentId]) {
+    const event = controls().events.membershipUpdated(plane, "si:lyra", "acme")
+    const { body, headers } = controls().buildWebhook(plane, { ...event, eventId })
+    const request = { method: "POST", path: "/webhook/", headers: { ...json, ...headers }, body }
+    for (const instance of [first, second]) expect((await ask(instance, request)).status).toBe(200)
+  }
+  const stored = rowsOf(world.database, `SELECT plane FROM webhook_inbox WHERE event_id = '${eventId}'`)
+  expect(stored.map(({ plane }) => plane).sort()).toEqual([production, environmentId].sort())
 })

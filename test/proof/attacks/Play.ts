@@ -1,6 +1,4 @@
 /** Plays each attack against a server of its own, which honest clients use meanwhile. */
-import { once } from "node:events"
-import { readFileSync } from "node:fs"
 import { setTimeout as pause } from "node:timers/promises"
 import {
   bundle,
@@ -11,7 +9,8 @@ import {
   startBundle,
   startSimulators,
   until,
-  urlOf
+  urlOf,
+  watch
 } from "../../world/Fleet.ts"
 import type { Play } from "../Suite.ts"
 import { type Attack, askFrom, attacks } from "./Attacks.ts"
@@ -19,37 +18,15 @@ import { type Attack, askFrom, attacks } from "./Attacks.ts"
 /** Connections of a flood in a full run. */
 const fullCount = 5_000
 
-/** What the process holds after a collection of garbage: bytes, and open files. */
-interface Holdings {
-  readonly heap: number
-  readonly descriptors: number
-}
-
 const startServer = async (file: string, world: Simulators, { environment }: Attack) => {
   const folder = scratch()
   const place = { MUSIC_DATABASE_PATH: `${folder.path}/music.sqlite` }
   const settings = { ...environmentOf(world), MUSIC_RATE_LIMIT: "on", ...place, ...environment }
   const running = startBundle(file, settings, ["--expose-gc"])
-  const { child, ended, output } = running
   return {
+    ...watch(running),
     port: Number(new URL(await urlOf(running)).port),
-    holdings: async (): Promise<Holdings> => {
-      if (child.connected) child.send({ asks: "holdings" })
-      const [holdings]: ReadonlyArray<Holdings> = await Promise.race([
-        once(child, "message"),
-        ended.then(() => [])
-      ])
-      if (holdings === undefined) throw new Error(`The server ended: ${output().slice(-2_000)}`)
-      return holdings
-    },
-    /** Milliseconds of the processor so far. The kernel counts them in hundredths of a second. */
-    cpu: (): number => {
-      const stat = readFileSync(`/proc/${child.pid}/stat`, "latin1")
-        .replace(/^.*\) /, "")
-        .split(" ")
-      return (Number(stat[11]) + Number(stat[12])) * 10
-    },
-    lines: () => output().split("\n").slice(0, -1),
+    lines: () => running.output().split("\n").slice(0, -1),
     stop: async () => {
       await kill(running)
       folder.remove()
@@ -79,11 +56,15 @@ const heapSlack = 24 * 1024 ** 2
 const descriptorSlack = 8
 
 /** Waits until the server holds what it held before; what it still holds otherwise. */
-const waitForRelease = async (server: Server, before: Holdings): Promise<ReadonlyArray<string>> => {
+const waitForRelease = async (
+  server: Server,
+  before: Readonly<Record<string, number>>
+): Promise<ReadonlyArray<string>> => {
   let now = before
+  const isWithin = (what: string, slack: number) => Number(now[what]) <= Number(before[what]) + slack
   const isReleased = async () => {
     now = await server.holdings()
-    return now.heap <= before.heap + heapSlack && now.descriptors <= before.descriptors + descriptorSlack
+    return isWithin("heap", heapSlack) && isWithin("descriptors", descriptorSlack)
   }
   return until("", isReleased, { every: 200, within: 60_000 }).then(
     () => [],
@@ -107,11 +88,11 @@ export const play: Play = async ({ count = fullCount, log, seed }) => {
     const server = await startServer(file, world, attack)
     try {
       const before = await server.holdings()
-      const begun = server.cpu()
+      const begun = server.cpuMillis()
       const endHonest = startHonest(server)
       const found = [...(await attack.play(server, count)), ...(await endHonest())]
       const left = await waitForRelease(server, before)
-      const cpu = server.cpu() - begun
+      const cpu = server.cpuMillis() - begun
       const isDear = cpu > (attack.mostCpu ?? Number.POSITIVE_INFINITY)
       const all = [...found, ...left, ...(isDear ? [`it costs ${cpu} ms of the processor`] : [])]
       log(`${attack.name}: ${all.length} broken, ${cpu} ms of the processor`)

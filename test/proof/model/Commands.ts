@@ -126,11 +126,12 @@ const ting = byProgram(4, "sends a ting", { again: boolean() }, async ({ residen
   if (!again || resident.ting === undefined) resident.ting = `${resident.name}/${stage.newKey()}`
   const key = resident.ting
   const full = `${resident.actor}/${key}`
-  const outcome = await stage.signed(resident, (caller) => caller.ting(key))
+  const sent = { type: "music.trigger.fired", key, data: { n: 1 } }
+  const outcome = await stage.signed(resident, (caller) => caller.ting(sent))
   const { accepted } = stage.world.upstreams.ting.controls
   const count = accepted(plane).filter((one) => one.key === full).length
   if (count > 1) stage.law.breakWith(`the ting ${key} was accepted ${count} times`)
-  if (outcome.ok === true && count === 0) stage.law.breakWith(`the ting ${key} is lost`)
+  if (outcome.ok && count === 0) stage.law.breakWith(`the ting ${key} is lost`)
   return textOf(outcome)
 })
 
@@ -161,10 +162,10 @@ const logout = byProgram(
     const { law } = stage
     // A refresh in flight may find that the pair was spent too long ago, and clear it: then nothing is left to revoke.
     const hadNone = stored === undefined || law.isLost(stored)
-    const outcome = await stage.call(resident, (caller) => caller.logout(forget))
-    if (outcome.ok === true && stage.storedOf(resident) !== undefined)
+    const outcome = await stage.call(resident, (caller) => caller.logout({ forget }))
+    if (outcome.ok && stage.storedOf(resident) !== undefined)
       law.breakWith(`${resident.name} logged out and still has its session`)
-    if (!hadNone && outcome.ok === true && !forget && law.isLive(stored))
+    if (!hadNone && outcome.ok && !forget && law.isLive(stored))
       law.breakWith(`${resident.name} logged out, and IAM honours its session`)
     return textOf(outcome)
   },

@@ -3,21 +3,8 @@ import { makeClient } from "../../../client/Client.ts"
 import { SessionStoreError } from "../../../client/failures/StoreFailures.ts"
 import { processLock, type SessionStore, type StoredSession } from "../../../client/stores/SessionStore.ts"
 import { makeSend } from "../../../client/Transport.ts"
-import type { MusicError, Result } from "../../../client/Types.ts"
 import type { SimulatedTime } from "../../world/Time.ts"
 import { type Answer, connectionLost, type Sent } from "../../world/Driver.ts"
-
-/** How a call ended. */
-export type Outcome<A> =
-  | { readonly ok: true; readonly value: A }
-  | {
-      readonly ok: false
-      readonly code: string
-      /** Of `logged_out`. */
-      readonly reason?: string | undefined
-    }
-
-const tingType = "music.trigger.fired"
 
 /** What happens to a request of a program. What happens to its store, and its death within a call, is proved in test/client/prove. */
 export const clientFaults = ["request lost", "answer lost"] as const
@@ -52,38 +39,15 @@ export interface ProgramOptions {
 
 const baseUrl = "https://music.test"
 
-const outcomeOfFailure = ({ code, details }: MusicError): Outcome<never> => {
-  const { reason } = Object(details)
-  return { ok: false, code, reason: typeof reason === "string" ? reason : undefined }
-}
-
-const makeCaller = (
-  { testingKey, time }: ProgramOptions,
-  store: SessionStore,
-  fetch: typeof globalThis.fetch
-) => {
-  const client = makeClient(
-    { baseUrl, source: "cli", telemetry: false, testingKey, sessionStore: store },
+/** The real client, whose calls the sequences make. */
+const makeCaller = ({ machine, testingKey, time }: ProgramOptions, fetch: typeof globalThis.fetch) =>
+  makeClient(
+    { baseUrl, source: "cli", telemetry: false, testingKey, sessionStore: machine.store },
     {
       send: makeSend((url, init) => fetch(url, init)),
       time: { now: time.now, monotonic: time.elapsed, random: () => 0.5, after: time.after }
     }
   )
-  const run = async <A>(call: Promise<Result<A, MusicError>>): Promise<Outcome<A>> => {
-    const result = await call
-    return result.ok ? { ok: true, value: result.value } : outcomeOfFailure(result.error)
-  }
-  /** The calls that the sequences make. */
-  return {
-    login: (slt: string, key?: string) =>
-      run(client.login(slt, key === undefined ? {} : { idempotencyKey: key })),
-    logout: (forget: boolean) => run(client.logout({ forget })),
-    me: () => run(client.me()),
-    subscribe: () => run(client.subscribe()),
-    ting: (key: string) => run(client.ting({ type: tingType, key, data: { n: 1 } }))
-  }
-}
-
 export type Caller = ReturnType<typeof makeCaller>
 
 const fetchThrough =
@@ -105,7 +69,7 @@ const fetchThrough =
   }
 
 export const startProgram = (options: ProgramOptions) => {
-  const { machine, reach } = options
+  const { reach } = options
   let faults: ReadonlyArray<{ readonly kind: ClientFault; left: number }> = []
 
   const exchange: ProgramOptions["reach"] = async (request) => {
@@ -119,7 +83,7 @@ export const startProgram = (options: ProgramOptions) => {
   }
 
   return {
-    caller: makeCaller(options, machine.store, fetchThrough(exchange)),
+    caller: makeCaller(options, fetchThrough(exchange)),
     /** `after`: the number of exchanges that pass before. */
     plan: (kind: ClientFault, after: number) => {
       faults = [...faults, { kind, left: after }]

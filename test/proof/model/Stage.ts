@@ -2,18 +2,11 @@
 import { createHash } from "node:crypto"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
 import type { StoredSession } from "../../../client/stores/SessionStore.ts"
+import type { MusicError, Result } from "../../../client/Types.ts"
 import { type Answer, requests, type Sent } from "../../world/Driver.ts"
 import { openWorld, type World } from "../../world/World.ts"
 import { type Holder, makeLaw, replayWindow, type Law } from "./Law.ts"
-import {
-  type Caller,
-  type Machine,
-  makeMachine,
-  type Outcome,
-  type Program,
-  startProgram,
-  storedIn
-} from "./Programs.ts"
+import { type Caller, type Machine, makeMachine, type Program, startProgram, storedIn } from "./Programs.ts"
 
 /** A and B are two programs of one machine. */
 export const names = ["A", "B", "C", "D"] as const
@@ -55,8 +48,13 @@ interface Setup {
   readonly random: number
 }
 
-export const textOf = (outcome: Outcome<unknown>): string =>
-  outcome.ok ? "ok" : `${outcome.code}${outcome.reason === undefined ? "" : ` (${outcome.reason})`}`
+type Outcome<A> = Result<A, MusicError>
+
+export const textOf = (outcome: Outcome<unknown>): string => {
+  if (outcome.ok) return "ok"
+  const { code, details } = outcome.error
+  return `${code} ${Object(details).reason ?? ""}`.trimEnd()
+}
 
 /** What a login or refresh gave. */
 export const tokensOf = (answer: Answer | undefined): StoredSession | undefined =>
@@ -154,7 +152,7 @@ export class Stage {
     const outcome = await time.complete(run(program.caller))
     if (time.now() - began > longestCall)
       this.law.breakWith(`a call of ${name} lasted ${time.now() - began} ms`)
-    if (!outcome.ok && outcome.code === "client_defect") this.law.breakWith("a defect of the client")
+    if (!outcome.ok && outcome.error.code === "client_defect") this.law.breakWith("a defect of the client")
     return outcome
   }
 
@@ -184,7 +182,7 @@ export class Stage {
     const { law, story } = this
     const before = this.storedOf(resident)
     const outcome = await this.call(resident, run)
-    if (before === undefined || outcome.ok !== false || outcome.code !== "logged_out") return outcome
+    if (before === undefined || outcome.ok || outcome.error.code !== "logged_out") return outcome
     story.push(`    the session of ${resident.name} is over: ${law.excuseFor(before) ?? "no excuse"}`)
     if (law.isLive(before) && !law.isLost(before))
       law.breakWith(`${resident.name} is logged out: ${textOf(outcome)}, while IAM honours its session`)
@@ -193,7 +191,7 @@ export class Stage {
 
   async me(resident: Resident) {
     const outcome = await this.signed(resident, (caller) => caller.me())
-    if (outcome.ok !== true) return outcome
+    if (!outcome.ok) return outcome
     const { actor, session_id, testing_environment_id } = outcome.value
     const { plane, sessions } = this.holderOf(resident)
     const isOwn = actor.public_id === resident.actor && sessions.has(session_id)
@@ -207,8 +205,9 @@ export class Stage {
     const known = resident.logins.get(plane)
     const entry = known?.slt === slt && known.key === key ? known : { slt, key, done: false }
     resident.logins.set(plane, entry)
-    const outcome = await this.call(resident, (caller) => caller.login(slt, key))
-    if (outcome.ok === true) entry.done = true
+    const given = key === undefined ? {} : { idempotencyKey: key }
+    const outcome = await this.call(resident, (caller) => caller.login(slt, given))
+    if (outcome.ok) entry.done = true
     this.noteSessions(resident, slt)
     return outcome
   }
@@ -295,9 +294,9 @@ export class Stage {
     const at = law.spentAt(login.slt) ?? Number.POSITIVE_INFINITY
     for (let attempt = 0; attempt < settling.attempts; attempt++) {
       const outcome = await this.login(resident, login.slt)
-      if (outcome.ok === true) return
+      if (outcome.ok) return
       if (family.status !== "active" || world.time.now() - at >= replayWindow) return
-      if (outcome.code === "slt_rejected")
+      if (outcome.error.code === "slt_rejected")
         return law.breakWith(`the login of ${resident.name} is refused, while IAM honours its session`)
       if (!this.isMember(resident)) return
       await world.time.complete(world.time.sleep(settling.pause))
