@@ -1,6 +1,6 @@
 /** The measured servers as processes: each alone on one core, while load and upstreams have the other. */
 import { execFileSync, spawnSync } from "node:child_process"
-import { symlinkSync, writeFileSync } from "node:fs"
+import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../sandbox/SimulatedUpstreams.ts"
@@ -28,17 +28,17 @@ export const moveToLoadCore = (): void => {
   if (hasOwnCores) execFileSync("taskset", ["-a", "-p", "-c", loadCore, String(process.pid)])
 }
 
-/** The commit to compare with. Its dependencies are of the same versions. */
+/** The commit to compare with. */
 const commitBefore = "0301b74"
 
 const bundleBefore = (): Promise<string> => {
   const { path } = scratch()
   const archive = execFileSync("git", ["archive", commitBefore], { cwd: root, maxBuffer: 2 ** 28 })
   execFileSync("tar", ["-x", "-C", path], { input: archive })
-  symlinkSync(join(root, "node_modules"), join(path, "node_modules"))
+  execFileSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: path, stdio: "ignore" })
   const entry = join(path, "before.ts")
   writeFileSync(entry, 'import "./src/main.ts"\n')
-  return bundle(entry)
+  return bundle(entry, path)
 }
 
 /** This service; itself before it went back to the packages of its owner; and the least that these packages cost. */

@@ -42,7 +42,7 @@ export const scratch = (): { readonly path: string; readonly remove: () => void 
 }
 
 /** Not the bundle in `dist`, which other tests build at the same time. */
-const makeBundle = async (entry: string): Promise<string> => {
+const makeBundle = async (entry: string, from: string): Promise<string> => {
   const { outputFiles } = await esbuild.build({
     entryPoints: [entry],
     write: false,
@@ -71,7 +71,7 @@ const makeBundle = async (entry: string): Promise<string> => {
             external: true
           }))
           // As scripts/build.mjs does: the rest takes a tenth of a start.
-          plugin.onResolve({ filter: /^undici$/ }, () => ({ path: join(root, "scripts/undici.cjs") }))
+          plugin.onResolve({ filter: /^undici$/ }, () => ({ path: join(from, "scripts/undici.cjs") }))
         }
       }
     ],
@@ -85,9 +85,9 @@ let bundles = process.env.TEST_BUNDLES
 
 /**
  * Bundles with the options of scripts/build.mjs into one CommonJS script beside its compiled code. The first caller of a run makes it,
- * and the others wait for it.
+ * and the others wait for it. `from` is the project of the entry.
  */
-export const bundle = async (entry = main): Promise<string> => {
+export const bundle = async (entry = main, from = root): Promise<string> => {
   bundles ??= scratch().path
   const folder = join(bundles, basename(entry, ".ts"))
   const [file, made] = [join(folder, "bundle.cjs"), join(folder, "made")]
@@ -97,7 +97,7 @@ export const bundle = async (entry = main): Promise<string> => {
     await until(made, () => existsSync(made), { within: 240_000 })
     return file
   }
-  writeFileSync(file, await makeBundle(entry))
+  writeFileSync(file, await makeBundle(entry, from))
   if (entry === main) await warmUp(file, folder)
   writeFileSync(made, "")
   return file
