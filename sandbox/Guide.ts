@@ -38,7 +38,7 @@ Paste these commands in this order. They work again after the next start, while 
   curl -sw '\\n' '${urls.issues}' -H 'Authorization: Bearer ${world.trackerToken}' -H 'Accept: application/vnd.github+json'
 
   # log out
-  curl -siw '\\n' $BASE/api/v1/auth/logout -H 'Content-Type: application/json' -H 'Idempotency-Key: logout-0000000001' -d "{\\"token\\":\\"$REFRESH\\"}"
+  curl -siw '\\n' $BASE/api/v1/auth/logout -H 'Content-Type: application/json' -H "Idempotency-Key: logout-$SLT" -d "{\\"token\\":\\"$REFRESH\\"}"
 
   # log in with music-client, in a folder where npm install <clone>/dist/music-client-*.tgz has installed it; npm run pack:client writes that file
   SLT=$(curl -s -X POST $IAM/_sandbox/slt | sed 's/.*"slt":"\\([^"]*\\)".*/\\1/')

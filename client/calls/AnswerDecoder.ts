@@ -44,7 +44,7 @@ const rateLimitParameter = (item: string, name: "r" | "t"): string | undefined =
 /** `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10); an item without remaining count or time is left out. */
 export const readRateLimits = ({ headers }: WireHead): ReadonlyArray<RateLimit> =>
   (headers.ratelimit ?? "").split(",").flatMap((item) => {
-    const policy = /^\s*"([^"]+)"/.exec(item)?.[1]
+    const policy = /^\s*"([ !#-~]+)"/.exec(item)?.[1]
     const remaining = rateLimitParameter(item, "r")
     const resetSeconds = rateLimitParameter(item, "t")
     return policy === undefined || remaining === undefined || resetSeconds === undefined
@@ -56,7 +56,7 @@ export const readRateLimits = ({ headers }: WireHead): ReadonlyArray<RateLimit> 
 export const withoutTokens = (text: string): string =>
   text
     .replace(/("(?:access|refresh)_token"\s*:\s*")(?:[^"\\]|\\.)*/g, "$1…")
-    .replace(/\b(?:oat|ort|oac|ask)_(?=[\w-])[^\s"'<>&\\]+/g, "…")
+    .replace(/(\b|%[\da-f]{2}|\\u[\da-f]{4}|\\[bfnrt])(?:oat|ort|oac|ask)_(?=[\w-])[^\s"'<>&\\]+/gi, "$1…")
 
 const parse = (text: string): { readonly json: unknown } | undefined => {
   try {
@@ -86,15 +86,15 @@ const redirected = ({ path }: Endpoint<unknown>, { headers, status }: WireHead, 
 }
 
 /** Details of any later version; known members in another form are left out, and details that nest too deeply to be written again. */
-const readDetails = (details: unknown): ErrorDetails | undefined =>
-  isRecord(details) && tried(() => JSON.stringify(details)) !== undefined
-    ? Object.fromEntries(
-        Object.entries(details).filter(([name, value]) => {
-          const shape = (shapes.details as { readonly [name: string]: Shape })[`${name}?`]
-          return shape === undefined || fits(shape, value)
-        })
-      )
-    : undefined
+const readDetails = (details: unknown): ErrorDetails | undefined => {
+  const clean = (_: string, value: unknown) => (isText(value) ? readable(value) : value)
+  const read: unknown = tried(() => JSON.parse(JSON.stringify(details), clean))
+  if (!isRecord(read)) return undefined
+  const known = shapes.details as { readonly [name: string]: Shape }
+  return Object.fromEntries(
+    Object.entries(read).filter(([name, value]) => fits(known[`${name}?`] ?? {}, value))
+  )
+}
 
 /**
  * A failure that ends a session counts only with the service's own status and whole envelope or request id: an intermediary must not end one,
@@ -108,7 +108,7 @@ const isForeign = (code: FailureCode, status: number, isOwn: boolean): boolean =
 const isOfService = ({ headers }: WireHead): boolean => headers["x-request-id"] !== undefined
 
 /** Control characters could move a terminal's cursor or change its colours, and bidirectional ones the order of the text. */
-const readable = (text: string): string =>
+export const readable = (text: string): string =>
   text.replace(/[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]+/gu, " ")
 
 /** A later service may leave out hint and retryable. */
@@ -183,6 +183,9 @@ export const decodeAnswer = <A>(
       read ?? unexpectedAnswer(status, isEmpty || content === undefined ? "not_json" : "outside_contract")
     )
   }
+  // The answer to a HEAD request has no envelope.
+  if (status === 401 && endpoint.method === "HEAD" && isOfService(answer))
+    return serviceFailure("unauthenticated")
   const parsed = parse(withoutTokens(body))
   if (parsed === undefined) return unexpectedAnswer(status, "not_json")
   return readEnvelope(parsed.json, answer, isRaw) ?? unexpectedAnswer(status, "outside_contract")

@@ -4,7 +4,7 @@ import type { ReportEvent } from "../Events.ts"
 import type { MusicClientOptions } from "../Options.ts"
 import type { Send, WireAnswer } from "../Transport.ts"
 import type { AnswerHead, MusicError } from "../Types.ts"
-import { decodeAnswer, readRateLimits, readRetryAfter, withoutTokens } from "./AnswerDecoder.ts"
+import { decodeAnswer, readable, readRateLimits, readRetryAfter, withoutTokens } from "./AnswerDecoder.ts"
 import { type Scope, timedOut, within } from "./Deadline.ts"
 import { type AnswerOf, type EndpointName, endpoints } from "./Endpoints.ts"
 import { newIdempotencyKey } from "./RandomKey.ts"
@@ -93,7 +93,8 @@ export const makeCalls = (
   const noteMinVersion = (minVersion: string | undefined): void => {
     if (outdated || minVersion === undefined) return
     outdated = true
-    report({ type: "outdated", version: options.version ?? packageVersion, minVersion })
+    const version = options.version ?? packageVersion
+    report({ type: "outdated", version, minVersion: readable(minVersion) })
   }
 
   const limitOf = (attempt: number, isQuick = false): number =>

@@ -103,7 +103,8 @@ export const makeLogout = ({ calls, report, slot, time }: SessionParts) => {
       if (stored !== undefined) await revoke(stored, scope, false)
       // The lock may have been broken during the call: the session of a later login stays.
       const now = await find()
-      if (now.stored === undefined || now.stored.login_key === stored?.login_key) await slot.clear()
+      if (now.stored === undefined || now.stored.login_key === stored?.login_key)
+        await slot.clear(false, now.stored?.refresh_token)
       return reportEnd(stored !== undefined, found)
     })
 

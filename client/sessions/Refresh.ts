@@ -140,10 +140,8 @@ export const makeSessionRefresh = (
     return failWith(clientFailure("logged_out", { details: { reason }, requestId, ...present({ hint }) }))
   }
 
-  const endSession = async ({ code, requestId }: MusicError): Promise<never> => {
-    await slot.clear(true)
-    return code === "unauthenticated" ? end("revoked", requestId) : end("lost", requestId, lostHint)
-  }
+  const endSession = ({ code, requestId }: MusicError): Promise<never> =>
+    code === "unauthenticated" ? end("revoked", requestId) : end("lost", requestId, lostHint)
 
   /** Loads under the lock. Without a session another program logged out, or this client, which reports that itself. */
   const loadAgain = async (clears: number): Promise<StoredSession> => {
@@ -199,7 +197,11 @@ export const makeSessionRefresh = (
     if (changed !== undefined) return changed
     if (unsaved === undefined) {
       const known = failure ?? clientFailure("client_defect")
-      return isRefused(known) ? endSession(known) : failWith(known)
+      if (!isRefused(known)) return failWith(known)
+      return slot.clear(true, stored.refresh_token).then(
+        () => endSession(known),
+        async (cause: unknown) => (await loadIfChanged(stored, clears)) ?? Promise.reject(cause)
+      )
     }
     const saved = await savePair(unsaved, stored, clears)
     // The pair may have expired before it could be saved.

@@ -172,10 +172,10 @@ export const makeSessionSlot = (
     confirm: async ({ spent_refresh_token: _, ...stored }: StoredSession): Promise<void> => {
       if ((await find())?.refresh_token === stored.refresh_token) await write(stored, stored.refresh_token)
     },
-    /** `aside`: the service has refused the session. */
-    clear: (aside = false): Promise<void> => {
+    /** `aside`: the service has refused the session. `replaced`: see `SessionStore.clear`. */
+    clear: (aside = false, replaced?: string): Promise<void> => {
       clears += 1
-      return asked((slot) => noteWrite((async () => store.clear(slot, aside))(), null))
+      return asked((slot) => noteWrite((async () => store.clear(slot, aside, replaced))(), null))
     },
     /** How often this client has cleared the slot, also without the lock. */
     clears: () => clears,

@@ -7,7 +7,7 @@ import { ignore, isRecord, tried } from "../Values.ts"
 import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
 import { fileLock, type FileLockOptions } from "./FileLock.ts"
 import { catchCode, readRegularFile, removeFile } from "./RegularFiles.ts"
-import { isReplaced, replacedError, type SessionStore, type StoredSession } from "./SessionStore.ts"
+import { type SessionStore, type StoredSession, unlessReplaced } from "./SessionStore.ts"
 
 /** Bytes; a session has about one thousand. */
 const mostBytes = 1_048_576
@@ -114,20 +114,22 @@ export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore
       }),
     save: (slot, session, replaced) =>
       withFile(slot, async (path) => {
-        await withTemporary(slot, session, async (temporary) => {
-          // A later saver removes the temporary file, so that this one fails between its check and its rename.
-          if (isReplaced(await readSession(path), replaced)) return Promise.reject(replacedError(path))
-          return rename(temporary, path)
-        })
+        // A later saver removes the temporary file, so that this one fails between its check and its rename.
+        await withTemporary(slot, session, async (temporary) =>
+          unlessReplaced(await readSession(path), replaced, () => rename(temporary, path), path)
+        )
         await syncFolder(directory)
       }),
     // Everything but the rename, so that a process whose lock was broken never replaces a newer pair.
     probe: (slot, session) => withFile(slot, () => withTemporary(slot, session, unlink)),
-    clear: (slot, aside) =>
+    clear: (slot, aside, replaced) =>
       withFile(slot, async (path) => {
         const ended = `${path}.ended`
-        if (aside === true) await catchCode("ENOENT", () => rename(path, ended))
-        else await Promise.all([path, ended].map(removeFile))
+        const remove = (): Promise<unknown> =>
+          aside === true
+            ? catchCode("ENOENT", () => rename(path, ended))
+            : Promise.all([path, ended].map(removeFile))
+        await unlessReplaced(replaced && (await readSession(path)), replaced, remove, path)
         await catchCode("ENOENT", () => clean(slot))
         await syncFolder(directory)
       }),

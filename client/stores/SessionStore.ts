@@ -51,8 +51,11 @@ export interface SessionStore {
    * was none: a store that several programs share rejects when it holds another session by then, because a lock can be broken.
    */
   readonly save: (slot: string, session: StoredSession, replaced?: string | null) => Promise<void>
-  /** Removes the session. `aside`: the service has refused it; a store may keep it where no load finds it. */
-  readonly clear: (slot: string, aside?: boolean) => Promise<void>
+  /**
+   * Removes the session. `aside`: the service has refused it; a store may keep it where no load finds it. `replaced`, when it is given: as
+   * that of `save`.
+   */
+  readonly clear: (slot: string, aside?: boolean, replaced?: string) => Promise<void>
   /**
    * Rejects when `session` could not be saved now; does not change the stored one. Called before each refresh, so that no
    * pair is requested that cannot be saved. Default: the stored session is saved again.
@@ -87,31 +90,29 @@ export const processLock = (): SessionLock => {
   }
 }
 
-/** Whether a store holds another session than that of the refresh token, or none. What is no session may be replaced. */
-export const isReplaced = (found: unknown, refreshToken: string | null | undefined): boolean => {
-  if (refreshToken === undefined) return false
-  if (found === undefined) return refreshToken !== null
+/** Runs, unless a store holds another session than that of the refresh token, or none. What is no session may be replaced. */
+export const unlessReplaced = async <A>(
+  found: unknown,
+  refreshToken: string | null | undefined,
+  run: () => A | Promise<A>,
+  path?: string
+): Promise<A> => {
   const token: unknown = Object(found).refresh_token
-  return token !== undefined && token !== refreshToken
+  const isOther = found === undefined ? refreshToken !== null : token !== undefined && token !== refreshToken
+  if (refreshToken === undefined || !isOther) return run()
+  const message = "Another program has replaced the stored session."
+  return Promise.reject(new SessionStoreError({ reason: "locked", ...present({ path }), message }))
 }
-
-export const replacedError = (path?: string): SessionStoreError =>
-  new SessionStoreError({
-    reason: "locked",
-    ...present({ path }),
-    message: "Another program has replaced the stored session."
-  })
 
 /** Keeps sessions in memory. */
 export const memorySessionStore = (): SessionStore => {
   const sessions = new Map<string, StoredSession>()
   return {
     load: async (slot) => sessions.get(slot),
-    save: async (slot, session, replaced) => {
-      if (isReplaced(sessions.get(slot), replaced)) return Promise.reject(replacedError())
-      sessions.set(slot, session)
-    },
-    clear: async (slot) => void sessions.delete(slot),
+    save: (slot, session, replaced) =>
+      unlessReplaced(sessions.get(slot), replaced, () => void sessions.set(slot, session)),
+    clear: (slot, _, replaced) =>
+      unlessReplaced(sessions.get(slot), replaced, () => void sessions.delete(slot)),
     lock: processLock()
   }
 }

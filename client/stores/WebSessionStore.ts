@@ -6,13 +6,7 @@ import { type IDBPDatabase, openDB } from "idb"
 import { deferred, ignore, tried } from "../Values.ts"
 import { inTime, systemTime } from "../calls/Time.ts"
 import { SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
-import {
-  isReplaced,
-  processLock,
-  replacedError,
-  type SessionLock,
-  type SessionStore
-} from "./SessionStore.ts"
+import { processLock, type SessionLock, type SessionStore, unlessReplaced } from "./SessionStore.ts"
 
 /** The part of `LockManager` that is used. */
 export interface WebLocks {
@@ -140,16 +134,17 @@ export const webSessionStore = (
   }
   return {
     load: (slot) => use((database) => database.get(sessions, slot)),
-    // One transaction: no other tab saves between the comparison and the save.
+    // One transaction: no other tab saves between the comparison and the change.
     save: (slot, session, replaced) =>
       change(slot, async (store) =>
-        isReplaced(await store.get(slot), replaced)
-          ? Promise.reject(replacedError())
-          : store.put(session, slot)
+        unlessReplaced(await store.get(slot), replaced, () => store.put(session, slot))
       ),
     // One transaction: the stored session stays, also when another tab has just replaced it.
     probe: (slot) => write(async (store) => store.put(await store.get(slot), slot)),
-    clear: (slot) => change(slot, (store) => store.delete(slot)),
+    clear: (slot, _, replaced) =>
+      change(slot, async (store) =>
+        unlessReplaced(await store.get(slot), replaced, () => store.delete(slot))
+      ),
     watch: (slot, changed) => {
       const hear = ({ data }: { readonly data: unknown }) => {
         if (data === slot) changed()

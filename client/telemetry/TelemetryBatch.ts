@@ -3,6 +3,7 @@ import { uuidPattern } from "../../src/schema/Patterns.ts"
 import type { ClientTable, ErrorOf } from "../Types.ts"
 import { isRecord } from "../Values.ts"
 import { invalidInput, serviceFailure } from "../failures/Failures.ts"
+import { memberOf } from "../failures/StoreFailures.ts"
 
 type JsonObject = Readonly<Record<string, unknown>>
 
@@ -76,7 +77,7 @@ export const prepareEvent = (
 ): QueuedEvent | ErrorOf<"invalid_input" | "payload_too_large"> => {
   if (!tables.includes(table)) return refusal(`must be one of ${tables.join(", ")}`, "table")
   if (!isRecord(event)) return refusal("must be an object")
-  const { id = own.id } = event
+  const id = memberOf(event, "id") ?? own.id
   if (typeof id !== "string" || !uuidPattern.test(id)) return refusal("id must be a UUID")
   const json = toJson(event, id, own.occurredAt)
   if (json === undefined) return refusal("must be a JSON object")

@@ -104,23 +104,22 @@ export class Journal {
     return this.traces.get(traceparent.split("-")[1] ?? "")?.own !== undefined
   }
 
-  /** The request of the action is sent, in this form. */
+  /** The request of the action is sent, in this form. An answer that it has already stays. */
   send(entry: Entry, sent: Outgoing): void {
+    const { responseBody = "", responseHeaders = {}, status = null } = entry.exchange ?? {}
     const { startedAt } = entry.begin
     const { from, request, to } = sent
     const { body = "", headers, method, url } = request
     entry.sent = sent
     const arrow = { from, to, method, path: new URL(url).pathname, startedAt, fault: null, isLater: false }
-    entry.first = { ...arrow, endedAt: null, status: null }
+    entry.first = { ...arrow, endedAt: entry.endedAt, status }
     entry.exchange = {
       method,
       url,
       requestHeaders: headers,
       requestBody: request.body === undefined ? null : cut(body, longestBody),
       isCut: body.length > longestBody,
-      status: null,
-      responseHeaders: {},
-      responseBody: ""
+      ...{ status, responseHeaders, responseBody }
     }
     for (const id of idsOf(request)) if (typeof id === "string") this.recordMade(entry, id)
     this.onChange(entry.id)

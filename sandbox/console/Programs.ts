@@ -39,6 +39,9 @@ const makeKeeper = (limit = 8_388_608) => {
   }
 }
 
+/** Headers of a connection, which `fetch` sets or refuses. */
+const ofConnection = /^(?:connection|content-length|expect|host|te|trailer|transfer-encoding|upgrade)$/
+
 /** Such as `curl` of `curl/8.5.0`. */
 const agentOf = ({ headers }: IncomingMessage): string => {
   const [name = ""] = (headers["user-agent"] ?? "").split(/[/ ]/)
@@ -74,8 +77,9 @@ export const watchPrograms = (
     const does = deeds[`${method} ${path}`] ?? null
     const requestOf = (): ServiceRequest => {
       const body = sent.text()
-      const { host: _, connection: __, "content-length": ___, ...rest } = flat(headers)
-      return { method, url: `${base}${url}`, headers: rest, body: body === "" ? undefined : body }
+      const rest = Object.entries(flat(headers)).filter(([name]) => !ofConnection.test(name))
+      const whole = body === "" ? undefined : body
+      return { method, url: `${base}${url}`, headers: Object.fromEntries(rest), body: whole }
     }
     const entry = journal.begin({
       action: { kind: "program", agent, does },
@@ -84,7 +88,7 @@ export const watchPrograms = (
       startedAt: clock.now()
     })
     headers.traceparent = journal.traceOf(entry)
-    /** Again when its body has arrived. */
+    /** Again when its body has arrived: after the answer that refuses it unread. */
     const note = () => journal.send(entry, { from: "console", to: "backend", request: requestOf() })
     note()
     const { push } = request

@@ -1,5 +1,5 @@
 /** Reading answers: those of the contract, those of a later service with everything that may be added, and those that are none. */
-import { describe, expect, it } from "vitest"
+import { describe, expect, it, vi } from "vitest"
 import { clientErrorTable } from "../../client/failures/ErrorTable.ts"
 import type { PromiseClientOptions } from "../../client/index.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
@@ -220,7 +220,11 @@ describe("A failure of the service", () => {
     const evil = "a\u001b[31m\u0007b\u202e\u009bc"
     const error = { code: "forbidden", message: evil, hint: evil, retryable: false, more: "x".repeat(9_000) }
     const tokens = { access_token: "oat_secret", refresh_token: "ort_secret" }
-    const found = (await readyzOf(json({ ...tokens, error }, { "x-any": "1" }, 403))).error
+    const onEvent = vi.fn()
+    const headers = { "x-any": "1", ratelimit: `"\u009bc";r=1;t=1`, "x-music-min-cli": "9\u009bc" }
+    const found = (await readyzOf(json({ ...tokens, error }, headers, 403), { onEvent })).error
+    expect(JSON.stringify(onEvent.mock.calls)).toContain('"minVersion":"9 c"')
+    expect(JSON.stringify([found, onEvent.mock.calls])).not.toMatch(/\p{Cc}/u)
     expect([found?.message, found?.hint]).toEqual(Array(2).fill("a [31m b c"))
     const fields = [{ path: evil, problem: evil }]
     const others = [
@@ -229,7 +233,7 @@ describe("A failure of the service", () => {
     ]
     for (const other of others) {
       const { error } = await readyzOf(other)
-      expect(`${error?.message} ${error?.hint}`).not.toMatch(/\p{Cc}/u)
+      expect(`${error?.message} ${error?.hint} ${error?.details?.fields?.[0]?.path}`).not.toMatch(/\p{Cc}/u)
     }
     expect(found?.response).toMatchObject({ status: 403, headers: { "x-any": "1" } })
     expect(found?.response?.body).toHaveLength(2_048 - "oat_secret".length - "ort_secret".length + 2)
@@ -245,7 +249,8 @@ describe("A failure of the service", () => {
     provoke(() => {
       const { body = "", headers } = requests.at(-1) ?? {}
       const shown = `${JSON.stringify([...(headers ?? [])])} ${body}`
-      return new Response(`<pre>${shown}</pre>`, { status: 502, headers: { "x-request": shown } })
+      const forms = [shown, encodeURIComponent(body), body.replaceAll('"', "\\u0022")]
+      return new Response(`<pre>${forms}</pre>`, { status: 502, headers: { "x-request": shown } })
     })
     const { error } = await run()
     expect(JSON.stringify(requests.map(({ body, headers }) => [body, [...headers]]))).toContain(token)

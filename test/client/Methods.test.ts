@@ -55,6 +55,7 @@ it("Any value of a parameter is a result, never a defect", async () => {
     expectSound(client.telemetry.record("musicclidaemon", { id: value, toJSON: value }))
     expectSound(client.telemetry.record(value, {}))
   }
+  expectSound(client.telemetry.record("musicclidaemon", Object.defineProperty({}, "id", { get: throwing })))
 })
 
 const durations = [0, Number.NaN, 2 ** 31, "5000"]

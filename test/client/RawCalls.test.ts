@@ -1,7 +1,7 @@
 /** `client.request`: sessions, keys, retries, and what it refuses to send. */
 import { describe, expect, it } from "vitest"
-import { loggedIn, makeClient, refusal } from "./support/ClientWorld.ts"
-import { json } from "./support/Service.ts"
+import { failed, loggedIn, makeClient, refusal } from "./support/ClientWorld.ts"
+import { type Headers, json } from "./support/Service.ts"
 
 describe("A raw call", () => {
   it("is signed when a session is stored, and answers with status, headers and body", async () => {
@@ -22,6 +22,16 @@ describe("A raw call", () => {
     expect(requests[1]?.headers.get("authorization")).toBeNull()
     const demanded = await makeClient().client.request("GET", "/x", { session: "required" })
     expect(demanded).toMatchObject({ ok: false, error: { code: "not_logged_in" } })
+  })
+
+  it("that is a HEAD refreshes a refused token, too, whose answer has no body; a 401 of an intermediary refreshes nothing", async () => {
+    const { calls, client, once } = await loggedIn()
+    const refused = (headers: Headers) => () => new Response(null, { status: 401, headers })
+    once("x", refused({}))
+    expect(await client.request("HEAD", "/x")).toMatchObject(failed("unexpected_answer"))
+    once("x", refused({ "x-request-id": "the-id-1" }))
+    expect(await client.request("HEAD", "/x")).toMatchObject({ ok: true, value: { status: 200 } })
+    expect(calls()).toEqual(["x", "x", "refresh", "x"])
   })
 
   it("keeps the client's own headers", async () => {

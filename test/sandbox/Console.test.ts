@@ -188,7 +188,8 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
     const headers = { "content-type": "application/json", "user-agent": "curl/8.5.0" }
     const key = { "idempotency-key": "login-0000000000000001", "x-testing-environment-key": musicSecret }
     const body = '{"slt":"c:ana"}'
-    yield* send(`${base}/api/v1/auth/login`, { method: "POST", headers: { ...headers, ...key }, body })
+    const chunked = { ...headers, ...key, "transfer-encoding": "chunked" }
+    yield* send(`${base}/api/v1/auth/login`, { method: "POST", headers: chunked, body })
     const isOfAna = ({ sessions: [newest] }: State) => newest?.actor === "c:ana"
     const { sessions } = yield* stateWith("its session", isOfAna)
     expect(sessions[0]).toMatchObject({ plane, status: "active" })
@@ -215,6 +216,11 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
       calls.some(({ isLater }) => isLater)
     )
     expect(row.calls.map(({ to }) => to)).toEqual(["backend", "tables"])
+    // The service refuses it before it has read its body.
+    yield* send(`${base}/api/v1/tings`, { method: "POST", headers, body: '{"mine":1}' })
+    const isWhole = ({ exchange }: ActionRecord) =>
+      exchange?.status === 401 && exchange.requestBody === '{"mine":1}'
+    yield* eventually("its refusal", () => [...tab.actions.values()].some(isWhole))
   })
 
   it("sends webhooks that are signed or tampered with, and they take effect", function* () {

@@ -78,15 +78,8 @@ export const jsonFault = (text: string): string | null => {
 /** The address without the host. */
 export const pathOf = (url: string): string => url.replace(/^https?:\/\/[^/]+/, "")
 
-/** curl sets these itself, or prints what it cannot decompress; with the trace, its calls would be drawn in the old action. */
-const ownHeaders = new Set([
-  "host",
-  "content-length",
-  "connection",
-  "transfer-encoding",
-  "accept-encoding",
-  "traceparent"
-])
+/** curl prints what it cannot decompress; with the trace, its calls would be drawn in the old action. */
+const ownHeaders = new Set(["accept-encoding", "traceparent"])
 
 /** Quotes text for a shell. */
 const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
@@ -94,9 +87,11 @@ const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 /** A command for a POSIX shell that sends the same request. */
 export const curlOf = ({ method, requestBody, requestHeaders, url }: Exchange): string => {
   const headers = Object.entries(requestHeaders).filter(([name]) => !ownHeaders.has(name))
-  const verb = method === (requestBody === null ? "GET" : "POST") ? "" : ` -X ${method}`
+  const usual = requestBody === null ? "GET" : "POST"
+  // With `-X HEAD`, curl would wait for a body.
+  const verb = method === usual ? "" : method === "HEAD" ? " -I" : ` -X ${method}`
   return [
-    `curl -si${verb} ${quote(url)}`,
+    `curl -sgi${verb} ${quote(url)}`,
     ...headers.map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
     ...(requestBody === null ? [] : [`--data-raw ${quote(requestBody)}`])
   ].join(" \\\n  ")

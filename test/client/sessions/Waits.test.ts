@@ -177,6 +177,23 @@ it("A program whose lock was broken does not clear the session of a later login"
   expect(await second.client.session()).toMatchObject({ value: { org_id: "acme" } })
 })
 
+it.each([
+  ["logout", failed("store_failed", "locked")],
+  ["me", ok]
+] as const)("Nor does it in the instant after it has looked: %s", async (call, result) => {
+  let logIn: () => Promise<unknown> = async () => undefined
+  const sessionStore = storeWith(({ clear }) => ({
+    clear: (...given) => logIn().then(() => clear(...given))
+  }))
+  const first = await loggedIn({ lock: openLock, sessionStore })
+  const second = makeClient({ sessionStore, lock: openLock }, first.service)
+  for (const { pass } of [first, second]) pass(life)
+  first.once("refresh", () => failure(401, "unauthenticated"))
+  logIn = () => second.client.login("oac_2")
+  expect(await first.client[call]()).toMatchObject(result)
+  expect(await second.client.session()).toMatchObject({ value: { org_id: "acme" } })
+})
+
 it.each(["expired", "refused"])(
   "A call whose access token is %s is not sent for another actor, who logged in meanwhile in another program",
   async (how) => {

@@ -71,6 +71,7 @@ describe("The file store", () => {
     await store.save(slot, session)
     for (const other of ["ort_0", null])
       await expect(store.save(slot, second, other)).rejects.toMatchObject(locked)
+    await expect(store.clear(slot, true, "ort_0")).rejects.toMatchObject(locked)
     expect(await store.load(slot)).toEqual(session)
     expect(await readdir(made.folder)).toEqual([name])
     await store.save(slot, second, "ort_1")

@@ -35,6 +35,7 @@ describe("The web store", () => {
     const durable = [expect.anything(), "readwrite", { durability: "strict" }]
     expect(transactions.mock.calls).toContainEqual(durable)
     const other = webSessionStore({ database: null, locks: null } as never)
+    await expect(other.clear(names[0] ?? "", true, "ort_0")).rejects.toMatchObject({ reason: "locked" })
     expect(await other.load(names[0] ?? "")).toMatchObject({ slot: names[0], org_id: "acme" })
   })
 
