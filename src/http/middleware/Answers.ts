@@ -250,8 +250,9 @@ export const AnswersLive = HttpApiBuilder.middleware(
     ): Effect.Effect<HttpServerResponse.HttpServerResponse> => {
       if (!Cause.isInterruptedOnly(cause))
         return Effect.flatMap(toFailure(cause, exchange), (failure) => respondWithFailure(exchange, failure))
-      // Not by the client: the process ends.
-      if (!exchange.response.destroyed) return respondWithFailure(exchange, new Failure("shutting_down"))
+      // Not by the client: the process ends. A response behind others has no connection yet, and a request always has it.
+      if (!exchange.message.socket.destroyed)
+        return respondWithFailure(exchange, new Failure("shutting_down"))
       const status = clientClosedRequest
       return Effect.as(record(exchange, { status, code: undefined }), HttpServerResponse.empty({ status }))
     }
