@@ -5,7 +5,7 @@ import * as Fiber from "effect/Fiber"
 import { openPeer } from "../world/RawHttp.ts"
 import { sharing } from "../world/Test.ts"
 import { awaited, until } from "../world/Waiting.ts"
-import { goodRequests, raw, shared, sharedOnSocket, textOf, used } from "./support.ts"
+import { goodRequests, raw, requestLines, shared, sharedOnSocket, textOf, used } from "./support.ts"
 
 const webhookHead = (version: string) =>
   `POST /webhook HTTP/${version}\r\nHost: a\r\nContent-Type: application/json\r\n`
@@ -43,7 +43,7 @@ sharing(sharedOnSocket())("Bytes on a connection", (it) => {
     }
   })
 
-  it.scoped("whose client leaves before the answers leave nothing behind", function* () {
+  it.scoped("whose client leaves before the answers leave nothing behind, and are recorded so", function* () {
     const server = yield* shared
     const { login } = yield* goodRequests(server)
     const fibers = Effect.map(Fiber.roots, (roots) => roots.length)
@@ -55,12 +55,14 @@ sharing(sharedOnSocket())("Bytes on a connection", (it) => {
     })
     const behind = ["GET /docs", "HEAD /docs", "GET /nowhere", "HEAD /nowhere", "OPTIONS /docs"]
     const texts = behind.map((line) => `${line} HTTP/1.1\r\nHost: a\r\n\r\n`)
-    const peer = yield* openPeer(server.port, textOf(login) + texts.join(""))
+    const peer = yield* openPeer(server.port, textOf(login) + texts.join("") + textOf(login).slice(0, -1))
     yield* until(() => server.reached.length > 0)
     peer.socket.resetAndDestroy()
     yield* until(() => peer.closed())
     finish()
     yield* awaited("no fiber of the connection", fibers, (count) => count <= before)
+    const ends = requestLines(server).filter(({ fields }) => fields.method === "POST")
+    expect(ends.map(({ fields }) => fields.status)).toEqual([499, 499])
   })
 
   it.effect("that are unusual and well-formed are served", function* () {

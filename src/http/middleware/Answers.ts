@@ -25,6 +25,7 @@ import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { productionId } from "../../services/Plane.ts"
 import { RequestContext, type Source } from "../../services/RequestContext.ts"
 import { Settings } from "../../services/Settings.ts"
+import { writeResponse } from "../../services/WriteResponse.ts"
 import { failureOfFraming, misframed } from "../transport/UnparsedRequest.ts"
 import { apiPrefix } from "../api/Endpoint.ts"
 import { checkBodyHeaders, makeBodyReader, withJson } from "../body/RequestBody.ts"
@@ -112,17 +113,6 @@ const toFailure = (cause: Cause.Cause<unknown>, { call, decoded }: Exchange): Ef
     : Effect.as(Effect.logError("Request failed", cause), new Failure("internal"))
 }
 
-/** Hands Node the response. The library would wait until it is sent: for ever, where the connection ends before. */
-const write = (
-  { message, response: node }: Exchange,
-  response: HttpServerResponse.HttpServerResponse
-): HttpServerResponse.HttpServerResponse => {
-  const { body, headers, status } = response
-  if (body._tag !== "Stream" || message.method === "HEAD")
-    node.writeHead(status, headers).end(body._tag === "Uint8Array" ? body.body : undefined)
-  return response
-}
-
 export const AnswersLive = HttpApiBuilder.middleware(
   Effect.gen(function* () {
     const { minCli, requestDeadlineSeconds, telemetry, trustedProxies, webOrigins } = yield* Settings
@@ -141,7 +131,6 @@ export const AnswersLive = HttpApiBuilder.middleware(
       const call = route?.calls.get(method)
       return {
         message,
-        response: NodeHttpServerRequest.toServerResponse(request),
         path,
         route,
         call,
@@ -263,8 +252,9 @@ export const AnswersLive = HttpApiBuilder.middleware(
     ): Effect.Effect<HttpServerResponse.HttpServerResponse> => {
       if (!Cause.isInterruptedOnly(cause))
         return Effect.flatMap(toFailure(cause, exchange), (failure) => respondWithFailure(exchange, failure))
-      // Not by the client: the process ends.
-      if (!exchange.response.destroyed) return respondWithFailure(exchange, new Failure("shutting_down"))
+      // Not by the client: the process ends. A response behind others has no connection yet, and a request always has it.
+      if (!exchange.message.socket.destroyed)
+        return respondWithFailure(exchange, new Failure("shutting_down"))
       const status = clientClosedRequest
       return Effect.as(record(exchange, { status, code: undefined }), HttpServerResponse.empty({ status }))
     }
@@ -273,7 +263,7 @@ export const AnswersLive = HttpApiBuilder.middleware(
       Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
         const exchange = begin(request)
         if (misframed.has(exchange.message.socket))
-          return Effect.succeed(write(exchange, HttpServerResponse.empty()))
+          return Effect.succeed(writeResponse(request, HttpServerResponse.empty()))
         const answered = Effect.matchCauseEffect(
           Effect.suspend(() => answer(exchange, request, app)),
           {
@@ -285,7 +275,7 @@ export const AnswersLive = HttpApiBuilder.middleware(
         const annotate = HashMap.set<string, unknown>("request_id", exchange.info.requestId)
         return Effect.zipRight(
           FiberRef.update(FiberRef.currentLogAnnotations, annotate),
-          Effect.map(withRequestSpan(exchange, answered), (response) => write(exchange, response))
+          Effect.map(withRequestSpan(exchange, answered), (response) => writeResponse(request, response))
         )
       })
   })

@@ -1,5 +1,5 @@
 /** A request, what is known of its call, and what the checks and the use case establish about it. */
-import type { IncomingMessage, ServerResponse } from "node:http"
+import type { IncomingMessage } from "node:http"
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -33,7 +33,6 @@ export type BodyFailure = FailureOf<
 /** The log line, the span and the headers of the answer read it. */
 export interface Exchange {
   readonly message: IncomingMessage
-  readonly response: ServerResponse
   /** Without query and authority. */
   readonly path: string
   readonly route: Route | undefined

@@ -1,5 +1,6 @@
 /** The admin address: `/metrics` in the text format of Prometheus (0.0.4), and `/healthz`, for operators. */
 import { createServer } from "node:http"
+import * as HttpApp from "@effect/platform/HttpApp"
 import * as HttpRouter from "@effect/platform/HttpRouter"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
@@ -13,6 +14,7 @@ import { version } from "../../schema/Release.ts"
 import { formatAddress, isLoopback } from "../../services/Addresses.ts"
 import { metrics } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
+import { writeResponse } from "../../services/WriteResponse.ts"
 import { makeCollectors, type Sample } from "./Collectors.ts"
 
 /** The address is in use, or does not belong to this machine. */
@@ -55,6 +57,10 @@ const expose = (read: ReadonlyArray<Sample>): string => {
     .join("")
 }
 
+const writing = HttpApp.appendPreResponseHandler((request, response) =>
+  Effect.sync(() => writeResponse(request, response))
+)
+
 /** Serves until the scope closes; port 0 selects a free one. */
 const serve = ({ host, port }: { readonly host: string; readonly port: number }) =>
   Effect.gen(function* () {
@@ -66,7 +72,7 @@ const serve = ({ host, port }: { readonly host: string; readonly port: number })
       HttpRouter.get("/healthz", HttpServerResponse.json({ status: "ok", service: "music-backend", version }))
     )
     // Not the library's `serve`: it also listens for upgrades, and a peer that resets an upgraded connection would end the process.
-    const node = createServer(yield* NodeHttpServer.makeHandler(router))
+    const node = createServer(yield* NodeHttpServer.makeHandler(Effect.zipRight(writing, router)))
     const { address } = yield* NodeHttpServer.make(() => node, { host, port }).pipe(
       Effect.mapError(
         ({ cause }) =>
