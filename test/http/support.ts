@@ -117,8 +117,8 @@ const makeUpstreams = Effect.map(testNow, (now) => {
 })
 
 /** A refusal of IAM in place of its own answer. */
-export const refusal = (status: number, code: string) =>
-  answer("before", status, { error: { code, message: code } })
+export const refusal = (status: number, code: string, headers: Readonly<Record<string, string>> = {}) =>
+  answer("before", status, { error: { code, message: code } }, headers)
 
 const prepared: RequestInfo = {
   requestId: "prepared",

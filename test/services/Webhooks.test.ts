@@ -79,7 +79,11 @@ describe("a delivery", () => {
   scenario("that the database failed to store is 503, so that IAM sends it again", function* () {
     const store = yield* StoreSwitches
     yield* store.breakDown("webhooks.receive")
-    expect(yield* codeOf(deliver(eventOf()))).toBe("dependency_unavailable")
+    expect(yield* Effect.flip(deliver(eventOf()))).toMatchObject({
+      code: "dependency_unavailable",
+      details: { dependency: "database" },
+      retryAfterSeconds: 2
+    })
     yield* store.repair("webhooks.receive")
     expect(yield* deliver(eventOf())).toEqual({ received: true })
   })

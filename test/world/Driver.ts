@@ -37,7 +37,7 @@ export interface Refusal {
   readonly message: string
   readonly hint: string
   readonly retryable: boolean
-  readonly dependency: string | undefined
+  readonly details: Readonly<Record<string, unknown>>
 }
 
 /** The envelope of an error; undefined of a success, and where the body is none. */
@@ -45,15 +45,8 @@ export const refusalOf = (answer: Answer): Refusal | undefined => {
   const { error } = bodyOf(answer)
   if (isSuccess(answer) || !isRecord(error)) return undefined
   const { code, details, hint, message, retryable } = error
-  const dependency = isRecord(details) ? details.dependency : undefined
   return typeof code === "string" && typeof message === "string" && typeof hint === "string"
-    ? {
-        code,
-        message,
-        hint,
-        retryable: retryable === true,
-        dependency: typeof dependency === "string" ? dependency : undefined
-      }
+    ? { code, message, hint, retryable: retryable === true, details: isRecord(details) ? details : {} }
     : undefined
 }
 

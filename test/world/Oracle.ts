@@ -77,14 +77,14 @@ const envelopeProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => 
   const refusal = refusalOf(answer)
   const name = `${methodOf(sent)} ${pathOf(sent)} ${answer.status}`
   if (refusal === undefined) return [`${name} has no envelope`]
-  const { code, dependency, hint, message } = refusal
+  const { code, details, hint, message } = refusal
   const names = code === "dependency_unavailable" || code === "dependency_misconfigured"
   return [
     ...(refusal.retryable === isRetryable(answer.status, code)
       ? []
       : [`${code} has retryable ${refusal.retryable}`]),
     ...(message !== "" && hint !== "" ? [] : [`${code} has no message or no hint`]),
-    ...(!names || dependency !== undefined ? [] : [`${code} names no dependency`]),
+    ...(!names || details.dependency !== undefined ? [] : [`${code} names no dependency`]),
     ...(answer.status === 429 && answer.headers["retry-after"] === undefined
       ? [`${name} has no Retry-After`]
       : [])

@@ -106,8 +106,8 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
 }
 
 /** IAM refused the application's credentials in the plane of the call (identity-service.md 3, 9), not the token that it presented. */
-export const refusesSecret = ({ code }: Pick<Refused, "code">): boolean =>
-  code === "invalid_client" || code === "unauthenticated"
+export const refusesSecret = ({ code, status }: Refused): boolean =>
+  status !== 429 && (code === "invalid_client" || code === "unauthenticated")
 
 /** IAM refused the presented credential itself. */
 export const refusesCredential = (refused: Refused): boolean =>

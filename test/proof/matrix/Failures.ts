@@ -25,12 +25,15 @@ const html = (status: number) => (when: When) =>
 
 type Headers = Readonly<Record<string, string>>
 
+export const upstreamRequest = "upstream-1"
+
 /** The envelope of IAM and Ting. */
 const error =
   (status: number, code: string, headers: Headers = {}) =>
   (when: When): Fault => {
     const message = code.replaceAll("_", " ")
-    return answer(when, status, { error: { code, message, hint: "", retryable: status === 429 } }, headers)
+    const envelope = { code, message, hint: "", retryable: status === 429, request_id: upstreamRequest }
+    return answer(when, status, { error: envelope }, headers)
   }
 
 const swapTypes = (value: unknown): unknown => {
@@ -68,15 +71,15 @@ const onTheWay: ReadonlyArray<Failure> = [
   altered("Date 90 s behind", "clock", dated(-90))
 ]
 
-const limits = (code: string): ReadonlyArray<Failure> =>
-  (
-    [
-      ["limit", "429, 7 s", { "retry-after": "7" }],
-      ["limit bare", "429, no seconds", {}],
-      ["limit bare", "429, senseless seconds", { "retry-after": "soon" }],
-      ["limit long", "429, 86400 s", { "retry-after": "86400" }]
-    ] as const
-  ).map(([group, id, headers]) => failure(id, group, error(429, code, headers)("before")))
+/** Whatever the code is. */
+const limits: ReadonlyArray<Failure> = (
+  [
+    ["limit", "rate_limited", "429, 7 s", { "retry-after": "7" }],
+    ["limit bare", "invalid_grant", "429, no seconds", {}],
+    ["limit bare", "unauthenticated", "429, senseless seconds", { "retry-after": "soon" }],
+    ["limit long", "temporarily_rate_limited", "429, 86400 s", { "retry-after": "86400" }]
+  ] as const
+).map(([group, code, id, headers]) => failure(id, group, error(429, code, headers)("before")))
 
 const seconds = { "retry-after": "5" }
 
@@ -93,10 +96,11 @@ const iamAlways: ReadonlyArray<Failure> = [
   altered("version v2 †", "broken†", (own) => withHeaders(own, { "silicon-iam-api-version": "v2" })),
   failure("503 server_overloaded", "busy", error(503, "server_overloaded", seconds)("before")),
   ...twice("503 service_unavailable", "later", error(503, "service_unavailable", seconds)),
-  ...limits("rate_limited"),
+  ...limits,
   ...refusals("own credential", [401, "invalid_client"], [401, "unauthenticated"]),
   refusal(403, "forbidden"),
-  ...refusals("odd", [404, "not_found"], [410, "api_version_sunset"], [422, "validation_failed"])
+  ...refusals("odd", [404, "not_found"], [410, "api_version_sunset"], [422, "validation_failed"]),
+  ...refusals("odd", [405, "method_not_allowed"], [413, "payload_too_large"], [428, "precondition_required"])
 ]
 
 const iamKeyed: ReadonlyArray<Failure> = [
@@ -110,14 +114,22 @@ const tingAlways: ReadonlyArray<Failure> = [
   failure("503 proof_verification_uncertain", "broken", error(503, "proof_verification_uncertain")("before")),
   failure("503 dependency_unavailable", "busy", error(503, "dependency_unavailable", seconds)("before")),
   ...twice("503 storage_unavailable, 5 s", "later", error(503, "storage_unavailable", seconds)),
-  ...limits("temporarily_rate_limited"),
+  ...limits,
   ...refusals("proof", [401, "invalid_proof"], [401, "proof_expired"], [401, "proof_consumed"]),
   ...refusals("own credential", [401, "session_expired"], [401, "authentication_required"]),
+  // No 401 of Ting becomes one of ours.
+  ...refusals("odd", [401, "unauthenticated"], [401, "invalid_token"], [418, "something_new"]),
   refusal(400, "test_context_required", "own credential"),
   refusal(400, "invalid_input"),
   refusal(403, "permission_denied"),
   refusal(403, "test_context_mismatch"),
   refusal(413, "payload_too_large")
+]
+
+/** Refusals that mean something in a call with a key or a credential. */
+const inOtherCalls = [
+  refusal(409, "idempotency_in_progress", "polled"),
+  ...refusals("odd", [400, "invalid_request"], [400, "invalid_grant"], [409, "idempotency_conflict"])
 ]
 
 /** What the contract of one path adds. */
@@ -133,13 +145,15 @@ const ofPath: Partial<Record<PathName, ReadonlyArray<Failure>>> = {
     )
   ],
   introspect: [
-    refusal(400, "invalid_request", "odd"),
+    ...inOtherCalls,
+    refusal(400, "invalid_subject_token", "odd"),
     failure("200 inactive", "inactive", answer("before", 200, { active: false }))
   ],
-  revoke: [...iamKeyed, refusal(400, "invalid_request", "odd")],
+  context: inOtherCalls,
+  revoke: [...iamKeyed, ...refusals("odd", [400, "invalid_request"], [400, "invalid_grant"])],
   proof: [
     ...iamKeyed,
-    refusal(400, "unsupported_header", "odd"),
+    ...refusals("odd", [400, "unsupported_header"], [400, "invalid_grant"]),
     refusal(400, "invalid_subject_token"),
     ...refusals("forbidden", [403, "obo_subject_token_forbidden"], [403, "obo_organization_not_authorized"])
   ],

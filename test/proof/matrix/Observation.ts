@@ -1,9 +1,10 @@
 /** One cell: the failure, the request, what came of it, and the same request when the failure is over. */
+import { isDeepStrictEqual } from "node:util"
 import { type CallName, calls, registerSender } from "../../world/Calls.ts"
 import { type Answer, bodyOf, isSuccess, refusalOf, retryAfterOf, type Sent } from "../../world/Driver.ts"
 import { type PathName, pathNames, paths } from "../../world/Faults.ts"
 import { openWorld, type World } from "../../world/World.ts"
-import type { Failure } from "./Failures.ts"
+import { type Failure, upstreamRequest } from "./Failures.ts"
 
 /** How an observation is written, and so how the table is written: `503 dependency_unavailable, 5 s ×3; spent → 401 unauthenticated`. */
 export interface Observation {
@@ -43,6 +44,21 @@ interface CellRequest {
   readonly failure: Failure
   /** How many calls fail: all until the request is answered, or the first. */
   readonly times: number
+}
+
+/** Codes that say all. Those of IAM about a key are ours, too. */
+const unnamed = /^(?:slt_rejected|unauthenticated|testing_secret_invalid|(?:temporarily_)?rate_limited)$/
+const aboutKey = /^idempotency_/
+
+/** Every other one names the upstream, and its refusal where it sent one; nothing else, such as the reason in the log. */
+const detailsProblems = (answer: Answer, { failure, path }: CellRequest): ReadonlyArray<string> => {
+  const { code = "", details = {} } = refusalOf(answer) ?? {}
+  const dependency = paths[path].upstream
+  const [, refusal] = /^4\d\d ([a-z_]+)$/.exec(failure.id) ?? []
+  const own = refusal === undefined ? {} : { upstream_code: refusal, upstream_request_id: upstreamRequest }
+  const expected =
+    unnamed.test(code) || (dependency === "iam" && aboutKey.test(code)) ? {} : { dependency, ...own }
+  return isDeepStrictEqual(details, expected) ? [] : [`the details are ${JSON.stringify(details)}`]
 }
 
 /** A request that failed at a path goes no further. A login fetches the list of endpoints beside its first call. */
@@ -85,15 +101,11 @@ const observeIn = async (world: World, cell: CellRequest): Promise<Observation> 
   const pause = Math.max(Math.min(longestWait, retryAfterOf(answer) ?? 0), least) * 1_000
   await time.runUntil(time.elapsed() + pause)
   const again = await ask(subject.request)
-  const dependency = refusalOf(answer)?.dependency
   const endsWell = isSuccess(again) && detailOf(call, again) === ""
   return {
     text: `${outcomeOf(call, answer)} ${callsText(counts, path)}${state === "" ? "" : `; ${state}`}${endsWell ? "" : ` → ${outcomeOf(call, again)}`}`,
     problems: [
-      ...(dependency === undefined || dependency === paths[path].upstream
-        ? []
-        : [`details.dependency is ${dependency}`]),
-      ...(isSuccess(answer) ? [] : calledBehind(counts, cell)),
+      ...(isSuccess(answer) ? [] : [...detailsProblems(answer, cell), ...calledBehind(counts, cell)]),
       ...(isSuccess(again) ? await subject.problems(again) : []),
       ...oracle.problems().filter((problem) => !problem.startsWith(undocumented))
     ],

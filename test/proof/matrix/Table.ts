@@ -44,6 +44,7 @@ const iam: Cells = {
   "own credential": "502 dependency_misconfigured ×1",
   forbidden: "403 forbidden ×1",
   odd: `${unavailable} ×1`,
+  polled: `${unavailable} ×9`,
   idempotency_conflict: "409 idempotency_conflict ×1",
   idempotency_in_progress: "409 idempotency_in_progress, 1 s ×9",
   idempotency_response_expired: "409 idempotency_response_expired ×1"
@@ -77,6 +78,7 @@ const ting: Cells = {
   "limit long": "429 temporarily_rate_limited, 3600 s ×1",
   proof: `${unavailable} ×3 (proof ×3)`,
   "own credential": "502 dependency_misconfigured ×1",
+  odd: `${unavailable} ×1`,
   invalid_input: "400 invalid_input ×1",
   permission_denied: "403 permission_denied ×1",
   test_context_mismatch: "403 test_context_mismatch ×1",
@@ -113,12 +115,14 @@ const loginProof: Cells = {
 }
 const loginRegister: Cells = {
   ...registering("×2 (proof ×2)", "temporarily_rate_limited"),
-  proof: failedFor("dependency_unavailable", "×2 (proof ×2)")
+  proof: failedFor("dependency_unavailable", "×2 (proof ×2)"),
+  odd: failedFor("dependency_unavailable", "×1")
 }
 
 /** api.md, "POST /api/v1/reports": a verdict on the token is the answer; everything else stores the report as unverified, after one call. */
 const reporter: Cells = {
   ...sameFor(Object.keys(iam), "200 unverified ×1"),
+  polled: "200 unverified ×5",
   forbidden: "403 forbidden ×1",
   inactive: "401 unauthenticated ×1"
 }
