@@ -8,10 +8,10 @@ import { requestedScopes } from "../../src/schema/Identity.ts"
 import { upstreamKey } from "../../src/services/combinators/Idempotency.ts"
 import type { TokenGrant } from "../../src/services/Iam.ts"
 import { LoginOutcome } from "../../src/services/Store.ts"
-import { Unknown, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
+import { Unknown } from "../../src/services/UpstreamFailure.ts"
 import { isLive, login, logout } from "../world/Logins.ts"
-import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
-import { SimulatedTing, tingRefusal } from "../world/SimulatedTing.ts"
+import { SimulatedIam } from "../world/SimulatedIam.ts"
+import { SimulatedTing } from "../world/SimulatedTing.ts"
 import { StoreSwitches } from "../world/TestStore.ts"
 import {
   advanceClockDuring,
@@ -112,25 +112,6 @@ describe("the same key", () => {
     yield* TestClock.adjust("1 seconds")
     expect(yield* codeOf(login(slt))).toBe("idempotency_response_expired")
   })
-
-  type Missing = readonly ["exchange" | "introspect", UpstreamFailure, number, "before" | "after"]
-  const failures: ReadonlyArray<Missing> = [
-    ["exchange", lost("iam"), 2, "after"],
-    ["exchange", iamRefusal(409, "idempotency_in_progress"), 8, "before"],
-    ["introspect", unreachable("iam"), 3, "before"]
-  ]
-  scenario("spends the SLT once, whatever fails on the way", function* () {
-    const { iam } = yield* prepared
-    for (const [at, [method, failure, times, when]] of failures.entries()) {
-      const again = login(yield* iam.slt({ actor: "si:deejay" }), callerKey(`again-${at}`))
-      const [keys, calls] = [yield* iam.keys("exchange"), yield* iam.calls(method)]
-      yield* iam.failNext(method, failure, { times, when })
-      if (times === 3) expect(yield* advanceClockDuring(codeOf(again))).toBe("dependency_unavailable")
-      expect(yield* isLive((yield* advanceClockDuring(again)).access_token)).toBe(true)
-      expect(new Set((yield* iam.keys("exchange")).slice(keys.length)).size).toBe(1)
-      expect((yield* iam.calls(method)) - calls).toBeGreaterThan(times)
-    }
-  })
 })
 
 describe("a login whose new family was revoked", () => {
@@ -198,32 +179,6 @@ describe("registration at a login", () => {
     expect((yield* login(slt)).ting).toEqual(session.ting)
     expect([yield* ting.calls("register"), yield* iam.calls("prove")]).toEqual([1, 1])
     expect(yield* ting.isRegistered(deejay)).toBe(false)
-  })
-
-  /** The code in the session, the calls that fail with it, and whether the next login with the key registers. */
-  const failures: ReadonlyArray<readonly ["register" | "prove", UpstreamFailure, string, number, boolean]> = [
-    ["register", tingRefusal(403, "permission_denied"), "permission_denied", 1, false],
-    ["register", unreachable("ting"), "dependency_unavailable", 2, true],
-    ["register", tingRefusal(429, "temporarily_rate_limited", 1), "temporarily_rate_limited", 1, true],
-    ["prove", iamRefusal(429, "rate_limited"), "rate_limited", 1, true],
-    ["prove", iamRefusal(409, "idempotency_in_progress"), "idempotency_in_progress", 9, true]
-  ]
-  scenario("fails no login, and is done again only where that may help", function* () {
-    const { iam, ting } = yield* prepared
-    for (const [at, [method, failure, error, calls, again]] of failures.entries()) {
-      const repeated = login(yield* iam.slt({ actor: "si:deejay" }), callerKey(`fails-${at}`))
-      const before = yield* ting.calls("register")
-      const fail = method === "prove" ? iam.failNext(method, failure, { times: calls }) : undefined
-      yield* fail ?? ting.failNext("register", failure, { times: calls })
-      const session = yield* advanceClockDuring(repeated)
-      expect(session.ting).toEqual({ subscribed: false, error })
-      if (method === "register") expect((yield* ting.calls("register")) - before).toBe(calls)
-      const next = (yield* advanceClockDuring(repeated)).ting
-      expect(next).toEqual(again ? { subscribed: true, subscription_id: expect.any(String) } : session.ting)
-      const registrations = yield* ting.calls("register")
-      expect((yield* repeated).ting).toEqual(next)
-      expect(yield* ting.calls("register")).toBe(registrations)
-    }
   })
 
   scenario("takes 5 s at most", function* () {

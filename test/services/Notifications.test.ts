@@ -11,7 +11,7 @@ import { planeId } from "../../src/services/Plane.ts"
 import type { Caller } from "../../src/services/Iam.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import { fired, prepared, settle } from "../world/Sending.ts"
-import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
+import { SimulatedIam } from "../world/SimulatedIam.ts"
 import { tingRefusal } from "../world/SimulatedTing.ts"
 import { StoreSwitches } from "../world/TestStore.ts"
 import {
@@ -227,13 +227,11 @@ describe("ting_ready", () => {
 })
 
 describe("a proved call to Ting", () => {
-  const registering = Effect.map(unregistered, (made) => ({ ...made, register: made.subscribe }))
-
   scenario("has a new proof under a new key for every attempt, over the same bytes", function* () {
-    const { iam, register, ting } = yield* registering
+    const { iam, subscribe, ting } = yield* unregistered
     const before = (yield* iam.proofRequests).length
     yield* ting.failNext("register", lost("ting"), { times: 2, when: "after" })
-    yield* advanceClockDuring(register)
+    yield* advanceClockDuring(subscribe)
     const requests = (yield* iam.proofRequests).slice(before)
     const calls = yield* ting.seen("register")
     expect([requests.length, calls.length]).toEqual([3, 3])
@@ -243,32 +241,5 @@ describe("a proved call to Ting", () => {
     expect(different([...requests, ...calls].map(({ body }) => body))).toBe(1)
     expect(requests[0]).toMatchObject({ organisation: "acme", endpoint: "subscriptions.register" })
     expect(read(calls[0]?.body)).toEqual({ org_id: "acme", app_id: "music", for: "si:deejay" })
-  })
-
-  /** Which call fails how often with what, the answer, and the attempts that Ting sees. */
-  const failures = [
-    ["register", tingRefusal(401, "proof_expired"), 2, undefined, 3],
-    ["register", tingRefusal(401, "proof_expired"), 3, "dependency_unavailable", 3],
-    ["register", unreachable("ting"), 3, "dependency_unavailable", 3],
-    ["register", tingRefusal(403, "permission_denied"), 1, "permission_denied", 1],
-    ["register", tingRefusal(429, "temporarily_rate_limited"), 1, "temporarily_rate_limited", 1],
-    ["prove", unreachable("iam"), 3, "dependency_unavailable", 0],
-    ["prove", iamRefusal(404, "not_found"), 1, "reconsent_required", 0],
-    ["prove", iamRefusal(401, "proof_expired"), 1, "dependency_unavailable", 0]
-  ] as const
-  scenario("is repeated only after what a new proof may mend, or what did nothing", function* () {
-    const { iam, register, ting } = yield* registering
-    for (const [method, failure, times, code, attempts] of failures) {
-      const [proofs, calls] = [yield* iam.calls("prove"), yield* ting.calls("register")]
-      yield* method === "prove"
-        ? iam.failNext(method, failure, { times })
-        : ting.failNext(method, failure, { times })
-      const result = yield* advanceClockDuring(Effect.either(register))
-      const dependency = method === "prove" ? "iam" : "ting"
-      const details = code === "dependency_unavailable" ? { details: { dependency } } : {}
-      expect(result).toMatchObject(code === undefined ? { _tag: "Right" } : { left: { code, ...details } })
-      expect((yield* ting.calls("register")) - calls).toBe(attempts)
-      expect((yield* iam.calls("prove")) - proofs).toBe(method === "prove" ? times : attempts)
-    }
   })
 })

@@ -7,19 +7,10 @@ import { describe, expect } from "vitest"
 import type { ReportRequest } from "../../src/schema/Report.ts"
 import { digestOf } from "../../src/services/Digest.ts"
 import { DeliveryUpdate, Store, Verified } from "../../src/services/Store.ts"
-import { Refused } from "../../src/services/UpstreamFailure.ts"
 import { type SettingsOverrides, testTracker } from "../world/Settings.ts"
-import { iamRefusal, SimulatedIam } from "../world/SimulatedIam.ts"
+import { SimulatedIam } from "../world/SimulatedIam.ts"
 import { admitted, message, submit } from "../world/Submitting.ts"
-import {
-  bearer,
-  callerKey,
-  lost,
-  scenario,
-  scenariosWith,
-  signedIn,
-  unreachable
-} from "../world/UseCaseLayers.ts"
+import { bearer, callerKey, scenario, scenariosWith, signedIn, unreachable } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
 const settings: SettingsOverrides = { tracker: Option.some(testTracker) }
@@ -136,19 +127,6 @@ describe("a reporter's token", () => {
     yield* TestClock.adjust("1 millis")
     const { id, reporter } = yield* Fiber.join(fiber)
     expect([reporter, (yield* storedAs(id)).reporter._tag]).toEqual([null, "Unverified"])
-  })
-
-  const limited = new Refused({ dependency: "iam", status: 429, code: "rate_limited", retryAfterSeconds: 60 })
-  scenario("is introspected once, and unverified after a failure of IAM", function* () {
-    const iam = yield* SimulatedIam
-    const { token } = yield* signedIn()
-    for (const failure of [unreachable("iam"), lost("iam"), limited, iamRefusal(401, "invalid_client")]) {
-      const introspections = yield* iam.calls("introspect")
-      yield* iam.failNext("introspect", failure)
-      const { id, reporter } = yield* submit({ token, key: callerKey(failure._tag + String(introspections)) })
-      expect([failure, reporter, (yield* storedAs(id)).reporter._tag]).toEqual([failure, null, "Unverified"])
-      expect(yield* iam.calls("introspect")).toBe(introspections + 1)
-    }
   })
 })
 

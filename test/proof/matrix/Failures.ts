@@ -153,7 +153,7 @@ const ofPath: Partial<Record<PathName, ReadonlyArray<Failure>>> = {
   revoke: [...iamKeyed, ...refusals("odd", [400, "invalid_request"], [400, "invalid_grant"])],
   proof: [
     ...iamKeyed,
-    ...refusals("odd", [400, "unsupported_header"], [400, "invalid_grant"]),
+    ...refusals("odd", [400, "unsupported_header"], [400, "invalid_grant"], [401, "proof_expired"]),
     refusal(400, "invalid_subject_token"),
     ...refusals("forbidden", [403, "obo_subject_token_forbidden"], [403, "obo_organization_not_authorized"])
   ],
