@@ -1,4 +1,6 @@
-/** The background workers over a real database and scripted ports of tracker and table service, in simulated time. */
+/** The background workers over a real database and the clients of tracker and table service, whose calls end by a script, in simulated time. */
+import { HttpClient } from "@effect/platform/HttpClient"
+import * as Arr from "effect/Array"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -8,7 +10,9 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
+import { parts } from "../../../src/Backend.ts"
 import { deliveryWith } from "../../../src/layers/delivery/Delivery.ts"
 import type { DeliveryLimits } from "../../../src/layers/delivery/Worker.ts"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
@@ -17,10 +21,12 @@ import { Settings } from "../../../src/services/Settings.ts"
 import { Store } from "../../../src/services/Store.ts"
 import { type TableRecord, Tables, type TablesService } from "../../../src/services/Tables.ts"
 import { type SearchTooLong, Tracker, type TrackerService } from "../../../src/services/Tracker.ts"
-import { Refused, type UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
+import type { Refused, UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { type Around, aroundStore } from "../../world/Around.ts"
-import { makeManualClock } from "../../world/Time.ts"
+import { makeFaults } from "../../world/Faults.ts"
+import { machineTime, makeManualClock } from "../../world/Time.ts"
 import { type SettingsOverrides, testSettings, testTracker } from "../../world/Settings.ts"
+import { makeUpstreams, origins, repository, trackerToken, type Upstreams } from "../../world/Upstreams.ts"
 import { sampleReport } from "../store/Samples.ts"
 import { freshPath, openStore } from "../store/Stores.ts"
 
@@ -39,18 +45,17 @@ export interface Outcome<E = UpstreamFailure> {
 const makeScript = <E = UpstreamFailure>() => {
   let standing: Outcome<E> = {}
   let coming: ReadonlyArray<Outcome<E>> = []
-  /** Calls `effect` at once, or not at all, and ends by the script. */
-  const play = <A>(effect: () => A): Effect.Effect<A, E> =>
-    Effect.suspend(() => {
+  /** Makes the call at once, or not at all, and ends by the script. */
+  const play = <A>(call: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    Effect.gen(function* () {
       const [outcome = standing, ...later] = coming
       coming = later
       const { arrives = false, defect = false, failure, takes = 0 } = outcome
       // What arrives does so at once, also when its answer comes late or never.
-      const value = failure === undefined || arrives ? Option.some(effect()) : Option.none()
-      const answer = failure === undefined ? Effect.orDie(value) : Effect.fail(failure)
-      const end: Effect.Effect<A, E> = defect ? Effect.die("a mistake") : answer
-      if (takes === 0) return end
-      return Effect.zipRight(takes === Number.POSITIVE_INFINITY ? Effect.never : Effect.sleep(takes), end)
+      const own = failure === undefined || arrives ? yield* Effect.exit(call) : Exit.void
+      if (takes > 0) yield* takes === Number.POSITIVE_INFINITY ? Effect.never : Effect.sleep(takes)
+      if (defect) return yield* Effect.dieMessage("a mistake")
+      return failure === undefined ? yield* own as Exit.Exit<A, E> : yield* Effect.fail(failure)
     })
   const next = (...outcomes: ReadonlyArray<Outcome<E>>) => {
     coming = outcomes
@@ -62,17 +67,13 @@ const makeScript = <E = UpstreamFailure>() => {
   return { play, next, always }
 }
 
-interface SimulatedIssue {
-  readonly number: number
-  readonly body: string
-  readonly at: number
-  open: boolean
-  comments: number
-}
-
-const makeTracker = (now: () => number) => {
+const makeTracker = (simulator: Upstreams["tracker"], real: TrackerService, now: () => number) => {
   const state = {
-    issues: [] as SimulatedIssue[],
+    /** Those that lists still hide, too. */
+    issues: () => simulator.issues(repository),
+    /** Another issue of the same account. */
+    add: (body: string) => simulator.addIssue(repository, { login: "harbor-bot", body }),
+    setListLag: simulator.setListLag,
     filing: makeScript(),
     searching: makeScript<UpstreamFailure | SearchTooLong>(),
     sent: [] as { readonly at: number; readonly body: string }[],
@@ -81,29 +82,18 @@ const makeTracker = (now: () => number) => {
     running: 0,
     most: 0,
     interruptedAt: 0,
-    /** Milliseconds for which the list hides a new issue. */
-    lag: 0,
-    closing: (_: number): { readonly failure?: UpstreamFailure; readonly uncommented?: Refused } => ({}),
-    add: (body: string) => {
-      const issue = { number: state.issues.length + 1, body, at: now(), open: true, comments: 0 }
-      state.issues.push(issue)
-      return issue
-    }
+    closing: (_: number): { readonly failure?: UpstreamFailure; readonly uncommented?: Refused } => ({})
   }
-  const answerOf = ({ number }: { readonly number: number }) => ({
-    number,
-    url: `https://github.com/harbor/music/issues/${number}`
-  })
   const service: TrackerService = {
     enabled: true,
-    file: ({ body }) =>
+    file: (draft) =>
       Effect.acquireUseRelease(
         Effect.sync(() => {
-          state.sent.push({ at: now(), body })
+          state.sent.push({ at: now(), body: draft.body })
           state.running += 1
           state.most = Math.max(state.most, state.running)
         }),
-        () => state.filing.play(() => answerOf(state.add(body))),
+        () => state.filing.play(real.file(draft)),
         (_, exit) =>
           Effect.sync(() => {
             state.running -= 1
@@ -113,67 +103,43 @@ const makeTracker = (now: () => number) => {
     findByMarker: (marker, since) =>
       Effect.suspend(() => {
         state.searches.push({ at: now(), since })
-        return state.searching.play(() =>
-          state.issues
-            .filter(({ at, body }) => body.includes(marker) && at >= since && at + state.lag <= now())
-            .map((issue) => ({ ...answerOf(issue), open: issue.open }))
-        )
+        return state.searching.play(real.findByMarker(marker, since))
       }),
-    closeDuplicate: ({ number }) =>
+    closeDuplicate: (issue, original) =>
       Effect.suspend(() => {
-        const { failure, uncommented } = state.closing(number)
+        const { failure, uncommented } = state.closing(issue.number)
         if (failure !== undefined) return Effect.fail(failure)
-        const issue = state.issues[number - 1]
-        if (issue !== undefined) Object.assign(issue, { open: false, comments: uncommented ? 0 : 1 })
-        return Effect.succeed(Option.fromNullable(uncommented))
+        return Effect.as(real.closeDuplicate(issue, original), Option.fromNullable(uncommented))
       })
   }
   return { state, service }
 }
 
-/** Milliseconds for which the table service recognises a record (table-service.md 4), and bytes of the largest one. */
-const recognised = 300_000
-const largest = 262_144
+const openTables = ["musicclidaemon", "musicfrontendevents"] as const
 
-const makeTables = (now: () => number) => {
-  const rows = new Map<string, { readonly table: TableName; readonly at: number }>()
+const makeTables = (simulator: Upstreams["tables"], real: TablesService, now: () => number) => {
   const batches: Array<{ readonly at: number; readonly records: ReadonlyArray<TableRecord> }> = []
   const retired = new Set<TableName>()
   const script = makeScript()
-  let copies = 0
-  const write = (records: ReadonlyArray<TableRecord>) => {
-    const duplicates: Array<string> = []
-    const refused: Array<{ readonly recordId: string; readonly code: string }> = []
-    for (const { json, recordId, table } of records) {
-      const known = rows.get(recordId)
-      if (retired.has(table)) refused.push({ recordId, code: "unauthorized" })
-      else if (json.length > largest) refused.push({ recordId, code: "size_exceeded" })
-      else if (known !== undefined && now() - known.at < recognised) duplicates.push(recordId)
-      else {
-        if (known !== undefined) copies += 1
-        rows.set(recordId, { table, at: now() })
-      }
-    }
-    return { duplicates, refused }
-  }
-  const invalid = new Refused({ dependency: "tables", status: 400, code: "invalid" })
   const service: TablesService = {
-    open: new Set(["musicclidaemon", "musicfrontendevents"] as const),
+    ...real,
     write: (records) =>
       Effect.suspend(() => {
         batches.push({ at: now(), records })
-        const isInvalid = records.some(({ json }) => json.startsWith("{broken"))
-        return isInvalid
-          ? Effect.zipRight(
-              script.play(() => undefined),
-              invalid
-            )
-          : script.play(() => write(records))
+        const closed = records.filter(({ table }) => retired.has(table))
+        const refused = closed.map(({ recordId }) => ({ recordId, code: "unauthorized" }))
+        const written = Effect.map(real.write(Arr.difference(records, closed)), (result) => ({
+          ...result,
+          refused: [...result.refused, ...refused]
+        }))
+        return script.play(written)
       })
   }
   const stored = (table: TableName = "musicclidaemon") =>
-    [...rows].flatMap(([id, row]) => (row.table === table ? [id] : [])).toSorted()
-  return { batches, retired, script, service, stored, copies: () => copies }
+    [...new Set(simulator.rows(table).map((row) => row.record_id))].toSorted()
+  const copies = () =>
+    openTables.reduce((sum, table) => sum + simulator.rows(table).length - stored(table).length, 0)
+  return { batches, retired, script, service, stored, copies }
 }
 
 /** In these turns of the event loop, every runnable fiber reaches its next wait. */
@@ -212,8 +178,23 @@ export const makeHarness = Effect.gen(function* () {
   const path = yield* freshPath
   const store = yield* openStore(path)
   const { deliveries, reports } = store
-  const tracker = makeTracker(now)
-  const tables = makeTables(now)
+  const time = { ...machineTime, now }
+  const { clientOf, ...upstreams } = makeUpstreams({ time, faults: makeFaults(), observers: [] })
+  const keys = new Map(openTables.map((table) => [table, Redacted.make(upstreams.tableKey(table))]))
+  const [owner = "", name = ""] = repository.split("/")
+  const token = Redacted.make(trackerToken)
+  const settings = testSettings({
+    tracker: Option.some({ token, owner, repository: name, url: origins.tracker }),
+    tables: Option.some({ url: origins.tables, keys })
+  })
+  const client = clientOf({ name: "server", isAlive: () => true, kill: () => undefined })
+  const ports = yield* Layer.build(
+    Layer.merge(parts.tracker, parts.tables).pipe(
+      Layer.provide([Layer.succeed(HttpClient, client), Layer.succeed(Settings, settings)])
+    )
+  )
+  const tracker = makeTracker(upstreams.tracker, Context.get(ports, Tracker), now)
+  const tables = makeTables(upstreams.tables, Context.get(ports, Tables), now)
   const lines: Array<{ readonly level: string; readonly text: string }> = []
   const logger = Logger.make(({ cause, logLevel, message }) => {
     lines.push({ level: logLevel.label, text: JSON.stringify(message) + Cause.pretty(cause) })
@@ -295,7 +276,7 @@ export const makeHarness = Effect.gen(function* () {
         reports.find(id),
         (found) => Option.getOrThrow(found).issue.pipe(Option.getOrUndefined)?.number
       ),
-    issues: () => tracker.state.issues.map(({ comments, open }) => `${open ? "open" : "closed"} ${comments}`),
+    issues: () => upstreams.issues().map(({ comments, state }) => `${state} ${comments.length}`),
     /** Deliveries by state. */
     states: Effect.map(deliveries.counts, (counts) =>
       Object.fromEntries(counts.map((row) => [row.state, row.count]))

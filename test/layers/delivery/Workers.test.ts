@@ -137,7 +137,7 @@ describe("A worker", () => {
     }
     yield* start("tracker", { around })
     yield* pass(6)
-    expect([yield* states, tracker.issues.length]).toEqual([{ delivered: 2 }, 2])
+    expect([yield* states, tracker.issues().length]).toEqual([{ delivered: 2 }, 2])
     broken = true
     yield* admit()
     yield* pass(40)
