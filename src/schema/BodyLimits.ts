@@ -4,8 +4,8 @@
 export const nestingLimit = 64
 
 /**
- * Commas, colons and opening brackets outside of texts, in a body of more than 64 KiB. What the parser makes of one takes up to 64 bytes, for
- * as long as the request waits for IAM.
+ * Commas, colons and opening brackets outside of strings, in a body of more than 64 KiB: telemetry is never one. What the parser makes of
+ * each takes up to 64 bytes, for as long as the request waits for IAM.
  */
 export const markLimit = 20_000
 

@@ -63,7 +63,7 @@ sharing(sharedOnSocket())("A body", (it) => {
     }
   })
 
-  it.effect("of more than 64 KiB has at most 20,000 marks outside of its texts", function* () {
+  it.effect("of more than 64 KiB has at most 20,000 marks outside of its strings", function* () {
     const server = yield* shared
     const { send } = yield* goodRequests(server)
     const text = JSON.stringify(',:[{"\\'.repeat(10_000))

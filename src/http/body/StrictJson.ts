@@ -39,16 +39,16 @@ const findProblem = (value: unknown): string | undefined => {
 const marks: ReadonlyArray<number> = Array.from(",:[{", (mark) => mark.charCodeAt(0))
 const [quote, backslash] = [0x22, 0x5c]
 
-/** Before the parser, which takes a hundred times as long for a body of nothing but marks as for one of text. */
+/** Before the parser, which takes a hundred times as long for a body of nothing but marks as for one string. */
 const hasTooManyMarks = (bytes: Uint8Array): boolean => {
   if (bytes.length <= bodyLimits.telemetry) return false
   let count = 0
-  let inText = false
+  let inString = false
   for (let at = 0; at < bytes.length && count <= markLimit; at += 1) {
     const byte = bytes[at] ?? 0
     if (byte === backslash) at += 1
-    else if (byte === quote) inText = !inText
-    else if (!inText && marks.includes(byte)) count += 1
+    else if (byte === quote) inString = !inString
+    else if (!inString && marks.includes(byte)) count += 1
   }
   return count > markLimit
 }

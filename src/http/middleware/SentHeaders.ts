@@ -24,9 +24,7 @@ import { failures } from "../api/Endpoint.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
 import { type Call, CurrentExchange } from "./Exchange.ts"
 
-// Node joins a repeated header with a comma and a space, which no pattern here matches.
-
-/** What was sent, or the failure of its form. */
+/** What was sent, or the failure of its form: Node joins a repeated header with a comma and a space, which no pattern here matches. */
 type Sent<A, Code extends FailureCode> = Effect.Effect<A, FailureOf<Code>>
 
 /** The caller's idempotency key. */
