@@ -93,6 +93,7 @@ describe("An issue", () => {
     FastCheck.assert(
       FastCheck.property(hidden, ({ content, core, id, reporter, size }) => {
         const stored = redactReport(content)
+        expect(redactReport(stored)).toEqual(stored)
         expect(betrays(JSON.stringify(stored), core)).toBe(false)
         const { text } = compose(stored, size, { reporter })
         expect(betrays(text, core)).toBe(false)
@@ -102,7 +103,7 @@ describe("An issue", () => {
         expect(names(text, id, reporter._tag === "Verified")).toBe(false)
         if (reporter._tag === "Verified") expect(anonymise(shown, id)).toBe(shown)
       }),
-      { numRuns: 200 }
+      { numRuns: 400 }
     )
   })
 
@@ -186,20 +187,19 @@ describe("A long report", () => {
 })
 
 describe("The reporter's id", () => {
+  const far = `si&#${"0".repeat(5_000)}58;deejay`
   it.each([
-    ["si:deejay and si:deejay2", "[reporter] and si:deejay2"],
-    ["si:deejaysi:deejay si:deejayc:ana", "[reporter][reporter] [reporter]c:ana"],
-    ["si:dee\u200Bjay\u200B.", "[reporter]\u200B."],
-    ["a\u200B si%3Adeejay \u00AD", "a\u200B [reporter] \u00AD"],
-    ["\\u0073i:deejay, si%253adeejay", "[reporter], [reporter]"],
-    ["si:deejay\u0300 si:deejay\u00E9", "[reporter]\u0300 [reporter]\u00E9"],
-    ["si deejay, si;deejay, deejay, si:dee&item=jay", "si deejay, si;deejay, deejay, si:dee&item=jay"],
-    ["xsi_deejay si_deejay/si_deejay2", "xsi_deejay [reporter]/si_deejay2"],
-    [
-      "si:deejay[acme] si:deejay-laptop si:deejay\u3055",
-      "[reporter][acme] [reporter]-laptop [reporter]\u3055"
-    ]
-  ])("is replaced in %j, and similar ones stay", (text, clean) => {
+    "si:deejay and si:deejay2 → [reporter] and si:deejay2",
+    "si:deejaysi:deejay si:deejayc:ana → [reporter][reporter] [reporter]c:ana",
+    "actor:si:deejay, \\nsi:deejay → actor:[reporter], \\n[reporter]",
+    "si:dee\u200Bjay\u200B. a\u200B si%3Adeejay \u00AD → [reporter]\u200B. a\u200B [reporter] \u00AD",
+    `\\u0073i:deejay, si%253adeejay\u{1D500}, ${far} → [reporter], [reporter]\u{1D500}, [reporter]`,
+    "si:deejay\u0300 si:deejay\u00E9 si:deejay\u3055 → [reporter]\u0300 [reporter]\u00E9 [reporter]\u3055",
+    "si deejay, si;deejay, deejay, si:dee&item=jay → si deejay, si;deejay, deejay, si:dee&item=jay",
+    "xsi_deejay si_deejay/si_deejay2 → xsi_deejay [reporter]/si_deejay2",
+    "si:deejay[acme] si:deejay-laptop → [reporter][acme] [reporter]-laptop"
+  ])("is replaced, and similar ones stay: %s", (row) => {
+    const [text = "", clean] = row.split(" → ")
     expect(anonymise(text, "si:deejay")).toBe(clean)
   })
 
@@ -216,16 +216,6 @@ describe("The reporter's id", () => {
   ])("is any id when the reporter is unknown: %s", (row) => {
     const [text = "", clean] = row.split(" → ")
     expect(anonymiseAll(text)).toBe(clean)
-  })
-
-  const disguises =
-    `actor:si:deejay|\\nsi:deejay|s\u00ADi\u2060:\uFE0Fdeejay\u{E0061}|si:\u0007dee\u0000jay|S\u0130:DEEJAY
-|si\u0307:deejay|s\u0131:deejay|si:dee\u001b[01;31m\u001b[Kjay|\\U00000073i:deejay|user=si%253adeejay|si\\\\u003adeejay
-|si:dee\\u200bjay and si:dee\\udb40\\udc61jay|si&amp;#58;deejay|si\\:deejay|si&#0000000058;deejay|si:dee\\u0000jay
-|si&#${"0".repeat(5_000)}58;deejay|si\\u{3a}deejay and si\\\\u{000003A}deejay|si%25u003Adeejay|si%5Cu003adeejay
-|si:dee%udb40%udc61jay|si&#5&#X38;;deejay|si\\u003adeejay\u{1D500}`.split(/\n?\|/)
-  it.each(disguises)("is removed where it is written as %j", (text) => {
-    expect(anonymise(text, "si:deejay")).toMatch(/^(?!.*(?:dee|jay)).*\[reporter\]/i)
   })
 
   it("is removed from file names, the request's id and the pull request", () => {
@@ -266,30 +256,43 @@ it("A credential is not formed by what an issue leaves out", () => {
   expect(compose(attached(`oat ${"a1B2".repeat(8)}.log`)).text).not.toContain("a1B2")
 })
 
-it("An issue of hostile text is composed in bounded time", () => {
-  const pieces =
-    "\u200B|a\u200B|\\|\\u|\\u003a|%25|%|&amp;|&#58;|&#0|&#x|0|\\u{0|%ud83d|c:abc|c:|\uFF1A|\uFDFA|si:deeja|si:deejay|oat_|oat_a\u200B|bearer |authorization: |\uD800|\u00E9"
-  for (const [at, piece] of pieces.split("|").entries()) {
-    const reporter = at % 2 === 0 ? reportOf().reporter : Unverified()
-    const text = piece.repeat(Math.floor(50_000 / piece.length))
+/** Parts of what is searched for, over and over. */
+const pieces = `\u200B|a\u200B|\\|\\u|\\u003a|%25|%|&amp;|&#58;|&#0|&#x|0|\\u{0|%ud83d|c:abc|c:|\uFF1A|\uFDFA|si:deeja|si:deejay
+|oat_|oat_a\u200B|bearer |authorization: |\uD800|\u00E9|a|1|-|_|basic-a|basic a|xoat_a_|table-a-|Bearer a.|gh|\\u006fat_|\\"`.split(
+  /\n?\|/
+)
+
+it.each(pieces)("An issue of much of the same text is composed in bounded time: %j", (piece) => {
+  // The beginning keeps the search from passing over a plain text.
+  const text = `bearer ${piece.repeat(Math.floor(99_990 / piece.length))}`
+  for (const reporter of [reportOf().reporter, Unverified()]) {
     const content = { message: text.slice(0, 20_000), ...attached(text.slice(0, 120), text) }
     const context = { text: text.slice(0, 8_000) }
     const took = cpuMillisOf(() => composeIssue(reportOf({ ...content, context }, { reporter })))
-    expect(took, JSON.stringify(piece)).toBeLessThan(1_000)
+    expect(took).toBeLessThan(2_000)
   }
-  const keys = Array.from({ length: 4_000 }, (_, index) => [String.fromCodePoint(0xe0000 + index), 1])
-  const took = cpuMillisOf(() => composeIssue(reportOf({ context: Object.fromEntries(keys) })))
-  expect(took, "keys that become equal").toBeLessThan(1_000)
 })
 
-it("A report whose replaced ids and credentials complete each other without end costs little", () => {
+it("A context of many keys or named headers costs little", () => {
+  const keys = Array.from({ length: 4_000 }, (_, index) => [String.fromCodePoint(0xe0000 + index), 1])
+  const inside = (value: unknown, depth: number): unknown =>
+    depth === 0 ? value : ["x-testing-key", inside(value, depth - 1)]
+  const values = Array.from({ length: 14_000 }, () => "a")
+  for (const context of [Object.fromEntries(keys), { inside: inside(values, 60) }])
+    expect(cpuMillisOf(() => composeIssue(reportOf({ context })))).toBeLessThan(1_000)
+})
+
+it("A text whose replacements keep completing another credential or id is replaced as a whole", () => {
+  // A written `\\e` takes the bracket of a replacement with it: what is left of it ends the token or the id before.
+  const chained = (link: string, count: number) => `${link.repeat(count)}oat_${"a1B2".repeat(10)}`
+  expect(redact(`kept ${chained("oat_AAAAAAAAA\\e", 2)}`)).toBe(`kept ${redactedText}]]`)
   const reporter = Verified({ publicId: "c:xedacted" })
-  // A written `\\e` takes the bracket of a replacement with it: what is left of it ends the id or the token before.
-  const text = `${"oat_AAAAAAAAA\\ec:x\\e".repeat(2_000)}oat_${"a1B2".repeat(10)}`
-  let body = ""
-  const took = cpuMillisOf(() => {
-    body = composeIssue(reportOf(attached("a.log", text), { reporter })).body
-  })
-  expect(body).toContain(`\`\`\`text\n${redactedText}\n\`\`\``)
-  expect(took).toBeLessThan(1_000)
+  for (const link of ["oat_AAAAAAAAA\\e", "oat_AAAAAAAAA\\ec:x\\e"]) {
+    let issue = ""
+    const took = cpuMillisOf(() => {
+      issue = composeIssue(reportOf(attached("a.log", chained(link, 6_000)), { reporter })).body
+    })
+    expect(issue).toContain(`\`\`\`text\n${redactedText}\n\`\`\``)
+    expect(took).toBeLessThan(1_000)
+  }
 })

@@ -8,7 +8,7 @@ export interface Secret {
   readonly core: string
 }
 
-export const from = (alphabet: string, minLength: number, maxLength = minLength) =>
+const from = (alphabet: string, minLength: number, maxLength = minLength) =>
   FastCheck.array(FastCheck.constantFrom(...alphabet), { minLength, maxLength }).map((all) => all.join(""))
 const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 const digits = "0123456789"
@@ -31,7 +31,7 @@ const headers = [
   "bearer%20"
 ]
 
-/** The forms of credentials that docs/api.md lists, except those that PastedOutput.test.ts has. */
+/** The forms of credentials that docs/api.md lists. */
 export const secret: FastCheck.Arbitrary<Secret> = FastCheck.oneof(
   prefixed(
     "oat_ ort_ oac_ obo_ ask_ cat_ sat_ rft_ sup_ whs_".split(" "),
@@ -69,9 +69,16 @@ const unseenPoints = [
   ..."\u0000\u0008\u007f\u0080\u00ad\u034f\u061c\u115f\u17b4\u180e\u200b\u200d\u202e\u2060\u3164\ufe0f\ufeff\uffa0\u{1d173}\u{e0041}\u{e0100}"
 ]
 
+/** What a terminal obeys, and what is left of it where its escape character is written or lost. */
+const sequences = [
+  ...["\u001b[01;31m\u001b[K", "\u001b[38;5;196m", "\u001b[1 q", "\u001b[!p", "\u001b(B\u001b[m"],
+  ...["\u001b]8;;\u001b\\", "[01;31m[K", "^[[0G", "\\e[31m", "\\033[31m", "\\x1b[31m", "\\u001b[31m"]
+]
+
 /** Writes one character, or hides something behind it; `at` selects among several ways. */
 const encoders: ReadonlyArray<(letter: string, at: number) => string> = [
   (letter, at) => letter + (pick(unseenPoints, at) ?? ""),
+  (letter, at) => letter + (pick(sequences, at) ?? ""),
   (letter) => `&#${letter.codePointAt(0)};`,
   (letter) => `&#00000${letter.codePointAt(0)};`,
   (letter) => `&#X${hexOf(letter).toUpperCase()};`,
@@ -79,12 +86,15 @@ const encoders: ReadonlyArray<(letter: string, at: number) => string> = [
   (letter) => utf8(letter).replace("%", "%25"),
   (letter) => unitsOf(letter, "%u"),
   (letter, at) => letter + utf8(pick(unseenPoints, at) ?? ""),
-  (letter, at) => letter + unitsOf(pick(unseenPoints, at) ?? "", "\\u"),
+  (letter, at) => letter + unitsOf(pick(unseenPoints, at) ?? "", pick(["\\u", "%u"], at) ?? ""),
   (letter) => unitsOf(letter, "\\u"),
   (letter) => unitsOf(letter, "\\\\u"),
   (letter) => `\\u{${hexOf(letter)}}`,
+  (letter) => `\\U${hexOf(letter).padStart(8, "0")}`,
   (letter) => (isAscii(letter) ? `\\x${hexOf(letter)}` : unitsOf(letter, "\\u")),
-  (letter) => (/[!-/:-@[-`{-~]/.test(letter) ? `\\${letter}` : letter)
+  (letter) => (/[!-/:-@[-`{-~]/.test(letter) ? `\\${letter}` : letter),
+  (letter, at) => (letter === "i" ? (pick(["\u0130", "i\u0307", "\u0131"], at) ?? letter) : letter),
+  (letter) => (letter === "&" ? "&amp;" : letter)
 ]
 
 const plain = (letter: string): string => letter

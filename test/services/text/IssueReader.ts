@@ -14,6 +14,7 @@ const point = (base: number) => (_: string, digits: string) => characterOf(Numbe
 const layer = new RegExp(
   [
     "(?<end>\\r\\n?|[\\v\\f\\u0085\\u2028\\u2029]|\\\\+[fnrv])",
+    "\\u001b\\([0-~]|\\u001b\\]8;;\\u001b\\\\|(?<dotted>[\\u0130\\u0131])",
     "(?:\\u001b|\\^\\[|\\\\+e|\\\\+033)\\[[0-?]*[ -/]*[@-~]|\\[[\\d;]*[mK]|\\\\+b",
     "(?:\\\\+|%)u(?<unit>[0-9a-fA-F]{4})|\\\\+[ux]\\{0*(?<braced>[0-9a-fA-F]{1,6})\\}|\\\\+U(?<long>[0-9a-fA-F]{8})",
     "(?<bytes>(?:(?:%|\\\\+x)[0-9a-fA-F]{2})+)",
@@ -26,10 +27,11 @@ const layer = new RegExp(
 const decode = (text: string): string =>
   text.replace(layer, (...found) => {
     const groups: Readonly<Record<string, string | undefined>> = found.at(-1)
-    const { braced, bytes, decimal, end, hex, literal, long, name, unit } = groups
+    const { braced, bytes, decimal, dotted, end, hex, literal, long, name, unit } = groups
     const code = unit ?? braced ?? long ?? hex
     if (code !== undefined) return characterOf(Number.parseInt(code, 16))
     if (decimal !== undefined) return characterOf(Number(decimal))
+    if (dotted !== undefined) return "i"
     if (bytes !== undefined) return Buffer.from(bytes.replace(/[\\x%]+/g, ""), "hex").toString()
     return end === undefined ? (literal ?? references[name ?? ""] ?? "") : "\n"
   })
