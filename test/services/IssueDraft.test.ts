@@ -257,10 +257,11 @@ it("A credential is not formed by what an issue leaves out", () => {
 })
 
 /** Parts of what is searched for, over and over. */
-const pieces = `\u200B|a\u200B|\\|\\u|\\u003a|%25|%|&amp;|&#58;|&#0|&#x|0|\\u{0|%ud83d|c:abc|c:|\uFF1A|\uFDFA|si:deeja|si:deejay
+const pieces =
+  `\u200B|a\u200B|\\|\\u|\\u003a|%25|%|&amp;|&#58;|&#0|&#x|0|\\u{0|%ud83d|c:abc|c:|\uFF1A|\uFDFA|si:deeja|si:deejay
 |oat_|oat_a\u200B|bearer |authorization: |\uD800|\u00E9|a|1|-|_|basic-a|basic a|xoat_a_|table-a-|Bearer a.|gh|\\u006fat_|\\"`.split(
-  /\n?\|/
-)
+    /\n?\|/
+  )
 
 it.each(pieces)("An issue of much of the same text is composed in bounded time: %j", (piece) => {
   // The beginning keeps the search from passing over a plain text.

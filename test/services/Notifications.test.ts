@@ -20,8 +20,7 @@ import {
   lost,
   production,
   scenario,
-  signedIn,
-  unreachable
+  signedIn
 } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
@@ -90,12 +89,8 @@ describe("a ting", () => {
     expect(yield* iam.calls("prove")).toBe(proofs + 2)
   })
 
-  scenario("that failed is never sent later: there is no outbox", function* () {
-    const { send, sends, ting } = yield* prepared()
-    yield* ting.failNext("send", unreachable("ting"), { times: 3 })
-    expect(yield* advanceClockDuring(codeOf(send()))).toBe("dependency_unavailable")
-    yield* TestClock.adjust("10 minutes")
-    expect(yield* sends).toEqual([])
+  scenario("whose answer is lost is sent again with another proof, and accepted once", function* () {
+    const { send, ting } = yield* prepared()
     yield* ting.failNext("send", lost("ting"), { when: "after" })
     expect((yield* advanceClockDuring(send())).replayed).toBe(true)
   })
@@ -223,23 +218,5 @@ describe("ting_ready", () => {
     const membership = { ...caller.membership, organisationUuid: "made anew" }
     yield* (yield* Notifications).send(plane, { ...caller, membership }, fired).pipe(inRequest())
     expect(yield* store.recipients.isActive({ ...deejay, organisationUuid: "made anew" })).toBe(true)
-  })
-})
-
-describe("a proved call to Ting", () => {
-  scenario("has a new proof under a new key for every attempt, over the same bytes", function* () {
-    const { iam, subscribe, ting } = yield* unregistered
-    const before = (yield* iam.proofRequests).length
-    yield* ting.failNext("register", lost("ting"), { times: 2, when: "after" })
-    yield* advanceClockDuring(subscribe)
-    const requests = (yield* iam.proofRequests).slice(before)
-    const calls = yield* ting.seen("register")
-    expect([requests.length, calls.length]).toEqual([3, 3])
-    const different = <A>(values: ReadonlyArray<A>) => new Set(values).size
-    expect(different(requests.map(({ key }) => key))).toBe(3)
-    expect(different(calls.map(({ proof }) => proof))).toBe(3)
-    expect(different([...requests, ...calls].map(({ body }) => body))).toBe(1)
-    expect(requests[0]).toMatchObject({ organisation: "acme", endpoint: "subscriptions.register" })
-    expect(read(calls[0]?.body)).toEqual({ org_id: "acme", app_id: "music", for: "si:deejay" })
   })
 })

@@ -39,7 +39,9 @@ const authorization =
   "Authorization AUTHORIZATION authorization HTTP_AUTHORIZATION Proxy-Authorization AUTHOR\u0130ZAT\u0130ON author\u0131zat\u0131on".split(
     " "
   )
-const keyNames = "X-Testing-Environment-Key HTTP_X_TESTING_ENVIRONMENT_KEY iam_test_key testing_key".split(" ")
+const keyNames = "X-Testing-Environment-Key HTTP_X_TESTING_ENVIRONMENT_KEY iam_test_key testing_key".split(
+  " "
+)
 const random = [`Bearer ${token}`, `Basic ${base64("music:secret")}`, "Negotiate dXNlcjpwYXNz0", token]
 const anyValue = [
   ...["Bearer short", "basic dXNlcjpwYXNz", "Token t1", "ApiKey k1", "0123456789abcdef0123"],
@@ -51,9 +53,7 @@ const headerRows = (
   values: ReadonlyArray<string>
 ) =>
   shapes.flatMap((shape) =>
-    names.flatMap((name) =>
-      values.map((value) => shape.replace("HEADER", name).replace("«»", `«${value}»`))
-    )
+    names.flatMap((name) => values.map((value) => shape.replace("HEADER", name).replace("«»", `«${value}»`)))
   )
 const headers = [
   ...headerRows([...assigned, ...listed], authorization, random),

@@ -1,15 +1,13 @@
-/** Who calls, and in which plane: authentication, `me`, and the selection of a plane. */
+/** Who calls: authentication and `me`. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { describe, expect } from "vitest"
 import { requestedScopes, scopes } from "../../src/schema/Identity.ts"
 import { type Plane, planeId } from "../../src/services/Plane.ts"
-import { Planes } from "../../src/services/usecases/Planes.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
 import { authenticate, loggedIn, loginAs } from "../world/Logins.ts"
-import { SimulatedIam } from "../world/SimulatedIam.ts"
 import { callerKey, inRequest, production, scenario } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
@@ -91,29 +89,13 @@ describe("me", () => {
     const there = yield* (yield* Sessions).login(plane, request).pipe(inRequest())
     expect(yield* ready(there.access_token, "acme", plane)).toEqual([false, plane.environmentId])
     const deejay = { plane: planeId(production), organisation: "acme", publicId: "si:deejay" }
+    const again = { ...deejay, organisationUuid: "made anew" }
     yield* (yield* Store).recipients.deactivate(deejay, Number.MAX_SAFE_INTEGER)
+    expect(yield* ready()).toEqual([false, null])
+    // The organisation of today has that name, and is another one.
+    yield* (yield* Store).recipients.activate(again)
     expect(yield* ready()).toEqual([false, null])
     yield* store.breakDown("recipients.isActive")
     expect(yield* codeOf(ready())).toBe("dependency_unavailable")
   })
-
-  scenario("is not ting_ready in an organisation that was made anew under its name", function* () {
-    const { iam, session } = yield* loggedIn
-    expect((yield* me(session.access_token)).ting_ready).toBe(true)
-    yield* iam.alter(({ memberships, ...found }) => ({
-      ...found,
-      memberships: memberships.map((one) => ({ ...one, organisationUuid: "made anew" }))
-    }))
-    expect((yield* me(session.access_token)).ting_ready).toBe(false)
-  })
-})
-
-scenario("The plane of a request is production without a selector, else that of the secret", function* () {
-  const iam = yield* SimulatedIam
-  const resolve = (selector: Option.Option<Redacted.Redacted>) =>
-    Effect.flatMap(Planes, (planes) => planes.resolve(selector)).pipe(inRequest())
-  expect((yield* resolve(Option.none()))._tag).toBe("Production")
-  expect(yield* iam.calls("resolvePlane")).toBe(0)
-  const { plane, secret } = yield* iam.environment("one")
-  expect(yield* resolve(Option.some(secret))).toEqual(plane)
 })
