@@ -30,7 +30,7 @@ HEADER=«»
 map[Accept:[*/*] HEADER:[«»]]
 {name: HEADER, value: «»}`.split("\n")
 /** Beside its name, where another name could be. */
-const listed = String.raw`(b'HEADER', b'«»')
+const listed = `(b'HEADER', b'«»')
 <tr><td>HEADER</td> <td>«»</td></tr>
 | HEADER | «» |
 ["HEADER","«»"]`.split("\n")

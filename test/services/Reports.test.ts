@@ -166,21 +166,28 @@ describe("the same key", () => {
   scenario("replays the report for the same content, and conflicts for other content", function* () {
     const { token } = yield* signedIn()
     const later = yield* signedIn()
-    const context = { a: 1, b: { d: 2 } }
+    const context = { a: 1, b: { d: 2 }, list: [-0, { e: 3 }] }
     const others = [
       { message: `${message}!`, context },
       { message, context, pr: "https://github.com/harbor/music/pull/1" },
       { message, context, attachments: [] },
-      { message, context: {} }
+      { message, context: {} },
+      { message, context: { ...context, list: [{ e: 3 }, 0] } }
     ]
     for (const [who, again] of [
       [{}, {}],
       [{ token }, { token: later.token }]
     ]) {
-      const first = yield* submit({ ...who, request: { message, context: { a: 1, b: { c: null, d: 2 } } } })
+      const withNull = { ...context, b: { c: null, d: 2 } }
+      const first = yield* submit({ ...who, request: { message, context: withNull } })
       yield* TestClock.adjust("10 minutes")
       // The order of keys and null members are ignored.
-      const same = { context: { b: { d: 2 }, a: 1 }, attachments: null, pr: null, message }
+      const same = {
+        context: { list: [0, { f: null, e: 3 }], b: { d: 2 }, a: 1 },
+        attachments: null,
+        pr: null,
+        message
+      }
       expect(yield* submit({ ...again, request: same })).toEqual({ ...first, replayed: true })
       for (const request of others)
         expect(yield* codeOf(submit({ ...who, request }))).toBe("idempotency_conflict")

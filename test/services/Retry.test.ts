@@ -15,13 +15,10 @@ import { it } from "../world/Test.ts"
 
 const notExecuted = new NotExecuted({ dependency: "iam", reason: "connection refused" })
 const unknown = new Unknown({ dependency: "iam", reason: "connection lost" })
-const refused = (status: number, code: string) => new Refused({ dependency: "iam", status, code })
-const inProgress = refused(409, "idempotency_in_progress")
+const inProgress = new Refused({ dependency: "iam", status: 409, code: "idempotency_in_progress" })
 const limited = new Refused({ dependency: "iam", status: 429, code: "rate_limited", retryAfterSeconds: 3 })
-const expired = refused(401, "proof_expired")
 
 const policy: RetryPolicy = { dependency: () => "iam" }
-const again = { ...policy, again: ({ code }: Refused) => code === "proof_expired" }
 const times = <A>(count: number, value: A): ReadonlyArray<A> => Array.from({ length: count }, () => value)
 
 const before =
@@ -57,15 +54,10 @@ const run = (
     return { result, attempts, endedAt }
   })
 
-/** The policy, the failures, how many attempts are made, and the deadline. `done` where the attempt after the failures is made. */
+/** The matrix has how often each call is made (test/proof/matrix). The policy, the failures, how many attempts are made, and the deadline. `done` where the attempt after the failures is made. */
 const rows: ReadonlyArray<readonly [string, RetryPolicy, ReadonlyArray<UpstreamFailure>, number, number?]> = [
-  ["a call that was not executed, 3 times", policy, times(3, notExecuted), 3],
   ["an unknown outcome, 3 times", policy, times(3, unknown), 3],
-  ["a refusal, not", policy, [refused(400, "invalid_grant")], 1],
   ["a 429, not", policy, [limited], 1],
-  ["a refusal that the policy names, 3 times", again, times(3, expired), 3],
-  ["another refusal, not", again, [refused(401, "session_expired")], 1],
-  ["as often as the policy says: 2", { ...policy, attempts: 2 }, times(2, notExecuted), 2],
   ["idempotency_in_progress, 8 times", policy, times(9, inProgress), 9],
   ["the eighth poll, which can succeed", policy, times(8, inProgress), 9],
   ["nothing whose pause would end after the deadline", policy, [notExecuted], 1, 199],

@@ -117,6 +117,7 @@ describe("a use case", () => {
   })
 
   placeTest("a call counts for its token or testing secret", [10, 10, 1], function* () {
+    const { send, subscribe } = yield* prepared()
     const { iam, session } = yield* loggedIn
     const sessions = yield* Sessions
     const planes = yield* Planes
@@ -126,6 +127,9 @@ describe("a use case", () => {
     let keys = 0
     const request = () => ({ refreshToken: token, token, key: callerKey(`place-${++keys}`) })
     const asks: ReadonlyArray<readonly [IamMethod, () => Effect.Effect<unknown, Failure, Sessions>]> = [
+      // A ting waits in one place for its proof and for itself.
+      ["prove", send],
+      ["prove", () => subscribe],
       ["exchange", () => login(slt, request().key)],
       ["introspect", () => authenticate(session.access_token)],
       ["refresh", () => sessions.refresh(production, request()).pipe(inRequest())],
@@ -137,23 +141,10 @@ describe("a use case", () => {
       const first = yield* Effect.fork(Effect.exit(ask()))
       yield* held.arrived
       expect([method, yield* codeOf(ask())]).toEqual([method, "overloaded"])
-      const other = yield* iam.environment(method)
+      const other = yield* iam.environment(`${method}-${++keys}`)
       expect(yield* planes.resolve(Option.some(other.secret))).toEqual(other.plane)
       yield* held.release
       yield* Fiber.join(first)
     }
-  })
-
-  placeTest("a ting takes one place for its proof and itself", [1, 1], function* () {
-    const { iam, ting, proofs, send } = yield* prepared()
-    const held = yield* ting.hold("send")
-    const first = yield* Effect.fork(send({ key: "si:deejay/1" }))
-    yield* held.arrived
-    const { code, details } = yield* Effect.flip(send({ key: "si:deejay/2" }))
-    expect([code, details]).toEqual(["overloaded", { dependency: "ting" }])
-    expect(yield* iam.calls("prove")).toBe(proofs + 1)
-    yield* held.release
-    yield* Fiber.join(first)
-    expect((yield* send({ key: "si:deejay/2" })).replayed).toBe(false)
   })
 })
