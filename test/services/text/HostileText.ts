@@ -86,7 +86,7 @@ const encoders: ReadonlyArray<(letter: string, at: number) => string> = [
   (letter) => utf8(letter).replace("%", "%25"),
   (letter) => unitsOf(letter, "%u"),
   (letter, at) => letter + utf8(pick(unseenPoints, at) ?? ""),
-  (letter, at) => letter + unitsOf(pick(unseenPoints, at) ?? "", pick(["\\u", "%u"], at) ?? ""),
+  (letter, at) => letter + unitsOf(pick(unseenPoints, at) ?? "", at % 3 === 0 ? "%u" : "\\u"),
   (letter) => unitsOf(letter, "\\u"),
   (letter) => unitsOf(letter, "\\\\u"),
   (letter) => `\\u{${hexOf(letter)}}`,
