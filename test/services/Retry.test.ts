@@ -54,7 +54,10 @@ const run = (
     return { result, attempts, endedAt }
   })
 
-/** The matrix has how often each call is made (test/proof/matrix). The policy, the failures, how many attempts are made, and the deadline. `done` where the attempt after the failures is made. */
+/**
+ * The policy, the failures, how many attempts are made, and the deadline. `done` where the attempt after the failures is made.
+ * How often each call is made after each failure is in the matrix (test/proof/matrix).
+ */
 const rows: ReadonlyArray<readonly [string, RetryPolicy, ReadonlyArray<UpstreamFailure>, number, number?]> = [
   ["an unknown outcome, 3 times", policy, times(3, unknown), 3],
   ["a 429, not", policy, [limited], 1],

@@ -19,7 +19,6 @@ import { testSettings } from "../world/Settings.ts"
 import type { IamMethod } from "../world/SimulatedIam.ts"
 import { callerKey, inRequest, production, type scenario, withUseCases } from "../world/UseCaseLayers.ts"
 import { it, toEffect } from "../world/Test.ts"
-import { codeOf } from "./Codes.ts"
 
 const bounds = (iam: number, ting = 1, perCredential = 100, perAddress = 100) =>
   Effect.provideService(PlaceBounds, {
@@ -140,7 +139,9 @@ describe("a use case", () => {
       const held = yield* iam.hold(method)
       const first = yield* Effect.fork(Effect.exit(ask()))
       yield* held.arrived
-      expect([method, yield* codeOf(ask())]).toEqual([method, "overloaded"])
+      const { code, details } = yield* Effect.flip(ask())
+      const dependency = method === "prove" ? "ting" : "iam"
+      expect([method, code, details?.dependency]).toEqual([method, "overloaded", dependency])
       const other = yield* iam.environment(`${method}-${++keys}`)
       expect(yield* planes.resolve(Option.some(other.secret))).toEqual(other.plane)
       yield* held.release
