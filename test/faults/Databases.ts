@@ -1,5 +1,5 @@
-/** The databases of these tests, read over connections of their own. */
-import { writeFileSync } from "node:fs"
+/** The databases of these tests, read over connections of their own, and damaged. */
+import { closeSync, openSync, writeFileSync, writeSync } from "node:fs"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
@@ -38,6 +38,13 @@ export const brokenSums = `
     OR c.waiting_bytes <> (SELECT COALESCE(SUM(bytes), 0) FROM spool s WHERE s.table_name = c.table_name)`
 
 export const spoolLawHolds = (path: string) => Effect.map(scalar(path, brokenSums), (broken) => broken === 0)
+
+/** Overwrites a part of a file with invalid bytes. */
+export const garble = (path: string, from: number, length: number) => {
+  const descriptor = openSync(path, "r+")
+  writeSync(descriptor, Buffer.alloc(length, 0xa5), 0, length, from)
+  closeSync(descriptor)
+}
 
 /** A server that can become a standby, on the same port and data; removed with the scope. */
 export const standbyPostgres = Effect.map(

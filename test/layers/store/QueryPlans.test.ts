@@ -168,7 +168,9 @@ const runAll = ({ name, openStore }: Kind, place: string, aroundWith: (sql: SqlC
     })
     yield* everyOperation(watched)
     const { check: ___, isFailing: ____, wakeups: _____, ...nouns } = store
-    const all = Object.entries(nouns).flatMap(([noun, its]) => Object.keys(its).map((one) => `${noun}.${one}`))
+    const all = Object.entries(nouns).flatMap(([noun, its]) =>
+      Object.keys(its).map((one) => `${noun}.${one}`)
+    )
     assert.sameMembers([...used], all, "every operation runs here")
     yield* everyQuery(aroundCalls(queries, around))
   }).pipe(Effect.scoped)

@@ -108,10 +108,7 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, withStore }) => {
     const content = contentOf("ärger 🎵")
     const admit = (all: number, change: Partial<Admitted> = {}, hasQuota = true) => {
       const room = { unboundUpTo: all, reporter: all, network: all, all, withNewcomers: all }
-      return Effect.map(
-        reports.admit(sampleReport({ content, ...change }), true, room, hasQuota),
-        answerOf
-      )
+      return Effect.map(reports.admit(sampleReport({ content, ...change }), true, room, hasQuota), answerOf)
     }
     const size = bytesOf(content.message)
     for (const [answer, expected] of [

@@ -18,6 +18,7 @@ import type { StoreService, StoreUnavailable } from "../../../../src/services/St
 import { environmentOf, upstreams } from "../../../world/Fleet.ts"
 import { keptConsole } from "../../../world/Sandbox.ts"
 import { run } from "../../../cli/Harness.ts"
+import { garble } from "../../../faults/Databases.ts"
 import { testSettings } from "../../../world/Settings.ts"
 import { sampleReport } from "../Samples.ts"
 import {
@@ -164,8 +165,7 @@ describe("While a store runs", () => {
       SELECT rootpage AS page FROM sqlite_master WHERE type = 'table' AND name = 'recipients'`
     yield* other.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
     const sound = readFileSync(path)
-    const from = ((root?.page ?? 1) - 1) * 4_096
-    writeFileSync(path, Buffer.from(sound).fill(0xa5, from, from + 4_096))
+    garble(path, ((root?.page ?? 1) - 1) * 4_096, 4_096)
     yield* other.unsafe("PRAGMA user_version = 1")
     const reading = kindOf(Effect.asVoid(isActive(store)), path)
     for (const read of [reading, reading])
