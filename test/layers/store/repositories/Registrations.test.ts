@@ -150,7 +150,6 @@ onBoth("The outcome of a login", ({ freshStore }) => {
 onBoth("A testing environment", ({ freshStore }) => {
   it.scoped("is found by its newest root key only; of those with one key the last one", function* () {
     const { planes } = yield* freshStore
-    let now = 1_000
     for (const [environmentId, keyDigest, ...expected] of [
       ["env-1", "one", "env-1", undefined, undefined],
       ["env-2", "two", "env-1", "env-2", undefined],
@@ -159,7 +158,7 @@ onBoth("A testing environment", ({ freshStore }) => {
       ["env-1", "one", "env-1", undefined, "env-2"],
       ["env-1", "three", undefined, undefined, "env-1"]
     ] as const) {
-      yield* TestClock.setTime((now += 1_000))
+      yield* TestClock.adjust(1)
       yield* planes.remember(environmentId, keyDigest)
       const found = yield* Effect.forEach(["one", "two", "three"], planes.findByKeyDigest)
       deepStrictEqual(found.map(Option.getOrUndefined), expected)
