@@ -100,25 +100,22 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery }) => {
     deepStrictEqual(items, [{ ...listed, code: "unauthorized", refusedAt: 4_000 }])
   })
 
-  it.scoped(
-    "takes batches larger than a statement, and knows delivered ids until their removal",
-    function* () {
-      const { retention, spool } = yield* freshStore
-      const many = Array.from({ length: 250 }, (_, index) => `id-${index}`)
-      yield* spool.offer(entries(...many), roomy)
-      const half = ids(yield* spool.lease(sampleSpoolLease({ count: 125 })))
-      deepStrictEqual(half, many.slice(0, 125))
-      yield* settle(spool, { delivered: half })
-      // The newest of them.
-      deepStrictEqual(yield* spool.newestDeliveredSince(125), Option.some({ deliveredAt: 3_000 }))
-      deepStrictEqual(yield* spool.newestDeliveredSince(126), Option.none())
-      yield* spool.offer(entries(...many), roomy)
-      const waiting = { waiting: 125, waitingBytes: 1_250 }
-      yield* counted(spool, { accepted: 500, delivered: 125, duplicates: 250, ...waiting })
-      assert.strictEqual(yield* retention.deliveredIds(5_000), 125)
-      yield* spool.offer(entries(...half), roomy)
-      const taken = { waiting: 250, waitingBytes: 2_500 }
-      yield* counted(spool, { accepted: 625, delivered: 125, duplicates: 250, ...taken })
-    }
-  )
+  it.scoped("takes batches larger than a statement, and forgets ids that are removed", function* () {
+    const { retention, spool } = yield* freshStore
+    const many = Array.from({ length: 250 }, (_, index) => `id-${index}`)
+    yield* spool.offer(entries(...many), roomy)
+    const half = ids(yield* spool.lease(sampleSpoolLease({ count: 125 })))
+    deepStrictEqual(half, many.slice(0, 125))
+    yield* settle(spool, { delivered: half })
+    // The newest of them.
+    deepStrictEqual(yield* spool.newestDeliveredSince(125), Option.some({ deliveredAt: 3_000 }))
+    deepStrictEqual(yield* spool.newestDeliveredSince(126), Option.none())
+    yield* spool.offer(entries(...many), roomy)
+    const waiting = { waiting: 125, waitingBytes: 1_250 }
+    yield* counted(spool, { accepted: 500, delivered: 125, duplicates: 250, ...waiting })
+    assert.strictEqual(yield* retention.deliveredIds(5_000), 125)
+    yield* spool.offer(entries(...half), roomy)
+    const taken = { waiting: 250, waitingBytes: 2_500 }
+    yield* counted(spool, { accepted: 625, delivered: 125, duplicates: 250, ...taken })
+  })
 })
