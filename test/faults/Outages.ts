@@ -1,5 +1,4 @@
 /** Databases that fail under a running server: what each call answers meanwhile, and that nothing acknowledged is lost or done twice. A slice is played by every test run. */
-import { renameSync } from "node:fs"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
@@ -107,14 +106,7 @@ const ofSqlite: Outages = {
       says: unwritable,
       reason: /is locked by another process/
     }
-  }),
-  "moved away and back": Effect.map(onSqlite, ({ path, ...opened }) => ({
-    ...opened,
-    begin: Effect.sync(() => renameSync(path, `${path}.moved`)),
-    end: Effect.sync(() => renameSync(`${path}.moved`, path)),
-    says: away,
-    reason: /is gone: its file was moved or deleted/
-  }))
+  })
 }
 
 const ofPostgres: Outages = {

@@ -9,7 +9,7 @@ import * as fc from "effect/FastCheck"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
 import { any, run } from "../../../src/services/store/Statements.ts"
-import { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"
+import { sampleEntry, sampleEvent } from "./Samples.ts"
 import { type Kind, onBoth, postgres, rawQuery, sqlite } from "./Stores.ts"
 
 const numbers = (length: number) => Array.from({ length }, (_, index) => index)
@@ -122,18 +122,6 @@ onBoth("Simultaneous writes", (kind) => {
       [counts?.accepted, counts?.duplicates, counts?.waiting, counts?.waitingBytes],
       [400, 150, 250, 2_500]
     )
-  })
-
-  it.scoped("do not fail or keep one of them that fails in the database", function* () {
-    const path = yield* kind.ownPath
-    const { reports, webhooks } = yield* openStore(path)
-    yield* kind.rawQuery(path, "ALTER TABLE deliveries RENAME TO elsewhere")
-    const receive = (eventId: string) => webhooks.receive(sampleEvent({ eventId }), [])
-    const admit = (id: string, deliver: boolean) =>
-      Effect.exit(reports.admit(sampleReport({ id, keyDigest: id }), deliver))
-    const [refused, kept] = yield* Effect.all([admit("a", true), admit("b", false), receive("one")], all)
-    deepStrictEqual([Exit.isFailure(refused), Exit.isSuccess(kept)], [true, true])
-    deepStrictEqual(yield* kind.rawQuery(path, "SELECT id FROM reports"), [{ id: "b" }])
   })
 })
 

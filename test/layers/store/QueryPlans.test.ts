@@ -2,6 +2,7 @@
  * Every operation on tables with many rows: growing tables are read along an index, and no operation reads more rows than it needs.
  * In Postgres the rows that an operation reads are counted; in SQLite the plans of its statements are asked for.
  */
+import type { SqlClient } from "@effect/sql/SqlClient"
 import Sqlite from "better-sqlite3"
 import { assert, describe, vi } from "vitest"
 import { it } from "../../world/Test.ts"
@@ -11,9 +12,15 @@ import { roomOf } from "../../../src/services/usecases/ReportLimits.ts"
 import type { UpstreamKey } from "../../../src/services/Iam.ts"
 import type { OperatorQueriesService } from "../../../src/services/store/OperatorQueries.ts"
 import type { Page, PageRequest } from "../../../src/services/store/Pages.ts"
-import { DeliveryUpdate, LoginOutcome, type StoreService } from "../../../src/services/Store.ts"
+import {
+  DeliveryUpdate,
+  LoginOutcome,
+  type StoreService,
+  type StoreUnavailable
+} from "../../../src/services/Store.ts"
+import { type Around, aroundCalls, aroundStore } from "../../world/Around.ts"
 import { fill, volumesOf } from "../../world/BulkRows.ts"
-import { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"
+import { sampleEntry, sampleEvent, sampleReport, sampleSpoolLease } from "./Samples.ts"
 import { type Kind, postgres, rawQuery, sqlite, withPgClient } from "./Stores.ts"
 
 /** Enough that a scan shows. */
@@ -39,100 +46,85 @@ const growing =
 const everyOperation = (store: StoreService) =>
   Effect.gen(function* () {
     const now = Date.now()
-    const { deliveries, destinations, loginOutcomes, planes, recipients, reports } = store
+    const { deliveries, destinations, iamCalls, loginOutcomes, planes, recipients, reports } = store
     const { retention, sessionDigests, spool, usage, webhooks } = store
-
     const report = sampleReport({ createdAt: now })
-    yield* Effect.repeatN(reports.admit(report, true, roomOf(1e12)), 1)
-    yield* reports.knowsKey(report)
-    yield* reports.find(report.id)
-    yield* reports.storedBytes
-    const event = sampleEvent({ receivedAt: now })
-    yield* Effect.repeatN(webhooks.receive(event, ["c:ana"], ["actor"]), 1)
-    const ana = { plane: "production", organisation: "acme", publicId: "c:ana" } as const
-    yield* recipients.activate({ ...ana, organisationUuid: "uuid", subscriptionId: "sub" })
-    yield* recipients.isActive({ ...ana, organisationUuid: "uuid" })
-    yield* recipients.deactivate(ana, now)
+    const ana = { plane: "production", organisation: "acme", organisationUuid: "uuid", publicId: "c:ana" }
     // The ports brand the key.
     const key = "key" as UpstreamKey
     const registered = LoginOutcome.Registration({ ting: { subscribed: true }, transient: false })
-    yield* loginOutcomes.record(key, "production", registered)
-    yield* loginOutcomes.find(key)
-    const tokens = (["access", "refresh"] as const).map((kind) => ({
-      digest: kind,
-      kind,
-      endsAt: now + hour
-    }))
-    yield* Effect.repeatN(
-      sessionDigests.remember("production", { login: "login", actor: "actor" }, tokens),
-      1
-    )
-    yield* sessionDigests.find("access")
-    yield* sessionDigests.nameActor("login", "actor")
-    yield* sessionDigests.forgetToken("access")
-    yield* sessionDigests.forgetLogin("login")
-    yield* store.iamCalls.leave("process", [])
-    yield* store.iamCalls.take()
-    yield* Effect.repeatN(planes.remember("env", "digest"), 1)
-    yield* planes.findByKeyDigest("digest")
-    yield* store.backups.last
-
+    const login = { login: "login", actor: "actor" }
+    const token = { digest: "access", kind: "access", endsAt: now + hour } as const
     const fresh = Array.from({ length: 150 }, (_, index) =>
       sampleEntry(`fresh${index}`, { acceptedAt: now, eventAt: now })
     )
-    yield* spool.offer(fresh, { limitBytes: 1e12 })
-    yield* spool.counts
     const lease = { now, leaseUntil: now + 12_000, owner: "worker" }
-    const tables = new Set(["musicclidaemon", "musicfrontendevents"] as const)
-    const leased = yield* spool.lease({ ...lease, tables, count: 120, bytes: 1e6 })
+    const operations: ReadonlyArray<Effect.Effect<unknown, StoreUnavailable>> = [
+      reports.admit(report, true, roomOf(1e12)),
+      reports.knowsKey(report),
+      reports.find(report.id),
+      reports.storedBytes,
+      webhooks.receive(sampleEvent({ receivedAt: now }), ["c:ana"], ["actor"]),
+      recipients.activate({ ...ana, subscriptionId: "sub" }),
+      recipients.isActive(ana),
+      recipients.deactivate(ana, now),
+      loginOutcomes.record(key, "production", registered),
+      loginOutcomes.find(key),
+      sessionDigests.remember("production", login, [token]),
+      sessionDigests.find("access"),
+      sessionDigests.nameActor("login", "actor"),
+      sessionDigests.forgetToken("access"),
+      sessionDigests.forgetLogin("login"),
+      iamCalls.leave("process", []),
+      iamCalls.take(),
+      planes.remember("env", "digest"),
+      planes.findByKeyDigest("digest"),
+      store.backups.last,
+      spool.offer(fresh, { limitBytes: 1e12 }),
+      spool.counts,
+      spool.newestDeliveredSince(1_000),
+      // While no delivery is leased and none is due, with all that wait.
+      deliveries.nextDueAt,
+      deliveries.nextSearchAt,
+      deliveries.lease({ ...lease, now: 1 }),
+      deliveries.counts,
+      deliveries.oldestOpen,
+      destinations.find("tracker"),
+      destinations.pauses(now),
+      destinations.failed("tracker", { now, pausedUntil: now + 1, stopped: true, failure: "none" }),
+      destinations.resume(now),
+      destinations.answered("tracker", { now, wrote: true }),
+      destinations.reserveWrite("tracker", { now, spacing: 1_000, hourly: 450 }),
+      usage.size
+    ]
+    // What is known already takes another way.
+    yield* Effect.all([...operations, ...operations], { discard: true })
+
+    const leased = yield* spool.lease(sampleSpoolLease({ ...lease, count: 120, bytes: 1e6 }))
     const [first = "", second = "", ...others] = leased.map(({ recordId }) => recordId)
     const refused = [{ recordId: second, code: "invalid" }]
-    yield* spool.settle({
-      owner: "worker",
-      now,
-      delivered: others.slice(0, 60),
-      duplicates: [first],
-      refused
-    })
+    const delivered = others.slice(0, 60)
+    yield* spool.settle({ owner: "worker", now, delivered, duplicates: [first], refused })
     yield* spool.release("worker", others.slice(60))
-    yield* spool.newestDeliveredSince(1_000)
 
-    const next = Effect.map(deliveries.lease(lease), Option.getOrThrow)
-    // While none is leased and none is due, with all that wait.
-    yield* deliveries.nextDueAt
-    yield* deliveries.nextSearchAt
-    yield* deliveries.lease({ ...lease, now: 1 })
     const issue = Option.some({ number: 1, url: "https://github.com/harbor/music/issues/1" })
     const later = { availableAt: now + hour, failure: "none" }
     for (const outcome of [
       DeliveryUpdate.Delivered({ at: now, issue, sweepAt: Option.some(now + hour) }),
       DeliveryUpdate.Unknown({ ...later, searches: 1 }),
-      DeliveryUpdate.Failed({ at: now, failure: "none" })
+      DeliveryUpdate.Failed({ at: now, failure: "none" }),
+      DeliveryUpdate.Waiting(later),
+      DeliveryUpdate.Released(later)
     ]) {
-      const one = yield* next
+      const one = Option.getOrThrow(yield* deliveries.lease(lease))
       yield* deliveries.extend(one, now + 20_000)
       yield* deliveries.update(one, DeliveryUpdate.Sending({ at: now }))
       yield* deliveries.update(one, outcome)
-      const other = yield* next
-      yield* deliveries.update(other, DeliveryUpdate.Waiting(later))
       yield* deliveries.find(one.id)
-      yield* deliveries.retry(one.id, now)
       yield* deliveries.retry(one.id, now, { onlyFailed: true })
-      yield* deliveries.discard(other.id, now, "none")
+      yield* deliveries.discard(one.id, now, "none")
     }
     yield* deliveries.lease(lease)
-    yield* deliveries.counts
-    yield* deliveries.oldestOpen
-
-    yield* destinations.find("tracker")
-    yield* destinations.pauses(now)
-    yield* usage.size
-    usage.pool()
-    yield* destinations.failed("tracker", { now, pausedUntil: now + 1, stopped: true, failure: "none" })
-    yield* destinations.resume(now)
-    yield* destinations.answered("tracker", { now, wrote: true })
-    yield* Effect.repeatN(destinations.reserveWrite("tracker", { now, spacing: 1_000, hourly: 450 }), 2)
-
     // Failed deliveries that are older stay, because their reports do.
     for (const remove of Object.values(retention)) yield* remove(now - 20 * day)
     yield* store.check
@@ -141,8 +133,7 @@ const everyOperation = (store: StoreService) =>
 /** The operator's lists, each with its first page and the one after it. */
 const everyQuery = (queries: OperatorQueriesService) =>
   Effect.gen(function* () {
-    const none = Option.none()
-    const first: PageRequest = { limit: 20, after: none }
+    const first: PageRequest = { limit: 20, after: Option.none() }
     const twoPages = <A, E>(list: (page: PageRequest) => Effect.Effect<Page<A>, E>) =>
       Effect.flatMap(list(first), ({ next }) => list({ ...first, after: next }))
     yield* twoPages((page) => queries.reports({}, page))
@@ -155,8 +146,7 @@ const everyQuery = (queries: OperatorQueriesService) =>
       yield* queries.deliveries({ state: Option.some(state) }, first)
       yield* queries.reports({ delivery: Option.some(state) }, first)
     }
-    for (const anonymous of [true, false])
-      yield* queries.reportSizes({ anonymous }, { limit: 500, after: none })
+    for (const anonymous of [true, false]) yield* queries.reportSizes({ anonymous }, { ...first, limit: 500 })
     yield* queries.reportUse
     yield* queries.report("rep_1")
     yield* queries.enqueue("rep_1", Date.now())
@@ -164,54 +154,35 @@ const everyQuery = (queries: OperatorQueriesService) =>
     yield* queries.removeReport("rep_1", "a person asked for it", Date.now())
   })
 
-type Measure = (operation: string) => <A, E, R>(use: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
-
-/** Runs everything on a filled database, and measures each operation, such as `spool.offer`. */
-const measured = (
-  { name, openStore }: Kind,
-  place: string,
-  measureWith: (run: (statement: string) => Effect.Effect<unknown, unknown>) => Measure
-) =>
+/** Runs everything on a filled database, with what `aroundWith` makes around each operation, such as `spool.offer`. */
+const runAll = ({ name, openStore }: Kind, place: string, aroundWith: (sql: SqlClient) => Around) =>
   Effect.gen(function* () {
     yield* Effect.promise(() => fill(name === "SQLite" ? "sqlite" : "postgres", place, volumes, Date.now()))
-    const { queries, sql, write: _, ...store } = yield* openStore(place, { connections: 1 })
-    const measure = measureWith((statement) => sql.unsafe(statement))
-    const used = new Set<string>()
-    const watch = <Noun extends object>(name: string, noun: Noun): Noun =>
-      new Proxy(noun, {
-        get: (target, operation) => {
-          const path = `${name}.${String(operation)}`
-          used.add(path)
-          const member: unknown = Reflect.get(target, operation)
-          const measuring = (result: unknown) =>
-            Effect.isEffect(result) ? measure(path)(result as Effect.Effect<unknown, unknown>) : result
-          return typeof member === "function"
-            ? (...given: ReadonlyArray<unknown>) => measuring(Reflect.apply(member, target, given))
-            : measuring(member)
-        }
-      })
-    const nouns = Object.entries(store).filter(([noun]) => !["check", "isFailing", "wakeups"].includes(noun))
-    yield* everyOperation({
-      ...store,
-      ...Object.fromEntries(nouns.map(([name, noun]) => [name, watch(name, noun)]))
+    const { queries, read: _, sql, write: __, ...store } = yield* openStore(place, { connections: 1 })
+    const around = aroundWith(sql)
+    // It asks no database.
+    const used = new Set(["usage.pool"])
+    const watched = aroundStore(store, (call, operation, given) => {
+      used.add(operation)
+      return around(call, operation, given)
     })
-    const all = nouns.flatMap(([name, noun]) => Object.keys(noun).map((operation) => `${name}.${operation}`))
-    assert.deepStrictEqual(
-      all.filter((operation) => !used.has(operation)),
-      [],
-      "operations that do not run here"
+    yield* everyOperation(watched)
+    const { check: ___, isFailing: ____, wakeups: _____, ...nouns } = store
+    const all = Object.entries(nouns).flatMap(([noun, its]) =>
+      Object.keys(its).map((one) => `${noun}.${one}`)
     )
-    yield* everyQuery(watch("queries", queries))
+    assert.sameMembers([...used], all, "every operation runs here")
+    yield* everyQuery(aroundCalls(queries, around))
   }).pipe(Effect.scoped)
 
 describe("Query plans", () => {
   it.scopedLive("SQLite searches growing tables", function* () {
     const place = yield* sqlite.freshPath
     const prepare = vi.spyOn(Sqlite.prototype, "prepare")
-    yield* measured(sqlite, place, () => {
+    yield* runAll(sqlite, place, () => {
       // Those that fill the tables.
       prepare.mockClear()
-      return () => (use) => use
+      return (call) => call
     })
     const statements = new Set(prepare.mock.calls.map(([statement]) => statement))
     prepare.mockRestore()
@@ -249,18 +220,18 @@ describe("Query plans", () => {
       await client.query("SET stats_fetch_consistency = none")
       await client.query("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
       await Effect.runPromise(
-        measured(postgres, place, (run) => {
+        runAll(postgres, place, (sql) => {
           const count = Effect.promise(async () => {
-            await Effect.runPromise(run("SELECT pg_stat_force_next_flush()"))
+            await Effect.runPromise(sql`SELECT pg_stat_force_next_flush()`)
             const found = await client.query<{ readonly rows: number }>(`
               SELECT (SELECT SUM(seq_tup_read) FROM pg_stat_user_tables WHERE relname IN ('${growing.join("','")}'))
                 + (SELECT SUM(idx_tup_read) FROM pg_stat_user_indexes WHERE relname IN ('${growing.join("','")}')) AS rows`)
             return found.rows[0]?.rows ?? 0
           })
-          return (operation) => (use) =>
+          return (call, operation) =>
             Effect.gen(function* () {
               const before = yield* count
-              const result = yield* use
+              const result = yield* call
               read[operation] = Math.max(read[operation] ?? 0, (yield* count) - before)
               return result
             })

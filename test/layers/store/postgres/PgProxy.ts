@@ -16,8 +16,6 @@ export interface PgProxy {
   readonly slow: (millis: number) => Effect.Effect<void>
   /** Forwards the next commit to the server, and breaks the connection instead of forwarding the answer. */
   readonly loseNextCommit: Effect.Effect<void>
-  /** The first message of the last connection, which names the parameters. */
-  readonly startup: () => string
 }
 
 /** A client and the session of the server that it has now. */
@@ -54,7 +52,6 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
   let frozen = false
   let losing = false
   let delay = 0
-  let startup = ""
   const sockets = () => [...links].flatMap(({ far, near }) => [near, far])
 
   const accept = (near: Socket) => {
@@ -75,9 +72,11 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
     }
     links.add(link)
     for (const socket of [near, far]) socket.on("error", end(socket)).on("close", end(socket))
-    near.once("data", (chunk) => {
-      startup = chunk.toString("latin1")
-    })
+    // As pgbouncer does with startup parameters that it does not know.
+    if (movesSessions)
+      near.once("data", (chunk) => {
+        if (/options|_timeout|synchronous|default_/.test(chunk.toString("latin1"))) end(near)()
+      })
     near.on("data", (chunk) => {
       if (losing && chunk.includes("COMMIT\0")) {
         losing = false
@@ -128,8 +127,7 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
     },
     slow: (millis: number) => {
       delay = millis
-    },
-    startup: () => startup
+    }
   }
 }
 

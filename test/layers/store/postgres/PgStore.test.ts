@@ -9,7 +9,7 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { productionId } from "../../../../src/services/Plane.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
-import { sampleEntry, sampleEvent, sampleLease, sampleReport } from "../Samples.ts"
+import { sampleEntry, sampleReport } from "../Samples.ts"
 import { postgres, withPgClient } from "../Stores.ts"
 import { pgProxy } from "./PgProxy.ts"
 
@@ -38,63 +38,40 @@ const kindOf = <A>(access: Effect.Effect<A, StoreUnavailable>, url: string) =>
   })
 
 describe("A connection to Postgres", () => {
-  // A pooler in transaction mode may give each transaction another session.
-  it.scopedLive(
-    "commits to the disk, in bounded time, whatever the server's defaults and the session",
-    function* () {
-      const url = yield* ownPath
-      const alter = (setting: string) =>
-        rawQuery(inject("postgres").server, `ALTER DATABASE ${databaseOf(url)} SET ${setting}`)
-      yield* alter("synchronous_commit = off")
-      yield* alter("default_transaction_isolation = 'serializable'")
-      yield* alter("default_transaction_read_only = on")
-      const names = [
-        "idle_in_transaction_session_timeout",
-        "lock_timeout",
-        "statement_timeout",
-        "synchronous_commit",
-        "transaction_isolation"
-      ]
-      const writable = "SET default_transaction_read_only = off"
-      yield* rawQuery(
-        url,
-        `${writable};
-      CREATE TABLE seen (settings TEXT NOT NULL);
+  it.scopedLive("commits to the disk, in bounded time, whatever the server's defaults", function* () {
+    const url = yield* ownPath
+    const alter = (setting: string) =>
+      rawQuery(inject("postgres").server, `ALTER DATABASE ${databaseOf(url)} SET ${setting}`)
+    const names = [
+      "idle_in_transaction_session_timeout",
+      "lock_timeout",
+      "statement_timeout",
+      "synchronous_commit",
+      "transaction_isolation"
+    ]
+    yield* rawQuery(
+      url,
+      `CREATE TABLE seen (settings TEXT NOT NULL);
       CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN INSERT INTO seen VALUES (concat_ws(' ', ${names.map((name) => `current_setting('${name}')`).join()})); RETURN NEW; END $$;
-      CREATE TRIGGER sees BEFORE INSERT ON recipients FOR EACH ROW EXECUTE FUNCTION see();
       CREATE TRIGGER sees BEFORE INSERT ON reports FOR EACH ROW EXECUTE FUNCTION see()`
+    )
+    yield* alter("default_transaction_isolation = 'serializable'")
+    yield* alter("default_transaction_read_only = on")
+    const expected = { off: "on", local: "local", remote_apply: "remote_apply" }
+    for (const [id, commit] of Object.entries(expected)) {
+      yield* alter(`synchronous_commit = ${id}`)
+      // Closed before the next default is set: a session keeps the one that it began with.
+      yield* postgres.withStore(url, ({ reports }) =>
+        reports.admit(sampleReport({ id, keyDigest: id }), true)
       )
-      const seen = Effect.map(rawQuery(url, `${writable};\nDELETE FROM seen RETURNING settings`), (rows) =>
-        rows.map(({ settings }) => settings)
+      const seen = yield* rawQuery(
+        url,
+        "SET default_transaction_read_only = off;\nDELETE FROM seen RETURNING settings"
       )
-      const proxy = yield* pgProxy(url, { movesSessions: true })
-      for (const [commit, expected] of [
-        ["off", "on"],
-        ["local", "local"],
-        ["remote_apply", "remote_apply"]
-      ]) {
-        yield* alter(`synchronous_commit = ${commit}`)
-        const one = commit ?? ""
-        // Closed before the next default is set: a session keeps the one that it began with.
-        yield* Effect.scoped(
-          Effect.flatMap(openStore(proxy.url, { connections: 3 }), ({ recipients, reports }) =>
-            Effect.all(
-              [
-                recipients.activate({ ...ana, publicId: one, organisationUuid: "uuid" }),
-                reports.admit(sampleReport({ id: one, keyDigest: one }), true)
-              ],
-              { concurrency: "unbounded" }
-            )
-          )
-        )
-        const settings = `3s 2s 10s ${expected} read committed`
-        deepStrictEqual(yield* seen, [settings, settings])
-      }
-      // A pooler such as pgbouncer refuses parameters that it does not know.
-      assert.notMatch(proxy.startup(), /options|_timeout|synchronous|default_/)
+      deepStrictEqual(seen, [{ settings: `3s 2s 10s ${commit} read committed` }])
     }
-  )
+  })
 
   it.scopedLive("is one of as many as the setting gives; waits for one are counted", function* () {
     const place = yield* freshPath
@@ -186,25 +163,6 @@ describe("A Postgres that becomes unavailable", () => {
 })
 
 describe("Accesses of Postgres", () => {
-  it.scopedLive("that deadlock are repeated", function* () {
-    const url = yield* freshPath
-    yield* rawQuery(url, `ALTER DATABASE ${databaseOf(url)} SET deadlock_timeout = '20ms'`)
-    const store = yield* openStore(url)
-    yield* activate(store)
-    const receive = store.webhooks.receive(sampleEvent({ organisationUuid: "uuid" }), ["c:ana"])
-    const lock = "hashtextextended('music-backend people', 0)"
-    // The other program holds the person's row, and waits for the lock of the writes.
-    const receiving = yield* withPgClient(url, async (client) => {
-      await client.query("SET deadlock_timeout = '10s'; BEGIN; SELECT * FROM recipients FOR UPDATE")
-      const fiber = Effect.runFork(receive)
-      await client.query("SELECT pg_sleep(0.3)")
-      await client.query(`SELECT pg_advisory_xact_lock(${lock})`)
-      await client.query("COMMIT")
-      return fiber
-    })
-    assert.isTrue(yield* Fiber.join(receiving))
-  })
-
   it.scopedLive("wait for a lock until the limit; reads and writes of other tables do not", function* () {
     const url = yield* freshPath
     const store = yield* openStore(url, { lockWait: 60, timeouts: { lock: 30 } })
@@ -218,21 +176,6 @@ describe("Accesses of Postgres", () => {
       assert.strictEqual(await Effect.runPromise(kindOf(isActive(store), url)), "55P03")
     })
     assert.strictEqual(yield* offer(store), "accepted")
-  })
-
-  it.scopedLive("lease one delivery at a time, whatever plan the server chooses", function* () {
-    const url = yield* ownPath
-    // Only a nested loop remains, which runs the inner side once for each row of the outer one.
-    const others = "hashjoin mergejoin hashagg sort material memoize bitmapscan indexscan".split(" ")
-    yield* rawQuery(
-      url,
-      others.map((other) => `ALTER DATABASE ${databaseOf(url)} SET enable_${other} = off`).join(";\n")
-    )
-    const { deliveries, reports } = yield* openStore(url)
-    for (let index = 0; index < 21; index += 1)
-      yield* reports.admit(sampleReport({ id: `rep_${index}`, keyDigest: `${index}` }), true)
-    assert.isTrue(Option.isSome(yield* deliveries.lease(sampleLease())))
-    assert.strictEqual((yield* deliveries.counts)[0]?.count, 1)
   })
 })
 
@@ -268,8 +211,8 @@ describe("A role of Postgres", () => {
     yield* Effect.scoped(openStore(url))
     yield* Effect.repeat(say(`SELECT pid ${sessions}`), { until: (rows) => rows.length === 0 })
     yield* limit(1)
-    const store = yield* openStore(url, { timeouts: { connect: 1_000 } })
-    yield* many(store, 40)
+    const store = yield* openStore(url, { timeouts: { connect: 3_000 } })
+    yield* many(store, 20)
     yield* limit(0)
     yield* say(`SELECT pg_terminate_backend(pid) ${sessions}`)
     // The first access after it may meet the broken connection.

@@ -1,74 +1,45 @@
-import { assert } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
 import type { StoreService } from "../../../../src/services/Store.ts"
+import { fill, volumesOf } from "../../../world/BulkRows.ts"
 import { onBoth } from "../Stores.ts"
 
-const ofReports =
-  "id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, bytes"
-const ofDeliveries =
-  "id, kind, subject, state, attempts, available_at, looks, fence, created_at, priority, finished_at"
-const report = (at: number, reporter: string) =>
-  `'rep_${at}', 'production', 'key', 'digest ${at}', '${reporter}', '{}', 'cli', 'req', ${at}, 'marker', 1000`
+const volumes = {
+  ...volumesOf(900),
+  ...{ finishedDeliveries: 300, spool: 250, remembered: 250, loginOutcomes: 250, sessionDigests: 250 },
+  // One in twenty is inactive.
+  ...{ recipients: 5_000, refused: 250 }
+}
 
-/** Rows by their age, which is also a part of the key: the table with its columns, that of the age, and the values. */
-const insertions: ReadonlyArray<
-  readonly [name: keyof StoreService["retention"], into: string, age: string, row: (at: number) => string]
-> = [
-  [
-    "webhooks",
-    "webhook_inbox",
-    "received_at",
-    (at) => `'production', 'event ${at}', 'type', '2026-09-25', NULL, 'type', 'id', 1, '{}', ${at}`
-  ],
-  ["reports", `reports (${ofReports})`, "created_at", (at) => report(at, "verified:c:ana")],
-  [
-    "anonymousReports",
-    `reports (${ofReports})`,
-    "created_at",
-    (at) => report(at, at % 2 === 0 ? "anonymous" : "unverified")
-  ],
-  [
-    "recipients",
-    "recipients",
-    "changed_at",
-    (at) => `'production', 'acme', 'uuid', 'c:${at}', NULL, 0, ${at}`
-  ],
-  ["loginOutcomes", "login_outcomes", "recorded_at", (at) => `'key ${at}', 'production', '{}', 0, ${at}`],
-  [
-    "deliveries",
-    `deliveries (${ofDeliveries})`,
-    "finished_at",
-    (at) => `'sweep:${at}', 'sweep', '${at}', 'delivered', 1, 1, 0, 1, 1, 0, ${at}`
-  ],
-  [
-    "sessionDigests",
-    "session_digests",
-    "ends_at",
-    (at) => `'digest ${at}', 'production', 'access', 'login', NULL, ${at}`
-  ],
-  [
-    "refusals",
-    "spool_refused",
-    "refused_at",
-    (at) => `'record ${at}', 'musicclidaemon', 'invalid', 1, 1, ${at}`
-  ]
+/** The rows of each kind, and the column of their age. A failed delivery stays as long as its report. */
+const kinds: ReadonlyArray<readonly [name: keyof StoreService["retention"], from: string, age: string]> = [
+  ["deliveries", "deliveries WHERE state = 'delivered'", "finished_at"],
+  ["anonymousReports", "reports WHERE reporter = 'anonymous'", "created_at"],
+  ["reports", "reports", "created_at"],
+  ["webhooks", "webhook_inbox", "received_at"],
+  ["recipients", "recipients WHERE active = 0", "changed_at"],
+  ["loginOutcomes", "login_outcomes", "recorded_at"],
+  ["sessionDigests", "session_digests", "ends_at"],
+  ["telemetry", "spool", "accepted_at"],
+  ["deliveredIds", "spool_delivered", "delivered_at"],
+  ["refusals", "spool_refused", "refused_at"]
 ]
 
-// What else keeps a report, its delivery or a registration: Deliveries.test.ts and Registrations.test.ts.
-onBoth("Retention", ({ freshPath, openStore, rawQuery }) => {
+// What else keeps a report, its delivery or a registration: Deliveries.test.ts and test/services.
+onBoth("Retention", ({ freshPath, name, openStore, rawQuery }) => {
   it.scoped("removes what is older than the bound, 200 in a call, the oldest first", function* () {
     const path = yield* freshPath
+    yield* Effect.promise(() => fill(name === "SQLite" ? "sqlite" : "postgres", path, volumes, Date.now()))
     const { retention } = yield* openStore(path)
-    for (const [name, into, age, row] of insertions) {
-      const [table] = into.split(" ")
-      const rows = Array.from({ length: 202 }, (_, index) => `(${row(202 - index)})`)
-      yield* rawQuery(path, `DELETE FROM ${table};\nINSERT INTO ${into} VALUES ${rows.join()}`)
-      const remove = retention[name]
-      const left = rawQuery(path, `SELECT ${age} AS age FROM ${table} ORDER BY ${age}`)
-      assert.strictEqual(yield* remove(202), 200, name)
-      deepStrictEqual(yield* left, [{ age: 201 }, { age: 202 }], name)
-      deepStrictEqual([yield* remove(202), yield* remove(202)], [1, 0], name)
+    for (const [kind, from, age] of kinds) {
+      const ages = Effect.map(rawQuery(path, `SELECT ${age} AS age FROM ${from} ORDER BY age`), (rows) =>
+        rows.map((row) => Number(row.age))
+      )
+      const all = yield* ages
+      const remove = retention[kind](all[202] ?? 0)
+      deepStrictEqual([kind, yield* remove, yield* ages], [kind, 200, all.slice(200)])
+      deepStrictEqual([kind, yield* remove, yield* remove, yield* ages], [kind, 2, 0, all.slice(202)])
     }
   })
 })

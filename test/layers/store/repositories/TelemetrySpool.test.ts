@@ -16,7 +16,6 @@ type Settled = Parameters<TelemetrySpool["settle"]>[0]
 const other = "musicfrontendevents"
 const roomy = { limitBytes: 1_000_000 }
 const entries = (...recordIds: ReadonlyArray<string>) => recordIds.map((recordId) => sampleEntry(recordId))
-const numbered = (count: number) => Array.from({ length: count }, (_, index) => `id-${index}`)
 const settle = (spool: TelemetrySpool, change: Partial<Settled>) =>
   spool.settle({ owner: "worker", now: 3_000, delivered: [], duplicates: [], refused: [], ...change })
 const counted = (spool: TelemetrySpool, expected: Partial<SpoolCounts>) =>
@@ -79,7 +78,7 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery }) => {
   )
 
   it.scoped("counts each record that leaves it once, with its table", function* () {
-    const { retention, spool } = yield* freshStore
+    const { queries, retention, spool } = yield* openStore(yield* freshPath)
     yield* spool.offer([...entries("a", "b", "c", "d"), sampleEntry("e", { table: other })], roomy)
     yield* spool.lease(sampleSpoolLease({ leaseUntil: 2_100 }))
     const refused = [{ recordId: "c", code: "invalid" }]
@@ -92,52 +91,31 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery }) => {
       { table: "musicclidaemon", ...none, ...left },
       { table: other, ...none, accepted: 1, delivered: 1 }
     ])
-    // Delivered ones and duplicates are known; others are taken again.
+    // Delivered ones and duplicates are known; others are taken again, and listed once when they are refused again.
     yield* spool.offer(entries("a", "b", "c", "d"), roomy)
     deepStrictEqual(ids(yield* spool.lease(sampleSpoolLease())), ["c", "d"])
+    yield* settle(spool, { now: 4_000, refused: [{ recordId: "c", code: "unauthorized" }] })
+    const { items } = yield* queries.refusals({}, { limit: 2, after: Option.none() })
+    const listed = { recordId: "c", tableName: "musicclidaemon", eventAt: 900, bytes: 10 }
+    deepStrictEqual(items, [{ ...listed, code: "unauthorized", refusedAt: 4_000 }])
   })
 
-  it.scoped(
-    "takes batches larger than a statement, expires 200 in a call, and accepts them again",
-    function* () {
-      const { retention, spool } = yield* freshStore
-      const many = numbered(250)
-      const half = many.slice(0, 125)
-      yield* Effect.repeatN(spool.offer(entries(...many), roomy), 1)
-      deepStrictEqual(ids(yield* spool.lease(sampleSpoolLease({ count: 125 }))), half)
-      yield* settle(spool, { delivered: half })
-      // The newest of them.
-      deepStrictEqual(yield* spool.newestDeliveredSince(125), Option.some({ deliveredAt: 3_000 }))
-      deepStrictEqual(yield* spool.newestDeliveredSince(126), Option.none())
-      // What was delivered is recognised until its id is removed.
-      yield* spool.offer(entries(...half), roomy)
-      const shipped = { accepted: 625, delivered: 125, duplicates: 375 }
-      assert.strictEqual(yield* retention.telemetry(1_000), 0)
-      yield* counted(spool, { ...shipped, waiting: 125, waitingBytes: 1_250 })
-      deepStrictEqual([yield* retention.telemetry(5_000), yield* retention.deliveredIds(5_000)], [125, 125])
-      yield* counted(spool, { ...shipped, expired: 125 })
-      yield* spool.offer(entries(...many), roomy)
-      yield* counted(spool, { ...shipped, accepted: 875, expired: 125, waiting: 250, waitingBytes: 2_500 })
-      assert.strictEqual(yield* retention.telemetry(5_000), 200)
-    }
-  )
-
-  it.scoped("lists the newest refusal of each refused record, with the service's code", function* () {
-    const path = yield* freshPath
-    const { spool } = yield* openStore(path)
-    const changed = { table: "musicfrontendevents", eventAt: 950, bytes: 12 } as const
-    for (const [change, code, now] of [
-      [{}, "invalid", 3_000],
-      [changed, "unauthorized", 4_000]
-    ] as const) {
-      yield* spool.offer([sampleEntry("a", change), sampleEntry("b")], roomy)
-      yield* spool.lease(sampleSpoolLease())
-      yield* settle(spool, { now, delivered: ["b"], refused: [{ recordId: "a", code }] })
-    }
-    const found = yield* rawQuery(
-      path,
-      "SELECT record_id, table_name, code, bytes, refused_at FROM spool_refused"
-    )
-    deepStrictEqual(found.map(Object.values), [["a", "musicfrontendevents", "unauthorized", 12, 4_000]])
+  it.scoped("takes batches larger than a statement, and forgets ids that are removed", function* () {
+    const { retention, spool } = yield* freshStore
+    const many = Array.from({ length: 250 }, (_, index) => `id-${index}`)
+    yield* spool.offer(entries(...many), roomy)
+    const half = ids(yield* spool.lease(sampleSpoolLease({ count: 125 })))
+    deepStrictEqual(half, many.slice(0, 125))
+    yield* settle(spool, { delivered: half })
+    // The newest of them.
+    deepStrictEqual(yield* spool.newestDeliveredSince(125), Option.some({ deliveredAt: 3_000 }))
+    deepStrictEqual(yield* spool.newestDeliveredSince(126), Option.none())
+    yield* spool.offer(entries(...many), roomy)
+    const waiting = { waiting: 125, waitingBytes: 1_250 }
+    yield* counted(spool, { accepted: 500, delivered: 125, duplicates: 250, ...waiting })
+    assert.strictEqual(yield* retention.deliveredIds(5_000), 125)
+    yield* spool.offer(entries(...half), roomy)
+    const taken = { waiting: 250, waitingBytes: 2_500 }
+    yield* counted(spool, { accepted: 625, delivered: 125, duplicates: 250, ...taken })
   })
 })

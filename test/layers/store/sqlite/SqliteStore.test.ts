@@ -4,19 +4,22 @@ import { dirname, join } from "node:path"
 import { assert, describe } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Chunk from "effect/Chunk"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
-import * as TestClock from "effect/TestClock"
 import { all } from "../../../../src/services/store/Statements.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
+import { storeCorrupt } from "../../../../src/services/Metrics.ts"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
+import { environmentOf, upstreams } from "../../../world/Fleet.ts"
+import { keptConsole } from "../../../world/Sandbox.ts"
+import { run } from "../../../cli/Harness.ts"
+import { garble } from "../../../faults/Databases.ts"
 import { testSettings } from "../../../world/Settings.ts"
-import { awaited } from "../../../world/Waiting.ts"
 import { sampleReport } from "../Samples.ts"
 import {
   folder,
@@ -109,20 +112,10 @@ describe("A file that cannot be used is refused, as", () => {
     assert.strictEqual(kind, "other")
   })
 
-  it.scoped("locked: by another process for as long as a lock is waited for", function* () {
+  it.scopedLive("locked: by another process for as long as a lock is waited for", function* () {
     const path = yield* usedPath
     yield* heldLock(path)
-    const opening = yield* Effect.fork(refusal(path, { lockWait: 1_000 }))
-    // The addon loads in real time. A store that closed waited for 5 s at most.
-    yield* awaited(
-      "the wait for the lock",
-      TestClock.sleeps(),
-      Chunk.some((until) => until < 1_000)
-    )
-    yield* TestClock.adjust("900 millis")
-    assert.isTrue(Option.isNone(yield* Fiber.poll(opening)))
-    yield* TestClock.adjust("200 millis")
-    assert.strictEqual(yield* Fiber.join(opening), "locked")
+    assert.strictEqual(yield* refusal(path, { lockWait: 30 }), "locked")
   })
 })
 
@@ -142,47 +135,52 @@ describe("While a store runs", () => {
     assert.isFalse(store.isFailing())
   })
 
-  it.scoped(
-    "a check fails while no write is taken, whatever can be read, and says so until one succeeds",
-    function* () {
-      const path = yield* freshPath
-      const store = yield* openStore(path)
-      yield* store.sql.unsafe("PRAGMA query_only = ON")
-      assert.strictEqual(yield* kindOf(store.check, path), "other")
-      yield* isActive(store)
-      assert.isTrue(store.isFailing())
-      yield* store.sql.unsafe("PRAGMA query_only = OFF")
-      yield* activate(store)
-      assert.isTrue(store.isFailing())
-      yield* store.check
-      assert.isFalse(store.isFailing())
-    }
-  )
+  it.scoped("a check fails while no write is taken, until one of them succeeds", function* () {
+    const path = yield* freshPath
+    const store = yield* openStore(path)
+    yield* store.sql.unsafe("PRAGMA query_only = ON")
+    assert.strictEqual(yield* kindOf(store.check, path), "other")
+    yield* isActive(store)
+    assert.isTrue(store.isFailing())
+    yield* store.sql.unsafe("PRAGMA query_only = OFF")
+    yield* store.check
+    assert.isFalse(store.isFailing())
+  })
 
-  it.scoped(
-    "a corruption that a read meets fails every later check and write, also of a mended file; a bad row does not",
-    function* () {
-      const path = yield* usedPath
-      const store = yield* openStore(path)
-      const report = sampleReport()
-      yield* store.reports.admit(report, true)
-      yield* rawQuery(path, "UPDATE reports SET content = 'no JSON'")
-      assert.strictEqual(yield* kindOf(store.reports.find(report.id), path), "other")
-      yield* store.check
-      const other = yield* rawClient(path)
-      yield* other.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
-      const sound = readFileSync(path)
-      writeFileSync(path, Buffer.from(sound).fill(0xa5, 4096))
-      yield* other.unsafe("PRAGMA user_version = 1")
-      assert.strictEqual(yield* kindOf(Effect.asVoid(isActive(store)), path), "corrupt")
-      writeFileSync(path, sound)
-      yield* other.unsafe("PRAGMA user_version = 2")
-      assert.isTrue(yield* isActive(store))
-      for (const attempt of [store.check, activate(store)])
-        assert.strictEqual(yield* kindOf(attempt, path), "corrupt")
-      assert.isTrue(store.isFailing())
-    }
-  )
+  it.scopedLive("a corruption that a read meets ends all writes, also of a mended file", function* () {
+    const path = yield* usedPath
+    const { console, lines } = keptConsole()
+    const store = yield* openStore(path)
+    const environment = { ...environmentOf(yield* upstreams), MUSIC_DATABASE_PATH: path }
+    const integrity = Effect.map(run(["check"], environment), ({ out }) => /^.*integrity .*$/m.exec(out)?.[0])
+    const report = sampleReport()
+    yield* store.reports.admit(report, true)
+    // A bad row is none.
+    yield* rawQuery(path, "UPDATE reports SET content = 'no JSON'")
+    assert.strictEqual(yield* kindOf(store.reports.find(report.id), path), "other")
+    yield* store.check
+    assert.match((yield* integrity) ?? "", /^PASS/)
+    const other = yield* rawClient(path)
+    const [root] = yield* other<{ readonly page: number }>`
+      SELECT rootpage AS page FROM sqlite_master WHERE type = 'table' AND name = 'recipients'`
+    yield* other.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
+    const sound = readFileSync(path)
+    garble(path, ((root?.page ?? 1) - 1) * 4_096, 4_096)
+    yield* other.unsafe("PRAGMA user_version = 1")
+    const reading = kindOf(Effect.asVoid(isActive(store)), path)
+    for (const read of [reading, reading])
+      assert.strictEqual(yield* Effect.withConsole(read, console), "corrupt")
+    const said = lines.join(" ").match(/ERROR.*?The database is corrupt.*?restore a backup/gs)
+    assert.lengthOf(said ?? [], 1)
+    assert.strictEqual((yield* Metric.value(storeCorrupt({}))).value, 1)
+    assert.match((yield* integrity) ?? "", /^FAIL.* pages are damaged$/)
+    writeFileSync(path, sound)
+    yield* other.unsafe("PRAGMA user_version = 2")
+    assert.isTrue(yield* isActive(store))
+    for (const attempt of [store.check, activate(store)])
+      assert.strictEqual(yield* kindOf(attempt, path), "corrupt")
+    assert.isTrue(store.isFailing())
+  })
 
   it.scoped("its file that was moved away or replaced refuses all calls until it is back", function* () {
     const path = join(yield* folder, "music.sqlite")
@@ -197,13 +195,5 @@ describe("While a store runs", () => {
     renameSync(`${path}.old`, path)
     yield* store.check
     yield* activate(store, "c:eva")
-  })
-
-  it.scoped("a closed store fails", function* () {
-    const path = yield* freshPath
-    const store = yield* Effect.scoped(openStore(path))
-    for (const attempt of [store.check, activate(store)])
-      assert.strictEqual(yield* kindOf(attempt, path), "other")
-    assert.include((yield* Effect.flip(activate(store))).reason, " is closed, in Recipients.activate")
   })
 })
