@@ -246,8 +246,9 @@ describe("status()", () => {
   })
 })
 
-it("A client of a testing plane takes none of production from the service", async () => {
-  const { client } = makeClient({ testingKey })
+it("A client of a testing plane takes no session of production, neither from the service nor from its store", async () => {
+  const { sessionStore } = await loggedIn()
+  const { client } = makeClient({ testingKey, sessionStore })
   expect(await client.login("si:deejay")).toMatchObject(failed("unexpected_answer", "other_plane"))
   expect(await client.session()).toMatchObject({ ok: true, value: null })
 })
