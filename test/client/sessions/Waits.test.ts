@@ -6,8 +6,6 @@ import { failure, json, life, loginOf, never, openLock, pairOf } from "../suppor
 
 const short = { deadlineMilliseconds: 60 }
 const report = { message: "long enough" }
-/** Ignores even the signal. */
-const heldLock: SessionLock = { acquire: never }
 
 describe("A call ends in time when the store never settles", () => {
   /** A client of a store that hangs in one part while it is told to. */
@@ -57,15 +55,25 @@ describe("A call ends in time when the store never settles", () => {
 describe("A call that waits for the lock", () => {
   it("says so, also when it waits for a refresh that waits, and ends at once when it is aborted", async () => {
     const { service, sessionStore } = await loggedIn()
-    const second = makeClient({ sessionStore, lock: heldLock }, service)
+    let asked = 0
+    const acquire = () => {
+      asked += 1
+      // Ignores even the signal.
+      return never()
+    }
+    const second = makeClient({ sessionStore, lock: { acquire } }, service)
     second.pass(life)
-    // By then each of them waits for the lock, also on a slow machine.
-    const later = { deadlineMilliseconds: 1_000 }
-    const calls = [second.client.me(later), second.client.logout(later), second.client.login("oac_2", later)]
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
+    const calls = [second.client.me(), second.client.logout(), second.client.login("oac_2")]
+    await expect.poll(() => asked).toBe(3)
+    await vi.advanceTimersByTimeAsync(30_000)
     const waited = failed("timed_out", undefined, { requestId: null, hint: expect.stringContaining("lock") })
     for (const call of calls) expect(await call).toMatchObject(waited)
-    const aborted = await second.client.login("oac_2", { signal: AbortSignal.timeout(20) })
-    expect(aborted).toMatchObject(failed("aborted"))
+    const leaving = new AbortController()
+    const left = second.client.login("oac_2", { signal: leaving.signal })
+    await expect.poll(() => asked).toBe(4)
+    leaving.abort()
+    expect(await left).toMatchObject(failed("aborted"))
     expect(service.requests).toEqual([])
   })
 
