@@ -158,13 +158,17 @@ it("The examples run unchanged: a command line logs in, and a daemon beside it w
   expect(await cli("logout")).toMatchObject({ code: 0 })
 })
 
+const latest = "typescript"
+/** A package of its own, so that it does not take the place of `tsc`. */
+const oldest = "@tsd/typescript/typescript"
+
 /** Type-checks a program in a project of its own, including the declarations of its libraries; resolves to the errors. */
 const check = async (
   program: string,
   endings: ReadonlyArray<string>,
   installed: ReadonlyArray<string>,
   given: object,
-  compiler = "typescript"
+  compiler = latest
 ) => {
   const { path, remove } = await makeConsumer(built, installed)
   const files = endings.map((ending) => `program.${ending}`)
@@ -216,21 +220,20 @@ export const main = async () => {
 
 const nodenext = { module: "nodenext" }
 const bundler = { module: "esnext", moduleResolution: "bundler" }
-/** It is a package of its own, so that it does not take the place of `tsc`. */
-const oldest = "@tsd/typescript/typescript"
 const exact = { exactOptionalPropertyTypes: true }
 
 /** How programs are compiled: the ending of a file selects its module format. */
-it.each<readonly [string, ReadonlyArray<string>, ReadonlyArray<string>, object, string?]>([
-  ["ES modules, CommonJS and exact types", ["mts", "cts"], [], { ...nodenext, ...exact }],
-  ["a bundler", ["ts"], [], bundler],
-  ["a resolver without exports", ["ts"], [], { module: "commonjs", moduleResolution: "node10" }],
+it.each<readonly [string, ReadonlyArray<string>, ReadonlyArray<string>, object, string]>([
+  ["ES modules, CommonJS and exact types", ["mts", "cts"], [], { ...nodenext, ...exact }, latest],
+  ["a bundler", ["ts"], [], bundler, latest],
+  ["a resolver without exports", ["ts"], [], { module: "commonjs", moduleResolution: "node10" }, latest],
   ["the oldest TypeScript", ["mts", "cts"], [], nodenext, oldest],
   [
     "no types of browsers",
     ["mts"],
     ["@types", "undici-types"],
-    { ...nodenext, lib: ["es2022"], types: ["node"] }
+    { ...nodenext, lib: ["es2022"], types: ["node"] },
+    latest
   ]
 ])("A project with %s type-checks", async (_, endings, installed, options, compiler) => {
   expect(await check(promiseProgram, endings, installed, options, compiler)).toBe("")
