@@ -1,9 +1,9 @@
 /** What a client learns of other tabs and processes, and what its program adds to requests. */
 import * as IndexedDb from "fake-indexeddb"
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
-import { memorySessionStore, type SessionStore, webSessionStore } from "../../client/index.ts"
+import { type SessionStore, webSessionStore } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
-import { eachFolder, gate, loggedIn, makeClient } from "./support/ClientWorld.ts"
+import { eachFolder, gate, loggedIn, makeClient, storeWith } from "./support/ClientWorld.ts"
 import { life, never } from "./support/Service.ts"
 
 const made = eachFolder()
@@ -95,74 +95,42 @@ it("Many calls with one signal print no warning, and end with its reason", async
   expect(warned).not.toHaveBeenCalled()
 })
 
-it.each(["login", "logout"] as const)(
-  "A client that is told of a change during its own %s reports no other one",
-  async (kind) => {
-    const inner = memorySessionStore()
+it.each<readonly [string, ReadonlyArray<string>]>([
+  ["login", ["logged_in"]],
+  ["logout", ["logged_out"]],
+  ["login that cannot be saved", []]
+])(
+  "A client that is told of a change during its own %s, and after it, reports no other one",
+  async (kind, expected) => {
     const [begun, proceed] = [gate<void>(), gate<void>()]
-    let isSlow = false
     let tell = (): void => undefined
-    let loads = 0
-    const slowly = async (run: () => Promise<void>) => {
-      if (isSlow) begun.open()
-      if (isSlow) await proceed.opened
-      await run()
-    }
-    const sessionStore: SessionStore = {
-      load: (slot) => {
-        loads += 1
-        return inner.load(slot)
-      },
-      save: (...given) => slowly(() => inner.save(...given)),
-      clear: (slot) => slowly(() => inner.clear(slot)),
+    let slowly = async (run: () => Promise<void>) => run()
+    const sessionStore = storeWith(({ clear, save }) => ({
+      save: (...given) => slowly(() => save(...given)),
+      clear: (slot) => slowly(() => clear(slot)),
       watch: (_, changed) => {
         tell = changed
         return () => undefined
       }
-    }
+    }))
     const { client, events } = await loggedIn({ sessionStore })
-    isSlow = true
-    const call = kind === "login" ? client.login("oac_2") : client.logout()
+    slowly = async (run) => {
+      begun.open()
+      await proceed.opened
+      await (expected.length === 0 ? Promise.reject(new Error("full")) : run())
+    }
+    const call = kind === "logout" ? client.logout() : client.login("oac_2")
     await begun.opened
     tell()
     await client.session()
     proceed.open()
-    await call
-    const before = loads
+    expect(await call).toMatchObject({ ok: expected.length > 0 })
     tell()
-    await expect.poll(() => loads).toBeGreaterThan(before)
+    // By then it has looked: the store answers in the order of the questions.
+    await client.session()
     await client.session()
     const changes = events.filter(({ type }) => type.startsWith("logged"))
-    expect(changes.map((event) => [event.type, "elsewhere" in event])).toEqual([
-      [kind === "login" ? "logged_in" : "logged_out", false]
-    ])
+    expect(changes.map(({ type }) => type)).toEqual(expected)
+    expect(changes.filter((event) => "elsewhere" in event)).toEqual([])
   }
 )
-
-it("A login that could not be saved is none: the session that stayed is reported as no other one", async () => {
-  const inner = memorySessionStore()
-  let isFull = false
-  let tell = (): void => undefined
-  let loads = 0
-  const sessionStore: SessionStore = {
-    ...inner,
-    load: (slot) => {
-      loads += 1
-      return inner.load(slot)
-    },
-    save: (...given) => (isFull ? Promise.reject(new Error("full")) : inner.save(...given)),
-    watch: (_, changed) => {
-      tell = changed
-      return () => undefined
-    }
-  }
-  const { client, events } = await loggedIn({ sessionStore })
-  isFull = true
-  expect(await client.login("oac_2")).toMatchObject({ error: { code: "store_failed" } })
-  const before = loads
-  // Another program has refreshed the session that stayed.
-  tell()
-  await expect.poll(() => loads).toBeGreaterThan(before)
-  await client.session()
-  expect(events.filter(({ type }) => type.startsWith("logged"))).toEqual([])
-})

@@ -5,10 +5,7 @@ import { statSync } from "node:fs"
 import { join } from "node:path"
 import { gzipSync } from "node:zlib"
 import { build } from "esbuild"
-import * as ts from "typescript"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { reasonTable } from "../../client/failures/ErrorTable.ts"
-import { failureTable } from "../../src/schema/FailureTable.ts"
 import { root } from "../world/Fleet.ts"
 import { type Built, buildClient, makeConsumer } from "./support/Built.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
@@ -43,8 +40,7 @@ const run = (words: ReadonlyArray<string>, environment: NodeJS.ProcessEnv = {}) 
 /** Most bytes, gzipped. */
 it.each([
   ["createMusicClient", "", 20_000],
-  ["createMusicClient, webSessionStore", "createTelemetry", 28_000],
-  ["newIdempotencyKey, memorySessionStore, webSessionStore, hasCode, isMusicClientError", "", 6_000]
+  ["createMusicClient, webSessionStore", "createTelemetry", 28_000]
 ])("A page that uses %s %s loads at most %i bytes", async (names, telemetry, bound) => {
   const contents = `import { ${names} } from "music-client"
     import { ${telemetry} } from "music-client/telemetry"
@@ -54,12 +50,16 @@ it.each([
   expect(gzipSync(outputFiles[0]?.contents ?? "").length).toBeLessThanOrEqual(bound)
 })
 
-it("The package has at most 400 KB", async () => {
+it("The package has at most 400 KB, and names its sources at GitHub", async () => {
   const files = await readdir(built.path, { recursive: true, withFileTypes: true })
   const sizes = files.flatMap((file) =>
     file.isFile() ? [statSync(join(file.parentPath, file.name)).size] : []
   )
   expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(400_000)
+  expect(JSON.parse(await readFile(join(built.path, "package.json"), "utf8"))).toMatchObject({
+    repository: { url: "git+https://github.com/owner/music.git" },
+    homepage: "https://github.com/owner/music#readme"
+  })
 })
 
 it("A CommonJS program requires each entry point", async () => {
@@ -158,13 +158,17 @@ it("The examples run unchanged: a command line logs in, and a daemon beside it w
   expect(await cli("logout")).toMatchObject({ code: 0 })
 })
 
+const latest = "typescript"
+/** A package of its own, so that it does not take the place of `tsc`. */
+const oldest = "@tsd/typescript/typescript"
+
 /** Type-checks a program in a project of its own, including the declarations of its libraries; resolves to the errors. */
 const check = async (
   program: string,
   endings: ReadonlyArray<string>,
   installed: ReadonlyArray<string>,
   given: object,
-  compiler = "typescript"
+  compiler = latest
 ) => {
   const { path, remove } = await makeConsumer(built, installed)
   const files = endings.map((ending) => `program.${ending}`)
@@ -219,61 +223,26 @@ const bundler = { module: "esnext", moduleResolution: "bundler" }
 const exact = { exactOptionalPropertyTypes: true }
 
 /** How programs are compiled: the ending of a file selects its module format. */
-it.each<readonly [string, ReadonlyArray<string>, ReadonlyArray<string>, object]>([
-  ["ES modules, CommonJS and exact types", ["mts", "cts"], [], { ...nodenext, ...exact }],
-  ["a bundler", ["ts"], [], bundler],
-  ["a resolver without exports", ["ts"], [], { module: "commonjs", moduleResolution: "node10" }],
+it.each<readonly [string, ReadonlyArray<string>, ReadonlyArray<string>, object, string]>([
+  ["ES modules, CommonJS and exact types", ["mts", "cts"], [], { ...nodenext, ...exact }, latest],
+  ["a bundler", ["ts"], [], bundler, latest],
+  ["a resolver without exports", ["ts"], [], { module: "commonjs", moduleResolution: "node10" }, latest],
+  ["the oldest TypeScript", ["mts", "cts"], [], nodenext, oldest],
   [
     "no types of browsers",
     ["mts"],
     ["@types", "undici-types"],
-    { ...nodenext, lib: ["es2022"], types: ["node"] }
+    { ...nodenext, lib: ["es2022"], types: ["node"] },
+    latest
   ]
-])("A project with %s type-checks", async (_, endings, installed, options) => {
-  expect(await check(promiseProgram, endings, installed, options)).toBe("")
+])("A project with %s type-checks", async (_, endings, installed, options, compiler) => {
+  expect(await check(promiseProgram, endings, installed, options, compiler)).toBe("")
 })
 
-it("The oldest TypeScript that docs/client.md names checks programs of both module formats", async () => {
+it("docs/client.md names the oldest TypeScript", async () => {
   const page = await readFile(join(root, "docs/client.md"), "utf8")
-  const [, oldest] = /TypeScript (\d+\.\d+) or newer/.exec(page) ?? []
-  // The same compiler under a name of its own, so that it does not take the place of `tsc`.
-  const compiler = "@tsd/typescript/typescript"
-  const { version } = JSON.parse(
-    await readFile(join(root, "node_modules/@tsd/typescript/package.json"), "utf8")
-  )
-  expect(version).toMatch(new RegExp(`^${oldest}\\.`))
-  expect(await check(promiseProgram, ["mts", "cts"], [], nodenext, compiler)).toBe("")
-})
-
-it("An editor shows a sentence for each code that a call can fail with, and for each reason", async () => {
-  const project = await makeConsumer(built, [])
-  const file = join(project.path, "program.mts")
-  const text = `import type { ErrorOf, MusicClient } from "music-client"
-    declare const version: Awaited<ReturnType<MusicClient["version"]>>
-    if (!version.ok) version.error.code
-    declare const failed: ErrorOf<"transport_failed">
-    failed.details.reason`
-  const readFile = (name: string) => (name === file ? text : ts.sys.readFile(name))
-  const service = ts.createLanguageService({
-    readFile,
-    fileExists: (name) => ts.sys.fileExists(name),
-    getCurrentDirectory: () => project.path,
-    getScriptFileNames: () => [file],
-    getScriptVersion: () => "1",
-    getScriptSnapshot: (name) => ts.ScriptSnapshot.fromString(readFile(name) ?? ""),
-    getCompilationSettings: () => ({ module: ts.ModuleKind.NodeNext, strict: true, types: [] }),
-    getDefaultLibFileName: ts.getDefaultLibFilePath
-  })
-  const shown = [...text.matchAll(/\.(?:code|reason)$/gm)].map(({ index }) => {
-    const found = service.getQuickInfoAtPosition(file, index + 1)
-    return ts.displayPartsToString(found?.documentation)
-  })
-  const [code = "", reason = ""] = shown
-  for (const name of ["rate_limited", "shutting_down"] as const)
-    expect(code).toContain(failureTable[name].message)
-  expect(code).not.toContain(failureTable.reports_full.message)
-  for (const { message } of Object.values(reasonTable.transport_failed)) expect(reason).toContain(message)
-  project.remove()
+  const { version } = JSON.parse(await readFile(join(root, "node_modules", oldest, "package.json"), "utf8"))
+  expect(page).toContain(`TypeScript ${/^\d+\.\d+/.exec(version)} or newer`)
 })
 
 it("The Effect program of docs/client.md type-checks", async () => {

@@ -1,4 +1,4 @@
-/** Failures of every kind, in an order that a seed chooses, through the built package. After each of them a new program must have its session. */
+/** Each failure, in an order that a seed chooses, through the built package. After each of them a new program must have its session. */
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { cp } from "node:fs/promises"
@@ -41,10 +41,12 @@ const poisons: ReadonlyArray<object> = [
   { actor: null },
   // They look right, and belong to nothing.
   { access_token: "oat_spoiled", refresh_token: "ort_spoiled" },
-  { access_token: "oat_spoiled" }
+  { access_token: "oat_spoiled", refresh_token: "ort_spoiled", expires_in: 0.001 },
+  { access_token: "oat_spoiled" },
+  { actor: { type: "silicon", public_id: "si:other" } }
 ]
-const envelope = (code: string) =>
-  JSON.stringify({ error: { code, message: "m", hint: "h", retryable: false } })
+const envelope = (code: string, more: object = { hint: "h", retryable: false }) =>
+  JSON.stringify({ error: { code, message: "m", ...more } })
 
 const ofRefresh: ReadonlyArray<Fault> = [
   ...poisons.map((change) => ({ body: poison(change) })),
@@ -55,10 +57,11 @@ const ofRefresh: ReadonlyArray<Fault> = [
   ...[200, 204, 401].map((status) => ({ status, body: () => "" })),
   ...[200, 401].map((status) => ({ status, body: (right: string) => right.slice(0, 40) })),
   ...[400, 403, 404, 409, 429, 500, 503].map((status) => ({ status, body: () => envelope("later") })),
-  ...["unauthenticated", "idempotency_response_expired"].map((code) => ({
-    status: 503,
-    body: () => envelope(code)
-  }))
+  ...[200, 301, 403, 503].map((status) => ({ status, body: () => envelope("unauthenticated") })),
+  ...[401, 503].map((status) => ({ status, body: () => envelope("idempotency_response_expired") })),
+  { status: 401, body: () => envelope("unauthenticated", { hint: "h", retryable: true }) },
+  // Without the service's request id.
+  { status: 401, headers: {}, body: () => envelope("unauthenticated", {}) }
 ]
 const answers: ReadonlyArray<Planned> = [
   ...ofRefresh.map((fault) => ({ ...fault, call: "refresh" }) as const),
@@ -68,6 +71,26 @@ const answers: ReadonlyArray<Planned> = [
 const parts = ["lock", "load", "probe", "request", "save", "release"]
 const kills = [...parts.flatMap((part) => [`before ${part}`, `after ${part}`]), "during save"]
 
+type Failure =
+  | { readonly kind: "answer"; readonly fault: Planned }
+  /** A program that is killed at a step of its refresh; its session is in a file. */
+  | { readonly kind: "kill"; readonly step: string }
+  /** A page that is closed while its store is busy. */
+  | { readonly kind: "crash"; readonly part: "save" | "probe" | "release" }
+  | { readonly kind: "clock"; readonly years: number }
+  /** Three programs at once, whose locks are broken; a disk that is full once. */
+  | { readonly kind: "race" | "disk" }
+
+const failures: ReadonlyArray<Failure> = [
+  ...answers.map((fault) => ({ kind: "answer", fault }) as const),
+  ...kills.map((step) => ({ kind: "kill", step }) as const),
+  ...(["save", "probe", "release"] as const).map((part) => ({ kind: "crash", part }) as const),
+  ...[-10, -1, 1, 20].map((years) => ({ kind: "clock", years }) as const),
+  ...(["race", "disk", "race", "disk"] as const).map((kind) => ({ kind }))
+]
+/** How many failures there are. */
+export const variety = failures.length
+
 interface Kit {
   readonly promises: typeof Promises
   readonly files: typeof Files
@@ -76,7 +99,7 @@ interface Kit {
 }
 
 /** One service with one session, and programs that use it one after the other. */
-const playLane = async ({ project, ...kit }: Kit, seed: number, count: number) => {
+const playLane = async ({ project, ...kit }: Kit, seed: number, chosen: ReadonlyArray<Failure>) => {
   const { next: random } = seeded(seed)
   const choose = <A>(all: ReadonlyArray<A>): A => all[Math.floor(random() * all.length)] as A
   const { baseUrl, ...service } = await startService()
@@ -111,18 +134,15 @@ const playLane = async ({ project, ...kit }: Kit, seed: number, count: number) =
     if (error !== undefined) lost.push(`login: ${error.message}`)
   }
 
-  /** A program that is killed at a step of its refresh. */
   const kill = async (step: string) => {
     const order = JSON.stringify({ baseUrl, directory, step })
     const program = spawn(process.execPath, [join(project.path, "program.mjs"), order], { stdio: "ignore" })
     await once(program, "exit")
   }
 
-  /** A page that is closed while its store or the network is busy, or a disk that is full once. */
-  const interrupted = (part: "save" | "probe", store: SessionStore): SessionStore => ({
-    ...store,
-    [part]: never,
-    lock: openLock
+  const interrupted = (part: "save" | "probe" | "release", store: SessionStore) => ({
+    sessionStore: part === "release" ? store : { ...store, [part]: never },
+    lock: part === "release" ? { acquire: async () => never } : openLock
   })
   const full = (store: SessionStore): SessionStore => {
     let isFull = true
@@ -136,62 +156,49 @@ const playLane = async ({ project, ...kit }: Kit, seed: number, count: number) =
     }
   }
 
-  /** Plays one failure; resolves to its name. */
-  const fail = async (isFile: boolean, isEffect: boolean): Promise<string> => {
+  const play = async (failure: Failure, isFile: boolean, isEffect: boolean): Promise<unknown> => {
     const store = makeStore(isFile)
-    const kind = choose(["answer", "answer", "answer", isFile ? "kill" : "crash", "race", "disk", "clock"])
-    switch (kind) {
-      case "answer": {
-        const fault = choose(answers)
-        service.plan([fault])
-        await call(store, isEffect)
-        return JSON.stringify({ ...fault, body: fault.body?.('{"right":1}').slice(0, 80) })
-      }
-      case "kill": {
-        const step = choose(kills)
-        await kill(step)
-        return `killed ${step}`
-      }
+    switch (failure.kind) {
+      case "answer":
+        service.plan([failure.fault])
+        return call(store, isEffect)
+      case "kill":
+        return kill(failure.step)
       case "crash": {
-        const part = choose(["save", "probe"] as const)
-        await call(interrupted(part, store), isEffect, { deadlineMilliseconds: 300 })
-        return `closed at its ${part}`
+        const { sessionStore, ...more } = interrupted(failure.part, store)
+        return call(sessionStore, isEffect, { ...more, deadlineMilliseconds: 300 })
       }
       case "race":
-        // Every lock is broken.
-        await Promise.all([1, 2, 3].map(() => call(makeStore(isFile), isEffect, { lock: openLock })))
-        return "three programs at once without a lock"
+        return Promise.all([1, 2, 3].map(() => call(makeStore(isFile), isEffect, { lock: openLock })))
       case "disk":
-        await call(full(store), isEffect)
-        return "a full disk"
-      default: {
-        const years = choose([-10, -1, 1, 20])
-        const clock = { now: () => Date.now() + years * 31_557_600_000, monotonic: () => performance.now() }
-        await call(store, false, { clock })
-        return `a clock of ${years} years`
+        return call(full(store), isEffect)
+      case "clock": {
+        const now = () => Date.now() + failure.years * 31_557_600_000
+        return call(store, false, { clock: { now, monotonic: () => performance.now() } })
       }
     }
   }
 
-  await login(true)
-  for (let played = 0, isFile = true; played < count; played += 1) {
-    // A session moves from the file to the page by a new login only.
-    if (played === Math.floor(count / 2)) {
-      isFile = false
+  // A session moves from the file to the page by a new login only.
+  for (const isFile of [true, false]) {
+    await login(isFile)
+    const here = chosen.filter(({ kind }, index) => (kind === "kill" || index % 2 === 0) === isFile)
+    for (const failure of here) {
+      const isEffect = random() < 0.4
+      service.expire(choose([1_800, 1_800, 0.01]))
+      await play(failure, isFile, isEffect)
+      service.plan([])
+      let code: string | undefined = "not asked"
+      for (let attempt = 0; attempt < 3 && code !== undefined; attempt += 1)
+        code = await call(makeStore(isFile), !isEffect, patient)
+      if (code === undefined && !service.isOver()) continue
+      const name = JSON.stringify(failure, (_, value) =>
+        typeof value === "function" ? value('{"right":1}').slice(0, 80) : value
+      )
+      const [face, place] = [isEffect ? "Effect" : "promises", isFile ? "file" : "IndexedDB"]
+      lost.push(`seed ${seed}, ${face}, ${place}: ${code} after ${name}`)
       await login(isFile)
     }
-    const isEffect = random() < 0.4
-    service.expire(choose([1_800, 1_800, 0.01]))
-    const name = await fail(isFile, isEffect)
-    service.plan([])
-    let code: string | undefined = "not asked"
-    for (let attempt = 0; attempt < 3 && code !== undefined; attempt += 1)
-      code = await call(makeStore(isFile), !isEffect, patient)
-    if (code === undefined && !service.isOver()) continue
-    lost.push(
-      `seed ${seed}, failure ${played + 1}: ${name}, ${isEffect ? "Effect" : "promises"}, ${isFile ? "file" : "IndexedDB"}: ${code}`
-    )
-    await login(isFile)
   }
   service.close()
   return lost
@@ -208,12 +215,15 @@ export const prove = async (count: number, seed: number): Promise<ReadonlyArray<
     import(pathToFileURL(join(project.path, "node_modules/music-client", name)).href)
   try {
     const [promises, files, effects] = await Promise.all(["index.js", "node.js", "effect.js"].map(load))
-    const lanes = 8
-    const all = await Promise.all(
-      Array.from({ length: lanes }, (_, lane) =>
-        playLane({ promises, files, effects, project }, seed * 100 + lane, Math.ceil(count / lanes))
-      )
+    const { next } = seeded(seed)
+    const order = failures.map((failure) => ({ failure, at: next() })).toSorted((a, b) => a.at - b.at)
+    const rounds = Array.from({ length: Math.ceil(count / variety) }, () => order)
+    const chosen = rounds.flat().slice(0, count)
+    const lanes = Array.from({ length: 8 }, (_, lane) =>
+      chosen.flatMap(({ failure }, index) => (index % 8 === lane ? failure : []))
     )
+    const kit = { promises, files, effects, project }
+    const all = await Promise.all(lanes.map((some, lane) => playLane(kit, seed * 100 + lane, some)))
     return all.flat()
   } finally {
     for (const { remove } of [built, project]) remove()

@@ -1,16 +1,12 @@
 /** When a session is refreshed, what callers get of a failed refresh, that no new pair is lost, and what `session` and `status` say. */
-import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { memorySessionStore, type SessionStore } from "../../../client/index.ts"
-import { fileLock } from "../../../client/node.ts"
-import { eachFolder, failed, loggedIn, makeClient, ok, testingKey } from "../support/ClientWorld.ts"
-import { type Answer, changed, failure, life } from "../support/Service.ts"
+import { failed, loggedIn, makeClient, ok, testingKey } from "../support/ClientWorld.ts"
+import { type Answer, changed, failure, type Headers, life } from "../support/Service.ts"
 
 const second = 1_000
 const day = 86_400 * second
-
-const made = eachFolder()
 
 /** The lifetime in seconds, a step of the wall clock, and time that passes on both clocks. */
 it.each<readonly [string, boolean, number, number, number]>([
@@ -58,8 +54,8 @@ describe("A refused refresh", () => {
   const limitFor = (retryAfterSeconds: number) => failed("rate_limited", undefined, { retryAfterSeconds })
 
   /** A client whose token has expired, and whose first refresh is answered with this at the end of its deadline. */
-  const expiring = async (answer: Response, given: Parameters<typeof loggedIn>[0] = {}) => {
-    const world = await loggedIn(given)
+  const expiring = async (answer: Response) => {
+    const world = await loggedIn()
     world.once("refresh", () => {
       world.pass(30 * second)
       return answer
@@ -109,74 +105,37 @@ describe("A refused refresh", () => {
     expect(calls()).toEqual(["refresh", "login", "refresh", "me"])
   })
 
-  it.each<readonly [string, Record<string, string>]>([
-    ["shortly after", {}],
-    ["after the pause that the service asks for", { "retry-after": "40" }]
-  ])("is repeated once for callers with a later deadline, %s", async (_, headers) => {
+  const overloaded = (headers: Headers = {}) => failure(503, "overloaded", headers, { retryable: true })
+
+  it("is repeated once for callers with a later deadline, after the pause that the service asks for", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
-    const { calls, client, pass } = await expiring(
-      failure(503, "dependency_unavailable", headers, { retryable: true })
-    )
+    const { calls, client, later } = await expiring(overloaded({ "retry-after": "40" }))
     const [first, ...others] = [30_000, ...Array<number>(50).fill(90_000)].map((deadlineMilliseconds) =>
       client.me({ deadlineMilliseconds })
     )
-    expect(await first).toMatchObject(failed("dependency_unavailable"))
-    const pause = 1_000 * Number(headers["retry-after"] ?? 0.1)
-    await vi.advanceTimersByTimeAsync(pause - 1)
+    expect(await first).toMatchObject(failed("overloaded"))
+    await vi.advanceTimersByTimeAsync(40_000 - 1)
     expect(calls()).toEqual(["refresh"])
-    pass(pause)
-    await vi.advanceTimersByTimeAsync(1)
+    await later(40_000)
     for (const result of await Promise.all(others)) expect(result).toMatchObject(ok)
     expect(calls().filter((call) => call === "refresh")).toHaveLength(2)
   })
 
-  it("is not repeated for a caller that leaves during the pause", async () => {
-    let locked = 0
-    const acquire = async () => {
-      locked += 1
-      return async () => undefined
-    }
-    const overloaded = failure(503, "overloaded", { "retry-after": "40" }, { retryable: true })
-    const { client } = await expiring(overloaded, { lock: { acquire } })
+  it("is not repeated for a caller that leaves meanwhile, or whose program logs out and in again", async () => {
+    const { calls, client, logouts } = await expiring(overloaded())
+    const waiting = { deadlineMilliseconds: 90_000 }
     const leaving = new AbortController()
-    const patient = { deadlineMilliseconds: 90_000, signal: leaving.signal }
-    const [first, joined] = [client.me(), client.me(patient)]
+    const first = client.me()
+    const left = client.me({ ...waiting, signal: leaving.signal })
+    const stays = client.ting({ type: "t", key: "k", data: {} }, waiting)
     expect(await first).toMatchObject(failed("overloaded"))
     leaving.abort()
-    expect(await joined).toMatchObject(failed("aborted"))
-    // Whatever follows has asked for the lock by then.
+    expect(await left).toMatchObject(failed("aborted"))
+    // Whatever follows has been sent by then.
     await sleep(0)
-    // For the login and the refresh.
-    expect(locked).toBe(2)
-  })
-
-  it("leaves the lock to another program, however many callers join it", async () => {
-    // It is free at once for its last holder, and others look now and then.
-    const lock = fileLock((slot) => join(made.folder, slot))
-    const { answers, client, pass, service, sessionStore } = await loggedIn({ lock })
-    const other = makeClient({ sessionStore, lock }, service)
-    let login: Promise<unknown> | undefined
-    answers.refresh = () => {
-      pass(10 * second)
-      void client.me()
-      login ??= other.client.login("oac_2", { deadlineMilliseconds: 8_000 })
-      return failure(503, "dependency_unavailable", {}, { retryable: true })
-    }
-    pass(life)
-    void client.me()
-    await expect.poll(() => login).toBeDefined()
-    expect(await login).toMatchObject(ok)
-    delete answers.refresh
-  })
-
-  it("is not repeated for a caller that waits while its program logs out and in again", async () => {
-    const { calls, client, logouts } = await expiring(failure(503, "overloaded", {}, { retryable: true }))
-    const waiting = { deadlineMilliseconds: 90_000 }
-    const joined = [client.me(), client.ting({ type: "t", key: "k", data: {} }, waiting)]
-    expect(await joined[0]).toMatchObject(failed("overloaded"))
     await client.logout({ forget: true })
     await client.login("oac_2")
-    expect(await joined[1]).toMatchObject(failed("not_logged_in"))
+    expect(await stays).toMatchObject(failed("not_logged_in"))
     expect(calls()).toEqual(["refresh", "logout", "login"])
     expect(logouts()).toHaveLength(1)
   })
@@ -287,8 +246,9 @@ describe("status()", () => {
   })
 })
 
-it("A client of a testing plane takes none of production from the service", async () => {
-  const { client } = makeClient({ testingKey })
+it("A client of a testing plane takes no session of production, neither from the service nor from its store", async () => {
+  const { sessionStore } = await loggedIn()
+  const { client } = makeClient({ testingKey, sessionStore })
   expect(await client.login("si:deejay")).toMatchObject(failed("unexpected_answer", "other_plane"))
   expect(await client.session()).toMatchObject({ ok: true, value: null })
 })
@@ -297,7 +257,6 @@ it.each([
   ["trigger/7", "si:deejay/trigger/7"],
   ["si:deejay/trigger/7", "si:deejay/trigger/7"],
   // The service refuses another's key.
-  ["si:other/trigger", "si:other/trigger"],
   ["c:bob/trigger", "c:bob/trigger"],
   ["si:x/trigger", "si:deejay/si:x/trigger"],
   ["", ""],

@@ -6,40 +6,31 @@ import { failure, json, life, loginOf, never, openLock, pairOf } from "../suppor
 
 const short = { deadlineMilliseconds: 60 }
 const report = { message: "long enough" }
-/** Ignores even the signal. */
-const heldLock: SessionLock = { acquire: never }
 
-/** A logged-in client of a store whose parts can be stopped. */
-const stoppable = async () => {
-  const stopped: { part?: "load" | "save" | "probe" | "clear" | "release" } = {}
-  const unless = <A>(part: typeof stopped.part, run: () => Promise<A>) =>
-    stopped.part === part ? never() : run()
-  const sessionStore = storeWith(({ clear, load, lock, save }) => ({
-    load: (slot) => unless("load", () => load(slot)),
-    save: (slot, session) => unless("save", () => save(slot, session)),
-    clear: (slot) => unless("clear", () => clear(slot)),
-    probe: () => unless("probe", async () => undefined),
-    lock: {
-      acquire: async (...given) => {
-        const release = await lock?.acquire(...given)
-        return async () => {
-          await release?.()
-          await unless("release", async () => undefined)
-        }
+describe("A call ends in time when the store never settles", () => {
+  /** A client of a store that hangs in one part while it is told to. */
+  const stoppable = async (part: "load" | "save" | "clear" | "release") => {
+    let isStopped = false
+    const unless = <A>(run: () => Promise<A>) => (isStopped ? never() : run())
+    const sessionStore = storeWith((inner) =>
+      part === "release"
+        ? { lock: { acquire: async () => () => unless(async () => undefined) } }
+        : { [part]: (...given: [never, never, never]) => unless(async () => inner[part](...given)) }
+    )
+    const now = () => performance.now()
+    const clock = { now, monotonic: now }
+    const world = await loggedIn({ sessionStore, deadlineMilliseconds: 300, clock })
+    return {
+      ...world,
+      stop: (stopped: boolean) => {
+        isStopped = stopped
       }
     }
-  }))
-  const now = () => performance.now()
-  const world = makeClient({ sessionStore, deadlineMilliseconds: 300, clock: { now, monotonic: now } })
-  expect(await world.client.login("oac_1", { deadlineMilliseconds: 30_000 })).toMatchObject(ok)
-  world.requests.length = 0
-  return { ...world, stopped }
-}
+  }
 
-describe("A call ends in time", () => {
-  it("when the store does not load, and says that it did not answer", async () => {
-    const { client, requests, stopped } = await stoppable()
-    stopped.part = "load"
+  it("does not load, and says that it did not answer", async () => {
+    const { client, requests, stop } = await stoppable("load")
+    stop(true)
     const unavailable = failed("store_failed", "unavailable", { retryable: true })
     const calls = [client.me(short), client.login("oac_2", short), client.report(report, short)]
     for (const call of [...calls, client.session()]) expect(await call).toMatchObject(unavailable)
@@ -47,40 +38,42 @@ describe("A call ends in time", () => {
     expect(requests).toEqual([])
   })
 
-  it("when the store does not save a login, or does not clear; a later login is saved", async () => {
-    const { client, stopped } = await stoppable()
-    stopped.part = "clear"
-    expect(await client.logout(short)).toMatchObject({ ok: false })
-    stopped.part = "save"
-    expect(await client.login("oac_2", short)).toMatchObject(failed("timed_out"))
-    delete stopped.part
-    await expect.poll(async () => (await client.login("oac_2")).ok).toBe(true)
-  })
-
-  it.each(["save", "probe", "release"] as const)("when the %s of a refresh hangs", async (part) => {
-    const { client, once, stopped } = await stoppable()
-    // The session of this client has expired: the service says so.
-    once("me", () => failure(401, "unauthenticated"))
-    stopped.part = part
-    const result = await client.me()
-    if (part !== "release") expect(result).toMatchObject({ ok: false })
-    delete stopped.part
-    await expect.poll(async () => (await client.me()).ok).toBe(true)
+  it.each<readonly ["save" | "clear" | "release", "login" | "logout"]>([
+    ["save", "login"],
+    ["clear", "logout"],
+    ["release", "login"]
+  ])("does not %s at a %s; a later login is saved", async (part, call) => {
+    const { client, stop } = await stoppable(part)
+    stop(true)
+    const waiting = call === "login" ? client.login("oac_2", short) : client.logout(short)
+    expect(await waiting).toMatchObject(failed("timed_out"))
+    stop(false)
+    await expect.poll(async () => (await client.login("oac_3")).ok).toBe(true)
   })
 })
 
 describe("A call that waits for the lock", () => {
   it("says so, also when it waits for a refresh that waits, and ends at once when it is aborted", async () => {
     const { service, sessionStore } = await loggedIn()
-    const second = makeClient({ sessionStore, lock: heldLock }, service)
+    let asked = 0
+    const acquire = () => {
+      asked += 1
+      // Ignores even the signal.
+      return never()
+    }
+    const second = makeClient({ sessionStore, lock: { acquire } }, service)
     second.pass(life)
-    // By then each of them waits for the lock, also on a slow machine.
-    const later = { deadlineMilliseconds: 1_000 }
-    const calls = [second.client.me(later), second.client.logout(later), second.client.login("oac_2", later)]
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
+    const calls = [second.client.me(), second.client.logout(), second.client.login("oac_2")]
+    await expect.poll(() => asked).toBe(3)
+    await vi.advanceTimersByTimeAsync(30_000)
     const waited = failed("timed_out", undefined, { requestId: null, hint: expect.stringContaining("lock") })
     for (const call of calls) expect(await call).toMatchObject(waited)
-    const aborted = await second.client.login("oac_2", { signal: AbortSignal.timeout(20) })
-    expect(aborted).toMatchObject(failed("aborted"))
+    const leaving = new AbortController()
+    const left = second.client.login("oac_2", { signal: leaving.signal })
+    await expect.poll(() => asked).toBe(4)
+    leaving.abort()
+    expect(await left).toMatchObject(failed("aborted"))
     expect(service.requests).toEqual([])
   })
 
@@ -111,7 +104,6 @@ it("A received session that cannot be saved names the fix; the same token then r
 afterEach(() => void vi.useRealTimers())
 
 it.each([
-  ["me", 10_000],
   ["refresh", 10_000],
   ["tings", 28_000]
 ])("A first attempt that hangs is given up: that of %s after %i ms", async (path, milliseconds) => {

@@ -105,12 +105,8 @@ describe("The file lock", () => {
 })
 
 describe("The lock of a dead owner is taken", () => {
-  const deadPid = () => spawnSync(process.execPath, ["--version"]).pid
-  it.each<readonly [string, () => object]>([
-    ["a dead process", () => ({ pid: deadPid() })],
-    ["a process before the host's last start", () => ({ pid: 1, boot: "another" })]
-  ])("at once from %s", async (_, facts) => {
-    await writeFile(path(), await lockFile(facts()))
+  it("at once from a dead process", async () => {
+    await writeFile(path(), await lockFile({ pid: spawnSync(process.execPath, ["--version"]).pid }))
     await takeOver()
   })
 

@@ -10,7 +10,8 @@ export type Built = ReturnType<typeof scratch>
 export const buildClient = async (options: { readonly types: boolean }): Promise<Built> => {
   const made = scratch()
   const words = ["scripts/build-client.mjs", "--out", made.path, ...(options.types ? [] : ["--no-types"])]
-  await promisify(execFile)(process.execPath, words, { cwd: root })
+  const env = { ...process.env, MUSIC_REPOSITORY: "owner/music" }
+  await promisify(execFile)(process.execPath, words, { cwd: root, env })
   return made
 }
 

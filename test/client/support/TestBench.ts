@@ -19,18 +19,15 @@ const page = (status: number, headers: Answer["headers"] = {}): Fault => ({
 
 /** `after`: the server has acted, only its answer is lost or replaced. */
 const faults = {
-  "cut-before": { before: true, instead: "cut" },
   "cut-after": { instead: "cut" },
   "cut-within": { instead: "cut within" },
-  "hang-after": { instead: "hang" },
   "html-502-after": page(502),
-  "html-200-after": page(200),
   "empty-200-after": { ...page(200, { "content-type": "application/json" }), body: () => "" },
   /** To where the server would answer the call. */
   "redirect-of-me": { before: true, ...page(307, { location: "/redirected/api/v1/auth/me" }) }
 } as const satisfies Readonly<Record<string, Fault>>
 
-export type FaultKind = keyof typeof faults
+type FaultKind = keyof typeof faults
 
 const ofConnection = new Set(["connection", "host", "keep-alive", "transfer-encoding"])
 const ofBody = new Set(["content-encoding", "content-length"])
@@ -63,16 +60,6 @@ export const startTestBench = async () => {
     return at === -1 ? undefined : planned.splice(at, 1)[0]?.fault
   })
 
-  const { controls } = world.iam
-  const tokenOf = (body: Uint8Array) => new URLSearchParams(Buffer.from(body).toString()).get("refresh_token")
-  /** Refresh tokens of a family that the identity service exchanged. */
-  const spent = (id: string) =>
-    new Set(
-      world.iam.seen
-        .filter(({ path, status }) => path === "/api/v1/app-auth/tokens" && status === 200)
-        .map(({ body }) => tokenOf(body) ?? "")
-        .filter((token) => controls.familyOf(token)?.id === id)
-    ).size
   const seen = (lane: string, path: string) => arrived.filter(({ place }) => place === `/${lane}${path}`)
 
   return {
@@ -83,7 +70,6 @@ export const startTestBench = async () => {
       void planned.push({ place: `/${lane}${path}`, fault: faults[kind] }),
     /** A short-lived token. */
     slt: (): string => mintSlt(world),
-    testingKey: world.seeded.environment.musicSecret,
     /** How many requests of a lane and path arrived at the proxy. */
     attempts: (lane: string, path: string): number => seen(lane, path).length,
     /** One header of every such request. */
@@ -91,11 +77,6 @@ export const startTestBench = async () => {
       seen(lane, path).map(({ headers }) => String(headers[name] ?? "") || null),
     /** Moves the clock of the server and the identity service. */
     advance: (milliseconds: number): void => clock.advance(milliseconds),
-    /** State of the family that a token belongs to, and how many of its refresh tokens were spent. */
-    family: (token: string) => {
-      const { id, status } = controls.familyOf(token) ?? { id: "", status: "no such family" }
-      return { status, rotations: spent(id) }
-    },
     /** Tings accepted under a key. */
     tings: (key: string): number => world.ting.accepted(production).filter((ting) => ting.key === key).length,
     /** How many rows of a table have this record id. */
