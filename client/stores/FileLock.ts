@@ -3,6 +3,7 @@
  * refreshes; that no session is lost rests on the derived keys and on the comparison before each save, also when a lock is broken.
  */
 import { randomUUID } from "node:crypto"
+import { readFileSync } from "node:fs"
 import { open } from "node:fs/promises"
 import { hostname } from "node:os"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -16,12 +17,21 @@ export interface FileLockOptions {
   readonly staleMilliseconds?: number
 }
 
+/** Process numbers mean something on one host since one start only. */
+const readHost = () => {
+  try {
+    return { host: hostname(), boot: readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim() }
+  } catch {
+    return { host: hostname(), boot: "" }
+  }
+}
+
 /** Whether the process that a lock file names has ended. */
 const isGone = (text: string): boolean => {
   try {
-    const { host, pid } = JSON.parse(text)
-    // Process numbers mean something on one host only.
-    return host === hostname() && typeof pid === "number" && !process.kill(pid, 0)
+    const [{ boot, host, pid }, here] = [JSON.parse(text), readHost()]
+    if (host !== here.host || typeof pid !== "number") return false
+    return boot !== here.boot || !process.kill(pid, 0)
   } catch (error) {
     return codeOf(error) === "ESRCH"
   }
@@ -33,7 +43,7 @@ const readLock = (path: string) => readRegularFile(path, 4_096)
 const take = async (path: string, stale: number): Promise<(() => Promise<void>) | undefined> => {
   const handle = await catchCode("EEXIST", () => open(path, "wx", 0o600))
   if (handle === undefined) return undefined
-  const text = JSON.stringify({ host: hostname(), pid: process.pid, token: randomUUID() })
+  const text = JSON.stringify({ ...readHost(), pid: process.pid, token: randomUUID() })
   const write = () => handle.write(text, 0)
   // A failed renewal counts as missing. The timer does not keep the process alive.
   const timer = setInterval(() => void write().catch(ignore), Math.min(5_000, stale / 3)).unref()

@@ -5,7 +5,10 @@ import { statSync } from "node:fs"
 import { join } from "node:path"
 import { gzipSync } from "node:zlib"
 import { build } from "esbuild"
+import * as ts from "typescript"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { reasonTable } from "../../client/failures/ErrorTable.ts"
+import { failureTable } from "../../src/schema/FailureTable.ts"
 import { root } from "../world/Fleet.ts"
 import { type Built, buildClient, makeConsumer } from "./support/Built.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
@@ -243,6 +246,37 @@ it("docs/client.md names the oldest TypeScript", async () => {
   const page = await readFile(join(root, "docs/client.md"), "utf8")
   const { version } = JSON.parse(await readFile(join(root, "node_modules", oldest, "package.json"), "utf8"))
   expect(page).toContain(`TypeScript ${/^\d+\.\d+/.exec(version)} or newer`)
+})
+
+it("An editor shows a sentence for each code that a call can fail with, and for each reason", async () => {
+  const project = await makeConsumer(built, [])
+  const file = join(project.path, "program.mts")
+  const text = `import type { ErrorOf, MusicClient } from "music-client"
+    declare const version: Awaited<ReturnType<MusicClient["version"]>>
+    if (!version.ok) version.error.code
+    declare const failed: ErrorOf<"transport_failed">
+    failed.details.reason`
+  const readFile = (name: string) => (name === file ? text : ts.sys.readFile(name))
+  const service = ts.createLanguageService({
+    readFile,
+    fileExists: (name) => ts.sys.fileExists(name),
+    getCurrentDirectory: () => project.path,
+    getScriptFileNames: () => [file],
+    getScriptVersion: () => "1",
+    getScriptSnapshot: (name) => ts.ScriptSnapshot.fromString(readFile(name) ?? ""),
+    getCompilationSettings: () => ({ module: ts.ModuleKind.NodeNext, strict: true, types: [] }),
+    getDefaultLibFileName: ts.getDefaultLibFilePath
+  })
+  const shown = [...text.matchAll(/\.(?:code|reason)$/gm)].map(({ index }) => {
+    const found = service.getQuickInfoAtPosition(file, index + 1)
+    return ts.displayPartsToString(found?.documentation)
+  })
+  const [code = "", reason = ""] = shown
+  for (const name of ["rate_limited", "shutting_down"] as const)
+    expect(code).toContain(failureTable[name].message)
+  expect(code).not.toContain(failureTable.reports_full.message)
+  for (const { message } of Object.values(reasonTable.transport_failed)) expect(reason).toContain(message)
+  project.remove()
 })
 
 it("The Effect program of docs/client.md type-checks", async () => {

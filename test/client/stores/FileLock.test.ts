@@ -105,8 +105,12 @@ describe("The file lock", () => {
 })
 
 describe("The lock of a dead owner is taken", () => {
-  it("at once from a dead process", async () => {
-    await writeFile(path(), await lockFile({ pid: spawnSync(process.execPath, ["--version"]).pid }))
+  const deadPid = () => spawnSync(process.execPath, ["--version"]).pid
+  it.each<readonly [string, () => object]>([
+    ["a dead process", () => ({ pid: deadPid() })],
+    ["a process before the host's last start", () => ({ pid: 1, boot: "another" })]
+  ])("at once from %s", async (_, facts) => {
+    await writeFile(path(), await lockFile(facts()))
     await takeOver()
   })
 
