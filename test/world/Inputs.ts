@@ -61,7 +61,9 @@ export const combine = (outcomes: ReadonlyArray<Outcome>): Outcome => {
   const rivals = outcomes.filter((outcome) => rank(outcome) === rank(first))
   const same = (outcome: Outcome) =>
     outcome.kind === "refused" && outcome.status === first.status && outcome.code === first.code
-  return rivals.every(same) ? first : open(first.step)
+  if (!rivals.every(same)) return open(first.step)
+  // Of two problems of one step either is named first.
+  return rivals.length === 1 ? first : { ...first, says: undefined }
 }
 
 type Framing =
@@ -343,13 +345,8 @@ const anonymous: Input["outcome"] = ({ call }) =>
   call?.bearer === "optional" ? accepted : bearerThat("is missing")
 const ofDelivery: Documented = { missing: badSignature, twice: badSignature, present: true }
 const describing: Documented = { missing: accepted, twice: accepted }
-/** An absent body needs no type; in chunks, one that may be absent is judged when it has arrived. */
-const untyped: Input["outcome"] = ({ call }, { body, framing }) => {
-  const isChunked = framing.kind === "chunked"
-  const isOptional = call?.body?.required === false
-  if (body?.length === 0 && (isOptional || !isChunked)) return accepted
-  return isOptional && isChunked ? refused("size", 415, "unsupported_media_type") : badType
-}
+/** An absent body needs no type. */
+const untyped: Input["outcome"] = (_, { body }) => (body?.length === 0 ? accepted : badType)
 
 const documented: Readonly<Record<string, Documented>> = {
   "idempotency-key": { missing: keyMissing, twice: badKey, present: true },
@@ -564,6 +561,8 @@ export const lineInputs: ReadonlyArray<Input> = [
 
 const jsonThat = (problem: string) => refused("JSON", 400, "invalid_input", ["body", problem])
 const badJson = jsonThat("is not valid JSON")
+/** Of characters that are perhaps cut: of both problems the first one is named. */
+const badText = jsonThat("is not valid")
 const noObject = jsonThat("must be an object")
 const badUtf8 = jsonThat("is not valid UTF-8")
 const deepJson = jsonThat("nests deeper than 64 levels")
@@ -618,7 +617,7 @@ export const bodyInputs: ReadonlyArray<Input> = [
     Buffer.concat([Buffer.from(" \r\n\t"), body, Buffer.from("\n \t\r")])
   ),
   text("a trailing comma", badJson, (body) => Buffer.from(body.toString().replace(/}$/, ",}"))),
-  text("cut short", badJson, (body, { place }) =>
+  text("cut short", badText, (body, { place }) =>
     body.subarray(0, 1 + Math.floor(place * (body.length - 1.01)))
   ),
   text(
@@ -626,7 +625,7 @@ export const bodyInputs: ReadonlyArray<Input> = [
     ({ call }) => (call?.body?.required === true ? jsonThat("is empty") : accepted),
     () => Buffer.alloc(0)
   ),
-  text("UTF-16", badJson, (body) => Buffer.from(body.toString(), "utf16le")),
+  text("UTF-16", badText, (body) => Buffer.from(body.toString(), "utf16le")),
   text("a field twice", accepted, (body) => {
     const name = /^\{("[^"]*"):/.exec(body.toString())?.[1]
     return name === undefined ? undefined : Buffer.from(`{${name}:null,${body.toString().slice(1)}`)

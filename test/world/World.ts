@@ -98,7 +98,8 @@ const serverWith = (sockets: boolean) =>
     })
   ).pipe(Layer.provide(application))
 
-const withoutDelivery = Layer.succeed(DeliveryHealth, {
+/** No background work. */
+export const withoutDelivery = Layer.succeed(DeliveryHealth, {
   checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
 })
 

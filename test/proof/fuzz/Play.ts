@@ -1,11 +1,11 @@
 /** Sends generated requests over several connections to one world, and compares every answer and every row with the laws. */
 import * as FastCheck from "effect/FastCheck"
 import { writeMessage } from "../../world/Inputs.ts"
-import { headersOf, type RawAnswer, RawConnection } from "../../world/RawHttp.ts"
+import { answerOf, headersOf, type RawAnswer, RawConnection } from "../../world/RawHttp.ts"
 import type { Play } from "../Suite.ts"
 import { codeOf } from "../../world/Driver.ts"
 import { operations } from "../../world/Contract.ts"
-import { checkAnswer, toAnswer, toSent } from "./Laws.ts"
+import { checkAnswer, toSent } from "./Laws.ts"
 import { Ledger } from "./Ledger.ts"
 import { type Recipe, recipe } from "./Recipes.ts"
 import { type Draft, findCanaries, makeDraft, planeOf, printDraft, storyOf } from "./Requests.ts"
@@ -67,7 +67,7 @@ export const play: Play = async ({ count = full, log, seed }) => {
   }
 
   const judge = (draft: Draft, answer: RawAnswer): void => {
-    const given = toAnswer(answer)
+    const given = answerOf(answer)
     const id = draft.operation?.id ?? "none"
     const cell = `${id} ${answer.status} ${codeOf(given) ?? ""}`.trimEnd()
     seen.set(cell, (seen.get(cell) ?? 0) + 1)
