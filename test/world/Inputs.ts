@@ -697,13 +697,6 @@ const oneChunk = (body: Buffer, size = body.length.toString(16)): Buffer =>
 const chunkedLine = ["Transfer-Encoding: chunked"]
 const cut = (bytes: Buffer, place: number) => bytes.subarray(0, Math.floor(place * bytes.length))
 
-const withHead = (message: Message, change: (head: string) => string): Buffer => {
-  const bytes = writeMessage(message)
-  const end = bytes.indexOf("\r\n\r\n") + 4
-  const head = change(bytes.subarray(0, end).toString("latin1"))
-  return Buffer.concat([Buffer.from(head, "latin1"), bytes.subarray(end)])
-}
-
 const length = "Content-Length: $length"
 /** Heads with no or with two framings. With either reading alone, a request hides behind the body. */
 const badFramings = [
@@ -729,31 +722,6 @@ const badFramings = [
 const badLines = [
   ...["X-Control: a\u0001b", "No-Colon", "Space Before : x", "X-Space : x", ": no name", "X-Nul: a\0$word"],
   ...["X-Return: a\r$word", " X-Folded: start", "X-Name\u00e9: x"]
-]
-
-/** The first line of the request in another form: of its method, its target and a word. */
-const firstLines = [
-  ...["$method  $target HTTP/1.1", "$method $target HTTP/2.0", "$method $target http/1.1", "$method $target"],
-  ...["$method $target $word HTTP/1.1", `$method /${latin1("日本")} HTTP/1.1`, "PRI * HTTP/2.0"],
-  "\u0016\u0003\u0001\u0002\u0000"
-]
-
-/** Heads that a reader may refuse or mend. */
-const oddHeads: ReadonlyArray<
-  readonly [name: string, (head: string, message: Message, word: string) => string]
-> = [
-  ["line feeds alone", (head) => head.replaceAll("\r\n", "\n")],
-  ["a line feed alone", (head) => head.replace("\r\n", "\n")],
-  ["a folded line", (head) => head.replace("\r\n\r\n", "\r\nX-Folded: a\r\n b\r\n\r\n")],
-  ...firstLines.map(
-    (given) =>
-      [
-        `the first line ${JSON.stringify(given)}`,
-        (head: string, { method, target }: Message, made: string) =>
-          given.replace("$method", method).replace("$target", target).replace("$word", made) +
-          head.slice(head.indexOf("\r\n"))
-      ] as const
-  )
 ]
 
 const inChunks = (extension: string, trailer: string) =>
@@ -799,12 +767,6 @@ export const frameInputs: ReadonlyArray<Input> = [
   ...badLines.map((given) =>
     frame(`the line ${JSON.stringify(given)}`, malformedHead, (message, _, facts) => ({
       lines: [...message.lines, given.replace("$word", word(facts))]
-    }))
-  ),
-  ...oddHeads.map(([name, change]) =>
-    frame(name, perhaps, (message, _, { word: made }) => ({
-      verbatim: withHead(message, (head) => change(head, message, made("path"))),
-      halfClose: true
     }))
   ),
   frame("empty lines before", accepted, (message) => ({

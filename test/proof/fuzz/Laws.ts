@@ -110,7 +110,7 @@ const outcomeLaw = function* ({ draft: { outcome }, given, path }: Judged): Gene
     yield `${found} instead of ${outcome.status} ${outcome.code}`
   if (outcome.kind === "refused" && outcome.says !== undefined && code !== undefined) {
     const [path, problem] = outcome.says
-    const fields = JSON.stringify(refusalOf(given)?.details.fields)
+    const fields = JSON.stringify(refusalOf(given)?.details.fields ?? [])
     if (!fields.startsWith(`[{"path":"${path}","problem":"`) || !fields.includes(problem))
       yield `${found} names ${fields}, and not ${path}: ${problem}`
   }
