@@ -2,14 +2,12 @@
 import * as Effect from "effect/Effect"
 import type { Locator, Page } from "playwright-core"
 import { expect } from "vitest"
-import { callsOf, freshDocument } from "../http/Documented.ts"
+import { documentedCalls as calls } from "../world/Contract.ts"
 import { backend } from "../http/support.ts"
 import { startTestSandboxWithConsole } from "../world/Sandbox.ts"
 import { it } from "../world/Test.ts"
 import { browserOfFile } from "./Chromium.ts"
 import { expectAccessible, openPage, type Visit } from "./Visit.ts"
-
-const calls = callsOf(freshDocument())
 
 const browser = browserOfFile()
 

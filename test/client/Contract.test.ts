@@ -10,10 +10,10 @@ import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts
 import { version as release } from "../../src/schema/Release.ts"
 import type { Me } from "../../src/schema/Session.ts"
 import type { TableName } from "../../src/schema/Telemetry.ts"
-import { callsOf, freshDocument } from "../http/Documented.ts"
+import { documentedCalls } from "../world/Contract.ts"
 
 it("The table of calls has a row for every call of the contract but the webhook, and no further row", () => {
-  const contract = callsOf(freshDocument()).map(({ method, path }) => `${method.toUpperCase()} ${path}`)
+  const contract = documentedCalls.map(({ method, path }) => `${method} ${path}`)
   const rows = Object.values(endpoints).map(({ method, path }) => `${method} ${path}`)
   expect(rows.toSorted()).toEqual(contract.filter((route) => route !== "POST /webhook").toSorted())
   expectTypeOf<(typeof endpoints)[EndpointName]["route"]>().toEqualTypeOf<keyof Operations>()

@@ -3,21 +3,18 @@ import { execFile } from "node:child_process"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
-import * as OpenApi from "@effect/platform/OpenApi"
 import * as Effect from "effect/Effect"
 import { build } from "esbuild"
 import { describe, expect } from "vitest"
 import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import { Api } from "../../src/http/Api.ts"
 import { placeholders } from "../../src/http/openapi/Examples.ts"
+import { document, documentedCalls } from "../world/Contract.ts"
 import { startTestSandbox } from "../world/Sandbox.ts"
 import { temporaryFolder } from "../world/SqliteTemplate.ts"
 import { it } from "../world/Test.ts"
-import { callsOf, freshDocument } from "./Documented.ts"
 
 const root = fileURLToPath(new URL("../../", import.meta.url))
-const { info, tags } = OpenApi.fromApi(Api)
 
 /** A block of code of a Markdown text, by the text that it contains. */
 const codeIn = (text: string, part: string): string =>
@@ -26,7 +23,7 @@ const codeIn = (text: string, part: string): string =>
     .find((code) => code.includes(part)) ?? ""
 
 // The call that ends the session is the last one.
-const samples = callsOf(freshDocument())
+const samples = documentedCalls
   .flatMap(({ operationId, "x-codeSamples": given = [] }) =>
     given.map(({ source }) => ({ operationId, source }))
   )
@@ -37,7 +34,7 @@ const samples = callsOf(freshDocument())
 /** Prints the outcome of each sample. */
 const programOf = () =>
   [
-    codeIn(info.description ?? "", "createMusicClient("),
+    codeIn(document.info.description, "createMusicClient("),
     ...samples.map(
       ({ operationId, source }) => `{\n${source}\nconsole.log("= ${operationId}", answer.ok)\n}`
     ),
@@ -46,7 +43,7 @@ const programOf = () =>
 
 describe("The samples of the document", () => {
   it("exist for every call of the client", () => {
-    const without = callsOf(freshDocument())
+    const without = documentedCalls
       .map(({ operationId }) => operationId)
       .filter((id) => samples.every(({ operationId }) => operationId !== id))
     expect(without).toEqual(["auth.refresh", "webhooks.receive"])
@@ -84,7 +81,7 @@ describe("The samples of the document", () => {
       production,
       controls.events.membershipUpdated(production, "si:lyra", "acme")
     )
-    const code = codeIn(tags.find(({ name }) => name === "Webhooks")?.description ?? "", "isGenuine")
+    const code = codeIn(document.tags.find(({ name }) => name === "Webhooks")?.description ?? "", "isGenuine")
     const { isGenuine } = yield* Effect.promise(
       () => import(/* @vite-ignore */ `data:text/javascript,${encodeURIComponent(code)}`)
     )

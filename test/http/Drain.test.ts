@@ -94,11 +94,10 @@ describe("Draining", () => {
     expect(server.reached).toEqual([])
   })
 
-  it.scoped("waits one second for a partial head, and five for a body that stalls", function* () {
+  it.scoped("answers a body that still arrives, and waits shortly for what stalls", function* () {
     const { begin, good, server } = yield* closable()
-    const begun = "GET /api/v1/version HTTP/1.1\r\nHost: a\r\nX-"
     // The last one is refused before its body arrived, so no work remains.
-    const heads = ["GET / HT", begun, `${ask}PO`, `${unkeyed}Content-Length: 100\r\n\r\n{`]
+    const heads = ["GET / HT", `${ask}PO`, `${unkeyed}Content-Length: 100\r\n\r\n{`]
     const peers = yield* Effect.forEach(heads, (text) => openPeer(server.port, text))
     const { body, headers } = good.login
     const head = `${unkeyed}Idempotency-Key: ${headers["idempotency-key"]}\r\nContent-Length: ${body.length}\r\n\r\n{`
@@ -107,19 +106,12 @@ describe("Draining", () => {
     yield* until(() => peers.filter(({ text }) => text().includes("}")).length === 2)
     yield* until(() => Effect.runSync(Metric.value(httpRequestsInFlight)).value === 2)
     const closing = yield* begin
-    yield* TestClock.adjust("999 millis")
-    yield* settle
-    const [, finished] = peers
-    finished?.write("Y: z\r\n\r\n")
-    yield* until(() => finished !== undefined && refusal.test(finished.text()) && finished.closed())
-    expect(peers.map(({ closed }) => closed())).toEqual([false, true, false, false])
-    yield* TestClock.adjust("1 millis")
+    yield* TestClock.adjust("1 seconds")
     yield* until(() => peers.every(({ closed }) => closed()))
-    yield* TestClock.adjust("3900 millis")
     slow.write(body.slice(1))
     yield* until(() => slow.text().startsWith("HTTP/1.1 200 "))
     expect(stalled.text()).toBe("")
-    yield* TestClock.adjust("100 millis")
+    yield* TestClock.adjust("4 seconds")
     yield* until(() => refusal.test(stalled.text()))
     stalled.socket.end()
     yield* Fiber.join(closing)

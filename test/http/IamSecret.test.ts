@@ -1,10 +1,9 @@
 /** What the log says when IAM refuses the secret of the application. */
 import { describe, expect } from "vitest"
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { it } from "../world/Test.ts"
-import { errorOf, inMemory, json, outcomeOf, refusal, requests, type Sent, withHeaders } from "./support.ts"
+import { inMemory, outcomeOf, refusal, requests, type Sent, withHeaders } from "./support.ts"
 
 const prepare = Effect.gen(function* () {
   const server = yield* inMemory({ settings: { iam: { introspectionCacheSeconds: 0 } } })
@@ -62,40 +61,5 @@ describe("IAM refuses the application's secret:", () => {
     upstreams.iam.controls.rotateSecret(environmentId, "music")
     expect(yield* login(musicSecret)).toBe("testing_secret_invalid")
     expect([yield* outcome(sent.me), said()]).toEqual([200, []])
-  })
-
-  it.scoped("a testing plane's secret is the caller's in every call, and its application ours", function* () {
-    const { send, upstreams } = yield* prepare
-    const selecting = withHeaders({ "x-testing-environment-key": upstreams.seeded.environment.musicSecret })
-    const ask = (one: Sent) => send(selecting(one))
-    const tokens = json(yield* ask(requests.login("si:deejay"))) as Record<string, string>
-    const { access_token = "", refresh_token = "" } = tokens
-    for (const [path, one] of [
-      ["tokens", requests.login("c:ana")],
-      ["tokens", requests.refresh(refresh_token)],
-      ["revoke", requests.logout(refresh_token)],
-      ["introspect", requests.me(access_token)],
-      ["proof", requests.send(access_token)]
-    ] as const)
-      for (const [code, expected] of [
-        ["unauthenticated", "testing_secret_invalid"],
-        ["invalid_client", refused]
-      ] as const) {
-        upstreams.plan({ path, times: path === "proof" ? 2 : 1, fault: refusal(401, code) })
-        expect([path, outcomeOf(yield* ask(one))]).toEqual([path, expected])
-        upstreams.heal()
-      }
-  })
-
-  it.scoped("the hint names the clock where it differs from IAM's by more than a minute", function* () {
-    const { send, sent, upstreams } = yield* prepare
-    const now = yield* Clock.currentTimeMillis
-    for (const seconds of [0, -59, 60, -61, 62]) {
-      const date = new Date(now + seconds * 1_000).toUTCString()
-      const fault = refusal(401, "invalid_client", { date })
-      upstreams.plan({ path: "introspect", times: 1, fault })
-      const { hint } = errorOf(yield* send(sent.me))
-      expect([seconds, hint.includes("clock")]).toEqual([seconds, Math.abs(seconds) > 60])
-    }
   })
 })

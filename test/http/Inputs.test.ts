@@ -1,275 +1,198 @@
-/** The table of inputs: each by itself and in pairs, and what the refusals say. */
-import { expect } from "vitest"
+/** The table of inputs: each by itself and in the order of checks, and what the refusals say. */
+import { afterAll, beforeAll, describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
+import * as FastCheck from "effect/FastCheck"
 import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { nestingLimit } from "../../src/schema/BodyLimits.ts"
-import { operations } from "../world/Contract.ts"
-import { testTracker, testWebhookSecret } from "../world/Settings.ts"
+import { checkAnswer } from "../proof/fuzz/Laws.ts"
+import { Ledger } from "../proof/fuzz/Ledger.ts"
+import { type Recipe, recipeOf } from "../proof/fuzz/Recipes.ts"
+import { findCanaries, makeDraft } from "../proof/fuzz/Requests.ts"
+import { startWorld, type World } from "../proof/fuzz/World.ts"
+import { documents, operations } from "../world/Contract.ts"
 import {
+  accepted,
   bodyCases,
   bodyInputs,
-  type Facts,
   frameInputs,
   headInputs,
   type Input,
   lineInputs,
-  type Message,
-  type Outcome,
-  outcomeOf as promised,
-  refused,
   steps,
   writeMessage
 } from "../world/Inputs.ts"
 import { RawConnection } from "../world/RawHttp.ts"
-import { it as single, sharing } from "../world/Test.ts"
-import { nameOf } from "./Documented.ts"
-import type { Answer } from "../world/Driver.ts"
+import { testWebhookSecret } from "../world/Settings.ts"
+import { it, sharing } from "../world/Test.ts"
 import {
-  type Backend,
   backend,
   type CallName,
   errorOf,
-  expectEnvelope,
-  freshKey,
-  type Good,
   goodRequests,
   outcomeOf,
   type Sent,
   shared,
   sharedInMemory,
-  sharedOnSocket,
-  withHeaders,
-  withKeys,
-  withPlane
+  withHeaders
 } from "./support.ts"
 
-// It begins with no digit of a short escape.
-const canary = "wordcanary"
-
-let made = 0
-/** A request of a call that was never sent, so that no other one has its key. The texts of the caller have the canary. */
-const freshRequest = (name: CallName, good: Good): Sent => {
-  made += 1
-  const bodies: Partial<Record<CallName, object>> = {
-    submit: { message: `Playback ${canary} ${made}.` },
-    send: { type: "music.trigger.fired", key: `si:deejay/${made}`, data: { text: canary } },
-    accept: { table: "musicclidaemon", events: [{ text: canary }] }
-  }
-  const body = bodies[name]
-  const sent: Sent = { ...good[name], ...(body === undefined ? {} : { body: JSON.stringify(body) }) }
-  return withHeaders(name === "submit" ? { ...good.me.headers, ...freshKey() } : {})(sent)
-}
-
-const messageOf = ({ body, headers = {}, method = "GET", path }: Sent): Message => ({
-  method,
-  target: path,
-  version: "1.1",
-  headers: [["Host", "a"], ...Object.entries(headers).map(([name, value]) => [name, String(value)] as const)],
-  body: body === undefined ? undefined : Buffer.from(body),
-  framing: { kind: "length" },
-  lines: [],
-  verbatim: undefined,
-  last: false,
-  halfClose: false
-})
-
-const webOrigin = "https://music.example"
-
-const factsOf = (name: CallName, server: Backend, good: Good, now: number): Facts => {
-  const call = operations.find(({ id }) => nameOf(id) === name)
-  if (call === undefined) throw new Error(name)
-  const { environment, production } = server.upstreams.seeded
-  return {
-    call,
-    plane: "production",
-    actor: "si:deejay",
-    access: good.me.headers.authorization.slice("Bearer ".length),
-    testingSecret: environment.musicSecret,
-    otherSecrets: [environment.tingSecret, production.musicSecret, environment.rootKey],
-    webOrigin,
-    word: () => canary,
-    now,
-    place: 0.5
-  }
-}
-
-/** The first answer to the bytes of a message. */
-const play = ({ port }: Backend, message: Message): Effect.Effect<Answer | undefined> =>
-  Effect.promise(async () => {
-    const connection = await RawConnection.open(port)
-    const { answers } = await connection.exchange({
-      pieces: [writeMessage(message)],
-      methods: [message.method],
-      last: message.last,
-      halfClose: message.halfClose
+/** A valid request of each call and document, in production and with a bearer. */
+const recipes = [
+  ...operations.map((operation) => recipeOf(operation, operation.path)),
+  recipeOf(
+    operations.find(({ id }) => id === "webhooks.receive"),
+    "/webhook/"
+  ),
+  ...documents.map((path) => recipeOf(undefined, path))
+].flatMap((arbitrary) =>
+  FastCheck.sample(arbitrary, { seed: 1, numRuns: 1 }).map(
+    (sampled): Recipe => ({
+      ...sampled,
+      ...{ plane: "production", signed: true, headers: [], bodyCase: undefined, place: 0.5 }
     })
-    connection.close()
-    const [answer] = answers
-    return answer && { ...answer, headers: Object.fromEntries(answer.headers), text: answer.body.toString() }
-  })
-
-const isBeforeCalls = (outcome: Outcome) =>
-  outcome.kind === "refused" && steps.indexOf(outcome.step) < steps.indexOf("plane")
-
-/** Compares an answer with its promise, and what it left behind. */
-const judge = (
-  server: Backend,
-  title: string,
-  wanted: Outcome,
-  answer: Answer | undefined,
-  method: string
-) => {
-  if (wanted.kind === "open") return
-  if (answer === undefined) throw new Error(`${title}: no answer`)
-  if (wanted.kind !== "refused") {
-    expect([title, answer.status < 300, answer.text]).toEqual([title, true, answer.text])
-    expect([title, answer.headers.allow !== undefined]).toEqual([title, wanted.kind === "options"])
-    return
-  }
-  if (method === "HEAD") return expect([title, answer.status]).toEqual([title, wanted.status])
-  expect([title, outcomeOf(answer)]).toEqual([title, wanted.code])
-  expectEnvelope(answer, wanted.status, wanted.code)
-  const challenge = wanted.code === "unauthenticated" ? "Bearer" : undefined
-  expect([title, answer.headers["www-authenticate"]]).toEqual([title, challenge])
-  expect([title, answer.text]).toEqual([title, expect.not.stringContaining("wordcan")])
-  if (isBeforeCalls(wanted)) {
-    const id = answer.headers["x-request-id"]
-    const logged = server.lines.filter(
-      ({ fields }) => fields.request_id === id && fields.status === wanted.status
-    )
-    expect([title, logged.length, server.reached, server.upstreams.calls]).toEqual([title, 1, [], []])
-  }
-  if (wanted.says !== undefined) {
-    const [path, problem] = wanted.says
-    const first = errorOf(answer).details?.fields?.[0]
-    expect([title, first]).toEqual([title, { path, problem: expect.stringContaining(problem) }])
-  }
-}
+  )
+)
+const recipesOf = (id: string) => recipes.filter(({ operation }) => operation?.id === id)
 
 const inputs = [...headInputs, ...bodyInputs, ...lineInputs, ...frameInputs]
 /** A call that has what an input changes. */
-const fitting = ({ name }: Input): CallName =>
-  name.startsWith("x-silicon") ? "receive" : name.startsWith("origin") ? "accept" : "submit"
-/** Inputs that mean something at every call that has what they change. */
+const fitting = ({ name }: Input) =>
+  name.startsWith("x-silicon")
+    ? "webhooks.receive"
+    : name.startsWith("origin")
+      ? "telemetry.accept"
+      : "reports.submit"
+/** Inputs that mean something at every call that has what they change, and at every path. */
 const everywhere =
-  /^(?:idempotency-key|authorization|x-org-id|x-testing-environment-key|content-type): (?:left out|and an empty one)|of other calls/
-
-/** Reports name pull requests of the tracker's repository. */
-const settings = { webOrigins: [webOrigin], reportsBytes: 1e9, tracker: Option.some(testTracker) }
-
-sharing(sharedOnSocket({ settings }))("An input", (it) => {
-  it.effect("by itself has its promised answer; a refused one reaches and shows nothing", function* () {
-    const server = yield* shared
-    const good = yield* goodRequests(server)
-    const now = Math.floor((yield* Effect.clock).unsafeCurrentTimeMillis() / 1_000)
-    const names = Object.keys(good) as ReadonlyArray<CallName>
-    const check = (name: CallName, title: string, wanted: Outcome, message: Message) =>
-      Effect.gen(function* () {
-        for (const list of [server.reached, server.lines, server.upstreams.calls]) list.length = 0
-        judge(server, `${name}: ${title}`, wanted, yield* play(server, message), message.method)
-        expect([title, JSON.stringify(server.lines)]).toEqual([title, expect.not.stringContaining("wordcan")])
-      })
-    for (const input of inputs)
-      for (const name of everywhere.test(input.name) ? names : [fitting(input)]) {
-        const facts = factsOf(name, server, good, now)
-        const message = messageOf(freshRequest(name, good))
-        const changed = input.change(message, facts)
-        if (changed !== undefined) yield* check(name, input.name, promised(input, facts, message), changed)
-      }
-    for (const { call, member, name: title, outcome, value } of bodyCases) {
-      const name = nameOf(call)
-      const message = messageOf(
-        withHeaders(withKeys.includes(name) ? freshKey() : {})(freshRequest(name, good))
-      )
-      const facts = factsOf(name, server, good, now)
-      const body = { ...JSON.parse(String(message.body)), [member]: value(facts) }
-      yield* check(name, title, outcome, { ...message, body: Buffer.from(JSON.stringify(body)) })
-    }
-  })
-})
-
-type Condition = "draining" | "overloaded" | "limited"
+  /^(?:idempotency-key|authorization|x-org-id|x-testing-environment-key|content-type): (?:left out|and an empty one)|of other calls|^body: empty|^HEAD|^OPTIONS|^path with a slash|^target with/
 
 const byName = (name: string): Input => {
   const found = inputs.find((input) => input.name === name)
   if (found === undefined) throw new Error(name)
   return found
 }
-const long = (name: string, step: "declared length" | "size", framing: Message["framing"]): Input => {
-  const surplus = Buffer.alloc(600_000, " ")
-  const change = ({ body = Buffer.of(), ...message }: Message) => ({
+
+/** More than any body may have. What is promised then follows from its length. */
+const long: Input = {
+  name: "too long",
+  parts: ["length"],
+  outcome: accepted,
+  change: ({ body = Buffer.of(), ...message }) => ({
     ...message,
-    framing,
-    body: Buffer.concat([body, surplus]),
-    last: true
+    body: Buffer.concat([body, Buffer.alloc(600_000, " ")])
   })
-  return { name, parts: [], outcome: refused(step, 413, "payload_too_large"), change }
 }
 
-/** A fault of every check, in the order of docs/api.md ("Order of checks"). */
-const faults: ReadonlyArray<Input | readonly [Condition, status: number, code: string]> = [
-  byName('Host: ["a.example","evil.example"]'),
-  byName("path with a word"),
-  byName("method PUT"),
-  ["draining", 503, "shutting_down"],
-  ["overloaded", 503, "overloaded"],
-  byName('content-type: "text/plain"'),
-  long("too long", "declared length", { kind: "raw", lines: ["Content-Length: 600000"], bytes: Buffer.of() }),
-  byName("idempotency-key: 15 characters"),
-  byName("authorization: 27 characters"),
-  byName('x-org-id: "ACME"'),
-  byName('x-testing-environment-key: ""'),
-  long("too long in chunks", "size", { kind: "chunked", extension: "", trailer: "" }),
-  byName("body: a byte order mark"),
-  byName('body: {"constructor":{"prototype":{}}}'),
-  ["limited", 429, "rate_limited"],
-  byName("x-testing-environment-key: 43 characters"),
-  byName("authorization: another token")
+/** A fault of every check of a request alone, in the order of docs/api.md ("Order of checks"). */
+const faults: ReadonlyArray<ReadonlyArray<Input>> = [
+  [byName('Host: ["a.example","evil.example"]')],
+  [byName("path with a word")],
+  [byName("method PUT")],
+  [byName('content-type: "text/plain"')],
+  [long],
+  [byName("idempotency-key: 15 characters")],
+  [byName("authorization: 27 characters")],
+  [byName('x-org-id: "ACME"')],
+  [byName('x-testing-environment-key: ""')],
+  [long, byName("chunks  ")],
+  [byName("body: a byte order mark")],
+  [byName("x-testing-environment-key: 43 characters")],
+  [byName("authorization: another token")]
 ]
-const conditionOf = (fault: (typeof faults)[number]) => ("change" in fault ? [] : [fault[0]])
 
-/** One request a minute; the clock of the test does not move. */
-const policies = {
-  address: { name: "address", quota: 1, windowSeconds: 60 },
-  credential: { name: "credential", quota: 1, windowSeconds: 60 }
-}
+describe("An input", () => {
+  let world: World
+  const log: Array<string> = []
+  beforeAll(async () => {
+    world = await startWorld(20, (line) => void log.push(line))
+    world.renew()
+  })
+  afterAll(() => world.close())
 
-single.scoped("Of two faults that of the earlier check is answered, and nothing is reached", function* () {
-  const servers = new Map<string, { readonly server: Backend; readonly good: Good }>()
-  const serverUnder = (given: ReadonlyArray<Condition>) =>
-    Effect.gen(function* () {
-      const known = servers.get(given.join())
-      if (known !== undefined) return known
-      const settings = { rateLimit: given.includes("limited") }
-      const inFlight = given.includes("overloaded") ? 0 : 1_000
-      const server = yield* backend({ settings, bounds: { ...policies, inFlight } })
-      const good = yield* goodRequests(server)
-      if (given.includes("limited")) yield* server.send(good.version)
-      if (given.includes("draining")) yield* server.drain.begin
-      servers.set(given.join(), { server, good })
-      return { server, good }
+  const ledger = new Ledger()
+  let index = 0
+  /** Sends one request, and compares its answer and what it reached with the laws. */
+  const check = async (recipe: Recipe): Promise<void> => {
+    index += 1
+    const draft = makeDraft(recipe, index, 1, world)
+    const { isSyntax, message, outcome } = draft
+    const connection = await RawConnection.open(world.port)
+    world.upstreams.calls.length = 0
+    const { answers, fault } = await connection.exchange({
+      pieces: [writeMessage(message)],
+      methods: [message.method],
+      last: message.last,
+      halfClose: message.halfClose,
+      unfinished: isSyntax
     })
-  // Each by itself, and with the next one.
-  for (const [at, fault] of faults.entries())
-    for (const both of [[fault], faults.slice(at, at + 2)]) {
-      const { good, server } = yield* serverUnder(both.flatMap(conditionOf))
-      for (const list of [server.reached, server.lines, server.upstreams.calls]) list.length = 0
-      const facts = factsOf("submit", server, good, 0)
-      // The earlier fault is made last, so that it holds where both change one part.
-      const message = both.reduceRight(
-        (changed, one) => ("change" in one ? (one.change(changed, facts) ?? changed) : changed),
-        messageOf(freshRequest("submit", good))
-      )
-      const wanted =
-        "change" in fault ? promised(fault, facts, message) : refused("method", fault[1], fault[2])
-      const title = both.map((one) => ("change" in one ? one.name : one[0])).join(", ")
-      const answer = yield* play(server, message)
-      judge(server, title, wanted, answer, message.method)
-      if (conditionOf(fault).includes("draining")) expect(answer?.headers.connection).toBe("close")
-    }
+    connection.close()
+    const title = [recipe.target, ...draft.changes]
+    const [answer] = answers
+    expect([title, fault]).toEqual([title, undefined])
+    if (answer === undefined) return expect([title, outcome.kind]).toEqual([title, "open"])
+    ledger.note(draft, answer)
+    expect([title, checkAnswer(draft, answer)]).toEqual([title, []])
+    if (outcome.kind !== "refused" || steps.indexOf(outcome.step) >= steps.indexOf("plane")) return
+    const asked = world.upstreams.calls.filter(({ upstream }) => upstream === "iam" || upstream === "ting")
+    expect([title, asked]).toEqual([title, []])
+  }
+
+  it("by itself has its promised answer; a refused one reaches and leaves nothing", async () => {
+    for (const input of inputs)
+      for (const recipe of everywhere.test(input.name) ? recipes : recipesOf(fitting(input)))
+        await check({ ...recipe, inputs: [input] })
+    for (const bodyCase of bodyCases)
+      for (const recipe of recipesOf(bodyCase.call)) await check({ ...recipe, inputs: [], bodyCase })
+    expect([...ledger.compare(world)]).toEqual([])
+    expect(log.filter((line) => findCanaries(line).length > 0)).toEqual([])
+  })
+
+  it("behind one of an earlier check is not looked at", async () => {
+    for (const [at, fault] of faults.entries())
+      for (const recipe of recipesOf("reports.submit"))
+        await check({ ...recipe, inputs: [...fault, ...(faults[at + 1] ?? [])] })
+  })
 })
 
+it.scoped(
+  "A server that drains, is full or limits says so at its place in the order of checks",
+  function* () {
+    const policy = (name: string) => ({ name, quota: 1, windowSeconds: 60 })
+    const bounds = { address: policy("address"), credential: policy("credential") }
+    const faulty = {
+      path: { path: "/nope" },
+      method: { method: "PUT" },
+      type: { headers: { "content-type": "text/plain" } },
+      schema: { body: "{}" },
+      plane: { headers: { "x-testing-environment-key": `ask_${"x".repeat(43)}` } }
+    }
+    for (const [code, before, behind] of [
+      ["shutting_down", ["path", "method"], ["type"]],
+      ["overloaded", ["path", "method"], ["type"]],
+      ["rate_limited", ["schema"], ["plane"]]
+    ] as const) {
+      const settings = { rateLimit: code === "rate_limited" }
+      const server = yield* backend({
+        settings,
+        bounds: { ...bounds, inFlight: code === "overloaded" ? 0 : 9 }
+      })
+      const { submit, version } = yield* goodRequests(server)
+      if (code === "rate_limited") yield* server.send(version)
+      if (code === "shutting_down") yield* server.drain.begin
+      server.reached.length = 0
+      const ask = (name: keyof typeof faulty) => {
+        const { headers = {}, ...changed }: Partial<Sent> = faulty[name]
+        return Effect.map(server.send(withHeaders(headers)({ ...submit, ...changed })), outcomeOf)
+      }
+      for (const name of before) expect([code, name, yield* ask(name)]).not.toEqual([code, name, code])
+      for (const name of behind) expect([code, name, yield* ask(name)]).toEqual([code, name, code])
+      expect(server.reached).toEqual([])
+    }
+  }
+)
+
+// It begins with no digit of a short escape.
+const canary = "wordcanary"
 const attachment = { name: "a", content: "b" }
 const message = "x".repeat(10)
 
@@ -305,20 +228,12 @@ sharing(sharedInMemory())("A body", (it) => {
     expect(server.reached).toEqual([])
   })
 
-  it.effect("lists at most 20 fields, and of 4 KiB or more only the first", function* () {
+  it.effect("lists at most 20 fields", function* () {
     const server = yield* shared
-    const { login, submit } = yield* goodRequests(server)
+    const { login } = yield* goodRequests(server)
     const many = Object.fromEntries(Array.from({ length: 300 }, (_, at) => [`f${at}`, at]))
     const listed = yield* server.send({ ...login, body: JSON.stringify(many) })
     expect(errorOf(listed).details?.fields?.length).toBe(20)
-    for (const [bytes, problems] of [
-      [4_095, 2],
-      [4_096, 1]
-    ] as const) {
-      const body = JSON.stringify({ message: "short", surplus: 1 }).padEnd(bytes)
-      const answer = yield* server.send({ ...submit, body })
-      expect([bytes, errorOf(answer).details?.fields?.length]).toEqual([bytes, problems])
-    }
   })
 
   it.effect("of the webhook may nest 64 levels: to write more again would end the stack", function* () {
@@ -347,7 +262,7 @@ sharing(sharedInMemory())("The selector of a testing plane", (it) => {
     for (const [name, sent] of Object.entries(good)) {
       server.reached.length = 0
       const answer = yield* server.send(withHeaders({ "x-testing-environment-key": musicSecret })(sent))
-      const inPlane = withPlane.includes(name as CallName)
+      const inPlane = !["healthz", "readyz", "version", "receive"].includes(name)
       expect([name, server.reached.some(({ useCase }) => useCase === "resolve")]).toEqual([name, inPlane])
       if (!inPlane) {
         expect([name, answer.status]).toEqual([name, 200])

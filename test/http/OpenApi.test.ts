@@ -1,21 +1,26 @@
 import { readFileSync } from "node:fs"
+import * as OpenApi from "@effect/platform/OpenApi"
 import { expect } from "vitest"
 import { createConfig, lintFromString } from "@redocly/openapi-core"
 import * as Effect from "effect/Effect"
 import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
+import { Api } from "../../src/http/Api.ts"
 import { placeholders } from "../../src/http/openapi/Examples.ts"
 import { renderExamples } from "../../scripts/openapi/examples.ts"
 import { failureTable } from "../../src/schema/Failure.ts"
 import { startTestSandbox } from "../world/Sandbox.ts"
 import { it } from "../world/Test.ts"
-import { type Call, callsOf, freshDocument, parametersOf } from "./Documented.ts"
+import {
+  document,
+  documentedCalls as calls,
+  type DocumentedCall as Call,
+  parametersOf
+} from "../world/Contract.ts"
 
-const document = freshDocument()
-const calls = callsOf(document)
 const codesOf = ({ responses }: Call): ReadonlyArray<string> =>
   Object.values(responses)
-    .flatMap(({ content }) => Object.keys(content?.["application/json"].examples ?? {}))
+    .flatMap(({ content }) => Object.keys(content?.["application/json"]?.examples ?? {}))
     .filter((name) => name !== "success")
 
 it("The OpenAPI document passes the linter without an error or a warning, examples included, and is the committed one", async () => {
@@ -29,7 +34,7 @@ it("The OpenAPI document passes the linter without an error or a warning, exampl
   expect(problems.map(({ ruleId, message, location }) => [ruleId, message, location[0]?.pointer])).toEqual([])
   // `npm run openapi` writes it.
   const committed = readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")
-  expect(committed).toBe(`${JSON.stringify(document, null, 2)}\n`)
+  expect(committed).toBe(`${JSON.stringify(OpenApi.fromApi(Api), null, 2)}\n`)
   const page = readFileSync(new URL("../../docs/api.md", import.meta.url), "utf8")
   expect(page).toBe(renderExamples(page))
   expect(calls.filter(({ operationId }) => !page.includes(`<!-- example: ${operationId} -->`))).toEqual([])
@@ -47,7 +52,7 @@ const unsent = ["X-Testing-Environment-Key", "X-Music-Telemetry", "Origin"]
 
 const headersOf = (call: Call): Record<string, string> => ({
   ...Object.fromEntries(
-    parametersOf(document, call)
+    parametersOf(call)
       .filter(({ name }) => !unsent.includes(name))
       .map(({ name, schema }) => [name, String(schema.examples?.[0])])
   ),
@@ -85,7 +90,7 @@ it.scopedLive("The examples of the document are equal to real requests and respo
   const place = ({ operationId }: Call) => last.indexOf(operationId) - first.indexOf(operationId)
   for (const call of [...calls].sort((left, right) => place(left) - place(right))) {
     const id = call.operationId
-    const example = call.requestBody?.content["application/json"].examples?.success?.value
+    const example = call.requestBody?.content["application/json"]?.examples?.success?.value
     const body = example === undefined ? undefined : fill(JSON.stringify(example))
     const headers = headersOf(call)
     if (id === "webhooks.receive") {
@@ -107,7 +112,7 @@ it.scopedLive("The examples of the document are equal to real requests and respo
     expect([id, response.status], text).toEqual([id, Number(status)])
     const missing = Object.keys(documented?.headers ?? {}).filter((name) => !response.headers.has(name))
     expect([id, missing, response.headers.get("x-request-id")]).toEqual([id, [], headers["X-Request-Id"]])
-    const shown = documented?.content?.["application/json"].examples?.success?.value
+    const shown = documented?.content?.["application/json"]?.examples?.success?.value
     expect([id, text === ""]).toEqual([id, shown === undefined])
     if (shown === undefined) continue
     const answer = JSON.parse(text) as Record<string, string | undefined>

@@ -5,7 +5,16 @@ import * as TestClock from "effect/TestClock"
 import { sha256 } from "../../src/services/Digest.ts"
 import { type Answer, bearer } from "../world/Driver.ts"
 import { it } from "../world/Test.ts"
-import { inMemory, message, type Options, outcomeOf, refusal, requests, type Sent } from "./support.ts"
+import {
+  inMemory,
+  message,
+  type Options,
+  outcomeOf,
+  refusal,
+  requestLines,
+  requests,
+  type Sent
+} from "./support.ts"
 
 type Headers = Readonly<Record<string, string>>
 
@@ -52,7 +61,7 @@ const anyone = "192.0.2.1"
 
 describe("Reports", () => {
   it.scoped("without a verified reporter are limited to ten a minute of an address", function* () {
-    const { outcome, send, signIn, store, unverified } = yield* prepare()
+    const { lines, outcome, send, signIn, store, unverified } = yield* prepare()
     const signed = yield* signIn()
     const sent = Array.from({ length: 11 }, () => report(anyone))
     const answers = yield* Effect.forEach(sent, send)
@@ -62,6 +71,7 @@ describe("Reports", () => {
       "ratelimit-policy": '"address";q=1200;w=60, "reports";q=10;w=60',
       ratelimit: expect.stringMatching(/, "reports";r=0;t=60$/)
     })
+    expect(requestLines({ lines }).at(-1)?.fields.quota).toBe("reports")
     // For the refused one nothing is written.
     expect(yield* store.seen("reports.admit")).toHaveLength(10)
     expect(yield* outcome(report(anyone, 0, signed))).toBe(200)

@@ -2,29 +2,26 @@
 import { describe, expect } from "vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
-import { production, signWebhook } from "../../sandbox/upstreams/Iam.ts"
+import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { json } from "../world/Driver.ts"
 import { it } from "../world/Test.ts"
-import { inMemory, type Options, outcomeOf } from "./support.ts"
+import { deliveryOf, inMemory, type Options, outcomeOf } from "./support.ts"
 
 type Headers = Readonly<Record<string, string>>
 
 const prepare = (settings: Options["settings"] = { rateLimit: true }) =>
   Effect.gen(function* () {
     const server = yield* inMemory({ settings })
-    const { controls } = server.upstreams.iam
     const deliver = (from: string, body: string, headers: Headers = {}) =>
       server.send({ method: "POST", path: "/webhook", from, body, headers: { ...headers, ...json } })
-    /** A delivery as IAM signs it now, with some headers or its body changed after that. */
+    /** A delivery of now, with some headers or its body changed after it was signed. */
     const send = (from: string, changed: Headers = {}, body?: string) =>
       Effect.suspend(() => {
-        const event = controls.events.membershipUpdated(production, "si:lyra", "acme")
-        const signed = controls.buildWebhook(production, event)
-        const lower = Object.entries(signed.headers).map(([name, value]) => [name.toLowerCase(), value])
-        return deliver(from, body ?? String(signed.body), { ...Object.fromEntries(lower), ...changed })
+        const signed = deliveryOf(server.upstreams)
+        return deliver(from, body ?? signed.body, { ...signed.headers, ...changed })
       })
     const forge = (from: string) => send(from, {}, "{}")
-    return { ...server, controls, deliver, forge, send }
+    return { ...server, deliver, forge, send }
   })
 
 const forger = "203.0.113.7"

@@ -39,8 +39,9 @@ import { inMemory as withoutSockets, type SendFrom } from "../world/InMemory.ts"
 import * as SimulatedTables from "../world/SimulatedTables.ts"
 import { type SettingsOverrides, testSettings } from "../world/Settings.ts"
 import * as TestStore from "../world/TestStore.ts"
-import { start, withoutDelivery } from "../world/UseCaseLayers.ts"
+import { start } from "../world/UseCaseLayers.ts"
 import { until } from "../world/Waiting.ts"
+import { withoutDelivery } from "../world/World.ts"
 import { type Answer, json as jsonHeaders, post, requests as calls } from "../world/Driver.ts"
 import { answerOf, openPeer, RawConnection } from "../world/RawHttp.ts"
 import { machineTime } from "../world/Time.ts"
@@ -377,6 +378,18 @@ export const requests = {
     post("/api/v1/reports", { message }, { ...freshKey(), ...headers })
 }
 
+/** A delivery as IAM signs it now. */
+export const deliveryOf = ({ iam: { controls } }: Backend["upstreams"]) => {
+  const event = controls.events.membershipUpdated(production, "si:lyra", "acme")
+  const { body, headers } = controls.buildWebhook(production, event)
+  const signed = Object.entries({ ...headers, ...jsonHeaders }).map(([name, value]) => [
+    name.toLowerCase(),
+    value
+  ])
+  const lower: Readonly<Record<string, string>> = Object.fromEntries(signed)
+  return { method: "POST", path: "/webhook", headers: lower, body: body.toString() }
+}
+
 /** A request of every call that succeeds, also when it is repeated. */
 export const goodRequests = ({ login, upstreams }: Pick<Backend, "login" | "upstreams">) =>
   Effect.gen(function* () {
@@ -384,16 +397,6 @@ export const goodRequests = ({ login, upstreams }: Pick<Backend, "login" | "upst
     const [polling, refreshing, leaving] = [yield* login(), yield* login(), yield* login()]
     const { controls } = upstreams.iam
     const slt = controls.mintSlt(production, { appId: "music", actor: "si:deejay" })
-    const delivery = controls.buildWebhook(
-      production,
-      controls.events.membershipUpdated(production, "si:lyra", "acme")
-    )
-    const signature: Readonly<Record<string, string>> = Object.fromEntries(
-      Object.entries({ ...delivery.headers, ...jsonHeaders }).map(([name, value]) => [
-        name.toLowerCase(),
-        value
-      ])
-    )
     return {
       healthz: { path: "/healthz" },
       readyz: { path: "/readyz" },
@@ -407,7 +410,7 @@ export const goodRequests = ({ login, upstreams }: Pick<Backend, "login" | "upst
       send: requests.send(polling.access_token),
       submit: requests.report({ "idempotency-key": key }),
       accept: calls.telemetry([{ type: "x" }]),
-      receive: { method: "POST", path: "/webhook", headers: signature, body: delivery.body.toString("utf8") }
+      receive: deliveryOf(upstreams)
     } satisfies Record<string, Sent>
   })
 
@@ -417,13 +420,10 @@ export const bounds = {
   ...{ login: small, refresh: small, logout: small, subscribe: small },
   ...{ send, submit, accept, receive }
 } as const
-export const withKeys: ReadonlyArray<CallName> = ["login", "refresh", "logout", "submit"]
-export const withPlane: ReadonlyArray<CallName> = ["iam", "accept", ...withKeys, "me", "subscribe", "send"]
 
-export type Good = Effect.Effect.Success<ReturnType<typeof goodRequests>>
-export type CallName = keyof Good
+export type CallName = keyof Effect.Effect.Success<ReturnType<typeof goodRequests>>
 
-export type Change = (sent: Sent) => Sent
+type Change = (sent: Sent) => Sent
 
 /** Changes headers; undefined removes one. */
 export const withHeaders =

@@ -13,34 +13,45 @@ export interface JsonSchema {
   readonly minItems?: number
 }
 
-interface Media {
-  readonly "application/json"?: { readonly schema: JsonSchema }
+interface Content {
+  readonly "application/json"?: {
+    readonly schema: JsonSchema
+    readonly examples?: Readonly<Record<string, { readonly value?: unknown }>>
+  }
+}
+
+interface Parameter {
+  readonly name: string
+  readonly schema: { readonly examples?: ReadonlyArray<unknown> }
 }
 
 interface DocumentedOperation {
   readonly operationId: string
-  readonly parameters: ReadonlyArray<{ readonly name?: string; readonly $ref?: string }>
+  readonly parameters: ReadonlyArray<Parameter | { readonly $ref: string }>
   readonly security: ReadonlyArray<object>
   readonly requestBody?: {
     readonly required: boolean
     readonly "x-max-bytes": number
-    readonly content: Media
+    readonly content: Content
   }
   readonly responses: Readonly<
-    Record<string, { readonly headers: Readonly<Record<string, unknown>>; readonly content?: Media }>
+    Record<string, { readonly headers: Readonly<Record<string, unknown>>; readonly content?: Content }>
   >
+  readonly "x-codeSamples"?: ReadonlyArray<{ readonly source: string }>
 }
 
 interface Document {
+  readonly info: { readonly description: string }
+  readonly tags: ReadonlyArray<{ readonly name: string; readonly description: string }>
   readonly paths: Readonly<Record<string, Readonly<Record<string, DocumentedOperation>>>>
   readonly components: {
-    readonly parameters: Readonly<Record<string, { readonly name: string }>>
+    readonly parameters: Readonly<Record<string, Parameter>>
     readonly schemas: Readonly<Record<string, JsonSchema>>
   }
 }
 
-// A file of this repository; test/http/OpenApi.test.ts checks that it is a valid OpenAPI document.
-const document = JSON.parse(
+// A file of this repository; test/http/OpenApi.test.ts checks that it is a valid OpenAPI document, and that of the service.
+export const document = JSON.parse(
   readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")
 ) as Document
 const lastOf = (ref = ""): string => ref.slice(ref.lastIndexOf("/") + 1)
@@ -87,31 +98,37 @@ const bodyOf = ({ requestBody }: DocumentedOperation): Operation["body"] => {
   return { maxBytes, required, schema }
 }
 
-/** Every call of the document. */
-export const operations: ReadonlyArray<Operation> = Object.entries(document.paths).flatMap(
-  ([path, methods]) =>
-    Object.entries(methods).map(([method, given]): Operation => {
-      const isFree = given.security.some((need) => Object.keys(need).length === 0)
-      const names = given.parameters.map(
-        ({ $ref, name }) => name ?? document.components.parameters[lastOf($ref)]?.name ?? ""
-      )
-      return {
-        id: given.operationId,
-        method: method.toUpperCase(),
-        path,
-        parameters: new Set(names.map((name) => name.toLowerCase())),
-        bearer: given.security.length === 0 ? "none" : isFree ? "optional" : "required",
-        body: bodyOf(given),
-        responses: new Map(
-          Object.entries(given.responses).map(([status, { content, headers }]) => {
-            const schema = content?.["application/json"]?.schema
-            const names = new Set(Object.keys(headers).map((name) => name.toLowerCase()))
-            return [Number(status), { headers: names, schema }]
-          })
-        )
-      }
-    })
+/** Every call as the document has it. */
+export const documentedCalls = Object.entries(document.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, given]) => ({ ...given, method: method.toUpperCase(), path }))
 )
+export type DocumentedCall = (typeof documentedCalls)[number]
+
+/** The request headers of a call. */
+export const parametersOf = ({ parameters }: DocumentedOperation): ReadonlyArray<Parameter> =>
+  parameters.flatMap((given) =>
+    "name" in given ? [given] : (document.components.parameters[lastOf(given.$ref)] ?? [])
+  )
+
+/** Every call, as suites send it. */
+export const operations = documentedCalls.map((given): Operation => {
+  const isFree = given.security.some((need) => Object.keys(need).length === 0)
+  return {
+    id: given.operationId,
+    method: given.method,
+    path: given.path,
+    parameters: new Set(parametersOf(given).map(({ name }) => name.toLowerCase())),
+    bearer: given.security.length === 0 ? "none" : isFree ? "optional" : "required",
+    body: bodyOf(given),
+    responses: new Map(
+      Object.entries(given.responses).map(([status, { content, headers }]) => {
+        const schema = content?.["application/json"]?.schema
+        const names = new Set(Object.keys(headers).map((name) => name.toLowerCase()))
+        return [Number(status), { headers: names, schema }]
+      })
+    )
+  }
+})
 
 /** The documents of docs/api.md, which are no calls of the API. */
 export const documents: ReadonlyArray<string> = ["/openapi.json", "/docs", "/"]

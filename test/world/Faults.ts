@@ -103,7 +103,7 @@ export const faults = {
 export type FaultName = keyof typeof faults
 
 export interface FaultRule {
-  readonly path: PathName | "any" | ReadonlyArray<PathName>
+  readonly path: PathName | "any"
   readonly fault: Fault
   /** Matching calls that pass before; default none. */
   readonly after?: number
@@ -120,9 +120,6 @@ interface Planned {
   left: number
 }
 
-const isOf = ({ path }: FaultRule, call: UpstreamCall): boolean =>
-  path === "any" || (typeof path === "string" ? path === call.path : path.includes(call.path))
-
 export const makeFaults = () => {
   let planned: ReadonlyArray<Planned> = []
 
@@ -136,7 +133,7 @@ export const makeFaults = () => {
     },
     /** The fault of this call, which counts it. */
     take: (call: UpstreamCall): Fault | undefined => {
-      const matching = planned.filter(({ rule }) => isOf(rule, call))
+      const matching = planned.filter(({ rule: { path } }) => path === "any" || path === call.path)
       const due = matching.filter(({ pass, rule }) => pass <= 0 && rule.when?.(call) !== false)
       for (const one of matching) one.pass -= 1
       // A fault of some calls comes before one of all; of two that last, the later one replaces the earlier.

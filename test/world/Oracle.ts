@@ -8,7 +8,7 @@ import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js"
 import ajvFormats from "ajv-formats"
 import Database from "better-sqlite3"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import { compileWith, type JsonSchema, operations } from "./Contract.ts"
+import { compileWith, type JsonSchema, operationOf, pathOf as pathIn } from "./Contract.ts"
 import { type Answer, bodyOf, codeOf, fieldsOf, isRecord, isSuccess, refusalOf, type Sent } from "./Driver.ts"
 import type { UpstreamCall, Upstreams } from "./Upstreams.ts"
 
@@ -50,13 +50,14 @@ const validatorOf = (schema: JsonSchema): ValidateFunction => {
 }
 
 const methodOf = ({ body, method }: Sent) => method ?? (body === undefined ? "GET" : "POST")
-/** The path without its query; of a webhook's two spellings the documented one. */
-const pathOf = ({ path }: Sent) => (path.split("?")[0] ?? "").replace(/^\/webhook\/$/, "/webhook")
+/** Of a webhook's two spellings the documented one. */
+const pathOf = ({ path }: Sent) => pathIn(path).replace(/^\/webhook\/$/, "/webhook")
 
 /** What is wrong with an answer by the published contract; nothing where it has no such call. */
 const contractProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => {
   const [method, path] = [methodOf(sent), pathOf(sent)]
-  const operation = operations.find((each) => each.method === method && each.path === path)
+  // The answer to HEAD has no body.
+  const operation = method === "HEAD" ? undefined : operationOf(method, path)
   if (operation === undefined) return []
   const key = `${method} ${path} ${answer.status}`
   const response = operation.responses.get(answer.status)

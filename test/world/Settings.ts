@@ -44,17 +44,16 @@ const defaults: SettingsValues = {
   logLevel: LogLevel.None
 }
 
-export const withSettings = (settings: SettingsValues, overrides: SettingsOverrides): SettingsValues => ({
-  ...settings,
-  ...overrides,
-  iam: { ...settings.iam, ...overrides.iam },
-  ting: { ...settings.ting, ...overrides.ting },
-  telemetry: { ...settings.telemetry, ...overrides.telemetry },
-  retention: { ...settings.retention, ...overrides.retention }
-})
-
 /** `testSettings({ iam: { url: iam.url }, ting: { url: ting.url } })` */
 export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues => {
   const repository = Option.map(overrides.tracker ?? Option.none(), ({ token: _, ...place }) => place)
-  return withSettings({ ...defaults, repository }, overrides)
+  return {
+    ...defaults,
+    repository,
+    ...overrides,
+    iam: { ...defaults.iam, ...overrides.iam },
+    ting: { ...defaults.ting, ...overrides.ting },
+    telemetry: { ...defaults.telemetry, ...overrides.telemetry },
+    retention: { ...defaults.retention, ...overrides.retention }
+  }
 }

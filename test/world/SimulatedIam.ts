@@ -93,8 +93,7 @@ const make = Effect.gen(function* () {
         else controls.removeMembership(id, publicId, organisation)
       },
       withdrawScope: (scope: string) => approve(approved().filter((name) => name !== scope)),
-      approveScope: (scope: string) => approve([...approved(), scope]),
-      isSpent: (slt: string) => controls.plane(id).slts.get(slt)?.spent === true
+      approveScope: (scope: string) => approve([...approved(), scope])
     }
   }
   const inProduction = planeState(production)

@@ -8,7 +8,6 @@ import * as TestClock from "effect/TestClock"
 import type * as TestServices from "effect/TestServices"
 import { clientTables, type TableName } from "../../src/schema/Telemetry.ts"
 import type { Credential } from "../../src/schema/Identity.ts"
-import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Iam } from "../../src/services/Iam.ts"
 import { attemptKey, Idempotency } from "../../src/services/combinators/Idempotency.ts"
 import { Notifications } from "../../src/services/usecases/Notifications.ts"
@@ -52,11 +51,6 @@ const useCases = Layer.mergeAll(Planes.Default, Telemetry.Default, Webhooks.Defa
   Layer.provideMerge(Notifications.Default),
   Layer.provideMerge(Layer.merge(Idempotency.Default, UpstreamPlaces.Default))
 )
-
-/** No background work. */
-export const withoutDelivery = Layer.succeed(DeliveryHealth, {
-  checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
-})
 
 const useCaseLayers = (options: UseCaseOptions = {}) => Layer.provideMerge(useCases, ports(options))
 

@@ -23,7 +23,7 @@ import type { TableName } from "../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
-import { type SettingsOverrides, testSettings, withSettings } from "./Settings.ts"
+import { type SettingsOverrides, testSettings } from "./Settings.ts"
 import { machineTime, makeSimulatedTime, scheduler, type SimulatedTime } from "./Time.ts"
 import { seeded } from "./Arbitraries.ts"
 import { type Answer, connectionLost, type Sent } from "./Driver.ts"
@@ -98,7 +98,8 @@ const serverWith = (sockets: boolean) =>
     })
   ).pipe(Layer.provide(application))
 
-const withoutDelivery = Layer.succeed(DeliveryHealth, {
+/** No background work. */
+export const withoutDelivery = Layer.succeed(DeliveryHealth, {
   checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
 })
 
@@ -228,16 +229,16 @@ export const openWorld = async (options: WorldOptions = {}) => {
 
   const all: Array<Instance> = []
   /** Another process on the same database; the first request starts it. */
-  const start = (given: SettingsOverrides = {}): Instance => {
+  const start = (): Instance => {
     const instance = startInstance({
       name: `instance ${all.length + 1} of seed ${seed}`,
       time,
       upstreams,
-      settings: withSettings(settings, given),
+      settings,
       options,
       oracle,
       onKilled: () => {
-        if (options.restartAfter !== undefined) time.after(options.restartAfter, () => start(given))
+        if (options.restartAfter !== undefined) time.after(options.restartAfter, start)
       },
       log: options.readLog ?? ((line) => void logs.push(line))
     })

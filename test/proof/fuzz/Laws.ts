@@ -1,7 +1,13 @@
 /** The laws of one answer beside those of the oracle: docs/api.md and RFC 9110, without the code of the service. */
-import { type Answer, codeOf, securityHeadersOfEveryAnswer, type Sent } from "../../world/Driver.ts"
+import {
+  type Answer,
+  codeOf,
+  refusalOf,
+  securityHeadersOfEveryAnswer,
+  type Sent
+} from "../../world/Driver.ts"
 import { answerProblems } from "../../world/Oracle.ts"
-import { headersOf, type RawAnswer } from "../../world/RawHttp.ts"
+import { answerOf, headersOf, type RawAnswer } from "../../world/RawHttp.ts"
 import { documents, methodsOf, type Operation, operationOf, pathOf } from "../../world/Contract.ts"
 import { canaryPart, type Draft, findCanaries } from "./Requests.ts"
 
@@ -10,12 +16,6 @@ export const toSent = ({ body, message }: Draft): Sent => ({
   path: pathOf(message.target),
   headers: Object.fromEntries(message.headers.map(([name, value]) => [name.toLowerCase(), value.trim()])),
   ...(body === undefined ? {} : { body })
-})
-
-export const toAnswer = ({ body, headers, status }: RawAnswer): Answer => ({
-  status,
-  headers: Object.fromEntries(headers),
-  text: body.toString()
 })
 
 /** Headers that HTTP itself adds (RFC 9110, RFC 9112). */
@@ -83,6 +83,8 @@ const typeLaw = function* ({ draft, given, operation, path }: Judged): Generator
     (code === "unauthenticated") !== (headers["www-authenticate"] === "Bearer")
   )
     yield `${code} and www-authenticate`
+  if (!/^[A-Za-z0-9._-]{8,128}$/.test(headers["x-request-id"] ?? ""))
+    yield `${path} ${status} without a request id`
   const retryAfter = headers["retry-after"]
   if (retryAfter !== undefined && !/^[1-9]\d*$/.test(retryAfter)) yield `retry-after ${retryAfter}`
 }
@@ -106,6 +108,12 @@ const outcomeLaw = function* ({ draft: { outcome }, given, path }: Judged): Gene
     (status !== outcome.status || (code !== undefined && code !== outcome.code))
   )
     yield `${found} instead of ${outcome.status} ${outcome.code}`
+  if (outcome.kind === "refused" && outcome.says !== undefined && code !== undefined) {
+    const [path, problem] = outcome.says
+    const fields = JSON.stringify(refusalOf(given)?.details.fields ?? [])
+    if (!fields.startsWith(`[{"path":"${path}","problem":"`) || !fields.includes(problem))
+      yield `${found} names ${fields}, and not ${path}: ${problem}`
+  }
   if (outcome.kind === "options" && status !== 204) yield `OPTIONS answered ${found}`
   const isAllowed = (headers.allow ?? "").split(", ").sort().join() === methodsOf(path).join()
   if ((status === 405 || outcome.kind === "options") && !isAllowed)
@@ -118,7 +126,7 @@ const laws = [headerLaw, typeLaw, echoLaw, outcomeLaw]
 export const checkAnswer = (draft: Draft, answer: RawAnswer): ReadonlyArray<string> => {
   const { method, target } = draft.message
   const isUnread = draft.isSyntax || method === "CONNECT" || answer.status === 431
-  const given = toAnswer(answer)
+  const given = answerOf(answer)
   const judged = {
     draft,
     answer,

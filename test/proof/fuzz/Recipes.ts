@@ -191,7 +191,8 @@ const inputs = FastCheck.oneof(
 const none = FastCheck.constant(undefined)
 const rarely = (times: number) => FastCheck.integer({ min: 1, max: times }).map((number) => number === times)
 
-const recipeOf = (operation: Operation | undefined, target: string): FastCheck.Arbitrary<Recipe> => {
+/** Requests of one call, or of a path that has none. */
+export const recipeOf = (operation: Operation | undefined, target: string): FastCheck.Arbitrary<Recipe> => {
   const schema = operation?.body?.schema
   const cases = bodyCases.filter(({ call }) => call === operation?.id)
   return FastCheck.record({

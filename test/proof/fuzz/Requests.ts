@@ -111,7 +111,7 @@ export const makeDraft = (recipe: Recipe, index: number, seed: number, world: Wo
   const spends = id === "auth.refresh" || id === "auth.logout"
   const isSigned = operation?.bearer === "required" || (operation?.bearer === "optional" && recipe.signed)
   const session = spends
-    ? world.takeSession(plane, index)
+    ? world.makeSession(plane, index)
     : isSigned
       ? world.sessionOf(plane, index)
       : undefined

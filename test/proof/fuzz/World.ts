@@ -13,21 +13,12 @@ export type PlaneName = "production" | "testing"
 
 /** A session that IAM granted to this suite. */
 interface LiveSession {
-  readonly plane: PlaneName
   readonly actor: string
   readonly access: string
   readonly refresh: string
 }
 
 export const webOrigin = "http://localhost:5173"
-const mostSpendable = 200
-
-/** The session of an answer that has one. */
-export const sessionOf = (plane: PlaneName, text: string): LiveSession => {
-  // The answer of a login or refresh, which the laws compare with its schema.
-  const { access_token, actor, refresh_token } = JSON.parse(text)
-  return { plane, actor: actor.public_id, access: access_token, refresh: refresh_token }
-}
 
 /** `readLog` receives every line of the log. */
 export const startWorld = async (people: number, readLog: (line: string) => void) => {
@@ -56,12 +47,10 @@ export const startWorld = async (people: number, readLog: (line: string) => void
   const port = (await instance?.port()) ?? 0
   const testingSecret = seeded.environment.musicSecret
   const login = (plane: PlaneName, actor: string): LiveSession => ({
-    plane,
     actor,
     ...logInAtIam(world, actor, planes[plane])
   })
   const staying: Record<PlaneName, ReadonlyArray<LiveSession>> = { production: [], testing: [] }
-  const spendable: Record<PlaneName, Array<LiveSession>> = { production: [], testing: [] }
   // Everybody may receive tings. A webhook of a testing plane is accepted once the plane is known.
   for (const plane of ["production", "testing"] as const)
     for (const name of names) {
@@ -91,13 +80,7 @@ export const startWorld = async (people: number, readLog: (line: string) => void
       return session
     },
     /** A session for a refresh or a logout to spend. */
-    takeSession: (plane: PlaneName, person: number): LiveSession =>
-      spendable[plane].shift() ?? login(plane, nameAt(person)),
-    keepSession: (session: LiveSession): void => {
-      const pool = spendable[session.plane]
-      if (pool.length < mostSpendable && !pool.some(({ refresh }) => refresh === session.refresh))
-        pool.push(session)
-    }
+    makeSession: (plane: PlaneName, person: number): LiveSession => login(plane, nameAt(person))
   }
 }
 

@@ -1,14 +1,13 @@
-/** The programs that hold sessions, which are the real client, and the session stores of their machines. */
+/**
+ * The programs that hold sessions, which are the real client, and the session stores of their machines. Their requests and answers are lost
+ * with the servers; what happens to a store, and the death of a program within a call, is proved in test/client/prove.
+ */
 import { makeClient } from "../../../client/Client.ts"
 import { SessionStoreError } from "../../../client/failures/StoreFailures.ts"
 import { processLock, type SessionStore, type StoredSession } from "../../../client/stores/SessionStore.ts"
 import { makeSend } from "../../../client/Transport.ts"
 import type { SimulatedTime } from "../../world/Time.ts"
-import { type Answer, connectionLost, type Sent } from "../../world/Driver.ts"
-
-/** What happens to a request of a program. What happens to its store, and its death within a call, is proved in test/client/prove. */
-export const clientFaults = ["request lost", "answer lost"] as const
-type ClientFault = (typeof clientFaults)[number]
+import type { Answer, Sent } from "../../world/Driver.ts"
 
 /** The stored session of each slot, which the programs of one machine share. */
 export const makeMachine = () => {
@@ -39,17 +38,6 @@ export interface ProgramOptions {
 
 const baseUrl = "https://music.test"
 
-/** The real client, whose calls the sequences make. */
-const makeCaller = ({ machine, testingKey, time }: ProgramOptions, fetch: typeof globalThis.fetch) =>
-  makeClient(
-    { baseUrl, source: "cli", telemetry: false, testingKey, sessionStore: machine.store },
-    {
-      send: makeSend((url, init) => fetch(url, init)),
-      time: { now: time.now, monotonic: time.elapsed, random: () => 0.5, after: time.after }
-    }
-  )
-export type Caller = ReturnType<typeof makeCaller>
-
 const fetchThrough =
   (exchange: ProgramOptions["reach"]): typeof globalThis.fetch =>
   async (url, init) => {
@@ -68,32 +56,15 @@ const fetchThrough =
     return new Response(status === 204 || status === 304 ? null : text, { status, headers })
   }
 
-export const startProgram = (options: ProgramOptions) => {
-  const { reach } = options
-  let faults: ReadonlyArray<{ readonly kind: ClientFault; left: number }> = []
-
-  const exchange: ProgramOptions["reach"] = async (request) => {
-    const due = faults.find(({ left }) => left === 0)
-    for (const fault of faults) fault.left -= 1
-    faults = faults.filter((fault) => fault !== due)
-    if (due?.kind === "request lost") throw connectionLost("ECONNRESET")
-    const answer = await reach(request)
-    if (due?.kind === "answer lost") throw connectionLost("ECONNRESET")
-    return answer
-  }
-
-  return {
-    caller: makeCaller(options, fetchThrough(exchange)),
-    /** `after`: the number of exchanges that pass before. */
-    plan: (kind: ClientFault, after: number) => {
-      faults = [...faults, { kind, left: after }]
-    },
-    clearFaults: () => {
-      faults = []
+/** The real client, whose calls the sequences make. */
+export const startProgram = ({ machine, reach, testingKey, time }: ProgramOptions) =>
+  makeClient(
+    { baseUrl, source: "cli", telemetry: false, testingKey, sessionStore: machine.store },
+    {
+      send: makeSend((url, init) => fetchThrough(reach)(url, init)),
+      time: { now: time.now, monotonic: time.elapsed, random: () => 0.5, after: time.after }
     }
-  }
-}
-
+  )
 export type Program = ReturnType<typeof startProgram>
 
 /** The session of one plane that a machine has stored. */

@@ -6,7 +6,7 @@ import type { MusicError, Result } from "../../../client/Types.ts"
 import { type Answer, requests, type Sent } from "../../world/Driver.ts"
 import { openWorld, type World } from "../../world/World.ts"
 import { type Holder, makeLaw, replayWindow, type Law } from "./Law.ts"
-import { type Caller, type Machine, makeMachine, type Program, startProgram, storedIn } from "./Programs.ts"
+import { type Machine, makeMachine, type Program, startProgram, storedIn } from "./Programs.ts"
 
 /** A and B are two programs of one machine. */
 export const names = ["A", "B", "C", "D"] as const
@@ -38,8 +38,6 @@ export interface Resident {
   isTesting: boolean
   /** By plane: the latest short-lived token, and whether its login ended well. */
   readonly logins: Map<string, { readonly slt: string; readonly key: string | undefined; done: boolean }>
-  /** The latest ting key. */
-  ting: string | undefined
 }
 
 interface Setup {
@@ -76,7 +74,7 @@ export class Stage {
       const machine = name === "A" || name === "B" ? shared : makeMachine()
       const isTesting = name === "C"
       const program = this.startProgram(name, machine, isTesting)
-      return { name, actor: actors[name], machine, program, isTesting, logins: new Map(), ting: undefined }
+      return { name, actor: actors[name], machine, program, isTesting, logins: new Map() }
     })
   }
 
@@ -143,13 +141,10 @@ export class Stage {
   }
 
   /** Runs a call of a program until it ends. */
-  async call<A>(
-    { name, program }: Resident,
-    run: (caller: Caller) => Promise<Outcome<A>>
-  ): Promise<Outcome<A>> {
+  async call<A>({ name, program }: Resident, run: (program: Program) => Promise<Outcome<A>>) {
     const { time } = this.world
     const began = time.now()
-    const outcome = await time.complete(run(program.caller))
+    const outcome = await time.complete(run(program))
     if (time.now() - began > longestCall)
       this.law.breakWith(`a call of ${name} lasted ${time.now() - began} ms`)
     if (!outcome.ok && outcome.error.code === "client_defect") this.law.breakWith("a defect of the client")
@@ -178,7 +173,7 @@ export class Stage {
   }
 
   /** A call with the session. One that IAM still honours may not be called over. */
-  async signed<A>(resident: Resident, run: (caller: Caller) => Promise<Outcome<A>>) {
+  async signed<A>(resident: Resident, run: (program: Program) => Promise<Outcome<A>>) {
     const { law, story } = this
     const before = this.storedOf(resident)
     const outcome = await this.call(resident, run)
@@ -190,7 +185,7 @@ export class Stage {
   }
 
   async me(resident: Resident) {
-    const outcome = await this.signed(resident, (caller) => caller.me())
+    const outcome = await this.signed(resident, (program) => program.me())
     if (!outcome.ok) return outcome
     const { actor, session_id, testing_environment_id } = outcome.value
     const { plane, sessions } = this.holderOf(resident)
@@ -206,7 +201,7 @@ export class Stage {
     const entry = known?.slt === slt && known.key === key ? known : { slt, key, done: false }
     resident.logins.set(plane, entry)
     const given = key === undefined ? {} : { idempotencyKey: key }
-    const outcome = await this.call(resident, (caller) => caller.login(slt, given))
+    const outcome = await this.call(resident, (program) => program.login(slt, given))
     if (outcome.ok) entry.done = true
     this.noteSessions(resident, slt)
     return outcome
@@ -276,7 +271,6 @@ export class Stage {
   /** Once everything works, each program gets its login and its session. */
   async settle() {
     this.world.faults.heal()
-    for (const { program } of this.residents) program.clearFaults()
     for (const resident of this.residents) {
       await this.settleLogin(resident)
       await this.settleSession(resident)
@@ -292,30 +286,33 @@ export class Stage {
     const family = [...families.values()].find((one) => one.session === session)
     if (family === undefined) return
     const at = law.spentAt(login.slt) ?? Number.POSITIVE_INFINITY
-    for (let attempt = 0; attempt < settling.attempts; attempt++) {
+    await this.insist(`${resident.name} cannot obtain the session of its login`, async () => {
       const outcome = await this.login(resident, login.slt)
-      if (outcome.ok) return
-      if (family.status !== "active" || world.time.now() - at >= replayWindow) return
-      if (outcome.error.code === "slt_rejected")
-        return law.breakWith(`the login of ${resident.name} is refused, while IAM honours its session`)
-      if (!this.isMember(resident)) return
-      await world.time.complete(world.time.sleep(settling.pause))
-    }
-    law.breakWith(`${resident.name} cannot obtain the session of its login`)
+      const isLate = family.status !== "active" || world.time.now() - at >= replayWindow
+      if (outcome.ok || isLate) return true
+      if (outcome.error.code !== "slt_rejected") return !this.isMember(resident)
+      law.breakWith(`the login of ${resident.name} is refused, while IAM honours its session`)
+      return true
+    })
   }
 
   private async settleSession(resident: Resident) {
-    const { law, world } = this
-    let last = ""
-    for (let attempt = 0; attempt < settling.attempts; attempt++) {
+    await this.insist(`${resident.name} cannot use its session, which IAM honours`, async () => {
       const stored = this.storedOf(resident)
-      if (stored === undefined) return
-      const outcome = await this.me(resident)
-      last = textOf(outcome)
-      if (outcome.ok || !law.isLive(stored) || law.excuseFor(stored) !== undefined) return
-      await world.time.complete(world.time.sleep(settling.pause))
+      if (stored === undefined) return true
+      const { ok } = await this.me(resident)
+      return ok || !this.law.isLive(stored) || this.law.excuseFor(stored) !== undefined
+    })
+  }
+
+  /** Tries until it is done; else the problem is one. */
+  private async insist(problem: string, isDone: () => Promise<boolean>) {
+    const { time } = this.world
+    for (let attempt = 0; attempt < settling.attempts; attempt++) {
+      if (await isDone()) return
+      await time.complete(time.sleep(settling.pause))
     }
-    law.breakWith(`${resident.name} cannot use its session, which IAM honours: ${last}`)
+    this.law.breakWith(problem)
   }
 }
 
