@@ -184,6 +184,20 @@ describe("One address", () => {
 })
 
 describe("A place", () => {
+  it.scoped("is held while a call is out, and for 60 s after its end", function* () {
+    const counted = yield* countedIam({ calls: 1 })
+    yield* counted.answer("accept", 8_000)
+    const out = yield* Effect.fork(counted.secondsOf(known(counted)))
+    const token = fresh("oat")
+    const results: Array<unknown> = []
+    for (const seconds of [7, 60, 1]) {
+      yield* counted.pass(seconds)
+      yield* counted.answer("refuse")
+      results.push(yield* sentOf(counted, (one) => stranger(one, token), 1))
+    }
+    expect(results).toEqual(["60 s", "1 s", 1])
+    yield* Fiber.join(out)
+  })
   play("belongs to one plane and path", { calls: 10 }, [
     [0, known, many, 8],
     [0, logout, many, 10],
