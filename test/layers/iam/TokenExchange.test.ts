@@ -2,11 +2,14 @@ import { assert, describe } from "vitest"
 import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { testApplicationSecret } from "../../world/Settings.ts"
+import { until } from "../../world/Waiting.ts"
 import { form, header, iamOver, iamWorld, inRequest, key, production, reply } from "./Simulated.ts"
 
 const path = "/app-auth/tokens"
@@ -107,6 +110,26 @@ describe("exchange", () => {
     simulator.fail({ fault: version(400, refusal, "v1") })
     assert.include(yield* Effect.flip(exchange), { _tag: "Refused" })
   })
+})
+
+it.scoped("A call that IAM is too busy for has no effect", function* () {
+  const { iam, simulator } = yield* iamWorld()
+  const busy = { error: { code: "server_overloaded", message: "no" } }
+  simulator.fail({ fault: faults.status(503, busy, { "retry-after": "5" }) })
+  const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
+  assert.include(failure, { _tag: "NotExecuted", retryAfterSeconds: 5 })
+})
+
+it.scoped("A call is waited for 8 s", function* () {
+  const { asked, iam, simulator } = yield* iamWorld()
+  simulator.fail({ fault: { kind: "hang" } })
+  const exchange = iam.exchange(production, Redacted.make("oac"), key("login"))
+  const calling = yield* Effect.fork(Effect.flip(exchange))
+  yield* until(() => asked(path).length === 1)
+  yield* TestClock.adjust("7999 millis")
+  assert.isTrue(Option.isNone(yield* Fiber.poll(calling)))
+  yield* TestClock.adjust("100 millis")
+  assert.include(yield* Fiber.join(calling), { _tag: "Unknown" })
 })
 
 it.scoped("Refresh and revoke accept only a pair, and an empty 200", function* () {
