@@ -4,10 +4,8 @@ import * as FastCheck from "effect/FastCheck"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as Metric from "effect/Metric"
-import * as Redacted from "effect/Redacted"
 import { describe, expect } from "vitest"
 import { iamCallsRefused } from "../../../src/services/Metrics.ts"
-import { Production } from "../../../src/services/Plane.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { it } from "../../world/Test.ts"
 import {
@@ -37,7 +35,11 @@ const sentOf = (counted: Counted, ask: Ask, count: number, from = address) =>
       Effect.suspend(() => ask(counted)),
       from
     )
-    if (count === 1) return yield* Effect.map(call, (seconds) => (seconds === 0 ? 1 : `${seconds} s`))
+    const before = counted.sent.length
+    if (count === 1)
+      return yield* Effect.map(call, (seconds) =>
+        seconds === 0 ? counted.sent.length - before : `${seconds} s`
+      )
     let [sent, refused] = [0, 0]
     // After three refusals at one time there is no place.
     while (sent + refused < count && refused < 3)
@@ -66,72 +68,55 @@ const twenty = { calls: 20 }
 const many = 30
 
 describe("A class of calls", () => {
-  for (const [budget, newcomers, others, essential] of [
-    [20, 10, 7, 3],
-    [10, 5, 3, 2]
+  play("leaves what is above its ceiling to the classes above", twenty, [
+    [0, "refuse"],
+    [0, stranger, many, 10],
+    [0, "accept"],
+    [0, known, many, 7],
+    [0, refresh, many, 3]
+  ])
+  for (const [what, ask, sent] of [
+    ["logout", logout, 20],
+    ["unknown refresh token", strangeRefresh, 10],
+    ["logout with an unknown token", strangeLogout, 10]
   ] as const)
-    play(`leaves what is above its ceiling to the classes above, of ${budget}`, { calls: budget }, [
-      [0, "refuse"],
-      [0, stranger, many, newcomers],
-      [0, "accept"],
-      [0, known, many, others],
-      [0, refresh, many, essential]
-    ])
+    play(`of a ${what} has ${sent} places of 20`, twenty, [[0, ask, many, sent]])
 
-  const classes = ["essential", "known", "newcomer"]
-  const counts = () =>
-    classes.map((priority) => Effect.runSync(Metric.value(iamCallsRefused({ priority }))).count)
-  const loginElsewhere: Ask = (counted) => login(counted)
-  const rows: ReadonlyArray<readonly [name: string, expected: string, ask: Ask, refusedFrom?: string]> = [
-    ["refresh", "essential", refresh],
-    ["logout", "essential", logout],
-    ["known token", "known", known],
-    ["login", "known", login],
-    ["login after a refused one of its address", "newcomer", login, address],
-    ["login after a refused one of another address", "known", loginElsewhere, elsewhere],
-    ["unknown token", "newcomer", stranger],
-    ["unknown refresh token", "newcomer", strangeRefresh],
-    ["logout with an unknown token", "newcomer", strangeLogout]
-  ]
-  it.scoped.each(rows)("of a %s is %s", function* ([, expected, ask, refusedFrom]) {
+  it.scoped("is counted where its calls are refused", function* () {
     const counted = yield* countedIam({ calls: 1 })
-    yield* counted.answer("refuse")
-    if (refusedFrom !== undefined) yield* counted.secondsOf(login(counted), refusedFrom)
-    yield* counted.answer("accept")
     for (const fill of [refresh, logout]) yield* counted.secondsOf(fill(counted))
-    const before = counts()
-    expect(yield* counted.secondsOf(ask(counted))).toBeGreaterThan(0)
-    const more = counts().map((count, index) => count - (before[index] ?? 0))
-    expect(more).toEqual(classes.map((name) => (name === expected ? 1 : 0)))
+    for (const [priority, ask] of [
+      ["essential", refresh],
+      ["known", known],
+      ["newcomer", stranger]
+    ] as const) {
+      const refused = Effect.map(Metric.value(iamCallsRefused({ priority })), ({ count }) => count)
+      const before = yield* refused
+      yield* counted.secondsOf(ask(counted))
+      expect([priority, (yield* refused) - before]).toEqual([priority, 1])
+    }
   })
 
-  it.scoped("of a login is not that of the token whose text it presents", function* () {
-    const counted = yield* countedIam(twenty)
-    const { accessToken } = yield* Effect.orDie(login(counted))
-    for (const from of [address, elsewhere]) yield* sentOf(counted, login, 8, from)
-    const asToken: Ask = (one) => login(one, accessToken)
-    expect([yield* sentOf(counted, asToken, 1, "203.0.113.3"), yield* sentOf(counted, refresh, 1)]).toEqual([
-      "60 s",
-      1
-    ])
-  })
+  const token = fresh("oat")
+  play("of a login is not that of the token whose text it presents", twenty, [
+    [0, (counted) => stranger(counted, token), 1, 1],
+    [0, login, 8, 8],
+    [0, login, 8, 8, elsewhere],
+    [0, (counted) => login(counted, token), 1, "60 s", "203.0.113.3"],
+    [0, refresh, 1, 1]
+  ])
   const site = (end: number) => `2001:db8:1:${end}::1`
-  for (const [second, from, sent, rateLimit] of [
-    [299.999, site(2), 10, true],
-    [300, site(2), 8, true],
-    [0, "2001:db8:2::1", 8, true],
-    [60, site(2), 17, false]
+  for (const [second, from, sent] of [
+    [299.999, site(2), 10],
+    [300, site(2), 8],
+    [0, "2001:db8:2::1", 8]
   ] as const)
-    play(
-      `of logins is lower for a /48 with a refused login: ${sent} at ${second} s`,
-      { ...twenty, rateLimit },
-      [
-        [0, "refuse"],
-        [0, login, 1, 1, site(1)],
-        [0, "accept"],
-        [second, login, many, sent, from]
-      ]
-    )
+    play(`of logins is lower for a /48 with a refused login: ${sent} of ${from} at ${second} s`, twenty, [
+      [0, "refuse"],
+      [0, login, 1, 1, site(1)],
+      [0, "accept"],
+      [second, login, many, sent, from]
+    ])
   play("of logins is not lowered by a refused refresh of their address", twenty, [
     [0, "refuse"],
     [0, strangeRefresh, 1, 1],
@@ -184,7 +169,12 @@ describe("One address", () => {
     [0, login, many, 8],
     [0, known, many, 4]
   ])
-  play("is not counted with MUSIC_RATE_LIMIT=off", { ...twenty, rateLimit: false }, [[0, login, many, 17]])
+  play("is not counted with MUSIC_RATE_LIMIT=off", { ...twenty, rateLimit: false }, [
+    [0, "refuse"],
+    [0, login, 1, 1],
+    [0, "accept"],
+    [60, login, many, 17]
+  ])
   play("has an equal part of the places of newcomers", twenty, [
     [0, "refuse"],
     [0, stranger, 4, 4],
@@ -198,14 +188,12 @@ describe("A place", () => {
     const counted = yield* countedIam({ calls: 1 })
     yield* counted.answer("accept", 8_000)
     const out = yield* Effect.fork(counted.secondsOf(known(counted)))
-    yield* counted.pass(7)
     const token = fresh("oat")
-    const waiting: Ask = (one) => stranger(one, token)
-    const results = [yield* sentOf(counted, waiting, 1)]
-    yield* counted.answer("refuse")
-    for (const seconds of [60, 1]) {
+    const results: Array<unknown> = []
+    for (const seconds of [7, 60, 1]) {
       yield* counted.pass(seconds)
-      results.push(yield* sentOf(counted, waiting, 1))
+      yield* counted.answer("refuse")
+      results.push(yield* sentOf(counted, (one) => stranger(one, token), 1))
     }
     expect(results).toEqual(["60 s", "1 s", 1])
     yield* Fiber.join(out)
@@ -215,40 +203,28 @@ describe("A place", () => {
     [0, logout, many, 10],
     [0, ({ iam }) => iam.introspect(testingPlane, fresh("oat")), many, 5]
   ])
-  it.scoped("of a process that stopped is taken in the next one, but not that of a secret", function* () {
+  it.scoped("of processes that stopped is taken in those that start, but not that of a secret", function* () {
     const left: NonNullable<CountedOptions["left"]> = []
-    const options = { calls: 10, left }
+    const start = countedIam({ calls: 10, left })
     const one = fresh("ask")
-    yield* Effect.scoped(
+    const fill = Effect.flatMap(start, (counted) =>
       Effect.gen(function* () {
-        const counted = yield* countedIam(options)
         for (const second of [-61, 0]) {
           yield* counted.at(second)
           yield* sentOf(counted, (at) => secret(at, one), 1)
         }
-        yield* sentOf(counted, known, 3)
+        yield* sentOf(counted, known, 8)
       })
     )
-    expect(left.map(({ window }) => window)).toEqual(Array(3).fill("production /oauth/introspect"))
-    const next = yield* countedIam(options)
-    const sent = [yield* sentOf(next, known, many)]
+    yield* Effect.scoped(Effect.zipRight(fill, fill))
+    expect(left.map(({ window }) => window)).toEqual(Array(16).fill("production /oauth/introspect"))
+    const first = yield* start
+    const sent = [yield* sentOf(first, known, many)]
     // The turns of those who were refused have ended too.
-    yield* next.at(71)
-    expect([...sent, yield* sentOf(next, known, many), left]).toEqual([5, 8, []])
-  })
-  it.scoped("of several processes that stopped together are divided among those that start", function* () {
-    const left: NonNullable<CountedOptions["left"]> = []
-    const options = { calls: 10, left }
-    yield* Effect.scoped(
-      Effect.repeatN(
-        Effect.flatMap(countedIam(options), (counted) => sentOf(counted, known, 8)),
-        1
-      )
-    )
-    const sent: Array<unknown> = []
-    for (let process = 0; process < 3; process += 1)
-      sent.push(yield* sentOf(yield* countedIam(options), known, many))
-    expect(sent).toEqual([0, 2, 8])
+    yield* first.at(71)
+    sent.push(yield* sentOf(first, known, many))
+    for (let process = 0; process < 2; process += 1) sent.push(yield* sentOf(yield* start, known, many))
+    expect([...sent, left]).toEqual([0, 8, 2, 8, []])
   })
   const late = fresh("ask")
   play("of an unknown testing secret is shared by all such secrets", twenty, [
@@ -261,30 +237,37 @@ describe("A place", () => {
   ])
 })
 
+/** A login, and the introspection that completes it. */
+const completedLogin = (): readonly [begin: Ask, complete: Ask] => {
+  let token = fresh("oat")
+  return [
+    (counted) =>
+      Effect.map(login(counted), ({ accessToken }) => {
+        token = accessToken
+      }),
+    (counted) => stranger(counted, token)
+  ]
+}
+
 describe("The place of the introspection that completes a login", () => {
-  for (const [second, sent] of [
-    [69.999, 1],
-    [70, 0]
-  ] as const)
-    it.scoped(`is kept for it for 60 s, once: at ${second} s`, function* () {
-      const counted = yield* countedIam({ calls: 10 })
-      yield* counted.at(10)
-      const { accessToken } = yield* Effect.orDie(login(counted))
-      yield* sentOf(counted, refresh, 9)
-      yield* counted.at(second)
-      if (sent === 0) yield* sentOf(counted, refresh, 10)
-      const introspections = yield* sentOf(counted, ({ iam }) => iam.introspect(Production(), accessToken), 2)
-      expect(introspections).toBe(sent)
-    })
-  it.scoped("is kept through a pause in which the login was the probe", function* () {
-    const counted = yield* countedIam()
-    yield* counted.answer({ blockSeconds: 60 })
-    yield* sentOf(counted, known, 1)
-    yield* counted.answer("accept")
-    yield* counted.at(5)
-    const { accessToken } = yield* Effect.orDie(login(counted))
-    expect(yield* sentOf(counted, ({ iam }) => iam.introspect(Production(), accessToken), 1)).toBe(1)
-  })
+  const [begin, complete] = completedLogin()
+  play("is kept for it for 60 s, once", { calls: 10 }, [
+    [10, begin, 1, 1],
+    [10, refresh, many, 9],
+    [69.999, complete, 2, 1]
+  ])
+  play("is free after 60 s", { calls: 10 }, [
+    [10, begin, 1, 1],
+    [70, refresh, many, 10],
+    [70, complete, 2, 0]
+  ])
+  play("is kept through a pause in which the login was the probe", {}, [
+    [0, { blockSeconds: 60 }],
+    [0, known, 1, 1],
+    [0, "accept"],
+    [5, begin, 1, 1],
+    [5, complete, 1, 1]
+  ])
   play("is given back when the login is refused", twenty, [
     [0, "refuse"],
     [0, login, 3, 3],
@@ -355,15 +338,6 @@ describe("A credential without a place", () => {
     [72, next, 1, "59 s", "192.0.2.2"],
     [73, lost, 1, "5 s", "192.0.2.1"]
   ])
-  const waitingToken = fresh("oat")
-  const waiting: Ask = (counted) => stranger(counted, waitingToken)
-  play("that is known has a turn at the time when a place becomes free", twenty, [
-    [0, waiting, 1, 1],
-    [0, known, 16, 16],
-    [10, waiting, 1, "50 s"],
-    [60, known, many, 16],
-    [60, waiting, 1, 1]
-  ])
   const refreshed: Ask = (counted) => known(counted, "login of two tokens")
   play("keeps the turn of its login when a refresh replaces it", twenty, [
     [0, known, 17, 17],
@@ -425,20 +399,19 @@ describe("A path that IAM blocks", () => {
   ])
 })
 
-it.scoped("A dead refresh token is refused for 10 minutes without a call", function* () {
-  const counted = yield* countedIam()
-  const token = Redacted.make(`ort_${"d".repeat(43)}`)
-  const ask = Effect.suspend(() => Effect.either(strangeRefresh(counted, token)))
-  yield* counted.answer("refuse")
-  for (const [second, sent] of [
-    [0, 1],
-    [599.999, 1],
-    [600, 2]
-  ] as const) {
-    yield* counted.at(second)
-    expect(yield* ask).toMatchObject({ left: { code: "invalid_grant" } })
-    expect(counted.sent).toHaveLength(sent)
-  }
+describe("Without a call", () => {
+  const [refreshToken, accessToken, testingSecret] = [fresh("ort"), fresh("oat"), fresh("ask")]
+  for (const [what, seconds, ask] of [
+    ["a dead refresh token", 600, (counted: Counted) => strangeRefresh(counted, refreshToken)],
+    ["an inactive access token", 30, (counted: Counted) => stranger(counted, accessToken)],
+    ["a refused testing secret", 30, (counted: Counted) => secret(counted, testingSecret)]
+  ] as const)
+    play(`${what} is refused for ${seconds} s`, {}, [
+      [0, "refuse"],
+      [0, ask, 1, 1],
+      [seconds - 0.001, ask, 1, 0],
+      [seconds, ask, 1, 1]
+    ])
 })
 
 /** Any call, and what IAM does with it. */

@@ -22,7 +22,7 @@ import {
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { testSettings } from "../../world/Settings.ts"
 import { makeTime } from "../delivery/Harness.ts"
-import { inRequest, key, startTime } from "./Simulated.ts"
+import { inRequest, key, liveAnswer, startTime } from "./Simulated.ts"
 
 export const paths = { tokens: "/app-auth/tokens", introspect: "/oauth/introspect", revoke: "/oauth/revoke" }
 export const address = "203.0.113.1"
@@ -43,17 +43,6 @@ let names = 0
 export const fresh = (prefix: "oac" | "oat" | "ort" | "ask") =>
   Redacted.make(`${prefix}_${String(++names).padStart(43, "x")}`)
 
-const live = (at: number) => ({
-  active: true,
-  client_id: "music",
-  audience: "music",
-  session_id: "0199a0aa-0000-7000-8000-000000000001",
-  scope: "",
-  issued_at: at,
-  expires_at: at + 1_800,
-  authorization_epoch: 1,
-  authorizations: []
-})
 const pair = () => ({
   access_token: Redacted.value(fresh("oat")),
   refresh_token: Redacted.value(fresh("ort")),
@@ -71,7 +60,8 @@ const responseOf = (path: string, outcome: Exclude<Outcome, "unsent">, second: n
       headers: { "retry-after": String(outcome.blockSeconds) }
     })
   const accepts = outcome === "accept"
-  if (path === paths.introspect) return Response.json(accepts ? live(second) : { active: false })
+  if (path === paths.introspect)
+    return Response.json(accepts ? liveAnswer(second, { authorizations: [] }) : { active: false })
   if (path === paths.revoke) return new Response("")
   if (!accepts)
     return Response.json(refusal(path === paths.tokens ? "invalid_grant" : "unauthenticated"), {

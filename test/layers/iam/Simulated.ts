@@ -71,3 +71,16 @@ export const form = (request: Seen | undefined): Readonly<Record<string, string>
 
 /** A success with the given JSON, as a fault. */
 export const reply = (body: unknown, status = 200) => ({ kind: "reply" as const, reply: { status, body } })
+
+/** What IAM says of a live token, but for its organisations. */
+export const liveAnswer = (issuedAt: number, changes: object = {}) => ({
+  active: true,
+  client_id: "music",
+  session_id: "0199a0aa-0000-7000-8000-000000000001",
+  scope: "self.identity.read self.profile.read",
+  audience: "music",
+  issued_at: issuedAt,
+  expires_at: issuedAt + 1_800,
+  authorization_epoch: 3,
+  ...changes
+})

@@ -2,27 +2,21 @@ import { assert, describe } from "vitest"
 import { it } from "../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
-import { header, iamWorld, inRequest, key, reply } from "./Simulated.ts"
-import { until } from "../../world/Waiting.ts"
+import { iamWorld, key, reply } from "./Simulated.ts"
 
 const path = "/application/testing-context"
 const unknownSecret = Redacted.make(`ask_${"z".repeat(43)}`)
 
 describe("resolvePlane", () => {
   it.scoped("returns the environment of a secret", function* () {
-    const { asked, environment, iam, testing } = yield* iamWorld()
+    const { environment, iam, testing } = yield* iamWorld()
     const plane = yield* iam.resolvePlane(testing.secret)
     deepStrictEqual(Redacted.value(plane.secret), environment.musicSecret)
     const { environmentId, webhookKeyDigest } = environment
     assert.deepInclude(plane, { _tag: "Testing", environmentId, webhookKeyDigest })
-    const [request] = asked(path)
-    deepStrictEqual([request?.method, request?.body.length], ["GET", 0])
-    assert.strictEqual(header(request, "x-testing-application"), header(request, "authorization"))
-    assert.isDefined(header(request, "authorization"))
   })
 
   const id = "0199b000-0000-7000-8000-00000000000e"
@@ -47,19 +41,6 @@ describe("resolvePlane", () => {
       assert.strictEqual(failure._tag, "Unknown", JSON.stringify(change))
     }
     assert.strictEqual((yield* iam.resolvePlane(testing.secret)).environmentId, testing.environmentId)
-  })
-
-  it.scoped("does not share a call in flight with a caller of another telemetry preference", function* () {
-    const { asked, iam, simulator, testing } = yield* iamWorld()
-    simulator.fail({ fault: { kind: "delay", milliseconds: 60 } })
-    const recorded = yield* Effect.fork(inRequest(true)(iam.resolvePlane(testing.secret)))
-    yield* until(() => asked(path).length === 1)
-    yield* inRequest(false)(iam.resolvePlane(testing.secret))
-    yield* Fiber.join(recorded)
-    deepStrictEqual(
-      asked(path).map((request) => header(request, "x-iam-telemetry")),
-      ["on", "off"]
-    )
   })
 
   it.scoped("forgets it after a refusal of its secret, and not after other refusals", function* () {

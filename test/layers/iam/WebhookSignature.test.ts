@@ -1,5 +1,4 @@
-/** The verifier of webhooks: every form of a delivery, once. */
-import { createHmac } from "node:crypto"
+/** The verifier of webhooks: every form of a delivery, once. Forms of its headers are in test/world/Inputs.ts. */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -7,6 +6,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { expect } from "vitest"
+import { signWebhook } from "../../../sandbox/upstreams/Iam.ts"
 import { sha256 } from "../../../src/services/Digest.ts"
 import type { IamService } from "../../../src/services/Iam.ts"
 import { testWebhookSecret } from "../../world/Settings.ts"
@@ -21,30 +21,26 @@ const w1 = `{"spec_version":"1.0","event_id":"0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b
 const w1Signature = "v1=47b0505acc2ff786333017811e22d22abb00a482aa7485539f52b59720f860d9"
 const nextSecret = "the-next-webhook-secret-0123456789abcdef"
 
-const names = {
-  eventId: "X-Silicon-IAM-Event-ID",
-  timestamp: "X-Silicon-IAM-Timestamp",
-  keyVersion: "X-Silicon-IAM-Key-Version",
-  signature: "X-Silicon-IAM-Signature"
-}
-type Field = keyof typeof names
-const fields: ReadonlyArray<Field> = ["eventId", "timestamp", "keyVersion", "signature"]
-type Headers = Readonly<Record<Field, string>>
+const sign = (body: string | Buffer, timestamp = String(sentAt), secret = testWebhookSecret) =>
+  signWebhook(secret, timestamp, Buffer.from(body))
 
-const sign = (body: string | Uint8Array, timestamp = String(sentAt), secret = testWebhookSecret) =>
-  `v1=${createHmac("sha256", secret).update(`${timestamp}.`).update(body).digest("hex")}`
+interface Changes {
+  readonly keyVersion?: string
+  readonly timestamp?: string
+  readonly signature?: string
+}
 
 /** A delivery that is well signed but for the changes. */
-const delivery = (body: string | Uint8Array, changes: Partial<Headers> = {}) => {
-  const well = {
-    eventId,
-    timestamp: String(sentAt),
-    keyVersion: "1",
-    signature: sign(body, changes.timestamp)
+const delivery = (body: string | Buffer, changes: Changes = {}) => {
+  const { keyVersion = "1", timestamp = String(sentAt), signature = sign(body, timestamp) } = changes
+  const headers = {
+    Host: "backend.example",
+    "X-Silicon-IAM-Event-ID": eventId,
+    "X-Silicon-IAM-Timestamp": timestamp,
+    "X-Silicon-IAM-Key-Version": keyVersion,
+    "X-Silicon-IAM-Signature": signature
   }
-  const given: Headers = { ...well, ...changes }
-  const signed = fields.flatMap((field) => [names[field], given[field]])
-  return { body: Buffer.from(body), rawHeaders: ["Host", "backend.example", ...signed] }
+  return { body: Buffer.from(body), rawHeaders: Object.entries(headers).flat() }
 }
 type Delivery = ReturnType<typeof delivery>
 
@@ -86,14 +82,6 @@ const testing = (changes: object = {}, inTest: object = {}, outer: object = {}) 
     ...outer
   })
 const aggregate = (changes: object) => ({ aggregate: { ...metadata.aggregate, ...changes } })
-const hex = w1Signature.slice(3)
-/** Values of a header that are not in its one form. */
-const malformed: Readonly<Record<Field, string>> = {
-  eventId: `${eventId.toUpperCase()}|${eventId.replaceAll("-", "")}|{${eventId}}|| ${eventId}|${eventId}\n`,
-  timestamp: `+${sentAt}|0${sentAt}|-${sentAt}|${sentAt}.0|1.790331330e9|0||${"9".repeat(400)}|${sentAt} `,
-  keyVersion: "01|+1|0|-1|1.0||one",
-  signature: `${hex}|${w1Signature.toUpperCase()}|v1=${hex.toUpperCase()}|v2=${hex}|${w1Signature.slice(0, -1)}|${w1Signature}0|${w1Signature},${w1Signature}|`
-}
 
 const accepted: ReadonlyArray<Delivery> = [
   // Names of headers in any case, and a value that equals one.
@@ -101,7 +89,7 @@ const accepted: ReadonlyArray<Delivery> = [
     ...delivery(w1),
     rawHeaders: delivery(w1).rawHeaders.map((text, at) => (at % 2 === 0 ? text.toLowerCase() : text))
   },
-  { ...delivery(w1), rawHeaders: [...delivery(w1).rawHeaders, "x-other", names.signature] },
+  { ...delivery(w1), rawHeaders: [...delivery(w1).rawHeaders, "x-other", "X-Silicon-IAM-Signature"] },
   delivery(w1, { keyVersion: "2", signature: sign(w1, String(sentAt), nextSecret) }),
   delivery(sized(1_048_576)),
   delivery(w1With({ occurred_at: "2026-09-25t10:15:30-02:30" })),
@@ -174,18 +162,6 @@ sharing(verifier)("a delivery", (shared) => {
       const found = yield* rejected(sent)
       expect(found, String(sent.body).slice(0, 1_000)).not.toBe("accepted")
       if (check !== undefined) expect(found).toBe(check)
-    }
-  })
-
-  shared.effect("needs each header exactly once, in its one form", function* () {
-    for (const field of fields) {
-      const { body, rawHeaders } = delivery(w1)
-      const at = rawHeaders.indexOf(names[field])
-      const without = rawHeaders.filter((_, index) => index !== at && index !== at + 1)
-      const twice = [...rawHeaders, names[field].toLowerCase(), rawHeaders[at + 1] ?? ""]
-      const wrong = malformed[field].split("|").map((value) => delivery(w1, { [field]: value }))
-      for (const sent of [{ body, rawHeaders: without }, { body, rawHeaders: twice }, ...wrong])
-        expect(yield* rejected(sent)).toBe(names[field].toLowerCase())
     }
   })
 

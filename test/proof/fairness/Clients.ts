@@ -32,7 +32,7 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
 
   /** Performs an operation until it is served or refused for good. */
   const perform = async (group: Group, request: () => Sent): Promise<Answer> => {
-    const operation = ledger.begin(kind, name, group)
+    const operation = ledger.begin(kind, group)
     for (;;) {
       const answer = await send(address, request())
       if (ledger.attempted(operation, answer)) return answer
@@ -85,7 +85,6 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
   }
 
   return {
-    perform,
     logIn,
     refresh,
     /** Refreshes the session for ever; the first time after `firstAfter` milliseconds, if that is earlier. */
@@ -118,7 +117,7 @@ export const makeClient = (world: World, { address, kind, name }: Identity) => {
 }
 
 /** A client that logs in at a time, and what it does then. */
-const after = (
+export const after = (
   world: World,
   identity: Identity,
   at: number,

@@ -14,7 +14,7 @@ export const playScenario = async (
   size: Size,
   log: (line: string) => void = () => undefined
 ) => {
-  const world = await openWorld(seed)
+  const world = await openWorld(seed, scenario.instances)
   try {
     const { ledger, oracle, settings, time, upstreams } = world
     const { demands, from, until } = scenario.play(world, size)
@@ -37,7 +37,6 @@ export const playScenario = async (
     const figures = {
       scenarios: 1,
       "simulated minutes": Math.round(until / minute),
-      requests: world.requests(),
       "IAM calls": upstreams.calls.filter(({ upstream }) => upstream === "iam").length
     }
     return { broken, figures }

@@ -1,6 +1,6 @@
 /** Who calls whom, and what each kind of client must get. */
 import { requests } from "../../world/Driver.ts"
-import { commandLine, daemon } from "./Clients.ts"
+import { after, commandLine, daemon } from "./Clients.ts"
 import { type Group, minute, type Row, second, start, type World } from "./World.ts"
 
 /** How large a scenario is played. */
@@ -16,6 +16,7 @@ type Demand = readonly [what: string, value: () => number, least: number, most: 
 
 export interface Scenario {
   readonly name: string
+  readonly instances?: number
   /** Starts the clients; returns when to measure from and until, in milliseconds from the start, and what is demanded then. */
   readonly play: (
     world: World,
@@ -52,48 +53,51 @@ const visitors = (world: World, every: number, until: number): void => {
 const loops = (world: World, many: number, pause: number): void =>
   times(many, (index) => {
     const dead = requests.refresh(world.invent("ort", "loop"), world.newKey())
-    start(() => world.loop(pause, addressAt(12, index), () => dead))
+    const at = (network: number) => () => addressAt(network, index)
+    start(() => world.loop(pause, at(12), () => dead))
     const spent = world.invent("oac", "loop")
     const logIn = () => requests.login(spent, world.newKey())
-    start(() => world.loop(pause, addressAt(13, index), logIn))
+    start(() => world.loop(pause, at(13), logIn))
     start(async () => {
-      const from = addressAt(14, index)
-      const session = await world.sessionOf("poller", `c:poller${index}`, from)
-      if (session !== undefined) await world.loop(pause, from, () => requests.me(session.access))
+      const session = await world.sessionOf("poller", `c:poller${index}`, at(14)())
+      if (session !== undefined) await world.loop(pause, at(14), () => requests.me(session.access))
     })
   })
 
-/** Each request has an invented credential and an address that `addressOf` chooses. */
+interface Inventor {
+  readonly kind?: string
+  /** Mean milliseconds between two requests. */
+  readonly pause: number
+  readonly addressOf: (index: number) => string
+  readonly prefixes: ReadonlyArray<"oat" | "ort" | "oac">
+  readonly at?: number
+  readonly isPatient?: boolean
+}
+
+/** Each request has an invented credential. */
 const strangers = (
   world: World,
-  kind: string,
-  pause: number,
-  addressOf: (index: number) => string,
-  prefixes: ReadonlyArray<"oat" | "ort" | "oac">,
-  from = minute
+  { addressOf, kind = "stranger", pause, prefixes, ...given }: Inventor
 ): void => {
   let index = 0
   const request = () => {
     const prefix = prefixes[index++ % prefixes.length] ?? "oat"
     const credential = world.invent(prefix, kind)
     if (prefix === "oat") return requests.me(credential)
-    if (prefix === "ort") return requests.refresh(credential, world.newKey())
-    return requests.login(credential, world.newKey())
+    return (prefix === "ort" ? requests.refresh : requests.login)(credential, world.newKey())
   }
-  start(() => world.loop(pause, () => addressOf(index), request, from))
+  start(() => world.loop(pause, () => addressOf(index), request, given))
 }
 
 /** Another /64 each time, of one /48. */
 const oneSite = (index: number) => `2001:db8:7:${(index % 65_536).toString(16)}::1`
 
-// Bounds of `served`, `onTime`, sessions and calls follow from docs/limits.md ("The budget for IAM"); those of waits and equality were measured.
+// Bounds of `served`, `onTime`, sessions and calls follow from docs/limits.md ("The budget for IAM"); those of waits were measured.
 
 interface Limits {
   /** Least parts: of all operations, and of the calls at the time that a refusal gave. */
   readonly served?: number
   readonly onTime?: number
-  /** Equal clients get equal parts; what is left is the time at which each begins. */
-  readonly even?: number
   /** The most seconds that an operation waits, after which it counts as refused. */
   readonly wait?: number
 }
@@ -107,7 +111,7 @@ const gets = (
   { ledger }: World,
   kind: string,
   group: Group,
-  { even = 0, onTime = 0, served = 0.999, wait = round }: Limits = {}
+  { onTime = 0, served = 0.999, wait = round }: Limits = {}
 ): ReadonlyArray<Demand> => {
   const most = Math.max(patience.least, Math.min(patience.most, wait)) * second
   const demand = (measure: keyof Row, least: number, limit = Number.POSITIVE_INFINITY): Demand => [
@@ -116,12 +120,7 @@ const gets = (
     least,
     limit
   ]
-  return [
-    demand("served", served),
-    demand("p99Wait", 0, wait),
-    demand("onTime", onTime),
-    demand("jain", even)
-  ]
+  return [demand("served", served), demand("p99Wait", 0, wait), demand("onTime", onTime)]
 }
 
 /** A client that holds a session keeps it, and refreshes it before the access token ends; its calls are served at the time given. */
@@ -129,7 +128,6 @@ const wellServed = (world: World, kind: string, use: Limits = {}): ReadonlyArray
   ...gets(world, kind, "session"),
   ...gets(world, kind, "use", { onTime: 0.9, ...use })
 ]
-const evenDaemons = (world: World, use: Limits = {}) => wellServed(world, "daemon", { even: 0.8, ...use })
 
 /** Calls to one path of IAM in any minute that these kinds cause together. */
 const callsOf = (world: World, kinds: ReadonlyArray<string>, most: number): Demand => [
@@ -138,6 +136,82 @@ const callsOf = (world: World, kinds: ReadonlyArray<string>, most: number): Dema
   0,
   most
 ]
+
+/** Six people who log in at these addresses, where inventors hold all places of their share by then. At least so many are served in time. */
+interface Visitors {
+  readonly addressOf: (index: number) => string
+  readonly minutes: number
+  readonly least: number
+}
+
+/** People who log in beside inventors. */
+const besideInventors = (
+  name: string,
+  inventors: ReadonlyArray<Inventor>,
+  visitors: ReadonlyArray<Visitors>
+): Scenario => ({
+  name,
+  play: (world) => {
+    const { random, time } = world
+    for (const inventor of inventors) strangers(world, inventor)
+    const demands = visitors.map(({ addressOf, least, minutes }, group): Demand => {
+      let served = 0
+      times(6, (index) => {
+        const at = (90 + index * 2) * second + random.below(second)
+        const visitor = identity("visitor", 0, 6 * group + index, addressOf(index))
+        after(world, visitor, at, async () => {
+          if (time.elapsed() - at <= minutes * minute) served += 1
+        })
+      })
+      return [`visitors at ${addressOf(0)} with a session in ${minutes} minutes`, () => served, least, 6]
+    })
+    return { from: 0, until: (1.75 + Math.max(...visitors.map((one) => one.minutes))) * minute, demands }
+  }
+})
+
+/** Sessions that are used and refreshed at an instance that did not hand them out, while 100 addresses invent five times what IAM takes. */
+const sessionsOfOthers = (instances: 1 | 2): Scenario => ({
+  name: `sessions of others in a flood, ${instances} instances`,
+  instances,
+  play: (world) => {
+    const { moveOn, time } = world
+    const from = 3 * minute
+    times(20, (index) =>
+      after(world, identity("person", 17, index), index * 3 * second, async ({ me, refresh }) => {
+        await time.sleep(from + index * second - time.elapsed())
+        await me()
+        await refresh()
+      })
+    )
+    const addressOf = (index: number) => addressAt(18, index % 100)
+    strangers(world, { addressOf, at: 2 * minute, pause: 100, prefixes: ["oat", "ort"] })
+    start(async () => {
+      await time.sleep(from - 1)
+      await moveOn()
+    })
+    const most = { served: 0.95 }
+    return {
+      from,
+      until: from + 2.5 * minute,
+      demands: [...gets(world, "person", "use", most), ...gets(world, "person", "session", most)]
+    }
+  }
+})
+
+const behind = () => addressAt(19, 0)
+const inventors = (
+  [
+    ["oat", false, 2],
+    ["oac", false, 2],
+    ["ort", true, 4]
+  ] as const
+).map(([prefix, isPatient, minutes]) =>
+  besideInventors(
+    `an inventor of one ${prefix} a second, patient ${isPatient}`,
+    [{ addressOf: behind, isPatient, pause: second, prefixes: [prefix] }],
+    [{ addressOf: behind, minutes, least: 5 }]
+  )
+)
 
 export const scenarios: ReadonlyArray<Scenario> = [
   {
@@ -148,12 +222,13 @@ export const scenarios: ReadonlyArray<Scenario> = [
       visitors(world, 10 * second, until)
       loops(world, part(size, 150), second)
       const addresses = part(size, 8, 40)
-      strangers(world, "stranger", 500, (index) => addressAt(15, index % addresses), ["oat", "ort"], 0)
+      const addressOf = (index: number) => addressAt(15, index % addresses)
+      strangers(world, { addressOf, pause: 500, prefixes: ["oat", "ort"] })
       return {
         from: minute,
         until,
         demands: [
-          ...evenDaemons(world, { even: 0.85 }),
+          ...wellServed(world, "daemon"),
           ...wellServed(world, "command line"),
           // All but refreshes and logouts stop at 85 % of 110.
           callsOf(world, ["loop", "poller", "stranger"], 93)
@@ -174,7 +249,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
         from,
         until: from + lasting(size, 2.5, 30),
         demands: [
-          ...evenDaemons(world, { served: 0.99, ...use }),
+          ...wellServed(world, "daemon", { served: 0.99, ...use }),
           ...gets(world, "daemon", "session", { onTime: 0.99 })
         ]
       }
@@ -187,20 +262,48 @@ export const scenarios: ReadonlyArray<Scenario> = [
       const until = lasting(size, 3.5, 20)
       daemons(world)
       visitors(world, 15 * second, until)
-      const ipv4 = (index: number) => addressAt(16, index % size.count)
-      strangers(world, "stranger", 500, ipv4, ["oat"])
-      strangers(world, "stranger", 500, ipv4, ["ort"])
-      strangers(world, "site", 400, oneSite, ["oat", "ort", "oac"])
+      const addressOf = (index: number) => addressAt(16, index % size.count)
+      for (const prefix of ["oat", "ort"] as const)
+        strangers(world, { addressOf, at: minute, pause: 500, prefixes: [prefix] })
+      strangers(world, {
+        kind: "site",
+        addressOf: oneSite,
+        at: minute,
+        pause: 400,
+        prefixes: ["oat", "ort", "oac"]
+      })
       return {
         from: 2 * minute,
         until,
         demands: [
-          ...evenDaemons(world),
+          ...wellServed(world, "daemon"),
           ...wellServed(world, "command line"),
           // Newcomers stop at 50 % of the budget. The first login of a site is none.
           callsOf(world, ["stranger", "site"], 56)
         ]
       }
     }
-  }
+  },
+  ...inventors,
+  besideInventors(
+    "patient inventors at 40 addresses",
+    Array.from({ length: 40 }, (_, at) => ({
+      addressOf: () => addressAt(20, at),
+      isPatient: true,
+      pause: 4 * second,
+      prefixes: ["oac"]
+    })),
+    [
+      { addressOf: (index) => addressAt(21, index), minutes: 2, least: 5 },
+      { addressOf: () => addressAt(20, 7), minutes: 4, least: 2 }
+    ]
+  ),
+  // One address is a /64.
+  besideInventors(
+    "an inventor with many addresses of one /64",
+    [{ addressOf: (index) => `2001:db8:7:7::${index.toString(16)}`, pause: second / 4, prefixes: ["oac"] }],
+    [{ addressOf: (index) => `2001:db8:7:7:1::${index + 1}`, minutes: 2, least: 5 }]
+  ),
+  sessionsOfOthers(1),
+  sessionsOfOthers(2)
 ]

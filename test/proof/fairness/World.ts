@@ -19,7 +19,6 @@ export type Group = "session" | "use"
 /** What an honest client wants; it may take several requests. */
 interface Operation {
   readonly kind: string
-  readonly client: string
   readonly group: Group
   readonly at: number
   attempts: number
@@ -37,18 +36,14 @@ export interface Row {
   readonly p99Wait: number
   /** Of the calls at the time of their `Retry-After`, those that were served. */
   readonly onTime: number
-  /** How evenly the served operations are spread over the clients: Jain's index. */
-  readonly jain: number
 }
 
-const sumOf = (values: ReadonlyArray<number>) => values.reduce((total, value) => total + value, 0)
 /** 1 of none. */
 const partOf = (all: ReadonlyArray<unknown>, some: ReadonlyArray<unknown>): number =>
   all.length === 0 ? 1 : some.length / all.length
 
 const makeLedger = (now: () => number) => {
   let operations: Array<Operation> = []
-  const waits: Array<number> = []
   const lost = new Set<string>()
 
   const ofKind = (kind: string, group: Group) =>
@@ -56,8 +51,8 @@ const makeLedger = (now: () => number) => {
   const isAtOnce = ({ attempts, end }: Operation) => end?.isServed === true && attempts === 1
 
   return {
-    begin: (kind: string, client: string, group: Group): Operation => {
-      const operation: Operation = { kind, client, group, at: now(), attempts: 0, onTime: [] }
+    begin: (kind: string, group: Group): Operation => {
+      const operation: Operation = { kind, group, at: now(), attempts: 0, onTime: [] }
       operations.push(operation)
       return operation
     },
@@ -67,11 +62,8 @@ const makeLedger = (now: () => number) => {
       operation.attempts += 1
       const isOver = answer.status !== 429 && answer.status !== 503
       if (isOver) operation.end = { at: now(), isServed: isSuccess(answer) }
-      else waits.push(retryAfterOf(answer) ?? Number.NaN)
       return isOver
     },
-    /** Seconds that honest clients were asked to wait. */
-    waits,
     lost,
     /** Of a kind that did nothing, nothing is known. `patience`: milliseconds after which an open operation counts as refused. */
     rowOf: (kind: string, group: Group, patience: number): Row | undefined => {
@@ -82,15 +74,10 @@ const makeLedger = (now: () => number) => {
       const late = served.filter((one) => !isAtOnce(one)).map(({ at, end }) => (end?.at ?? at) - at)
       late.sort((one, other) => one - other)
       const onTime = all.flatMap((one) => one.onTime)
-      // A client whose only operation has just begun has no share yet.
-      const shares = new Map(ended.map(({ client }) => [client, 0]))
-      for (const { client } of served) shares.set(client, (shares.get(client) ?? 0) + 1)
-      const counts = [...shares.values()]
       return {
         served: partOf(ended, served),
         p99Wait: (late[Math.min(late.length - 1, Math.floor(late.length * 0.99))] ?? 0) / second,
-        onTime: partOf(onTime, onTime.filter(Boolean)),
-        jain: sumOf(counts) ** 2 / Math.max(1, counts.length * sumOf(counts.map((one) => one * one)))
+        onTime: partOf(onTime, onTime.filter(Boolean))
       }
     },
     /** From now on. What ended before was the way to the start; what is open counts from its first request. */
@@ -111,6 +98,12 @@ export const openWorld = async (seed: number, instances = 1) => {
   /** The kind of client that presented, or was given, a credential. */
   const owners = new Map<string, string>()
   let [keys, measuredFrom] = [0, 0]
+  let [serving] = world.instances
+
+  const send = async (address: string, request: Sent): Promise<Answer> => {
+    if (serving === undefined) throw new Error("no instance")
+    return serving.send(address, request)
+  }
 
   const own = (credential: string, kind: string): string => {
     owners.set(credential, kind)
@@ -138,6 +131,13 @@ export const openWorld = async (seed: number, instances = 1) => {
     ownTokens,
     mint,
     newKey,
+    send,
+    /** All requests go to another process from now on: to the second one, or to one that follows the first. */
+    moveOn: async (): Promise<void> => {
+      const [first, second] = world.instances
+      serving = second ?? world.start()
+      if (second === undefined) await first?.close()
+    },
     measureFromNow: () => {
       measuredFrom = time.now()
       ledger.measureFromNow()
@@ -157,18 +157,29 @@ export const openWorld = async (seed: number, instances = 1) => {
       own(`${prefix}_${random.text(43)}`, kind),
     /** A session of an actor that does not mind its manners; undefined when the login was refused. */
     sessionOf: async (kind: string, actor: string, address: string): Promise<Tokens | undefined> =>
-      ownTokens(await world.send(address, requests.login(mint(actor, kind), newKey())), kind),
-    /** Sends for ever, from a time on, from one address or another one each time; `pause`: mean milliseconds between two requests. */
+      ownTokens(await send(address, requests.login(mint(actor, kind), newKey())), kind),
+    /**
+     * Sends for ever, from a time on; `pause`: mean milliseconds between two requests. A patient loop brings each refused request back on
+     * time, and makes another one only when none is due.
+     */
     loop: async (
       pause: number,
-      address: string | (() => string),
+      addressOf: () => string,
       request: () => Sent,
-      at = 0
+      { at = 0, isPatient = false } = {}
     ): Promise<never> => {
+      let waiting: ReadonlyArray<{ readonly at: number; readonly request: Sent }> = []
+      const sendOne = async () => {
+        const due = waiting.find((one) => one.at <= time.now())
+        waiting = waiting.filter((one) => one !== due)
+        const sent = due?.request ?? request()
+        const answer = await send(addressOf(), sent)
+        if (!isPatient || answer.status !== 429) return
+        waiting = [...waiting, { at: time.now() + (retryAfterOf(answer) ?? 1) * second, request: sent }]
+      }
       await time.sleep(at + random.below(pause))
       for (;;) {
-        const from = typeof address === "string" ? address : address()
-        start(() => world.send(from, request()))
+        start(sendOne)
         // In step with the ends of its own calls it would always be first.
         await time.sleep(pause * (0.5 + random.next()))
       }
