@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from "node:fs"
+import { existsSync } from "node:fs"
 import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
@@ -306,23 +306,6 @@ describe("music-backend with a database", () => {
     expect(refused.exit).toBe(69)
     expect(refused.err).toMatch(/older schema .*\(0, needed \d+\)\. Run music-backend migrate, or/)
     expect(yield* migrate(empty)).toMatchObject({ from: 0, to, migrated: true })
-  })
-
-  it.scopedLive("verifies a backup without a restore, and names what a restore replaced", function* () {
-    const { command, json, place } = yield* furnished
-    const copy = `${place}.backup`
-    expect(yield* json(`backup ${copy}`)).toMatchObject({ file: copy, rows: { reports: 4 } })
-    yield* command("deliveries discard report:rep_failed --reason later")
-    const out = expect.stringMatching(/^rows +.*reports 4/m)
-    expect(yield* command(`restore ${copy} --verify`)).toMatchObject({ exit: 0, out })
-    expect(yield* json("deliveries show report:rep_failed")).toMatchObject({ last_failure: "later" })
-    expect(yield* json(`restore ${copy} --overwrite`)).toMatchObject({
-      file: place,
-      before: expect.stringContaining(place)
-    })
-    writeFileSync(copy, "not a database")
-    const err = expect.stringMatching(/^music-backend: .*\. [A-Z].*\.$/)
-    expect(yield* command(`restore ${copy} --verify`)).toMatchObject({ exit: 1, err })
   })
 })
 
