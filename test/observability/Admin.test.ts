@@ -13,7 +13,7 @@ import { keyed, startObserved } from "./Observed.ts"
 
 describe("The admin server", () => {
   it.scopedLive("answers GET and HEAD of two paths only", function* () {
-    const { admin, base, log } = yield* startObserved()
+    const { admin, base } = yield* startObserved()
     const metrics = yield* call(`${admin}/metrics?name=x`)
     expect(metrics.status).toBe(200)
     expect(metrics.text).toMatch(
@@ -29,16 +29,12 @@ describe("The admin server", () => {
     ] as const)
       expect([path, (yield* call(`${admin}${path}`, { method })).status]).toEqual([path, 404])
     expect((yield* call(`${base}/metrics`)).status).toBe(404)
-    expect(log.filter((line) => line.includes("not authenticated"))).toEqual([])
     // Another server at its address does not start, and says why.
-    const { host, hostname, port } = new URL(admin)
+    const { hostname, port } = new URL(admin)
     const adminBind = Option.some({ host: hostname, port: Number(port) })
     const failure = yield* Effect.flip(startObserved({ settings: { adminBind } }))
-    expect(failure).toMatchObject({ _tag: "AdminListenFailed" })
-    expect(failure.reason).toContain(`cannot listen on ${host}`)
-    expect(failure.reason).toMatch(
-      /EADDRINUSE.*\. Stop the program .* set MUSIC_ADMIN_BIND to another address\.$/
-    )
+    const reason = expect.stringMatching(/^cannot listen on .*EADDRINUSE.* set MUSIC_ADMIN_BIND to another/)
+    expect(failure).toMatchObject({ _tag: "AdminListenFailed", reason })
   })
 
   it.scopedLive("answers while the API drains, and closes after it", function* () {
