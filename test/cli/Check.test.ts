@@ -6,10 +6,11 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import type * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
-import { Anonymous } from "../../src/services/Store.ts"
+import type { SqlError } from "@effect/sql/SqlError"
+import { Anonymous, type StoreUnavailable } from "../../src/services/Store.ts"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
-import { newPath, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
+import { freshPath, newPath, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { build, freePort } from "../world/Fleet.ts"
 import { until } from "../world/Waiting.ts"
 import { run, shell, tcpServer, wholeEnvironment } from "./Harness.ts"
@@ -59,13 +60,10 @@ const check = (environment: Changes, more: ReadonlyArray<string> = []) =>
     return { exit, status, checks, skipped: having("SKIP"), notPassed: having("FAIL", "WARN") }
   })
 
-type Spoil<Result> = (world: SimulatedUpstreams, environment: Changes) => Result
+type Spoiling = Effect.Effect<Changes | void, StoreUnavailable | SqlError, Scope.Scope>
 
-/** What makes a working installation wrong: settings, or an effect that may return some. */
-type Seed =
-  | Changes
-  | Spoil<void>
-  | Spoil<Changes | Effect.Effect<Changes, never, Scope.Scope> | Effect.Effect<void, never, Scope.Scope>>
+/** What makes a working installation wrong: settings, or what may return some. */
+type Seed = Changes | ((world: SimulatedUpstreams, environment: Changes) => Changes | Spoiling | void)
 
 const checked = (seed: Seed, clock: () => number = Date.now) =>
   Effect.gen(function* () {
@@ -74,30 +72,13 @@ const checked = (seed: Seed, clock: () => number = Date.now) =>
     const databasePath = yield* newPath
     const working = wholeEnvironment(world, { port, databasePath })
     const seeded = typeof seed === "function" ? seed(world, working) : seed
-    const changes = Effect.isEffect(seeded) ? yield* seeded : seeded
+    const changes = Effect.isEffect(seeded) ? yield* Effect.orDie(seeded) : seeded
     const found = yield* check({ ...working, ...changes }, world.minted())
     expect(world.minted()).not.toEqual([])
     return { world, ...found }
   })
 
 const pathOf = ({ MUSIC_DATABASE_PATH: path = "" }: Changes) => path
-
-/** Makes a database with a delivery, and changes it as another program. */
-const changeDatabase = (environment: Changes, statement: string) =>
-  Effect.gen(function* () {
-    const report = sampleReport({ createdAt: Date.now() })
-    yield* Effect.orDie(withStore(pathOf(environment), ({ reports }) => reports.admit(report, true)))
-    yield* rawQuery(pathOf(environment), statement)
-  })
-
-const lockedDatabase: Seed = (_, environment) =>
-  Effect.gen(function* () {
-    yield* withStore(pathOf(environment), () => Effect.void)
-    const other = yield* rawClient(pathOf(environment))
-    yield* Effect.acquireRelease(other.unsafe("BEGIN EXCLUSIVE"), () =>
-      Effect.orDie(other.unsafe("ROLLBACK"))
-    )
-  }).pipe(Effect.orDie)
 
 const catalogue = "/api/v1/obo-access/applications/ting/endpoints"
 
@@ -123,15 +104,26 @@ const misconfigurations = [
   fails("database", /belongs to another program/, (_, environment) =>
     Effect.asVoid(rawQuery(pathOf(environment), "CREATE TABLE songs (title TEXT)"))
   ),
-  fails("database", /newer schema .*\(999, known \d+\)$/, (_, environment) =>
-    changeDatabase(environment, "INSERT INTO migrations (migration_id, name) VALUES (999, 'later')")
+  fails("database", /newer schema .*\(999, known \d+\)$/, () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (999, 'later')")
+      return { MUSIC_DATABASE_PATH: path }
+    })
   ),
-  fails("database", /is locked by another process/, lockedDatabase),
+  fails("database", /is locked by another process/, () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      // Its lock ends with the connection.
+      yield* (yield* rawClient(path)).unsafe("BEGIN EXCLUSIVE")
+      return { MUSIC_DATABASE_PATH: path }
+    })
+  ),
   warns("reports", /^0\.6 MB of 1 MB; 0\.6 MB of them anonymous .*0\.6 MB of one network/, (_, environment) =>
     Effect.gen(function* () {
       const content = { message: "x".repeat(600_000), pr: null, attachments: [], context: null }
       const report = sampleReport({ reporter: Anonymous(), network: "a", content })
-      yield* Effect.orDie(withStore(pathOf(environment), ({ reports }) => reports.admit(report, false)))
+      yield* withStore(pathOf(environment), ({ reports }) => reports.admit(report, false))
       return { MUSIC_REPORTS_MEGABYTES: "1" }
     })
   ),

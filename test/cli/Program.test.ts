@@ -38,24 +38,28 @@ describe("music-backend", () => {
   })
 
   it.effect("exits with 64, one line and the next step after a usage error", function* () {
-    const [commands, limits] = ["the commands are backup, check", "--limit is a number from 1 to 1000"]
+    // What the line says, and after what.
     const wrong = {
-      ...{ "": commands, "nope reports": commands, "--json check": commands, "--env-file": "" },
-      "reports lst": "the commands are export, list, remove, retry, show,",
-      ...{ reports: "the commands are export, list", "reports  list": "", "reports --json list": "" },
-      ...{ "reports show": "", "reports show a b": "", "check --jsn": "", "reports list --wizard": "" },
-      "deliveries list --state foo": "--state is one of waiting, leased",
-      ...{ "reports list --limit x": limits, "reports list --limit -5": limits, "reports list --limit": "" },
-      ...{ "reports list --limit 5 --limit=6": "", "reports remove --anonymous --reason --dry-run": "" },
-      ...{ "reports list --since 7": "--since 7 is not a time", "reports list --since 11-21": "" },
-      ...{ "check --env-file --json": "", "check --env-file=a --env-file=b": "" }
+      "the commands are backup, check": ["", "nope reports", "--json check"],
+      "the commands are export, list, remove, retry, show,": ["reports", "reports lst"],
+      "--limit is a number from 1 to 1000": ["reports list --limit x", "reports list --limit -5"],
+      "--state is one of waiting, leased": ["deliveries list --state foo"],
+      "--since 7 is not a time": ["reports list --since 7"],
+      "--since 11-21 is not a time": ["reports list --since 11-21"],
+      "": [
+        ...["reports  list", "reports --json list", "reports show", "reports show a b", "check --jsn"],
+        ...["reports remove --anonymous --reason --dry-run", "reports list --limit", "reports list --wizard"],
+        ...["reports list --limit 5 --limit=6", "--env-file", "check --env-file --json"],
+        "check --env-file=a --env-file=b"
+      ]
     }
-    for (const [line, said] of Object.entries(wrong)) {
-      const refused = yield* run(line.split(" "), {})
-      expect([line, refused]).toMatchObject([line, { exit: 64, out: "" }])
-      expect(refused.err).toMatch(/^music-backend: .*\. See music-backend(?: \w+)? --help\.$/)
-      expect(refused.err).toContain(`music-backend: ${said}`)
-    }
+    for (const [said, lines] of Object.entries(wrong))
+      for (const line of lines) {
+        const refused = yield* run(line.split(" "), {})
+        expect([line, refused]).toMatchObject([line, { exit: 64, out: "" }])
+        expect(refused.err).toMatch(/^music-backend: .*\. See music-backend(?: \w+)? --help\.$/)
+        expect(refused.err).toContain(`music-backend: ${said}`)
+      }
   })
 
   it.effect("reports a defect of its own in one line, and exits with 70", function* () {
@@ -92,30 +96,20 @@ it("A table of any number of rows has aligned columns", () => {
 
 describe("music-backend as a process", () => {
   it.scopedLive("lists all bad settings at once, without their values, and ends with 78", function* () {
-    const place = yield* folder
-    const bad = {
-      MUSIC_BIND: "nowhere",
-      MUSIC_TING_URL: "http://hidden.example",
-      MUSIC_IAM_APP_SECRET: "ask_hidden",
-      MUSIC_IAM_WEBHOOK_SECRET_FILE: join(place, "absent"),
-      MUSIC_DATABASE_URL: "postgres://music:hid#den@db.example/music"
-    }
-    const file = join(place, "bad.env")
-    const text = Object.entries(bad).map(([name, value]) => `${name}='${value}'`)
-    writeFileSync(file, text.join("\n"))
-    const { err, exit } = shell(`music --env-file ${file} serve`)
-    const problems = {
-      MUSIC_BIND: "must be host:port",
-      MUSIC_DATABASE_URL: "# as %23",
-      MUSIC_IAM_APP_SECRET: "must be ask_ and 43 characters",
-      MUSIC_IAM_URL: "is required",
-      MUSIC_IAM_WEBHOOK_SECRET: "the file of MUSIC_IAM_WEBHOOK_SECRET_FILE cannot be read (ENOENT)",
-      MUSIC_TING_URL: "must be an https URL"
-    }
-    const lines = err.trim().split("\n").sort()
-    for (const [at, [name, reason]] of Object.entries(problems).entries())
-      for (const text of [`music-backend: ${name}: `, reason]) expect(lines[at]).toContain(text)
-    expect([exit, lines.length]).toEqual([78, 6])
+    const file = join(yield* folder, "bad.env")
+    writeFileSync(file, "MUSIC_TING_URL='http://hidden.example'\nMUSIC_DATABASE_URL='postgres://hid#den@db'\n")
+    const environment = { MUSIC_BIND: "hidden", MUSIC_IAM_WEBHOOK_SECRET_FILE: join(file, "absent") }
+    const { err, exit } = shell(`music --env-file ${file} serve`, environment)
+    const lines = [
+      "MUSIC_BIND: must be host:port",
+      "MUSIC_DATABASE_URL: .*# as %23",
+      "MUSIC_IAM_APP_SECRET: is required",
+      "MUSIC_IAM_URL: is required",
+      "MUSIC_IAM_WEBHOOK_SECRET: the file of MUSIC_IAM_WEBHOOK_SECRET_FILE cannot be read \\(ENOTDIR\\)",
+      "MUSIC_TING_URL: must be an https URL"
+    ]
+    const said = lines.map((line) => expect.stringMatching(`^music-backend: ${line}`))
+    expect([exit, err.trim().split("\n").sort()]).toEqual([78, said])
     expect(err).not.toMatch(/hid(?:#|den)/)
   })
 

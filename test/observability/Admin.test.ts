@@ -6,8 +6,6 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { StoreUnavailable } from "../../src/services/Store.ts"
-import { openPeer } from "../world/RawHttp.ts"
-import { awaited } from "../world/Waiting.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { keyed, startObserved } from "./Observed.ts"
 
@@ -63,21 +61,6 @@ describe("The admin server", () => {
     const after = yield* Effect.exit(Effect.tryPromise(() => fetch(`${admin}/healthz`)))
     expect(Exit.isFailure(after)).toBe(true)
   })
-})
-
-it.scopedLive("A scraper that leaves before its answers leaves nothing behind", function* () {
-  const reached = yield* Effect.makeLatch(false)
-  const hangs = Effect.zipRight(reached.open, Effect.never)
-  const { admin } = yield* startObserved({
-    change: ({ deliveries }) => ({ deliveries: { ...deliveries, counts: hangs } })
-  })
-  const fibers = Effect.map(Fiber.roots, (roots) => roots.length)
-  const before = yield* fibers
-  const scrapes = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(9)
-  const peer = yield* openPeer(Number(new URL(admin).port), scrapes)
-  yield* reached.await
-  peer.socket.resetAndDestroy()
-  yield* awaited("no fiber of the connection", fibers, (count) => count <= before)
 })
 
 const pool = () => Option.some({ limit: 10, used: 10, idle: 0, waiting: 7 })
