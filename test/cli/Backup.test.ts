@@ -115,8 +115,18 @@ describe("A backup", () => {
     ["over the lock of its server", none, ["music.sqlite-lock", "--overwrite"], own],
     ["into no folder", none, ["no/copy.sqlite"], /existing, writable folder/],
     // SQLite would read the log as that of the copy.
-    ["beside a log", (_, copy) => writeFileSync(`${copy}-wal`, ""), ["copy.sqlite"], /copy\.sqlite-wal is left/],
-    ["beside a journal", (_, copy) => writeFileSync(`${copy}-journal`, ""), ["copy.sqlite"], /-journal is left/],
+    [
+      "beside a log",
+      (_, copy) => writeFileSync(`${copy}-wal`, ""),
+      ["copy.sqlite"],
+      /copy\.sqlite-wal is left/
+    ],
+    [
+      "beside a journal",
+      (_, copy) => writeFileSync(`${copy}-journal`, ""),
+      ["copy.sqlite"],
+      /-journal is left/
+    ],
     ["of a damaged database", damage, ["copy.sqlite"], /corrupt.*earlier backup/s]
   ]
   it.scopedLive("fails and changes no file in the place of another, or of a damaged database", function* () {

@@ -60,10 +60,10 @@ const check = (environment: Changes, more: ReadonlyArray<string> = []) =>
     return { exit, status, checks, skipped: having("SKIP"), notPassed: having("FAIL", "WARN") }
   })
 
-type Spoiling = Effect.Effect<Changes | void, StoreUnavailable | SqlError, Scope.Scope>
+type Spoiling = Effect.Effect<Changes | undefined, StoreUnavailable | SqlError, Scope.Scope>
 
 /** What makes a working installation wrong: settings, or what may return some. */
-type Seed = Changes | ((world: SimulatedUpstreams, environment: Changes) => Changes | Spoiling | void)
+type Seed = Changes | ((world: SimulatedUpstreams, environment: Changes) => Changes | Spoiling | undefined)
 
 const checked = (seed: Seed, clock: () => number = Date.now) =>
   Effect.gen(function* () {
@@ -82,8 +82,8 @@ const pathOf = ({ MUSIC_DATABASE_PATH: path = "" }: Changes) => path
 
 const catalogue = "/api/v1/obo-access/applications/ting/endpoints"
 
-const reply = (to: SimulatedUpstreams["iam"], path: string, status: number, body: unknown): void =>
-  to.fail({ method: "GET", path, fault: { kind: "reply", reply: { status, body, headers: {} } } })
+const reply = (to: SimulatedUpstreams["iam"], path: string, status: number, body: unknown) =>
+  void to.fail({ method: "GET", path, fault: { kind: "reply", reply: { status, body, headers: {} } } })
 
 /** What a line of `check` says, and how it comes about. */
 const finding =
@@ -98,11 +98,13 @@ const fails = finding("FAIL")
 const warns = finding("WARN")
 
 const misconfigurations = [
-  fails("database", /is corrupt, or not a database \(SQLITE_NOTADB\)$/, (_, environment) =>
-    writeFileSync(pathOf(environment), "hidden-word ".repeat(1_000))
+  fails(
+    "database",
+    /is corrupt, or not a database \(SQLITE_NOTADB\)$/,
+    (_, environment) => void writeFileSync(pathOf(environment), "hidden-word ".repeat(1_000))
   ),
   fails("database", /belongs to another program/, (_, environment) =>
-    Effect.asVoid(rawQuery(pathOf(environment), "CREATE TABLE songs (title TEXT)"))
+    Effect.as(rawQuery(pathOf(environment), "CREATE TABLE songs (title TEXT)"), undefined)
   ),
   fails("database", /newer schema .*\(999, known \d+\)$/, () =>
     Effect.gen(function* () {
@@ -145,11 +147,15 @@ const misconfigurations = [
   fails("clock", /(?:599|600|601) seconds behind/, {}, () => Date.now() + 600_000),
   warns("clock", /(?:9|10|11) seconds ahead/, {}, () => Date.now() - 10_000),
   fails("table musicclidaemon", /rotated/, ({ tables }) => void tables.rotateKey("musicclidaemon")),
-  fails("tracker", /token is missing, expired or revoked: it answered 401/, (world) =>
-    world.tracker.revokeToken(world.trackerToken)
+  fails(
+    "tracker",
+    /token is missing, expired or revoked: it answered 401/,
+    (world) => void world.tracker.revokeToken(world.trackerToken)
   ),
-  fails("tracker", /the token may not write issues/, (world) =>
-    world.tracker.setRights(world.trackerToken, "read")
+  fails(
+    "tracker",
+    /the token may not write issues/,
+    (world) => void world.tracker.setRights(world.trackerToken, "read")
   ),
   fails("ting at iam", /does not list tings\.send for ting$/, ({ iam }) =>
     reply(iam, catalogue, 200, { endpoints: [{ endpoint_id: "subscriptions.register" }] })
@@ -158,7 +164,7 @@ const misconfigurations = [
   fails("tracker", /does not exist, or the token cannot see it/, {
     MUSIC_GITHUB_REPOSITORY: "harbor/nowhere"
   }),
-  fails("tracker", /issues are disabled/, ({ tracker }) => tracker.disableIssues(repository))
+  fails("tracker", /issues are disabled/, ({ tracker }) => void tracker.disableIssues(repository))
 ]
 
 /** The lines that are skipped before the first start. */

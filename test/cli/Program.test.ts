@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
 import { folder, withStore } from "../layers/store/Stores.ts"
-import { build, environmentOf, killedWithScope, root, start, upstreams, urlOf } from "../world/Fleet.ts"
+import { build, environmentOf, killedWithScope, start, upstreams, urlOf } from "../world/Fleet.ts"
 import { testEnvironment } from "../world/Settings.ts"
 import { toTable } from "../../src/cli/Host.ts"
 import { run, shell, tcpServer } from "./Harness.ts"
@@ -97,7 +97,10 @@ it("A table of any number of rows has aligned columns", () => {
 describe("music-backend as a process", () => {
   it.scopedLive("lists all bad settings at once, without their values, and ends with 78", function* () {
     const file = join(yield* folder, "bad.env")
-    writeFileSync(file, "MUSIC_TING_URL='http://hidden.example'\nMUSIC_DATABASE_URL='postgres://hid#den@db'\n")
+    writeFileSync(
+      file,
+      "MUSIC_TING_URL='http://hidden.example'\nMUSIC_DATABASE_URL='postgres://hid#den@db'\n"
+    )
     const environment = { MUSIC_BIND: "hidden", MUSIC_IAM_WEBHOOK_SECRET_FILE: join(file, "absent") }
     const { err, exit } = shell(`music --env-file ${file} serve`, environment)
     const lines = [
@@ -138,15 +141,6 @@ describe("music-backend as a process", () => {
         /^music-backend: cannot listen on .*EADDRINUSE.*\. Stop the program .* set MUSIC_BIND to another address\.$/m
       )
     })
-  })
-
-  it("prints its version, and its errors on standard error without a stack", () => {
-    const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
-    const shown = shell("music --version")
-    expect(shown).toMatchObject({ exit: 0, err: "" })
-    expect(shown.out.startsWith(`${version} (build `)).toBe(true)
-    const refused = shell("music deliveries list", { MUSIC_DATABASE_PATH: "/nowhere/music.sqlite" })
-    expect(refused).toMatchObject({ exit: 69, out: "", err: expect.stringMatching(/^music-backend: .*\n$/) })
   })
 
   it.scopedLive("ends with 74 where its output cannot be written, with 141 without a reader", function* () {
