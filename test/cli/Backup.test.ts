@@ -18,10 +18,9 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { assert, beforeAll, describe, expect } from "vitest"
 import { run } from "./Harness.ts"
-import { sampleEntry, sampleReport } from "../layers/store/Samples.ts"
+import { sampleEntry } from "../layers/store/Samples.ts"
 import {
   folder,
-  freshPath,
   newPath,
   openStore,
   postgres,
@@ -86,8 +85,6 @@ it.scopedLive("Beside a writing server a backup is whole and private, and a rest
   yield* done(path, "backup", copy)
   yield* further
   assert.isTrue(yield* spoolLawHolds(copy))
-  const identity = "SELECT application_id FROM pragma_application_id"
-  assert.strictEqual(yield* scalar(copy, identity), yield* scalar(path, identity))
   assert.isAtLeast(yield* acceptedIn(copy), 1_000 + before)
   assert.strictEqual(statSync(copy).mode & 0o777, 0o600)
 
@@ -117,6 +114,19 @@ describe("A backup", () => {
     ["over its log", none, ["music.sqlite-wal", "--overwrite"], own],
     ["over the lock of its server", none, ["music.sqlite-lock", "--overwrite"], own],
     ["into no folder", none, ["no/copy.sqlite"], /existing, writable folder/],
+    // SQLite would read the log as that of the copy.
+    [
+      "beside a log",
+      (_, copy) => writeFileSync(`${copy}-wal`, ""),
+      ["copy.sqlite"],
+      /copy\.sqlite-wal is left/
+    ],
+    [
+      "beside a journal",
+      (_, copy) => writeFileSync(`${copy}-journal`, ""),
+      ["copy.sqlite"],
+      /-journal is left/
+    ],
     ["of a damaged database", damage, ["copy.sqlite"], /corrupt.*earlier backup/s]
   ]
   it.scopedLive("fails and changes no file in the place of another, or of a damaged database", function* () {
@@ -168,10 +178,14 @@ describe("A restore", () => {
     for (const [change, says] of files) {
       yield* done(path, "backup", copy, "--overwrite")
       yield* Effect.promise(async () => change(copy))
-      const { err, exit } = yield* command(path, "restore", copy, "--overwrite")
-      assert.notStrictEqual(exit, 0)
-      assert.match(err, says)
-      assert.include(err, basename(copy))
+      for (const [option, code] of [
+        ["--verify", 1],
+        ["--overwrite", 69]
+      ] as const) {
+        const { err, exit } = yield* command(path, "restore", copy, option)
+        assert.match(err, says)
+        deepStrictEqual([exit, err.includes(basename(copy))], [code, true])
+      }
       assert.strictEqual(yield* waitingIn(path), 200)
     }
   })
@@ -182,7 +196,11 @@ describe("A restore", () => {
     yield* withStore(path, ({ spool }) => spool.offer([sampleEntry("since then")], { limitBytes: 1e9 }))
     assert.match((yield* command(path, "restore", copy)).err, /exists already/)
     assert.match((yield* command(path, "restore", path, "--overwrite")).err, /is the database itself/)
-    yield* done(path, "restore", copy, "--overwrite")
+    const verified = yield* command(path, "restore", "--verify", copy, "--json")
+    expect(verified.json).toMatchObject({ usable: true, rows: { spool: 20 } })
+    assert.strictEqual(yield* waitingIn(path), 21)
+    const restored = yield* command(path, "restore", copy, "--overwrite", "--json")
+    expect(restored.json).toMatchObject({ file: path, before: asideOf(path), doubted: 0 })
     assert.strictEqual(statSync(path).mode & 0o777, 0o600)
     deepStrictEqual([yield* waitingIn(path), yield* waitingIn(asideOf(path))], [20, 21])
     yield* withStore(path, ({ check }) => check)
@@ -209,61 +227,42 @@ describe("A restore", () => {
 
 const nameOf = (day: string) => `music-${day}T000000000Z.sqlite`
 
-/** A database in use, a folder for copies, and `music-backend backup`. */
-const inUse = Effect.gen(function* () {
-  const place = yield* freshPath
-  const { backups } = yield* openStore(place)
-  const backup = (args: ReadonlyArray<string>, path = place) => command(path, "backup", ...args)
-  return { place, backups, copies: yield* folder, backup }
-})
-
 it.scopedLive("backup --keep removes its own older copies, after the new one is complete", function* () {
-  const { backup, backups, copies, place } = yield* inUse
-  const old = ["20260101", "20260102", "20260103"].map(nameOf)
-  const others = ["music-2026-01-01.sqlite", `${nameOf("20260101")}.txt`, "music.sqlite", "other"]
-  const before = [...old, ...others].sort()
-  for (const name of before) writeFileSync(join(copies, name), "")
+  const copies = yield* folder
+  const at = (name: string) => join(copies, name)
+  const days = ["20250101", "20250102", "20250103", "20250104", "20250105", "20250106", "20990101"]
+  const [live = "", oldest = "", old = "", link = "", inside = "", used = "", later = ""] = days.map(nameOf)
+  const others = ["music-2026-01-01.sqlite", `${oldest}.txt`, "music.sqlite", `${used}-wal`]
+  const { backups } = yield* openStore(at(live))
+  const backup = (args: ReadonlyArray<string>, path = at(live)) => command(path, "backup", ...args)
+  for (const name of [oldest, old, used, later, ...others]) writeFileSync(at(name), "")
+  symlinkSync(at("music.sqlite"), at(link))
+  mkdirSync(at(inside))
+  const names = () => readdirSync(copies).filter((name) => !name.startsWith(`${live}-`))
+  const before = names()
 
-  expect((yield* backup(["--keep", "1", copies], `${place}.none`)).exit).toBe(69)
-  expect(readdirSync(copies).sort()).toEqual(before)
+  expect((yield* backup(["--keep", "1", copies], at("none"))).exit).toBe(69)
+  expect(names()).toEqual(before)
   expect(yield* backups.last).toEqual(Option.none())
 
+  // Links, folders, copies of a later time and databases in use stay.
   const { exit, json } = yield* backup(["--keep", "2", "--json", copies])
-  const [name = ""] = readdirSync(copies).filter((file) => !before.includes(file))
+  const [name = ""] = names().filter((file) => !before.includes(file))
   expect(name).toMatch(/^music-\d{8}T\d{9}Z\.sqlite$/)
-  expect(readdirSync(copies).sort()).toEqual([...old.slice(2), ...others, name].sort())
-  const removed = old.slice(0, 2).map((file) => join(copies, file))
-  expect([exit, json]).toMatchObject([0, { file: join(copies, name), removed }])
-  expect(statSync(join(copies, name)).mode & 0o777).toBe(0o600)
+  expect(names()).toEqual([...before, name].filter((file) => file !== oldest).sort())
+  expect([exit, json]).toMatchObject([0, { file: at(name), removed: [at(oldest)] }])
+  expect(statSync(at(name)).mode & 0o777).toBe(0o600)
   expect(Option.getOrElse(yield* backups.last, () => 0)).toBeGreaterThan(Date.parse("2026-01-03"))
 
   for (const [args, code] of [
     [["--keep", "0", copies], 64],
     [["--keep", "2", "--overwrite", copies], 64],
-    [["--keep", "2", join(copies, name)], 64],
+    [["--keep", "2", at(name)], 64],
     [["--record", copies], 64],
     [[], 64],
-    [["--keep", "2", join(copies, "none")], 69]
+    [["--keep", "2", at("none")], 69]
   ] as const)
     expect([args, (yield* backup(args)).exit]).toEqual([args, code])
-})
-
-it.scopedLive("backup --keep removes no later copy, link, folder or database in use", function* () {
-  const { backup, copies } = yield* inUse
-  const elsewhere = join(yield* folder, "kept")
-  const days = ["20250101", "20250102", "20250103", "20250104", "20250105", "20990101"]
-  const [old, link, inside, live, other, later] = days.map(nameOf)
-  for (const file of [elsewhere, join(copies, `${old}`), join(copies, `${later}`)]) writeFileSync(file, "")
-  symlinkSync(elsewhere, join(copies, `${link}`))
-  mkdirSync(join(copies, `${inside}`))
-  yield* openStore(join(copies, `${live}`))
-  for (const name of [`${other}`, `${other}-wal`]) writeFileSync(join(copies, name), "")
-  const { exit, out } = yield* backup(["--keep", "1", copies], join(copies, `${live}`))
-  const [, made = ""] = /^file +(\S+)/m.exec(out) ?? []
-  expect(exit).toBe(0)
-  const left = readdirSync(copies).filter((name) => !/-shm$|-wal$/.test(name))
-  expect(left.sort()).toEqual([link, inside, live, other, basename(made), later].sort())
-  expect(existsSync(elsewhere)).toBe(true)
 })
 
 it.scopedLive("backup --record records a backup by another tool on Postgres", function* () {
@@ -274,18 +273,13 @@ it.scopedLive("backup --record records a backup by another tool on Postgres", fu
 })
 
 it.scopedLive("restore replaces the database that a link leads to, and keeps the link", function* () {
-  const place = yield* freshPath
-  yield* withStore(place, ({ reports }) => reports.admit(sampleReport(), true))
-  const links = yield* folder
-  const environment = { MUSIC_DATABASE_PATH: join(links, "music.sqlite") }
-  symlinkSync(place, environment.MUSIC_DATABASE_PATH)
-  yield* run(["backup", join(links, "copy")], environment)
-  yield* rawQuery(place, "DELETE FROM deliveries")
-  const { err, exit } = yield* run(["restore", join(links, "copy"), "--overwrite"], environment)
-  expect([exit, err]).toEqual([0, expect.stringContaining("searches the tracker")])
-  const states = yield* rawQuery(place, "SELECT state, attempts FROM deliveries")
-  expect(states).toEqual([{ state: "unknown", attempts: 1 }])
-  expect(realpathSync(environment.MUSIC_DATABASE_PATH)).toBe(realpathSync(place))
+  const { copy, path } = yield* filled(3)
+  const link = join(yield* folder, "music.sqlite")
+  symlinkSync(path, link)
+  yield* done(link, "backup", copy)
+  yield* rawQuery(path, "DELETE FROM spool")
+  yield* done(link, "restore", copy, "--overwrite")
+  expect([realpathSync(link), yield* waitingIn(path)]).toEqual([realpathSync(path), 3])
 })
 
 it.effect("on PostgreSQL backup and restore are refused, without the password", function* () {
@@ -297,19 +291,4 @@ it.effect("on PostgreSQL backup and restore are refused, without the password", 
         /^(?!.*hidden).*PostgreSQL's own tools\. Run the commands of docs.operations\.md/s
       )
     })
-})
-
-it.scopedLive("backup takes no name beside which a killed command has left a log of SQLite", function* () {
-  const { copy, path } = yield* filled(1)
-  yield* done(path, "backup", copy)
-  // A command on the copy, which is killed.
-  const left = Effect.sync(() => copyFileSync(`${copy}-wal`, `${path}.log`))
-  const entries = ["second", "third"].map((id) => sampleEntry(id))
-  yield* withStore(copy, ({ spool }) => Effect.zipRight(spool.offer(entries, { limitBytes: 1e6 }), left))
-  copyFileSync(`${path}.log`, `${copy}-wal`)
-  const { err, exit } = yield* command(path, "backup", copy, "--overwrite")
-  expect([exit, err]).toEqual([69, expect.stringContaining(`${copy}-wal`)])
-  rmSync(`${copy}-wal`)
-  yield* done(path, "backup", copy, "--overwrite")
-  expect(yield* waitingIn(copy)).toBe(1)
 })

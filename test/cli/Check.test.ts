@@ -6,10 +6,11 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import type * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
-import { Anonymous } from "../../src/services/Store.ts"
+import type { SqlError } from "@effect/sql/SqlError"
+import { Anonymous, type StoreUnavailable } from "../../src/services/Store.ts"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
-import { newPath, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
+import { freshPath, newPath, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { build, freePort } from "../world/Fleet.ts"
 import { until } from "../world/Waiting.ts"
 import { run, shell, tcpServer, wholeEnvironment } from "./Harness.ts"
@@ -59,13 +60,10 @@ const check = (environment: Changes, more: ReadonlyArray<string> = []) =>
     return { exit, status, checks, skipped: having("SKIP"), notPassed: having("FAIL", "WARN") }
   })
 
-type Spoil<Result> = (world: SimulatedUpstreams, environment: Changes) => Result
+type Spoiling = Effect.Effect<Changes | undefined, StoreUnavailable | SqlError, Scope.Scope>
 
-/** What makes a working installation wrong: settings, or an effect that may return some. */
-type Seed =
-  | Changes
-  | Spoil<void>
-  | Spoil<Changes | Effect.Effect<Changes, never, Scope.Scope> | Effect.Effect<void, never, Scope.Scope>>
+/** What makes a working installation wrong: settings, or what may return some. */
+type Seed = Changes | ((world: SimulatedUpstreams, environment: Changes) => Changes | Spoiling | undefined)
 
 const checked = (seed: Seed, clock: () => number = Date.now) =>
   Effect.gen(function* () {
@@ -74,7 +72,7 @@ const checked = (seed: Seed, clock: () => number = Date.now) =>
     const databasePath = yield* newPath
     const working = wholeEnvironment(world, { port, databasePath })
     const seeded = typeof seed === "function" ? seed(world, working) : seed
-    const changes = Effect.isEffect(seeded) ? yield* seeded : seeded
+    const changes = Effect.isEffect(seeded) ? yield* Effect.orDie(seeded) : seeded
     const found = yield* check({ ...working, ...changes }, world.minted())
     expect(world.minted()).not.toEqual([])
     return { world, ...found }
@@ -82,27 +80,10 @@ const checked = (seed: Seed, clock: () => number = Date.now) =>
 
 const pathOf = ({ MUSIC_DATABASE_PATH: path = "" }: Changes) => path
 
-/** Makes a database with a delivery, and changes it as another program. */
-const changeDatabase = (environment: Changes, statement: string) =>
-  Effect.gen(function* () {
-    const report = sampleReport({ createdAt: Date.now() })
-    yield* Effect.orDie(withStore(pathOf(environment), ({ reports }) => reports.admit(report, true)))
-    yield* rawQuery(pathOf(environment), statement)
-  })
-
-const lockedDatabase: Seed = (_, environment) =>
-  Effect.gen(function* () {
-    yield* withStore(pathOf(environment), () => Effect.void)
-    const other = yield* rawClient(pathOf(environment))
-    yield* Effect.acquireRelease(other.unsafe("BEGIN EXCLUSIVE"), () =>
-      Effect.orDie(other.unsafe("ROLLBACK"))
-    )
-  }).pipe(Effect.orDie)
-
 const catalogue = "/api/v1/obo-access/applications/ting/endpoints"
 
-const reply = (to: SimulatedUpstreams["iam"], path: string, status: number, body: unknown): void =>
-  to.fail({ method: "GET", path, fault: { kind: "reply", reply: { status, body, headers: {} } } })
+const reply = (to: SimulatedUpstreams["iam"], path: string, status: number, body: unknown) =>
+  void to.fail({ method: "GET", path, fault: { kind: "reply", reply: { status, body, headers: {} } } })
 
 /** What a line of `check` says, and how it comes about. */
 const finding =
@@ -117,21 +98,34 @@ const fails = finding("FAIL")
 const warns = finding("WARN")
 
 const misconfigurations = [
-  fails("database", /is corrupt, or not a database \(SQLITE_NOTADB\)$/, (_, environment) =>
-    writeFileSync(pathOf(environment), "hidden-word ".repeat(1_000))
+  fails(
+    "database",
+    /is corrupt, or not a database \(SQLITE_NOTADB\)$/,
+    (_, environment) => void writeFileSync(pathOf(environment), "hidden-word ".repeat(1_000))
   ),
   fails("database", /belongs to another program/, (_, environment) =>
-    Effect.asVoid(rawQuery(pathOf(environment), "CREATE TABLE songs (title TEXT)"))
+    Effect.as(rawQuery(pathOf(environment), "CREATE TABLE songs (title TEXT)"), undefined)
   ),
-  fails("database", /newer schema .*\(999, known \d+\)$/, (_, environment) =>
-    changeDatabase(environment, "INSERT INTO migrations (migration_id, name) VALUES (999, 'later')")
+  fails("database", /newer schema .*\(999, known \d+\)$/, () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (999, 'later')")
+      return { MUSIC_DATABASE_PATH: path }
+    })
   ),
-  fails("database", /is locked by another process/, lockedDatabase),
+  fails("database", /is locked by another process/, () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      // Its lock ends with the connection.
+      yield* (yield* rawClient(path)).unsafe("BEGIN EXCLUSIVE")
+      return { MUSIC_DATABASE_PATH: path }
+    })
+  ),
   warns("reports", /^0\.6 MB of 1 MB; 0\.6 MB of them anonymous .*0\.6 MB of one network/, (_, environment) =>
     Effect.gen(function* () {
       const content = { message: "x".repeat(600_000), pr: null, attachments: [], context: null }
       const report = sampleReport({ reporter: Anonymous(), network: "a", content })
-      yield* Effect.orDie(withStore(pathOf(environment), ({ reports }) => reports.admit(report, false)))
+      yield* withStore(pathOf(environment), ({ reports }) => reports.admit(report, false))
       return { MUSIC_REPORTS_MEGABYTES: "1" }
     })
   ),
@@ -153,11 +147,15 @@ const misconfigurations = [
   fails("clock", /(?:599|600|601) seconds behind/, {}, () => Date.now() + 600_000),
   warns("clock", /(?:9|10|11) seconds ahead/, {}, () => Date.now() - 10_000),
   fails("table musicclidaemon", /rotated/, ({ tables }) => void tables.rotateKey("musicclidaemon")),
-  fails("tracker", /token is missing, expired or revoked: it answered 401/, (world) =>
-    world.tracker.revokeToken(world.trackerToken)
+  fails(
+    "tracker",
+    /token is missing, expired or revoked: it answered 401/,
+    (world) => void world.tracker.revokeToken(world.trackerToken)
   ),
-  fails("tracker", /the token may not write issues/, (world) =>
-    world.tracker.setRights(world.trackerToken, "read")
+  fails(
+    "tracker",
+    /the token may not write issues/,
+    (world) => void world.tracker.setRights(world.trackerToken, "read")
   ),
   fails("ting at iam", /does not list tings\.send for ting$/, ({ iam }) =>
     reply(iam, catalogue, 200, { endpoints: [{ endpoint_id: "subscriptions.register" }] })
@@ -166,7 +164,7 @@ const misconfigurations = [
   fails("tracker", /does not exist, or the token cannot see it/, {
     MUSIC_GITHUB_REPOSITORY: "harbor/nowhere"
   }),
-  fails("tracker", /issues are disabled/, ({ tracker }) => tracker.disableIssues(repository))
+  fails("tracker", /issues are disabled/, ({ tracker }) => void tracker.disableIssues(repository))
 ]
 
 /** The lines that are skipped before the first start. */

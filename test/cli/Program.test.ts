@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
 import { folder, withStore } from "../layers/store/Stores.ts"
-import { build, environmentOf, killedWithScope, root, start, upstreams, urlOf } from "../world/Fleet.ts"
+import { build, environmentOf, killedWithScope, start, upstreams, urlOf } from "../world/Fleet.ts"
 import { testEnvironment } from "../world/Settings.ts"
 import { toTable } from "../../src/cli/Host.ts"
 import { run, shell, tcpServer } from "./Harness.ts"
@@ -22,48 +22,44 @@ const environmentFile = Effect.map(folder, (place) => {
 describe("music-backend", () => {
   it.effect("shows its help and completions; a missing command is a usage error", function* () {
     const command = (line: string) => run(line.split(" "), {})
-    const top = yield* command("--help")
-    for (const name of ["serve", "check", "config", "reports list", "deliveries retry", "backup", "version"])
-      expect(top.out).toMatch(new RegExp(`^ +- ${name}\\b`, "m"))
-    expect(top.out).toContain("--env-file")
-    const list = yield* command("reports list -h")
-    expect([list.exit, list.out]).toEqual([0, expect.stringContaining("--limit n")])
-    expect(yield* command("sandbox --help")).toMatchObject({
-      exit: 0,
-      out: expect.stringContaining("--walk")
-    })
+    for (const [line, shown] of [
+      ["--help", /--env-file[\s\S]*^ +- serve\b[\s\S]*^ +- reports list\b[\s\S]*^ +- backup\b/m],
+      ["reports list -h", /--limit n/],
+      ["sandbox --help", /--walk/]
+    ] as const) {
+      const { err, exit, out } = yield* command(line)
+      expect([line, exit, err, out]).toEqual([line, 0, "", expect.not.stringContaining("\u001b")])
+      expect(out).toMatch(shown)
+    }
     expect((yield* command("--completions zsh")).out).toContain("'--since[")
-    for (const { err, out } of [top, list])
-      expect([err, out]).toEqual(["", expect.not.stringContaining("\u001b")])
     // `music-backend $COMMAND && deploy` deploys nothing when the command is missing.
-    for (const args of [[], ["reports"]]) expect(yield* run(args, {})).toMatchObject({ exit: 64, out: "" })
+    expect(yield* run([], {})).toMatchObject({ exit: 64, out: "" })
     expect((yield* command("version")).out).toBe((yield* command("--version")).out.trim())
   })
 
   it.effect("exits with 64, one line and the next step after a usage error", function* () {
-    const lines = [
-      ...["", "reports  list", "reports --json list", "reports show", "reports show a b", "check --jsn"],
-      ...["reports remove --anonymous --reason --dry-run", "reports list --limit", "reports list --wizard"],
-      ...["reports list --limit 5 --limit=6", "reports list --since 7", "reports list --since 11-21"],
-      ...["--env-file", "check --env-file --json", "check --env-file=a --env-file=b"]
-    ]
-    const err = expect.stringMatching(/^music-backend: .*\. See music-backend(?: \w+)? --help\.$/)
-    for (const line of lines)
-      expect([line, yield* run(line.split(" "), {})]).toMatchObject([line, { exit: 64, out: "", err }])
-  })
-
-  it.effect("names the values of an option, and the commands where one is missing or wrong", function* () {
+    // What the line says, and after what.
     const wrong = {
-      "reports lst": "the commands are export, list, remove, retry, show,",
-      reports: "the commands are export, list",
-      "--json check": "the commands are backup, check",
-      "deliveries list --state foo": "--state is one of waiting, leased",
-      "reports list --limit x": "--limit is a number from 1 to 1000",
-      "reports list --limit -5": "--limit is a number from 1 to 1000",
-      "nope reports": "the commands are backup, check"
+      "the commands are backup, check": ["", "nope reports", "--json check"],
+      "the commands are export, list, remove, retry, show,": ["reports", "reports lst"],
+      "--limit is a number from 1 to 1000": ["reports list --limit x", "reports list --limit -5"],
+      "--state is one of waiting, leased": ["deliveries list --state foo"],
+      "--since 7 is not a time": ["reports list --since 7"],
+      "--since 11-21 is not a time": ["reports list --since 11-21"],
+      "": [
+        ...["reports  list", "reports --json list", "reports show", "reports show a b", "check --jsn"],
+        ...["reports remove --anonymous --reason --dry-run", "reports list --limit", "reports list --wizard"],
+        ...["reports list --limit 5 --limit=6", "--env-file", "check --env-file --json"],
+        "check --env-file=a --env-file=b"
+      ]
     }
-    for (const [line, said] of Object.entries(wrong))
-      expect((yield* run(line.split(" "), {})).err).toContain(`music-backend: ${said}`)
+    for (const [said, lines] of Object.entries(wrong))
+      for (const line of lines) {
+        const refused = yield* run(line.split(" "), {})
+        expect([line, refused]).toMatchObject([line, { exit: 64, out: "" }])
+        expect(refused.err).toMatch(/^music-backend: .*\. See music-backend(?: \w+)? --help\.$/)
+        expect(refused.err).toContain(`music-backend: ${said}`)
+      }
   })
 
   it.effect("reports a defect of its own in one line, and exits with 70", function* () {
@@ -100,30 +96,23 @@ it("A table of any number of rows has aligned columns", () => {
 
 describe("music-backend as a process", () => {
   it.scopedLive("lists all bad settings at once, without their values, and ends with 78", function* () {
-    const place = yield* folder
-    const bad = {
-      MUSIC_BIND: "nowhere",
-      MUSIC_TING_URL: "http://hidden.example",
-      MUSIC_IAM_APP_SECRET: "ask_hidden",
-      MUSIC_IAM_WEBHOOK_SECRET_FILE: join(place, "absent"),
-      MUSIC_DATABASE_URL: "postgres://music:hid#den@db.example/music"
-    }
-    const file = join(place, "bad.env")
-    const text = Object.entries(bad).map(([name, value]) => `${name}='${value}'`)
-    writeFileSync(file, text.join("\n"))
-    const { err, exit } = shell(`music --env-file ${file} serve`)
-    const problems = {
-      MUSIC_BIND: "must be host:port",
-      MUSIC_DATABASE_URL: "# as %23",
-      MUSIC_IAM_APP_SECRET: "must be ask_ and 43 characters",
-      MUSIC_IAM_URL: "is required",
-      MUSIC_IAM_WEBHOOK_SECRET: "the file of MUSIC_IAM_WEBHOOK_SECRET_FILE cannot be read (ENOENT)",
-      MUSIC_TING_URL: "must be an https URL"
-    }
-    const lines = err.trim().split("\n").sort()
-    for (const [at, [name, reason]] of Object.entries(problems).entries())
-      for (const text of [`music-backend: ${name}: `, reason]) expect(lines[at]).toContain(text)
-    expect([exit, lines.length]).toEqual([78, 6])
+    const file = join(yield* folder, "bad.env")
+    writeFileSync(
+      file,
+      "MUSIC_TING_URL='http://hidden.example'\nMUSIC_DATABASE_URL='postgres://hid#den@db'\n"
+    )
+    const environment = { MUSIC_BIND: "hidden", MUSIC_IAM_WEBHOOK_SECRET_FILE: join(file, "absent") }
+    const { err, exit } = shell(`music --env-file ${file} serve`, environment)
+    const lines = [
+      "MUSIC_BIND: must be host:port",
+      "MUSIC_DATABASE_URL: .*# as %23",
+      "MUSIC_IAM_APP_SECRET: is required",
+      "MUSIC_IAM_URL: is required",
+      "MUSIC_IAM_WEBHOOK_SECRET: the file of MUSIC_IAM_WEBHOOK_SECRET_FILE cannot be read \\(ENOTDIR\\)",
+      "MUSIC_TING_URL: must be an https URL"
+    ]
+    const said = lines.map((line) => expect.stringMatching(`^music-backend: ${line}`))
+    expect([exit, err.trim().split("\n").sort()]).toEqual([78, said])
     expect(err).not.toMatch(/hid(?:#|den)/)
   })
 
@@ -152,15 +141,6 @@ describe("music-backend as a process", () => {
         /^music-backend: cannot listen on .*EADDRINUSE.*\. Stop the program .* set MUSIC_BIND to another address\.$/m
       )
     })
-  })
-
-  it("prints its version, and its errors on standard error without a stack", () => {
-    const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
-    const shown = shell("music --version")
-    expect(shown).toMatchObject({ exit: 0, err: "" })
-    expect(shown.out.startsWith(`${version} (build `)).toBe(true)
-    const refused = shell("music deliveries list", { MUSIC_DATABASE_PATH: "/nowhere/music.sqlite" })
-    expect(refused).toMatchObject({ exit: 69, out: "", err: expect.stringMatching(/^music-backend: .*\n$/) })
   })
 
   it.scopedLive("ends with 74 where its output cannot be written, with 141 without a reader", function* () {

@@ -2,18 +2,15 @@ import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { StoreUnavailable } from "../../src/services/Store.ts"
-import { openPeer } from "../world/RawHttp.ts"
-import { awaited } from "../world/Waiting.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { keyed, startObserved } from "./Observed.ts"
 
 describe("The admin server", () => {
   it.scopedLive("answers GET and HEAD of two paths only", function* () {
-    const { admin, base, log } = yield* startObserved()
+    const { admin, base } = yield* startObserved()
     const metrics = yield* call(`${admin}/metrics?name=x`)
     expect(metrics.status).toBe(200)
     expect(metrics.text).toMatch(
@@ -29,16 +26,12 @@ describe("The admin server", () => {
     ] as const)
       expect([path, (yield* call(`${admin}${path}`, { method })).status]).toEqual([path, 404])
     expect((yield* call(`${base}/metrics`)).status).toBe(404)
-    expect(log.filter((line) => line.includes("not authenticated"))).toEqual([])
     // Another server at its address does not start, and says why.
-    const { host, hostname, port } = new URL(admin)
+    const { hostname, port } = new URL(admin)
     const adminBind = Option.some({ host: hostname, port: Number(port) })
     const failure = yield* Effect.flip(startObserved({ settings: { adminBind } }))
-    expect(failure).toMatchObject({ _tag: "AdminListenFailed" })
-    expect(failure.reason).toContain(`cannot listen on ${host}`)
-    expect(failure.reason).toMatch(
-      /EADDRINUSE.*\. Stop the program .* set MUSIC_ADMIN_BIND to another address\.$/
-    )
+    const reason = expect.stringMatching(/^cannot listen on .*EADDRINUSE.* set MUSIC_ADMIN_BIND to another/)
+    expect(failure).toMatchObject({ _tag: "AdminListenFailed", reason })
   })
 
   it.scopedLive("answers while the API drains, and closes after it", function* () {
@@ -67,21 +60,6 @@ describe("The admin server", () => {
     const after = yield* Effect.exit(Effect.tryPromise(() => fetch(`${admin}/healthz`)))
     expect(Exit.isFailure(after)).toBe(true)
   })
-})
-
-it.scopedLive("A scraper that leaves before its answers leaves nothing behind", function* () {
-  const reached = yield* Effect.makeLatch(false)
-  const hangs = Effect.zipRight(reached.open, Effect.never)
-  const { admin } = yield* startObserved({
-    change: ({ deliveries }) => ({ deliveries: { ...deliveries, counts: hangs } })
-  })
-  const fibers = Effect.map(Fiber.roots, (roots) => roots.length)
-  const before = yield* fibers
-  const scrapes = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(9)
-  const peer = yield* openPeer(Number(new URL(admin).port), scrapes)
-  yield* reached.await
-  peer.socket.resetAndDestroy()
-  yield* awaited("no fiber of the connection", fibers, (count) => count <= before)
 })
 
 const pool = () => Option.some({ limit: 10, used: 10, idle: 0, waiting: 7 })

@@ -1,4 +1,3 @@
-import { relative } from "node:path"
 import { defineConfig } from "vitest/config"
 import { BaseSequencer, type TestSpecification } from "vitest/node"
 import fast from "../../vitest.config.ts"
@@ -19,9 +18,7 @@ const longest = [
 class LongestFirst extends BaseSequencer {
   override async sort(files: Array<TestSpecification>): Promise<Array<TestSpecification>> {
     const place = ({ moduleId }: TestSpecification): number => {
-      const at = longest.findIndex((name) =>
-        relative(import.meta.dirname, moduleId).startsWith(`../${name}.`)
-      )
+      const at = longest.findIndex((name) => moduleId.includes(`/test/${name}.`))
       return at < 0 ? longest.length : at
     }
     return [...files].sort((one, other) => place(one) - place(other))

@@ -27,25 +27,21 @@ const keyOf = (name: string): string => {
   return `table-music${table.toLowerCase().replaceAll("_", "")}-${"a".repeat(32)}`
 }
 
-/** A valid text of each secret. */
+/** A valid text of each secret, and of the settings that it needs. */
 const samples: Readonly<Record<string, string>> = {
   ...Object.fromEntries(secrets.map((name) => [name, keyOf(name)])),
   ...testEnvironment,
   MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: "p".repeat(40),
-  MUSIC_DATABASE_URL: "postgres://music:hidden@db.example/music",
-  MUSIC_GITHUB_TOKEN: "ghp_hidden"
-}
-
-const others: Environment = {
-  ...testEnvironment,
   MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: "2",
+  MUSIC_DATABASE_URL: "postgres://music:hidden@db.example/music",
   MUSIC_TABLES_URL: "https://tables.example",
-  MUSIC_GITHUB_REPOSITORY: "harbor/music"
+  MUSIC_GITHUB_REPOSITORY: "harbor/music",
+  MUSIC_GITHUB_TOKEN: "ghp_hidden"
 }
 
 const inFiles = (lineEnd: string): Environment => {
   const files = secrets.map((name) => [`${name}_FILE`, fileOf(`${samples[name]}${lineEnd}`)])
-  return { ...others, ...Object.fromEntries([...secrets.map((name) => [name, ""]), ...files]) }
+  return { ...samples, ...Object.fromEntries([...secrets.map((name) => [name, ""]), ...files]) }
 }
 
 const problemOf = (given: Environment): string | undefined =>
@@ -57,7 +53,7 @@ describe("A secret in a file", () => {
   it.each(["", "\n", "\r\n"])("is the value of its setting, without one final line end (%j)", (lineEnd) => {
     const read = readSettings(inFiles(lineEnd))
     expect(read.problems).toEqual([])
-    expect(read).toEqual(readSettings({ ...others, ...samples }))
+    expect(read).toEqual(readSettings(samples))
     const { databaseUrl, iam } = read.settings
     expect(Redacted.value(iam.applicationSecret)).toBe(testApplicationSecret)
     expect(Redacted.value(Option.getOrThrow(databaseUrl))).toContain("hidden")
