@@ -14,13 +14,7 @@ export const without: ReadonlySet<string> = new Set([
   ...["recipients.isActive", "loginOutcomes.find", "sessionDigests.find", "planes.findByKeyDigest"],
   ...["reports.find", "reports.knowsKey", "reports.storedBytes", "spool.counts"],
   ...["spool.newestDeliveredSince", "backups.last"],
-  ...[
-    "deliveries.nextDueAt",
-    "deliveries.nextSearchAt",
-    "deliveries.find",
-    "deliveries.counts",
-    "deliveries.oldestOpen"
-  ],
+  ...["deliveries.nextDueAt", "deliveries.find", "deliveries.counts", "deliveries.oldestOpen"],
   ...["destinations.find", "destinations.pauses", "usage.size", "usage.pool"],
   ...["sessionDigests.nameActor", "sessionDigests.forgetToken", "sessionDigests.forgetLogin"],
   ...["deliveries.retry", "deliveries.discard", "destinations.resume", "iamCalls.leave"],

@@ -100,7 +100,6 @@ const everyOperation = (store: StoreService) =>
     const next = Effect.map(deliveries.lease(lease), Option.getOrThrow)
     // While none is leased and none is due, with all that wait.
     yield* deliveries.nextDueAt
-    yield* deliveries.nextSearchAt
     yield* deliveries.lease({ ...lease, now: 1 })
     const issue = Option.some({ number: 1, url: "https://github.com/harbor/music/issues/1" })
     const later = { availableAt: now + hour, failure: "none" }
