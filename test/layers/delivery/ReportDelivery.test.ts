@@ -137,11 +137,11 @@ describe("After an outcome", () => {
     const { admit, filed, issues, pass, start, tracker } = yield* makeHarness
     const report = yield* admit()
     // The list shows it after more than the tolerance for clocks, when the last send is newer.
-    tracker.setListLag(400)
+    tracker.setListLag(500)
     tracker.filing.always(lost)
     tracker.filing.next(lostAfter)
     yield* start("tracker")
-    yield* pass(400)
+    yield* pass(500)
     const sends = tracker.sent.length
     expect(sends).toBeGreaterThan(3)
     tracker.filing.always({})
