@@ -2,8 +2,7 @@
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import type * as Effect from "effect/Effect"
-import type * as Option from "effect/Option"
-import type { Refused, UpstreamFailure } from "./UpstreamFailure.ts"
+import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
 export interface Issue {
   readonly number: number
@@ -38,12 +37,9 @@ export interface TrackerService {
   ) => Effect.Effect<ReadonlyArray<FoundIssue>, UpstreamFailure | SearchTooLong>
   /**
    * Comments on a duplicate, naming the original, and closes it: two writes, a second apart. It is closed last, so that a closed
-   * duplicate is complete. An issue that refuses the comment is closed too; the result is the refusal.
+   * duplicate is complete. An issue that refuses the comment is closed too.
    */
-  readonly closeDuplicate: (
-    duplicate: Issue,
-    original: Issue
-  ) => Effect.Effect<Option.Option<Refused>, UpstreamFailure>
+  readonly closeDuplicate: (duplicate: Issue, original: Issue) => Effect.Effect<void, UpstreamFailure>
 }
 
 export class Tracker extends Context.Tag("music/Tracker")<Tracker, TrackerService>() {}

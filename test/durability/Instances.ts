@@ -26,7 +26,6 @@ export const quick: InstanceOptions = {
     searchDelays: [50, 100, 200],
     lease: 1_500,
     telemetryLease: 3_000,
-    telemetryStopGrace: 300,
     telemetryPollInterval: 200,
     batchDelay: 50,
     firstBackoff: 50,

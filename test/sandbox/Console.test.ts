@@ -108,7 +108,6 @@ const bodyOf = ({ exchange }: ActionRecord): unknown => JSON.parse(exchange?.res
 
 const unsigned = { session: null, org: "", plane: "production" }
 const report = { kind: "report", ...unsigned, message: "Playback stops after a seek." } as const
-const telemetry = { kind: "telemetry", ...unsigned, table: "musicclidaemon", type: "t", data: "{}" } as const
 const ting = (session: string) =>
   ({
     ...({ kind: "ting", session, org: "acme", type: "music.trigger.fired" } as const),
@@ -150,24 +149,6 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
     ])
     const { sessions } = yield* stateWith("its session", (state) => state.sessions.length > 0)
     expect((yield* act(meOf(sessions[0]?.id ?? ""))).exchange?.status).toBe(200)
-  })
-
-  it("sends for a caller without a session in the chosen plane", function* () {
-    const { act, stateWith, world } = yield* TestConsole
-    const { environmentId: plane, musicSecret } = world.seeded.environment
-    const before = (yield* stateWith("the state", () => true)).rows
-    const testing = { ...report, plane, message: "Playback stops in a test." }
-    const sent = [yield* act(testing), yield* act({ ...telemetry, plane })]
-    for (const { exchange } of sent)
-      expect(exchange?.requestHeaders).toMatchObject({ "x-testing-environment-key": musicSecret })
-    expect(sent.map(({ exchange }) => exchange?.status)).toEqual([200, 204])
-    // What was sent before would be there, too: reports are filed in order.
-    yield* act({ ...report, message: "Playback stops at its end." })
-    const title = "[report] Playback stops at its end."
-    const isFiled = ({ issues: [newest] }: State) => newest?.title === title
-    const { issues, rows } = yield* stateWith("the issue of production", isFiled)
-    expect(issues.filter((issue) => issue.title.includes("in a test"))).toEqual([])
-    expect(rows).toHaveLength(before.length)
   })
 
   it("lets the service judge what is sent", function* () {

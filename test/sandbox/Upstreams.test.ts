@@ -38,9 +38,7 @@ const outcome = ({ body, status }: Reply): string => `${status} ${textAt(body, "
 const basic = (appId: string, secret: string) =>
   `Basic ${Buffer.from(`${appId}:${secret}`).toString("base64")}`
 const key = (name: string) => `${name}-0000000000000000`
-const form = { "content-type": "application/x-www-form-urlencoded" }
 const jsonType = { "content-type": "application/json" }
-const keyed = (...keys: ReadonlyArray<string>) => ({ ...form, "idempotency-key": keys })
 const stranger = { authorization: basic("music", "ask_wrong") }
 
 /** 2026-09-25T10:15:30Z, seconds. */
@@ -50,57 +48,51 @@ type Texts = Record<"subject" | "key" | "endpointId" | "path" | "bytes" | "times
 /** `headers` replaces headers; an empty value removes one. */
 type Exchange = Partial<Readonly<Texts & { headers: HeaderMap; body: object }>>
 
-/** The simulators of the shared world, with a clock that only the test moves, and clients of IAM in production and by an application selector. */
+/** IAM and Ting of the shared world, with a clock that only the test moves, and music as a client of IAM in production. */
 const startBench = () => {
   const time = makeSimulatedTime(start * 1_000)
   const { iam, seeded, ting } = makeUpstreams({ time, faults: makeFaults(), observers: [] })
-  const { controls, handle } = iam
-  const clientOf = (musicSecret: string, isSelected: boolean) => {
-    const authorization = basic("music", musicSecret)
-    const own = { authorization, ...(isSelected ? { "x-testing-application": authorization } : {}) }
-    const call = (route: string, headers: HeaderMap = {}, body = "") =>
-      send(handle, route.replace(" ", " /api/v1"), { ...own, ...headers }, body)
-    const exchange = (given: Exchange) => {
-      const idempotencyKey = given.key ?? key("attempt")
-      const timestamp = given.timestamp ?? String(Math.floor(time.now() / 1_000))
-      const bodySha256 = sha256(given.bytes ?? "{}")
-      const path = given.path ?? "/v1/tings"
-      const signed = { timestamp, method: "POST", path, bodySha256, idempotencyKey }
-      const headers: HeaderMap = {
-        ...jsonType,
-        "idempotency-key": idempotencyKey,
-        "x-obo-timestamp": timestamp,
-        "x-obo-signature": signExchange(musicSecret, signed),
-        ...given.headers
-      }
-      const body = {
-        org_id: given.orgId ?? null,
-        subject_token: given.subject ?? `oat_${"x".repeat(43)}`,
-        audience: "ting",
-        endpoint_id: given.endpointId ?? "tings.send",
-        metadata: {},
-        request: { method: "POST", body_sha256: bodySha256 },
-        ...given.body
-      }
-      const kept = Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== ""))
-      return call("POST /obo-access/exchanges", kept, JSON.stringify(body))
+  const { musicSecret } = seeded.production
+  const call = (route: string, headers: HeaderMap = {}, body = "") =>
+    send(
+      iam.handle,
+      route.replace(" ", " /api/v1"),
+      { authorization: basic("music", musicSecret), ...headers },
+      body
+    )
+  const exchange = (given: Exchange) => {
+    const idempotencyKey = given.key ?? key("attempt")
+    const timestamp = given.timestamp ?? String(Math.floor(time.now() / 1_000))
+    const bodySha256 = sha256(given.bytes ?? "{}")
+    const path = given.path ?? "/v1/tings"
+    const signed = { timestamp, method: "POST", path, bodySha256, idempotencyKey }
+    const headers: HeaderMap = {
+      ...jsonType,
+      "idempotency-key": idempotencyKey,
+      "x-obo-timestamp": timestamp,
+      "x-obo-signature": signExchange(musicSecret, signed),
+      ...given.headers
     }
-    const login = async (slt: string) => {
-      const body = new URLSearchParams({ app_id: "music", slt }).toString()
-      return textAt((await call("POST /app-auth/tokens", keyed(key(slt)), body)).body, "access_token")
+    const body = {
+      org_id: given.orgId ?? null,
+      subject_token: given.subject ?? `oat_${"x".repeat(43)}`,
+      audience: "ting",
+      endpoint_id: given.endpointId ?? "tings.send",
+      metadata: {},
+      request: { method: "POST", body_sha256: bodySha256 },
+      ...given.body
     }
-    return { call, exchange, login }
+    const kept = Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== ""))
+    return call("POST /obo-access/exchanges", kept, JSON.stringify(body))
   }
-  const { environment, production } = seeded
-  const music = clientOf(production.musicSecret, false)
-  return {
-    ...{ controls, environment, time, ting },
-    production: music,
-    testing: clientOf(environment.musicSecret, true),
-    /** Logs an actor in to music in production; resolves to its access token. */
-    accessOf: (actor = "si:deejay", options: { readonly orgs?: ReadonlyArray<string> } = {}) =>
-      music.login(controls.mintSlt("production", { appId: "music", actor, ...options }))
+  /** Logs an actor in; resolves to its access token. */
+  const accessOf = async (actor = "si:deejay", options: { readonly orgs?: ReadonlyArray<string> } = {}) => {
+    const slt = iam.controls.mintSlt("production", { appId: "music", actor, ...options })
+    const headers = { "content-type": "application/x-www-form-urlencoded", "idempotency-key": key(slt) }
+    const body = new URLSearchParams({ app_id: "music", slt }).toString()
+    return textAt((await call("POST /app-auth/tokens", headers, body)).body, "access_token")
   }
+  return { time, ting, call, exchange, accessOf }
 }
 
 let bench: ReturnType<typeof startBench>
@@ -109,32 +101,8 @@ beforeEach(() => {
 })
 
 describe("The simulated IAM", () => {
-  const [asking, login] = ["POST /oauth/introspect", "POST /app-auth/tokens"]
-  const credential = "app_id=music&slt=a"
-  it.each<[string, string, HeaderMap, string]>([
-    ["406 api_version_not_supported", asking, { "silicon-iam-supported-api-versions": "v2" }, "token=x"],
-    ["401 invalid_client", asking, { ...form, ...stranger }, "token=x"],
-    ["428 precondition_required", login, form, credential],
-    ["422 validation_failed", login, keyed("x".repeat(15)), credential],
-    ["400 invalid_grant", login, keyed("~".repeat(255)), credential]
-  ])("answers %s to %s %j %s", async (expected, route, headers, body) => {
-    expect(outcome(await bench.production.call(route, headers, body))).toBe(expected)
-  })
-
-  it("accepts a selector of a testing application with byte-identical credentials only", async () => {
-    const good = basic("music", bench.environment.musicSecret)
-    const context = async (selector: string | ReadonlyArray<string>, authorization: string) => {
-      const headers = { "x-testing-application": selector, authorization }
-      return outcome(await bench.production.call("GET /application/testing-context", headers))
-    }
-    expect(await context(good, good)).toBe("200")
-    for (const selector of ["", good.replace(/=+$/, ""), [good, good]])
-      expect(await context(selector, good)).toBe("401 unauthenticated")
-    expect(await context(good, basic("ting", bench.environment.tingSecret))).toBe("401 invalid_client")
-  })
-
   it("answers 429 to the 121st request in 60 s on one path", async () => {
-    const ask = () => bench.production.call("GET /obo-access/applications/ting/endpoints")
+    const ask = () => bench.call("GET /obo-access/applications/ting/endpoints")
     for (let count = 0; count < 120; count += 1) expect((await ask()).status).toBe(200)
     bench.time.jump(59_999)
     expect(await ask()).toMatchObject({ status: 429, headers: { "retry-after": "1" } })
@@ -142,8 +110,8 @@ describe("The simulated IAM", () => {
     expect((await ask()).status).toBe(200)
   })
 
-  it("checks an exchange, and its key", async () => {
-    const { accessOf, controls, production } = bench
+  it("checks an exchange", async () => {
+    const { accessOf, exchange } = bench
     const subject = await accessOf("c:ana", { orgs: ["acme"] })
     const wrong: ReadonlyArray<readonly [Exchange, string]> = [
       [{ headers: stranger }, "401 invalid_client"],
@@ -162,15 +130,9 @@ describe("The simulated IAM", () => {
       ...[-61, 61].map((late) => [{ timestamp: String(start + late) }, "401 invalid_client"] as const)
     ]
     for (const [given, expected] of wrong)
-      expect([given, outcome(await production.exchange({ subject, ...given }))]).toEqual([given, expected])
-    controls.holdIdempotency(key("attempt"))
-    const asked = async (more: Exchange = {}) => outcome(await production.exchange({ subject, ...more }))
-    expect(await asked()).toBe("409 idempotency_in_progress")
-    bench.time.jump(30_000)
-    expect(await asked()).toBe("201")
-    expect(await asked({ bytes: "other" })).toBe("409 idempotency_conflict")
-    for (const offset of [-30, 90])
-      expect(await asked({ key: key(`at${offset}`), timestamp: String(start + offset) })).toBe("201")
+      expect([given, outcome(await exchange({ subject, ...given }))]).toEqual([given, expected])
+    expect(outcome(await exchange({ subject }))).toBe("201")
+    expect(outcome(await exchange({ subject, bytes: "other" }))).toBe("409 idempotency_conflict")
   })
 })
 
@@ -181,18 +143,16 @@ describe("The simulated Ting", () => {
   const sample = (change: object = {}) => JSON.stringify({ ...good, ...change })
   const registration = JSON.stringify({ org_id: "acme", app_id: "music", for: "si:deejay" })
   let proofs = 0
-  /** IAM's answer with a proof for these bytes. */
-  const exchange = async (client: typeof bench.production, subject: string, path: string, bytes: string) => {
+  const prove = async (path: string, bytes: string) => {
     proofs += 1
     const endpointId = path === tings ? "tings.send" : "subscriptions.register"
+    const subject = await bench.accessOf()
     const given = { subject, path, bytes, orgId: "acme", endpointId, key: key(`proof${proofs}`) }
-    return (await client.exchange(given)).body
+    return textAt((await bench.exchange(given)).body, "access_proof")
   }
-  const prove = async (path: string, bytes: string) =>
-    textAt(await exchange(bench.production, await bench.accessOf(), path, bytes), "access_proof")
-  const carry = async (path: string, body: string, proof: string, headers: HeaderMap = {}) => {
-    const all = { ...jsonType, ...(proof === "" ? {} : { authorization: `Bearer ${proof}` }), ...headers }
-    return outcome(await send(bench.ting.handle, `POST ${path}`, all, body))
+  const carry = async (path: string, body: string, proof: string) => {
+    const headers = { ...jsonType, ...(proof === "" ? {} : { authorization: `Bearer ${proof}` }) }
+    return outcome(await send(bench.ting.handle, `POST ${path}`, headers, body))
   }
 
   it("accepts a proof once, for its own bytes, organisation and minute", async () => {
@@ -216,23 +176,6 @@ describe("The simulated Ting", () => {
     const late = await prove(tings, sample())
     bench.time.jump(60_000)
     expect(await carry(tings, sample(), late)).toBe("401 proof_expired")
-  })
-
-  it("accepts in a testing environment only the credentials of the exchange, both of them", async () => {
-    const token = await bench.testing.login("si:deejay")
-    const attempt = async (change: HeaderMap) => {
-      const answer = await exchange(bench.testing, token, subscriptions, registration)
-      const headers = {
-        iam_test_app_secret: textAt(answer, "testing_context", "app_secret"),
-        "x-testing-environment-key": textAt(answer, "testing_context", "iam_test_key"),
-        ...change
-      }
-      return carry(subscriptions, registration, textAt(answer, "access_proof"), headers)
-    }
-    expect(await attempt({ "x-testing-environment-key": "B".repeat(32) })).toBe("403 permission_denied")
-    const { musicSecret } = bench.environment
-    expect(await attempt({ iam_test_app_secret: musicSecret })).toBe("403 permission_denied")
-    expect(await attempt({})).toBe("201")
   })
 })
 

@@ -11,7 +11,7 @@ import { Store, type StoreUnavailable, trackerDestination } from "../../services
 import { Tables } from "../../services/Tables.ts"
 import { Tracker } from "../../services/Tracker.ts"
 import { makeDuplicateIssues } from "./DuplicateIssues.ts"
-import { type LeasedDelivery, underLease } from "./Lease.ts"
+import { underLease } from "./Lease.ts"
 import { makeReportFiling } from "./ReportFiling.ts"
 import { retentionSweep, telemetryExpiry } from "./Sweeps.ts"
 import { makeTelemetryShipping } from "./TelemetryShipping.ts"
@@ -25,9 +25,6 @@ const fruitlessLeasePause = 250
 /**
  * The worker of the tracker: it files reports and closes duplicate issues, one delivery at a time in all processes together, because GitHub
  * requires sequential requests (issue-tracker.md 3).
- *
- * Not `SqlPersistedQueue` of `@effect/experimental`: it repeats a failed job at once and without a pause, keeps no record
- * of an exhausted job, and a dead worker's job stays locked for minutes.
  *
  * Leases due deliveries and handles them, forever. Between them it sleeps until the store wakes it up, a delivery falls due, or a lease of
  * another process may have ended. An interruption releases the lease that it holds.
@@ -52,43 +49,24 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
       sweep: makeDuplicateIssues(reports, tracker, breaker)
     }
 
-    const handle = (leased: LeasedDelivery) =>
-      Effect.gen(function* () {
-        const { availableAt, kind, lastFailure } = leased.delivery
-        // Another process may have reached a limit since this round began.
-        const { pauseMillis } = yield* breaker.state
-        if (pauseMillis === 0) return yield* handlers[kind](leased)
-        yield* leased.release(
-          availableAt,
-          Option.getOrElse(lastFailure, () => "the destination was paused")
-        )
-      })
-
     /** False when nothing was due. */
     const leaseAndHandle = Effect.gen(function* () {
       const endsAt = (yield* monotonicMillis) + lease
       const now = yield* Clock.currentTimeMillis
-      const leased = yield* deliveries.lease({
-        now,
-        leaseUntil: now + lease,
-        // While the writes of this hour are used up.
-        searchesOnly: (yield* breaker.turnPause) > 0
-      })
+      const leased = yield* deliveries.lease({ now, leaseUntil: now + lease })
       if (Option.isNone(leased)) return false
-      yield* underLease(deliveries, lease)(leased.value, endsAt, handle)
+      yield* underLease(deliveries, lease)(leased.value, endsAt, handlers[leased.value.kind])
       return true
     }).pipe(Effect.uninterruptible)
 
     const sleepUntilDue = Effect.gen(function* () {
-      const turnPause = yield* breaker.turnPause
-      const dueAt = yield* turnPause > 0 ? deliveries.nextSearchAt : deliveries.nextDueAt
+      const dueAt = yield* deliveries.nextDueAt
       const now = yield* Clock.currentTimeMillis
       const wait = Option.match(dueAt, {
         onNone: () => longestSleep,
         onSome: (at) => (at > now ? at - now : fruitlessLeasePause)
       })
-      const longest = turnPause > 0 ? Math.min(longestSleep, turnPause) : longestSleep
-      yield* Effect.raceFirst(wakeups.deliveries, Effect.sleep(Math.min(longest, wait)))
+      yield* Effect.raceFirst(wakeups.deliveries, Effect.sleep(Math.min(longestSleep, wait)))
     })
 
     const round = Effect.gen(function* () {
@@ -127,10 +105,7 @@ export const deliveryWith = (
       const settings = yield* Settings
       const tracker = yield* Tracker
       const tables = yield* Tables
-      const given = { ...production, ...changes }
-      // Report filing stops first and needs time too; both must fit into the grace period.
-      const telemetryStopGrace = Math.min(given.telemetryStopGrace, settings.shutdownGraceSeconds * 250)
-      const limits = { ...given, telemetryStopGrace }
+      const limits = { ...production, ...changes }
       const reports = yield* makeReportDelivery(limits)
       const shipping = yield* makeTelemetryShipping(limits)
       const ships = settings.telemetry.enabled && tables.open.size > 0

@@ -10,10 +10,10 @@ import {
   type StoredReport,
   type StoreUnavailable
 } from "../../services/Store.ts"
-import type { FoundIssue, Issue, TrackerService } from "../../services/Tracker.ts"
-import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import type { Issue, TrackerService } from "../../services/Tracker.ts"
+import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { LeasedDelivery } from "./Lease.ts"
-import { recordFailed as recordFailure, searchFrom, waitForTurn } from "./ReportFiling.ts"
+import { recordFailed as recordFailure, searchFrom } from "./ReportFiling.ts"
 import { type Breaker, describeFailure, isConfigurationRefusal } from "./Worker.ts"
 
 const recordFailed = (leased: LeasedDelivery, failure: string) =>
@@ -25,22 +25,20 @@ export const makeDuplicateIssues = (
   tracker: TrackerService,
   breaker: Breaker
 ): ((leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>) => {
-  /** Returns the refusal when the copy may stay open. Only a refused token concerns more than this copy. */
-  const close = (copy: FoundIssue, original: Issue) =>
+  /** Returns the refusal when the copy stays open. Only a refused token concerns more than this copy. */
+  const close = (copy: Issue, original: Issue) =>
     Effect.gen(function* () {
-      const uncommented = yield* tracker.closeDuplicate(copy, original)
+      // A comment, and the closing.
+      yield* breaker.reserveWrite
+      yield* breaker.reserveWrite
+      yield* tracker.closeDuplicate(copy, original)
       yield* breaker.recordWrite
-      yield* Effect.logWarning("A duplicate issue was closed", {
-        issue: copy.number,
-        original: original.number,
-        uncommented: Option.getOrUndefined(Option.map(uncommented, describeFailure))
-      })
-      return []
+      const facts = { issue: copy.number, original: original.number }
+      yield* Effect.logWarning("A duplicate issue was closed", facts)
+      return Option.none<Refused>()
     }).pipe(
       Effect.catchTag("Refused", (refusal) =>
-        refusal.status === 401
-          ? Effect.fail(refusal)
-          : Effect.succeed([`#${copy.number} ${describeFailure(refusal)}`])
+        refusal.status === 401 ? Effect.fail(refusal) : Effect.succeedSome(refusal)
       )
     )
 
@@ -48,24 +46,13 @@ export const makeDuplicateIssues = (
     Effect.gen(function* () {
       const found = yield* tracker.findByMarker(markerOf(report), searchFrom(report.createdAt))
       yield* breaker.recordAnswer
-      const [original, ...copies] = found
-      const open = original === undefined ? [] : copies.filter((copy) => copy.open)
-      const refused: Array<ReadonlyArray<string>> = []
-      for (const copy of open) {
-        // A comment, and the closing.
-        if (!(yield* breaker.takeTurn)) return yield* waitForTurn(leased, breaker)
-        yield* breaker.reserveWrite
-        refused.push(yield* close(copy, original ?? copy))
+      const issue = Option.fromNullable(found[0])
+      for (const copy of found.slice(1).filter(({ open }) => open)) {
+        const refused = yield* close(copy, found[0] ?? copy)
+        // Listed as failed, so that an operator can retry it.
+        if (Option.isSome(refused))
+          return yield* recordFailed(leased, `#${copy.number} ${describeFailure(refused.value)}`)
       }
-      if (original === undefined)
-        yield* Effect.logWarning(
-          "The tracker does not list the issue of a report that was sent more than once",
-          { report: report.id }
-        )
-      // Listed as failed, so that an operator can retry it.
-      const mayBeOpen = refused.flat()
-      if (mayBeOpen.length > 0) return yield* recordFailed(leased, mayBeOpen.join("; "))
-      const issue = Option.fromNullable(original)
       const at = yield* Clock.currentTimeMillis
       return yield* leased.write(DeliveryUpdate.Delivered({ at, issue, sweepAt: Option.none() }))
     })

@@ -1,12 +1,11 @@
 /** Files one leased report exactly once, as far as the tracker allows: it searches before it sends again (issue-tracker.md 4). */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import { asTrace } from "../../services/Tracing.ts"
-import { composeIssue, fullSize, markerOf, shortSize } from "../../services/text/IssueDraft.ts"
+import { composeIssue, markerOf } from "../../services/text/IssueDraft.ts"
 import {
   type Delivery,
   DeliveryUpdate,
@@ -25,12 +24,7 @@ import {
   uninterruptedRequest
 } from "./Worker.ts"
 
-/** How long a stop of the process waits for a request, so that its outcome need not stay unknown. */
-const stopGrace = Duration.seconds(2)
-const tooLong = "the tracker refuses it as too long"
 const notFiled = "Report not filed, and it will not be retried"
-
-const wasTooLong = (delivery: Delivery): boolean => Option.contains(delivery.lastFailure, tooLong)
 
 /** Only an operator's retry continues from here. */
 export const recordFailed = (
@@ -43,29 +37,11 @@ export const recordFailed = (
     yield* Effect.logError(message, { report: delivery.subject, failure })
   })
 
-/** Gives a delivery back until the reserved write. Searches for others go on meanwhile, and an operator may change it. */
-export const waitForTurn = (
-  { delivery: { availableAt, lastFailure, state }, release }: LeasedDelivery,
-  { turnPause }: Breaker
-): Effect.Effect<void> =>
-  Effect.gen(function* () {
-    const turnAt = (yield* Clock.currentTimeMillis) + (yield* turnPause)
-    yield* release(
-      // Only what is searched would be leased before.
-      state === "unknown" ? turnAt : availableAt,
-      Option.getOrElse(lastFailure, () => "the writes of this hour are used up")
-    )
-  })
-
 /** Milliseconds by which clocks may differ, including the time of an answer (issue-tracker.md 4.5). */
 const clockTolerance = 5 * 60_000
 
 /** The search covers issues created at or after this time. Both in milliseconds since the epoch. */
 export const searchFrom = (sentAt: number): number => sentAt - clockTolerance
-
-/** It was sent under the last lease, and no search is planned yet. */
-const lostItsSender = ({ availableAt, sentAt, state }: Delivery): boolean =>
-  state === "unknown" && Option.exists(sentAt, (at) => availableAt <= at)
 
 /** Takes one leased report as far as possible. The lease's owner releases it when no outcome was recorded. */
 export const makeReportFiling = (
@@ -74,9 +50,8 @@ export const makeReportFiling = (
   breaker: Breaker,
   { searchDelays, sweepDelay }: DeliveryLimits
 ): ((leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>) => {
-  /** Milliseconds from a send to the search after `searches` others. Later searches use the last of the delays. */
-  const searchDelay = (searches: number): number =>
-    searchDelays[Math.min(searches, searchDelays.length - 1)] ?? 0
+  /** Milliseconds from a send to the search after `searches` others. */
+  const searchDelay = (searches: number): number => searchDelays[searches] ?? 0
 
   /** A report that was sent more than once may have other issues: the list shows some, or may still hide some. */
   const recordFiled = ({ delivery, write }: LeasedDelivery, issue: Issue, sends: number) =>
@@ -99,36 +74,24 @@ export const makeReportFiling = (
           `${failure.reason}: it may be filed. Search the tracker for its report-ref, then discard it, or retry`
         )
       }
-      const pause = yield* breaker.recordFailure(failure)
-      // An operator may end the pause of refused settings: the search is then due as it was.
-      const availableAt = isConfigurationRefusal(failure)
-        ? leased.delivery.availableAt
-        : (yield* Clock.currentTimeMillis) + pause
-      yield* leased.release(availableAt, describeFailure(failure))
+      yield* breaker.recordFailure(failure)
+      // It stays due, and waits for the end of the pause.
+      yield* leased.release(leased.delivery.availableAt, describeFailure(failure))
     })
 
   /**
    * Of several sends only the last is known, and the issue may be of an earlier one, which the list hid until now: so they are searched from
    * the report on. So is a delivery without a send, which may have been created anew, long after an earlier one was sent and removed.
    */
-  const findIssues = ({ attempts, sentAt }: Delivery, report: StoredReport) => {
-    const search = (from: number) => tracker.findByMarker(markerOf(report), searchFrom(from))
-    if (attempts === 0) return search(report.createdAt)
-    return Option.match(sentAt, {
-      // All attempts were refused. A report that waited behind thousands of others is sent, although their issues are too many to search.
-      onNone: () => Effect.catchTag(search(report.createdAt), "SearchTooLong", () => Effect.succeed([])),
-      onSome: (last) =>
-        attempts === 1
-          ? search(last)
-          : Effect.catchTag(search(report.createdAt), "SearchTooLong", () => search(last))
-    })
+  const findIssues = ({ attempts, sentAt }: Delivery, { createdAt, ...report }: StoredReport) => {
+    const from = attempts === 1 ? Option.getOrElse(sentAt, () => createdAt) : createdAt
+    return tracker.findByMarker(markerOf(report), searchFrom(from))
   }
 
   /** Searches once. True when the issue does not exist and the report may be sent. Otherwise the outcome or the next search is recorded. */
   const isAbsent = (leased: LeasedDelivery, report: StoredReport): Effect.Effect<boolean> =>
     Effect.gen(function* () {
       const { delivery } = leased
-      const startedAt = yield* Clock.currentTimeMillis
       const found = yield* findIssues(delivery, report)
       yield* breaker.recordAnswer
       const [issue] = found
@@ -138,11 +101,7 @@ export const makeReportFiling = (
       }
       const searches = delivery.searches + 1
       if (Option.isNone(delivery.sentAt) || searches >= searchDelays.length) return true
-      // An operator's retry may have brought this search forward, but not the next request.
-      const availableAt = Math.max(
-        delivery.sentAt.value + searchDelay(searches),
-        startedAt + searchDelay(searches) - searchDelay(searches - 1)
-      )
+      const availableAt = delivery.sentAt.value + searchDelay(searches)
       yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure: "not found yet", searches }))
       return false
     }).pipe(Effect.catchAll((failure) => Effect.as(recordFailedSearch(leased, failure), false)))
@@ -161,12 +120,8 @@ export const makeReportFiling = (
         Cause.failureOption(exit.cause),
         () => new Unknown({ dependency: "tracker", reason: "stopped while sending" })
       )
-      if (failure._tag === "Refused" && !isConfigurationRefusal(failure)) {
-        const availableAt = yield* Clock.currentTimeMillis
-        return failure.code === "too_long" && !wasTooLong(delivery)
-          ? yield* write(DeliveryUpdate.Waiting({ availableAt, failure: tooLong }))
-          : yield* recordFailed(leased, notFiled, describeFailure(failure))
-      }
+      if (failure._tag === "Refused" && !isConfigurationRefusal(failure))
+        return yield* recordFailed(leased, notFiled, describeFailure(failure))
       // Stored before the lease ends: the next worker to lease a delivery must find the pause.
       const availableAt = yield* Cause.isInterruptedOnly(exit.cause)
         ? Clock.currentTimeMillis
@@ -185,7 +140,7 @@ export const makeReportFiling = (
   /** From the commit of `Sending` on, every path records an outcome. */
   const send = (leased: LeasedDelivery, report: StoredReport) =>
     Effect.gen(function* () {
-      const draft = composeIssue(report, wasTooLong(leased.delivery) ? shortSize : fullSize)
+      const draft = composeIssue(report)
       const at = yield* Clock.currentTimeMillis
       if (!(yield* leased.write(DeliveryUpdate.Sending({ at })))) return
       // The commit may have taken long: another worker could be searching for the issue already.
@@ -194,9 +149,7 @@ export const makeReportFiling = (
         yield* leased.write(DeliveryUpdate.Waiting({ availableAt: at, failure }))
         return
       }
-      yield* tracker
-        .file(draft)
-        .pipe(uninterruptedRequest(stopGrace, (exit) => recordAnswer(leased, at, exit)))
+      yield* tracker.file(draft).pipe(uninterruptedRequest((exit) => recordAnswer(leased, at, exit)))
     }).pipe(Effect.uninterruptible)
 
   return (leased) =>
@@ -207,16 +160,11 @@ export const makeReportFiling = (
       const report = found.value
       if (Option.isSome(report.issue))
         return yield* recordFiled(leased, report.issue.value, delivery.attempts)
-      if (lostItsSender(delivery)) {
-        const availableAt = (yield* Clock.currentTimeMillis) + searchDelay(0)
-        const failure = "its sender was lost"
-        return yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure, searches: 0 }))
-      }
-      // A refused attempt may follow one whose answer was lost, so any earlier attempt leads to a search.
-      const sentBefore = delivery.state === "unknown" || delivery.attempts > 0
-      if (sentBefore && !(yield* isAbsent(leased, report))) return
-      if (yield* breaker.takeTurn) return yield* send(leased, report)
-      yield* waitForTurn(leased, breaker)
+      // A refused attempt created nothing, but may follow one whose answer was lost.
+      const mayBeFiled = delivery.state === "unknown" || Option.isSome(delivery.sentAt)
+      if (mayBeFiled && !(yield* isAbsent(leased, report))) return
+      yield* breaker.reserveWrite
+      yield* send(leased, report)
     }).pipe(
       Effect.asVoid,
       asTrace("ReportFiling.handle", { attributes: { report: leased.delivery.subject } })

@@ -4,7 +4,6 @@ import * as Arr from "effect/Array"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { asTrace } from "../../services/Tracing.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import {
   type SpoolEntry,
   Store,
@@ -32,8 +31,6 @@ interface Lease {
   /** Unique per lease, so that a slow holder cannot settle records of its successor. */
   readonly owner: string
   readonly entries: ReadonlyArray<SpoolEntry>
-  /** The database used up the time that settling needs. */
-  readonly isLate: boolean
   /** Nothing is left to release. */
   settled: boolean
 }
@@ -69,7 +66,6 @@ export const makeTelemetryShipping = (limits: DeliveryLimits) =>
     const lease = Effect.gen(function* () {
       const states = yield* keyStates
       const owner = yield* Effect.sync(() => `telemetry-${randomUUID()}`)
-      const startedAt = yield* monotonicMillis
       const now = yield* Clock.currentTimeMillis
       const entries = yield* spool.lease({
         tables: new Set(states.filter(({ pauseMillis }) => pauseMillis === 0).map(({ table }) => table)),
@@ -79,8 +75,7 @@ export const makeTelemetryShipping = (limits: DeliveryLimits) =>
         leaseUntil: now + limits.telemetryLease,
         owner
       })
-      const isLate = (yield* monotonicMillis) - startedAt > limits.telemetryLease / 6
-      return { owner, entries, isLate, settled: entries.length === 0 }
+      return { owner, entries, settled: entries.length === 0 }
     })
 
     /** Records of a table whose key is unknown stay in the spool. */
@@ -127,7 +122,7 @@ export const makeTelemetryShipping = (limits: DeliveryLimits) =>
           duration: (limits.telemetryLease * 2) / 3,
           onTimeout: () => new Unknown({ dependency: "tables", reason: "no answer in time" })
         }),
-        uninterruptedRequest(limits.telemetryStopGrace, (exit) =>
+        uninterruptedRequest((exit) =>
           Effect.flatMap(exit, (result) => {
             const hasMore = leaseCount < batchCount || isFull(leased.entries)
             leaseCount = batchCount
@@ -144,16 +139,8 @@ export const makeTelemetryShipping = (limits: DeliveryLimits) =>
         asTrace("TelemetryShipping.ship")
       )
 
-    const ship = (leased: Lease): Effect.Effect<boolean, StoreUnavailable> => {
-      if (leased.entries.length === 0) return Effect.succeed(false)
-      // Another process would send the same records. Without a warning they would wait silently until they expire.
-      if (leased.isLate)
-        return Effect.as(
-          Effect.logWarning("The database is too slow to lease telemetry; the records wait"),
-          false
-        )
-      return send(leased)
-    }
+    const ship = (leased: Lease): Effect.Effect<boolean, StoreUnavailable> =>
+      leased.entries.length === 0 ? Effect.succeed(false) : send(leased)
 
     const release = ({ entries, owner, settled }: Lease) =>
       settled

@@ -9,7 +9,6 @@ import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import type * as Exit from "effect/Exit"
 import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 
 /** Times and numbers, in milliseconds unless noted otherwise. Tests lower them. */
@@ -22,8 +21,6 @@ export const production = {
   lease: 10_000,
   /** Lease of telemetry records. It has no heartbeat: a request is cut off after two thirds of it. */
   telemetryLease: 12_000,
-  /** How long a stop of the process waits for the answer to a telemetry request; at most a quarter of the grace period. */
-  telemetryStopGrace: 5_000,
   /** Between two searches for telemetry records whose holder died. */
   telemetryPollInterval: 1_500,
   /** How long the first telemetry record waits for others to fill its batch. */
@@ -36,7 +33,7 @@ export const production = {
   writeSpacing: 1_000,
   /** Writes in any hour, a count. Below GitHub's 500, which also include writes by people (issue-tracker.md 3). */
   hourlyWrites: 450,
-  /** From a send with unknown outcome to each search for its issue, rising. Later searches use the last one. */
+  /** From a send with unknown outcome to each search for its issue, rising. */
   searchDelays: [5_000, 15_000, 40_000],
   /** From a repeated send to the search for duplicate issues (issue-tracker.md 4.6). */
   sweepDelay: Duration.toMillis("1 hour")
@@ -91,12 +88,15 @@ export const repeatRounds =
       )
     })
 
+/** How long a stop of the process waits for a request, so that its outcome need not stay unknown. */
+const stopGrace = Duration.seconds(2)
+
 /**
  * Records the outcome of a request even when it is interrupted, by a stop of the process or the loss of a lease: the
- * request then has `grace` to end, and its outcome is recorded before the interruption continues.
+ * request then has a while to end, and its outcome is recorded before the interruption continues.
  */
 export const uninterruptedRequest =
-  <A, E, B, E2>(grace: Duration.DurationInput, record: (exit: Exit.Exit<A, E>) => Effect.Effect<B, E2>) =>
+  <A, E, B, E2>(record: (exit: Exit.Exit<A, E>) => Effect.Effect<B, E2>) =>
   (request: Effect.Effect<A, E>): Effect.Effect<B, E2> =>
     Effect.gen(function* () {
       // A child fiber would be interrupted together with this one, before its outcome is known.
@@ -105,7 +105,7 @@ export const uninterruptedRequest =
         Effect.withUnhandledErrorLogLevel(Option.none())
       )
       const answer = Effect.interruptible(Fiber.await(fiber))
-      const recordLate = Effect.timeout(answer, grace).pipe(
+      const recordLate = Effect.timeout(answer, stopGrace).pipe(
         Effect.catchAll(() => Fiber.interrupt(fiber)),
         Effect.flatMap(record),
         // The interruption drops the error channel, so a failure is only logged.
@@ -120,11 +120,8 @@ export const longestPausedSleep = 30_000
 /** Milliseconds between the attempts of one delivery, at most. */
 const longestOwnBackoff = 10 * 60_000
 
-/** Milliseconds: a longer wait is logged, because reports wait visibly. A reserved write is kept for so long. */
+/** Milliseconds: a longer wait is logged, because reports wait visibly. */
 const longPause = 60_000
-
-/** Milliseconds that a delivery waits for its write under its lease: the first search for another one may be due after that. */
-const longestTurn = 5_000
 
 /** A refusal that concerns credentials, permission or repository, not the content of the request. */
 export const isConfigurationRefusal = (failure: UpstreamFailure): boolean =>
@@ -219,11 +216,8 @@ export const makeBreaker = (
       if (before !== undefined && before.failures > 0) yield* Effect.logInfo(`${title} is available again`)
     })
 
-  /** Monotonic milliseconds: a write that waits longer than its turn is reserved for then. */
-  let reservedFor: number | undefined
-
-  /** Reserves a write at the pace that all processes share. Milliseconds until it is due. */
-  const reserve = Effect.gen(function* () {
+  /** Reserves a write at the pace that all processes share, and sleeps until it is due: up to an hour. */
+  const reserveWrite = Effect.gen(function* () {
     const now = yield* Clock.currentTimeMillis
     const { hourlyWrites: hourly, writeSpacing: spacing } = limits
     const at = yield* destinations.reserveWrite(name, { now, spacing, hourly })
@@ -232,30 +226,7 @@ export const makeBreaker = (
         hourlyWrites: hourly,
         pausedUntil: new Date(at).toISOString()
       })
-    return Math.max(0, at - now)
-  })
-
-  /** Reserves a write, and sleeps until it is due. */
-  const reserveWrite = Effect.flatMap(reserve, Effect.sleep)
-
-  /** Milliseconds until the write that is reserved for `takeTurn`; 0 without one. */
-  const turnPause = Effect.map(monotonicMillis, (now) => Math.max(0, (reservedFor ?? now) - now))
-
-  /**
-   * Like `reserveWrite`, but false when the writes of this hour are used up: the write is then reserved for a later call, and what waits
-   * for it need not hold a lease meanwhile.
-   */
-  const takeTurn = Effect.gen(function* () {
-    const now = yield* monotonicMillis
-    if (reservedFor !== undefined && now < reservedFor + longPause) {
-      if (now < reservedFor) return false
-      reservedFor = undefined
-      return true
-    }
-    const wait = yield* reserve
-    reservedFor = wait > longestTurn ? now + wait : undefined
-    if (wait <= longestTurn) yield* Effect.sleep(wait)
-    return wait <= longestTurn
+    yield* Effect.sleep(Math.max(0, at - now))
   })
 
   /** `stopped`: it refused the settings, and no write was accepted since. Milliseconds until requests are allowed again; 0 when they are. */
@@ -273,8 +244,6 @@ export const makeBreaker = (
     /** Stores that a write was accepted. */
     recordWrite: recordSuccess(true),
     state,
-    reserveWrite,
-    takeTurn,
-    turnPause
+    reserveWrite
   }
 }

@@ -14,7 +14,7 @@ import { tableKeyName } from "../../services/settings/SettingsTable.ts"
 import { Tables } from "../../services/Tables.ts"
 import { makeIamCall } from "../iam/IamCall.ts"
 import { configurationTroubles, gitHubFailure } from "../tracker/GitHubFailures.ts"
-import { gitHubTarget, toUpstreamRequest } from "../tracker/GitHub.ts"
+import { gitHubTarget, issuesPath, toUpstreamRequest } from "../tracker/GitHub.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeSend, makeUpstream } from "../upstream/Upstream.ts"
 import { readJson } from "../upstream/UpstreamResponse.ts"
@@ -174,16 +174,16 @@ const trackerProbe = (client: HttpClient, { tracker }: SettingsValues): CheckPro
   const name = `${owner}/${repository}`
   // With the right to file, GitHub refuses the missing title; without it, the token or the repository.
   const answer = makeSend(client, { ...gitHubTarget(url), timeoutSeconds })(
-    toUpstreamRequest(tracker.value)({
+    toUpstreamRequest(tracker.value, {
       method: "POST",
-      template: "/repos/{owner}/{repo}/issues",
+      path: issuesPath(tracker.value),
       body: { body: "A check of permissions: this request is refused because it has no title." }
     })
   )
   const filed = Effect.filterOrFail(
     answer,
     ({ status }) => status === 422,
-    (response) => gitHubFailure(response, response.date ?? 0, 0)
+    (response) => gitHubFailure(response, response.date ?? 0)
   )
   const right = `the permission Issues: read and write on ${name}`
   const fixes = {

@@ -12,7 +12,7 @@ import * as Schema from "effect/Schema"
 import type { TableName } from "../../schema/Telemetry.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type TableRecord, Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
-import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { codePattern, envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/Upstream.ts"
 import { expectAll, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
@@ -81,10 +81,10 @@ const batchCodes: ReadonlyArray<string> = ["bad_json", "invalid_batch", "batch_t
 
 /** Only a 400 with one of `batchCodes` refuses the batch. Any other refusal may end, so its records are kept. */
 const outcomeOf = (refusal: Refused): UpstreamFailure => {
-  if (refusal.status === 400 && batchCodes.includes(refusal.code)) return refusal
   const { code, retryAfterSeconds, status } = refusal
-  const facts = { dependency, reason: `answered ${status} ${code}`, retryAfterSeconds } as const
-  return status === 429 ? new NotExecuted(facts) : new Unknown(facts)
+  return status === 400 && batchCodes.includes(code)
+    ? refusal
+    : new Unknown({ dependency, reason: `answered ${status} ${code}`, retryAfterSeconds })
 }
 
 const make = (

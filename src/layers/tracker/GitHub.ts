@@ -10,7 +10,7 @@ import * as Schema from "effect/Schema"
 import { recordNow, trackerTokenExpires } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type FoundIssue, SearchTooLong, Tracker, type TrackerService } from "../../services/Tracker.ts"
-import { NotExecuted, type Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { makeUpstream, type UpstreamRequest, type UpstreamTarget } from "../upstream/Upstream.ts"
 import {
   expectStatus,
@@ -28,12 +28,7 @@ export const gitHubTarget = (url: string): UpstreamTarget => ({
   maxResponseBytes: 64 * 1024 * 1024
 })
 
-interface GitHubRequest {
-  readonly method: UpstreamRequest["method"]
-  /** Path below the base URL. `{owner}`, `{repo}` and `{issue_number}` are filled in. */
-  readonly template: string
-  readonly issueNumber?: number
-  readonly query?: Readonly<Record<string, string>>
+interface GitHubRequest extends Pick<UpstreamRequest, "method" | "path" | "query"> {
   readonly body?: object
 }
 
@@ -43,31 +38,29 @@ interface GitHubRepository {
   readonly repository: string
 }
 
-export const toUpstreamRequest =
-  ({ owner, repository, token }: GitHubRepository) =>
-  ({ body, issueNumber, method, query, template }: GitHubRequest) => ({
-    method,
-    template,
-    path: template
-      .replace("{owner}", encodeURIComponent(owner))
-      .replace("{repo}", encodeURIComponent(repository))
-      .replace("{issue_number}", String(issueNumber)),
-    headers: {
-      accept: "application/vnd.github+json",
-      authorization: `Bearer ${Redacted.value(token)}`,
-      "x-github-api-version": "2022-11-28"
-    },
-    query,
-    body: body && HttpBody.unsafeJson(body)
-  })
+export const issuesPath = ({ owner, repository }: GitHubRepository): string =>
+  `/repos/${encodeURIComponent(owner)}/${encodeURIComponent(repository)}/issues`
+
+export const toUpstreamRequest = (
+  { token }: GitHubRepository,
+  { body, ...request }: GitHubRequest
+): UpstreamRequest => ({
+  ...request,
+  headers: {
+    accept: "application/vnd.github+json",
+    authorization: `Bearer ${Redacted.value(token)}`,
+    "x-github-api-version": "2022-11-28"
+  },
+  body: body && HttpBody.unsafeJson(body)
+})
 
 const Created = Schema.Struct({
   number: Schema.Int.pipe(Schema.positive()),
-  html_url: Schema.String.pipe(Schema.pattern(/^https?:\/\/[!-~]{1,2000}$/)),
-  user: Schema.optional(Schema.NullOr(Schema.Struct({ login: Schema.String })))
+  html_url: Schema.String.pipe(Schema.pattern(/^https?:\/\/[!-~]{1,2000}$/))
 })
 const Listed = Schema.Struct({
   ...Created.fields,
+  user: Schema.optional(Schema.NullOr(Schema.Struct({ login: Schema.String }))),
   body: Schema.optional(Schema.NullOr(Schema.String)),
   state: Schema.optional(Schema.String),
   created_at: Schema.String.pipe(Schema.filter((text) => !Number.isNaN(Date.parse(text)))),
@@ -78,9 +71,6 @@ const readIssue = readJson(Created)
 const readIssues = readJson(Schema.Array(Listed))
 const readUser = readJson(Schema.Struct({ login: Schema.String.pipe(Schema.minLength(1)) }))
 const readNothing: ResponseReader<void> = () => Either.void
-
-const issuesTemplate = "/repos/{owner}/{repo}/issues"
-const issueTemplate = `${issuesTemplate}/{issue_number}`
 
 const pageSize = 100
 /** Pages of one search. A search that stops here is incomplete, and must not count as one that found nothing. */
@@ -118,15 +108,12 @@ const makeGitHub = (
 ): TrackerService => {
   /** Of the token's account, once a call has shown it; in lower case, for logins are compared without case. */
   let ownLogin: string | undefined
-  let limitsInARow = 0
-  const prepare = toUpstreamRequest(settings)
+  const path = issuesPath(settings)
   const upstream = makeUpstream(client, {
     ...gitHubTarget(settings.url),
     failureOf: (_, response, now) => {
       recordTokenExpiry(response)
-      const failure = gitHubFailure(response, now, limitsInARow)
-      if (failure._tag === "NotExecuted") limitsInARow += 1
-      return failure
+      return gitHubFailure(response, now)
     }
   })
 
@@ -137,32 +124,25 @@ const makeGitHub = (
     read: ResponseReader<A>
   ): Effect.Effect<A, UpstreamFailure> =>
     upstream({
-      ...prepare(request),
+      ...toUpstreamRequest(settings, request),
       operation,
       read: (response) => {
         recordTokenExpiry(response)
-        limitsInARow = 0
         return expectStatus(success, read)(response)
       }
     })
 
   const file: TrackerService["file"] = ({ body, title }) =>
     Effect.map(
-      call("file", { method: "POST", template: issuesTemplate, body: { title, body } }, 201, readIssue),
-      ({ html_url, number, user }) => {
-        ownLogin = user?.login.toLowerCase() ?? ownLogin
-        return { number, url: html_url }
-      }
+      call("file", { method: "POST", path, body: { title, body } }, 201, readIssue),
+      ({ html_url, number }) => ({ number, url: html_url })
     )
 
-  /** Undefined where GitHub does not disclose it to the token. */
-  const findOwnLogin: Effect.Effect<string | undefined, UpstreamFailure> = Effect.suspend(() =>
+  const findOwnLogin: Effect.Effect<string, UpstreamFailure> = Effect.suspend(() =>
     ownLogin === undefined
-      ? call("user", { method: "GET", template: "/user" }, 200, readUser).pipe(
-          Effect.map(({ login }) => (ownLogin = login.toLowerCase())),
-          Effect.catchTag("Refused", (refused) =>
-            refused.status === 401 ? Effect.fail(refused) : Effect.succeed(undefined)
-          )
+      ? Effect.map(
+          call("user", { method: "GET", path: "/user" }, 200, readUser),
+          ({ login }) => (ownLogin = login.toLowerCase())
         )
       : Effect.succeed(ownLogin)
   )
@@ -181,8 +161,7 @@ const makeGitHub = (
       }
       for (let page = 1; query !== undefined; page += 1) {
         if (page > maxPages) return yield* searchTooLong
-        const request: GitHubRequest = { method: "GET", template: issuesTemplate, query }
-        const { issues, next }: Page = yield* call("list", request, 200, readPage)
+        const { issues, next }: Page = yield* call("list", { method: "GET", path, query }, 200, readPage)
         for (const { body, created_at, html_url, number, pull_request, state, user } of issues) {
           const isIssue = pull_request === undefined && Date.parse(created_at) >= since
           if (isIssue && (body ?? "").split(/\r?\n/).some((line) => line.trim() === marker))
@@ -197,47 +176,35 @@ const makeGitHub = (
         query = oldest === undefined || Date.parse(oldest.created_at) < since ? undefined : next
       }
       const hits = [...found.values()].sort((left, right) => left.number - right.number)
-      const [first] = hits
-      if (first === undefined) return []
+      if (hits.length === 0) return []
       // Anybody can copy a marker from a public issue, also into an older issue of their own. The account is asked for only when
-      // there is something to compare; where it is not disclosed, the author of the first issue counts as the account.
-      const own = (yield* findOwnLogin) ?? first.author
+      // there is something to compare.
+      const own = yield* findOwnLogin
       return hits.filter(({ author }) => author === own)
     })
 
-  const closeDuplicate: TrackerService["closeDuplicate"] = ({ number: issueNumber }, original) =>
+  const closeDuplicate: TrackerService["closeDuplicate"] = ({ number }, original) =>
     Effect.gen(function* () {
+      const issue = `${path}/${number}`
       const text = `Duplicate of #${original.number}: one report was filed twice after an answer was lost.`
-      const commentRefusal = yield* call(
+      // A locked issue, for example, refuses comments; a refused token is refused by the closing, too.
+      yield* call(
         "comment",
-        { method: "POST", template: `${issueTemplate}/comments`, issueNumber, body: { body: text } },
+        { method: "POST", path: `${issue}/comments`, body: { body: text } },
         201,
         readNothing
-      ).pipe(
-        Effect.as(Option.none<Refused>()),
-        // A locked issue, for example, refuses comments; a refused token concerns the closing, too.
-        Effect.catchTag("Refused", (refused) =>
-          refused.status === 401 ? Effect.fail(refused) : Effect.succeedSome(refused)
-        )
-      )
+      ).pipe(Effect.catchTag("Refused", () => Effect.void))
       // One second between writes (issue-tracker.md 3).
       yield* Effect.sleep("1 second")
       const body = { state: "closed", state_reason: "not_planned" }
-      yield* call("close", { method: "PATCH", template: issueTemplate, issueNumber, body }, 200, readIssue)
-      return commentRefusal
+      yield* call("close", { method: "PATCH", path: issue, body }, 200, readIssue)
     })
 
   return { enabled: true, file, findByMarker, closeDuplicate }
 }
 
-const notConfigured = Effect.fail(new NotExecuted({ dependency: "tracker", reason: "not configured" }))
-
-const trackerOff: TrackerService = {
-  enabled: false,
-  file: () => notConfigured,
-  findByMarker: () => notConfigured,
-  closeDuplicate: () => notConfigured
-}
+const off = () => Effect.dieMessage("no tracker is configured")
+const trackerOff: TrackerService = { enabled: false, file: off, findByMarker: off, closeDuplicate: off }
 
 /** GitHub when a token is set (`MUSIC_GITHUB_TOKEN`). Without one nothing is filed and nothing is degraded. */
 export const TrackerFromSettings: Layer.Layer<Tracker, never, Settings | HttpClient> = Layer.effect(

@@ -16,33 +16,27 @@ import {
 
 const dependency = "tracker"
 
-/** Seconds after a limit that names none (issue-tracker.md 3). Doubles with each further limit. */
+/** Seconds after a limit that names none, at least (issue-tracker.md 3). The worker's own backoff makes it longer. */
 const firstPause = 60
 
-const readError = readJson(
-  Schema.Struct({
-    message: Schema.optional(Schema.String),
-    errors: Schema.optional(Schema.Array(Schema.Unknown))
-  })
-)
-const isFieldError = Schema.is(Schema.Struct({ field: Schema.String }))
-
-const errorOf = (response: UpstreamResponse) => Either.getOrElse(readError(response), () => undefined)
+const readError = readJson(Schema.Struct({ message: Schema.String }))
+const messageOf = (response: UpstreamResponse): string =>
+  Either.match(readError(response), { onLeft: () => "", onRight: ({ message }) => message })
 
 const isLimit = (response: UpstreamResponse): boolean =>
   response.status === 429 ||
   (response.status === 403 &&
     (response.headers["retry-after"] !== undefined ||
       response.headers["x-ratelimit-remaining"] === "0" ||
-      /secondary rate|abuse/i.test(errorOf(response)?.message ?? "")))
+      /secondary rate|abuse/i.test(messageOf(response))))
 
-const limitPause = (response: UpstreamResponse, now: number, limitsBefore: number): number => {
+const limitPause = (response: UpstreamResponse, now: number): number => {
   const asked = retryAfterSeconds(response, now)
   if (asked !== undefined) return asked
   const reset = response.headers["x-ratelimit-reset"]
   return response.headers["x-ratelimit-remaining"] === "0" && reset !== undefined && /^\d{1,12}$/.test(reset)
     ? boundPause(Number(reset) - (response.date ?? now) / 1_000)
-    : boundPause(firstPause * 2 ** Math.min(limitsBefore, 10))
+    : firstPause
 }
 
 /** Refusals that only an operator can end, with the explanation for the operator. */
@@ -61,29 +55,18 @@ const refusalCodes: Readonly<Record<number, string>> = {
   403: "permission",
   404: "not_found",
   410: "issues_disabled",
+  422: "validation_failed",
   451: "legal_block"
 }
 
-/** `too_long` when a shorter title or body may pass. */
-const validationCode = (response: UpstreamResponse): string =>
-  (errorOf(response)?.errors ?? []).some(
-    (error) => isFieldError(error) && (error.field === "title" || error.field === "body")
-  )
-    ? "too_long"
-    : "validation_failed"
-
-/** `now` in milliseconds; `limitsBefore` counts the limits in a row before this response. */
-export const gitHubFailure = (
-  response: UpstreamResponse,
-  now: number,
-  limitsBefore: number
-): UpstreamFailure => {
+/** `now` in milliseconds. */
+export const gitHubFailure = (response: UpstreamResponse, now: number): UpstreamFailure => {
   const { headers, status } = response
   if (isLimit(response)) {
-    const pause = limitPause(response, now, limitsBefore)
+    const pause = limitPause(response, now)
     return new NotExecuted({ dependency, reason: "rate limit", retryAfterSeconds: pause })
   }
-  const code = status === 422 ? validationCode(response) : refusalCodes[status]
+  const code = refusalCodes[status]
   return code === undefined
     ? new Unknown({
         dependency,

@@ -8,13 +8,12 @@ import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import * as Cause from "effect/Cause"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as FiberRef from "effect/FiberRef"
 import { constTrue } from "effect/Function"
-import * as Tracer from "effect/Tracer"
+import type { Span } from "effect/Tracer"
 import { version } from "../../schema/Release.ts"
 import { errorCode } from "../../services/ErrorCode.ts"
 import { recordNow, upstreamRequestDuration, upstreamRequests } from "../../services/Metrics.ts"
@@ -124,8 +123,6 @@ interface UpstreamOptions extends UpstreamTarget {
 export interface UpstreamCall<A> extends UpstreamRequest {
   /** Name of the operation in metrics and spans, from a small set. */
   readonly operation: string
-  /** The path with `{name}` in place of what varies, for spans and logs; the path itself if absent. */
-  readonly template?: string
   /** Reads a 2xx response. */
   readonly read: ResponseReader<A>
 }
@@ -140,22 +137,10 @@ const outcomeOf = (exit: Exit.Exit<unknown, UpstreamFailure>): string => {
   return Cause.isInterruptedOnly(exit.cause) ? "interrupted" : "unknown"
 }
 
-/** The destination of a call, as OpenTelemetry's attributes of its span. */
-const peerOf = ({ dependency, url }: UpstreamTarget) => {
-  const { hostname, port, protocol } = new URL(url)
-  return {
-    "server.address": hostname,
-    "server.port": Number(port || (protocol === "https:" ? 443 : 80)),
-    "peer.service": dependency
-  }
-}
-
-/** With `traceparent` the other side's spans join this trace (W3C Trace Context); without tracing there is none. */
-const traceHeaders = (span: Tracer.Span): Readonly<Record<string, string>> => {
+/** With `traceparent` the other side's spans join this trace (W3C Trace Context). */
+const traceHeaders = (span: Span): Readonly<Record<string, string>> => {
   const { traceparent } = HttpTraceContext.toHeaders(span)
-  return traceparent === undefined || Context.get(span.context, Tracer.DisablePropagation)
-    ? {}
-    : { traceparent }
+  return traceparent === undefined ? {} : { traceparent }
 }
 
 const logFailure = (path: string, failure: UpstreamFailure): Effect.Effect<void> =>
@@ -167,7 +152,6 @@ const logFailure = (path: string, failure: UpstreamFailure): Effect.Effect<void>
 export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOptions) => {
   const { dependency, rejectHeaders } = options
   const send = makeSend(client, options)
-  const peer = peerOf(options)
 
   const resultOf = <A>(
     response: UpstreamResponse,
@@ -186,8 +170,8 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
 
   /** Counts, times and logs a call. */
   const exchange = <A>(
-    { operation, read, template, ...request }: UpstreamCall<A>,
-    span?: Tracer.Span
+    { operation, read, ...request }: UpstreamCall<A>,
+    span?: Span
   ): Effect.Effect<A, UpstreamFailure> =>
     Effect.clockWith((clock) => {
       const startedAt = unsafeMonotonicMillis(clock)
@@ -202,7 +186,7 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
           recordNow(upstreamRequests({ dependency, operation, outcome: outcomeOf(exit) }), 1)
           recordNow(upstreamRequestDuration({ dependency, operation }), seconds)
           const failure = failureOf(exit)
-          return failure === undefined ? Effect.void : logFailure(template ?? request.path, failure)
+          return failure === undefined ? Effect.void : logFailure(request.path, failure)
         })
       )
     })
@@ -210,16 +194,16 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
   return <A>(call: UpstreamCall<A>): Effect.Effect<A, UpstreamFailure> =>
     Effect.flatMap(FiberRef.get(FiberRef.currentTracerEnabled), (isTracing) => {
       if (!isTracing) return exchange(call)
-      const { method, operation, path, template = path } = call
+      const { method, operation, path } = call
       const attributes = {
-        ...peer,
+        "peer.service": dependency,
         "http.request.method": method,
-        "url.template": template,
+        "url.template": path,
         "music.operation": operation
       }
       // The client's own span would hold query and headers.
       return Effect.useSpan(
-        `${method} ${template}`,
+        `${method} ${path}`,
         { kind: "client", attributes, captureStackTrace: false },
         (span) => Effect.locally(exchange(call, span), HttpClient.currentTracerDisabledWhen, constTrue)
       )

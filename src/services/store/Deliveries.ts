@@ -74,9 +74,8 @@ export type DeliveryUpdate = Data.TaggedEnum<{
 }>
 export const DeliveryUpdate = Data.taggedEnum<DeliveryUpdate>()
 
-/** States of deliveries that may be leased, and of those that need a search before a write. */
+/** States of deliveries that may be leased. */
 const open = ["unknown", "waiting"] as const
-const searched = ["unknown"] as const
 
 /** Decoders of rows. */
 const leasedRow = first(LeasedRow)
@@ -149,12 +148,12 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
    * The first delivery of each state and priority that is due and not leased: each select follows the order of the index. One condition
    * for all of them would read every row that waits.
    */
-  const heads = (dueBy: number, states: ReadonlyArray<Delivery["state"]>): Fragment =>
+  const heads = (dueBy: number): Fragment =>
     sql.join(
       " UNION ALL ",
       false
     )(
-      states.flatMap((state) =>
+      open.flatMap((state) =>
         Object.values(priorities).map(
           (priority) => sql`
             SELECT * FROM (
@@ -189,15 +188,6 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
           ${notSent}`
     }
   }
-
-  const nextAt = (operation: string, states: ReadonlyArray<Delivery["state"]>) =>
-    read(
-      operation,
-      numberOf(sql`
-        SELECT COALESCE(
-          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0 AND ${isKnown}),
-          (SELECT MIN(available_at) FROM (${heads(Number.MAX_SAFE_INTEGER, states)}) AS heads)) AS number`)
-    )
 
   /** Changes the row only for the holder of the newest lease. */
   const whileHeld = ({ fence, id }: Delivery, changes: Fragment): Statements<boolean> =>
@@ -247,7 +237,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
      * sweeps, retries by an operator), then the rest; each group in the order in which they fell due. When a holder dies, its delivery is
      * due again once the lease has ended: as `unknown` if it was being sent.
      */
-    lease: ({ now, leaseUntil, searchesOnly = false }: LeaseRequest) =>
+    lease: ({ now, leaseUntil }: LeaseRequest) =>
       write("reports")(
         "Deliveries.lease",
         Effect.gen(function* () {
@@ -257,11 +247,11 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
             WHERE lease_until <= ${now} AND ${isKnown}`)
           if (yield* any(sql`SELECT 1 FROM deliveries WHERE lease_until > ${now} AND ${isKnown}`))
             return Option.none<Delivery>()
-          // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
+          // `unknown` sorts before `waiting`: searches keep their times.
           return yield* leasedRow(sql`
             UPDATE deliveries SET fence = fence + 1, lease_until = ${leaseUntil}
             WHERE id = (
-              SELECT id FROM (${heads(now, searchesOnly ? searched : open)}) AS heads
+              SELECT id FROM (${heads(now)}) AS heads
               ORDER BY state, priority, available_at, id LIMIT 1)
             RETURNING *`)
         })
@@ -282,9 +272,13 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
      * Milliseconds since the epoch at which the next delivery that `lease` takes falls due or a lease ends; none when there is none. While
      * one is leased, it is the end of its lease.
      */
-    nextDueAt: nextAt("Deliveries.nextDueAt", open),
-    /** The same for a lease of searches only. */
-    nextSearchAt: nextAt("Deliveries.nextSearchAt", searched),
+    nextDueAt: read(
+      "Deliveries.nextDueAt",
+      numberOf(sql`
+        SELECT COALESCE(
+          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0 AND ${isKnown}),
+          (SELECT MIN(available_at) FROM (${heads(Number.MAX_SAFE_INTEGER)}) AS heads)) AS number`)
+    ),
     find: (id: string) =>
       read(
         "Deliveries.find",
@@ -338,8 +332,6 @@ export type Deliveries = ReturnType<typeof makeDeliveries>
 interface LeaseRequest {
   readonly now: number
   readonly leaseUntil: number
-  /** Only those with an unknown outcome. */
-  readonly searchesOnly?: boolean
 }
 
 type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>

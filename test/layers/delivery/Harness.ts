@@ -21,7 +21,7 @@ import { Settings } from "../../../src/services/Settings.ts"
 import { Store } from "../../../src/services/Store.ts"
 import { type TableRecord, Tables, type TablesService } from "../../../src/services/Tables.ts"
 import { type SearchTooLong, Tracker, type TrackerService } from "../../../src/services/Tracker.ts"
-import type { Refused, UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
+import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { type Around, aroundStore } from "../../world/Around.ts"
 import { makeFaults } from "../../world/Faults.ts"
 import { machineTime, makeManualClock } from "../../world/Time.ts"
@@ -82,7 +82,7 @@ const makeTracker = (simulator: Upstreams["tracker"], real: TrackerService, now:
     running: 0,
     most: 0,
     interruptedAt: 0,
-    closing: (_: number): { readonly failure?: UpstreamFailure; readonly uncommented?: Refused } => ({})
+    closing: (_: number): UpstreamFailure | undefined => undefined
   }
   const service: TrackerService = {
     enabled: true,
@@ -107,9 +107,8 @@ const makeTracker = (simulator: Upstreams["tracker"], real: TrackerService, now:
       }),
     closeDuplicate: (issue, original) =>
       Effect.suspend(() => {
-        const { failure, uncommented } = state.closing(issue.number)
-        if (failure !== undefined) return Effect.fail(failure)
-        return Effect.as(real.closeDuplicate(issue, original), Option.fromNullable(uncommented))
+        const failure = state.closing(issue.number)
+        return failure === undefined ? real.closeDuplicate(issue, original) : Effect.fail(failure)
       })
   }
   return { state, service }

@@ -6,7 +6,6 @@ import * as Effect from "effect/Effect"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
 import type { SpoolEntry } from "../../../src/services/Store.ts"
 import { NotExecuted, Unknown } from "../../../src/services/UpstreamFailure.ts"
-import type { Around } from "../../world/Around.ts"
 import { makeSteppedClock } from "../../world/Time.ts"
 import { sampleSpoolLease } from "../store/Samples.ts"
 import { hour, makeHarness } from "./Harness.ts"
@@ -175,20 +174,10 @@ describe("Telemetry", () => {
 })
 
 describe("The end of a process that ships", () => {
-  it.scoped("waits for an answer a quarter of the grace period", function* () {
-    const { now, offerSome, start, tables } = yield* makeWorld
-    yield* offerSome(1)
-    tables.script.next(hanging)
-    const process = yield* start("tables", { settings: { shutdownGraceSeconds: 8 } })
-    const before = now()
-    yield* process.stop
-    expect((now() - before) / 1_000).toBe(2)
-  })
-
   it.scoped("waits for the answer to what it sent, so that nothing is stored twice", function* () {
     const { counts, offerSome, pass, start, tables } = yield* makeWorld
     yield* offerSome(3)
-    tables.script.next({ takes: 2_000 })
+    tables.script.next({ takes: 1_500 })
     const process = yield* start("tables")
     yield* process.stop
     expect(yield* counts()).toMatchObject({ delivered: 3, waiting: 0 })
@@ -243,29 +232,6 @@ describe("The lease of telemetry", () => {
     yield* pass(8)
     expect(tables.batches.length).toBe(2)
     expect(yield* counts()).toMatchObject({ duplicates: 3, waiting: 0 })
-  })
-
-  it.scoped("that a slow database uses up in part or in whole sends in time, or nothing", function* () {
-    const { lines, offerBroken, offerSome, pass, start, tables } = yield* makeWorld
-    let takes = 1_200
-    const ids = yield* offerSome(3)
-    const around: Around = (call, operation) =>
-      operation === "spool.lease" ? Effect.tap(call, () => Effect.sleep(takes)) : call
-    yield* start("tables", { around })
-    yield* pass(5)
-    yield* offerBroken
-    ids.push(...(yield* offerSome(3)))
-    yield* pass(15)
-    expect([tables.stored(), tables.copies()]).toEqual([ids.toSorted(), 0])
-    const before = tables.batches.length
-    takes = 9_000
-    yield* offerSome(2)
-    yield* pass(40)
-    const isWarned = lines.some(({ text }) => text.includes("too slow to lease telemetry"))
-    expect([tables.batches.length, isWarned]).toEqual([before, true])
-    takes = 0
-    yield* pass(20)
-    expect(tables.stored().length).toBe(8)
   })
 })
 

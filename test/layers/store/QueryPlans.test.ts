@@ -85,7 +85,6 @@ const everyOperation = (store: StoreService) =>
       spool.newestDeliveredSince(1_000),
       // While no delivery is leased and none is due, with all that wait.
       deliveries.nextDueAt,
-      deliveries.nextSearchAt,
       deliveries.lease({ ...lease, now: 1 }),
       deliveries.counts,
       deliveries.oldestOpen,

@@ -1,22 +1,43 @@
 import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as MetricState from "effect/MetricState"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { faults } from "../../../sandbox/upstreams/Simulator.ts"
-import { issuesPath, repository, simulatedTracker, trackerOf } from "./Simulated.ts"
+import { faults, headerOf } from "../../../sandbox/upstreams/Simulator.ts"
+import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
+import { parts } from "../../../src/Backend.ts"
+import { version } from "../../../src/schema/Release.ts"
+import { Settings } from "../../../src/services/Settings.ts"
+import { Tracker } from "../../../src/services/Tracker.ts"
+import { testSettings } from "../../world/Settings.ts"
+import { simulated } from "../upstream/Simulated.ts"
 
+const token = "github_pat_A1b2C3d4E5f6G7h8I9j0"
+const repository = "harbor/music"
+const issuesPath = `/repos/${repository}/issues`
+const draft = { title: "[report] It stops", body: "text" }
 const marker = "report-ref: rep_1-0011"
 const now = Date.parse("2026-11-21T10:00:00Z")
 const hour = 3_600_000
 
+/** The tracker over HTTP, and a simulated one with one repository. */
 const start = Effect.gen(function* () {
   yield* TestClock.setTime(now)
-  const { github, settings } = yield* simulatedTracker()
-  const tracker = yield* trackerOf(settings)
+  const account = { token, login: "harbor-bot", rights: "write" } as const
+  const github = yield* simulated((now) =>
+    startTracker({ now, repositories: [repository], tokens: [account] })
+  )
+  const [owner, name] = ["harbor", "music"]
+  const target = { token: Redacted.make(token), owner, repository: name, url: github.url }
+  const settings = Layer.succeed(Settings, testSettings({ tracker: Option.some(target) }))
+  const context = yield* Layer.build(Layer.provide(parts.tracker, Layer.merge(parts.transport, settings)))
+  const tracker = Context.get(context, Tracker)
   const add = (body: string, login = "harbor-bot") => github.addIssue(repository, { login, title: "x", body })
   const numbers = (since = now - hour) =>
     Effect.map(tracker.findByMarker(marker, since), (found) => found.map(({ number }) => number))
@@ -33,11 +54,35 @@ const start = Effect.gen(function* () {
       return yield* Fiber.join(closing)
     })
   const lists = () => github.seen.filter(({ method, path }) => method === "GET" && path === issuesPath)
-  return { add, close, github, lists, numbers, tracker }
+  const file = tracker.file(draft)
+  /** The failure of a filing that is answered so. */
+  const failing = (status: number, answer: unknown, headers: Readonly<Record<string, string>> = {}) => {
+    const given = faults.status(status, answer, { "x-github-request-id": "ABCD:1", ...headers })
+    github.fail({ method: "POST", path: issuesPath, fault: given })
+    return Effect.flip(file)
+  }
+  return { add, close, failing, file, github, lists, numbers, tracker }
+})
+
+it.scoped("A request to the tracker has the headers of the contract, and only title and body", function* () {
+  const { file, github } = yield* start
+  expect(yield* file).toEqual({ number: 1, url: expect.stringMatching(/\/harbor\/music\/issues\/1$/) })
+  const [request] = github.seen
+  if (request === undefined) return yield* Effect.dieMessage("nothing arrived")
+  expect([github.seen.length, request.method, request.path]).toEqual([1, "POST", issuesPath])
+  for (const [name, value] of Object.entries({
+    authorization: `Bearer ${token}`,
+    accept: "application/vnd.github+json",
+    "x-github-api-version": "2022-11-28",
+    "user-agent": `music-backend/${version}`,
+    "content-type": "application/json"
+  }))
+    expect(headerOf(request, name)).toBe(value)
+  expect(JSON.parse(request.body.toString())).toEqual(draft)
 })
 
 it.scoped("The end of the token is read from every answer, a refusal too", function* () {
-  const { github, tracker } = yield* start
+  const { file, github } = yield* start
   for (const [status, end, instant] of [
     [201, "2026-12-21 07:27:00 UTC", "2026-12-21T07:27:00Z"],
     [403, "2026-12-24 10:00:00 +0200", "2026-12-24T08:00:00Z"]
@@ -45,7 +90,7 @@ it.scoped("The end of the token is read from every answer, a refusal too", funct
     const body = { number: 1, html_url: "https://github.com/harbor/music/issues/1" }
     const headers = { "github-authentication-token-expiration": end }
     github.fail({ method: "POST", path: issuesPath, fault: faults.status(status, body, headers) })
-    yield* Effect.exit(tracker.file({ title: "one", body: marker }))
+    yield* Effect.exit(file)
     const shown = Metric.unsafeSnapshot().flatMap(({ metricKey: { name }, metricState }) =>
       name === "music_tracker_token_expires_timestamp_seconds" && MetricState.isGaugeState(metricState)
         ? [Number(metricState.value)]
@@ -143,20 +188,12 @@ describe("A search for a marker", () => {
     expect((yield* Effect.flip(numbers()))._tag).toBe("Refused")
     expect(yield* numbers()).toEqual([1])
   })
-
-  it.scoped("takes the author of the first issue for the owner that the token may not read", function* () {
-    const { add, github, numbers } = yield* start
-    for (const login of ["harbor-bot", "somebody", "harbor-bot"]) add(marker, login)
-    github.fail({ path: "/user", fault: faults.status(403, { message: "not accessible" }) })
-    expect(yield* numbers()).toEqual([1, 3])
-  })
 })
 
 it.scoped("A moved repository gets no issue, and is reported as moved", function* () {
-  const { github, numbers, tracker } = yield* start
+  const { file, github, numbers } = yield* start
   github.move(repository, "harbor/tunes")
-  const filing = Effect.flip(tracker.file({ title: "[report] x", body: marker }))
-  expect(yield* filing).toMatchObject({ _tag: "Refused", status: 307, code: "moved" })
+  expect(yield* Effect.flip(file)).toMatchObject({ _tag: "Refused", status: 307, code: "moved" })
   expect(github.issues("harbor/tunes").length).toBe(0)
   expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "Refused", status: 301, code: "moved" })
 })
@@ -167,7 +204,6 @@ it.scoped("A duplicate that refuses comments is closed; it stays open for anothe
   const failing = (status: number, body: unknown) =>
     github.fail({ path: `${issuesPath}/2/comments`, fault: faults.status(status, body) })
   for (const [status, body, tag] of [
-    [401, { message: "Bad credentials" }, "Refused"],
     [403, { message: "You have exceeded a secondary rate limit." }, "NotExecuted"],
     [502, "<html>", "Unknown"]
   ] as const) {
@@ -176,7 +212,85 @@ it.scoped("A duplicate that refuses comments is closed; it stays open for anothe
     expect(github.issues(repository)[1]?.state).toBe("open")
   }
   failing(403, { message: "locked" })
-  expect(Option.map(yield* close(2, 1), ({ code }) => code)).toEqual(Option.some("permission"))
+  yield* close(2, 1)
   const closed = { state: "closed", stateReason: "not_planned", comments: [] }
   expect(github.issues(repository)[1]).toMatchObject(closed)
+})
+
+describe("An answer of the tracker", () => {
+  it.scoped("refuses, with a code", function* () {
+    const { failing, github } = yield* start
+    for (const [status, body, code, headers] of [
+      [301, {}, "moved", { location: "/repositories/1/issues" }],
+      [400, { message: "Problems parsing JSON" }, "bad_request"],
+      [401, { message: "Bad credentials" }, "bad_credentials"],
+      [403, { message: "Resource not accessible by personal access token" }, "permission"],
+      [404, { message: "Not Found" }, "not_found"],
+      [410, { message: "Issues are disabled for this repo" }, "issues_disabled"],
+      [422, { message: "This endpoint has been spammed" }, "validation_failed"],
+      [451, { message: "Unavailable" }, "legal_block"]
+    ] as ReadonlyArray<readonly [number, object, string, Record<string, string>?]>) {
+      const refused = { _tag: "Refused", status, code, requestId: "ABCD:1" }
+      github.seen.length = 0
+      const failure = yield* failing(status, body, headers)
+      expect(failure).toMatchObject(refused)
+      // Where only an operator can help.
+      const isOperators = [301, 401, 403, 404, 410].includes(status)
+      expect([status, "advice" in failure && failure.advice !== undefined]).toEqual([status, isOperators])
+      expect(github.seen.length).toBe(1)
+    }
+  })
+
+  it.scoped("leaves the outcome unknown", function* () {
+    const { failing } = yield* start
+    const answers: ReadonlyArray<readonly [number, unknown, pause?: number]> = [
+      [502, "<html>"],
+      [503, {}, 7],
+      [200, []],
+      [409, {}],
+      [201, { number: 57, html_url: "javascript:alert(1)" }],
+      // It is stored and shown: Postgres takes no NUL.
+      ...["\u0000", "\u001b[2J", "x".repeat(2_001)].map(
+        (path) => [201, { number: 57, html_url: `https://github.com/${path}` }] as const
+      ),
+      [201, "{not json"]
+    ]
+    for (const [status, body, pause] of answers) {
+      const headers = pause === undefined ? {} : { "retry-after": String(pause) }
+      const { _tag, retryAfterSeconds } = yield* failing(status, body, headers)
+      expect([status, _tag, retryAfterSeconds]).toEqual([status, "Unknown", pause])
+    }
+  })
+
+  const limits: ReadonlyArray<readonly [number, object, Record<string, string>, seconds: number]> = [
+    [403, { message: "x" }, { "retry-after": "30" }, 30],
+    [429, {}, { "retry-after": new Date(1_045_000).toUTCString() }, 45],
+    [403, {}, { "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1800" }, 800],
+    [429, {}, { "x-ratelimit-remaining": "0", "x-ratelimit-reset": "900" }, 1],
+    // GitHub's end of the limit is by its own clock, which ours may not agree with.
+    ...[400, 1_600].map(
+      (theirs) =>
+        [
+          403,
+          {},
+          {
+            date: new Date(theirs * 1_000).toUTCString(),
+            "x-ratelimit-remaining": "0",
+            "x-ratelimit-reset": String(theirs + 90)
+          },
+          90
+        ] as const
+    ),
+    [403, { message: "You have exceeded a secondary rate limit" }, {}, 60],
+    [403, { message: "abuse detection" }, { "x-ratelimit-remaining": "5" }, 60],
+    [429, {}, { "retry-after": "999999" }, 3600]
+  ]
+  it.scoped("is a limit, without an effect", function* () {
+    const { failing } = yield* start
+    yield* TestClock.setTime(1_000_000)
+    for (const [status, body, headers, retryAfterSeconds] of limits) {
+      const failure = yield* failing(status, body, headers)
+      expect([body, failure]).toMatchObject([body, { _tag: "NotExecuted", retryAfterSeconds }])
+    }
+  })
 })

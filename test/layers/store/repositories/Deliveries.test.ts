@@ -55,19 +55,17 @@ const replay = (hasQuota: boolean) => (at: At) => {
     (answer) => answer._tag === "Replayed" && answer.movedUp
   )
 }
-const lease =
-  (searchesOnly = false) =>
-  (at: At) =>
-    Effect.map(
-      at.deliveries.lease({ now: at.now, leaseUntil: at.now + 10_000, searchesOnly }),
-      Option.match({
-        onNone: () => "nothing",
-        onSome: (leased) => {
-          at.leases.unshift(leased)
-          return `${leased.id}#${leased.fence}`
-        }
-      })
-    )
+const lease = (at: At) =>
+  Effect.map(
+    at.deliveries.lease({ now: at.now, leaseUntil: at.now + 10_000 }),
+    Option.match({
+      onNone: () => "nothing",
+      onSome: (leased) => {
+        at.leases.unshift(leased)
+        return `${leased.id}#${leased.fence}`
+      }
+    })
+  )
 /** By the holder of the newest lease, or of the one before it. */
 const update = (of: (now: number) => DeliveryUpdate, index = 0) =>
   ((at) => {
@@ -91,8 +89,7 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
   unverified: admit(Unverified()),
   replay: replay(true),
   replayWithoutQuota: replay(false),
-  lease: lease(),
-  leaseSearches: lease(true),
+  lease,
   sending: update((at) => Sending({ at })),
   delivered: update((at) => Delivered({ at, issue, sweepAt: Option.none() })),
   swept: update((at) => Delivered({ at, issue, sweepAt: Option.some(at + 60_000) })),
@@ -115,7 +112,6 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
     ),
   oldest: ({ deliveries }) => Effect.map(deliveries.oldestOpen, optional),
   nextDue: ({ deliveries }) => Effect.map(deliveries.nextDueAt, optional),
-  nextSearch: ({ deliveries }) => Effect.map(deliveries.nextSearchAt, optional),
   issue: ({ reports }) =>
     Effect.map(reports.find("a"), (found) =>
       Option.match(
@@ -166,9 +162,6 @@ anonymous lease sending unknown admit lease+5 failed lease
   a#1, yes, yes, a#2, yes, b#1 | a failed 1/2 due 5 sent 0 over 5 422 | b leased 0/0 due 0
 admit admit+1 lease+5 waiting lease sending unknown lease+5 nextDue lease+60
   a#1, yes, b#1, yes, yes, b#2, 21, b#3 | a waiting 0/0 due 66 502 | b leased 1/2 due 11 sent 6 502
-# While nothing may be written, only those that need a search are taken.
-admit lease+1 sending unknown admit leaseSearches nextSearch nextDue leaseSearches+5 nextSearch lease
-  a#1, yes, yes, nothing, 6, 1, a#2, 16, nothing | a leased 1/2 due 6 sent 1 502 | b waiting 0/0 due 1
 # All processes together hold one at most, until its lease ends.
 anonymous anonymous lease lease' lease counts nextDue lease+9' lease+1'
   a#1, nothing, nothing, 1 report leased+1 report waiting, 10, nothing, a#2 | a leased 0/0 due 0 | b waiting 0/0 due 0
