@@ -4,7 +4,13 @@ import * as Option from "effect/Option"
 import { describe, expect, it } from "vitest"
 import { version } from "../../src/schema/Release.ts"
 import { anonymise, anonymiseAll } from "../../src/services/text/Anonymisation.ts"
-import { composeIssue, type DraftSize, fullSize, markerOf } from "../../src/services/text/IssueDraft.ts"
+import {
+  composeIssue,
+  type DraftSize,
+  fullSize,
+  markerOf,
+  shortSize
+} from "../../src/services/text/IssueDraft.ts"
 import { redact, redactedText, redactReport } from "../../src/services/text/Redaction.ts"
 import {
   Anonymous,
@@ -33,7 +39,6 @@ const reportOf = (content: Content = {}, more: Partial<StoredReport> = {}): Stor
   ...more
 })
 /** Another size, with which parts are cut sooner. */
-const shortSize: DraftSize = { title: 60, characters: 5_000, message: 3_000, extra: 1_000 }
 /** Composes an issue, which must be harmless. */
 const compose = (content: Content, size: DraftSize = fullSize, more: Partial<StoredReport> = {}) => {
   const report = reportOf(content, more)

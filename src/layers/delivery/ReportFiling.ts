@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import { asTrace } from "../../services/Tracing.ts"
-import { composeIssue, markerOf } from "../../services/text/IssueDraft.ts"
+import { composeIssue, fullSize, markerOf, shortSize } from "../../services/text/IssueDraft.ts"
 import {
   type Delivery,
   DeliveryUpdate,
@@ -24,7 +24,10 @@ import {
   uninterruptedRequest
 } from "./Worker.ts"
 
+const tooLong = "the tracker refuses it as too long"
 const notFiled = "Report not filed, and it will not be retried"
+
+const wasTooLong = (delivery: Delivery): boolean => Option.contains(delivery.lastFailure, tooLong)
 
 /** Only an operator's retry continues from here. */
 export const recordFailed = (
@@ -37,11 +40,8 @@ export const recordFailed = (
     yield* Effect.logError(message, { report: delivery.subject, failure })
   })
 
-/** Milliseconds by which clocks may differ, including the time of an answer (issue-tracker.md 4.5). */
-const clockTolerance = 5 * 60_000
-
-/** The search covers issues created at or after this time. Both in milliseconds since the epoch. */
-export const searchFrom = (sentAt: number): number => sentAt - clockTolerance
+/** Where a search begins, in milliseconds since the epoch: clocks may differ by 5 minutes, with the time of an answer (issue-tracker.md 4.5). */
+export const searchFrom = (sentAt: number): number => sentAt - 5 * 60_000
 
 /** Takes one leased report as far as possible. The lease's owner releases it when no outcome was recorded. */
 export const makeReportFiling = (
@@ -79,20 +79,15 @@ export const makeReportFiling = (
       yield* leased.release(leased.delivery.availableAt, describeFailure(failure))
     })
 
-  /**
-   * Of several sends only the last is known, and the issue may be of an earlier one, which the list hid until now: so they are searched from
-   * the report on. So is a delivery without a send, which may have been created anew, long after an earlier one was sent and removed.
-   */
-  const findIssues = ({ attempts, sentAt }: Delivery, { createdAt, ...report }: StoredReport) => {
-    const from = attempts === 1 ? Option.getOrElse(sentAt, () => createdAt) : createdAt
-    return tracker.findByMarker(markerOf(report), searchFrom(from))
-  }
-
   /** Searches once. True when the issue does not exist and the report may be sent. Otherwise the outcome or the next search is recorded. */
   const isAbsent = (leased: LeasedDelivery, report: StoredReport): Effect.Effect<boolean> =>
     Effect.gen(function* () {
       const { delivery } = leased
-      const found = yield* findIssues(delivery, report)
+      // Of several sends only the last is known, and the issue may be of an earlier one, which the list hid until now. A delivery without a
+      // send may have been created anew, long after an earlier one was sent and removed.
+      const sentAt = delivery.attempts === 1 ? delivery.sentAt : Option.none()
+      const from = searchFrom(Option.getOrElse(sentAt, () => report.createdAt))
+      const found = yield* tracker.findByMarker(markerOf(report), from)
       yield* breaker.recordAnswer
       const [issue] = found
       if (issue !== undefined) {
@@ -121,7 +116,9 @@ export const makeReportFiling = (
         () => new Unknown({ dependency: "tracker", reason: "stopped while sending" })
       )
       if (failure._tag === "Refused" && !isConfigurationRefusal(failure))
-        return yield* recordFailed(leased, notFiled, describeFailure(failure))
+        return failure.code === "too_long" && !wasTooLong(delivery)
+          ? yield* write(DeliveryUpdate.Waiting({ availableAt: sentAt, failure: tooLong }))
+          : yield* recordFailed(leased, notFiled, describeFailure(failure))
       // Stored before the lease ends: the next worker to lease a delivery must find the pause.
       const availableAt = yield* Cause.isInterruptedOnly(exit.cause)
         ? Clock.currentTimeMillis
@@ -140,7 +137,7 @@ export const makeReportFiling = (
   /** From the commit of `Sending` on, every path records an outcome. */
   const send = (leased: LeasedDelivery, report: StoredReport) =>
     Effect.gen(function* () {
-      const draft = composeIssue(report)
+      const draft = composeIssue(report, wasTooLong(leased.delivery) ? shortSize : fullSize)
       const at = yield* Clock.currentTimeMillis
       if (!(yield* leased.write(DeliveryUpdate.Sending({ at })))) return
       // The commit may have taken long: another worker could be searching for the issue already.
@@ -162,8 +159,9 @@ export const makeReportFiling = (
         return yield* recordFiled(leased, report.issue.value, delivery.attempts)
       // A refused attempt created nothing, but may follow one whose answer was lost.
       const mayBeFiled = delivery.state === "unknown" || Option.isSome(delivery.sentAt)
-      if (mayBeFiled && !(yield* isAbsent(leased, report))) return
+      // Before the search, because the write may be an hour away.
       yield* breaker.reserveWrite
+      if (mayBeFiled && !(yield* isAbsent(leased, report))) return
       yield* send(leased, report)
     }).pipe(
       Effect.asVoid,

@@ -19,16 +19,22 @@ const dependency = "tracker"
 /** Seconds after a limit that names none, at least (issue-tracker.md 3). The worker's own backoff makes it longer. */
 const firstPause = 60
 
-const readError = readJson(Schema.Struct({ message: Schema.String }))
-const messageOf = (response: UpstreamResponse): string =>
-  Either.match(readError(response), { onLeft: () => "", onRight: ({ message }) => message })
+const readError = readJson(
+  Schema.Struct({
+    message: Schema.optional(Schema.String),
+    errors: Schema.optional(Schema.Array(Schema.Unknown))
+  })
+)
+const isFieldError = Schema.is(Schema.Struct({ field: Schema.Literal("title", "body") }))
+
+const errorOf = (response: UpstreamResponse) => Either.getOrElse(readError(response), () => undefined)
 
 const isLimit = (response: UpstreamResponse): boolean =>
   response.status === 429 ||
   (response.status === 403 &&
     (response.headers["retry-after"] !== undefined ||
       response.headers["x-ratelimit-remaining"] === "0" ||
-      /secondary rate|abuse/i.test(messageOf(response))))
+      /secondary rate|abuse/i.test(errorOf(response)?.message ?? "")))
 
 const limitPause = (response: UpstreamResponse, now: number): number => {
   const asked = retryAfterSeconds(response, now)
@@ -55,9 +61,12 @@ const refusalCodes: Readonly<Record<number, string>> = {
   403: "permission",
   404: "not_found",
   410: "issues_disabled",
-  422: "validation_failed",
   451: "legal_block"
 }
+
+/** `too_long` when a shorter title or body may pass. */
+const validationCode = (response: UpstreamResponse): string =>
+  errorOf(response)?.errors?.some((error) => isFieldError(error)) === true ? "too_long" : "validation_failed"
 
 /** `now` in milliseconds. */
 export const gitHubFailure = (response: UpstreamResponse, now: number): UpstreamFailure => {
@@ -66,7 +75,7 @@ export const gitHubFailure = (response: UpstreamResponse, now: number): Upstream
     const pause = limitPause(response, now)
     return new NotExecuted({ dependency, reason: "rate limit", retryAfterSeconds: pause })
   }
-  const code = refusalCodes[status]
+  const code = status === 422 ? validationCode(response) : refusalCodes[status]
   return code === undefined
     ? new Unknown({
         dependency,

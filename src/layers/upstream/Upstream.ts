@@ -198,7 +198,7 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
       const attributes = {
         "peer.service": dependency,
         "http.request.method": method,
-        "url.template": path,
+        "url.path": path,
         "music.operation": operation
       }
       // The client's own span would hold query and headers.

@@ -20,6 +20,8 @@ export interface DraftSize {
 }
 /** Within the tracker's 200,000 bytes. */
 export const fullSize: DraftSize = { title: 120, characters: 60_000, message: 40_000, extra: 16_000 }
+/** For the single retry after the tracker refused a draft as too long (issue-tracker.md 3). */
+export const shortSize: DraftSize = { title: 60, characters: 5_000, message: 3_000, extra: 1_000 }
 
 /** The text by which the issue is found again: the last line of the body. */
 export const markerOf = (report: Pick<StoredReport, "id" | "marker">): string =>

@@ -78,12 +78,15 @@ describe("After an outcome", () => {
   const unknown = { state: "unknown", attempts: 1, searches: 0 }
   const waiting = { state: "waiting", attempts: 1, lastFailure: Option.some("rate limit") }
   const failed = (failure: string) => ({ state: "failed", lastFailure: Option.some(`refused: ${failure}`) })
+  const long = refused(422, "too_long")
   /** The state after a second, and seconds from the report to each send and to each search. */
   type Row = readonly [name: string, ReadonlyArray<Outcome>, first: object, sent: string, searched: string]
   const rows: ReadonlyArray<Row> = [
     ["that came after the issue was made, a search finds it", [lostAfter], unknown, "0", "5"],
     ["without an issue, a second one follows three searches", [lost], unknown, "0,40", "5,15,40"],
     ["of a limit, all wait as long as asked", [limited(90)], waiting, "0,90", ""],
+    ["about the length, a shorter attempt follows", [long], { state: "delivered" }, "0,1", ""],
+    ["about the length twice, it is final", [long, long], failed("422 too_long"), "0,1", ""],
     ...[400, 422].map(
       (status): Row => [`of ${status}, it is final`, [refused(status)], failed(`${status} no`), "0", ""]
     ),
@@ -94,7 +97,8 @@ describe("After an outcome", () => {
   ]
   it.scoped.each(rows)("%s", function* ([, filing, first, sent, searched]) {
     const { admit, delivery, filed, issues, lines, pass, start, tracker } = yield* makeHarness
-    const report = yield* admit()
+    const content = { message: "long ".repeat(3_000), pr: null, attachments: [], context: null }
+    const report = yield* admit({ content })
     tracker.filing.next(...filing)
     const { health } = yield* start("tracker")
     yield* pass(1.5)
@@ -113,6 +117,8 @@ describe("After an outcome", () => {
       : `"report":"${report.id}","failure":"refused: 4`
     expect(errors).toEqual(isFailed || stops ? [expect.stringContaining(says)] : [])
     expect(lines.filter(({ text }) => text.includes("unhandled"))).toEqual([])
+    const [one = 0, other = 0] = tracker.sent.map(({ body }) => body.length)
+    if (sent === "0,1") expect(one - other).toBeGreaterThan(6_000)
     // It stops no other report.
     const next = yield* admit()
     yield* pass(2)

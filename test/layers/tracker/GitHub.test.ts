@@ -218,6 +218,11 @@ it.scoped("A duplicate that refuses comments is closed; it stays open for anothe
 })
 
 describe("An answer of the tracker", () => {
+  const field = (name: string) => ({
+    message: "Validation Failed",
+    errors: [{ field: name, code: "custom" }]
+  })
+
   it.scoped("refuses, with a code", function* () {
     const { failing, github } = yield* start
     for (const [status, body, code, headers] of [
@@ -227,6 +232,8 @@ describe("An answer of the tracker", () => {
       [403, { message: "Resource not accessible by personal access token" }, "permission"],
       [404, { message: "Not Found" }, "not_found"],
       [410, { message: "Issues are disabled for this repo" }, "issues_disabled"],
+      [422, field("body"), "too_long"],
+      [422, field("labels"), "validation_failed"],
       [422, { message: "This endpoint has been spammed" }, "validation_failed"],
       [451, { message: "Unavailable" }, "legal_block"]
     ] as ReadonlyArray<readonly [number, object, string, Record<string, string>?]>) {
