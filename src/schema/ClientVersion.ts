@@ -1,17 +1,8 @@
-/** Whether a version precedes another one, by the rules of Semantic Versioning 2.0.0, 11. `MUSIC_MIN_CLI` and `X-Music-Client-Version` are versions. */
 import * as Order from "effect/Order"
 
-/** Numbers by their value and below all texts; texts by their ASCII characters. */
-const byIdentifier: Order.Order<string> = (a, b) => {
-  const [isNumber, isOther] = [/^\d+$/.test(a), /^\d+$/.test(b)]
-  if (isNumber && isOther) return Order.bigint(BigInt(a), BigInt(b))
-  return isNumber ? -1 : isOther ? 1 : Order.string(a, b)
-}
+/** The three numbers of a version; a pre-release counts as its release. */
+const parse = (version: string): ReadonlyArray<bigint> =>
+  (/^[\d.]+/.exec(version)?.[0] ?? "0").split(".").map(BigInt)
 
-/** The identifiers of its numbers and of its pre-release; a release is above them all. Its build has no part in the order. */
-const parse = (version: string): ReadonlyArray<string> => {
-  const [, core = "", preRelease = "~"] = /^([^-+]*)(?:-([^+]*))?/.exec(version) ?? []
-  return [...core.split("."), ...preRelease.split(".")]
-}
-
-export const isLowerVersion = Order.lessThan(Order.mapInput(Order.array(byIdentifier), parse))
+/** Whether a version precedes another one. `MUSIC_MIN_CLI` and `X-Music-Client-Version` are versions. */
+export const isLowerVersion = Order.lessThan(Order.mapInput(Order.array(Order.bigint), parse))

@@ -57,8 +57,8 @@ sharing(sharedInMemory({ settings: { minCli } }))("X-Music-Client-Version", (it)
   it.effect("below the oldest supported one is answered with that; nothing else is a version", function* () {
     const server = yield* shared
     const { me } = yield* goodRequests(server)
-    const older: ReadonlyArray<Values> = ["1.1.9", "1.2.0-rc.1", longest]
-    const newer = ["1.2.0", "1.2.0+7", "1.10.0"]
+    const older: ReadonlyArray<Values> = ["1.1.9", longest]
+    const newer = ["1.2.0", "1.2.0-rc.1", "1.2.0+7", "1.10.0"]
     const none: ReadonlyArray<Values> = [`${longest}a`, "1.1", "v1.1.9", "", ["1.1.9", "1.1.9"], undefined]
     for (const version of [...older, ...newer, ...none]) {
       const { headers, status } = yield* server.send(withHeaders({ "x-music-client-version": version })(me))
