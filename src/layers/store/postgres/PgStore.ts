@@ -67,15 +67,6 @@ const types: pg.CustomTypesConfig = {
     wide.includes(id) ? Number : pg.types.getTypeParser(id, format)
 }
 
-/**
- * The parameters of the address. The driver accepts an empty host behind credentials, which a URL refuses:
- * `postgres://user@/music?host=/tmp`. None for an address that the driver refuses as well.
- */
-const parametersOf = (address: string): ReadonlySet<string> => {
-  const url = [address, address.replace("@/", "@socket.invalid/")].find((text) => URL.canParse(text))
-  return new Set(url === undefined ? [] : new URL(url).searchParams.keys())
-}
-
 /** Closes with the scope, for `closeWithin` milliseconds at most. */
 const openPool = (config: pg.PoolConfig, closeWithin: number): Effect.Effect<pg.Pool, never, Scope.Scope> =>
   Effect.map(
@@ -113,13 +104,10 @@ const openPool = (config: pg.PoolConfig, closeWithin: number): Effect.Effect<pg.
 /**
  * How a transaction begins, in one message. Everything that it relies on is set inside it, so that a pooler may give each one another
  * session. READ COMMITTED: after waiting for a lock, a statement sees the changes of its previous holder. READ WRITE: a standby
- * refuses reads too, because it lags behind the server that accepted a write. Parameters of the address take precedence.
+ * refuses reads too, because it lags behind the server that accepted a write.
  */
-const beginWith = (address: string, limits: Readonly<Record<string, number>>): string => {
-  const given = parametersOf(address)
-  const set = Object.entries(limits)
-    .filter(([name]) => !given.has(name))
-    .map(([name, millis]) => `SET LOCAL ${name} = ${millis}`)
+const beginWith = (limits: Readonly<Record<string, number>>): string => {
+  const set = Object.entries(limits).map(([name, millis]) => `SET LOCAL ${name} = ${millis}`)
   return ["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", ...set].join("; ")
 }
 
@@ -199,9 +187,8 @@ export const openPostgres = (
 
     const makeDriver = (config: pg.PoolConfig, transactionLimits: typeof limits) =>
       Effect.gen(function* () {
-        const address = Redacted.value(url)
         const pool = yield* openPool(
-          { ...config, connectionString: address, connectionTimeoutMillis: timeouts.connect },
+          { ...config, connectionString: Redacted.value(url), connectionTimeoutMillis: timeouts.connect },
           timeouts.close
         )
         const sql = yield* PgClient.fromPool({ acquire: Effect.succeed(pool) }).pipe(
@@ -233,7 +220,7 @@ export const openPostgres = (
             schedule: recurWithin(timeouts.connect)
           })
         )
-        const begin = beginWith(address, transactionLimits)
+        const begin = beginWith(transactionLimits)
         const read: Driver["read"] = (query) =>
           detached(
             Effect.flatMap(reserve, (connection) =>
