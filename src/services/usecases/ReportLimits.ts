@@ -4,13 +4,11 @@
  * not verify: any text in a token's form would pass otherwise.
  */
 import { createHmac } from "node:crypto"
-import * as Effect from "effect/Effect"
 import { constVoid } from "effect/Function"
 import * as Redacted from "effect/Redacted"
 import { Failure } from "../../schema/Failure.ts"
 import { type Plane, planeId } from "../Plane.ts"
 import { makeQuota } from "../combinators/Quota.ts"
-import { makeShare } from "../combinators/Share.ts"
 import type { Reporter, ReportLimit, ReportRoom } from "../Store.ts"
 
 const perMinute = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 60 })
@@ -55,44 +53,22 @@ export const roomOf = (bound: number): ReportRoom => ({
   withNewcomers: bound
 })
 
-/** Why a report finds no room, for the operator, and what the caller may do. */
-const limits: { readonly [limit in ReportLimit]: readonly [cause: string, hint?: string] } = {
-  room: ["the room of all reports is used up"],
-  reporter: [
-    "a signed-in reporter has used up one reporter's part of the room",
-    "Your reports fill your part of the storage. Keep the report and send it again later with the same key."
-  ],
-  network: [
-    "anonymous reports of a network have used up one network's part of the room",
+/** What the caller may do where more is known than that the room is used up. */
+const hints: { readonly [limit in ReportLimit]?: string } = {
+  reporter:
+    "Your reports fill your part of the storage. Keep the report and send it again later with the same key.",
+  network:
     "Anonymous reports of your network fill its part of the storage. Log in and send it with `Authorization`, or keep it and send it again later with the same key."
-  ]
 }
 
 export const makeReportsFull = (limit: ReportLimit): Failure<"reports_full"> => {
-  const [, hint] = limits[limit]
+  const hint = hints[limit]
   return new Failure("reports_full", {
     retryAfterSeconds: fullPause,
     details: { reason: limit },
     ...(hint === undefined ? {} : { hint })
   })
 }
-
-/** Milliseconds between two warnings of one cause. */
-const warningPause = 3_600_000
-
-/** Makes the function that logs why reports are refused, once an hour for each cause. */
-export const makeFullWarning = Effect.map(
-  makeShare<void, never>({ millis: warningPause }),
-  ({ get }) =>
-    (limit: ReportLimit): Effect.Effect<void> =>
-      get(
-        limit,
-        Effect.logWarning(`Reports are refused: ${limits[limit][0]}`, {
-          reason: limit,
-          fix: "see music-backend check; find a flood with music-backend reports remove --anonymous --dry-run or --reporter <public id> --dry-run, and remove it with --reason instead of --dry-run; or set MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS, or raise MUSIC_REPORTS_MEGABYTES"
-        })
-      )
-)
 
 const label = "music report network v1"
 

@@ -13,13 +13,7 @@ import { countReplay } from "../Metrics.ts"
 import { type Plane, planeId } from "../Plane.ts"
 import { redactReport } from "../text/Redaction.ts"
 import { logAndMapStoreFailure } from "../StoreFailures.ts"
-import {
-  makeFullWarning,
-  makeNetworkDigest,
-  makeReportQuota,
-  makeReportsFull,
-  roomOf
-} from "./ReportLimits.ts"
+import { makeNetworkDigest, makeReportQuota, makeReportsFull, roomOf } from "./ReportLimits.ts"
 import { monotonicMillis } from "../MonotonicTime.ts"
 import { RequestContext } from "../RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
@@ -69,13 +63,12 @@ const otherRepository = () =>
 
 /** Stores each bug report once; its delivery to the tracker is enqueued in the same transaction. */
 export class Reports extends Effect.Service<Reports>()("music/Reports", {
-  scoped: Effect.gen(function* () {
+  effect: Effect.gen(function* () {
     const settings = yield* Settings
     const store = yield* Store
     const { authenticate } = yield* Sessions
     const takeQuota = makeReportQuota(settings.rateLimit)
     const room = roomOf(settings.reportsBytes)
-    const warnOfFull = yield* makeFullWarning
     // A gateway that limits instead may send the requests of all clients from one address.
     const networkOf = settings.rateLimit ? makeNetworkDigest(settings.iam.applicationSecret) : () => undefined
 
@@ -170,7 +163,6 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           return yield* new Failure("idempotency_conflict")
         case "Full":
           if (refusal !== undefined) return yield* refusal
-          yield* warnOfFull(admission.limit)
           return yield* makeReportsFull(admission.limit)
         case "Stored":
           return toReport(reporter, admission.report, false)
