@@ -20,8 +20,6 @@ export class Refused extends Data.TaggedError("Refused")<{
   readonly advice?: string | undefined
   /** Seconds; present on every 429. */
   readonly retryAfterSeconds?: number | undefined
-  /** The response's own `Date`, milliseconds since the epoch: shows clock skew. */
-  readonly answeredAt?: number | undefined
 }> {}
 
 /** The call had no effect: the connection was never made, or the upstream says so. */

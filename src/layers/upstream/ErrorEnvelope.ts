@@ -38,13 +38,13 @@ const isRequestId = Schema.is(Schema.String.pipe(Schema.pattern(/^[A-Za-z0-9._-]
 export const envelopeFailure =
   ({ maxRetryAfterSeconds, notExecutedCode, requestIdHeader }: EnvelopeOptions): FailureReader =>
   (dependency, response, now) => {
-    const { date: answeredAt, headers, status } = response
+    const { headers, status } = response
     if (status < 400)
       return new Unknown({ dependency, reason: `answered ${status}, which is outside its contract` })
     const error = Either.getOrUndefined(readEnvelope(response))?.error
     const seconds = retryAfterSeconds(response, now, maxRetryAfterSeconds)
     const requestId = [error?.request_id, headers[requestIdHeader]].find(isRequestId)
-    const refusal = { dependency, status, requestId, answeredAt }
+    const refusal = { dependency, status, requestId }
     if (status === 429)
       return new Refused({ ...refusal, code: error?.code ?? "rate_limited", retryAfterSeconds: seconds ?? 1 })
     const pause = { dependency, retryAfterSeconds: seconds }

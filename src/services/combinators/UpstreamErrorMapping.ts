@@ -1,14 +1,12 @@
 /** Maps failures of IAM and Ting to the failures that a caller sees: the tables of api.md, "Errors". */
-import * as Clock from "effect/Clock"
-import * as Effect from "effect/Effect"
 import * as Record from "effect/Record"
 import { type Details, Failure, type FailureCode, type FailureOf } from "../../schema/Failure.ts"
 import { deadTokenCodes } from "../Iam.ts"
 import type { Plane } from "../Plane.ts"
 import type { Refused, UpstreamFailure } from "../UpstreamFailure.ts"
 
-/** The failure of an upstream's failure; `now` is the time of the failure in milliseconds since the epoch. */
-type FailureMap<F> = (failure: UpstreamFailure, now: number) => F
+/** The failure of an upstream's failure. */
+type FailureMap<F> = (failure: UpstreamFailure) => F
 
 const detailsOf = (failure: UpstreamFailure): Details =>
   failure._tag === "Refused"
@@ -32,19 +30,6 @@ const unavailable = (failure: UpstreamFailure) =>
 const limited = <Code extends FailureCode>(code: Code, { retryAfterSeconds }: Refused) =>
   new Failure(code, { retryAfterSeconds: retryAfterSeconds ?? 1 })
 
-/** Milliseconds of clock difference beyond which the hint of a refused call names the clock. */
-const skewLimit = 60_000
-const skewHint =
-  "The clocks of this server and the identity service differ by more than 60 seconds: an operator must correct this server's clock."
-
-const misconfigured = (refused: Refused, now: number) => {
-  const isSkewed = Math.abs((refused.answeredAt ?? now) - now) > skewLimit
-  return new Failure("dependency_misconfigured", {
-    details: detailsOf(refused),
-    ...(isSkewed ? { hint: skewHint } : {})
-  })
-}
-
 /** What any operation at IAM can become. */
 const mapAny = (
   failure: UpstreamFailure
@@ -61,12 +46,12 @@ const mapPlain =
   ): FailureMap<
     ReturnType<typeof mapAny> | FailureOf<"testing_secret_invalid" | "dependency_misconfigured">
   > =>
-  (failure, now) => {
+  (failure) => {
     if (failure._tag !== "Refused" || failure.status === 429) return mapAny(failure)
     const { code } = failure
     if (code === "unauthenticated" && plane._tag === "Testing") return new Failure("testing_secret_invalid")
     const isOurs = code === "unauthenticated" || code === "invalid_client"
-    return isOurs ? misconfigured(failure, now) : mapAny(failure)
+    return isOurs ? named("dependency_misconfigured", failure) : mapAny(failure)
   }
 
 /**
@@ -75,10 +60,10 @@ const mapPlain =
  */
 const byCode =
   <Code extends FailureCode, F>(codes: Readonly<Record<string, Code>>, otherwise: FailureMap<F>) =>
-  (failure: UpstreamFailure, now: number): F | FailureOf<Code> => {
-    if (failure._tag !== "Refused" || failure.status === 429) return otherwise(failure, now)
+  (failure: UpstreamFailure): F | FailureOf<Code> => {
+    if (failure._tag !== "Refused" || failure.status === 429) return otherwise(failure)
     const code = Object.hasOwn(codes, failure.code) ? codes[failure.code] : undefined
-    if (code === undefined) return otherwise(failure, now)
+    if (code === undefined) return otherwise(failure)
     const isInProgress = code === "idempotency_in_progress"
     const made = new Failure<FailureCode>(code, {
       ...(failure.dependency === "ting" ? { details: detailsOf(failure) } : {}),
@@ -111,10 +96,10 @@ export const iamFailures = {
   refresh: (plane: Plane) => byCode({ ...exchanged, ...tokenRefused("unauthenticated") }, mapPlain(plane)),
   revoke: (plane: Plane) => byCode(inFlight, mapPlain(plane)),
   prove: (plane: Plane) =>
-    byCode(subjectRefused, (failure, now) =>
+    byCode(subjectRefused, (failure) =>
       failure._tag === "Refused" && failure.status === 404
         ? named("reconsent_required", failure)
-        : mapPlain(plane)(failure, now)
+        : mapPlain(plane)(failure)
     )
 } as const
 
@@ -129,10 +114,12 @@ const oursAtTing = ["session_expired", "authentication_required", "test_context_
 /** A 401 of Ting never becomes a 401 of ours: it concerns the proof, not the user's session. */
 const mapTing = byCode(
   kept("permission_denied", "test_context_mismatch", "invalid_input", "payload_too_large"),
-  (failure, now) => {
+  (failure) => {
     if (failure._tag !== "Refused") return unavailable(failure)
     if (failure.status === 429) return limited("temporarily_rate_limited", failure)
-    return oursAtTing.includes(failure.code) ? misconfigured(failure, now) : unavailable(failure)
+    return oursAtTing.includes(failure.code)
+      ? named("dependency_misconfigured", failure)
+      : unavailable(failure)
   }
 )
 
@@ -151,9 +138,3 @@ export const repeatableProofRefusals: ReadonlyArray<string> = [
   "proof_expired",
   "proof_consumed"
 ]
-
-/** Fails with our failure of an upstream's. */
-export const failWith = <F>(map: FailureMap<F>) =>
-  Effect.catchAll((failure: UpstreamFailure) =>
-    Effect.flatMap(Clock.currentTimeMillis, (now) => Effect.fail(map(failure, now)))
-  )

@@ -7,12 +7,7 @@ import { digestOf, sha256 } from "../Digest.ts"
 import { type Caller, Iam, type Proof } from "../Iam.ts"
 import { attemptKey, Idempotency } from "../combinators/Idempotency.ts"
 import { type RetryPolicy, retryTransient } from "../combinators/Retry.ts"
-import {
-  failWith,
-  iamFailures,
-  repeatableProofRefusals,
-  tingFailures
-} from "../combinators/UpstreamErrorMapping.ts"
+import { iamFailures, repeatableProofRefusals, tingFailures } from "../combinators/UpstreamErrorMapping.ts"
 import { UpstreamPlaces } from "../combinators/UpstreamPlaces.ts"
 import { countReplay } from "../Metrics.ts"
 import { type Plane, planeId } from "../Plane.ts"
@@ -65,7 +60,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       caller: Caller,
       prepared: PreparedCall,
       use: (prepared: PreparedCall, proof: Proof) => Effect.Effect<A, UpstreamFailure>,
-      map: (failure: UpstreamFailure, now: number) => F,
+      map: (failure: UpstreamFailure) => F,
       bound: Pick<RetryPolicy, "attempts" | "withinMillis"> = {}
     ) => {
       let waitingFor: Dependency = "iam"
@@ -87,8 +82,8 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
           again: (refused) => refused.dependency === "ting" && repeatableProofRefusals.includes(refused.code),
           ...bound
         }),
-        failWith((failure, now) =>
-          failure.dependency === "iam" ? iamFailures.prove(plane)(failure, now) : map(failure, now)
+        Effect.mapError((failure) =>
+          failure.dependency === "iam" ? iamFailures.prove(plane)(failure) : map(failure)
         )
       )
     }

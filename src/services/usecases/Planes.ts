@@ -5,7 +5,7 @@ import { digestOf } from "../Digest.ts"
 import { Iam } from "../Iam.ts"
 import { type Plane, Production, type TestingPlane } from "../Plane.ts"
 import { writeBestEffort } from "../StoreFailures.ts"
-import { failWith, planeFailure } from "../combinators/UpstreamErrorMapping.ts"
+import { planeFailure } from "../combinators/UpstreamErrorMapping.ts"
 import { retryTransient } from "../combinators/Retry.ts"
 import { Store } from "../Store.ts"
 import { UpstreamPlaces } from "../combinators/UpstreamPlaces.ts"
@@ -30,7 +30,7 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
         .resolvePlane(secret)
         .pipe(
           retryTransient({ dependency: () => "iam" }),
-          failWith(planeFailure),
+          Effect.mapError(planeFailure),
           within("iam", digestOf(secret))
         )
       yield* remember(plane)

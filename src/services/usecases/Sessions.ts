@@ -16,7 +16,7 @@ import {
 } from "../Iam.ts"
 import { Idempotency, upstreamKey } from "../combinators/Idempotency.ts"
 import { type RetryPolicy, retryTransient } from "../combinators/Retry.ts"
-import { failWith, iamFailures } from "../combinators/UpstreamErrorMapping.ts"
+import { iamFailures } from "../combinators/UpstreamErrorMapping.ts"
 import { UpstreamPlaces } from "../combinators/UpstreamPlaces.ts"
 import { countReplay } from "../Metrics.ts"
 import { environmentIdOf, type Plane, planeId } from "../Plane.ts"
@@ -94,7 +94,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const { within } = yield* UpstreamPlaces
 
     const introspect = (plane: Plane, token: Redacted.Redacted, retry = retryIam) =>
-      iam.introspect(plane, token).pipe(retry, failWith(iamFailures.introspect(plane)))
+      iam.introspect(plane, token).pipe(retry, Effect.mapError(iamFailures.introspect(plane)))
 
     const revoke = (plane: Plane, token: Redacted.Redacted, key: UpstreamKey) =>
       iam.revoke(plane, token, key).pipe(
@@ -104,7 +104,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           (failure) => failure._tag === "Refused" && failure.code === "idempotency_response_expired",
           () => Effect.void
         ),
-        failWith(iamFailures.revoke(plane))
+        Effect.mapError(iamFailures.revoke(plane))
       )
 
     /** Runs the work under the caller's key once, in a place for IAM that counts for the token. */
@@ -170,13 +170,13 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         yield* Effect.fork(iam.warmCatalogue(plane))
         const grant = yield* iam
           .exchange(plane, slt, iamKey)
-          .pipe(retryIam, failWith(iamFailures.login(plane)))
+          .pipe(retryIam, Effect.mapError(iamFailures.login(plane)))
         const introspected = yield* iam.introspect(plane, grant.accessToken).pipe(
           retryIam,
           Effect.catchAll((failure) => {
             // Another instance may have refused this login, and revoked its grant.
             const mayBeRefused = grant.replayed && failure._tag === "Unknown" && failure.inactive === true
-            const failed = failWith(iamFailures.introspect(plane))(Effect.fail(failure))
+            const failed = Effect.fail(iamFailures.introspect(plane)(failure))
             return mayBeRefused ? Effect.zipRight(loginOutcomes.failRefused(iamKey), failed) : failed
           })
         )
@@ -209,7 +209,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         .refresh(plane, token, upstreamKey("refresh", plane, key))
         .pipe(
           retryIam,
-          failWith(iamFailures.refresh(plane)),
+          Effect.mapError(iamFailures.refresh(plane)),
           Effect.catchTag("unauthenticated", refreshRefused)
         )
       countReplay("refresh", grant.replayed)
