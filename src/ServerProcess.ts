@@ -9,11 +9,9 @@ import {
 } from "./layers/process/Process.ts"
 import { LoggingLive } from "./layers/observability/Logging.ts"
 import { SettingsFromEnvironment } from "./layers/settings/Settings.ts"
-import { Drain } from "./services/Drain.ts"
 
-// One launch builds the logging and the drain once. Logging that is provided separately would stay in place, and every line be written
-// twice.
-const ProcessReports = Layer.scopedDiscard(reportLifecycle).pipe(Layer.provide([LoggingLive, Drain.Default]))
+// One launch builds the logging once. Logging that is provided separately would stay in place, and every line be written twice.
+const ProcessReports = Layer.scopedDiscard(reportLifecycle).pipe(Layer.provide(LoggingLive))
 
 /** The server, with the settings of this process, until it is interrupted; sets the exit code when it does not start. */
 export const serve: Effect.Effect<unknown> = expectSignal.pipe(

@@ -73,7 +73,6 @@ describe("Draining", () => {
     expect([answer.status, answer.headers.connection]).toEqual([200, "close"])
     yield* Fiber.join(closing)
     yield* until(() => [idle, late, silent].every(({ closed }) => closed()))
-    expect(server.drain.countRequests()).toEqual({ finished: 1, cut: 0 })
   })
 
   it.scoped("fails readiness at once, but not liveness, on a connection that is still open", function* () {
@@ -131,21 +130,18 @@ describe("Draining", () => {
     yield* me.arrived
     const closing = yield* begin
     yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused })
-    expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 2 })
     yield* me.release
     yield* Fiber.join(answered)
-    yield* until(() => server.drain.countRequests().finished === 1)
     yield* TestClock.adjust("28499 millis")
     yield* settle
     expect(warnings(server)).toEqual([])
     yield* TestClock.adjust("1 millis")
     yield* settle
-    expect(warnings(server).map(({ fields }) => fields.requests)).toEqual([1])
+    expect(warnings(server)).toHaveLength(1)
     yield* TestClock.adjust("1500 millis")
     // Nothing else ends it: without the interruption this waits until the test is out of time.
     yield* Fiber.join(closing)
     expect(Exit.isFailure(yield* Fiber.join(hanging))).toBe(true)
     expect(login.state).toEqual({ finished: false, interrupted: true })
-    expect(server.drain.countRequests()).toEqual({ finished: 1, cut: 1 })
   })
 })

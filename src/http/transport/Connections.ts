@@ -2,7 +2,6 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 import type { Duplex } from "node:stream"
-import type { DrainedRequests } from "../../services/Drain.ts"
 import { httpConnections, recordNow } from "../../services/Metrics.ts"
 
 /** Tracks the connections of a server; to be called before it listens. A request counts from its head until its response is closed. */
@@ -35,19 +34,6 @@ export const trackConnections = (server: Server) => {
   }
 
   return {
-    /** Counts the requests that have no complete response now: by then, `finished` have got one, and `cut` have not. */
-    followUnanswered: (): (() => DrainedRequests) => {
-      const unanswered = [...open.values()]
-        .flatMap((pending) => [...pending])
-        .filter(({ writableFinished }) => !writableFinished)
-      let finished = 0
-      for (const response of unanswered)
-        response.once("finish", () => {
-          // The end of a connection finishes a response of which a part was not sent.
-          if (!response.req.socket.destroyed) finished += 1
-        })
-      return () => ({ finished, cut: unanswered.length - finished })
-    },
     /** Whether a response has begun to a request that has not arrived completely: no other response can replace it. */
     hasPartialExchange: (socket: Duplex): boolean =>
       pendingOn(socket).some(({ headersSent, req }) => headersSent && !req.complete),

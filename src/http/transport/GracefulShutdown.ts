@@ -46,11 +46,10 @@ const stopListening = (server: Server, sweep: () => void): Effect.Effect<void> =
  */
 export const makeShutdown = (server: Server, connections: Connections, grace: Duration.Duration) =>
   Effect.gen(function* () {
-    const drain = yield* Drain
+    const { begin } = yield* Drain
     const places = yield* RequestPlaces
     return Effect.gen(function* () {
-      yield* drain.begin
-      drain.countRequestsWith(connections.followUnanswered())
+      yield* begin
       let close = connections.closeSilent
       const afterHeads = Effect.sync(() => {
         close = connections.closeFree
@@ -65,9 +64,7 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
         Effect.timeoutOption(requestTime(grace))
       )
       if (Option.isSome(finished)) return
-      yield* Effect.logWarning("Requests cut off towards the end of the grace period", {
-        requests: drain.countRequests().cut
-      })
+      yield* Effect.logWarning("Requests cut off towards the end of the grace period")
       connections.closeAll()
       yield* places.awaitNone.pipe(Effect.interruptible, Effect.timeoutOption(releaseTime))
     })

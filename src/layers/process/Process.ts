@@ -130,7 +130,6 @@ export const withStandardOutput = <A, E, R>(program: Effect.Effect<A, E, R>): Ef
  */
 export const reportLifecycle = Effect.gen(function* () {
   const { shutdownGraceSeconds, tables, tracker, trustedProxies } = yield* Settings
-  const { countRequests } = yield* Drain
   const runSync = Runtime.runSync(yield* Effect.runtime<never>())
   // The heap grows to 1.6 times what the last full collection left, instead of up to four times (docs/performance.md).
   setFlagsFromString("--heap-growing-percent=60")
@@ -157,9 +156,8 @@ export const reportLifecycle = Effect.gen(function* () {
   })
   yield* Effect.addFinalizer(() => {
     if (stoppingAt === undefined) return Effect.void
-    const { cut: requests_cut, finished: requests_finished } = countRequests()
     const duration_ms = Math.round(performance.now() - stoppingAt)
-    return Effect.logInfo("Stopped", { duration_ms, requests_finished, requests_cut })
+    return Effect.logInfo("Stopped", { duration_ms })
   })
 })
 
