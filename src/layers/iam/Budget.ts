@@ -8,7 +8,7 @@ import * as Exit from "effect/Exit"
 import { putBounded } from "../../services/combinators/BoundedMap.ts"
 import { iamCallsRefused, recordNow } from "../../services/Metrics.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
-import { RequestContext } from "../../services/RequestContext.ts"
+import { inRequest } from "../../services/RequestContext.ts"
 import { siteOf } from "../../services/Addresses.ts"
 import { failureOf, Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { Credentials } from "./Credentials.ts"
@@ -307,9 +307,9 @@ export const makeBudget = (
     within:
       <A>(asked: Asked, completedKey?: (answer: A) => string) =>
       (call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
-        Effect.clockWith((clock) =>
+        inRequest(({ clientNetwork }, clock) =>
           Effect.acquireUseRelease(
-            Effect.flatMap(RequestContext, ({ clientNetwork }) => {
+            Effect.suspend(() => {
               const address = countAddresses ? clientNetwork : ""
               return take(asked, completedKey !== undefined, address, unsafeMonotonicMillis(clock))
             }),

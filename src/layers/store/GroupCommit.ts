@@ -17,8 +17,10 @@ import { type DatabaseFailure, isConnectionLost, isStandby } from "./StoreErrors
 
 /** How a database runs a transaction. */
 export interface Transactions {
-  /** A connection until the scope closes. Fails where the database must not be used now. */
-  readonly reserve: Effect.Effect<Connection, DatabaseFailure, Scope.Scope>
+  /** Runs the use with a connection of its own. Fails where the database must not be used now. */
+  readonly withConnection: <A, E>(
+    use: (connection: Connection) => Effect.Effect<A, E>
+  ) => Effect.Effect<A, E | DatabaseFailure>
   /** Whether statements may be sent before earlier ones of their transaction are answered, because after a failure none has an effect. */
   readonly pipelines: boolean
   /** Statements without parameters that begin a transaction of this lane. */
@@ -59,38 +61,42 @@ const sendInto =
  * successful ROLLBACK, is a success.
  */
 export const makeTransaction =
-  ({ begin, isCommitted, pipelines, reserve }: Transactions, lane: string) =>
+  ({ begin, isCommitted, pipelines, withConnection }: Transactions, lane: string) =>
   <A>(
     operations: Iterable<string>,
     body: Effect.Effect<A, DatabaseFailure, TransactionConnection>
   ): Effect.Effect<Exit.Exit<A, DatabaseFailure>, DatabaseFailure> =>
-    Effect.gen(function* () {
-      const connection = yield* reserve
-      const opening = `/* ${[...new Set(operations)].sort().join(" ")} */ ${begin(lane)}`
-      // Unprepared, because groups have many texts. After a failed ROLLBACK the last transaction is still there.
-      yield* Effect.tapErrorCause(
-        Effect.suspend(() => connection.executeUnprepared(opening, [], undefined)),
-        (cause) => rollBack(connection, cause)
-      )
-      const committed = Effect.filterOrFail(
-        connection.executeRaw("COMMIT", []),
-        isCommitted,
-        () => new SqlError({ cause: rolledBack, message: "Failed to commit" })
-      )
-      const sent: Array<Fiber.Fiber<Ended>> = []
-      const ended = yield* body.pipe(
-        Effect.provideService(TransactionConnection, [connection, 0]),
-        (statements) => (pipelines ? Effect.provideService(statements, Sending, sendInto(sent)) : statements),
-        Effect.zipLeft(committed),
-        Effect.exit
-      )
-      const answers = yield* Effect.forEach(sent, Fiber.join)
-      // What followed the first failure failed for it.
-      const first = answers.find(Exit.isFailure)
-      const exit = first === undefined ? ended : Exit.failCause(first.cause)
-      if (Exit.isFailure(exit)) yield* rollBack(connection, exit.cause)
-      return exit
-    }).pipe(Effect.scoped, Effect.uninterruptible)
+    withConnection(
+      Effect.fnUntraced(function* (connection) {
+        const opening = `/* ${[...new Set(operations)].sort().join(" ")} */ ${begin(lane)}`
+        // Unprepared, because groups have many texts. After a failed ROLLBACK the last transaction is still there.
+        yield* Effect.tapErrorCause(
+          Effect.suspend(() => connection.executeUnprepared(opening, [], undefined)),
+          (cause) => rollBack(connection, cause)
+        )
+        const committed = Effect.filterOrFail(
+          connection.executeRaw("COMMIT", []),
+          isCommitted,
+          () => new SqlError({ cause: rolledBack, message: "Failed to commit" })
+        )
+        const sent: Array<Fiber.Fiber<Ended>> = []
+        const ended = yield* body.pipe(
+          Effect.provideService(TransactionConnection, [connection, 0]),
+          (statements) =>
+            pipelines ? Effect.provideService(statements, Sending, sendInto(sent)) : statements,
+          Effect.zipLeft(committed),
+          Effect.exit
+        )
+        let exit = ended
+        // The first failure counts: what followed it failed for it.
+        for (const statement of sent.reverse()) {
+          const answer = yield* Fiber.join(statement)
+          if (Exit.isFailure(answer)) exit = Exit.failCause(answer.cause)
+        }
+        if (Exit.isFailure(exit)) yield* rollBack(connection, exit.cause)
+        return exit
+      })
+    ).pipe(Effect.uninterruptible)
 
 /** A write of one caller. */
 interface Write {
@@ -160,10 +166,7 @@ export const makeGroupCommit = (
             result = Option.some(value)
           })
           const write = { operation, body: kept, committed: () => Option.map(result, committed) }
-          return Effect.zipRight(
-            commitLater(write),
-            Effect.suspend(() => Effect.orDie(result))
-          )
+          return Effect.map(commitLater(write), () => Option.getOrThrow(result))
         })
   )
 }

@@ -3,10 +3,9 @@
  * a caller that disconnects interrupts neither it nor the other callers. Every caller gets its end, also a failure or a defect. The end
  * of the scope interrupts the executions and all that wait for them.
  */
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
+import type * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
 import { constTrue } from "effect/Function"
 import * as Iterable from "effect/Iterable"
@@ -14,10 +13,10 @@ import * as Runtime from "effect/Runtime"
 import { putBounded } from "./BoundedMap.ts"
 import { recordNow, sharedRequests } from "../Metrics.ts"
 import { unsafeMonotonicMillis } from "../MonotonicTime.ts"
-import { RequestContext } from "../RequestContext.ts"
+import { inRequest } from "../RequestContext.ts"
 
 interface Execution<A, E> {
-  readonly fiber: Fiber.RuntimeFiber<A, E>
+  readonly end: Effect.Effect<A, E>
   /** The telemetry preference of its caller, which is sent to IAM. */
   readonly recording: boolean
   /** Monotonic milliseconds. */
@@ -50,7 +49,8 @@ export const makeShare = <A, E>({
 
     /** Before the effect begins, other callers find its execution. */
     const start = (key: string, fiber: Fiber.RuntimeFiber<A, E>, startedAt: number, recording: boolean) => {
-      const execution = { fiber, recording, startedAt, hasEnded: false }
+      const end = Effect.async<A, E>((resume) => fiber.addObserver(resume))
+      const execution = { end, recording, startedAt, hasEnded: false }
       putBounded(executions, key, execution, capacity)
       fiber.addObserver((exit) => {
         execution.hasEnded = true
@@ -59,6 +59,7 @@ export const makeShare = <A, E>({
       })
       // A fiber of a set that has ended is interrupted before it begins.
       FiberSet.unsafeAdd(running, fiber)
+      return end
     }
 
     return {
@@ -68,23 +69,21 @@ export const makeShare = <A, E>({
         effect: Effect.Effect<A, E, R>,
         { operation, refuse }: SharedCall<E2> = {}
       ): Effect.Effect<A, E | E2, R> =>
-        Effect.clockWith((clock) =>
+        inRequest(({ recording }, clock) =>
           Effect.flatMap(Effect.runtime<R>(), (runtime): Effect.Effect<A, E | E2> => {
             const now = unsafeMonotonicMillis(clock)
-            const { recording } = Context.get(runtime.context, RequestContext)
             const found = executions.get(key)
             if (found !== undefined) {
-              const { fiber, hasEnded, startedAt } = found
+              const { end, hasEnded, startedAt } = found
               if (hasEnded ? now - startedAt < millis : found.recording === recording) {
                 if (!hasEnded && operation !== undefined) recordNow(sharedRequests({ operation }), 1)
-                return Effect.flatten(Fiber.await(fiber))
+                return end
               }
             }
             const refusal = refuse?.()
             if (refusal !== undefined) return Effect.fail(refusal)
             const fiber = Runtime.runFork(runtime)(Effect.interruptible(effect), { immediate: false })
-            start(key, fiber, now, recording)
-            return Effect.flatten(Fiber.await(fiber))
+            return start(key, fiber, now, recording)
           })
         ),
       /** Later callers start anew, also while an execution is in flight; its result is not kept. */

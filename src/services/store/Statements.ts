@@ -28,13 +28,13 @@ const toCamelCase = (column: string): string => {
 }
 const transformRows = defaultTransforms(toCamelCase, false).array
 
-/** The rows of a statement. */
+/** The rows of a statement, with the columns as the database names them. */
 const execute = (
   statement: Statement<object>
 ): Effect.Effect<ReadonlyArray<object>, SqlError, TransactionConnection> =>
   Effect.flatMap(TransactionConnection, ([connection]) => {
     const [text, values] = statement.compile()
-    return connection.execute(text, values, transformRows)
+    return connection.execute(text, values, undefined)
   })
 
 /**
@@ -61,17 +61,8 @@ export const together = <const All extends ReadonlyArray<Statements<unknown>>>(
 /** The decoded rows of a statement. Row by row: a schema of all rows would be compiled again by each call. */
 export const all = <A, I>(row: Schema.Schema<A, I>) => {
   const decode = Schema.decodeUnknownEither(row)
-  const decodeAll = (rows: ReadonlyArray<object>): Either.Either<ReadonlyArray<A>, ParseError> => {
-    const decoded: Array<A> = []
-    for (const one of rows) {
-      const result = decode(one)
-      if (Either.isLeft(result)) return Either.left(result.left)
-      decoded.push(result.right)
-    }
-    return Either.right(decoded)
-  }
   return (statement: Statement<object>): Statements<ReadonlyArray<A>> =>
-    Effect.flatMap(execute(statement), decodeAll)
+    Effect.flatMap(execute(statement), (rows) => Either.all(transformRows(rows).map((one) => decode(one))))
 }
 
 /** The decoded first row of a statement. */

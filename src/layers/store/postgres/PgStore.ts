@@ -243,7 +243,7 @@ export const openPostgres = (
           sql,
           lockWait,
           hasOneWriter: false,
-          reserve,
+          withConnection: (use) => Effect.scoped(Effect.flatMap(reserve, use)),
           pipelines: true,
           begin: (lane) => `${begin}; ${lockOf(lane)}`,
           isCommitted,

@@ -109,7 +109,7 @@ export const openDatabase = (
       sql,
       lockWait,
       hasOneWriter: true,
-      reserve: Effect.as(usable, writer),
+      withConnection: (use) => Effect.zipRight(usable, use(writer)),
       begin: () => "BEGIN IMMEDIATE",
       pipelines: false,
       isCommitted: () => true,
