@@ -103,20 +103,15 @@ export interface PromiseClientOptions extends MusicClientOptions {
   readonly random?: (() => number) | undefined
 }
 
-/** Addresses that end like this are of one call, or of a page of the service; the client adds the paths itself. */
-const callPath = /\/+(?:api(?:\/.*)?|docs|openapi\.json|healthz|readyz|webhook)\/*$/
-
 const findAddressProblem = (baseUrl: unknown): OptionsProblem | undefined => {
   const hint = "Give the address of the service as baseUrl, such as https://music.example."
   if (typeof baseUrl !== "string" || !URL.canParse(baseUrl) || !/^https?:$/.test(new URL(baseUrl).protocol))
     return invalidInput("baseUrl", "must be an http or https URL", hint)
-  const { hash, origin, password, pathname, search, username } = new URL(baseUrl)
-  const right = `${origin}${pathname.replace(callPath, "").replace(/\/+$/, "")}`
-  const refuse = (problem: string) => invalidInput("baseUrl", problem, `Use ${right} as baseUrl.`)
-  if (username !== "" || password !== "") return refuse("must not contain a name or password")
+  const { password, username } = new URL(baseUrl)
+  if (username !== "" || password !== "")
+    return invalidInput("baseUrl", "must not contain a name or password", hint)
   // An empty `?` or `#` would also end the address in front of the path of each call.
-  if (search !== "" || hash !== "" || /[?#]/.test(baseUrl)) return refuse("must not have a query or fragment")
-  return callPath.test(pathname) ? refuse(`must not contain ${callPath.exec(pathname)?.[0]}`) : undefined
+  return /[?#]/.test(baseUrl) ? invalidInput("baseUrl", "must not have a query or fragment", hint) : undefined
 }
 
 /** Options that may be left out: whether a value is one, and what it must be. Programs without a type checker may pass any value. */

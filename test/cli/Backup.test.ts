@@ -5,7 +5,6 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
-  realpathSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -270,16 +269,6 @@ it.scopedLive("backup --record records a backup by another tool on Postgres", fu
   const { backups } = yield* postgres.openStore(url)
   expect((yield* run(["backup", "--record"], { MUSIC_DATABASE_URL: url })).exit).toBe(0)
   expect(Option.isSome(yield* backups.last)).toBe(true)
-})
-
-it.scopedLive("restore replaces the database that a link leads to, and keeps the link", function* () {
-  const { copy, path } = yield* filled(3)
-  const link = join(yield* folder, "music.sqlite")
-  symlinkSync(path, link)
-  yield* done(link, "backup", copy)
-  yield* rawQuery(path, "DELETE FROM spool")
-  yield* done(link, "restore", copy, "--overwrite")
-  expect([realpathSync(link), yield* waitingIn(path)]).toEqual([realpathSync(path), 3])
 })
 
 it.effect("on PostgreSQL backup and restore are refused, without the password", function* () {

@@ -8,7 +8,6 @@ import { sampleReport } from "../layers/store/Samples.ts"
 import { folder, withStore } from "../layers/store/Stores.ts"
 import { build, environmentOf, killedWithScope, start, upstreams, urlOf } from "../world/Fleet.ts"
 import { testEnvironment } from "../world/Settings.ts"
-import { toTable } from "../../src/cli/Host.ts"
 import { run, shell, tcpServer } from "./Harness.ts"
 
 beforeAll(build)
@@ -87,11 +86,6 @@ describe("music-backend", () => {
       expect([exit, err]).toEqual([78, expect.stringContaining(`--env-file cannot be read: ${missing}`)])
     }
   })
-})
-
-it("A table of any number of rows has aligned columns", () => {
-  const rows = Array.from({ length: 200_000 }, (_, row) => [String(row), "x"])
-  expect(toTable(rows).split("\n").slice(-1)).toEqual(["199999  x"])
 })
 
 describe("music-backend as a process", () => {

@@ -3,7 +3,7 @@ import * as IndexedDb from "fake-indexeddb"
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { type SessionStore, webSessionStore } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
-import { eachFolder, gate, loggedIn, makeClient, storeWith } from "./support/ClientWorld.ts"
+import { eachFolder, loggedIn, makeClient } from "./support/ClientWorld.ts"
 import { life, never } from "./support/Service.ts"
 
 const made = eachFolder()
@@ -79,58 +79,3 @@ describe("The request hook", () => {
     }
   )
 })
-
-it("Many calls with one signal print no warning, and end with its reason", async () => {
-  const warned = vi.spyOn(process, "emitWarning")
-  const { client } = makeClient({ fetch: never })
-  const controller = new AbortController()
-  const calls = Array.from({ length: 30 }, () => client.version({ signal: controller.signal }))
-  await new Promise((resolve) => setTimeout(resolve, 50))
-  const reason = new Error("enough")
-  controller.abort(reason)
-  for (const { error } of await Promise.all(calls)) {
-    expect(error?.code).toBe("aborted")
-    expect(error?.cause).toBe(reason)
-  }
-  expect(warned).not.toHaveBeenCalled()
-})
-
-it.each<readonly [string, ReadonlyArray<string>]>([
-  ["login", ["logged_in"]],
-  ["logout", ["logged_out"]],
-  ["login that cannot be saved", []]
-])(
-  "A client that is told of a change during its own %s, and after it, reports no other one",
-  async (kind, expected) => {
-    const [begun, proceed] = [gate<void>(), gate<void>()]
-    let tell = (): void => undefined
-    let slowly = async (run: () => Promise<void>) => run()
-    const sessionStore = storeWith(({ clear, save }) => ({
-      save: (...given) => slowly(() => save(...given)),
-      clear: (slot) => slowly(() => clear(slot)),
-      watch: (_, changed) => {
-        tell = changed
-        return () => undefined
-      }
-    }))
-    const { client, events } = await loggedIn({ sessionStore })
-    slowly = async (run) => {
-      begun.open()
-      await proceed.opened
-      await (expected.length === 0 ? Promise.reject(new Error("full")) : run())
-    }
-    const call = kind === "logout" ? client.logout() : client.login("oac_2")
-    await begun.opened
-    tell()
-    await client.session()
-    proceed.open()
-    expect(await call).toMatchObject({ ok: expected.length > 0 })
-    tell()
-    // By then it has looked: the store answers in the order of the questions.
-    await client.session()
-    await client.session()
-    const changes = events.filter(({ type }) => type.startsWith("logged"))
-    expect(changes.map(({ type }) => type)).toEqual(expected)
-    expect(changes.filter((event) => "elsewhere" in event)).toEqual([])
-  }
-)

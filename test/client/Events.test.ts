@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest"
 import type { ClientEvent } from "../../client/index.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
-import { loggedIn, makeClient, storeWith, type TestClient, testingKey } from "./support/ClientWorld.ts"
+import { loggedIn, makeClient, type TestClient, testingKey } from "./support/ClientWorld.ts"
 import { failure, json, life, never, pairOf } from "./support/Service.ts"
 
 const slt = "oac_secret-short-lived-token"
@@ -129,32 +129,4 @@ it("The metadata of a success are those of the attempt that succeeded, neither o
   })
   const metadata = { requestId: "id-of-me", rateLimits: [{ policy: "me", remaining: 1, resetSeconds: 2 }] }
   expect(await client.me()).toMatchObject({ ok: true, metadata })
-})
-
-it("A call that is aborted before its first request has no event of one, and sends nothing", async () => {
-  const controller = new AbortController()
-  const { client, events, requests } = makeClient({
-    onRequest: () => {
-      controller.abort()
-      return {}
-    }
-  })
-  const { signal } = controller
-  expect(await client.version({ signal })).toMatchObject({ error: { code: "aborted", requestId: null } })
-  await new Promise((resolve) => setTimeout(resolve))
-  expect([events, requests]).toEqual([[], []])
-})
-
-it("Closing a client never fails, whatever ends the watch of a store of one's own", async () => {
-  const unwatched = () => {
-    throw new Error("own fault")
-  }
-  let watching = 0
-  const watch = () => {
-    watching += 1
-    return unwatched
-  }
-  const { client } = makeClient({ sessionStore: storeWith(() => ({ watch })) })
-  await expect.poll(() => watching).toBe(1)
-  expect(await client.close()).toEqual({ queued: 0, delivered: 0, dropped: 0 })
 })

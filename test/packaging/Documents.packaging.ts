@@ -225,8 +225,3 @@ it.scopedLive("The secrets of compose.yaml are made, each for its reader alone",
     "iam-webhook-secret 10001 600"
   ])
 })
-
-it.scopedLive("A suite of the proof plays as the page starts it", function* () {
-  const desk = { folder: root, environment: {}, instead: { "--count 300": "--count 2" } }
-  expect(yield* run(scriptOf("proof.md: Proof"), desk)).toContain("2")
-})

@@ -161,6 +161,8 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
     ]
     for (const action of [...wrong, { ...report, message: "short" }, { ...meOf(id), org: "" }] as const)
       expect((yield* act(action)).exchange?.status).toBe(400)
+    const telemetry = { kind: "telemetry", ...unsigned, table: "musicclidaemon", type: "t" } as const
+    expect((yield* act({ ...telemetry, data: "{}" })).exchange?.status).toBe(204)
   })
 
   it("shows a call of another program with its diagram, its plane and its session", function* () {

@@ -11,9 +11,9 @@ import { it } from "../world/Test.ts"
 import { makeSimulatedTime } from "../world/Time.ts"
 import { makeUpstreams } from "../world/Upstreams.ts"
 
-type HeaderMap = Readonly<Record<string, string | ReadonlyArray<string>>>
+type HeaderMap = Readonly<Record<string, string>>
 
-/** A request in memory: any header, any number of times. */
+/** A request in memory. */
 const send = async (handle: Handle, route: string, headers: HeaderMap = {}, body = ""): Promise<Reply> => {
   const [method = "", target = ""] = route.split(" ")
   const { pathname, searchParams } = new URL(target, "http://simulator.test")
@@ -22,7 +22,7 @@ const send = async (handle: Handle, route: string, headers: HeaderMap = {}, body
     method,
     path: pathname,
     query: searchParams,
-    headers: new Map(Object.entries(headers).map(([name, value]) => [name, [value].flat()])),
+    headers: new Map(Object.entries(headers).map(([name, value]) => [name, [value]])),
     body: Buffer.from(body),
     status: undefined
   })
@@ -45,8 +45,8 @@ const stranger = { authorization: basic("music", "ask_wrong") }
 const start = 1_790_331_330
 
 type Texts = Record<"subject" | "key" | "endpointId" | "path" | "bytes" | "timestamp" | "orgId", string>
-/** `headers` replaces headers; an empty value removes one. */
-type Exchange = Partial<Readonly<Texts & { headers: HeaderMap; body: object }>>
+/** `headers` replaces headers. */
+type Exchange = Partial<Readonly<Texts & { headers: HeaderMap }>>
 
 /** IAM and Ting of the shared world, with a clock that only the test moves, and music as a client of IAM in production. */
 const startBench = () => {
@@ -79,11 +79,9 @@ const startBench = () => {
       audience: "ting",
       endpoint_id: given.endpointId ?? "tings.send",
       metadata: {},
-      request: { method: "POST", body_sha256: bodySha256 },
-      ...given.body
+      request: { method: "POST", body_sha256: bodySha256 }
     }
-    const kept = Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== ""))
-    return call("POST /obo-access/exchanges", kept, JSON.stringify(body))
+    return call("POST /obo-access/exchanges", headers, JSON.stringify(body))
   }
   /** Logs an actor in; resolves to its access token. */
   const accessOf = async (actor = "si:deejay", options: { readonly orgs?: ReadonlyArray<string> } = {}) => {
@@ -101,32 +99,15 @@ beforeEach(() => {
 })
 
 describe("The simulated IAM", () => {
-  it("answers 429 to the 121st request in 60 s on one path", async () => {
-    const ask = () => bench.call("GET /obo-access/applications/ting/endpoints")
-    for (let count = 0; count < 120; count += 1) expect((await ask()).status).toBe(200)
-    bench.time.jump(59_999)
-    expect(await ask()).toMatchObject({ status: 429, headers: { "retry-after": "1" } })
-    bench.time.jump(1)
-    expect((await ask()).status).toBe(200)
-  })
-
   it("checks an exchange", async () => {
     const { accessOf, exchange } = bench
     const subject = await accessOf("c:ana", { orgs: ["acme"] })
     const wrong: ReadonlyArray<readonly [Exchange, string]> = [
       [{ headers: stranger }, "401 invalid_client"],
-      [{ body: { more: 1 } }, "422 request_rejected"],
-      [{ headers: { "x-org-id": "acme" } }, "400 unsupported_header"],
-      [{ headers: { "x-obo-timestamp": "" } }, "428 precondition_required"],
-      [{ headers: { "x-obo-timestamp": "01790331330" } }, "401 invalid_client"],
-      [{ headers: { "x-obo-signature": "" } }, "428 precondition_required"],
       [{ headers: { "x-obo-signature": "a".repeat(64) } }, "401 invalid_client"],
-      [{ headers: { "idempotency-key": "" } }, "428 precondition_required"],
-      [{ headers: { "idempotency-key": "short" } }, "422 validation_failed"],
       [{ subject: `oat_${"y".repeat(43)}` }, "400 invalid_subject_token"],
       [{ orgId: "zenith" }, "403 obo_organization_not_authorized"],
       [{ endpointId: "none" }, "404 not_found"],
-      [{ body: { metadata: { more: 1 } } }, "422 validation_failed"],
       ...[-61, 61].map((late) => [{ timestamp: String(start + late) }, "401 invalid_client"] as const)
     ]
     for (const [given, expected] of wrong)

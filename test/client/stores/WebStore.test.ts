@@ -60,18 +60,6 @@ describe("The web store", () => {
     expect(await store.load("slot")).toEqual(stored)
   })
 
-  it.each([
-    ["a newer page", 2, { reason: "misconfigured", retryable: false, code: "VersionError" }],
-    ["another program", 1, { reason: "misconfigured", retryable: false }]
-  ])("refuses the database of %s", async (_, version, facts) => {
-    const request = factory.open("music-session", version)
-    await new Promise((opened) => request.addEventListener("success", opened))
-    request.result.close()
-    const store = webSessionStore()
-    for (const use of [store.load, (slot: string) => store.save(slot, stored), store.clear])
-      await expect(use("slot")).rejects.toMatchObject(facts)
-  })
-
   it("says that the browser has no storage or blocks it, instead of reporting no session", async () => {
     const error = new DOMException("blocked", "SecurityError")
     const throwing = () => {

@@ -19,10 +19,8 @@ const page = (status: number, headers: Answer["headers"] = {}): Fault => ({
 
 /** `after`: the server has acted, only its answer is lost or replaced. */
 const faults = {
-  "cut-after": { instead: "cut" },
   "cut-within": { instead: "cut within" },
   "html-502-after": page(502),
-  "empty-200-after": { ...page(200, { "content-type": "application/json" }), body: () => "" },
   /** To where the server would answer the call. */
   "redirect-of-me": { before: true, ...page(307, { location: "/redirected/api/v1/auth/me" }) }
 } as const satisfies Readonly<Record<string, Fault>>
