@@ -94,6 +94,12 @@ describe("Imports run one way", () => {
   it("without a circle, not even of types", () => {
     expect(files.filter((file) => reachableFrom(file).has(file))).toEqual([])
   })
+
+  it("the bundle of the server cannot reach the sandbox", () => {
+    const reached = [...reachableFrom("src/main.ts")]
+    expect(reached.filter((file) => file.startsWith("sandbox"))).toEqual([])
+    expect(reached.length).toBeGreaterThan(40)
+  })
 })
 
 describe("Tests outlive a rebuilt room", () => {
@@ -129,6 +135,12 @@ describe("Style that the tools do not see", () => {
     expect(matches(server, /withTransaction\(/)).toEqual([])
   })
 
+  it("the drivers of the databases are imported where a connection is made", () => {
+    expect(matches(server, /(?:from|import\()\s*"(?:better-sqlite3|pg)"/)).toEqual([
+      "src/layers/store/postgres/PgStore.ts"
+    ])
+  })
+
   it("no statement throws", () => {
     expect(matches(server, /(?:^\s*|[){:] |\belse )throw /m)).toEqual([])
   })
@@ -155,4 +167,12 @@ const comparedSecrets = (file: string): ReadonlyArray<string> =>
 it("Secrets are compared in constant time, or found by their digest: `===` stops at the first difference", () => {
   const compared = files.filter((file) => file.startsWith("src/")).flatMap(comparedSecrets)
   expect(compared.filter((one) => !comparable.includes(one))).toEqual([])
+})
+
+it("Words have one meaning: no two files of the service export a type of the same name", () => {
+  const homes = new Map<string, Array<string>>()
+  for (const file of files.filter((name) => name.startsWith("src/")))
+    for (const [, name = ""] of text(file).matchAll(/^export (?:interface|type|class) (\w+)/gm))
+      homes.set(name, [...(homes.get(name) ?? []), file])
+  expect([...homes].filter(([, [, ...others]]) => others.length > 0)).toEqual([])
 })

@@ -79,3 +79,18 @@ describe("The request hook", () => {
     }
   )
 })
+
+it("Many calls with one signal print no warning, and end with its reason", async () => {
+  const warned = vi.spyOn(process, "emitWarning")
+  const { client } = makeClient({ fetch: never })
+  const controller = new AbortController()
+  const calls = Array.from({ length: 30 }, () => client.version({ signal: controller.signal }))
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  const reason = new Error("enough")
+  controller.abort(reason)
+  for (const { error } of await Promise.all(calls)) {
+    expect(error?.code).toBe("aborted")
+    expect(error?.cause).toBe(reason)
+  }
+  expect(warned).not.toHaveBeenCalled()
+})

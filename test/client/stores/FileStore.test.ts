@@ -8,13 +8,15 @@ import { fileSessionStore } from "../../../client/node.ts"
 import { bundle, root } from "../../world/Fleet.ts"
 import { eachFolder, storedSession } from "../support/ClientWorld.ts"
 
-let library = ""
+let bundles: ReadonlyArray<string>
 beforeAll(async () => {
-  library = await bundle(join(root, "client/node.ts"))
+  bundles = await Promise.all(["index", "node"].map((name) => bundle(join(root, `client/${name}.ts`))))
 })
 const made = eachFolder()
 
 const run = promisify(execFile)
+const requiring =
+  "const [{ createMusicClient }, { fileSessionStore }] = process.argv.slice(2, 4).map(require)"
 const slot = "production-1"
 const name = `session-${slot}.json`
 const session = storedSession(slot)
@@ -23,9 +25,19 @@ const file = () => join(made.folder, name)
 const storeOf = (directory = made.folder) => fileSessionStore({ directory })
 const refused = { name: "SessionStoreError", reason: "misconfigured", retryable: false }
 
+it("A store that never settles ends a call, not the process", async () => {
+  const program = `${requiring}
+    const never = () => new Promise(() => {})
+    const sessionStore = { load: never, save: never, clear: never }
+    const options = { baseUrl: "http://127.0.0.1:1", source: "cli", telemetry: false, deadlineMilliseconds: 200 }
+    createMusicClient({ ...options, sessionStore }).me().then(({ error }) => console.log(error.code))`
+  const { stdout } = await run(process.execPath, ["-e", program, "-", ...bundles])
+  expect(stdout).toBe("store_failed\n")
+})
+
 /** Tries each part of a store that writes, and prints how it failed. */
-const tryingAll = `const [library, directory, text] = process.argv.slice(2)
-  const { fileSessionStore } = require(library)
+const tryingAll = `${requiring}
+  const [directory, text] = process.argv.slice(4)
   const session = JSON.parse(text)
   const store = fileSessionStore({ directory })
   const failed = (error) => ({ ...error, message: error.message })
@@ -103,7 +115,7 @@ describe("A failure of the file store", () => {
     await chmod(made.folder, mode)
     // Root may do everything, so another user tries.
     const user = mode === 0o500 && process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {}
-    const given = ["-", library, made.folder, JSON.stringify(session)]
+    const given = ["-", ...bundles, made.folder, JSON.stringify(session)]
     const [command = "", ...more] = [...words, process.execPath, "-e", tryingAll, ...given]
     const { stdout } = await run(command, more, user)
     const named = { name: "SessionStoreError", ...facts, path: expect.stringContaining(made.folder) }
