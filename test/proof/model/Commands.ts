@@ -182,23 +182,6 @@ const sameRefresh = bySession(
   }
 )
 
-/** An attacker, or a broken client: another key than the derived one. */
-const stolenRefresh = bySession(
-  1,
-  "an attacker refreshes under another key with the token",
-  { token: constantFrom("stored", "spent") },
-  async ({ resident, stage, stored }, { token }) => {
-    const family = stage.law.familyOf(stored.refresh_token)
-    const spent = [...stage.stateOf(resident).refreshTokens].find(
-      ([, one]) => one.consumed && one.family === family
-    )
-    const stolen = token === "spent" ? spent?.[0] : stored.refresh_token
-    if (stolen === undefined) return "no token is spent"
-    stage.law.allowAttack(stolen)
-    return statuses(await stage.send([requests.refresh(stolen, stage.newKey(), stage.secretOf(resident))]))
-  }
-)
-
 const wrongPlane = bySession(
   2,
   "the tokens are sent to the other plane",
@@ -292,7 +275,7 @@ const settle = command(4, "all faults end, and each program tries again", {}, (s
 /** Any command, by its weight. */
 export const anyCommand: FastCheck.Arbitrary<Command> = FastCheck.oneof(
   ...[login, me, subscribe, ting, together, logout],
-  ...[sameRefresh, stolenRefresh, wrongPlane],
+  ...[sameRefresh, wrongPlane],
   ...[wait, revokeLogin, revokeAccess, moveOrganisation, restart, killServer],
   ...[fault, mend, settle]
 )
