@@ -187,18 +187,6 @@ describe("the introspection cache", () => {
     }
   })
 
-  it.scoped("separates planes and tokens", function* () {
-    const { asked, iam, login, testing } = yield* cached
-    const { accessToken } = yield* login()
-    for (const [plane, token, tag, calls] of [
-      [production, accessToken, "Some", 1],
-      [testing, accessToken, "None", 2],
-      [production, someone, "None", 3],
-      [production, accessToken, "Some", 3]
-    ] as const)
-      expect([yield* tagOf(iam.introspect(plane, token)), asked(path).length]).toEqual([tag, calls])
-  })
-
   it.scoped("drops the tokens of its plane at a verified webhook, and no others", function* () {
     const { asked, environment, iam, login, world } = yield* cached
     const ask = iam.introspect(production, (yield* login()).accessToken)
