@@ -100,15 +100,11 @@ const ofOneCall: ReadonlyArray<FaultName> = [
 const login = byProgram(
   5,
   "logs in with a token",
-  { slt: constantFrom("new", "new", "same", "public id") },
+  { slt: constantFrom("new", "new", "same") },
   async ({ resident, stage }, { slt }) => {
     const known = resident.logins.get(stage.planeOf(resident))
-    if (slt === "same" && known !== undefined)
-      return textOf(await stage.login(resident, known.slt, known.key))
-    if (slt === "public id" && resident.isTesting)
-      return textOf(await stage.login(resident, resident.actor, stage.newKey()))
-    const minted = stage.mint(resident)
-    return minted === undefined ? "has no organisation" : textOf(await stage.login(resident, minted))
+    const presented = slt === "same" && known !== undefined ? known.slt : stage.mint(resident)
+    return presented === undefined ? "has no organisation" : textOf(await stage.login(resident, presented))
   }
 )
 

@@ -170,11 +170,7 @@ export const makeLaw = (world: () => World) => {
         .map((plane) => controls().plane(plane).slts.get(slt)?.session)
         .find((session) => session !== undefined)
       const isOwn =
-        refresh_token !== undefined
-          ? familyOf(refresh_token) === family
-          : minted !== undefined
-            ? minted === family?.session
-            : slt === family?.actor
+        refresh_token === undefined ? minted === family?.session : familyOf(refresh_token) === family
       if (!isOwn || family !== familyOf(given.access_token))
         breakWith("an answer has a token of another login")
     }
